@@ -1,0 +1,114 @@
+"""Every contract between the stages, and nothing else."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+Params = Any  # a pytree of arrays
+Grads = Any  # a pytree shaped like Params: what goes into an optimizer
+Op = np.ufunc  # how two buffers become one: np.add, np.maximum, ...
+
+
+class BadInput(ValueError):
+    """Bad flags, files or sizes: experiments print one line and exit with code 2."""
+
+
+class Batch(NamedTuple):
+    """One minibatch: the first axis of every array counts the examples."""
+
+    inputs: Any
+    targets: Any
+
+
+class Rows(NamedTuple):
+    """A sparse gradient: values[i] belongs to row index[i]."""
+
+    index: np.ndarray
+    values: np.ndarray
+
+
+class Model(NamedTuple):
+    """Pure functions; loss is the mean over the batch's examples."""
+
+    init: Callable[[Any], Params]  # random key -> params
+    loss: Callable[[Params, Batch], Any]  # -> scalar
+    metrics: Callable[[Params, Batch], Mapping[str, Any]]  # -> means over the batch
+
+
+class Step(NamedTuple):
+    """What a strategy yields after each update."""
+
+    number: int  # 1, 2, 3, ...
+    loss: float  # mean over the global batch, before the update
+    params: Params  # after the update
+    examples: int  # in the global batch
+    seconds: Mapping[str, float]  # by phase: gradient, wire, update, wait
+    words_sent: int  # by this rank, in this step
+
+
+class Request(Protocol):
+    """An exchange under way, as mpi4py has it."""
+
+    def Wait(self, status: Any = None) -> bool: ...
+    def Test(self, status: Any = None) -> bool: ...
+
+
+class Window(Protocol):
+    """Memory that every rank of one host reads and writes."""
+
+    parts: Sequence[np.ndarray]  # bytes, one array a rank
+
+    def meet(self) -> None:
+        """Return when all ranks of the window have called; stores are visible."""
+        ...
+
+    def Free(self) -> None: ...
+
+
+class Comm(Protocol):
+    """A communicator: mpi4py's names on numpy buffers, real or virtual.
+
+    Real ones come from `wire.messages.world()`, virtual ones from `sim.run`.
+    """
+
+    kept: dict[Any, Any]  # what collectives keep between calls
+
+    @property
+    def rank(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+
+    def Send(self, buf: Any, dest: int, tag: int = 0) -> None: ...
+    def Recv(self, buf: Any, source: int, tag: int = 0) -> None: ...
+    def Sendrecv(
+        self,
+        sendbuf: Any,
+        dest: int,
+        sendtag: int = 0,
+        recvbuf: Any = None,
+        source: int = 0,
+        recvtag: int = 0,
+    ) -> None: ...
+    def Isend(self, buf: Any, dest: int, tag: int = 0) -> Request: ...
+    def Irecv(self, buf: Any, source: int, tag: int = 0) -> Request: ...
+    def Barrier(self) -> None: ...
+    def Split(self, color: int = 0, key: int = 0) -> "Comm": ...
+    def Dup(self) -> "Comm": ...
+    def Free(self) -> None: ...
+    def Wtime(self) -> float: ...
+
+    def Reduce_local(self, inbuf: Any, inoutbuf: Any, op: Op) -> None:
+        """inoutbuf ← op(inoutbuf, inbuf); a virtual rank's clock advances by γ."""
+        ...
+
+    def hosts(self) -> list[int]:
+        """The host of every rank, hosts numbered 0, 1, ... by their lowest rank."""
+        ...
+
+    def shared_window(self, nbytes: int) -> Window:
+        """Give every rank nbytes in one window; all ranks must be on one host."""
+        ...
+
+
+AllReduce = Callable[..., None]  # all_reduce(comm, buffer, op=np.add), in place
