@@ -59,8 +59,8 @@ class Window(Protocol):
 
     parts: Sequence[np.ndarray]  # bytes, one array a rank
 
-    def meet(self) -> None:
-        """Return when all ranks of the window have called; stores are visible."""
+    def meet(self, pause: Callable[[], object]) -> None:
+        """Return when all ranks have called; what they stored before is visible."""
         ...
 
     def Free(self) -> None: ...
@@ -78,6 +78,8 @@ class Comm(Protocol):
     def rank(self) -> int: ...
     @property
     def size(self) -> int: ...
+    @property
+    def machine(self) -> str: ...  # what a measurement here belongs to; "": virtual
 
     def Send(self, buf: Any, dest: int, tag: int = 0) -> None: ...
     def Recv(self, buf: Any, source: int, tag: int = 0) -> None: ...
@@ -98,8 +100,12 @@ class Comm(Protocol):
     def Free(self) -> None: ...
     def Wtime(self) -> float: ...
 
-    def Reduce_local(self, inbuf: Any, inoutbuf: Any, op: Op) -> None:
-        """inoutbuf ← op(inoutbuf, inbuf); a virtual rank's clock advances by γ."""
+    def Reduce_local(self, inbuf: Any, inoutbuf: Any, op: Op, out: Any = None) -> None:
+        """out, or inoutbuf, ← op(inoutbuf, inbuf); γ seconds a byte on a virtual rank."""
+        ...
+
+    def pause(self) -> object:
+        """Let other ranks run, in a loop that waits."""
         ...
 
     def hosts(self) -> list[int]:

@@ -1,0 +1,6 @@
+"""A virtual world for any program that takes a communicator: `run(program, size)`."""
+
+from dml.sim.comm import VirtualComm as VirtualComm
+from dml.sim.network import Uniform as Uniform
+from dml.sim.world import Deadlock as Deadlock
+from dml.sim.world import run as run

@@ -1,0 +1,355 @@
+"""A virtual communicator: mpi4py's method names, numpy buffers, virtual time.
+
+Up to `network.eager` bytes a send is buffered and its sender goes on after α + mβ;
+above, it waits for its receive, as MPI may. A receive takes α + mβ from the moment
+when both ends are there and the in port is free.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from dml.sim.world import Process
+from dml.types import BadInput, Op
+
+
+class VirtualRequest:
+    """A send or receive under way; `done` is when its buffer is free, -1 before."""
+
+    __slots__ = ("buffer", "done", "name", "peer", "posted", "process", "tag")
+
+    def __init__(self, process: Process, name: str, buffer: Any, peer: int, tag: int):
+        self.process, self.name, self.buffer = process, name, buffer
+        self.peer, self.tag, self.posted, self.done = peer, tag, process.clock, -1.0
+
+    def finish(self, done: float) -> None:
+        self.done = done
+        if self.process.waits is self:
+            self.process.wake()
+
+    def describe(self) -> str:
+        way = "dest" if "end" in self.name else "source"
+        tag = getattr(self.tag, "name", self.tag)
+        return f"{self.name}({way}={self.peer}, tag={tag}, {self.buffer.nbytes} bytes)"
+
+    def Wait(self, status: Any = None) -> bool:
+        process = self.process
+        if self.done < 0:
+            process.wait(self)
+        if self.done > process.clock:
+            process.clock = self.done
+        return True
+
+    def Test(self, status: Any = None) -> bool:
+        """Say whether it is done; if not, let the other ranks run first."""
+        process = self.process
+        if self.done < 0:
+            process.pause()
+        if self.done < 0:
+            return False
+        process.clock = max(process.clock, self.done)
+        return True
+
+
+class Meeting:
+    """Ranks of one communicator that have come to a collective call."""
+
+    def __init__(self, name: str, size: int):
+        self.name = name
+        self.values: list[Any] = [None] * size
+        self.came: list[Process] = []
+        self.done = -1.0
+        self.result: Any = None
+
+    def describe(self) -> str:
+        return f"{self.name}(), where {len(self.came)} of {len(self.values)} ranks are"
+
+
+class VirtualWindow:
+    """Shared memory of a virtual host."""
+
+    def __init__(self, comm: "VirtualComm", parts: list[np.ndarray]):
+        self.comm, self.parts = comm, parts
+
+    def meet(self, pause: Any = None) -> None:
+        """Meet all ranks, as `Barrier` does."""
+        self.comm._meet("meet", None, lambda values: None, pause=pause)
+
+    def Free(self) -> None:
+        self.parts = []
+
+
+class VirtualComm:
+    """One rank's end of a virtual communicator."""
+
+    __slots__ = (
+        *("alpha", "beta", "eager", "gamma", "inbox", "kept", "peers", "posted"),
+        *("process", "rank", "room", "size"),
+    )
+
+    def __init__(self, process: Process, rank: int, peers: list["VirtualComm"]):
+        self.process, self.rank, self.peers = process, rank, peers
+        self.size = 0  # known when the group is complete
+        self.inbox: dict[int, list[tuple]] = {}  # by source: sends that wait
+        self.posted: dict[int, list[VirtualRequest]] = {}  # by source: receives
+        self.kept: dict[Any, Any] = {}
+        network = process.world.network
+        self.alpha, self.beta = float(network.alpha), float(network.beta)
+        self.gamma, self.eager = float(network.gamma), network.eager
+        self.room: list[Meeting] = []  # the meeting that the group is coming to
+
+    @staticmethod
+    def group(processes: Sequence[Process]) -> list["VirtualComm"]:
+        """Connect processes; the k-th becomes rank k."""
+        peers: list[VirtualComm] = []
+        room: list[Meeting] = []
+        for rank, process in enumerate(processes):
+            peers.append(VirtualComm(process, rank, peers))
+        for comm in peers:
+            comm.size, comm.room = len(peers), room
+        return peers
+
+    # Messages. Those between two ranks with one tag never overtake each other.
+
+    def _send(self, name: str, buffer: np.ndarray, dest: int, tag: int) -> Any:
+        """Post a send; return its request, or None where it is buffered or done."""
+        process, peer, rank = self.process, self.peers[dest], self.rank
+        clock = process.clock
+        start = process.out_free
+        if start < clock:
+            start = clock
+        nbytes = buffer.nbytes
+        took = self.alpha + self.beta * nbytes
+        request = None
+        if nbytes <= self.eager:
+            process.out_free = start + took
+        else:
+            request = VirtualRequest(process, name, buffer, dest, tag)
+        waiting = peer.posted.get(rank)
+        if waiting:
+            for i, receive in enumerate(waiting):
+                if receive.tag == tag:
+                    del waiting[i]
+                    fill(receive.buffer, buffer, peer.rank, rank, tag)
+                    if start < receive.posted:
+                        start = receive.posted
+                    receive.finish(arrive(peer.process, start, took, process, request))
+                    return request
+        data = buffer.copy() if request is None else buffer
+        queue = peer.inbox.get(rank)
+        if queue is None:
+            peer.inbox[rank] = [(tag, start, took, data, process, request)]
+        else:
+            queue.append((tag, start, took, data, process, request))
+        return request
+
+    def _receive(self, name: str, buffer: np.ndarray, source: int, tag: int) -> Any:
+        """Post a receive; return its request, or when it is done."""
+        process = self.process
+        queue = self.inbox.get(source)
+        if queue:
+            i = 0
+            if queue[0][0] != tag:
+                i = next((i for i, m in enumerate(queue) if m[0] == tag), -1)
+            if i >= 0:
+                message = queue.pop(i)
+                if not queue:
+                    del self.inbox[source]
+                _, start, took, data, sender, request = message
+                fill(buffer, data, self.rank, source, tag)
+                if start < process.clock:
+                    start = process.clock
+                return arrive(process, start, took, sender, request)
+        receive = VirtualRequest(process, name, buffer, source, tag)
+        self.posted.setdefault(source, []).append(receive)
+        return receive
+
+    def Send(self, buf: np.ndarray, dest: int, tag: int = 0) -> None:
+        request = self._send("Send", buf, dest, tag)
+        if request is not None:
+            request.Wait()
+        elif self.process.out_free > self.process.clock:
+            self.process.clock = self.process.out_free
+
+    def Recv(self, buf: np.ndarray, source: int, tag: int = 0) -> None:
+        done = self._receive("Recv", buf, source, tag)
+        if done.__class__ is not float:
+            done.Wait()
+        elif done > self.process.clock:
+            self.process.clock = done
+
+    def Sendrecv(
+        self,
+        sendbuf: np.ndarray,
+        dest: int,
+        sendtag: int = 0,
+        recvbuf: Any = None,
+        source: int = 0,
+        recvtag: int = 0,
+    ) -> None:
+        request = self._send("Sendrecv", sendbuf, dest, sendtag)
+        process = self.process
+        sent = process.out_free
+        done = self._receive("Sendrecv", recvbuf, source, recvtag)
+        if done.__class__ is not float:
+            done.Wait()
+        elif done > process.clock:
+            process.clock = done
+        if request is not None:
+            request.Wait()
+        elif sent > process.clock:
+            process.clock = sent
+
+    def Isend(self, buf: np.ndarray, dest: int, tag: int = 0) -> VirtualRequest:
+        request = self._send("Isend", buf, dest, tag)
+        if request is None:
+            request = VirtualRequest(self.process, "Isend", buf, dest, tag)
+            request.done = self.process.out_free
+        return request
+
+    def Irecv(self, buf: np.ndarray, source: int, tag: int = 0) -> VirtualRequest:
+        done = self._receive("Irecv", buf, source, tag)
+        if done.__class__ is not float:
+            return done
+        request = VirtualRequest(self.process, "Irecv", buf, source, tag)
+        request.done = done
+        return request
+
+    # Collective calls, as a perfect MPI would have them: no algorithm can beat these.
+
+    def _meet(
+        self,
+        name: str,
+        value: Any,
+        conclude: Callable[[list], Any],
+        cost: float = 0,
+        pause: Any = None,
+    ) -> Any:
+        """Wait for all ranks; the last one concludes from their values."""
+        process = self.process
+        if not self.room:
+            self.room.append(Meeting(name, self.size))
+        meeting = self.room[0]
+        meeting.values[self.rank] = value
+        meeting.came.append(process)
+        if len(meeting.came) == self.size:
+            self.room.clear()
+            meeting.result = conclude(meeting.values)
+            rounds = (self.size - 1).bit_length()
+            start = max(process.clock for process in meeting.came)
+            meeting.done = start + rounds * self.alpha + cost
+            for other in meeting.came:
+                if other.waits is meeting:
+                    other.wake()
+        elif pause is None:
+            process.wait(meeting)
+        while meeting.done < 0:
+            pause()
+        process.clock = meeting.done
+        return meeting.result
+
+    def Barrier(self) -> None:
+        self._meet("Barrier", None, lambda values: None)
+
+    def Allreduce(self, sendbuf: Any, recvbuf: np.ndarray, op: Op = np.add) -> None:
+        """Reduce in rank order, in the time that no algorithm can beat (Chan 2007)."""
+        share = (self.size - 1) / self.size * recvbuf.nbytes
+
+        def conclude(buffers: list[np.ndarray]) -> np.ndarray:
+            total = buffers[0].copy()
+            for buffer in buffers[1:]:
+                op(total, buffer, out=total)
+            return total
+
+        cost = share * (2 * self.beta + self.gamma)
+        recvbuf[...] = self._meet("Allreduce", recvbuf, conclude, cost)
+
+    def Split(self, color: int = 0, key: int = 0) -> "VirtualComm":
+        def conclude(wishes: list[tuple[int, int]]) -> list["VirtualComm"]:
+            mine: dict[int, VirtualComm] = {}
+            for one in sorted({color for color, _ in wishes}):
+                ranks = [r for r, wish in enumerate(wishes) if wish[0] == one]
+                ranks.sort(key=lambda rank: (wishes[rank][1], rank))
+                group = VirtualComm.group([self.peers[r].process for r in ranks])
+                mine |= zip(ranks, group, strict=True)
+            return [mine[rank] for rank in range(self.size)]
+
+        return self._meet("Split", (color, key), conclude)[self.rank]
+
+    def Dup(self) -> "VirtualComm":
+        return self.Split(0, self.rank)
+
+    def Free(self) -> None:
+        self.kept.clear()
+
+    def hosts(self) -> list[int]:
+        """The host of every rank, numbered by their lowest rank."""
+        width = self.process.world.network.host or len(self.process.world.processes)
+        names = [peer.process.rank // width for peer in self.peers]
+        order = {name: i for i, name in enumerate(dict.fromkeys(names))}
+        return [order[name] for name in names]
+
+    def shared_window(self, nbytes: int) -> VirtualWindow:
+        if max(self.hosts()):
+            raise BadInput(f"rank {self.rank}: a shared window needs one host")
+
+        def conclude(sizes: list[int]) -> list[np.ndarray]:
+            return [np.zeros(size, np.uint8) for size in sizes]
+
+        return VirtualWindow(self, self._meet("Window", nbytes, conclude))
+
+    # Time.
+
+    machine = ""
+
+    @property
+    def pause(self) -> Callable[[], None]:
+        return self.process.pause
+
+    def Wtime(self) -> float:
+        return self.process.clock
+
+    def compute(self, seconds: float) -> None:
+        """Let this rank's clock advance."""
+        self.process.clock += seconds
+
+    def Reduce_local(
+        self,
+        inbuf: np.ndarray,
+        inoutbuf: np.ndarray,
+        op: Op,
+        out: np.ndarray | None = None,
+    ) -> None:
+        op(inoutbuf, inbuf, inoutbuf if out is None else out)
+        self.process.clock += self.gamma * inoutbuf.nbytes
+
+
+def arrive(receiver: Process, start: float, took: float, sender: Process, request: Any):
+    """Take a message through the receiver's in port; return when it has arrived."""
+    if start < receiver.in_free:
+        start = receiver.in_free
+    done = start + took
+    receiver.in_free = done
+    if request is not None:  # a sender that waits for its receive
+        sender.out_free = done
+        request.finish(done)
+    return done
+
+
+def fill(into: np.ndarray, data: np.ndarray, rank: int, source: int, tag: int) -> None:
+    """Copy a message into a receive buffer, by bytes as MPI does."""
+    if into.dtype is data.dtype and into.shape == data.shape:
+        into[...] = data
+        return
+    if data.nbytes > into.nbytes:
+        raise BadInput(
+            f"rank {rank}: message truncated: {data.nbytes} bytes from rank {source} "
+            f"({tag=}) do not fit into a buffer of {into.nbytes}; pass --check to name "
+            "ranks whose lengths or dtypes differ"
+        )
+    bytes_of(into)[: data.nbytes] = bytes_of(data)
+
+
+def bytes_of(buffer: np.ndarray) -> np.ndarray:
+    return buffer.reshape(-1).view(np.uint8)

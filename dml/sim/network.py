@@ -1,0 +1,17 @@
+"""The virtual network: what a message and a reduced byte cost.
+
+One-port model, full duplex: a message of m bytes holds its sender's out port and its
+receiver's in port for α + mβ seconds each.
+"""
+
+from typing import NamedTuple
+
+
+class Uniform(NamedTuple):
+    """Every two ranks are equally far; reducing a byte takes γ seconds."""
+
+    alpha: float = 1e-6  # seconds a message
+    beta: float = 1e-9  # seconds a byte
+    gamma: float = 1e-10  # seconds a reduced byte
+    eager: int = 65536  # bytes up to which a Send returns before its receive is posted
+    host: int = 0  # ranks on each virtual host; 0: all on one

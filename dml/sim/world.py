@@ -1,0 +1,125 @@
+"""A virtual world: ranks are greenlets in one thread, time is virtual.
+
+A program for one rank comes in, the ranks' results go out. Ranks run in a fixed order,
+each until it has to wait; the run is the same on every machine.
+"""
+
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import Any
+
+from greenlet import GreenletExit, getcurrent, greenlet
+
+from dml.sim.network import Uniform
+
+
+class Deadlock(RuntimeError):
+    """No virtual rank can go on."""
+
+
+class Process:
+    """One virtual rank: its clock, its two ports, its thread of control."""
+
+    __slots__ = ("clock", "fiber", "in_free", "out_free", "rank", "waits", "world")
+
+    def __init__(self, world: "World", rank: int):
+        self.world, self.rank = world, rank
+        self.clock = self.out_free = self.in_free = 0.0
+        self.fiber: Any = None
+        self.waits: Any = None  # what it waits for, with describe()
+
+    def wait(self, what: Any) -> None:
+        """Let others run until one of them has called `wake`."""
+        self.waits = what
+        self.switch()
+
+    def wake(self) -> None:
+        self.waits = None
+        self.world.ready.append(self)
+
+    def pause(self) -> None:
+        """Let the others that can run go first."""
+        self.world.ready.append(self)
+        self.switch()
+
+    def switch(self) -> None:
+        self.fiber = getcurrent()  # may be a fiber that the rank's own one has begun
+        world = self.world
+        if world.ready and not world.starting:
+            world.ready.popleft().fiber.switch()
+        else:
+            world.hub.switch()
+
+
+class World:
+    """All virtual ranks and who of them can run."""
+
+    def __init__(self, size: int, network: Uniform):
+        self.network = network
+        self.hub = getcurrent()
+        self.starting = True
+        self.ready: deque[Process] = deque()
+        self.processes = [Process(self, rank) for rank in range(size)]
+
+    def play(self, seed: int) -> None:
+        """Run every rank to its end; raise `Deadlock` when none can go on."""
+        order = list(self.processes)
+        if seed:
+            random.Random(seed).shuffle(order)
+        # A greenlet inherits the recursion depth of whoever starts it: start all here.
+        for process in order:
+            process.fiber.switch()
+        self.starting = False
+        while self.ready:
+            self.ready.popleft().fiber.switch()
+        stuck = [process for process in self.processes if process.waits]
+        if stuck:
+            raise Deadlock(self.report(stuck))
+
+    def report(self, stuck: list[Process], most: int = 32) -> str:
+        lines = [f"  rank {p.rank} at {p.clock:.9f} s: {p.waits.describe()}" for p in stuck]
+        if len(lines) > most:
+            lines[most:] = [f"  and {len(lines) - most} more ranks"]
+        head = f"deadlock: {len(stuck)} of {len(self.processes)} virtual ranks wait"
+        return "\n".join([head, *lines])
+
+    def end(self) -> None:
+        """Unwind the ranks that have not come to their end."""
+        self.starting = True  # a rank that waits while it unwinds returns to the hub
+        for process in self.processes:
+            if process.fiber:
+                process.fiber.throw(GreenletExit)
+
+
+def run(
+    program: Callable[[Any], Any],
+    size: int,
+    network: Uniform | None = None,
+    seed: int = 0,
+) -> list[Any]:
+    """Call program(comm) on `size` virtual ranks; return their results by rank.
+
+    A seed other than 0 starts the ranks in another order.
+    """
+    from dml.sim.comm import VirtualComm
+
+    world = World(size, network or Uniform())
+    results: list[Any] = [None] * size
+
+    def live(comm: VirtualComm) -> None:
+        try:
+            results[comm.rank] = program(comm)
+        except GreenletExit:
+            pass
+        except BaseException as error:
+            error.add_note(f"on virtual rank {comm.rank} of {size}")
+            raise
+
+    for comm in VirtualComm.group(world.processes):
+        comm.process.fiber = greenlet(lambda comm=comm: live(comm), parent=world.hub)
+    try:
+        world.play(seed)
+    finally:
+        world.end()
+    return results

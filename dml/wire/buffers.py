@@ -1,0 +1,131 @@
+"""Flat vectors for the wire: registered memory, and pytrees packed into it.
+
+Gradients come in, one contiguous vector goes to a collective, and back.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dml.types import BadInput, Comm, Window
+
+ALIGN = 64  # bytes: a cache line
+
+
+def flat(comm: Comm, buffer: np.ndarray) -> np.ndarray:
+    """View a buffer as one vector in place; raise where that would need a copy."""
+    if not isinstance(buffer, np.ndarray):
+        problem = f"a {type(buffer).__name__}; pass a numpy array"
+    elif not buffer.flags.c_contiguous:
+        problem = f"strides {buffer.strides}; pass np.ascontiguousarray(buffer)"
+    elif not buffer.flags.writeable:
+        problem = "a read-only array; pass buffer.copy()"
+    else:
+        return buffer if buffer.ndim == 1 else buffer.reshape(-1)
+    raise BadInput(
+        f"rank {comm.rank}: expected a contiguous writeable buffer, got {problem}"
+    )
+
+
+class Region(NamedTuple):
+    """Registered memory: one part a rank of the communicator, all on one host."""
+
+    window: Window
+    parts: Sequence[np.ndarray]  # bytes
+    start: int  # address of this rank's part
+    stop: int
+
+
+def allocate(comm: Comm, length: int, dtype: Any = np.float32) -> np.ndarray:
+    """Give every rank a vector of registered memory, zeroed; collective.
+
+    On one host that is a shared window, which `shared` reduces without a copy; ranks
+    that span hosts get plain memory. It lives until `release` or the end.
+    """
+    dtype = np.dtype(dtype)
+    if max(comm.hosts()):
+        return np.zeros(length, dtype)
+    nbytes = length * dtype.itemsize
+    window = comm.shared_window(max(1, -(-nbytes // ALIGN)) * ALIGN)
+    mine = window.parts[comm.rank]
+    mine[:] = 0  # the first touch places the pages
+    start = address(mine)
+    region = Region(window, window.parts, start, start + len(mine))
+    comm.kept.setdefault("regions", []).append(region)
+    return mine[:nbytes].view(dtype)
+
+
+def release(comm: Comm, buffer: np.ndarray) -> None:
+    """Give back what `allocate` gave; collective."""
+    region = find(comm, address(buffer))
+    if region:
+        comm.kept["regions"].remove(region)
+        region.window.Free()
+
+
+def find(comm: Comm, place: int) -> Region | None:
+    for region in comm.kept.get("regions", ()):
+        if region.start <= place < region.stop:
+            return region
+    return None
+
+
+def peers(comm: Comm, buffer: np.ndarray) -> tuple[Window, list[np.ndarray]] | None:
+    """Every rank's view of a registered buffer, by rank; None for a plain one."""
+    place = address(buffer)
+    region = find(comm, place)
+    if region is None:
+        if "parent" not in comm.kept:
+            return None
+        parent, members = comm.kept["parent"]  # a group knows what its parent knows
+        found = peers(parent, buffer)
+        return found and (found[0], [found[1][member] for member in members])
+    here = slice(place - region.start, place - region.start + buffer.nbytes)
+    return region.window, [part[here].view(buffer.dtype) for part in region.parts]
+
+
+def address(buffer: np.ndarray) -> int:
+    return buffer.__array_interface__["data"][0]
+
+
+class Layout(NamedTuple):
+    """How a pytree lies in a vector."""
+
+    tree: Any  # its structure
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[np.dtype, ...]
+    length: int
+
+
+def layout(tree: Any) -> Layout:
+    """Describe how a pytree's leaves lie one after another in a vector."""
+    import jax
+
+    leaves, structure = jax.tree.flatten(tree)
+    shapes = tuple(np.shape(leaf) for leaf in leaves)
+    dtypes = tuple(np.dtype(leaf.dtype) for leaf in leaves)
+    return Layout(structure, shapes, dtypes, sum(int(np.prod(s)) for s in shapes))
+
+
+def pack(tree: Any, buffer: np.ndarray) -> None:
+    """Copy a pytree's leaves one after another into a vector."""
+    import jax
+
+    start = 0
+    for leaf in jax.tree.leaves(tree):
+        values = np.asarray(leaf).reshape(-1)
+        buffer[start : start + len(values)] = values
+        start += len(values)
+
+
+def unpack(buffer: np.ndarray, layout: Layout) -> Any:
+    """Copy a vector back into a pytree of arrays."""
+    import jax
+
+    leaves, start = [], 0
+    for shape, dtype in zip(layout.shapes, layout.dtypes, strict=True):
+        stop = start + int(np.prod(shape))
+        leaves.append(buffer[start:stop].reshape(shape).astype(dtype))
+        start = stop
+    return jax.tree.unflatten(layout.tree, leaves)

@@ -1,0 +1,1 @@
+"""The medium of one host: memory that all its ranks read and write."""

@@ -1,0 +1,211 @@
+"""The real communicator: mpi4py's own, watched. The only home of mpi4py."""
+
+import atexit
+import functools
+import os
+import sys
+import threading
+import time
+import traceback
+from typing import Any, NoReturn
+
+import numpy as np
+from mpi4py import MPI
+
+from dml.types import BadInput, Op
+from dml.wire.memory.window import HEADER, HostWindow
+from dml.wire.messages.watchdog import Watchdog
+
+OPS = {np.add: MPI.SUM, np.multiply: MPI.PROD, np.maximum: MPI.MAX, np.minimum: MPI.MIN}
+
+
+class Pending(MPI.Request):
+    """A request whose Wait the watchdog sees."""
+
+    comm: "World"
+    call: tuple
+
+    def Wait(self, status: Any = None) -> bool:
+        self.comm.call = self.call
+        MPI.Request.Wait(self, status)
+        self.comm.call = None
+        return True
+
+
+class World(MPI.Intracomm):
+    """mpi4py's communicator; `call` is what this rank waits for, if anything.
+
+    Buffers travel as bytes, so that every dtype does; MPI counts them in 64 bits.
+    """
+
+    call: tuple | None = None
+    kept: dict[Any, Any]
+    windows: list[MPI.Win]  # all of this process, to be freed before MPI ends
+    watchdog: Watchdog
+
+    def adopt(self, comm: "World") -> "World":
+        """Take a new communicator into this one's care."""
+        comm.kept, comm.windows, comm.watchdog = {}, self.windows, self.watchdog
+        comm.watchdog.add(comm)
+        return comm
+
+    def Dup(self) -> "World":
+        return self.adopt(MPI.Intracomm.Dup(self))
+
+    def Split(self, color: int = 0, key: int = 0) -> "World":
+        return self.adopt(MPI.Intracomm.Split(self, color, key))
+
+    def Send(self, buf, dest, tag=0):
+        self.call = ("Send", "dest", dest, tag, buf)
+        MPI.Intracomm.Send(self, [buf, MPI.BYTE], dest, tag)
+        self.call = None
+
+    def Recv(self, buf, source=MPI.ANY_SOURCE, tag=MPI.ANY_TAG, status=None):
+        self.call = ("Recv", "source", source, tag, buf)
+        MPI.Intracomm.Recv(self, [buf, MPI.BYTE], source, tag, status)
+        self.call = None
+
+    def Sendrecv(
+        self,
+        sendbuf,
+        dest,
+        sendtag=0,
+        recvbuf=None,
+        source=MPI.ANY_SOURCE,
+        recvtag=MPI.ANY_TAG,
+        status=None,
+    ):
+        self.call = ("Sendrecv", "source", source, recvtag, recvbuf)
+        MPI.Intracomm.Sendrecv(
+            self,
+            [sendbuf, MPI.BYTE],
+            dest,
+            sendtag,
+            [recvbuf, MPI.BYTE],
+            source,
+            recvtag,
+            status,
+        )
+        self.call = None
+
+    def Isend(self, buf, dest, tag=0):
+        request = Pending(MPI.Intracomm.Isend(self, [buf, MPI.BYTE], dest, tag))
+        request.comm, request.call = self, ("Isend", "dest", dest, tag, buf)
+        return request
+
+    def Irecv(self, buf, source=MPI.ANY_SOURCE, tag=MPI.ANY_TAG):
+        request = Pending(MPI.Intracomm.Irecv(self, [buf, MPI.BYTE], source, tag))
+        request.comm, request.call = self, ("Irecv", "source", source, tag, buf)
+        return request
+
+    def Barrier(self):
+        self.call = ("Barrier", "size", self.size, 0, b"")
+        MPI.Intracomm.Barrier(self)
+        self.call = None
+
+    def Allreduce(self, sendbuf, recvbuf, op: Op = np.add):
+        """Reduce recvbuf in place where sendbuf is None."""
+        self.call = ("Allreduce", "size", self.size, 0, recvbuf)
+        MPI.Intracomm.Allreduce(self, sendbuf, recvbuf, OPS[op])
+        self.call = None
+
+    def Reduce_local(
+        self,
+        inbuf: np.ndarray,
+        inoutbuf: np.ndarray,
+        op: Op,
+        out: np.ndarray | None = None,
+    ) -> None:
+        op(inoutbuf, inbuf, inoutbuf if out is None else out)
+
+    pause = staticmethod(os.sched_yield)
+
+    def Wtime(self) -> float:
+        return time.perf_counter()
+
+    @property
+    def machine(self) -> str:
+        """What a measurement on this communicator belongs to."""
+        hosts = "+".join(str(self.hosts().count(h)) for h in sorted(set(self.hosts())))
+        version = MPI.Get_library_version().split("\n")[0].strip("\0 ")
+        return f"{MPI.Get_processor_name()}, {os.cpu_count()} cores, {version}, {hosts}"
+
+    def hosts(self) -> list[int]:
+        """The host of every rank, hosts numbered 0, 1, ... by their lowest rank."""
+        if "hosts" not in self.kept:
+            host = MPI.Intracomm.Split_type(self, MPI.COMM_TYPE_SHARED)
+            names = self.allgather(host.bcast(self.rank))
+            host.Free()
+            order = {name: i for i, name in enumerate(dict.fromkeys(names))}
+            self.kept["hosts"] = [order[name] for name in names]
+        return self.kept["hosts"]
+
+    def shared_window(self, nbytes: int) -> HostWindow:
+        if max(self.hosts()):
+            raise BadInput(f"rank {self.rank}: a shared window needs one host")
+        info = MPI.Info.Create({"alloc_shared_noncontig": "true"})
+        win = MPI.Win.Allocate_shared(HEADER + nbytes, 1, info, self)
+        info.Free()
+        win.Lock_all(MPI.MODE_NOCHECK)
+        raw = []
+        for rank in range(self.size):
+            memory = win.Shared_query(rank)[0]
+            raw.append(memoryview(MPI.memory.fromaddress(memory.address, len(memory))))
+        raw[self.rank][:8] = bytes(8)
+        MPI.Intracomm.Barrier(self)
+
+        def free() -> None:
+            self.windows.remove(win)
+            win.Unlock_all()
+            win.Free()
+
+        self.windows.append(win)
+        return HostWindow(self, win, raw, free)
+
+
+@functools.cache
+def world(watchdog: float = 60) -> World:
+    """All ranks of this run, on a communicator of our own.
+
+    From here on an exception that nobody catches ends all ranks, and the watchdog names
+    calls that wait longer than `watchdog` seconds.
+    """
+    comm = World(MPI.COMM_WORLD.Dup())
+    name = f"rank {comm.rank} of {comm.size}"
+    comm.kept, comm.windows = {}, []
+    comm.watchdog = Watchdog(watchdog, name, lambda: comm.Abort(1))
+    comm.watchdog.add(comm)
+
+    def end(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+        lines = traceback.format_exception(kind, error, trace)
+        sys.stderr.write(f"{name}: {''.join(lines)}")
+        sys.stderr.flush()
+        if comm.size > 1:
+            comm.Abort(1)
+
+    def free() -> None:
+        while comm.windows:
+            win = comm.windows.pop(0)
+            win.Unlock_all()
+            win.Free()
+
+    sys.excepthook = end
+    threading.excepthook = lambda args: end(*args[:3])
+    atexit.register(free)
+    return comm
+
+
+def refuse(comm: World, problem: str) -> NoReturn:
+    """End with exit code 2 and one line, whether all ranks saw the problem or one."""
+    met = MPI.Intracomm.Ibarrier(comm)
+    patience = time.monotonic() + 2
+    while not met.Test():
+        if time.monotonic() > patience:
+            sys.stderr.write(f"rank {comm.rank}: {problem}\n")
+            sys.stderr.flush()
+            comm.Abort(2)
+        time.sleep(0.001)
+    if comm.rank == 0:
+        sys.stderr.write(f"{problem}\n")
+        sys.stderr.flush()
+    sys.exit(2)

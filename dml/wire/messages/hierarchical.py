@@ -1,0 +1,71 @@
+"""Hierarchical all-reduce: cheap links inside a group, few words across groups."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from dml.types import Comm, Op
+from dml.wire.buffers import flat
+from dml.wire.messages.reduce_scatter import onward
+from dml.wire.messages.ring import ring_allreduce, ring_gather, ring_scatter
+from dml.wire.messages.shared import shared_gather, shared_scatter
+from dml.wire.topology import chunks, groups
+
+
+def hierarchical_allreduce(
+    comm: Comm,
+    buffer: np.ndarray,
+    op: Op = np.add,
+    group: int = 0,
+    outside: Callable[..., None] = ring_allreduce,
+) -> None:
+    """Reduce in place over all ranks; groups are hosts, or `group` neighbours.
+
+        [0  1  2  3] [4  5  6  7]   inside: reduce-scatter, rank l gets chunk l
+         │  │  │  │   │  │  │  │    across: all-reduce of chunk l between the
+         └──┼──┼──┼───┘  │  │  │            l-th ranks of all groups
+            └──┼──┼──────┘  │  │    inside: all-gather
+               …
+
+    Inside a host chunks are added in shared memory. There are as many chunks as the
+    smallest group has ranks; in a larger group the other ranks own none.
+    Groups of g over links l, ring across over links r:
+    2(g-1)α_l + 2(g-1)/g·nβ_l + 2(p/g-1)α_r + 2(p/g-1)/(p/g)·(n/g)β_r.
+    """
+    buffer = flat(comm, buffer)
+    inside, across, owners = Groups.of(comm, group)
+    parts = chunks(len(buffer), owners)
+    parts += (slice(len(buffer), len(buffer)),) * (inside.size - owners)
+    mine = buffer[parts[inside.rank]]
+    if max(inside.hosts()):
+        ring_scatter(inside, buffer, onward(parts), op)
+        if inside.rank < owners:
+            outside(across, mine, op)
+        ring_gather(inside, buffer, onward(parts))
+    else:
+        shown = shared_scatter(inside, buffer, parts, op)
+        if inside.rank < owners:
+            outside(across, mine, op)
+        shared_gather(inside, buffer, parts, shown)
+
+
+class Groups(NamedTuple):
+    """The communicators inside my group and across groups."""
+
+    inside: Comm
+    across: Comm
+    owners: int  # ranks of the smallest group: so many chunks there are
+
+    @staticmethod
+    def of(comm: Comm, width: int) -> "Groups":
+        key = ("groups", width)
+        if key not in comm.kept:
+            members = groups(tuple(comm.hosts()), width)
+            number = next(i for i, ranks in enumerate(members) if comm.rank in ranks)
+            place = members[number].index(comm.rank)
+            inside = comm.Split(number, place)
+            inside.kept["parent"] = comm, members[number]
+            across = comm.Split(place, number)
+            comm.kept[key] = Groups(inside, across, min(map(len, members)))
+        return comm.kept[key]

@@ -1,0 +1,72 @@
+"""A communicator that counts what this rank sends: messages and bytes."""
+
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from dml.types import Comm
+from dml.wire.messages.reduce_scatter import all_gather
+
+
+class Metered:
+    """Wraps a communicator; counts by (operation, peer), also on what it splits.
+
+    Memory registered with a communicator is known to that communicator: allocate on
+    the metered one what the metered one shall reduce.
+    """
+
+    def __init__(self, comm: Comm, origin: "Metered | None" = None):
+        self.comm = comm
+        self.rank, self.size = comm.rank, comm.size
+        self.kept: dict[Any, Any] = {}
+        self.messages: Counter = origin.messages if origin else Counter()
+        self.bytes: Counter = origin.bytes if origin else Counter()
+        self.names = list(range(comm.size))  # of the ranks, in the outermost group
+        if origin:
+            names = np.zeros(comm.size, np.int64)
+            names[comm.rank] = origin.names[origin.rank]
+            all_gather(comm, names)
+            self.names = names.tolist()
+
+    @property
+    def bytes_sent(self) -> int:
+        return sum(self.bytes.values())
+
+    @property
+    def messages_sent(self) -> int:
+        return sum(self.messages.values())
+
+    def count(self, operation: str, buffer: np.ndarray, dest: int) -> None:
+        key = (operation, self.names[dest])
+        self.messages[key] += 1
+        self.bytes[key] += buffer.nbytes
+
+    def Send(self, buf: np.ndarray, dest: int, tag: int = 0) -> None:
+        self.count("Send", buf, dest)
+        self.comm.Send(buf, dest, tag)
+
+    def Isend(self, buf: np.ndarray, dest: int, tag: int = 0) -> Any:
+        self.count("Isend", buf, dest)
+        return self.comm.Isend(buf, dest, tag)
+
+    def Sendrecv(
+        self,
+        sendbuf: np.ndarray,
+        dest: int,
+        sendtag: int = 0,
+        recvbuf: Any = None,
+        source: int = 0,
+        recvtag: int = 0,
+    ) -> None:
+        self.count("Sendrecv", sendbuf, dest)
+        self.comm.Sendrecv(sendbuf, dest, sendtag, recvbuf, source, recvtag)
+
+    def Split(self, color: int = 0, key: int = 0) -> "Metered":
+        return Metered(self.comm.Split(color, key), self)
+
+    def Dup(self) -> "Metered":
+        return Metered(self.comm.Dup(), self)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.comm, name)

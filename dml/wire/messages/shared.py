@@ -1,0 +1,172 @@
+"""Shared-window all-reduce on one host: no message carries data."""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+
+from dml.types import Comm, Op, Window
+from dml.wire.buffers import allocate, flat, peers, release
+from dml.wire.topology import chunks, segments
+
+BLOCK = 1 << 16  # bytes that are added at once, so that they stay in the cache
+SMALL = 1 << 15  # bytes up to which everyone adds everything
+STAGE = 1 << 20  # bytes of a plain buffer that pass through the window at once
+SLOTS = 3  # one is filled, one is added up, one may still be read
+
+
+def shared_allreduce(comm: Comm, buffer: np.ndarray, op: Op = np.add) -> None:
+    """Reduce in place over all ranks of one host.
+
+        rank 0 │ chunk 0 │ chunk 1 │ chunk 2 │      meet; rank r adds up chunk r of
+        rank 1 │ chunk 0 │ chunk 1 │ chunk 2 │      all buffers in rank order, and
+        rank 2 │ chunk 0 │ chunk 1 │ chunk 2 │      writes it into all; meet
+                    0         1         2
+
+    Every word is ((x_0 + x_1) + x_2) + … + x_{p-1}. Registered buffers are reduced
+    where they lie; plain ones pass through a window in stages, small ones in one.
+    2 meetings, no words sent, 2n read or written a rank: the floor is the memory.
+    """
+    buffer = flat(comm, buffer)
+    if comm.size == 1:
+        return
+    if buffer.nbytes <= SMALL:
+        return add_everything(comm, buffer, op)
+    registered = peers(comm, buffer)
+    if registered is None:
+        return add_in_stages(comm, buffer, op)
+    window, shown = registered
+    window.meet(comm.pause)
+    mine = chunks(len(buffer), comm.size)[comm.rank]
+    theirs = [part[mine] for part in shown]
+    add_up(comm, theirs, theirs[0], op, theirs[1:])
+    window.meet(comm.pause)
+
+
+def add_up(
+    comm: Comm,
+    sources: Sequence[np.ndarray],
+    total: np.ndarray,
+    op: Op,
+    copies: Iterable[np.ndarray] = (),
+) -> None:
+    """total, and each of copies, ← the sources in rank order; total may be the first.
+
+    By blocks, so that each is read from memory once and written once.
+    """
+    if len(sources) == 1:
+        total[...] = sources[0]
+    for block in segments(len(total), max(1, BLOCK // total.itemsize)):
+        here = total[block]
+        before = sources[0][block]
+        for source in sources[1:]:
+            comm.Reduce_local(source[block], before, op, here)
+            before = here
+        for copy in copies:
+            copy[block] = here
+
+
+def add_everything(comm: Comm, buffer: np.ndarray, op: Op) -> None:
+    """Show the buffer, meet once, add up all buffers: for small ones."""
+    stage = Stage.of(comm)
+    shown = stage.slot(buffer)
+    shown[comm.rank][...] = buffer
+    stage.window.meet(comm.pause)
+    add_up(comm, shown, buffer, op)
+
+
+def add_in_stages(comm: Comm, buffer: np.ndarray, op: Op) -> None:
+    """Pass a plain buffer through the window: show stage k+1 while k is collected."""
+    stage = Stage.of(comm)
+    rank, size = comm.rank, comm.size
+
+    def show(words: np.ndarray) -> list[np.ndarray]:
+        shown, mine = stage.slot(words), chunks(len(words), size)[rank]
+        shown[rank][: mine.start] = words[: mine.start]
+        shown[rank][mine.stop :] = words[mine.stop :]
+        return shown
+
+    def add(words: np.ndarray, shown: list[np.ndarray]) -> None:
+        mine = chunks(len(words), size)[rank]
+        sources = [part[mine] for part in shown]
+        total, sources[rank] = sources[rank], words[mine]
+        add_up(comm, sources, total, op, [words[mine]])
+
+    def collect(words: np.ndarray, shown: list[np.ndarray]) -> None:
+        for peer, theirs in enumerate(chunks(len(words), size)):
+            if peer != rank:
+                words[theirs] = shown[peer][theirs]
+
+    before = None
+    for piece in segments(len(buffer), STAGE // buffer.itemsize):
+        words = buffer[piece]
+        shown = show(words)
+        stage.window.meet(comm.pause)
+        add(words, shown)
+        if before:
+            collect(*before)
+        before = words, shown
+    stage.window.meet(comm.pause)
+    collect(*before)
+
+
+def shared_scatter(
+    comm: Comm, buffer: np.ndarray, parts: Sequence[slice], op: Op = np.add
+) -> list[np.ndarray]:
+    """Reduce part r of the buffer to rank r; return all ranks' buffers as shown."""
+    registered = peers(comm, buffer) or peers(comm, copied(comm, buffer))
+    _, shown = registered
+    Stage.of(comm).window.meet(comm.pause)
+    mine = parts[comm.rank]
+    total = np.empty_like(buffer[mine])
+    add_up(comm, [part[mine] for part in shown], total, op, [buffer[mine]])
+    return shown
+
+
+def shared_gather(
+    comm: Comm, buffer: np.ndarray, parts: Sequence[slice], shown: list[np.ndarray]
+) -> None:
+    """Copy part r of rank r's buffer into everyone's, for every r."""
+    meet = Stage.of(comm).window.meet
+    mine = parts[comm.rank]
+    shown[comm.rank][mine] = buffer[mine]  # which are the same where registered
+    meet(comm.pause)
+    for peer, theirs in enumerate(parts):
+        if peer != comm.rank:
+            buffer[theirs] = shown[peer][theirs]
+    meet(comm.pause)
+
+
+def copied(comm: Comm, buffer: np.ndarray) -> np.ndarray:
+    """Copy a plain buffer into registered memory that is kept for the next call."""
+    memory = comm.kept.get("copy")
+    if memory is None or len(memory) < buffer.nbytes:
+        if memory is not None:
+            release(comm, memory)
+        memory = comm.kept["copy"] = allocate(comm, buffer.nbytes, np.uint8)
+    copy = memory[: buffer.nbytes].view(buffer.dtype)
+    copy[...] = buffer
+    return copy
+
+
+class Stage:
+    """A small window that plain buffers pass through, slot after slot.
+
+    Whoever fills a slot again has met everyone twice since, so all have read it.
+    """
+
+    def __init__(self, window: Window):
+        self.window = window
+        self.turn = 0
+
+    @staticmethod
+    def of(comm: Comm) -> "Stage":
+        if "stage" not in comm.kept:
+            comm.kept["stage"] = Stage(comm.shared_window(SLOTS * STAGE))
+        return comm.kept["stage"]
+
+    def slot(self, like: np.ndarray) -> list[np.ndarray]:
+        """Every rank's next slot, as long as `like`."""
+        start = self.turn * STAGE
+        self.turn = (self.turn + 1) % SLOTS
+        here = slice(start, start + like.nbytes)
+        return [part[here].view(like.dtype) for part in self.window.parts]

@@ -1,0 +1,15 @@
+"""A tag a collective, so that the watchdog can say whose message is missing."""
+
+from enum import IntEnum
+
+
+class Tag(IntEnum):
+    STAR = 1
+    TREE = 2
+    BUTTERFLY = 3
+    HALVING_DOUBLING = 4
+    RING = 5
+    BROADCAST = 6
+    BARRIER = 7
+    ALL_GATHER = 8
+    REDUCE_SCATTER = 9

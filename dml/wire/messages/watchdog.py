@@ -1,0 +1,64 @@
+"""The watchdog: a thread that names the call a rank has been waiting in for too long."""
+
+import sys
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+
+class Watchdog:
+    """Looks at the `call` of every communicator of this process.
+
+    After `seconds` in one call it says which; after twice that it ends all ranks, so
+    that every rank that waits has spoken first. 0 seconds: it never speaks.
+    """
+
+    def __init__(self, seconds: float, name: str, stop: Callable[[], Any]):
+        self.seconds, self.name, self.stop = seconds, name, stop
+        self.comms: list[weakref.ref] = []
+        self.seen: dict[int, tuple[Any, float]] = {}  # by communicator: call, since
+        self.named: set[int] = set()
+        if seconds > 0:
+            threading.Thread(target=self.look, daemon=True).start()
+
+    def add(self, comm: Any) -> None:
+        self.comms.append(weakref.ref(comm))
+
+    def look(self) -> None:
+        while True:
+            time.sleep(min(1.0, self.seconds / 4))
+            for reference in list(self.comms):
+                comm = reference()
+                if comm is None:
+                    self.comms.remove(reference)
+                else:
+                    self.judge(id(comm), comm.call, time.monotonic())
+
+    def judge(self, key: int, call: Any, now: float) -> None:
+        before, since = self.seen.get(key, (None, now))
+        if call is None or call is not before:
+            self.seen[key] = (call, now)
+            self.named.discard(key)
+            return
+        if now - since >= self.seconds and key not in self.named:
+            self.named.add(key)
+            self.say(f"has waited {now - since:.0f} s in {describe(*call)}")
+        if now - since >= 2 * self.seconds:
+            self.say(
+                f"gives up after {now - since:.0f} s; ranks that need longer to come "
+                f"want --watchdog={4 * self.seconds:.0f} or 0 (off)"
+            )
+            self.stop()
+
+    def say(self, what: str) -> None:
+        sys.stderr.write(f"watchdog: {self.name} {what}\n")
+        sys.stderr.flush()
+
+
+def describe(operation: str, role: str, peer: int, tag: int, buffer: Any) -> str:
+    """Name a call: its operation, peer, tag and length."""
+    length = getattr(buffer, "nbytes", len(buffer) if buffer is not None else 0)
+    tag = getattr(tag, "name", tag)
+    return f"{operation}({role}={peer}, tag={tag}, {length} bytes)"
