@@ -78,7 +78,9 @@ class World:
             raise Deadlock(self.report(stuck))
 
     def report(self, stuck: list[Process], most: int = 32) -> str:
-        lines = [f"  rank {p.rank} at {p.clock:.9f} s: {p.waits.describe()}" for p in stuck]
+        lines = [
+            f"  rank {p.rank} at {p.clock:.9f} s: {p.waits.describe()}" for p in stuck
+        ]
         if len(lines) > most:
             lines[most:] = [f"  and {len(lines) - most} more ranks"]
         head = f"deadlock: {len(stuck)} of {len(self.processes)} virtual ranks wait"

@@ -1,21 +1,51 @@
-"""The medium of messages: collectives by hand over point-to-point calls."""
+"""The medium of messages: collectives by hand over point-to-point calls.
 
-from dml.wire.messages.butterfly import butterfly_allreduce
-from dml.wire.messages.halving_doubling import halving_doubling_allreduce
-from dml.wire.messages.hierarchical import hierarchical_allreduce
+`comm`, which needs MPI, is not imported here: virtual ranks do without.
+"""
+
+from collections.abc import Callable
+
+import numpy as np
+
+from dml.types import Comm
+from dml.wire.messages.auto import CANDIDATES, auto_allreduce
+from dml.wire.messages.auto import chosen as chosen
+from dml.wire.messages.auto import rates as rates
+from dml.wire.messages.barrier import barrier as barrier
+from dml.wire.messages.broadcast import broadcast as broadcast
+from dml.wire.messages.check import checked as checked
+from dml.wire.messages.metered import Metered as Metered
 from dml.wire.messages.native import native_allreduce
-from dml.wire.messages.ring import ring_allreduce
-from dml.wire.messages.shared import shared_allreduce
+from dml.wire.messages.progress import allreduce_async as allreduce_async
+from dml.wire.messages.reduce_scatter import all_gather as all_gather
+from dml.wire.messages.reduce_scatter import reduce_scatter as reduce_scatter
 from dml.wire.messages.star import star_allreduce
 from dml.wire.messages.tree import tree_allreduce
 
-ALLREDUCE = {
+ALLREDUCE: dict[str, Callable[..., None]] = {
     "star": star_allreduce,
     "tree": tree_allreduce,
-    "butterfly": butterfly_allreduce,
-    "halving_doubling": halving_doubling_allreduce,
-    "ring": ring_allreduce,
-    "hierarchical": hierarchical_allreduce,
-    "shared": shared_allreduce,
+    **CANDIDATES,
     "native": native_allreduce,
+    "auto": auto_allreduce,
 }
+OPS = {
+    "sum": np.add,
+    "product": np.multiply,
+    "max": np.maximum,
+    "min": np.minimum,
+}
+
+
+def mean(allreduce: Callable[..., None]) -> Callable[[Comm, np.ndarray], None]:
+    """Make an all-reduce that averages: the one place where a mean is defined.
+
+    The sum is divided once; integers round down.
+    """
+
+    def mean_allreduce(comm: Comm, buffer: np.ndarray) -> None:
+        allreduce(comm, buffer, np.add)
+        divide = np.floor_divide if buffer.dtype.kind in "iu" else np.divide
+        divide(buffer, buffer.dtype.type(comm.size), out=buffer)
+
+    return mean_allreduce

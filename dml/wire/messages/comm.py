@@ -43,8 +43,9 @@ class World(MPI.Intracomm):
     windows: list[MPI.Win]  # all of this process, to be freed before MPI ends
     watchdog: Watchdog
 
-    def adopt(self, comm: "World") -> "World":
+    def adopt(self, handle: MPI.Intracomm) -> "World":
         """Take a new communicator into this one's care."""
+        comm = World(handle)
         comm.kept, comm.windows, comm.watchdog = {}, self.windows, self.watchdog
         comm.watchdog.add(comm)
         return comm

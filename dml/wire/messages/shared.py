@@ -6,11 +6,9 @@ import numpy as np
 
 from dml.types import Comm, Op, Window
 from dml.wire.buffers import allocate, flat, peers, release
-from dml.wire.topology import chunks, segments
+from dml.wire.topology import SMALL, STAGE, chunks, segments
 
 BLOCK = 1 << 16  # bytes that are added at once, so that they stay in the cache
-SMALL = 1 << 15  # bytes up to which everyone adds everything
-STAGE = 1 << 20  # bytes of a plain buffer that pass through the window at once
 SLOTS = 3  # one is filled, one is added up, one may still be read
 
 

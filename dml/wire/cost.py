@@ -1,0 +1,247 @@
+"""What an all-reduce costs: seconds by α, β, γ, and the words that every rank sends.
+
+Pure arithmetic, for any number of ranks and any length; a word is one element. On the
+`Uniform` virtual network the seconds are exact, but for hierarchical ones of uneven
+groups, where they are a bound: the ranks of smaller groups come early.
+"""
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from dml.wire.topology import (
+    SEGMENT,
+    SMALL,
+    STAGE,
+    children,
+    chunks,
+    fold,
+    halving,
+    rounds,
+    segments,
+)
+
+
+class Rates(NamedTuple):
+    """Seconds that a machine takes; the last two are for memory that ranks share."""
+
+    alpha: float  # a message
+    beta: float  # a byte sent
+    gamma: float  # a byte reduced
+    meet: float = 0.0  # a round of a meeting in shared memory
+    touch: float = 0.0  # a byte copied in shared memory
+
+
+class Job(NamedTuple):
+    """One all-reduce: all that its cost depends on."""
+
+    size: int
+    length: int
+    itemsize: int = 4
+    registered: bool = True
+    segment: int = SEGMENT
+    groups: tuple[int, ...] = ()  # the sizes of a hierarchical one's groups
+    hosts: bool = True  # groups share memory inside
+    outside: str = "ring"  # what a hierarchical one does across groups
+
+
+def seconds(algorithm: str, job: Job, rates: Rates) -> float:
+    """Predict how long the slowest rank takes."""
+    return SECONDS[algorithm](job, rates) if job.size > 1 else 0.0
+
+
+def words(algorithm: str, job: Job) -> list[int]:
+    """Say how many words every rank sends."""
+    return WORDS[algorithm](job) if job.size > 1 else [0]
+
+
+def fit(measurements: Iterable[tuple[str, Job, float]]) -> Rates:
+    """Find the rates that predict (algorithm, job, seconds) best, by relative error."""
+    import numpy as np
+    from scipy.optimize import least_squares
+
+    rows = list(measurements)
+    start = Rates(1e-6, 1e-10, 1e-10, 1e-6, 1e-10)
+
+    def misses(exponents: np.ndarray) -> list[float]:
+        rates = Rates(*np.exp(exponents).tolist())
+        return [math.log(seconds(name, job, rates) / took) for name, job, took in rows]
+
+    found = least_squares(misses, np.log(start), bounds=(-50.0, 10.0), xtol=1e-14)
+    return Rates(*np.exp(found.x).tolist())
+
+
+def choose(job: Job, rates: Rates, candidates: Iterable[str]) -> str:
+    """Name the algorithm that is predicted to be the fastest."""
+    return min(candidates, key=lambda name: seconds(name, job, rates))
+
+
+def send(job: Job, rates: Rates, length: int) -> float:
+    return rates.alpha + rates.beta * length * job.itemsize
+
+
+def add(job: Job, rates: Rates, length: int) -> float:
+    """Receive and reduce by segments: one is added while the next one comes."""
+    came = added = 0.0
+    for part in segments(length, max(1, job.segment // job.itemsize)):
+        nbytes = (part.stop - part.start) * job.itemsize
+        came += rates.alpha + rates.beta * nbytes
+        added = max(added, came) + rates.gamma * nbytes
+    return added
+
+
+def meet(size: int, rates: Rates) -> float:
+    return rounds(size) * rates.meet
+
+
+def star_seconds(job: Job, rates: Rates) -> float:
+    n = job.length
+    return (job.size - 1) * (add(job, rates, n) + send(job, rates, n))
+
+
+def star_words(job: Job) -> list[int]:
+    return [(job.size - 1) * job.length] + [job.length] * (job.size - 1)
+
+
+def tree_seconds(job: Job, rates: Rates) -> float:
+    n = job.length
+    return rounds(job.size) * (add(job, rates, n) + send(job, rates, n))
+
+
+def tree_words(job: Job) -> list[int]:
+    down = [len(list(children(rank, job.size))) for rank in range(job.size)]
+    return [((rank > 0) + down[rank]) * job.length for rank in range(job.size)]
+
+
+def folding_seconds(job: Job, rates: Rates) -> float:
+    n = job.length
+    if not fold(job.size).extra:
+        return 0.0
+    return add(job, rates, n) + send(job, rates, n)
+
+
+def butterfly_seconds(job: Job, rates: Rates) -> float:
+    inner = rounds(fold(job.size).power) * add(job, rates, job.length)
+    return inner + folding_seconds(job, rates)
+
+
+def butterfly_words(job: Job) -> list[int]:
+    folded = fold(job.size)
+    sent = []
+    for rank in range(job.size):
+        place = folded.place(rank)
+        if place < 0:
+            sent.append(job.length)
+        else:
+            unfold = place < folded.extra
+            sent.append((rounds(folded.power) + unfold) * job.length)
+    return sent
+
+
+def halving_doubling_seconds(job: Job, rates: Rates) -> float:
+    total, length = folding_seconds(job, rates), job.length
+    for _ in range(rounds(fold(job.size).power)):
+        length = -(-length // 2)  # the larger half
+        total += add(job, rates, length) + send(job, rates, length)
+    return total
+
+
+def halving_doubling_words(job: Job) -> list[int]:
+    folded = fold(job.size)
+    sent = []
+    for rank in range(job.size):
+        place = folded.place(rank)
+        if place < 0:
+            sent.append(job.length)
+        else:
+            halves = halving(place, folded.power, job.length)
+            both = sum(count(half.give) + count(half.keep) for half in halves)
+            sent.append(both + (place < folded.extra) * job.length)
+    return sent
+
+
+def ring_seconds(job: Job, rates: Rates) -> float:
+    longest = -(-job.length // job.size)
+    both = add(job, rates, longest) + send(job, rates, longest)
+    return (job.size - 1) * both
+
+
+def ring_words(job: Job) -> list[int]:
+    p, lengths = job.size, [count(part) for part in chunks(job.length, job.size)]
+    return [
+        2 * job.length - lengths[(r + 1) % p] - lengths[(r + 2) % p] for r in range(p)
+    ]
+
+
+def hierarchical_seconds(job: Job, rates: Rates) -> float:
+    largest, owners = max(job.groups), min(job.groups)
+    longest = -(-job.length // owners)
+    across = job._replace(size=len(job.groups), length=longest, hosts=False)
+    total = seconds(job.outside, across, rates)
+    nbytes = longest * job.itemsize
+    if job.hosts:
+        added = (largest - 1) * nbytes * rates.gamma
+        copied = (largest - 1) * nbytes * rates.touch
+        return total + 3 * meet(largest, rates) + added + copied
+    both = add(job, rates, longest) + send(job, rates, longest)
+    return total + (largest - 1) * both
+
+
+def hierarchical_words(job: Job) -> list[int]:
+    owners, sent = min(job.groups), []
+    owned = [count(part) for part in chunks(job.length, owners)]
+    for number, size in enumerate(job.groups):
+        lengths = owned + [0] * (size - owners)
+        for place in range(size):
+            inside = 2 * job.length - lengths[place] - lengths[(place + 1) % size]
+            inside *= not job.hosts and size > 1
+            across = job._replace(size=len(job.groups), length=lengths[place])
+            beyond = words(job.outside, across)[number] if place < owners else 0
+            sent.append(inside + beyond)
+    return sent
+
+
+def shared_seconds(job: Job, rates: Rates) -> float:
+    p, nbytes = job.size, job.length * job.itemsize
+    if nbytes <= SMALL:
+        return meet(p, rates) + nbytes * ((p - 1) * rates.gamma + rates.touch)
+    if job.registered:
+        chunk = -(-job.length // p) * job.itemsize
+        return 2 * meet(p, rates) + (p - 1) * chunk * (rates.gamma + rates.touch)
+    total = meet(p, rates)
+    for part in segments(job.length, STAGE // job.itemsize):
+        chunk = -(-count(part) // p) * job.itemsize
+        added = (p - 1) * chunk * rates.gamma
+        total += meet(p, rates) + added + 2 * p * chunk * rates.touch
+    return total
+
+
+def native_seconds(job: Job, rates: Rates) -> float:
+    """The least that any algorithm can take (Chan 2007)."""
+    share = (job.size - 1) / job.size * job.length * job.itemsize
+    return rounds(job.size) * rates.alpha + share * (2 * rates.beta + rates.gamma)
+
+
+def count(part: slice) -> int:
+    return part.stop - part.start
+
+
+SECONDS = {
+    "star": star_seconds,
+    "tree": tree_seconds,
+    "butterfly": butterfly_seconds,
+    "halving_doubling": halving_doubling_seconds,
+    "ring": ring_seconds,
+    "hierarchical": hierarchical_seconds,
+    "shared": shared_seconds,
+    "native": native_seconds,
+}
+WORDS = {
+    "star": star_words,
+    "tree": tree_words,
+    "butterfly": butterfly_words,
+    "halving_doubling": halving_doubling_words,
+    "ring": ring_words,
+    "hierarchical": hierarchical_words,
+    "shared": lambda job: [0] * job.size,
+}

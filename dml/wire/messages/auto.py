@@ -1,0 +1,141 @@
+"""The all-reduce that the cost model picks, by rates measured once per machine."""
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+
+from dml.types import Comm, Op
+from dml.wire.buffers import allocate, flat, peers, release
+from dml.wire.cost import Job, Rates, choose, fit
+from dml.wire.messages.broadcast import broadcast
+from dml.wire.messages.butterfly import butterfly_allreduce
+from dml.wire.messages.halving_doubling import halving_doubling_allreduce
+from dml.wire.messages.hierarchical import hierarchical_allreduce
+from dml.wire.messages.ring import ring_allreduce
+from dml.wire.messages.shared import shared_allreduce
+from dml.wire.topology import groups
+
+# Star and tree never win against these; see Crossover in the README.
+CANDIDATES = {
+    "shared": shared_allreduce,
+    "hierarchical": hierarchical_allreduce,
+    "butterfly": butterfly_allreduce,
+    "halving_doubling": halving_doubling_allreduce,
+    "ring": ring_allreduce,
+}
+PROBES = (1 << 10, 1 << 16, 1 << 20)  # bytes
+REPEATS = 5
+
+
+def auto_allreduce(comm: Comm, buffer: np.ndarray, op: Op = np.add) -> None:
+    """Reduce in place over all ranks by the algorithm that is predicted to be fastest.
+
+    The first call on a machine measures its rates and keeps them in a file; all ranks
+    use those of rank 0, so they agree.
+    """
+    buffer = flat(comm, buffer)
+    if comm.size > 1:
+        CANDIDATES[chosen(comm, buffer)](comm, buffer, op)
+
+
+def chosen(comm: Comm, buffer: np.ndarray) -> str:
+    """Name the algorithm that `auto_allreduce` takes for this buffer."""
+    registered = peers(comm, buffer) is not None
+    key = ("chosen", len(buffer), buffer.itemsize, registered)
+    if key not in comm.kept:
+        names, job = candidates(comm)
+        job = job._replace(
+            length=len(buffer), itemsize=buffer.itemsize, registered=registered
+        )
+        comm.kept[key] = choose(job, rates(comm), names)
+    return comm.kept[key]
+
+
+def candidates(comm: Comm) -> tuple[list[str], Job]:
+    """The algorithms that the layout of hosts allows, and the job without a length."""
+    hosts = tuple(comm.hosts())
+    sizes = tuple(map(len, groups(hosts)))
+    outside = {"hierarchical"} if len(sizes) in (1, comm.size) else {"shared"}
+    outside |= {"shared"} if len(sizes) > 1 else set()
+    return [name for name in CANDIDATES if name not in outside], Job(
+        comm.size, 0, groups=sizes
+    )
+
+
+def rates(comm: Comm) -> Rates:
+    """What this machine takes; measured by the first who asks, or read from a file."""
+    if "rates" not in comm.kept:
+        found = np.zeros(len(Rates._fields))
+        known = read(comm.machine) if comm.rank == 0 else None
+        found[:] = known or 0
+        broadcast(comm, found)
+        if not found.any():
+            measured = measure(comm)
+            if comm.rank == 0:
+                found[:] = fit(measured)
+                write(comm.machine, Rates(*found.tolist()))
+            broadcast(comm, found)
+        comm.kept["rates"] = Rates(*found.tolist())
+    return comm.kept["rates"]
+
+
+def measure(comm: Comm) -> list[tuple[str, Job, float]]:
+    """Time the candidates on a few lengths: the median of the slowest rank's times."""
+    names, job = candidates(comm)
+    memory = allocate(comm, max(PROBES), np.uint8)
+    rows = []
+    for nbytes in PROBES:
+        buffer = memory[:nbytes].view(np.float32)
+        for name in names:
+            took = median_seconds(comm, CANDIDATES[name], buffer)
+            rows.append((name, job._replace(length=len(buffer)), took))
+    release(comm, memory)
+    return rows
+
+
+def median_seconds(
+    comm: Comm, allreduce: Callable[..., None], buffer: np.ndarray
+) -> float:
+    times = np.zeros(REPEATS)
+    buffer[:] = 0
+    allreduce(comm, buffer)
+    for repeat in range(REPEATS):
+        comm.Barrier()
+        start = comm.Wtime()
+        allreduce(comm, buffer)
+        times[repeat] = comm.Wtime() - start
+    butterfly_allreduce(comm, times, np.maximum)
+    return float(np.median(times))
+
+
+def cache() -> Path:
+    """The file that keeps rates by machine."""
+    home = Path(os.environ.get("DML_DATA") or "~/.cache/dml").expanduser()
+    return home / "rates.json"
+
+
+def read(machine: str) -> Rates | None:
+    try:
+        return Rates(*json.loads(cache().read_text())[machine])
+    except (OSError, ValueError, KeyError, TypeError):
+        return None  # not measured yet, or not readable: measure
+
+
+def write(machine: str, found: Rates) -> None:
+    """Keep the rates; a machine whose disk cannot be written measures again."""
+    if not machine:
+        return  # a virtual one
+    try:
+        known = json.loads(cache().read_text())
+    except (OSError, ValueError):
+        known = {}
+    try:
+        cache().parent.mkdir(parents=True, exist_ok=True)
+        part = cache().with_suffix(f".{os.getpid()}")
+        part.write_text(json.dumps(known | {machine: list(found)}, indent=1))
+        part.replace(cache())
+    except OSError:
+        pass
