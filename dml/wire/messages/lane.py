@@ -22,17 +22,20 @@ class Lane:
         self.step = max(1, segment // buffer.itemsize)
         longest = min(self.step, len(buffer))
         self.spare = [np.empty(longest, buffer.dtype) for _ in range(2)]
+        self.received = self.spare[0]
 
     def exchange(
         self, give: np.ndarray, dest: int, mine: np.ndarray, source: int
     ) -> None:
         """Send `give` to dest; receive as much as `mine` and reduce it into that."""
-        step = self.step
-        if len(give) > step or len(mine) > step:
+        length = len(mine)
+        if length > self.step or len(give) > self.step:
             return self._by_segments(give, dest, mine, source)
-        received = self.spare[0][: len(mine)]
-        self.comm.Sendrecv(give, dest, self.tag, received, source, self.tag)
-        self.comm.Reduce_local(received, mine, self.op)
+        if length != len(self.received):
+            self.received = self.spare[0][:length]
+        comm, tag = self.comm, self.tag
+        comm.Sendrecv(give, dest, tag, self.received, source, tag)
+        comm.Reduce_local(self.received, mine, self.op)
 
     def send(self, give: np.ndarray, dest: int) -> None:
         """Send to a rank that calls `receive`."""

@@ -42,15 +42,19 @@ def ring_scatter(
     rank, size = comm.rank, comm.size
     right, left = (rank + 1) % size, (rank - 1) % size
     lane = Lane(comm, buffer, op, Tag.RING, segment)
+    give = buffer[parts[rank]]
     for i in range(size - 1):
-        give, mine = parts[(rank - i) % size], parts[(rank - i - 1) % size]
-        lane.exchange(buffer[give], right, buffer[mine], left)
+        mine = buffer[parts[(rank - i - 1) % size]]
+        lane.exchange(give, right, mine, left)
+        give = mine
 
 
 def ring_gather(comm: Comm, buffer: np.ndarray, parts: Sequence[slice]) -> None:
     """Pass part c, which rank c-1 has, round the ring to all."""
     rank, size, tag = comm.rank, comm.size, Tag.RING
     right, left = (rank + 1) % size, (rank - 1) % size
+    give = buffer[parts[right]]
     for i in range(size - 1):
-        give, take = parts[(rank + 1 - i) % size], parts[(rank - i) % size]
-        comm.Sendrecv(buffer[give], right, tag, buffer[take], left, tag)
+        take = buffer[parts[(rank - i) % size]]
+        comm.Sendrecv(give, right, tag, take, left, tag)
+        give = take
