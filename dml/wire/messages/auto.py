@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +14,7 @@ from dml.wire.messages.broadcast import broadcast
 from dml.wire.messages.butterfly import butterfly_allreduce
 from dml.wire.messages.halving_doubling import halving_doubling_allreduce
 from dml.wire.messages.hierarchical import hierarchical_allreduce
+from dml.wire.messages.race import race
 from dml.wire.messages.ring import ring_allreduce
 from dml.wire.messages.shared import shared_allreduce
 from dml.wire.topology import groups
@@ -26,8 +27,8 @@ CANDIDATES = {
     "halving_doubling": halving_doubling_allreduce,
     "ring": ring_allreduce,
 }
-PROBES = (1 << 10, 1 << 16, 1 << 20)  # bytes
-REPEATS = 5
+PROBES = (1 << 10, 1 << 16, 1 << 20, 1 << 23)  # bytes
+REPEATS = 3
 
 
 def auto_allreduce(comm: Comm, buffer: np.ndarray, op: Op = np.add) -> None:
@@ -83,32 +84,19 @@ def rates(comm: Comm) -> Rates:
 
 
 def measure(comm: Comm) -> list[tuple[str, Job, float]]:
-    """Time the candidates on a few lengths: the median of the slowest rank's times."""
+    """Time the candidates on a few lengths."""
     names, job = candidates(comm)
     memory = allocate(comm, max(PROBES), np.uint8)
     rows = []
     for nbytes in PROBES:
         buffer = memory[:nbytes].view(np.float32)
-        for name in names:
-            took = median_seconds(comm, CANDIDATES[name], buffer)
+        contenders = {
+            name: partial(CANDIDATES[name], comm, buffer) for name in names
+        }
+        for name, took in race(comm, contenders, REPEATS).items():
             rows.append((name, job._replace(length=len(buffer)), took))
     release(comm, memory)
     return rows
-
-
-def median_seconds(
-    comm: Comm, allreduce: Callable[..., None], buffer: np.ndarray
-) -> float:
-    times = np.zeros(REPEATS)
-    buffer[:] = 0
-    allreduce(comm, buffer)
-    for repeat in range(REPEATS):
-        comm.Barrier()
-        start = comm.Wtime()
-        allreduce(comm, buffer)
-        times[repeat] = comm.Wtime() - start
-    butterfly_allreduce(comm, times, np.maximum)
-    return float(np.median(times))
 
 
 def cache() -> Path:
