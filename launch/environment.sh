@@ -4,6 +4,7 @@
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 venv=$root/.venv
 python=$venv/bin/python
+new_enough="import sys; sys.exit(sys.version_info < (3, 11))"
 
 say() { echo "launch: $*" >&2; }
 
@@ -22,8 +23,8 @@ find_python() {
     local name
     for name in python3 python3.13 python3.12 python3.11; do
         # A name on PATH may be a shim that does not run, or lack the venv module.
-        if "$name" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' \
-            </dev/null >/dev/null 2>&1; then
+        if "$name" -c "import venv, ensurepip; $new_enough" </dev/null >/dev/null 2>&1
+        then
             echo "$name"
             return
         fi
@@ -57,15 +58,17 @@ make_venv() {
 # The stamp .venv/installed is written last: a half-made .venv is never ready.
 install() { # wanted
     local code=0 log=$venv/pip.log with=(-r requirements.txt)
-    "$venv/bin/pip" --version >/dev/null 2>&1 </dev/null && "$python" -c \
-        'import sys; sys.exit(sys.version_info < (3, 11))' || make_venv
+    # pip's own script, since its first line goes stale when the repository moves.
+    { "$venv/bin/pip" --version && "$python" -c "$new_enough"; } \
+        </dev/null >/dev/null 2>&1 || make_venv
     rm -f "$venv/installed" "$venv/mpiruns"
     if [[ $1 == *" cuda12 "* ]]; then with+=(-e ".[cuda12]"); fi
-    say "installing ${with[*]} (minutes at most; log in .venv/pip.log)"
+    say "installing ${with[*]} (about a minute; log in .venv/pip.log)"
     (cd "$root" && "$python" -m pip install "${with[@]}") </dev/null >"$log" 2>&1 ||
         code=$?
     if ((code)); then
-        say "pip install ended with code $code; mend what it says and start again:"
+        say "expected pip to install ${with[*]}, it ended with code $code;" \
+            "mend what it says and start again:"
         tail -n 12 "$log" >&2
         exit 1
     fi
@@ -75,7 +78,10 @@ install() { # wanted
 
 ready_environment() (
     # One at a time: a second launch waits for the first to finish its set-up.
-    if command -v flock >/dev/null; then flock 9 || true; fi
+    if command -v flock >/dev/null && ! flock -n 9; then
+        say "waiting for another launch's set-up"
+        flock 9 || true
+    fi
     wanted=$(describe_wanted)
     if [[ ! -x $python || $(cat "$venv/installed" 2>/dev/null) != "$wanted" ]]; then
         install "$wanted"
@@ -93,7 +99,9 @@ pin_threads() { # ranks
         if [[ -n ${!name:-} ]]; then kept+=", $name=${!name} as set"; fi
         export "$name=${!name:-$threads}"
     done
-    threads="$threads thread$([[ $threads == 1 ]] || echo s) each$kept"
+    if ((threads == 1)); then threads="1 thread"; else threads="$threads threads"; fi
+    if (($1 > 1)); then threads+=" each"; fi
+    threads+=$kept
 }
 
 # Two ranks must add to 2 through this mpirun: a foreign one starts two worlds of one.

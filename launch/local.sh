@@ -15,19 +15,19 @@ case ${1-} in
     ranks=${2-}
     most=$((64 * $(count_cores)))
     [[ $ranks =~ ^[1-9][0-9]*$ ]] ||
-        stop 2 "expected a positive integer after -n, got '$ranks'; $usage"
+        stop 2 "expected a positive integer after -n, got '$ranks'; run $usage"
     ((${#ranks} < 10 && ranks <= most)) ||
         stop 2 "expected at most $most ranks here (64 a core), got $ranks; pass a smaller -n"
     shift 2
     ;;
 esac
-[[ $# -gt 0 ]] || stop 2 "expected a script, got none; $usage"
-[[ $1 != -* ]] || stop 2 "expected -n P or a script first, got '$1'; $usage"
+[[ $# -gt 0 ]] || stop 2 "expected a script, got none; run $usage"
+[[ $1 != -* ]] || stop 2 "expected -n P or a script first, got '$1'; run $usage"
 script=$1
 shift
 # From another directory, a path relative to the repository serves as well.
 if [[ ! -f $script && -f $root/$script ]]; then script=$root/$script; fi
-[[ -f $script ]] || stop 2 "expected a script, got '$script', which is no file; $usage"
+[[ -f $script ]] || stop 2 "expected a script, got '$script', which is no file; run $usage"
 
 ready_environment
 pin_threads "${ranks:-1}"
@@ -36,6 +36,6 @@ if [[ -z $ranks ]]; then
     exec "$python" "$script" "$@"
 fi
 choose_mpirun
-say "$ranks rank$([[ $ranks == 1 ]] || echo s), $threads, mpirun from" \
-    "$([[ $mpirun == "$venv"/* ]] && echo .venv || echo "$mpirun")"
+if [[ $mpirun == "$venv"/* ]]; then from=.venv; else from=$mpirun; fi
+say "$ranks rank$([[ $ranks == 1 ]] || echo s), $threads, mpirun from $from"
 exec "$mpirun" -n "$ranks" "$python" "$script" "$@"
