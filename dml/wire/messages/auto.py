@@ -90,9 +90,7 @@ def measure(comm: Comm) -> list[tuple[str, Job, float]]:
     rows = []
     for nbytes in PROBES:
         buffer = memory[:nbytes].view(np.float32)
-        contenders = {
-            name: partial(CANDIDATES[name], comm, buffer) for name in names
-        }
+        contenders = {name: partial(CANDIDATES[name], comm, buffer) for name in names}
         for name, took in race(comm, contenders, REPEATS).items():
             rows.append((name, job._replace(length=len(buffer)), took))
     release(comm, memory)

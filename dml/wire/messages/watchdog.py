@@ -1,4 +1,4 @@
-"""The watchdog: a thread that names the call a rank has been waiting in for too long."""
+"""The watchdog: a thread that names the call in which a rank waits for too long."""
 
 import sys
 import threading
