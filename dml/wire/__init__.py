@@ -1,0 +1,1 @@
+"""WIRE: the one place where numbers leave a worker."""
