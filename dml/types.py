@@ -118,4 +118,11 @@ class Comm(Protocol):
         ...
 
 
+class CountedComm(Comm, Protocol):
+    """A communicator that counts what it sends, as Metered(comm) does."""
+
+    @property
+    def bytes_sent(self) -> int: ...
+
+
 AllReduce = Callable[..., None]  # all_reduce(comm, buffer, op=np.add), in place
