@@ -4,12 +4,14 @@
 program on every rank, and `run` ends a command: bad input is one line and exit code 2.
 """
 
+import re
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any
 
+import numpy as np
 from absl import flags
 
 from dml.types import BadInput, CountedComm
@@ -19,6 +21,7 @@ FlagValues = flags.FlagValues
 integer, number, text = flags.DEFINE_integer, flags.DEFINE_float, flags.DEFINE_string
 switch, choice = flags.DEFINE_boolean, flags.DEFINE_enum
 
+DTYPES = ["float16", "float32", "float64", "int32", "int64"]
 SHARED: dict[str, Callable[..., Any]] = {
     "out": partial(
         text, default=None, help="Run folder [runs/<experiment>/<UTC time>]."
@@ -93,10 +96,12 @@ def network(values: FlagValues) -> tuple[float, float, float]:
 
 def ranks(program: Callable[[CountedComm], Any], values: FlagValues) -> list[Any]:
     """Call program(comm) on this rank, or on --simulate virtual ones; list results."""
-    from dml.wire.messages import Metered, world
+    from dml.wire.messages import Metered
 
     if not values.simulate:
-        return [program(Metered(world()))]
+        from dml.wire.messages.comm import world
+
+        return [program(Metered(world(values.watchdog)))]
     from dml import sim
 
     uniform = sim.Uniform(*network(values))
@@ -106,16 +111,57 @@ def ranks(program: Callable[[CountedComm], Any], values: FlagValues) -> list[Any
 
 
 def run(main: Callable[[Sequence[str]], Any]) -> None:
-    """Call main(argv) as a command."""
+    """Call main(argv) as a command: bad input is one line, and exit code 2."""
     try:
         main(sys.argv)
     except BadInput as error:
-        stop(error)
+        from dml.wire.messages.comm import refuse, world
+
+        line = " ".join(str(error).split())
+        refuse(world(), f"{Path(sys.argv[0]).name}: {line}")
 
 
-def stop(error: BadInput) -> NoReturn:
-    """Print one line and exit with code 2."""
-    # ← here the ranks meet, so that the first one prints and all of them exit
-    line = " ".join(str(error).split())
-    sys.stderr.write(f"{Path(sys.argv[0]).name}: {line}\n")
-    sys.exit(2)
+def names(value: str, table: Iterable[str], flag: str) -> list[str]:
+    """Return the names of a flag's comma-separated value; `all` is the whole table."""
+    known = list(table)
+    found = known if value == "all" else value.split(",")
+    for name in found:
+        if name not in known:
+            raise BadInput(
+                f"expected --{flag} of {', '.join(known)} or all, got {name!r}; "
+                "correct the name"
+            )
+    return found
+
+
+def nbytes(value: str) -> int:
+    """Return the bytes of a size such as 4KB; a KB is 1024 bytes."""
+    units = {"B": 0, "KB": 10, "MB": 20, "GB": 30}
+    match = re.fullmatch(r"(\d+)([A-Z]+)", value)
+    if not match or match[2] not in units:
+        raise BadInput(
+            f"expected a size such as 4KB, 256KB or 4MB, got {value!r}; use a whole "
+            f"number and one of {', '.join(units)}"
+        )
+    return int(match[1]) << units[match[2]]
+
+
+def lengths(sizes: str, dtype: np.dtype) -> list[int]:
+    """Return the words of each of comma-separated sizes."""
+    found = [nbytes(size) for size in sizes.split(",")]
+    for size in found:
+        if size % dtype.itemsize:
+            raise BadInput(
+                f"expected a multiple of {dtype.itemsize} bytes, as {dtype} has, got "
+                f"{size}B; correct --sizes"
+            )
+    return [size // dtype.itemsize for size in found]
+
+
+def group_fits(values: FlagValues, size: int) -> None:
+    """Raise where --group exceeds the ranks."""
+    if values.group > size:
+        raise BadInput(
+            f"expected groups of at most {size} ranks, got --group={values.group}; "
+            f"pass --group=<1 to {size}>, or 0 for hosts"
+        )

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from dml.metrics.writers import Row, Writer
 
@@ -22,7 +23,6 @@ def curves(
 
     Writes path.svg and path.png; the names in dashed are drawn so (predictions, say).
     """
-    import matplotlib
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
@@ -44,7 +44,13 @@ def curves(
     axes.spines[["top", "right"]].set_visible(False)
     if len(series) > 1:
         axes.legend(frameon=False)
-    # a fixed salt and no date: the same numbers give the same bytes
+    save(figure, path)
+
+
+def save(figure: Any, path: Path) -> None:
+    """Write path.svg and path.png: the same numbers give the same bytes."""
+    import matplotlib
+
     with matplotlib.rc_context({"svg.hashsalt": "dml"}):
         figure.savefig(f"{path}.svg", metadata={"Date": None})
     figure.savefig(f"{path}.png", dpi=150)

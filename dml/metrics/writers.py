@@ -4,7 +4,8 @@ A writer is made by `with`, which closes it however the run ends.
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -56,6 +57,32 @@ def jsonl(path: Path) -> Iterator[Writer]:
             file.write(json.dumps(row) + "\n")
 
         yield Writer(row, ignore)
+
+
+@contextmanager
+def table(columns: Mapping[str, tuple[int, Callable[[Row], str]]]) -> Iterator[Writer]:
+    """Print each row at once, under a header: by title, a width and a cell's text.
+
+    Words stand left, numbers right; of the summary, a line.
+    """
+
+    def show(cells: Iterable[str]) -> None:
+        widths = (width for width, _ in columns.values())
+        padded = (
+            cell.ljust(width) if cell[:1].isalpha() else cell.rjust(width)
+            for cell, width in zip(cells, widths, strict=True)
+        )
+        sys.stdout.write("  ".join(padded).rstrip() + "\n")
+        sys.stdout.flush()
+
+    def row(row: Row) -> None:
+        if not shown:
+            show(columns)
+            shown.append(True)
+        show(text(row) for _, text in columns.values())
+
+    shown: list[bool] = []
+    yield Writer(row, ignore)
 
 
 @contextmanager

@@ -1,13 +1,10 @@
-"""Ranks here are threads with a toy communicator; virtual ranks are in tests/sim."""
-
-import threading
-from concurrent.futures import ThreadPoolExecutor
 from itertools import islice
 
 import jax
 import numpy as np
 import pytest
 
+from dml import sim
 from dml.data.digits import digits
 from dml.data.minibatches import minibatches
 from dml.metrics.timer import Timer
@@ -16,35 +13,10 @@ from dml.strategies.serial import serial
 from dml.strategies.synchronous import synchronous
 from dml.train import digest
 from dml.update.dense import make
+from dml.wire.messages import ALLREDUCE, Metered
 
 MODEL = logistic(64, 10, l2=1e-3)
 WORDS = 65 * 10 + 1  # params and loss
-
-
-class Toy:
-    """A rank of a world of threads, as far as this strategy needs one."""
-
-    def __init__(self, rank, world):
-        self.rank, self.size, self.world = rank, len(world.buffers), world
-        self.bytes_sent = 0
-
-
-class World:
-    def __init__(self, size):
-        self.buffers = [None] * size
-        self.barrier = threading.Barrier(size, timeout=60)
-
-
-def toy_allreduce(comm, buffer, op=np.add):
-    world = comm.world
-    world.buffers[comm.rank] = buffer
-    comm.bytes_sent += (comm.size - 1) * buffer.nbytes
-    world.barrier.wait()
-    total = world.buffers[0].copy()
-    for other in world.buffers[1:]:
-        op(total, other, out=total)
-    world.barrier.wait()
-    buffer[:] = total
 
 
 def train(strategy, name, batch, count, **world):
@@ -59,17 +31,12 @@ def train(strategy, name, batch, count, **world):
 OPTIMIZERS = {"momentum": make("momentum", 0.1), "adam": make("adam", 0.01)}
 
 
-def on_ranks(size, name="momentum", batch=64, count=12):
-    world = World(size)
+def on_ranks(size, name="momentum", batch=64, count=12, allreduce="star"):
+    def program(comm):
+        world = {"comm": Metered(comm), "allreduce": ALLREDUCE[allreduce]}
+        return train(synchronous, name, batch, count, **world)
 
-    def program(rank):
-        comm = Toy(rank, world)
-        return train(
-            synchronous, name, batch, count, comm=comm, allreduce=toy_allreduce
-        )
-
-    with ThreadPoolExecutor(size) as pool:
-        return list(pool.map(program, range(size)))
+    return sim.run(program, size)
 
 
 def bits(steps):
@@ -98,8 +65,15 @@ def test_replicas_are_byte_equal_and_close_to_serial(size, batch):
             )
 
 
+def test_the_loss_curve_depends_on_the_order_of_the_sum_alone():
+    # star and shared both add up in rank order
+    star, shared = (on_ranks(4, allreduce=name)[0] for name in ("star", "shared"))
+    assert bits(star) == bits(shared)
+    assert bits(star) != bits(on_ranks(4, allreduce="butterfly")[0])
+
+
 def test_words_are_those_of_the_allreduce_in_each_step():
-    for step in on_ranks(3, count=2)[1]:
+    for step in on_ranks(3, count=2)[0]:  # rank 0 is the star's master
         assert step.words_sent == 2 * WORDS
         assert step.examples == 64
         assert set(step.seconds) == {"gradient", "wire", "update"}

@@ -45,6 +45,7 @@ class World(MPI.Intracomm):
 
     call: tuple | None = None
     kept: dict[Any, Any]
+    network = None
     windows: list[MPI.Win]  # all of this process, to be freed before MPI ends
     watchdog: Watchdog
 
@@ -170,17 +171,23 @@ class World(MPI.Intracomm):
         return HostWindow(self, win, raw, free)
 
 
-@functools.cache
 def world(watchdog: float = 60) -> World:
     """All ranks of this run, on a communicator of our own.
 
     From here on an exception that nobody catches ends all ranks, and the watchdog names
-    calls that wait longer than `watchdog` seconds.
+    calls that wait longer than `watchdog` seconds; 0 is off.
     """
+    comm = only_world()
+    comm.watchdog.start(watchdog)
+    return comm
+
+
+@functools.cache
+def only_world() -> World:
     comm = World(MPI.COMM_WORLD.Dup())
     name = f"rank {comm.rank} of {comm.size}"
     comm.kept, comm.windows = {}, []
-    comm.watchdog = Watchdog(watchdog, name, lambda: comm.Abort(1))
+    comm.watchdog = Watchdog(name, lambda: comm.Abort(1))
     comm.watchdog.add(comm)
 
     def end(kind: Any, error: BaseException | None, trace: Any) -> None:
