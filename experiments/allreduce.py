@@ -48,6 +48,8 @@ def main(argv: Sequence[str]) -> list[Row]:
 
     def program(comm: CountedComm) -> Row:
         summary: Row = {"p": comm.size}
+        # Four buffers a rank: the raced one, its words, and the yardsticks' two.
+        flags.holds(4 * max(lengths) * np.dtype(FLAGS.dtype).itemsize, comm.size)
         with writers.first(
             comm.rank,
             writers.table(races.COLUMNS),

@@ -4,6 +4,7 @@
 program on every rank, and `run` ends a command: bad input is one line and exit code 2.
 """
 
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -163,6 +164,16 @@ def lengths(sizes: str, dtype: np.dtype) -> list[int]:
                 f"{size}B; correct --sizes"
             )
     return [size // dtype.itemsize for size in found]
+
+
+def holds(nbytes: int, size: int) -> None:
+    """Raise where the memory does not hold so many bytes for each of size ranks."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if nbytes * size > memory:
+        raise BadInput(
+            f"expected at most {memory / 2**30:.0f} GB of memory in use, got {size} "
+            f"ranks of {nbytes / 2**30:.2f} GB; pass smaller --sizes or fewer ranks"
+        )
 
 
 def allreduce(name: str, values: FlagValues, size: int) -> Callable[..., None]:
