@@ -18,7 +18,7 @@ from dml.wire.messages.hierarchical import hierarchical_allreduce
 from dml.wire.messages.race import race
 from dml.wire.messages.ring import ring_allreduce
 from dml.wire.messages.shared import shared_allreduce
-from dml.wire.topology import groups
+from dml.wire.topology import SMALL, groups
 
 # Star and tree never win against these; see Crossover in the README.
 CANDIDATES = {
@@ -45,7 +45,7 @@ def auto_allreduce(comm: Comm, buffer: np.ndarray, op: Op = np.add) -> None:
 
 def chosen(comm: Comm, buffer: np.ndarray) -> str:
     """Name the algorithm that `auto_allreduce` takes for this buffer."""
-    registered = peers(comm, buffer) is not None
+    registered = buffer.nbytes > SMALL and peers(comm, buffer) is not None
     key = ("chosen", len(buffer), buffer.itemsize, registered)
     if key not in comm.kept:
         names, job = candidates(comm)

@@ -19,6 +19,7 @@ class Metered:
     def __init__(self, comm: Comm, origin: "Metered | None" = None):
         self.comm = comm
         self.rank, self.size = comm.rank, comm.size
+        self.pause, self.Reduce_local = comm.pause, comm.Reduce_local  # often called
         self.kept: dict[Any, Any] = {}
         self.messages: Counter = origin.messages if origin else Counter()
         self.bytes: Counter = origin.bytes if origin else Counter()

@@ -53,6 +53,12 @@ def add_up(
     """
     if len(sources) == 1:
         total[...] = sources[0]
+    if total.nbytes <= BLOCK and not copies:
+        before = sources[0]
+        for source in sources[1:]:
+            comm.Reduce_local(source, before, op, total)
+            before = total
+        return
     for block in segments(len(total), max(1, BLOCK // total.itemsize)):
         here = total[block]
         before = sources[0][block]
@@ -157,16 +163,22 @@ class Stage:
     def __init__(self, window: Window):
         self.window = window
         self.turn = 0
+        self.views: list[list[np.ndarray]] = [[] for _ in range(SLOTS)]
 
     @staticmethod
     def of(comm: Comm) -> "Stage":
-        if "stage" not in comm.kept:
-            comm.kept["stage"] = Stage(comm.shared_window(SLOTS * STAGE))
-        return comm.kept["stage"]
+        stage = comm.kept.get("stage")
+        if stage is None:
+            stage = comm.kept["stage"] = Stage(comm.shared_window(SLOTS * STAGE))
+        return stage
 
     def slot(self, like: np.ndarray) -> list[np.ndarray]:
         """Every rank's next slot, as long as `like`."""
-        start = self.turn * STAGE
-        self.turn = (self.turn + 1) % SLOTS
-        here = slice(start, start + like.nbytes)
-        return [part[here].view(like.dtype) for part in self.window.parts]
+        turn = self.turn
+        self.turn = (turn + 1) % SLOTS
+        views = self.views[turn]  # of the last time, which are most often right
+        if not views or len(views[0]) != len(like) or views[0].dtype is not like.dtype:
+            here = slice(turn * STAGE, turn * STAGE + like.nbytes)
+            views = [part[here].view(like.dtype) for part in self.window.parts]
+            self.views[turn] = views
+        return views
