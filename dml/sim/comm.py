@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dml.sim.network import Uniform
 from dml.sim.world import Process
 from dml.types import BadInput, Op
 
@@ -94,7 +95,7 @@ class VirtualComm:
         self.inbox: dict[int, list[tuple]] = {}  # by source: sends that wait
         self.posted: dict[int, list[VirtualRequest]] = {}  # by source: receives
         self.kept: dict[Any, Any] = {}
-        network = process.world.network
+        network = self.network
         self.alpha, self.beta = float(network.alpha), float(network.beta)
         self.gamma, self.eager = float(network.gamma), network.eager
         self.room: list[Meeting] = []  # the meeting that the group is coming to
@@ -316,7 +317,7 @@ class VirtualComm:
 
     def hosts(self) -> list[int]:
         """The host of every rank, numbered by their lowest rank."""
-        width = self.process.world.network.host or len(self.process.world.processes)
+        width = self.network.host or len(self.process.world.processes)
         names = [peer.process.rank // width for peer in self.peers]
         order = {name: i for i, name in enumerate(dict.fromkeys(names))}
         return [order[name] for name in names]
@@ -333,6 +334,10 @@ class VirtualComm:
     # Time.
 
     machine = ""
+
+    @property
+    def network(self) -> Uniform:
+        return self.process.world.network
 
     @property
     def pause(self) -> Callable[[], None]:

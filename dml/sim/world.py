@@ -4,6 +4,7 @@ A program for one rank comes in, the ranks' results go out. Ranks run in a fixed
 each until it has to wait; the run is the same on every machine.
 """
 
+import gc
 import random
 from collections import deque
 from collections.abc import Callable
@@ -120,8 +121,11 @@ def run(
 
     for comm in VirtualComm.group(world.processes):
         comm.process.fiber = greenlet(lambda comm=comm: live(comm), parent=world.hub)
+    thresholds = gc.get_threshold()
+    gc.set_threshold(100_000, 100, 100)  # each walk visits all fibers: seldom, then
     try:
         world.play(seed)
     finally:
+        gc.set_threshold(*thresholds)
         world.end()
     return results

@@ -10,6 +10,7 @@ import numpy as np
 from dml.types import Comm
 from dml.wire.messages.auto import CANDIDATES, auto_allreduce
 from dml.wire.messages.auto import chosen as chosen
+from dml.wire.messages.auto import predicted as predicted
 from dml.wire.messages.auto import rates as rates
 from dml.wire.messages.barrier import barrier as barrier
 from dml.wire.messages.broadcast import broadcast as broadcast

@@ -2,18 +2,20 @@
 
 import json
 import os
-from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 
 from dml.types import Comm, Op
+from dml.wire import cost
 from dml.wire.buffers import allocate, flat, peers, release
 from dml.wire.cost import Job, Rates, choose, fit
 from dml.wire.messages.broadcast import broadcast
 from dml.wire.messages.butterfly import butterfly_allreduce
 from dml.wire.messages.halving_doubling import halving_doubling_allreduce
 from dml.wire.messages.hierarchical import hierarchical_allreduce
+from dml.wire.messages.race import race
 from dml.wire.messages.ring import ring_allreduce
 from dml.wire.messages.shared import shared_allreduce
 from dml.wire.topology import groups
@@ -26,7 +28,7 @@ CANDIDATES = {
     "halving_doubling": halving_doubling_allreduce,
     "ring": ring_allreduce,
 }
-PROBES = (1 << 10, 1 << 16, 1 << 20)  # bytes
+PROBES = (1 << 10, 1 << 16, 1 << 20, 1 << 23)  # bytes
 REPEATS = 5
 
 
@@ -54,6 +56,25 @@ def chosen(comm: Comm, buffer: np.ndarray) -> str:
     return comm.kept[key]
 
 
+def predicted(
+    comm: Comm, name: str, buffer: np.ndarray, group: int = 0, outside: str = "ring"
+) -> float:
+    """Predict the seconds of an all-reduce of this buffer on this machine."""
+    hosts = tuple(comm.hosts())
+    members = groups(hosts, group)
+    job = cost.Job(
+        comm.size,
+        len(buffer),
+        buffer.itemsize,
+        peers(comm, buffer) is not None,
+        groups=tuple(map(len, members)),
+        hosts=all(len({hosts[rank] for rank in ranks}) == 1 for ranks in members),
+        outside=outside,
+    )
+    name = chosen(comm, buffer) if name == "auto" else name
+    return cost.seconds(name, job, rates(comm))
+
+
 def candidates(comm: Comm) -> tuple[list[str], Job]:
     """The algorithms that the layout of hosts allows, and the job without a length."""
     hosts = tuple(comm.hosts())
@@ -66,7 +87,13 @@ def candidates(comm: Comm) -> tuple[list[str], Job]:
 
 
 def rates(comm: Comm) -> Rates:
-    """What this machine takes; measured by the first who asks, or read from a file."""
+    """What this machine takes: a virtual one says so, on a real one they are measured.
+
+    They are kept in a file; the first who asks on a new machine waits a second.
+    """
+    if not comm.machine:
+        alpha, beta, gamma = comm.network[:3]
+        return Rates(alpha, beta, gamma, meet=alpha)
     if "rates" not in comm.kept:
         found = np.zeros(len(Rates._fields))
         known = read(comm.machine) if comm.rank == 0 else None
@@ -83,32 +110,19 @@ def rates(comm: Comm) -> Rates:
 
 
 def measure(comm: Comm) -> list[tuple[str, Job, float]]:
-    """Time the candidates on a few lengths: the median of the slowest rank's times."""
+    """Time the candidates on a few lengths."""
     names, job = candidates(comm)
     memory = allocate(comm, max(PROBES), np.uint8)
     rows = []
     for nbytes in PROBES:
         buffer = memory[:nbytes].view(np.float32)
-        for name in names:
-            took = median_seconds(comm, CANDIDATES[name], buffer)
-            rows.append((name, job._replace(length=len(buffer)), took))
+        contenders = [partial(CANDIDATES[name], comm, buffer) for name in names]
+        here = job._replace(length=len(buffer))
+        # The least, not the median: what disturbs a machine once is not kept for good.
+        took = race(comm, contenders, REPEATS).min(axis=1).tolist()
+        rows += [(name, here, least) for name, least in zip(names, took, strict=True)]
     release(comm, memory)
     return rows
-
-
-def median_seconds(
-    comm: Comm, allreduce: Callable[..., None], buffer: np.ndarray
-) -> float:
-    times = np.zeros(REPEATS)
-    buffer[:] = 0
-    allreduce(comm, buffer)
-    for repeat in range(REPEATS):
-        comm.Barrier()
-        start = comm.Wtime()
-        allreduce(comm, buffer)
-        times[repeat] = comm.Wtime() - start
-    butterfly_allreduce(comm, times, np.maximum)
-    return float(np.median(times))
 
 
 def cache() -> Path:
@@ -126,8 +140,6 @@ def read(machine: str) -> Rates | None:
 
 def write(machine: str, found: Rates) -> None:
     """Keep the rates; a machine whose disk cannot be written measures again."""
-    if not machine:
-        return  # a virtual one
     try:
         known = json.loads(cache().read_text())
     except (OSError, ValueError):

@@ -1,5 +1,6 @@
-"""Agreement before a collective: the same length, dtype and operation on all ranks."""
+"""Agreement between ranks: on what to reduce before, on the bits after."""
 
+import hashlib
 from collections.abc import Callable
 
 import numpy as np
@@ -48,3 +49,18 @@ def agree(comm: Comm, buffer: np.ndarray, op: Op) -> None:
 
 def describe(buffer: np.ndarray, op: Op) -> str:
     return f"{len(buffer)} x {buffer.dtype.name} for {op.__name__}"
+
+
+def replicas_agree(comm: Comm, buffer: np.ndarray) -> str:
+    """Return the hash of a buffer that has the same bits on all ranks; raise if not."""
+    mine = hashlib.sha256(buffer.data)
+    each = np.zeros((comm.size, mine.digest_size), np.uint8)
+    each[comm.rank] = list(mine.digest())
+    all_gather(comm, each)
+    differ = np.flatnonzero((each != each[0]).any(axis=1))
+    if len(differ):
+        raise RuntimeError(
+            f"expected equal bits on all ranks, but rank {differ[0]} differs from "
+            "rank 0; this all-reduce is wrong"
+        )
+    return mine.hexdigest()

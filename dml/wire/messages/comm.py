@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 import traceback
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 import numpy as np
 from mpi4py import MPI
@@ -16,7 +16,12 @@ from dml.types import BadInput, Op
 from dml.wire.memory.window import HEADER, HostWindow
 from dml.wire.messages.watchdog import Watchdog
 
-OPS = {np.add: MPI.SUM, np.multiply: MPI.PROD, np.maximum: MPI.MAX, np.minimum: MPI.MIN}
+OPS: dict[Op, MPI.Op] = {
+    np.add: MPI.SUM,
+    np.multiply: MPI.PROD,
+    np.maximum: MPI.MAX,
+    np.minimum: MPI.MIN,
+}
 
 
 class Pending(MPI.Request):
@@ -25,7 +30,7 @@ class Pending(MPI.Request):
     comm: "World"
     call: tuple
 
-    def Wait(self, status: Any = None) -> bool:
+    def Wait(self, status: Any = None) -> Literal[True]:
         self.comm.call = self.call
         MPI.Request.Wait(self, status)
         self.comm.call = None
@@ -40,18 +45,19 @@ class World(MPI.Intracomm):
 
     call: tuple | None = None
     kept: dict[Any, Any]
+    network = None
     windows: list[MPI.Win]  # all of this process, to be freed before MPI ends
     watchdog: Watchdog
 
-    def adopt(self, handle: MPI.Intracomm) -> "World":
+    def adopt(self, handle: Any) -> "World":
         """Take a new communicator into this one's care."""
         comm = World(handle)
         comm.kept, comm.windows, comm.watchdog = {}, self.windows, self.watchdog
         comm.watchdog.add(comm)
         return comm
 
-    def Dup(self) -> "World":
-        return self.adopt(MPI.Intracomm.Dup(self))
+    def Dup(self, info: Any = None) -> "World":
+        return self.adopt(MPI.Intracomm.Dup(self, info))
 
     def Split(self, color: int = 0, key: int = 0) -> "World":
         return self.adopt(MPI.Intracomm.Split(self, color, key))
@@ -104,7 +110,7 @@ class World(MPI.Intracomm):
         MPI.Intracomm.Barrier(self)
         self.call = None
 
-    def Allreduce(self, sendbuf, recvbuf, op: Op = np.add):
+    def Allreduce(self, sendbuf, recvbuf, op=np.add):
         """Reduce recvbuf in place where sendbuf is None."""
         self.call = ("Allreduce", "size", self.size, 0, recvbuf)
         MPI.Intracomm.Allreduce(self, sendbuf, recvbuf, OPS[op])
@@ -151,7 +157,8 @@ class World(MPI.Intracomm):
         raw = []
         for rank in range(self.size):
             memory = win.Shared_query(rank)[0]
-            raw.append(memoryview(MPI.memory.fromaddress(memory.address, len(memory))))
+            memory = MPI.memory.fromaddress(memory.address, len(memory))
+            raw.append(memoryview(memory))  # type: ignore[arg-type]
         raw[self.rank][:8] = bytes(8)
         MPI.Intracomm.Barrier(self)
 
@@ -164,20 +171,26 @@ class World(MPI.Intracomm):
         return HostWindow(self, win, raw, free)
 
 
-@functools.cache
 def world(watchdog: float = 60) -> World:
     """All ranks of this run, on a communicator of our own.
 
     From here on an exception that nobody catches ends all ranks, and the watchdog names
-    calls that wait longer than `watchdog` seconds.
+    calls that wait longer than `watchdog` seconds; 0 is off.
     """
+    comm = only_world()
+    comm.watchdog.start(watchdog)
+    return comm
+
+
+@functools.cache
+def only_world() -> World:
     comm = World(MPI.COMM_WORLD.Dup())
     name = f"rank {comm.rank} of {comm.size}"
     comm.kept, comm.windows = {}, []
-    comm.watchdog = Watchdog(watchdog, name, lambda: comm.Abort(1))
+    comm.watchdog = Watchdog(name, lambda: comm.Abort(1))
     comm.watchdog.add(comm)
 
-    def end(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+    def end(kind: Any, error: BaseException | None, trace: Any) -> None:
         lines = traceback.format_exception(kind, error, trace)
         sys.stderr.write(f"{name}: {''.join(lines)}")
         sys.stderr.flush()

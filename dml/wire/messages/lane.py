@@ -21,8 +21,10 @@ class Lane:
         self.comm, self.op, self.tag = comm, op, tag
         self.step = max(1, segment // buffer.itemsize)
         longest = min(self.step, len(buffer))
-        self.spare = [np.empty(longest, buffer.dtype) for _ in range(2)]
-        self.received = self.spare[0]
+        self.received = np.empty(longest, buffer.dtype)
+        self.spare = [self.received]  # two where there are segments
+        if len(buffer) > longest:
+            self.spare.append(np.empty_like(self.received))
 
     def exchange(
         self, give: np.ndarray, dest: int, mine: np.ndarray, source: int

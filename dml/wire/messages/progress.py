@@ -79,7 +79,7 @@ class Handle:
 
 
 class Patient:
-    """A communicator whose blocking calls give way to the caller until they are done."""
+    """A communicator whose blocking calls give way to the caller till they are done."""
 
     def __init__(self, comm: Comm):
         self.comm = comm

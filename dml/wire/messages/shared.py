@@ -94,7 +94,7 @@ def add_in_stages(comm: Comm, buffer: np.ndarray, op: Op) -> None:
             if peer != rank:
                 words[theirs] = shown[peer][theirs]
 
-    before = None
+    before: tuple | None = None
     for piece in segments(len(buffer), STAGE // buffer.itemsize):
         words = buffer[piece]
         shown = show(words)
@@ -104,7 +104,8 @@ def add_in_stages(comm: Comm, buffer: np.ndarray, op: Op) -> None:
             collect(*before)
         before = words, shown
     stage.window.meet(comm.pause)
-    collect(*before)
+    if before:
+        collect(*before)
 
 
 def shared_scatter(
@@ -112,7 +113,8 @@ def shared_scatter(
 ) -> list[np.ndarray]:
     """Reduce part r of the buffer to rank r; return all ranks' buffers as shown."""
     registered = peers(comm, buffer) or peers(comm, copied(comm, buffer))
-    _, shown = registered
+    assert registered  # `copied` is
+    shown = registered[1]
     Stage.of(comm).window.meet(comm.pause)
     mine = parts[comm.rank]
     total = np.empty_like(buffer[mine])

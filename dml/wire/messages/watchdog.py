@@ -1,4 +1,4 @@
-"""The watchdog: a thread that names the call a rank has been waiting in for too long."""
+"""The watchdog: a thread that names the call in which a rank waits for too long."""
 
 import sys
 import threading
@@ -12,22 +12,28 @@ class Watchdog:
     """Looks at the `call` of every communicator of this process.
 
     After `seconds` in one call it says which; after twice that it ends all ranks, so
-    that every rank that waits has spoken first. 0 seconds: it never speaks.
+    that every rank that waits has spoken first.
     """
 
-    def __init__(self, seconds: float, name: str, stop: Callable[[], Any]):
-        self.seconds, self.name, self.stop = seconds, name, stop
+    def __init__(self, name: str, stop: Callable[[], Any]):
+        self.seconds, self.name, self.stop = 0.0, name, stop
         self.comms: list[weakref.ref] = []
         self.seen: dict[int, tuple[Any, float]] = {}  # by communicator: call, since
         self.named: set[int] = set()
-        if seconds > 0:
-            threading.Thread(target=self.look, daemon=True).start()
+        self.thread: threading.Thread | None = None
+
+    def start(self, seconds: float) -> None:
+        """Speak after `seconds`; 0: never."""
+        self.seconds = seconds
+        if seconds > 0 and self.thread is None:
+            self.thread = threading.Thread(target=self.look, daemon=True)
+            self.thread.start()
 
     def add(self, comm: Any) -> None:
         self.comms.append(weakref.ref(comm))
 
     def look(self) -> None:
-        while True:
+        while self.seconds > 0:
             time.sleep(min(1.0, self.seconds / 4))
             for reference in list(self.comms):
                 comm = reference()
@@ -35,6 +41,7 @@ class Watchdog:
                     self.comms.remove(reference)
                 else:
                     self.judge(id(comm), comm.call, time.monotonic())
+        self.thread = None
 
     def judge(self, key: int, call: Any, now: float) -> None:
         before, since = self.seen.get(key, (None, now))

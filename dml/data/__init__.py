@@ -1,0 +1,1 @@
+"""BATCH: files or seeds in, minibatches out."""

@@ -1,0 +1,88 @@
+"""BATCH: sparse rows from an svmlight file, one `label index:value ...` a line.
+
+A path in, a Batch of a CSR matrix (float32) and the labels (float32) out. Indices
+count from 1, as in LIBSVM's files; .gz and .bz2 are opened on the way.
+"""
+
+import bz2
+import gzip
+import io
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dml.types import BadInput, Batch
+
+OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open}
+
+
+def svmlight(path: str | Path, features: int | None = None) -> Batch:
+    """Read a file; features fixes the width, else the largest index does."""
+    try:
+        with _open(path) as file:
+            batch = _parse(file, features)
+    except (OSError, EOFError) as error:
+        raise BadInput(
+            f"expected an svmlight file at {path}, got {error}; pass a readable path"
+        ) from error
+    except ValueError as error:
+        raise BadInput(f"{path}: {_first_bad_line(path, features, error)}") from error
+    if not batch.targets.size:
+        raise BadInput(
+            f"{path}: expected lines of `label index:value ...`, got none; "
+            "pass a file with examples"
+        )
+    return batch
+
+
+def write(path: str | Path, batch: Batch) -> None:
+    """Write a batch as svmlight does."""
+    from sklearn.datasets import dump_svmlight_file
+
+    dump_svmlight_file(batch.inputs, batch.targets, str(path), zero_based=False)
+
+
+def generate(examples: int, features: int, nonzeros: int, seed: int) -> Batch:
+    """Make rows of `nonzeros` values and labels -1, +1 that a hyperplane separates."""
+    from scipy.sparse import csr_matrix
+
+    rng = np.random.default_rng(seed)
+    index = [
+        np.sort(rng.choice(features, nonzeros, replace=False)) for _ in range(examples)
+    ]
+    values = rng.uniform(0.1, 1, examples * nonzeros).astype(np.float32)
+    starts = np.arange(examples + 1) * nonzeros
+    inputs = csr_matrix(
+        (values, np.concatenate(index), starts), shape=(examples, features)
+    )
+    scores = inputs @ rng.standard_normal(features).astype(np.float32)
+    return Batch(inputs, np.where(scores < 0, -1, 1).astype(np.float32))
+
+
+def _open(path: str | Path) -> Any:
+    return OPENERS.get(Path(path).suffix, open)(path, "rb")
+
+
+def _parse(file: Any, features: int | None) -> Batch:
+    from sklearn.datasets import load_svmlight_file
+
+    # zero_based is fixed: "auto" reads a file whose index 1 is unused one column off
+    inputs, targets = load_svmlight_file(
+        file, n_features=features, dtype=np.float32, zero_based=False
+    )
+    return Batch(inputs, targets.astype(np.float32))
+
+
+def _first_bad_line(path: str | Path, features: int | None, whole: ValueError) -> str:
+    with _open(path) as file:
+        for number, line in enumerate(file, 1):
+            try:
+                _parse(io.BytesIO(line), features)
+            except ValueError as error:
+                text = line.decode(errors="replace").strip()[:60]
+                return (
+                    f"line {number}: expected `label index:value ...` with rising "
+                    f"indices from 1, got {text!r} ({error}); correct the line"
+                )
+    return str(whole)

@@ -1,0 +1,1 @@
+"""LOG: Steps in; timers, rows, run folders and figures out. Imports nothing heavy."""

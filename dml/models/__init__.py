@@ -1,0 +1,1 @@
+"""GRADIENT: minibatches in, loss and gradient out; one paper a file."""

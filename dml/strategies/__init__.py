@@ -1,0 +1,1 @@
+"""Ways of training, each a generator of Step that composes the stages."""

@@ -1,0 +1,1 @@
+"""UPDATE: params and gradients in, new params out."""

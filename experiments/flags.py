@@ -1,0 +1,167 @@
+"""The flags that experiments share, and the one way in and out of a command.
+
+`define` makes an experiment's own set of flags, `parse` reads them, `ranks` calls the
+program on every rank, and `run` ends a command: bad input is one line and exit code 2.
+"""
+
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from absl import flags
+
+from dml.types import BadInput, CountedComm
+
+FlagValues = flags.FlagValues
+
+integer, number, text = flags.DEFINE_integer, flags.DEFINE_float, flags.DEFINE_string
+switch, choice = flags.DEFINE_boolean, flags.DEFINE_enum
+
+DTYPES = ["float16", "float32", "float64", "int32", "int64"]
+SHARED: dict[str, Callable[..., Any]] = {
+    "out": partial(
+        text, default=None, help="Run folder [runs/<experiment>/<UTC time>]."
+    ),
+    "seed": partial(integer, default=0, lower_bound=0, help="Seed of every draw."),
+    "simulate": partial(
+        integer, default=0, lower_bound=0, help="Virtual ranks; 0 runs on real ones."
+    ),
+    "network": partial(
+        text,
+        default="1e-6,1e-9,1e-10",
+        help="Of virtual ranks: alpha,beta,gamma, seconds a message, a byte sent, "
+        "a byte reduced.",
+    ),
+    "watchdog": partial(
+        number, default=60.0, lower_bound=0, help="Seconds to wait in a call; 0 is off."
+    ),
+    "check": partial(
+        switch, default=False, help="Compare buffers between ranks at every call."
+    ),
+    "group": partial(
+        integer, default=0, lower_bound=0, help="Ranks in a group; 0 groups by host."
+    ),
+}
+
+
+def define(*shared: str) -> FlagValues:
+    """Return a set of flags: those of SHARED named here, to which one adds one's own.
+
+    Each experiment has a set of its own (pass it as flag_values), so two experiments
+    can be imported side by side, and no flag exists that its experiment doesn't use.
+    """
+    values = FlagValues()
+    switch("help", False, "Show this.", flag_values=values)
+    for name in shared:
+        SHARED[name](name, flag_values=values)
+    return values
+
+
+def parse(values: FlagValues, argv: Sequence[str]) -> FlagValues:
+    """Return values as argv sets them, whatever was parsed before."""
+    values.unparse_flags()
+    try:
+        _, *extra = values(argv)
+    except flags.Error as error:
+        raise BadInput(f"{error}; --help lists the flags") from error
+    if extra:
+        raise BadInput(f"expected --flag=value, got {extra[0]!r}; --help lists them")
+    if values.help:
+        sys.stdout.write(f"{sys.modules['__main__'].__doc__}\n{values.get_help()}\n")
+        sys.exit(0)
+    return values
+
+
+def chosen(values: FlagValues) -> dict[str, Any]:
+    """Return every flag and its value, as config.json keeps them."""
+    both = ("help", "flagfile", "undefok")  # absl's own
+    return {k: v for k, v in values.flag_values_dict().items() if k not in both}
+
+
+def network(values: FlagValues) -> tuple[float, float, float]:
+    """Return alpha, beta and gamma of --network."""
+    try:
+        alpha, beta, gamma = map(float, values.network.split(","))
+    except ValueError as error:
+        raise BadInput(
+            f"expected three numbers, got --network={values.network}; "
+            "pass --network=alpha,beta,gamma in seconds"
+        ) from error
+    return alpha, beta, gamma
+
+
+def ranks(program: Callable[[CountedComm], Any], values: FlagValues) -> list[Any]:
+    """Call program(comm) on this rank, or on --simulate virtual ones; list results."""
+    from dml.wire.messages import Metered
+
+    if not values.simulate:
+        from dml.wire.messages.comm import world
+
+        return [program(Metered(world(values.watchdog)))]
+    from dml import sim
+
+    uniform = sim.Uniform(*network(values))
+    return sim.run(
+        lambda comm: program(Metered(comm)), values.simulate, network=uniform
+    )
+
+
+def run(main: Callable[[Sequence[str]], Any]) -> None:
+    """Call main(argv) as a command: bad input is one line, and exit code 2."""
+    try:
+        main(sys.argv)
+    except BadInput as error:
+        from dml.wire.messages.comm import refuse, world
+
+        line = " ".join(str(error).split())
+        refuse(world(), f"{Path(sys.argv[0]).name}: {line}")
+
+
+def names(value: str, table: Iterable[str], flag: str) -> list[str]:
+    """Return the names of a flag's comma-separated value; `all` is the whole table."""
+    known = list(table)
+    found = known if value == "all" else value.split(",")
+    for name in found:
+        if name not in known:
+            raise BadInput(
+                f"expected --{flag} of {', '.join(known)} or all, got {name!r}; "
+                "correct the name"
+            )
+    return found
+
+
+def nbytes(value: str) -> int:
+    """Return the bytes of a size such as 4KB; a KB is 1024 bytes."""
+    units = {"B": 0, "KB": 10, "MB": 20, "GB": 30}
+    match = re.fullmatch(r"(\d+)([A-Z]+)", value)
+    if not match or match[2] not in units:
+        raise BadInput(
+            f"expected a size such as 4KB, 256KB or 4MB, got {value!r}; use a whole "
+            f"number and one of {', '.join(units)}"
+        )
+    return int(match[1]) << units[match[2]]
+
+
+def lengths(sizes: str, dtype: np.dtype) -> list[int]:
+    """Return the words of each of comma-separated sizes."""
+    found = [nbytes(size) for size in sizes.split(",")]
+    for size in found:
+        if size % dtype.itemsize:
+            raise BadInput(
+                f"expected a multiple of {dtype.itemsize} bytes, as {dtype} has, got "
+                f"{size}B; correct --sizes"
+            )
+    return [size // dtype.itemsize for size in found]
+
+
+def group_fits(values: FlagValues, size: int) -> None:
+    """Raise where --group exceeds the ranks."""
+    if values.group > size:
+        raise BadInput(
+            f"expected groups of at most {size} ranks, got --group={values.group}; "
+            f"pass --group=<1 to {size}>, or 0 for hosts"
+        )

@@ -1,0 +1,86 @@
+"""Logistic regression on handwritten digits by synchronous data parallel.
+
+python experiments/linear.py                                   one rank
+mpirun -n 4 python experiments/linear.py --allreduce=ring      real ranks
+python experiments/linear.py --simulate=4 --allreduce=ring     virtual ranks
+python experiments/linear.py --strategy=serial                 no wire, the reference
+
+Cost: 300 steps of 64 examples, 650 parameters: 1 s and 0.3 s of imports.
+Result: 0.96 of the 360 held-out digits right. The loss curve has the same bits on real
+and virtual ranks of equal number, and with one rank the same as serial.
+"""
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from itertools import islice
+from typing import Any
+
+import flags
+import jax
+
+from dml.data.digits import CLASSES, FEATURES, digits
+from dml.data.minibatches import minibatches
+from dml.metrics import figures, runs, writers
+from dml.metrics.timer import Timer
+from dml.models.logistic import logistic
+from dml.strategies.serial import serial
+from dml.strategies.synchronous import synchronous
+from dml.train import train
+from dml.types import BadInput, CountedComm
+from dml.update.dense import OPTIMIZERS, make
+from dml.wire.messages import ALLREDUCE
+
+STRATEGIES: dict[str, Callable[..., Any]] = {
+    "serial": lambda comm, allreduce: serial,
+    "synchronous": lambda comm, allreduce: partial(
+        synchronous, comm=comm, allreduce=allreduce
+    ),
+}
+
+FLAGS = flags.define("out", "seed", "simulate", "network", "watchdog")
+integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
+number = partial(flags.number, lower_bound=0, flag_values=FLAGS)
+choice = partial(flags.choice, flag_values=FLAGS)
+choice("strategy", "synchronous", list(STRATEGIES), "Way of training.")
+choice("allreduce", "auto", list(ALLREDUCE), "All-reduce of the gradients.")
+choice("optimizer", "momentum", list(OPTIMIZERS), "Update of the parameters.")
+number("learning_rate", 0.1, "Step size of the optimizer.")
+number("l2", 0.0, "Weight of half the squared weights in the loss.")
+integer("batch", 64, "Examples in a minibatch, over all ranks.")
+integer("steps", 300, "Updates.")
+integer("evaluate_every", 50, "Steps between evaluations on the held-out digits.")
+
+
+def main(argv: Sequence[str]) -> list[dict[str, Any]]:
+    """Train as the flags say; return the summaries of the ranks of this process."""
+    flags.parse(FLAGS, argv)
+    training, held_out = digits()
+    model = logistic(FEATURES, CLASSES, FLAGS.l2)
+    optimizer = make(FLAGS.optimizer, FLAGS.learning_rate)
+    path = runs.path(FLAGS.out, "linear")
+
+    def program(comm: CountedComm) -> dict[str, Any]:
+        if FLAGS.strategy == "serial" and comm.size > 1:
+            raise BadInput(
+                f"expected one rank with --strategy=serial, got {comm.size}; "
+                "pass --strategy=synchronous"
+            )
+        strategy = STRATEGIES[FLAGS.strategy](comm, ALLREDUCE[FLAGS.allreduce])
+        params = model.init(jax.random.key(FLAGS.seed))
+        batches = minibatches(len(training.targets), FLAGS.batch, FLAGS.seed)
+        timer = Timer(comm.Wtime)
+        steps = strategy(model, params, training, batches, optimizer, timer)
+        with writers.first(
+            comm.rank,
+            writers.console(FLAGS.steps),
+            runs.folder(path, flags.chosen(FLAGS)),
+            figures.chart(path / "loss"),
+        ) as writer:
+            some = islice(steps, FLAGS.steps)
+            return train(some, model, held_out, writer, FLAGS.evaluate_every)
+
+    return flags.ranks(program, FLAGS)
+
+
+if __name__ == "__main__":
+    flags.run(main)

@@ -1,0 +1,154 @@
+# Sourced by local.sh and test.sh: makes .venv ready, pins threads, picks an mpirun.
+# All speech goes to stderr; stdout belongs to the script that is run.
+
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
+venv=$root/.venv
+python=$venv/bin/python
+new_enough="import sys; sys.exit(sys.version_info < (3, 11))"
+
+say() { echo "launch: $*" >&2; }
+
+stop() { # code, words
+    say "${@:2}"
+    exit "$1"
+}
+
+# In a subshell, since nproc itself obeys OpenMP's variables.
+count_cores() (
+    unset OMP_NUM_THREADS OMP_THREAD_LIMIT
+    nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 1
+)
+
+find_python() {
+    local name
+    for name in python3 python3.13 python3.12 python3.11; do
+        # A name on PATH may be a shim that does not run, or lack the venv module.
+        if "$name" -c "import venv, ensurepip; $new_enough" </dev/null >/dev/null 2>&1
+        then
+            echo "$name"
+            return
+        fi
+    done
+    local found
+    found=$(python3 --version 2>&1) || found="no python3"
+    stop 1 "expected a python3 >= 3.11 with its venv module, found $found;" \
+        "install one (Debian: python3-venv) and start again"
+}
+
+# What .venv must have been made from. A .venv that once held cuda12 keeps it; asking
+# nvidia-smi takes seconds on some machines.
+describe_wanted() {
+    local extra=cpu
+    if grep -qs " cuda12 " "$venv/installed" ||
+        nvidia-smi -L 2>/dev/null | grep ^GPU >/dev/null; then
+        extra=cuda12
+    fi
+    (cd "$root" && echo "$(cat requirements.txt setup.cfg pyproject.toml | cksum)" \
+        "$extra in $root")
+}
+
+make_venv() {
+    local name
+    name=$(find_python) || exit
+    say "making .venv with $name ($("$name" --version))"
+    "$name" -m venv --clear "$venv" </dev/null >&2 ||
+        stop 1 "expected $name -m venv to make .venv, it failed as above"
+}
+
+# The stamp .venv/installed is written last: a half-made .venv is never ready.
+install() { # wanted
+    local code=0 log=$venv/pip.log with=(-r requirements.txt)
+    # pip's own script, since its first line goes stale when the repository moves.
+    { "$venv/bin/pip" --version && "$python" -c "$new_enough"; } \
+        </dev/null >/dev/null 2>&1 || make_venv
+    rm -f "$venv/installed" "$venv/mpiruns"
+    if [[ $1 == *" cuda12 "* ]]; then with+=(-e ".[cuda12]"); fi
+    say "installing ${with[*]} (about a minute; log in .venv/pip.log)"
+    (cd "$root" && "$python" -m pip install "${with[@]}") </dev/null >"$log" 2>&1 ||
+        code=$?
+    if ((code)); then
+        say "expected pip to install ${with[*]}, it ended with code $code;" \
+            "mend what it says and start again:"
+        tail -n 12 "$log" >&2
+        exit 1
+    fi
+    echo "$1" >"$venv/installed"
+    say "installed in $SECONDS s"
+}
+
+ready_environment() (
+    # One at a time: a second launch waits for the first to finish its set-up.
+    if command -v flock >/dev/null && ! flock -n 9; then
+        say "waiting for another launch's set-up"
+        flock 9 || true
+    fi
+    wanted=$(describe_wanted)
+    if [[ ! -x $python || $(cat "$venv/installed" 2>/dev/null) != "$wanted" ]]; then
+        install "$wanted"
+    fi
+) 9<"$root"
+
+# Pin cores / ranks threads a rank, at least 1; what the user has set stays.
+# XLA sizes its CPU thread pools by NPROC.
+pin_threads() { # ranks
+    local name kept=""
+    threads=$(($(count_cores) / $1))
+    if ((threads < 1)); then threads=1; fi
+    for name in OMP_NUM_THREADS OPENBLAS_NUM_THREADS MKL_NUM_THREADS \
+        NUMBA_NUM_THREADS NPROC; do
+        if [[ -n ${!name:-} ]]; then kept+=", $name=${!name} as set"; fi
+        export "$name=${!name:-$threads}"
+    done
+    if ((threads == 1)); then threads="1 thread"; else threads="$threads threads"; fi
+    if (($1 > 1)); then threads+=" each"; fi
+    threads+=$kept
+}
+
+# Two ranks must add to 2 through this mpirun: a foreign one starts two worlds of one.
+works_with_mpi4py() { # mpirun
+    "$python" - "$1" "$python" <<'PYTHON'
+import os, signal, subprocess, sys
+
+add = "from mpi4py import MPI; print(MPI.COMM_WORLD.allreduce(1))"
+argv = [sys.argv[1], "-n", "2", sys.argv[2], "-c", add]
+try:
+    ranks = subprocess.Popen(
+        argv,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+except OSError:
+    sys.exit(1)
+try:
+    out, _ = ranks.communicate(timeout=20)
+except subprocess.TimeoutExpired:
+    os.killpg(ranks.pid, signal.SIGKILL)
+    sys.exit(1)
+sys.exit("".join(out.decode().split()) != "22")
+PYTHON
+}
+
+# An mpirun on PATH if mpi4py works with it, else .venv's. Sets mpirun.
+choose_mpirun() {
+    # Open MPI's leave to run more ranks than cores, as root, unbound; MPICH ignores it.
+    export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+    export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
+    export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
+    export PRTE_MCA_hwloc_default_binding_policy=none
+
+    local there
+    there=$(type -P mpirun) || there=""
+    mpirun=$venv/bin/mpirun
+    if [[ -z $there || $there -ef $mpirun ]]; then return; fi
+    if ! grep -qsxF -e "yes $there" -e "no $there" "$venv/mpiruns"; then
+        say "checking that mpi4py works with $there"
+        if works_with_mpi4py "$there"; then
+            echo "yes $there" >>"$venv/mpiruns"
+        else
+            echo "no $there" >>"$venv/mpiruns"
+        fi
+    fi
+    if grep -qxF "yes $there" "$venv/mpiruns"; then mpirun=$there; fi
+}

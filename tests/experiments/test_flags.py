@@ -1,0 +1,108 @@
+import subprocess
+import sys
+
+import flags
+import pytest
+
+from dml.types import BadInput
+
+VALUES = flags.define("seed", "network", "out")
+flags.choice("color", "red", ["red", "blue"], "A color.", flag_values=VALUES)
+
+
+def test_each_parse_starts_from_the_defaults():
+    assert flags.parse(VALUES, ["x", "--seed=5"]).seed == 5
+    assert flags.parse(VALUES, ["x", "--color=blue"]).seed == 0
+    assert flags.chosen(VALUES) == {
+        "seed": 0,
+        "network": "1e-6,1e-9,1e-10",
+        "out": None,
+        "color": "blue",
+    }
+
+
+def test_sets_of_flags_do_not_meet():
+    other = flags.define("seed")
+    flags.parse(other, ["x", "--seed=4"])
+    assert flags.parse(VALUES, ["x"]).seed == 0
+    with pytest.raises(BadInput, match="Unknown command line flag 'color'"):
+        flags.parse(other, ["x", "--color=red"])
+
+
+@pytest.mark.parametrize("name", flags.SHARED)
+def test_every_shared_flag_can_be_had(name):
+    values = flags.parse(flags.define(name), ["x"])
+    assert list(flags.chosen(values)) == [name]
+
+
+@pytest.mark.parametrize(
+    "flag, message",
+    [
+        ("--seed=x", "flag --seed=x: invalid"),
+        ("--seed=-1", "flag --seed=-1: -1 is not a non-negative"),
+        ("--sed=1", "Did you mean: seed"),
+        ("--color=green", "one of <red|blue>"),
+        ("seed=1", "expected --flag=value, got 'seed=1'"),
+    ],
+)
+def test_a_bad_flag_is_bad_input_that_points_to_help(flag, message):
+    with pytest.raises(BadInput) as caught:
+        flags.parse(VALUES, ["x", flag])
+    assert message in str(caught.value)
+    assert "--help lists" in str(caught.value)
+
+
+def test_a_network_is_three_numbers():
+    flags.parse(VALUES, ["x", "--network=1,2e-3,0"])
+    assert flags.network(VALUES) == (1, 2e-3, 0)
+    for bad in ("1,2", "1,2,3,4", "a,b,c", ""):
+        flags.parse(VALUES, ["x", f"--network={bad}"])
+        with pytest.raises(BadInput, match=f"three numbers, got --network={bad};"):
+            flags.network(VALUES)
+
+
+COMMAND = '''
+"""What this is."""
+import sys
+sys.path[:0] = {path}
+import flags
+from dml.types import BadInput
+
+VALUES = flags.define("seed")
+
+def main(argv):
+    if flags.parse(VALUES, argv).seed == 13:
+        raise BadInput("expected luck,\\ngot 13; pass another")
+    if VALUES.seed == 14:
+        raise KeyError("a bug")
+
+flags.run(main)
+'''
+
+
+def command(tmp_path, *argv):
+    (tmp_path / "x.py").write_text(COMMAND.format(path=sys.path).strip())
+    return subprocess.run(
+        [sys.executable, str(tmp_path / "x.py"), *argv],
+        capture_output=True,
+        text=True,
+        timeout=30,
+    )
+
+
+def test_a_command_says_bad_input_on_one_line_and_exits_with_2(tmp_path):
+    done = command(tmp_path, "--seed=13")
+    assert done.stderr == "x.py: expected luck, got 13; pass another\n"
+    assert (done.stdout, done.returncode) == ("", 2)
+    done = command(tmp_path, "--sed=13")
+    assert done.stderr.startswith("x.py: Unknown command line flag 'sed'.")
+    assert (done.stdout, done.stderr.count("\n"), done.returncode) == ("", 1, 2)
+
+
+def test_a_bug_is_a_traceback_and_help_is_the_docstring_and_the_flags(tmp_path):
+    done = command(tmp_path, "--seed=14")
+    assert "Traceback" in done.stderr and done.returncode == 1
+    done = command(tmp_path, "--help")
+    assert done.stdout.startswith("What this is.") and "--seed" in done.stdout
+    assert done.returncode == 0
+    assert command(tmp_path).returncode == 0

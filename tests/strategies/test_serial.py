@@ -1,0 +1,56 @@
+from itertools import islice
+
+import jax
+import numpy as np
+import pytest
+
+from dml.data.digits import digits
+from dml.data.minibatches import minibatches
+from dml.metrics.timer import Timer
+from dml.models.logistic import logistic
+from dml.strategies.serial import serial
+from dml.update.dense import make
+
+MODEL = logistic(64, 10)
+
+
+def steps(optimizer, batch=64, epochs=None):
+    training, _ = digits()
+    params = MODEL.init(jax.random.key(0))
+    batches = minibatches(len(training.targets), batch, seed=0, epochs=epochs)
+    return serial(MODEL, params, training, batches, optimizer, Timer())
+
+
+def test_serial_learns_the_digits():
+    *_, held_out = digits()
+    losses = []
+    for step in islice(steps(make("momentum", 0.1)), 200):
+        losses.append(step.loss)
+    assert losses[0] == pytest.approx(np.log(10), rel=1e-6)
+    assert np.mean(losses[-20:]) < 0.3
+    assert MODEL.metrics(step.params, held_out)["accuracy"] > 0.9
+
+
+def test_a_step_of_sgd_is_the_mean_gradient_of_its_minibatch():
+    training, _ = digits()
+    (step,) = islice(steps(make("sgd", 0.5), batch=10), 1)
+    (index,) = islice(minibatches(len(training.targets), 10, seed=0), 1)
+    slopes = (0.1 - np.eye(10)[training.targets[index]]) / 10  # softmax of zeros is 0.1
+    # float32 sums of 10 terms
+    np.testing.assert_allclose(step.params["bias"], -0.5 * slopes.sum(0), atol=1e-7)
+    expected = -0.5 * training.inputs[index].T @ slopes
+    np.testing.assert_allclose(step.params["weights"], expected, atol=1e-7)
+
+
+def test_steps_count_and_say_what_they_used():
+    found = list(steps(make("sgd", 0.1), batch=500, epochs=1))
+    assert [step.number for step in found] == [1, 2, 3]
+    assert [step.examples for step in found] == [500, 500, 437]
+    for step in found:
+        assert set(step.seconds) == {"gradient", "update"}
+        assert step.words_sent == 0
+
+
+def test_params_of_earlier_steps_stay_readable():
+    first, second = islice(steps(make("adam", 0.1)), 2)
+    assert not np.array_equal(first.params["bias"], second.params["bias"])

@@ -1,0 +1,113 @@
+"""The import rule: numbers flow down the path of the data, and so do imports."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+STAGES = {"data", "models", "wire", "update", "metrics", "sim"}
+MAY_IMPORT = {stage: {"types", stage} for stage in STAGES} | {
+    "__init__": set(),
+    "types": set(),
+    "models": {"types", "models", "wire.mesh"},
+    "strategies": {"types", "strategies"} | STAGES,
+    "train": {"types", "metrics"},
+}
+
+
+def imported(node, path):
+    """Yield the absolute names that an import statement brings in."""
+    if isinstance(node, ast.Import):
+        yield from (alias.name for alias in node.names)
+    elif isinstance(node, ast.ImportFrom):
+        package = Path(path).parent.parts
+        base = package[: len(package) + 1 - node.level] if node.level else ()
+        module = (node.module,) if node.module else ()
+        yield from (".".join((*base, *module, alias.name)) for alias in node.names)
+
+
+def broken_rules(path, source):
+    """Return one line for every statement of source, at path, that breaks the rule."""
+    place = Path(path).with_suffix("").parts
+    may = {f"dml.{name}" for name in MAY_IMPORT.get(place[1], ())}
+    broken = []
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "print":
+            broken += ["print"] if place[0] == "dml" else []
+        for name in imported(node, path):
+            top = name.split(".")[0]
+            inside = any(f"{name}.".startswith(f"{allowed}.") for allowed in may)
+            if (
+                (path == "dml/__init__.py")
+                or (top == "mpi4py" and path != "dml/wire/messages/comm.py")
+                or (place[0] == "dml" and top in ("absl", "experiments", "tests"))
+                or (place[0] == "dml" and top == "dml" and not inside)
+            ):
+                broken.append(name)
+    return [f"{path}: {what}" for what in broken]
+
+
+def test_every_file_keeps_the_import_rule():
+    files = [*ROOT.glob("dml/**/*.py"), *ROOT.glob("experiments/**/*.py")]
+    assert ROOT / "dml/types.py" in files
+    broken = [
+        line
+        for file in files
+        for line in broken_rules(file.relative_to(ROOT).as_posix(), file.read_text())
+    ]
+    assert not broken
+
+
+def test_every_module_of_dml_has_a_place_in_the_rule():
+    places = {path.stem for path in ROOT.glob("dml/*") if path.suffix in ("", ".py")}
+    assert places - {"__pycache__"} <= MAY_IMPORT.keys()
+
+
+@pytest.mark.parametrize(
+    "path, source, name",
+    [
+        ("dml/data/shards.py", "import dml.wire.cost", "dml.wire.cost"),
+        ("dml/data/shards.py", "from dml import wire", "dml.wire"),
+        ("dml/data/shards.py", "from ..wire import cost", "dml.wire.cost"),
+        ("dml/data/shards.py", "from .. import sim", "dml.sim"),
+        ("dml/data/shards.py", "def f():\n    import dml.sim", "dml.sim"),
+        ("dml/data/shards.py", "from dml.datasets import x", "dml.datasets.x"),
+        ("dml/models/linear.py", "from dml.wire import cost", "dml.wire.cost"),
+        ("dml/sim/world.py", "from dml.wire import cost", "dml.wire.cost"),
+        ("dml/sim/world.py", "from dml.train import train", "dml.train.train"),
+        ("dml/strategies/serial.py", "import dml.train", "dml.train"),
+        ("dml/train.py", "from dml.strategies import serial", "dml.strategies.serial"),
+        ("dml/types.py", "import dml.wire", "dml.wire"),
+        ("dml/stray.py", "import dml.types", "dml.types"),
+        ("dml/__init__.py", "import numpy", "numpy"),
+        ("dml/train.py", "from absl import flags", "absl.flags"),
+        ("dml/train.py", "import experiments.flags", "experiments.flags"),
+        ("dml/wire/messages/ring.py", "from mpi4py import MPI", "mpi4py.MPI"),
+        ("dml/wire/cost.py", "def f():\n    import mpi4py.MPI", "mpi4py.MPI"),
+        ("experiments/linear.py", "from mpi4py import MPI", "mpi4py.MPI"),
+        ("dml/train.py", "def f():\n    print(1)", "print"),
+    ],
+)
+def test_the_rule_catches(path, source, name):
+    assert broken_rules(path, source) == [f"{path}: {name}"]
+
+
+@pytest.mark.parametrize(
+    "path, source",
+    [
+        ("dml/data/shards.py", "from dml.types import Batch\nimport numpy"),
+        ("dml/data/shards.py", "from dml.data.digits import digits"),
+        ("dml/data/shards.py", "from .digits import digits\nfrom . import digits"),
+        ("dml/models/transformer.py", "from dml.wire import mesh"),
+        ("dml/models/transformer.py", "from dml.wire.mesh.axes import axes"),
+        ("dml/strategies/serial.py", "from dml import sim, update, wire"),
+        ("dml/train.py", "from dml import metrics\nfrom dml.types import Step"),
+        ("dml/wire/messages/comm.py", "from mpi4py import MPI"),
+        ("dml/train.py", "console.print(1)"),
+        ("experiments/linear.py", "from absl import app\nfrom dml.train import train"),
+        ("experiments/linear.py", "from experiments import flags\nprint(1)"),
+    ],
+)
+def test_the_rule_allows(path, source):
+    assert broken_rules(path, source) == []
