@@ -8,7 +8,7 @@ Cost: a minute on 2 cores with 8 ranks. Result: on registered buffers `auto` bea
 own all-reduce at every size; the table says by how much, and what the model expected.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -20,13 +20,13 @@ from dml.metrics import races, runs, writers
 from dml.types import CountedComm
 from dml.wire import cost
 from dml.wire.buffers import allocate, release
-from dml.wire.messages import ALLREDUCE, checked, predicted
+from dml.wire.messages import ALLREDUCE, predicted
 from dml.wire.messages.race import contest
 
 Row = dict[str, Any]
 
 FLAGS = flags.define(
-    *("out", "seed", "simulate", "network", "watchdog", "check", "group")
+    *("out", "seed", "simulate", "network", "watchdog", "check", "group", "outside")
 )
 text = partial(flags.text, flag_values=FLAGS)
 choice = partial(flags.choice, flag_values=FLAGS)
@@ -34,7 +34,6 @@ text("sizes", "4KB,256KB,4MB,32MB", "Bytes of a buffer.")
 text("algorithms", "all", f"Of {', '.join(ALLREDUCE)}; or all.")
 text("buffers", "registered,plain", "Kinds of memory.")
 choice("dtype", "float32", flags.DTYPES, "Of a word.")
-choice("outside", "ring", list(cost.WORDS), "What `hierarchical` does across groups.")
 flags.integer("repeats", 7, "Timings, of which the median.", 1, flag_values=FLAGS)
 flags.switch("peers", False, "Race torch's gloo and jax's psum too.", flag_values=FLAGS)
 
@@ -44,12 +43,13 @@ def main(argv: Sequence[str]) -> list[Row]:
     flags.parse(FLAGS, argv)
     lengths = flags.lengths(FLAGS.sizes, np.dtype(FLAGS.dtype))
     kinds = flags.names(FLAGS.buffers, ["registered", "plain"], "buffers")
-    table = flags.names(FLAGS.algorithms, ALLREDUCE, "algorithms")
+    names = flags.names(FLAGS.algorithms, ALLREDUCE, "algorithms")
     path = runs.path(FLAGS.out, "allreduce")
 
     def program(comm: CountedComm) -> Row:
-        flags.group_fits(FLAGS, comm.size)
         summary: Row = {"p": comm.size}
+        # Four buffers a rank: the raced one, its words, and the yardsticks' two.
+        flags.holds(4 * max(lengths) * np.dtype(FLAGS.dtype).itemsize, comm.size)
         with writers.first(
             comm.rank,
             writers.table(races.COLUMNS),
@@ -58,7 +58,7 @@ def main(argv: Sequence[str]) -> list[Row]:
         ) as writer:
             for kind in kinds:
                 for length in lengths:
-                    for row in rows(comm, table, length, kind == "registered"):
+                    for row in rows(comm, names, length, kind == "registered"):
                         writer.row(row)
                         summary |= totals(row)
             writer.summary(summary)
@@ -73,7 +73,7 @@ def rows(
     """Prove and race the algorithms on a buffer of one length and kind."""
     new = partial(allocate, comm) if registered else np.zeros
     buffer = new(length, FLAGS.dtype)
-    table = {name: allreduce(name) for name in names}
+    table = {name: flags.allreduce(name, FLAGS, comm.size) for name in names}
     others = peers.installed(comm, buffer) if FLAGS.peers else {}
     found = contest(comm, table, buffer, FLAGS.repeats, seed=FLAGS.seed, peers=others)
     for row in found:
@@ -86,14 +86,6 @@ def rows(
     if registered:
         release(comm, buffer)
     return found
-
-
-def allreduce(name: str) -> Callable[..., None]:
-    """The all-reduce of that name, as the flags want it."""
-    call = ALLREDUCE[name]
-    if name == "hierarchical":
-        call = partial(call, group=FLAGS.group, outside=ALLREDUCE[FLAGS.outside])
-    return checked(call) if FLAGS.check else call
 
 
 def totals(row: Row) -> Row:

@@ -4,6 +4,7 @@
 program on every rank, and `run` ends a command: bad input is one line and exit code 2.
 """
 
+import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -21,6 +22,7 @@ FlagValues = flags.FlagValues
 integer, number, text = flags.DEFINE_integer, flags.DEFINE_float, flags.DEFINE_string
 switch, choice = flags.DEFINE_boolean, flags.DEFINE_enum
 
+OUTSIDE = ["star", "tree", "butterfly", "halving_doubling", "ring"]
 DTYPES = ["float16", "float32", "float64", "int32", "int64"]
 SHARED: dict[str, Callable[..., Any]] = {
     "out": partial(
@@ -44,6 +46,12 @@ SHARED: dict[str, Callable[..., Any]] = {
     ),
     "group": partial(
         integer, default=0, lower_bound=0, help="Ranks in a group; 0 groups by host."
+    ),
+    "outside": partial(
+        choice,
+        default="ring",
+        enum_values=OUTSIDE,
+        help="What a hierarchical all-reduce does across groups.",
     ),
 }
 
@@ -158,10 +166,27 @@ def lengths(sizes: str, dtype: np.dtype) -> list[int]:
     return [size // dtype.itemsize for size in found]
 
 
-def group_fits(values: FlagValues, size: int) -> None:
-    """Raise where --group exceeds the ranks."""
+def holds(nbytes: int, size: int) -> None:
+    """Raise where the memory does not hold so many bytes for each of size ranks."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if nbytes * size > memory:
+        raise BadInput(
+            f"expected at most {memory / 2**30:.0f} GB of memory in use, got {size} "
+            f"ranks of {nbytes / 2**30:.2f} GB; pass smaller --sizes or fewer ranks"
+        )
+
+
+def allreduce(name: str, values: FlagValues, size: int) -> Callable[..., None]:
+    """Return the all-reduce of that name for so many ranks, as the flags want it."""
+    from dml.wire.messages import ALLREDUCE, checked
+
     if values.group > size:
         raise BadInput(
             f"expected groups of at most {size} ranks, got --group={values.group}; "
             f"pass --group=<1 to {size}>, or 0 for hosts"
         )
+    call = ALLREDUCE[name]
+    if name == "hierarchical":
+        outside = ALLREDUCE[values.outside]
+        call = partial(call, group=values.group, outside=outside)
+    return checked(call) if values.check else call

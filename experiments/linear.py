@@ -37,7 +37,9 @@ STRATEGIES: dict[str, Callable[..., Any]] = {
     ),
 }
 
-FLAGS = flags.define("out", "seed", "simulate", "network", "watchdog")
+FLAGS = flags.define(
+    *("out", "seed", "simulate", "network", "watchdog", "check", "group", "outside")
+)
 integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
 number = partial(flags.number, lower_bound=0, flag_values=FLAGS)
 choice = partial(flags.choice, flag_values=FLAGS)
@@ -65,7 +67,8 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
                 f"expected one rank with --strategy=serial, got {comm.size}; "
                 "pass --strategy=synchronous"
             )
-        strategy = STRATEGIES[FLAGS.strategy](comm, ALLREDUCE[FLAGS.allreduce])
+        allreduce = flags.allreduce(FLAGS.allreduce, FLAGS, comm.size)
+        strategy = STRATEGIES[FLAGS.strategy](comm, allreduce)
         params = model.init(jax.random.key(FLAGS.seed))
         batches = minibatches(len(training.targets), FLAGS.batch, FLAGS.seed)
         timer = Timer(comm.Wtime)

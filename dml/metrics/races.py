@@ -11,7 +11,7 @@ from dml.metrics.writers import Row, Writer
 
 
 def ratio(above: float | None, below: float) -> str:
-    return "-" if above is None or not below else f"{above / below:.2f}"
+    return "-" if above is None or not below else f"{above / below:.3g}"
 
 
 def bus_gigabytes(row: Row) -> float:

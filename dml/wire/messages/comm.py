@@ -123,7 +123,7 @@ class World(MPI.Intracomm):
         op: Op,
         out: np.ndarray | None = None,
     ) -> None:
-        op(inoutbuf, inbuf, inoutbuf if out is None else out)
+        op(inoutbuf, inbuf, out=inoutbuf if out is None else out)
 
     pause = staticmethod(os.sched_yield)
 

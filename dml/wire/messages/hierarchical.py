@@ -34,7 +34,7 @@ def hierarchical_allreduce(
     2(g-1)α_l + 2(g-1)/g·nβ_l + 2(p/g-1)α_r + 2(p/g-1)/(p/g)·(n/g)β_r.
     """
     buffer = flat(comm, buffer)
-    inside, across, owners = Groups.of(comm, group)
+    inside, across, owners = Groups.of(comm, group, outside)
     parts = chunks(len(buffer), owners)
     parts += (slice(len(buffer), len(buffer)),) * (inside.size - owners)
     mine = buffer[parts[inside.rank]]
@@ -58,8 +58,8 @@ class Groups(NamedTuple):
     owners: int  # ranks of the smallest group: so many chunks there are
 
     @staticmethod
-    def of(comm: Comm, width: int) -> "Groups":
-        key = ("groups", width)
+    def of(comm: Comm, width: int, outside: Callable[..., None]) -> "Groups":
+        key = ("groups", width, outside)
         if key not in comm.kept:
             members = groups(tuple(comm.hosts()), width)
             number = next(i for i, ranks in enumerate(members) if comm.rank in ranks)
@@ -67,5 +67,6 @@ class Groups(NamedTuple):
             inside = comm.Split(number, place)
             inside.kept["parent"] = comm, members[number]
             across = comm.Split(place, number)
+            outside(across, np.empty(0))  # what it sets up, all set up together now
             comm.kept[key] = Groups(inside, across, min(map(len, members)))
         return comm.kept[key]

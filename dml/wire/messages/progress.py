@@ -16,37 +16,38 @@ def allreduce_async(
     buffer: np.ndarray,
     op: Op = np.add,
     allreduce: Callable[..., None] = auto_allreduce,
-) -> "Handle":
-    """Begin an all-reduce; `poll` or `wait` on the handle, or let a thread do it.
-
-    One at a time on a communicator: give each that may be under way its own `Dup`.
-    """
-    return Handle(comm, lambda patient: allreduce(patient, buffer, op))
-
-
-class Handle:
-    """A collective under way.
+    *,
+    thread: bool = False,
+) -> "Fiber | Thread":
+    """Begin an all-reduce; `poll` its handle while you compute, or let a thread do it.
 
         handle = allreduce_async(comm, bucket)
         while computing: ...; handle.poll()
         handle.wait()
 
-    It runs in a fiber that gives way wherever it would wait, and goes on at the next
-    poll. A fiber stays in one thread: the first that polls, or the one of `drive`.
+    Ranks begin in the same order, for what is set up once they set up together; then
+    they may poll in any. One at a time on a communicator: `Dup` it for more.
+    """
+    if not thread:
+        return Fiber(comm, lambda patient: allreduce(patient, buffer, op))
+    if not comm.machine:
+        raise BadInput("virtual ranks live in one thread; poll() or wait() instead")
+    return Thread(lambda: allreduce(comm, buffer, op))
+
+
+class Fiber:
+    """A collective that gives way wherever it would wait, and goes on at the next poll.
+
+    It stays in the thread in which it began.
     """
 
     def __init__(self, comm: Comm, program: Callable[[Any], None]):
-        self.patient, self.program = Patient(comm), program
-        self.fiber: greenlet | None = None
-        self.thread: threading.Thread | None = None
-        self.error: BaseException | None = None
+        self.patient = Patient(comm)
+        self.fiber = greenlet(lambda: program(self.patient))
+        self.poll()
 
     def poll(self) -> bool:
         """Go on as far as possible without waiting; say whether it is done."""
-        if self.thread:
-            return not self.thread.is_alive()
-        if self.fiber is None:
-            self.fiber = greenlet(lambda: self.program(self.patient))
         if not self.fiber.dead:
             self.patient.caller = self.fiber.parent = getcurrent()
             self.fiber.switch()
@@ -54,28 +55,33 @@ class Handle:
 
     def wait(self) -> None:
         """Go on to the end."""
-        if self.thread:
-            self.thread.join()
-            if self.error:
-                raise self.error
-        else:
-            self.patient.patient = False
-            self.poll()
+        self.patient.patient = False
+        self.poll()
 
-    def drive(self) -> "Handle":
-        """Let a thread of its own do it all."""
-        if not self.patient.comm.machine:
-            raise BadInput("virtual ranks live in one thread; call poll() or wait()")
 
-        def work() -> None:
-            try:
-                self.program(self.patient.comm)
-            except BaseException as error:
-                self.error = error
+class Thread:
+    """A collective in a thread of its own."""
 
-        self.thread = threading.Thread(target=work)
+    def __init__(self, program: Callable[[], None]):
+        self.error: BaseException | None = None
+        self.thread = threading.Thread(target=self.run, args=(program,))
         self.thread.start()
-        return self
+
+    def run(self, program: Callable[[], None]) -> None:
+        try:
+            program()
+        except BaseException as error:
+            self.error = error
+
+    def poll(self) -> bool:
+        """Say whether it is done."""
+        return not self.thread.is_alive()
+
+    def wait(self) -> None:
+        """Wait for its end; raise what it raised."""
+        self.thread.join()
+        if self.error:
+            raise self.error
 
 
 class Patient:

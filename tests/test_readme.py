@@ -1,0 +1,56 @@
+"""What the README shows is run: its commands, small where they are long."""
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+SMALL = {"allreduce.py": ["--sizes=4KB", "--repeats=1"], "linear.py": ["--steps=3"]}
+
+
+def shown():
+    """The README's commands that run an experiment."""
+    inline = re.findall(r"`([^`\n]*experiments/\w+\.py[^`\n]*)`", README)
+    blocks = re.findall(r"```sh\n(.*?)```", README, re.DOTALL)
+    lines = [line.split("#")[0] for block in blocks for line in block.splitlines()]
+    found = inline + [line for line in lines if "experiments/" in line]
+    return list(dict.fromkeys(line.strip() for line in found))
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("command", shown())
+def test_a_command_of_the_readme_runs(command, tmp_path):
+    *start, script = re.match(r"(.*?)(experiments/(\w+\.py))", command).groups()
+    before, rest = start[0].split(), command.split(start[1])[1].split()
+    if before and before[0].startswith("launch/"):  # .venv may not be what runs this
+        before = ["mpirun", *before[1:], "python"]
+    words = [sys.executable if word == "python" else word for word in before]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    done = subprocess.run(
+        [*words, start[1], *rest, *SMALL[script], f"--out={tmp_path}"],
+        cwd=ROOT,
+        env=os.environ | {"PATH": path, "OMP_NUM_THREADS": "1", "NPROC": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "summary.json").exists()
+
+
+def test_the_readme_is_short_and_shows_commands():
+    assert len(README.splitlines()) <= 200
+    assert len(shown()) >= 4
+
+
+def test_the_python_of_the_readme_runs():
+    blocks = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    assert len(blocks) == 2
+    for block in blocks:
+        source = "import numpy as np\n" + block.replace("1_000_000", "1000")
+        exec(compile(source.replace("size=1024", "size=8"), "README", "exec"), {})
