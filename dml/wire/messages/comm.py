@@ -7,6 +7,8 @@ import sys
 import threading
 import time
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Literal, NoReturn
 
 import numpy as np
@@ -57,10 +59,19 @@ class World(MPI.Intracomm):
         return comm
 
     def Dup(self, info: Any = None) -> "World":
-        return self.adopt(MPI.Intracomm.Dup(self, info))
+        with self.waits_for_all("Dup"):
+            return self.adopt(MPI.Intracomm.Dup(self, info))
 
     def Split(self, color: int = 0, key: int = 0) -> "World":
-        return self.adopt(MPI.Intracomm.Split(self, color, key))
+        with self.waits_for_all("Split"):
+            return self.adopt(MPI.Intracomm.Split(self, color, key))
+
+    @contextmanager
+    def waits_for_all(self, name: str, nbytes: int = 0) -> Iterator[None]:
+        """Let the watchdog see a collective call of MPI's."""
+        self.call = (name, "size", self.size, 0, range(nbytes))
+        yield
+        self.call = None
 
     def Send(self, buf, dest, tag=0):
         self.call = ("Send", "dest", dest, tag, buf)
@@ -106,9 +117,8 @@ class World(MPI.Intracomm):
         return request
 
     def Barrier(self):
-        self.call = ("Barrier", "size", self.size, 0, b"")
-        MPI.Intracomm.Barrier(self)
-        self.call = None
+        with self.waits_for_all("Barrier"):
+            MPI.Intracomm.Barrier(self)
 
     def Allreduce(self, sendbuf, recvbuf, op=np.add):
         """Reduce recvbuf in place where sendbuf is None."""
@@ -139,7 +149,9 @@ class World(MPI.Intracomm):
 
     def hosts(self) -> list[int]:
         """The host of every rank, hosts numbered 0, 1, ... by their lowest rank."""
-        if "hosts" not in self.kept:
+        if "hosts" in self.kept:
+            return self.kept["hosts"]
+        with self.waits_for_all("hosts"):
             host = MPI.Intracomm.Split_type(self, MPI.COMM_TYPE_SHARED)
             names = self.allgather(host.bcast(self.rank))
             host.Free()
@@ -151,7 +163,8 @@ class World(MPI.Intracomm):
         if max(self.hosts()):
             raise BadInput(f"rank {self.rank}: a shared window needs one host")
         info = MPI.Info.Create({"alloc_shared_noncontig": "true"})
-        win = MPI.Win.Allocate_shared(HEADER + nbytes, 1, info, self)
+        with self.waits_for_all("shared_window", nbytes):
+            win = MPI.Win.Allocate_shared(HEADER + nbytes, 1, info, self)
         info.Free()
         win.Lock_all(MPI.MODE_NOCHECK)
         raw = []
@@ -160,7 +173,7 @@ class World(MPI.Intracomm):
             memory = MPI.memory.fromaddress(memory.address, len(memory))
             raw.append(memoryview(memory))  # type: ignore[arg-type]
         raw[self.rank][:8] = bytes(8)
-        MPI.Intracomm.Barrier(self)
+        self.Barrier()
 
         def free() -> None:
             self.windows.remove(win)
