@@ -22,6 +22,7 @@ class Ended(NamedTuple):
     code: int
     out: str
     err: str
+    left: int  # files in shared memory
 
 
 def pytest_collection_modifyitems(items):
@@ -51,26 +52,24 @@ def mpirun(tmp_path):
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
+        before = leftovers()
         try:
             out, err = process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGTERM)  # mpirun then ends its ranks
             out, err = process.communicate(timeout=10)
             pytest.fail(f"{command} hung for {timeout} s:\n{out}\n{err}")
-        return Ended(process.returncode, out, err)
+        left = leftovers() - before
+        for file in left:  # MPICH cleans up only after ranks that end well
+            file.unlink()
+        return Ended(process.returncode, out, err, len(left))
 
     return run
 
 
-@pytest.fixture(autouse=True)
-def no_leftovers():
-    """Shared memory of a run must be gone when it is over."""
-    memory = Path("/dev/shm")
-    before = set(memory.glob("mpich*")) if memory.exists() else set()
-    yield
-    if memory.exists():
-        mine = {f for f in set(memory.glob("mpich*")) - before if not in_use(f)}
-        assert not mine, f"left in /dev/shm: {mine}"
+def leftovers() -> set[Path]:
+    """MPICH's files in shared memory that no process uses."""
+    return {file for file in Path("/dev/shm").glob("mpich*") if not in_use(file)}
 
 
 def in_use(file: Path) -> bool:

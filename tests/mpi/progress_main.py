@@ -8,27 +8,25 @@ from dml.wire.messages import ALLREDUCE, allreduce_async
 from dml.wire.messages.comm import world
 from tests.wire.messages.conformance import Case, digest, given
 
-WAYS = ("poll", "wait", "drive", "drive one, wait for the other")
+WAYS = {  # which of the two has a thread of its own
+    "polls": (False, False),
+    "threads": (True, True),
+    "a thread and polls": (True, False),
+}
 
 
-def under_way(comm, name, way, cases):
-    """Begin two on two communicators, each rank in its own order; end both."""
+def under_way(comm, name, threads, cases):
+    """Begin two on two communicators; each rank polls them in its own order."""
     comms = [comm.Dup(), comm.Dup()]
     buffers = [given(case)[comm.rank].copy() for case in cases]
     handles = [
-        allreduce_async(one, buffer, allreduce=ALLREDUCE[name])
-        for one, buffer in zip(comms, buffers, strict=True)
+        allreduce_async(one, buffer, allreduce=ALLREDUCE[name], thread=thread)
+        for one, buffer, thread in zip(comms, buffers, threads, strict=True)
     ]
     turned = handles if comm.rank % 2 else handles[::-1]
-    if way == "poll":
-        while not all([handle.poll() for handle in turned]):
-            comm.pause()
-    if way == "wait":
-        while not turned[0].poll():
-            turned[1].poll()
-    for handle in turned[: way.count("drive") * (1 + (way == "drive"))]:
-        handle.drive()
-    for handle in reversed(turned):
+    while not all([handle.poll() for handle in turned]):
+        comm.pause()
+    for handle in turned:
         handle.wait()
         assert handle.poll()
     return [digest(buffer) for buffer in buffers]
@@ -45,17 +43,19 @@ def main(name):
         buffer = given(case)[comm.rank].copy()
         ALLREDUCE[name](comm, buffer)
         want.append(digest(buffer))
-    for way in WAYS:
-        found = comm.allgather(under_way(comm, name, way, cases))
+    for way, threads in WAYS.items():
+        found = comm.allgather(under_way(comm, name, threads, cases))
         assert found == [want] * comm.size, f"{way}: other bits than blocking"
-    # A blocking one on another communicator passes one under way.
-    other, buffer = comm.Dup(), np.full(3, comm.rank)
-    handle = allreduce_async(other, np.zeros(50_000), allreduce=ALLREDUCE[name])
-    if comm.rank % 2:
-        handle.drive()
-    ALLREDUCE["ring"](comm, buffer)
-    handle.wait()
-    assert set(buffer.tolist()) == {comm.size * (comm.size - 1) // 2}
+    # A blocking one on another communicator passes one under way; then wait alone.
+    for thread in (False, True):
+        other, buffer = comm.Dup(), np.full(3, comm.rank)
+        late = np.full(50_000, comm.rank)
+        ring = ALLREDUCE["ring"]
+        handle = allreduce_async(other, late, allreduce=ALLREDUCE[name], thread=thread)
+        ring(comm, buffer)
+        handle.wait()
+        total = comm.size * (comm.size - 1) // 2
+        assert set(buffer.tolist()) == set(late.tolist()) == {total}
     if comm.rank == 0:
         sys.stdout.write(f"{name} is under way on {comm.size} ranks\n")
 

@@ -182,6 +182,21 @@ def test_a_rank_may_send_to_itself(eager):
     assert sim.run(program, 2, sim.Uniform(eager=eager)) == [[0, 1, 2]] * 2
 
 
+def test_a_vector_may_be_received_into_a_matrix():
+    """Messages are bytes: their shape does not travel."""
+
+    def program(comm):
+        rows = np.zeros((3, 2))
+        other = 1 - comm.rank
+        comm.Sendrecv(np.arange(6.0), other, Tag.RING, rows, other, Tag.RING)
+        turned = np.zeros((2, 3))
+        comm.Sendrecv(rows, other, Tag.RING, turned, other, Tag.RING)
+        return rows.tolist(), turned.tolist()
+
+    want = [[0, 1], [2, 3], [4, 5]], [[0, 1, 2], [3, 4, 5]]
+    assert sim.run(program, 2) == [want] * 2
+
+
 @pytest.mark.parametrize("late", (0, 1))
 def test_a_message_longer_than_its_receive_raises(late):
     def program(comm):
@@ -195,7 +210,9 @@ def test_a_message_longer_than_its_receive_raises(late):
         if comm.rank == late:
             comm.Barrier()
 
-    with pytest.raises(BadInput, match="rank 1: message truncated: 24 bytes from rank 0"):
+    with pytest.raises(
+        BadInput, match="rank 1: message truncated: 24 bytes from rank 0"
+    ):
         sim.run(program, 2)
 
 
@@ -248,7 +265,9 @@ def test_a_deadlock_of_many_ranks_is_told_in_few_lines():
 def send_round_a_ring(comm, nbytes):
     """What HOUSE.md bans: everyone sends first."""
     got = np.zeros(nbytes, np.uint8)
-    comm.Send(np.full(nbytes, comm.rank, np.uint8), (comm.rank + 1) % comm.size, Tag.RING)
+    comm.Send(
+        np.full(nbytes, comm.rank, np.uint8), (comm.rank + 1) % comm.size, Tag.RING
+    )
     comm.Recv(got, (comm.rank - 1) % comm.size, Tag.RING)
     return got.tolist()
 

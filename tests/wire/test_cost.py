@@ -106,9 +106,7 @@ def test_hierarchical_costs_are_exact_for_even_groups_and_a_bound_else(size, eag
             for host, outside in ((0, "ring"), (1, "ring"), (1, "tree"), (0, "star")):
                 members = tuple(map(len, groups((0,) * size, width)))
                 hosts = host == 0 or width == 1
-                job = Job(
-                    size, length, groups=members, hosts=hosts, outside=outside
-                )
+                job = Job(size, length, groups=members, hosts=hosts, outside=outside)
                 allreduce = partial(
                     ALLREDUCE["hierarchical"], group=width, outside=ALLREDUCE[outside]
                 )
@@ -199,7 +197,9 @@ def test_virtual_ranks_cross_where_the_formula_says():
 
     for factor, winner in ((0.95, "butterfly"), (1.05, "ring")):
         length = round(factor * crossing / 16) * 16
-        assert took(winner, length) == min(took("ring", length), took("butterfly", length))
+        assert took(winner, length) == min(
+            took("ring", length), took("butterfly", length)
+        )
 
 
 @pytest.mark.parametrize("name", sorted(set(BY_HAND) - {"shared"}))

@@ -272,4 +272,6 @@ def keeps_order(
     want = [digest(order(given(case))) for case in tried]
     for rank, hashes in enumerate(run(program, size)):
         for case, got, bits in zip(tried, hashes, want, strict=True):
-            assert got == bits, f"rank {rank}: another order than {order.__name__} in {case}"
+            assert got == bits, (
+                f"rank {rank}: another order than {order.__name__} in {case}"
+            )

@@ -67,7 +67,9 @@ def test_a_bad_buffer_on_one_rank_raises_on_every_rank(kind, bad):
     def call(comm, allreduce):
         buffer = np.zeros(4)
         if comm.rank == bad:
-            buffer = {"strided": np.zeros(8)[::2], "a list": [0.0] * 4}.get(kind, buffer)
+            buffer = {"strided": np.zeros(8)[::2], "a list": [0.0] * 4}.get(
+                kind, buffer
+            )
             if kind == "read-only":
                 buffer.flags.writeable = False
         allreduce(comm, buffer)

@@ -259,7 +259,9 @@ def test_hierarchical_sends_less_across_hosts_than_a_ring():
             before = metered.bytes.copy()
             ALLREDUCE[name](metered, np.zeros(8000, np.float32))
             beyond = (metered.bytes - before).items()
-            sent.append(sum(b for (_, peer), b in beyond if peer // 4 != comm.rank // 4))
+            sent.append(
+                sum(b for (_, peer), b in beyond if peer // 4 != comm.rank // 4)
+            )
         return sent
 
     hierarchical, ring = np.array(sim.run(program, 8, sim.Uniform(host=4))).T

@@ -119,9 +119,7 @@ def test_hierarchical_takes_any_allreduce_outside(outside):
         if outside == "shared" and host:
             continue  # across hosts there is no memory to share
         conform(
-            partial(
-                ALLREDUCE["hierarchical"], group=group, outside=ALLREDUCE[outside]
-            ),
+            partial(ALLREDUCE["hierarchical"], group=group, outside=ALLREDUCE[outside]),
             virtual(sim.Uniform(host=host)),
             size,
             every=False,
@@ -145,9 +143,7 @@ def test_hierarchical_adds_inside_groups_first(size, outside):
             return orders.hierarchical(rows, members, across, one_host)
 
         keeps_order(
-            partial(
-                ALLREDUCE["hierarchical"], group=group, outside=ALLREDUCE[outside]
-            ),
+            partial(ALLREDUCE["hierarchical"], group=group, outside=ALLREDUCE[outside]),
             virtual(sim.Uniform(host=host)),
             size,
             order,

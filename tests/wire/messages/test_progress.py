@@ -153,24 +153,25 @@ def test_a_computation_that_polls_hides_the_wire():
     assert both < pieces * piece + 0.3 * wire
 
 
-def test_what_a_program_raises_comes_out_of_poll_and_wait():
+@pytest.mark.parametrize("finish", ("poll", "wait"))
+def test_what_a_program_raises_comes_out_where_it_goes_on(finish):
+    def fails(comm, buffer, op):
+        ALLREDUCE["ring"](comm, buffer, op)
+        raise KeyError(f"lost by rank {comm.rank}")
+
     def program(comm):
-        said = []
-        for finish in ("poll", "wait"):
-            bad = np.zeros(8)[::2]
-            handle = allreduce_async(comm, bad, allreduce=ALLREDUCE["ring"])
-            with pytest.raises(BadInput, match=f"rank {comm.rank}"):
-                getattr(handle, finish)()
-            said.append(finish)
-        return said
+        with pytest.raises(KeyError, match=f"lost by rank {comm.rank}"):
+            handle = allreduce_async(comm, np.zeros(4), allreduce=fails)
+            handle.wait() if finish == "wait" else poll_all(handle)
+        return True
 
-    assert sim.run(program, 2) == [["poll", "wait"]] * 2
+    assert sim.run(program, 2) == [True] * 2
 
 
-def test_a_virtual_rank_has_no_thread_to_drive_it():
+def test_a_virtual_rank_has_no_thread_of_its_own():
     def program(comm):
         with pytest.raises(BadInput, match="one thread"):
-            allreduce_async(comm, np.zeros(3)).drive()
+            allreduce_async(comm, np.zeros(3), thread=True)
         return True
 
     assert sim.run(program, 2) == [True] * 2
