@@ -1,0 +1,83 @@
+"""Real ranks: each test starts a few under mpirun, and nothing outlives it."""
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+BIN = Path(sys.executable).parent
+PATH = f"{BIN}{os.pathsep}{os.environ.get('PATH', '')}"
+MPIRUN = shutil.which("mpirun", path=PATH)
+
+
+class Ended(NamedTuple):
+    """What a run under mpirun left behind."""
+
+    code: int
+    out: str
+    err: str
+    left: int  # files in shared memory
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.mpi)
+
+
+@pytest.fixture
+def mpirun(tmp_path):
+    """Run a module of this folder on real ranks; kill them all after `timeout` s."""
+
+    def run(size: int, module: str, *args: object, timeout: float = 60) -> Ended:
+        env = os.environ | {
+            "OMP_NUM_THREADS": "1",
+            "DML_DATA": str(tmp_path),  # where auto keeps its rates
+            "PYTHONPATH": str(ROOT),
+            "PYTHONWARNINGS": "error",
+        }
+        command = [MPIRUN, "-n", str(size), sys.executable, "-m", f"tests.mpi.{module}"]
+        process = subprocess.Popen(
+            [*command, *map(str, args)],
+            cwd=ROOT,
+            env=env,
+            text=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        before = leftovers()
+        try:
+            out, err = process.communicate(timeout=timeout)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGTERM)  # mpirun then ends its ranks
+            out, err = process.communicate(timeout=10)
+            pytest.fail(f"{command} hung for {timeout} s:\n{out}\n{err}")
+        left = leftovers() - before
+        for file in left:  # MPICH cleans up only after ranks that end well
+            file.unlink()
+        return Ended(process.returncode, out, err, len(left))
+
+    return run
+
+
+def leftovers() -> set[Path]:
+    """MPICH's files in shared memory that no process uses."""
+    return {file for file in Path("/dev/shm").glob("mpich*") if not in_use(file)}
+
+
+def in_use(file: Path) -> bool:
+    """Say whether some process maps a file: another run's, then, not a leftover."""
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        try:
+            if str(file) in maps.read_text():
+                return True
+        except OSError:
+            continue
+    return False
