@@ -81,6 +81,8 @@ class Comm(Protocol):
     @property
     def machine(self) -> str: ...  # what a measurement here belongs to; "": virtual
     @property
+    def raw(self) -> Any: ...  # what it is underneath: mpi4py's own, if real
+    @property
     def network(self) -> Any: ...  # of virtual ranks: alpha, beta, gamma, ...
 
     def Send(self, buf: Any, dest: int, tag: int = 0) -> None: ...

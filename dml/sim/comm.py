@@ -336,6 +336,10 @@ class VirtualComm:
     machine = ""
 
     @property
+    def raw(self) -> "VirtualComm":
+        return self
+
+    @property
     def network(self) -> Uniform:
         return self.process.world.network
 
