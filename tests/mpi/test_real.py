@@ -1,4 +1,4 @@
-"""Real ranks: the suite of the virtual ones again, then everything that can go wrong."""
+"""Real ranks: the suite of the virtual ones, then everything that can go wrong."""
 
 import os
 
