@@ -5,6 +5,7 @@ import pytest
 
 from dml import sim
 from dml.types import BadInput
+from dml.wire.buffers import allocate
 from dml.wire.messages import ALLREDUCE, checked
 
 SIZES = (2, 3, 5, 8)
@@ -133,3 +134,25 @@ def test_without_a_check_lengths_that_differ_raise_and_say_how_to_find_out():
     with pytest.raises(BadInput, match="truncated.*--check") as caught:
         sim.run(program, 2)
     assert "on virtual rank" in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize("where", ("another slice", "plain memory"))
+@pytest.mark.parametrize("name", ("shared", "hierarchical", "auto"))
+def test_registered_memory_that_differs_is_named_or_reduced_right(name, where):
+    """Equal lengths in other places: in shared memory, wrong numbers or a hang."""
+
+    def program(comm):
+        memory = allocate(comm, 60_000, np.float32)
+        buffer = memory[:20_000]
+        if comm.rank == 1:
+            plain = np.zeros(20_000, np.float32)
+            buffer = plain if where == "plain memory" else memory[30_000:50_000]
+        buffer[:] = comm.rank + 1
+        try:
+            checked(ALLREDUCE[name])(comm, buffer)
+        except BadInput as error:
+            return str(error)
+        assert set(buffer.tolist()) == {6.0}
+        return ""
+
+    assert len(set(sim.run(program, 3))) == 1
