@@ -39,6 +39,23 @@ def test_a_polled_allreduce_conforms(name, size):
     conform(polled(ALLREDUCE[name]), sim.run, size, every=False)
 
 
+@pytest.mark.parametrize("eager", (0, 1 << 20))
+@pytest.mark.parametrize("name", sorted(ALLREDUCE.keys() - {"auto", "shared"}))
+def test_a_poll_takes_nothing_before_it_has_come(name, eager):
+    """Ranks begin one long after the other, so that messages are late."""
+    case = Case(5, 1009, "float32", "sum", True)
+
+    def program(comm):
+        blocking, late = (given(case)[comm.rank].copy() for _ in range(2))
+        ALLREDUCE[name](comm, blocking)
+        for _ in range(20 * comm.rank):
+            comm.pause()
+        polled(ALLREDUCE[name])(comm, late)
+        return blocking.tobytes() == late.tobytes()
+
+    assert sim.run(program, 5, sim.Uniform(eager=eager)) == [True] * 5
+
+
 @pytest.mark.parametrize("size", (2, 3, 8))
 @pytest.mark.parametrize("name", NAMES)
 def test_polled_waited_and_blocking_agree_in_every_bit(name, size):
