@@ -109,6 +109,10 @@ class Comm(Protocol):
         """out, or inoutbuf, ← op(inoutbuf, inbuf); takes a virtual rank γ a byte."""
         ...
 
+    def around(self, comm: "Comm") -> "Comm":
+        """Wrap another communicator as this one is wrapped."""
+        ...
+
     def pause(self) -> object:
         """Let other ranks run, in a loop that waits."""
         ...

@@ -26,13 +26,13 @@ class VirtualRequest:
 
     def finish(self, done: float) -> None:
         self.done = done
+        self.process.world.progress()
         if self.process.waits is self:
             self.process.wake()
 
     def describe(self) -> str:
-        way = "dest" if "end" in self.name else "source"
         tag = getattr(self.tag, "name", self.tag)
-        return f"{self.name}({way}={self.peer}, tag={tag}, {self.buffer.nbytes} bytes)"
+        return f"{self.name}={self.peer}, tag={tag}, {self.buffer.nbytes} bytes)"
 
     def Wait(self, status: Any = None) -> bool:
         process = self.process
@@ -43,14 +43,13 @@ class VirtualRequest:
         return True
 
     def Test(self, status: Any = None) -> bool:
-        """Say whether it is done; if not, let the other ranks run first."""
+        """Say whether it is done by now; if not, let the other ranks run first."""
         process = self.process
-        if self.done < 0:
+        if not 0 <= self.done <= process.clock:
+            process.polls = self
             process.pause()
-        if self.done < 0:
-            return False
-        process.clock = max(process.clock, self.done)
-        return True
+            process.polls = None
+        return 0 <= self.done <= process.clock
 
 
 class Meeting:
@@ -74,7 +73,9 @@ class VirtualWindow:
         self.comm, self.parts = comm, parts
 
     def meet(self, pause: Any = None) -> None:
-        """Meet all ranks, as `Barrier` does."""
+        """Meet all ranks, as `Barrier` does; a pause of another kind is for polling."""
+        if pause == self.comm.pause:
+            pause = None
         self.comm._meet("meet", None, lambda values: None, pause=pause)
 
     def Free(self) -> None:
@@ -169,14 +170,14 @@ class VirtualComm:
         return receive
 
     def Send(self, buf: np.ndarray, dest: int, tag: int = 0) -> None:
-        request = self._send("Send", buf, dest, tag)
+        request = self._send("Send(dest", buf, dest, tag)
         if request is not None:
             request.Wait()
         elif self.process.out_free > self.process.clock:
             self.process.clock = self.process.out_free
 
     def Recv(self, buf: np.ndarray, source: int, tag: int = 0) -> None:
-        done = self._receive("Recv", buf, source, tag)
+        done = self._receive("Recv(source", buf, source, tag)
         if done.__class__ is not float:
             done.Wait()
         elif done > self.process.clock:
@@ -196,7 +197,7 @@ class VirtualComm:
         process, peer = self.process, self.peers[dest]
         nbytes = sendbuf.nbytes
         if nbytes > self.eager or peer.posted:
-            request = self._send("Sendrecv", sendbuf, dest, sendtag)
+            request = self._send("Sendrecv(dest", sendbuf, dest, sendtag)
             sent = process.out_free
         else:
             request = None
@@ -212,7 +213,7 @@ class VirtualComm:
                 peer.inbox[self.rank] = [message]
         queue = self.inbox.get(source)
         if queue is None or queue[0][0] != recvtag or queue[0][4] is not None:
-            done = self._receive("Sendrecv", recvbuf, source, recvtag)
+            done = self._receive("Sendrecv(source", recvbuf, source, recvtag)
             if done.__class__ is not float:
                 done.Wait()
                 done = process.clock
@@ -220,7 +221,7 @@ class VirtualComm:
             _, start, took, data, _ = queue.pop(0)
             if not queue:
                 del self.inbox[source]
-            if data.size == recvbuf.size and data.dtype is recvbuf.dtype:
+            if data.dtype is recvbuf.dtype and data.shape == recvbuf.shape:
                 recvbuf[...] = data
             else:
                 fill(recvbuf, data, self.rank, source, recvtag)
@@ -234,17 +235,17 @@ class VirtualComm:
         process.clock = sent if sent > done else done
 
     def Isend(self, buf: np.ndarray, dest: int, tag: int = 0) -> VirtualRequest:
-        request = self._send("Isend", buf, dest, tag)
+        request = self._send("Isend(dest", buf, dest, tag)
         if request is None:
-            request = VirtualRequest(self.process, "Isend", buf, dest, tag)
+            request = VirtualRequest(self.process, "Isend(dest", buf, dest, tag)
             request.done = self.process.out_free
         return request
 
     def Irecv(self, buf: np.ndarray, source: int, tag: int = 0) -> VirtualRequest:
-        done = self._receive("Irecv", buf, source, tag)
+        done = self._receive("Irecv(source", buf, source, tag)
         if done.__class__ is not float:
             return done
-        request = VirtualRequest(self.process, "Irecv", buf, source, tag)
+        request = VirtualRequest(self.process, "Irecv(source", buf, source, tag)
         request.done = done
         return request
 
@@ -263,6 +264,12 @@ class VirtualComm:
         if not self.room:
             self.room.append(Meeting(name, self.size))
         meeting = self.room[0]
+        if meeting.name != name:
+            raise BadInput(
+                f"rank {self.rank} calls {name}() where {len(meeting.came)} of "
+                f"{self.size} ranks call {meeting.name}(); all must call the same"
+            )
+        process.world.progress()
         meeting.values[self.rank] = value
         meeting.came.append(process)
         if len(meeting.came) == self.size:
@@ -276,9 +283,14 @@ class VirtualComm:
                     other.wake()
         elif pause is None:
             process.wait(meeting)
-        while meeting.done < 0:
-            pause()
-        process.clock = meeting.done
+        if pause is None:
+            process.clock = max(process.clock, meeting.done)
+        while not 0 <= meeting.done <= process.clock:
+            process.polls = meeting
+            process.pause()
+            if not 0 <= meeting.done <= process.clock:
+                pause()
+        process.polls = None
         return meeting.result
 
     def Barrier(self) -> None:
@@ -314,6 +326,9 @@ class VirtualComm:
 
     def Free(self) -> None:
         self.kept.clear()
+
+    def around(self, comm: "VirtualComm") -> "VirtualComm":
+        return comm
 
     def hosts(self) -> list[int]:
         """The host of every rank, numbered by their lowest rank."""
@@ -352,6 +367,7 @@ class VirtualComm:
 
     def compute(self, seconds: float) -> None:
         """Let this rank's clock advance."""
+        self.process.world.progress()
         self.process.clock += seconds
 
     def Reduce_local(
@@ -369,6 +385,8 @@ def arrive(receiver: Process, start: float, took: float, request: Any) -> float:
     """Take a message through the receiver's in port; return when it has arrived."""
     if start < receiver.in_free:
         start = receiver.in_free
+    if request is not None and start < request.process.out_free:
+        start = request.process.out_free
     done = start + took
     receiver.in_free = done
     if request is not None:  # a sender that waits for its receive

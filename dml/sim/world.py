@@ -14,6 +14,8 @@ from greenlet import GreenletExit, getcurrent, greenlet
 
 from dml.sim.network import Uniform
 
+PATIENCE = 1000  # times that all ranks poll in vain before that is a deadlock
+
 
 class Deadlock(RuntimeError):
     """No virtual rank can go on."""
@@ -22,13 +24,18 @@ class Deadlock(RuntimeError):
 class Process:
     """One virtual rank: its clock, its two ports, its thread of control."""
 
-    __slots__ = ("clock", "fiber", "in_free", "out_free", "rank", "waits", "world")
+    __slots__ = (
+        *("clock", "fiber", "in_free", "out_free", "polls", "rank", "root", "waits"),
+        "world",
+    )
 
     def __init__(self, world: "World", rank: int):
         self.world, self.rank = world, rank
         self.clock = self.out_free = self.in_free = 0.0
-        self.fiber: Any = None
+        self.root: Any = None  # the fiber of its program
+        self.fiber: Any = None  # the one to go on with: root, or one that root began
         self.waits: Any = None  # what it waits for, with describe()
+        self.polls: Any = None  # what it asks for again and again, likewise
 
     def wait(self, what: Any) -> None:
         """Let others run until one of them has called `wake`."""
@@ -41,11 +48,15 @@ class Process:
 
     def pause(self) -> None:
         """Let the others that can run go first."""
-        self.world.ready.append(self)
+        world = self.world
+        world.ready.append(self)
+        world.idle += 1
+        if world.idle > len(world.ready) and not world.starting:
+            world.let_time_pass()
         self.switch()
 
     def switch(self) -> None:
-        self.fiber = getcurrent()  # may be a fiber that the rank's own one has begun
+        self.fiber = getcurrent()
         world = self.world
         if world.ready and not world.starting:
             world.ready.popleft().fiber.switch()
@@ -61,6 +72,8 @@ class World:
         self.hub = getcurrent()
         self.starting = True
         self.ready: deque[Process] = deque()
+        self.idle = 0  # pauses since anything but polling happened
+        self.vain = 0  # times that all have polled since then, and nothing was due
         self.processes = [Process(self, rank) for rank in range(size)]
 
     def play(self, seed: int) -> None:
@@ -70,17 +83,34 @@ class World:
             random.Random(seed).shuffle(order)
         # A greenlet inherits the recursion depth of whoever starts it: start all here.
         for process in order:
-            process.fiber.switch()
+            process.root.switch()
         self.starting = False
         while self.ready:
             self.ready.popleft().fiber.switch()
-        stuck = [process for process in self.processes if process.waits]
-        if stuck:
-            raise Deadlock(self.report(stuck))
+        if any(process.waits for process in self.processes):
+            raise Deadlock(self.report())
 
-    def report(self, stuck: list[Process], most: int = 32) -> str:
+    def progress(self) -> None:
+        """Something has happened that a rank may have polled for."""
+        self.idle = self.vain = 0
+
+    def let_time_pass(self) -> None:
+        """All that can run only poll: go on to the first thing that comes true."""
+        self.idle = 0
+        due = [p for p in self.ready if p.polls and p.polls.done > p.clock]
+        if due:
+            first = min(due, key=lambda process: process.polls.done)
+            first.clock = first.polls.done
+            return self.progress()
+        self.vain += 1
+        if self.vain > PATIENCE:
+            self.hub.throw(Deadlock(self.report()))
+
+    def report(self, most: int = 32) -> str:
+        stuck = [p for p in self.processes if p.waits or p.polls]
         lines = [
-            f"  rank {p.rank} at {p.clock:.9f} s: {p.waits.describe()}" for p in stuck
+            f"  rank {p.rank} at {p.clock:.9f} s: {(p.waits or p.polls).describe()}"
+            for p in stuck
         ]
         if len(lines) > most:
             lines[most:] = [f"  and {len(lines) - most} more ranks"]
@@ -91,8 +121,10 @@ class World:
         """Unwind the ranks that have not come to their end."""
         self.starting = True  # a rank that waits while it unwinds returns to the hub
         for process in self.processes:
-            if process.fiber:
-                process.fiber.throw(GreenletExit)
+            for fiber in (process.root, process.fiber):
+                if fiber and not fiber.dead:
+                    fiber.parent = self.hub
+                    fiber.throw(GreenletExit)
 
 
 def run(
@@ -120,7 +152,7 @@ def run(
             raise
 
     for comm in VirtualComm.group(world.processes):
-        comm.process.fiber = greenlet(lambda comm=comm: live(comm), parent=world.hub)
+        comm.process.root = greenlet(lambda comm=comm: live(comm), parent=world.hub)
     thresholds = gc.get_threshold()
     gc.set_threshold(100_000, 100, 100)  # each walk visits all fibers: seldom, then
     try:

@@ -64,25 +64,31 @@ def release(comm: Comm, buffer: np.ndarray) -> None:
         region.window.Free()
 
 
-def find(comm: Comm, place: int) -> Region | None:
+def find(comm: Comm, start: int) -> Region | None:
     for region in comm.kept.get("regions", ()):
-        if region.start <= place < region.stop:
+        if region.start <= start < region.stop:
             return region
     return None
 
 
 def peers(comm: Comm, buffer: np.ndarray) -> tuple[Window, list[np.ndarray]] | None:
     """Every rank's view of a registered buffer, by rank; None for a plain one."""
-    place = address(buffer)
-    region = find(comm, place)
+    start = address(buffer)
+    region = find(comm, start)
     if region is None:
         if "parent" not in comm.kept:
             return None
         parent, members = comm.kept["parent"]  # a group knows what its parent knows
         found = peers(parent, buffer)
         return found and (found[0], [found[1][member] for member in members])
-    here = slice(place - region.start, place - region.start + buffer.nbytes)
+    here = slice(start - region.start, start - region.start + buffer.nbytes)
     return region.window, [part[here].view(buffer.dtype) for part in region.parts]
+
+
+def place(comm: Comm, buffer: np.ndarray) -> int | None:
+    """Where in its registered memory a buffer begins; None for a plain one."""
+    region = find(comm, address(buffer))
+    return region and address(buffer) - region.start
 
 
 def address(buffer: np.ndarray) -> int:

@@ -70,7 +70,7 @@ def all_raise():
 
 
 def one_leaves():
-    comm = world()
+    comm = world(watchdog=0.5)
     if comm.rank == 1:
         sys.exit(3)
     hear(comm, 1)

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import numpy as np
 
 from dml.types import BadInput, Comm, Op
-from dml.wire.buffers import flat
+from dml.wire.buffers import flat, place
 from dml.wire.messages.reduce_scatter import all_gather
 
 
@@ -30,10 +30,10 @@ def agree(comm: Comm, buffer: np.ndarray, op: Op) -> None:
     """
     problem = ""
     try:
-        mine = describe(flat(comm, buffer), op)
+        mine = describe(comm, flat(comm, buffer), op)
     except BadInput as error:
         problem, mine = str(error), "a bad buffer"
-    said = np.zeros((comm.size, 64), np.uint8)
+    said = np.zeros((comm.size, 96), np.uint8)
     said[comm.rank, : len(mine)] = list(mine.encode())
     all_gather(comm, said)
     if problem:
@@ -43,12 +43,14 @@ def agree(comm: Comm, buffer: np.ndarray, op: Op) -> None:
         if other != each[0]:
             raise BadInput(
                 f"all ranks must reduce alike: rank 0 has {each[0]}, rank {rank} has "
-                f"{other}; pass buffers of one length and dtype"
+                f"{other}; pass buffers of one length, dtype and place"
             )
 
 
-def describe(buffer: np.ndarray, op: Op) -> str:
-    return f"{len(buffer)} x {buffer.dtype.name} for {op.__name__}"
+def describe(comm: Comm, buffer: np.ndarray, op: Op) -> str:
+    registered = place(comm, buffer)
+    where = "plain" if registered is None else f"registered at byte {registered}"
+    return f"{len(buffer)} x {buffer.dtype.name}, {where}, for {op.__name__}"
 
 
 def replicas_agree(comm: Comm, buffer: np.ndarray) -> str:

@@ -152,6 +152,9 @@ class World(MPI.Intracomm):
         version = MPI.Get_library_version().split("\n")[0].strip("\0 ")
         return f"{MPI.Get_processor_name()}, {os.cpu_count()} cores, {version}, {hosts}"
 
+    def around(self, comm: "World") -> "World":
+        return comm
+
     def hosts(self) -> list[int]:
         """The host of every rank, hosts numbered 0, 1, ... by their lowest rank."""
         if "hosts" in self.kept:

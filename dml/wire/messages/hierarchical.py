@@ -35,6 +35,7 @@ def hierarchical_allreduce(
     """
     buffer = flat(comm, buffer)
     inside, across, owners = Groups.of(comm, group, outside)
+    inside, across = comm.around(inside), comm.around(across)
     parts = chunks(len(buffer), owners)
     parts += (slice(len(buffer), len(buffer)),) * (inside.size - owners)
     mine = buffer[parts[inside.rank]]

@@ -8,7 +8,8 @@ import numpy as np
 from greenlet import getcurrent, greenlet
 
 from dml.types import BadInput, Comm, Op
-from dml.wire.messages.auto import auto_allreduce
+from dml.wire.buffers import flat
+from dml.wire.messages.auto import CANDIDATES, auto_allreduce, chosen
 
 
 def allreduce_async(
@@ -28,6 +29,8 @@ def allreduce_async(
     Ranks begin in the same order, for what is set up once they set up together; then
     they may poll in any. One at a time on a communicator: `Dup` it for more.
     """
+    if allreduce is auto_allreduce:
+        allreduce = CANDIDATES[chosen(comm, flat(comm, buffer))]
     if not thread:
         return Fiber(comm, lambda patient: allreduce(patient, buffer, op))
     if not comm.machine:
@@ -42,20 +45,21 @@ class Fiber:
     """
 
     def __init__(self, comm: Comm, program: Callable[[Any], None]):
-        self.patient = Patient(comm)
-        self.fiber = greenlet(lambda: program(self.patient))
+        self.patient = True  # until `wait`
+        self.caller: Any = None
+        self.fiber = greenlet(lambda: program(Patient(comm, self)))
         self.poll()
 
     def poll(self) -> bool:
         """Go on as far as possible without waiting; say whether it is done."""
         if not self.fiber.dead:
-            self.patient.caller = self.fiber.parent = getcurrent()
+            self.caller = self.fiber.parent = getcurrent()
             self.fiber.switch()
         return self.fiber.dead
 
     def wait(self) -> None:
         """Go on to the end."""
-        self.patient.patient = False
+        self.patient = False
         self.poll()
 
 
@@ -87,20 +91,21 @@ class Thread:
 class Patient:
     """A communicator whose blocking calls give way to the caller till they are done."""
 
-    def __init__(self, comm: Comm):
-        self.comm = comm
-        self.caller: Any = None
-        self.patient = True
+    def __init__(self, comm: Comm, handle: Fiber):
+        self.comm, self.handle = comm, handle
+
+    def around(self, comm: Comm) -> "Patient":
+        return Patient(comm, self.handle)
 
     def pause(self) -> None:
-        if self.patient:
-            self.caller.switch()
+        if self.handle.patient:
+            self.handle.caller.switch()
         else:
             self.comm.pause()
 
     def finish(self, request: Any) -> None:
-        while self.patient and not request.Test():
-            self.caller.switch()
+        while self.handle.patient and not request.Test():
+            self.handle.caller.switch()
         request.Wait()
 
     def Send(self, buf: np.ndarray, dest: int, tag: int = 0) -> None:
