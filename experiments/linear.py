@@ -5,9 +5,11 @@ mpirun -n 4 python experiments/linear.py --allreduce=ring      real ranks
 python experiments/linear.py --simulate=4 --allreduce=ring     virtual ranks
 python experiments/linear.py --strategy=serial                 no wire, the reference
 
-Cost: 300 steps of 64 examples, 650 parameters: 1 s and 0.3 s of imports.
-Result: 0.96 of the 360 held-out digits right. The loss curve has the same bits on real
-and virtual ranks of equal number, and with one rank the same as serial.
+Cost: 300 steps of 64 examples, 650 parameters: 4 s of one core, 0.6 s of them in the
+steps, the compilation included.
+Result: 0.964 of the 360 held-out digits right (0.964 to 0.969 by seeds 0 to 4). The
+loss curve has the same bits on real and virtual ranks of equal number, and with one
+rank the same as serial.
 """
 
 from collections.abc import Callable, Sequence
