@@ -249,7 +249,7 @@ class VirtualComm:
         request.done = done
         return request
 
-    # Collective calls, as a perfect MPI would have them: no algorithm can beat these.
+    # Collective calls, as a perfect MPI would have them.
 
     def _meet(
         self,
@@ -297,7 +297,7 @@ class VirtualComm:
         self._meet("Barrier", None, lambda values: None)
 
     def Allreduce(self, sendbuf: Any, recvbuf: np.ndarray, op: Op = np.add) -> None:
-        """Reduce in rank order, in the time that no algorithm can beat (Chan 2007)."""
+        """Reduce in rank order, in the time of the lower bound (Chan 2007)."""
         share = (self.size - 1) / self.size * recvbuf.nbytes
 
         def conclude(buffers: list[np.ndarray]) -> np.ndarray:

@@ -225,7 +225,7 @@ def shared_seconds(job: Job, rates: Rates) -> float:
 
 
 def native_seconds(job: Job, rates: Rates) -> float:
-    """The least that any algorithm can take (Chan 2007)."""
+    """The bound of any algorithm that does not add while it receives (Chan 2007)."""
     share = (job.size - 1) / job.size * job.length * job.itemsize
     return rounds(job.size) * rates.alpha + share * (2 * rates.beta + rates.gamma)
 
