@@ -59,6 +59,7 @@ def allocate(comm: Comm, length: int, dtype: Any = np.float32) -> np.ndarray:
 def release(comm: Comm, buffer: np.ndarray) -> None:
     """Give back what `allocate` gave; collective."""
     region = find(comm, address(buffer))
+    comm.kept.pop("chunks", None)
     if region:
         comm.kept["regions"].remove(region)
         region.window.Free()

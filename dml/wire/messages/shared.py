@@ -9,6 +9,7 @@ from dml.wire.buffers import allocate, flat, peers, release
 from dml.wire.topology import SMALL, STAGE, chunks, segments
 
 BLOCK = 1 << 16  # bytes that are added at once, so that they stay in the cache
+MOST_KEPT = 256  # registered buffers whose chunks are known
 SLOTS = 3  # one is filled, one is added up, one may still be read
 
 
@@ -29,15 +30,29 @@ def shared_allreduce(comm: Comm, buffer: np.ndarray, op: Op = np.add) -> None:
         return
     if buffer.nbytes <= SMALL:
         return add_everything(comm, buffer, op)
-    registered = peers(comm, buffer)
+    registered = my_chunk(comm, buffer)
     if registered is None:
         return add_in_stages(comm, buffer, op)
-    window, shown = registered
+    window, theirs = registered
     window.meet(comm.pause)
-    mine = chunks(len(buffer), comm.size)[comm.rank]
-    theirs = [part[mine] for part in shown]
     add_up(comm, theirs, theirs[0], op, theirs[1:])
     window.meet(comm.pause)
+
+
+def my_chunk(comm: Comm, buffer: np.ndarray) -> tuple[Window, list[np.ndarray]] | None:
+    """My chunk of all ranks' registered buffers; kept, as most are reduced again."""
+    known = comm.kept.setdefault("chunks", {})
+    if id(buffer) in known and known[id(buffer)][0] is buffer:
+        return known[id(buffer)][1]
+    registered = peers(comm, buffer)
+    if registered is None:
+        return None
+    mine = chunks(len(buffer), comm.size)[comm.rank]
+    found = registered[0], [part[mine] for part in registered[1]]
+    if len(known) >= MOST_KEPT:
+        known.clear()
+    known[id(buffer)] = buffer, found
+    return found
 
 
 def add_up(
@@ -51,22 +66,28 @@ def add_up(
 
     By blocks, so that each is read from memory once and written once.
     """
+    if total.nbytes <= BLOCK:
+        return add_block(comm, sources, total, op, copies)
+    for block in segments(len(total), BLOCK // total.itemsize):
+        parts = [source[block] for source in sources]
+        add_block(comm, parts, total[block], op, [copy[block] for copy in copies])
+
+
+def add_block(
+    comm: Comm,
+    sources: Sequence[np.ndarray],
+    total: np.ndarray,
+    op: Op,
+    copies: Iterable[np.ndarray],
+) -> None:
     if len(sources) == 1:
         total[...] = sources[0]
-    if total.nbytes <= BLOCK and not copies:
-        before = sources[0]
-        for source in sources[1:]:
-            comm.Reduce_local(source, before, op, total)
-            before = total
-        return
-    for block in segments(len(total), max(1, BLOCK // total.itemsize)):
-        here = total[block]
-        before = sources[0][block]
-        for source in sources[1:]:
-            comm.Reduce_local(source[block], before, op, here)
-            before = here
-        for copy in copies:
-            copy[block] = here
+    before = sources[0]
+    for source in sources[1:]:
+        comm.Reduce_local(source, before, op, total)
+        before = total
+    for copy in copies:
+        copy[...] = total
 
 
 def add_everything(comm: Comm, buffer: np.ndarray, op: Op) -> None:
