@@ -26,9 +26,10 @@ class VirtualRequest:
 
     def finish(self, done: float) -> None:
         self.done = done
-        self.process.world.progress()
         if self.process.waits is self:
             self.process.wake()
+        else:
+            self.process.world.progress()
 
     def describe(self) -> str:
         tag = getattr(self.tag, "name", self.tag)
@@ -221,7 +222,11 @@ class VirtualComm:
             _, start, took, data, _ = queue.pop(0)
             if not queue:
                 del self.inbox[source]
-            if data.dtype is recvbuf.dtype and data.shape == recvbuf.shape:
+            if (
+                data.size == recvbuf.size
+                and data.dtype is recvbuf.dtype
+                and data.ndim == recvbuf.ndim == 1
+            ):
                 recvbuf[...] = data
             else:
                 fill(recvbuf, data, self.rank, source, recvtag)

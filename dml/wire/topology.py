@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 SEGMENT = 1 << 18  # bytes: what is added while the next segment is under way
 SMALL = 1 << 15  # bytes in shared memory up to which everyone adds everything
-STAGE = 1 << 20  # bytes of a plain buffer that pass through shared memory at once
+STAGE = 1 << 19  # bytes of a plain buffer that pass through shared memory at once
 
 
 @lru_cache(maxsize=256)
