@@ -112,17 +112,27 @@ def rates(comm: Comm) -> Rates:
 
 
 def measure(comm: Comm) -> list[tuple[str, Job, float]]:
-    """Time the candidates on a few lengths."""
+    """Time the candidates on a few lengths; those that share memory on both kinds."""
     names, job = candidates(comm)
     memory = allocate(comm, max(PROBES), np.uint8)
+    plain = np.zeros(max(PROBES), np.uint8)
     rows = []
     for nbytes in PROBES:
-        buffer = memory[:nbytes].view(np.float32)
-        contenders = [partial(CANDIDATES[name], comm, buffer) for name in names]
-        here = job._replace(length=len(buffer))
+        length = nbytes // 4
+        probes = [(name, memory, job._replace(length=length)) for name in names]
+        for name in [name for name in names if name in ("shared", "hierarchical")]:
+            here = job._replace(length=length, registered=False)
+            probes.append((name, plain, here))
+        calls = [
+            partial(CANDIDATES[name], comm, where[:nbytes].view(np.float32))
+            for name, where, _ in probes
+        ]
         # The least, not the median: what disturbs a machine once is not kept for good.
-        took = race(comm, contenders, REPEATS).min(axis=1).tolist()
-        rows += [(name, here, least) for name, least in zip(names, took, strict=True)]
+        took = race(comm, calls, REPEATS).min(axis=1).tolist()
+        rows += [
+            (name, here, least)
+            for (name, _, here), least in zip(probes, took, strict=True)
+        ]
     release(comm, memory)
     return rows
 
