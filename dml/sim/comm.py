@@ -387,15 +387,21 @@ class VirtualComm:
 
 
 def arrive(receiver: Process, start: float, took: float, request: Any) -> float:
-    """Take a message through the receiver's in port; return when it has arrived."""
+    """Take a message through the receiver's in port; return when it has arrived.
+
+    A request is that of a sender that has waited for its receive: its own kind hold
+    the out port one after another, from when they are met.
+    """
     if start < receiver.in_free:
         start = receiver.in_free
-    if request is not None and start < request.process.out_free:
-        start = request.process.out_free
+    if request is not None and start < request.process.met_free:
+        start = request.process.met_free
     done = start + took
     receiver.in_free = done
-    if request is not None:  # a sender that waits for its receive
-        request.process.out_free = done
+    if request is not None:
+        sender = request.process
+        sender.met_free = done
+        sender.out_free = max(sender.out_free, done)
         request.finish(done)
     return done
 

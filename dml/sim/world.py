@@ -25,13 +25,13 @@ class Process:
     """One virtual rank: its clock, its two ports, its thread of control."""
 
     __slots__ = (
-        *("clock", "fiber", "in_free", "out_free", "polls", "rank", "root", "waits"),
-        "world",
+        *("clock", "fiber", "in_free", "met_free", "out_free", "polls"),
+        *("rank", "root", "waits", "world"),
     )
 
     def __init__(self, world: "World", rank: int):
         self.world, self.rank = world, rank
-        self.clock = self.out_free = self.in_free = 0.0
+        self.clock = self.out_free = self.in_free = self.met_free = 0.0
         self.root: Any = None  # the fiber of its program
         self.fiber: Any = None  # the one to go on with: root, or one that root began
         self.waits: Any = None  # what it waits for, with describe()
