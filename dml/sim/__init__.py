@@ -2,5 +2,5 @@
 
 from dml.sim.comm import VirtualComm as VirtualComm
 from dml.sim.network import Uniform as Uniform
+from dml.sim.run import run as run
 from dml.sim.world import Deadlock as Deadlock
-from dml.sim.world import run as run

@@ -10,77 +10,11 @@ from typing import Any
 
 import numpy as np
 
+from dml.sim.meeting import Meeting, VirtualWindow, meet
 from dml.sim.network import Uniform
+from dml.sim.transfer import VirtualRequest, arrive, fill
 from dml.sim.world import Process
 from dml.types import BadInput, Op
-
-
-class VirtualRequest:
-    """A send or receive under way; `done` is when its buffer is free, -1 before."""
-
-    __slots__ = ("buffer", "done", "name", "peer", "posted", "process", "tag")
-
-    def __init__(self, process: Process, name: str, buffer: Any, peer: int, tag: int):
-        self.process, self.name, self.buffer = process, name, buffer
-        self.peer, self.tag, self.posted, self.done = peer, tag, process.clock, -1.0
-
-    def finish(self, done: float) -> None:
-        self.done = done
-        if self.process.waits is self:
-            self.process.wake()
-        else:
-            self.process.world.progress()
-
-    def describe(self) -> str:
-        tag = getattr(self.tag, "name", self.tag)
-        return f"{self.name}={self.peer}, tag={tag}, {self.buffer.nbytes} bytes)"
-
-    def Wait(self, status: Any = None) -> bool:
-        process = self.process
-        if self.done < 0:
-            process.wait(self)
-        if self.done > process.clock:
-            process.clock = self.done
-        return True
-
-    def Test(self, status: Any = None) -> bool:
-        """Say whether it is done by now; if not, let the other ranks run first."""
-        process = self.process
-        if not 0 <= self.done <= process.clock:
-            process.polls = self
-            process.pause()
-            process.polls = None
-        return 0 <= self.done <= process.clock
-
-
-class Meeting:
-    """Ranks of one communicator that have come to a collective call."""
-
-    def __init__(self, name: str, size: int):
-        self.name = name
-        self.values: list[Any] = [None] * size
-        self.came: list[Process] = []
-        self.done = -1.0
-        self.result: Any = None
-
-    def describe(self) -> str:
-        return f"{self.name}(), where {len(self.came)} of {len(self.values)} ranks are"
-
-
-class VirtualWindow:
-    """Shared memory of a virtual host."""
-
-    def __init__(self, comm: "VirtualComm", parts: list[np.ndarray]):
-        self.comm, self.parts = comm, parts
-
-    def meet(self, pause: Any = None) -> None:
-        """Meet all ranks, as `Barrier` does; a pause of another kind is for polling."""
-        if pause == self.comm.pause:
-            pause = None
-        self.comm._meet("meet", None, lambda values: None, pause=pause)
-
-    def Free(self) -> None:
-        self.parts = []
 
 
 class VirtualComm:
@@ -256,50 +190,8 @@ class VirtualComm:
 
     # Collective calls, as a perfect MPI would have them.
 
-    def _meet(
-        self,
-        name: str,
-        value: Any,
-        conclude: Callable[[list], Any],
-        cost: float = 0,
-        pause: Any = None,
-    ) -> Any:
-        """Wait for all ranks; the last one concludes from their values."""
-        process = self.process
-        if not self.room:
-            self.room.append(Meeting(name, self.size))
-        meeting = self.room[0]
-        if meeting.name != name:
-            raise BadInput(
-                f"rank {self.rank} calls {name}() where {len(meeting.came)} of "
-                f"{self.size} ranks call {meeting.name}(); all must call the same"
-            )
-        process.world.progress()
-        meeting.values[self.rank] = value
-        meeting.came.append(process)
-        if len(meeting.came) == self.size:
-            self.room.clear()
-            meeting.result = conclude(meeting.values)
-            rounds = (self.size - 1).bit_length()
-            start = max(process.clock for process in meeting.came)
-            meeting.done = start + rounds * self.alpha + cost
-            for other in meeting.came:
-                if other.waits is meeting:
-                    other.wake()
-        elif pause is None:
-            process.wait(meeting)
-        if pause is None:
-            process.clock = max(process.clock, meeting.done)
-        while not 0 <= meeting.done <= process.clock:
-            process.polls = meeting
-            process.pause()
-            if not 0 <= meeting.done <= process.clock:
-                pause()
-        process.polls = None
-        return meeting.result
-
     def Barrier(self) -> None:
-        self._meet("Barrier", None, lambda values: None)
+        meet(self, "Barrier", None, lambda values: None)
 
     def Allreduce(self, sendbuf: Any, recvbuf: np.ndarray, op: Op = np.add) -> None:
         """Reduce in rank order, in the time of the lower bound (Chan 2007)."""
@@ -312,7 +204,7 @@ class VirtualComm:
             return total
 
         cost = share * (2 * self.beta + self.gamma)
-        recvbuf[...] = self._meet("Allreduce", recvbuf, conclude, cost)
+        recvbuf[...] = meet(self, "Allreduce", recvbuf, conclude, cost)
 
     def Split(self, color: int = 0, key: int = 0) -> "VirtualComm":
         def conclude(wishes: list[tuple[int, int]]) -> list["VirtualComm"]:
@@ -324,7 +216,7 @@ class VirtualComm:
                 mine |= zip(ranks, group, strict=True)
             return [mine[rank] for rank in range(self.size)]
 
-        return self._meet("Split", (color, key), conclude)[self.rank]
+        return meet(self, "Split", (color, key), conclude)[self.rank]
 
     def Dup(self) -> "VirtualComm":
         return self.Split(0, self.rank)
@@ -349,7 +241,7 @@ class VirtualComm:
         def conclude(sizes: list[int]) -> list[np.ndarray]:
             return [np.zeros(size, np.uint8) for size in sizes]
 
-        return VirtualWindow(self, self._meet("Window", nbytes, conclude))
+        return VirtualWindow(self, meet(self, "Window", nbytes, conclude))
 
     # Time.
 
@@ -384,41 +276,3 @@ class VirtualComm:
     ) -> None:
         op(inoutbuf, inbuf, out=inoutbuf if out is None else out)
         self.process.clock += self.gamma * inoutbuf.nbytes
-
-
-def arrive(receiver: Process, start: float, took: float, request: Any) -> float:
-    """Take a message through the receiver's in port; return when it has arrived.
-
-    A request is that of a sender that has waited for its receive: its own kind hold
-    the out port one after another, from when they are met.
-    """
-    if start < receiver.in_free:
-        start = receiver.in_free
-    if request is not None and start < request.process.met_free:
-        start = request.process.met_free
-    done = start + took
-    receiver.in_free = done
-    if request is not None:
-        sender = request.process
-        sender.met_free = done
-        sender.out_free = max(sender.out_free, done)
-        request.finish(done)
-    return done
-
-
-def fill(into: np.ndarray, data: np.ndarray, rank: int, source: int, tag: int) -> None:
-    """Copy a message into a receive buffer, by bytes as MPI does."""
-    if into.dtype is data.dtype and into.shape == data.shape:
-        into[...] = data
-        return
-    if data.nbytes > into.nbytes:
-        raise BadInput(
-            f"rank {rank}: message truncated: {data.nbytes} bytes from rank {source} "
-            f"({tag=}) do not fit into a buffer of {into.nbytes}; pass --check to name "
-            "ranks whose lengths or dtypes differ"
-        )
-    bytes_of(into)[: data.nbytes] = bytes_of(data)
-
-
-def bytes_of(buffer: np.ndarray) -> np.ndarray:
-    return buffer.reshape(-1).view(np.uint8)
