@@ -148,7 +148,9 @@ def test_the_watchdog_is_silent_while_nobody_waits_for_long(mpirun):
     assert ended == (0, "", "", 0)
 
 
-# Bad input.
+# Bad input. Where one rank alone refuses, mpirun kills the others, and now and then
+# reports their 9 instead of its 2.
+ALONE = (2, 9)
 
 
 def test_what_all_ranks_refuse_is_one_line_and_code_2(mpirun):
@@ -164,7 +166,7 @@ def test_what_all_ranks_refuse_is_one_line_and_code_2(mpirun):
 @pytest.mark.parametrize("way", ("one_refuses", "one_refuses_while_others_meet"))
 def test_what_one_rank_refuses_is_its_line_and_code_2(mpirun, way):
     ended = mpirun(3, "failure_main", way, timeout=30)
-    assert ended.code == 2
+    assert ended.code in ALONE
     said = lines(ended.err, "expected a file")
     assert said == ["rank 1: expected a file, got none; pass --file=x"]
     assert "Traceback" not in ended.err
@@ -172,7 +174,7 @@ def test_what_one_rank_refuses_is_its_line_and_code_2(mpirun, way):
 
 def test_a_bad_buffer_on_one_rank_ends_all_with_its_line(mpirun):
     ended = mpirun(2, "failure_main", "a_bad_buffer_is_refused_by_its_rank", timeout=30)
-    assert ended.code == 2
+    assert ended.code in ALONE
     assert len(lines(ended.err, "rank 1", "expected a contiguous")) == 1
 
 
