@@ -4,8 +4,8 @@ mpirun -n 8 python experiments/allreduce.py
 mpirun -n 2 python experiments/allreduce.py --sizes=4KB --buffers=plain --peers
 python experiments/allreduce.py --simulate=64 --sizes=4KB,1MB --group=8
 
-Cost: a minute on 2 cores with 8 ranks. Result: on registered buffers `auto` beats MPI's
-own all-reduce at every size; the table says by how much, and what the model expected.
+Cost: a minute on 2 cores with 8 ranks. Result: on registered buffers `auto` takes as
+long as MPI's own all-reduce at 4 KB and a half to a seventh of it from 256 KB on.
 """
 
 from collections.abc import Sequence
