@@ -6,7 +6,7 @@ groups, where they are a bound: the ranks of smaller groups come early.
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
 from dml.wire.topology import (
@@ -134,16 +134,20 @@ def butterfly_seconds(job: Job, rates: Rates) -> float:
 
 
 def butterfly_words(job: Job) -> list[int]:
-    folded = fold(job.size)
-    sent = []
+    exchanges = rounds(fold(job.size).power)
+    return folded_words(job, lambda place: exchanges * job.length)
+
+
+def folded_words(job: Job, sent: Callable[[int], int]) -> list[int]:
+    """Add what folding sends to what a place of the power of two sends."""
+    folded, found = fold(job.size), []
     for rank in range(job.size):
         place = folded.place(rank)
         if place < 0:
-            sent.append(job.length)
+            found.append(job.length)
         else:
-            unfold = place < folded.extra
-            sent.append((rounds(folded.power) + unfold) * job.length)
-    return sent
+            found.append(sent(place) + (place < folded.extra) * job.length)
+    return found
 
 
 def halving_doubling_seconds(job: Job, rates: Rates) -> float:
@@ -155,17 +159,13 @@ def halving_doubling_seconds(job: Job, rates: Rates) -> float:
 
 
 def halving_doubling_words(job: Job) -> list[int]:
-    folded = fold(job.size)
-    sent = []
-    for rank in range(job.size):
-        place = folded.place(rank)
-        if place < 0:
-            sent.append(job.length)
-        else:
-            halves = halving(place, folded.power, job.length)
-            both = sum(count(half.give) + count(half.keep) for half in halves)
-            sent.append(both + (place < folded.extra) * job.length)
-    return sent
+    power = fold(job.size).power
+
+    def sent(place: int) -> int:
+        halves = halving(place, power, job.length)
+        return sum(count(half.give) + count(half.keep) for half in halves)
+
+    return folded_words(job, sent)
 
 
 def ring_seconds(job: Job, rates: Rates) -> float:

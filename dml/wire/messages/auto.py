@@ -20,7 +20,7 @@ from dml.wire.messages.ring import ring_allreduce
 from dml.wire.messages.shared import shared_allreduce
 from dml.wire.topology import SMALL, groups
 
-# Star and tree never win against these; see Crossover in the README.
+# Star and tree are left out: a butterfly is never slower than either.
 CANDIDATES = {
     "shared": shared_allreduce,
     "hierarchical": hierarchical_allreduce,
