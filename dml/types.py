@@ -28,12 +28,27 @@ class Rows(NamedTuple):
     values: np.ndarray
 
 
+class Embeddings(NamedTuple):
+    """Rows of vectors, each with a bias, and what AdaGrad has summed for each number.
+
+    T rows: one a word where there is one table; else V words, then V contexts.
+    """
+
+    vectors_TxD: np.ndarray
+    biases_T: np.ndarray
+    vector_squares_TxD: np.ndarray
+    bias_squares_T: np.ndarray
+
+
 class Model(NamedTuple):
-    """Pure functions; loss is the mean over the batch's examples."""
+    """Pure functions; loss is the mean over the batch's examples.
+
+    A batch is a Batch, or what its model says.
+    """
 
     init: Callable[[Any], Params]  # random key -> params
-    loss: Callable[[Params, Batch], Any]  # -> scalar
-    metrics: Callable[[Params, Batch], Mapping[str, Any]]  # -> means over the batch
+    loss: Callable[[Params, Any], Any]  # -> scalar
+    metrics: Callable[[Params, Any], Mapping[str, Any]]  # -> means over the batch
 
 
 class Step(NamedTuple):
@@ -41,7 +56,7 @@ class Step(NamedTuple):
 
     number: int  # 1, 2, 3, ...
     loss: float  # mean over the global batch, before the update
-    params: Params  # after the update
+    params: Params  # after the update; or a call that collects them on rank 0
     examples: int  # in the global batch
     seconds: Mapping[str, float]  # by phase: gradient, wire, update, wait
     words_sent: int  # by this rank, in this step

@@ -13,3 +13,4 @@ class Tag(IntEnum):
     BARRIER = 7
     ALL_GATHER = 8
     REDUCE_SCATTER = 9
+    BLOCK = 1000  # and the number of the block

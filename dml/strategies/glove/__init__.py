@@ -1,0 +1,1 @@
+"""Ways of training GloVe, each a generator of Step, an epoch each."""

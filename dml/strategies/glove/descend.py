@@ -1,0 +1,67 @@
+"""GRADIENT and UPDATE in one: stochastic descent on a table, record by record.
+
+What each of serial, HOGWILD! and rotation does with the tiles that are its own.
+"""
+
+import functools
+from collections.abc import Callable
+
+import numpy as np
+from numba import njit
+
+from dml.data.tiles import Tiles
+from dml.update.rows import CLIP, FAST, LANES, rsqrt
+
+HALF = np.float32(0.5)
+
+
+@functools.cache
+def kernel(pad: int) -> Callable[..., float]:
+    """Compile for vectors of so many floats: known lengths are faster."""
+
+    @njit(fastmath=FAST, nogil=True, cache=True)
+    def descend(table_TxR, starts, firsts, offsets, logs, weights, tiles, rate):
+        words, contexts = offsets
+        loss = 0.0
+        for t in tiles:
+            for k in range(starts[t], starts[t + 1]):
+                x = table_TxR[firsts[0][t] + words[k]]
+                y = table_TxR[firsts[1][t] + contexts[k]]
+                product = np.float32(0)
+                for d in range(pad):
+                    product += x[d] * y[d]
+                miss = product + x[2 * pad] + y[2 * pad] - logs[k]
+                grad = weights[k] * miss
+                loss += HALF * grad * miss
+                for d in range(pad):
+                    a, b, a_squares, b_squares = x[d], y[d], x[pad + d], y[pad + d]
+                    to_a = min(max(grad * b, -CLIP), CLIP) * rate
+                    to_b = min(max(grad * a, -CLIP), CLIP) * rate
+                    x[d] = a - to_a * rsqrt(a_squares)
+                    y[d] = b - to_b * rsqrt(b_squares)
+                    x[pad + d] = a_squares + to_a * to_a
+                    y[pad + d] = b_squares + to_b * to_b
+                x[2 * pad] -= grad * rsqrt(x[2 * pad + 1])
+                y[2 * pad] -= grad * rsqrt(y[2 * pad + 1])
+                x[2 * pad + 1] += grad * grad
+                y[2 * pad + 1] += grad * grad
+        return loss
+
+    return descend
+
+
+def descend(
+    table_TxR: np.ndarray, tiles: Tiles, these: np.ndarray, rate: float
+) -> float:
+    """Take a step of AdaGrad on each record of these tiles; return their loss."""
+    pad = (table_TxR.shape[1] - LANES) // 2
+    return kernel(pad)(
+        table_TxR,
+        tiles.starts,
+        (tiles.grid.words, tiles.grid.contexts),
+        (tiles.words, tiles.contexts),
+        tiles.logs,
+        tiles.weights,
+        these,
+        np.float32(rate),
+    )

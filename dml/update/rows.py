@@ -1,0 +1,124 @@
+"""UPDATE of sparse parameters: AdaGrad (Duchi 2011) on the rows of a table.
+
+    row    | vector, padded |  its squares  | bias, its square, … |
+             0 … pad          pad … 2 pad     2 pad … 2 pad + 16
+
+A row keeps together what one update touches, in whole cache lines. Rows in, the table
+changed in place. The padding is a vector of zeros whose gradient is zero.
+"""
+
+import functools
+from collections.abc import Callable
+
+import numpy as np
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+from dml.types import Embeddings, Rows
+
+LANES = 16  # floats in the widest register, and in a cache line
+CLIP = np.float32(100)  # no gradient is larger
+HALF, THREE_HALVES = np.float32(0.5), np.float32(1.5)
+# Sums may be reordered, so that they fill registers; but NaN must stay NaN.
+FAST = {"reassoc", "contract", "arcp", "nsz"}
+
+
+def padded(dim: int) -> int:
+    """Return the floats that a vector takes in a row."""
+    return -(-dim // LANES) * LANES
+
+
+def width(dim: int) -> int:
+    """Return the floats of a row."""
+    return 2 * padded(dim) + LANES
+
+
+def pack(state: Embeddings, table_TxR: np.ndarray) -> None:
+    """Write the state into the rows of a table."""
+    dim = state.vectors_TxD.shape[1]
+    pad = padded(dim)
+    table_TxR[:] = 0
+    table_TxR[:, pad : 2 * pad] = 1  # of the padding: its roots must be finite
+    table_TxR[:, :dim] = state.vectors_TxD
+    table_TxR[:, pad : pad + dim] = state.vector_squares_TxD
+    table_TxR[:, 2 * pad] = state.biases_T
+    table_TxR[:, 2 * pad + 1] = state.bias_squares_T
+
+
+def unpack(table_TxR: np.ndarray, dim: int) -> Embeddings:
+    """Copy a table's rows out."""
+    pad = padded(dim)
+    return Embeddings(
+        table_TxR[:, :dim].copy(),
+        table_TxR[:, 2 * pad].copy(),
+        table_TxR[:, pad : pad + dim].copy(),
+        table_TxR[:, 2 * pad + 1].copy(),
+    )
+
+
+@intrinsic
+def as_integer(typing, number):
+    """The bits of a float32 as an int32."""
+
+    def emit(context, builder, signature, arguments):
+        return builder.bitcast(arguments[0], ir.IntType(32))
+
+    return types.int32(types.float32), emit
+
+
+@intrinsic
+def as_float(typing, number):
+    """The bits of an int32 as a float32."""
+
+    def emit(context, builder, signature, arguments):
+        return builder.bitcast(arguments[0], ir.FloatType())
+
+    return types.float32(types.int32), emit
+
+
+@njit(inline="always")
+def rsqrt(number):
+    """Return 1/√number to 5e-6: a guess from its bits, and two steps of Newton.
+
+    Exact roots and divisions hold a core at a fourth of the speed; a processor's own
+    estimate would differ from another's.
+    """
+    half = HALF * number
+    guess = as_float(np.int32(0x5F3759DF) - (as_integer(number) >> np.int32(1)))
+    guess = guess * (THREE_HALVES - half * guess * guess)
+    return guess * (THREE_HALVES - half * guess * guess)
+
+
+@njit(inline="always")
+def clipped(grad):
+    return min(max(grad, -CLIP), CLIP)
+
+
+@functools.cache
+def kernel(pad: int) -> Callable[..., None]:
+    """Compile AdaGrad for rows of so many floats: a loop of known length is faster."""
+
+    @njit(fastmath=FAST, nogil=True, cache=True)
+    def adagrad(table_TxR, index, sums_NxS, rate):
+        for n in range(len(index)):
+            row, sums = table_TxR[index[n]], sums_NxS[n]
+            for d in range(pad):
+                grad = clipped(sums[d]) * rate
+                row[d] -= grad * rsqrt(row[pad + d])
+                row[pad + d] += grad * grad
+            grad = sums[pad]
+            row[2 * pad] -= grad * rsqrt(row[2 * pad + 1])
+            row[2 * pad + 1] += grad * grad
+
+    return adagrad
+
+
+def adagrad(table_TxR: np.ndarray, rows: Rows, rate: float) -> None:
+    """Take one step on the rows: values are summed gradients, vector then bias.
+
+    As in the reference program the sum of squares holds rate · grad, is added to after
+    the step, and a bias moves at rate 1.
+    """
+    pad = (table_TxR.shape[1] - LANES) // 2
+    kernel(pad)(table_TxR, rows.index, rows.values, np.float32(rate))

@@ -1,0 +1,39 @@
+"""Blocks of numbers that pass from rank to rank, each known by its number."""
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+from dml.types import CountedComm
+from dml.wire.messages.tags import Tag
+
+NOTHING = np.empty(0, np.float32)
+Stops = Iterable[tuple[int, int]]  # blocks, and the ranks they come from or go to
+
+
+class Parcels:
+    """Owns the sends that have not ended. A block without memory sends a word: go."""
+
+    def __init__(self, comm: CountedComm, parts: Mapping[int, np.ndarray]):
+        self.comm, self.parts = comm, parts
+        self.under_way: dict[int, Any] = {}
+
+    def take(self, stops: Stops) -> None:
+        """Receive blocks from the ranks that have them."""
+        for block, source in stops:
+            if block in self.under_way:  # its memory is read until that ends
+                self.under_way.pop(block).Wait()
+            part = self.parts.get(block, NOTHING)
+            self.comm.Recv(part, source, Tag.BLOCK + block)
+
+    def give(self, stops: Stops) -> None:
+        """Begin to send blocks to the ranks that need them next."""
+        for block, dest in stops:
+            part = self.parts.get(block, NOTHING)
+            self.under_way[block] = self.comm.Isend(part, dest, Tag.BLOCK + block)
+
+    def settle(self) -> None:
+        """Return when all sends have ended."""
+        while self.under_way:
+            self.under_way.popitem()[1].Wait()
