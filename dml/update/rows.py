@@ -18,7 +18,6 @@ from numba.extending import intrinsic
 from dml.types import Embeddings, Rows
 
 LANES = 16  # floats in the widest register, and in a cache line
-CLIP = np.float32(100)  # no gradient is larger
 HALF, THREE_HALVES = np.float32(0.5), np.float32(1.5)
 # Sums may be reordered, so that they fill registers; but NaN must stay NaN.
 FAST = {"reassoc", "contract", "arcp", "nsz"}
@@ -90,35 +89,30 @@ def rsqrt(number):
     return guess * (THREE_HALVES - half * guess * guess)
 
 
-@njit(inline="always")
-def clipped(grad):
-    return min(max(grad, -CLIP), CLIP)
-
-
 @functools.cache
 def kernel(pad: int) -> Callable[..., None]:
     """Compile AdaGrad for rows of so many floats: a loop of known length is faster."""
 
     @njit(fastmath=FAST, nogil=True, cache=True)
-    def adagrad(table_TxR, index, sums_NxS, rate):
+    def adagrad(table_TxR, index, grads_NxS, rate):
         for n in range(len(index)):
-            row, sums = table_TxR[index[n]], sums_NxS[n]
+            row, grads = table_TxR[index[n]], grads_NxS[n]
             for d in range(pad):
-                grad = clipped(sums[d]) * rate
-                row[d] -= grad * rsqrt(row[pad + d])
-                row[pad + d] += grad * grad
-            grad = sums[pad]
-            row[2 * pad] -= grad * rsqrt(row[2 * pad + 1])
-            row[2 * pad + 1] += grad * grad
+                squares = row[pad + d] + grads[d] * grads[d]
+                row[d] -= rate * grads[d] * rsqrt(squares)
+                row[pad + d] = squares
+            squares = row[2 * pad + 1] + grads[pad] * grads[pad]
+            row[2 * pad] -= rate * grads[pad] * rsqrt(squares)
+            row[2 * pad + 1] = squares
 
     return adagrad
 
 
 def adagrad(table_TxR: np.ndarray, rows: Rows, rate: float) -> None:
-    """Take one step on the rows: values are summed gradients, vector then bias.
+    """Take a step on rows whose values are summed gradients, vector then bias.
 
-    As in the reference program the sum of squares holds rate · grad, is added to after
-    the step, and a bias moves at rate 1.
+    As in optax the squares are added first: no number moves by more than rate, however
+    many records a sum has.
     """
     pad = (table_TxR.shape[1] - LANES) // 2
     kernel(pad)(table_TxR, rows.index, rows.values, np.float32(rate))

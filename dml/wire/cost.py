@@ -230,6 +230,11 @@ def native_seconds(job: Job, rates: Rates) -> float:
     return rounds(job.size) * rates.alpha + share * (2 * rates.beta + rates.gamma)
 
 
+def gather_seconds(size: int, nbytes: int, rates: Rates) -> float:
+    """An all-gather of nbytes in all, round a ring."""
+    return (size - 1) * rates.alpha + (size - 1) / size * nbytes * rates.beta
+
+
 def count(part: slice) -> int:
     return part.stop - part.start
 

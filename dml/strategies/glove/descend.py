@@ -1,6 +1,8 @@
 """GRADIENT and UPDATE in one: stochastic descent on a table, record by record.
 
-What each of serial, HOGWILD! and rotation does with the tiles that are its own.
+What each of serial, HOGWILD! and rotation does with the tiles that are its own. As in
+the reference program the squares are those of rate · grad, added after the step, and a
+bias moves at rate 1.
 """
 
 import functools
@@ -10,8 +12,9 @@ import numpy as np
 from numba import njit
 
 from dml.data.tiles import Tiles
-from dml.update.rows import CLIP, FAST, LANES, rsqrt
+from dml.update.rows import FAST, LANES, rsqrt
 
+CLIP = np.float32(100)  # as in the reference program, no gradient is larger
 HALF = np.float32(0.5)
 
 

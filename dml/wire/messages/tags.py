@@ -13,4 +13,5 @@ class Tag(IntEnum):
     BARRIER = 7
     ALL_GATHER = 8
     REDUCE_SCATTER = 9
+    COLLECT = 11
     BLOCK = 1000  # and the number of the block
