@@ -135,6 +135,8 @@ def test_an_old_wiki_dump_tells_namespaces_by_title(tmp_path):
 @pytest.mark.parametrize(
     "name, content, message",
     [
+        ("a", b"fine words\n" * 9 + b"\xfc", "a: expected UTF-8, got .* at byte 99; "),
+        ("a", b"fine words\n" * 9 + b"\0", "a: expected text, got a zero at byte 99; "),
         (
             "a",
             b"fine\nm\xfcller\n",
