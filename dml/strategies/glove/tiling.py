@@ -16,7 +16,7 @@ from dml.data import tiles
 from dml.data.shards import bounds
 from dml.data.tiles import Blocks, Cell, Tiles
 from dml.models.glove import weight
-from dml.types import Comm, Embeddings
+from dml.types import BadInput, Comm, Embeddings
 from dml.wire.memory.shared import share
 from dml.wire.messages import all_gather
 
@@ -56,6 +56,11 @@ def tiled(
     each = gathered(host, counts)
     starts = np.concatenate([[0], np.cumsum(each.sum(axis=0))])
     total = int(starts[-1])
+    if not total:
+        raise BadInput(
+            "expected records of words that meet another, got none among "
+            f"{len(records)}; pass a longer corpus"
+        )
     found = Tiles(
         starts,
         grid,
