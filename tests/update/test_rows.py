@@ -52,7 +52,7 @@ def test_rsqrt_is_right_to_5_millionths_for_all_that_squares_can_be():
     numbers = np.geomspace(1e-6, 1e30, 400_001).astype(np.float32)
     exact = 1 / np.sqrt(numbers.astype(float))
     off = abs(roots(numbers) / exact - 1).max()
-    # two steps of Newton from the guess's 3.4e-2: 4.74e-6 at most, and some rounding
+    # measured: 4.714e-6 here, 4.733e-6 over every float32 from 1 to 4, which repeat
     assert 4e-6 < off <= 5e-6
 
 
