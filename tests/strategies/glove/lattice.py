@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from dml import sim
 from dml.metrics.timer import Timer
 from dml.models.glove import glove
 from dml.strategies.glove.hogwild import hogwild
@@ -21,6 +22,7 @@ from dml.wire.rotation import rounds
 
 WORDS, DIM, BLOCKS, ROWS, RATE = 90, 24, 8, 4, 0.05
 KIND = np.dtype([("word", "<i4"), ("context", "<i4"), ("value", "<f8")])
+HOSTS = sim.Uniform(host=2, eager=0)
 
 
 def corpus(count=1500, words=WORDS, seed=0):
@@ -94,3 +96,10 @@ def digest(ended):
     """Name the bits of losses and state."""
     parts = [np.array(ended.losses).tobytes(), *(x.tobytes() for x in ended.state)]
     return hashlib.sha256(b"".join(parts)).hexdigest()
+
+
+def on_ranks(size, how, network=None, seed=0, **k):
+    """Train on virtual ranks; return what each has in the end."""
+    found = sim.run(lambda comm: train(comm, how, **k), size, network, seed)
+    assert all(one.losses == found[0].losses for one in found)
+    return found
