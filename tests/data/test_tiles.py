@@ -1,5 +1,6 @@
 """Nothing is lost, moved to another row, or ordered by anything but the seed."""
 
+import tracemalloc
 from collections import Counter
 
 import numpy as np
@@ -184,6 +185,18 @@ def test_the_last_row_of_the_largest_strip_has_its_own_number():
         dealt.strips[dealt.strip] + dealt.offset.astype(int), dealt.row
     )
     assert len(dealt.strips) == 2
+
+
+def test_tiling_takes_little_memory_beside_12_bytes_a_record():
+    records = corpus(1_500_000)
+    made(records[:9], 2, 8, 16, 2)  # compiled
+    tracemalloc.start()
+    found, _ = made(records, 2, 8, 16, 2)
+    now, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    kept = sum(x.nbytes for x in found[2:])
+    assert kept == 12 * len(records) <= now
+    assert peak < 14.5 * len(records)  # in pieces, which are small beside more records
 
 
 @pytest.mark.parametrize("blocks", (0, WORDS + 1))
