@@ -23,6 +23,7 @@ import jax
 from dml.data.digits import CLASSES, FEATURES, digits
 from dml.data.minibatches import minibatches
 from dml.metrics import figures, runs, writers
+from dml.metrics.evaluation import evaluate
 from dml.metrics.timer import Timer
 from dml.models.logistic import logistic
 from dml.strategies.serial import serial
@@ -82,7 +83,8 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
             figures.chart(path / "loss"),
         ) as writer:
             some = islice(steps, FLAGS.steps)
-            return train(some, model, held_out, writer, FLAGS.evaluate_every)
+            measure = partial(evaluate, model, held_out)
+            return train(some, measure, writer, FLAGS.evaluate_every)
 
     return flags.ranks(program, FLAGS)
 
