@@ -1,4 +1,4 @@
-"""Drive a strategy: Steps in, rows to the writer, one flat summary out."""
+"""Drive a strategy: Steps in, rows to the writer, one flat summary back."""
 
 import math
 import signal
@@ -30,7 +30,7 @@ def train(
         if not math.isfinite(last.loss):
             raise FloatingPointError(
                 f"expected a finite loss, got {last.loss} at step {last.number}; "
-                "pass a lower --learning_rate"
+                "pass a lower --lr"
             )
         spent = costs(last)
         totals.update(spent)
@@ -40,14 +40,12 @@ def train(
         writer.row(row)
     if last is None:
         raise BadInput("expected at least one step, got none; pass more batches")
-    summary = {
+    return {
         "loss": last.loss,
         **evaluate(last.params),
         "steps": last.number,
         **totals,
     }
-    writer.summary(summary)
-    return summary
 
 
 def kept(

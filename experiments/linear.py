@@ -49,7 +49,7 @@ choice = partial(flags.choice, flag_values=FLAGS)
 choice("strategy", "synchronous", list(STRATEGIES), "Way of training.")
 choice("allreduce", "auto", list(ALLREDUCE), "All-reduce of the gradients.")
 choice("optimizer", "momentum", list(OPTIMIZERS), "Update of the parameters.")
-number("learning_rate", 0.1, "Step size of the optimizer.")
+number("lr", 0.1, "Step size of the optimizer.")
 number("l2", 0.0, "Weight of half the squared weights in the loss.")
 integer("batch", 64, "Examples in a minibatch, over all ranks.")
 integer("steps", 300, "Updates.")
@@ -61,7 +61,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     flags.parse(FLAGS, argv)
     training, held_out = digits()
     model = logistic(FEATURES, CLASSES, FLAGS.l2)
-    optimizer = make(FLAGS.optimizer, FLAGS.learning_rate)
+    optimizer = make(FLAGS.optimizer, FLAGS.lr)
     path = runs.path(FLAGS.out, "linear")
 
     def program(comm: CountedComm) -> dict[str, Any]:
@@ -84,7 +84,9 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         ) as writer:
             some = islice(steps, FLAGS.steps)
             measure = partial(evaluate, model, held_out)
-            return train(some, measure, writer, FLAGS.evaluate_every)
+            summary = train(some, measure, writer, FLAGS.evaluate_every)
+            writer.summary(summary)
+        return summary
 
     return flags.ranks(program, FLAGS)
 

@@ -14,4 +14,5 @@ class Tag(IntEnum):
     ALL_GATHER = 8
     REDUCE_SCATTER = 9
     COLLECT = 11
+    FIRST = 12
     BLOCK = 1000  # and the number of the block
