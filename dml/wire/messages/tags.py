@@ -13,3 +13,4 @@ class Tag(IntEnum):
     BARRIER = 7
     ALL_GATHER = 8
     REDUCE_SCATTER = 9
+    ALL_TO_ALL = 10
