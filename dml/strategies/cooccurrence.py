@@ -2,14 +2,12 @@
 
     numbers of words   |--- rank 0 ---|--- rank 1 ---|--- rank 2 ---|
     counted in chunks  |----|----|----|  each by rows of words: a sorted run on disk
-    merged in slabs    rows 0 … a of all runs: a third of the records to each rank,
-                       which adds up, weighs and writes them at their place
+    merged             runs.py: every rank adds up some words of all runs
 
 Bit for bit the same files for any number of ranks, memory and cutting into pieces.
 """
 
 import os
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import NamedTuple
@@ -17,14 +15,14 @@ from typing import NamedTuple
 import numpy as np
 
 from dml.data import cooccurrence as kernels
-from dml.data.cooccurrence import COUNT, RECORD, Sums
+from dml.data.cooccurrence import COUNT, RECORD
 from dml.data.scratch import Scratch
 from dml.data.shards import bounds
 from dml.data.spool import Spool
 from dml.data.vocabulary import write
-from dml.strategies.corpus import Corpus, Pieces, Tokens, everyone, number
+from dml.strategies.corpus import Corpus, Pieces, Tokens, number
+from dml.strategies.runs import Runs, merge
 from dml.types import BadInput, Comm
-from dml.wire.messages import ALLREDUCE, all_to_all
 
 VOCABULARY, RECORDS = "vocab.txt", "cooccurrence.bin"
 MOST = 1 << 21
@@ -53,14 +51,6 @@ class Counted(NamedTuple):
     documents: int
 
 
-class Runs(NamedTuple):
-    """A rank's sorted runs of COUNTs, one after another."""
-
-    spool: Spool
-    edges: list[int]
-    totals: np.ndarray  # records of each word
-
-
 def count(
     comm: Comm, pieces: Pieces, tokens: Tokens, folder: Path, rules: Rules
 ) -> Counted:
@@ -82,10 +72,10 @@ def count(
             stack.callback(path.unlink, missing_ok=True)
         corpus = number(comm, pieces, tokens, text, (rules.min_count, rules.max_vocab))
         known = len(corpus.vocabulary.words)
-        memory = share(comm, known, rules.memory) // 2 // COUNT.itemsize
-        with Spool(folder / "runs.part", COUNT, memory) as spool:
-            runs = tally(comm, corpus, text, rules, spool)
-            records = merge(comm, runs, parts, memory)
+        room, work = share(comm, known, rules.memory)
+        with Spool(folder / "runs.part", COUNT, room) as spool:
+            runs = tally(comm, corpus, text, rules, spool, work * COUNT.itemsize)
+            records = merge(comm, runs, parts, work)
         if comm.rank == 0:
             os.truncate(parts, records * RECORD.itemsize)  # an old one may be longer
             write(words, corpus.vocabulary)
@@ -95,26 +85,30 @@ def count(
     return Counted(known, records, corpus.tokens, corpus.documents)
 
 
-def share(comm: Comm, words: int, memory: int) -> int:
-    """Return a rank's bytes of memory; raise where they are too few for the words.
+def share(comm: Comm, words: int, memory: int) -> tuple[int, int]:
+    """Return how many records a rank has memory for: of runs, and to work on.
 
-    Half of it holds runs, half what they are made of, or what is merged of them: at
-    the least a word's records from every rank, a few times.
+    Work needs a word's records from every rank, twice, and all that they become.
     """
-    least = 2 * (2 * comm.size + 16) * COUNT.itemsize * (words + 64) * comm.size
-    if memory < least:
+    work = (2 * comm.size + 13) * (words + 64)
+    records = memory // comm.size // COUNT.itemsize
+    if records < work + words:
+        least = (work + words) * comm.size * COUNT.itemsize
         raise BadInput(
             f"expected memory >= {least} bytes for {words} words on {comm.size} ranks, "
             f"got {memory}; raise --memory or --min_count"
         )
-    return memory // comm.size
+    runs = min(records // 2, records - work)
+    return runs, records - runs
 
 
-def tally(comm: Comm, corpus: Corpus, path: Path, rules: Rules, spool: Spool) -> Runs:
-    """Count this rank's share of the text, chunk by chunk, a run each."""
+def tally(
+    comm: Comm, corpus: Corpus, path: Path, rules: Rules, spool: Spool, nbytes: int
+) -> Runs:
+    """Count this rank's share of the text in chunks, each a run, within nbytes."""
     words = len(corpus.vocabulary.words)
     totals, weights = np.zeros(words + 1, np.int64), kernels.weights(rules.window)
-    left = spool.memory.nbytes - 4 * totals.nbytes  # starts, units and marks, totals
+    left = nbytes - 4 * totals.nbytes  # starts, units and marks, totals
     length = min(max(rules.window, left // 8), 2**31 - 1 - rules.window)
     edges, sums = [0], kernels.sums(words)
     start, stop = bounds(corpus.length, comm.rank, comm.size)
@@ -133,89 +127,6 @@ def tally(comm: Comm, corpus: Corpus, path: Path, rules: Rules, spool: Spool) ->
             edges.append(len(spool))
             del numbers, index  # before the next ones come
     return Runs(spool, edges, totals[1:])
-
-
-def merge(comm: Comm, runs: Runs, path: Path, memory: int) -> int:
-    """Merge all ranks' runs into one file of records; return how many there are.
-
-    Memory is in records.
-    """
-    words, size = len(runs.totals), comm.size
-    # A slab is a part sent, one received twice, one merged before and one after.
-    limit = (memory - (2 * size + 12) * words) // 6
-    totals, heaviest = runs.totals.copy(), runs.totals.copy()
-    turns = np.array([len(runs.edges) - 1])
-    ALLREDUCE["ring"](comm, totals, np.add)
-    ALLREDUCE["ring"](comm, heaviest, np.maximum)
-    ALLREDUCE["ring"](comm, turns, np.maximum)
-    at, sums, done = list(runs.edges), kernels.sums(words), 0
-    with Scratch(path, RECORD) as file:
-        for start, stop in slabs(heaviest, min(limit, MOST)):
-            edges = cut(totals, start, stop, size)
-            merged = np.empty(0, COUNT)
-            for turn in range(turns[0]):
-                parts = take(runs, turn, at, edges)
-                parts = all_to_all(comm, parts)
-                mine = edges[comm.rank], edges[comm.rank + 1]
-                merged = fuse([merged, *parts], mine, sums)
-                del parts
-            lengths = [int(n[0]) for n in everyone(comm, np.array([len(merged)]))]
-            records = merged.view(RECORD)
-            kernels.weigh(merged, records)
-            file.put(done + sum(lengths[: comm.rank]), records)
-            done += sum(lengths)
-    comm.Barrier()
-    return done
-
-
-def slabs(heaviest: np.ndarray, limit: int) -> Iterator[tuple[int, int]]:
-    """Cut the words so that no rank has more records of a slab than limit, or a word's.
-
-    >>> [*slabs(np.array([5, 9, 2, 2, 2, 1]), 6)]
-    [(0, 1), (1, 2), (2, 5), (5, 6)]
-    """
-    ends, start = np.cumsum(heaviest), 0
-    while start < len(ends):
-        before = ends[start - 1] if start else 0
-        stop = int(np.searchsorted(ends, before + limit, "right"))
-        yield start, (stop := max(stop, start + 1))
-        start = stop
-
-
-def cut(totals: np.ndarray, start: int, stop: int, size: int) -> list[int]:
-    """Cut a slab's words into `size` ranges of about equally many records.
-
-    >>> cut(np.array([9, 9, 4, 4, 4, 4]), 1, 6, 3)
-    [1, 2, 4, 6]
-    """
-    ends = np.cumsum(totals[start:stop])
-    goals = ends[-1] * np.arange(1, size) // size
-    return [start, *(start + np.searchsorted(ends, goals, "left") + 1).tolist(), stop]
-
-
-def take(runs: Runs, turn: int, at: list[int], edges: list[int]) -> list[np.ndarray]:
-    """Read a slab of a run from at[turn] on, cut at edges; advance at[turn]."""
-    if turn >= len(runs.edges) - 1:
-        return [np.empty(0, COUNT)] * (len(edges) - 1)
-    first = at[turn]
-    # records have words from 1: the first beyond the slab reaches edges[-1] + 1
-    stop = runs.spool.search("word", edges[-1] + 1, (first, runs.edges[turn + 1]))
-    found, at[turn] = runs.spool.get(first, stop - first), stop
-    inner = np.searchsorted(found["word"], np.array(edges[1:-1], np.int32) + 1)
-    return np.split(found, inner)
-
-
-def fuse(parts: list[np.ndarray], rows: tuple[int, int], sums: Sums) -> np.ndarray:
-    """Add up sorted parts that hold records of rows[0] … rows[1] - 1."""
-    parts = [part for part in parts if len(part)]
-    if len(parts) < 2:
-        return parts[0] if parts else np.empty(0, COUNT)
-    edges = np.cumsum([0, *map(len, parts)])
-    merged = np.empty(edges[-1], COUNT)
-    # as bytes: numpy copies records field by field
-    joined = np.concatenate([part.view(np.uint8) for part in parts]).view(COUNT)
-    used = kernels.merge(joined, edges, *rows, sums, merged)
-    return merged[:used]
 
 
 def warm(comm: Comm) -> None:
