@@ -17,11 +17,10 @@ from dml.data import cooccurrence as kernels
 from dml.data.cooccurrence import COUNT, RECORD, Sums
 from dml.data.scratch import Scratch
 from dml.data.spool import Spool
-from dml.strategies.corpus import everyone
 from dml.types import Comm
-from dml.wire.messages import ALLREDUCE, all_to_all
+from dml.wire.messages import ALLREDUCE, all_gather, all_to_all
 
-MOST = 1 << 18  # records of a slab on a rank: more would leave the cache
+MOST = 1 << 20  # records of a slab on a rank: more are not faster
 
 
 class Runs(NamedTuple):
@@ -56,11 +55,13 @@ def merge(comm: Comm, runs: Runs, path: Path, memory: int) -> int:
                 mine = edges[comm.rank], edges[comm.rank + 1]
                 merged = fuse([merged, *parts], mine, sums)
                 del parts
-            lengths = [int(n[0]) for n in everyone(comm, np.array([len(merged)]))]
+            lengths = np.zeros(size, np.int64)
+            lengths[comm.rank] = len(merged)
+            all_gather(comm, lengths)
             records = merged.view(RECORD)
             kernels.weigh(merged, records)
-            file.put(done + sum(lengths[: comm.rank]), records)
-            done += sum(lengths)
+            file.put(done + int(lengths[: comm.rank].sum()), records)
+            done += int(lengths.sum())
     comm.Barrier()
     return done
 
