@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from dml.types import Comm
+from dml.wire.messages.all_to_all import all_to_all as all_to_all
 from dml.wire.messages.auto import CANDIDATES, auto_allreduce
 from dml.wire.messages.auto import chosen as chosen
 from dml.wire.messages.auto import predicted as predicted
