@@ -55,13 +55,15 @@ def kept(
     every: float,
     asked: Callable[[], bool],
 ) -> Iterator[Step]:
-    """Pass steps on; save after so many seconds, and stop once any rank is asked to.
+    """Pass steps on; save after so many seconds and the last one; stop if asked to.
 
+    0 seconds save nothing but what is stopped.
     Ranks agree at every step, so save may be collective; NaN is never saved.
     """
-    saved = time.monotonic()
+    saved, step = time.monotonic(), None
     for step in steps:
-        wishes = np.array([asked(), time.monotonic() - saved >= every], np.int32)
+        due = every and time.monotonic() - saved >= every
+        wishes = np.array([asked(), due], np.int32)
         comm.Allreduce(None, wishes, np.maximum)
         if wishes.any() and math.isfinite(step.loss):
             save(step)
@@ -69,6 +71,8 @@ def kept(
         yield step
         if wishes[0]:
             return
+    if every and step:
+        save(step)
 
 
 @contextmanager

@@ -16,18 +16,20 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-import cooccurrence
+import counting
 import flags
+import glove_flags
 import glove_ways
 from glove_report import conclude, progress, results, speeds
 
 from dml.metrics import checkpoints, figures, runs, writers
 from dml.metrics.timer import Timer
 from dml.models.glove import glove
+from dml.strategies.glove.rehearsal import rehearse
 from dml.strategies.glove.tiling import by_row, by_word, tiled
 from dml.train import interruptible, kept, train
 from dml.types import BadInput, CountedComm, Step
-from dml.wire.messages import ALLREDUCE, first_of_all
+from dml.wire.messages import first_of_all
 
 # What may change when a run is resumed; ranks and medium change no bit of rotation.
 FREE = {"out", "epochs", "resume", "save_every", "watchdog", "check", "neighbours"}
@@ -36,9 +38,8 @@ FREE |= {"simulate", "network", "medium", "memory"}
 FLAGS = flags.define(
     *("out", "seed", "simulate", "network", "watchdog", "check", "group", "outside")
 )
-cooccurrence.define(FLAGS)
-glove_ways.define(FLAGS)
-flags.choice("allreduce", "auto", list(ALLREDUCE), "Of products or rows.", FLAGS)
+counting.define(FLAGS)
+glove_flags.define(FLAGS)
 flags.text("resume", None, "Run folder to go on from.", flag_values=FLAGS)
 flags.number("save_every", 60.0, "Seconds between checkpoints.", flag_values=FLAGS)
 flags.text(
@@ -56,10 +57,11 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
 
 def program(comm: CountedComm, path: Path, asked: Callable[[], bool]) -> dict[str, Any]:
     begun = time.perf_counter()
-    counts = cooccurrence.counted(comm, FLAGS)
-    counting = time.perf_counter() - begun
+    counts = counting.counted(comm, FLAGS)
+    counted = time.perf_counter() - begun
     known = len(counts.vocabulary.words)
-    tiles, blocks = tiled(comm, counts.records, known, glove_ways.order(FLAGS))
+    rehearse(comm, FLAGS.dim, glove_flags.batched(FLAGS))
+    tiles, blocks = tiled(comm, counts.records, known, glove_flags.order(FLAGS))
     rules = {k: v for k, v in flags.chosen(FLAGS).items() if k not in FREE}
     rules |= {"words": known, "records": len(counts.records)}
     epoch, state = 0, glove(known, FLAGS.dim, FLAGS.tables).init(FLAGS.seed)
@@ -95,7 +97,7 @@ def program(comm: CountedComm, path: Path, asked: Callable[[], bool]) -> dict[st
         steps = kept(steps, comm, save, FLAGS.save_every, asked)
         summary = train(steps, measure, writer)
         summary |= speeds(summary, len(tiles.logs)) | {
-            "cooccurrence_seconds": counting,
+            "cooccurrence_seconds": counted,
             "total_seconds": time.perf_counter() - begun,
         }
         writer.summary(summary)

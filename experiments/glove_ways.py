@@ -8,8 +8,9 @@ from functools import partial
 from typing import Any, NamedTuple
 
 import flags
+import glove_flags
 
-from dml.data.tiles import Blocks, Tiles, tile_rows
+from dml.data.tiles import Blocks, Tiles
 from dml.metrics.timer import Timer
 from dml.strategies.glove.hogwild import hogwild
 from dml.strategies.glove.minibatch import minibatch
@@ -17,10 +18,7 @@ from dml.strategies.glove.operation import operation
 from dml.strategies.glove.rotation import rotation
 from dml.strategies.glove.serial import serial
 from dml.strategies.glove.synchronous import synchronous
-from dml.strategies.glove.tiling import Order
 from dml.types import BadInput, CountedComm, Embeddings, Step
-from dml.update.rows import width
-from dml.wire import rotation as schedule
 from dml.wire.messages.gather_parts import dense_is_cheaper
 
 
@@ -41,12 +39,12 @@ def by_records(setup: Setup, way: Callable[..., Any], **more: Any) -> Iterator[S
 
 
 def by_batches(setup: Setup, way: Callable[..., Any], **more: Any) -> Iterator[Step]:
-    batch = setup.flags.batch or BATCH
+    batch = setup.flags.batch or glove_flags.BATCH
     return way(*common(setup), epoch=setup.epoch, batch=batch, **more)
 
 
 def common(setup: Setup) -> tuple[Any, ...]:
-    return setup.state, setup.tiles, rate(setup.flags), setup.timer
+    return setup.state, setup.tiles, glove_flags.rate(setup.flags), setup.timer
 
 
 def alone(setup: Setup) -> Iterator[Step]:
@@ -110,8 +108,6 @@ def on_a_mesh(setup: Setup) -> Iterator[Step]:
     return by_batches(setup, train, comm=setup.comm, axes=axes)
 
 
-BATCH = 16_384  # records of a minibatch
-RECORD_RATE, BATCH_RATE = 0.05, 0.2  # the reference's; tuned for BATCH, 15 epochs
 STRATEGIES: dict[str, Callable[[Setup], Iterator[Step]]] = {
     "serial": alone,
     "hogwild": free_for_all,
@@ -120,54 +116,3 @@ STRATEGIES: dict[str, Callable[[Setup], Iterator[Step]]] = {
     "synchronous": by_gradients,
     "mesh": on_a_mesh,
 }
-BATCHED = ("operation", "synchronous", "mesh")
-
-
-def rate(values: flags.FlagValues) -> float:
-    """Return the learning rate that a way wants where none is given."""
-    if values.lr:
-        return values.lr
-    batched = values.strategy in BATCHED or values.batch
-    return BATCH_RATE if batched else RECORD_RATE
-
-
-def order(values: flags.FlagValues) -> Order:
-    """Return how the records are ordered: for all ways alike."""
-    cells = [
-        cell
-        for tasks in schedule.rounds(values.blocks, values.tables)
-        for task in tasks
-        for cell in task
-    ]
-    rows = tile_rows(4 * width(values.dim))
-    return Order(
-        cells,
-        values.blocks,
-        values.tables,
-        rows,
-        values.seed,
-        values.x_max,
-        values.alpha,
-    )
-
-
-def define(values: flags.FlagValues) -> None:
-    """Add the flags of the model and of the ways to train it."""
-    integer = partial(flags.integer, flag_values=values)
-    positive = partial(integer, lower_bound=1)
-    number = partial(flags.number, lower_bound=0, flag_values=values)
-    choice = partial(flags.choice, flag_values=values)
-    choice("strategy", "rotation", list(STRATEGIES), "Way of training.")
-    positive("dim", 50, "Numbers of a vector.")
-    integer(
-        "tables", 2, "Words and contexts apart (2), or one table for both (1).", 1, 2
-    )
-    number("x_max", 10.0, "Count from which a record has its whole weight.")
-    number("alpha", 0.75, "Exponent of the weight of smaller counts.")
-    number("lr", None, f"Of AdaGrad [{RECORD_RATE}; batches {BATCH_RATE}].")
-    positive("epochs", 15, "Passes over all records.")
-    positive("blocks", 8, "Blocks of words, of which ranks rotate: at least the ranks.")
-    integer("batch", 0, f"Records of a minibatch; 0: {BATCH}, of serial 1.", 0)
-    choice("medium", "auto", ["auto", "memory", "messages"], "Of rotating blocks.")
-    choice("rows", "auto", ["auto", "sparse", "dense"], "How summed rows travel.")
-    positive("columns", 1, "Devices that share the columns, in a mesh.")

@@ -23,6 +23,7 @@ from dml.data.vocabulary import write
 from dml.strategies.corpus import Corpus, Pieces, Tokens, number
 from dml.strategies.runs import Runs, merge
 from dml.types import BadInput, Comm
+from dml.wire.messages import first_of_each_host
 
 VOCABULARY, RECORDS = "vocab.txt", "cooccurrence.bin"
 MOST = 1 << 21
@@ -64,7 +65,7 @@ def count(
                 f"expected {name} >= {least}, got {getattr(rules, name)}; "
                 f"pass --{name}={least} or more"
             )
-    warm(comm)
+    first_of_each_host(comm, warm)  # it keeps what it compiles for the others
     text, parts = folder / "tokens.part", folder / f"{RECORDS}.part"
     words = folder / f"{VOCABULARY}.part"
     with ExitStack() as stack:
@@ -129,19 +130,13 @@ def tally(
     return Runs(spool, edges, totals[1:])
 
 
-def warm(comm: Comm) -> None:
-    """Compile the kernels on one rank of each host; the others load what it stored."""
+def warm() -> None:
+    """Compile the kernels."""
     numbers = np.array([0, 1], np.int32)
-    kernels.tally(numbers, np.zeros(2, np.int64))  # all: loading numba takes longest
-    hosts = comm.hosts()
-    first = hosts.index(hosts[comm.rank]) == comm.rank
-    if not first:
-        comm.Barrier()
+    kernels.tally(numbers, np.zeros(2, np.int64))
     sums, records = kernels.sums(2), np.empty(4, COUNT)
     index = kernels.index(numbers, 2)
     _, used = kernels.count(index, 0, kernels.weights(1), True, 0, sums, records)
     kernels.merge(records[:used], np.array([0, used]), 0, 2, sums, np.empty(4, COUNT))
     kernels.weigh(records[:used], records[:used].view(RECORD))
     kernels.tally(records[:used]["word"], np.zeros(3, np.int64))
-    if first:
-        comm.Barrier()
