@@ -153,6 +153,15 @@ def names(value: str, table: Iterable[str], flag: str) -> list[str]:
     return found
 
 
+def positive(value: str, flag: str) -> int:
+    """Return a whole number above 0."""
+    if not value.isdecimal() or not int(value):
+        raise BadInput(
+            f"expected whole numbers above 0 in --{flag}, got {value!r}; correct it"
+        )
+    return int(value)
+
+
 def nbytes(value: str) -> int:
     """Return the bytes of a size such as 4KB; a KB is 1024 bytes."""
     units = {"B": 0, "KB": 10, "MB": 20, "GB": 30}

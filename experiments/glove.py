@@ -20,6 +20,7 @@ import counting
 import flags
 import glove_flags
 import glove_ways
+import numpy as np
 from glove_report import conclude, progress, results, speeds
 
 from dml.metrics import checkpoints, figures, runs, writers
@@ -29,7 +30,7 @@ from dml.strategies.glove.rehearsal import rehearse
 from dml.strategies.glove.tiling import by_row, by_word, tiled
 from dml.train import interruptible, kept, train
 from dml.types import BadInput, CountedComm, Step
-from dml.wire.messages import first_of_all
+from dml.wire.messages import first_of_all, tree_allreduce
 
 # What may change when a run is resumed; ranks and medium change no bit of rotation.
 FREE = {"out", "epochs", "resume", "save_every", "watchdog", "check", "neighbours"}
@@ -96,12 +97,15 @@ def program(comm: CountedComm, path: Path, asked: Callable[[], bool]) -> dict[st
     ) as writer:
         steps = kept(steps, comm, save, FLAGS.save_every, asked)
         summary = train(steps, measure, writer)
+        first_of_all(comm, lambda: None)  # the others sleep while rank 0 evaluates
+        words = np.array([summary["words_sent"]])
+        tree_allreduce(comm, words)
         summary |= speeds(summary, len(tiles.logs)) | {
+            "words_sent": int(words[0]),
             "cooccurrence_seconds": counted,
             "total_seconds": time.perf_counter() - begun,
         }
         writer.summary(summary)
-    first_of_all(comm, lambda: None)  # the others sleep while rank 0 evaluates
     if summary["steps"] < FLAGS.epochs:
         raise flags.Stopped(
             f"stopped after epoch {summary['steps']} of {FLAGS.epochs}; go on with the "

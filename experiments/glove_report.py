@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from dml.data.vocabulary import Vocabulary
 
 from dml.data import vocabulary
+from dml.data.vocabulary import Vocabulary
 from dml.metrics import vectors, words
 from dml.metrics.wordmap import wordmap
 from dml.types import Embeddings
@@ -74,7 +74,7 @@ def results(summary: Mapping[str, Any]) -> str:
             f"  WordSim-353 {number('wordsim353')}  SimLex-999 {number('simlex999')}",
             f"loss {summary['loss']:.5f}  {summary['records']:,} records"
             f"  {summary['records_per_second'] / 1e6:.1f} M records/s"
-            f"  {summary['words_sent']:,} words sent by rank 0"
+            f"  {summary['words_sent']:,} words sent"
             f"  vectors {summary['vectors_sha256'][:8]}",
             f"counting {summary['cooccurrence_seconds']:.1f} s"
             f"  training {summary['seconds']:.1f} s"

@@ -16,10 +16,11 @@ from dml.data import tiles
 from dml.data.shards import bounds
 from dml.data.tiles import Blocks, Cell, Tiles
 from dml.models.glove import weight
-from dml.types import Comm, Embeddings
+from dml.types import BadInput, Comm, Embeddings
 from dml.wire.memory.shared import share
 from dml.wire.messages import all_gather
 
+RECORD_BYTES = 12  # two offsets, a logarithm, a weight
 STEP = 1 << 20  # records that are turned into logarithms and weights at once
 
 
@@ -56,14 +57,10 @@ def tiled(
     each = gathered(host, counts)
     starts = np.concatenate([[0], np.cumsum(each.sum(axis=0))])
     total = int(starts[-1])
-    found = Tiles(
-        starts,
-        grid,
-        share(host, total, np.uint16),
-        share(host, total, np.uint16),
-        share(host, total, np.float32),
-        share(host, total, np.float32),
-    )
+    memory = share(host, RECORD_BYTES * total, np.uint8)
+    logs, weights = memory[: 8 * total].view(np.float32).reshape(2, total)
+    offsets = memory[8 * total :].view(np.uint16).reshape(2, total)
+    found = Tiles(starts, grid, *offsets, logs, weights)
     at = starts[:-1] + each[: host.rank].sum(axis=0)
     where = blocks.strip, blocks.offset, grid.place
     out = found.words, found.contexts, found.logs
@@ -88,6 +85,11 @@ def weigh(found: Tiles, part: tuple[int, int], order: Order) -> None:
     """Turn the counts of a part into logarithms and weights, in place."""
     for start in range(*part, STEP):
         here = slice(start, min(start + STEP, part[1]))
+        if not (found.logs[here] > 0).all():  # NaN is not
+            raise BadInput(
+                f"expected counts above 0, got {found.logs[here].min()} among records "
+                f"{start} to {here.stop}; count anew"
+            )
         found.weights[here] = weight(found.logs[here], order.x_max, order.alpha)
         np.log(found.logs[here], out=found.logs[here])
 
