@@ -111,6 +111,7 @@ def descend(state: State, records: Records, rate: jax.Array) -> tuple[State, jax
     to_products = to_biases[:, None]
     grads_TxD = jnp.zeros_like(vectors_TxD).at[words].add(to_products * y_BxD)
     grads_TxD = grads_TxD.at[contexts].add(to_products * x_BxD)
+    # GPUs add in any order: the biases of two devices may differ in their last bits
     grads = jnp.zeros_like(biases).at[words].add(to_biases).at[contexts].add(to_biases)
     lost = 0.5 * (to_biases * misses).sum()
     grads_TxD, grads, lost = jax.lax.psum((grads_TxD, grads, lost), "batch")
