@@ -5,6 +5,7 @@ import re
 import struct
 from collections import Counter
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from dml import sim
 from dml.data.cooccurrence import RECORD, read
 from dml.data.scratch import Scratch
+from dml.strategies import cooccurrence
 from dml.strategies.cooccurrence import Counted, Rules, count
 from dml.types import BadInput
 
@@ -150,6 +152,39 @@ def test_runs_spill_where_memory_is_short_and_it_does_not_show(
     rules = TINY._replace(memory=fewest - 1)
     with pytest.raises(BadInput, match=f"memory >= {fewest} bytes"):
         files(tmp_path / "few", cuts(long_text(), 5), rules, size)
+
+
+def resident(name):
+    """This process's memory in bytes: VmRSS, or VmHWM, the most since it was reset."""
+    status = Path("/proc/self/status").read_text()
+    return int(re.search(rf"{name}:\s+(\d+) kB", status)[1]) * 1024
+
+
+@pytest.mark.parametrize("size, megabytes", ((1, 12), (3, 24)))
+def test_memory_grows_by_what_it_may(tmp_path, size, megabytes, monkeypatch):
+    """Beyond what the program and the words take, where the records take far more."""
+    rng = np.random.default_rng(0)
+    names = np.array([f"w{k}" for k in range(4000)])
+    text = " ".join(names[rng.zipf(1.1, 400_000) % 4000]) + "\n"
+    pieces = cuts(text, 0, 50)
+    before = []
+
+    def number(*arguments):
+        found = corpus_on_ranks(*arguments)
+        Path("/proc/self/clear_refs").write_text("5")
+        before.append(resident("VmRSS"))
+        return found
+
+    corpus_on_ranks = cooccurrence.number
+    monkeypatch.setattr(cooccurrence, "number", number)
+    rules = Rules(memory=megabytes << 20)
+
+    def program(comm):
+        return count(comm, pieces, tokens, tmp_path, rules).records
+
+    records = sim.run(program, size)[0]
+    grown = resident("VmHWM") - before[-1]
+    assert grown < 1.2 * rules.memory < records * 8
 
 
 @pytest.mark.parametrize("name", ("tokens.part", "runs.part", "cooccurrence.bin.part"))
