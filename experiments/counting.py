@@ -5,7 +5,6 @@ Every experiment that begins with words defines these flags.
 
 import hashlib
 import json
-import os
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -14,8 +13,8 @@ from typing import NamedTuple
 import flags
 import numpy as np
 
+from dml.data import cooccurrence
 from dml.data.archives import cache
-from dml.data.cooccurrence import RECORD
 from dml.data.sources import text
 from dml.data.text import pieces, tokens
 from dml.data.vocabulary import Vocabulary, read
@@ -105,18 +104,5 @@ def known(comm: CountedComm, folder: Path) -> bool:
 
 def opened(folder: Path) -> Counts:
     """Map the files of a folder, ours or the C program's."""
-    path = folder / "cooccurrence.bin"
-    try:
-        size = os.path.getsize(path)
-        if not size or size % RECORD.itemsize:
-            raise BadInput(
-                f"{path}: expected records of {RECORD.itemsize} bytes, got {size} "
-                "bytes; count anew"
-            )
-        records = np.memmap(path, RECORD, "r")
-    except OSError as error:
-        raise BadInput(
-            f"expected counts in {folder}, got {error}; pass --counts=<a folder with "
-            "vocab.txt and cooccurrence.bin>"
-        ) from error
-    return Counts(folder, read(folder / "vocab.txt"), records)
+    vocabulary = read(folder / "vocab.txt")
+    return Counts(folder, vocabulary, cooccurrence.read(folder / "cooccurrence.bin"))

@@ -60,7 +60,7 @@ def tiled(
     memory = share(host, RECORD_BYTES * total, np.uint8)
     logs, weights = memory[: 8 * total].view(np.float32).reshape(2, total)
     offsets = memory[8 * total :].view(np.uint16).reshape(2, total)
-    found = Tiles(starts, grid, *offsets, logs, weights)
+    found = Tiles(starts, grid, offsets[0], offsets[1], logs, weights)
     at = starts[:-1] + each[: host.rank].sum(axis=0)
     where = blocks.strip, blocks.offset, grid.place
     out = found.words, found.contexts, found.logs
