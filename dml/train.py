@@ -1,27 +1,26 @@
-"""Drive a strategy: Steps in, rows to the writer, one flat summary out."""
+"""Drive a strategy: Steps in, rows to the writer, one flat summary back."""
 
-import hashlib
 import math
+import signal
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
-import jax
 import numpy as np
 
 from dml.metrics.writers import Writer
-from dml.types import BadInput, Batch, Model, Params, Step
+from dml.types import BadInput, Comm, Params, Step
 
 
 def train(
     steps: Iterable[Step],
-    model: Model,
-    held_out: Batch,
+    evaluate: Callable[[Params], Mapping[str, Any]],
     writer: Writer,
-    evaluate_every: int,
+    evaluate_every: int = 0,
 ) -> dict[str, Any]:
-    """Pull every step, evaluate on held_out now and then, and return the summary.
+    """Pull every step, evaluate now and then and at the end, and return the summary.
 
     Seconds are those of the steps' phases: evaluation and writing do not count.
     """
@@ -31,25 +30,72 @@ def train(
         if not math.isfinite(last.loss):
             raise FloatingPointError(
                 f"expected a finite loss, got {last.loss} at step {last.number}; "
-                "pass a lower --learning_rate"
+                "pass a lower --lr"
             )
         spent = costs(last)
         totals.update(spent)
         row = {"step": last.number, "loss": last.loss, **spent}
-        if last.number % evaluate_every == 0:
-            row |= evaluate(model, last.params, held_out)
+        if evaluate_every and last.number % evaluate_every == 0:
+            row |= evaluate(last.params)
         writer.row(row)
     if last is None:
         raise BadInput("expected at least one step, got none; pass more batches")
-    summary = {
+    return {
         "loss": last.loss,
-        **evaluate(model, last.params, held_out),
+        **evaluate(last.params),
         "steps": last.number,
         **totals,
-        "sha256": digest(last.params),
     }
-    writer.summary(summary)
-    return summary
+
+
+def kept(
+    steps: Iterable[Step],
+    comm: Comm,
+    save: Callable[[Step], None],
+    every: float,
+    asked: Callable[[], bool],
+) -> Iterator[Step]:
+    """Pass steps on; save after so many seconds and the last one; stop if asked to.
+
+    0 seconds save nothing but what is stopped.
+    Ranks agree at every step, so save may be collective; NaN is never saved.
+    """
+    saved, step = time.monotonic(), None
+    for step in steps:
+        due = every and time.monotonic() - saved >= every
+        wishes = np.array([asked(), due], np.int32)
+        comm.Allreduce(None, wishes, np.maximum)
+        if wishes.any() and math.isfinite(step.loss):
+            save(step)
+            saved = time.monotonic()
+        yield step
+        if wishes[0]:
+            return
+    if every and step:
+        save(step)
+
+
+@contextmanager
+def interruptible() -> Iterator[Callable[[], bool]]:
+    """Turn the first Ctrl-C or SIGTERM into a yes to the question that is yielded."""
+    came: list[int] = []
+    signals = (signal.SIGINT, signal.SIGTERM)
+    before = {number: signal.getsignal(number) for number in signals}
+
+    def restore() -> None:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+    def note(number: int, frame: Any) -> None:
+        came.append(number)
+        restore()  # a second one ends the run at once
+
+    for number in signals:
+        signal.signal(number, note)
+    try:
+        yield lambda: bool(came)
+    finally:
+        restore()
 
 
 def costs(step: Step) -> dict[str, Any]:
@@ -60,24 +106,3 @@ def costs(step: Step) -> dict[str, Any]:
         "seconds": sum(step.seconds.values()),
         **{f"{phase}_seconds": spent for phase, spent in step.seconds.items()},
     }
-
-
-def evaluate(model: Model, params: Params, batch: Batch) -> dict[str, float]:
-    """Return the model's metrics as numbers."""
-    metrics = _metrics(model.metrics, params, batch)
-    return {name: float(value) for name, value in metrics.items()}
-
-
-def digest(params: Params) -> str:
-    """Return a hash of every bit of params: equal replicas have equal ones."""
-    sha256 = hashlib.sha256()
-    for leaf in jax.tree.leaves(params):
-        sha256.update(np.asarray(leaf).tobytes())
-    return sha256.hexdigest()
-
-
-@partial(jax.jit, static_argnums=0)
-def _metrics(
-    metrics: Callable[[Params, Batch], Mapping[str, Any]], params: Params, batch: Batch
-) -> Mapping[str, Any]:
-    return metrics(params, batch)

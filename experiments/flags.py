@@ -19,6 +19,11 @@ from dml.types import BadInput, CountedComm
 
 FlagValues = flags.FlagValues
 
+
+class Stopped(Exception):
+    """A run that was asked to stop, and has saved its state: says how to go on."""
+
+
 integer, number, text = flags.DEFINE_integer, flags.DEFINE_float, flags.DEFINE_string
 switch, choice = flags.DEFINE_boolean, flags.DEFINE_enum
 
@@ -122,11 +127,17 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
     """Call main(argv) as a command: bad input is one line, and exit code 2."""
     try:
         main(sys.argv)
-    except BadInput as error:
+    except (BadInput, FloatingPointError) as error:
         from dml.wire.messages.comm import refuse, world
 
         line = " ".join(str(error).split())
         refuse(world(), f"{Path(sys.argv[0]).name}: {line}")
+    except Stopped as stopped:
+        from dml.wire.messages.comm import world
+
+        if world().rank == 0:
+            sys.stderr.write(f"{Path(sys.argv[0]).name}: {stopped}\n")
+        sys.exit(130)  # as a shell says of Ctrl-C
 
 
 def names(value: str, table: Iterable[str], flag: str) -> list[str]:
@@ -140,6 +151,15 @@ def names(value: str, table: Iterable[str], flag: str) -> list[str]:
                 "correct the name"
             )
     return found
+
+
+def positive(value: str, flag: str) -> int:
+    """Return a whole number above 0."""
+    if not value.isdecimal() or not int(value):
+        raise BadInput(
+            f"expected whole numbers above 0 in --{flag}, got {value!r}; correct it"
+        )
+    return int(value)
 
 
 def nbytes(value: str) -> int:

@@ -23,6 +23,7 @@ import jax
 from dml.data.digits import CLASSES, FEATURES, digits
 from dml.data.minibatches import minibatches
 from dml.metrics import figures, runs, writers
+from dml.metrics.evaluation import evaluate
 from dml.metrics.timer import Timer
 from dml.models.logistic import logistic
 from dml.strategies.serial import serial
@@ -48,7 +49,7 @@ choice = partial(flags.choice, flag_values=FLAGS)
 choice("strategy", "synchronous", list(STRATEGIES), "Way of training.")
 choice("allreduce", "auto", list(ALLREDUCE), "All-reduce of the gradients.")
 choice("optimizer", "momentum", list(OPTIMIZERS), "Update of the parameters.")
-number("learning_rate", 0.1, "Step size of the optimizer.")
+number("lr", 0.1, "Step size of the optimizer.")
 number("l2", 0.0, "Weight of half the squared weights in the loss.")
 integer("batch", 64, "Examples in a minibatch, over all ranks.")
 integer("steps", 300, "Updates.")
@@ -60,7 +61,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     flags.parse(FLAGS, argv)
     training, held_out = digits()
     model = logistic(FEATURES, CLASSES, FLAGS.l2)
-    optimizer = make(FLAGS.optimizer, FLAGS.learning_rate)
+    optimizer = make(FLAGS.optimizer, FLAGS.lr)
     path = runs.path(FLAGS.out, "linear")
 
     def program(comm: CountedComm) -> dict[str, Any]:
@@ -82,7 +83,10 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
             figures.chart(path / "loss"),
         ) as writer:
             some = islice(steps, FLAGS.steps)
-            return train(some, model, held_out, writer, FLAGS.evaluate_every)
+            measure = partial(evaluate, model, held_out)
+            summary = train(some, measure, writer, FLAGS.evaluate_every)
+            writer.summary(summary)
+        return summary
 
     return flags.ranks(program, FLAGS)
 

@@ -5,14 +5,12 @@ memory that its library likes, out. What is not installed is not offered.
 """
 
 import importlib.util
-import socket
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from dml.types import BadInput, CountedComm
-from dml.wire.messages import broadcast
 
 
 def installed(comm: CountedComm, buffer: np.ndarray) -> dict[str, Callable[[], Any]]:
@@ -31,15 +29,12 @@ def torch_gloo(comm: CountedComm, buffer: np.ndarray) -> Callable[[], Any]:
     import torch
     from torch import distributed
 
+    from dml.wire.mesh.devices import meeting_point
+
     if not distributed.is_initialized():
-        port = np.zeros(1, np.int64)
-        with socket.socket() as free:
-            free.bind(("127.0.0.1", 0))
-            port[0] = free.getsockname()[1]
-        broadcast(comm, port)
         distributed.init_process_group(
             "gloo",
-            init_method=f"tcp://127.0.0.1:{port[0]}",
+            init_method=f"tcp://{meeting_point(comm)}",
             rank=comm.rank,
             world_size=comm.size,
         )
@@ -52,9 +47,9 @@ def jax_psum(comm: CountedComm, buffer: np.ndarray) -> Callable[[], Any]:
     import jax
     from jax.sharding import NamedSharding, PartitionSpec
 
-    if not jax.distributed.is_initialized():
-        jax.config.update("jax_cpu_collectives_implementation", "gloo")
-        jax.distributed.initialize(cluster_detection_method="mpi4py")
+    from dml.wire.mesh.devices import start
+
+    start(comm)
     jax.config.update("jax_enable_x64", buffer.itemsize == 8)
     mesh = jax.make_mesh((comm.size,), ("ranks",), devices=jax.devices()[: comm.size])
     spec = PartitionSpec("ranks")

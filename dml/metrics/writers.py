@@ -85,11 +85,27 @@ def table(columns: Mapping[str, tuple[int, Callable[[Row], str]]]) -> Iterator[W
     yield Writer(row, ignore)
 
 
-@contextmanager
-def console(total: int) -> Iterator[Writer]:
-    """Show loss and time left of total steps, and the summary on one line.
+def loss_of(row: Row) -> str:
+    return f"loss {row['loss']:.4f}"
 
-    A terminal gets a live bar; a pipe (mpirun is one) ten lines along the way.
+
+def numbers_of(summary: Row) -> str:
+    numbers = {k: v for k, v in summary.items() if isinstance(v, int | float)}
+    return "  ".join(f"{k} {v:.6g}" for k, v in numbers.items())
+
+
+@contextmanager
+def console(
+    total: int,
+    begun: int = 0,
+    *,
+    unit: str = "step",
+    says: Callable[[Row], str] = loss_of,
+    ends: Callable[[Row], str] = numbers_of,
+) -> Iterator[Writer]:
+    """Show what a row says and the time left of total steps; how the summary ends.
+
+    A terminal gets a live bar; a pipe (mpirun is one) at least ten lines along the way.
     """
     from rich import progress
     from rich.console import Console
@@ -103,19 +119,18 @@ def console(total: int) -> Iterator[Writer]:
     )
     live = screen.is_terminal
     with progress.Progress(*columns, console=screen, disable=not live) as bar:
-        bar.add_task("", total=total)
+        bar.add_task("", total=total, completed=begun)
         (task,) = bar.tasks
 
         def row(row: Row) -> None:
-            text = f"loss {row['loss']:.4f}"
+            text = says(row)
             bar.update(task.id, advance=1, description=text)
             if not live and task.completed % max(1, total // 10) == 0:
                 left = f"{task.time_remaining or 0:.0f} s left"
-                screen.print(f"step {task.completed:.0f}/{total}  {text}  {left}")
+                screen.print(f"{unit} {task.completed:.0f}/{total}  {text}  {left}")
 
         def summary(summary: Row) -> None:
             bar.stop()
-            numbers = {k: v for k, v in summary.items() if not isinstance(v, str)}
-            screen.print("  ".join(f"{k} {v:.6g}" for k, v in numbers.items()))
+            screen.print(ends(summary))
 
         yield Writer(row, summary)

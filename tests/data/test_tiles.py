@@ -8,9 +8,10 @@ import pytest
 
 from dml import sim
 from dml.data import tiles
+from dml.data.cooccurrence import RECORD
 from dml.strategies.glove.tiling import by_row, by_word, tiled
 from dml.types import BadInput, Embeddings
-from tests.strategies.glove.lattice import KIND, WORDS, corpus, order
+from tests.strategies.glove.lattice import WORDS, corpus, order
 
 CASES = [  # tables, blocks, rows, ranks
     (2, 8, 4, 1),
@@ -207,7 +208,7 @@ def test_more_blocks_than_words_are_refused(blocks):
 
 @pytest.mark.parametrize("word, context", [(0, 1), (1, 0), (WORDS + 1, 1), (1, -3)])
 def test_records_of_words_that_nobody_knows_are_refused(word, context):
-    records = np.array([(1, 2, 1.0), (word, context, 1.0)], KIND)
+    records = np.array([(1, 2, 1.0), (word, context, 1.0)], RECORD)
     with pytest.raises(BadInput, match=f"the words 1 to {WORDS}, got"):
         made(records, 2, 2, 16)
 
@@ -215,7 +216,13 @@ def test_records_of_words_that_nobody_knows_are_refused(word, context):
 @pytest.mark.parametrize("tables, records", [(2, []), (1, [(2, 2, 1.0)])])
 def test_no_record_at_all_is_refused(tables, records):
     with pytest.raises(BadInput, match=f"got none among {len(records)}; pass"):
-        made(np.array(records, KIND), tables, 2, 16)
+        made(np.array(records, RECORD), tables, 2, 16)
+
+
+@pytest.mark.parametrize("count", (0.0, -1.0, np.nan))
+def test_counts_that_have_no_logarithm_are_refused(count):
+    with pytest.raises(BadInput, match="counts above 0, got"):
+        made(np.array([(1, 2, 1.0), (2, 1, count)], RECORD), 2, 2, 16)
 
 
 @pytest.mark.parametrize("tables", (1, 2))

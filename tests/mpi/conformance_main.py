@@ -9,7 +9,7 @@ from functools import partial
 import numpy as np
 
 from dml import sim
-from dml.wire.messages import ALLREDUCE, Metered, all_gather, barrier
+from dml.wire.messages import ALLREDUCE, Metered, all_gather, all_to_all, barrier
 from dml.wire.messages.comm import world
 from tests.wire.messages import orders
 from tests.wire.messages.conformance import Case, conform, digest, given, reduces
@@ -72,6 +72,9 @@ def counts(size):
         metered = Metered(comm)
         barrier(metered)
         all_gather(metered, np.zeros(33))
+        parts = [np.full(100_000 * dest, comm.rank) for dest in range(size)]
+        for source, part in enumerate(all_to_all(metered, parts)):
+            assert part.tolist() == [source] * (100_000 * comm.rank)
         return [*found, dict(metered.bytes)]
 
     assert real(program, size) == sim.run(program, size)

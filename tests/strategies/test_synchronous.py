@@ -7,11 +7,11 @@ import pytest
 from dml import sim
 from dml.data.digits import digits
 from dml.data.minibatches import minibatches
+from dml.metrics.evaluation import digest
 from dml.metrics.timer import Timer
 from dml.models.logistic import logistic
 from dml.strategies.serial import serial
 from dml.strategies.synchronous import synchronous
-from dml.train import digest
 from dml.update.dense import make
 from dml.wire.messages import ALLREDUCE, Metered
 

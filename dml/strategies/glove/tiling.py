@@ -20,6 +20,7 @@ from dml.types import BadInput, Comm, Embeddings
 from dml.wire.memory.shared import share
 from dml.wire.messages import all_gather
 
+RECORD_BYTES = 12  # two offsets, a logarithm, a weight
 STEP = 1 << 17  # records that are copied or turned into logarithms at once
 Pair = tuple[np.ndarray, np.ndarray]  # words, contexts
 
@@ -62,14 +63,10 @@ def tiled(
             "expected records of words that meet another, got none among "
             f"{len(records)}; pass a longer corpus"
         )
-    found = Tiles(
-        starts,
-        grid,
-        share(host, total, np.uint16),
-        share(host, total, np.uint16),
-        share(host, total, np.float32),
-        share(host, total, np.float32),
-    )
+    memory = share(host, RECORD_BYTES * total, np.uint8)
+    logs, weights = memory[: 8 * total].view(np.float32).reshape(2, total)
+    offsets = memory[8 * total :].view(np.uint16).reshape(2, total)
+    found = Tiles(starts, grid, offsets[0], offsets[1], logs, weights)
     at = starts[:-1] + each[: host.rank].sum(axis=0)
     where = blocks.strip, blocks.offset, grid.place
     out = found.words, found.contexts, found.logs
@@ -87,8 +84,10 @@ def pieces(records: np.ndarray) -> Iterator[tuple[Pair, np.ndarray]]:
     """Yield words and contexts, and counts, of few records at once: they are copies."""
     for start in range(0, len(records), STEP):
         part = records[start : start + STEP]
-        words, contexts = (np.ascontiguousarray(part[x]) for x in ("word", "context"))
-        yield (words, contexts), part["value"]
+        words, contexts, values = (
+            np.ascontiguousarray(part[x]) for x in part.dtype.names
+        )
+        yield (words, contexts), values
 
 
 def gathered(comm: Comm, counts: np.ndarray) -> np.ndarray:
@@ -103,6 +102,11 @@ def weigh(found: Tiles, part: tuple[int, int], order: Order) -> None:
     """Turn the counts of a part into logarithms and weights, in place."""
     for start in range(*part, STEP):
         here = slice(start, min(start + STEP, part[1]))
+        if not (found.logs[here] > 0).all():  # NaN is not
+            raise BadInput(
+                f"expected counts above 0, got {found.logs[here].min()} among records "
+                f"{start} to {here.stop}; count anew"
+            )
         found.weights[here] = weight(found.logs[here], order.x_max, order.alpha)
         np.log(found.logs[here], out=found.logs[here])
 

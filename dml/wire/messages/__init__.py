@@ -8,6 +8,7 @@ from collections.abc import Callable
 import numpy as np
 
 from dml.types import Comm
+from dml.wire.messages.all_to_all import all_to_all as all_to_all
 from dml.wire.messages.auto import CANDIDATES, auto_allreduce
 from dml.wire.messages.auto import chosen as chosen
 from dml.wire.messages.auto import predicted as predicted
@@ -15,6 +16,8 @@ from dml.wire.messages.auto import rates as rates
 from dml.wire.messages.barrier import barrier as barrier
 from dml.wire.messages.broadcast import broadcast as broadcast
 from dml.wire.messages.check import checked as checked
+from dml.wire.messages.first import first_of_all as first_of_all
+from dml.wire.messages.first import first_of_each_host as first_of_each_host
 from dml.wire.messages.metered import Metered as Metered
 from dml.wire.messages.native import native_allreduce
 from dml.wire.messages.progress import allreduce_async as allreduce_async

@@ -13,5 +13,7 @@ class Tag(IntEnum):
     BARRIER = 7
     ALL_GATHER = 8
     REDUCE_SCATTER = 9
+    ALL_TO_ALL = 10
     COLLECT = 11
+    FIRST = 12
     BLOCK = 1000  # and the number of the block

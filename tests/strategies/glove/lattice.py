@@ -8,6 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dml import sim
+from dml.data.cooccurrence import RECORD
 from dml.metrics.timer import Timer
 from dml.models.glove import glove
 from dml.strategies.glove.hogwild import hogwild
@@ -21,14 +22,13 @@ from dml.wire.messages import ALLREDUCE, Metered
 from dml.wire.rotation import rounds
 
 WORDS, DIM, BLOCKS, ROWS, RATE = 90, 24, 8, 4, 0.05
-KIND = np.dtype([("word", "<i4"), ("context", "<i4"), ("value", "<f8")])
 HOSTS = sim.Uniform(host=2, eager=0)
 
 
 def corpus(count=1500, words=WORDS, seed=0):
     """Make records whose words are as uneven as those of a language."""
     draws = np.random.default_rng(seed)
-    found = np.empty(count, KIND)
+    found = np.empty(count, RECORD)
     found["word"] = (draws.zipf(1.2, count) - 1) % words + 1
     found["context"] = (draws.zipf(1.2, count) - 1) % words + 1
     found["value"] = draws.random(count) * 20 + 0.1

@@ -5,9 +5,11 @@ import pytest
 
 from dml import sim
 from dml.models.glove import glove
+from dml.strategies.glove import descend
 from dml.strategies.glove.tiling import by_row, tiled
 from dml.types import BadInput
-from dml.update.rows import LANES
+from dml.update import rows
+from dml.update.rows import LANES, padded
 from dml.wire.messages import ALLREDUCE, Metered
 from tests.strategies.glove.lattice import (
     DIM,
@@ -186,3 +188,12 @@ def test_the_loss_falls(how):
 def test_ranks_that_do_not_fit_are_refused(how, size, network, message):
     with pytest.raises(BadInput, match=message):
         on_ranks(size, how, network)
+
+
+@pytest.mark.parametrize("module", (descend, rows))
+def test_a_kernel_is_compiled_once_for_all_ways_and_ranks(module):
+    """So that a rehearsal on one rank compiles what all need."""
+    module.kernel.cache_clear()
+    for how in WAYS:
+        on_ranks(1 if how in ("serial", "minibatch") else 2, how, epochs=1)
+    assert len(module.kernel(padded(DIM)).signatures) == 1

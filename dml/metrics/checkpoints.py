@@ -1,0 +1,77 @@
+"""LOG: the state of a run on disk, in the reference GloVe program's own layout.
+
+A folder in; an epoch, what the run depends on, and Embeddings in and out. The C program
+goes on from the two files of numbers by -load-init-param and -load-init-gradsq.
+"""
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dml.metrics.vectors import load_state, replacing, save_state
+from dml.types import BadInput, Embeddings
+
+INDEX = "checkpoint.json"
+
+
+def save(folder: Path, epoch: int, rules: Mapping[str, Any], state: Embeddings) -> None:
+    """Replace the checkpoint in a folder: whenever one stops, a whole one is there."""
+    words, dim = len(state.biases_T) // tables(rules), state.vectors_TxD.shape[1]
+    names = {kind: f"{kind}-{epoch}.bin" for kind in ("parameters", "squares")}
+    vectors, biases, *squares = state
+    for name, (rows_TxD, bias_T) in zip(
+        names.values(), ((vectors, biases), squares), strict=True
+    ):
+        save_state(
+            folder / name,
+            rows_TxD[:words],
+            bias_T[:words],
+            rows_TxD[-words:],  # of one table: the same again, as C has two
+            bias_T[-words:],
+        )
+    index = {"epoch": epoch, "words": words, "dim": dim, **names, "rules": dict(rules)}
+    with replacing(folder / INDEX) as file:
+        file.write(json.dumps(index, indent=2).encode())
+    for old in folder.glob("*.bin"):
+        if old.name not in names.values():
+            with suppress(OSError):
+                old.unlink()
+
+
+def load(folder: Path, rules: Mapping[str, Any]) -> tuple[int, Embeddings]:
+    """Return the epochs done and the state; rules must be those of the saved run."""
+    try:
+        index = json.loads((folder / INDEX).read_text())
+    except (OSError, ValueError) as error:
+        raise BadInput(
+            f"expected a checkpoint in {folder}, got {error}; pass "
+            "--resume=<the folder of a run that was stopped>"
+        ) from error
+    for name, value in rules.items():
+        if index["rules"].get(name) != value:
+            was = index["rules"].get(name)
+            raise BadInput(
+                f"expected --{name}={was} as in the run to resume, got "
+                f"--{name}={value}; pass the flags of {folder.parent}/config.json"
+            )
+    parts = [
+        load_state(folder / index[kind], index["words"], index["dim"])
+        for kind in ("parameters", "squares")
+    ]
+    both = tables(rules)
+    return index["epoch"], Embeddings(
+        *(
+            np.concatenate([words, contexts][:both])
+            for vectors, biases, contexts_VxD, context_biases in parts
+            for words, contexts in ((vectors, contexts_VxD), (biases, context_biases))
+        )
+    )
+
+
+def tables(rules: Mapping[str, Any]) -> int:
+    """One table of words and contexts, or two."""
+    return int(rules["tables"])

@@ -1,0 +1,193 @@
+"""LOG: words and their vectors in; how well they know analogies and likeness, out.
+
+The scores and their rules are gensim's. Only the analogies are asked here, many in one
+matrix product: gensim asks one at a time, in many times the seconds.
+"""
+
+import logging
+import math
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from dml.types import BadInput
+
+SEMANTIC = (
+    "capital-common-countries",
+    "capital-world",
+    "currency",
+    "city-in-state",
+    "family",
+)
+BLOCK = 256  # questions in one product
+Question = tuple[str, str, str, str]  # a is to b as c is to d, in upper case
+Score = tuple[int, int]  # right, asked
+
+
+def evaluate(
+    words: Sequence[str], vectors: np.ndarray, restrict: int = 30_000
+) -> dict[str, float | None]:
+    """Return fractions of right analogies and Spearman correlations with people.
+
+    Analogies are asked and answered with the first `restrict` words; a set of which
+    not enough words are known scores None. analogy_questions counts those asked.
+    """
+    from gensim.test.utils import datapath
+
+    with quiet():
+        known = keyed(words, vectors)
+        scores = analogies(known, datapath("questions-words.txt"), restrict)
+        syntactic = [name for name in scores if name.startswith("gram")]
+        return {
+            "analogy_accuracy": _share(scores, list(scores)),
+            "analogy_semantic": _share(scores, SEMANTIC),
+            "analogy_syntactic": _share(scores, syntactic),
+            "analogy_questions": sum(asked for _, asked in scores.values()),
+            "wordsim353": _spearman(known, datapath("wordsim353.tsv")),
+            "simlex999": _spearman(known, datapath("simlex999.txt")),
+        }
+
+
+def neighbours(
+    words: Sequence[str], vectors: np.ndarray, of: Sequence[str], count: int = 5
+) -> dict[str, list[str]]:
+    """Return the words of largest cosine with each word of `of` that is known."""
+    with quiet():
+        known = keyed(words, vectors)
+        return {
+            word: [name for name, _ in known.most_similar(word, topn=count)]
+            for word in of
+            if word in known
+        }
+
+
+def analogies(known: Any, path: str | Path, restrict: int) -> dict[str, Score]:
+    """Count, by section of a file, what gensim's evaluate_word_analogies finds right.
+
+    A rounding may decide where two answers are as near as makes no difference: such
+    questions go to gensim itself, so the counts are its own.
+    """
+    sections = _questions(path)
+    rows: dict[str, int] = {}  # in upper case, as gensim compares; the first word wins
+    for row, word in enumerate(known.index_to_key[:restrict]):
+        rows.setdefault(word.upper(), row)
+    first = np.array([rows[word.upper()] for word in known.index_to_key[:restrict]])
+    scores: dict[str, Score] = {}
+    unsure: dict[str, list[Question]] = {}
+    for section, asked in sections.items():
+        asked = [each for each in asked if all(word in rows for word in each)]
+        asked_Qx4 = np.array([[rows[word] for word in each] for each in asked], int)
+        with np.errstate(all="ignore"):  # zero vectors give nan: they are unsure
+            right, doubt = _answer(known, first, asked_Qx4.reshape(-1, 4))
+        scores[section] = int(right.sum()), len(asked)
+        unsure[section] = [asked[i] for i in np.flatnonzero(doubt)]
+    for section, more in _by_gensim(known, unsure, restrict).items():
+        scores[section] = scores[section][0] + more, scores[section][1]
+    return scores
+
+
+def keyed(words: Sequence[str], vectors: np.ndarray) -> Any:
+    """Make gensim's KeyedVectors; the vectors stay as they are."""
+    from gensim.models import KeyedVectors
+
+    known = KeyedVectors(vectors.shape[1])
+    known.add_vectors(list(words), np.asarray(vectors, np.float32))
+    return known
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Keep gensim's log and the warnings of empty sets and zero vectors away."""
+    log = logging.getLogger("gensim")
+    level = log.level
+    log.setLevel(logging.CRITICAL)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        log.setLevel(level)
+
+
+def _answer(
+    known: Any, first: np.ndarray, asked_Qx4: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Say which questions are right, and which are for gensim to decide."""
+    vectors_RxD = known.vectors[: len(first)]
+    norms = np.linalg.norm(vectors_RxD, axis=1)
+    units_RxD = vectors_RxD / norms[:, None]
+    # twice what a product of D terms may be off, there and here
+    close = 4 * vectors_RxD.shape[1] * np.finfo(np.float32).eps
+    right, unsure = np.zeros((2, len(asked_Qx4)), bool)
+    for start in range(0, len(asked_Qx4), BLOCK):
+        a, b, c, expected = asked_Qx4[start : start + BLOCK].T
+        targets_QxD = units_RxD[b] + units_RxD[c] - units_RxD[a]
+        length = np.linalg.norm(targets_QxD, axis=1, keepdims=True)
+        scores_QxR = (targets_QxD / length) @ units_RxD.T
+        scores_QxR[:, norms == 0] = -np.inf
+        q = np.arange(len(a))
+        scores_QxR[q, a] = scores_QxR[q, b] = scores_QxR[q, c] = -np.inf
+        best = scores_QxR.argmax(axis=1)
+        lead = scores_QxR[q, best]
+        scores_QxR[q, best] = -np.inf
+        lead = lead - scores_QxR.max(axis=1)
+        answer = first[best]
+        # gensim looks on where the best is an input in other letters (Paris, PARIS)
+        again = (answer == a) | (answer == b) | (answer == c)
+        some = slice(start, start + len(a))
+        unsure[some] = ~(lead > close) | again  # a lead of nan is unsure too
+        right[some] = (answer == expected) & ~unsure[some]
+    return right, unsure
+
+
+def _by_gensim(
+    known: Any, questions: Mapping[str, Sequence[Question]], restrict: int
+) -> dict[str, int]:
+    lines = [
+        line
+        for section, asked in questions.items()
+        for line in (f": {section}", *map(" ".join, asked))
+        if asked
+    ]
+    if not lines:
+        return {}
+    with TemporaryDirectory() as folder, np.errstate(all="ignore"):
+        path = Path(folder, "questions.txt")
+        path.write_text("\n".join(lines), encoding="utf-8")
+        _, sections = known.evaluate_word_analogies(str(path), restrict)
+    return {each["section"]: len(each["correct"]) for each in sections[:-1]}
+
+
+def _questions(path: str | Path) -> dict[str, list[Question]]:
+    sections: dict[str, list[Question]] = {}
+    section = None
+    for number, line in enumerate(Path(path).read_text("utf-8").split("\n"), 1):
+        if line.startswith(": "):
+            section = sections.setdefault(line.lstrip(": ").strip(), [])
+        elif len(fields := line.upper().split()) == 4:
+            if section is None:
+                raise BadInput(
+                    f"{path}: line {number}: expected `: section` before the first "
+                    f"question, got {line!r}; add it"
+                )
+            a, b, c, d = fields
+            section.append((a, b, c, d))
+    return sections
+
+
+def _share(scores: Mapping[str, Score], sections: Sequence[str]) -> float | None:
+    right, asked = np.sum([scores[section] for section in sections], axis=0)
+    return float(right / asked) if asked else None
+
+
+def _spearman(known: Any, path: str) -> float | None:
+    try:
+        _, spearman, _ = known.evaluate_word_pairs(path)
+    except ValueError:  # fewer than two pairs are known
+        return None
+    return None if math.isnan(spearman[0]) else float(spearman[0])

@@ -1,0 +1,142 @@
+"""Text to co-occurrences on ranks: pieces in; vocab.txt, cooccurrence.bin out.
+
+    numbers of words   |--- rank 0 ---|--- rank 1 ---|--- rank 2 ---|
+    counted in chunks  |----|----|----|  each by rows of words: a sorted run on disk
+    merged             runs.py: every rank adds up some words of all runs
+
+Bit for bit the same files for any number of ranks, memory and cutting into pieces.
+"""
+
+import os
+from contextlib import ExitStack
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from dml.data import cooccurrence as kernels
+from dml.data.cooccurrence import COUNT, RECORD
+from dml.data.scratch import Scratch
+from dml.data.shards import bounds
+from dml.data.spool import Spool
+from dml.data.vocabulary import write
+from dml.strategies.corpus import Corpus, Pieces, Tokens, number
+from dml.strategies.runs import Runs, merge
+from dml.types import BadInput, Comm
+from dml.wire.messages import first_of_each_host
+
+VOCABULARY, RECORDS = "vocab.txt", "cooccurrence.bin"
+MOST = 1 << 21
+
+
+class Rules(NamedTuple):
+    """What is counted, and in how many bytes.
+
+    `memory` is of all ranks together: for the text, index and records of counting and
+    merging, not for the program, a piece of text and the dictionaries of words.
+    """
+
+    window: int = 15
+    symmetric: bool = True
+    min_count: int = 5
+    max_vocab: int = 0  # 0: all
+    memory: int = 4 << 30
+
+
+class Counted(NamedTuple):
+    """How much there was."""
+
+    words: int  # in the vocabulary
+    records: int
+    tokens: int  # words in the text, unknown ones too
+    documents: int
+
+
+def count(
+    comm: Comm, pieces: Pieces, tokens: Tokens, folder: Path, rules: Rules
+) -> Counted:
+    """Count into a folder that all ranks see; collective.
+
+    Files that lie there are replaced at the end; if it fails, they are kept.
+    """
+    for name, least in ("window", 1), ("min_count", 1), ("max_vocab", 0):
+        if getattr(rules, name) < least:
+            raise BadInput(
+                f"expected {name} >= {least}, got {getattr(rules, name)}; "
+                f"pass --{name}={least} or more"
+            )
+    first_of_each_host(comm, warm)  # it keeps what it compiles for the others
+    text, parts = folder / "tokens.part", folder / f"{RECORDS}.part"
+    words = folder / f"{VOCABULARY}.part"
+    with ExitStack() as stack:
+        for path in text, parts, words:
+            stack.callback(path.unlink, missing_ok=True)
+        corpus = number(comm, pieces, tokens, text, (rules.min_count, rules.max_vocab))
+        known = len(corpus.vocabulary.words)
+        room, work = share(comm, known, rules.memory)
+        with Spool(folder / "runs.part", COUNT, room) as spool:
+            runs = tally(comm, corpus, text, rules, spool, work * COUNT.itemsize)
+            records = merge(comm, runs, parts, work)
+        if comm.rank == 0:
+            os.truncate(parts, records * RECORD.itemsize)  # an old one may be longer
+            write(words, corpus.vocabulary)
+            words.replace(folder / VOCABULARY)
+            parts.replace(folder / RECORDS)
+        comm.Barrier()
+    return Counted(known, records, corpus.tokens, corpus.documents)
+
+
+def share(comm: Comm, words: int, memory: int) -> tuple[int, int]:
+    """Return how many records a rank has memory for: of runs, and to work on.
+
+    Work needs a word's records from every rank, twice, and all that they become.
+    """
+    work = (2 * comm.size + 13) * (words + 64)
+    records = memory // comm.size // COUNT.itemsize
+    if records < work + words:
+        least = (work + words) * comm.size * COUNT.itemsize
+        raise BadInput(
+            f"expected memory >= {least} bytes for {words} words on {comm.size} ranks, "
+            f"got {memory}; raise --memory or --min_count"
+        )
+    runs = min(records // 2, records - work)
+    return runs, records - runs
+
+
+def tally(
+    comm: Comm, corpus: Corpus, path: Path, rules: Rules, spool: Spool, nbytes: int
+) -> Runs:
+    """Count this rank's share of the text in chunks, each a run, within nbytes."""
+    words = len(corpus.vocabulary.words)
+    totals, weights = np.zeros(words + 1, np.int64), kernels.weights(rules.window)
+    left = nbytes - 4 * totals.nbytes  # starts, units and marks, totals
+    length = min(max(rules.window, left // 8), 2**31 - 1 - rules.window)
+    edges, sums = [0], kernels.sums(words)
+    start, stop = bounds(corpus.length, comm.rank, comm.size)
+    with Scratch(path, np.int32) as text:
+        for first in range(start, stop, length):
+            before = min(first, rules.window)
+            last = min(first + length, stop)
+            numbers = text.get(first - before, last - first + before)
+            index, word = kernels.index(numbers, words), 0
+            while word < words:
+                room = spool.room(words)
+                word, used = kernels.count(
+                    index, before, weights, rules.symmetric, word, sums, room
+                )
+                kernels.tally(spool.keep(used)["word"], totals)
+            edges.append(len(spool))
+            del numbers, index  # before the next ones come
+    return Runs(spool, edges, totals[1:])
+
+
+def warm() -> None:
+    """Compile the kernels."""
+    numbers = np.array([0, 1], np.int32)
+    kernels.tally(numbers, np.zeros(2, np.int64))
+    sums, records = kernels.sums(2), np.empty(4, COUNT)
+    index = kernels.index(numbers, 2)
+    _, used = kernels.count(index, 0, kernels.weights(1), True, 0, sums, records)
+    kernels.merge(records[:used], np.array([0, used]), 0, 2, sums, np.empty(4, COUNT))
+    kernels.weigh(records[:used], records[:used].view(RECORD))
+    kernels.tally(records[:used]["word"], np.zeros(3, np.int64))

@@ -1,0 +1,116 @@
+"""Sorted runs of counts on ranks in; one sorted file of records out.
+
+rank 0   ==|====|=|=   ==|===|=|==      a run: records by word, then context
+rank 1   =|=====|==|   ===|===|==|
+          ▲ slab ▲                      words that fit into memory, of all runs:
+         0: ==|==   1: ==|=|=           some to each rank, about equally many
+                                        records, to add up, weigh and write
+"""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from dml.data import cooccurrence as kernels
+from dml.data.cooccurrence import COUNT, RECORD, Sums
+from dml.data.scratch import Scratch
+from dml.data.spool import Spool
+from dml.types import Comm
+from dml.wire.messages import ALLREDUCE, all_gather, all_to_all
+
+MOST = 1 << 20  # records of a slab on a rank: more are not faster
+
+
+class Runs(NamedTuple):
+    """A rank's sorted runs of COUNTs, one after another."""
+
+    spool: Spool
+    edges: list[int]
+    totals: np.ndarray  # records of each word
+
+
+def merge(comm: Comm, runs: Runs, path: Path, memory: int) -> int:
+    """Merge all ranks' runs into one file of records; return how many there are.
+
+    Memory is in records.
+    """
+    words, size = len(runs.totals), comm.size
+    # A slab is a part sent, one received twice, one merged before and one after.
+    limit = (memory - (2 * size + 12) * words) // 6
+    totals, heaviest = runs.totals.copy(), runs.totals.copy()
+    turns = np.array([len(runs.edges) - 1])
+    ALLREDUCE["ring"](comm, totals, np.add)
+    ALLREDUCE["ring"](comm, heaviest, np.maximum)
+    ALLREDUCE["ring"](comm, turns, np.maximum)
+    at, sums, done = list(runs.edges), kernels.sums(words), 0
+    with Scratch(path, RECORD) as file:
+        for start, stop in slabs(heaviest, min(limit, MOST)):
+            edges = cut(totals, start, stop, size)
+            merged = np.empty(0, COUNT)
+            for turn in range(turns[0]):
+                parts = take(runs, turn, at, edges)
+                parts = all_to_all(comm, parts)
+                mine = edges[comm.rank], edges[comm.rank + 1]
+                merged = fuse([merged, *parts], mine, sums)
+                del parts
+            lengths = np.zeros(size, np.int64)
+            lengths[comm.rank] = len(merged)
+            all_gather(comm, lengths)
+            records = merged.view(RECORD)
+            kernels.weigh(merged, records)
+            file.put(done + int(lengths[: comm.rank].sum()), records)
+            done += int(lengths.sum())
+    comm.Barrier()
+    return done
+
+
+def slabs(heaviest: np.ndarray, limit: int) -> Iterator[tuple[int, int]]:
+    """Cut the words so that no rank has more records of a slab than limit, or a word's.
+
+    >>> [*slabs(np.array([5, 9, 2, 2, 2, 1]), 6)]
+    [(0, 1), (1, 2), (2, 5), (5, 6)]
+    """
+    ends, start = np.cumsum(heaviest), 0
+    while start < len(ends):
+        before = ends[start - 1] if start else 0
+        stop = int(np.searchsorted(ends, before + limit, "right"))
+        yield start, (stop := max(stop, start + 1))
+        start = stop
+
+
+def cut(totals: np.ndarray, start: int, stop: int, size: int) -> list[int]:
+    """Cut a slab's words into `size` ranges of about equally many records.
+
+    >>> cut(np.array([9, 9, 4, 4, 4, 4]), 1, 6, 3)
+    [1, 2, 4, 6]
+    """
+    ends = np.cumsum(totals[start:stop])
+    goals = ends[-1] * np.arange(1, size) // size
+    return [start, *(start + np.searchsorted(ends, goals, "left") + 1).tolist(), stop]
+
+
+def take(runs: Runs, turn: int, at: list[int], edges: list[int]) -> list[np.ndarray]:
+    """Read a slab of a run from at[turn] on, cut at edges; advance at[turn]."""
+    if turn >= len(runs.edges) - 1:
+        return [np.empty(0, COUNT)] * (len(edges) - 1)
+    first = at[turn]
+    # records have words from 1: the first beyond the slab reaches edges[-1] + 1
+    stop = runs.spool.search("word", edges[-1] + 1, (first, runs.edges[turn + 1]))
+    found, at[turn] = runs.spool.get(first, stop - first), stop
+    inner = np.searchsorted(found["word"], np.array(edges[1:-1], np.int32) + 1)
+    return np.split(found, inner)
+
+
+def fuse(parts: list[np.ndarray], rows: tuple[int, int], sums: Sums) -> np.ndarray:
+    """Add up sorted parts that hold records of rows[0] … rows[1] - 1."""
+    parts = [part for part in parts if len(part)]
+    if len(parts) < 2:
+        return parts[0] if parts else np.empty(0, COUNT)
+    edges = np.cumsum([0, *map(len, parts)])
+    merged = np.empty(edges[-1], COUNT)
+    # as bytes: numpy copies records field by field
+    joined = np.concatenate([part.view(np.uint8) for part in parts]).view(COUNT)
+    used = kernels.merge(joined, edges, *rows, sums, merged)
+    return merged[:used]

@@ -1,0 +1,70 @@
+"""Devices for a mesh: the ranks of a communicator in, one JAX run and its Mesh out.
+
+rank 0      rank 1                       batch
+┌──┬──┐     ┌──┬──┐                   ┌──┬──┬──┬──┐
+│d0│d1│     │d2│d3│    start, mesh    │d0│d1│d2│d3│ dim
+└──┴──┘     └──┴──┘                   └──┴──┴──┴──┘
+"""
+
+import math
+import socket
+
+import jax
+import numpy as np
+from jax.sharding import AxisType, Mesh
+
+from dml.types import BadInput, Comm
+from dml.wire.messages import broadcast
+
+NAME_BYTES = 256  # as much as a host's name and a port can take
+
+
+def start(comm: Comm) -> None:
+    """Join the ranks into one run of JAX; collective, before any device is used.
+
+    Afterwards jax.devices() are those of all ranks. One rank alone is a run already. On
+    GPUs each rank takes one: that of its number on its host.
+    """
+    if comm.size == 1 or jax.distributed.is_initialized():
+        return
+    if not comm.machine:
+        raise BadInput(
+            f"expected real ranks on a mesh of devices, got {comm.size} virtual ones; "
+            "drop --simulate"
+        )
+    hosts = comm.hosts()
+    jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    jax.distributed.initialize(
+        meeting_point(comm),
+        num_processes=comm.size,
+        process_id=comm.rank,
+        local_device_ids=hosts[: comm.rank].count(hosts[comm.rank]),
+    )
+
+
+def meeting_point(comm: Comm) -> str:
+    """Return host:port, free on rank 0's host and equal on all ranks; collective."""
+    host = socket.gethostname() if max(comm.hosts()) else "127.0.0.1"
+    with socket.socket() as free:
+        free.bind(("", 0))
+        name = f"{host}:{free.getsockname()[1]}".encode()
+    buffer = np.frombuffer(name.ljust(NAME_BYTES), np.uint8).copy()
+    broadcast(comm, buffer)
+    return buffer.tobytes().decode().rstrip()
+
+
+def mesh(**axes: int) -> Mesh:
+    """Return a mesh of all devices with these axes; one of them may be 0: the rest."""
+    count, asked = len(jax.devices()), dict(axes)
+    rest = [name for name, size in axes.items() if size in (0, -1)]
+    if len(rest) == 1:
+        known = math.prod(size for name, size in axes.items() if name != rest[0])
+        axes[rest[0]] = count // known if known else 0
+    if min(axes.values()) < 1 or math.prod(axes.values()) != count:
+        sizes = " x ".join(f"{name}={size}" for name, size in asked.items())
+        raise BadInput(
+            f"expected a mesh of all {count} devices, got {sizes}; pass axes whose "
+            f"product is {count}, at most one of them 0"
+        )
+    kinds = (AxisType.Auto,) * len(axes)
+    return jax.make_mesh(tuple(axes.values()), tuple(axes), axis_types=kinds)

@@ -1,0 +1,51 @@
+"""Count which words stand near which: a corpus in, vocab.txt and cooccurrence.bin out.
+
+python experiments/cooccurrence.py --corpus=newsgroups --out=counts     one rank
+mpirun -n 8 python experiments/cooccurrence.py --corpus=corpus.txt      real ranks
+
+The files are the reference GloVe program's own: either one can go on from the other's.
+Cost: TODO
+"""
+
+import shutil
+from collections.abc import Sequence
+from typing import Any
+
+import counting
+import flags
+
+from dml.metrics import runs, writers
+from dml.types import CountedComm
+
+FLAGS = flags.define("out", "simulate", "network", "watchdog")
+counting.define(FLAGS)
+
+
+def main(argv: Sequence[str]) -> list[dict[str, Any]]:
+    """Count as the flags say, into --out; return the summaries of the ranks."""
+    flags.parse(FLAGS, argv)
+    path = runs.path(FLAGS.out, "cooccurrence")
+
+    def program(comm: CountedComm) -> dict[str, Any]:
+        start = comm.Wtime()
+        found = counting.counted(comm, FLAGS)
+        summary = {
+            "words": len(found.vocabulary.words),
+            "records": len(found.records),
+            "cooccurrence_seconds": comm.Wtime() - start,
+            "words_sent": comm.bytes_sent // 4,
+        }
+        with writers.first(
+            comm.rank, runs.folder(path, flags.chosen(FLAGS)), writers.console(0)
+        ) as writer:
+            writer.summary(summary)
+        if comm.rank == 0:
+            for name in ("vocab.txt", "cooccurrence.bin"):
+                shutil.copyfile(found.folder / name, path / name)
+        return summary
+
+    return flags.ranks(program, FLAGS)
+
+
+if __name__ == "__main__":
+    flags.run(main)

@@ -1,0 +1,108 @@
+"""From the flags of a corpus to its counts: counted now, found again, or given.
+
+Every experiment that begins with words defines these flags.
+"""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import NamedTuple
+
+import flags
+import numpy as np
+
+from dml.data import cooccurrence
+from dml.data.archives import cache
+from dml.data.sources import text
+from dml.data.text import pieces, tokens
+from dml.data.vocabulary import Vocabulary, read
+from dml.metrics import runs
+from dml.strategies.cooccurrence import Rules, count
+from dml.types import BadInput, CountedComm
+from dml.wire.messages import broadcast, first_of_all
+
+PIECE = 1 << 18  # bytes of text that a rank takes at once
+VERSION = 1  # of what is counted: another one counts anew
+
+
+def define(values: flags.FlagValues) -> None:
+    """Add the flags of counting, for every experiment that begins with a corpus."""
+    integer = partial(flags.integer, lower_bound=1, flag_values=values)
+    switch = partial(flags.switch, flag_values=values)
+    string = partial(flags.text, flag_values=values)
+    string("corpus", "enwiki", "Named texts, files or folders, with commas between.")
+    string("pattern", r"\w+", "Regular expression of a word.")
+    switch("lower", True, "Turn letters to lower case.")
+    integer("min_count", 5, "Least times that a word of the vocabulary occurs.")
+    flags.integer(
+        "max_vocab", 0, "Most words; 0: all.", lower_bound=0, flag_values=values
+    )
+    integer("window", 15, "Words on a side that count, by 1/distance.")
+    switch("symmetric", True, "Count contexts on both sides; else words to the left.")
+    string("memory", "4GB", "Memory for counting, of all ranks; disk takes the rest.")
+    string("counts", None, "Folder with vocab.txt and cooccurrence.bin to begin with.")
+
+
+class Counts(NamedTuple):
+    """What was counted, and where it is kept."""
+
+    folder: Path
+    vocabulary: Vocabulary
+    records: np.ndarray
+
+
+def counted(comm: CountedComm, values: flags.FlagValues) -> Counts:
+    """Count the corpus, or find the counts of the same texts and flags; collective."""
+    if values.counts:
+        return opened(Path(values.counts))
+    paths = first_of_all(comm, lambda: text(values.corpus))
+    rules = Rules(
+        values.window,
+        values.symmetric,
+        values.min_count,
+        values.max_vocab,
+        flags.nbytes(values.memory),
+    )
+    folder = cache() / "cooccurrence" / key(comm, paths, values)
+    if not known(comm, folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        words = partial(tokens, pattern=values.pattern, lower=values.lower)
+        found = count(comm, pieces(paths, PIECE), words, folder, rules)
+        if comm.rank == 0:
+            runs.dump(folder / "counts.json", found._asdict())
+    return opened(folder)
+
+
+def key(comm: CountedComm, paths: Sequence[Path], values: flags.FlagValues) -> str:
+    """Name what the counts depend on: every byte of the texts, and the flags."""
+    digest = np.zeros(8, np.uint8)
+    if comm.rank == 0:
+        names = ("pattern", "lower", "min_count", "max_vocab", "window", "symmetric")
+        said = json.dumps([VERSION, [getattr(values, name) for name in names]])
+        found = hashlib.sha256(said.encode())
+        for path in paths:
+            try:
+                with open(path, "rb") as file:
+                    found.update(hashlib.file_digest(file, "sha256").digest())
+            except OSError as error:
+                raise BadInput(
+                    f"expected text at {path}, got {error}; pass a readable file"
+                ) from error
+        digest[:] = list(found.digest()[: len(digest)])
+    broadcast(comm, digest)
+    return digest.tobytes().hex()
+
+
+def known(comm: CountedComm, folder: Path) -> bool:
+    """Say, alike on all ranks, whether the counts are there."""
+    there = np.array([(folder / "counts.json").exists()])
+    broadcast(comm, there)
+    return bool(there[0])
+
+
+def opened(folder: Path) -> Counts:
+    """Map the files of a folder, ours or the C program's."""
+    vocabulary = read(folder / "vocab.txt")
+    return Counts(folder, vocabulary, cooccurrence.read(folder / "cooccurrence.bin"))

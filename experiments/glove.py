@@ -1,0 +1,118 @@
+"""GloVe (Pennington 2014): a corpus in, word vectors out, trained in any of six ways.
+
+mpirun -n 8 python experiments/glove.py                        Wikipedia's 106 articles
+mpirun -n 8 python experiments/glove.py --corpus=newsgroups    5 million words
+mpirun -n 8 python experiments/glove.py --strategy=operation   columns over ranks
+python experiments/glove.py --simulate=8 --medium=messages     virtual ranks
+python experiments/glove.py --resume=runs/glove/…              go on, bit for bit
+
+Cost: TODO
+Result: TODO
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import counting
+import flags
+import glove_flags
+import glove_ways
+import numpy as np
+from glove_report import conclude, progress, results, speeds
+
+from dml.metrics import checkpoints, figures, runs, writers
+from dml.metrics.timer import Timer
+from dml.models.glove import glove
+from dml.strategies.glove.rehearsal import rehearse
+from dml.strategies.glove.tiling import by_row, by_word, tiled
+from dml.train import interruptible, kept, train
+from dml.types import BadInput, CountedComm, Step
+from dml.wire.messages import first_of_all, tree_allreduce
+
+# What may change when a run is resumed; ranks and medium change no bit of rotation.
+FREE = {"out", "epochs", "resume", "save_every", "watchdog", "check", "neighbours"}
+FREE |= {"simulate", "network", "medium", "memory"}
+
+FLAGS = flags.define(
+    *("out", "seed", "simulate", "network", "watchdog", "check", "group", "outside")
+)
+counting.define(FLAGS)
+glove_flags.define(FLAGS)
+flags.text("resume", None, "Run folder to go on from.", flag_values=FLAGS)
+flags.number("save_every", 60.0, "Seconds between checkpoints.", flag_values=FLAGS)
+flags.text(
+    "neighbours", "king,france,computer,running", "Words to look at.", flag_values=FLAGS
+)
+
+
+def main(argv: Sequence[str]) -> list[dict[str, Any]]:
+    """Count, train, evaluate, write; return the summaries of this process's ranks."""
+    flags.parse(FLAGS, argv)
+    path = runs.path(FLAGS.out, "glove")
+    with interruptible() as asked:
+        return flags.ranks(lambda comm: program(comm, path, asked), FLAGS)
+
+
+def program(comm: CountedComm, path: Path, asked: Callable[[], bool]) -> dict[str, Any]:
+    begun = time.perf_counter()
+    counts = counting.counted(comm, FLAGS)
+    counted = time.perf_counter() - begun
+    known = len(counts.vocabulary.words)
+    rehearse(comm, FLAGS.dim, glove_flags.batched(FLAGS))
+    tiles, blocks = tiled(comm, counts.records, known, glove_flags.order(FLAGS))
+    rules = {k: v for k, v in flags.chosen(FLAGS).items() if k not in FREE}
+    rules |= {"words": known, "records": len(counts.records)}
+    epoch, state = 0, glove(known, FLAGS.dim, FLAGS.tables).init(FLAGS.seed)
+    if FLAGS.resume:
+        epoch, state = checkpoints.load(Path(FLAGS.resume, "checkpoint"), rules)
+    if epoch >= FLAGS.epochs:
+        raise BadInput(
+            f"expected more epochs than the {epoch} that are done, got "
+            f"--epochs={FLAGS.epochs}; pass more"
+        )
+    setup = glove_ways.Setup(
+        *(FLAGS, comm, by_row(state, blocks), tiles, blocks, Timer(comm.Wtime), epoch)
+    )
+    steps = islice(glove_ways.STRATEGIES[FLAGS.strategy](setup), FLAGS.epochs - epoch)
+
+    def save(step: Step) -> None:
+        if state := step.params():
+            state = by_word(state, blocks)
+            checkpoints.save(path / "checkpoint", step.number, rules, state)
+
+    def measure(collect: Any) -> dict[str, Any]:
+        if state := collect():
+            of = FLAGS.neighbours.split(",")
+            return conclude(path, counts.vocabulary, by_word(state, blocks), of)
+        return {}
+
+    with writers.first(
+        comm.rank,
+        writers.console(FLAGS.epochs, epoch, unit="epoch", says=progress, ends=results),
+        runs.folder(path, flags.chosen(FLAGS)),
+        figures.chart(path / "loss"),
+    ) as writer:
+        steps = kept(steps, comm, save, FLAGS.save_every, asked)
+        summary = train(steps, measure, writer)
+        first_of_all(comm, lambda: None)  # the others sleep while rank 0 evaluates
+        words = np.array([summary["words_sent"]])
+        tree_allreduce(comm, words)
+        summary |= speeds(summary, len(tiles.logs)) | {
+            "words_sent": int(words[0]),
+            "cooccurrence_seconds": counted,
+            "total_seconds": time.perf_counter() - begun,
+        }
+        writer.summary(summary)
+    if summary["steps"] < FLAGS.epochs:
+        raise flags.Stopped(
+            f"stopped after epoch {summary['steps']} of {FLAGS.epochs}; go on with the "
+            f"same flags and --resume={path}"
+        )
+    return summary
+
+
+if __name__ == "__main__":
+    flags.run(main)

@@ -1,0 +1,83 @@
+"""What a run of GloVe leaves and says: vectors, their evaluation, figures, lines."""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dml.data import vocabulary
+from dml.data.vocabulary import Vocabulary
+from dml.metrics import vectors, words
+from dml.metrics.wordmap import wordmap
+from dml.types import Embeddings
+
+
+def vectors_of(state: Embeddings, count: int) -> np.ndarray:
+    """Add up the two vectors of each word, as the reference does; or take its one."""
+    both = state.vectors_TxD.reshape(-1, count, state.vectors_TxD.shape[1])
+    return both.sum(axis=0)
+
+
+def conclude(
+    path: Path, known: Vocabulary, state: Embeddings, of: Sequence[str]
+) -> dict[str, Any]:
+    """Write vectors, map and the neighbours of some words; return how good they are."""
+    found = vectors_of(state, len(known.words))
+    vectors.save(path, known.words, found)
+    vocabulary.write(path / "vocab.txt", known)
+    wordmap(path / "words", known.words, found)
+    digest = hashlib.sha256(found.tobytes()).hexdigest()
+    near = words.neighbours(known.words, found, of)
+    return words.evaluate(known.words, found) | {
+        "vectors_sha256": digest,
+        **{f"near_{word}": " ".join(others) for word, others in near.items()},
+    }
+
+
+def speeds(summary: Mapping[str, Any], records: int) -> dict[str, Any]:
+    """Return how long an epoch took, and how many records a second that is."""
+    epochs = summary["examples"] / records
+    return {
+        "records": records,
+        "records_per_second": summary["examples"] / max(summary["seconds"], 1e-9),
+        "epoch_seconds": summary["seconds"] / epochs,
+    }
+
+
+def progress(row: Mapping[str, Any]) -> str:
+    rate = row["examples"] / max(row["seconds"], 1e-9)
+    return f"loss {row['loss']:.5f}  {rate / 1e6:5.1f} M records/s"
+
+
+def results(summary: Mapping[str, Any]) -> str:
+    """Say in a few lines what came out."""
+
+    def share(name: str) -> str:
+        return "unknown" if summary[name] is None else f"{summary[name]:.1%}"
+
+    def number(name: str) -> str:
+        return "unknown" if summary[name] is None else f"{summary[name]:.3f}"
+
+    near = [
+        f"{name.removeprefix('near_')}: {value}"
+        for name, value in summary.items()
+        if name.startswith("near_")
+    ]
+    return "\n".join(
+        [
+            *near,
+            f"analogies {share('analogy_accuracy')} of {summary['analogy_questions']}"
+            f"  semantic {share('analogy_semantic')}"
+            f"  syntactic {share('analogy_syntactic')}"
+            f"  WordSim-353 {number('wordsim353')}  SimLex-999 {number('simlex999')}",
+            f"loss {summary['loss']:.5f}  {summary['records']:,} records"
+            f"  {summary['records_per_second'] / 1e6:.1f} M records/s"
+            f"  {summary['words_sent']:,} words sent"
+            f"  vectors {summary['vectors_sha256'][:8]}",
+            f"counting {summary['cooccurrence_seconds']:.1f} s"
+            f"  training {summary['seconds']:.1f} s"
+            f"  in all {summary['total_seconds']:.1f} s",
+        ]
+    )

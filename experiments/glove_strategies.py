@@ -1,0 +1,121 @@
+"""Every way of training GloVe on one corpus, side by side: a table and a figure.
+
+python experiments/glove_strategies.py --corpus=newsgroups
+python experiments/glove_strategies.py --reference=GloVe/build    and the C program
+
+Each cell is a run of its own, `mpirun -n <ranks> python experiments/glove.py …`, one
+after another; the hash shows which of them end with the same bits.
+Cost: TODO
+Result: TODO
+"""
+
+import json
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import counting
+import flags
+import glove_flags
+import glove_reference
+
+from dml.metrics import figures, runs, writers
+from dml.types import BadInput
+
+FLAGS = flags.define("out", "seed")
+counting.define(FLAGS)
+glove_flags.define(FLAGS)
+flags.text("ranks", "1,2,4,8", "Numbers of ranks.", flag_values=FLAGS)
+flags.text("ways", "all", "Ways of training.", flag_values=FLAGS)
+flags.text("reference", None, "Folder with the built C program.", flag_values=FLAGS)
+OWN = ("out", "ranks", "ways", "reference", "strategy", "help")
+
+
+def number(name: str, digits: int) -> Callable[[Any], str]:
+    return lambda row: "" if row[name] is None else f"{row[name]:,.{digits}f}"
+
+
+COLUMNS = {
+    "way": (12, lambda row: row["strategy"]),
+    "ranks": (5, lambda row: str(row["ranks"])),
+    "loss": (8, number("loss", 5)),
+    "analogies": (9, number("analogy_accuracy", 4)),
+    "WordSim": (7, number("wordsim353", 3)),
+    "SimLex": (6, number("simlex999", 3)),
+    "M records/s": (11, lambda row: f"{row['records_per_second'] / 1e6:.1f}"),
+    "seconds": (8, number("seconds", 1)),
+    "words sent": (16, number("words_sent", 0)),
+    "sha256": (8, lambda row: row["vectors_sha256"][:8]),
+}
+
+
+def main(argv: Sequence[str]) -> list[dict[str, Any]]:
+    """Run every cell; return the rows."""
+    flags.parse(FLAGS, argv)
+    path = runs.path(FLAGS.out, "glove_strategies")
+    ranks = [flags.positive(word, "ranks") for word in FLAGS.ranks.split(",")]
+    ways = flags.names(FLAGS.ways, glove_flags.STRATEGIES, "ways")
+    given = [
+        f"--{name}={getattr(FLAGS, name)}"
+        for name in flags.chosen(FLAGS)
+        if FLAGS[name].present and name not in OWN
+    ]
+    cells = [
+        partial(ours, path, way, size, given)
+        for way in ways
+        for size in (ranks if way != "serial" else [1])
+    ]
+    if FLAGS.reference:
+        cells += [
+            partial(glove_reference.run, Path(FLAGS.reference), path, size, FLAGS)
+            for size in ranks
+        ]
+    rows = []
+    with writers.many(
+        runs.folder(path, flags.chosen(FLAGS)), writers.table(COLUMNS)
+    ) as writer:
+        for cell in cells:
+            rows.append(cell())
+            writer.row(rows[-1])
+        best = max(rows, key=lambda row: row["records_per_second"])
+        writer.summary({f"best_{key}": value for key, value in best.items()})
+    chart(path / "strategies", rows)
+    return rows
+
+
+def ours(path: Path, way: str, size: int, given: list[str]) -> dict[str, Any]:
+    """Run one cell; return its summary."""
+    out = path / f"{way}-{size}"
+    script = Path(__file__).with_name("glove.py")
+    command = ["mpirun", "-n", str(size), sys.executable, str(script), *given]
+    done = subprocess.run(
+        [*command, f"--strategy={way}", f"--out={out}"], capture_output=True, text=True
+    )
+    if done.returncode:
+        last = " ".join(done.stderr.split()[-60:])
+        raise BadInput(f"{way} on {size} ranks ended with {done.returncode}: {last}")
+    summary = json.loads((out / "summary.json").read_text())
+    return {"strategy": way, "ranks": size, **summary}
+
+
+def chart(path: Path, rows: list[dict[str, Any]]) -> None:
+    """Draw records a second by ranks, a line a way."""
+    series: dict[str, tuple[list[float], list[float]]] = {}
+    for row in rows:
+        xs, ys = series.setdefault(row["strategy"], ([], []))
+        xs.append(row["ranks"])
+        ys.append(row["records_per_second"] / 1e6)
+    figures.curves(
+        path,
+        series,
+        x="ranks",
+        y="million records a second",
+        dashed=[glove_reference.NAME],
+    )
+
+
+if __name__ == "__main__":
+    flags.run(main)
