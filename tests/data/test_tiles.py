@@ -197,7 +197,7 @@ def test_tiling_takes_little_memory_beside_12_bytes_a_record():
     tracemalloc.stop()
     kept = sum(x.nbytes for x in found[2:])
     assert kept == 12 * len(records) <= now
-    assert peak < 14.5 * len(records)  # in pieces, which are small beside more records
+    assert peak < 15 * len(records)  # in pieces, which are small beside more records
 
 
 @pytest.mark.parametrize("blocks", (0, WORDS + 1))

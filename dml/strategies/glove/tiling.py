@@ -21,7 +21,7 @@ from dml.wire.memory.shared import share
 from dml.wire.messages import all_gather
 
 RECORD_BYTES = 12  # two offsets, a logarithm, a weight
-STEP = 1 << 17  # records that are copied or turned into logarithms at once
+STEP = 1 << 16  # records that are copied or turned into logarithms at once
 Pair = tuple[np.ndarray, np.ndarray]  # words, contexts
 
 
@@ -84,10 +84,8 @@ def pieces(records: np.ndarray) -> Iterator[tuple[Pair, np.ndarray]]:
     """Yield words and contexts, and counts, of few records at once: they are copies."""
     for start in range(0, len(records), STEP):
         part = records[start : start + STEP]
-        words, contexts, values = (
-            np.ascontiguousarray(part[x]) for x in part.dtype.names
-        )
-        yield (words, contexts), values
+        words, contexts = (np.ascontiguousarray(part[x]) for x in ("word", "context"))
+        yield (words, contexts), np.ascontiguousarray(part["value"])
 
 
 def gathered(comm: Comm, counts: np.ndarray) -> np.ndarray:
