@@ -1,7 +1,8 @@
 """HOGWILD! (Niu 2011): all ranks of a host on one table, without a lock.
 
-    tiles   0 1 2 3 4 5 6 7 8 …       Rank r takes tiles r, r + p, …, reads rows that
-    rank    0 1 2 0 1 2 0 1 2 …       others write, and writes over what they wrote.
+    tiles   0 1 2 3 4 5 6 7 8 …       Tiles are dealt to ranks by equal records. A rank
+    rank    0 2 1 1 0 2 2 0 1 …       reads rows that others write, and writes over what
+                                      they wrote.
 
 No run repeats another; one rank alone is serial, bit for bit. Words a step: one loss
 a cell.
@@ -11,7 +12,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dml.data.tiles import Tiles
+from dml.data.tiles import Tiles, assign
 from dml.metrics.timer import Timer
 from dml.strategies.glove.descend import descend
 from dml.types import BadInput, CountedComm, Embeddings, Step
@@ -29,7 +30,7 @@ def hogwild(
     comm: CountedComm,
     epoch: int = 0,
 ) -> Iterator[Step]:
-    """Train as serial does, every rank on its share of each cell's tiles."""
+    """Train as serial does, every rank on the tiles that are its own."""
     if max(comm.hosts()):
         raise BadInput(
             "expected all ranks on one host with --strategy=hogwild, got ranks on "
@@ -37,14 +38,11 @@ def hogwild(
         )
     table = shared_table(comm, state)
     dim = state.vectors_TxD.shape[1]
-    every = np.arange(len(tiles.grid.words))
+    mine = dealt(tiles, comm.rank, comm.size)
     while True:
         epoch, sent = epoch + 1, comm.bytes_sent
         with timer("update"):
-            losses = [
-                descend(table, tiles, every[cell][comm.rank :: comm.size], rate)
-                for cell in tiles.grid.cells.values()
-            ]
+            losses = [descend(table, tiles, these, rate) for these in mine]
         with timer("wait"):
             total = np.array(losses)
             tree_allreduce(comm, total)
@@ -57,6 +55,18 @@ def hogwild(
             timer.lap(),
             words,
         )
+
+
+def dealt(tiles: Tiles, rank: int, size: int) -> list[np.ndarray]:
+    """Return the tiles of each cell that are a rank's: all ranks have equal records.
+
+    A cell may have fewer tiles than there are ranks, so they are dealt all together.
+    """
+    records = np.diff(tiles.starts)
+    owner = np.empty(len(records), np.int64)
+    assign(np.argsort(-records, kind="stable"), records, np.zeros(size), owner)
+    every = np.arange(len(records))
+    return [every[cell][owner[cell] == rank] for cell in tiles.grid.cells.values()]
 
 
 def shared_table(comm: CountedComm, state: Embeddings) -> np.ndarray:

@@ -5,7 +5,7 @@ import pytest
 
 from dml import sim
 from dml.models.glove import glove
-from dml.strategies.glove import descend
+from dml.strategies.glove import descend, hogwild
 from dml.strategies.glove.tiling import by_row, tiled
 from dml.types import BadInput
 from dml.update import rows
@@ -67,6 +67,23 @@ def test_ranks_of_hogwild_take_each_record_once(size, tables):
     assert many[0].losses == pytest.approx(one.losses, rel=1e-14)
     assert digest(many[0]._replace(losses=one.losses)) == digest(one)
     assert all(other.state is None for other in many[1:])
+
+
+@pytest.mark.parametrize("size", (1, 2, 3, 8))
+@pytest.mark.parametrize("rows", (4, 1 << 16))
+def test_ranks_of_hogwild_have_equal_records_however_few_tiles_a_cell_has(size, rows):
+    one = order(2, rows=rows)
+    found, _ = sim.run(lambda comm: tiled(comm, corpus(), WORDS, one), 1)[0]
+    shares = [hogwild.dealt(found, rank, size) for rank in range(size)]
+    for cell, *parts in zip(found.grid.cells.values(), *shares, strict=True):
+        every = sorted(tile for part in parts for tile in part)
+        assert every == list(range(cell.start, cell.stop))
+        assert all(list(part) == sorted(part) for part in parts)
+    records = np.diff(found.starts)
+    each = [records[np.concatenate(share)] for share in shares]
+    loads = [some.sum() for some in each]
+    last = min(n for n in each[np.argmax(loads)] if n)
+    assert max(loads) - last <= min(loads)  # it was the least when its last one came
 
 
 @both
