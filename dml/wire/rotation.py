@@ -40,6 +40,8 @@ def rounds(blocks: int, tables: int = 2) -> tuple[Round, ...]:
             for s in range(blocks)
         )
     alone: Round = tuple(((b, b),) for b in range(blocks))
+    if blocks == 1:
+        return (alone,)
     return (alone, *(meetings(blocks, turn) for turn in range(blocks - 1 + blocks % 2)))
 
 

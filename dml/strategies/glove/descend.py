@@ -65,6 +65,6 @@ def descend(
         (tiles.words, tiles.contexts),
         tiles.logs,
         tiles.weights,
-        these,
+        np.ascontiguousarray(these),  # else every p-th would be compiled anew
         np.float32(rate),
     )

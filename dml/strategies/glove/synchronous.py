@@ -103,7 +103,7 @@ class Wire:
         buffer_TxW[:] = 0
         buffer_TxW[mine.index] = self.narrow(mine.values)
         self.allreduce(self.comm, self.buffer, op=np.add)
-        index = np.flatnonzero(buffer_TxW.any(axis=1))
+        index = np.flatnonzero(buffer_TxW.any(axis=1)).astype(np.int32)
         values = np.zeros((len(index), padded(self.dim) + 1), np.float32)
         values[:, : self.dim] = buffer_TxW[index, :-1]
         values[:, -1] = buffer_TxW[index, -1]

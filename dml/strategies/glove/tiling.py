@@ -7,7 +7,7 @@
 Then each rank shuffles some of the tiles. So the result does not depend on the ranks.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -21,7 +21,8 @@ from dml.wire.memory.shared import share
 from dml.wire.messages import all_gather
 
 RECORD_BYTES = 12  # two offsets, a logarithm, a weight
-STEP = 1 << 20  # records that are turned into logarithms and weights at once
+STEP = 1 << 16  # records that are copied or turned into logarithms at once
+Pair = tuple[np.ndarray, np.ndarray]  # words, contexts
 
 
 class Order(NamedTuple):
@@ -44,19 +45,24 @@ def tiled(
     host = comm.Split(hosts[comm.rank], comm.rank) if max(hosts) else comm
     start, stop = bounds(len(records), host.rank, host.size)
     mine = records[start:stop]
-    pair = np.ascontiguousarray(mine["word"]), np.ascontiguousarray(mine["context"])
-    blocks = tiles.deal(
-        gathered(host, tiles.histogram(*pair, words)).sum(axis=0),
-        order.blocks,
-        order.rows,
-    )
+    meetings = np.zeros(words, np.int64)
+    for pair, _ in pieces(mine):
+        meetings += tiles.histogram(*pair, words)
+    meetings = gathered(host, meetings).sum(axis=0)
+    blocks = tiles.deal(meetings, order.blocks, order.rows)
     grid = tiles.grid(blocks, order.cells, order.tables, order.seed)
     alone = order.tables == 1  # a word does not meet itself
     counts = np.zeros(len(grid.words), np.int64)
-    tiles.sizes(pair, blocks.strip, grid.place, alone, counts)
+    for pair, _ in pieces(mine):
+        tiles.sizes(pair, blocks.strip, grid.place, alone, counts)
     each = gathered(host, counts)
     starts = np.concatenate([[0], np.cumsum(each.sum(axis=0))])
     total = int(starts[-1])
+    if not total:
+        raise BadInput(
+            "expected records of words that meet another, got none among "
+            f"{len(records)}; pass a longer corpus"
+        )
     memory = share(host, RECORD_BYTES * total, np.uint8)
     logs, weights = memory[: 8 * total].view(np.float32).reshape(2, total)
     offsets = memory[8 * total :].view(np.uint16).reshape(2, total)
@@ -64,13 +70,22 @@ def tiled(
     at = starts[:-1] + each[: host.rank].sum(axis=0)
     where = blocks.strip, blocks.offset, grid.place
     out = found.words, found.contexts, found.logs
-    tiles.put(pair, mine["value"], where, alone, at, out)
+    for pair, values in pieces(mine):
+        tiles.put(pair, values, where, alone, at, out)
     host.Barrier()
     tiles.shuffle(starts, np.arange(host.rank, len(counts), host.size), order.seed, out)
     host.Barrier()
     weigh(found, bounds(total, host.rank, host.size), order)
     host.Barrier()
     return found, blocks
+
+
+def pieces(records: np.ndarray) -> Iterator[tuple[Pair, np.ndarray]]:
+    """Yield words and contexts, and counts, of few records at once: they are copies."""
+    for start in range(0, len(records), STEP):
+        part = records[start : start + STEP]
+        words, contexts = (np.ascontiguousarray(part[x]) for x in ("word", "context"))
+        yield (words, contexts), np.ascontiguousarray(part["value"])
 
 
 def gathered(comm: Comm, counts: np.ndarray) -> np.ndarray:

@@ -1,0 +1,121 @@
+"""The fused kernel against its formulas, number by number, in float64."""
+
+import numpy as np
+import pytest
+
+from dml import sim
+from dml.models.glove import glove
+from dml.strategies.glove.descend import CLIP, descend
+from dml.strategies.glove.minibatch import part
+from dml.strategies.glove.tiling import tiled
+from dml.update.rows import pack, padded, unpack, width
+from tests.strategies.glove.lattice import DIM, RATE, WORDS, corpus, order
+
+
+def made(tables, count, scale=1.0):
+    """Tile a corpus; scale the logarithms, so that gradients reach any size."""
+    found, _ = sim.run(lambda c: tiled(c, corpus(count), WORDS, order(tables)), 1)[0]
+    return found._replace(logs=found.logs * np.float32(scale))
+
+
+def reference(state, records, rate):
+    """Descend as the reference program does: the step by the squares so far."""
+    vectors, biases, vector_squares, bias_squares = (x.astype(float) for x in state)
+    loss, clipped = 0.0, 0
+    for a, b, log, weight in zip(*records, strict=True):
+        miss = vectors[a] @ vectors[b] + biases[a] + biases[b] - log
+        grad = weight * miss
+        loss += 0.5 * grad * miss
+        grads = np.stack([grad * vectors[b], grad * vectors[a]])
+        clipped += (abs(grads) > CLIP).sum()
+        steps = rate * np.clip(grads, -CLIP, CLIP)
+        for row, step in zip((a, b), steps, strict=True):
+            vectors[row] -= step / np.sqrt(vector_squares[row])
+            vector_squares[row] += step**2
+            biases[row] -= grad / np.sqrt(bias_squares[row])
+            bias_squares[row] += grad**2
+    return (vectors, biases, vector_squares, bias_squares), loss, clipped
+
+
+def run(state, tiles, these, rate=RATE):
+    table = np.empty((len(state.biases_T), width(DIM)), np.float32)
+    pack(state, table)
+    loss = descend(table, tiles, np.asarray(these), rate)
+    return table, loss
+
+
+def compare(tables, tiles, tolerance):
+    """Assert a pass over all records to a part of the largest move; count clips.
+
+    Float32 rounds besides: squares that begin at 1 lose what is below 2^-24.
+    """
+    state = glove(WORDS, DIM, tables).init(3)
+    table, loss = run(state, tiles, range(len(tiles.starts) - 1))
+    every = part(tiles, 0, len(tiles.logs))
+    want, lost, clipped = reference(state, every, RATE)
+    assert loss == pytest.approx(lost, rel=tolerance)
+    rows = np.concatenate([every.words, every.contexts])
+    rounded = np.bincount(rows, minlength=tables * WORDS) * 2.0**-24  # once a record
+    for got, wanted, began in zip(unpack(table, DIM), want, state, strict=True):
+        most = abs(wanted - began).max()
+        assert most > 0
+        off = abs(got - wanted).reshape(len(rounded), -1).max(axis=1)
+        assert (off <= tolerance * most + rounded * abs(wanted).max()).all()
+    return clipped
+
+
+@pytest.mark.parametrize("tables", (1, 2))
+def test_one_record_is_a_step_of_the_reference(tables):
+    # roots that are 5e-6 off, and the rounding of float32
+    assert compare(tables, made(tables, 3), 1e-5) == 0
+
+
+@pytest.mark.parametrize("tables", (1, 2))
+def test_many_records_follow_the_reference(tables):
+    # each step begins where the last has ended: what they are off adds up
+    assert compare(tables, made(tables, 1500), 3e-5) == 0
+
+
+@pytest.mark.parametrize("tables", (1, 2))
+def test_gradients_are_clipped_and_biases_are_not(tables):
+    assert compare(tables, made(tables, 300, scale=1e5), 1e-4) > 100
+
+
+def test_only_the_tiles_named_are_taken_and_in_that_order():
+    tiles, state = made(2, 1500), glove(WORDS, DIM).init(3)
+    full = np.flatnonzero(np.diff(tiles.starts))
+    some = full[[5, 2, 9]]
+    whole, loss = run(state, tiles, some)
+    table, parts = np.empty_like(whole), []
+    pack(state, table)
+    for tile in some:
+        parts.append(descend(table, tiles, np.array([tile]), RATE))
+    assert table.tobytes() == whole.tobytes()
+    assert loss == pytest.approx(sum(parts), rel=1e-14)
+    before = np.empty_like(whole)
+    pack(state, before)
+    touched = set()
+    for tile in some:
+        records = part(tiles, tiles.starts[tile], tiles.starts[tile + 1])
+        touched |= set(records.words) | set(records.contexts)
+    assert set(np.flatnonzero((whole != before).any(axis=1))) == touched
+
+
+def test_padding_keeps_its_bits():
+    tiles, state = made(2, 1500), glove(WORDS, DIM).init(3)
+    before = np.empty((2 * WORDS, width(DIM)), np.float32)
+    pack(state, before)
+    table, _ = run(state, tiles, range(len(tiles.starts) - 1))
+    pad = padded(DIM)
+    kept = np.r_[DIM:pad, pad + DIM : 2 * pad, 2 * pad + 2 : width(DIM)]
+    assert table[:, kept].tobytes() == before[:, kept].tobytes()
+
+
+@pytest.mark.parametrize("name", ("vectors_TxD", "biases_T", "vector_squares_TxD"))
+def test_what_is_not_a_number_is_seen_in_the_loss(name):
+    tiles, state = made(2, 1500), glove(WORDS, DIM).init(3)
+    getattr(state, name)[int(part(tiles, 0, 1).words[0])] = np.nan
+    every = np.arange(len(tiles.starts) - 1)
+    table, _ = run(state, tiles, every)
+    assert np.isnan(descend(table, tiles, every, RATE))
+    assert np.isnan(descend(table, tiles, every, RATE))
