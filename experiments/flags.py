@@ -107,8 +107,13 @@ def network(values: FlagValues) -> tuple[float, float, float]:
     return alpha, beta, gamma
 
 
-def ranks(program: Callable[[CountedComm], Any], values: FlagValues) -> list[Any]:
-    """Call program(comm) on this rank, or on --simulate virtual ones; list results."""
+def ranks(
+    program: Callable[[CountedComm], Any], values: FlagValues, devices: bool = False
+) -> list[Any]:
+    """Call program(comm) on this rank, or on --simulate virtual ones; list results.
+
+    With devices, the virtual ones are devices of one rank.
+    """
     from dml.wire.messages import Metered
 
     if not values.simulate:
@@ -117,10 +122,15 @@ def ranks(program: Callable[[CountedComm], Any], values: FlagValues) -> list[Any
         return [program(Metered(world(values.watchdog)))]
     from dml import sim
 
+    size = values.simulate
+    if devices:
+        import jax
+
+        jax.config.update("jax_platforms", "cpu")
+        jax.config.update("jax_num_cpu_devices", size)
+        size = 1
     uniform = sim.Uniform(*network(values))
-    return sim.run(
-        lambda comm: program(Metered(comm)), values.simulate, network=uniform
-    )
+    return sim.run(lambda comm: program(Metered(comm)), size, network=uniform)
 
 
 def run(main: Callable[[Sequence[str]], Any]) -> None:

@@ -52,8 +52,9 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     """Count, train, evaluate, write; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
     path = runs.path(FLAGS.out, "glove")
+    mesh = FLAGS.strategy == "mesh"
     with interruptible() as asked:
-        return flags.ranks(lambda comm: program(comm, path, asked), FLAGS)
+        return flags.ranks(lambda comm: program(comm, path, asked), FLAGS, mesh)
 
 
 def program(comm: CountedComm, path: Path, asked: Callable[[], bool]) -> dict[str, Any]:

@@ -57,12 +57,14 @@ def wordmap(path: Path, words: Sequence[str], vectors: np.ndarray) -> None:
     Words come most frequent first. Without three pairs of any relation, the most
     frequent words are drawn.
     """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
     groups = relations(words) or {"most frequent": np.arange(len(words))[:FALLBACK]}
     columns = min(len(groups), 2)
     rows = -(-len(groups) // columns)
     figure = Figure(figsize=(6.4 * columns, 4.8 * rows), layout="constrained")
+    FigureCanvasAgg(figure)  # measures labels; without it each one makes its own
     panels = figure.subplots(rows, columns, squeeze=False).ravel()
     for axes in panels[len(groups) :]:
         axes.remove()
@@ -71,6 +73,7 @@ def wordmap(path: Path, words: Sequence[str], vectors: np.ndarray) -> None:
     for (axes, (title, index)), place in zip(drawn, places, strict=True):
         scatter(axes, title, place, paired=index.ndim == 2)
     figure.draw_without_rendering()  # labels need the panels where they will be
+    figure.set_layout_engine("none")  # and they stay there
     for (axes, (_, index)), place in zip(drawn, places, strict=True):
         names = [words[row] for row in index.T.ravel()]
         label(axes, names, place, paired=index.ndim == 2)
