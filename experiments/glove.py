@@ -12,6 +12,7 @@ Result: TODO
 
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -19,22 +20,18 @@ from typing import Any
 import counting
 import flags
 import glove_flags
+import glove_state
 import glove_ways
 import numpy as np
 from glove_report import conclude, progress, results, speeds
 
 from dml.metrics import checkpoints, figures, runs, writers
 from dml.metrics.timer import Timer
-from dml.models.glove import glove
 from dml.strategies.glove.rehearsal import rehearse
 from dml.strategies.glove.tiling import by_row, by_word, tiled
 from dml.train import interruptible, kept, train
-from dml.types import BadInput, CountedComm, Step
+from dml.types import CountedComm, Step
 from dml.wire.messages import first_of_all, tree_allreduce
-
-# What may change when a run is resumed; ranks and medium change no bit of rotation.
-FREE = {"out", "epochs", "resume", "save_every", "watchdog", "check", "neighbours"}
-FREE |= {"simulate", "network", "medium", "memory"}
 
 FLAGS = flags.define(
     *("out", "seed", "simulate", "network", "watchdog", "check", "group", "outside")
@@ -64,18 +61,12 @@ def program(comm: CountedComm, path: Path, asked: Callable[[], bool]) -> dict[st
     known = len(counts.vocabulary.words)
     rehearse(comm, FLAGS.dim, glove_flags.batched(FLAGS))
     tiles, blocks = tiled(comm, counts.records, known, glove_flags.order(FLAGS))
-    rules = {k: v for k, v in flags.chosen(FLAGS).items() if k not in FREE}
-    rules |= {"words": known, "records": len(counts.records)}
-    epoch, state = 0, glove(known, FLAGS.dim, FLAGS.tables).init(FLAGS.seed)
-    if FLAGS.resume:
-        epoch, state = checkpoints.load(Path(FLAGS.resume, "checkpoint"), rules)
-    if epoch >= FLAGS.epochs:
-        raise BadInput(
-            f"expected more epochs than the {epoch} that are done, got "
-            f"--epochs={FLAGS.epochs}; pass more"
-        )
+    rules = glove_state.rules(FLAGS, known, len(counts.records))
+    epoch, state = glove_state.begin(FLAGS, known, rules)
+    virtual = bool(FLAGS.simulate) and FLAGS.strategy != "mesh"
+    timer = Timer(comm.Wtime if virtual else time.perf_counter)
     setup = glove_ways.Setup(
-        *(FLAGS, comm, by_row(state, blocks), tiles, blocks, Timer(comm.Wtime), epoch)
+        *(FLAGS, comm, by_row(state, blocks), tiles, blocks, timer, epoch)
     )
     steps = islice(glove_ways.STRATEGIES[FLAGS.strategy](setup), FLAGS.epochs - epoch)
 
@@ -92,7 +83,13 @@ def program(comm: CountedComm, path: Path, asked: Callable[[], bool]) -> dict[st
 
     with writers.first(
         comm.rank,
-        writers.console(FLAGS.epochs, epoch, unit="epoch", says=progress, ends=results),
+        writers.console(
+            FLAGS.epochs,
+            epoch,
+            unit="epoch",
+            says=partial(progress, virtual=virtual),
+            ends=results,
+        ),
         runs.folder(path, flags.chosen(FLAGS)),
         figures.chart(path / "loss"),
     ) as writer:
@@ -101,7 +98,7 @@ def program(comm: CountedComm, path: Path, asked: Callable[[], bool]) -> dict[st
         first_of_all(comm, lambda: None)  # the others sleep while rank 0 evaluates
         words = np.array([summary["words_sent"]])
         tree_allreduce(comm, words)
-        summary |= speeds(summary, len(tiles.logs)) | {
+        summary |= speeds(summary, len(tiles.logs), virtual) | {
             "words_sent": int(words[0]),
             "cooccurrence_seconds": counted,
             "total_seconds": time.perf_counter() - begun,

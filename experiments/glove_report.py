@@ -36,17 +36,19 @@ def conclude(
     }
 
 
-def speeds(summary: Mapping[str, Any], records: int) -> dict[str, Any]:
-    """Return how long an epoch took, and how many records a second that is."""
-    epochs = summary["examples"] / records
+def speeds(summary: Mapping[str, Any], records: int, virtual: bool) -> dict[str, Any]:
+    """Return how long an epoch took, and the records a second: virtual work is free."""
+    rate = summary["examples"] / max(summary["seconds"], 1e-9)
     return {
         "records": records,
-        "records_per_second": summary["examples"] / max(summary["seconds"], 1e-9),
-        "epoch_seconds": summary["seconds"] / epochs,
+        "records_per_second": None if virtual else rate,
+        "epoch_seconds": summary["seconds"] * records / summary["examples"],
     }
 
 
-def progress(row: Mapping[str, Any]) -> str:
+def progress(row: Mapping[str, Any], virtual: bool) -> str:
+    if virtual:
+        return f"loss {row['loss']:.5f}  {row['seconds']:.4f} virtual s"
     rate = row["examples"] / max(row["seconds"], 1e-9)
     return f"loss {row['loss']:.5f}  {rate / 1e6:5.1f} M records/s"
 
@@ -60,6 +62,8 @@ def results(summary: Mapping[str, Any]) -> str:
     def number(name: str) -> str:
         return "unknown" if summary[name] is None else f"{summary[name]:.3f}"
 
+    rate = summary["records_per_second"]
+    pace = "on virtual ranks" if rate is None else f"{rate / 1e6:.1f} M records/s"
     near = [
         f"{name.removeprefix('near_')}: {value}"
         for name, value in summary.items()
@@ -73,7 +77,7 @@ def results(summary: Mapping[str, Any]) -> str:
             f"  syntactic {share('analogy_syntactic')}"
             f"  WordSim-353 {number('wordsim353')}  SimLex-999 {number('simlex999')}",
             f"loss {summary['loss']:.5f}  {summary['records']:,} records"
-            f"  {summary['records_per_second'] / 1e6:.1f} M records/s"
+            f"  {pace}"
             f"  {summary['words_sent']:,} words sent"
             f"  vectors {summary['vectors_sha256'][:8]}",
             f"counting {summary['cooccurrence_seconds']:.1f} s"
