@@ -59,7 +59,7 @@ def program(comm: CountedComm, path: Path, asked: Callable[[], bool]) -> dict[st
     counts = counting.counted(comm, FLAGS)
     counted = time.perf_counter() - begun
     known = len(counts.vocabulary.words)
-    rehearse(comm, FLAGS.dim, glove_flags.batched(FLAGS))
+    rehearse(comm, glove_flags.columns(FLAGS, comm.size), glove_flags.batched(FLAGS))
     tiles, blocks = tiled(comm, counts.records, known, glove_flags.order(FLAGS))
     rules = glove_state.rules(FLAGS, known, len(counts.records))
     epoch, state = glove_state.begin(FLAGS, known, rules)

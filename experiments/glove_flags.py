@@ -21,6 +21,11 @@ def rate(values: flags.FlagValues) -> float:
     return values.lr or (BATCH_RATE if batched(values) else RECORD_RATE)
 
 
+def columns(values: flags.FlagValues, size: int) -> int:
+    """Return how many numbers of a vector a rank has."""
+    return values.dim // size if values.strategy == "operation" else values.dim
+
+
 def batched(values: flags.FlagValues) -> bool:
     """Say whether many records make one update."""
     return values.strategy in BATCHED or bool(values.batch)

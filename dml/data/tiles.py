@@ -154,19 +154,23 @@ def put(records, values, where, alone, at, out):
             out_logs[n] = values[k]
 
 
+@njit(inline="always")
+def mixed(z):
+    """Return a random number: splitmix64 (Steele 2014), the same on every machine."""
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
 @njit(cache=True, nogil=True)
 def shuffle(starts, tiles, seed, out):
     """Shuffle the records of these tiles, each by its own stream of random numbers."""
     words, contexts, logs = out
     for t in tiles:
-        state = np.uint64(seed) * GOLDEN + np.uint64(t)
+        state = mixed(np.uint64(seed) * GOLDEN) ^ mixed(np.uint64(t))
         for n in range(starts[t + 1] - 1, starts[t], -1):
-            # splitmix64 (Steele 2014): the same stream on every machine
             state += GOLDEN
-            z = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-            z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-            z = z ^ (z >> np.uint64(31))
-            m = starts[t] + np.int64(z % np.uint64(n + 1 - starts[t]))
+            m = starts[t] + np.int64(mixed(state) % np.uint64(n + 1 - starts[t]))
             words[n], words[m] = words[m], words[n]
             contexts[n], contexts[m] = contexts[m], contexts[n]
             logs[n], logs[m] = logs[m], logs[n]

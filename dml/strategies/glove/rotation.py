@@ -8,7 +8,7 @@
 
 Every row changes in serial's order, so the bits are serial's, on any number of ranks
 and by either medium. By messages each of the B context blocks of n/B numbers moves
-between ranks p times an epoch, of two tables: pn words.
+between ranks p times an epoch, of two tables: pn words; and the losses of all cells.
 """
 
 from collections.abc import Iterator

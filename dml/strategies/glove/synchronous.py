@@ -7,7 +7,7 @@
                 table    table    table      AdaGrad on the same sums: equal bits
 
 By the rows' numbers all ranks choose the cheaper one alike. Words a minibatch: (p-1)n
-of n gathered words, or those of the all-reduce over T (D + 1).
+of n gathered words and 2p(p-1) of lengths; or those of the all-reduce over T (D + 1).
 """
 
 from collections.abc import Callable, Iterator
