@@ -11,14 +11,8 @@ from dml.wire import rotation as schedule
 from dml.wire.messages import ALLREDUCE
 
 BATCH = 16_384  # records of a minibatch
-RECORD_RATE, BATCH_RATE = 0.05, 0.2  # the reference's; tuned for BATCH, 15 epochs
 BATCHED = ("operation", "synchronous", "mesh")
 STRATEGIES = ("serial", "hogwild", "rotation", *BATCHED)
-
-
-def rate(values: flags.FlagValues) -> float:
-    """Return the learning rate that a way wants where none is given."""
-    return values.lr or (BATCH_RATE if batched(values) else RECORD_RATE)
 
 
 def columns(values: flags.FlagValues, size: int) -> int:
@@ -64,7 +58,7 @@ def define(values: flags.FlagValues) -> None:
     )
     number("x_max", 10.0, "Count from which a record has its whole weight.")
     number("alpha", 0.75, "Exponent of the weight of smaller counts.")
-    number("lr", None, f"Of AdaGrad [{RECORD_RATE}; batches {BATCH_RATE}].")
+    number("lr", 0.05, "Learning rate of AdaGrad.")
     positive("epochs", 15, "Passes over all records.")
     positive("blocks", 8, "Blocks of words, of which ranks rotate: at least the ranks.")
     integer("batch", 0, f"Records of a minibatch; 0: {BATCH}, of serial 1.", 0)

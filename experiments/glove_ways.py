@@ -44,7 +44,7 @@ def by_batches(setup: Setup, way: Callable[..., Any], **more: Any) -> Iterator[S
 
 
 def common(setup: Setup) -> tuple[Any, ...]:
-    return setup.state, setup.tiles, glove_flags.rate(setup.flags), setup.timer
+    return setup.state, setup.tiles, setup.flags.lr, setup.timer
 
 
 def alone(setup: Setup) -> Iterator[Step]:

@@ -98,11 +98,12 @@ def kernel(pad: int) -> Callable[..., None]:
         for n in range(len(index)):
             row, grads = table_TxR[index[n]], grads_NxS[n]
             for d in range(pad):
-                squares = row[pad + d] + grads[d] * grads[d]
-                row[d] -= rate * grads[d] * rsqrt(squares)
+                step = rate * grads[d]
+                squares = row[pad + d] + step * step
+                row[d] -= step * rsqrt(squares)
                 row[pad + d] = squares
             squares = row[2 * pad + 1] + grads[pad] * grads[pad]
-            row[2 * pad] -= rate * grads[pad] * rsqrt(squares)
+            row[2 * pad] -= grads[pad] * rsqrt(squares)
             row[2 * pad + 1] = squares
 
     return adagrad
@@ -111,8 +112,9 @@ def kernel(pad: int) -> Callable[..., None]:
 def adagrad(table_TxR: np.ndarray, rows: Rows, rate: float) -> None:
     """Take a step on rows whose values are summed gradients, vector then bias.
 
-    As in optax the squares are added first: no number moves by more than rate, however
-    many records a sum has.
+    As in the reference program the squares are those of rate · grad, and a bias moves
+    at rate 1. But they are added first, so that no number moves by more than 1, however
+    many records a sum has: optax's adagrad(1) of rate · grads.
     """
     pad = (table_TxR.shape[1] - LANES) // 2
     kernel(pad)(table_TxR, rows.index, rows.values, np.float32(rate))

@@ -115,17 +115,17 @@ def descend(state: State, records: Records, rate: jax.Array) -> tuple[State, jax
     grads = jnp.zeros_like(biases).at[words].add(to_biases).at[contexts].add(to_biases)
     lost = 0.5 * (to_biases * misses).sum()
     grads_TxD, grads, lost = jax.lax.psum((grads_TxD, grads, lost), "batch")
-    vectors_TxD, squares_TxD = adagrad(vectors_TxD, squares_TxD, grads_TxD, rate)
-    biases, bias_squares = adagrad(biases, bias_squares, grads, rate)
+    vectors_TxD, squares_TxD = adagrad(vectors_TxD, squares_TxD, rate * grads_TxD)
+    biases, bias_squares = adagrad(biases, bias_squares, grads)
     return (vectors_TxD, biases, squares_TxD, bias_squares), lost
 
 
 def adagrad(
-    numbers: jax.Array, squares: jax.Array, grads: jax.Array, rate: jax.Array
+    numbers: jax.Array, squares: jax.Array, steps: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
-    """Update every number, as update.rows does; a gradient of 0 changes no bit."""
-    squares = squares + grads * grads
-    return numbers - rate * grads * jax.lax.rsqrt(squares), squares
+    """Update every number, as update.rows does; a step of 0 changes no bit."""
+    squares = squares + steps * steps
+    return numbers - steps * jax.lax.rsqrt(squares), squares
 
 
 def split(numbers: np.ndarray, axes: Mesh, spec: PartitionSpec) -> jax.Array:
