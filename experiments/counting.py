@@ -19,7 +19,7 @@ from dml.data.sources import text
 from dml.data.text import pieces, tokens
 from dml.data.vocabulary import Vocabulary, read
 from dml.metrics import runs
-from dml.strategies.cooccurrence import Rules, count
+from dml.strategies.counting.cooccurrence import Rules, count
 from dml.types import BadInput, CountedComm
 from dml.wire.messages import broadcast, first_of_all
 

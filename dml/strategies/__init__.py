@@ -1,1 +1,1 @@
-"""Ways of training, each a generator of Step that composes the stages."""
+"""Ways of training, each a generator of Step that composes the stages; and counting."""

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from dml.strategies.runs import cut, slabs
+from dml.strategies.counting.runs import cut, slabs
 
 RNG = np.random.default_rng(0)
 

@@ -13,8 +13,8 @@ import pytest
 from dml import sim
 from dml.data.cooccurrence import RECORD, read
 from dml.data.scratch import Scratch
-from dml.strategies import cooccurrence
-from dml.strategies.cooccurrence import Counted, Rules, count
+from dml.strategies.counting import cooccurrence
+from dml.strategies.counting.cooccurrence import Counted, Rules, count
 from dml.types import BadInput
 
 TINY = Rules(window=3, min_count=1)

@@ -20,8 +20,8 @@ from dml.data.scratch import Scratch
 from dml.data.shards import bounds
 from dml.data.spool import Spool
 from dml.data.vocabulary import write
-from dml.strategies.corpus import Corpus, Pieces, Tokens, number
-from dml.strategies.runs import Runs, merge
+from dml.strategies.counting.corpus import Corpus, Pieces, Tokens, number
+from dml.strategies.counting.runs import Runs, merge
 from dml.types import BadInput, Comm
 from dml.wire.messages import first_of_each_host
 

@@ -1,0 +1,1 @@
+"""Counting on ranks: from pieces of text to one file of co-occurrence records."""
