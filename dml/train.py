@@ -14,6 +14,7 @@ from dml.metrics.writers import Writer
 from dml.types import BadInput, Comm, Params, Step
 
 
+@np.errstate(over="ignore", invalid="ignore")  # a loss that is not finite says it
 def train(
     steps: Iterable[Step],
     evaluate: Callable[[Params], Mapping[str, Any]],
