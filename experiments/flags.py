@@ -27,13 +27,16 @@ class Stopped(Exception):
 integer, number, text = flags.DEFINE_integer, flags.DEFINE_float, flags.DEFINE_string
 switch, choice = flags.DEFINE_boolean, flags.DEFINE_enum
 
+SEEDS = 1 << 63  # as many as all generators of random numbers take
 OUTSIDE = ["star", "tree", "butterfly", "halving_doubling", "ring"]
 DTYPES = ["float16", "float32", "float64", "int32", "int64"]
 SHARED: dict[str, Callable[..., Any]] = {
     "out": partial(
         text, default=None, help="Run folder [runs/<experiment>/<UTC time>]."
     ),
-    "seed": partial(integer, default=0, lower_bound=0, help="Seed of every draw."),
+    "seed": partial(
+        integer, default=0, lower_bound=0, upper_bound=SEEDS - 1, help="Of every draw."
+    ),
     "simulate": partial(
         integer, default=0, lower_bound=0, help="Virtual ranks; 0 runs on real ones."
     ),

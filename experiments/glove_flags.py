@@ -12,18 +12,22 @@ from dml.wire.messages import ALLREDUCE
 
 BATCH = 16_384  # records of a minibatch
 RECORD_RATE, BATCH_RATE = 0.05, 0.2  # the reference's; tuned for BATCH, 15 epochs
+TINY = 1e-6
 BATCHED = ("operation", "synchronous", "mesh")
 STRATEGIES = ("serial", "hogwild", "rotation", *BATCHED)
 
 
 def rate(values: flags.FlagValues) -> float:
     """Return the learning rate that a way wants where none is given."""
-    return values.lr or (BATCH_RATE if batched(values) else RECORD_RATE)
+    if values.lr is not None:
+        return values.lr
+    return BATCH_RATE if batched(values) else RECORD_RATE
 
 
 def batched(values: flags.FlagValues) -> bool:
     """Say whether many records make one update."""
-    return values.strategy in BATCHED or bool(values.batch)
+    alone = values.strategy == "serial" and values.batch > 0
+    return alone or values.strategy in BATCHED
 
 
 def order(values: flags.FlagValues) -> Order:
@@ -50,16 +54,16 @@ def define(values: flags.FlagValues) -> None:
     """Add the flags of the model and of the ways to train it."""
     integer = partial(flags.integer, flag_values=values)
     positive = partial(integer, lower_bound=1)
-    number = partial(flags.number, lower_bound=0, flag_values=values)
+    number = partial(flags.number, flag_values=values)
     choice = partial(flags.choice, flag_values=values)
     choice("strategy", "rotation", STRATEGIES, "Way of training.")
     positive("dim", 50, "Numbers of a vector.")
     integer(
         "tables", 2, "Words and contexts apart (2), or one table for both (1).", 1, 2
     )
-    number("x_max", 10.0, "Count from which a record has its whole weight.")
-    number("alpha", 0.75, "Exponent of the weight of smaller counts.")
-    number("lr", None, f"Of AdaGrad [{RECORD_RATE}; batches {BATCH_RATE}].")
+    number("x_max", 10.0, "Count from which a record has its whole weight.", TINY)
+    number("alpha", 0.75, "Exponent of the weight of smaller counts.", 0)
+    number("lr", None, f"Of AdaGrad [{RECORD_RATE}; batches {BATCH_RATE}].", 0)
     positive("epochs", 15, "Passes over all records.")
     positive("blocks", 8, "Blocks of words, of which ranks rotate: at least the ranks.")
     integer("batch", 0, f"Records of a minibatch; 0: {BATCH}, of serial 1.", 0)
