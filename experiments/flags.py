@@ -130,11 +130,23 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
     """Call main(argv) as a command: bad input is one line, and exit code 2."""
     try:
         main(sys.argv)
-    except (BadInput, FloatingPointError) as error:
+    except (BadInput, FloatingPointError, OSError) as error:
         from dml.wire.messages.comm import refuse, world
 
         line = " ".join(str(error).split())
+        if isinstance(error, OSError):
+            line = (
+                f"expected files to read and write, got {line}; correct what is named"
+            )
         refuse(world(), f"{Path(sys.argv[0]).name}: {line}")
+    except KeyboardInterrupt:
+        from dml.wire.messages.comm import leave, world
+
+        leave(
+            world(),
+            f"{Path(sys.argv[0]).name}: stopped at once; what was saved is kept",
+            130,
+        )
     except Stopped as stopped:
         from dml.wire.messages.comm import world
 
