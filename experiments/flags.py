@@ -27,6 +27,7 @@ class Stopped(Exception):
 integer, number, text = flags.DEFINE_integer, flags.DEFINE_float, flags.DEFINE_string
 switch, choice = flags.DEFINE_boolean, flags.DEFINE_enum
 
+STOPPED = 130  # the exit code, as a shell says of Ctrl-C
 SEEDS = 1 << 63  # as many as all generators of random numbers take
 OUTSIDE = ["star", "tree", "butterfly", "halving_doubling", "ring"]
 DTYPES = ["float16", "float32", "float64", "int32", "int64"]
@@ -130,29 +131,15 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
     """Call main(argv) as a command: bad input is one line, and exit code 2."""
     try:
         main(sys.argv)
-    except (BadInput, FloatingPointError, OSError) as error:
-        from dml.wire.messages.comm import refuse, world
+    except (BadInput, FloatingPointError, OSError, Stopped, KeyboardInterrupt) as error:
+        from dml.wire.messages.comm import leave, refuse, world
 
-        line = " ".join(str(error).split())
+        line = f"{Path(sys.argv[0]).name}: {' '.join(str(error).split())}"
+        if isinstance(error, KeyboardInterrupt):
+            leave(world(), f"{line}stopped at once; what was saved is kept", STOPPED)
         if isinstance(error, OSError):
-            line = (
-                f"expected files to read and write, got {line}; correct what is named"
-            )
-        refuse(world(), f"{Path(sys.argv[0]).name}: {line}")
-    except KeyboardInterrupt:
-        from dml.wire.messages.comm import leave, world
-
-        leave(
-            world(),
-            f"{Path(sys.argv[0]).name}: stopped at once; what was saved is kept",
-            130,
-        )
-    except Stopped as stopped:
-        from dml.wire.messages.comm import world
-
-        if world().rank == 0:
-            sys.stderr.write(f"{Path(sys.argv[0]).name}: {stopped}\n")
-        sys.exit(130)  # as a shell says of Ctrl-C
+            line += "; expected files to read and write: correct what is named"
+        refuse(world(), line, STOPPED if isinstance(error, Stopped) else 2)
 
 
 def names(value: str, table: Iterable[str], flag: str) -> list[str]:

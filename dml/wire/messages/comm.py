@@ -230,15 +230,16 @@ def only_world() -> World:
     return comm
 
 
-def refuse(comm: World, problem: str) -> NoReturn:
-    """End with exit code 2 and one line, whether all ranks saw the problem or one."""
-    meet(comm, problem, 2)
-    sys.exit(2)
+def refuse(comm: World, problem: str, code: int = 2) -> NoReturn:
+    """End with that code and one line, whether all ranks saw the problem or one."""
+    meet(comm, problem, code)
+    sys.exit(code)
 
 
 def leave(comm: World, problem: str, code: int) -> NoReturn:
-    """End likewise, with any code and from anywhere: MPI's own end might wait."""
+    """End likewise from anywhere at all: MPI's own end might wait for ever."""
     meet(comm, problem, code)
+    sys.stdout.flush()
     os._exit(code)
 
 
