@@ -19,7 +19,12 @@ INDEX, KINDS = "checkpoint.json", ("parameters", "squares")
 
 
 def save(folder: Path, epoch: int, rules: Mapping[str, Any], state: Embeddings) -> None:
-    """Replace the checkpoint in a folder: whenever one stops, a whole one is there."""
+    """Replace the checkpoint in a folder: whenever one stops, a whole one is there.
+
+    A state with a number that is not finite leaves the earlier one: it leads nowhere.
+    """
+    if not all(np.isfinite(numbers).all() for numbers in state):
+        return
     words, dim = len(state.biases_T) // tables(rules), state.vectors_TxD.shape[1]
     names = {kind: f"{kind}-{epoch}.bin" for kind in KINDS}
     vectors, biases, *squares = state
