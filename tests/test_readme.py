@@ -10,7 +10,15 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
-SMALL = {"allreduce.py": ["--sizes=4KB", "--repeats=1"], "linear.py": ["--steps=3"]}
+HERE = ["--corpus=enwiki", "--min_count=50"]  # a text that came with gensim
+SMALL = {
+    "allreduce.py": ["--sizes=4KB", "--repeats=1"],
+    "linear.py": ["--steps=3"],
+    "cooccurrence.py": HERE,
+    "glove.py": [*HERE, "--dim=8", "--epochs=1"],
+    "glove_strategies.py": [*HERE, "--dim=8", "--epochs=1", "--ranks=2"]
+    + ["--ways=rotation"],
+}
 
 
 def shown():
