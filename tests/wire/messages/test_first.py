@@ -36,9 +36,12 @@ def test_the_lowest_rank_of_each_host_goes_before_the_others(seed):
 
     def program(comm):
         assert comm.hosts() == [0, 0, 0, 1, 1, 1, 2]
+        comm = Metered(comm)
         first_of_each_host(comm, lambda: called.append(comm.rank))
+        return comm.messages_sent
 
-    sim.run(program, 7, network=sim.Uniform(host=3), seed=seed)
+    sent = sim.run(program, 7, network=sim.Uniform(host=3), seed=seed)
+    assert sent == [2, 0, 0, 2, 0, 0, 0]
     assert sorted(called) == list(range(7))
     for host in ((0, 1, 2), (3, 4, 5)):
         assert next(rank for rank in called if rank in host) == host[0]
