@@ -20,6 +20,15 @@ from dml.types import BadInput, CountedComm
 FlagValues = flags.FlagValues
 
 
+def show(kind: type, error: BaseException, trace: Any) -> None:
+    """Show what nobody caught, but not Ctrl-C while modules load: on every rank."""
+    if not issubclass(kind, KeyboardInterrupt):
+        sys.__excepthook__(kind, error, trace)
+
+
+sys.excepthook = show
+
+
 class Stopped(Exception):
     """A run that was asked to stop, and has saved its state: says how to go on."""
 

@@ -1,3 +1,4 @@
+import signal
 import subprocess
 import sys
 
@@ -128,6 +129,17 @@ def test_who_stops_a_command_reads_one_line_and_gets_130(tmp_path):
     done = command(tmp_path, "--seed=17")
     assert done.stderr == "x.py: stopped at once; what was saved is kept\n"
     assert (done.stdout, done.returncode) == ("said before", 130)
+
+
+def test_who_stops_a_command_while_it_loads_reads_nothing(tmp_path):
+    early = "import flags\nraise KeyboardInterrupt\n"
+    loads = COMMAND.replace("import flags\n", early)
+    (tmp_path / "x.py").write_text(loads.format(path=sys.path).strip())
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "x.py")], capture_output=True, timeout=30
+    )
+    assert (done.stdout, done.stderr) == (b"", b"")
+    assert done.returncode == -signal.SIGINT
 
 
 def test_positive_numbers_are_whole():
