@@ -14,6 +14,7 @@ from dml.metrics.writers import Writer
 from dml.types import BadInput, Comm, Params, Step
 
 
+@np.errstate(over="ignore", invalid="ignore")  # a loss that is not finite says it
 def train(
     steps: Iterable[Step],
     evaluate: Callable[[Params], Mapping[str, Any]],
@@ -60,6 +61,7 @@ def kept(
     0 seconds save nothing but what is stopped.
     Ranks agree at every step, so save may be collective; NaN is never saved.
     """
+    asked()  # from now on there is something to save
     saved, step = time.monotonic(), None
     for step in steps:
         due = every and time.monotonic() - saved >= every
@@ -77,8 +79,12 @@ def kept(
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """Turn the first Ctrl-C or SIGTERM into a yes to the question that is yielded."""
+    """Turn the first Ctrl-C or SIGTERM into a yes to the question that is yielded.
+
+    Before the question is first asked, it is a KeyboardInterrupt: nothing to save yet.
+    """
     came: list[int] = []
+    asking = False
     signals = (signal.SIGINT, signal.SIGTERM)
     before = {number: signal.getsignal(number) for number in signals}
 
@@ -87,13 +93,20 @@ def interruptible() -> Iterator[Callable[[], bool]]:
             signal.signal(number, handler)
 
     def note(number: int, frame: Any) -> None:
-        came.append(number)
         restore()  # a second one ends the run at once
+        if not asking:
+            raise KeyboardInterrupt
+        came.append(number)
+
+    def asked() -> bool:
+        nonlocal asking
+        asking = True
+        return bool(came)
 
     for number in signals:
         signal.signal(number, note)
     try:
-        yield lambda: bool(came)
+        yield asked
     finally:
         restore()
 

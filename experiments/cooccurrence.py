@@ -13,9 +13,11 @@ from typing import Any
 
 import counting
 import flags
+import numpy as np
 
 from dml.metrics import runs, writers
 from dml.types import CountedComm
+from dml.wire.messages import tree_allreduce
 
 FLAGS = flags.define("out", "simulate", "network", "watchdog")
 counting.define(FLAGS)
@@ -29,11 +31,13 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     def program(comm: CountedComm) -> dict[str, Any]:
         start = comm.Wtime()
         found = counting.counted(comm, FLAGS)
+        seconds, words = comm.Wtime() - start, np.array([comm.bytes_sent // 4])
+        tree_allreduce(comm, words)
         summary = {
             "words": len(found.vocabulary.words),
             "records": len(found.records),
-            "cooccurrence_seconds": comm.Wtime() - start,
-            "words_sent": comm.bytes_sent // 4,
+            "cooccurrence_seconds": seconds,
+            "words_sent": int(words[0]),
         }
         with writers.first(
             comm.rank, runs.folder(path, flags.chosen(FLAGS)), writers.console(0)

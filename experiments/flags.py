@@ -20,6 +20,15 @@ from dml.types import BadInput, CountedComm
 FlagValues = flags.FlagValues
 
 
+def show(kind: type, error: BaseException, trace: Any) -> None:
+    """Show what nobody caught, but not Ctrl-C while modules load: on every rank."""
+    if not issubclass(kind, KeyboardInterrupt):
+        sys.__excepthook__(kind, error, trace)
+
+
+sys.excepthook = show
+
+
 class Stopped(Exception):
     """A run that was asked to stop, and has saved its state: says how to go on."""
 
@@ -27,13 +36,17 @@ class Stopped(Exception):
 integer, number, text = flags.DEFINE_integer, flags.DEFINE_float, flags.DEFINE_string
 switch, choice = flags.DEFINE_boolean, flags.DEFINE_enum
 
+STOPPED = 130  # the exit code, as a shell says of Ctrl-C
+SEEDS = 1 << 63  # as many as all generators of random numbers take
 OUTSIDE = ["star", "tree", "butterfly", "halving_doubling", "ring"]
 DTYPES = ["float16", "float32", "float64", "int32", "int64"]
 SHARED: dict[str, Callable[..., Any]] = {
     "out": partial(
         text, default=None, help="Run folder [runs/<experiment>/<UTC time>]."
     ),
-    "seed": partial(integer, default=0, lower_bound=0, help="Seed of every draw."),
+    "seed": partial(
+        integer, default=0, lower_bound=0, upper_bound=SEEDS - 1, help="Of every draw."
+    ),
     "simulate": partial(
         integer, default=0, lower_bound=0, help="Virtual ranks; 0 runs on real ones."
     ),
@@ -137,17 +150,15 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
     """Call main(argv) as a command: bad input is one line, and exit code 2."""
     try:
         main(sys.argv)
-    except (BadInput, FloatingPointError) as error:
-        from dml.wire.messages.comm import refuse, world
+    except (BadInput, FloatingPointError, OSError, Stopped, KeyboardInterrupt) as error:
+        from dml.wire.messages.comm import leave, refuse, world
 
-        line = " ".join(str(error).split())
-        refuse(world(), f"{Path(sys.argv[0]).name}: {line}")
-    except Stopped as stopped:
-        from dml.wire.messages.comm import world
-
-        if world().rank == 0:
-            sys.stderr.write(f"{Path(sys.argv[0]).name}: {stopped}\n")
-        sys.exit(130)  # as a shell says of Ctrl-C
+        line = f"{Path(sys.argv[0]).name}: {' '.join(str(error).split())}"
+        if isinstance(error, KeyboardInterrupt):
+            leave(world(), f"{line}stopped at once; what was saved is kept", STOPPED)
+        if isinstance(error, OSError):
+            line += "; expected files to read and write: correct what is named"
+        refuse(world(), line, STOPPED if isinstance(error, Stopped) else 2)
 
 
 def names(value: str, table: Iterable[str], flag: str) -> list[str]:

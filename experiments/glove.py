@@ -39,7 +39,7 @@ FLAGS = flags.define(
 counting.define(FLAGS)
 glove_flags.define(FLAGS)
 flags.text("resume", None, "Run folder to go on from.", flag_values=FLAGS)
-flags.number("save_every", 60.0, "Seconds between checkpoints.", flag_values=FLAGS)
+flags.number("save_every", 60.0, "Seconds between checkpoints.", 0, flag_values=FLAGS)
 flags.text(
     "neighbours", "king,france,computer,running", "Words to look at.", flag_values=FLAGS
 )

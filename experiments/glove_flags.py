@@ -11,6 +11,7 @@ from dml.wire import rotation as schedule
 from dml.wire.messages import ALLREDUCE
 
 BATCH = 16_384  # records of a minibatch
+TINY = 1e-6
 BATCHED = ("operation", "synchronous", "mesh")
 STRATEGIES = ("serial", "hogwild", "rotation", *BATCHED)
 
@@ -22,7 +23,8 @@ def columns(values: flags.FlagValues, size: int) -> int:
 
 def batched(values: flags.FlagValues) -> bool:
     """Say whether many records make one update."""
-    return values.strategy in BATCHED or bool(values.batch)
+    alone = values.strategy == "serial" and values.batch > 0
+    return alone or values.strategy in BATCHED
 
 
 def order(values: flags.FlagValues) -> Order:
@@ -49,16 +51,16 @@ def define(values: flags.FlagValues) -> None:
     """Add the flags of the model and of the ways to train it."""
     integer = partial(flags.integer, flag_values=values)
     positive = partial(integer, lower_bound=1)
-    number = partial(flags.number, lower_bound=0, flag_values=values)
+    number = partial(flags.number, flag_values=values)
     choice = partial(flags.choice, flag_values=values)
     choice("strategy", "rotation", STRATEGIES, "Way of training.")
     positive("dim", 50, "Numbers of a vector.")
     integer(
         "tables", 2, "Words and contexts apart (2), or one table for both (1).", 1, 2
     )
-    number("x_max", 10.0, "Count from which a record has its whole weight.")
-    number("alpha", 0.75, "Exponent of the weight of smaller counts.")
-    number("lr", 0.05, "Learning rate of AdaGrad.")
+    number("x_max", 10.0, "Count from which a record has its whole weight.", TINY)
+    number("alpha", 0.75, "Exponent of the weight of smaller counts.", 0)
+    number("lr", 0.05, "Learning rate of AdaGrad.", 0)
     positive("epochs", 15, "Passes over all records.")
     positive("blocks", 8, "Blocks of words, of which ranks rotate: at least the ranks.")
     integer("batch", 0, f"Records of a minibatch; 0: {BATCH}, of serial 1.", 0)

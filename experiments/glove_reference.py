@@ -17,51 +17,71 @@ from dml.wire.messages.comm import world
 NAME = "C program"
 
 
-def run(tools: Path, path: Path, threads: int, values: flags.FlagValues) -> dict:
-    """Shuffle and train with so many threads; return a row like a summary.json."""
+def check(tools: Path) -> None:
+    """Refuse a folder without the C program."""
     for tool in ("shuffle", "glove"):
         if not (tools / tool).is_file():
             raise BadInput(
                 f"expected the C program {tool} in --reference={tools}, got none; "
                 "build it with make"
             )
+
+
+def run(tools: Path, path: Path, threads: int, values: flags.FlagValues) -> dict:
+    """Shuffle and train with so many threads; return a row like a summary.json."""
+    check(tools)
+    tools = tools.resolve()  # the program runs in a folder of its own
     counts = counting.counted(Metered(world(0)), values)
+    vocabulary = (counts.folder / "vocab.txt").resolve()
     out = path / f"reference-{threads}"
     out.mkdir(parents=True, exist_ok=True)
     with (
         open(counts.folder / "cooccurrence.bin", "rb") as source,
         open(out / "shuffled.bin", "wb") as target,
     ):
-        subprocess.run(
+        called(
             [tools / "shuffle", "-verbose", "0", "-seed", str(values.seed + 1)],
+            out,
             stdin=source,
             stdout=target,
-            stderr=subprocess.DEVNULL,
-            cwd=out,
-            check=True,
         )
     start = time.perf_counter()
-    said = subprocess.run(
+    said = called(
         [
             *(tools / "glove", "-threads", str(threads), "-binary", "0"),
             *("-input-file", "shuffled.bin", "-save-file", "vectors"),
-            *("-vocab-file", counts.folder / "vocab.txt"),
+            *("-vocab-file", vocabulary),
             *("-x-max", str(values.x_max), "-alpha", str(values.alpha)),
             *("-vector-size", str(values.dim), "-iter", str(values.epochs)),
-            *("-seed", str(values.seed + 1), "-verbose", "1"),
+            *("-eta", str(values.lr), "-seed", str(values.seed + 1), "-verbose", "1"),
         ],
-        capture_output=True,
-        text=True,
-        cwd=out,
-        check=True,
-    ).stderr
+        out,
+    )
     seconds = time.perf_counter() - start
     (out / "shuffled.bin").unlink()
     return row(out, said, seconds, threads, len(counts.records))
 
 
+def called(command: list, folder: Path, **streams: Any) -> str:
+    """Run a tool in a folder; return what it said on stderr."""
+    done = subprocess.run(
+        command, cwd=folder, stderr=subprocess.PIPE, text=True, **streams
+    )
+    if done.returncode:
+        raise BadInput(
+            f"expected {command[0]} to end well, got {done.returncode}: "
+            f"{done.stderr[-300:]}; try it by hand in {folder}"
+        )
+    return done.stderr
+
+
 def row(out: Path, said: str, seconds: float, threads: int, records: int) -> dict:
     costs = re.findall(r"cost: ([\d.]+)", said)
+    if not costs:
+        raise BadInput(
+            f"expected `cost: <number>` of each epoch from the C program, got "
+            f"{said[-300:]!r}; pass a lower --lr, or another build"
+        )
     known, found = vectors.load(out / "vectors.txt")
     scores: dict[str, Any] = words.evaluate(known[:-1], found[:-1])  # without <unk>
     return {

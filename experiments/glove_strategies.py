@@ -69,6 +69,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         for size in (ranks if way != "serial" else [1])
     ]
     if FLAGS.reference:
+        glove_reference.check(Path(FLAGS.reference))  # now, not after all other cells
         cells += [
             partial(glove_reference.run, Path(FLAGS.reference), path, size, FLAGS)
             for size in ranks
@@ -108,13 +109,8 @@ def chart(path: Path, rows: list[dict[str, Any]]) -> None:
         xs, ys = series.setdefault(row["strategy"], ([], []))
         xs.append(row["ranks"])
         ys.append(row["records_per_second"] / 1e6)
-    figures.curves(
-        path,
-        series,
-        x="ranks",
-        y="million records a second",
-        dashed=[glove_reference.NAME],
-    )
+    dashed = [glove_reference.NAME]
+    figures.curves(path, series, x="ranks", y="million records/s", dashed=dashed)
 
 
 if __name__ == "__main__":

@@ -10,7 +10,15 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
-SMALL = {"allreduce.py": ["--sizes=4KB", "--repeats=1"], "linear.py": ["--steps=3"]}
+HERE = ["--corpus=enwiki", "--min_count=50"]  # a text that came with gensim
+SMALL = {
+    "allreduce.py": ["--sizes=4KB", "--repeats=1"],
+    "linear.py": ["--steps=3"],
+    "cooccurrence.py": HERE,
+    "glove.py": [*HERE, "--dim=8", "--epochs=1"],
+    "glove_strategies.py": [*HERE, "--dim=8", "--epochs=1", "--ranks=2"]
+    + ["--ways=rotation"],
+}
 
 
 def shown():
@@ -22,9 +30,15 @@ def shown():
     return list(dict.fromkeys(line.strip() for line in found))
 
 
+@pytest.fixture(scope="module")
+def cache(tmp_path_factory):
+    """Where all commands keep what they count and measure."""
+    return tmp_path_factory.mktemp("cache")
+
+
 @pytest.mark.mpi
 @pytest.mark.parametrize("command", shown())
-def test_a_command_of_the_readme_runs(command, tmp_path):
+def test_a_command_of_the_readme_runs(command, tmp_path, cache):
     *start, script = re.match(r"(.*?)(experiments/(\w+\.py))", command).groups()
     before, rest = start[0].split(), command.split(start[1])[1].split()
     if before and before[0].startswith("launch/"):  # .venv may not be what runs this
@@ -34,7 +48,8 @@ def test_a_command_of_the_readme_runs(command, tmp_path):
     done = subprocess.run(
         [*words, start[1], *rest, *SMALL[script], f"--out={tmp_path}"],
         cwd=ROOT,
-        env=os.environ | {"PATH": path, "OMP_NUM_THREADS": "1", "NPROC": "1"},
+        env=os.environ
+        | {"PATH": path, "OMP_NUM_THREADS": "1", "NPROC": "1", "DML_DATA": str(cache)},
         capture_output=True,
         text=True,
         timeout=120,

@@ -1,12 +1,14 @@
+import signal
 from functools import partial
 
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from dml import sim
 from dml.metrics.evaluation import digest, evaluate
 from dml.metrics.writers import Writer
-from dml.train import train
+from dml.train import interruptible, kept, train
 from dml.types import BadInput, Batch, Model, Step
 
 # a model of one number whose only metric tells params and batch
@@ -89,3 +91,87 @@ def test_digests_differ_when_one_bit_does():
     params = {"a": np.float32([1, 2]), "b": np.float32(0)}
     assert digest(params) == digest({k: jnp.asarray(v) for k, v in params.items()})
     assert digest(params) != digest(params | {"b": np.float32(-0.0)})
+
+
+# what is kept: save gets the numbers of the steps that were saved
+
+
+def keep(size=1, every=0.0, ask=lambda number, rank: False, losses=(3.0, 2.0, 1.0)):
+    """Keep steps on virtual ranks; return what each rank passed on and saved."""
+
+    def program(comm):
+        passed, saved, current = [], [], [0]
+
+        def counted():
+            for step in steps(*losses):
+                current[0] = step.number
+                yield step
+
+        for step in kept(
+            counted(),
+            comm,
+            lambda step: saved.append(step.number),
+            every,
+            lambda: ask(current[0], comm.rank),
+        ):
+            passed.append(step.number)
+        return passed, saved
+
+    return sim.run(program, size)
+
+
+def test_the_last_step_is_saved_and_those_that_are_due():
+    assert keep(every=3600) == [([1, 2, 3], [3])]
+    assert keep(every=1e-9) == [([1, 2, 3], [1, 2, 3, 3])]
+    assert keep(every=0) == [([1, 2, 3], [])]
+
+
+@pytest.mark.parametrize("every", (0, 3600))
+@pytest.mark.parametrize("who", range(3))
+def test_when_one_rank_is_asked_all_save_that_step_and_stop(every, who):
+    ask = lambda number, rank: number == 2 and rank == who  # noqa: E731
+    assert keep(3, every, ask) == [([1, 2], [2])] * 3
+
+
+def test_a_loss_that_is_not_finite_is_passed_on_and_not_saved():
+    ask = lambda number, rank: number == 2  # noqa: E731
+    assert keep(ask=ask, losses=(1.0, float("nan"), 1.0)) == [([1, 2], [])]
+
+
+def test_nothing_to_pass_on_is_nothing_to_save():
+    assert keep(losses=(), every=1) == [([], [])]
+
+
+@pytest.mark.parametrize("number", (signal.SIGINT, signal.SIGTERM))
+def test_the_first_signal_is_a_yes_and_the_second_one_ends(number):
+    def second(*_):
+        raise InterruptedError("the handler of before")
+
+    before = signal.signal(number, second)
+    try:
+        with interruptible() as asked:
+            assert not asked()
+            signal.raise_signal(number)
+            assert asked() and asked()
+            with pytest.raises(InterruptedError):
+                signal.raise_signal(number)
+        assert signal.getsignal(number) is second
+    finally:
+        signal.signal(number, before)
+
+
+@pytest.mark.parametrize("number", (signal.SIGINT, signal.SIGTERM))
+def test_a_signal_before_there_is_anything_to_save_ends_at_once(number):
+    before = signal.getsignal(number)
+    with pytest.raises(KeyboardInterrupt), interruptible():
+        signal.raise_signal(number)
+    assert signal.getsignal(number) is before
+
+
+def test_a_strategy_that_overflows_says_so_by_its_loss_alone():
+    def overflows():
+        with_inf = np.float32([3e38]) * np.float32([10])
+        yield Step(1, float((with_inf - with_inf)[0]), None, 1, {}, 0)
+
+    with pytest.raises(FloatingPointError):  # and no RuntimeWarning, an error here
+        run(overflows())

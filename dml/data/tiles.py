@@ -118,11 +118,11 @@ def grid(blocks: Blocks, cells: Iterable[Cell], tables: int, seed: int) -> Grid:
 
 def histogram(words: np.ndarray, contexts: np.ndarray, count: int) -> np.ndarray:
     """Return how many of the records each word is in, as word or as context."""
-    for numbers in (words, contexts):
+    for numbers in words, contexts:
         if len(numbers) and not 1 <= numbers.min() <= numbers.max() <= count:
             raise BadInput(
-                f"expected records of the words 1 to {count}, got {numbers.min()} to "
-                f"{numbers.max()}; pass the vocabulary with which they were counted"
+                f"expected records of words 1 to {count}, got {numbers.min()} to "
+                f"{numbers.max()}; pass the vocab.txt that they were counted with"
             )
     each = np.bincount(words, minlength=count + 1)
     return (each + np.bincount(contexts, minlength=count + 1))[1:]

@@ -15,13 +15,18 @@ import numpy as np
 from dml.metrics.vectors import load_state, replacing, save_state
 from dml.types import BadInput, Embeddings
 
-INDEX = "checkpoint.json"
+INDEX, KINDS = "checkpoint.json", ("parameters", "squares")
 
 
 def save(folder: Path, epoch: int, rules: Mapping[str, Any], state: Embeddings) -> None:
-    """Replace the checkpoint in a folder: whenever one stops, a whole one is there."""
+    """Replace the checkpoint in a folder: whenever one stops, a whole one is there.
+
+    A state with a number that is not finite leaves the earlier one: it leads nowhere.
+    """
+    if not all(np.isfinite(numbers).all() for numbers in state):
+        return
     words, dim = len(state.biases_T) // tables(rules), state.vectors_TxD.shape[1]
-    names = {kind: f"{kind}-{epoch}.bin" for kind in ("parameters", "squares")}
+    names = {kind: f"{kind}-{epoch}.bin" for kind in KINDS}
     vectors, biases, *squares = state
     for name, (rows_TxD, bias_T) in zip(
         names.values(), ((vectors, biases), squares), strict=True
@@ -46,24 +51,22 @@ def load(folder: Path, rules: Mapping[str, Any]) -> tuple[int, Embeddings]:
     """Return the epochs done and the state; rules must be those of the saved run."""
     try:
         index = json.loads((folder / INDEX).read_text())
-    except (OSError, ValueError) as error:
+        epoch, files = int(index["epoch"]), [folder / index[kind] for kind in KINDS]
+        was, shape = dict(index["rules"]), (int(index["words"]), int(index["dim"]))
+    except (OSError, ValueError, TypeError, KeyError) as error:
         raise BadInput(
-            f"expected a checkpoint in {folder}, got {error}; pass "
+            f"expected a checkpoint in {folder}, got {error!r}; pass "
             "--resume=<the folder of a run that was stopped>"
         ) from error
     for name, value in rules.items():
-        if index["rules"].get(name) != value:
-            was = index["rules"].get(name)
+        if was.get(name) != value:
             raise BadInput(
-                f"expected --{name}={was} as in the run to resume, got "
+                f"expected --{name}={was.get(name)} as in the run to resume, got "
                 f"--{name}={value}; pass the flags of {folder.parent}/config.json"
             )
-    parts = [
-        load_state(folder / index[kind], index["words"], index["dim"])
-        for kind in ("parameters", "squares")
-    ]
+    parts = [load_state(file, *shape) for file in files]
     both = tables(rules)
-    return index["epoch"], Embeddings(
+    return epoch, Embeddings(
         *(
             np.concatenate([words, contexts][:both])
             for vectors, biases, contexts_VxD, context_biases in parts

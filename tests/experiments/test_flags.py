@@ -1,3 +1,4 @@
+import signal
 import subprocess
 import sys
 
@@ -39,7 +40,7 @@ def test_every_shared_flag_can_be_had(name):
     "flag, message",
     [
         ("--seed=x", "flag --seed=x: invalid"),
-        ("--seed=-1", "flag --seed=-1: -1 is not a non-negative"),
+        ("--seed=-1", "flag --seed=-1: -1 is not an integer in the range [0"),
         ("--sed=1", "Did you mean: seed"),
         ("--color=green", "one of <red|blue>"),
         ("seed=1", "expected --flag=value, got 'seed=1'"),
@@ -75,6 +76,13 @@ def main(argv):
         raise BadInput("expected luck,\\ngot 13; pass another")
     if VALUES.seed == 14:
         raise KeyError("a bug")
+    if VALUES.seed == 15:
+        open("no/such/file")
+    if VALUES.seed == 16:
+        raise flags.Stopped("stopped after epoch 2; go on")
+    if VALUES.seed == 17:
+        print("said before", end="")
+        raise KeyboardInterrupt
 
 flags.run(main)
 '''
@@ -106,3 +114,36 @@ def test_a_bug_is_a_traceback_and_help_is_the_docstring_and_the_flags(tmp_path):
     assert done.stdout.startswith("What this is.") and "--seed" in done.stdout
     assert done.returncode == 0
     assert command(tmp_path).returncode == 0
+
+
+def test_files_that_are_not_there_are_one_line_too(tmp_path):
+    done = command(tmp_path, "--seed=15")
+    assert "No such file or directory: 'no/such/file'" in done.stderr
+    assert (done.stderr.count("\n"), done.returncode) == (1, 2)
+
+
+def test_who_stops_a_command_reads_one_line_and_gets_130(tmp_path):
+    done = command(tmp_path, "--seed=16")
+    assert done.stderr == "x.py: stopped after epoch 2; go on\n"
+    assert done.returncode == 130
+    done = command(tmp_path, "--seed=17")
+    assert done.stderr == "x.py: stopped at once; what was saved is kept\n"
+    assert (done.stdout, done.returncode) == ("said before", 130)
+
+
+def test_who_stops_a_command_while_it_loads_reads_nothing(tmp_path):
+    early = "import flags\nraise KeyboardInterrupt\n"
+    loads = COMMAND.replace("import flags\n", early)
+    (tmp_path / "x.py").write_text(loads.format(path=sys.path).strip())
+    done = subprocess.run(
+        [sys.executable, str(tmp_path / "x.py")], capture_output=True, timeout=30
+    )
+    assert (done.stdout, done.stderr) == (b"", b"")
+    assert done.returncode == -signal.SIGINT
+
+
+def test_positive_numbers_are_whole():
+    assert flags.positive("12", "ranks") == 12
+    for bad in ("0", "-1", "1.5", "", "x"):
+        with pytest.raises(BadInput, match=f"in --ranks, got '{bad}'"):
+            flags.positive(bad, "ranks")

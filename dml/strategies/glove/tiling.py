@@ -100,10 +100,11 @@ def weigh(found: Tiles, part: tuple[int, int], order: Order) -> None:
     """Turn the counts of a part into logarithms and weights, in place."""
     for start in range(*part, STEP):
         here = slice(start, min(start + STEP, part[1]))
-        if not (found.logs[here] > 0).all():  # NaN is not
+        some = found.logs[here]
+        if not ((some > 0) & (some < np.inf)).all():  # NaN is neither
             raise BadInput(
-                f"expected counts above 0, got {found.logs[here].min()} among records "
-                f"{start} to {here.stop}; count anew"
+                f"expected finite counts above 0, got {some.min()} to {some.max()} "
+                f"among records {start} to {here.stop}; count anew"
             )
         found.weights[here] = weight(found.logs[here], order.x_max, order.alpha)
         np.log(found.logs[here], out=found.logs[here])

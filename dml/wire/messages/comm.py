@@ -230,17 +230,29 @@ def only_world() -> World:
     return comm
 
 
-def refuse(comm: World, problem: str) -> NoReturn:
-    """End with exit code 2 and one line, whether all ranks saw the problem or one."""
+def refuse(comm: World, problem: str, code: int = 2) -> NoReturn:
+    """End with that code and one line, whether all ranks saw the problem or one."""
+    meet(comm, problem, code)
+    sys.exit(code)
+
+
+def leave(comm: World, problem: str, code: int) -> NoReturn:
+    """End likewise from anywhere at all: MPI's own end might wait for ever."""
+    meet(comm, problem, code)
+    sys.stdout.flush()
+    os._exit(code)
+
+
+def meet(comm: World, problem: str, code: int) -> None:
+    """Say the problem once if all ranks come here; else end them after 2 seconds."""
     met = MPI.Intracomm.Ibarrier(comm)
     patience = time.monotonic() + 2
     while not met.Test():
         if time.monotonic() > patience:
             sys.stderr.write(f"rank {comm.rank}: {problem}\n")
             sys.stderr.flush()
-            comm.Abort(2)
+            comm.Abort(code)
         time.sleep(0.001)
     if comm.rank == 0:
         sys.stderr.write(f"{problem}\n")
         sys.stderr.flush()
-    sys.exit(2)

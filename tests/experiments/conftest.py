@@ -1,0 +1,42 @@
+"""A corpus of 60 words in a folder of its own, and GloVe on it by main(argv)."""
+
+from contextlib import contextmanager
+
+import glove
+import glove_report
+import pytest
+
+from dml.data.generated_text import generated
+from dml.metrics import figures
+from dml.metrics.writers import Writer, ignore
+
+SMALL = ["--min_count=1", "--window=5", "--dim=8", "--epochs=2", "--save_every=1e-9"]
+
+
+@contextmanager
+def undrawn(path):
+    yield Writer(ignore, ignore)
+
+
+@pytest.fixture
+def corpus(tmp_path, monkeypatch):
+    """Write the corpus; keep what is counted beside it, not in the user's cache."""
+    monkeypatch.setenv("DML_DATA", str(tmp_path / "cache"))
+    path = tmp_path / "corpus.txt"
+    path.write_text("\n".join(generated(60, 40, seed=1)))
+    return path
+
+
+@pytest.fixture
+def train(corpus, tmp_path, monkeypatch):
+    """Return train(*flags) -> summaries; figures, which are slow, only if wanted."""
+
+    def run(*argv, out="run", drawn=False):
+        given = [f"--corpus={corpus}", f"--out={tmp_path / out}", *SMALL]
+        with monkeypatch.context() as patch:
+            if not drawn:
+                patch.setattr(figures, "chart", undrawn)
+                patch.setattr(glove_report, "wordmap", lambda *_: None)
+            return glove.main(["glove.py", *given, *argv])
+
+    return run

@@ -1,0 +1,147 @@
+"""Every way of training by its flags: which agree bit for bit, what a run leaves."""
+
+import hashlib
+import json
+
+import glove_flags
+import numpy as np
+import pytest
+
+from dml.metrics import checkpoints, vectors
+
+KEYS = {"loss", "records", "records_per_second", "epoch_seconds"}
+KEYS |= {"cooccurrence_seconds", "seconds", "analogy_accuracy", "analogy_semantic"}
+KEYS |= {"analogy_syntactic", "wordsim353", "simlex999", "vectors_sha256", "words_sent"}
+
+
+def digest(summaries):
+    return summaries[0]["vectors_sha256"]
+
+
+def losses(folder):
+    rows = (folder / "metrics.jsonl").read_text().splitlines()
+    return [json.loads(row)["loss"] for row in rows]
+
+
+@pytest.mark.parametrize(
+    "argv",
+    [
+        *([f"--strategy={way}"] for way in glove_flags.STRATEGIES),
+        ["--strategy=serial", "--batch=64"],
+        ["--strategy=operation", "--simulate=4", "--batch=64"],
+        ["--strategy=synchronous", "--simulate=3", "--batch=64", "--rows=sparse"],
+        ["--strategy=synchronous", "--simulate=3", "--batch=64", "--rows=dense"],
+        ["--strategy=synchronous", "--simulate=2", "--batch=64", "--rows=auto"],
+    ],
+    ids=" ".join,
+)
+def test_every_way_learns_the_same_records(train, tmp_path, argv):
+    summaries = train(*argv, "--epochs=4")
+    each = losses(tmp_path / "run")
+    assert len(each) == 4
+    assert each[3] < each[2] < each[1] < each[0]
+    assert summaries[0]["loss"] == each[3]
+    assert summaries[0]["records"] == 3183
+    assert summaries[0]["examples"] == 4 * 3183
+    assert len({summary["words_sent"] for summary in summaries}) == 1
+
+
+def test_words_sent_are_those_of_all_ranks(train):
+    """A ring sends 2(p-1)n: of n products, or of the n numbers of both tables."""
+    argv = "--strategy=operation", "--allreduce=ring", "--batch=64", "--simulate=4"
+    assert train(*argv)[0]["words_sent"] == 2 * (2 * 3 * 3183)
+    argv = "--strategy=synchronous", "--allreduce=ring", "--rows=dense", "--simulate=4"
+    table, losses, lengths = 2 * 3 * (120 * 9), 2 * 2 * 3, 12 * 2
+    assert train(*argv)[0]["words_sent"] == 2 * (table + losses + lengths)
+
+
+@pytest.mark.parametrize("tables", (1, 2))
+def test_rotation_is_serial_on_any_ranks_by_both_media(train, tables):
+    common = f"--tables={tables}", "--epochs=3"
+    serial = digest(train("--strategy=serial", *common))
+    assert digest(train(*common)) == serial
+    for size in (1, 2, 4, 8):
+        for medium in ("memory", "messages"):
+            ranks = train(f"--simulate={size}", f"--medium={medium}", *common)
+            assert (digest(ranks), len(ranks)) == (serial, size)
+    assert digest(train(*common, "--seed=1")) != serial
+
+
+def test_one_rank_is_serial(train):
+    for one, other in [
+        (["--strategy=hogwild"], ["--strategy=serial"]),
+        (["--strategy=operation"], ["--strategy=serial", "--batch=16384"]),
+        (["--strategy=synchronous"], ["--strategy=serial", "--batch=16384"]),
+    ]:
+        assert digest(train(*one)) == digest(train(*other))
+
+
+def test_batched_ways_are_the_serial_one_but_for_rounding(train):
+    """Sums of 4 parts in float32 differ in their last bits, in 13 updates of each."""
+    common = "--batch=512", "--lr=0.1"
+    serial = train("--strategy=serial", *common)[0]["loss"]
+    for argv in (
+        ["--strategy=operation", "--simulate=4"],
+        ["--strategy=synchronous", "--simulate=4", "--rows=sparse"],
+        ["--strategy=synchronous", "--simulate=4", "--rows=dense"],
+        ["--strategy=mesh"],
+    ):
+        assert train(*argv, *common)[0]["loss"] == pytest.approx(serial, rel=1e-5)
+
+
+def test_a_batch_changes_no_way_that_has_none(train):
+    found = {digest(train(*argv)) for argv in ([], ["--batch=64"], ["--lr=0.05"])}
+    assert len(found) == 1
+
+
+def test_a_rate_of_zero_is_no_other_rate(train, tmp_path):
+    train("--lr=0", "--strategy=operation")
+    first, second = losses(tmp_path / "run")
+    assert first == second
+
+
+def test_a_run_leaves_files_that_agree(train, tmp_path):
+    out = tmp_path / "run"
+    (summary,) = train("--neighbours=w1,w2,nothing", "--seed=3", drawn=True)
+    kept = sorted(str(path.relative_to(out)) for path in out.rglob("*.*"))
+    assert kept == [
+        "checkpoint/checkpoint.json",
+        "checkpoint/parameters-2.bin",
+        "checkpoint/squares-2.bin",
+        "config.json",
+        *("loss.png", "loss.svg", "metrics.jsonl", "summary.json"),
+        *("vectors.bin", "vectors.npy", "vectors.txt", "vocab.txt"),
+        *("words.png", "words.svg"),
+    ]
+
+    def refuse(constant):
+        pytest.fail(f"{constant} is no JSON")
+
+    text = (out / "summary.json").read_text()
+    assert json.loads(text, parse_constant=refuse) == summary
+    assert set(summary) >= KEYS
+    assert not any(isinstance(value, dict | list) for value in summary.values())
+    assert summary["analogy_accuracy"] is None  # none of its words is known
+    assert set(summary["near_w1"].split()) < {f"w{n}" for n in range(1, 61)}
+    assert "near_nothing" not in summary
+
+    table = np.load(out / "vectors.npy")
+    assert hashlib.sha256(table.tobytes()).hexdigest() == summary["vectors_sha256"]
+    lines = [line.split() for line in (out / "vocab.txt").read_text().splitlines()]
+    assert [int(count) for _, count in lines] == sorted(
+        (int(count) for _, count in lines), reverse=True
+    )
+    for name in ("vectors.txt", "vectors.bin"):
+        words, found = vectors.load(out / name)
+        assert words == [word for word, _ in lines]
+        assert (found == table).all()
+    rules = json.loads((out / "checkpoint/checkpoint.json").read_text())["rules"]
+    epoch, state = checkpoints.load(out / "checkpoint", rules)
+    assert (epoch, state.vectors_TxD.shape) == (2, (120, 8))
+    assert (state.vectors_TxD[:60] + state.vectors_TxD[60:] == table).all()
+
+
+def test_rows_of_virtual_ranks_are_those_of_one(train, tmp_path):
+    train("--epochs=3")
+    train("--epochs=3", "--simulate=4", out="four")
+    assert losses(tmp_path / "run") == losses(tmp_path / "four")

@@ -1,0 +1,122 @@
+"""Runs that go on: bit for bit as if they had never stopped, or one clear line."""
+
+import json
+
+import pytest
+
+from dml.types import BadInput
+
+SAME = ["--simulate=2", "--batch=64"]
+WAYS = {  # flags of the first two epochs, of the other two
+    "rotation": ([], []),
+    "rotation on other ranks": (["--simulate=2"], ["--simulate=8"]),
+    "rotation by the other medium": (
+        ["--simulate=3", "--medium=messages"],
+        ["--simulate=3", "--medium=memory"],
+    ),
+    "one table": (["--tables=1"], ["--tables=1"]),
+    "serial": (["--strategy=serial"], ["--strategy=serial"]),
+    "hogwild": (["--strategy=hogwild"], ["--strategy=hogwild"]),
+    "operation": (["--strategy=operation", *SAME],) * 2,
+    "synchronous": (["--strategy=synchronous", *SAME],) * 2,
+    "mesh": (["--strategy=mesh"],) * 2,
+}
+
+
+@pytest.mark.parametrize("before, after", WAYS.values(), ids=WAYS)
+def test_two_epochs_and_two_more_are_four(train, tmp_path, before, after):
+    whole = train(*after, "--epochs=4", out="whole")[0]
+    train(*before, "--epochs=2", out="half")
+    rest = train(*after, "--epochs=4", f"--resume={tmp_path / 'half'}", out="rest")[0]
+    assert rest["vectors_sha256"] == whole["vectors_sha256"]
+    assert (rest["loss"], rest["steps"]) == (whole["loss"], 4)
+    assert rest["examples"] == 2 * rest["records"]  # what this run did itself
+    ends = [tmp_path / out / "checkpoint" for out in ("whole", "rest")]
+    for name in ("parameters-4.bin", "squares-4.bin"):
+        assert len({(end / name).read_bytes() for end in ends}) == 1
+
+
+def test_a_run_goes_on_in_its_own_folder(train, tmp_path):
+    whole = train("--epochs=4", out="whole")[0]
+    train("--epochs=2")
+    rest = train("--epochs=4", f"--resume={tmp_path / 'run'}")[0]
+    assert rest["vectors_sha256"] == whole["vectors_sha256"]
+
+
+@pytest.mark.parametrize(
+    "flag",
+    ["--dim=9", "--seed=1", "--tables=1", "--lr=0.1", "--blocks=4", "--window=4"]
+    + ["--strategy=serial", "--x_max=11.0", "--min_count=2"],
+)
+def test_other_flags_are_named(train, tmp_path, flag):
+    train()
+    name, value = flag.split("=")
+    with pytest.raises(BadInput, match=f"expected {name}=.* as in .* got {name}=") as e:
+        train("--epochs=4", f"--resume={tmp_path / 'run'}", flag, out="new")
+    assert f"got {name}={value};" in str(e.value)
+    assert not (tmp_path / "new").exists()
+
+
+def test_another_text_is_named(train, corpus, tmp_path):
+    train()
+    with open(corpus, "a") as file:
+        file.write("\nw1 new words\n")
+    with pytest.raises(BadInput, match="expected --words=60 as in .* got --words=62"):
+        train("--epochs=4", f"--resume={tmp_path / 'run'}")
+    other = tmp_path / "other.txt"
+    other.write_text(corpus.read_text())
+    with pytest.raises(BadInput, match="got --corpus=.*other.txt"):
+        train("--epochs=4", f"--resume={tmp_path / 'run'}", f"--corpus={other}")
+
+
+@pytest.mark.parametrize("epochs", (1, 2))
+def test_there_must_be_epochs_left(train, tmp_path, epochs):
+    train()
+    with pytest.raises(BadInput, match="more epochs than the 2 that are done, got"):
+        train(f"--epochs={epochs}", f"--resume={tmp_path / 'run'}")
+
+
+def test_a_folder_without_a_checkpoint_is_named(train, tmp_path):
+    with pytest.raises(BadInput, match="expected a checkpoint in .*none/checkpoint"):
+        train(f"--resume={tmp_path / 'none'}")
+
+
+@pytest.mark.parametrize(
+    "old, new",
+    [
+        ("", None),
+        ('"epoch"', '"epok"'),
+        ('"epoch": 2', '"epoch": "two"'),
+        ('"rules": {', '"rules": 3, "more": {'),
+        ('"words": 60', '"words": 61'),
+        ('"parameters": "', '"parameters": "x'),
+    ],
+)
+def test_a_broken_checkpoint_is_bad_input(train, tmp_path, old, new):
+    train()
+    index = tmp_path / "run" / "checkpoint" / "checkpoint.json"
+    text = index.read_text()
+    assert old in text
+    index.write_text(text[:50] if new is None else text.replace(old, new, 1))
+    with pytest.raises(BadInput, match=str(index.parent)):
+        train("--epochs=4", f"--resume={tmp_path / 'run'}")
+
+
+def test_truncated_parameters_are_bad_input(train, tmp_path):
+    train()
+    file = tmp_path / "run" / "checkpoint" / "parameters-2.bin"
+    file.write_bytes(file.read_bytes()[:-8])
+    with pytest.raises(BadInput, match="parameters-2.bin: expected 8640 bytes .*8632"):
+        train("--epochs=4", f"--resume={tmp_path / 'run'}")
+
+
+def test_what_diverges_keeps_its_last_checkpoint(train, tmp_path):
+    argv = ["--strategy=operation", "--lr=1e30"]
+    with pytest.raises(
+        FloatingPointError, match="expected a finite loss, got .* lower"
+    ):
+        train(*argv, "--epochs=9")
+    index = json.loads((tmp_path / "run/checkpoint/checkpoint.json").read_text())
+    rows = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    assert index["epoch"] == len(rows) == 1
+    assert not (tmp_path / "run" / "summary.json").exists()

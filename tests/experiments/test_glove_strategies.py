@@ -1,0 +1,138 @@
+"""The table of all ways: runs under mpirun, and a program that acts as the C one."""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+import glove_reference
+import glove_strategies
+import pytest
+
+from dml.types import BadInput
+
+SHUFFLE = f"""#!{sys.executable}
+import sys
+sys.stdout.buffer.write(sys.stdin.buffer.read())
+"""
+GLOVE = f"""#!{sys.executable}
+import json, os, sys
+given = dict(zip(sys.argv[1::2], sys.argv[2::2]))
+words = [line.split()[0] for line in open(given["-vocab-file"])]
+open("given.json", "w").write(json.dumps(given))
+print("TRAINING MODEL", file=sys.stderr)
+for epoch in range(int(given["-iter"])):
+    print(f"10:04.31AM, iter: {{epoch + 1:03}}, cost: {{0.5 / (epoch + 1):f}}",
+          file=sys.stderr)
+with open(given["-save-file"] + ".txt", "w") as file:
+    for n, word in enumerate([*words, "<unk>"]):
+        numbers = [n + d for d in range(int(given["-vector-size"]))]
+        file.write(" ".join([word, *map(str, numbers)]) + "\\n")
+"""
+
+
+@pytest.fixture(autouse=True)
+def path(monkeypatch):
+    """Find mpirun beside this python; ranks of one thread."""
+    found = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    monkeypatch.setenv("PATH", found)
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
+@pytest.fixture
+def tools(tmp_path):
+    """A folder with programs of the names, flags and files of the C ones."""
+    folder = tmp_path / "tools"
+    folder.mkdir()
+    for name, source in (("shuffle", SHUFFLE), ("glove", GLOVE)):
+        (folder / name).write_text(source)
+        (folder / name).chmod(0o755)
+    return folder
+
+
+def run(corpus, *argv):
+    small = ["--min_count=1", "--window=5", "--dim=8", "--epochs=2"]
+    given = [f"--corpus={corpus}", f"--out={corpus.parent / 'out'}", *small, *argv]
+    return glove_strategies.main(["glove_strategies.py", *given])
+
+
+@pytest.mark.mpi
+def test_each_cell_is_a_run_and_equal_bits_show(
+    corpus, tmp_path, tools, capsys, monkeypatch
+):
+    monkeypatch.chdir(tmp_path)  # paths from here are known everywhere
+    argv = "--ways=serial,rotation", "--ranks=1,2", "--reference=tools", "--seed=3"
+    rows = run(corpus, *argv)
+    cells = [(row["strategy"], row["ranks"]) for row in rows]
+    assert cells == [("serial", 1), ("rotation", 1), ("rotation", 2)] + [
+        (glove_reference.NAME, 1),
+        (glove_reference.NAME, 2),
+    ]
+    out = tmp_path / "out"
+    assert len({row["vectors_sha256"] for row in rows[:3]}) == 1
+    for row in rows[:3]:
+        cell = out / f"{row['strategy']}-{row['ranks']}" / "summary.json"
+        assert json.loads(cell.read_text()).items() <= row.items()
+    assert rows[3]["loss"] == 0.25
+    assert rows[3]["records_per_second"] == 2 * 3183 / rows[3]["seconds"]
+    given = json.loads((out / "reference-2" / "given.json").read_text())
+    assert given["-threads"] == "2" and given["-seed"] == "4"
+    assert (given["-vector-size"], given["-eta"], given["-x-max"]) == (
+        "8",
+        "0.05",
+        "10.0",
+    )
+    assert not (out / "reference-2" / "shuffled.bin").exists()
+
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 1 + len(rows)
+    assert lines[0].split()[:3] == ["way", "ranks", "loss"]
+    metrics = (out / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in metrics] == rows
+    assert json.loads((out / "summary.json").read_text())["best_ranks"] in (1, 2)
+    for name in ("strategies.svg", "strategies.png", "config.json"):
+        assert (out / name).stat().st_size > 0
+
+
+@pytest.mark.mpi
+def test_a_cell_that_fails_says_why(corpus):
+    with pytest.raises(
+        BadInput, match="rotation on 2 ranks ended with 2: .*got 2; pass"
+    ):
+        run(corpus, "--ways=rotation", "--ranks=2", "--blocks=1")
+
+
+@pytest.mark.parametrize(
+    "argv, message",
+    [
+        (["--ways=rotaton"], "expected --ways of serial, .* or all, got 'rotaton'"),
+        (["--ranks=0"], "whole numbers above 0 in --ranks, got '0'"),
+        (["--ranks=1,"], "whole numbers above 0 in --ranks, got ''"),
+        (["--strategy=serial,rotation"], "strategy"),
+        (["--reference=nowhere"], "the C program shuffle in --reference=nowhere"),
+    ],
+)
+def test_bad_flags_are_named_before_anything_runs(corpus, argv, message, monkeypatch):
+    monkeypatch.setattr(glove_strategies.subprocess, "run", None)
+    with pytest.raises(BadInput, match=message):
+        run(corpus, *argv)
+    assert not (corpus.parent / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "name, source, message",
+    [
+        ("glove", "exit 1", "expected .*tools/glove to end well, got 1"),
+        ("shuffle", "echo broken >&2; exit 3", "shuffle to end well, got 3: broken"),
+        ("glove", "echo cost: nan >&2", "expected `cost: <number>` .*'cost: nan"),
+    ],
+)
+def test_a_c_program_that_fails_is_bad_input(
+    corpus, tools, name, source, message, tmp_path
+):
+    (tools / name).write_text(f"#!/bin/sh\n{source}\n")
+    flags = glove_strategies.FLAGS
+    given = [f"--corpus={corpus}", "--min_count=1", "--epochs=1"]
+    glove_strategies.flags.parse(flags, ["glove_strategies.py", *given])
+    with pytest.raises(BadInput, match=message):
+        glove_reference.run(tools, tmp_path, 1, flags)
