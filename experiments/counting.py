@@ -5,7 +5,10 @@ Every experiment that begins with words defines these flags.
 
 import hashlib
 import json
+import os
+import shutil
 from collections.abc import Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from typing import NamedTuple
@@ -66,12 +69,18 @@ def counted(comm: CountedComm, values: flags.FlagValues) -> Counts:
         flags.nbytes(values.memory),
     )
     folder = cache() / "cooccurrence" / key(comm, paths, values)
-    if not known(comm, folder):
-        folder.mkdir(parents=True, exist_ok=True)
+    there, part = known(comm, folder)
+    if not there:
         words = partial(tokens, pattern=values.pattern, lower=values.lower)
-        found = count(comm, pieces(paths, PIECE), words, folder, rules)
-        if comm.rank == 0:
-            runs.dump(folder / "counts.json", found._asdict())
+        part.mkdir(parents=True, exist_ok=True)
+        try:
+            found = count(comm, pieces(paths, PIECE), words, part, rules)
+            if comm.rank == 0:
+                runs.dump(part / "counts.json", found._asdict())
+                keep(part, folder)
+            comm.Barrier()
+        finally:
+            shutil.rmtree(part, ignore_errors=True)
     return opened(folder)
 
 
@@ -95,11 +104,22 @@ def key(comm: CountedComm, paths: Sequence[Path], values: flags.FlagValues) -> s
     return digest.tobytes().hex()
 
 
-def known(comm: CountedComm, folder: Path) -> bool:
-    """Say, alike on all ranks, whether the counts are there."""
-    there = np.array([(folder / "counts.json").exists()])
-    broadcast(comm, there)
-    return bool(there[0])
+def known(comm: CountedComm, folder: Path) -> tuple[bool, Path]:
+    """Say, alike on all ranks, whether the counts are there, and where to make them.
+
+    Runs at once make them in folders of their own.
+    """
+    said = np.array([(folder / "counts.json").exists(), os.getpid()], np.int64)
+    broadcast(comm, said)
+    return bool(said[0]), folder.with_name(f"{folder.name}.{said[1]}")
+
+
+def keep(part: Path, folder: Path) -> None:
+    """Give counts their name, if no other run was first: its counts are equal."""
+    if not (folder / "counts.json").exists():
+        shutil.rmtree(folder, ignore_errors=True)
+    with suppress(OSError):
+        part.rename(folder)
 
 
 def opened(folder: Path) -> Counts:

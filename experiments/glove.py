@@ -38,7 +38,7 @@ FLAGS = flags.define(
 )
 counting.define(FLAGS)
 glove_flags.define(FLAGS)
-flags.text("resume", None, "Run folder to go on from.", flag_values=FLAGS)
+flags.text("resume", None, "Run folder to go on from, and in.", flag_values=FLAGS)
 flags.number("save_every", 60.0, "Seconds between checkpoints.", 0, flag_values=FLAGS)
 flags.text(
     "neighbours", "king,france,computer,running", "Words to look at.", flag_values=FLAGS
@@ -48,7 +48,7 @@ flags.text(
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     """Count, train, evaluate, write; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
-    path = runs.path(FLAGS.out, "glove")
+    path = runs.path(FLAGS.out or FLAGS.resume, "glove")
     mesh = FLAGS.strategy == "mesh"
     with interruptible() as asked:
         return flags.ranks(lambda comm: program(comm, path, asked), FLAGS, mesh)
@@ -90,7 +90,7 @@ def program(comm: CountedComm, path: Path, asked: Callable[[], bool]) -> dict[st
             says=partial(progress, virtual=virtual),
             ends=results,
         ),
-        runs.folder(path, flags.chosen(FLAGS)),
+        runs.folder(path, flags.chosen(FLAGS), append=bool(FLAGS.resume)),
         figures.chart(path / "loss"),
     ) as writer:
         steps = kept(steps, comm, save, FLAGS.save_every, asked)

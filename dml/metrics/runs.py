@@ -22,8 +22,13 @@ def path(out: str | None, experiment: str) -> Path:
 
 
 @contextmanager
-def folder(path: Path, flags: Mapping[str, Any]) -> Iterator[Writer]:
-    """Make the folder; write config.json now, metrics.jsonl by rows, summary.json."""
+def folder(
+    path: Path, flags: Mapping[str, Any], append: bool = False
+) -> Iterator[Writer]:
+    """Make the folder; write config.json now, metrics.jsonl by rows, summary.json.
+
+    A run that goes on appends its rows to those that are there.
+    """
     try:
         path.mkdir(parents=True, exist_ok=True)
         dump(path / "config.json", config(flags))
@@ -31,7 +36,7 @@ def folder(path: Path, flags: Mapping[str, Any]) -> Iterator[Writer]:
         raise BadInput(
             f"expected a folder to write to, got {error}; pass --out=<a new folder>"
         ) from error
-    with jsonl(path / "metrics.jsonl") as rows:
+    with jsonl(path / "metrics.jsonl", append) as rows:
 
         def summary(summary: Row) -> None:
             dump(path / "summary.json", summary)

@@ -49,9 +49,9 @@ def first(
 
 
 @contextmanager
-def jsonl(path: Path) -> Iterator[Writer]:
+def jsonl(path: Path, append: bool = False) -> Iterator[Writer]:
     """Write each row as a line of JSON, at once: a run that dies keeps its rows."""
-    with open(path, "w", buffering=1) as file:
+    with open(path, "a" if append else "w", buffering=1) as file:
 
         def row(row: Row) -> None:
             file.write(json.dumps(row) + "\n")

@@ -111,12 +111,12 @@ def test_truncated_parameters_are_bad_input(train, tmp_path):
 
 
 def test_what_diverges_keeps_its_last_checkpoint(train, tmp_path):
-    argv = ["--strategy=operation", "--lr=1e30"]
+    argv = ["--lr=1e7"]  # steps so large that they overflow after some epochs
     with pytest.raises(
         FloatingPointError, match="expected a finite loss, got .* lower"
     ):
         train(*argv, "--epochs=9")
     index = json.loads((tmp_path / "run/checkpoint/checkpoint.json").read_text())
     rows = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
-    assert index["epoch"] == len(rows) == 1
+    assert index["epoch"] == len(rows) >= 1
     assert not (tmp_path / "run" / "summary.json").exists()
