@@ -28,6 +28,7 @@ from dml.types import BadInput
 FLAGS = flags.define("out", "seed")
 counting.define(FLAGS)
 glove_flags.define(FLAGS)
+FLAGS.set_default("dim", 48)  # which 1, 2, 4 and 8 ranks can share
 flags.text("ranks", "1,2,4,8", "Numbers of ranks.", flag_values=FLAGS)
 flags.text("ways", "all", "Ways of training.", flag_values=FLAGS)
 flags.text("reference", None, "Folder with the built C program.", flag_values=FLAGS)
@@ -61,7 +62,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     given = [
         f"--{name}={getattr(FLAGS, name)}"
         for name in flags.chosen(FLAGS)
-        if FLAGS[name].present and name not in OWN
+        if (FLAGS[name].present and name not in OWN) or name == "dim"
     ]
     cells = [
         partial(ours, path, way, size, given)
