@@ -33,7 +33,6 @@ SCRIPT = Path(__file__).parents[2] / "experiments" / "glove.py"
         (["--strategy=operation", "--simulate=3"], "that 3 ranks can share .* got 8"),
         (["--strategy=hogwild", "--simulate=2"], "real ranks .*hogwild, got --sim"),
         (["--strategy=serial", "--simulate=2"], "expected one rank .* got 2"),
-        (["--strategy=mesh", "--simulate=2"], "drop --simulate"),
         (["--strategy=mesh", "--columns=3"], "expected a mesh of all 1 devices"),
         (["--blocks=61"], "expected 1 to 60 blocks of words, got 61"),
         (["--blocks=1", "--simulate=2"], "at most 1 ranks for 1 blocks, got 2"),

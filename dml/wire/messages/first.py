@@ -30,7 +30,8 @@ def _after(
     nothing = np.empty(0, np.uint8)
     if comm.rank != leader:
         request = comm.Irecv(nothing, leader, Tag.FIRST)
-        while comm.machine and not request.Test():
+        # to ask for comm.machine would be collective, and the leader is busy
+        while comm.network is None and not request.Test():
             time.sleep(NAP)
         request.Wait()
         return call()
