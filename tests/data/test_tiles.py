@@ -209,7 +209,7 @@ def test_more_blocks_than_words_are_refused(blocks):
 @pytest.mark.parametrize("word, context", [(0, 1), (1, 0), (WORDS + 1, 1), (1, -3)])
 def test_records_of_words_that_nobody_knows_are_refused(word, context):
     records = np.array([(1, 2, 1.0), (word, context, 1.0)], RECORD)
-    with pytest.raises(BadInput, match=f"the words 1 to {WORDS}, got"):
+    with pytest.raises(BadInput, match=f"of words 1 to {WORDS}, got"):
         made(records, 2, 2, 16)
 
 
