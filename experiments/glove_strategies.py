@@ -5,10 +5,9 @@ python experiments/glove_strategies.py --reference=GloVe/build    and the C prog
 
 Each cell is a run of its own, `mpirun -n <ranks> python experiments/glove.py …`, one
 after another; the hash shows which of them end with the same bits.
-Cost: 15 epochs of the newsgroups by all cells take most of an hour, --epochs=3 a quarter
-of it: most of them 8 processes of mesh on 2 cores.
-Result: serial, rotation on any number of ranks and hogwild on one have equal bits; so have
-operation and synchronous on one. All reach the C program's loss.
+Cost: a quarter of an hour with --epochs=3, most of it 8 processes of mesh on 2 cores.
+Result: serial, rotation on any number of ranks and hogwild on one have equal bits, as
+operation and synchronous on one have. All reach the C program's loss.
 """
 
 import json
