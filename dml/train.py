@@ -93,9 +93,11 @@ def interruptible() -> Iterator[Callable[[], bool]]:
             signal.signal(number, handler)
 
     def note(number: int, frame: Any) -> None:
-        restore()  # a second one ends the run at once
-        if not asking:
+        if not asking:  # mpirun passes on what the terminal has sent: one is enough
+            for number in signals:
+                signal.signal(number, signal.SIG_IGN)
             raise KeyboardInterrupt
+        restore()  # a second one ends the run at once
         came.append(number)
 
     def asked() -> bool:

@@ -3,6 +3,7 @@
 import atexit
 import functools
 import os
+import signal
 import sys
 import threading
 import time
@@ -238,6 +239,8 @@ def refuse(comm: World, problem: str, code: int = 2) -> NoReturn:
 
 def leave(comm: World, problem: str, code: int) -> NoReturn:
     """End likewise from anywhere at all: MPI's own end might wait for ever."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, signal.SIG_IGN)  # a second one must not end MPI midway
     meet(comm, problem, code)
     sys.stdout.flush()
     os._exit(code)
