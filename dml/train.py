@@ -14,6 +14,9 @@ from dml.metrics.writers import Writer
 from dml.types import BadInput, Comm, Params, Step
 
 
+GRACE = 0.25  # seconds until a signal has come to all ranks
+
+
 @np.errstate(over="ignore", invalid="ignore")  # a loss that is not finite says it
 def train(
     steps: Iterable[Step],
@@ -96,6 +99,7 @@ def interruptible() -> Iterator[Callable[[], bool]]:
         if not asking:  # mpirun passes on what the terminal has sent: one is enough
             for number in signals:
                 signal.signal(number, signal.SIG_IGN)
+            time.sleep(GRACE)  # it comes to one rank after another: then clean up
             raise KeyboardInterrupt
         restore()  # a second one ends the run at once
         came.append(number)
