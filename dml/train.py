@@ -13,7 +13,6 @@ import numpy as np
 from dml.metrics.writers import Writer
 from dml.types import BadInput, Comm, Params, Step
 
-
 GRACE = 0.25  # seconds until a signal has come to all ranks
 
 
