@@ -6,7 +6,7 @@ mpirun -n 8 python experiments/glove.py --strategy=operation   columns over rank
 python experiments/glove.py --simulate=8 --medium=messages     virtual ranks
 python experiments/glove.py --resume=runs/glove/…              go on, bit for bit
 
-Cost: 17 s for Wikipedia's articles, 26 s for the newsgroups by 8 ranks on 2 cores: 40 M
+Cost: 21 s for Wikipedia's articles, 26 s for the newsgroups by 8 ranks on 2 cores: 40 M
 records a second, 22 times the reference C program.
 Result: on the newsgroups 4.9 % of 10,070 analogies, WordSim-353 0.28, SimLex-999 0.05
 (the C program: 4.8 %, 0.27, 0.05); the same bits on 1, 2, 4 and 8 ranks.
