@@ -39,7 +39,7 @@ FLAGS = flags.define(
     *("out", "seed", "simulate", "network", "watchdog", "check", "group", "outside")
 )
 counting.define(FLAGS)
-glove_flags.define(FLAGS)
+glove_flags.define(FLAGS, glove_ways.STRATEGIES)
 flags.text("resume", None, "Run folder to go on from, and in.", flag_values=FLAGS)
 flags.number("save_every", 60.0, "Seconds between checkpoints.", 0, flag_values=FLAGS)
 flags.text(

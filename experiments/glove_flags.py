@@ -1,5 +1,6 @@
 """The flags of GloVe and of the ways to train it, and what follows from them."""
 
+from collections.abc import Iterable
 from functools import partial
 
 import flags
@@ -13,7 +14,6 @@ from dml.wire.messages import ALLREDUCE
 BATCH = 16_384  # records of a minibatch
 TINY = 1e-6
 BATCHED = ("operation", "synchronous", "mesh")
-STRATEGIES = ("serial", "hogwild", "rotation", *BATCHED)
 
 
 def columns(values: flags.FlagValues, size: int) -> int:
@@ -47,13 +47,13 @@ def order(values: flags.FlagValues) -> Order:
     )
 
 
-def define(values: flags.FlagValues) -> None:
+def define(values: flags.FlagValues, strategies: Iterable[str]) -> None:
     """Add the flags of the model and of the ways to train it."""
     integer = partial(flags.integer, flag_values=values)
     positive = partial(integer, lower_bound=1)
     number = partial(flags.number, flag_values=values)
     choice = partial(flags.choice, flag_values=values)
-    choice("strategy", "rotation", STRATEGIES, "Way of training.")
+    choice("strategy", "rotation", list(strategies), "Way of training.")
     positive("dim", 50, "Numbers of a vector.")
     integer(
         "tables", 2, "Words and contexts apart (2), or one table for both (1).", 1, 2

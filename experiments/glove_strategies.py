@@ -22,13 +22,14 @@ import counting
 import flags
 import glove_flags
 import glove_reference
+import glove_ways
 
 from dml.metrics import figures, runs, writers
 from dml.types import BadInput
 
 FLAGS = flags.define("out", "seed")
 counting.define(FLAGS)
-glove_flags.define(FLAGS)
+glove_flags.define(FLAGS, glove_ways.STRATEGIES)
 FLAGS.set_default("dim", 48)  # which 1, 2, 4 and 8 ranks can share
 flags.text("ranks", "1,2,4,8", "Numbers of ranks.", flag_values=FLAGS)
 flags.text("ways", "all", "Ways of training.", flag_values=FLAGS)
@@ -59,7 +60,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     flags.parse(FLAGS, argv)
     path = runs.path(FLAGS.out, "glove_strategies")
     ranks = [flags.positive(word, "ranks") for word in FLAGS.ranks.split(",")]
-    ways = flags.names(FLAGS.ways, glove_flags.STRATEGIES, "ways")
+    ways = flags.names(FLAGS.ways, glove_ways.STRATEGIES, "ways")
     given = [
         f"--{name}={getattr(FLAGS, name)}"
         for name in flags.chosen(FLAGS)

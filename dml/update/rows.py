@@ -36,6 +36,11 @@ def width(dim: int) -> int:
     return 2 * padded(dim) + LANES
 
 
+def pad_of(table_TxR: np.ndarray) -> int:
+    """Return the floats that a vector takes in the rows of a table."""
+    return (table_TxR.shape[1] - LANES) // 2
+
+
 def pack(state: Embeddings, table_TxR: np.ndarray) -> None:
     """Write the state into the rows of a table."""
     dim = state.vectors_TxD.shape[1]
@@ -119,5 +124,4 @@ def adagrad(table_TxR: np.ndarray, rows: Rows, rate: float) -> None:
     at rate 1. But they are added first, so that no number moves by more than 1, however
     many records a sum has: optax's adagrad(1) of rate · grads.
     """
-    pad = (table_TxR.shape[1] - LANES) // 2
-    kernel(pad)(table_TxR, rows.index, rows.values, np.float32(rate))
+    kernel(pad_of(table_TxR))(table_TxR, rows.index, rows.values, np.float32(rate))

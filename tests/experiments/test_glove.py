@@ -3,7 +3,7 @@
 import hashlib
 import json
 
-import glove_flags
+import glove_ways
 import numpy as np
 import pytest
 
@@ -26,7 +26,7 @@ def losses(folder):
 @pytest.mark.parametrize(
     "argv",
     [
-        *([f"--strategy={way}"] for way in glove_flags.STRATEGIES),
+        *([f"--strategy={way}"] for way in glove_ways.STRATEGIES),
         ["--strategy=serial", "--batch=64"],
         ["--strategy=operation", "--simulate=4", "--batch=64"],
         ["--strategy=synchronous", "--simulate=3", "--batch=64", "--rows=sparse"],

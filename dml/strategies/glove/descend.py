@@ -12,7 +12,7 @@ import numpy as np
 from numba import njit
 
 from dml.data.tiles import Tiles
-from dml.update.rows import FAST, LANES, rsqrt
+from dml.update.rows import FAST, pad_of, rsqrt
 
 CLIP = np.float32(100)  # as in the reference program, no gradient is larger
 HALF = np.float32(0.5)
@@ -57,8 +57,7 @@ def descend(
     table_TxR: np.ndarray, tiles: Tiles, these: np.ndarray, rate: float
 ) -> float:
     """Take a step of AdaGrad on each record of these tiles; return their loss."""
-    pad = (table_TxR.shape[1] - LANES) // 2
-    return kernel(pad)(
+    return kernel(pad_of(table_TxR))(
         table_TxR,
         tiles.starts,
         (tiles.grid.words, tiles.grid.contexts),

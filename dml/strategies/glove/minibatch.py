@@ -16,7 +16,7 @@ from dml.data.tiles import Tiles
 from dml.metrics.timer import Timer
 from dml.models.glove import Records
 from dml.types import Embeddings, Rows, Step
-from dml.update.rows import FAST, LANES, adagrad, pack, padded, unpack, width
+from dml.update.rows import FAST, LANES, adagrad, pack, pad_of, padded, unpack, width
 
 
 def minibatch(
@@ -91,7 +91,7 @@ def products(
 ) -> np.ndarray:
     """Return ⟨x, y⟩ of each record, with both biases or without."""
     found = np.empty(len(records.logs), np.float32)
-    kernels(_pad(table_TxR)).products(
+    kernels(pad_of(table_TxR)).products(
         table_TxR, records.words, records.contexts, np.float32(biases), found
     )
     return found
@@ -111,14 +111,10 @@ def summed(
     table_TxR: np.ndarray, records: Records, grads: np.ndarray, sums: Sums
 ) -> Rows:
     """Return the gradients of the rows, vector then bias, in the order of their use."""
-    found = kernels(_pad(table_TxR)).summed(
+    found = kernels(pad_of(table_TxR)).summed(
         table_TxR, records.words, records.contexts, grads, *vars(sums).values()
     )
     return Rows(sums.index[:found], sums.values[:found])
-
-
-def _pad(table_TxR: np.ndarray) -> int:
-    return (table_TxR.shape[1] - LANES) // 2
 
 
 class Kernels(NamedTuple):

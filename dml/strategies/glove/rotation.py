@@ -54,7 +54,6 @@ def rotation(
         table = shared_table(comm, state)
     parcels = Parcels(comm, parts(table, blocks) if travel else {})
     every = np.arange(len(tiles.grid.words))
-
     where = {cell: n for n, cell in enumerate(tiles.grid.cells)}
     while True:
         epoch, sent = epoch + 1, comm.bytes_sent

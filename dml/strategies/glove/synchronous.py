@@ -20,7 +20,7 @@ from dml.data.tiles import Tiles
 from dml.metrics.timer import Timer
 from dml.strategies.glove.minibatch import Sums, missed, part, products, summed
 from dml.types import AllReduce, CountedComm, Embeddings, Rows, Step
-from dml.update.rows import adagrad, pack, padded, unpack, width
+from dml.update.rows import LANES, adagrad, pack, padded, unpack, width
 from dml.wire.buffers import allocate
 from dml.wire.messages import tree_allreduce
 from dml.wire.messages.gather_parts import gather_parts, lengths
@@ -118,7 +118,7 @@ class Wire:
 @njit(cache=True, nogil=True)
 def merge(index, values, dim, slot, found, sums):
     """Add up the values of equal rows, in their order; return how many there are."""
-    pad, used = sums.shape[1] - 16, 0
+    pad, used = sums.shape[1] - LANES, 0
     for n in range(len(index)):
         row = index[n]
         if slot[row] < 0:
