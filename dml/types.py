@@ -62,6 +62,68 @@ class Step(NamedTuple):
     words_sent: int  # by this rank, in this step
 
 
+ANY = -1  # as a source or a tag: whichever comes first
+
+
+class Status:
+    """Who sent what was received, or what waits: mpi4py's names."""
+
+    def __init__(self) -> None:
+        self.source = self.tag = -1
+        self.count = 0  # bytes
+
+    def Get_source(self) -> int:
+        return self.source
+
+    def Get_tag(self) -> int:
+        return self.tag
+
+    def Get_count(self) -> int:
+        return self.count
+
+
+class Round(NamedTuple):
+    """One exchange of a schedule: message k goes from source[k] to dest[k].
+
+    No rank sends twice or receives twice in a round; a rank that does both does both at
+    once, and goes on when both are done.
+    """
+
+    source: np.ndarray
+    dest: np.ndarray
+    nbytes: np.ndarray  # of each message
+    reduces: bool  # what is received is reduced, else kept
+    segment: int = 0  # bytes that travel while those before them are reduced; 0: all
+    times: int = 1  # that the round is repeated
+
+
+class Span(NamedTuple):
+    """What one rank did from start to end: a phase, or a call that waited."""
+
+    rank: int
+    name: str  # gradient, wire, update, wait; Recv, Sendrecv, Wait, ...
+    start: float  # seconds since all ranks met
+    end: float
+
+
+class Flight(NamedTuple):
+    """A message, from when its sender sent it to when its receiver had it."""
+
+    source: int
+    dest: int
+    tag: int
+    nbytes: int
+    sent: float
+    received: float
+
+
+class Timeline(NamedTuple):
+    """What all ranks did, on one clock."""
+
+    spans: Sequence[Span]
+    flights: Sequence[Flight]
+
+
 class Request(Protocol):
     """An exchange under way, as mpi4py has it."""
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dml.sim.meeting import Meeting, VirtualWindow, meet
-from dml.sim.network import Uniform
+from dml.sim.networks.uniform import Uniform
 from dml.sim.transfer import VirtualRequest, arrive, fill
 from dml.sim.world import Process
 from dml.types import BadInput, Op

@@ -7,7 +7,7 @@ from typing import Any
 from greenlet import GreenletExit, greenlet
 
 from dml.sim.comm import VirtualComm
-from dml.sim.network import Uniform
+from dml.sim.networks.uniform import Uniform
 from dml.sim.world import World
 
 

@@ -10,7 +10,7 @@ from typing import Any
 
 from greenlet import GreenletExit, getcurrent
 
-from dml.sim.network import Uniform
+from dml.sim.networks.uniform import Uniform
 
 PATIENCE = 1000  # times that all ranks poll in vain before that is a deadlock
 

@@ -26,7 +26,7 @@ def serial(
     """Train on data, one minibatch of batches (indices into it) a step."""
     state = optimizer.init(params)
     for number, index in enumerate(batches, 1):
-        with timer("gradient"):
+        with timer("gradient", work=1):
             loss, grads = jax.block_until_ready(
                 gradient(model.loss, params, take(data, index))
             )

@@ -42,7 +42,7 @@ def synchronous(
     buffer = allocate(comm, flat.length, np.result_type(*flat.dtypes))
     for number, index in enumerate(batches, 1):
         mine, sent = shard(index, comm.rank, comm.size), comm.bytes_sent
-        with timer("gradient"):
+        with timer("gradient", work=len(mine) * comm.size / len(index)):
             part = None
             if len(mine):
                 loss, grads = gradient(model.loss, params, take(data, mine))

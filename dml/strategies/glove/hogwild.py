@@ -41,7 +41,7 @@ def hogwild(
     mine = dealt(tiles, comm.rank, comm.size)
     while True:
         epoch, sent = epoch + 1, comm.bytes_sent
-        with timer("update"):
+        with timer("update", work=1):
             losses = [descend(table, tiles, these, rate) for these in mine]
         with timer("wait"):
             total = np.array(losses)

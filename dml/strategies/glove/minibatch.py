@@ -37,7 +37,7 @@ def minibatch(
     while True:
         epoch, loss = epoch + 1, 0.0
         for records in batches(tiles, batch):
-            with timer("gradient"):
+            with timer("gradient", work=1):
                 grads, lost = missed(products(table, records), records)
                 found = summed(table, records, grads, sums)
             with timer("update"):

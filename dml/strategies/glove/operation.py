@@ -49,11 +49,11 @@ def operation(
         epoch, loss, sent = epoch + 1, 0.0, comm.bytes_sent
         for records in batches(tiles, batch):
             found = buffer[: len(records.logs)]
-            with timer("gradient"):
+            with timer("gradient", work=0.5):
                 found[:] = products(table, records, biases=comm.rank == 0)
             with timer("wire"):
                 allreduce(comm, found, op=np.add)
-            with timer("gradient"):
+            with timer("gradient", work=0.5):
                 grads, lost = missed(found, records)
                 grads_of_rows = summed(table, records, grads, sums)
             with timer("update"):

@@ -11,7 +11,7 @@ and by either medium. By messages each of the B context blocks of n/B numbers mo
 between ranks p times an epoch, of two tables: pn words; and the losses of all cells.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import numpy as np
 
@@ -61,7 +61,7 @@ def rotation(
         for turn in ranks[comm.rank]:
             with timer("wait"):
                 parcels.take(turn.take)
-            with timer("update"):
+            with timer("update", work=load(tiles, turn.cells) * comm.size):
                 for cell in turn.cells:
                     losses[where[cell]] = descend(
                         table, tiles, every[tiles.grid.cells[cell]], rate
@@ -80,6 +80,13 @@ def rotation(
             timer.lap(),
             words,
         )
+
+
+def load(tiles: Tiles, cells: Sequence[schedule.Cell]) -> float:
+    """Return the share of all records that some cells have."""
+    tiles_of = [tiles.grid.cells[cell] for cell in cells]
+    records = sum(tiles.starts[at.stop] - tiles.starts[at.start] for at in tiles_of)
+    return float(records / len(tiles.logs))
 
 
 def parts(table: np.ndarray, blocks: Blocks) -> dict[int, np.ndarray]:

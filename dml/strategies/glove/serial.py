@@ -25,7 +25,7 @@ def serial(
     records = len(tiles.logs)
     while True:
         epoch += 1
-        with timer("update"):
+        with timer("update", work=1):
             losses = [
                 descend(table, tiles, every[cell], rate)
                 for cell in tiles.grid.cells.values()

@@ -47,7 +47,7 @@ def synchronous(
     while True:
         epoch, losses, sent = epoch + 1, np.zeros(1), comm.bytes_sent
         for start in range(0, count, batch):
-            with timer("gradient"):
+            with timer("gradient", work=1):
                 first, stop = bounds(min(batch, count - start), comm.rank, comm.size)
                 records = part(tiles, start + first, start + stop)
                 grads, lost = missed(products(table, records), records)

@@ -1,0 +1,1 @@
+"""Virtual networks, one a file: pure arithmetic, vectorised over messages."""
