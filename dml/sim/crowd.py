@@ -1,8 +1,8 @@
 """Receives from anyone: who comes first is settled in the order of virtual time.
 
-    A ──────●───────────►        Both messages may be under way in the program's order
-    B ──●───────────────►        of running; the one that was sent first is shown first,
-        └──► Recv(ANY)           when no rank can send anything earlier any more.
+A ──────●───────────►        Both messages may be under way in the program's order
+B ──●───────────────►        of running; the one that was sent first is shown first,
+    └──► Recv(ANY)           when no rank can send anything earlier any more.
 """
 
 from collections.abc import Callable

@@ -39,9 +39,10 @@ def evaluate(
     clock = np.zeros(size) if start is None else np.array(start, np.float64)
     if clock.shape != (size,):
         raise BadInput(f"expected {size} clocks to start from, got {clock.shape}")
-    alpha, beta, gamma = map(float, network[:3])
-    rates = Rates(alpha, beta, gamma, int(network.eager))
-    state = State(clock, *np.zeros((3, size)), np.zeros(size, np.int64))
+    alpha, beta, gamma, eager = network.rates[:4]
+    rates = Rates(float(alpha), float(beta), float(gamma), int(eager))
+    ready, sent, came = np.zeros((3, size))
+    state = State(clock, ready, sent, came, np.zeros(size, np.int64))
     for one in schedule:
         repeat(one, rates, state)
     return clock

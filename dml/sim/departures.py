@@ -1,0 +1,369 @@
+"""Virtual time of a schedule on a network whose links are shared, message by message.
+
+Rounds and a network come in, the clock of every rank goes out. Messages depart in the
+order of (time, source, how many it has sent before), and take their links in it; in
+between each rank runs ahead, until it waits for one that has not departed.
+"""
+
+from collections.abc import Sequence
+from heapq import heappop, heappush
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from dml.sim.networks.fabric import Network, Rates, cross
+from dml.types import BadInput, Round
+
+NONE = -1  # no message, no slot; of a time: not known yet
+
+
+class Program(NamedTuple):
+    """What every rank does: operation o gives one message and takes one, or NONE."""
+
+    starts: np.ndarray  # rank r does operations starts[r] … starts[r + 1] - 1
+    gives: np.ndarray
+    takes: np.ndarray
+    segment: np.ndarray  # bytes
+    reduces: np.ndarray
+    times: np.ndarray  # that it is repeated
+
+
+class Messages(NamedTuple):
+    """All messages of all rounds, and those of their segments that wait to be taken."""
+
+    source: np.ndarray
+    dest: np.ndarray
+    nbytes: np.ndarray
+    alpha: np.ndarray
+    beta: np.ndarray
+    starts: np.ndarray  # message m crosses links[starts[m]] … links[starts[m + 1] - 1]
+    links: np.ndarray
+    first: np.ndarray  # slots of segments that no receive is posted for, in order
+    last: np.ndarray
+    waits: (
+        np.ndarray
+    )  # when receives were posted that no segment is there for, in order
+    waiting: np.ndarray  # how many of them
+
+
+class Ranks(NamedTuple):
+    """Where every rank is in its program."""
+
+    clock: np.ndarray
+    out_free: np.ndarray
+    in_free: np.ndarray
+    came: np.ndarray  # when segment k has come, at k mod 2
+    sent: np.ndarray  # when it has left, likewise
+    operation: np.ndarray
+    done: np.ndarray  # times that the operation has been done
+    segment: np.ndarray  # that is waited for; NONE before the first
+    count: np.ndarray  # messages that have departed
+
+
+class Slots(NamedTuple):
+    """Segments under way."""
+
+    message: np.ndarray
+    segment: np.ndarray
+    size: np.ndarray  # bytes
+    start: np.ndarray  # when it could depart
+    posted: np.ndarray  # when its receive was
+    head: np.ndarray  # when its head is at the in port
+    beta: np.ndarray  # of the narrowest place on its way
+    after: np.ndarray  # the next slot of a list
+    free: np.ndarray  # the first free one: an array of one
+
+
+class Wires(NamedTuple):
+    """The links of the network, and when each can take the next head."""
+
+    alpha: np.ndarray
+    beta: np.ndarray
+    free: np.ndarray
+
+
+class Machine(NamedTuple):
+    """All that a step changes or needs."""
+
+    program: Program
+    messages: Messages
+    ranks: Ranks
+    slots: Slots
+    wires: Wires
+    rates: Rates
+
+
+def contend(rounds: Sequence[Round], network: Network, clock: np.ndarray) -> np.ndarray:
+    """Return every rank's clock after the rounds, from that before them."""
+    size, room = len(clock), 1024 + 4 * len(clock)
+    program = programs(rounds, size)
+    while True:
+        machine = Machine(
+            program,
+            messages(rounds, network),
+            begin(program, clock),
+            slots(room),
+            wires(network),
+            plain(network.rates),
+        )
+        if drive(machine):
+            break
+        room *= 2  # more were under way than there was room for: again, with more
+    late = np.flatnonzero(machine.ranks.operation < program.starts[1:])
+    if len(late):
+        raise BadInput(
+            f"expected a schedule that ends, got one where {len(late)} ranks wait for "
+            f"ever, rank {late[0]} first; give every rank its messages in one order"
+        )
+    return machine.ranks.clock
+
+
+def plain(rates: Any) -> Rates:
+    """Rates whose types are always the same: what is compiled depends on them."""
+    alpha, beta, gamma = (float(rate) for rate in rates[:3])
+    return Rates(alpha, beta, gamma, int(rates.eager))
+
+
+def programs(rounds: Sequence[Round], size: int) -> Program:
+    """Sort what all rounds do by rank."""
+    first, rows = 0, [np.zeros((6, 0), np.int64)]
+    for one in rounds:
+        count = len(one.source)
+        both_2xR = np.full((2, size), NONE)
+        both_2xR[0, one.source] = both_2xR[1, one.dest] = np.arange(count) + first
+        ranks = np.flatnonzero(both_2xR.max(axis=0) != NONE)
+        row = np.empty((6, len(ranks)), np.int64)
+        row[0], row[1:3] = ranks, both_2xR[:, ranks]
+        row[3], row[4], row[5] = one.segment, one.reduces, one.times
+        rows.append(row)
+        first += count
+    table = np.concatenate(rows, axis=1)
+    order = np.argsort(table[0], kind="stable")
+    starts = np.searchsorted(table[0][order], np.arange(size + 1))
+    return Program(starts, *np.ascontiguousarray(table[1:, order]))
+
+
+def messages(rounds: Sequence[Round], network: Network) -> Messages:
+    """Lay all messages and their ways one after another."""
+    paths = [network.paths(one.source, one.dest) for one in rounds]
+    crossed = [np.diff(path.starts) for path in paths]
+
+    def joined(parts: Sequence[np.ndarray], dtype: Any) -> np.ndarray:
+        return np.concatenate([np.zeros(0, dtype), *parts]).astype(dtype)
+
+    source = joined([one.source for one in rounds], np.int64)
+    return Messages(
+        source,
+        joined([one.dest for one in rounds], np.int64),
+        joined([one.nbytes for one in rounds], np.int64),
+        joined([path.alpha for path in paths], np.float64),
+        joined([path.beta for path in paths], np.float64),
+        np.concatenate([[0], np.cumsum(joined(crossed, np.int64))]),
+        joined([path.links for path in paths], np.int32),
+        np.full(len(source), NONE),
+        np.full(len(source), NONE),
+        np.zeros((len(source), 2)),
+        np.zeros(len(source), np.int64),
+    )
+
+
+def begin(program: Program, clock: np.ndarray) -> Ranks:
+    size = len(clock)
+    out_free, in_free = np.zeros((2, size))
+    came, sent = np.zeros((2, size, 2))
+    done, count = np.zeros((2, size), np.int64)
+    return Ranks(
+        clock.copy(),
+        out_free,
+        in_free,
+        came,
+        sent,
+        program.starts[:-1].copy(),
+        done,
+        np.full(size, NONE),
+        count,
+    )
+
+
+def slots(room: int) -> Slots:
+    message, segment, size = np.zeros((3, room), np.int64)
+    start, posted, head, beta = np.zeros((4, room))
+    after = np.append(np.arange(1, room), NONE)
+    free = np.zeros(1, np.int64)
+    return Slots(message, segment, size, start, posted, head, beta, after, free)
+
+
+def wires(network: Network) -> Wires:
+    links = network.links()
+    alpha = np.asarray(links.alpha, np.float64)
+    return Wires(alpha, np.asarray(links.beta, np.float64), np.zeros(len(alpha)))
+
+
+@njit(cache=True)
+def drive(machine):
+    """Let messages depart until none is left; return whether there was room for all."""
+    heap = [(0.0, 0, 0, 0)]
+    heap.clear()
+    messages, ranks, slots = machine.messages, machine.ranks, machine.slots
+    for rank in range(len(ranks.clock)):
+        if not advance(rank, machine, heap):
+            return False
+    while len(heap):
+        time, source, _, slot = heappop(heap)
+        depart(slot, time, machine)
+        m, size = slots.message[slot], slots.size[slot]
+        if slots.posted[slot] != NONE:
+            land(slot, machine)
+            if not advance(messages.dest[m], machine, heap):
+                return False
+            if size > machine.rates.eager and not advance(source, machine, heap):
+                return False
+    return True
+
+
+@njit(cache=True)
+def advance(rank, machine, heap):
+    """Let a rank run until it has to wait; return whether there was room."""
+    program, ranks = machine.program, machine.ranks
+    while ranks.operation[rank] < program.starts[rank + 1]:
+        o = ranks.operation[rank]
+        ins = parts(program.takes[o], o, machine)
+        outs = parts(program.gives[o], o, machine)
+        ahead = 1 if ins else 0  # a Send is over before the next one is posted
+        if ranks.segment[rank] == NONE:
+            ranks.segment[rank] = 0
+            room = post(rank, 0, machine, heap)
+            if not room or (ahead and not post(rank, 1, machine, heap)):
+                return False
+        k = ranks.segment[rank]
+        came, sent = ranks.came[rank, k % 2], ranks.sent[rank, k % 2]
+        if (k < ins and came == NONE) or (k < outs and sent == NONE):
+            return True
+        if k < outs:
+            ranks.clock[rank] = max(ranks.clock[rank], sent)
+        if k < ins:
+            ranks.clock[rank] = max(ranks.clock[rank], came)
+            if program.reduces[o]:
+                size = part(k, program.takes[o], o, machine)
+                ranks.clock[rank] += machine.rates.gamma * size
+        ranks.segment[rank] += 1
+        if k + 1 < max(ins, outs):
+            if not post(rank, k + 1 + ahead, machine, heap):
+                return False
+        else:
+            ranks.segment[rank] = NONE
+            ranks.done[rank] += 1
+            if ranks.done[rank] == program.times[o]:
+                ranks.done[rank] = 0
+                ranks.operation[rank] += 1
+    return True
+
+
+@njit(cache=True)
+def parts(m, o, machine):
+    """How many segments a message has; none if there is no message."""
+    if m == NONE:
+        return 0
+    segment, nbytes = machine.program.segment[o], machine.messages.nbytes[m]
+    return (nbytes + segment - 1) // segment if 0 < segment < nbytes else 1
+
+
+@njit(cache=True)
+def part(k, m, o, machine):
+    """The bytes of its k-th segment."""
+    segment, nbytes = machine.program.segment[o], machine.messages.nbytes[m]
+    return min(segment, nbytes - k * segment) if segment else nbytes
+
+
+@njit(cache=True)
+def post(rank, k, machine, heap):
+    """Post the receive and the send of segment k, where there are; say if room was."""
+    program, messages, ranks, slots = machine[:4]
+    o, now = ranks.operation[rank], ranks.clock[rank]
+    m = program.takes[o]
+    if k < parts(m, o, machine):
+        ranks.came[rank, k % 2] = NONE
+        slot = messages.first[m]
+        if slot == NONE:
+            messages.waits[m, messages.waiting[m]] = now
+            messages.waiting[m] += 1
+        else:
+            messages.first[m] = slots.after[slot]
+            meet(slot, now, machine, heap)
+    m = program.gives[o]
+    if k < parts(m, o, machine):
+        slot = slots.free[0]
+        if slot == NONE:
+            return False
+        slots.free[0] = slots.after[slot]
+        slots.message[slot], slots.segment[slot] = m, k
+        slots.size[slot] = part(k, m, o, machine)
+        slots.start[slot] = now
+        slots.posted[slot] = slots.head[slot] = slots.after[slot] = NONE
+        ranks.sent[rank, k % 2] = NONE
+        if slots.size[slot] <= machine.rates.eager:
+            leave(slot, now, machine, heap)
+        if messages.waiting[m]:
+            posted = messages.waits[m, 0]
+            messages.waits[m, 0] = messages.waits[m, 1]
+            messages.waiting[m] -= 1
+            meet(slot, posted, machine, heap)
+        elif messages.first[m] == NONE:
+            messages.first[m] = messages.last[m] = slot
+        else:
+            slots.after[messages.last[m]] = slot
+            messages.last[m] = slot
+    return True
+
+
+@njit(cache=True)
+def meet(slot, posted, machine, heap):
+    """A segment and its receive are both posted: what waited for that goes on."""
+    slots = machine.slots
+    slots.posted[slot] = posted
+    if slots.size[slot] > machine.rates.eager:
+        leave(slot, max(slots.start[slot], posted), machine, heap)
+    elif slots.head[slot] != NONE:
+        land(slot, machine)
+
+
+@njit(cache=True)
+def leave(slot, start, machine, heap):
+    """Take a segment's turn at its sender's out port, and in the order of departures."""
+    messages, ranks, slots = machine.messages, machine.ranks, machine.slots
+    m = slots.message[slot]
+    rank = messages.source[m]
+    start = max(start, ranks.out_free[rank])
+    over = start + (messages.alpha[m] + messages.beta[m] * slots.size[slot])
+    ranks.out_free[rank] = over
+    if slots.size[slot] <= machine.rates.eager:
+        ranks.sent[rank, slots.segment[slot] % 2] = over
+    heappush(heap, (start, rank, ranks.count[rank], slot))
+    ranks.count[rank] += 1
+
+
+@njit(cache=True)
+def depart(slot, time, machine):
+    """Cross the links."""
+    messages, slots, wires = machine.messages, machine.slots, machine.wires
+    m, size = slots.message[slot], slots.size[slot]
+    links = messages.links[messages.starts[m] : messages.starts[m + 1]]
+    slots.head[slot], slots.beta[slot] = cross(
+        time, size, messages.beta[m], links, wires.alpha, wires.beta, wires.free
+    )
+
+
+@njit(cache=True)
+def land(slot, machine):
+    """Come through the receiver's in port, and give the slot back."""
+    messages, ranks, slots = machine.messages, machine.ranks, machine.slots
+    m, size, k = slots.message[slot], slots.size[slot], slots.segment[slot] % 2
+    source, dest = messages.source[m], messages.dest[m]
+    start = max(slots.head[slot], slots.posted[slot], ranks.in_free[dest])
+    over = start + (messages.alpha[m] + slots.beta[slot] * size)
+    ranks.in_free[dest] = ranks.came[dest, k] = over
+    if size > machine.rates.eager:
+        ranks.sent[source, k] = over
+    slots.after[slot] = slots.free[0]
+    slots.free[0] = slot
