@@ -5,3 +5,4 @@ from dml.sim.evaluate import evaluate as evaluate
 from dml.sim.networks.uniform import Uniform as Uniform
 from dml.sim.run import run as run
 from dml.sim.world import Deadlock as Deadlock
+from dml.sim.world import Limits as Limits

@@ -69,6 +69,14 @@ class Crowd:
         fitting = (each for each in self.shown if each.fits(source, tag))
         return next(fitting, None)
 
+    def unread(self) -> list[str]:
+        """Describe the messages that wait here for ever."""
+        return [
+            f"{each.nbytes} bytes, tag={label(each.tag)}, from rank {each.source} to "
+            f"rank {self.comm.rank}"
+            for each in self.shown
+        ]
+
     # A probe sees a message α after it was sent; it is a request that takes nothing.
 
     def probe(self, source: int, tag: int, status: Status | None) -> None:
