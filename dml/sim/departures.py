@@ -7,44 +7,14 @@ between each rank runs ahead, until it waits for one that has not departed.
 
 from collections.abc import Sequence
 from heapq import heappop, heappush
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
 from dml.sim.networks.fabric import Network, Rates, cross
+from dml.sim.plan import NONE, Messages, Program, messages, programs
 from dml.types import BadInput, Round
-
-NONE = -1  # no message, no slot; of a time: not known yet
-
-
-class Program(NamedTuple):
-    """What every rank does: operation o gives one message and takes one, or NONE."""
-
-    starts: np.ndarray  # rank r does operations starts[r] … starts[r + 1] - 1
-    gives: np.ndarray
-    takes: np.ndarray
-    segment: np.ndarray  # bytes
-    reduces: np.ndarray
-    times: np.ndarray  # that it is repeated
-
-
-class Messages(NamedTuple):
-    """All messages of all rounds, and those of their segments that wait to be taken."""
-
-    source: np.ndarray
-    dest: np.ndarray
-    nbytes: np.ndarray
-    alpha: np.ndarray
-    beta: np.ndarray
-    starts: np.ndarray  # message m crosses links[starts[m]] … links[starts[m + 1] - 1]
-    links: np.ndarray
-    first: np.ndarray  # slots of segments that no receive is posted for, in order
-    last: np.ndarray
-    waits: (
-        np.ndarray
-    )  # when receives were posted that no segment is there for, in order
-    waiting: np.ndarray  # how many of them
 
 
 class Ranks(NamedTuple):
@@ -53,12 +23,13 @@ class Ranks(NamedTuple):
     clock: np.ndarray
     out_free: np.ndarray
     in_free: np.ndarray
+    met_free: np.ndarray  # when what waited for its receive has come
     came: np.ndarray  # when segment k has come, at k mod 2
     sent: np.ndarray  # when it has left, likewise
     operation: np.ndarray
     done: np.ndarray  # times that the operation has been done
     segment: np.ndarray  # that is waited for; NONE before the first
-    count: np.ndarray  # messages that have departed
+    departed: np.ndarray  # messages so far
 
 
 class Slots(NamedTuple):
@@ -94,7 +65,9 @@ class Machine(NamedTuple):
     rates: Rates
 
 
-def contend(rounds: Sequence[Round], network: Network, clock: np.ndarray) -> np.ndarray:
+def contend(
+    rounds: Sequence[Round], network: Network, rates: Rates, clock: np.ndarray
+) -> np.ndarray:
     """Return every rank's clock after the rounds, from that before them."""
     size, room = len(clock), 1024 + 4 * len(clock)
     program = programs(rounds, size)
@@ -105,7 +78,7 @@ def contend(rounds: Sequence[Round], network: Network, clock: np.ndarray) -> np.
             begin(program, clock),
             slots(room),
             wires(network),
-            plain(network.rates),
+            rates,
         )
         if drive(machine):
             break
@@ -119,70 +92,22 @@ def contend(rounds: Sequence[Round], network: Network, clock: np.ndarray) -> np.
     return machine.ranks.clock
 
 
-def plain(rates: Any) -> Rates:
-    """Rates whose types are always the same: what is compiled depends on them."""
-    alpha, beta, gamma = (float(rate) for rate in rates[:3])
-    return Rates(alpha, beta, gamma, int(rates.eager))
-
-
-def programs(rounds: Sequence[Round], size: int) -> Program:
-    """Sort what all rounds do by rank."""
-    first, rows = 0, [np.zeros((6, 0), np.int64)]
-    for one in rounds:
-        count = len(one.source)
-        both_2xR = np.full((2, size), NONE)
-        both_2xR[0, one.source] = both_2xR[1, one.dest] = np.arange(count) + first
-        ranks = np.flatnonzero(both_2xR.max(axis=0) != NONE)
-        row = np.empty((6, len(ranks)), np.int64)
-        row[0], row[1:3] = ranks, both_2xR[:, ranks]
-        row[3], row[4], row[5] = one.segment, one.reduces, one.times
-        rows.append(row)
-        first += count
-    table = np.concatenate(rows, axis=1)
-    order = np.argsort(table[0], kind="stable")
-    starts = np.searchsorted(table[0][order], np.arange(size + 1))
-    return Program(starts, *np.ascontiguousarray(table[1:, order]))
-
-
-def messages(rounds: Sequence[Round], network: Network) -> Messages:
-    """Lay all messages and their ways one after another."""
-    paths = [network.paths(one.source, one.dest) for one in rounds]
-    crossed = [np.diff(path.starts) for path in paths]
-
-    def joined(parts: Sequence[np.ndarray], dtype: Any) -> np.ndarray:
-        return np.concatenate([np.zeros(0, dtype), *parts]).astype(dtype)
-
-    source = joined([one.source for one in rounds], np.int64)
-    return Messages(
-        source,
-        joined([one.dest for one in rounds], np.int64),
-        joined([one.nbytes for one in rounds], np.int64),
-        joined([path.alpha for path in paths], np.float64),
-        joined([path.beta for path in paths], np.float64),
-        np.concatenate([[0], np.cumsum(joined(crossed, np.int64))]),
-        joined([path.links for path in paths], np.int32),
-        np.full(len(source), NONE),
-        np.full(len(source), NONE),
-        np.zeros((len(source), 2)),
-        np.zeros(len(source), np.int64),
-    )
-
-
 def begin(program: Program, clock: np.ndarray) -> Ranks:
     size = len(clock)
-    out_free, in_free = np.zeros((2, size))
+    out_free, in_free, met_free = np.zeros((3, size))
     came, sent = np.zeros((2, size, 2))
-    done, count = np.zeros((2, size), np.int64)
+    done, departed = np.zeros((2, size), np.int64)
     return Ranks(
         clock.copy(),
         out_free,
         in_free,
+        met_free,
         came,
         sent,
         program.starts[:-1].copy(),
         done,
         np.full(size, NONE),
-        count,
+        departed,
     )
 
 
@@ -211,13 +136,16 @@ def drive(machine):
             return False
     while len(heap):
         time, source, _, slot = heappop(heap)
+        m, waits = slots.message[slot], slots.size[slot] > machine.rates.eager
+        if waits and ranks.met_free[source] > time:
+            leave(slot, ranks.met_free[source], machine, heap)
+            continue
         depart(slot, time, machine)
-        m, size = slots.message[slot], slots.size[slot]
         if slots.posted[slot] != NONE:
             land(slot, machine)
             if not advance(messages.dest[m], machine, heap):
                 return False
-            if size > machine.rates.eager and not advance(source, machine, heap):
+            if waits and not advance(source, machine, heap):
                 return False
     return True
 
@@ -299,11 +227,13 @@ def post(rank, k, machine, heap):
         slots.free[0] = slots.after[slot]
         slots.message[slot], slots.segment[slot] = m, k
         slots.size[slot] = part(k, m, o, machine)
-        slots.start[slot] = now
         slots.posted[slot] = slots.head[slot] = slots.after[slot] = NONE
+        slots.start[slot] = start = max(now, ranks.out_free[rank])
         ranks.sent[rank, k % 2] = NONE
         if slots.size[slot] <= machine.rates.eager:
-            leave(slot, now, machine, heap)
+            took = messages.alpha[m] + messages.beta[m] * slots.size[slot]
+            ranks.out_free[rank] = ranks.sent[rank, k % 2] = start + took
+            leave(slot, start, machine, heap)
         if messages.waiting[m]:
             posted = messages.waits[m, 0]
             messages.waits[m, 0] = messages.waits[m, 1]
@@ -330,17 +260,10 @@ def meet(slot, posted, machine, heap):
 
 @njit(cache=True)
 def leave(slot, start, machine, heap):
-    """Take a segment's turn at its sender's out port, and in the order of departures."""
-    messages, ranks, slots = machine.messages, machine.ranks, machine.slots
-    m = slots.message[slot]
-    rank = messages.source[m]
-    start = max(start, ranks.out_free[rank])
-    over = start + (messages.alpha[m] + messages.beta[m] * slots.size[slot])
-    ranks.out_free[rank] = over
-    if slots.size[slot] <= machine.rates.eager:
-        ranks.sent[rank, slots.segment[slot] % 2] = over
-    heappush(heap, (start, rank, ranks.count[rank], slot))
-    ranks.count[rank] += 1
+    """Put a segment into the order of departures."""
+    rank = machine.messages.source[machine.slots.message[slot]]
+    heappush(heap, (start, rank, machine.ranks.departed[rank], slot))
+    machine.ranks.departed[rank] += 1
 
 
 @njit(cache=True)
@@ -364,6 +287,7 @@ def land(slot, machine):
     over = start + (messages.alpha[m] + slots.beta[slot] * size)
     ranks.in_free[dest] = ranks.came[dest, k] = over
     if size > machine.rates.eager:
-        ranks.sent[source, k] = over
+        ranks.sent[source, k] = ranks.met_free[source] = over
+        ranks.out_free[source] = max(ranks.out_free[source], over)
     slots.after[slot] = slots.free[0]
     slots.free[0] = slot

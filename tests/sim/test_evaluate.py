@@ -49,10 +49,11 @@ def agree(allreduce, schedule, size, length, eager, delays=None):
     start, end = running(allreduce, size, length, network, delays)
     rounds = list(schedule)
     found = sim.evaluate(rounds, network, size, start)
+    assert found.exact
     skips = any(
         one.times > 1 or 0 < 3 * one.segment < one.nbytes.max() for one in rounds
     )
-    np.testing.assert_allclose(found, end, rtol=1e-12 if skips else 0, atol=0)
+    np.testing.assert_allclose(found.clocks, end, rtol=1e-12 if skips else 0, atol=0)
 
 
 def delays(size):
@@ -75,8 +76,8 @@ def test_segments_overlap_as_they_do_there_and_late_ranks_too(name, size):
         for segment in (4, 60, 1 << 20):
             for late in (None, delays(size)):
                 allreduce = partial(ALLREDUCE[name], segment=segment)
-                schedule = SCHEDULES[name](size, 501, segment=segment)
-                agree(allreduce, schedule, size, 501, eager, late)
+                schedule = SCHEDULES[name](size, 151, segment=segment)
+                agree(allreduce, schedule, size, 151, eager, late)
 
 
 @pytest.mark.parametrize("outside", FLAT)
@@ -104,7 +105,9 @@ def test_the_slowest_rank_takes_what_the_formula_says(name, size):
         schedule = SCHEDULES[name](size, length, segment=segment)
         found = sim.evaluate(schedule, uniform(), size)
         job = Job(size, length, segment=segment)
-        assert max(found) == pytest.approx(cost.seconds(name, job, RATES), rel=1e-9)
+        assert max(found.clocks) == pytest.approx(
+            cost.seconds(name, job, RATES), rel=1e-9
+        )
 
 
 def test_even_groups_take_what_the_formula_says():
@@ -114,22 +117,22 @@ def test_even_groups_take_what_the_formula_says():
         schedule = SCHEDULES["hierarchical"](size, 4000, members=members)
         found = sim.evaluate(schedule, uniform(), size)
         seconds = cost.seconds("hierarchical", job, RATES)
-        assert max(found) == pytest.approx(seconds, rel=1e-9)
+        assert max(found.clocks) == pytest.approx(seconds, rel=1e-9)
 
 
-@pytest.mark.parametrize("name", ("butterfly", "tree", "halving_doubling", "ring"))
+@pytest.mark.parametrize("name", ("tree", "halving_doubling", "ring"))
 def test_a_million_ranks_take_what_the_formula_says(name):
     size = 1 << 20
-    found = sim.evaluate(SCHEDULES[name](size, 2 * size), uniform(), size)
-    job = Job(size, 2 * size)
-    assert max(found) == pytest.approx(cost.seconds(name, job, RATES), rel=1e-9)
+    found = sim.evaluate(SCHEDULES[name](size, size), uniform(), size)
+    job = Job(size, size)
+    assert max(found.clocks) == pytest.approx(cost.seconds(name, job, RATES), rel=1e-9)
 
 
 def test_a_million_ranks_of_a_butterfly_take_what_the_books_say():
     size, nbytes = 1 << 20, 4000
     found = sim.evaluate(SCHEDULES["butterfly"](size, 1000), uniform(), size)
     book = 20 * (ALPHA + nbytes * (BETA + GAMMA))
-    np.testing.assert_allclose(found, book, rtol=1e-12)
+    np.testing.assert_allclose(found.clocks, book, rtol=1e-12)
 
 
 def test_a_late_rank_is_waited_for_however_often_a_round_is_repeated():
@@ -145,7 +148,7 @@ def test_ranks_outside_a_round_keep_their_clocks():
     start = np.array([0.0, 5.0, 0.0])
     found = sim.evaluate([Round(*one, False)], uniform(), 3, start)
     took = ALPHA + BETA * 100
-    assert found.tolist() == [took, 5.0, took]
+    assert found.clocks.tolist() == [took, 5.0, took]
     assert start.tolist() == [0, 5, 0]
 
 
