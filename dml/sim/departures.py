@@ -7,62 +7,13 @@ between each rank runs ahead, until it waits for one that has not departed.
 
 from collections.abc import Sequence
 from heapq import heappop, heappush
-from typing import NamedTuple
 
 import numpy as np
 from numba import njit
 
+from dml.sim.machine import NONE, Machine, begin, messages, programs, slots, wires
 from dml.sim.networks.fabric import Network, Rates, cross
-from dml.sim.plan import NONE, Messages, Program, messages, programs
 from dml.types import BadInput, Round
-
-
-class Ranks(NamedTuple):
-    """Where every rank is in its program."""
-
-    clock: np.ndarray
-    out_free: np.ndarray
-    in_free: np.ndarray
-    met_free: np.ndarray  # when what waited for its receive has come
-    came: np.ndarray  # when segment k has come, at k mod 2
-    sent: np.ndarray  # when it has left, likewise
-    operation: np.ndarray
-    done: np.ndarray  # times that the operation has been done
-    segment: np.ndarray  # that is waited for; NONE before the first
-    departed: np.ndarray  # messages so far
-
-
-class Slots(NamedTuple):
-    """Segments under way."""
-
-    message: np.ndarray
-    segment: np.ndarray
-    size: np.ndarray  # bytes
-    start: np.ndarray  # when it could depart
-    posted: np.ndarray  # when its receive was
-    head: np.ndarray  # when its head is at the in port
-    beta: np.ndarray  # of the narrowest place on its way
-    after: np.ndarray  # the next slot of a list
-    free: np.ndarray  # the first free one: an array of one
-
-
-class Wires(NamedTuple):
-    """The links of the network, and when each can take the next head."""
-
-    alpha: np.ndarray
-    beta: np.ndarray
-    free: np.ndarray
-
-
-class Machine(NamedTuple):
-    """All that a step changes or needs."""
-
-    program: Program
-    messages: Messages
-    ranks: Ranks
-    slots: Slots
-    wires: Wires
-    rates: Rates
 
 
 def contend(
@@ -72,14 +23,8 @@ def contend(
     size, room = len(clock), 1024 + 4 * len(clock)
     program = programs(rounds, size)
     while True:
-        machine = Machine(
-            program,
-            messages(rounds, network),
-            begin(program, clock),
-            slots(room),
-            wires(network),
-            rates,
-        )
+        moving = messages(rounds, network), begin(program, clock), slots(room)
+        machine = Machine(program, *moving, wires(network), rates)
         if drive(machine):
             break
         room *= 2  # more were under way than there was room for: again, with more
@@ -90,39 +35,6 @@ def contend(
             f"ever, rank {late[0]} first; give every rank its messages in one order"
         )
     return machine.ranks.clock
-
-
-def begin(program: Program, clock: np.ndarray) -> Ranks:
-    size = len(clock)
-    out_free, in_free, met_free = np.zeros((3, size))
-    came, sent = np.zeros((2, size, 2))
-    done, departed = np.zeros((2, size), np.int64)
-    return Ranks(
-        clock.copy(),
-        out_free,
-        in_free,
-        met_free,
-        came,
-        sent,
-        program.starts[:-1].copy(),
-        done,
-        np.full(size, NONE),
-        departed,
-    )
-
-
-def slots(room: int) -> Slots:
-    message, segment, size = np.zeros((3, room), np.int64)
-    start, posted, head, beta = np.zeros((4, room))
-    after = np.append(np.arange(1, room), NONE)
-    free = np.zeros(1, np.int64)
-    return Slots(message, segment, size, start, posted, head, beta, after, free)
-
-
-def wires(network: Network) -> Wires:
-    links = network.links()
-    alpha = np.asarray(links.alpha, np.float64)
-    return Wires(alpha, np.asarray(links.beta, np.float64), np.zeros(len(alpha)))
 
 
 @njit(cache=True)
