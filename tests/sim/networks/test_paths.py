@@ -74,11 +74,17 @@ def test_ways_go_from_router_to_router_and_never_back(network):
     assert len(paths.starts) == len(source) + 1 and paths.starts[-1] == len(paths.links)
     assert paths.links.dtype == np.int32 and paths.starts.dtype == np.int64
     assert ((paths.links >= 0) & (paths.links < len(ends))).all()
-    here, there = network.at(source).tolist(), network.at(dest).tolist()
-    for message in range(len(source)):
-        tails, heads = ends[way(paths, message)].T.tolist()
-        assert [here[message], *heads] == [*tails, there[message]]
-        assert len({here[message], *heads}) == len(heads) + 1
+    tails, heads = ends[paths.links].T
+    message = np.repeat(np.arange(len(source)), np.diff(paths.starts))
+    same = np.diff(message) == 0
+    assert (heads[:-1] == tails[1:])[same].all()
+    moved = np.diff(paths.starts) > 0
+    here, there = network.at(source), network.at(dest)
+    assert (moved == (here != there)).all()
+    assert (tails[paths.starts[:-1][moved]] == here[moved]).all()
+    assert (heads[paths.starts[1:][moved] - 1] == there[moved]).all()
+    visits = np.stack([[*message, *range(len(here))], [*heads, *here]])
+    assert len(np.unique(visits, axis=1).T) == len(visits.T)
 
 
 @every

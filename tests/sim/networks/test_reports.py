@@ -20,7 +20,10 @@ def cut(ends, half):
 
 
 def smallest_cut(ends, routers):
-    return min(cut(ends, half) for half in combinations(range(routers), routers // 2))
+    halves = np.array([*combinations(range(routers), routers // 2)])
+    inside = np.zeros((len(halves), routers), bool)
+    np.put_along_axis(inside, halves, True, axis=1)
+    return (inside[:, ends[:, 0]] != inside[:, ends[:, 1]]).sum(1).min() // 2
 
 
 def searched(network):
@@ -118,6 +121,15 @@ def test_the_racks_of_slim_fly_keep_their_cables_short():
     ports, ranks = 2 * q * q * (degree + load), 2 * q * q * load
     expected = 100 * ports + 10 * (inside + ranks) + report.links - inside
     assert report.cost == expected
+
+
+@pytest.mark.parametrize("q", [4, 5, 7, 8, 9, 11, 13])
+def test_the_search_on_slim_fly_comes_near_the_bound_of_its_spectrum(q):
+    """No halves have fewer than n λ/4 between, λ the second of the Laplacian."""
+    routers, near = 2 * q * q, np.zeros((2 * q * q,) * 2)
+    near[tuple(SlimFly(q).ends().T)] = 1
+    bound = routers * np.linalg.eigvalsh(np.diag(near.sum(1)) - near)[1] / 4
+    assert bound - 1e-6 <= SlimFly(q).report(PRICES).bisection <= 1.15 * bound
 
 
 @pytest.mark.parametrize("seed", range(6))
