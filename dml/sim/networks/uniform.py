@@ -4,7 +4,10 @@ One-port model, full duplex: a message of m bytes holds its sender's out port an
 receiver's in port for α + mβ seconds each.
 """
 
-from typing import NamedTuple
+import sys
+from typing import Any, NamedTuple
+
+import numpy as np
 
 
 class Uniform(NamedTuple):
@@ -15,3 +18,28 @@ class Uniform(NamedTuple):
     gamma: float = 1e-10  # seconds a reduced byte
     eager: int = 65536  # bytes up to which a Send returns before its receive is posted
     host: int = 0  # ranks on each virtual host; 0: all on one
+
+    @property
+    def rates(self) -> "Uniform":
+        return self
+
+    @property
+    def capacity(self) -> int:
+        """How many ranks it holds: any number."""
+        return sys.maxsize
+
+    def links(self) -> Any:
+        from dml.sim.networks.fabric import Links  # numba takes its time to load
+
+        return Links(np.empty(0), np.empty(0))
+
+    def paths(self, source: np.ndarray, dest: np.ndarray) -> Any:
+        from dml.sim.networks.fabric import Paths
+
+        same = np.ones(len(source))
+        starts = np.zeros(len(source) + 1, np.int64)
+        alpha, beta = self.alpha * same, self.beta * same
+        return Paths(alpha, beta, starts, np.empty(0, np.int32))
+
+    def hosts(self, size: int) -> list[int]:
+        return [rank // (self.host or size) for rank in range(size)]
