@@ -1,18 +1,18 @@
 """From a text to a network: every form, the smallest that fits, every refusal."""
 
+import subprocess
+import sys
+
 import pytest
 
-from dml.sim.networks import (
-    NETWORKS,
-    Dragonfly,
-    FatTree,
-    Hosts,
-    SlimFly,
-    Torus,
-    Uniform,
-    network,
-)
+from dml.sim.networks.dragonfly import Dragonfly
 from dml.sim.networks.fabric import Prices, Rates
+from dml.sim.networks.fat_tree import FatTree
+from dml.sim.networks.hosts import Hosts
+from dml.sim.networks.named import NETWORKS, network
+from dml.sim.networks.slim_fly import SlimFly
+from dml.sim.networks.torus import Torus
+from dml.sim.networks.uniform import Uniform
 from dml.types import BadInput
 
 FAST = Rates(1e-7, 1e-10, 1e-11, hop=1e-8, link=1e-10)
@@ -134,6 +134,11 @@ def test_an_unknown_name_is_told_all_that_are_known():
 def test_a_network_too_small_is_refused(text):
     with pytest.raises(BadInput, match="expected at most .* got 99; pass a larger"):
         network(text, 99)
+
+
+def test_the_virtual_world_does_not_load_the_networks_that_it_does_not_use():
+    code = "import sys, dml.sim; sys.exit('numba' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
 @pytest.mark.parametrize("text", ["torus", "uniform"])

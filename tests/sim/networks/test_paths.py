@@ -5,17 +5,15 @@ import pytest
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import shortest_path
 
-from dml.sim.networks import (
-    Degraded,
-    Dragonfly,
-    FatTree,
-    Graph,
-    Hosts,
-    SlimFly,
-    Torus,
-)
+from dml.sim.networks.degraded import Degraded
+from dml.sim.networks.dragonfly import Dragonfly
 from dml.sim.networks.fabric import Prices, Rates, cross
+from dml.sim.networks.fat_tree import FatTree
+from dml.sim.networks.graph import Graph
+from dml.sim.networks.hosts import Hosts
+from dml.sim.networks.slim_fly import SlimFly
 from dml.sim.networks.tables import table
+from dml.sim.networks.torus import Torus
 from dml.types import BadInput
 
 TREE = np.array([[0, 1], [0, 2], [1, 3], [1, 4], [2, 5]])

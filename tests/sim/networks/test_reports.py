@@ -5,10 +5,14 @@ from itertools import combinations
 import numpy as np
 import pytest
 
-from dml.sim.networks import Dragonfly, FatTree, Hosts, SlimFly, Torus
 from dml.sim.networks.bisection import bisection
+from dml.sim.networks.dragonfly import Dragonfly
 from dml.sim.networks.fabric import Prices
+from dml.sim.networks.fat_tree import FatTree
+from dml.sim.networks.hosts import Hosts
+from dml.sim.networks.slim_fly import SlimFly
 from dml.sim.networks.tables import table
+from dml.sim.networks.torus import Torus
 from dml.types import BadInput
 
 PRICES = Prices(port=100, short=10, long=1)

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from dml.sim.networks import SlimFly
 from dml.sim.networks.gf import field, prime_power
-from dml.sim.networks.slim_fly import ORDERS, mms
+from dml.sim.networks.slim_fly import ORDERS, SlimFly, mms
 from dml.types import BadInput
 
 FIELDS = [2, 3, 4, 5, 7, 8, 9, 16, 25, 27, 32, 49, 64]
