@@ -3,7 +3,7 @@
 Rounds and a network come in, the clock of every rank goes out, as if it had run them.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -44,6 +44,7 @@ def evaluate(
         raise BadInput(f"expected {size} clocks to start from, got {clock.shape}")
     alpha, beta, gamma, eager = network.rates[:4]
     rates = Rates(float(alpha), float(beta), float(gamma), int(eager))
+    schedule = checked(schedule, size)
     if isinstance(network, Uniform):
         return Evaluated(follow(schedule, rates, clock), True)
     rounds = list(schedule)
@@ -56,6 +57,18 @@ def evaluate(
     before = contend(shorter, network, rates, clock)
     left = (total - played) / (played - messages(shorter))
     return Evaluated(after + left * (after - before), False)
+
+
+def checked(schedule: Iterable[Round], size: int) -> Iterator[Round]:
+    """Pass rounds on; raise where one has ranks that are not there."""
+    for one in schedule:
+        for ranks in (one.source, one.dest):
+            if len(ranks) and not 0 <= ranks.min() <= ranks.max() < size:
+                raise BadInput(
+                    f"expected a schedule of ranks 0 … {size - 1}, got a message of or "
+                    f"to rank {ranks.max()}; pass the size that the schedule is for"
+                )
+        yield one
 
 
 def repeated(rounds: list[Round], share: float, least: int = 3) -> list[Round]:

@@ -152,6 +152,16 @@ def test_ranks_outside_a_round_keep_their_clocks():
     assert start.tolist() == [0, 5, 0]
 
 
+def test_nothing_to_do_takes_no_time():
+    assert sim.evaluate([], uniform(), 3).clocks.tolist() == [0, 0, 0]
+
+
 def test_clocks_to_start_from_must_be_one_a_rank():
     with pytest.raises(BadInput, match="expected 3 clocks"):
         sim.evaluate([], uniform(), 3, np.zeros(2))
+
+
+@pytest.mark.parametrize("name", FLAT)
+def test_a_schedule_of_more_ranks_is_refused(name):
+    with pytest.raises(BadInput, match="ranks 0 … 6, got .* rank 7"):
+        sim.evaluate(SCHEDULES[name](8, 100), uniform(), 7)
