@@ -50,9 +50,10 @@ def drive(machine):
         depart(slot, time, machine)
         if slots[slot].posted != NONE:
             dest = land(slot, machine)
-            if not advance(dest, machine, heap):
-                return False
+            # order matters where both then post at one time: as the running world wakes.
             if waits and not advance(source, machine, heap):
+                return False
+            if not advance(dest, machine, heap):
                 return False
     return True
 
