@@ -50,7 +50,7 @@ def drive(machine):
         depart(slot, time, machine)
         if slots[slot].posted != NONE:
             dest = land(slot, machine)
-            # order matters where both then post at one time: as the running world wakes.
+            # order matters where both post at one time next: as the world wakes them.
             if waits and not advance(source, machine, heap):
                 return False
             if not advance(dest, machine, heap):
