@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from absl import flags
 
-from dml.types import BadInput, CountedComm
+from dml.types import BadInput, Comm, CountedComm
 
 FlagValues = flags.FlagValues
 
@@ -70,6 +70,12 @@ SHARED: dict[str, Callable[..., Any]] = {
         default="ring",
         enum_values=OUTSIDE,
         help="What a hierarchical all-reduce does across groups.",
+    ),
+    "timeline": partial(
+        integer,
+        default=1,
+        lower_bound=0,
+        help="Steps after the first to draw as timeline.svg; 0 draws none.",
     ),
 }
 
@@ -127,12 +133,16 @@ def ranks(
 
     With devices, the virtual ones are devices of one rank.
     """
-    from dml.wire.messages import Metered
+    from dml.wire.messages import Metered, Traced
+
+    def wrapped(comm: Comm) -> CountedComm:
+        drawn = "timeline" in values and values.timeline and not devices
+        return Metered(Traced(comm) if drawn else comm)
 
     if not values.simulate:
         from dml.wire.messages.comm import world
 
-        return [program(Metered(world(values.watchdog)))]
+        return [program(wrapped(world(values.watchdog)))]
     from dml import sim
 
     size = values.simulate
@@ -143,7 +153,7 @@ def ranks(
         jax.config.update("jax_num_cpu_devices", size)
         size = 1
     uniform = sim.Uniform(*network(values))
-    return sim.run(lambda comm: program(Metered(comm)), size, network=uniform)
+    return sim.run(lambda comm: program(wrapped(comm)), size, network=uniform)
 
 
 def run(main: Callable[[Sequence[str]], Any]) -> None:
