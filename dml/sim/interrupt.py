@@ -1,0 +1,49 @@
+"""Computing that a message cuts off, on virtual ranks exactly, on real ones by polling."""
+
+from collections.abc import Callable
+from typing import Any
+
+from dml.sim.laws import Law, drawing
+from dml.types import Request
+
+LOOK = 2e-4  # seconds that a real rank sleeps between two looks for the message
+
+
+def compute(comm: Any, seconds: float, unless: Request | None = None) -> bool:
+    """Take so many seconds, unless a request is done before; say whether they passed."""
+    if unless is None:
+        comm.compute(seconds)
+        return True
+    return (asleep if comm.machine else alarmed)(comm, comm.Wtime() + seconds, unless)
+
+
+def asleep(comm: Any, end: float, unless: Request) -> bool:
+    while (left := end - comm.Wtime()) > 0:
+        if unless.Test():
+            return False
+        comm.compute(min(left, LOOK))
+    return True
+
+
+def alarmed(comm: Any, end: float, unless: Any) -> bool:
+    """Wait for the message, or for the alarm that the world has put off until the end."""
+    process = comm.process
+
+    def ring() -> None:
+        if process.waits is unless:
+            process.wake()
+
+    if unless.done < 0:
+        process.world.at(end, process.rank, ring)
+        process.wait(unless)
+    passed = not 0 <= unless.done < end
+    process.clock = end if passed else max(process.clock, unless.done)
+    return passed
+
+
+def straggler(
+    comm: Any, law: Law, seed: int, scale: float = 1.0
+) -> Callable[[Request | None], bool]:
+    """Return the work of a rank that computes nothing, but takes the law's time."""
+    draws = drawing(law, seed, comm.rank)
+    return lambda unless: compute(comm, scale * next(draws), unless)
