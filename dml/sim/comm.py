@@ -1,57 +1,46 @@
 """A virtual communicator: mpi4py's method names, numpy buffers, virtual time.
 
-Up to `network.eager` bytes a send is buffered and its sender goes on after α + mβ;
-above, it waits for its receive, as MPI may. A receive takes α + mβ from the moment
+Up to `eager` bytes a send is buffered and its sender goes on after α + mβ; above, it
+waits for its receive, as MPI may (rendezvous). A receive takes α + mβ from the moment
 when both ends are there and the in port is free.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from dml.sim.meeting import Meeting, VirtualWindow, meet
-from dml.sim.networks.uniform import Uniform
-from dml.sim.transfer import VirtualRequest, arrive, fill
+from dml.sim.crowd import Crowd, Message
+from dml.sim.group import Group
+from dml.sim.transfer import AnyOf, VirtualRequest, arrive, fill, label, tell
 from dml.sim.world import Process
-from dml.types import BadInput, Op
+from dml.types import ANY, Status
 
 
-class VirtualComm:
-    """One rank's end of a virtual communicator."""
+class VirtualComm(Group):
+    """One rank's end of a virtual communicator, where all ranks are equally far.
 
-    __slots__ = (
-        *("alpha", "beta", "eager", "gamma", "inbox", "kept", "peers", "posted"),
-        *("process", "rank", "room", "size"),
-    )
+    Ranks run ahead of each other: nothing here depends on who comes first, but for a
+    receive from anyone, which goes to the communicator's `crowd`.
+    """
 
-    def __init__(self, process: Process, rank: int, peers: list["VirtualComm"]):
-        self.process, self.rank, self.peers = process, rank, peers
-        self.size = 0  # known when the group is complete
+    __slots__ = ("crowd", "inbox", "posted")
+
+    def __init__(self, process: Process, rank: int, peers: list[Any]):
+        super().__init__(process, rank, peers)
         self.inbox: dict[int, list[tuple]] = {}  # by source: sends that wait
-        self.posted: dict[int, list[VirtualRequest]] = {}  # by source: receives
-        self.kept: dict[Any, Any] = {}
-        network = self.network
-        self.alpha, self.beta = float(network.alpha), float(network.beta)
-        self.gamma, self.eager = float(network.gamma), network.eager
-        self.room: list[Meeting] = []  # the meeting that the group is coming to
-
-    @staticmethod
-    def group(processes: Sequence[Process]) -> list["VirtualComm"]:
-        """Connect processes; the k-th becomes rank k."""
-        peers: list[VirtualComm] = []
-        room: list[Meeting] = []
-        for rank, process in enumerate(processes):
-            peers.append(VirtualComm(process, rank, peers))
-        for comm in peers:
-            comm.size, comm.room = len(peers), room
-        return peers
+        self.posted: dict[int, Any] = {}  # by source: receives that wait
+        self.crowd: Crowd | None = None
 
     # Messages. Those between two ranks with one tag never overtake each other.
 
     def _send(self, name: str, buffer: np.ndarray, dest: int, tag: int) -> Any:
         """Post a send; return its request, or None where it is buffered or done."""
         process, peer, rank = self.process, self.peers[dest], self.rank
+        process.left -= 1
+        if process.left < 0:
+            process.world.stop(process)
         clock = process.clock
         start = process.out_free
         if start < clock:
@@ -63,17 +52,18 @@ class VirtualComm:
             process.out_free = start + took
         else:
             request = VirtualRequest(process, name, buffer, dest, tag)
+        if peer.crowd is not None:
+            data = buffer.copy() if request is None else buffer
+            peer._come(rank, tag, start, took, data, request)
+            return request
         waiting = peer.posted.get(rank)
         if waiting:
             for i, receive in enumerate(waiting):
-                if receive.tag == tag:
+                if receive.tag == tag or receive.tag == ANY:
                     del waiting[i]
                     if not waiting:
                         del peer.posted[rank]
-                    fill(receive.buffer, buffer, peer.rank, rank, tag)
-                    if start < receive.posted:
-                        start = receive.posted
-                    receive.finish(arrive(peer.process, start, took, request))
+                    peer._accept(rank, tag, start, took, buffer, request, receive)
                     return request
         data = buffer.copy() if request is None else buffer
         queue = peer.inbox.get(rank)
@@ -83,26 +73,70 @@ class VirtualComm:
             queue.append((tag, start, took, data, request))
         return request
 
+    def accept(self, source, tag, start, took, data, request, receive) -> None:
+        """Let a receive that was posted take a message."""
+        fill(receive.buffer, data, self.rank, source, tag)
+        if start < receive.posted:
+            start = receive.posted
+        receive.finish(arrive(self.process, start, took, request))
+
+    def _take(self, source: int, tag: int) -> tuple | None:
+        """Take the first message from source that waits."""
+        queue = self.inbox.get(source)
+        if not queue:
+            return None
+        i = 0
+        if queue[0][0] != tag and tag != ANY:
+            i = next((i for i, m in enumerate(queue) if m[0] == tag), -1)
+            if i < 0:
+                return None
+        message = queue.pop(i)
+        if not queue:
+            del self.inbox[source]
+        return message
+
     def _receive(self, name: str, buffer: np.ndarray, source: int, tag: int) -> Any:
         """Post a receive; return its request, or when it is done."""
-        process = self.process
-        queue = self.inbox.get(source)
-        if queue:
-            i = 0
-            if queue[0][0] != tag:
-                i = next((i for i, m in enumerate(queue) if m[0] == tag), -1)
-            if i >= 0:
-                message = queue.pop(i)
-                if not queue:
-                    del self.inbox[source]
-                _, start, took, data, request = message
+        if self.crowd is None and source != ANY:
+            message = self._take(source, tag)
+            if message:
+                tag, start, took, data, request = message
                 fill(buffer, data, self.rank, source, tag)
-                if start < process.clock:
-                    start = process.clock
-                return arrive(process, start, took, request)
-        receive = VirtualRequest(process, name, buffer, source, tag)
-        self.posted.setdefault(source, []).append(receive)
+                if start < self.process.clock:
+                    start = self.process.clock
+                return arrive(self.process, start, took, request)
+        receive = VirtualRequest(self.process, name, buffer, source, tag)
+        if self.crowd is None and source != ANY:
+            self.posted.setdefault(source, []).append(receive)
+        else:
+            self.anyone().want(receive)
         return receive
+
+    def anyone(self) -> Crowd:
+        """From now on settle in the order of virtual time who comes first."""
+        if self.crowd is None:
+            self.crowd = Crowd(self)
+            for source, queue in self.inbox.items():
+                for tag, start, took, data, request in queue:
+                    self._come(source, tag, start, took, data, request)
+            waiting = [each for posted in self.posted.values() for each in posted]
+            self.crowd.wanted = sorted(waiting, key=lambda receive: receive.posted)
+            self.inbox.clear()
+            self.posted = {ANY: True}  # whoever sends takes the slow way
+        return self.crowd
+
+    def _come(self, source, tag, start, took, data, request) -> None:
+        accept = partial(self._accept, source, tag, start, took, data, request)
+        message = Message(source, tag, start, data.nbytes, accept)
+        self.crowd.come(message, self.peers[source].process.rank)
+
+    def _accept(self, source, tag, start, took, data, request, receive) -> None:
+        """Let a receive that was posted take a message."""
+        fill(receive.buffer, data, self.rank, source, tag)
+        if start < receive.posted:
+            start = receive.posted
+        receive.take(source, tag, data.nbytes)
+        receive.finish(arrive(self.process, start, took, request))
 
     def Send(self, buf: np.ndarray, dest: int, tag: int = 0) -> None:
         request = self._send("Send(dest", buf, dest, tag)
@@ -111,7 +145,16 @@ class VirtualComm:
         elif self.process.out_free > self.process.clock:
             self.process.clock = self.process.out_free
 
-    def Recv(self, buf: np.ndarray, source: int, tag: int = 0) -> None:
+    def Recv(
+        self,
+        buf: np.ndarray,
+        source: int = ANY,
+        tag: int = ANY,
+        status: Status | None = None,
+    ) -> None:
+        if status is not None:
+            self.Irecv(buf, source, tag).Wait(status)
+            return
         done = self._receive("Recv(source", buf, source, tag)
         if done.__class__ is not float:
             done.Wait()
@@ -124,8 +167,9 @@ class VirtualComm:
         dest: int,
         sendtag: int = 0,
         recvbuf: Any = None,
-        source: int = 0,
-        recvtag: int = 0,
+        source: int = ANY,
+        recvtag: int = ANY,
+        status: Status | None = None,
     ) -> None:
         # The hot path of every collective, a million a second: a buffered send to a
         # rank that does not wait for it, and a message that is there, without calls.
@@ -136,6 +180,7 @@ class VirtualComm:
             sent = process.out_free
         else:
             request = None
+            process.left -= 1
             start = process.clock
             if start < process.out_free:
                 start = process.out_free
@@ -148,10 +193,14 @@ class VirtualComm:
                 peer.inbox[self.rank] = [message]
         queue = self.inbox.get(source)
         if queue is None or queue[0][0] != recvtag or queue[0][4] is not None:
-            done = self._receive("Sendrecv(source", recvbuf, source, recvtag)
-            if done.__class__ is not float:
-                done.Wait()
+            if status is not None:
+                self.Irecv(recvbuf, source, recvtag).Wait(status)
                 done = process.clock
+            else:
+                done = self._receive("Sendrecv(source", recvbuf, source, recvtag)
+                if done.__class__ is not float:
+                    done.Wait()
+                    done = process.clock
         else:
             _, start, took, data, _ = queue.pop(0)
             if not queue:
@@ -164,6 +213,8 @@ class VirtualComm:
                 recvbuf[...] = data
             else:
                 fill(recvbuf, data, self.rank, source, recvtag)
+            if status is not None:
+                tell(status, source, recvtag, data.nbytes)
             if start < process.clock:
                 start = process.clock
             if start < process.in_free:
@@ -180,99 +231,57 @@ class VirtualComm:
             request.done = self.process.out_free
         return request
 
-    def Irecv(self, buf: np.ndarray, source: int, tag: int = 0) -> VirtualRequest:
-        done = self._receive("Irecv(source", buf, source, tag)
-        if done.__class__ is not float:
-            return done
-        request = VirtualRequest(self.process, "Irecv(source", buf, source, tag)
-        request.done = done
+    def Irecv(
+        self, buf: np.ndarray, source: int = ANY, tag: int = ANY
+    ) -> VirtualRequest:
+        process = self.process
+        request = VirtualRequest(process, "Irecv(source", buf, source, tag)
+        if self.crowd is not None or source == ANY:
+            self.anyone().want(request)
+        elif message := self._take(source, tag):
+            self._accept(source, *message, request)
+        else:
+            self.posted.setdefault(source, []).append(request)
         return request
 
-    # Collective calls, as a perfect MPI would have them.
-
-    def Barrier(self) -> None:
-        meet(self, "Barrier", None, lambda values: None)
-
-    def Allreduce(self, sendbuf: Any, recvbuf: np.ndarray, op: Op = np.add) -> None:
-        """Reduce in rank order, in the time of the lower bound (Chan 2007)."""
-        share = (self.size - 1) / self.size * recvbuf.nbytes
-
-        def conclude(buffers: list[np.ndarray]) -> np.ndarray:
-            total = buffers[0].copy()
-            for buffer in buffers[1:]:
-                op(total, buffer, out=total)
-            return total
-
-        cost = share * (2 * self.beta + self.gamma)
-        recvbuf[...] = meet(self, "Allreduce", recvbuf, conclude, cost)
-
-    def Split(self, color: int = 0, key: int = 0) -> "VirtualComm":
-        def conclude(wishes: list[tuple[int, int]]) -> list["VirtualComm"]:
-            mine: dict[int, VirtualComm] = {}
-            for one in sorted({color for color, _ in wishes}):
-                ranks = [r for r, wish in enumerate(wishes) if wish[0] == one]
-                ranks.sort(key=lambda rank: (wishes[rank][1], rank))
-                group = VirtualComm.group([self.peers[r].process for r in ranks])
-                mine |= zip(ranks, group, strict=True)
-            return [mine[rank] for rank in range(self.size)]
-
-        return meet(self, "Split", (color, key), conclude)[self.rank]
-
-    def Dup(self) -> "VirtualComm":
-        return self.Split(0, self.rank)
-
-    def Free(self) -> None:
-        self.kept.clear()
-
-    def around(self, comm: "VirtualComm") -> "VirtualComm":
-        return comm
-
-    def hosts(self) -> list[int]:
-        """The host of every rank, numbered by their lowest rank."""
-        width = self.network.host or len(self.process.world.processes)
-        names = [peer.process.rank // width for peer in self.peers]
-        order = {name: i for i, name in enumerate(dict.fromkeys(names))}
-        return [order[name] for name in names]
-
-    def shared_window(self, nbytes: int) -> VirtualWindow:
-        if max(self.hosts()):
-            raise BadInput(f"rank {self.rank}: a shared window needs one host")
-
-        def conclude(sizes: list[int]) -> list[np.ndarray]:
-            return [np.zeros(size, np.uint8) for size in sizes]
-
-        return VirtualWindow(self, meet(self, "Window", nbytes, conclude))
-
-    # Time.
-
-    machine = ""
-
-    @property
-    def raw(self) -> "VirtualComm":
-        return self
-
-    @property
-    def network(self) -> Uniform:
-        return self.process.world.network
-
-    @property
-    def pause(self) -> Callable[[], None]:
-        return self.process.pause
-
-    def Wtime(self) -> float:
-        return self.process.clock
-
-    def compute(self, seconds: float) -> None:
-        """Let this rank's clock advance."""
-        self.process.world.progress()
-        self.process.clock += seconds
-
-    def Reduce_local(
-        self,
-        inbuf: np.ndarray,
-        inoutbuf: np.ndarray,
-        op: Op,
-        out: np.ndarray | None = None,
+    def Probe(
+        self, source: int = ANY, tag: int = ANY, status: Status | None = None
     ) -> None:
-        op(inoutbuf, inbuf, out=inoutbuf if out is None else out)
-        self.process.clock += self.gamma * inoutbuf.nbytes
+        self.anyone().probe(source, tag, status)
+
+    def Iprobe(
+        self, source: int = ANY, tag: int = ANY, status: Status | None = None
+    ) -> bool:
+        return self.anyone().look(source, tag, status)
+
+    def Waitany(
+        self, requests: Sequence[VirtualRequest], status: Status | None = None
+    ) -> int:
+        """Wait for the first that is done; return its place, -1 if all are over."""
+        process = self.process
+        waiting = AnyOf([request for request in requests if request.active])
+        if not waiting.requests:
+            return -1
+        first = waiting.first()
+        if first is None:
+            process.wait(waiting)
+        while (first := waiting.first()).done > process.clock:
+            # Another that has not been met yet may still be done before.
+            process.order(first.done)
+            process.clock = max(process.clock, waiting.first().done)
+        first.Wait(status)
+        return requests.index(first)
+
+    def Waitall(self, requests: Sequence[VirtualRequest]) -> None:
+        for request in requests:
+            request.Wait()
+
+    def unread(self) -> list[str]:
+        """Describe the messages that wait here for ever."""
+        kept = [(s, m[0], m[3].nbytes) for s, q in self.inbox.items() for m in q]
+        if self.crowd:
+            kept += [(m.source, m.tag, m.nbytes) for m in self.crowd.shown]
+        return [
+            f"{nbytes} bytes, tag={label(tag)}, from rank {source} to rank {self.rank}"
+            for source, tag, nbytes in kept
+        ]

@@ -1,49 +1,98 @@
 """A message of the virtual world: how it waits, travels and lands in a buffer."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dml.sim.world import Process
-from dml.types import BadInput
+from dml.types import ANY, BadInput, Status
 
 
 class VirtualRequest:
     """A send or receive under way; `done` is when its buffer is free, -1 before."""
 
-    __slots__ = ("buffer", "done", "name", "peer", "posted", "process", "tag")
+    __slots__ = (
+        *("active", "buffer", "count", "done", "name", "peer", "posted", "process"),
+        "tag",
+    )
 
     def __init__(self, process: Process, name: str, buffer: Any, peer: int, tag: int):
         self.process, self.name, self.buffer = process, name, buffer
         self.peer, self.tag, self.posted, self.done = peer, tag, process.clock, -1.0
+        self.count, self.active = 0, True
 
     def finish(self, done: float) -> None:
         self.done = done
-        if self.process.waits is self:
-            self.process.wake()
+        process = self.process
+        waits = process.waits
+        if waits is self or (waits.__class__ is AnyOf and self in waits.requests):
+            process.wake()
         else:
-            self.process.world.progress()
+            process.world.progress()
+
+    def take(self, source: int, tag: int, count: int) -> None:
+        """Note whose message it is that came."""
+        self.peer, self.tag, self.count = source, tag, count
 
     def describe(self) -> str:
-        tag = getattr(self.tag, "name", self.tag)
-        return f"{self.name}={self.peer}, tag={tag}, {self.buffer.nbytes} bytes)"
+        peer, tag = label(self.peer), label(self.tag)
+        return f"{self.name}={peer}, tag={tag}, {self.buffer.nbytes} bytes)"
 
     def Wait(self, status: Any = None) -> bool:
         process = self.process
-        if self.done < 0:
-            process.wait(self)
-        if self.done > process.clock:
-            process.clock = self.done
+        if self.active:
+            if self.done < 0:
+                process.wait(self)
+            if self.done > process.clock:
+                process.clock = self.done
+            self.active = False
+        if status is not None:
+            tell(status, self.peer, self.tag, self.count)
         return True
 
     def Test(self, status: Any = None) -> bool:
         """Say whether it is done by now; if not, let the other ranks run first."""
         process = self.process
         if not 0 <= self.done <= process.clock:
-            process.polls = self
-            process.pause()
-            process.polls = None
-        return 0 <= self.done <= process.clock
+            look_around(process, self)
+        if not 0 <= self.done <= process.clock:
+            return False
+        return self.Wait(status)
+
+
+class AnyOf(NamedTuple):
+    """What a rank waits for that any of its requests sets free."""
+
+    requests: list[VirtualRequest]
+
+    def first(self) -> VirtualRequest | None:
+        done = [request for request in self.requests if request.done >= 0]
+        return min(done, key=lambda request: request.done, default=None)
+
+    def describe(self) -> str:
+        return "any of " + ", ".join(each.describe() for each in self.requests)
+
+
+def look_around(process: Process, what: Any) -> None:
+    """Let happen what happens before now, or else let the others go first."""
+    world = process.world
+    process.asked = True
+    if world.later and world.later[0][0] < process.clock:
+        process.order(process.clock)
+        if 0 <= what.done <= process.clock:
+            return
+    process.polls = what
+    process.pause()
+    process.polls = None
+
+
+def label(number: int) -> str:
+    """Name a peer or a tag as the caller does."""
+    return "ANY" if number == ANY else getattr(number, "name", str(number))
+
+
+def tell(status: Status, source: int, tag: int, count: int) -> None:
+    status.source, status.tag, status.count = source, tag, count
 
 
 def arrive(receiver: Process, start: float, took: float, request: Any) -> float:

@@ -1,30 +1,40 @@
 """A virtual world: ranks are greenlets in one thread, time is virtual.
 
-A program for one rank comes in, the ranks' results go out. Ranks run in a fixed order,
-each until it has to wait; the run is the same on every machine.
+A program for one rank comes in, the ranks' results go out. A rank runs ahead in virtual
+time until it has to wait. What depends on who comes first (a receive from anyone, a link
+that is shared, a death) is put off: when no rank can run ahead any more, the earliest
+of these happens. So nothing that comes later can change it (Chandy & Misra 1979), and
+the run is the same on every machine.
 """
 
 import random
 from collections import deque
-from typing import Any
+from collections.abc import Callable
+from heapq import heappop, heappush
+from typing import Any, NamedTuple
 
 from greenlet import GreenletExit, getcurrent
-
-from dml.sim.networks.uniform import Uniform
 
 PATIENCE = 1000  # times that all ranks poll in vain before that is a deadlock
 
 
 class Deadlock(RuntimeError):
-    """No virtual rank can go on."""
+    """No virtual rank can go on, or messages are left that nobody received."""
+
+
+class Limits(NamedTuple):
+    """What ends a program that does not end by itself."""
+
+    seconds: float = 1e9  # of virtual time
+    messages: int = 10**9  # that one rank sends
 
 
 class Process:
     """One virtual rank: its clock, its two ports, its thread of control."""
 
     __slots__ = (
-        *("clock", "fiber", "in_free", "met_free", "out_free", "polls"),
-        *("rank", "root", "waits", "world"),
+        *("asked", "clock", "died", "dies", "fiber", "in_free", "left", "met_free"),
+        *("out_free", "polls", "rank", "root", "waits", "world"),
     )
 
     def __init__(self, world: "World", rank: int):
@@ -34,6 +44,9 @@ class Process:
         self.fiber: Any = None  # the one to go on with: root, or one that root began
         self.waits: Any = None  # what it waits for, with describe()
         self.polls: Any = None  # what it asks for again and again, likewise
+        self.asked = False  # in vain, since its clock last advanced
+        self.left = world.limits.messages  # that it may send
+        self.dies, self.died = float("inf"), False
 
     def wait(self, what: Any) -> None:
         """Let others run until one of them has called `wake`."""
@@ -43,6 +56,13 @@ class Process:
     def wake(self) -> None:
         self.waits = None
         self.world.ready.append(self)
+
+    def order(self, time: float) -> None:
+        """Let all that happens before `time` happen first."""
+        world = self.world
+        if world.ready or world.starting or (world.later and world.later[0][0] <= time):
+            world.at(time, self.rank, self)
+            self.switch()
 
     def pause(self) -> None:
         """Let the others that can run go first."""
@@ -60,19 +80,48 @@ class Process:
             world.ready.popleft().fiber.switch()
         else:
             world.hub.switch()
+        if self.clock > world.limits.seconds:
+            world.stop(self)
+        if self.clock >= self.dies:
+            self.die()
+
+    def compute(self, seconds: float) -> None:
+        """Let the clock advance, and others act before then if this rank polls."""
+        self.world.progress()
+        self.clock += seconds
+        if self.clock > self.world.limits.seconds:
+            self.world.stop(self)
+        if self.asked:
+            self.asked = False
+            self.order(self.clock)
+        if self.clock >= self.dies:
+            self.die()
+
+    def die(self) -> None:
+        self.died, self.clock = True, self.dies
+        raise GreenletExit
 
 
 class World:
-    """All virtual ranks and who of them can run."""
+    """All virtual ranks, and who of them can run."""
 
-    def __init__(self, size: int, network: Uniform):
-        self.network = network
+    def __init__(self, size: int, network: Any, limits: Limits = Limits()):  # noqa: B008
+        self.network, self.limits = network, limits
         self.hub = getcurrent()
         self.starting = True
         self.ready: deque[Process] = deque()
+        self.later: list[tuple[float, int, int, Any]] = []  # a heap, by time and rank
+        self.count = 0  # of what was put off
         self.idle = 0  # pauses since anything but polling happened
         self.vain = 0  # times that all have polled since then, and nothing was due
         self.processes = [Process(self, rank) for rank in range(size)]
+        self.groups: list[list[Any]] = []  # the communicators of each group
+        self.host: list[int] = []
+        rates = network.rates
+        self.rates = (
+            *(float(rates.alpha), float(rates.beta), float(rates.gamma)),
+            rates.eager,
+        )
 
     def play(self, seed: int) -> None:
         """Run every rank to its end; raise `Deadlock` when none can go on."""
@@ -83,10 +132,36 @@ class World:
         for process in order:
             process.root.switch()
         self.starting = False
-        while self.ready:
-            self.ready.popleft().fiber.switch()
+        while self.ready or self.later:
+            if self.ready:
+                self.ready.popleft().fiber.switch()
+            else:
+                self.advance()
         if any(process.waits for process in self.processes):
             raise Deadlock(self.report())
+        self.nothing_is_left()
+
+    def hosts(self) -> list[int]:
+        """The host of every rank."""
+        if not self.host:
+            self.host = self.network.hosts(len(self.processes))
+        return self.host
+
+    def at(self, time: float, rank: int, what: Process | Callable[[], object]) -> None:
+        """Put off: go on with a rank, or call, when all before has happened."""
+        self.count += 1
+        heappush(self.later, (time, rank, self.count, what))
+
+    def advance(self) -> None:
+        """Let the earliest of what was put off happen."""
+        time, _, _, what = heappop(self.later)
+        self.progress()
+        if what.__class__ is not Process:
+            what()
+        elif time > self.limits.seconds:
+            self.stop(what)
+        else:
+            self.ready.append(what)
 
     def progress(self) -> None:
         """Something has happened that a rank may have polled for."""
@@ -96,24 +171,54 @@ class World:
         """All that can run only poll: go on to the first thing that comes true."""
         self.idle = 0
         due = [p for p in self.ready if p.polls and p.polls.done > p.clock]
-        if due:
-            first = min(due, key=lambda process: process.polls.done)
+        first = min(due, key=lambda process: process.polls.done, default=None)
+        if self.later and (not first or self.later[0][0] <= first.polls.done):
+            return self.advance()
+        if first:
             first.clock = first.polls.done
             return self.progress()
         self.vain += 1
         if self.vain > PATIENCE:
             self.hub.throw(Deadlock(self.report()))
 
-    def report(self, most: int = 32) -> str:
+    def stop(self, process: Process) -> None:
+        """End a program that does not end by itself."""
+        error = Deadlock(
+            f"expected a program that ends within {self.limits}, got rank "
+            f"{process.rank} at {process.clock:.9g} s of virtual time; correct the "
+            "program, or pass higher limits"
+        )
+        if getcurrent() is self.hub:
+            raise error
+        self.hub.throw(error)
+
+    def report(self) -> str:
+        """Say what each rank waits for, and which messages wait for a rank."""
         stuck = [p for p in self.processes if p.waits or p.polls]
         lines = [
             f"  rank {p.rank} at {p.clock:.9f} s: {(p.waits or p.polls).describe()}"
             for p in stuck
         ]
-        if len(lines) > most:
-            lines[most:] = [f"  and {len(lines) - most} more ranks"]
+        dead = [p for p in self.processes if p.died]
+        lines[:0] = [f"  rank {p.rank} died at {p.dies:.9f} s" for p in dead]
         head = f"deadlock: {len(stuck)} of {len(self.processes)} virtual ranks wait"
-        return "\n".join([head, *lines])
+        return "\n".join([head, *some(lines, "ranks"), *some(self.lost(), "messages")])
+
+    def lost(self) -> list[str]:
+        """Describe the messages that nobody received."""
+        return [
+            f"  nobody received {line}"
+            for group in self.groups
+            for comm in group
+            if comm.inbox or comm.crowd
+            for line in comm.unread()
+        ]
+
+    def nothing_is_left(self) -> None:
+        lost = self.lost()
+        if lost and not any(process.died for process in self.processes):
+            head = f"all ranks have ended, and {len(lost)} messages are lost"
+            raise Deadlock("\n".join([head, *some(lost, "messages")]))
 
     def end(self) -> None:
         """Unwind the ranks that have not come to their end."""
@@ -123,3 +228,10 @@ class World:
                 if fiber and not fiber.dead:
                     fiber.parent = self.hub
                     fiber.throw(GreenletExit)
+
+
+def some(lines: list[str], what: str, most: int = 32) -> list[str]:
+    """Return the first lines, and how many more there are."""
+    if len(lines) <= most:
+        return lines
+    return [*lines[:most], f"  and {len(lines) - most} more {what}"]

@@ -4,6 +4,7 @@ One-port model, full duplex: a message of m bytes holds its sender's out port an
 receiver's in port for α + mβ seconds each.
 """
 
+import sys
 from typing import NamedTuple
 
 
@@ -15,3 +16,15 @@ class Uniform(NamedTuple):
     gamma: float = 1e-10  # seconds a reduced byte
     eager: int = 65536  # bytes up to which a Send returns before its receive is posted
     host: int = 0  # ranks on each virtual host; 0: all on one
+
+    @property
+    def rates(self) -> "Uniform":
+        return self
+
+    @property
+    def capacity(self) -> int:
+        """How many ranks it holds: any number."""
+        return sys.maxsize
+
+    def hosts(self, size: int) -> list[int]:
+        return [rank // (self.host or size) for rank in range(size)]

@@ -1,0 +1,130 @@
+"""A virtual communicator without its messages: who belongs to it, where, since when."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+import numpy as np
+
+from dml.sim.meeting import Meeting, VirtualWindow, meet
+from dml.sim.world import Process
+from dml.types import SHARED, BadInput, Op
+
+
+class Group:
+    """One rank's end of a group of processes; collective calls as a perfect MPI's."""
+
+    __slots__ = (
+        *("alpha", "beta", "eager", "gamma", "kept", "peers", "process"),
+        *("rank", "room", "size"),
+    )
+    machine = ""  # a measurement here belongs to no machine
+
+    def __init__(self, process: Process, rank: int, peers: list[Any]):
+        self.process, self.rank, self.peers = process, rank, peers
+        self.size = 0  # known when the group is complete
+        self.kept: dict[Any, Any] = {}
+        self.alpha, self.beta, self.gamma, self.eager = process.world.rates
+        self.room: list[Meeting] = []  # the meeting that the group is coming to
+
+    @classmethod
+    def group(cls, processes: Sequence[Process]) -> list[Self]:
+        """Connect processes; the k-th becomes rank k."""
+        peers: list[Self] = []
+        room: list[Meeting] = []
+        for rank, process in enumerate(processes):
+            peers.append(cls(process, rank, peers))
+        for comm in peers:
+            comm.size, comm.room = len(peers), room
+        if processes:
+            processes[0].world.groups.append(peers)
+        return peers
+
+    def Barrier(self) -> None:
+        meet(self, "Barrier", None, lambda values: None)
+
+    def Allreduce(self, sendbuf: Any, recvbuf: np.ndarray, op: Op = np.add) -> None:
+        """Reduce in rank order, in the time of the lower bound (Chan 2007)."""
+        share = (self.size - 1) / self.size * recvbuf.nbytes
+
+        def conclude(buffers: list[np.ndarray]) -> np.ndarray:
+            total = buffers[0].copy()
+            for buffer in buffers[1:]:
+                op(total, buffer, out=total)
+            return total
+
+        cost = share * (2 * self.beta + self.gamma)
+        recvbuf[...] = meet(self, "Allreduce", recvbuf, conclude, cost)
+
+    def Split(self, color: int = 0, key: int = 0) -> Self:
+        def conclude(wishes: list[tuple[int, int]]) -> list[Self]:
+            mine: dict[int, Self] = {}
+            for one in sorted({color for color, _ in wishes}):
+                ranks = [r for r, wish in enumerate(wishes) if wish[0] == one]
+                ranks.sort(key=lambda rank: (wishes[rank][1], rank))
+                group = self.group([self.peers[r].process for r in ranks])
+                mine |= zip(ranks, group, strict=True)
+            return [mine[rank] for rank in range(self.size)]
+
+        return meet(self, "Split", (color, key), conclude)[self.rank]
+
+    def Split_type(self, split_type: int = SHARED, key: int = 0) -> Self:
+        """Make a communicator of the ranks on my host."""
+        if split_type != SHARED:
+            raise BadInput(f"expected split_type=SHARED ({SHARED}), got {split_type}")
+        return self.Split(self.hosts()[self.rank], key)
+
+    def Dup(self) -> Self:
+        return self.Split(0, self.rank)
+
+    def Free(self) -> None:
+        self.kept.clear()
+
+    def around(self, comm: Self) -> Self:
+        return comm
+
+    def hosts(self) -> list[int]:
+        """The host of every rank, numbered by their lowest rank."""
+        hosts = self.process.world.hosts()
+        names = [hosts[peer.process.rank] for peer in self.peers]
+        order = {name: i for i, name in enumerate(dict.fromkeys(names))}
+        return [order[name] for name in names]
+
+    def shared_window(self, nbytes: int) -> VirtualWindow:
+        if max(self.hosts()):
+            raise BadInput(f"rank {self.rank}: a shared window needs one host")
+
+        def conclude(sizes: list[int]) -> list[np.ndarray]:
+            return [np.zeros(size, np.uint8) for size in sizes]
+
+        return VirtualWindow(self, meet(self, "Window", nbytes, conclude))
+
+    # Time.
+
+    @property
+    def raw(self) -> Self:
+        return self
+
+    @property
+    def network(self) -> Any:
+        return self.process.world.network
+
+    @property
+    def pause(self) -> Callable[[], None]:
+        return self.process.pause
+
+    def Wtime(self) -> float:
+        return self.process.clock
+
+    def compute(self, seconds: float) -> None:
+        """Let this rank's clock advance."""
+        self.process.compute(seconds)
+
+    def Reduce_local(
+        self,
+        inbuf: np.ndarray,
+        inoutbuf: np.ndarray,
+        op: Op,
+        out: np.ndarray | None = None,
+    ) -> None:
+        op(inoutbuf, inbuf, out=inoutbuf if out is None else out)
+        self.process.clock += self.gamma * inoutbuf.nbytes
