@@ -1,4 +1,4 @@
-"""Computing that a message cuts off, on virtual ranks exactly, on real ones by polling."""
+"""Computing that a message cuts off: at once on virtual ranks, by polling on real."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,7 +10,7 @@ LOOK = 2e-4  # seconds that a real rank sleeps between two looks for the message
 
 
 def compute(comm: Any, seconds: float, unless: Request | None = None) -> bool:
-    """Take so many seconds, unless a request is done before; say whether they passed."""
+    """Take seconds, unless a request is done before; say whether they passed."""
     if unless is None:
         comm.compute(seconds)
         return True
@@ -26,7 +26,7 @@ def asleep(comm: Any, end: float, unless: Request) -> bool:
 
 
 def alarmed(comm: Any, end: float, unless: Any) -> bool:
-    """Wait for the message, or for the alarm that the world has put off until the end."""
+    """Wait for the message, or for the alarm that the world rings at the end."""
     process = comm.process
 
     def ring() -> None:

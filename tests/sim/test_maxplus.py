@@ -46,10 +46,14 @@ def test_more_staleness_never_ends_later():
 
 
 @pytest.mark.parametrize(
-    "staleness, published, long", (
-        (0, 3.70, 3.715), (1, 2.55, 2.564), (2, 2.30, 2.320), (4, 2.16, 2.168),
+    "staleness, published, long",
+    (
+        (0, 3.70, 3.715),
+        (1, 2.55, 2.564),
+        (2, 2.30, 2.320),
+        (4, 2.16, 2.168),
         (8, 2.09, 2.086),
-    )
+    ),
 )
 def test_time_per_clock_is_as_computed_before(staleness, published, long):
     """Long: of three runs of 100,000 steps, equal within 0.006."""

@@ -8,7 +8,6 @@ whether it came to its end. A worker returns when each of its steps began.
 import math
 from collections import defaultdict
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 
@@ -51,7 +50,9 @@ def k_of_p(comm: Comm, work: Work, steps: int, k: int) -> np.ndarray:
     server, word = comm.size - 1, np.zeros(1, np.int64)
     if comm.rank == server:
         for step in range(steps + 1):
-            wanted = k if step < steps else server  # at last, all say that they are done
+            wanted = (
+                k if step < steps else server
+            )  # at last, all say that they are done
             while wanted:
                 comm.Recv(word, ANY, Tag.CLOCK)
                 wanted -= int(word[0] == step)  # one that its leave has crossed is late
@@ -103,7 +104,9 @@ def keep(comm: Comm, steps: int, staleness: float) -> np.ndarray:
         clocks[worker] += 1
         at[clocks[worker]] += 1
         waiting[clocks[worker]].append(worker)
-        allowed = [clocks[worker]] if clocks[worker] <= slowest + staleness else []
+        allowed: list[float] = []
+        if clocks[worker] <= slowest + staleness:
+            allowed.append(clocks[worker])
         while slowest < steps and not at[slowest]:
             slowest += 1
             allowed.append(slowest + staleness)
