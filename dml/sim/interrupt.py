@@ -1,9 +1,8 @@
 """Computing that a message cuts off: at once on virtual ranks, by polling on real."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
-from dml.sim.laws import Law, drawing
 from dml.types import Request
 
 LOOK = 2e-4  # seconds that a real rank sleeps between two looks for the message
@@ -42,8 +41,7 @@ def alarmed(comm: Any, end: float, unless: Any) -> bool:
 
 
 def straggler(
-    comm: Any, law: Law, seed: int, scale: float = 1.0
+    comm: Any, draws: Iterator[float], scale: float = 1.0
 ) -> Callable[[Request | None], bool]:
-    """Return the work of a rank that computes nothing, but takes the law's time."""
-    draws = drawing(law, seed, comm.rank)
+    """Return the work of a rank that computes nothing, but takes the time drawn."""
     return lambda unless: compute(comm, scale * next(draws), unless)

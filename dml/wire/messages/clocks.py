@@ -12,8 +12,8 @@ from collections.abc import Callable
 import numpy as np
 
 from dml.types import ANY, Comm, Request, Status
-from dml.wire.messages.barrier import barrier
 from dml.wire.messages.tags import Tag
+from dml.wire.messages.tree import tree_allreduce
 
 Work = Callable[[Request | None], bool]
 NOTHING = np.empty(0, np.uint8)
@@ -23,9 +23,10 @@ def synchronous(comm: Comm, work: Work, steps: int) -> np.ndarray:
     """Wait for all workers after every step.
 
         worker 0  ███████░░░│████████░│        ░ waits
-        worker 1  ██████████│█████████│        │ barrier
+        worker 1  ██████████│█████████│        │ all have come
 
-    The server does not take part. ⌈lg p⌉ rounds a step, p⌈lg p⌉ empty messages.
+    An all-reduce of nothing, in which the server takes no part: 2⌈lg p⌉ rounds a step,
+    2(p-1) empty messages.
     """
     serves = comm.rank == comm.size - 1
     workers = comm.Split(int(serves), comm.rank)
@@ -33,7 +34,7 @@ def synchronous(comm: Comm, work: Work, steps: int) -> np.ndarray:
     for k in range(len(starts_T)):
         starts_T[k] = comm.Wtime()
         work(None)
-        barrier(workers)
+        tree_allreduce(workers, NOTHING)
     workers.Free()
     return starts_T
 
