@@ -199,7 +199,6 @@ class Comm(Protocol):
         """Take so long: a virtual rank's clock advances, a real one sleeps."""
         ...
 
-
     def Reduce_local(self, inbuf: Any, inoutbuf: Any, op: Op, out: Any = None) -> None:
         """out, or inoutbuf, ← op(inoutbuf, inbuf); takes a virtual rank γ a byte."""
         ...

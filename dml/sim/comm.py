@@ -29,7 +29,7 @@ class VirtualComm(Group):
 
     def __init__(self, process: Process, rank: int, peers: list[Any]):
         super().__init__(process, rank, peers)
-        self.inbox: dict[int, list[tuple]] = {}  # by source: sends that wait
+        self.inbox: dict[int, list[Any]] = {}  # by source: sends that wait
         self.posted: dict[int, Any] = {}  # by source: receives that wait
         self.crowd: Crowd | None = None
 
@@ -116,21 +116,26 @@ class VirtualComm(Group):
         """From now on settle in the order of virtual time who comes first."""
         if self.crowd is None:
             self.crowd = Crowd(self)
-            for source, queue in self.inbox.items():
-                for tag, start, took, data, request in queue:
-                    self._come(source, tag, start, took, data, request)
+            self._show_all()
             waiting = [each for posted in self.posted.values() for each in posted]
             self.crowd.wanted = sorted(waiting, key=lambda receive: receive.posted)
             self.inbox.clear()
             self.posted = {ANY: True}  # whoever sends takes the slow way
         return self.crowd
 
+    def _show_all(self) -> None:
+        for source, queue in self.inbox.items():
+            for message in queue:
+                self._come(source, *message)
+
     def _come(self, source, tag, start, took, data, request) -> None:
         accept = partial(self._accept, source, tag, start, took, data, request)
         message = Message(source, tag, start, data.nbytes, accept)
-        self.crowd.come(message, self.peers[source].process.rank)
+        self.anyone().come(message, self.peers[source].process.rank)
 
-    def _accept(self, source, tag, start, took, data, request, receive) -> None:
+    def _accept(
+        self, source, tag, start, took, data, request, receive: VirtualRequest
+    ) -> None:
         """Let a receive that was posted take a message."""
         fill(receive.buffer, data, self.rank, source, tag)
         if start < receive.posted:
@@ -222,6 +227,7 @@ class VirtualComm(Group):
             process.in_free = done = start + took
         if request is not None:
             request.Wait()
+            sent = process.clock
         process.clock = sent if sent > done else done
 
     def Isend(self, buf: np.ndarray, dest: int, tag: int = 0) -> VirtualRequest:
@@ -262,13 +268,11 @@ class VirtualComm(Group):
         waiting = AnyOf([request for request in requests if request.active])
         if not waiting.requests:
             return -1
-        first = waiting.first()
-        if first is None:
+        if waiting.first().done < 0:
             process.wait(waiting)
-        while (first := waiting.first()).done > process.clock:
-            # Another that has not been met yet may still be done before.
-            process.order(first.done)
-            process.clock = max(process.clock, waiting.first().done)
+        # One that has not been met yet may still be done before.
+        process.order(max(process.clock, waiting.first().done))
+        first = waiting.first()
         first.Wait(status)
         return requests.index(first)
 
@@ -278,10 +282,10 @@ class VirtualComm(Group):
 
     def unread(self) -> list[str]:
         """Describe the messages that wait here for ever."""
-        kept = [(s, m[0], m[3].nbytes) for s, q in self.inbox.items() for m in q]
-        if self.crowd:
-            kept += [(m.source, m.tag, m.nbytes) for m in self.crowd.shown]
-        return [
-            f"{nbytes} bytes, tag={label(tag)}, from rank {source} to rank {self.rank}"
-            for source, tag, nbytes in kept
+        kept = [
+            f"{data.nbytes} bytes, tag={label(tag)}, from rank {source} to rank "
+            f"{self.rank}"
+            for source, queue in self.inbox.items()
+            for tag, _, _, data, _ in queue
         ]
+        return kept + (self.crowd.unread() if self.crowd else [])

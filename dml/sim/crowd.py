@@ -1,8 +1,8 @@
 """Receives from anyone: who comes first is settled in the order of virtual time.
 
-    A ──────●───────────►        Both messages may be under way in the program's order
-    B ──●───────────────►        of running; the one that was sent first is shown first,
-        └──► Recv(ANY)           when no rank can send anything earlier any more.
+A ──────●───────────►        Both messages may be under way in the program's order
+B ──●───────────────►        of running; the one that was sent first is shown first,
+    └──► Recv(ANY)           when no rank can send anything earlier any more.
 """
 
 from collections.abc import Callable
@@ -68,6 +68,14 @@ class Crowd:
     def first(self, source: int, tag: int) -> Message | None:
         fitting = (each for each in self.shown if each.fits(source, tag))
         return next(fitting, None)
+
+    def unread(self) -> list[str]:
+        """Describe the messages that wait here for ever."""
+        return [
+            f"{each.nbytes} bytes, tag={label(each.tag)}, from rank {each.source} to "
+            f"rank {self.comm.rank}"
+            for each in self.shown
+        ]
 
     # A probe sees a message α after it was sent; it is a request that takes nothing.
 

@@ -65,9 +65,10 @@ class AnyOf(NamedTuple):
 
     requests: list[VirtualRequest]
 
-    def first(self) -> VirtualRequest | None:
+    def first(self) -> VirtualRequest:
+        """The one that is done first; any, if none is done."""
         done = [request for request in self.requests if request.done >= 0]
-        return min(done, key=lambda request: request.done, default=None)
+        return min(done or self.requests, key=lambda request: request.done)
 
     def describe(self) -> str:
         return "any of " + ", ".join(each.describe() for each in self.requests)

@@ -1,10 +1,10 @@
 """A virtual world: ranks are greenlets in one thread, time is virtual.
 
 A program for one rank comes in, the ranks' results go out. A rank runs ahead in virtual
-time until it has to wait. What depends on who comes first (a receive from anyone, a link
-that is shared, a death) is put off: when no rank can run ahead any more, the earliest
-of these happens. So nothing that comes later can change it (Chandy & Misra 1979), and
-the run is the same on every machine.
+time until it has to wait. What depends on who comes first (a receive from anyone, a
+shared link, a death) is put off: when no rank can run ahead any more, the earliest of
+these happens. So nothing that comes later can change it (Chandy & Misra 1979), and the
+run is the same on every machine.
 """
 
 import random
@@ -117,6 +117,7 @@ class World:
         self.processes = [Process(self, rank) for rank in range(size)]
         self.groups: list[list[Any]] = []  # the communicators of each group
         self.host: list[int] = []
+        self.links: Any = None  # of a network that has any, or trouble
         rates = network.rates
         self.rates = (
             *(float(rates.alpha), float(rates.beta), float(rates.gamma)),
@@ -163,6 +164,17 @@ class World:
         else:
             self.ready.append(what)
 
+    def doom(self, process: Process, time: float) -> None:
+        """Let a rank die then, also while it waits or polls."""
+        process.dies = time
+
+        def end() -> None:
+            process.clock = max(process.clock, time)
+            if process.waits:
+                process.wake()
+
+        self.at(time, -1, end)
+
     def progress(self) -> None:
         """Something has happened that a rank may have polled for."""
         self.idle = self.vain = 0
@@ -206,7 +218,8 @@ class World:
 
     def lost(self) -> list[str]:
         """Describe the messages that nobody received."""
-        return [
+        lost = self.links.lost if self.links else ()
+        return [f"  nobody can receive {each.describe()}" for each in lost] + [
             f"  nobody received {line}"
             for group in self.groups
             for comm in group

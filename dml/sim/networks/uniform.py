@@ -5,7 +5,9 @@ receiver's in port for α + mβ seconds each.
 """
 
 import sys
-from typing import NamedTuple
+from typing import Any, NamedTuple
+
+import numpy as np
 
 
 class Uniform(NamedTuple):
@@ -25,6 +27,19 @@ class Uniform(NamedTuple):
     def capacity(self) -> int:
         """How many ranks it holds: any number."""
         return sys.maxsize
+
+    def links(self) -> Any:
+        from dml.sim.networks.fabric import Links  # numba takes its time to load
+
+        return Links(np.empty(0), np.empty(0))
+
+    def paths(self, source: np.ndarray, dest: np.ndarray) -> Any:
+        from dml.sim.networks.fabric import Paths
+
+        same = np.ones(len(source))
+        starts = np.zeros(len(source) + 1, np.int64)
+        alpha, beta = self.alpha * same, self.beta * same
+        return Paths(alpha, beta, starts, np.empty(0, np.int32))
 
     def hosts(self, size: int) -> list[int]:
         return [rank // (self.host or size) for rank in range(size)]

@@ -1,0 +1,172 @@
+"""Trouble in a virtual world: ranks and hosts die, links and pairs slow down or drop.
+
+As text, separated by semicolons: "die:3@0.5", "die_host:1@0.5", "slow:0,1-2,3*10@0..1"
+(messages between ranks 0, 1 and 2, 3 take 10 times as long), "cut:0-1@0.1..0.2",
+"slow_link:7*10@0..1", "cut_link:7@0..1". Without an end it lasts for ever.
+"""
+
+import re
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+from dml.types import BadInput
+
+NEVER = float("inf")
+
+
+class Death(NamedTuple):
+    """A rank does nothing any more, from then on."""
+
+    rank: int
+    start: float
+    stop: float = NEVER
+    factor: float = NEVER
+
+    def names(self) -> set[int]:
+        return {self.rank}
+
+    def among(self, network: Any, hosts: Sequence[int]) -> int:
+        return len(hosts)
+
+
+class HostDeath(NamedTuple):
+    """All ranks of a host die."""
+
+    host: int
+    start: float
+    stop: float = NEVER
+    factor: float = NEVER
+
+    def names(self) -> set[int]:
+        return {self.host}
+
+    def among(self, network: Any, hosts: Sequence[int]) -> int:
+        return max(hosts) + 1
+
+
+class Slow(NamedTuple):
+    """Messages between two sets of ranks that depart from start to stop take longer.
+
+    Of factor infinity, a partition: they wait until it heals, or are lost.
+    """
+
+    ranks: frozenset[int]
+    others: frozenset[int]
+    factor: float = NEVER
+    start: float = 0.0
+    stop: float = NEVER
+
+    def hits(self, source: int, dest: int, links: Any) -> bool:
+        return (source in self.ranks and dest in self.others) or (
+            source in self.others and dest in self.ranks
+        )
+
+    def names(self) -> frozenset[int]:
+        return self.ranks | self.others
+
+    def among(self, network: Any, hosts: Sequence[int]) -> int:
+        return len(hosts)
+
+
+class SlowLink(NamedTuple):
+    """A link takes longer for a byte; of factor infinity, it drops."""
+
+    link: int
+    factor: float = NEVER
+    start: float = 0.0
+    stop: float = NEVER
+
+    def hits(self, source: int, dest: int, links: Any) -> bool:
+        return self.link in links
+
+    def names(self) -> set[int]:
+        return {self.link}
+
+    def among(self, network: Any, hosts: Sequence[int]) -> int:
+        return len(network.links().beta)
+
+
+Event = Death | HostDeath | Slow | SlowLink
+
+
+def checked(events: Sequence[Event], network: Any, size: int) -> Sequence[Event]:
+    """Return the events; raise where one names what is not there, or no time."""
+    hosts = network.hosts(size)
+    for event in events:
+        if not 0 <= event.start < event.stop or not event.factor > 0:
+            raise BadInput(
+                f"expected times from 0 on, a start before its stop and a factor above "
+                f"0, got {event}; correct it"
+            )
+        there, most = event.names(), event.among(network, hosts)
+        if not there or min(there) < 0 or max(there) >= most:
+            raise BadInput(
+                f"expected numbers from 0 to {most - 1} in {event}; correct them"
+            )
+    return events
+
+
+def deaths(events: Sequence[Event], hosts: Sequence[int]) -> dict[int, float]:
+    """When each rank dies that does."""
+    found: dict[int, float] = {}
+    for event in events:
+        dying = [event.rank] if isinstance(event, Death) else []
+        if isinstance(event, HostDeath):
+            dying = [rank for rank, host in enumerate(hosts) if host == event.host]
+        for rank in dying:
+            found[rank] = min(event.start, found.get(rank, NEVER))
+    return found
+
+
+NUMBER = r"[\d.e+-]+"
+TIMES = rf"@(?P<start>{NUMBER}?)(?:\.\.(?P<stop>{NUMBER}))?"
+PAIR = r"(?P<ranks>[\d,]+)-(?P<others>[\d,]+)"
+
+
+def numbers(text: str) -> frozenset[int]:
+    return frozenset(int(each) for each in text.split(","))
+
+
+def span(match: re.Match) -> dict[str, float]:
+    return {
+        "factor": float(match.groupdict().get("factor") or NEVER),
+        "start": float(match["start"]),
+        "stop": float(match["stop"] or NEVER),
+    }
+
+
+def pair(match: re.Match) -> Slow:
+    return Slow(numbers(match["ranks"]), numbers(match["others"]), **span(match))
+
+
+def link(match: re.Match) -> SlowLink:
+    return SlowLink(int(match["link"]), **span(match))
+
+
+FORMS: dict[str, Callable[[re.Match], Event]] = {
+    rf"die:(\d+)@({NUMBER})": lambda m: Death(int(m[1]), float(m[2])),
+    rf"die_host:(\d+)@({NUMBER})": lambda m: HostDeath(int(m[1]), float(m[2])),
+    rf"slow:{PAIR}\*(?P<factor>{NUMBER}){TIMES}": pair,
+    rf"cut:{PAIR}{TIMES}": pair,
+    rf"slow_link:(?P<link>\d+)\*(?P<factor>{NUMBER}){TIMES}": link,
+    rf"cut_link:(?P<link>\d+){TIMES}": link,
+}
+
+
+def events(text: str) -> list[Event]:
+    """Read events as the head of this file writes them."""
+    found: list[Event] = []
+    for each in filter(None, text.split(";")):
+        try:
+            form, match = next(
+                (form, match)
+                for form in FORMS
+                if (match := re.fullmatch(form, each.strip()))
+            )
+            found.append(FORMS[form](match))
+        except (StopIteration, ValueError) as error:
+            raise BadInput(
+                f"expected events such as die:3@0.5, die_host:1@0.5, slow:0-1*10@0..1, "
+                f"cut:0,1-2,3@0.1..0.2 or cut_link:7@0.5, got {each!r}; correct it"
+            ) from error
+    return found

@@ -1,0 +1,189 @@
+"""A virtual communicator on a network whose links are shared, or where things fail.
+
+A message departs when no rank can send anything earlier any more, so that it finds its
+links as they are then: busy with those that departed before. See networks/fabric.py for
+what a link and a port take.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from dml.sim.comm import VirtualComm
+from dml.sim.crowd import Message
+from dml.sim.events import NEVER
+from dml.sim.transfer import VirtualRequest, arrive, fill, label
+from dml.types import ANY, Status
+
+
+class RoutedComm(VirtualComm):
+    """One rank's end; sends and receives are as VirtualComm's but for the way."""
+
+    __slots__ = ()
+
+    def _send(self, name: str, buffer: np.ndarray, dest: int, tag: int) -> Any:
+        process, peer = self.process, self.peers[dest]
+        process.left -= 1
+        if process.left < 0:
+            process.world.stop(process)
+        if process.clock >= process.dies:
+            process.die()
+        request = None
+        if buffer.nbytes > self.eager:
+            request = VirtualRequest(process, name, buffer, dest, tag)
+        parcel = Parcel(self, peer, tag, buffer, request)
+        if request is None:
+            parcel.data = buffer.copy()
+            process.out_free = parcel.start + parcel.took()
+            parcel.put_off(parcel.start)
+        elif peer.crowd is not None:
+            parcel.announce()
+        if peer.crowd is None:
+            waiting = peer.posted.get(self.rank, ())
+            for i, receive in enumerate(waiting):
+                if receive.tag in (tag, ANY):
+                    del waiting[i]
+                    parcel.meet(receive)
+                    return request
+            peer.inbox.setdefault(self.rank, []).append(parcel)
+        return request
+
+    def _receive(self, name: str, buffer: np.ndarray, source: int, tag: int) -> Any:
+        if self.process.clock >= self.process.dies:
+            self.process.die()
+        receive = VirtualRequest(self.process, name, buffer, source, tag)
+        if self.crowd is not None or source == ANY:
+            self.anyone().want(receive)
+            return receive
+        queue = self.inbox.get(source, [])
+        for i, parcel in enumerate(queue):
+            if tag in (parcel.tag, ANY):
+                del queue[i]
+                if not queue:
+                    del self.inbox[source]
+                parcel.meet(receive)
+                return receive
+        self.posted.setdefault(source, []).append(receive)
+        return receive
+
+    def _show_all(self) -> None:
+        for queue in self.inbox.values():
+            for parcel in queue:
+                if parcel.head >= 0:
+                    parcel.show()
+                elif parcel.request is not None:
+                    parcel.announce()
+
+    def Sendrecv(
+        self,
+        sendbuf: np.ndarray,
+        dest: int,
+        sendtag: int = 0,
+        recvbuf: Any = None,
+        source: int = ANY,
+        recvtag: int = ANY,
+        status: Status | None = None,
+    ) -> None:
+        request = self._send("Sendrecv(dest", sendbuf, dest, sendtag)
+        sent = self.process.out_free
+        self._receive("Sendrecv(source", recvbuf, source, recvtag).Wait(status)
+        if request is not None:
+            request.Wait()
+        elif sent > self.process.clock:
+            self.process.clock = sent
+
+    def Irecv(
+        self, buf: np.ndarray, source: int = ANY, tag: int = ANY
+    ) -> VirtualRequest:
+        return self._receive("Irecv(source", buf, source, tag)
+
+    def unread(self) -> list[str]:
+        parcels = [parcel for queue in self.inbox.values() for parcel in queue]
+        kept = [parcel.describe() for parcel in parcels]
+        return kept + (self.crowd.unread() if self.crowd else [])
+
+
+class Parcel:
+    """A message on its way; `head` is when it is at the receiver's port, -1 before."""
+
+    __slots__ = (
+        *("alpha", "beta", "data", "dest", "head", "receive", "request", "source"),
+        *("start", "tag", "time"),
+    )
+
+    def __init__(self, source: RoutedComm, dest: RoutedComm, tag, data, request):
+        process = source.process
+        self.source, self.dest, self.tag, self.data = source, dest, tag, data
+        self.request: VirtualRequest | None = request
+        self.receive: VirtualRequest | None = None
+        self.start = self.time = max(process.clock, process.out_free)
+        self.head = -1.0
+        way = process.world.links.way(process.rank, dest.process.rank)
+        self.alpha, self.beta = way.alpha, way.beta
+
+    def took(self) -> float:
+        """How long it holds a port."""
+        return self.alpha + self.beta * self.data.nbytes
+
+    def put_off(self, time: float) -> None:
+        """Depart when nothing can happen before any more."""
+        self.time = time
+        process = self.source.process
+        process.world.at(time, process.rank, self.depart)
+
+    def meet(self, receive: VirtualRequest) -> None:
+        """Be received, now or when it is there."""
+        receive.take(self.source.rank, self.tag, self.data.nbytes)
+        self.receive = receive
+        if self.head >= 0:
+            self.land()
+        elif self.request is not None:
+            self.put_off(max(self.start, receive.posted))
+
+    def depart(self) -> None:
+        sender, receiver = self.source.process, self.dest.process
+        if self.time >= sender.dies:
+            return
+        links = sender.world.links
+        free = self.time if self.request is None else max(self.time, sender.met_free)
+        time = links.passable(sender.rank, receiver.rank, free)
+        if time == NEVER:
+            links.lost.append(self)
+        elif time > self.time:
+            self.put_off(time)
+        else:
+            self.head, self.alpha, self.beta = links.carry(
+                sender.rank, receiver.rank, self.data.nbytes, time
+            )
+            if self.receive is not None:
+                self.land()
+            elif self.dest.crowd is not None:
+                self.show()
+
+    def land(self) -> None:
+        """Pass the receiver's in port and fill its buffer."""
+        receive = self.receive
+        assert receive is not None
+        fill(receive.buffer, self.data, self.dest.rank, self.source.rank, self.tag)
+        start = max(self.head, receive.posted)
+        receive.finish(arrive(self.dest.process, start, self.took(), self.request))
+
+    # To someone who receives from anyone.
+
+    def announce(self) -> None:
+        """Say that it waits to be received."""
+        process = self.source.process
+        process.world.at(self.start, process.rank, self.show)
+
+    def show(self) -> None:
+        start, nbytes = max(self.head, self.start), self.data.nbytes
+        message = Message(self.source.rank, self.tag, start, nbytes, self.meet)
+        crowd = self.dest.crowd
+        assert crowd is not None
+        crowd.come(message, self.source.process.rank)
+
+    def describe(self) -> str:
+        return (
+            f"{self.data.nbytes} bytes, tag={label(self.tag)}, from rank "
+            f"{self.source.rank} to rank {self.dest.rank}"
+        )
