@@ -80,7 +80,7 @@ class VirtualComm(Group):
             start = receive.posted
         receive.finish(arrive(self.process, start, took, request))
 
-    def _take(self, source: int, tag: int) -> tuple | None:
+    def _take(self, source: int, tag: int) -> Any:
         """Take the first message from source that waits."""
         queue = self.inbox.get(source)
         if not queue:
@@ -245,7 +245,8 @@ class VirtualComm(Group):
         if self.crowd is not None or source == ANY:
             self.anyone().want(request)
         elif message := self._take(source, tag):
-            self._accept(source, *message, request)
+            tag, start, took, data, sender = message
+            self._accept(source, tag, start, took, data, sender, request)
         else:
             self.posted.setdefault(source, []).append(request)
         return request

@@ -15,7 +15,7 @@ from typing import Any, Literal, NoReturn
 import numpy as np
 from mpi4py import MPI
 
-from dml.types import BadInput, Op
+from dml.types import ANY, SHARED, BadInput, Op, Status
 from dml.wire.memory.window import HEADER, HostWindow
 from dml.wire.messages.watchdog import Watchdog
 
@@ -35,9 +35,32 @@ class Pending(MPI.Request):
 
     def Wait(self, status: Any = None) -> Literal[True]:
         self.comm.call = self.call
-        MPI.Request.Wait(self, status)
+        with told(status) as found:
+            MPI.Request.Wait(self, found)
         self.comm.call = None
         return True
+
+    def Test(self, status: Any = None) -> bool:
+        with told(status) as found:
+            return MPI.Request.Test(self, found)
+
+
+@contextmanager
+def told(status: Status | None) -> Iterator[MPI.Status | None]:
+    """Fill our status from the one that MPI is given."""
+    found = None if status is None else MPI.Status()
+    yield found
+    if found is not None and status is not None:
+        status.source, status.tag = found.Get_source(), found.Get_tag()
+        status.count = found.Get_count(MPI.BYTE)
+
+
+def peer(source: int) -> int:
+    return MPI.ANY_SOURCE if source == ANY else source
+
+
+def kind(tag: int) -> int:
+    return MPI.ANY_TAG if tag == ANY else tag
 
 
 class World(MPI.Intracomm):
@@ -67,6 +90,12 @@ class World(MPI.Intracomm):
         with self.waits_for_all("Split"):
             return self.adopt(MPI.Intracomm.Split(self, color, key))
 
+    def Split_type(self, split_type: int = SHARED, key: int = 0, info: Any = None):
+        """Make a communicator of the ranks on my host."""
+        if split_type != SHARED:
+            raise BadInput(f"expected split_type=SHARED ({SHARED}), got {split_type}")
+        return self.Split(self.hosts()[self.rank], key)
+
     @property
     def raw(self) -> MPI.Intracomm:
         """The same communicator without any watching: for yardsticks."""
@@ -84,9 +113,10 @@ class World(MPI.Intracomm):
         MPI.Intracomm.Send(self, [buf, MPI.BYTE], dest, tag)
         self.call = None
 
-    def Recv(self, buf, source=MPI.ANY_SOURCE, tag=MPI.ANY_TAG, status=None):
+    def Recv(self, buf, source=ANY, tag=ANY, status=None):
         self.call = ("Recv", "source", source, tag, buf)
-        MPI.Intracomm.Recv(self, [buf, MPI.BYTE], source, tag, status)
+        with told(status) as found:
+            MPI.Intracomm.Recv(self, [buf, MPI.BYTE], peer(source), kind(tag), found)
         self.call = None
 
     def Sendrecv(
@@ -95,21 +125,22 @@ class World(MPI.Intracomm):
         dest,
         sendtag=0,
         recvbuf=None,
-        source=MPI.ANY_SOURCE,
-        recvtag=MPI.ANY_TAG,
+        source=ANY,
+        recvtag=ANY,
         status=None,
     ):
         self.call = ("Sendrecv", "source", source, recvtag, recvbuf)
-        MPI.Intracomm.Sendrecv(
-            self,
-            [sendbuf, MPI.BYTE],
-            dest,
-            sendtag,
-            [recvbuf, MPI.BYTE],
-            source,
-            recvtag,
-            status,
-        )
+        with told(status) as found:
+            MPI.Intracomm.Sendrecv(
+                self,
+                [sendbuf, MPI.BYTE],
+                dest,
+                sendtag,
+                [recvbuf, MPI.BYTE],
+                peer(source),
+                kind(recvtag),
+                found,
+            )
         self.call = None
 
     def Isend(self, buf, dest, tag=0):
@@ -117,10 +148,34 @@ class World(MPI.Intracomm):
         request.comm, request.call = self, ("Isend", "dest", dest, tag, buf)
         return request
 
-    def Irecv(self, buf, source=MPI.ANY_SOURCE, tag=MPI.ANY_TAG):
-        request = Pending(MPI.Intracomm.Irecv(self, [buf, MPI.BYTE], source, tag))
+    def Irecv(self, buf, source=ANY, tag=ANY):
+        request = Pending(
+            MPI.Intracomm.Irecv(self, [buf, MPI.BYTE], peer(source), kind(tag))
+        )
         request.comm, request.call = self, ("Irecv", "source", source, tag, buf)
         return request
+
+    def Probe(self, source=ANY, tag=ANY, status=None):
+        self.call = ("Probe", "source", source, tag, None)
+        with told(status) as found:
+            MPI.Intracomm.Probe(self, peer(source), kind(tag), found)
+        self.call = None
+
+    def Iprobe(self, source=ANY, tag=ANY, status=None):
+        with told(status) as found:
+            return MPI.Intracomm.Iprobe(self, peer(source), kind(tag), found)
+
+    def Waitany(self, requests, status=None):
+        """Wait for the first that is done; return its place, -1 if all are over."""
+        self.call = ("Waitany", "requests", len(requests), 0, None)
+        with told(status) as found:
+            place = MPI.Request.Waitany(requests, found)
+        self.call = None
+        return -1 if place == MPI.UNDEFINED else place
+
+    def Waitall(self, requests):
+        for request in requests:
+            request.Wait()
 
     def Barrier(self):
         with self.waits_for_all("Barrier"):
@@ -145,6 +200,9 @@ class World(MPI.Intracomm):
 
     def Wtime(self) -> float:
         return time.perf_counter()
+
+    def compute(self, seconds: float) -> None:
+        time.sleep(seconds)
 
     @property
     def machine(self) -> str:
