@@ -40,13 +40,13 @@ number = partial(flags.number, flag_values=FLAGS)
 text("law", "shifted_exponential:1,0.5;pareto:2,3", "Laws of X.")
 text("workers", "10,100,1000,10000", "Virtual workers; may be none.")
 integer("steps", 1000, "Of max-plus, at most: 3 million draws.", 10)
-integer("staleness", 2, "Clocks that a bounded worker may be ahead.", 0)
+integer("staleness", 1, "Clocks that a bounded worker may be ahead.", 0)
 number("k", 0.75, "Share of the workers that k of p waits for.", 0, 1)
 integer("measure", 8, "Real workers that one process starts; 0: none.", 0)
 number("scale", 0.004, "Seconds that real workers sleep for each of X.", 1e-4)
 
 DRAWS = 3_000_000  # of max-plus
-RUNS = 20_000  # steps of virtual workers, all together
+RUNS = 10_000  # steps of virtual workers, all together
 ASLEEP = 25  # steps of real workers
 
 
@@ -95,7 +95,7 @@ def table(p: int) -> dict[str, Way]:
 
 def ran(p: int) -> int:
     """Return how many steps p virtual workers run: fewer the more they are."""
-    return max(FLAGS.staleness + 2, min(200, RUNS // p))
+    return max(FLAGS.staleness + 2, min(100, RUNS // p))
 
 
 def rows(text: str, one: Law, p: int, steps: int, real: Starts) -> Iterator[Row]:

@@ -25,13 +25,13 @@ def ways(p: int, k: int, staleness: int) -> dict[str, Way]:
         "synchronous": Way(
             clocks.synchronous, maxplus.ssp, lambda law: expected(law, p, p), p
         ),
-        f"{k} of p": Way(
+        "k of p": Way(
             partial(clocks.k_of_p, k=k),
             partial(maxplus.k_of_p, k=k),
             lambda law: expected(law, k, p),
             k,
         ),
-        f"bounded, s = {staleness}": Way(
+        "bounded": Way(
             partial(clocks.ssp, staleness=staleness),
             partial(maxplus.ssp, staleness=staleness),
             lambda law: None,

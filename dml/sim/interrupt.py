@@ -13,7 +13,8 @@ def compute(comm: Any, seconds: float, unless: Request | None = None) -> bool:
     if unless is None:
         comm.compute(seconds)
         return True
-    return (asleep if comm.machine else alarmed)(comm, comm.Wtime() + seconds, unless)
+    real = comm.network is None  # comm.machine would be a collective call
+    return (asleep if real else alarmed)(comm, comm.Wtime() + seconds, unless)
 
 
 def asleep(comm: Any, end: float, unless: Request) -> bool:
