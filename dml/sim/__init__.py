@@ -2,6 +2,7 @@
 
 from dml.sim.comm import VirtualComm as VirtualComm
 from dml.sim.networks.uniform import Uniform as Uniform
+from dml.sim.phantom import Phantom as Phantom
 from dml.sim.run import run as run
 from dml.sim.world import Deadlock as Deadlock
 from dml.sim.world import Limits as Limits

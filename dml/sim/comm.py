@@ -52,36 +52,28 @@ class VirtualComm(Group):
             process.out_free = start + took
         else:
             request = VirtualRequest(process, name, buffer, dest, tag)
-        if peer.crowd is not None:
-            data = buffer.copy() if request is None else buffer
-            peer._come(rank, tag, start, took, data, request)
-            return request
-        waiting = peer.posted.get(rank)
-        if waiting:
-            for i, receive in enumerate(waiting):
+            process.offers += 1
+        message = (tag, start, took, buffer, request)
+        if peer.crowd is None:
+            for i, receive in enumerate(waiting := peer.posted.get(rank, [])):
                 if receive.tag == tag or receive.tag == ANY:
                     del waiting[i]
                     if not waiting:
                         del peer.posted[rank]
-                    peer._accept(rank, tag, start, took, buffer, request, receive)
+                    peer._meet(rank, message, receive)
                     return request
-        data = buffer.copy() if request is None else buffer
-        queue = peer.inbox.get(rank)
-        if queue is None:
-            peer.inbox[rank] = [(tag, start, took, data, request)]
+        if request is None:
+            message = (tag, start, took, buffer.copy(), None)
+        if peer.crowd is not None:
+            peer._come(rank, message)
+        elif rank in peer.inbox:
+            peer.inbox[rank].append(message)
         else:
-            queue.append((tag, start, took, data, request))
+            peer.inbox[rank] = [message]
         return request
 
-    def accept(self, source, tag, start, took, data, request, receive) -> None:
-        """Let a receive that was posted take a message."""
-        fill(receive.buffer, data, self.rank, source, tag)
-        if start < receive.posted:
-            start = receive.posted
-        receive.finish(arrive(self.process, start, took, request))
-
     def _take(self, source: int, tag: int) -> Any:
-        """Take the first message from source that waits."""
+        """Take the first message from source that waits; a crowd has none here."""
         queue = self.inbox.get(source)
         if not queue:
             return None
@@ -97,20 +89,48 @@ class VirtualComm(Group):
 
     def _receive(self, name: str, buffer: np.ndarray, source: int, tag: int) -> Any:
         """Post a receive; return its request, or when it is done."""
-        if self.crowd is None and source != ANY:
-            message = self._take(source, tag)
-            if message:
-                tag, start, took, data, request = message
-                fill(buffer, data, self.rank, source, tag)
-                if start < self.process.clock:
-                    start = self.process.clock
-                return arrive(self.process, start, took, request)
-        receive = VirtualRequest(self.process, name, buffer, source, tag)
-        if self.crowd is None and source != ANY:
-            self.posted.setdefault(source, []).append(receive)
+        process, message = self.process, self._take(source, tag)
+        if message and not process.open:
+            found, start, took, data, request = message
+            if request is None or request.process.offers == 1:
+                fill(buffer, data, self.rank, source, found)
+                if start < process.clock:
+                    start = process.clock
+                return arrive(process, start, took, request)
+        return self._post(VirtualRequest(process, name, buffer, source, tag), message)
+
+    def _post(self, receive: VirtualRequest, message: Any) -> VirtualRequest:
+        """Let a receive take the message that waits, or wait for one."""
+        self.process.open += 1
+        if message:
+            self._meet(receive.peer, message, receive)
+        elif self.crowd is None and receive.peer != ANY:
+            self.posted.setdefault(receive.peer, []).append(receive)
         else:
             self.anyone().want(receive)
         return receive
+
+    def _meet(self, source: int, message: tuple, receive: VirtualRequest) -> None:
+        """Let a receive take a message; at a port the first in time is the first."""
+        tag, start, took, data, request = message
+        sender = self.peers[source].process
+        if self.process.open > 1 or (request is not None and sender.offers > 1):
+            if request is None:
+                message = (tag, start, took, data.copy(), None)
+            land = partial(self._land, source, message, receive)
+            sender.world.at(max(start, receive.posted), sender.rank, land)
+        else:
+            self._land(source, message, receive)
+
+    def _land(self, source: int, message: tuple, receive: VirtualRequest) -> None:
+        """Pass the in port and fill the buffer."""
+        tag, start, took, data, request = message
+        self.process.open -= 1
+        fill(receive.buffer, data, self.rank, source, tag)
+        if start < receive.posted:
+            start = receive.posted
+        receive.take(source, tag, data.nbytes)
+        receive.finish(arrive(self.process, start, took, request))
 
     def anyone(self) -> Crowd:
         """From now on settle in the order of virtual time who comes first."""
@@ -126,22 +146,13 @@ class VirtualComm(Group):
     def _show_all(self) -> None:
         for source, queue in self.inbox.items():
             for message in queue:
-                self._come(source, *message)
+                self._come(source, message)
 
-    def _come(self, source, tag, start, took, data, request) -> None:
-        accept = partial(self._accept, source, tag, start, took, data, request)
-        message = Message(source, tag, start, data.nbytes, accept)
-        self.anyone().come(message, self.peers[source].process.rank)
-
-    def _accept(
-        self, source, tag, start, took, data, request, receive: VirtualRequest
-    ) -> None:
-        """Let a receive that was posted take a message."""
-        fill(receive.buffer, data, self.rank, source, tag)
-        if start < receive.posted:
-            start = receive.posted
-        receive.take(source, tag, data.nbytes)
-        receive.finish(arrive(self.process, start, took, request))
+    def _come(self, source: int, message: tuple) -> None:
+        tag, start, _, data, _ = message
+        land = partial(self._land, source, message)
+        rank = self.peers[source].process.rank
+        self.anyone().come(Message(source, tag, start, data.nbytes, land), rank)
 
     def Send(self, buf: np.ndarray, dest: int, tag: int = 0) -> None:
         request = self._send("Send(dest", buf, dest, tag)
@@ -197,7 +208,12 @@ class VirtualComm(Group):
             else:
                 peer.inbox[self.rank] = [message]
         queue = self.inbox.get(source)
-        if queue is None or queue[0][0] != recvtag or queue[0][4] is not None:
+        if (
+            queue is None
+            or queue[0][0] != recvtag
+            or queue[0][4] is not None
+            or process.open
+        ):
             if status is not None:
                 self.Irecv(recvbuf, source, recvtag).Wait(status)
                 done = process.clock
@@ -240,16 +256,8 @@ class VirtualComm(Group):
     def Irecv(
         self, buf: np.ndarray, source: int = ANY, tag: int = ANY
     ) -> VirtualRequest:
-        process = self.process
-        request = VirtualRequest(process, "Irecv(source", buf, source, tag)
-        if self.crowd is not None or source == ANY:
-            self.anyone().want(request)
-        elif message := self._take(source, tag):
-            tag, start, took, data, sender = message
-            self._accept(source, tag, start, took, data, sender, request)
-        else:
-            self.posted.setdefault(source, []).append(request)
-        return request
+        receive = VirtualRequest(self.process, "Irecv(source", buf, source, tag)
+        return self._post(receive, self._take(source, tag))
 
     def Probe(
         self, source: int = ANY, tag: int = ANY, status: Status | None = None

@@ -110,6 +110,7 @@ def arrive(receiver: Process, start: float, took: float, request: Any) -> float:
     receiver.in_free = done
     if request is not None:
         sender = request.process
+        sender.offers -= 1
         sender.met_free = done
         sender.out_free = max(sender.out_free, done)
         request.finish(done)

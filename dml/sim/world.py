@@ -34,7 +34,7 @@ class Process:
 
     __slots__ = (
         *("asked", "clock", "died", "dies", "fiber", "in_free", "left", "met_free"),
-        *("out_free", "polls", "rank", "root", "waits", "world"),
+        *("offers", "open", "out_free", "polls", "rank", "root", "waits", "world"),
     )
 
     def __init__(self, world: "World", rank: int):
@@ -46,6 +46,7 @@ class Process:
         self.polls: Any = None  # what it asks for again and again, likewise
         self.asked = False  # in vain, since its clock last advanced
         self.left = world.limits.messages  # that it may send
+        self.open = self.offers = 0  # receives posted, and sends that wait for one
         self.dies, self.died = float("inf"), False
 
     def wait(self, what: Any) -> None:

@@ -58,6 +58,10 @@ class Prices(NamedTuple):
     short: float = 50.0  # a cable inside a rack or group
     long: float = 300.0  # an optical one between them
 
+    def cost(self, ports: int, short: int, long: int) -> float:
+        """Add up ports of routers, those to ranks too, and cables by their reach."""
+        return ports * self.port + short * self.short + long * self.long
+
 
 class Network(Protocol):
     """A network that has links; Uniform is the one that has none."""
@@ -76,6 +80,14 @@ class Network(Protocol):
         """Say how messages go from ranks to ranks, by minimal routing."""
         ...
 
+    def at(self, rank: np.ndarray) -> np.ndarray:
+        """The router of each of these ranks."""
+        ...
+
+    def ends(self) -> np.ndarray:
+        """The two routers of every link, links x 2: from which and to which."""
+        ...
+
     def hosts(self, size: int) -> list[int]:
         """The host of each of the first `size` ranks."""
         ...
@@ -90,6 +102,26 @@ def fits(network: Network, size: int) -> None:
             f"expected at most {network.capacity} ranks on {network}, got {size}; "
             "pass a larger network or fewer ranks"
         )
+
+
+def along(rates: Rates, grid: np.ndarray) -> Paths:
+    """Take a grid of messages x hops to paths: links in order, -1 where none is."""
+    there = grid >= 0
+    starts = np.zeros(len(grid) + 1, np.int64)
+    np.cumsum(there.sum(1), out=starts[1:])
+    return ways(rates, starts, grid[there].astype(np.int32, copy=False))
+
+
+def ways(rates: Rates, starts: np.ndarray, links: np.ndarray) -> Paths:
+    """Paths whose ports are all alike."""
+    messages = len(starts) - 1
+    alpha, beta = np.full(messages, rates.alpha), np.full(messages, rates.beta)
+    return Paths(alpha, beta, starts, links)
+
+
+def alike(rates: Rates, number: int) -> Links:
+    """So many links, all alike."""
+    return Links(np.full(number, rates.hop), np.full(number, rates.link))
 
 
 @njit(cache=True)

@@ -21,7 +21,7 @@ class Lane:
         self.comm, self.op, self.tag = comm, op, tag
         self.step = max(1, segment // buffer.itemsize)
         longest = min(self.step, len(buffer))
-        self.received = np.empty(longest, buffer.dtype)
+        self.received = np.empty_like(buffer[:longest])
         self.spare = [self.received]  # two where there are segments
         if len(buffer) > longest:
             self.spare.append(np.empty_like(self.received))

@@ -1,0 +1,87 @@
+"""Groups that are each one large router (Kim, Dally, Scott & Abts 2008), balanced.
+
+    group: a = 2h routers, all joined        router: h ranks, a - 1 local links,
+      0---1                                          h global ones
+      | X |===== one global link =====       groups: g = a·h + 1, every two joined once
+      2---3     to every other group
+
+a·h·g ranks, diameter 3. Port j of group G, at its router j / h, goes to group
+G + j + 1 and is port a·h - 1 - j there. Routing is minimal in the paper's sense: local,
+one global, local; two global links in a row are never taken, even where shorter.
+Bisection h⁴ + h²: h² groups on either side, each with each, and one group halved.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dml.sim.networks.fabric import Links, Paths, Prices, Rates, Report, alike, along
+
+
+class Dragonfly(NamedTuple):
+    """Links: the local ones of each router, then the global ones of each group."""
+
+    h: int  # ranks of a router, and global links
+    rates: Rates = Rates()
+
+    @property
+    def groups(self) -> int:
+        return 2 * self.h**2 + 1
+
+    @property
+    def routers(self) -> int:
+        return 2 * self.h * self.groups
+
+    @property
+    def capacity(self) -> int:
+        return self.h * self.routers
+
+    def links(self) -> Links:
+        return alike(self.rates, self.routers * (3 * self.h - 1))
+
+    def ends(self) -> np.ndarray:
+        h, a, g = self.h, 2 * self.h, self.groups
+        tail, other = np.divmod(np.arange(self.routers * (a - 1)), a - 1)
+        other += other >= tail % a
+        local = np.stack([tail, tail // a * a + other], 1)
+        group, port = np.divmod(np.arange(g * a * h), a * h)
+        far = (group + port + 1) % g
+        tail, head = group * a + port // h, far * a + (a * h - 1 - port) // h
+        return np.concatenate([local, np.stack([tail, head], 1)])
+
+    def at(self, rank: np.ndarray) -> np.ndarray:
+        return np.asarray(rank) // self.h
+
+    def paths(self, source: np.ndarray, dest: np.ndarray) -> Paths:
+        h, a, g = self.h, 2 * self.h, self.groups
+        here, there = self.at(source), self.at(dest)
+        near = here // a == there // a
+        port = (there // a - here // a - 1) % g
+        leave = np.where(near, there, here // a * a + port // h)
+        enter = np.where(near, there, there // a * a + (a * h - 1 - port) // h)
+        beyond = self.routers * (a - 1) + here // a * (a * h) + port
+        grid = [local(here, leave, a), np.where(near, -1, beyond)]
+        return along(self.rates, np.stack([*grid, local(enter, there, a)], 1))
+
+    def hosts(self, size: int) -> list[int]:
+        return list(range(size))
+
+    def report(self, prices: Prices) -> Report:
+        """Cables inside a group are short, those between groups long."""
+        h, routers = self.h, self.routers
+        inside, between = routers * (2 * h - 1) // 2, routers * h // 2
+        return Report(
+            routers=routers,
+            links=inside + between,
+            diameter=3,
+            bisection=h**4 + h**2,
+            cost=prices.cost(
+                routers * (4 * h - 1), short=inside + self.capacity, long=between
+            ),
+        )
+
+
+def local(tail: np.ndarray, head: np.ndarray, a: int) -> np.ndarray:
+    """Return the link from router to router of one group; -1 from one to itself."""
+    link = tail * (a - 1) + head % a - (head > tail)
+    return np.where(tail == head, -1, link)

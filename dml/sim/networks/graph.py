@@ -1,0 +1,154 @@
+"""Any graph, from a file of cables: one a line, two routers and a factor if not 1.
+
+    # a square with a diagonal            0 --- 1
+    0 1                                   |  \\  |
+    1 2                                   |   \\ |
+    2 3                                   3 --- 2
+    0 3
+    0 2 4          # this cable has 4 times the bandwidth: β / 4, both ways
+    ranks 0 2      # only these routers have ranks; without such a line all have
+
+Routers are numbers from 0, not all need be there; ranks go to them in order, so many
+(the concentration) to each. Minimal routing by tables; bisection by search: at most.
+"""
+
+from math import inf
+from pathlib import Path
+from typing import NamedTuple, NoReturn
+
+import numpy as np
+
+from dml.sim.networks.bisection import bisection
+from dml.sim.networks.fabric import Links, Paths, Prices, Rates, Report
+from dml.sim.networks.tables import Table, route, table
+from dml.types import BadInput
+
+RATES = Rates()
+
+
+class Graph(NamedTuple):
+    """What `read` has read. Links by router, then by neighbour."""
+
+    table: Table
+    factors: tuple[float, ...]  # of each link: bandwidth
+    seats: tuple[int, ...]  # the routers with ranks
+    concentration: int = 1  # ranks of each of them
+    rates: Rates = RATES
+
+    def __repr__(self) -> str:
+        routers, cables = len(self.table.far), len(self.table.ends) // 2
+        return f"Graph({routers=}, {cables=}, concentration={self.concentration})"
+
+    @property
+    def capacity(self) -> int:
+        return len(self.seats) * self.concentration
+
+    def links(self) -> Links:
+        factors = np.array(self.factors)
+        return Links(np.full(len(factors), self.rates.hop), self.rates.link / factors)
+
+    def ends(self) -> np.ndarray:
+        return self.table.ends
+
+    def at(self, rank: np.ndarray) -> np.ndarray:
+        return np.array(self.seats)[np.asarray(rank) // self.concentration]
+
+    def paths(self, source: np.ndarray, dest: np.ndarray) -> Paths:
+        dest = np.asarray(dest)
+        return route(self.table, self.rates, self.at(source), self.at(dest), dest)
+
+    def hosts(self, size: int) -> list[int]:
+        return list(range(size))
+
+    def report(self, prices: Prices) -> Report:
+        """Cables are long: how far a file's reach nobody knows."""
+        cables = len(self.table.ends) // 2
+        return Report(
+            routers=len(self.table.far),
+            links=cables,
+            diameter=int(self.table.far.max()),
+            bisection=bisection(self.table),
+            cost=prices.cost(
+                2 * cables + self.capacity, short=self.capacity, long=cables
+            ),
+        )
+
+
+def read(path: str | Path, rates: Rates = RATES, concentration: int = 1) -> Graph:
+    """Read a graph from a file."""
+    try:
+        lines = Path(path).read_text().splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(
+            f"expected a file of cables, got {path}: {error}; pass one with lines a b"
+        ) from None
+    cables: dict[tuple[int, int], tuple[float, int]] = {}
+    seats: dict[int, int] = {}  # the line of each
+    for number, line in enumerate(lines, 1):
+        words = line.partition("#")[0].split()
+        if words[:1] == ["ranks"]:
+            seats.update(
+                (router, number) for router in numbers(words[1:], path, number)
+            )
+        elif words:
+            pair, factor = cable(words, path, number)
+            if pair in cables:
+                wrong(path, number, "each cable once", f"{line} again")
+            cables[pair] = factor, number
+    if not cables:
+        wrong(path, len(lines) or 1, "at least one cable", "none")
+    return build(path, cables, seats, concentration, rates)
+
+
+def build(
+    path: str | Path,
+    cables: dict[tuple[int, int], tuple[float, int]],
+    seats: dict[int, int],
+    concentration: int,
+    rates: Rates,
+) -> Graph:
+    """Number the routers, and see that ranks reach each other."""
+    pairs = np.array(sorted(cables))
+    names = np.unique(pairs)
+    graph = table(np.searchsorted(names, pairs), len(names))
+    lines = seats or {a: n for pair, (_, n) in reversed(cables.items()) for a in pair}
+    for name, number in lines.items():
+        if name not in names:
+            wrong(path, number, "ranks at routers with cables", f"router {name}")
+    seated = np.searchsorted(names, sorted(lines))
+    lost = seated[graph.far[seated[0], seated] < 0]
+    if len(lost):
+        name = int(names[lost[0]])
+        way = f"router {name} without a way to router {names[seated[0]]}"
+        wrong(path, lines[name], "ranks that all reach each other", way)
+    ends = np.sort(names[graph.ends], axis=1).tolist()
+    factors = tuple(cables[a, b][0] for a, b in ends)
+    return Graph(graph, factors, tuple(seated.tolist()), concentration, rates)
+
+
+def cable(
+    words: list[str], path: str | Path, number: int
+) -> tuple[tuple[int, int], float]:
+    """Return the routers and the factor that a line tells."""
+    routers = numbers(words[:2], path, number)
+    try:
+        factor = float(words[2]) if len(words) == 3 else 1.0
+    except ValueError:
+        factor = inf
+    if len(words) not in (2, 3) or routers[0] == routers[1] or not 0 < factor < inf:
+        wrong(path, number, "two routers and a factor above 0", " ".join(words))
+    return (min(routers), max(routers)), factor
+
+
+def numbers(words: list[str], path: str | Path, number: int) -> list[int]:
+    """Return routers' numbers."""
+    if not words or not all(word.isdecimal() and len(word) < 10 for word in words):
+        wrong(path, number, "routers by numbers from 0", " ".join(words) or "none")
+    return [int(word) for word in words]
+
+
+def wrong(path: str | Path, number: int, expected: str, got: str) -> NoReturn:
+    raise BadInput(
+        f"{path}, line {number}: expected {expected}, got {got}; "
+        "write a line a b, or a b factor, for each cable"
+    )

@@ -1,0 +1,97 @@
+"""Routing by tables, for graphs without a formula: cables in, shortest ways out.
+
+A breadth-first search from every router gives all distances. A message goes from router
+to router over a link that comes nearer to its goal; where several do, it takes number
+(destination rank mod how many), so that ranks of a router spread, always alike.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+from numba import njit
+
+from dml.sim.networks.fabric import Paths, Rates, ways
+from dml.types import BadInput
+
+MOST = 1 << 13  # routers: their distances take 128 MB
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A graph's links, ordered by where they begin, and all distances."""
+
+    ends: np.ndarray  # links x 2: from which router and to which
+    first: np.ndarray  # routers + 1: links of router u begin at first[u]
+    far: np.ndarray  # routers x routers, int16: hops, -1 where there is no way
+
+
+def table(cables: np.ndarray, routers: int) -> Table:
+    """Build the table of cables (n x 2), each of which is a link both ways.
+
+    Link order: by from, then to; cables that come twice must be taken out before.
+    """
+    if routers > MOST:
+        raise BadInput(
+            f"expected at most {MOST} routers with routing by tables, got {routers}; "
+            "pass a smaller graph, with more ranks on each router"
+        )
+    both = np.concatenate([cables, cables[:, ::-1]])
+    ends = both[np.lexsort((both[:, 1], both[:, 0]))].astype(np.int32)
+    first = np.searchsorted(ends[:, 0], np.arange(routers + 1))
+    return Table(ends, first, distances(first, np.ascontiguousarray(ends[:, 1])))
+
+
+def route(
+    table: Table, rates: Rates, here: np.ndarray, there: np.ndarray, dest: np.ndarray
+) -> Paths:
+    """Return the ways from routers to routers of messages to the ranks dest."""
+    starts = np.concatenate([[0], np.cumsum(table.far[here, there], dtype=np.int64)])
+    links = np.empty(starts[-1], np.int32)
+    heads = np.ascontiguousarray(table.ends[:, 1])
+    walk(table.first, heads, table.far, here, there, dest, starts, links)
+    return ways(rates, starts, links)
+
+
+@njit(cache=True)
+def distances(first, heads):
+    """Search breadth first from every router."""
+    routers = len(first) - 1
+    far = np.full((routers, routers), -1, np.int16)
+    queue = np.empty(routers, np.int64)
+    for root in range(routers):
+        row = far[root]
+        row[root] = 0
+        queue[0] = root
+        seen, spot = 1, 0
+        while spot < seen < routers:
+            router = queue[spot]
+            spot += 1
+            for link in range(first[router], first[router + 1]):
+                head = heads[link]
+                if row[head] < 0:
+                    row[head] = row[router] + 1
+                    queue[seen] = head
+                    seen += 1
+    return far
+
+
+@njit(cache=True)
+def walk(first, heads, far, here, there, dest, starts, links):
+    """Fill in the links of every message."""
+    for message in range(len(here)):
+        router, row = here[message], far[there[message]]  # far is symmetric
+        for spot in range(starts[message], starts[message + 1]):
+            nearer = row[router] - 1
+            choices = 0
+            for link in range(first[router], first[router + 1]):
+                choices += row[heads[link]] == nearer
+            choice = dest[message] % choices
+            link = first[router]
+            while True:
+                if row[heads[link]] == nearer:
+                    if choice == 0:
+                        break
+                    choice -= 1
+                link += 1
+            links[spot] = link
+            router = heads[link]

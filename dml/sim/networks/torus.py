@@ -1,0 +1,119 @@
+"""Rings in any number of dimensions: a rank a router, each with two neighbours a ring.
+
+    +-0-1-2-3-+      dims (4,): a ring; (4, 4): 2-D; (4, 4, 4): 3-D; ...
+    +---------+      rank = its coordinates, the last one fastest
+
+A message goes through its dimensions one after another, in each the shorter way round,
+and up where both are equal (dimension order: Dally & Seitz 1987). Sides n_1 ... n_d, N
+their product: diameter Σ⌊n_i/2⌋; cables N for each side over 2, N/2 for one of 2.
+Bisection with sides in falling order, n_e the first even one (d if none is):
+2 Σ_{i≤e} Π_{j>i} n_j (Aroca & Fernández Anta 2014).
+"""
+
+from math import prod
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from dml.sim.networks.fabric import Links, Paths, Prices, Rates, Report, alike, ways
+
+
+class Torus(NamedTuple):
+    """Links of a rank: of each dimension up then down; one for a side of 2."""
+
+    dims: tuple[int, ...]
+    rates: Rates = Rates()
+
+    @property
+    def capacity(self) -> int:
+        return prod(self.dims)
+
+    @property
+    def degree(self) -> int:
+        return sum(min(side, 3) - 1 for side in self.dims)
+
+    def links(self) -> Links:
+        return alike(self.rates, self.capacity * self.degree)
+
+    def ends(self) -> np.ndarray:
+        rank = np.arange(self.capacity)
+        spots = np.unravel_index(rank, self.dims)
+        heads = []
+        for dim, side in enumerate(self.dims):
+            for step in (1, -1)[: min(side, 3) - 1]:
+                moved = [*spots]
+                moved[dim] = (spots[dim] + step) % side
+                heads.append(np.ravel_multi_index(moved, self.dims))
+        tails = np.repeat(rank, self.degree)
+        return np.stack([tails, np.array(heads, np.int64).T.reshape(-1)], 1)
+
+    def at(self, rank: np.ndarray) -> np.ndarray:
+        return np.asarray(rank)
+
+    def paths(self, source: np.ndarray, dest: np.ndarray) -> Paths:
+        source, dest = np.asarray(source), np.asarray(dest)
+        sides = np.array(self.dims)
+        hops = np.zeros(len(source), np.int64)
+        below = 1
+        for side in self.dims[::-1]:
+            ahead = (dest // below - source // below) % side
+            hops += np.minimum(ahead, side - ahead)
+            below *= side
+        starts = np.concatenate([[0], np.cumsum(hops)])
+        links = np.empty(starts[-1], np.int32)
+        walk(source, dest, sides, self.degree, starts, links)
+        return ways(self.rates, starts, links)
+
+    def hosts(self, size: int) -> list[int]:
+        return list(range(size))
+
+    def report(self, prices: Prices) -> Report:
+        """All cables are short: a folded torus has no long ones."""
+        routers, cables = self.capacity, self.capacity * self.degree // 2
+        return Report(
+            routers=routers,
+            links=cables,
+            diameter=sum(side // 2 for side in self.dims),
+            bisection=bisection(self.dims),
+            cost=prices.cost(
+                routers * (self.degree + 1), short=cables + routers, long=0
+            ),
+        )
+
+
+def bisection(dims: tuple[int, ...]) -> int:
+    """Return how many cables a stair through the longest sides cuts.
+
+    A side of 2 is one cable, no ring: it is cut once, and may be the better cut.
+    """
+    sides = sorted((side for side in dims if side > 1), reverse=True)
+    total, below = 0, prod(sides)
+    for side in sides:
+        below //= side
+        total += min(side - 1, 2) * below
+        if side % 2 == 0:
+            break
+    return min(total, prod(sides) // 2) if 2 in sides else total
+
+
+@njit(cache=True)
+def walk(source, dest, sides, degree, starts, links):
+    """Fill in the links of every message: link = rank * degree + its place there."""
+    for message in range(len(source)):
+        rank, goal, spot = source[message], dest[message], starts[message]
+        below, place = 1, 0
+        for side in sides:
+            below *= side
+        for side in sides:
+            below //= side
+            here = rank // below % side
+            ahead = (goal // below - here) % side
+            step = 1 if 2 * ahead <= side else -1
+            for _ in range(min(ahead, side - ahead)):
+                links[spot] = rank * degree + place + (step < 0)
+                spot += 1
+                after = (here + step) % side
+                rank += (after - here) * below
+                here = after
+            place += min(side, 3) - 1

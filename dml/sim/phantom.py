@@ -1,0 +1,45 @@
+"""A buffer that has a size and no content: huge models on virtual ranks, for nothing.
+
+It is as long as it says, slices, travels and reduces as any other buffer does, in the
+same virtual time, and holds one word of memory.
+"""
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+AS_IF = SimpleNamespace(c_contiguous=True, writeable=True)
+
+
+class Phantom(np.ndarray):
+    """Phantom(nbytes, dtype): a vector of so many bytes that stores nothing."""
+
+    def __new__(cls, nbytes: int, dtype: Any = np.uint8) -> "Phantom":
+        word = np.zeros(1, dtype)
+        return as_strided(word, (nbytes // word.itemsize,), (0,)).view(cls)
+
+    @property
+    def flags(self) -> Any:
+        return AS_IF
+
+    def view(self, dtype: Any = None, *more: Any) -> Any:  # type: ignore[override]
+        if dtype is None or isinstance(dtype, type) and issubclass(dtype, np.ndarray):
+            return super().view(dtype or type(self), *more)
+        return Phantom(self.nbytes, dtype)
+
+    def copy(self, order: Any = "C") -> "Phantom":
+        return self
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        """Forget it."""
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any):
+        """Take no time; what goes into a real buffer is forgotten too."""
+        return options.get("out", (self,))[0]
+
+    def __array_function__(self, func: Any, types: Any, args: Any, options: Any) -> Any:
+        if func is np.empty_like:
+            return args[0][:]
+        return super().__array_function__(func, types, args, options)
