@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,8 +14,8 @@ import numpy as np
 from stragglers_ways import Way
 
 from dml import sim
-from dml.sim.interrupt import straggler
-from dml.types import Comm
+from dml.sim.interrupt import LOOK, straggler
+from dml.types import Comm, Request
 from dml.wire.messages import tree_allreduce
 
 FREE = sim.Uniform(0, 0, 0)  # messages take no time: what is left is waiting
@@ -22,8 +23,42 @@ TIMEOUT = 300  # seconds for all real ranks
 Starts = dict[str, np.ndarray]  # by way
 
 
+class Napping:
+    """A real communicator that sleeps while it waits: ranks outnumber the cores.
+
+    MPI's own waiting would take the core of a rank whose time to wake has come.
+    """
+
+    def __init__(self, comm: Comm):
+        self.comm = comm
+
+    def Recv(self, buf: np.ndarray, source: int, tag: int, status: Any = None) -> None:
+        self.Irecv(buf, source, tag).Wait(status)
+
+    def Irecv(self, buf: np.ndarray, source: int, tag: int) -> "Nap":
+        return Nap(self.comm.Irecv(buf, source, tag))
+
+    def Split(self, color: int, key: int) -> "Napping":
+        return Napping(self.comm.Split(color, key))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.comm, name)
+
+
+class Nap:
+    """A request whose Wait sleeps."""
+
+    def __init__(self, request: Request):
+        self.request, self.Test = request, request.Test
+
+    def Wait(self, status: Any = None) -> bool:
+        while not self.Test(status):
+            time.sleep(LOOK)
+        return True
+
+
 def live(
-    comm: Comm, table: Mapping[str, Way], seconds_TxP: np.ndarray, scale: float = 1.0
+    comm: Any, table: Mapping[str, Way], seconds_TxP: np.ndarray, scale: float = 1.0
 ) -> Starts:
     """Go through all ways; return when this rank's steps began."""
     steps, p = seconds_TxP.shape
@@ -49,7 +84,7 @@ def measured(
 ) -> Starts:
     """Return S_TxP of every way, on the real ranks of comm: they sleep."""
     found = {}
-    for name, starts_T in live(comm, table, seconds_TxP, scale).items():
+    for name, starts_T in live(Napping(comm), table, seconds_TxP, scale).items():
         found[name] = np.zeros_like(seconds_TxP)
         if comm.rank < seconds_TxP.shape[1]:
             found[name][:, comm.rank] = starts_T
