@@ -19,7 +19,7 @@ from dml.types import Comm, Request
 from dml.wire.messages import tree_allreduce
 
 FREE = sim.Uniform(0, 0, 0)  # messages take no time: what is left is waiting
-TIMEOUT = 300  # seconds for all real ranks
+SCRIPT = str(Path(__file__).parent / "stragglers.py")
 Starts = dict[str, np.ndarray]  # by way
 
 
@@ -92,23 +92,28 @@ def measured(
     return found
 
 
-def elsewhere(flags: Mapping[str, Any], path: Path) -> list[dict[str, Any]]:
-    """Measure under mpirun, in a run folder of its own; return its rows.
-
-    Where that cannot be done, say so, and return none.
-    """
-    places = f"{Path(sys.executable).parent}:{os.environ.get('PATH', '')}"
+def begin(flags: Mapping[str, Any], path: Path) -> subprocess.Popen | None:
+    """Start measuring under mpirun, in a run folder of its own; None without mpirun."""
+    places = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     mpirun = shutil.which("mpirun", path=places)
-    if not mpirun:
-        sys.stderr.write("no mpirun is here: nothing is measured\n")
-        return []
+    if not (mpirun and flags["measure"]):
+        return None
     here = flags | {"workers": "", "out": path}
-    command = [mpirun, "-n", str(flags["measure"] + 1), sys.executable, sys.argv[0]]
+    command = [mpirun, "-n", str(flags["measure"] + 1), sys.executable, SCRIPT]
     command += [f"--{name}={value}" for name, value in here.items()]
-    ended = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT)
-    if ended.returncode:
-        last = ended.stderr.strip().splitlines()[-1:]
-        sys.stderr.write(f"nothing is measured, mpirun says: {' '.join(last)}\n")
+    return subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
+
+
+def end(child: subprocess.Popen | None, path: Path) -> list[dict[str, Any]]:
+    """Return the rows of what began; where there are none, say why."""
+    if not child:
+        return []
+    _, errors = child.communicate()
+    if child.returncode:
+        last = " ".join(errors.split("\n")[-2:])
+        sys.stderr.write(f"nothing is measured: {last}; --measure=0 asks for nothing\n")
         return []
     lines = (path / "metrics.jsonl").read_text().splitlines()
     return [json.loads(line) for line in lines]
