@@ -36,7 +36,7 @@ from dml.types import CountedComm, Step
 from dml.wire.messages import first_of_all, tree_allreduce
 
 FLAGS = flags.define(
-    *("out", "seed", "simulate", "network", "watchdog", "check", "group", "outside")
+    *("out", "seed", *flags.VIRTUAL, "watchdog", "check", "group", "outside")
 )
 counting.define(FLAGS)
 glove_flags.define(FLAGS, glove_ways.STRATEGIES)

@@ -41,7 +41,7 @@ STRATEGIES: dict[str, Callable[..., Any]] = {
 }
 
 FLAGS = flags.define(
-    *("out", "seed", "simulate", "network", "watchdog", "check", "group", "outside")
+    *("out", "seed", *flags.VIRTUAL, "watchdog", "check", "group", "outside")
 )
 integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
 number = partial(flags.number, lower_bound=0, flag_values=FLAGS)

@@ -57,7 +57,7 @@ def test_a_run_leaves_its_folder_with_every_flag(tmp_path):
         (["--batch=2000"], "expected a batch of 1 to 1437 examples, got batch=2000"),
         (["--steps=0"], "--steps=0: 0 is not a positive integer"),
         (["--strategy=serial", "--simulate=2"], "expected one rank"),
-        (["--simulate=2", "--network=fast"], "expected three numbers"),
+        (["--simulate=2", "--network=fast"], "expected a network"),
     ],
 )
 def test_bad_input_is_named(tmp_path, argv, message):
