@@ -19,6 +19,7 @@ from dml.types import Comm, Request
 from dml.wire.messages import tree_allreduce
 
 FREE = sim.Uniform(0, 0, 0)  # messages take no time: what is left is waiting
+OURS = ("PMI", "HYDI", "MPI_", "OMPI", "PRTE")  # an mpirun in mpirun has its own
 SCRIPT = str(Path(__file__).parent / "stragglers.py")
 Starts = dict[str, np.ndarray]  # by way
 
@@ -93,17 +94,20 @@ def measured(
 
 
 def begin(flags: Mapping[str, Any], path: Path) -> subprocess.Popen | None:
-    """Start measuring under mpirun, in a run folder of its own; None without mpirun."""
+    """Start measuring under mpirun, in a run folder of its own; None if not wanted."""
+    if not flags["measure"]:
+        return None
     places = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
     mpirun = shutil.which("mpirun", path=places)
-    if not (mpirun and flags["measure"]):
+    if not mpirun:
+        sys.stderr.write("no mpirun is here: nothing is measured\n")
         return None
     here = flags | {"workers": "", "out": path}
     command = [mpirun, "-n", str(flags["measure"] + 1), sys.executable, SCRIPT]
     command += [f"--{name}={value}" for name, value in here.items()]
-    return subprocess.Popen(
-        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
+    env = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, env=env, text=True, **pipes)
 
 
 def end(child: subprocess.Popen | None, path: Path) -> list[dict[str, Any]]:
