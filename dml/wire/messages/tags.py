@@ -16,4 +16,6 @@ class Tag(IntEnum):
     ALL_TO_ALL = 10
     COLLECT = 11
     FIRST = 12
+    CLOCK = 13
+    LEAVE = 14
     BLOCK = 1000  # and the number of the block
