@@ -13,7 +13,8 @@ import numpy as np
 from numba import njit
 
 from dml.sim.machine import NONE, build
-from dml.sim.networks.fabric import Network, Rates, cross
+from dml.sim.networks.crossing import cross
+from dml.sim.networks.fabric import Network, Rates
 from dml.types import Round
 
 
