@@ -165,5 +165,5 @@ def test_nothing_to_do_takes_no_time():
 
 
 def test_more_ranks_than_a_network_holds_are_refused():
-    with pytest.raises(BadInput, match="at most 8 ranks"):
+    with pytest.raises(BadInput, match="1 to 8 ranks"):
         sim.evaluate([], Street(), 9)
