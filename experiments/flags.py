@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from absl import flags
 
-from dml.types import BadInput, CountedComm
+from dml.types import BadInput, Comm, CountedComm
 
 FlagValues = flags.FlagValues
 
@@ -85,6 +85,12 @@ SHARED: dict[str, Callable[..., Any]] = {
         enum_values=OUTSIDE,
         help="What a hierarchical all-reduce does across groups.",
     ),
+    "timeline": partial(
+        integer,
+        default=1,
+        lower_bound=0,
+        help="Steps after the first to draw as timeline.svg; 0 draws none.",
+    ),
 }
 
 
@@ -129,12 +135,16 @@ def ranks(
 
     With devices, the virtual ones are devices of one rank.
     """
-    from dml.wire.messages import Metered
+    from dml.wire.messages import Metered, Traced
+
+    def wrapped(comm: Comm) -> CountedComm:
+        drawn = "timeline" in values and values.timeline and not devices
+        return Metered(Traced(comm) if drawn else comm)
 
     if not values.simulate:
         from dml.wire.messages.comm import world
 
-        return [program(Metered(world(values.watchdog)))]
+        return [program(wrapped(world(values.watchdog)))]
     from dml import sim
 
     size = values.simulate
@@ -149,7 +159,7 @@ def ranks(
 
     try:
         return sim.run(
-            lambda comm: program(Metered(comm)),
+            lambda comm: program(wrapped(comm)),
             size,
             network(values.network, size),
             events=events(values.events),
