@@ -82,6 +82,21 @@ def test_without_mpirun_nothing_is_measured_and_a_line_says_so(
     assert "mpirun" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize(
+    "argv, message",
+    [
+        (["--law=gamma:1"], "shifted_exponential:c,mu.*got 'gamma:1'"),
+        (["--law=constant:-1"], "below 0"),
+        (["--workers=ten"], "whole numbers above 0 in --workers, got 'ten'"),
+        (["--workers=1000000000"], "memory"),
+        (["--k=1.5"], "k=1.5"),
+    ],
+)
+def test_bad_input_is_named(tmp_path, argv, message):
+    with pytest.raises(BadInput, match=message):
+        run(tmp_path, *argv)
+
+
 # The shared flag --straggle.
 
 
@@ -113,16 +128,7 @@ def test_an_unknown_law_is_named_before_training(tmp_path):
         trained(tmp_path, "--straggle=slow")
 
 
-@pytest.mark.parametrize(
-    "argv, message",
-    [
-        (["--law=gamma:1"], "shifted_exponential:c,mu.*got 'gamma:1'"),
-        (["--law=constant:-1"], "below 0"),
-        (["--workers=ten"], "whole numbers above 0 in --workers, got 'ten'"),
-        (["--workers=1000000000"], "memory"),
-        (["--k=1.5"], "k=1.5"),
-    ],
-)
-def test_bad_input_is_named(tmp_path, argv, message):
-    with pytest.raises(BadInput, match=message):
-        run(tmp_path, *argv)
+def test_an_epoch_of_glove_takes_the_laws_time_once(train):
+    flags = ("--simulate=2", "--medium=messages", "--straggle=constant:3")
+    for summary in train(*flags):
+        assert summary["epoch_seconds"] == pytest.approx(3, rel=0.01)
