@@ -67,6 +67,9 @@ SHARED: dict[str, Callable[..., Any]] = {
     "virtual_seconds": partial(
         number, default=1e9, lower_bound=0, help="After which a virtual run is ended."
     ),
+    "straggle": partial(
+        text, default="", help="Law of what an update's computing takes; none: nothing."
+    ),
     "watchdog": partial(
         number, default=60.0, lower_bound=0, help="Seconds to wait in a call; 0 is off."
     ),
@@ -166,6 +169,15 @@ def ranks(
         head, *lines = str(error).splitlines()
         found = "; ".join(line.strip() for line in lines[:4])
         raise BadInput(f"{head}: {found}" if found else head) from error
+
+
+def delay(values: FlagValues, comm: CountedComm) -> Callable[[float], None] | None:
+    """Return what delays this rank's work by --straggle's law; None without one."""
+    from dml.sim.laws import delayed, law
+
+    if not values.straggle:
+        return None
+    return delayed(comm, law(values.straggle), values.seed)
 
 
 def run(main: Callable[[Sequence[str]], Any]) -> None:

@@ -36,8 +36,8 @@ from dml.types import CountedComm, Step
 from dml.wire.messages import first_of_all, tree_allreduce
 
 FLAGS = flags.define(
-    *("out", "seed", *flags.VIRTUAL, "watchdog", "check", "group", "outside"),
-    "timeline",
+    *("out", "seed", *flags.VIRTUAL, "straggle", "watchdog", "check"),
+    *("group", "outside", "timeline"),
 )
 counting.define(FLAGS)
 glove_flags.define(FLAGS, glove_ways.STRATEGIES)
@@ -57,7 +57,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def program(comm: CountedComm, path: Path, asked: Callable[[], bool]) -> dict[str, Any]:
-    begun = time.perf_counter()
+    begun, delay = time.perf_counter(), flags.delay(FLAGS, comm)
     counts = counting.counted(comm, FLAGS)
     counted = time.perf_counter() - begun
     known = len(counts.vocabulary.words)
@@ -66,7 +66,7 @@ def program(comm: CountedComm, path: Path, asked: Callable[[], bool]) -> dict[st
     rules = glove_state.rules(FLAGS, known, len(counts.records))
     epoch, state = glove_state.begin(FLAGS, known, rules)
     virtual = bool(FLAGS.simulate) and FLAGS.strategy != "mesh"
-    timer = timelines.timer(comm, comm.Wtime if virtual else time.perf_counter)
+    timer = timelines.timer(comm, comm.Wtime if virtual else time.perf_counter, delay)
     mine = by_row(state, blocks)
     setup = glove_ways.Setup(FLAGS, comm, mine, tiles, blocks, timer, epoch)
     steps = islice(glove_ways.STRATEGIES[FLAGS.strategy](setup), FLAGS.epochs - epoch)

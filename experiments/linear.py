@@ -41,8 +41,8 @@ STRATEGIES: dict[str, Callable[..., Any]] = {
 }
 
 FLAGS = flags.define(
-    *("out", "seed", *flags.VIRTUAL, "watchdog", "check", "group", "outside"),
-    "timeline",
+    *("out", "seed", *flags.VIRTUAL, "straggle", "watchdog", "check"),
+    *("group", "outside", "timeline"),
 )
 integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
 number = partial(flags.number, lower_bound=0, flag_values=FLAGS)
@@ -75,7 +75,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         strategy = STRATEGIES[FLAGS.strategy](comm, allreduce)
         params = model.init(jax.random.key(FLAGS.seed))
         batches = minibatches(len(training.targets), FLAGS.batch, FLAGS.seed)
-        timer = timelines.timer(comm, comm.Wtime)
+        timer = timelines.timer(comm, comm.Wtime, flags.delay(FLAGS, comm))
         steps = strategy(model, params, training, batches, optimizer, timer)
         with writers.first(
             comm.rank,

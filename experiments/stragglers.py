@@ -1,7 +1,7 @@
 """What the slowest costs: seconds a step of four ways of waiting, by law and workers.
 
 python experiments/stragglers.py                              virtual and real ranks
-python experiments/stragglers.py --law=pareto:2,3*1,1,0.5 --workers=100 --measure=0
+python experiments/stragglers.py "--law=pareto:2,3*1,1,0.5" --workers=100
 mpirun -n 9 python experiments/stragglers.py --workers=       8 real workers, a server
 
 A worker takes X seconds, drawn anew for every step and worker; `grads` of them make a

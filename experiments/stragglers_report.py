@@ -62,8 +62,8 @@ def compared(
 
 MARKS = {  # of a row's columns
     "maxplus": ("o", "max-plus"),
-    "virtual": ("x", "virtual ranks"),
-    "measured": ("s", "real ranks, asleep"),
+    "virtual": ("x", "virtual ranks, few steps"),
+    "measured": ("s", "real ranks, few steps"),
 }
 Table = Callable[[int], Mapping[str, Way]]  # of the ways, for so many workers
 

@@ -17,9 +17,9 @@ SPANS = 40_000  # drawn at most, over all ranks: JSON of some MB
 FEWEST = 16  # spans a rank; so many ranks that each has fewer are not drawn
 
 
-def timer(comm: Any, clock: Callable[[], float]) -> Timer:
+def timer(comm: Any, clock: Callable[[], float], delay: Any = None) -> Timer:
     """Return a timer whose phases comm notes, where it is traced."""
-    return Timer(clock, seen=getattr(comm, "seen", None))
+    return Timer(clock, delay, seen=getattr(comm, "seen", None))
 
 
 def traced(steps: Iterable[Step], comm: Any, count: int, path: Path) -> Iterator[Step]:

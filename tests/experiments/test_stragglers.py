@@ -1,9 +1,11 @@
 import json
 
+import linear
 import pytest
 import stragglers
 import stragglers_ranks
 
+from dml.sim.laws import law, seconds
 from dml.types import BadInput
 
 SMALL = ["--measure=0", "--steps=40", "--workers=4"]
@@ -93,3 +95,40 @@ def test_without_mpirun_nothing_is_measured_and_a_line_says_so(
 def test_bad_input_is_named(tmp_path, argv, message):
     with pytest.raises(BadInput, match=message):
         run(tmp_path, *argv)
+
+
+# The shared flag --straggle.
+
+
+def trained(out, *argv):
+    few = ["--simulate=4", "--steps=6", "--batch=32", "--network=0,0,0"]
+    summaries = linear.main(["linear.py", f"--out={out}", *few, *argv])
+    lines = (out / "metrics.jsonl").read_text().splitlines()
+    return summaries, [json.loads(line)["loss"] for line in lines]
+
+
+def test_training_waits_for_the_slowest_and_learns_the_same_bits(tmp_path):
+    text = "shifted_exponential:1,0.5*1,0.5"
+    summaries, losses = trained(tmp_path / "late", f"--straggle={text}")
+    assert losses == trained(tmp_path / "free")[1]
+    draws_TxP = seconds(law(text), 0, steps=6, size=4)
+    for summary, mine in zip(summaries, draws_TxP.T, strict=True):
+        assert summary["gradient_seconds"] == pytest.approx(mine.sum(), rel=1e-12)
+    whole = summaries[0]["gradient_seconds"] + summaries[0]["wire_seconds"]
+    assert whole == pytest.approx(draws_TxP.max(axis=1).sum(), rel=1e-12)
+
+
+def test_real_ranks_straggle_asleep(tmp_path):
+    (summary,), _ = trained(tmp_path, "--simulate=0", "--straggle=constant:0.05")
+    assert summary["gradient_seconds"] >= 6 * 0.05
+
+
+def test_an_unknown_law_is_named_before_training(tmp_path):
+    with pytest.raises(BadInput, match="expected a law of .*got 'slow'"):
+        trained(tmp_path, "--straggle=slow")
+
+
+def test_an_epoch_of_glove_takes_the_laws_time_once(train):
+    flags = ("--simulate=2", "--medium=messages", "--straggle=constant:3")
+    for summary in train(*flags):
+        assert summary["epoch_seconds"] == pytest.approx(3, rel=0.01)
