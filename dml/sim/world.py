@@ -100,7 +100,7 @@ class Process:
     def compute(self, seconds: float) -> None:
         """Let the clock advance, and others act before then if this rank polls."""
         self.world.progress()
-        self.clock += seconds
+        self.clock += float(seconds)  # numpy's own would spread, and are slow
         if self.asked and self.clock < self.ends:
             self.asked = False
             self.order(self.clock)
