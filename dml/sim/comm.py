@@ -27,13 +27,14 @@ class VirtualComm(Group):
     receive from anyone, which goes to the communicator's `crowd`.
     """
 
-    __slots__ = ("awaits", "crowd", "inbox", "posted")
+    __slots__ = ("awaits", "crowd", "inbox", "posted", "there")
 
     def __init__(self, process: Process, rank: int, peers: list[Any]):
         super().__init__(process, rank, peers)
         self.inbox: dict[int, list[Any]] = {}  # by source: sends that wait
         self.posted: dict[int, Any] = {}  # by source: receives that wait
         self.awaits = NOBODY  # whose message this rank waits for, without a request
+        self.there = 0.0  # when it came
         self.crowd: Crowd | None = None
 
     # Messages. Those between two ranks with one tag never overtake each other.
@@ -57,6 +58,8 @@ class VirtualComm(Group):
             request = VirtualRequest(process, name, buffer, dest, tag)
             process.offers += 1
         message = (tag, start, took, buffer, request)
+        if peer.awaits == rank and peer._hand(message):
+            return request
         if peer.crowd is None:
             for i, receive in enumerate(waiting := peer.posted.get(rank, [])):
                 if receive.tag == tag or receive.tag == ANY:
@@ -73,9 +76,6 @@ class VirtualComm(Group):
             peer.inbox[rank].append(message)
         else:
             peer.inbox[rank] = [message]
-            if peer.awaits == rank:
-                peer.awaits = NOBODY
-                peer.process.wake()
         return request
 
     def _take(self, source: int, tag: int) -> Any:
@@ -100,19 +100,58 @@ class VirtualComm(Group):
             receive = VirtualRequest(process, name, buffer, source, tag)
             self._post(receive, self._take(source, tag)).Wait()
             return process.clock
-        if source not in self.inbox:
+        message = self._take(source, tag)
+        if message is None:
             self.awaits = source
             process.wait((name, buffer, source, tag))
-        message = self._take(source, tag)
-        if not message or (message[4] and message[4].process.offers > 1):
+            return self.there
+        found, start, took, data, request = message
+        if request is not None and request.process.offers > 1:
             receive = VirtualRequest(process, name, buffer, source, tag)
             self._post(receive, message).Wait()
             return process.clock
-        found, start, took, data, request = message
         fill(buffer, data, self.rank, source, found)
         if start < process.clock:
             start = process.clock
         return arrive(process, start, took, request)
+
+    def _hand(self, message: tuple) -> bool:
+        """Let the receive in which this rank waits take a message, if it fits."""
+        tag, start, took, data, request = message
+        process = self.process
+        _, buffer, source, wanted = process.waits
+        if wanted != tag and wanted != ANY:
+            return False
+        self.awaits = NOBODY
+        if request is not None and request.process.offers > 1:
+            sender = request.process
+            give = partial(self._give, message)
+            sender.world.at(max(start, process.clock), sender.rank, give)
+        elif request is not None or data.dtype is not buffer.dtype or buffer.ndim != 1:
+            self._give(message)
+        else:
+            if data.size == buffer.size:
+                buffer[...] = data
+            else:
+                fill(buffer, data, self.rank, source, tag)
+            if start < process.clock:
+                start = process.clock
+            if start < process.in_free:
+                start = process.in_free
+            process.in_free = self.there = start + took
+            process.waits = None
+            process.world.ready.append(process)
+        return True
+
+    def _give(self, message: tuple) -> None:
+        tag, start, took, data, request = message
+        process = self.process
+        _, buffer, source, _ = process.waits
+        fill(buffer, data, self.rank, source, tag)
+        if start < process.clock:
+            start = process.clock
+        self.there = arrive(process, start, took, request)
+        process.wake()
 
     def _post(self, receive: VirtualRequest, message: Any) -> VirtualRequest:
         """Let a receive take the message that waits, or wait for one."""
@@ -209,23 +248,33 @@ class VirtualComm(Group):
             sent = process.out_free
         else:
             request = None
-            process.left -= 1
             start = process.clock
             if start < process.out_free:
                 start = process.out_free
             took = self.alpha + self.beta * nbytes
             process.out_free = sent = start + took
-            message = (sendtag, start, took, sendbuf.copy(), None)
             rank = self.rank
-            if rank in peer.inbox:
-                peer.inbox[rank].append(message)
-            else:
-                peer.inbox[rank] = [message]
-                if peer.awaits == rank:
-                    peer.awaits = NOBODY
-                    peer.process.wake()
+            if peer.awaits != rank or not peer._hand(
+                (sendtag, start, took, sendbuf, None)
+            ):
+                message = (sendtag, start, took, sendbuf.copy(), None)
+                if rank in peer.inbox:
+                    peer.inbox[rank].append(message)
+                else:
+                    peer.inbox[rank] = [message]
         queue = self.inbox.get(source)
         if (
+            queue is None
+            and not process.open
+            and self.crowd is None
+            and source != ANY
+            and status is None
+        ):
+            self.awaits = source
+            process.waits = ("Sendrecv(source", recvbuf, source, recvtag)
+            process.switch()
+            done = self.there
+        elif (
             queue is None
             or queue[0][0] != recvtag
             or queue[0][4] is not None
@@ -241,9 +290,9 @@ class VirtualComm(Group):
             if not queue:
                 del self.inbox[source]
             if (
-                data.size == recvbuf.size
+                recvbuf.ndim == 1
                 and data.dtype is recvbuf.dtype
-                and data.ndim == recvbuf.ndim == 1
+                and data.size == recvbuf.size
             ):
                 recvbuf[...] = data
             else:

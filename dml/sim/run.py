@@ -28,6 +28,8 @@ def run(
     """
     network = network or Uniform()
     fits(network, size)
+    thresholds = gc.get_threshold()
+    gc.set_threshold(1_000_000, 100, 100)  # each walk visits all fibers: seldom, then
     world = World(size, network, limits or Limits())
     results: list[Any] = [None] * size
 
@@ -40,12 +42,11 @@ def run(
             error.add_note(f"on virtual rank {comm.rank} of {size}")
             raise
 
-    for comm in kind(world, events).group(world.processes):
-        comm.process.root = greenlet(lambda comm=comm: live(comm), parent=world.hub)
-    thresholds = gc.get_threshold()
-    gc.set_threshold(100_000, 100, 100)  # each walk visits all fibers: seldom, then
     try:
-        world.play(seed)
+        comms = kind(world, events).group(world.processes)
+        for process in world.processes:
+            process.root = greenlet(live, world.hub)
+        world.play(comms, seed)
     finally:
         gc.set_threshold(*thresholds)
         world.end()

@@ -9,7 +9,7 @@ run is the same on every machine.
 
 import random
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 from typing import Any, NamedTuple
 
@@ -28,7 +28,7 @@ class Limits(NamedTuple):
     """What ends a program that does not end by itself."""
 
     seconds: float = 1e9  # of virtual time
-    messages: int = 10**9  # that one rank sends
+    messages: int = 10**9  # that one rank sends, or waits for
 
 
 class Process:
@@ -57,7 +57,7 @@ class Process:
         self.waits: Any = None  # what it waits for, with describe()
         self.polls: Any = None  # what it asks for again and again, likewise
         self.asked = False  # in vain, since its clock last advanced
-        self.left = world.limits.messages  # that it may send
+        self.left = world.limits.messages  # that it may send, or wait for
         self.open = self.offers = 0  # receives posted, and sends that wait for one
         self.dies, self.died = float("inf"), False
         self.ends = world.limits.seconds  # or when it dies, if that is before
@@ -89,12 +89,13 @@ class Process:
 
     def switch(self) -> None:
         self.fiber = getcurrent()
+        self.left -= 1
         world = self.world
         if world.ready and not world.starting:
             world.ready.popleft().fiber.switch()
         else:
             world.hub.switch()
-        if self.clock >= self.ends:
+        if self.clock >= self.ends or not self.left:
             self.end()
 
     def compute(self, seconds: float) -> None:
@@ -137,14 +138,14 @@ class World:
             rates.eager,
         )
 
-    def play(self, seed: int) -> None:
+    def play(self, comms: Sequence[Any], seed: int) -> None:
         """Run every rank to its end; raise `Deadlock` when none can go on."""
-        order = list(self.processes)
+        order = list(comms)
         if seed:
             random.Random(seed).shuffle(order)
         # A greenlet inherits the recursion depth of whoever starts it: start all here.
-        for process in order:
-            process.root.switch()
+        for comm in order:
+            comm.process.root.switch(comm)
         self.starting = False
         while self.ready or self.later:
             if self.ready:
