@@ -16,4 +16,5 @@ class Tag(IntEnum):
     ALL_TO_ALL = 10
     COLLECT = 11
     FIRST = 12
+    BYTEPS = 13
     BLOCK = 1000  # and the number of the block
