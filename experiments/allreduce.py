@@ -26,7 +26,7 @@ from dml.wire.messages.race import contest
 Row = dict[str, Any]
 
 FLAGS = flags.define(
-    *("out", "seed", "simulate", "network", "watchdog", "check", "group", "outside")
+    *("out", "seed", *flags.VIRTUAL, "watchdog", "check", "group", "outside")
 )
 text = partial(flags.text, flag_values=FLAGS)
 choice = partial(flags.choice, flag_values=FLAGS)

@@ -19,7 +19,7 @@ from dml.metrics import runs, writers
 from dml.types import CountedComm
 from dml.wire.messages import tree_allreduce
 
-FLAGS = flags.define("out", "simulate", "network", "watchdog")
+FLAGS = flags.define("out", *flags.VIRTUAL, "watchdog")
 counting.define(FLAGS)
 
 

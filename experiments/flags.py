@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from absl import flags
 
-from dml.types import BadInput, CountedComm
+from dml.types import BadInput, Comm, CountedComm
 
 FlagValues = flags.FlagValues
 
@@ -36,6 +36,7 @@ class Stopped(Exception):
 integer, number, text = flags.DEFINE_integer, flags.DEFINE_float, flags.DEFINE_string
 switch, choice = flags.DEFINE_boolean, flags.DEFINE_enum
 
+VIRTUAL = ("simulate", "network", "events", "virtual_seconds")
 STOPPED = 130  # the exit code, as a shell says of Ctrl-C
 SEEDS = 1 << 63  # as many as all generators of random numbers take
 OUTSIDE = ["star", "tree", "butterfly", "halving_doubling", "ring"]
@@ -53,8 +54,21 @@ SHARED: dict[str, Callable[..., Any]] = {
     "network": partial(
         text,
         default="1e-6,1e-9,1e-10",
-        help="Of virtual ranks: alpha,beta,gamma, seconds a message, a byte sent, "
-        "a byte reduced.",
+        help="Of virtual ranks: alpha,beta,gamma (seconds a message, a byte sent, a "
+        "byte reduced), or hosts:16x8, torus:8x8x8, fat_tree, dragonfly, slim_fly:5, "
+        "ring, graph:FILE, each also with @alpha,beta,gamma.",
+    ),
+    "events": partial(
+        text,
+        default="",
+        help="Trouble of virtual ranks: die:RANK@T; die_host:HOST@T; "
+        "slow:RANKS-RANKS*FACTOR@T..T; cut:RANKS-RANKS@T..T; cut_link:LINK@T..T.",
+    ),
+    "virtual_seconds": partial(
+        number, default=1e9, lower_bound=0, help="After which a virtual run is ended."
+    ),
+    "straggle": partial(
+        text, default="", help="Law of what an update's computing takes; none: nothing."
     ),
     "watchdog": partial(
         number, default=60.0, lower_bound=0, help="Seconds to wait in a call; 0 is off."
@@ -70,6 +84,12 @@ SHARED: dict[str, Callable[..., Any]] = {
         default="ring",
         enum_values=OUTSIDE,
         help="What a hierarchical all-reduce does across groups.",
+    ),
+    "timeline": partial(
+        integer,
+        default=1,
+        lower_bound=0,
+        help="Steps after the first to draw as timeline.svg; 0 draws none.",
     ),
 }
 
@@ -108,18 +128,6 @@ def chosen(values: FlagValues) -> dict[str, Any]:
     return {k: v for k, v in values.flag_values_dict().items() if k not in both}
 
 
-def network(values: FlagValues) -> tuple[float, float, float]:
-    """Return alpha, beta and gamma of --network."""
-    try:
-        alpha, beta, gamma = map(float, values.network.split(","))
-    except ValueError as error:
-        raise BadInput(
-            f"expected three numbers, got --network={values.network}; "
-            "pass --network=alpha,beta,gamma in seconds"
-        ) from error
-    return alpha, beta, gamma
-
-
 def ranks(
     program: Callable[[CountedComm], Any], values: FlagValues, devices: bool = False
 ) -> list[Any]:
@@ -127,12 +135,16 @@ def ranks(
 
     With devices, the virtual ones are devices of one rank.
     """
-    from dml.wire.messages import Metered
+    from dml.wire.messages import Metered, Traced
+
+    def wrapped(comm: Comm) -> CountedComm:
+        drawn = "timeline" in values and values.timeline and not devices
+        return Metered(Traced(comm) if drawn else comm)
 
     if not values.simulate:
         from dml.wire.messages.comm import world
 
-        return [program(Metered(world(values.watchdog)))]
+        return [program(wrapped(world(values.watchdog)))]
     from dml import sim
 
     size = values.simulate
@@ -142,8 +154,30 @@ def ranks(
         jax.config.update("jax_platforms", "cpu")
         jax.config.update("jax_num_cpu_devices", size)
         size = 1
-    uniform = sim.Uniform(*network(values))
-    return sim.run(lambda comm: program(Metered(comm)), size, network=uniform)
+    from dml.sim.events import events
+    from dml.sim.networks.named import network
+
+    try:
+        return sim.run(
+            lambda comm: program(wrapped(comm)),
+            size,
+            network(values.network, size),
+            events=events(values.events),
+            limits=sim.Limits(values.virtual_seconds),
+        )
+    except sim.Deadlock as error:
+        head, *lines = str(error).splitlines()
+        found = "; ".join(line.strip() for line in lines[:4])
+        raise BadInput(f"{head}: {found}" if found else head) from error
+
+
+def delay(values: FlagValues, comm: CountedComm) -> Callable[[float], None] | None:
+    """Return what delays this rank's work by --straggle's law; None without one."""
+    from dml.sim.laws import delayed, law
+
+    if not values.straggle:
+        return None
+    return delayed(comm, law(values.straggle), values.seed)
 
 
 def run(main: Callable[[Sequence[str]], Any]) -> None:

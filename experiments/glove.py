@@ -25,10 +25,10 @@ import glove_flags
 import glove_state
 import glove_ways
 import numpy as np
+import timelines
 from glove_report import conclude, progress, results, speeds
 
 from dml.metrics import checkpoints, figures, runs, writers
-from dml.metrics.timer import Timer
 from dml.strategies.glove.rehearsal import rehearse
 from dml.strategies.glove.tiling import by_row, by_word, tiled
 from dml.train import interruptible, kept, train
@@ -36,15 +36,15 @@ from dml.types import CountedComm, Step
 from dml.wire.messages import first_of_all, tree_allreduce
 
 FLAGS = flags.define(
-    *("out", "seed", "simulate", "network", "watchdog", "check", "group", "outside")
+    *("out", "seed", *flags.VIRTUAL, "straggle", "watchdog", "check"),
+    *("group", "outside", "timeline"),
 )
 counting.define(FLAGS)
 glove_flags.define(FLAGS, glove_ways.STRATEGIES)
-flags.text("resume", None, "Run folder to go on from, and in.", flag_values=FLAGS)
+text = partial(flags.text, flag_values=FLAGS)
+text("resume", None, "Run folder to go on from, and in.")
 flags.number("save_every", 60.0, "Seconds between checkpoints.", 0, flag_values=FLAGS)
-flags.text(
-    "neighbours", "king,france,computer,running", "Words to look at.", flag_values=FLAGS
-)
+text("neighbours", "king,france,computer,running", "Words to look at.")
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
@@ -57,7 +57,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def program(comm: CountedComm, path: Path, asked: Callable[[], bool]) -> dict[str, Any]:
-    begun = time.perf_counter()
+    begun, delay = time.perf_counter(), flags.delay(FLAGS, comm)
     counts = counting.counted(comm, FLAGS)
     counted = time.perf_counter() - begun
     known = len(counts.vocabulary.words)
@@ -66,11 +66,11 @@ def program(comm: CountedComm, path: Path, asked: Callable[[], bool]) -> dict[st
     rules = glove_state.rules(FLAGS, known, len(counts.records))
     epoch, state = glove_state.begin(FLAGS, known, rules)
     virtual = bool(FLAGS.simulate) and FLAGS.strategy != "mesh"
-    timer = Timer(comm.Wtime if virtual else time.perf_counter)
-    setup = glove_ways.Setup(
-        *(FLAGS, comm, by_row(state, blocks), tiles, blocks, timer, epoch)
-    )
+    timer = timelines.timer(comm, comm.Wtime if virtual else time.perf_counter, delay)
+    mine = by_row(state, blocks)
+    setup = glove_ways.Setup(FLAGS, comm, mine, tiles, blocks, timer, epoch)
     steps = islice(glove_ways.STRATEGIES[FLAGS.strategy](setup), FLAGS.epochs - epoch)
+    steps = timelines.traced(steps, comm, FLAGS.timeline, path)
 
     def save(step: Step) -> None:
         if state := step.params():

@@ -19,12 +19,12 @@ from typing import Any
 
 import flags
 import jax
+import timelines
 
 from dml.data.digits import CLASSES, FEATURES, digits
 from dml.data.minibatches import minibatches
 from dml.metrics import figures, runs, writers
 from dml.metrics.evaluation import evaluate
-from dml.metrics.timer import Timer
 from dml.models.logistic import logistic
 from dml.strategies.serial import serial
 from dml.strategies.synchronous import synchronous
@@ -41,7 +41,8 @@ STRATEGIES: dict[str, Callable[..., Any]] = {
 }
 
 FLAGS = flags.define(
-    *("out", "seed", "simulate", "network", "watchdog", "check", "group", "outside")
+    *("out", "seed", *flags.VIRTUAL, "straggle", "watchdog", "check"),
+    *("group", "outside", "timeline"),
 )
 integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
 number = partial(flags.number, lower_bound=0, flag_values=FLAGS)
@@ -74,7 +75,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         strategy = STRATEGIES[FLAGS.strategy](comm, allreduce)
         params = model.init(jax.random.key(FLAGS.seed))
         batches = minibatches(len(training.targets), FLAGS.batch, FLAGS.seed)
-        timer = Timer(comm.Wtime)
+        timer = timelines.timer(comm, comm.Wtime, flags.delay(FLAGS, comm))
         steps = strategy(model, params, training, batches, optimizer, timer)
         with writers.first(
             comm.rank,
@@ -82,7 +83,9 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
             runs.folder(path, flags.chosen(FLAGS)),
             figures.chart(path / "loss"),
         ) as writer:
-            some = islice(steps, FLAGS.steps)
+            some = timelines.traced(
+                islice(steps, FLAGS.steps), comm, FLAGS.timeline, path
+            )
             measure = partial(evaluate, model, held_out)
             summary = train(some, measure, writer, FLAGS.evaluate_every)
             writer.summary(summary)

@@ -13,9 +13,11 @@ import numpy as np
 
 from dml.sim.crowd import Crowd, Message
 from dml.sim.group import Group
-from dml.sim.transfer import AnyOf, VirtualRequest, arrive, fill, label, tell
-from dml.sim.world import Process
+from dml.sim.transfer import AnyOf, VirtualRequest, arrive, fill, tell
+from dml.sim.world import Process, label
 from dml.types import ANY, Status
+
+NOBODY = -2  # neither a rank nor ANY
 
 
 class VirtualComm(Group):
@@ -25,12 +27,13 @@ class VirtualComm(Group):
     receive from anyone, which goes to the communicator's `crowd`.
     """
 
-    __slots__ = ("crowd", "inbox", "posted")
+    __slots__ = ("awaits", "crowd", "inbox", "posted")
 
     def __init__(self, process: Process, rank: int, peers: list[Any]):
         super().__init__(process, rank, peers)
         self.inbox: dict[int, list[Any]] = {}  # by source: sends that wait
         self.posted: dict[int, Any] = {}  # by source: receives that wait
+        self.awaits = NOBODY  # whose message this rank waits for, without a request
         self.crowd: Crowd | None = None
 
     # Messages. Those between two ranks with one tag never overtake each other.
@@ -70,6 +73,9 @@ class VirtualComm(Group):
             peer.inbox[rank].append(message)
         else:
             peer.inbox[rank] = [message]
+            if peer.awaits == rank:
+                peer.awaits = NOBODY
+                peer.process.wake()
         return request
 
     def _take(self, source: int, tag: int) -> Any:
@@ -87,17 +93,26 @@ class VirtualComm(Group):
             del self.inbox[source]
         return message
 
-    def _receive(self, name: str, buffer: np.ndarray, source: int, tag: int) -> Any:
-        """Post a receive; return its request, or when it is done."""
-        process, message = self.process, self._take(source, tag)
-        if message and not process.open:
-            found, start, took, data, request = message
-            if request is None or request.process.offers == 1:
-                fill(buffer, data, self.rank, source, found)
-                if start < process.clock:
-                    start = process.clock
-                return arrive(process, start, took, request)
-        return self._post(VirtualRequest(process, name, buffer, source, tag), message)
+    def _receive(self, name: str, buffer: np.ndarray, source: int, tag: int) -> float:
+        """Receive, waiting if need be; return when the message is there."""
+        process = self.process
+        if process.open or self.crowd is not None or source == ANY:
+            receive = VirtualRequest(process, name, buffer, source, tag)
+            self._post(receive, self._take(source, tag)).Wait()
+            return process.clock
+        if source not in self.inbox:
+            self.awaits = source
+            process.wait((name, buffer, source, tag))
+        message = self._take(source, tag)
+        if not message or (message[4] and message[4].process.offers > 1):
+            receive = VirtualRequest(process, name, buffer, source, tag)
+            self._post(receive, message).Wait()
+            return process.clock
+        found, start, took, data, request = message
+        fill(buffer, data, self.rank, source, found)
+        if start < process.clock:
+            start = process.clock
+        return arrive(process, start, took, request)
 
     def _post(self, receive: VirtualRequest, message: Any) -> VirtualRequest:
         """Let a receive take the message that waits, or wait for one."""
@@ -172,9 +187,7 @@ class VirtualComm(Group):
             self.Irecv(buf, source, tag).Wait(status)
             return
         done = self._receive("Recv(source", buf, source, tag)
-        if done.__class__ is not float:
-            done.Wait()
-        elif done > self.process.clock:
+        if done > self.process.clock:
             self.process.clock = done
 
     def Sendrecv(
@@ -203,10 +216,14 @@ class VirtualComm(Group):
             took = self.alpha + self.beta * nbytes
             process.out_free = sent = start + took
             message = (sendtag, start, took, sendbuf.copy(), None)
-            if self.rank in peer.inbox:
-                peer.inbox[self.rank].append(message)
+            rank = self.rank
+            if rank in peer.inbox:
+                peer.inbox[rank].append(message)
             else:
-                peer.inbox[self.rank] = [message]
+                peer.inbox[rank] = [message]
+                if peer.awaits == rank:
+                    peer.awaits = NOBODY
+                    peer.process.wake()
         queue = self.inbox.get(source)
         if (
             queue is None
@@ -219,9 +236,6 @@ class VirtualComm(Group):
                 done = process.clock
             else:
                 done = self._receive("Sendrecv(source", recvbuf, source, recvtag)
-                if done.__class__ is not float:
-                    done.Wait()
-                    done = process.clock
         else:
             _, start, took, data, _ = queue.pop(0)
             if not queue:

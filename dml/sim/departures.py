@@ -1,8 +1,9 @@
 """Virtual time of a schedule on a network whose links are shared, message by message.
 
-Rounds and a network come in, the clock of every rank goes out. Messages depart in the
-order of (time, source, how many it has sent before), and take their links in it; in
-between each rank runs ahead, until it waits for one that has not departed.
+Rounds and a network come in, the clock of every rank goes out: that of the running
+world, by the arithmetic of `sim.routed`. Messages depart, and take their links, in the
+order of (time, source, how many have departed from there); in between each rank runs
+ahead, until it waits for one that has not departed.
 """
 
 from collections.abc import Sequence
@@ -11,8 +12,9 @@ from heapq import heappop, heappush
 import numpy as np
 from numba import njit
 
-from dml.sim.machine import NONE, Machine, begin, messages, programs, slots, wires
-from dml.sim.networks.fabric import Network, Rates, cross
+from dml.sim.machine import NONE, build
+from dml.sim.networks.crossing import cross
+from dml.sim.networks.fabric import Network, Rates
 from dml.types import Round
 
 
@@ -20,16 +22,15 @@ def contend(
     rounds: Sequence[Round], network: Network, rates: Rates, clock: np.ndarray
 ) -> np.ndarray:
     """Return every rank's clock after the rounds, from that before them."""
-    size, room = len(clock), 1024 + 4 * len(clock)
-    program = programs(rounds, size)
+    room = 1024 + 4 * len(clock)
     while True:
-        moving = messages(rounds, network), begin(program, clock), slots(room)
-        machine = Machine(program, *moving, wires(network), rates)
+        machine = build(rounds, network, rates, clock, room)
         if drive(machine):
             break
-        room *= 2  # more were under way than there was room for: again, with more
-    assert (machine.ranks.operation == program.starts[1:]).all()
-    return machine.ranks.clock
+        room *= 4  # more were under way than there was room for: again, with more
+    ranks = machine.ranks
+    assert (ranks["operation"] == ranks["end"]).all()
+    return ranks["clock"].copy()
 
 
 @njit(cache=True)
@@ -37,22 +38,23 @@ def drive(machine):
     """Let messages depart until none is left; return whether there was room for all."""
     heap = [(0.0, 0, 0, 0)]
     heap.clear()
-    messages, ranks, slots = machine.messages, machine.ranks, machine.slots
-    for rank in range(len(ranks.clock)):
+    ranks, slots, eager = machine.ranks, machine.slots, machine.rates.eager
+    for rank in range(len(ranks)):
         if not advance(rank, machine, heap):
             return False
     while len(heap):
         time, source, _, slot = heappop(heap)
-        m, waits = slots.message[slot], slots.size[slot] > machine.rates.eager
-        if waits and ranks.met_free[source] > time:
-            leave(slot, ranks.met_free[source], machine, heap)
+        waits = slots[slot].nbytes > eager
+        if waits and ranks[source].met_free > time:
+            leave(slot, ranks[source].met_free, machine, heap)
             continue
         depart(slot, time, machine)
-        if slots.posted[slot] != NONE:
-            land(slot, machine)
-            if not advance(messages.dest[m], machine, heap):
-                return False
+        if slots[slot].posted != NONE:
+            dest = land(slot, machine)
+            # order matters where both post at one time next: as the world wakes them.
             if waits and not advance(source, machine, heap):
+                return False
+            if not advance(dest, machine, heap):
                 return False
     return True
 
@@ -60,141 +62,143 @@ def drive(machine):
 @njit(cache=True)
 def advance(rank, machine, heap):
     """Let a rank run until it has to wait; return whether there was room."""
-    program, ranks = machine.program, machine.ranks
-    while ranks.operation[rank] < program.starts[rank + 1]:
-        o = ranks.operation[rank]
-        ins = parts(program.takes[o], o, machine)
-        outs = parts(program.gives[o], o, machine)
+    me = machine.ranks[rank]
+    while me.operation < me.end:
+        operation = machine.operations[me.operation]
+        segment = operation.segment
+        ins, outs, nbytes = 0, 0, 0
+        if operation.takes != NONE:
+            nbytes = machine.messages[operation.takes].nbytes
+            ins = parts(nbytes, segment)
+        if operation.gives != NONE:
+            outs = parts(machine.messages[operation.gives].nbytes, segment)
         ahead = 1 if ins else 0  # a Send is over before the next one is posted
-        if ranks.segment[rank] == NONE:
-            ranks.segment[rank] = 0
-            room = post(rank, 0, machine, heap)
-            if not room or (ahead and not post(rank, 1, machine, heap)):
-                return False
-        k = ranks.segment[rank]
-        came, sent = ranks.came[rank, k % 2], ranks.sent[rank, k % 2]
-        if (k < ins and came == NONE) or (k < outs and sent == NONE):
+        if me.segment == NONE:
+            me.segment = 0
+            for k in range(1 + ahead):
+                if not post(rank, k, k < ins, k < outs, machine, heap):
+                    return False
+        k = me.segment
+        takes, gives = k < ins, k < outs
+        if (takes and me.came[k % 2] == NONE) or (gives and me.sent[k % 2] == NONE):
             return True
-        if k < outs:
-            ranks.clock[rank] = max(ranks.clock[rank], sent)
-        if k < ins:
-            ranks.clock[rank] = max(ranks.clock[rank], came)
-            if program.reduces[o]:
-                size = part(k, program.takes[o], o, machine)
-                ranks.clock[rank] += machine.rates.gamma * size
-        ranks.segment[rank] += 1
-        if k + 1 < max(ins, outs):
-            if not post(rank, k + 1 + ahead, machine, heap):
+        if gives:
+            me.clock = max(me.clock, me.sent[k % 2])
+        if takes:
+            me.clock = max(me.clock, me.came[k % 2])
+            if operation.reduces:
+                me.clock += machine.rates.gamma * part(k, nbytes, segment)
+        me.segment = k = k + 1
+        if k < max(ins, outs):
+            k += ahead
+            if not post(rank, k, k < ins, k < outs, machine, heap):
                 return False
         else:
-            ranks.segment[rank] = NONE
-            ranks.done[rank] += 1
-            if ranks.done[rank] == program.times[o]:
-                ranks.done[rank] = 0
-                ranks.operation[rank] += 1
+            me.segment = NONE
+            me.done += 1
+            if me.done == operation.times:
+                me.done = 0
+                me.operation += 1
     return True
 
 
 @njit(cache=True)
-def parts(m, o, machine):
-    """How many segments a message has; none if there is no message."""
-    if m == NONE:
-        return 0
-    segment, nbytes = machine.program.segment[o], machine.messages.nbytes[m]
+def parts(nbytes, segment):
+    """How many segments a message has."""
     return (nbytes + segment - 1) // segment if 0 < segment < nbytes else 1
 
 
 @njit(cache=True)
-def part(k, m, o, machine):
+def part(k, nbytes, segment):
     """The bytes of its k-th segment."""
-    segment, nbytes = machine.program.segment[o], machine.messages.nbytes[m]
     return min(segment, nbytes - k * segment) if segment else nbytes
 
 
 @njit(cache=True)
-def post(rank, k, machine, heap):
+def post(rank, k, takes, gives, machine, heap):
     """Post the receive and the send of segment k, where there are; say if room was."""
-    program, messages, ranks, slots = machine[:4]
-    o, now = ranks.operation[rank], ranks.clock[rank]
-    m = program.takes[o]
-    if k < parts(m, o, machine):
-        ranks.came[rank, k % 2] = NONE
-        slot = messages.first[m]
+    me, slots = machine.ranks[rank], machine.slots
+    operation = machine.operations[me.operation]
+    if takes:
+        me.came[k % 2] = NONE
+        message = machine.messages[operation.takes]
+        slot = message.first
         if slot == NONE:
-            messages.waits[m, messages.waiting[m]] = now
-            messages.waiting[m] += 1
+            message.posted[message.waiting] = me.clock
+            message.waiting += 1
         else:
-            messages.first[m] = slots.after[slot]
-            meet(slot, now, machine, heap)
-    m = program.gives[o]
-    if k < parts(m, o, machine):
-        slot = slots.free[0]
+            message.first = slots[slot].after
+            meet(slot, me.clock, machine, heap)
+    if gives:
+        slot = machine.free[0]
         if slot == NONE:
             return False
-        slots.free[0] = slots.after[slot]
-        slots.message[slot], slots.segment[slot] = m, k
-        slots.size[slot] = part(k, m, o, machine)
-        slots.posted[slot] = slots.head[slot] = slots.after[slot] = NONE
-        slots.start[slot] = start = max(now, ranks.out_free[rank])
-        ranks.sent[rank, k % 2] = NONE
-        if slots.size[slot] <= machine.rates.eager:
-            took = messages.alpha[m] + messages.beta[m] * slots.size[slot]
-            ranks.out_free[rank] = ranks.sent[rank, k % 2] = start + took
-            leave(slot, start, machine, heap)
-        if messages.waiting[m]:
-            posted = messages.waits[m, 0]
-            messages.waits[m, 0] = messages.waits[m, 1]
-            messages.waiting[m] -= 1
+        one, message = slots[slot], machine.messages[operation.gives]
+        machine.free[0] = one.after
+        one.message, one.segment = operation.gives, k
+        one.nbytes = part(k, message.nbytes, operation.segment)
+        one.posted = one.head = one.after = NONE
+        one.start = max(me.clock, me.out_free)
+        me.sent[k % 2] = NONE
+        if one.nbytes <= machine.rates.eager:
+            over = one.start + (message.alpha + message.beta * one.nbytes)
+            me.out_free = me.sent[k % 2] = over
+            leave(slot, one.start, machine, heap)
+        if message.waiting:
+            posted = message.posted[0]
+            message.posted[0] = message.posted[1]
+            message.waiting -= 1
             meet(slot, posted, machine, heap)
-        elif messages.first[m] == NONE:
-            messages.first[m] = messages.last[m] = slot
+        elif message.first == NONE:
+            message.first = message.last = slot
         else:
-            slots.after[messages.last[m]] = slot
-            messages.last[m] = slot
+            slots[message.last].after = slot
+            message.last = slot
     return True
 
 
 @njit(cache=True)
 def meet(slot, posted, machine, heap):
     """A segment and its receive are both posted: what waited for that goes on."""
-    slots = machine.slots
-    slots.posted[slot] = posted
-    if slots.size[slot] > machine.rates.eager:
-        leave(slot, max(slots.start[slot], posted), machine, heap)
-    elif slots.head[slot] != NONE:
+    one = machine.slots[slot]
+    one.posted = posted
+    if one.nbytes > machine.rates.eager:
+        leave(slot, max(one.start, posted), machine, heap)
+    elif one.head != NONE:
         land(slot, machine)
 
 
 @njit(cache=True)
 def leave(slot, start, machine, heap):
     """Put a segment into the order of departures."""
-    rank = machine.messages.source[machine.slots.message[slot]]
-    heappush(heap, (start, rank, machine.ranks.departed[rank], slot))
-    machine.ranks.departed[rank] += 1
+    source = machine.messages[machine.slots[slot].message].source
+    heappush(heap, (start, source, machine.ranks[source].departed, slot))
+    machine.ranks[source].departed += 1
 
 
 @njit(cache=True)
 def depart(slot, time, machine):
     """Cross the links."""
-    messages, slots, wires = machine.messages, machine.slots, machine.wires
-    m, size = slots.message[slot], slots.size[slot]
-    links = messages.links[messages.starts[m] : messages.starts[m + 1]]
-    slots.head[slot], slots.beta[slot] = cross(
-        time, size, messages.beta[m], links, wires.alpha, wires.beta, wires.free
+    one, wires = machine.slots[slot], machine.wires
+    message = machine.messages[one.message]
+    links = machine.ways[message.begin : message.end]
+    one.head, one.beta = cross(
+        time, one.nbytes, message.beta, links, wires.alpha, wires.beta, wires.free
     )
 
 
 @njit(cache=True)
 def land(slot, machine):
-    """Come through the receiver's in port, and give the slot back."""
-    messages, ranks, slots = machine.messages, machine.ranks, machine.slots
-    m, size, k = slots.message[slot], slots.size[slot], slots.segment[slot] % 2
-    source, dest = messages.source[m], messages.dest[m]
-    start = max(slots.head[slot], slots.posted[slot], ranks.in_free[dest])
-    over = start + (messages.alpha[m] + slots.beta[slot] * size)
-    ranks.in_free[dest] = ranks.came[dest, k] = over
-    if size > machine.rates.eager:
-        ranks.sent[source, k] = ranks.met_free[source] = over
-        ranks.out_free[source] = max(ranks.out_free[source], over)
-    slots.after[slot] = slots.free[0]
-    slots.free[0] = slot
+    """Come through the in port and give the slot back; return who has received."""
+    one = machine.slots[slot]
+    message, k = machine.messages[one.message], one.segment % 2
+    receiver, sender = machine.ranks[message.dest], machine.ranks[message.source]
+    start = max(one.head, one.posted, receiver.in_free)
+    over = start + (message.alpha + one.beta * one.nbytes)
+    receiver.in_free = receiver.came[k] = over
+    if one.nbytes > machine.rates.eager:
+        sender.sent[k] = sender.met_free = over
+        sender.out_free = max(sender.out_free, over)
+    one.after = machine.free[0]
+    machine.free[0] = slot
+    return message.dest

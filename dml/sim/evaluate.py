@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dml.sim.networks.fabric import Rates, fits
 from dml.sim.networks.uniform import Uniform
 from dml.types import BadInput, Round
 
@@ -35,7 +36,6 @@ def evaluate(
     """
     # Compilers are slow to import, and whoever only runs a world needs none.
     from dml.sim.departures import contend
-    from dml.sim.networks.fabric import Rates, fits
     from dml.sim.rounds import follow
 
     fits(network, size)
@@ -83,8 +83,6 @@ def messages(rounds: Iterable[Round]) -> int:
     """Count them, segment by segment."""
     total = 0
     for one in rounds:
-        each = (
-            -(-one.nbytes // one.segment) if one.segment else np.ones_like(one.nbytes)
-        )
-        total += one.times * int(np.maximum(1, each).sum())
+        segments = np.maximum(1, -(-one.nbytes // (one.segment or np.inf)))
+        total += one.times * int(segments.sum())
     return total

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dml.sim.events import NEVER, Slow, SlowLink
-from dml.sim.networks.fabric import cross
+from dml.sim.networks.crossing import cross
 
 
 class Way(NamedTuple):

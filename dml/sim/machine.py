@@ -1,7 +1,8 @@
 """All that the ranks of a schedule do and know, laid flat for compiled code.
 
 Rounds and a network come in; operations by rank, messages with their ways, and what
-ranks and links are doing, go out.
+ranks and links are doing, go out. They are tables of records: compiled code counts
+references to every array that it passes on, so it is given few.
 """
 
 from collections.abc import Sequence
@@ -13,64 +14,40 @@ from dml.sim.networks.fabric import Network, Rates
 from dml.types import Round
 
 NONE = -1  # no message, no slot; of a time: not known yet
+Fields = list[tuple]
 
 
-class Program(NamedTuple):
-    """What every rank does: operation o gives one message and takes one, or NONE."""
-
-    starts: np.ndarray  # rank r does operations starts[r] … starts[r + 1] - 1
-    gives: np.ndarray
-    takes: np.ndarray
-    segment: np.ndarray  # bytes
-    reduces: np.ndarray
-    times: np.ndarray  # that it is repeated
+def fields(kind: type, *names: str) -> Fields:
+    return [(name, kind) for name in names]
 
 
-class Messages(NamedTuple):
-    """All messages of all rounds, and those of their segments that wait to be taken."""
+# What a rank does in a round: it gives one message and takes one, or NONE.
+OPERATION = np.dtype(fields(np.int64, "gives", "takes", "reduces", "segment", "times"))
 
-    source: np.ndarray
-    dest: np.ndarray
-    nbytes: np.ndarray
-    alpha: np.ndarray
-    beta: np.ndarray
-    starts: np.ndarray  # message m crosses links[starts[m]] … links[starts[m + 1] - 1]
-    links: np.ndarray
-    first: np.ndarray  # slots of segments that no receive is posted for, in order
-    last: np.ndarray
-    waits: (
-        np.ndarray
-    )  # when receives were posted that no segment is there for, in order
-    waiting: np.ndarray  # how many of them
+# From source to dest over links ways[begin] … ways[end - 1]. Either segments wait that
+# no receive is posted for, in slots first … last, or receives do, posted then.
+MESSAGE = np.dtype(
+    fields(np.int64, "source", "dest", "nbytes", "begin", "end")
+    + fields(np.float64, "alpha", "beta")
+    + fields(np.int64, "first", "last", "waiting")
+    + [("posted", np.float64, (2,))]
+)
 
+# A rank has done its operation `done` times and waits for a segment of it, NONE before
+# the first. Of segment k it keeps at k mod 2 when it came and when it was sent.
+# `met_free` is when the last came that had waited for its receive.
+RANK = np.dtype(
+    fields(np.float64, "clock", "out_free", "in_free", "met_free")
+    + [("came", np.float64, (2,)), ("sent", np.float64, (2,))]
+    + fields(np.int64, "operation", "end", "done", "segment", "departed")
+)
 
-class Ranks(NamedTuple):
-    """Where every rank is in its program."""
-
-    clock: np.ndarray
-    out_free: np.ndarray
-    in_free: np.ndarray
-    met_free: np.ndarray  # when what waited for its receive has come
-    came: np.ndarray  # when segment k has come, at k mod 2
-    sent: np.ndarray  # when it has left, likewise
-    operation: np.ndarray
-    done: np.ndarray  # times that the operation has been done
-    segment: np.ndarray  # that is waited for; NONE before the first
-    departed: np.ndarray  # messages so far
-
-
-class Slots(NamedTuple):
-    """Segments under way."""
-
-    message: np.ndarray
-    segment: np.ndarray
-    size: np.ndarray  # bytes
-    start: np.ndarray  # when it could depart
-    posted: np.ndarray  # when its receive was
-    head: np.ndarray  # when its head is at the in port
-    beta: np.ndarray  # of the narrowest place on its way
-    after: np.ndarray  # the next slot of a list
-    free: np.ndarray  # the first free one: an array of one
+# A segment under way: it can depart at start, its receive is posted, its head is at the
+# in port, β is that of the narrowest place on its way; `after` is next in a list.
+SLOT = np.dtype(
+    fields(np.int64, "message", "segment", "nbytes", "after")
+    + fields(np.float64, "start", "posted", "head", "beta")
+)
 
 
 class Wires(NamedTuple):
@@ -84,83 +61,72 @@ class Wires(NamedTuple):
 class Machine(NamedTuple):
     """All that a step changes or needs."""
 
-    program: Program
-    messages: Messages
-    ranks: Ranks
-    slots: Slots
+    operations: np.ndarray
+    messages: np.ndarray
+    ways: np.ndarray
+    ranks: np.ndarray
+    slots: np.ndarray
+    free: np.ndarray  # the first free slot: an array of one
     wires: Wires
     rates: Rates
 
 
-def programs(rounds: Sequence[Round], size: int) -> Program:
-    """Sort what all rounds do by rank, and merge what a rank does in one round."""
+def build(
+    rounds: Sequence[Round],
+    network: Network,
+    rates: Rates,
+    clock: np.ndarray,
+    room: int,
+) -> Machine:
+    """Lay out what is to be done from these clocks on, with so many slots."""
+    operations, starts = program(rounds, len(clock))
+    ranks = np.zeros(len(clock), RANK)
+    ranks["clock"], ranks["segment"] = clock, NONE
+    ranks["operation"], ranks["end"] = starts[:-1], starts[1:]
+    slots = np.zeros(room, SLOT)
+    slots["after"] = np.append(np.arange(1, room), NONE)
+    free = np.zeros(1, np.int64)
+    alpha, beta = (np.asarray(each, np.float64) for each in network.links())
+    wires = Wires(alpha, beta, np.zeros(len(alpha)))
+    return Machine(
+        operations, *messages(rounds, network), ranks, slots, free, wires, rates
+    )
+
+
+def program(rounds: Sequence[Round], size: int) -> tuple[np.ndarray, np.ndarray]:
+    """Sort what all rounds do by rank, and merge what a rank does in one round.
+
+    Return the operations, and where those of each rank begin.
+    """
     number = np.repeat(np.arange(len(rounds)), [len(one.source) for one in rounds])
     ranks = np.concatenate([joined(rounds, "source"), joined(rounds, "dest")])
     keys = ranks * len(rounds) + np.tile(number, 2)
-    found, operation = np.unique(keys, return_inverse=True)
-    gives, takes = np.full((2, len(found)), NONE)
-    gives[operation[: len(number)]] = takes[operation[len(number) :]] = np.arange(
-        len(number)
-    )
-    starts = np.searchsorted(found, np.arange(size + 1) * len(rounds))
-    how = np.array([one[3:] for one in rounds], np.int64).reshape(-1, 3)
-    reduces, segment, times = how[found % max(1, len(rounds))].T.copy()
-    return Program(starts, gives, takes, segment, reduces, times)
+    found, place = np.unique(keys, return_inverse=True)
+    operations = np.zeros(len(found), OPERATION)
+    for name, places in zip(("gives", "takes"), np.split(place, 2), strict=True):
+        operations[name] = NONE
+        operations[name][places] = np.arange(len(number))
+    for name in ("reduces", "segment", "times"):
+        values = np.array([getattr(one, name) for one in rounds], np.int64)
+        operations[name] = values[found % max(1, len(rounds))]
+    return operations, np.searchsorted(found, np.arange(size + 1) * len(rounds))
 
 
-def messages(rounds: Sequence[Round], network: Network) -> Messages:
-    """Lay all messages and their ways one after another."""
+def messages(
+    rounds: Sequence[Round], network: Network
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return all messages one after another, and the links that they cross."""
     source, dest = joined(rounds, "source"), joined(rounds, "dest")
-    alpha, beta, starts, links = network.paths(source, dest)
-    count = len(source)
-    return Messages(
-        source,
-        dest,
-        joined(rounds, "nbytes"),
-        np.asarray(alpha, np.float64),
-        np.asarray(beta, np.float64),
-        np.asarray(starts, np.int64),
-        np.asarray(links, np.int32),
-        np.full(count, NONE),
-        np.full(count, NONE),
-        np.zeros((count, 2)),
-        np.zeros(count, np.int64),
-    )
+    paths = network.paths(source, dest)
+    table = np.zeros(len(source), MESSAGE)
+    table["source"], table["dest"] = source, dest
+    table["nbytes"] = joined(rounds, "nbytes")
+    table["alpha"], table["beta"] = paths.alpha, paths.beta
+    table["begin"], table["end"] = paths.starts[:-1], paths.starts[1:]
+    table["first"] = table["last"] = NONE
+    return table, np.asarray(paths.links, np.int32)
 
 
 def joined(rounds: Sequence[Round], name: str) -> np.ndarray:
     parts = [getattr(one, name) for one in rounds]
     return np.concatenate([np.zeros(0, np.int64), *parts]).astype(np.int64)
-
-
-def begin(program: Program, clock: np.ndarray) -> Ranks:
-    size = len(clock)
-    out_free, in_free, met_free = np.zeros((3, size))
-    came, sent = np.zeros((2, size, 2))
-    done, departed = np.zeros((2, size), np.int64)
-    return Ranks(
-        clock.copy(),
-        out_free,
-        in_free,
-        met_free,
-        came,
-        sent,
-        program.starts[:-1].copy(),
-        done,
-        np.full(size, NONE),
-        departed,
-    )
-
-
-def slots(room: int) -> Slots:
-    message, segment, size = np.zeros((3, room), np.int64)
-    start, posted, head, beta = np.zeros((4, room))
-    after = np.append(np.arange(1, room), NONE)
-    free = np.zeros(1, np.int64)
-    return Slots(message, segment, size, start, posted, head, beta, after, free)
-
-
-def wires(network: Network) -> Wires:
-    links = network.links()
-    alpha = np.asarray(links.alpha, np.float64)
-    return Wires(alpha, np.asarray(links.beta, np.float64), np.zeros(len(alpha)))

@@ -2,7 +2,8 @@
 
 A round and the clocks before it come in, the clocks after it go out: those of the
 running world, by the arithmetic of `sim.comm`, `sim.transfer` and `wire.messages.lane`.
-In a round nothing depends on who comes first.
+In a round nothing depends on who comes first, but where only the last segment is eager:
+here it leaves after those that wait for their receives, there as ranks happen to run.
 """
 
 from collections.abc import Iterable

@@ -12,7 +12,8 @@ import numpy as np
 from dml.sim.comm import VirtualComm
 from dml.sim.crowd import Message
 from dml.sim.events import NEVER
-from dml.sim.transfer import VirtualRequest, arrive, fill, label
+from dml.sim.transfer import VirtualRequest, arrive, fill
+from dml.sim.world import label
 from dml.types import ANY, Status
 
 
@@ -26,8 +27,8 @@ class RoutedComm(VirtualComm):
         process.left -= 1
         if process.left < 0:
             process.world.stop(process)
-        if process.clock >= process.dies:
-            process.die()
+        if process.clock >= process.ends:
+            process.end()
         request = None
         if buffer.nbytes > self.eager:
             request = VirtualRequest(process, name, buffer, dest, tag)
@@ -48,9 +49,16 @@ class RoutedComm(VirtualComm):
             peer.inbox.setdefault(self.rank, []).append(parcel)
         return request
 
-    def _receive(self, name: str, buffer: np.ndarray, source: int, tag: int) -> Any:
-        if self.process.clock >= self.process.dies:
-            self.process.die()
+    def _receive(self, name: str, buffer: np.ndarray, source: int, tag: int) -> float:
+        self._ask(name, buffer, source, tag).Wait()
+        return self.process.clock
+
+    def _ask(
+        self, name: str, buffer: np.ndarray, source: int, tag: int
+    ) -> VirtualRequest:
+        """Post a receive."""
+        if self.process.clock >= self.process.ends:
+            self.process.end()
         receive = VirtualRequest(self.process, name, buffer, source, tag)
         if self.crowd is not None or source == ANY:
             self.anyone().want(receive)
@@ -86,7 +94,7 @@ class RoutedComm(VirtualComm):
     ) -> None:
         request = self._send("Sendrecv(dest", sendbuf, dest, sendtag)
         sent = self.process.out_free
-        self._receive("Sendrecv(source", recvbuf, source, recvtag).Wait(status)
+        self._ask("Sendrecv(source", recvbuf, source, recvtag).Wait(status)
         if request is not None:
             request.Wait()
         elif sent > self.process.clock:
@@ -95,7 +103,7 @@ class RoutedComm(VirtualComm):
     def Irecv(
         self, buf: np.ndarray, source: int = ANY, tag: int = ANY
     ) -> VirtualRequest:
-        return self._receive("Irecv(source", buf, source, tag)
+        return self._ask("Irecv(source", buf, source, tag)
 
     def unread(self) -> list[str]:
         parcels = [parcel for queue in self.inbox.values() for parcel in queue]

@@ -7,9 +7,9 @@ from typing import Any
 from greenlet import GreenletExit, greenlet
 
 from dml.sim.comm import VirtualComm
+from dml.sim.networks.fabric import fits
 from dml.sim.networks.uniform import Uniform
 from dml.sim.world import Limits, World
-from dml.types import BadInput
 
 
 def run(
@@ -27,11 +27,7 @@ def run(
     goes wrong; the result of a rank that dies is None.
     """
     network = network or Uniform()
-    if not 0 < size <= network.capacity:
-        raise BadInput(
-            f"expected 1 to {network.capacity} ranks on {network}, got {size}; "
-            "pass a larger network or fewer ranks"
-        )
+    fits(network, size)
     world = World(size, network, limits or Limits())
     results: list[Any] = [None] * size
 

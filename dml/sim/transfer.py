@@ -4,8 +4,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dml.sim.world import Process
-from dml.types import ANY, BadInput, Status
+from dml.sim.world import Process, described
+from dml.types import BadInput, Status
 
 
 class VirtualRequest:
@@ -35,8 +35,7 @@ class VirtualRequest:
         self.peer, self.tag, self.count = source, tag, count
 
     def describe(self) -> str:
-        peer, tag = label(self.peer), label(self.tag)
-        return f"{self.name}={peer}, tag={tag}, {self.buffer.nbytes} bytes)"
+        return described((self.name, self.buffer, self.peer, self.tag))
 
     def Wait(self, status: Any = None) -> bool:
         process = self.process
@@ -85,11 +84,6 @@ def look_around(process: Process, what: Any) -> None:
     process.polls = what
     process.pause()
     process.polls = None
-
-
-def label(number: int) -> str:
-    """Name a peer or a tag as the caller does."""
-    return "ANY" if number == ANY else getattr(number, "name", str(number))
 
 
 def tell(status: Status, source: int, tag: int, count: int) -> None:

@@ -15,6 +15,8 @@ from typing import Any, NamedTuple
 
 from greenlet import GreenletExit, getcurrent
 
+from dml.types import ANY
+
 PATIENCE = 1000  # times that all ranks poll in vain before that is a deadlock
 
 
@@ -33,8 +35,18 @@ class Process:
     """One virtual rank: its clock, its two ports, its thread of control."""
 
     __slots__ = (
-        *("asked", "clock", "died", "dies", "fiber", "in_free", "left", "met_free"),
-        *("offers", "open", "out_free", "polls", "rank", "root", "waits", "world"),
+        *("asked", "clock", "died", "dies", "ends", "fiber", "in_free", "left"),
+        *(
+            "met_free",
+            "offers",
+            "open",
+            "out_free",
+            "polls",
+            "rank",
+            "root",
+            "waits",
+            "world",
+        ),
     )
 
     def __init__(self, world: "World", rank: int):
@@ -48,6 +60,7 @@ class Process:
         self.left = world.limits.messages  # that it may send
         self.open = self.offers = 0  # receives posted, and sends that wait for one
         self.dies, self.died = float("inf"), False
+        self.ends = world.limits.seconds  # or when it dies, if that is before
 
     def wait(self, what: Any) -> None:
         """Let others run until one of them has called `wake`."""
@@ -81,24 +94,23 @@ class Process:
             world.ready.popleft().fiber.switch()
         else:
             world.hub.switch()
-        if self.clock > world.limits.seconds:
-            world.stop(self)
-        if self.clock >= self.dies:
-            self.die()
+        if self.clock >= self.ends:
+            self.end()
 
     def compute(self, seconds: float) -> None:
         """Let the clock advance, and others act before then if this rank polls."""
         self.world.progress()
-        self.clock += seconds
-        if self.clock > self.world.limits.seconds:
-            self.world.stop(self)
-        if self.asked:
+        self.clock += float(seconds)  # numpy's own would spread, and are slow
+        if self.asked and self.clock < self.ends:
             self.asked = False
             self.order(self.clock)
-        if self.clock >= self.dies:
-            self.die()
+        if self.clock >= self.ends:
+            self.end()
 
-    def die(self) -> None:
+    def end(self) -> None:
+        """Die, if that is its fate, or end a program that never ends."""
+        if self.clock < self.dies:
+            self.world.stop(self)
         self.died, self.clock = True, self.dies
         raise GreenletExit
 
@@ -168,6 +180,7 @@ class World:
     def doom(self, process: Process, time: float) -> None:
         """Let a rank die then, also while it waits or polls."""
         process.dies = time
+        process.ends = min(time, process.ends)
 
         def end() -> None:
             process.clock = max(process.clock, time)
@@ -209,7 +222,7 @@ class World:
         """Say what each rank waits for, and which messages wait for a rank."""
         stuck = [p for p in self.processes if p.waits or p.polls]
         lines = [
-            f"  rank {p.rank} at {p.clock:.9f} s: {(p.waits or p.polls).describe()}"
+            f"  rank {p.rank} at {p.clock:.9f} s: {described(p.waits or p.polls)}"
             for p in stuck
         ]
         dead = [p for p in self.processes if p.died]
@@ -242,6 +255,19 @@ class World:
                 if fiber and not fiber.dead:
                     fiber.parent = self.hub
                     fiber.throw(GreenletExit)
+
+
+def described(call: Any) -> str:
+    """Say what a rank waits for: an object that can tell, or a call's arguments."""
+    if call.__class__ is not tuple:
+        return call.describe()
+    name, buffer, peer, tag = call
+    return f"{name}={label(peer)}, tag={label(tag)}, {buffer.nbytes} bytes)"
+
+
+def label(number: int) -> str:
+    """Name a peer or a tag as the caller does."""
+    return "ANY" if number == ANY else getattr(number, "name", str(number))
 
 
 def some(lines: list[str], what: str, most: int = 32) -> list[str]:

@@ -35,6 +35,7 @@ def train(corpus, tmp_path, monkeypatch):
         given = [f"--corpus={corpus}", f"--out={tmp_path / out}", *SMALL]
         with monkeypatch.context() as patch:
             if not drawn:
+                given.append("--timeline=0")
                 patch.setattr(figures, "chart", undrawn)
                 patch.setattr(glove_report, "wordmap", lambda *_: None)
             return glove.main(["glove.py", *given, *argv])

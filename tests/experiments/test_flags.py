@@ -3,6 +3,7 @@ import subprocess
 import sys
 
 import flags
+import numpy as np
 import pytest
 
 from dml.types import BadInput
@@ -53,13 +54,40 @@ def test_a_bad_flag_is_bad_input_that_points_to_help(flag, message):
     assert "--help lists" in str(caught.value)
 
 
-def test_a_network_is_three_numbers():
-    flags.parse(VALUES, ["x", "--network=1,2e-3,0"])
-    assert flags.network(VALUES) == (1, 2e-3, 0)
-    for bad in ("1,2", "1,2,3,4", "a,b,c", ""):
-        flags.parse(VALUES, ["x", f"--network={bad}"])
-        with pytest.raises(BadInput, match=f"three numbers, got --network={bad};"):
-            flags.network(VALUES)
+WORLD = flags.define(*flags.VIRTUAL)
+
+
+def on(argv, program):
+    flags.parse(WORLD, ["x", *argv])
+    return flags.ranks(program, WORLD)
+
+
+def test_a_virtual_world_is_as_its_flags_say():
+    def program(comm):
+        comm.compute(1)
+        return comm.network.rates[:3], comm.bytes_sent
+
+    rates = (1, 2e-3, 0)
+    assert on(["--simulate=2", "--network=1,2e-3,0"], program) == [(rates, 0)] * 2
+    torus = ["--simulate=4", "--network=torus:2x2@1,2e-3,0", "--events=die:3@0.5"]
+    assert on(torus, program) == [*[(rates, 0)] * 3, None]
+    with pytest.raises(BadInput, match="expected 1 to 4 ranks|expected at most 4"):
+        on(["--simulate=5", "--network=torus:2x2"], program)
+
+
+def test_a_virtual_run_that_does_not_end_well_is_one_line():
+    def waits(comm):
+        comm.Recv(np.zeros(1), 0, 7)
+
+    def never_ends(comm):
+        while True:
+            comm.compute(1)
+
+    with pytest.raises(BadInput, match="deadlock: 9 of 9.*rank 1 at 0.0") as caught:
+        on(["--simulate=9"], waits)
+    assert "\n" not in str(caught.value)
+    with pytest.raises(BadInput, match="expected a program that ends"):
+        on(["--simulate=2", "--virtual_seconds=10"], never_ends)
 
 
 COMMAND = '''

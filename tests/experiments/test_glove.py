@@ -113,6 +113,7 @@ def test_a_run_leaves_files_that_agree(train, tmp_path):
         "checkpoint/squares-2.bin",
         "config.json",
         *("loss.png", "loss.svg", "metrics.jsonl", "summary.json"),
+        *("timeline.json", "timeline.png", "timeline.svg"),
         *("vectors.bin", "vectors.npy", "vectors.txt", "vocab.txt"),
         *("words.png", "words.svg"),
     ]

@@ -6,8 +6,9 @@ import pytest
 from dml.types import BadInput
 
 
-def run(out, *argv):
-    return linear.main(["linear.py", f"--out={out}", "--steps=30", *argv])
+def run(out, *argv, timeline=0):
+    given = [f"--out={out}", "--steps=30", f"--timeline={timeline}"]
+    return linear.main(["linear.py", *given, *argv])
 
 
 def losses(out):
@@ -38,15 +39,44 @@ def test_virtual_replicas_agree_by_any_allreduce(tmp_path, allreduce):
 
 
 def test_a_run_leaves_its_folder_with_every_flag(tmp_path):
-    (summary,) = run(tmp_path, "--optimizer=adam", "--seed=3")
+    (summary,) = run(tmp_path, "--optimizer=adam", "--seed=3", timeline=1)
     kept = sorted(path.name for path in tmp_path.iterdir())
     assert kept == ["config.json", "loss.png", "loss.svg"] + [
-        "metrics.jsonl",
-        "summary.json",
+        *("metrics.jsonl", "summary.json"),
+        *("timeline.json", "timeline.png", "timeline.svg"),
     ]
     flags = json.loads((tmp_path / "config.json").read_text())["flags"]
     assert (flags["optimizer"], flags["seed"], flags["steps"]) == ("adam", 3, 30)
     assert json.loads((tmp_path / "summary.json").read_text()) == summary
+
+
+def test_tracing_changes_no_number_of_a_virtual_run(tmp_path):
+    argv = ["--simulate=4", "--allreduce=hierarchical", "--group=2"]
+    plain, drawn = (run(tmp_path / str(n), *argv, timeline=n) for n in (0, 2))
+    assert plain == drawn
+    rows = [(tmp_path / n / "metrics.jsonl").read_text() for n in "02"]
+    assert rows[0] == rows[1]
+    assert not (tmp_path / "0/timeline.svg").exists()
+
+
+def test_as_many_steps_as_asked_for_are_drawn_after_the_first(tmp_path, capsys):
+    argv = ["--simulate=64", "--allreduce=ring", "--steps=4"]
+    words = run(tmp_path, *argv, timeline=2)[0]["words_sent"] / 4
+    assert f"timeline {tmp_path / 'timeline.svg'}\n" in capsys.readouterr().out
+    trace = json.loads((tmp_path / "timeline.json").read_text())["traceEvents"]
+    sent = [event for event in trace if event["ph"] == "s"]
+    assert len(sent) == 2 * 64 * 126
+    mine = [event["args"]["bytes"] for event in sent if event["tid"] == 0]
+    assert sum(mine) == 2 * 4 * words
+    phases = [e["name"] for e in trace if e["ph"] == "X" and e["cat"] == "phase"]
+    assert {name: phases.count(name) for name in phases} == dict.fromkeys(
+        ("gradient", "wire", "update"), 2 * 64
+    )
+
+
+def test_one_step_alone_leaves_no_timeline(tmp_path):
+    run(tmp_path, "--steps=1", timeline=1)
+    assert not (tmp_path / "timeline.json").exists()
 
 
 @pytest.mark.parametrize(
@@ -57,7 +87,7 @@ def test_a_run_leaves_its_folder_with_every_flag(tmp_path):
         (["--batch=2000"], "expected a batch of 1 to 1437 examples, got batch=2000"),
         (["--steps=0"], "--steps=0: 0 is not a positive integer"),
         (["--strategy=serial", "--simulate=2"], "expected one rank"),
-        (["--simulate=2", "--network=fast"], "expected three numbers"),
+        (["--simulate=2", "--network=fast"], "expected a network"),
     ],
 )
 def test_bad_input_is_named(tmp_path, argv, message):

@@ -1,4 +1,4 @@
-"""Ranks die, links drop and heal, programs never end: what the others see and are told."""
+"""Ranks die, links drop and heal, programs never end: what others see."""
 
 import numpy as np
 import pytest

@@ -1,15 +1,15 @@
 """What every virtual network tells: the way of a message, its links, what it costs.
 
-A message of m bytes that starts at t crosses its links in order, cut through: its head
-waits for a link that is busy, holds it for m link betas, and goes on after the link's
-alpha. It then holds its receiver's in port for α + mβ, where β is that of the narrowest
-place on its way; its sender's out port it has held for α + mβ of the port from t on.
+A message of m bytes that departs at t crosses its links in order, cut through: its head
+waits for a link that is busy with those that departed before, holds it for m link
+betas, and goes on after the link's alpha. It then holds its receiver's in port for
+α + mβ, where β is that of the narrowest place on its way; its sender's out port it has
+held for α + mβ of the port from t on.
 """
 
 from typing import NamedTuple, Protocol
 
 import numpy as np
-from numba import njit
 
 from dml.types import BadInput
 
@@ -97,9 +97,9 @@ class Network(Protocol):
 
 def fits(network: Network, size: int) -> None:
     """Raise where a network does not hold so many ranks."""
-    if size > network.capacity:
+    if not 0 < size <= network.capacity:
         raise BadInput(
-            f"expected at most {network.capacity} ranks on {network}, got {size}; "
+            f"expected 1 to {network.capacity} ranks on {network}, got {size}; "
             "pass a larger network or fewer ranks"
         )
 
@@ -122,17 +122,3 @@ def ways(rates: Rates, starts: np.ndarray, links: np.ndarray) -> Paths:
 def alike(rates: Rates, number: int) -> Links:
     """So many links, all alike."""
     return Links(np.full(number, rates.hop), np.full(number, rates.link))
-
-
-@njit(cache=True)
-def cross(start, nbytes, beta, links, link_alpha, link_beta, free):
-    """Take a message over its links; return when its head is at the in port, and β.
-
-    free[l] is when link l can take the next head.
-    """
-    for link in links:
-        start = max(start, free[link])
-        free[link] = start + nbytes * link_beta[link]
-        start += link_alpha[link]
-        beta = max(beta, link_beta[link])
-    return start, beta

@@ -5,9 +5,11 @@ receiver's in port for α + mβ seconds each.
 """
 
 import sys
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
+
+from dml.sim.networks.fabric import Links, Paths
 
 
 class Uniform(NamedTuple):
@@ -28,14 +30,10 @@ class Uniform(NamedTuple):
         """How many ranks it holds: any number."""
         return sys.maxsize
 
-    def links(self) -> Any:
-        from dml.sim.networks.fabric import Links  # numba takes its time to load
-
+    def links(self) -> Links:
         return Links(np.empty(0), np.empty(0))
 
-    def paths(self, source: np.ndarray, dest: np.ndarray) -> Any:
-        from dml.sim.networks.fabric import Paths
-
+    def paths(self, source: np.ndarray, dest: np.ndarray) -> Paths:
         same = np.ones(len(source))
         starts = np.zeros(len(source) + 1, np.int64)
         alpha, beta = self.alpha * same, self.beta * same

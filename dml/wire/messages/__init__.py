@@ -24,6 +24,7 @@ from dml.wire.messages.progress import allreduce_async as allreduce_async
 from dml.wire.messages.reduce_scatter import all_gather as all_gather
 from dml.wire.messages.reduce_scatter import reduce_scatter as reduce_scatter
 from dml.wire.messages.star import star_allreduce
+from dml.wire.messages.traced import Traced as Traced
 from dml.wire.messages.tree import tree_allreduce as tree_allreduce
 
 ALLREDUCE: dict[str, Callable[..., None]] = {

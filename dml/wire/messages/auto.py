@@ -94,7 +94,7 @@ def rates(comm: Comm) -> Rates:
     if comm.size == 1:
         return Rates(0.0, 0.0, 0.0)
     if not comm.machine:
-        alpha, beta, gamma = comm.network[:3]
+        alpha, beta, gamma = comm.network.rates[:3]
         return Rates(alpha, beta, gamma, meet=alpha)
     if "rates" not in comm.kept:
         found = np.zeros(len(Rates._fields))

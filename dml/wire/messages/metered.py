@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from dml.types import Comm
+from dml.types import SHARED, Comm
 from dml.wire.messages.reduce_scatter import all_gather
 
 
@@ -59,12 +59,16 @@ class Metered:
         recvbuf: Any = None,
         source: int = 0,
         recvtag: int = 0,
+        *status: Any,
     ) -> None:
         self.count("Sendrecv", sendbuf, dest)
-        self.comm.Sendrecv(sendbuf, dest, sendtag, recvbuf, source, recvtag)
+        self.comm.Sendrecv(sendbuf, dest, sendtag, recvbuf, source, recvtag, *status)
 
     def Split(self, color: int = 0, key: int = 0) -> "Metered":
         return Metered(self.comm.Split(color, key), self)
+
+    def Split_type(self, split_type: int = SHARED, key: int = 0) -> "Metered":
+        return Metered(self.comm.Split_type(split_type, key), self)
 
     def Dup(self) -> "Metered":
         return Metered(self.comm.Dup(), self)

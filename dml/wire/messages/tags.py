@@ -16,5 +16,7 @@ class Tag(IntEnum):
     ALL_TO_ALL = 10
     COLLECT = 11
     FIRST = 12
-    BYTEPS = 13
+    CLOCK = 13
+    LEAVE = 14
+    BYTEPS = 15
     BLOCK = 1000  # and the number of the block

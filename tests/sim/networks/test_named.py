@@ -132,7 +132,7 @@ def test_an_unknown_name_is_told_all_that_are_known():
 
 @pytest.mark.parametrize("text", ["torus:2x2", "fat_tree:2", "slim_fly:3x1", "ring:3"])
 def test_a_network_too_small_is_refused(text):
-    with pytest.raises(BadInput, match="expected at most .* got 99; pass a larger"):
+    with pytest.raises(BadInput, match="expected 1 to .* got 99; pass a larger"):
         network(text, 99)
 
 

@@ -5,9 +5,10 @@ import pytest
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import shortest_path
 
+from dml.sim.networks.crossing import cross
 from dml.sim.networks.degraded import Degraded
 from dml.sim.networks.dragonfly import Dragonfly
-from dml.sim.networks.fabric import Prices, Rates, cross
+from dml.sim.networks.fabric import Prices, Rates
 from dml.sim.networks.fat_tree import FatTree
 from dml.sim.networks.graph import Graph
 from dml.sim.networks.hosts import Hosts

@@ -1,0 +1,159 @@
+"""LOG: a timeline in; Chrome's trace events, a hash and the waiting of ranks out."""
+
+import hashlib
+import json
+import math
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from dml.types import Flight, Span, Timeline
+
+Event = dict[str, Any]
+Interval = tuple[float, float]  # start, end
+NANO = 1e-3  # of a microsecond, the unit of trace events
+
+
+def write(path: Path, timeline: Timeline) -> None:
+    """Write path.json for ui.perfetto.dev, and the picture: path.svg and path.png."""
+    from dml.metrics.timeline_figure import draw
+
+    trace = {"displayTimeUnit": "ns", "traceEvents": events(timeline)}
+    Path(f"{path}.json").write_text(json.dumps(trace, separators=(",", ":")))
+    draw(path, timeline)
+
+
+def digest(timeline: Timeline) -> str:
+    """Return the sha256 of all that happened: the same for the same virtual run."""
+    lines = [repr(tuple(one)) for one in (*timeline.spans, *timeline.flights)]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()
+
+
+def waiting(timeline: Timeline) -> dict[int, float]:
+    """Return the seconds that each rank waited."""
+    return {
+        rank: sum(end - start for start, end in merged(each))
+        for rank, each in waits(timeline).items()
+    }
+
+
+def waits(timeline: Timeline) -> dict[int, list[Interval]]:
+    """Return when each rank waited: it could not have gone on, whatever the wire.
+
+    In a call that receives a message, that is until the message is sent: from then on
+    it travels. A call that receives none (Barrier, Allreduce, ...) waits all the time,
+    as a phase named wait does outside of calls. Send only hands over.
+    """
+    arrived: dict[int, list[tuple[float, float]]] = {}
+    for flight in timeline.flights:
+        arrived.setdefault(flight.dest, []).append((flight.received, flight.sent))
+    for each in arrived.values():
+        each.sort()
+    of = ranks(timeline)
+    found: dict[int, list[Interval]] = {rank: [] for rank in of}
+    calls: dict[int, list[Interval]] = {rank: [] for rank in of}
+    phases: dict[int, list[Interval]] = {rank: [] for rank in of}
+    for span in timeline.spans:
+        if span.name == "wait":
+            phases[span.rank].append((span.start, span.end))
+        elif is_call(span):
+            calls[span.rank].append((span.start, span.end))
+            until = span_waits(span, arrived.get(span.rank, []))
+            if until > span.start and span.name != "Send":
+                found[span.rank].append((span.start, until))
+    for rank in of:
+        found[rank] += without(phases[rank], calls[rank])
+    return found
+
+
+def without(intervals: list[Interval], holes: list[Interval]) -> Iterator[Interval]:
+    """Yield what intervals cover and holes do not."""
+    edges = merged(holes)
+    for start, end in intervals:
+        first = bisect_right(edges, (start, start))
+        for opens, closes in edges[max(0, first - 1) :]:
+            if opens >= end:
+                break
+            if opens > start:
+                yield start, opens
+            start = max(start, closes)
+        if start < end:
+            yield start, end
+
+
+def span_waits(span: Span, arrived: list[tuple[float, float]]) -> float:
+    """Return until when a call waits; arrived says when its rank had what, sent when.
+
+    A message that comes at the very start came to the call before.
+    """
+    first = bisect_right(arrived, (span.start, math.inf))
+    after = bisect_right(arrived, (span.end, math.inf))
+    sent = [sent for _, sent in arrived[first:after]]
+    return min(sent, default=span.end)
+
+
+def is_call(span: Span) -> bool:
+    """Say whether a span is a call, which MPI writes with a capital, or a phase."""
+    return span.name[0].isupper()
+
+
+def ranks(timeline: Timeline) -> list[int]:
+    return sorted({span.rank for span in timeline.spans})
+
+
+def merged(intervals: Iterable[Interval], gap: float = 0.0) -> list[Interval]:
+    """Return what intervals cover, each time once; gaps of so much are none."""
+    found: list[Interval] = []
+    for start, end in sorted(intervals):
+        if found and start - found[-1][1] <= gap:
+            found[-1] = found[-1][0], max(end, found[-1][1])
+        else:
+            found.append((start, end))
+    return found
+
+
+# Trace events, as Chrome has them: https://perfetto.dev/docs/getting-started/other-formats
+
+
+def events(timeline: Timeline) -> list[Event]:
+    """Return a thread a rank, a slice a span, an arrow a message; in order of time."""
+    timed = [slice_of(span) for span in timeline.spans]
+    for number, flight in enumerate(timeline.flights):
+        timed += arrow(number, flight)
+    # order matters: of slices that begin together, the outer one comes first
+    timed.sort(key=lambda event: (event["ts"], -event.get("dur", -1.0)))
+    return [*threads(ranks(timeline)), *timed]
+
+
+def threads(ranks: Iterable[int]) -> Iterator[Event]:
+    for rank in ranks:
+        of = {"ph": "M", "pid": 0, "tid": rank}
+        yield of | {"name": "thread_name", "args": {"name": f"rank {rank}"}}
+        yield of | {"name": "thread_sort_index", "args": {"sort_index": rank}}
+
+
+def micro(seconds: float) -> float:
+    """Return microseconds, rounded to Perfetto's own nanoseconds."""
+    return round(seconds * 1e6, 3)
+
+
+def slice_of(span: Span) -> Event:
+    start, end = micro(span.start), micro(span.end)
+    return {
+        **{"ph": "X", "name": span.name, "cat": "call" if is_call(span) else "phase"},
+        **{"pid": 0, "tid": span.rank, "ts": start, "dur": round(end - start, 3)},
+    }
+
+
+def arrow(number: int, flight: Flight) -> Iterator[Event]:
+    """Yield both ends of a flow from the sender's slice to the receiver's.
+
+    The end lies in the slice whose end it is: a nanosecond earlier.
+    """
+    sent, received = micro(flight.sent), micro(flight.received)
+    both = {"name": "message", "cat": "message", "id": number, "pid": 0}
+    args = {"bytes": flight.nbytes, "tag": flight.tag}
+    yield both | {"ph": "s", "tid": flight.source, "ts": sent, "args": args}
+    received = max(sent, round(received - NANO, 3))
+    yield both | {"ph": "f", "bp": "e", "tid": flight.dest, "ts": received}

@@ -1,0 +1,184 @@
+"""How long computing takes: a law's text in, seconds out; a stream of draws a rank.
+
+shifted_exponential:1,0.5        1 + Exp(0.5), the lecture's; its mean is 1 + 1/0.5
+pareto:1,1.5*1,1,0.5             every third rank at half the speed
+"""
+
+import math
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from scipy.special import betainc, betaincinv, gammaln, ndtri
+
+from dml.types import BadInput
+
+
+class Law(NamedTuple):
+    """How a rank's seconds are drawn; all ranks' draws are independent."""
+
+    mean: float  # at speed 1
+    draws: Callable[[np.random.Generator, int], np.ndarray]
+    tail: Callable[[np.ndarray], np.ndarray]  # q -> what is exceeded with chance q
+    kth: Callable[[int, int], float] | None = None  # the k-th fastest of p, expected
+    speeds: tuple[float, ...] = (1.0,)  # rank r's is speeds[r mod their number]
+
+
+def constant(c: float) -> Law:
+    return Law(
+        mean=c,
+        draws=lambda generator, n: np.full(n, c),
+        tail=lambda q: np.full_like(q, c),
+        kth=lambda k, p: c,
+    )
+
+
+def shifted_exponential(c: float, mu: float) -> Law:
+    """c + Exp(mu): the k-th of p takes c + (H_p - H_(p-k))/mu, about c + ln(p)/mu."""
+    if not mu:
+        raise ValueError("mu is 0")
+    return Law(
+        mean=c + 1 / mu,
+        draws=lambda generator, n: c + generator.standard_exponential(n) / mu,
+        tail=lambda q: c - np.log(q) / mu,
+        kth=lambda k, p: c + float(np.sum(1 / np.arange(p - k + 1, p + 1))) / mu,
+    )
+
+
+def pareto(scale: float, shape: float) -> Law:
+    """P(X > x) = (scale/x)^shape: the slowest of p takes about p^(1/shape)."""
+    if shape <= 1:
+        raise ValueError("of shape 1 and below there is no mean")
+
+    def kth(k: int, p: int) -> float:
+        logs = gammaln([p + 1, p - k + 1 - 1 / shape, p - k + 1, p + 1 - 1 / shape])
+        return scale * math.exp(logs[0] + logs[1] - logs[2] - logs[3])
+
+    return Law(
+        mean=scale * shape / (shape - 1),
+        draws=lambda generator, n: scale * (1 + generator.pareto(shape, n)),
+        tail=lambda q: scale * q ** (-1 / shape),
+        kth=kth,
+    )
+
+
+def lognormal(median: float, sigma: float) -> Law:
+    if not median:
+        raise ValueError("the median is 0")
+    return Law(
+        mean=median * math.exp(sigma**2 / 2),
+        draws=lambda generator, n: generator.lognormal(math.log(median), sigma, n),
+        tail=lambda q: median * np.exp(-sigma * ndtri(q)),
+    )
+
+
+def trace(path: str) -> Law:
+    """Resample a file of measured seconds, one a line.
+
+    Drawn with replacement, not in order: so ranks are independent, as every law's.
+    """
+    values = np.sort(np.array(Path(path).read_text().split(), float))
+    n = len(values)
+    if not (n and values[0] >= 0 and np.isfinite(values).all()):
+        raise ValueError(f"no file of seconds, one a line, at least 0: {path}")
+
+    def kth(k: int, p: int) -> float:
+        below = betainc(k, p - k + 1, np.arange(n + 1) / n)
+        return float(values @ np.diff(below))
+
+    return Law(
+        mean=float(values.mean()),
+        draws=lambda generator, m: values[generator.integers(n, size=m)],
+        tail=lambda q: values[np.clip(np.ceil((1 - q) * n).astype(int) - 1, 0, n - 1)],
+        kth=kth,
+    )
+
+
+def numbers(text: str) -> list[float]:
+    """Read comma-separated numbers, none below 0."""
+    found = [float(value) for value in text.split(",")]
+    if not all(0 <= value < math.inf for value in found):
+        raise ValueError("a number is below 0 or not finite")
+    return found
+
+
+LAWS: dict[str, tuple[str, Callable[[str], Any], Callable[..., Law]]] = {
+    "constant": ("c", numbers, constant),
+    "shifted_exponential": ("c,mu", numbers, shifted_exponential),
+    "pareto": ("scale,shape", numbers, pareto),
+    "lognormal": ("median,sigma", numbers, lognormal),
+    "trace": ("FILE", lambda text: [text], trace),
+}
+FORMS = ", ".join(f"{name}:{form}" for name, (form, _, _) in LAWS.items())
+
+
+def law(text: str) -> Law:
+    """Read a law, such as shifted_exponential:1,0.5, with speeds after a star."""
+    body, star, after = text.partition("*")
+    name, _, given = body.partition(":")
+    try:
+        form, read, make = LAWS[name]
+        values = read(given)
+        if len(values) != len(form.split(",")):
+            raise ValueError(f"{name} takes {form}")
+        speeds = tuple(numbers(after)) if star else (1.0,)
+        if 0 in speeds:
+            raise ValueError("a speed is 0")
+        return make(*values)._replace(speeds=speeds)
+    except (KeyError, ValueError, OSError) as error:
+        why = error if name in LAWS else "no such law"
+        raise BadInput(
+            f"expected a law of {FORMS}, with *speed,... where ranks differ, got "
+            f"{text!r} ({why}); correct it"
+        ) from error
+
+
+def stream(seed: int, rank: int) -> np.random.Generator:
+    """Return a rank's own generator: more ranks change nobody's draws."""
+    return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(rank,)))
+
+
+def seconds(law: Law, seed: int, steps: int, size: int) -> np.ndarray:
+    """Draw X_TxP: what every rank takes for each step."""
+    times_TxP = np.empty((steps, size))
+    for rank in range(size):
+        drawn = law.draws(stream(seed, rank), steps)
+        times_TxP[:, rank] = drawn / law.speeds[rank % len(law.speeds)]
+    return times_TxP
+
+
+def drawing(law: Law, seed: int, rank: int) -> Iterator[float]:
+    """Yield what a rank takes for each step, the same as its column of `seconds`."""
+    generator, speed = stream(seed, rank), law.speeds[rank % len(law.speeds)]
+    while True:
+        yield float(law.draws(generator, 1)[0] / speed)
+
+
+def delayed(comm: Any, law: Law, seed: int) -> Callable[[float], None]:
+    """Return what a Timer's delay calls: this rank takes work times a draw.
+
+    A virtual rank's clock advances, a real one sleeps.
+    """
+    draws = drawing(law, seed, comm.rank)
+    return lambda work: comm.compute(work * next(draws))
+
+
+def expected(law: Law, k: int, p: int) -> float | None:
+    """Return the mean time of the k-th fastest of p; None where speeds differ."""
+    if len(set(law.speeds)) > 1:
+        return None
+    at_speed_1 = law.kth(k, p) if law.kth else integral(law, k, p)
+    return at_speed_1 / law.speeds[0]
+
+
+def integral(law: Law, k: int, p: int) -> float:
+    """Return the same from the tail alone, by Takahasi and Mori's quadrature.
+
+    The chance that X exceeds the k-th of p is Beta(p-k+1, k): E = ∫ tail(its quantile
+    at w) dw over 0 < w < 1, where w = 1/(1 + exp(-π sinh t)) tames both ends.
+    """
+    t = np.linspace(-4, 4, 1025)
+    w = 1 / (1 + np.exp(-math.pi * np.sinh(t)))
+    weights = math.pi * np.cosh(t) * w * (1 - w) * (t[1] - t[0])
+    return float(weights @ law.tail(betaincinv(p - k + 1, k, w)))

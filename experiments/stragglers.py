@@ -1,0 +1,111 @@
+"""What the slowest costs: seconds a step of four ways of waiting, by law and workers.
+
+python experiments/stragglers.py                              virtual and real ranks
+python experiments/stragglers.py "--law=pareto:2,3*1,1,0.5" --workers=100
+mpirun -n 9 python experiments/stragglers.py --workers=       8 real workers, a server
+
+A worker takes X seconds, drawn anew for every step and worker; `grads` of them make a
+step. Running virtual ranks miss max-plus on the same draws by `off` of the whole time.
+They run few steps; so do real ones, which sleep for 4 ms where X is 1.
+
+Cost: 14 s on 2 cores, 10,001 running ranks among them.
+Result: the slowest of n takes c + (ln n + 0.58)/mu: 20.6 s of 10,000, where the mean is
+3; three of four take 3.8. With Pareto's tail of the same mean the slowest takes 58 s.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import flags
+from stragglers_ranks import Starts, begin, end, measured
+from stragglers_report import COLUMNS, chart, compared, totals
+from stragglers_ways import Way, ways
+
+from dml.metrics import runs, writers
+from dml.sim.laws import law, seconds
+from dml.types import Comm
+from dml.wire.messages import first_of_all
+from dml.wire.messages.comm import world
+
+Row = dict[str, Any]
+
+FLAGS = flags.define("out", "seed", "watchdog")
+text = partial(flags.text, flag_values=FLAGS)
+integer = partial(flags.integer, flag_values=FLAGS)
+number = partial(flags.number, flag_values=FLAGS)
+text("law", "shifted_exponential:1,0.5;pareto:2,3", "Laws of X.")
+text("workers", "10,100,1000,10000", "Virtual workers; may be none.")
+integer("steps", 1000, "Of max-plus, at most: 3 million draws.", 10)
+integer("staleness", 1, "Clocks that a bounded worker may be ahead.", 0)
+number("k", 0.75, "Share of the workers that k of p waits for.", 0, 1)
+integer("measure", 8, "Real workers that one process starts; 0: none.", 0)
+number("scale", 0.004, "Seconds that real workers sleep for each of X.", 1e-4)
+
+DRAWS = 3_000_000  # of max-plus
+RUNS = 10_000  # steps of virtual workers, all together
+ASLEEP = 25  # steps of real workers
+
+
+def main(argv: Sequence[str]) -> list[Row]:
+    """Tabulate as the flags say; return the summaries of this process's ranks."""
+    flags.parse(FLAGS, argv)
+    workers = [flags.positive(p, "workers") for p in FLAGS.workers.split(",") if p]
+    laws = {text: law(text) for text in FLAGS.law.split(";")}
+    flags.holds(20_000, max(workers, default=1))  # bytes of a running virtual rank
+    path = runs.path(FLAGS.out, "stragglers")
+
+    def program(comm: Comm) -> Row:
+        real: dict[str, Starts] = {}
+        p = comm.size - 1
+        for text, one in laws.items() if p else ():
+            draws_TxP = seconds(one, FLAGS.seed, ASLEEP, p)
+            real[text] = measured(comm, table(p), draws_TxP, FLAGS.scale)
+        return first_of_all(comm, lambda: {} if comm.rank else tabulate(real, p))
+
+    def tabulate(real: dict[str, Starts], p: int) -> Row:
+        begun, summary = time.perf_counter(), {}
+        with writers.many(
+            writers.table(COLUMNS),
+            runs.folder(path, flags.chosen(FLAGS)),
+            chart(path / "stragglers", table),
+        ) as writer:
+            for row in every(real, p):
+                writer.row(row)
+                summary |= totals(row)
+            summary["seconds"] = time.perf_counter() - begun
+            writer.summary(summary)
+        return summary
+
+    def every(real: dict[str, Starts], p: int) -> Iterator[Row]:
+        child = None if real else begin(flags.chosen(FLAGS), path / "measured")
+        for text in laws:
+            for n in workers:
+                yield from rows(text, n, ran(n))
+        yield from end(child, path / "measured")
+        for text, starts in real.items():
+            yield from rows(text, p, ASLEEP, starts)
+
+    return [program(world(FLAGS.watchdog))]
+
+
+def table(p: int) -> dict[str, Way]:
+    return ways(p, max(1, round(FLAGS.k * p)), FLAGS.staleness)
+
+
+def ran(p: int) -> int:
+    """Return how many steps p virtual workers run: fewer the more they are."""
+    return max(FLAGS.staleness + 2, min(100, RUNS // p))
+
+
+def rows(text: str, p: int, steps: int, real: Starts | None = None) -> Iterator[Row]:
+    """Draw for p workers; compute, run and compare the four ways."""
+    many = max(10, steps, min(FLAGS.steps, DRAWS // p))
+    draws_TxP = seconds(law(text), FLAGS.seed, many, p)
+    for row in compared(law(text), table(p), draws_TxP, steps, real):
+        yield {"law": text} | row
+
+
+if __name__ == "__main__":
+    flags.run(main)

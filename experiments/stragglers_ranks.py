@@ -1,0 +1,123 @@
+"""When steps begin: four ways of waiting on running ranks, virtual and real."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from stragglers_ways import Way
+
+from dml import sim
+from dml.sim.interrupt import LOOK, straggler
+from dml.types import Comm, Request
+from dml.wire.messages import tree_allreduce
+
+FREE = sim.Uniform(0, 0, 0)  # messages take no time: what is left is waiting
+OURS = ("PMI", "HYDI", "MPI_", "OMPI", "PRTE")  # an mpirun in mpirun has its own
+SCRIPT = str(Path(__file__).parent / "stragglers.py")
+Starts = dict[str, np.ndarray]  # by way
+
+
+class Napping:
+    """A real communicator that sleeps while it waits: ranks outnumber the cores.
+
+    MPI's own waiting would take the core of a rank whose time to wake has come.
+    """
+
+    def __init__(self, comm: Comm):
+        self.comm = comm
+
+    def Recv(self, buf: np.ndarray, source: int, tag: int, status: Any = None) -> None:
+        self.Irecv(buf, source, tag).Wait(status)
+
+    def Irecv(self, buf: np.ndarray, source: int, tag: int) -> "Nap":
+        return Nap(self.comm.Irecv(buf, source, tag))
+
+    def Split(self, color: int, key: int) -> "Napping":
+        return Napping(self.comm.Split(color, key))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.comm, name)
+
+
+class Nap:
+    """A request whose Wait sleeps."""
+
+    def __init__(self, request: Request):
+        self.request, self.Test = request, request.Test
+
+    def Wait(self, status: Any = None) -> bool:
+        while not self.Test(status):
+            time.sleep(LOOK)
+        return True
+
+
+def live(
+    comm: Any, table: Mapping[str, Way], seconds_TxP: np.ndarray, scale: float = 1.0
+) -> Starts:
+    """Go through all ways; return when this rank's steps began."""
+    steps, p = seconds_TxP.shape
+    found = {}
+    for name, way in table.items():
+        mine = iter(seconds_TxP[:, comm.rank].tolist() if comm.rank < p else ())
+        comm.Barrier()
+        begin = comm.Wtime()
+        starts_T = way.program(comm, straggler(comm, mine, scale), steps)
+        found[name] = (starts_T - begin) / scale
+    return found
+
+
+def virtual(table: Mapping[str, Way], seconds_TxP: np.ndarray) -> Starts:
+    """Return S_TxP of every way, on virtual ranks."""
+    p = seconds_TxP.shape[1]
+    *workers, _ = sim.run(lambda comm: live(comm, table, seconds_TxP), p + 1, FREE)
+    return {name: np.stack([one[name] for one in workers], 1) for name in table}
+
+
+def measured(
+    comm: Comm, table: Mapping[str, Way], seconds_TxP: np.ndarray, scale: float
+) -> Starts:
+    """Return S_TxP of every way, on the real ranks of comm: they sleep."""
+    found = {}
+    for name, starts_T in live(Napping(comm), table, seconds_TxP, scale).items():
+        found[name] = np.zeros_like(seconds_TxP)
+        if comm.rank < seconds_TxP.shape[1]:
+            found[name][:, comm.rank] = starts_T
+        tree_allreduce(comm, found[name])
+    return found
+
+
+def begin(flags: Mapping[str, Any], path: Path) -> subprocess.Popen | None:
+    """Start measuring under mpirun, in a run folder of its own; None if not wanted."""
+    if not flags["measure"]:
+        return None
+    places = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    mpirun = shutil.which("mpirun", path=places)
+    if not mpirun:
+        sys.stderr.write("no mpirun is here: nothing is measured\n")
+        return None
+    here = flags | {"workers": "", "out": path}
+    command = [mpirun, "-n", str(flags["measure"] + 1), sys.executable, SCRIPT]
+    command += [f"--{name}={value}" for name, value in here.items()]
+    env = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
+    pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
+    return subprocess.Popen(command, env=env, text=True, **pipes)
+
+
+def end(child: subprocess.Popen | None, path: Path) -> list[dict[str, Any]]:
+    """Return the rows of what began; where there are none, say why."""
+    if not child:
+        return []
+    _, errors = child.communicate()
+    if child.returncode:
+        last = " ".join(errors.split("\n")[-2:])
+        sys.stderr.write(f"nothing is measured: {last}; --measure=0 asks for nothing\n")
+        return []
+    lines = (path / "metrics.jsonl").read_text().splitlines()
+    return [json.loads(line) for line in lines]

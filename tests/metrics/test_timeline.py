@@ -1,0 +1,161 @@
+"""A timeline's JSON, picture, hash and waiting: by hand, and of virtual runs."""
+
+import json
+from xml.etree import ElementTree
+
+import numpy as np
+import pytest
+
+from dml import sim
+from dml.metrics.timeline import digest, events, merged, waiting, without, write
+from dml.metrics.timeline_figure import axis_unit
+from dml.types import Flight, Span, Timeline
+from dml.wire.messages import ALLREDUCE, Traced
+
+NETWORK = sim.Uniform(alpha=1e-6, beta=1e-9, gamma=1e-10)
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def ring(size, seed=0, length=1000, late=0.0):
+    """Trace a virtual ring all-reduce between two phases; rank 1 may come late."""
+
+    def program(comm):
+        comm = Traced(comm)
+        comm.begin()
+        comm.compute(1e-6 + late * (comm.rank == 1))
+        comm.seen("gradient", 0.0, comm.Wtime())
+        start = comm.Wtime()
+        buffer = np.random.default_rng([seed, comm.rank]).normal(size=length)
+        ALLREDUCE["ring"](comm, buffer)
+        comm.seen("wire", start, comm.Wtime())
+        comm.end()
+        return comm.timeline()
+
+    return sim.run(program, size, network=NETWORK)[0]
+
+
+def some_of(trace, kind):
+    return [event for event in trace if event["ph"] == kind]
+
+
+def test_each_span_is_a_slice_and_each_flow_has_its_end():
+    timeline = ring(4)
+    trace = json.loads(json.dumps(events(timeline)))
+    names = [event["args"] for event in some_of(trace, "M")][::2]
+    assert names == [{"name": f"rank {rank}"} for rank in range(4)]
+    times = [event["ts"] for event in trace if "ts" in event]
+    assert times == sorted(times)
+    slices = [(e["tid"], e["name"], e["ts"], e["dur"]) for e in some_of(trace, "X")]
+    spans = [(s.rank, s.name, s.start, s.end - s.start) for s in timeline.spans]
+    for found, want in zip(sorted(slices), sorted(spans), strict=True):
+        assert found[:2] == want[:2]
+        assert np.allclose(found[2:], np.array(want[2:]) * 1e6, rtol=0, atol=2e-3)
+    starts = {event["id"]: event for event in some_of(trace, "s")}
+    ends = {event["id"]: event for event in some_of(trace, "f")}
+    assert len(starts) == len(ends) == len(timeline.flights) == 4 * 6
+    for number, flight in enumerate(timeline.flights):
+        start, end = starts[number], ends[number]
+        assert (start["tid"], end["tid"]) == (flight.source, flight.dest)
+        assert start["args"] == {"bytes": flight.nbytes, "tag": flight.tag}
+        assert start["ts"] <= end["ts"]
+
+
+def test_both_ends_of_a_flow_lie_in_slices_of_calls():
+    """Else Perfetto binds the arrow to nothing."""
+    trace = events(ring(5, length=997))
+    for event in some_of(trace, "s") + some_of(trace, "f"):
+        assert any(
+            one["ts"] <= event["ts"] < one["ts"] + one["dur"]
+            for one in some_of(trace, "X")
+            if one["tid"] == event["tid"] and one["cat"] == "call"
+        )
+
+
+def test_slices_that_begin_together_are_nested_outer_first():
+    spans = [Span(0, "Recv", 0.0, 1e-6), Span(0, "wire", 0.0, 2e-6)]
+    assert [e["name"] for e in some_of(events(Timeline(spans, [])), "X")] == [
+        "wire",
+        "Recv",
+    ]
+
+
+def test_a_rank_waits_for_a_message_till_it_is_sent_and_else_for_the_whole_call():
+    spans = [
+        Span(0, "Recv", 0.0, 5.0),  # sent at 3
+        Span(0, "Sendrecv", 5.0, 6.0),  # sent before it began
+        Span(0, "Send", 6.0, 8.0),  # hands over
+        Span(0, "Barrier", 8.0, 9.0),
+        Span(0, "update", 9.0, 20.0),
+        Span(1, "wait", 1.0, 4.0),
+        Span(1, "Wait", 2.0, 4.5),  # inside, but for half a second
+        Span(1, "wait", 10.0, 13.0),  # but for what travels in Recv
+        Span(1, "Recv", 11.0, 12.5),
+        Span(2, "gradient", 0.0, 1.0),
+    ]
+    flights = [
+        Flight(1, 0, 0, 8, sent=3.0, received=5.0),
+        Flight(2, 0, 0, 8, sent=4.0, received=6.0),
+        Flight(0, 1, 0, 8, sent=6.0, received=7.0),
+        Flight(0, 1, 0, 8, sent=10.5, received=12.5),
+    ]
+    assert waiting(Timeline(spans, flights)) == {0: 4.0, 1: 3.5 + 1.5, 2: 0.0}
+
+
+def test_all_wait_for_a_straggler_and_it_for_nobody():
+    even, uneven = waiting(ring(4)), waiting(ring(4, late=1.0))
+    assert max(even.values()) == pytest.approx(0.0, abs=1e-12)
+    assert uneven.pop(1) == pytest.approx(0.0, abs=1e-12)
+    assert list(uneven.values()) == pytest.approx([1.0] * 3, rel=1e-3)
+
+
+def test_intervals_merge_where_they_touch_or_nearly():
+    parts = [(4.0, 5.0), (0.0, 3.0), (1.0, 2.0), (5.0, 6.0)]
+    assert merged(parts) == [(0.0, 3.0), (4.0, 6.0)]
+    assert merged(parts, gap=1.0) == [(0.0, 6.0)]
+
+
+def test_what_is_cut_out_of_intervals_lies_in_none_of_the_holes():
+    holes = [(1.0, 2.0), (1.5, 3.0), (5.0, 6.0), (9.0, 11.0)]
+    found = list(without([(0.0, 4.0), (5.0, 6.0), (7.0, 8.0), (8.5, 10.0)], holes))
+    assert found == [(0.0, 1.0), (3.0, 4.0), (7.0, 8.0), (8.5, 9.0)]
+    assert list(without([(1.0, 3.0)], [(0.0, 5.0)])) == []
+    assert list(without([(1.0, 3.0)], [(0.0, 2.0)])) == [(2.0, 3.0)]
+
+
+def test_a_run_has_one_hash_whatever_its_data_and_another_run_another():
+    one = digest(ring(4))
+    assert one == digest(ring(4)) == digest(ring(4, seed=1))
+    others = {digest(ring(5)), digest(ring(4, length=1001)), digest(ring(4, late=1e-9))}
+    assert len(others | {one}) == 4
+
+
+@pytest.mark.parametrize("size, late", [(1, 0.0), (2, 1e-6), (64, 1e-5)])
+def test_the_picture_has_a_row_a_rank_and_stays_small(tmp_path, size, late):
+    timeline = ring(size, late=late)
+    write(tmp_path / "timeline", timeline)
+    svg = tmp_path / "timeline.svg"
+    root = ElementTree.parse(svg).getroot()
+    assert root.tag == f"{SVG}svg"
+    text = svg.read_text()
+    for word in ("rank", "µs", "gradient"):
+        assert f"<!-- {word} -->" in text
+    for word in ("wire", "waiting", "message"):
+        assert (f"<!-- {word} -->" in text) == (size > 1)
+    assert f"<!-- {size} ranks · {size * 2 * (size - 1):,} messages" in text
+    lines = max(path.get("d", "").count("L") for path in root.iter(f"{SVG}path"))
+    assert lines >= len(timeline.flights)
+    assert svg.stat().st_size < 2 << 20
+    assert (tmp_path / "timeline.json").stat().st_size < 5 << 20
+    assert (tmp_path / "timeline.png").read_bytes()[1:4] == b"PNG"
+
+
+def test_a_timeline_without_duration_is_drawn(tmp_path):
+    write(tmp_path / "timeline", Timeline([Span(0, "update", 1.0, 1.0)], []))
+    assert "0 messages" in (tmp_path / "timeline.svg").read_text()
+
+
+@pytest.mark.parametrize(
+    "seconds, unit", [(70, "s"), (1, "s"), (0.5, "ms"), (2e-6, "µs"), (0, "ns")]
+)
+def test_the_axis_has_the_unit_that_fits(seconds, unit):
+    assert axis_unit(seconds)[0] == unit

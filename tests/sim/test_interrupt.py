@@ -1,0 +1,68 @@
+import numpy as np
+import pytest
+
+from dml import sim
+from dml.sim.interrupt import LOOK, asleep, compute
+from dml.wire.messages.tags import Tag
+
+FREE = sim.Uniform(0, 0, 0)
+NOTHING = np.empty(0, np.uint8)
+
+
+def cut(work, sent, network=FREE):
+    """Rank 0 computes for 2 s, unless rank 1's word, sent at `sent`, comes before."""
+
+    def program(comm):
+        if comm.rank:
+            comm.compute(sent)
+            comm.Send(NOTHING, 0, Tag.LEAVE)
+            return None
+        leave = comm.Irecv(NOTHING, 1, Tag.LEAVE)
+        passed = work(comm, leave)
+        when = comm.Wtime()
+        leave.Wait()
+        return passed, when
+
+    return sim.run(program, 2, network)[0]
+
+
+def at_once(comm, leave):
+    return compute(comm, 2.0, leave)
+
+
+def by_polling(comm, leave):
+    return asleep(comm, 2.0, leave)
+
+
+def test_a_word_cuts_computing_off_when_it_comes():
+    assert cut(at_once, sent=0.5) == (False, 0.5)
+    assert cut(at_once, sent=0.5, network=FREE._replace(alpha=0.25)) == (False, 0.75)
+
+
+@pytest.mark.parametrize("sent", (2.0, 2.5))
+def test_a_word_that_comes_at_the_end_or_later_changes_nothing(sent):
+    assert cut(at_once, sent) == (True, 2.0)
+    assert cut(at_once, 1.9, FREE._replace(alpha=sent - 1.9)) == (True, 2.0)
+
+
+def test_a_word_that_waits_already_lets_nothing_begin():
+    def program(comm):
+        if comm.rank:
+            return comm.Send(NOTHING, 0, Tag.LEAVE)
+        comm.compute(1.0)
+        return compute(comm, 2.0, comm.Irecv(NOTHING, 1, Tag.LEAVE)), comm.Wtime()
+
+    assert sim.run(program, 2, FREE)[0] == (False, 1.0)
+
+
+def test_polling_comes_to_the_same_but_for_the_time_between_two_looks():
+    passed, when = cut(by_polling, sent=0.5)
+    assert not passed and 0.5 <= when <= 0.5 + LOOK * (1 + 1e-9)
+    assert cut(by_polling, sent=2.5) == (True, pytest.approx(2.0, rel=1e-12))
+
+
+def test_without_a_request_computing_takes_its_time():
+    def program(comm):
+        return compute(comm, 3.0), comm.Wtime()
+
+    assert sim.run(program, 1) == [(True, 3.0)]

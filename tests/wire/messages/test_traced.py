@@ -1,0 +1,264 @@
+"""What ranks note of each other fits together, and noting it changes nothing."""
+
+import numpy as np
+import pytest
+
+from dml import sim
+from dml.types import ANY, Span, Status
+from dml.wire.messages import ALLREDUCE, Metered, Traced, allreduce_async
+from dml.wire.messages.notes import origins
+
+ALPHA, BETA = 1e-6, 1e-9
+NETWORK = sim.Uniform(alpha=ALPHA, beta=BETA, gamma=1e-10)
+
+
+def traced(program, size, **options):
+    """Run program(comm) traced on virtual ranks; return the timeline of all."""
+
+    def whole(comm):
+        comm = Traced(comm)
+        comm.align()
+        comm.begin()
+        program(comm)
+        comm.end()
+        return comm.timeline()
+
+    first, *others = sim.run(whole, size, network=NETWORK, **options)
+    assert others == [None] * (size - 1)
+    return first
+
+
+def flights(timeline):
+    return [(f.source, f.dest, f.tag, f.nbytes) for f in timeline.flights]
+
+
+def some(length):
+    return np.zeros(length, np.uint8)
+
+
+@pytest.mark.parametrize("size", (1, 2, 3, 4, 8))
+@pytest.mark.parametrize("name", sorted(ALLREDUCE))
+def test_every_message_of_every_allreduce_is_one_flight_of_its_bytes(name, size):
+    def program(comm):
+        metered = Metered(Traced(comm))
+        buffer = np.arange(1000.0) + comm.rank
+        ALLREDUCE[name](metered, buffer.copy())  # which sets up groups and windows
+        counts = metered.messages_sent, metered.bytes_sent
+        metered.begin()
+        ALLREDUCE[name](metered, buffer)
+        metered.end()
+        sent = metered.messages_sent - counts[0], metered.bytes_sent - counts[1]
+        return metered.timeline(), sent, buffer.sum()
+
+    found = sim.run(program, size, network=NETWORK)
+    timeline = found[0][0]
+    assert len({total for *_, total in found}) == 1
+    for rank, (_, sent, _) in enumerate(found):
+        mine = [f.nbytes for f in timeline.flights if f.source == rank]
+        assert (len(mine), sum(mine)) == sent
+    for flight in timeline.flights:
+        least = ALPHA + BETA * flight.nbytes
+        assert flight.received - flight.sent >= least * (1 - 1e-9)
+    assert all(span.end >= span.start for span in timeline.spans)
+    if size > 1:
+        assert {span.rank for span in timeline.spans} == set(range(size))
+
+
+def test_messages_on_groups_are_told_apart_and_named_by_the_outermost_ranks():
+    """Same ranks, same tag, received in the other order: only the group differs."""
+
+    def program(comm):
+        half = comm.Split(comm.rank // 2, -comm.rank)  # ranks 3, 2 are its 0, 1
+        one, other = half.Dup(), half.Dup()
+        if comm.rank == 3:
+            one.Send(some(10), 1, 7)
+            other.Send(some(20), 1, 7)
+        if comm.rank == 2:
+            other.Recv(some(20), 0, 7)
+            comm.compute(1.0)
+            one.Recv(some(10), 0, 7)
+
+    timeline = traced(program, 4)
+    assert flights(timeline) == [(3, 2, 7, 10), (3, 2, 7, 20)]
+    first, second = timeline.flights
+    assert second.received < 1 < first.received
+
+
+def test_ranks_of_a_host_are_named_by_the_outermost_too():
+    def program(comm):
+        host = comm.Split_type()
+        if comm.rank < 2:
+            host.Sendrecv(some(3), 1 - host.rank, 5, some(3), 1 - host.rank, 5)
+
+    assert flights(traced(program, 3)) == [(0, 1, 5, 3), (1, 0, 5, 3)]
+
+
+def test_receives_are_filled_as_posted_whatever_is_waited_for_first():
+    def program(comm):
+        if comm.rank == 0:
+            comm.Send(some(1), 1, 4)
+            comm.compute(1.0)
+            comm.Isend(some(2), 1, 4).Wait()
+        else:
+            requests = [comm.Irecv(some(2), 0, 4) for _ in range(2)]
+            requests[1].Wait()
+            comm.compute(1.0)
+            requests[0].Wait()
+
+    one, two = traced(program, 2).flights
+    assert (one.nbytes, two.nbytes) == (1, 2)
+    assert two.received == pytest.approx(1.0, rel=1e-3)
+    assert one.received == pytest.approx(2.0, rel=1e-3)
+
+
+def by_recv(comm, tag):
+    comm.Recv(some(1), ANY, ANY)
+
+
+def by_probe(comm, tag):
+    status = Status()
+    comm.Probe(ANY, ANY, status)
+    comm.Recv(some(1), status.Get_source(), status.Get_tag())
+
+
+def by_wait(comm, tag):
+    comm.Irecv(some(1), ANY, ANY).Wait()
+
+
+def by_test(comm, tag):
+    request = comm.Irecv(some(1), ANY, ANY)
+    while not request.Test():
+        pass
+
+
+def by_waitall(comm, tag):
+    comm.Waitall([comm.Irecv(some(1), ANY, ANY)])
+
+
+def by_waitany(comm, tag):
+    late = comm.Irecv(some(1), 0, 99)
+    assert comm.Waitany([late, comm.Irecv(some(1), ANY, ANY)]) == 1
+
+
+def by_sendrecv(comm, tag):
+    comm.Sendrecv(some(1), 0, 99, some(1), ANY, tag)
+    comm.Recv(some(1), 0, 99)
+
+
+@pytest.mark.parametrize(
+    "hear",
+    [by_recv, by_probe, by_wait, by_test, by_waitall, by_waitany, by_sendrecv],
+)
+def test_who_receives_from_anyone_notes_who_it_was(hear):
+    def program(comm):
+        if comm.rank == 0:
+            hear(comm, 12)
+            hear(comm, 11)
+        else:
+            comm.compute(3.0 - comm.rank)
+            comm.Send(some(1), 0, 10 + comm.rank)
+
+    timeline = traced(program, 3)
+    assert [f[:3] for f in flights(timeline) if f[2] != 99] == [(2, 0, 12), (1, 0, 11)]
+    assert [round(f.received) for f in timeline.flights if f.tag != 99] == [1, 2]
+
+
+def test_calls_that_wait_are_spans_of_their_names():
+    def program(comm):
+        comm.compute(float(comm.rank))
+        comm.Barrier()
+        comm.Allreduce(None, np.ones(1), np.add)
+        comm.shared_window(8).meet(comm.pause)
+        comm.seen("update", 0.25, 0.5)
+
+    timeline = traced(program, 2)
+    names = [span.name for span in timeline.spans if span.rank == 0]
+    assert names == ["Barrier", "update", "Allreduce", "shared_window", "Meet"]
+    barrier = timeline.spans[0]
+    assert (barrier.start, barrier.end) == (0, pytest.approx(1.0, rel=1e-3))
+    assert Span(1, "update", 0.25, 0.5) in timeline.spans
+
+
+def test_tracing_changes_no_bit_and_no_virtual_time():
+    def program(comm, wrap):
+        comm = wrap(comm)
+        clocks = []
+        for name in ALLREDUCE:
+            buffer = np.random.default_rng(comm.rank).normal(size=999)
+            ALLREDUCE[name](comm, buffer)
+            handle = allreduce_async(comm, buffer, allreduce=ALLREDUCE[name])
+            handle.wait()
+            clocks.append((comm.Wtime(), buffer.tobytes()))
+        return clocks
+
+    def on(comm):
+        comm = Traced(comm)
+        comm.align()
+        comm.begin()
+        return comm
+
+    plain, off, noted = (
+        sim.run(lambda comm, wrap=wrap: program(comm, wrap), 4, network=NETWORK)
+        for wrap in (lambda comm: comm, Traced, on)
+    )
+    assert plain == off == noted
+
+
+def test_what_is_off_calls_the_wrapped_communicator_itself_and_notes_nothing():
+    def program(comm):
+        outer = Traced(comm)
+        inner = outer.Dup()
+        for one in (outer, inner):
+            assert one.Sendrecv == one.comm.Sendrecv
+        outer.begin()
+        for one in (outer, inner, outer.Dup()):
+            assert one.Sendrecv != one.comm.Sendrecv
+        inner.end()
+        assert outer.Sendrecv == comm.Sendrecv
+        outer.seen("update", 0.0, 1.0)
+        inner.Barrier()
+        return outer.timeline()
+
+    timeline = sim.run(program, 1)[0]
+    assert [span.name for span in timeline.spans] == ["Dup"]
+
+
+def test_a_request_under_way_when_tracing_ends_is_waited_for():
+    def program(comm):
+        comm = Traced(comm)
+        comm.begin()
+        requests = [comm.Irecv(some(1), comm.rank, k) for k in range(3)]
+        for k in range(3):
+            comm.Isend(some(1), comm.rank, k)
+        comm.end()
+        assert comm.Waitany(requests[:1]) == 0
+        comm.Waitall(requests[1:])
+        return comm.timeline()
+
+    timeline = sim.run(program, 1)[0]
+    assert flights(timeline) == [(0, 0, k, 1) for k in range(3)]
+    assert timeline.spans == []
+
+
+def test_no_more_is_noted_than_the_limit():
+    def program(comm):
+        comm = Traced(comm)
+        comm.begin(limit=3)
+        for _ in range(5):
+            comm.Barrier()
+        assert not comm.notes.on
+        return comm.timeline()
+
+    assert len(sim.run(program, 2)[0].spans) == 6
+
+
+def test_hosts_clocks_are_aligned_by_the_first_to_leave_each_barrier():
+    """Three barriers on two hosts, whose clocks are 1000 s apart; ranks leave late."""
+    true = np.array([1.0, 2.0, 3.0])
+    late = np.array(
+        [[0.0, 0.2, 0.0], [0.1, 0.0, 0.3], [0.4, 0.0, 0.0], [0.0, 0.0, 0.7]]
+    )
+    clocks = np.array([0.0, 0.0, 1000.0, 1000.0])
+    met = true + late + clocks[:, None]
+    assert origins(met, [0, 0, 1, 1]) == pytest.approx([3.0, 3.0, 1003.0, 1003.0])
+    assert origins(met[:2], [0, 0]) == pytest.approx([3.0, 3.0])
