@@ -6,11 +6,12 @@ import flags
 import scaling_measured
 from scaling_model import Training
 
+from dml.sim.networks.named import network
 from dml.types import BadInput, CountedComm
 from dml.wire import messages
 from dml.wire.cost import Rates
 
-FLAGS = flags.define("out", "simulate", "network", "watchdog")
+FLAGS = flags.define("out", *flags.VIRTUAL, "watchdog")
 integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
 number = partial(flags.number, lower_bound=0, flag_values=FLAGS)
 choice = partial(flags.choice, flag_values=FLAGS)
@@ -46,7 +47,7 @@ def known(comm: CountedComm) -> Rates:
     if comm.size > 1 and not FLAGS.rates:
         return messages.rates(comm)
     if not FLAGS.rates:
-        alpha, beta, gamma = flags.network(FLAGS)
+        alpha, beta, gamma = network(FLAGS.network, 1).rates[:3]
         return Rates(alpha, beta, gamma, meet=alpha, touch=beta)
     try:
         given = [float(rate) for rate in FLAGS.rates.split(",")]

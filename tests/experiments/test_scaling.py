@@ -35,6 +35,16 @@ def test_steps_on_virtual_ranks_take_exactly_what_is_predicted(tmp_path):
         assert row["seconds"] > row["gradient_seconds"]
 
 
+def test_ranks_of_several_hosts_share_no_memory_and_contend_for_links(tmp_path):
+    argv = ("--simulate=8", "--step_seconds=0.01", "--parameters=8000", "--workers=2")
+    run(tmp_path, *argv, "--network=torus:2x2x2")
+    measured = rows(tmp_path, "measured")
+    assert "shared" not in {row["algorithm"] for row in measured}
+    for row in measured:  # links can only slow what the model predicts for none
+        if row["algorithm"] not in ("native", "hierarchical", "auto"):
+            assert row["seconds"] >= row["predicted_seconds"] * (1 - 1e-9)
+
+
 def test_the_folder_has_summary_figure_and_all_tables(tmp_path, capsys):
     (summary,) = run(tmp_path, "--step_seconds=0.1", "--workers=64")
     assert json.loads((tmp_path / "summary.json").read_text()) == summary
