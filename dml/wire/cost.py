@@ -230,6 +230,37 @@ def native_seconds(job: Job, rates: Rates) -> float:
     return rounds(job.size) * rates.alpha + share * (2 * rates.beta + rates.gamma)
 
 
+def byteps_cut(workers: int, spare: int, nbytes: int, segment: int) -> tuple[int, int]:
+    """Say into how many equal pieces BytePS cuts a buffer, and how many stages it has.
+
+    A spare host serves 2(n-1)m of the (n² + kn - 2k)m pieces, one a stage, a worker
+    (n-k)m; m is the least that leaves no piece longer than a segment.
+    """
+    unit = workers * workers + spare * workers - 2 * spare
+    repeats = max(1, -(-nbytes // (unit * max(1, segment))))
+    return unit * repeats, 2 * (workers - 1) * repeats
+
+
+def byteps_seconds(job: Job, rates: Rates, spare: int = 0) -> float:
+    """What `byteps_allreduce` takes if the last `spare` of job.size ranks only serve.
+
+    Without γ exact for even pieces, else a bound. The paper's time (Jiang 2020),
+    2n(n-1)M/((n² + kn - 2k)B), is that of all stages but the last, which drains.
+    """
+    workers, nbytes = job.size - spare, job.length * job.itemsize
+    if workers < 2:
+        return 0.0
+    pieces, stages = byteps_cut(workers, spare, nbytes, job.segment)
+    piece = -(-job.length // pieces) * job.itemsize
+    slots = workers * (stages + (spare > 0))
+    added = stages if spare else 0  # pieces that a spare host adds up of all workers
+    added += (workers - spare) * stages // (2 * (workers - 1))  # and a worker
+    return (
+        slots * (rates.alpha + rates.beta * piece)
+        + (workers - 1) * added * rates.gamma * piece
+    )
+
+
 def gather_seconds(size: int, nbytes: int, rates: Rates) -> float:
     """An all-gather of nbytes in all, round a ring."""
     return (size - 1) * rates.alpha + (size - 1) / size * nbytes * rates.beta

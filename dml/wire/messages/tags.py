@@ -18,4 +18,5 @@ class Tag(IntEnum):
     FIRST = 12
     CLOCK = 13
     LEAVE = 14
+    BYTEPS = 15
     BLOCK = 1000  # and the number of the block

@@ -1,0 +1,102 @@
+"""What a synchronous step takes on p workers, by α, β, γ: pure arithmetic.
+
+T = gradient + all-reduce; or, where layers are reduced while those before them are
+still computed, forward + max(backward, all-reduce), the backward pass being 2/3.
+"""
+
+from typing import NamedTuple
+
+from dml.wire import cost
+from dml.wire.cost import Job, Rates
+from dml.wire.topology import groups
+
+BY_HAND = [name for name in cost.WORDS if name != "shared"]  # that is for one host
+BACKWARD = 2 / 3  # of a gradient's time: two products a layer, against one forward
+
+
+class Training(NamedTuple):
+    """A model and its minibatches; a gradient of b examples takes fixed + b·example."""
+
+    parameters: int
+    itemsize: int  # bytes of one on the wire
+    batch: int  # of a worker if weak; of all together if strong
+    strong: bool
+    fixed: float
+    example: float
+    host: int = 1  # workers that share memory
+
+    def examples(self, size: int) -> float:
+        """How many one worker takes."""
+        return self.batch / size if self.strong else float(self.batch)
+
+    def gradient(self, size: int) -> float:
+        return self.fixed + self.example * self.examples(size)
+
+    def job(self, size: int) -> Job:
+        hosts = tuple(rank // self.host for rank in range(size))
+        sizes = tuple(map(len, groups(hosts)))
+        return Job(size, self.parameters, self.itemsize, groups=sizes)
+
+
+def step(
+    training: Training, rates: Rates, name: str, size: int, overlap: bool
+) -> float:
+    """Predict the seconds of a step."""
+    wire = cost.seconds(name, training.job(size), rates)
+    return joined(training.gradient(size), wire, overlap)
+
+
+def joined(gradient: float, wire: float, overlap: bool) -> float:
+    hidden = min(wire, BACKWARD * gradient) if overlap else 0.0
+    return gradient + wire - hidden
+
+
+def speedup(training: Training, rates: Rates, name: str, size: int, overlap: bool):
+    """Examples a second, over those of one worker."""
+    alone = training.examples(1) / training.gradient(1)
+    took = step(training, rates, name, size, overlap)
+    return size * training.examples(size) / took / alone
+
+
+def binds(training: Training, rates: Rates, name: str, size: int, overlap: bool) -> str:
+    """Name the resource of which a double would shorten the step most."""
+    halves = {"fixed": training.fixed / 2, "example": training.example / 2}
+    better = {
+        "computing": (training._replace(**halves), rates),
+        "latency": rates._replace(alpha=rates.alpha / 2, meet=rates.meet / 2),
+        "bandwidth": rates._replace(beta=rates.beta / 2, touch=rates.touch / 2),
+        "adding": rates._replace(gamma=rates.gamma / 2),
+    }
+
+    def then(resource: str) -> float:
+        new = better[resource]
+        both = (training, new) if isinstance(new, Rates) else new
+        return step(*both, name, size, overlap)
+
+    return min(better, key=then)
+
+
+def rows(training: Training, rates: Rates, most: int, overlap: bool) -> list[dict]:
+    """Predict for 1, 2, 4, ... workers: every all-reduce, the best, what binds it."""
+    found, size = [], 1
+    while size <= most and training.examples(size) >= 1:
+        of = {
+            name: speedup(training, rates, name, size, overlap)
+            for name in (*BY_HAND, "native")
+        }
+        best = max(BY_HAND, key=lambda name: of[name])
+        found.append(
+            {
+                "p": size,
+                "overlap": overlap,
+                "gradient_seconds": training.gradient(size),
+                "step_seconds": step(training, rates, best, size, overlap),
+                "best": best if size > 1 else "-",
+                "speedup": of[best],
+                "efficiency": of[best] / size,
+                "binds": binds(training, rates, best, size, overlap),
+                **{f"{name}_speedup": value for name, value in of.items()},
+            }
+        )
+        size *= 2
+    return found
