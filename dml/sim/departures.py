@@ -1,9 +1,9 @@
 """Virtual time of a schedule on a network whose links are shared, message by message.
 
 Rounds and a network come in, the clock of every rank goes out: that of the running
-world, by the arithmetic of `sim.routed`. Messages depart, and take their links, in the
-order of (time, source, how many have departed from there); in between each rank runs
-ahead, until it waits for one that has not departed.
+world, by the arithmetic of `sim.routed`. Messages depart, and take one link after the
+other, in the order of (time, source, how many times one from there did); in between
+each rank runs ahead, until it waits for one that is not there.
 """
 
 from collections.abc import Sequence
@@ -13,7 +13,6 @@ import numpy as np
 from numba import njit
 
 from dml.sim.machine import NONE, build
-from dml.sim.networks.crossing import cross
 from dml.sim.networks.fabric import Network, Rates
 from dml.types import Round
 
@@ -44,12 +43,14 @@ def drive(machine):
             return False
     while len(heap):
         time, source, _, slot = heappop(heap)
-        waits = slots[slot].nbytes > eager
-        if waits and ranks[source].met_free > time:
+        one, waits = slots[slot], slots[slot].nbytes > eager
+        if one.hop == NONE and waits and ranks[source].met_free > time:
             leave(slot, ranks[source].met_free, machine, heap)
             continue
-        depart(slot, time, machine)
-        if slots[slot].posted != NONE:
+        if not cross(slot, time, machine, heap):
+            continue
+        one.head = time
+        if one.posted != NONE:
             dest = land(slot, machine)
             # order matters where both post at one time next: as the world wakes them.
             if waits and not advance(source, machine, heap):
@@ -137,7 +138,7 @@ def post(rank, k, takes, gives, machine, heap):
         machine.free[0] = one.after
         one.message, one.segment = operation.gives, k
         one.nbytes = part(k, message.nbytes, operation.segment)
-        one.posted = one.head = one.after = NONE
+        one.posted = one.head = one.after = one.hop = NONE
         one.start = max(me.clock, me.out_free)
         me.sent[k % 2] = NONE
         if one.nbytes <= machine.rates.eager:
@@ -177,14 +178,24 @@ def leave(slot, start, machine, heap):
 
 
 @njit(cache=True)
-def depart(slot, time, machine):
-    """Cross the links."""
+def cross(slot, time, machine, heap):
+    """Depart, or take the next link; return whether the head is at the in port."""
     one, wires = machine.slots[slot], machine.wires
     message = machine.messages[one.message]
-    links = machine.ways[message.begin : message.end]
-    one.head, one.beta = cross(
-        time, one.nbytes, message.beta, links, wires.alpha, wires.beta, wires.free
-    )
+    if one.hop == NONE:
+        one.hop, one.beta = message.begin, message.beta
+        if one.nbytes > machine.rates.eager:
+            sender = machine.ranks[message.source]
+            sender.met_free = time + (message.alpha + message.beta * one.nbytes)
+    if one.hop == message.end:
+        return True
+    link = machine.ways[one.hop]
+    one.hop += 1
+    one.beta = max(one.beta, wires.beta[link])
+    time = max(time, wires.free[link])
+    wires.free[link] = time + one.nbytes * wires.beta[link]
+    leave(slot, time + wires.alpha[link], machine, heap)
+    return False
 
 
 @njit(cache=True)
@@ -197,7 +208,8 @@ def land(slot, machine):
     over = start + (message.alpha + one.beta * one.nbytes)
     receiver.in_free = receiver.came[k] = over
     if one.nbytes > machine.rates.eager:
-        sender.sent[k] = sender.met_free = over
+        sender.sent[k] = over
+        sender.met_free = max(sender.met_free, over)
         sender.out_free = max(sender.out_free, over)
     one.after = machine.free[0]
     machine.free[0] = slot

@@ -6,7 +6,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dml.sim.events import NEVER, Slow, SlowLink
-from dml.sim.networks.crossing import cross
 
 
 class Way(NamedTuple):
@@ -14,7 +13,7 @@ class Way(NamedTuple):
 
     alpha: float
     beta: float
-    links: np.ndarray
+    links: list[int]
 
 
 class RunningLinks:
@@ -22,9 +21,9 @@ class RunningLinks:
 
     def __init__(self, network: Any, troubles: Sequence[Slow | SlowLink] = ()):
         self.network, self.troubles = network, troubles
-        self.alpha, self.beta = network.links()
-        self.free = np.zeros(len(self.beta))
-        self.bytes = np.zeros(len(self.beta), np.int64)
+        self.alpha, self.beta = (each.tolist() for each in network.links())
+        self.free = [0.0] * len(self.beta)
+        self.bytes = [0] * len(self.beta)
         self.ways: dict[tuple[int, int], Way] = {}
         self.lost: list[Any] = []  # messages that were under way for ever
 
@@ -33,7 +32,7 @@ class RunningLinks:
         if key not in self.ways:
             paths = self.network.paths(np.array([source]), np.array([dest]))
             alpha, beta = float(paths.alpha[0]), float(paths.beta[0])
-            self.ways[key] = Way(alpha, beta, paths.links)
+            self.ways[key] = Way(alpha, beta, paths.links.tolist())
         return self.ways[key]
 
     def passable(self, source: int, dest: int, time: float) -> float:
@@ -49,22 +48,21 @@ class RunningLinks:
                 time = cut.stop
         return time
 
-    def carry(
-        self, source: int, dest: int, nbytes: int, time: float
-    ) -> tuple[float, float, float]:
-        """Take a message over its links.
-
-        Return when its head is at the in port, and its α and β there.
-        """
-        alpha, beta, links = self.way(source, dest)
-        link_beta, factor = self.beta, 1.0
+    def slowed(self, source: int, dest: int, time: float) -> float:
+        """How many times as long a message that departs now holds its ports."""
+        factor = 1.0
         for slow in self.troubles:
-            if slow.start <= time < slow.stop and slow.hits(source, dest, links):
-                if isinstance(slow, SlowLink):
-                    link_beta = link_beta.copy()
-                    link_beta[slow.link] *= slow.factor
-                else:
-                    factor *= slow.factor
-        self.bytes[links] += nbytes
-        head, beta = cross(time, nbytes, beta, links, self.alpha, link_beta, self.free)
-        return head, alpha * factor, beta * factor
+            if isinstance(slow, Slow) and slow.start <= time < slow.stop:
+                factor *= slow.factor if slow.hits(source, dest, ()) else 1.0
+        return factor
+
+    def cross(self, link: int, nbytes: int, time: float) -> tuple[float, float]:
+        """Take a link when it is free; return when the head is through, and its β."""
+        beta = self.beta[link]
+        for slow in self.troubles:
+            if isinstance(slow, SlowLink) and slow.start <= time < slow.stop:
+                beta *= slow.factor if slow.link == link else 1.0
+        time = max(time, self.free[link])
+        self.free[link] = time + nbytes * beta
+        self.bytes[link] += nbytes
+        return time + self.alpha[link], beta

@@ -43,9 +43,10 @@ RANK = np.dtype(
 )
 
 # A segment under way: it can depart at start, its receive is posted, its head is at the
-# in port, β is that of the narrowest place on its way; `after` is next in a list.
+# in port, β is that of the narrowest place on its way up to link ways[hop], which is
+# next; `after` is next in a list.
 SLOT = np.dtype(
-    fields(np.int64, "message", "segment", "nbytes", "after")
+    fields(np.int64, "message", "segment", "nbytes", "after", "hop")
     + fields(np.float64, "start", "posted", "head", "beta")
 )
 

@@ -12,7 +12,7 @@ import numpy as np
 from dml.sim.comm import VirtualComm
 from dml.sim.crowd import Message
 from dml.sim.events import NEVER
-from dml.sim.transfer import VirtualRequest, arrive, fill
+from dml.sim.transfer import VirtualRequest, fill
 from dml.sim.world import label
 from dml.types import ANY, Status
 
@@ -115,8 +115,8 @@ class Parcel:
     """A message on its way; `head` is when it is at the receiver's port, -1 before."""
 
     __slots__ = (
-        *("alpha", "beta", "data", "dest", "head", "receive", "request", "source"),
-        *("start", "tag", "time"),
+        *("alpha", "beta", "data", "dest", "head", "hop", "receive", "request"),
+        *("slowed", "source", "start", "tag", "time", "way"),
     )
 
     def __init__(self, source: RoutedComm, dest: RoutedComm, tag, data, request):
@@ -125,9 +125,9 @@ class Parcel:
         self.request: VirtualRequest | None = request
         self.receive: VirtualRequest | None = None
         self.start = self.time = max(process.clock, process.out_free)
-        self.head = -1.0
-        way = process.world.links.way(process.rank, dest.process.rank)
-        self.alpha, self.beta = way.alpha, way.beta
+        self.head, self.hop, self.slowed = -1.0, 0, 1.0
+        links = process.world.links
+        self.alpha, self.beta, self.way = links.way(process.rank, dest.process.rank)
 
     def took(self) -> float:
         """How long it holds a port."""
@@ -149,6 +149,7 @@ class Parcel:
             self.put_off(max(self.start, receive.posted))
 
     def depart(self) -> None:
+        """Leave when the way is open, and the out port is."""
         sender, receiver = self.source.process, self.dest.process
         if self.time >= sender.dies:
             return
@@ -160,21 +161,40 @@ class Parcel:
         elif time > self.time:
             self.put_off(time)
         else:
-            self.head, self.alpha, self.beta = links.carry(
-                sender.rank, receiver.rank, self.data.nbytes, time
-            )
-            if self.receive is not None:
-                self.land()
-            elif self.dest.crowd is not None:
-                self.show()
+            if self.request is not None:
+                sender.met_free = time + self.took()
+            self.slowed = links.slowed(sender.rank, receiver.rank, time)
+            self.cross()
+
+    def cross(self) -> None:
+        """Take the next link; after the last, the head is at the in port."""
+        process = self.source.process
+        if self.hop < len(self.way):
+            link, links = self.way[self.hop], process.world.links
+            self.hop += 1
+            self.time, beta = links.cross(link, self.data.nbytes, self.time)
+            self.beta = max(self.beta, beta)
+            process.world.at(self.time, process.rank, self.cross)
+            return
+        self.head = self.time
+        if self.receive is not None:
+            self.land()
+        elif self.dest.crowd is not None:
+            self.show()
 
     def land(self) -> None:
         """Pass the receiver's in port and fill its buffer."""
-        receive = self.receive
+        receive, port, request = self.receive, self.dest.process, self.request
         assert receive is not None
         fill(receive.buffer, self.data, self.dest.rank, self.source.rank, self.tag)
-        start = max(self.head, receive.posted)
-        receive.finish(arrive(self.dest.process, start, self.took(), self.request))
+        start = max(self.head, receive.posted, port.in_free)
+        port.in_free = done = start + self.took() * self.slowed
+        if request is not None:
+            sender = self.source.process
+            sender.met_free = max(sender.met_free, done)
+            sender.out_free = max(sender.out_free, done)
+            request.finish(done)
+        receive.finish(done)
 
     # To someone who receives from anyone.
 

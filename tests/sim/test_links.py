@@ -88,7 +88,7 @@ def test_a_message_alone_takes_its_hops_and_the_narrowest_place(hops, nbytes):
 
 
 def test_a_second_message_waits_for_the_link_that_both_need():
-    one, two = arrivals((1, 2, 1000, 0.0), (0, 3, 1000, 1e-6))
+    one, two = arrivals((1, 2, 1000, 0.0), (0, 3, 1000, 0.0))
     # 0 → 3 comes to link 1 → 2 after a hop; it is busy for 1000 bytes from 0 on.
     assert one == exactly(alone(1, 1000))
     assert two == exactly(1000 * LINK + 2 * HOP + ALPHA + 1000 * LINK)
@@ -97,6 +97,13 @@ def test_a_second_message_waits_for_the_link_that_both_need():
 def test_messages_on_different_links_and_directions_pass_at_once():
     found = arrivals((0, 1, 1000, 0.0), (2, 3, 1000, 0.0), (1, 0, 1000, 0.0))
     assert found == [exactly(alone(1, 1000))] * 3
+
+
+def test_a_link_goes_to_whoever_comes_to_it_first_not_to_who_departed_first():
+    """Rank 0's message departs before rank 1's, and comes to link 1 → 2 after it."""
+    found = arrivals((0, 3, 1000, 0.0), (1, 2, 1000, HOP / 2))
+    assert found[1] == exactly(HOP / 2 + alone(1, 1000))
+    assert found[0] == exactly(HOP / 2 + 1000 * LINK + 2 * HOP + ALPHA + 1000 * LINK)
 
 
 @pytest.mark.parametrize("seed", (0, 1, 2, 3))
@@ -125,7 +132,7 @@ def test_a_link_carries_what_its_messages_bring():
     def program(comm):
         ALLREDUCE["ring"](comm, np.zeros(1000, np.float32))
         comm.Barrier()
-        return comm.process.world.links.bytes.tolist()
+        return comm.process.world.links.bytes
 
     size, nbytes = 5, 4000
     carried = run(program, size)[0]

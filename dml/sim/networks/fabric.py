@@ -1,7 +1,7 @@
 """What every virtual network tells: the way of a message, its links, what it costs.
 
 A message of m bytes that departs at t crosses its links in order, cut through: its head
-waits for a link that is busy with those that departed before, holds it for m link
+waits for a link that is busy with those that came to it before, holds it for m link
 betas, and goes on after the link's alpha. It then holds its receiver's in port for
 α + mβ, where β is that of the narrowest place on its way; its sender's out port it has
 held for α + mβ of the port from t on.

@@ -5,7 +5,7 @@ import pytest
 from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import shortest_path
 
-from dml.sim.networks.crossing import cross
+from dml.sim.links import RunningLinks
 from dml.sim.networks.degraded import Degraded
 from dml.sim.networks.dragonfly import Dragonfly
 from dml.sim.networks.fabric import Prices, Rates
@@ -138,10 +138,11 @@ def test_ranks_of_one_host_exchange_by_memory_and_share_one_card():
     assert list(paths.alpha) == [1e-7, 3e-6, 3e-6, 3e-6]
     assert list(paths.beta) == [1e-10, 2e-9, 2e-9, 2e-9]
     assert paths.links.tolist() == [0, 4, 0, 5, 0, 5] and paths.starts[1] == 0
-    free, heads = np.zeros(6), []
+    running, heads = RunningLinks(network), []
     for message in (1, 2, 3):
-        links = way(paths, message)
-        head, _ = cross(0.0, 1000, 2e-9, links, *network.links(), free)
+        head = 0.0
+        for link in way(paths, message):
+            head, _ = running.cross(link, 1000, head)
         heads.append(head)
     assert heads == pytest.approx([1e-6, 5e-6, 9e-6])  # one after another, 4 µs each
 
