@@ -50,7 +50,7 @@ def meet(
         rounds = (comm.size - 1).bit_length()
         start = max(process.clock for process in meeting.came)
         meeting.done = start + rounds * comm.alpha + cost
-        for other in meeting.came:
+        for other in reversed(meeting.came):  # the first one goes on first
             if other.waits is meeting:
                 other.wake()
     elif pause is None:

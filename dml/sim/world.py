@@ -74,16 +74,17 @@ class Process:
     def order(self, time: float) -> None:
         """Let all that happens before `time` happen first."""
         world = self.world
-        if world.ready or world.starting or (world.later and world.later[0][0] <= time):
+        others = world.ready or world.polling or world.starting
+        if others or (world.later and world.later[0][0] <= time):
             world.at(time, self.rank, self)
             self.switch()
 
     def pause(self) -> None:
         """Let the others that can run go first."""
         world = self.world
-        world.ready.append(self)
+        world.polling.append(self)
         world.idle += 1
-        if world.idle > len(world.ready) and not world.starting:
+        if world.idle > len(world.polling) and not (world.ready or world.starting):
             world.let_time_pass()
         self.switch()
 
@@ -91,8 +92,10 @@ class Process:
         self.fiber = getcurrent()
         self.left -= 1
         world = self.world
-        if world.ready and not world.starting:
-            world.ready.popleft().fiber.switch()
+        if world.ready and not world.ending:
+            world.ready.pop().fiber.switch()
+        elif world.polling and not world.starting:
+            world.polling.popleft().fiber.switch()
         else:
             world.hub.switch()
         if self.clock >= self.ends or not self.left:
@@ -122,8 +125,9 @@ class World:
     def __init__(self, size: int, network: Any, limits: Limits = Limits()):  # noqa: B008
         self.network, self.limits = network, limits
         self.hub = getcurrent()
-        self.starting = True
-        self.ready: deque[Process] = deque()
+        self.starting, self.ending = True, False
+        self.ready: list[Process] = []  # the last one goes on first: it is still warm
+        self.polling: deque[Process] = deque()  # go on when none is ready
         self.later: list[tuple[float, int, int, Any]] = []  # a heap, by time and rank
         self.count = 0  # of what was put off
         self.idle = 0  # pauses since anything but polling happened
@@ -147,9 +151,11 @@ class World:
         for comm in order:
             comm.process.root.switch(comm)
         self.starting = False
-        while self.ready or self.later:
+        while self.ready or self.polling or self.later:
             if self.ready:
-                self.ready.popleft().fiber.switch()
+                self.ready.pop().fiber.switch()
+            elif self.polling:
+                self.polling.popleft().fiber.switch()
             else:
                 self.advance()
         if any(process.waits for process in self.processes):
@@ -197,7 +203,7 @@ class World:
     def let_time_pass(self) -> None:
         """All that can run only poll: go on to the first thing that comes true."""
         self.idle = 0
-        due = [p for p in self.ready if p.polls and p.polls.done > p.clock]
+        due = [p for p in self.polling if p.polls and p.polls.done > p.clock]
         first = min(due, key=lambda process: process.polls.done, default=None)
         if self.later and (not first or self.later[0][0] <= first.polls.done):
             return self.advance()
@@ -250,7 +256,8 @@ class World:
 
     def end(self) -> None:
         """Unwind the ranks that have not come to their end."""
-        self.starting = True  # a rank that waits while it unwinds returns to the hub
+        # a rank that waits while it unwinds returns to the hub
+        self.starting = self.ending = True
         for process in self.processes:
             for fiber in (process.root, process.fiber):
                 if fiber and not fiber.dead:
