@@ -195,8 +195,11 @@ class Comm(Protocol):
     def Dup(self) -> "Comm": ...
     def Free(self) -> None: ...
     def Wtime(self) -> float: ...
-    def compute(self, seconds: float) -> None:
-        """Take so long: a virtual rank's clock advances, a real one sleeps."""
+    def compute(self, seconds: float, unless: Request | None = None) -> bool:
+        """Take so long: a virtual rank's clock advances, a real one sleeps.
+
+        Stop when a request is done before that; say whether the time passed.
+        """
         ...
 
     def Reduce_local(self, inbuf: Any, inoutbuf: Any, op: Op, out: Any = None) -> None:

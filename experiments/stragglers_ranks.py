@@ -14,9 +14,10 @@ import numpy as np
 from stragglers_ways import Way
 
 from dml import sim
-from dml.sim.interrupt import LOOK, straggler
+from dml.sim.laws import straggler
 from dml.types import Comm, Request
 from dml.wire.messages import tree_allreduce
+from dml.wire.messages.comm import LOOK
 
 FREE = sim.Uniform(0, 0, 0)  # messages take no time: what is left is waiting
 OURS = ("PMI", "HYDI", "MPI_", "OMPI", "PRTE")  # an mpirun in mpirun has its own

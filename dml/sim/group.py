@@ -7,7 +7,7 @@ import numpy as np
 
 from dml.sim.meeting import Meeting, VirtualWindow, meet
 from dml.sim.world import Process
-from dml.types import SHARED, BadInput, Op
+from dml.types import SHARED, BadInput, Op, Request
 
 
 class Group:
@@ -115,9 +115,9 @@ class Group:
     def Wtime(self) -> float:
         return self.process.clock
 
-    def compute(self, seconds: float) -> None:
-        """Let this rank's clock advance."""
-        self.process.compute(seconds)
+    def compute(self, seconds: float, unless: Request | None = None) -> bool:
+        """Let this rank's clock advance, unless a request is done before."""
+        return self.process.compute(seconds, unless)
 
     def Reduce_local(
         self,

@@ -155,6 +155,13 @@ def drawing(law: Law, seed: int, rank: int) -> Iterator[float]:
         yield float(law.draws(generator, 1)[0] / speed)
 
 
+def straggler(
+    comm: Any, draws: Iterator[float], scale: float = 1.0
+) -> Callable[[Any], bool]:
+    """Return the work of a rank that only takes its time, unless a request is done."""
+    return lambda unless: comm.compute(scale * next(draws), unless)
+
+
 def delayed(comm: Any, law: Law, seed: int) -> Callable[[float], None]:
     """Return what a Timer's delay calls: this rank takes work times a draw.
 

@@ -101,15 +101,31 @@ class Process:
         if self.clock >= self.ends or not self.left:
             self.end()
 
-    def compute(self, seconds: float) -> None:
-        """Let the clock advance, and others act before then if this rank polls."""
+    def compute(self, seconds: float, unless: Any = None) -> bool:
+        """Let the clock advance, and others act before then if this rank polls.
+
+        Stop when a request is done before that; say whether the time passed.
+        """
+        end = self.clock + float(seconds)  # numpy's own would spread, and are slow
+        if unless is not None and unless.done < 0:
+            self.world.at(end, self.rank, lambda: self.ring(unless))
+            self.wait(unless)
+        passed = unless is None or not 0 <= unless.done < end
+        if not passed:
+            end = max(self.clock, unless.done)
         self.world.progress()
-        self.clock += float(seconds)  # numpy's own would spread, and are slow
+        self.clock = end
         if self.asked and self.clock < self.ends:
             self.asked = False
             self.order(self.clock)
         if self.clock >= self.ends:
             self.end()
+        return passed
+
+    def ring(self, what: Any) -> None:
+        """Wake this rank if that is what it waits for, though it is not done."""
+        if self.waits is what:
+            self.wake()
 
     def end(self) -> None:
         """Die, if that is its fate, or end a program that never ends."""

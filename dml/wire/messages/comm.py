@@ -19,6 +19,7 @@ from dml.types import ANY, SHARED, BadInput, Op, Status
 from dml.wire.memory.window import HEADER, HostWindow
 from dml.wire.messages.watchdog import Watchdog
 
+LOOK = 2e-4  # seconds between two looks for a message that ends a sleep
 OPS: dict[Op, MPI.Op] = {
     np.add: MPI.SUM,
     np.multiply: MPI.PROD,
@@ -201,8 +202,16 @@ class World(MPI.Intracomm):
     def Wtime(self) -> float:
         return time.perf_counter()
 
-    def compute(self, seconds: float) -> None:
-        time.sleep(seconds)
+    def compute(self, seconds: float, unless: Any = None) -> bool:
+        """Sleep, unless a request is done before; say whether the time passed."""
+        end = time.perf_counter() + seconds
+        while unless is not None and (left := end - time.perf_counter()) > 0:
+            if unless.Test():
+                return False
+            time.sleep(min(left, LOOK))
+        if unless is None:
+            time.sleep(seconds)
+        return True
 
     @property
     def machine(self) -> str:

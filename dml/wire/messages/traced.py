@@ -189,6 +189,9 @@ class Traced:
         self.children += 1
         return Traced(self.timed("Dup"), self)
 
+    def compute(self, seconds: float, unless: Any = None) -> bool:
+        return self.comm.compute(seconds, bare(unless))
+
     def shared_window(self, nbytes: int) -> Window:
         return TracedWindow(self, self.timed("shared_window", nbytes))
 

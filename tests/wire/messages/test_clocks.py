@@ -6,8 +6,7 @@ import pytest
 
 from dml import sim
 from dml.sim import maxplus
-from dml.sim.interrupt import straggler
-from dml.sim.laws import drawing, law, seconds
+from dml.sim.laws import drawing, law, seconds, straggler
 from dml.wire.messages.clocks import asynchronous, k_of_p, ssp, synchronous
 
 FREE = sim.Uniform(0, 0, 0)  # messages take no time

@@ -2,17 +2,19 @@ import numpy as np
 import pytest
 
 from dml import sim
-from dml.sim.interrupt import LOOK, asleep, compute
+from dml.sim.events import Death
+from dml.wire.messages import Traced
 from dml.wire.messages.tags import Tag
 
 FREE = sim.Uniform(0, 0, 0)
 NOTHING = np.empty(0, np.uint8)
 
 
-def cut(work, sent, network=FREE):
+def cut(work, sent, network=FREE, wrap=lambda comm: comm):
     """Rank 0 computes for 2 s, unless rank 1's word, sent at `sent`, comes before."""
 
     def program(comm):
+        comm = wrap(comm)
         if comm.rank:
             comm.compute(sent)
             comm.Send(NOTHING, 0, Tag.LEAVE)
@@ -27,11 +29,7 @@ def cut(work, sent, network=FREE):
 
 
 def at_once(comm, leave):
-    return compute(comm, 2.0, leave)
-
-
-def by_polling(comm, leave):
-    return asleep(comm, 2.0, leave)
+    return comm.compute(2.0, leave)
 
 
 def test_a_word_cuts_computing_off_when_it_comes():
@@ -50,19 +48,30 @@ def test_a_word_that_waits_already_lets_nothing_begin():
         if comm.rank:
             return comm.Send(NOTHING, 0, Tag.LEAVE)
         comm.compute(1.0)
-        return compute(comm, 2.0, comm.Irecv(NOTHING, 1, Tag.LEAVE)), comm.Wtime()
+        return comm.compute(2.0, comm.Irecv(NOTHING, 1, Tag.LEAVE)), comm.Wtime()
 
     assert sim.run(program, 2, FREE)[0] == (False, 1.0)
 
 
-def test_polling_comes_to_the_same_but_for_the_time_between_two_looks():
-    passed, when = cut(by_polling, sent=0.5)
-    assert not passed and 0.5 <= when <= 0.5 + LOOK * (1 + 1e-9)
-    assert cut(by_polling, sent=2.5) == (True, pytest.approx(2.0, rel=1e-12))
+def test_a_traced_rank_is_cut_off_alike():
+    assert cut(lambda comm, leave: at_once(comm, leave), 0.5, wrap=Traced) == (
+        False,
+        0.5,
+    )
+
+
+def test_a_rank_that_dies_while_it_computes_is_not_cut_off_any_more():
+    def program(comm):
+        return at_once(comm, comm.Irecv(NOTHING, 1, Tag.LEAVE))
+
+    def both(comm):
+        return program(comm) if comm.rank == 0 else comm.compute(3.0)
+
+    assert sim.run(both, 2, FREE, events=[Death(0, 1.0)]) == [None, True]
 
 
 def test_without_a_request_computing_takes_its_time():
     def program(comm):
-        return compute(comm, 3.0), comm.Wtime()
+        return comm.compute(3.0), comm.Wtime()
 
     assert sim.run(program, 1) == [(True, 3.0)]
