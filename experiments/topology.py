@@ -4,7 +4,7 @@ python experiments/topology.py --p=4096
 python experiments/topology.py --p=64,1024 --networks=torus:8x8x16,slim_fly
 python experiments/topology.py --p=65536 --networks=fat_tree,slim_fly --sizes=256KB,64MB
 
-Cost: 4096 ranks 20 to 60 s of one core, 64 ranks 7 s; 65 536 as above some minutes.
+Cost: 4096 ranks 50 s of one core, 64 ranks 7 s; 65 536 as above some minutes.
 Result: halving-doubling wins until bandwidth binds, then rings on every network whose
 links it crowds. Slim Fly costs 61 % of a fat tree a rank, 49 % of a torus; the fastest
 all-reduce of 64 MB takes as long on all three, that of 16 KB 3/4 on the fat tree.
