@@ -14,6 +14,9 @@ HERE = ["--corpus=enwiki", "--min_count=50"]  # a text that came with gensim
 SMALL = {
     "allreduce.py": ["--sizes=4KB", "--repeats=1"],
     "linear.py": ["--steps=3"],
+    "stragglers.py": ["--workers=10", "--measure=0"],
+    "topology.py": ["--p=16"],
+    "scaling.py": ["--parameters=10000"],
     "cooccurrence.py": HERE,
     "glove.py": [*HERE, "--dim=8", "--epochs=1"],
     "glove_strategies.py": [*HERE, "--dim=8", "--epochs=1", "--ranks=2"]
@@ -67,6 +70,7 @@ def test_the_python_of_the_readme_runs():
     blocks = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     assert len(blocks) == 2
     for block in blocks:
-        source = block.replace("1_000_000", "1000").replace("size=1024", "size=8")
+        source = block.replace("1_000_000", "1000").replace("1024", "16")
+        source = source.replace("32x32", "4x4")
         ended = subprocess.run([sys.executable, "-c", source], cwd=ROOT, timeout=60)
         assert ended.returncode == 0
