@@ -98,6 +98,32 @@ def test_any_segment_costs_what_is_predicted(
     agree(name, job, partial(ALLREDUCE[name], segment=segment), eager)
 
 
+def slowest(name, size, length):
+    def program(comm):
+        ALLREDUCE[name](comm, np.zeros(length, np.float32))
+        return comm.Wtime()
+
+    return max(sim.run(program, size, sim.Uniform(ALPHA, BETA, GAMMA)))
+
+
+@pytest.mark.parametrize(
+    "name", ("star", "tree", "butterfly", "halving_doubling", "ring")
+)
+def test_running_ranks_take_what_the_formula_says_from_2_to_64_and_1000(name):
+    for size in (*range(2, 65), 1000):
+        length = 2 * size + 1
+        wanted = cost.seconds(name, Job(size, length), RATES)
+        assert slowest(name, size, length) == pytest.approx(wanted, rel=1e-9, abs=0)
+
+
+@pytest.mark.parametrize("size, width", ((4, 2), (9, 3), (64, 8), (60, 5), (1000, 25)))
+def test_running_ranks_in_even_groups_take_what_the_formula_says(size, width):
+    job = Job(size, 2000, groups=(width,) * (size // width), hosts=False)
+    wanted = cost.seconds("hierarchical", job, RATES)
+    took, _ = measured(partial(ALLREDUCE["hierarchical"], group=width), job, host=1)
+    assert took == pytest.approx(wanted, rel=1e-9, abs=0)
+
+
 @pytest.mark.parametrize("eager", (0, 65536))
 @pytest.mark.parametrize("size", SIZES)
 def test_hierarchical_costs_are_exact_for_even_groups_and_a_bound_else(size, eager):
