@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from dml.metrics import timeline
+from dml.metrics import timeline, timeline_figure
 from dml.metrics.timer import Timer
 from dml.types import Step
 
@@ -43,4 +43,5 @@ def traced(steps: Iterable[Step], comm: Any, count: int, path: Path) -> Iterator
     found = comm.timeline()
     if found and found.spans:
         timeline.write(path / "timeline", found)
+        timeline_figure.draw(path / "timeline", found)
         sys.stdout.write(f"timeline {path / 'timeline.svg'}\n")

@@ -7,7 +7,8 @@ import numpy as np
 from dml import sim
 from dml.metrics.writers import Row
 from dml.types import Comm
-from dml.wire.cost import Job, Rates, byteps_cut, byteps_seconds
+from dml.wire.byteps import byteps_cut
+from dml.wire.cost import Job, Rates, byteps_seconds
 from dml.wire.messages.byteps import byteps_allreduce
 
 LENGTH = 1 << 20  # words

@@ -16,12 +16,9 @@ NANO = 1e-3  # of a microsecond, the unit of trace events
 
 
 def write(path: Path, timeline: Timeline) -> None:
-    """Write path.json for ui.perfetto.dev, and the picture: path.svg and path.png."""
-    from dml.metrics.timeline_figure import draw
-
+    """Write path.json, for ui.perfetto.dev."""
     trace = {"displayTimeUnit": "ns", "traceEvents": events(timeline)}
     Path(f"{path}.json").write_text(json.dumps(trace, separators=(",", ":")))
-    draw(path, timeline)
 
 
 def digest(timeline: Timeline) -> str:

@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import NamedTuple
 
+from dml.wire.byteps import byteps_cut
 from dml.wire.topology import (
     SEGMENT,
     SMALL,
@@ -228,17 +229,6 @@ def native_seconds(job: Job, rates: Rates) -> float:
     """The bound of any algorithm that does not add while it receives (Chan 2007)."""
     share = (job.size - 1) / job.size * job.length * job.itemsize
     return rounds(job.size) * rates.alpha + share * (2 * rates.beta + rates.gamma)
-
-
-def byteps_cut(workers: int, spare: int, nbytes: int, segment: int) -> tuple[int, int]:
-    """Say into how many equal pieces BytePS cuts a buffer, and how many stages it has.
-
-    A spare host serves 2(n-1)m of the (n² + kn - 2k)m pieces, one a stage, a worker
-    (n-k)m; m is the least that leaves no piece longer than a segment.
-    """
-    unit = workers * workers + spare * workers - 2 * spare
-    repeats = max(1, -(-nbytes // (unit * max(1, segment))))
-    return unit * repeats, 2 * (workers - 1) * repeats
 
 
 def byteps_seconds(job: Job, rates: Rates, spare: int = 0) -> float:

@@ -8,7 +8,7 @@ import pytest
 
 from dml import sim
 from dml.metrics.timeline import digest, events, merged, waiting, without, write
-from dml.metrics.timeline_figure import axis_unit
+from dml.metrics.timeline_figure import axis_unit, draw
 from dml.types import Flight, Span, Timeline
 from dml.wire.messages import ALLREDUCE, Traced
 
@@ -133,6 +133,7 @@ def test_a_run_has_one_hash_whatever_its_data_and_another_run_another():
 def test_the_picture_has_a_row_a_rank_and_stays_small(tmp_path, size, late):
     timeline = ring(size, late=late)
     write(tmp_path / "timeline", timeline)
+    draw(tmp_path / "timeline", timeline)
     svg = tmp_path / "timeline.svg"
     root = ElementTree.parse(svg).getroot()
     assert root.tag == f"{SVG}svg"
@@ -150,7 +151,7 @@ def test_the_picture_has_a_row_a_rank_and_stays_small(tmp_path, size, late):
 
 
 def test_a_timeline_without_duration_is_drawn(tmp_path):
-    write(tmp_path / "timeline", Timeline([Span(0, "update", 1.0, 1.0)], []))
+    draw(tmp_path / "timeline", Timeline([Span(0, "update", 1.0, 1.0)], []))
     assert "0 messages" in (tmp_path / "timeline.svg").read_text()
 
 

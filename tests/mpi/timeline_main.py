@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dml.metrics import timeline
+from dml.metrics import timeline, timeline_figure
 from dml.types import ANY
 from dml.wire.messages import ALLREDUCE, Metered, Traced
 from dml.wire.messages.comm import world
@@ -25,6 +25,7 @@ def main(path):
     if found is None:
         return
     timeline.write(Path(path), found)
+    timeline_figure.draw(Path(path), found)
     assert {span.rank for span in found.spans} == set(range(comm.size))
     assert all(flight.received > flight.sent for flight in found.flights)
     own = [flight.nbytes for flight in found.flights if flight.source == 0]

@@ -3,18 +3,13 @@
 A buffer on every worker comes in, its sum goes out; spare hosts only serve.
 """
 
-from collections.abc import Iterator
-from typing import NamedTuple
-
 import numpy as np
 
 from dml.types import BadInput, Comm, Op
 from dml.wire.buffers import flat
-from dml.wire.cost import byteps_cut
+from dml.wire.byteps import NOBODY, Plan, Slot, byteps_cut
 from dml.wire.messages.tags import Tag
 from dml.wire.topology import SEGMENT, chunks
-
-NOBODY = -1
 
 
 def byteps_allreduce(
@@ -49,84 +44,6 @@ def byteps_allreduce(
     pieces, stages = byteps_cut(workers, spare, buffer.nbytes, segment)
     plan = Plan(workers, spare, stages, chunks(len(buffer), pieces))
     (work if comm.rank < workers else serve)(comm, buffer, op, plan)
-
-
-class Slot(NamedTuple):
-    """One exchange: piece `give` goes to dest while `take` comes from source."""
-
-    dest: int  # or NOBODY
-    give: int
-    source: int  # or NOBODY
-    take: int
-
-
-class Plan(NamedTuple):
-    """Who sends which piece to whom in every slot of every stage; pure arithmetic.
-
-    In slot r of a stage, spare host j gets a piece from worker r+j and sends one, which
-    it added up in the stage before, to worker r+j+c. That leaves as many workers with
-    nothing to send as with nothing to receive, the latter c further: so they send to
-    those. c takes all values in the first half of the stages, when pieces are pushed
-    to workers, and again in the second, when their sums are pulled.
-    """
-
-    workers: int
-    spare: int
-    stages: int
-    parts: tuple[slice, ...]  # of the buffer, a piece each
-
-    @property
-    def share(self) -> int:
-        """Pieces that a worker serves."""
-        return (self.workers - self.spare) * self.repeats
-
-    @property
-    def repeats(self) -> int:
-        return self.stages // (2 * (self.workers - 1))
-
-    def first(self, server: int) -> int:
-        """The first piece that a rank serves: those of spare hosts come last."""
-        if server < self.workers:
-            return server * self.share
-        return self.workers * self.share + (server - self.workers) * self.stages
-
-    def distance(self, stage: int) -> int:
-        """c: how far workers send in this stage."""
-        return 1 + stage // self.repeats % (self.workers - 1)
-
-    def sent(self, rank: int, stage: int, r: int) -> tuple[int, int]:
-        """To whom a worker sends in slot r, and which piece."""
-        host = (rank - r) % self.workers
-        if host < self.spare:
-            return self.workers + host, self.first(self.workers + host) + stage
-        dest = (rank + self.distance(stage)) % self.workers
-        server = dest if stage < self.stages // 2 else rank
-        nth = stage % self.repeats * (self.workers - self.spare) + host - self.spare
-        return dest, self.first(server) + nth
-
-    def working(self, rank: int, stage: int) -> Iterator[Slot]:
-        """A worker's slots of a stage."""
-        behind = (rank - self.distance(stage)) % self.workers
-        for r in range(self.workers):
-            dest, give, source, take = NOBODY, 0, NOBODY, 0
-            if stage < self.stages:
-                dest, give = self.sent(rank, stage, r)
-            host = (behind - r) % self.workers
-            if host >= self.spare and stage < self.stages:
-                source, take = behind, self.sent(behind, stage, r)[1]
-            elif host < self.spare and stage:
-                source = self.workers + host
-                take = self.first(source) + stage - 1
-            yield Slot(dest, give, source, take)
-
-    def serving(self, rank: int, stage: int) -> Iterator[Slot]:
-        """A spare host's slots of a stage."""
-        n, c, piece = self.workers, self.distance(stage), self.first(rank) + stage
-        for r in range(n):
-            source = (r + rank - n) % n
-            dest = (source + c) % n if stage else NOBODY
-            source = source if stage < self.stages else NOBODY
-            yield Slot(dest, piece - 1, source, piece)
 
 
 def work(comm: Comm, buffer: np.ndarray, op: Op, plan: Plan) -> None:

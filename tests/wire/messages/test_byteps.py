@@ -7,9 +7,10 @@ from hypothesis import strategies as st
 
 from dml import sim
 from dml.types import BadInput
-from dml.wire.cost import Job, Rates, byteps_cut, byteps_seconds
+from dml.wire.byteps import NOBODY, Plan, byteps_cut
+from dml.wire.cost import Job, Rates, byteps_seconds
 from dml.wire.messages import Metered
-from dml.wire.messages.byteps import NOBODY, Plan, byteps_allreduce
+from dml.wire.messages.byteps import byteps_allreduce
 from dml.wire.topology import chunks
 from tests.wire.messages import orders
 
