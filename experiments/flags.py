@@ -185,7 +185,8 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
     try:
         main(sys.argv)
     except (BadInput, FloatingPointError, OSError, Stopped, KeyboardInterrupt) as error:
-        from dml.wire.messages.comm import leave, refuse, world
+        from dml.wire.messages.comm import world
+        from dml.wire.messages.ending import leave, refuse
 
         line = f"{Path(sys.argv[0]).name}: {' '.join(str(error).split())}"
         if isinstance(error, KeyboardInterrupt):

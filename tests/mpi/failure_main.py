@@ -11,7 +11,8 @@ import numpy as np
 from dml.types import BadInput
 from dml.wire.buffers import allocate
 from dml.wire.messages import ALLREDUCE, allreduce_async
-from dml.wire.messages.comm import refuse, world
+from dml.wire.messages.comm import world
+from dml.wire.messages.ending import refuse
 from dml.wire.messages.tags import Tag
 
 QUICK = 0.5  # seconds a watchdog waits here

@@ -3,14 +3,13 @@
 import atexit
 import functools
 import os
-import signal
 import sys
 import threading
 import time
 import traceback
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, NoReturn
+from typing import Any, Literal
 
 import numpy as np
 from mpi4py import MPI
@@ -296,33 +295,3 @@ def only_world() -> World:
     threading.excepthook = lambda args: end(*args[:3])
     atexit.register(free)
     return comm
-
-
-def refuse(comm: World, problem: str, code: int = 2) -> NoReturn:
-    """End with that code and one line, whether all ranks saw the problem or one."""
-    meet(comm, problem, code)
-    sys.exit(code)
-
-
-def leave(comm: World, problem: str, code: int) -> NoReturn:
-    """End likewise from anywhere at all: MPI's own end might wait for ever."""
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # a second one must not end MPI midway
-    meet(comm, problem, code)
-    sys.stdout.flush()
-    os._exit(code)
-
-
-def meet(comm: World, problem: str, code: int) -> None:
-    """Say the problem once if all ranks come here; else end them after 2 seconds."""
-    met = MPI.Intracomm.Ibarrier(comm)
-    patience = time.monotonic() + 2
-    while not met.Test():
-        if time.monotonic() > patience:
-            sys.stderr.write(f"rank {comm.rank}: {problem}\n")
-            sys.stderr.flush()
-            comm.Abort(code)
-        time.sleep(0.001)
-    if comm.rank == 0:
-        sys.stderr.write(f"{problem}\n")
-        sys.stderr.flush()
