@@ -36,12 +36,12 @@ def conclude(
     }
 
 
-def speeds(summary: Mapping[str, Any], records: int, virtual: bool) -> dict[str, Any]:
-    """Return how long an epoch took, and the records a second: virtual work is free."""
+def speeds(summary: Mapping[str, Any], records: int, free: bool) -> dict[str, Any]:
+    """Return how long an epoch took, and the records a second, unless work was free."""
     rate = summary["examples"] / max(summary["seconds"], 1e-9)
     return {
         "records": records,
-        "records_per_second": None if virtual else rate,
+        "records_per_second": None if free else rate,
         "epoch_seconds": summary["seconds"] * records / summary["examples"],
     }
 

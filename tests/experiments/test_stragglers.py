@@ -132,3 +132,5 @@ def test_an_epoch_of_glove_takes_the_laws_time_once(train):
     flags = ("--simulate=2", "--medium=messages", "--straggle=constant:3")
     for summary in train(*flags):
         assert summary["epoch_seconds"] == pytest.approx(3, rel=0.01)
+        rate = summary["records"] / 3
+        assert summary["records_per_second"] == pytest.approx(rate, rel=0.01)
