@@ -160,6 +160,21 @@ def test_a_torus_takes_its_dimensions_in_order():
     assert spots.T.tolist() == [[2, 0, 0], [2, 3, 0], [2, 3, 4]]
 
 
+@every
+def test_ranks_of_one_router_are_neighbours(network):
+    assert (np.diff(network.at(np.arange(network.capacity))) >= 0).all()
+
+
+@pytest.mark.parametrize("k", [4, 6])
+def test_all_ways_to_a_rank_of_a_fat_tree_go_down_from_one_core(k):
+    network = FatTree(k)
+    rank = np.arange(network.capacity)
+    for dest in rank:
+        far = rank[rank // (k * k // 4) != dest // (k * k // 4)]
+        links = network.paths(far, np.full(len(far), dest)).links.reshape(-1, 4)
+        assert (links[:, 2:] == links[0, 2:]).all()
+
+
 @pytest.mark.parametrize("k", [4, 6, 8])
 def test_no_cyclic_shift_uses_a_link_of_a_fat_tree_twice(k):
     network = FatTree(k)
