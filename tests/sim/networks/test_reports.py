@@ -151,6 +151,13 @@ def test_the_search_finds_the_smallest_cut_of_small_graphs(seed):
     assert bisection(graph) == smallest_cut(graph.ends, 11)
 
 
+@pytest.mark.parametrize("seed, most", [(3, 17), (5, 19), (7, 12)])
+def test_the_search_finds_cuts_that_fewer_starts_and_turns_miss(seed, most):
+    random = np.random.default_rng(seed)
+    pairs = np.array([*combinations(range(40), 2)])
+    assert bisection(table(pairs[random.random(len(pairs)) < 0.1], 40)) <= most
+
+
 def test_two_cliques_on_one_cable_are_cut_there():
     pairs = [*combinations(range(8), 2)]
     cables = [*pairs, *((a + 8, b + 8) for a, b in pairs), (3, 12)]
