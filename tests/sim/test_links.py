@@ -123,6 +123,18 @@ def test_a_rank_takes_one_message_after_another_in_from_whatever_links():
     assert found == [exactly(alone(1, 1000)), exactly(alone(1, 1000) + alone(0, 1000))]
 
 
+def test_receives_posted_together_take_their_turns_at_the_in_port():
+    def program(comm):
+        buffer = np.zeros(1000, np.uint8)
+        if comm.rank != 1:
+            return comm.Send(buffer, 1)
+        requests = [comm.Irecv(buffer.copy(), source) for source in (0, 2)]
+        return [(request.Wait(), comm.Wtime())[1] for request in requests]
+
+    first, second = alone(1, 1000), alone(1, 1000) + alone(0, 1000)
+    assert run(program, 3)[1] == [exactly(first), exactly(second)]
+
+
 def test_a_rank_hands_one_message_after_another_out_to_whatever_links():
     found = arrivals((1, 0, 1000, 0.0), (1, 2, 1000, 0.0))
     assert found == [exactly(alone(1, 1000)), exactly(took(1000) + alone(1, 1000))]
@@ -255,11 +267,12 @@ def test_whoever_is_near_is_received_first_from_anyone():
         assert run(program, 6, seed=seed)[0] == [1, 2, 3, 4, 5]
 
 
-@pytest.mark.parametrize("late", (0.0, 1.0))
+@pytest.mark.parametrize("late", (False, True))
 def test_who_is_there_first_is_received_first_from_anyone_not_who_departed(late):
     def program(comm):
         if comm.rank == 0:
-            comm.compute(late)
+            if late:
+                comm.Recv(np.zeros(1), 2)
             status, found = Status(), []
             for _ in range(2):
                 comm.Recv(np.zeros(1), ANY, ANY, status)
@@ -267,6 +280,9 @@ def test_who_is_there_first_is_received_first_from_anyone_not_who_departed(late)
             return found
         if comm.rank in (1, 5):
             comm.compute(2 * HOP if comm.rank == 1 else 0.0)
+            comm.Send(np.zeros(1), 0)
+        if comm.rank == 2 and late:
+            comm.compute(1.0)
             comm.Send(np.zeros(1), 0)
 
     assert run(program, 6)[0] == [1, 5]
