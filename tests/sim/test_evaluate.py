@@ -163,6 +163,13 @@ def test_small_rounds_are_not_lost_in_late_clocks():
     np.testing.assert_allclose(later - late, begun, rtol=0, atol=5e-12)
 
 
+@pytest.mark.parametrize("nbytes, parts", ((8, 1), (9, 2), (16, 2), (17, 3)))
+def test_the_last_segment_may_be_of_any_length(nbytes, parts):
+    one = np.array([0]), np.array([1]), np.array([nbytes])
+    found = sim.evaluate([Round(*one, False, 8)], uniform(), 2).clocks
+    assert found == pytest.approx([parts * ALPHA + nbytes * BETA] * 2, rel=1e-12)
+
+
 def test_segments_are_counted_one_by_one_and_an_empty_message_is_one():
     one = np.array([0, 1]), np.array([1, 0]), np.array([9, 0])
     assert messages([Round(*one, False, 4, 3), Round(*one, False)]) == 3 * 4 + 2
