@@ -214,7 +214,8 @@ def test_the_picture_shows_what_the_timeline_tells(monkeypatch):
     assert line.get_xdata()[:2].tolist() == [2, 3]
     assert line.get_ydata()[:2].tolist() == [1 - 0.28, 0.28]  # from bar to bar
     labels = axes.get_legend_handles_labels()[1]
-    assert labels == [*boxes, "message"]
+    bars = ["gradient", "wire", "update", "reading", "writing", "waiting"]
+    assert labels == [*bars, "message"]
     assert axes.get_xlim() == (0, 3) and axes.get_ylim() == (1.6, -0.6)
     said = "2 ranks · 1 messages · 2 kB · 33.3% of the time waiting"
     assert axes.get_title(loc="left") == said
