@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 from dml import sim
+from dml.metrics import figures
 from dml.metrics.timeline import digest, events, merged, waiting, without, write
 from dml.metrics.timeline_figure import axis_unit, draw
 from dml.types import Flight, Span, Timeline
@@ -79,6 +80,26 @@ def test_slices_that_begin_together_are_nested_outer_first():
     ]
 
 
+def test_an_arrow_begins_after_the_slice_that_begins_with_it():
+    spans, flights = [Span(0, "Send", 0.0, 1e-6)], [Flight(0, 0, 0, 8, 0.0, 1e-6)]
+    trace = [e for e in events(Timeline(spans, flights)) if e["ph"] != "M"]
+    assert [event["ph"] for event in trace] == ["X", "s", "f"]
+
+
+def test_what_came_when_a_call_began_is_of_the_call_before():
+    spans = [Span(0, "Recv", 0.0, 5.0), Span(0, "Recv", 5.0, 6.0)]
+    flights = [
+        Flight(1, 0, 0, 8, sent=5.5, received=6.0),
+        Flight(2, 0, 0, 8, sent=3.0, received=5.0),
+    ]
+    assert waiting(Timeline(spans, flights)) == {0: 3.0 + 0.5}
+
+
+def test_a_call_that_receives_many_messages_waits_till_the_first_is_sent():
+    flights = [Flight(1, 0, 0, 8, 2.0, 4.0), Flight(1, 0, 0, 8, 9.0, 10.0)]
+    assert waiting(Timeline([Span(0, "Waitall", 0.0, 10.0)], flights)) == {0: 2.0}
+
+
 def test_a_rank_waits_for_a_message_till_it_is_sent_and_else_for_the_whole_call():
     spans = [
         Span(0, "Recv", 0.0, 5.0),  # sent at 3
@@ -127,6 +148,9 @@ def test_a_run_has_one_hash_whatever_its_data_and_another_run_another():
     assert one == digest(ring(4)) == digest(ring(4, seed=1))
     others = {digest(ring(5)), digest(ring(4, length=1001)), digest(ring(4, late=1e-9))}
     assert len(others | {one}) == 4
+    span, flight = Span(0, "Recv", 0.0, 1.0), Flight(0, 0, 0, 8, 0.0, 1.0)
+    few = ([], []), ([span], []), ([], [flight]), ([span], [flight])
+    assert len({digest(Timeline(*each)) for each in few}) == 4
 
 
 @pytest.mark.parametrize("size, late", [(1, 0.0), (2, 1e-6), (64, 1e-5)])
@@ -148,6 +172,54 @@ def test_the_picture_has_a_row_a_rank_and_stays_small(tmp_path, size, late):
     assert svg.stat().st_size < 2 << 20
     assert (tmp_path / "timeline.json").stat().st_size < 5 << 20
     assert (tmp_path / "timeline.png").read_bytes()[1:4] == b"PNG"
+
+
+STORY = Timeline(
+    [
+        Span(0, "update", 10.0, 11.0),
+        Span(0, "wait", 11.0, 13.0),
+        Span(1, "gradient", 10.0, 11.0),
+        Span(1, "gradient", 11.0005, 12.0),  # so near that no gap can be seen
+        Span(1, "reading", 12.0, 12.25),
+        Span(1, "writing", 12.5, 13.0),
+    ],
+    [Flight(1, 0, 0, 2000, sent=12.0, received=13.0)],
+)
+
+
+def test_the_picture_shows_what_the_timeline_tells(monkeypatch):
+    kept = []
+    monkeypatch.setattr(figures, "save", lambda figure, path: kept.append(figure))
+    draw("", STORY)
+    (axes,) = kept[0].axes
+    boxes, colours = {}, set()
+    for patch in axes.patches:
+        corners = patch.get_path().vertices.reshape(-1, 5, 2)
+        x, y = corners[:, :4].transpose(2, 0, 1)
+        assert (x[:, 0] == x[:, 3]).all() and (x[:, 1] == x[:, 2]).all()
+        assert (y[:, 0] == y[:, 1]).all() and (y[:, 2] == y[:, 3]).all()
+        boxes[patch.get_label()] = [
+            (row, *each) for row, each in zip(y.mean(1), x[:, :2].tolist(), strict=True)
+        ]
+        colours.add(patch.get_facecolor())
+    assert boxes == {
+        "gradient": [(1, 0, 2)],
+        "wire": [(0, 1, 3)],
+        "update": [(0, 0, 1)],
+        "reading": [(1, 2, 2.25)],
+        "writing": [(1, 2.5, 3)],
+        "waiting": [(0, 1, 3)],
+    }
+    assert len(colours) == 6
+    (line,) = axes.lines
+    assert line.get_xdata()[:2].tolist() == [2, 3]
+    assert line.get_ydata()[:2].tolist() == [1 - 0.28, 0.28]  # from bar to bar
+    labels = axes.get_legend_handles_labels()[1]
+    bars = ["gradient", "wire", "update", "reading", "writing", "waiting"]
+    assert labels == [*bars, "message"]
+    assert axes.get_xlim() == (0, 3) and axes.get_ylim() == (1.6, -0.6)
+    said = "2 ranks · 1 messages · 2 kB · 33.3% of the time waiting"
+    assert axes.get_title(loc="left") == said
 
 
 def test_a_timeline_without_duration_is_drawn(tmp_path):

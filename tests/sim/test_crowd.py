@@ -202,6 +202,26 @@ def test_a_probe_sees_a_message_alpha_after_it_was_sent_and_takes_nothing(
 
 
 @FABRICS
+def test_a_probe_waits_for_its_tag_and_iprobe_counts_bytes(events):
+    def program(comm):
+        if comm.rank == 0:
+            status = Status()
+            comm.Probe(ANY, 5, status)
+            seen = [(status.source, status.tag, status.count, comm.Wtime())]
+            assert comm.Iprobe(ANY, 6, status)
+            seen.append((status.source, status.tag, status.count, 0.0))
+            comm.Recv(np.zeros(2), 1, 6)
+            comm.Recv(np.zeros(3), 1, 5)
+            return seen
+        for tag in (6, 5):
+            comm.compute(0.1)
+            comm.Send(np.zeros(8 - tag), 0, tag)
+
+    sent = exactly(0.2 + took(16) + ALPHA)
+    assert run(program, 2, events=events)[0] == [(1, 5, 24, sent), (1, 6, 16, 0.0)]
+
+
+@FABRICS
 @pytest.mark.parametrize("nap", (0.0, 1e-3))
 def test_iprobe_turns_true_when_the_message_can_be_seen_and_not_before(events, nap):
     def program(comm):

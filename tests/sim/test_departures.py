@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 
 from dml import sim
+from dml.sim.departures import drive
+from dml.sim.machine import NONE, build
 from dml.sim.networks.fabric import Links, Paths, Rates
 from dml.sim.networks.named import network
 from dml.types import BadInput, Round
@@ -141,6 +143,17 @@ def test_however_many_segments_are_under_way_none_is_lost():
     schedule = partial(SCHEDULES["star"], 8, 2000, segment=4)
     allreduce = partial(ALLREDUCE["star"], segment=4)
     agree(allreduce, schedule(), 8, 2000, Street(1 << 40))
+
+
+def test_all_room_is_free_again_when_all_messages_are_there():
+    for place in map(Street, EAGER):
+        rounds = list(SCHEDULES["ring"](8, 300, segment=100))
+        machine = build(rounds, place, place.rates, np.zeros(8), 999)
+        assert drive(machine)
+        slot, free = machine.free[0], 0
+        while slot != NONE:
+            slot, free = machine.slots[slot]["after"], free + 1
+        assert free == 999
 
 
 def test_what_repeats_too_often_is_extrapolated_and_says_so():

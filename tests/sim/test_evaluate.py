@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dml import sim
+from dml.sim.evaluate import messages
 from dml.types import BadInput, Round
 from dml.wire import cost
 from dml.wire.cost import Job, Rates
@@ -152,6 +153,28 @@ def test_ranks_outside_a_round_keep_their_clocks():
     assert start.tolist() == [0, 5, 0]
 
 
+def test_small_rounds_are_not_lost_in_late_clocks():
+    """Of so late a clock the last bit is 2e-12 s; a round is repeated 999 times."""
+    size, late = 1000, 1e4
+    begun, later = (
+        sim.evaluate(SCHEDULES["ring"](size, size), uniform(), size, start).clocks
+        for start in (np.zeros(size), np.full(size, late))
+    )
+    np.testing.assert_allclose(later - late, begun, rtol=0, atol=5e-12)
+
+
+@pytest.mark.parametrize("nbytes, parts", ((8, 1), (9, 2), (16, 2), (17, 3)))
+def test_the_last_segment_may_be_of_any_length(nbytes, parts):
+    one = np.array([0]), np.array([1]), np.array([nbytes])
+    found = sim.evaluate([Round(*one, False, 8)], uniform(), 2).clocks
+    assert found == pytest.approx([parts * ALPHA + nbytes * BETA] * 2, rel=1e-12)
+
+
+def test_segments_are_counted_one_by_one_and_an_empty_message_is_one():
+    one = np.array([0, 1]), np.array([1, 0]), np.array([9, 0])
+    assert messages([Round(*one, False, 4, 3), Round(*one, False)]) == 3 * 4 + 2
+
+
 def test_nothing_to_do_takes_no_time():
     assert sim.evaluate([], uniform(), 3).clocks.tolist() == [0, 0, 0]
 
@@ -165,3 +188,10 @@ def test_clocks_to_start_from_must_be_one_a_rank():
 def test_a_schedule_of_more_ranks_is_refused(name):
     with pytest.raises(BadInput, match="ranks 0 … 6, got .* rank 7"):
         sim.evaluate(SCHEDULES[name](8, 100), uniform(), 7)
+
+
+@pytest.mark.parametrize("source, dest", ((0, 7), (7, 0), (0, -1), (-1, 0)))
+def test_a_message_of_or_to_a_rank_that_is_not_there_is_refused(source, dest):
+    one = Round(np.array([source]), np.array([dest]), np.array([8]), False)
+    with pytest.raises(BadInput, match="expected a schedule of ranks 0 … 6"):
+        sim.evaluate([one], uniform(), 7)

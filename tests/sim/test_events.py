@@ -11,6 +11,7 @@ ALPHA, BETA = 1e-3, 1e-6
 NETWORK = sim.Uniform(ALPHA, BETA, 0, host=2)
 NEVER = float("inf")
 WORD = np.zeros(1)
+ROUTED = pytest.mark.parametrize("routed", ("", "slow:0-0*1@0..1"))
 TOOK = ALPHA + 8 * BETA
 
 
@@ -61,6 +62,18 @@ def test_a_rank_dies_in_whatever_it_does(how):
     assert ended == [0.5]
 
 
+@pytest.mark.parametrize("how", ("sends", "receives"))
+def test_a_rank_dies_before_it_has_what_comes_later(how):
+    def program(comm):
+        if comm.rank == 0:
+            return comm.Send(WORD, 1)
+        comm.Recv(np.zeros(1), 0)
+        comm.Isend(WORD, 0) if how == "sends" else comm.Irecv(np.zeros(1), 0)
+        return "never"
+
+    assert run(program, 2, f"die:1@{TOOK / 2}") == [None, None]
+
+
 def test_whoever_waits_for_a_dead_rank_is_told_so():
     def program(comm):
         comm.compute(1)
@@ -97,6 +110,19 @@ def test_a_host_takes_its_ranks_with_it():
 
     assert run(program, 5, "die_host:1@0.5") == [0, 1, None, None, 4]
     assert run(program, 5, "die_host:2@0.5;die:0@0.1") == [None, 1, 2, 3, None]
+
+
+@pytest.mark.parametrize("text", ("die:0@0.3;die:0@0.6", "die:0@0.6;die_host:0@0.3"))
+def test_whoever_dies_twice_dies_the_first_time(text):
+    def program(comm):
+        try:
+            comm.compute(1)
+        finally:
+            ended.append(comm.Wtime())
+
+    ended = []
+    run(program, 1, text)
+    assert ended == [0.3]
 
 
 def exchange(comm):
@@ -162,8 +188,61 @@ def test_a_link_that_drops_holds_what_would_cross_it():
     assert when(SlowLink(1, stop=0.5)) == exactly(alone(2, 1000))
     assert when(SlowLink(2, 10.0, stop=0.5)) == exactly(2 * HOP + ALPHA + 1000 * 2e-5)
     assert when(SlowLink(2, 10.0, start=0.5)) == exactly(alone(2, 1000))
+    # The narrowest place tells, wherever it is on the way.
+    narrow = exactly(2 * HOP + ALPHA + 1000 * 2e-5)
+    assert when(SlowLink(0, 10.0, stop=0.5)) == narrow
+    twice = exactly(2 * HOP + ALPHA + 1000 * 1e-4)
+    assert when(SlowLink(2, 10.0), SlowLink(2, 5.0), SlowLink(1, 7.0)) == twice
+    assert when(SlowLink(2, 10.0), SlowLink(3, 5.0)) == narrow
+    # What is over is over, even at that moment: the head comes to link 2 after a hop.
+    assert when(SlowLink(2, 10.0, stop=HOP)) == exactly(alone(2, 1000))
     with pytest.raises(sim.Deadlock, match="nobody can receive 1000 bytes"):
         when(SlowLink(2))
+
+
+def test_a_slow_link_is_busy_for_as_long_as_it_takes():
+    from tests.sim.test_links import ALPHA, HOP, LINK, Line, sends
+
+    messages = (0, 1, 1000, 0.0), (0, 2, 1000, 0.0)
+    program = sends(*messages)
+    found = sim.run(program, 3, Line(3), events=[SlowLink(0, 10.0)])
+    narrow = 1000 * 10 * LINK  # longer than rank 0's port takes: the second waits
+    assert found[1][0] == exactly(HOP + ALPHA + narrow)
+    assert found[2][1] == exactly(narrow + 2 * HOP + ALPHA + narrow)
+
+
+def test_troubles_between_the_same_ranks_multiply_and_end_at_their_stops():
+    text = "slow:0-1*3@0..1;slow:1-0*5@0..2;slow:0-0*7@0"
+    found = run(exchange, 2, text)[1]
+    assert found == [
+        exactly(k + TOOK * factor) for k, factor in enumerate((15, 5, 1, 1))
+    ]
+
+
+@pytest.mark.parametrize("order", (1, -1))
+def test_partitions_that_follow_each_other_hold_in_whatever_order_they_are_told(order):
+    cuts = ["cut:0-1@0.5..1.5", "cut:1-0@1.5..1.7", "cut:0-1@2..3", "cut:0-1@0.9..1"]
+    found = run(exchange, 2, ";".join(cuts[::order]))[1]
+    assert found == [
+        *(exactly(TOOK), exactly(1.7 + TOOK), exactly(3 + TOOK)),
+        exactly(3 + 2 * TOOK),
+    ]
+
+
+def test_a_message_that_waits_for_the_out_port_dies_with_its_sender():
+    """The second departs when the first is out of the port; rank 0 is dead by then."""
+
+    def program(comm):
+        if comm.rank == 0:
+            for _ in range(2):
+                comm.Isend(WORD, 1)
+            comm.compute(1)
+        comm.Recv(np.zeros(1), 0)
+        comm.compute(1)
+        return comm.Iprobe(0)
+
+    for when in (TOOK, TOOK / 2):
+        assert run(program, 2, f"die:0@{when!r}") == [None, False]
 
 
 def test_events_are_read_from_text():
@@ -190,6 +269,8 @@ def test_events_are_read_from_text():
         ("die:2@0.5", "expected numbers from 0 to 1"),
         ("die_host:1@0.5", "expected numbers from 0 to 0"),
         ("cut:0-5@0", "expected numbers from 0 to 1"),
+        ("cut:5-0@0", "expected numbers from 0 to 1"),
+        ("cut:0-1@1..1", "a start before its stop"),
         ("cut_link:0@0", "expected numbers"),
         ("die:1@-1", "expected times from 0 on"),
         ("cut:0-1@2..1", "expected times from 0 on"),
@@ -201,6 +282,14 @@ def test_bad_events_are_one_clear_line(text, problem):
     with pytest.raises(BadInput, match=problem) as caught:
         run(lambda comm: None, 2, text)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("event", (SlowLink(-1, 2.0), Death(-1, 0.5), Death(2, 0.5)))
+def test_events_of_what_is_not_there_are_refused(event):
+    from tests.sim.test_links import Line
+
+    with pytest.raises(BadInput, match="expected numbers from 0 to 1 "):
+        sim.run(lambda comm: None, 2, Line(2), events=[event])
 
 
 def never_computing(comm):
@@ -224,7 +313,7 @@ def never_sure(comm):
         comm.compute(1e-3)
 
 
-@pytest.mark.parametrize("routed", ("", "slow:0-0*1@0..1"))
+@ROUTED
 @pytest.mark.parametrize(
     "program", (never_computing, never_waiting, never_tired, never_sure)
 )
@@ -239,3 +328,18 @@ def test_a_program_that_never_ends_is_ended_by_a_limit(program, routed):
 def test_a_limit_leaves_what_ends_in_time_alone():
     limits = sim.Limits(seconds=3.1, messages=4)
     assert len(run(exchange, 2, limits=limits)[1]) == 4
+
+
+@ROUTED
+def test_a_limit_of_messages_is_as_many_as_a_rank_may_send(routed):
+    def program(comm):
+        if comm.rank == 0:
+            for _ in range(4):
+                comm.Send(WORD, 1)
+        else:
+            requests = [comm.Irecv(np.zeros(1), 0) for _ in range(4)]
+            requests[-1].Wait()
+
+    run(program, 2, routed, limits=sim.Limits(messages=4))
+    with pytest.raises(sim.Deadlock, match="got rank 0"):
+        run(program, 2, routed, limits=sim.Limits(messages=3))

@@ -4,7 +4,16 @@ import numpy as np
 import pytest
 
 from dml import sim
-from dml.sim.laws import LAWS, delayed, expected, integral, law, seconds, stream
+from dml.sim.laws import (
+    LAWS,
+    delayed,
+    expected,
+    integral,
+    law,
+    seconds,
+    straggler,
+    stream,
+)
 from dml.types import BadInput
 
 SEED = 7
@@ -62,6 +71,22 @@ def test_the_slowest_of_exponentials_takes_the_harmonic_number(p):
     harmonic = sum(1 / i for i in range(1, p + 1))
     one = law("shifted_exponential:1,0.5")
     assert expected(one, p, p) == pytest.approx(1 + harmonic / 0.5, rel=1e-12)
+
+
+def test_a_traces_tail_is_what_so_many_of_its_values_exceed(tmp_path):
+    measured = tmp_path / "seconds"
+    measured.write_text("0 2 1 1 9")
+    one = law(f"trace:{measured}")
+    chances = np.array([1.0, 0.9, 0.7, 0.5, 0.3, 0.1, 0.0])
+    assert one.tail(chances).tolist() == [0, 0, 1, 1, 2, 9, 9]
+
+
+def test_a_straggler_takes_its_draws_times_the_scale():
+    def program(comm):
+        work = straggler(comm, iter([2.0, 3.0]), 0.5)
+        return work(None), comm.Wtime(), work(None), comm.Wtime()
+
+    assert sim.run(program, 1) == [(True, 1.0, True, 2.5)]
 
 
 def test_numbers_of_the_literature():

@@ -7,7 +7,7 @@ import pytest
 
 from dml import sim
 from dml.sim.networks.fabric import Links, Paths, Rates
-from dml.types import ANY, BadInput
+from dml.types import ANY, BadInput, Status
 from dml.wire.messages import ALLREDUCE
 
 ALPHA, BETA, HOP, LINK = 1e-3, 1e-6, 1e-4, 2e-6
@@ -76,6 +76,11 @@ def arrivals(*messages, size=4, **options):
     return [found[k] for k in range(len(messages))]
 
 
+def took(nbytes):
+    """How long a message holds its sender's port."""
+    return ALPHA + nbytes * BETA
+
+
 def alone(hops, nbytes):
     return hops * HOP + ALPHA + nbytes * max(BETA, LINK)
 
@@ -104,6 +109,92 @@ def test_a_link_goes_to_whoever_comes_to_it_first_not_to_who_departed_first():
     found = arrivals((0, 3, 1000, 0.0), (1, 2, 1000, HOP / 2))
     assert found[1] == exactly(HOP / 2 + alone(1, 1000))
     assert found[0] == exactly(HOP / 2 + 1000 * LINK + 2 * HOP + ALPHA + 1000 * LINK)
+
+
+def test_links_are_taken_from_the_source_on():
+    """Rank 0's message comes to its last link, 1 → 2, after rank 1's has taken it."""
+    found = arrivals((0, 2, 1000, 0.0), (1, 3, 1000, HOP / 2))
+    assert found[1] == exactly(HOP / 2 + alone(2, 1000))
+    assert found[0] == exactly(HOP / 2 + 1000 * LINK + HOP + ALPHA + 1000 * LINK)
+
+
+def test_a_rank_takes_one_message_after_another_in_from_whatever_links():
+    found = arrivals((0, 1, 1000, 0.0), (2, 1, 1000, 0.0))
+    assert found == [exactly(alone(1, 1000)), exactly(alone(1, 1000) + alone(0, 1000))]
+
+
+def test_receives_posted_together_take_their_turns_at_the_in_port():
+    def program(comm):
+        buffer = np.zeros(1000, np.uint8)
+        if comm.rank != 1:
+            return comm.Send(buffer, 1)
+        requests = [comm.Irecv(buffer.copy(), source) for source in (0, 2)]
+        return [(request.Wait(), comm.Wtime())[1] for request in requests]
+
+    first, second = alone(1, 1000), alone(1, 1000) + alone(0, 1000)
+    assert run(program, 3)[1] == [exactly(first), exactly(second)]
+
+
+def test_a_rank_hands_one_message_after_another_out_to_whatever_links():
+    found = arrivals((1, 0, 1000, 0.0), (1, 2, 1000, 0.0))
+    assert found == [exactly(alone(1, 1000)), exactly(took(1000) + alone(1, 1000))]
+
+
+def test_what_comes_before_its_receive_is_posted_goes_in_from_then_on():
+    found = arrivals((0, 2, 1000, 0.0), receives_late=0.5)
+    assert found == [exactly(0.5 + alone(0, 1000))]
+
+
+def test_sends_that_wait_for_their_receives_hold_the_out_port_till_they_are_there():
+    def program(comm):
+        if comm.rank == 1:
+            requests = [comm.Isend(np.zeros(70_000, np.uint8), to) for to in (0, 2)]
+            comm.Recv(np.zeros(1), 3)
+            comm.Send(np.zeros(1000, np.uint8), 0)
+            comm.Waitall(requests)
+            return comm.Wtime()
+        if comm.rank == 3:
+            return comm.Send(np.zeros(1), 1)
+        comm.Recv(np.zeros(70_000, np.uint8), 1)
+        first = comm.Wtime()
+        if comm.rank == 0:
+            comm.Recv(np.zeros(1000, np.uint8), 1)
+        return first, comm.Wtime()
+
+    (first, eager), both, (second, _), _ = run(program, 4)
+    assert first == exactly(alone(1, 70_000))
+    assert second == exactly(2 * alone(1, 70_000))
+    assert eager == exactly(alone(1, 70_000) + alone(1, 1000))
+    assert both == second
+
+
+@pytest.mark.parametrize("late, nbytes", ((0.0, 65536), (1.0, 65537)))
+def test_a_send_up_to_the_eager_limit_does_not_wait_for_its_receive(late, nbytes):
+    def program(comm):
+        if comm.rank == 0:
+            comm.Send(np.zeros(nbytes, np.uint8), 1)
+        else:
+            comm.compute(1.0)
+            comm.Recv(np.zeros(nbytes, np.uint8), 0)
+        return comm.Wtime()
+
+    sent, received = run(program, 2)
+    assert received == exactly(1.0 + alone(1 if late else 0, nbytes))
+    assert sent == (received if late else exactly(took(nbytes)))
+
+
+def test_both_ways_of_an_exchange_are_over_before_it_is():
+    """What rank 1 gives takes longer than what it gets."""
+
+    def program(comm):
+        give, take = (np.zeros((1 - k) * 1000, np.uint8) for k in (0, 1))
+        if comm.rank == 1:
+            comm.Sendrecv(give, 0, 0, take, 0, 0)
+        else:
+            comm.Sendrecv(take, 1, 0, give, 1, 0)
+        return comm.Wtime()
+
+    assert run(program, 2) == [exactly(alone(1, 1000)), exactly(took(1000))]
 
 
 @pytest.mark.parametrize("seed", (0, 1, 2, 3))
@@ -174,6 +265,27 @@ def test_whoever_is_near_is_received_first_from_anyone():
 
     for seed in (0, 1, 2):
         assert run(program, 6, seed=seed)[0] == [1, 2, 3, 4, 5]
+
+
+@pytest.mark.parametrize("late", (False, True))
+def test_who_is_there_first_is_received_first_from_anyone_not_who_departed(late):
+    def program(comm):
+        if comm.rank == 0:
+            if late:
+                comm.Recv(np.zeros(1), 2)
+            status, found = Status(), []
+            for _ in range(2):
+                comm.Recv(np.zeros(1), ANY, ANY, status)
+                found.append(status.source)
+            return found
+        if comm.rank in (1, 5):
+            comm.compute(2 * HOP if comm.rank == 1 else 0.0)
+            comm.Send(np.zeros(1), 0)
+        if comm.rank == 2 and late:
+            comm.compute(1.0)
+            comm.Send(np.zeros(1), 0)
+
+    assert run(program, 6)[0] == [1, 5]
 
 
 def test_a_network_that_is_too_small_is_refused():

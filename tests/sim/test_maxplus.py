@@ -74,6 +74,14 @@ def test_a_step_ends_with_its_kth_for_all():
     assert k_of_p(SECONDS_TxP, 8) == pytest.approx(ssp(SECONDS_TxP, 0), rel=1e-12)
 
 
+@pytest.mark.parametrize("k", (1, 30, 500, 999))
+def test_a_kth_is_one_of_many_too(k):
+    some_TxP = seconds(LAW, 3, steps=20, size=1000)
+    kth = np.sort(some_TxP, axis=1)[:, k - 1]
+    found = np.diff(k_of_p(some_TxP, k)[:, 0])
+    assert found == pytest.approx(kth[:-1], rel=1e-12)
+
+
 def test_pace_is_the_mean_from_start_to_start_after_the_settling():
     starts_TxP = np.array([[0.0, 0.0], [5.0, 5.0], [6.0, 8.0], [8.0, 10.0]])
     assert pace(starts_TxP) == 3.0

@@ -78,6 +78,12 @@ def test_a_schedule_is_what_the_all_reduce_sends_message_for_message(name, size)
             assert told(SCHEDULES[name](size, length, itemsize, segment), size) == sent
 
 
+@pytest.mark.parametrize("name", FLAT)
+def test_a_segment_is_at_least_one_element(name):
+    sent = watched(partial(ALLREDUCE[name], segment=3), 5, 7, np.float64)
+    assert told(SCHEDULES[name](5, 7, 8, 3), 5) == sent
+
+
 @pytest.mark.parametrize("outside", FLAT)
 @pytest.mark.parametrize("size", SIZES)
 def test_a_hierarchical_schedule_is_too_whatever_its_groups(size, outside):

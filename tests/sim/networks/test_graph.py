@@ -87,6 +87,7 @@ def test_a_graph_shows_itself_in_one_line(written):
         ("0 1\nranks 0 x\n", 2, "got 0 x"),
         ("0 1\nranks 0 5\n", 2, "got router 5"),
         ("0 1\n2 3\n", 2, "got router 2 without a way to router 0"),
+        ("0 1\n2 3\n2 4\n", 2, "got router 2 without a way to router 0"),
         ("0 1\n2 3\nranks 0\nranks 3\n", 4, "router 3 without a way to router 0"),
         ("0 99999999999999999999\n", 1, "got 0 99999999999999999999"),
     ],
@@ -100,7 +101,8 @@ def test_a_bad_file_is_refused_in_one_line_with_its_number(written, text, line, 
 
 
 def test_routers_without_ranks_may_lie_apart(written):
-    assert read(written("0 1\n2 3\nranks 0 1\n")).capacity == 2
+    for ranks in ("0 1", "2 3"):
+        assert read(written(f"0 1\n2 3\nranks {ranks}\n")).capacity == 2
 
 
 def test_no_file_and_no_text_are_refused(tmp_path):

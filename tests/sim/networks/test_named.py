@@ -71,6 +71,8 @@ def test_a_name_alone_is_the_smallest_that_fits(name, smaller):
         (1, (1, 1, 1)),
         (7, (2, 2, 2)),
         (8, (2, 2, 2)),
+        (3, (1, 2, 2)),
+        (421, (6, 8, 9)),
         (1000, (10, 10, 10)),
         (65536, (32, 32, 64)),
         (1 << 20, (64, 128, 128)),
@@ -124,6 +126,11 @@ def test_a_bad_text_is_refused_in_one_line_that_says_what_to_do(text):
     assert ", got " in message and "; " in message
 
 
+def test_an_order_without_a_slim_fly_is_told_those_near_it():
+    with pytest.raises(BadInput, match="got q=15; near ones are 11, 13, 16, 17"):
+        network("slim_fly:15", 4)
+
+
 def test_an_unknown_name_is_told_all_that_are_known():
     with pytest.raises(BadInput) as error:
         network("hypercube:4", 4)
@@ -139,6 +146,17 @@ def test_a_network_too_small_is_refused(text):
 def test_the_virtual_world_does_not_load_the_networks_that_it_does_not_use():
     code = "import sys, dml.sim; sys.exit('numba' in sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_what_holds_more_ranks_than_the_largest_slim_fly_is_told_how_many_it_holds():
+    with pytest.raises(BadInput, match="expected 1 to 177674 .* got 200000; pass"):
+        network("slim_fly", 200_000)
+
+
+def test_a_network_of_as_many_ranks_as_there_may_be_is_built():
+    assert network("torus:4096x4096", 1).capacity == 1 << 24
+    with pytest.raises(BadInput, match="expected at most 16777216 ranks"):
+        network("torus:4096x4097", 1)
 
 
 @pytest.mark.parametrize("text", ["torus", "uniform"])

@@ -160,6 +160,21 @@ def test_a_torus_takes_its_dimensions_in_order():
     assert spots.T.tolist() == [[2, 0, 0], [2, 3, 0], [2, 3, 4]]
 
 
+@every
+def test_ranks_of_one_router_are_neighbours(network):
+    assert (np.diff(network.at(np.arange(network.capacity))) >= 0).all()
+
+
+@pytest.mark.parametrize("k", [4, 6])
+def test_all_ways_to_a_rank_of_a_fat_tree_go_down_from_one_core(k):
+    network = FatTree(k)
+    rank = np.arange(network.capacity)
+    for dest in rank:
+        far = rank[rank // (k * k // 4) != dest // (k * k // 4)]
+        links = network.paths(far, np.full(len(far), dest)).links.reshape(-1, 4)
+        assert (links[:, 2:] == links[0, 2:]).all()
+
+
 @pytest.mark.parametrize("k", [4, 6, 8])
 def test_no_cyclic_shift_uses_a_link_of_a_fat_tree_twice(k):
     network = FatTree(k)
@@ -192,7 +207,23 @@ def test_a_degraded_link_is_slower_in_its_direction_only():
     assert worse.rates == RATES and worse.capacity == 5
 
 
-@pytest.mark.parametrize("factors", [{10: 2.0}, {-1: 2.0}, {0: 0.0}, {0: np.nan}])
+def test_a_degraded_network_keeps_its_hosts_and_leaves_the_sound_one_as_it_was():
+    class Kept(Hosts):
+        """Always the same arrays."""
+
+        def links(self):
+            return kept
+
+    kept = Hosts(2, 3, RATES).links()
+    worse = Degraded(Kept(2, 3, RATES), {1: 2.0})
+    assert worse.hosts(6) == worse.at(np.arange(6)).tolist() == [0, 0, 0, 1, 1, 1]
+    for _ in range(2):
+        assert worse.links().beta.tolist() == [4e-9, 8e-9, 4e-9, 4e-9]
+
+
+@pytest.mark.parametrize(
+    "factors", [{10: 2.0}, {-1: 2.0}, {0: 0.0}, {0: np.nan}, {0: np.inf}]
+)
 def test_a_link_that_is_not_there_or_a_factor_of_nothing_is_refused(factors):
     with pytest.raises(BadInput, match=r"expected links 0 ... 9 .*got .*pass"):
         Degraded(Torus((5,)), factors).links()

@@ -54,6 +54,12 @@ def test_the_search_finds_what_the_formula_of_a_torus_says(dims):
     assert searched(network) == network.report(PRICES).bisection
 
 
+def test_a_torus_costs_a_port_for_each_end_of_its_short_cables():
+    ring, grid = Torus((5,)).report(PRICES), Torus((2, 3)).report(PRICES)
+    assert ring == (5, 5, 2, 2, 100 * 5 * 3 + 10 * (5 + 5))
+    assert grid == (6, 9, 2, 3, 100 * 6 * 4 + 10 * (9 + 6))
+
+
 def test_an_even_torus_is_cut_across_its_longest_side():
     assert Torus((16, 8, 4)).report(PRICES).bisection == 2 * 8 * 4
     assert Torus((10,)).report(PRICES).bisection == 2
@@ -145,11 +151,23 @@ def test_the_search_finds_the_smallest_cut_of_small_graphs(seed):
     assert bisection(graph) == smallest_cut(graph.ends, 11)
 
 
+@pytest.mark.parametrize("seed, most", [(3, 17), (5, 19), (7, 12)])
+def test_the_search_finds_cuts_that_fewer_starts_and_turns_miss(seed, most):
+    random = np.random.default_rng(seed)
+    pairs = np.array([*combinations(range(40), 2)])
+    assert bisection(table(pairs[random.random(len(pairs)) < 0.1], 40)) <= most
+
+
 def test_two_cliques_on_one_cable_are_cut_there():
     pairs = [*combinations(range(8), 2)]
     cables = [*pairs, *((a + 8, b + 8) for a, b in pairs), (3, 12)]
     mixed = np.random.default_rng(0).permutation(16)[np.array(cables)]
     assert bisection(table(mixed, 16)) == 1
+
+
+def test_links_are_in_order_of_their_two_routers():
+    links = table(np.array([[2, 1], [0, 3], [3, 2], [0, 1]]), 4).ends.tolist()
+    assert links == sorted(links) and len(links) == 8
 
 
 def test_a_table_for_too_many_routers_is_refused():

@@ -7,6 +7,7 @@ import pytest
 from dml import sim
 from dml.sim import maxplus
 from dml.sim.laws import drawing, law, seconds, straggler
+from dml.wire.messages import Metered
 from dml.wire.messages.clocks import asynchronous, k_of_p, ssp, synchronous
 
 FREE = sim.Uniform(0, 0, 0)  # messages take no time
@@ -41,6 +42,17 @@ def test_k_of_p_takes_as_long_as_by_max_and_plus(text, k, size):
     found_TxP = starts(partial(k_of_p, k=k), text, size)
     wanted_TxP = maxplus.k_of_p(seconds(law(text), 5, STEPS, size), k)
     assert found_TxP == pytest.approx(wanted_TxP, rel=1e-12)
+
+
+@pytest.mark.parametrize("k, size", ((1, 4), (3, 4), (4, 4)))
+def test_who_is_cut_off_sends_no_word_of_that_step(k, size):
+    def live(comm):
+        metered = Metered(comm)
+        k_of_p(metered, straggler(comm, drawing(law(LAWS[0]), 5, comm.rank)), STEPS, k)
+        return metered.messages_sent
+
+    *workers, server = sim.run(live, size + 1, FREE)
+    assert (sum(workers), server) == (STEPS * k + size, STEPS * size)
 
 
 @pytest.mark.parametrize("size", (1, 2, 7, 32))

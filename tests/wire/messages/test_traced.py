@@ -7,6 +7,7 @@ from dml import sim
 from dml.types import ANY, Span, Status
 from dml.wire.messages import ALLREDUCE, Metered, Traced, allreduce_async
 from dml.wire.messages.notes import origins
+from dml.wire.messages.traced import BARRIERS
 
 ALPHA, BETA = 1e-6, 1e-9
 NETWORK = sim.Uniform(alpha=ALPHA, beta=BETA, gamma=1e-10)
@@ -84,6 +85,36 @@ def test_messages_on_groups_are_told_apart_and_named_by_the_outermost_ranks():
     assert second.received < 1 < first.received
 
 
+@pytest.mark.parametrize(
+    "make",
+    (
+        lambda comm: comm.Split(comm.rank // 2),
+        lambda comm: comm.Split_type(),
+        lambda comm: comm.Split(comm.rank // 2).Dup(),
+    ),
+    ids=("Split", "Split_type", "Dup"),
+)
+def test_groups_made_alike_are_told_apart_and_so_are_those_made_at_once(make):
+    def whole(comm):
+        noting = Traced(comm)
+        one, other = make(noting), make(noting)
+        noting.begin()
+        if one.rank == 0:
+            one.Send(some(10), 1, 7)
+            other.Send(some(20), 1, 7)
+        else:
+            other.Recv(some(20), 0, 7)
+            noting.compute(1.0)
+            one.Recv(some(10), 0, 7)
+        return noting.timeline()
+
+    found = sim.run(whole, 4, sim.Uniform(host=2))[0].flights
+    assert {(f.source, f.dest, f.nbytes, f.received > 1) for f in found} == {
+        *((0, 1, 10, True), (0, 1, 20, False)),
+        *((2, 3, 10, True), (2, 3, 20, False)),
+    }
+
+
 def test_ranks_of_a_host_are_named_by_the_outermost_too():
     def program(comm):
         host = comm.Split_type()
@@ -91,6 +122,31 @@ def test_ranks_of_a_host_are_named_by_the_outermost_too():
             host.Sendrecv(some(3), 1 - host.rank, 5, some(3), 1 - host.rank, 5)
 
     assert flights(traced(program, 3)) == [(0, 1, 5, 3), (1, 0, 5, 3)]
+
+
+def test_an_exchange_with_two_tags_is_two_messages_of_theirs():
+    def program(comm):
+        peer = 1 - comm.rank
+        comm.Sendrecv(some(3), peer, 5 + comm.rank, some(3), peer, 5 + peer)
+
+    assert flights(traced(program, 2)) == [(0, 1, 5, 3), (1, 0, 6, 3)]
+
+
+@pytest.mark.parametrize("how", ("ended", "never waited for"))
+def test_a_message_whose_coming_nobody_notes_is_no_flight(how):
+    def program(comm):
+        if comm.rank == 0:
+            comm.Send(some(1), 1, 4)
+            comm.Send(some(1), 1, 5)
+        else:
+            comm.Recv(some(1), 0, 4)
+            if how == "ended":
+                comm.end()
+                comm.Recv(some(1), 0, 5)
+            else:
+                comm.Irecv(some(1), 0, 5)
+
+    assert flights(traced(program, 2)) == [(0, 1, 4, 1)]
 
 
 def test_receives_are_filled_as_posted_whatever_is_waited_for_first():
@@ -179,6 +235,60 @@ def test_calls_that_wait_are_spans_of_their_names():
     assert Span(1, "update", 0.25, 0.5) in timeline.spans
 
 
+def test_waiting_for_requests_and_probing_are_spans_of_their_names():
+    def program(comm):
+        if comm.rank == 0:
+            comm.Probe(1, 0)
+            requests = [comm.Irecv(some(1), 1, tag) for tag in range(3)]
+            comm.Waitany(requests)
+            comm.Waitall(requests[1:])
+        else:
+            for tag in range(3):
+                comm.compute(1.0)
+                comm.Send(some(1), 0, tag)
+
+    spans = [span for span in traced(program, 2).spans if span.rank == 0]
+    assert [span.name for span in spans] == ["Probe", "Waitany", "Waitall"]
+    assert spans[-1].end == pytest.approx(3.0, rel=1e-3)
+
+
+def test_computing_is_cut_off_by_a_request_that_is_traced():
+    def program(comm):
+        if comm.rank == 0:
+            request = comm.Irecv(some(1), 1)
+            found.append((comm.compute(9.0, request), comm.Wtime()))
+            request.Wait()
+        else:
+            comm.compute(1.0)
+            comm.Send(some(1), 0)
+
+    found = []
+    traced(program, 2)
+    assert found == [(False, pytest.approx(1.0, rel=1e-3))]
+
+
+def test_real_clocks_are_compared_when_a_rank_leaves_each_barrier():
+    class Real:
+        """A virtual rank that does not say that it is one."""
+
+        network = None
+
+        def __init__(self, comm):
+            self.comm = comm
+
+        def __getattr__(self, name):
+            return getattr(self.comm, name)
+
+    def program(comm):
+        noting = Traced(Real(comm))
+        noting.align()
+        assert noting.notes.met == sorted({*noting.notes.met})
+        assert noting.notes.met[-1] == comm.Wtime() > noting.notes.met[0] > 0
+        return len(noting.notes.met)
+
+    assert sim.run(program, 3) == [BARRIERS] * 3
+
+
 def test_tracing_changes_no_bit_and_no_virtual_time():
     def program(comm, wrap):
         comm = wrap(comm)
@@ -252,11 +362,56 @@ def test_no_more_is_noted_than_the_limit():
     assert len(sim.run(program, 2)[0].spans) == 6
 
 
+def test_a_limit_counts_from_when_noting_begins():
+    def program(comm):
+        comm = Traced(comm)
+        for limit in (1, 2):
+            comm.begin(limit)
+            for _ in range(5):
+                comm.Barrier()
+        return comm.timeline()
+
+    assert len(sim.run(program, 2)[0].spans) == 6
+
+
+def test_hosts_whose_clocks_differ_tell_one_story():
+    def story(skew):
+        def program(comm):
+            noting, ahead = Traced(comm), skew * comm.rank
+            noting.Wtime = lambda: comm.Wtime() + ahead
+            noting.notes.met = [ahead] * 3
+            noting.begin()
+            noting.compute(1e-3 * (3 - comm.rank))
+            ALLREDUCE["ring"](noting, np.ones(100))
+            return noting.timeline()
+
+        return sim.run(program, 3, sim.Uniform(host=1))[0]
+
+    for one, other in zip(story(0.0), story(1024.0), strict=True):
+        one, other = (
+            sorted(found, key=lambda each: each[:2]) for found in (one, other)
+        )
+        assert [each[:2] for each in one] == [each[:2] for each in other]
+        times, skewed = ([each[-2:] for each in found] for found in (one, other))
+        assert np.allclose(times, skewed, rtol=0, atol=1e-9)
+
+
+def test_spans_that_begin_together_are_told_from_the_longest_on():
+    def program(comm):
+        for name, end in (("short", 1.0), ("long", 3.0), ("middle", 2.0)):
+            comm.seen(name, 0.0, end)
+
+    spans = traced(program, 2).spans
+    assert [(span.name, span.rank) for span in spans] == [
+        (name, rank) for name in ("long", "middle", "short") for rank in (0, 1)
+    ]
+
+
 def test_hosts_clocks_are_aligned_by_the_first_to_leave_each_barrier():
     """Three barriers on two hosts, whose clocks are 1000 s apart; ranks leave late."""
     true = np.array([1.0, 2.0, 3.0])
     late = np.array(
-        [[0.0, 0.2, 0.0], [0.1, 0.0, 0.3], [0.4, 0.0, 0.0], [0.0, 0.0, 0.7]]
+        [[0.0, 0.2, 0.0], [0.1, 0.0, 0.3], [0.4, 0.9, 0.0], [0.0, 0.8, 0.7]]
     )
     clocks = np.array([0.0, 0.0, 1000.0, 1000.0])
     met = true + late + clocks[:, None]
