@@ -38,7 +38,7 @@ def waiting(timeline: Timeline) -> dict[int, float]:
 def waits(timeline: Timeline) -> dict[int, list[Interval]]:
     """Return when each rank waited: it could not have gone on, whatever the wire.
 
-    In a call that receives a message, that is until the message is sent: from then on
+    In a call that receives messages, that is until the last one is sent: from then on
     it travels. A call that receives none (Barrier, Allreduce, ...) waits all the time,
     as a phase named wait does outside of calls. Send only hands over.
     """
@@ -87,7 +87,7 @@ def span_waits(span: Span, arrived: list[tuple[float, float]]) -> float:
     first = bisect_right(arrived, (span.start, math.inf))
     after = bisect_right(arrived, (span.end, math.inf))
     sent = [sent for _, sent in arrived[first:after]]
-    return min(sent, default=span.end)
+    return max(sent, default=span.end)
 
 
 def is_call(span: Span) -> bool:

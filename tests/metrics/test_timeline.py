@@ -95,9 +95,9 @@ def test_what_came_when_a_call_began_is_of_the_call_before():
     assert waiting(Timeline(spans, flights)) == {0: 3.0 + 0.5}
 
 
-def test_a_call_that_receives_many_messages_waits_till_the_first_is_sent():
+def test_a_call_that_receives_many_messages_waits_till_the_last_is_sent():
     flights = [Flight(1, 0, 0, 8, 2.0, 4.0), Flight(1, 0, 0, 8, 9.0, 10.0)]
-    assert waiting(Timeline([Span(0, "Waitall", 0.0, 10.0)], flights)) == {0: 2.0}
+    assert waiting(Timeline([Span(0, "Waitall", 0.0, 10.0)], flights)) == {0: 9.0}
 
 
 def test_a_rank_waits_for_a_message_till_it_is_sent_and_else_for_the_whole_call():

@@ -135,9 +135,9 @@ def flights(books: Sequence[Pages], behind: Sequence[float]) -> list[Flight]:
     arrivals: dict[Any, list[float]] = defaultdict(list)
     for dest, book in enumerate(books):
         for group, peer, tag, _, when in book.receives.tolist():
-            if when == when:  # else it is NaN, and nothing came
+            if peer >= 0:  # else it was from anyone, and nothing came
                 key = group, named[group, peer], dest, tag
-                arrivals[key].append(when - behind[dest])
+                arrivals[key].append(when - behind[dest])  # NaN where nothing came
     found, taken = [], dict.fromkeys(arrivals, 0)
     for source, book in enumerate(books):
         for group, peer, tag, nbytes, when in book.sends.tolist():
@@ -146,6 +146,7 @@ def flights(books: Sequence[Pages], behind: Sequence[float]) -> list[Flight]:
             n = taken.get(key, 0)
             if n < len(arrivals.get(key, ())):
                 taken[key] = n + 1
-                sent = when - behind[source]
-                found.append(Flight(source, dest, tag, nbytes, sent, arrivals[key][n]))
+                sent, received = when - behind[source], arrivals[key][n]
+                if received == received:
+                    found.append(Flight(source, dest, tag, nbytes, sent, received))
     return sorted(found, key=lambda one: (one.sent, one.source, one.dest, one.received))
