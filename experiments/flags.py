@@ -49,7 +49,11 @@ SHARED: dict[str, Callable[..., Any]] = {
         integer, default=0, lower_bound=0, upper_bound=SEEDS - 1, help="Of every draw."
     ),
     "simulate": partial(
-        integer, default=0, lower_bound=0, help="Virtual ranks; 0 runs on real ones."
+        integer,
+        default=0,
+        lower_bound=0,
+        upper_bound=1 << 20,
+        help="Virtual ranks; 0 runs on real ones.",
     ),
     "network": partial(
         text,

@@ -190,7 +190,7 @@ def test_events_are_read_from_text():
         ("die:2@0.5", "expected numbers from 0 to 1"),
         ("die_host:1@0.5", "expected numbers from 0 to 0"),
         ("cut:0-5@0", "expected numbers from 0 to 1"),
-        ("cut_link:0@0", "expected numbers"),
+        ("cut_link:0@0", "has links"),
         ("die:1@-1", "expected times from 0 on"),
         ("cut:0-1@2..1", "expected times from 0 on"),
         ("slow:0-1*0@0..1", "a factor above 0"),
