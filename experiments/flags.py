@@ -49,7 +49,11 @@ SHARED: dict[str, Callable[..., Any]] = {
         integer, default=0, lower_bound=0, upper_bound=SEEDS - 1, help="Of every draw."
     ),
     "simulate": partial(
-        integer, default=0, lower_bound=0, help="Virtual ranks; 0 runs on real ones."
+        integer,
+        default=0,
+        lower_bound=0,
+        upper_bound=1 << 20,
+        help="Virtual ranks; 0 runs on real ones.",
     ),
     "network": partial(
         text,
@@ -116,6 +120,9 @@ def parse(values: FlagValues, argv: Sequence[str]) -> FlagValues:
         raise BadInput(f"{error}; --help lists the flags") from error
     if extra:
         raise BadInput(f"expected --flag=value, got {extra[0]!r}; --help lists them")
+    for name, value in chosen(values).items():
+        if value != value:
+            raise BadInput(f"expected a number in --{name}, got {value}; correct it")
     if values.help:
         sys.stdout.write(f"{sys.modules['__main__'].__doc__}\n{values.get_help()}\n")
         sys.exit(0)

@@ -5,7 +5,7 @@ waits for its receive, as MPI may (rendezvous). A receive takes α + mβ from th
 when both ends are there and the in port is free.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
@@ -13,11 +13,12 @@ import numpy as np
 
 from dml.sim.crowd import Crowd, Message
 from dml.sim.group import Group
-from dml.sim.transfer import AnyOf, VirtualRequest, arrive, fill, tell
+from dml.sim.transfer import ISEND, AnyOf, VirtualRequest, arrive, fill, settled, tell
 from dml.sim.world import Process, label
 from dml.types import ANY, Status
 
 NOBODY = -2  # neither a rank nor ANY
+BUFFERED = float("inf")  # the number of a send without a request
 
 
 class VirtualComm(Group):
@@ -66,6 +67,8 @@ class VirtualComm(Group):
                     del waiting[i]
                     if not waiting:
                         del peer.posted[rank]
+                    if request is None:
+                        message = (tag, start, took, buffer.copy(), None)
                     peer._meet(rank, message, receive)
                     return request
         if request is None:
@@ -106,7 +109,7 @@ class VirtualComm(Group):
             process.wait((name, buffer, source, tag))
             return self.there
         found, start, took, data, request = message
-        if request is not None and request.process.offers > 1:
+        if request is not None and not settled(request, max(start, process.clock)):
             receive = VirtualRequest(process, name, buffer, source, tag)
             self._post(receive, message).Wait()
             return process.clock
@@ -123,10 +126,9 @@ class VirtualComm(Group):
         if wanted != tag and wanted != ANY:
             return False
         self.awaits = NOBODY
-        if request is not None and request.process.offers > 1:
-            sender = request.process
-            give = partial(self._give, message)
-            sender.world.at(max(start, process.clock), sender.rank, give)
+        meets = start if start > process.clock else process.clock
+        if request is not None and not settled(request, meets):
+            self._put_off(meets, source, message, partial(self._give, message))
         elif request is not None or data.dtype is not buffer.dtype or buffer.ndim != 1:
             self._give(message)
         else:
@@ -142,6 +144,23 @@ class VirtualComm(Group):
             process.waits = None
             process.world.ready.append(process)
         return True
+
+    def _put_off(
+        self, time: float, source: int, message: tuple, call: Callable[[], object]
+    ) -> None:
+        """Call when nothing can come before any more, and the out port is free."""
+        _, start, took, _, request = message
+        sender = self.peers[source].process
+
+        def when_free() -> None:
+            if request is not None and sender.met_free > time:
+                self._put_off(sender.met_free, source, message, call)
+            else:
+                call()
+
+        # In the order in which they were sent: one that is buffered delays the next.
+        sent = (start, request.number if request is not None else BUFFERED, took)
+        sender.world.at(time, sender.rank, when_free, sent)
 
     def _give(self, message: tuple) -> None:
         tag, start, took, data, request = message
@@ -166,15 +185,17 @@ class VirtualComm(Group):
 
     def _meet(self, source: int, message: tuple, receive: VirtualRequest) -> None:
         """Let a receive take a message; at a port the first in time is the first."""
-        tag, start, took, data, request = message
-        sender = self.peers[source].process
-        if self.process.open > 1 or (request is not None and sender.offers > 1):
-            if request is None:
-                message = (tag, start, took, data.copy(), None)
-            land = partial(self._land, source, message, receive)
-            sender.world.at(max(start, receive.posted), sender.rank, land)
-        else:
+        _, start, _, _, request = message
+        process = self.process
+        meets = start if start > receive.posted else receive.posted
+        alone = process.open == 1 and (
+            process.waits is receive or meets < process.clock
+        )
+        if alone and settled(request, meets):
             self._land(source, message, receive)
+        else:
+            land = partial(self._land, source, message, receive)
+            self._put_off(meets, source, message, land)
 
     def _land(self, source: int, message: tuple, receive: VirtualRequest) -> None:
         """Pass the in port and fill the buffer."""
@@ -204,7 +225,7 @@ class VirtualComm(Group):
 
     def _come(self, source: int, message: tuple) -> None:
         tag, start, _, data, _ = message
-        land = partial(self._land, source, message)
+        land = partial(self._meet, source, message)
         rank = self.peers[source].process.rank
         self.anyone().come(Message(source, tag, start, data.nbytes, land), rank)
 
@@ -310,9 +331,9 @@ class VirtualComm(Group):
         process.clock = sent if sent > done else done
 
     def Isend(self, buf: np.ndarray, dest: int, tag: int = 0) -> VirtualRequest:
-        request = self._send("Isend(dest", buf, dest, tag)
+        request = self._send(ISEND, buf, dest, tag)
         if request is None:
-            request = VirtualRequest(self.process, "Isend(dest", buf, dest, tag)
+            request = VirtualRequest(self.process, ISEND, buf, dest, tag)
             request.done = self.process.out_free
         return request
 

@@ -40,9 +40,9 @@ class Crowd:
         self.wanted: list[VirtualRequest] = []  # in the order in which they were posted
         self.probing: VirtualRequest | None = None
 
-    def come(self, message: Message, rank: int) -> None:
+    def come(self, message: Message, rank: int, sent: tuple = ()) -> None:
         """Put a message off until nothing earlier can come; rank is its sender's."""
-        self.process.world.at(message.start, rank, partial(self.show, message))
+        self.process.world.at(message.start, rank, partial(self.show, message), sent)
 
     def show(self, message: Message) -> None:
         """Give a message to the receive that was posted first, or keep it."""

@@ -1,9 +1,9 @@
 """Virtual time of a schedule on a network whose links are shared, message by message.
 
 Rounds and a network come in, the clock of every rank goes out: that of the running
-world, by the arithmetic of `sim.routed`. Messages depart, and take one link after the
-other, in the order of (time, source, how many times one from there did); in between
-each rank runs ahead, until it waits for one that is not there.
+world, by the arithmetic of `sim.routed`. Messages depart, take one link after the other
+and land in the order of (time, source, how many it sent before); in between each rank
+runs ahead, until it waits for one that is not there.
 """
 
 from collections.abc import Sequence
@@ -44,13 +44,16 @@ def drive(machine):
     while len(heap):
         time, source, _, slot = heappop(heap)
         one, waits = slots[slot], slots[slot].nbytes > eager
-        if one.hop == NONE and waits and ranks[source].met_free > time:
-            leave(slot, ranks[source].met_free, machine, heap)
-            continue
-        if not cross(slot, time, machine, heap):
-            continue
-        one.head = time
-        if one.posted != NONE:
+        if one.head == NONE:
+            if one.hop == NONE and waits and ranks[source].met_free > time:
+                leave(slot, ranks[source].met_free, machine, heap)
+                continue
+            if not cross(slot, time, machine, heap):
+                continue
+            one.head = time
+        if one.posted > time:
+            leave(slot, one.posted, machine, heap)
+        elif one.posted != NONE:
             dest = land(slot, machine)
             # order matters where both post at one time next: as the world wakes them.
             if waits and not advance(source, machine, heap):
@@ -140,6 +143,8 @@ def post(rank, k, takes, gives, machine, heap):
         one.nbytes = part(k, message.nbytes, operation.segment)
         one.posted = one.head = one.after = one.hop = NONE
         one.start = max(me.clock, me.out_free)
+        one.number = me.posts
+        me.posts += 1
         me.sent[k % 2] = NONE
         if one.nbytes <= machine.rates.eager:
             over = one.start + (message.alpha + message.beta * one.nbytes)
@@ -166,15 +171,14 @@ def meet(slot, posted, machine, heap):
     if one.nbytes > machine.rates.eager:
         leave(slot, max(one.start, posted), machine, heap)
     elif one.head != NONE:
-        land(slot, machine)
+        leave(slot, max(one.head, posted), machine, heap)
 
 
 @njit(cache=True)
 def leave(slot, start, machine, heap):
     """Put a segment into the order of departures."""
-    source = machine.messages[machine.slots[slot].message].source
-    heappush(heap, (start, source, machine.ranks[source].departed, slot))
-    machine.ranks[source].departed += 1
+    one = machine.slots[slot]
+    heappush(heap, (start, machine.messages[one.message].source, one.number, slot))
 
 
 @njit(cache=True)
@@ -210,7 +214,6 @@ def land(slot, machine):
     if one.nbytes > machine.rates.eager:
         sender.sent[k] = over
         sender.met_free = max(sender.met_free, over)
-        sender.out_free = max(sender.out_free, over)
     one.after = machine.free[0]
     machine.free[0] = slot
     return message.dest

@@ -99,6 +99,11 @@ def checked(events: Sequence[Event], network: Any, size: int) -> Sequence[Event]
                 f"0, got {event}; correct it"
             )
         there, most = event.names(), event.among(network, hosts)
+        if not most:
+            raise BadInput(
+                f"expected a network that has links for {event}, got {network}; pass "
+                "another one, or cut ranks"
+            )
         if not there or min(there) < 0 or max(there) >= most:
             raise BadInput(
                 f"expected numbers from 0 to {most - 1} in {event}; correct them"

@@ -39,14 +39,14 @@ MESSAGE = np.dtype(
 RANK = np.dtype(
     fields(np.float64, "clock", "out_free", "in_free", "met_free")
     + [("came", np.float64, (2,)), ("sent", np.float64, (2,))]
-    + fields(np.int64, "operation", "end", "done", "segment", "departed")
+    + fields(np.int64, "operation", "end", "done", "segment", "posts")
 )
 
 # A segment under way: it can depart at start, its receive is posted, its head is at the
 # in port, β is that of the narrowest place on its way up to link ways[hop], which is
-# next; `after` is next in a list.
+# next; `after` is next in a list; `number` says how many its rank had sent before.
 SLOT = np.dtype(
-    fields(np.int64, "message", "segment", "nbytes", "after", "hop")
+    fields(np.int64, "message", "segment", "nbytes", "after", "hop", "number")
     + fields(np.float64, "start", "posted", "head", "beta")
 )
 

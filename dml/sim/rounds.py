@@ -3,7 +3,7 @@
 A round and the clocks before it come in, the clocks after it go out: those of the
 running world, by the arithmetic of `sim.comm`, `sim.transfer` and `wire.messages.lane`.
 In a round nothing depends on who comes first, but where only the last segment is eager:
-here it leaves after those that wait for their receives, there as ranks happen to run.
+here it leaves after those that wait for their receives, there it may go beside them.
 """
 
 from collections.abc import Iterable

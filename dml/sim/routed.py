@@ -38,7 +38,7 @@ class RoutedComm(VirtualComm):
             process.out_free = parcel.start + parcel.took()
             parcel.put_off(parcel.start)
         elif peer.crowd is not None:
-            parcel.announce()
+            parcel.show()
         if peer.crowd is None:
             waiting = peer.posted.get(self.rank, ())
             for i, receive in enumerate(waiting):
@@ -77,10 +77,8 @@ class RoutedComm(VirtualComm):
     def _show_all(self) -> None:
         for queue in self.inbox.values():
             for parcel in queue:
-                if parcel.head >= 0:
+                if parcel.head >= 0 or parcel.request is not None:
                     parcel.show()
-                elif parcel.request is not None:
-                    parcel.announce()
 
     def Sendrecv(
         self,
@@ -116,7 +114,7 @@ class Parcel:
 
     __slots__ = (
         *("alpha", "beta", "data", "dest", "head", "hop", "receive", "request"),
-        *("slowed", "source", "start", "tag", "time", "way"),
+        *("sent", "slowed", "source", "start", "tag", "time", "way"),
     )
 
     def __init__(self, source: RoutedComm, dest: RoutedComm, tag, data, request):
@@ -125,6 +123,7 @@ class Parcel:
         self.request: VirtualRequest | None = request
         self.receive: VirtualRequest | None = None
         self.start = self.time = max(process.clock, process.out_free)
+        self.sent = (-process.left,)  # grows with every send
         self.head, self.hop, self.slowed = -1.0, 0, 1.0
         links = process.world.links
         self.alpha, self.beta, self.way = links.way(process.rank, dest.process.rank)
@@ -137,14 +136,14 @@ class Parcel:
         """Depart when nothing can happen before any more."""
         self.time = time
         process = self.source.process
-        process.world.at(time, process.rank, self.depart)
+        process.world.at(time, process.rank, self.depart, self.sent)
 
     def meet(self, receive: VirtualRequest) -> None:
         """Be received, now or when it is there."""
         receive.take(self.source.rank, self.tag, self.data.nbytes)
         self.receive = receive
         if self.head >= 0:
-            self.land()
+            self.come()
         elif self.request is not None:
             self.put_off(max(self.start, receive.posted))
 
@@ -174,13 +173,20 @@ class Parcel:
             self.hop += 1
             self.time, beta = links.cross(link, self.data.nbytes, self.time)
             self.beta = max(self.beta, beta)
-            process.world.at(self.time, process.rank, self.cross)
+            process.world.at(self.time, process.rank, self.cross, self.sent)
             return
         self.head = self.time
         if self.receive is not None:
-            self.land()
+            self.come()
         elif self.dest.crowd is not None:
             self.show()
+
+    def come(self) -> None:
+        """Land when nothing can come to the port before any more."""
+        process, receive = self.source.process, self.receive
+        assert receive is not None
+        time = max(self.head, receive.posted)
+        process.world.at(time, process.rank, self.land, self.sent)
 
     def land(self) -> None:
         """Pass the receiver's in port and fill its buffer."""
@@ -192,23 +198,18 @@ class Parcel:
         if request is not None:
             sender = self.source.process
             sender.met_free = max(sender.met_free, done)
-            sender.out_free = max(sender.out_free, done)
             request.finish(done)
         receive.finish(done)
 
     # To someone who receives from anyone.
 
-    def announce(self) -> None:
-        """Say that it waits to be received."""
-        process = self.source.process
-        process.world.at(self.start, process.rank, self.show)
-
     def show(self) -> None:
+        """Say that it is there, or waits to be received."""
         start, nbytes = max(self.head, self.start), self.data.nbytes
         message = Message(self.source.rank, self.tag, start, nbytes, self.meet)
         crowd = self.dest.crowd
         assert crowd is not None
-        crowd.come(message, self.source.process.rank)
+        crowd.come(message, self.source.process.rank, self.sent)
 
     def describe(self) -> str:
         return (

@@ -10,6 +10,7 @@ from dml.sim.comm import VirtualComm
 from dml.sim.networks.fabric import fits
 from dml.sim.networks.uniform import Uniform
 from dml.sim.world import Limits, World
+from dml.types import BadInput
 
 
 def run(
@@ -26,11 +27,13 @@ def run(
     A seed other than 0 starts the ranks in another order. Events (sim.events) are what
     goes wrong; the result of a rank that dies is None.
     """
-    network = network or Uniform()
+    network, limits = network or Uniform(), limits or Limits()
     fits(network, size)
+    if not (limits.seconds >= 0 and limits.messages > 0):
+        raise BadInput(f"expected limits of 0 s and 1 message or more, got {limits}")
     thresholds = gc.get_threshold()
     gc.set_threshold(1_000_000, 100, 100)  # each walk visits all fibers: seldom, then
-    world = World(size, network, limits or Limits())
+    world = World(size, network, limits)
     results: list[Any] = [None] * size
 
     def live(comm: VirtualComm) -> None:

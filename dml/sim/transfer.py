@@ -7,19 +7,22 @@ import numpy as np
 from dml.sim.world import Process, described
 from dml.types import BadInput, Status
 
+ISEND = "Isend(dest"  # of the sends, the one that does not block
+
 
 class VirtualRequest:
     """A send or receive under way; `done` is when its buffer is free, -1 before."""
 
     __slots__ = (
-        *("active", "buffer", "count", "done", "name", "peer", "posted", "process"),
-        "tag",
+        *("active", "buffer", "count", "done", "name", "number", "peer", "posted"),
+        *("process", "tag"),
     )
 
     def __init__(self, process: Process, name: str, buffer: Any, peer: int, tag: int):
         self.process, self.name, self.buffer = process, name, buffer
         self.peer, self.tag, self.posted, self.done = peer, tag, process.clock, -1.0
         self.count, self.active = 0, True
+        self.number = -process.left  # grows with every send
 
     def finish(self, done: float) -> None:
         self.done = done
@@ -33,6 +36,10 @@ class VirtualRequest:
     def take(self, source: int, tag: int, count: int) -> None:
         """Note whose message it is that came."""
         self.peer, self.tag, self.count = source, tag, count
+
+    def alone(self) -> "AnyOf":
+        """Itself, to wait for no longer than until something else happens."""
+        return AnyOf([self])
 
     def describe(self) -> str:
         return described((self.name, self.buffer, self.peer, self.tag))
@@ -77,7 +84,8 @@ def look_around(process: Process, what: Any) -> None:
     """Let happen what happens before now, or else let the others go first."""
     world = process.world
     process.asked = True
-    if world.later and world.later[0][0] < process.clock:
+    late = world.later and world.later[0][0] < process.clock
+    if late or process.settled < process.clock:
         process.order(process.clock)
         if 0 <= what.done <= process.clock:
             return
@@ -94,7 +102,7 @@ def arrive(receiver: Process, start: float, took: float, request: Any) -> float:
     """Take a message through the receiver's in port; return when it has arrived.
 
     A request is that of a sender that has waited for its receive: its own kind hold
-    the out port one after another, from when they are met.
+    the out port one after another, from when they are met, beside what is buffered.
     """
     if start < receiver.in_free:
         start = receiver.in_free
@@ -106,9 +114,22 @@ def arrive(receiver: Process, start: float, took: float, request: Any) -> float:
         sender = request.process
         sender.offers -= 1
         sender.met_free = done
-        sender.out_free = max(sender.out_free, done)
         request.finish(done)
     return done
+
+
+def settled(request: Any, meets: float) -> bool:
+    """Say whether nothing can come before a message that is met then, out of its port.
+
+    That is so where its sender does nothing before it is done.
+    """
+    if request is None:
+        return True
+    sender = request.process
+    if sender.offers > 1 or meets < sender.met_free:
+        return False
+    blocks = request.name is not ISEND or sender.waits is request
+    return blocks or meets < sender.clock
 
 
 def fill(into: np.ndarray, data: np.ndarray, rank: int, source: int, tag: int) -> None:

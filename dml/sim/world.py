@@ -44,6 +44,7 @@ class Process:
             "polls",
             "rank",
             "root",
+            "settled",
             "waits",
             "world",
         ),
@@ -57,6 +58,7 @@ class Process:
         self.waits: Any = None  # what it waits for, with describe()
         self.polls: Any = None  # what it asks for again and again, likewise
         self.asked = False  # in vain, since its clock last advanced
+        self.settled = -1.0  # until when all has happened that can
         self.left = world.limits.messages  # that it may send, or wait for
         self.open = self.offers = 0  # receives posted, and sends that wait for one
         self.dies, self.died = float("inf"), False
@@ -73,7 +75,7 @@ class Process:
 
     def order(self, time: float) -> None:
         """Let all that happens before `time` happen first."""
-        world = self.world
+        world, self.settled = self.world, time
         others = world.ready or world.polling or world.starting
         if others or (world.later and world.later[0][0] <= time):
             world.at(time, self.rank, self)
@@ -108,8 +110,9 @@ class Process:
         """
         end = self.clock + float(seconds)  # numpy's own would spread, and are slow
         if unless is not None and unless.done < 0:
-            self.world.at(end, self.rank, lambda: self.ring(unless))
-            self.wait(unless)
+            what = unless.alone()
+            self.world.at(end, self.rank, lambda: self.ring(what))
+            self.wait(what)
         passed = unless is None or not 0 <= unless.done < end
         if not passed:
             end = max(self.clock, unless.done)
@@ -144,7 +147,8 @@ class World:
         self.starting, self.ending = True, False
         self.ready: list[Process] = []  # the last one goes on first: it is still warm
         self.polling: deque[Process] = deque()  # go on when none is ready
-        self.later: list[tuple[float, int, int, Any]] = []  # a heap, by time and rank
+        # a heap, by time, rank and what the rank sent first
+        self.later: list[tuple[float, int, tuple, int, Any]] = []
         self.count = 0  # of what was put off
         self.idle = 0  # pauses since anything but polling happened
         self.vain = 0  # times that all have polled since then, and nothing was due
@@ -184,14 +188,20 @@ class World:
             self.host = self.network.hosts(len(self.processes))
         return self.host
 
-    def at(self, time: float, rank: int, what: Process | Callable[[], object]) -> None:
+    def at(
+        self,
+        time: float,
+        rank: int,
+        what: Process | Callable[[], object],
+        sent: tuple = (),
+    ) -> None:
         """Put off: go on with a rank, or call, when all before has happened."""
         self.count += 1
-        heappush(self.later, (time, rank, self.count, what))
+        heappush(self.later, (time, rank, sent, self.count, what))
 
     def advance(self) -> None:
         """Let the earliest of what was put off happen."""
-        time, _, _, what = heappop(self.later)
+        time, *_, what = heappop(self.later)
         self.progress()
         if what.__class__ is not Process:
             what()

@@ -98,5 +98,7 @@ def groups(hosts: tuple[int, ...], width: int = 0) -> tuple[tuple[int, ...], ...
     if width:
         starts = range(0, size, width)
         return tuple(tuple(range(s, min(s + width, size))) for s in starts)
-    names = dict.fromkeys(hosts)
-    return tuple(tuple(r for r in range(size) if hosts[r] == name) for name in names)
+    found: dict[int, list[int]] = {}
+    for rank, host in enumerate(hosts):
+        found.setdefault(host, []).append(rank)
+    return tuple(map(tuple, found.values()))

@@ -271,7 +271,7 @@ def test_events_are_read_from_text():
         ("cut:0-5@0", "expected numbers from 0 to 1"),
         ("cut:5-0@0", "expected numbers from 0 to 1"),
         ("cut:0-1@1..1", "a start before its stop"),
-        ("cut_link:0@0", "expected numbers"),
+        ("cut_link:0@0", "has links"),
         ("die:1@-1", "expected times from 0 on"),
         ("cut:0-1@2..1", "expected times from 0 on"),
         ("slow:0-1*0@0..1", "a factor above 0"),
