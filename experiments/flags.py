@@ -151,6 +151,11 @@ def ranks(
     if not values.simulate:
         from dml.wire.messages.comm import world
 
+        if values.events:
+            raise BadInput(
+                f"expected --simulate with --events={values.events}, got real ranks; "
+                "pass --simulate=<number of ranks>"
+            )
         return [program(wrapped(world(values.watchdog)))]
     from dml import sim
 

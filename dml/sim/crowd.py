@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dml.sim.process import label
 from dml.sim.transfer import VirtualRequest, look_around, tell
-from dml.sim.world import label
 from dml.types import ANY, Status
 
 NOTHING = np.empty(0, np.uint8)

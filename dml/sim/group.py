@@ -6,7 +6,7 @@ from typing import Any, Self
 import numpy as np
 
 from dml.sim.meeting import Meeting, VirtualWindow, meet
-from dml.sim.world import Process
+from dml.sim.process import Process
 from dml.types import SHARED, BadInput, Op, Request
 
 

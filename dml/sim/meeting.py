@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from dml.sim.world import Process
+from dml.sim.process import Process
 from dml.types import BadInput
 
 

@@ -12,8 +12,8 @@ import numpy as np
 from dml.sim.comm import VirtualComm
 from dml.sim.crowd import Message
 from dml.sim.events import NEVER
+from dml.sim.process import label
 from dml.sim.transfer import VirtualRequest, fill
-from dml.sim.world import label
 from dml.types import ANY, Status
 
 

@@ -4,7 +4,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dml.sim.world import Process, described
+from dml.sim.process import Process, described
 from dml.types import BadInput, Status
 
 ISEND = "Isend(dest"  # of the sends, the one that does not block
@@ -52,6 +52,8 @@ class VirtualRequest:
             if self.done > process.clock:
                 process.clock = self.done
             self.active = False
+            if process.clock >= process.ends:
+                process.end()
         if status is not None:
             tell(status, self.peer, self.tag, self.count)
         return True

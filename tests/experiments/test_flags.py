@@ -75,6 +75,11 @@ def test_a_virtual_world_is_as_its_flags_say():
         on(["--simulate=5", "--network=torus:2x2"], program)
 
 
+def test_trouble_is_for_virtual_ranks():
+    with pytest.raises(BadInput, match="expected --simulate with --events=die:0@1"):
+        on(["--events=die:0@1"], print)
+
+
 def test_a_virtual_run_that_does_not_end_well_is_one_line():
     def waits(comm):
         comm.Recv(np.zeros(1), 0, 7)

@@ -74,6 +74,17 @@ def test_a_rank_dies_before_it_has_what_comes_later(how):
     assert run(program, 2, f"die:1@{TOOK / 2}") == [None, None]
 
 
+def test_a_rank_that_dies_while_its_message_travels_never_has_it():
+    def program(comm):
+        if comm.rank == 0:
+            return comm.Send(WORD, 1) or "sent"
+        comm.Recv(WORD, 0)
+        return "received"
+
+    assert run(program, 2, f"die:1@{TOOK / 2}") == ["sent", None]
+    assert run(program, 2, f"die:1@{TOOK * 2}") == ["sent", "received"]
+
+
 def test_whoever_waits_for_a_dead_rank_is_told_so():
     def program(comm):
         comm.compute(1)
