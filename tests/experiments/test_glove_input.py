@@ -37,7 +37,8 @@ SCRIPT = Path(__file__).parents[2] / "experiments" / "glove.py"
         (["--blocks=61"], "expected 1 to 60 blocks of words, got 61"),
         (["--blocks=1", "--simulate=2"], "at most 1 ranks for 1 blocks, got 2"),
         (["--counts=nowhere"], "nowhere/vocab.txt: expected lines"),
-        (["--lr=nan"], "expected a finite loss"),
+        (["--lr=nan"], "expected a number in --lr, got nan"),
+        (["--lr=1e38"], "expected a finite loss"),
     ],
     ids=" ".join,
 )
