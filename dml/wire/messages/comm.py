@@ -72,12 +72,20 @@ class World(MPI.Intracomm):
     call: tuple | None = None
     kept: dict[Any, Any]
     network = None
-    windows: list[MPI.Win]  # all of this process, to be freed before MPI ends
+    windows: dict[tuple, MPI.Win]  # of this process, to be freed before MPI ends
+    lineage: tuple = ()  # the same on all members, who split and allocate alike
+    made: int = 0  # communicators and windows, of this one
     watchdog: Watchdog
 
-    def adopt(self, handle: Any) -> "World":
+    def born(self, color: int = 0) -> tuple:
+        """Name the next thing that is made of this communicator."""
+        self.made += 1
+        return (*self.lineage, self.made, color)
+
+    def adopt(self, handle: Any, color: int = 0) -> "World":
         """Take a new communicator into this one's care."""
         comm = World(handle)
+        comm.lineage = self.born(color)
         comm.kept, comm.windows, comm.watchdog = {}, self.windows, self.watchdog
         comm.watchdog.add(comm)
         return comm
@@ -88,7 +96,7 @@ class World(MPI.Intracomm):
 
     def Split(self, color: int = 0, key: int = 0) -> "World":
         with self.waits_for_all("Split"):
-            return self.adopt(MPI.Intracomm.Split(self, color, key))
+            return self.adopt(MPI.Intracomm.Split(self, color, key), color)
 
     def Split_type(self, split_type: int = SHARED, key: int = 0, info: Any = None):
         """Make a communicator of the ranks on my host."""
@@ -251,11 +259,12 @@ class World(MPI.Intracomm):
         self.Barrier()
 
         def free() -> None:
-            self.windows.remove(win)
+            del self.windows[lineage]
             win.Unlock_all()
             win.Free()
 
-        self.windows.append(win)
+        lineage = self.born()
+        self.windows[lineage] = win
         return HostWindow(self, win, raw, free)
 
 
@@ -274,7 +283,7 @@ def world(watchdog: float = 60) -> World:
 def only_world() -> World:
     comm = World(MPI.COMM_WORLD.Dup())
     name = f"rank {comm.rank} of {comm.size}"
-    comm.kept, comm.windows = {}, []
+    comm.kept, comm.windows = {}, {}
     comm.watchdog = Watchdog(name, lambda: comm.Abort(1))
     comm.watchdog.add(comm)
 
@@ -286,8 +295,9 @@ def only_world() -> World:
             comm.Abort(1)
 
     def free() -> None:
-        while comm.windows:
-            win = comm.windows.pop(0)
+        # order matters: freeing is collective, and threads may have made them anyhow
+        for lineage in sorted(comm.windows):
+            win = comm.windows.pop(lineage)
             win.Unlock_all()
             win.Free()
 
