@@ -185,10 +185,10 @@ def ranks(
 
 def delay(values: FlagValues, comm: CountedComm) -> Callable[[float], None] | None:
     """Return what delays this rank's work by --straggle's law; None without one."""
-    from dml.sim.laws import delayed, law
-
     if not values.straggle:
         return None
+    from dml.sim.laws import delayed, law
+
     return delayed(comm, law(values.straggle), values.seed)
 
 

@@ -35,6 +35,23 @@ NETWORK: dict[str, Column] = {
 BYTES: Column = (8, lambda row: volume(row["bytes"]))
 
 
+BYTEPS: dict[str, Column] = {
+    "workers": number("n", "d", 7),
+    "spare": number("k", "d", 5),
+    "spare's share": number("spare_share", ".1%", 13),
+    "worker's share": number("worker_share", ".1%", 14),
+    "paper ms": milliseconds("paper_seconds"),
+    "running ms": milliseconds("bandwidth_seconds", 10),
+    "run/paper": (
+        9,
+        lambda r: f"{r['bandwidth_seconds'] / r['paper_seconds']:.6f}",
+    ),
+    "1 + 1/S": number("drained", ".6f"),
+    "with α, γ ms": milliseconds("seconds", 12),
+    "pred/run": (8, lambda r: f"{r['predicted_seconds'] / r['seconds']:.4f}"),
+}
+
+
 def columns(names: Sequence[str]) -> dict[str, dict[str, Column]]:
     """Return every table's columns, for these all-reduces."""
     return {
@@ -80,21 +97,7 @@ def columns(names: Sequence[str]) -> dict[str, dict[str, Column]]:
             "gain": number("gain", ".3g", 6),
             "gain over dealt": number("dealt_gain", ".3g", 15),
         },
-        "byteps": {
-            "workers": number("n", "d", 7),
-            "spare": number("k", "d", 5),
-            "spare's share": number("spare_share", ".1%", 13),
-            "worker's share": number("worker_share", ".1%", 14),
-            "paper ms": milliseconds("paper_seconds"),
-            "running ms": milliseconds("bandwidth_seconds", 10),
-            "run/paper": (
-                9,
-                lambda r: f"{r['bandwidth_seconds'] / r['paper_seconds']:.6f}",
-            ),
-            "1 + 1/S": number("drained", ".6f"),
-            "with α, γ ms": milliseconds("seconds", 12),
-            "pred/run": (8, lambda r: f"{r['predicted_seconds'] / r['seconds']:.4f}"),
-        },
+        "byteps": BYTEPS,
     }
 
 

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dml.sim.process import label
+from dml.sim.process import label, mail
 from dml.sim.transfer import VirtualRequest, look_around, tell
 from dml.types import ANY, Status
 
@@ -72,11 +72,8 @@ class Crowd:
 
     def unread(self) -> list[str]:
         """Describe the messages that wait here for ever."""
-        return [
-            f"{each.nbytes} bytes, tag={label(each.tag)}, from rank {each.source} to "
-            f"rank {self.comm.rank}"
-            for each in self.shown
-        ]
+        me = self.comm.rank
+        return [mail(each.nbytes, each.tag, each.source, me) for each in self.shown]
 
     # A probe sees a message α after it was sent; it is a request that takes nothing.
 

@@ -36,15 +36,11 @@ class RunningLinks:
         return self.ways[key]
 
     def passable(self, source: int, dest: int, time: float) -> float:
-        """When, from `time` on, a message can depart: what is cut may heal."""
+        """When to try again to depart, if not at `time`: what is cut may heal."""
         links = self.way(source, dest).links
-        cuts = [
-            each
-            for each in self.troubles
-            if each.factor == NEVER and each.hits(source, dest, links)
-        ]
-        for cut in sorted(cuts, key=lambda cut: cut.start):
-            if cut.start <= time < cut.stop:
+        for cut in self.troubles:
+            cuts = cut.factor == NEVER and cut.start <= time < cut.stop
+            if cuts and cut.hits(source, dest, links):
                 time = cut.stop
         return time
 

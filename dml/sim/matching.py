@@ -14,7 +14,7 @@ import numpy as np
 
 from dml.sim.crowd import Crowd, Message
 from dml.sim.group import Group
-from dml.sim.process import Process, label
+from dml.sim.process import Process, mail
 from dml.sim.transfer import VirtualRequest, arrive, fill, settled
 from dml.types import ANY
 
@@ -231,8 +231,7 @@ class Matching(Group):
     def unread(self) -> list[str]:
         """Describe the messages that wait here for ever."""
         kept = [
-            f"{data.nbytes} bytes, tag={label(tag)}, from rank {source} to rank "
-            f"{self.rank}"
+            mail(data.nbytes, tag, source, self.rank)
             for source, queue in self.inbox.items()
             for tag, _, _, data, _ in queue
         ]

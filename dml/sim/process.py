@@ -112,6 +112,11 @@ def described(call: Any) -> str:
     return f"{name}={label(peer)}, tag={label(tag)}, {buffer.nbytes} bytes)"
 
 
+def mail(nbytes: int, tag: int, source: int, dest: int) -> str:
+    """Say what a message is that nobody has received."""
+    return f"{nbytes} bytes, tag={label(tag)}, from rank {source} to rank {dest}"
+
+
 def label(number: int) -> str:
     """Name a peer or a tag as the caller does."""
     return "ANY" if number == ANY else getattr(number, "name", str(number))

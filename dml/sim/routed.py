@@ -1,8 +1,8 @@
 """A virtual communicator on a network whose links are shared, or where things fail.
 
 A message departs when no rank can send anything earlier any more, so that it finds its
-links as they are then: busy with those that departed before. See networks/fabric.py for
-what a link and a port take.
+links as they are then: busy with those that came to them before. networks/fabric.py
+says what a link and a port take.
 """
 
 from typing import Any
@@ -12,7 +12,7 @@ import numpy as np
 from dml.sim.comm import VirtualComm
 from dml.sim.crowd import Message
 from dml.sim.events import NEVER
-from dml.sim.process import label
+from dml.sim.process import mail
 from dml.sim.transfer import VirtualRequest, fill
 from dml.types import ANY, Status
 
@@ -212,7 +212,4 @@ class Parcel:
         crowd.come(message, self.source.process.rank, self.sent)
 
     def describe(self) -> str:
-        return (
-            f"{self.data.nbytes} bytes, tag={label(self.tag)}, from rank "
-            f"{self.source.rank} to rank {self.dest.rank}"
-        )
+        return mail(self.data.nbytes, self.tag, self.source.rank, self.dest.rank)

@@ -34,7 +34,7 @@ class Limits(NamedTuple):
 class World:
     """All virtual ranks, and who of them can run."""
 
-    def __init__(self, size: int, network: Any, limits: Limits = Limits()):  # noqa: B008
+    def __init__(self, size: int, network: Any, limits: Limits):
         self.network, self.limits = network, limits
         self.hub = getcurrent()
         self.starting, self.ending = True, False

@@ -180,3 +180,8 @@ def test_a_bad_buffer_on_one_rank_ends_all_with_its_line(mpirun):
 
 def test_a_run_that_ends_well_says_nothing_and_leaves_no_memory(mpirun):
     assert mpirun(3, "failure_main", "all_end_well", timeout=30) == (0, "", "", 0)
+
+
+def test_windows_are_freed_in_one_order_whatever_order_they_were_made_in(mpirun):
+    ended = mpirun(2, "windows_main", timeout=30)
+    assert ended == (0, "2 windows\n", "", 0)
