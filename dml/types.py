@@ -51,6 +51,35 @@ class Model(NamedTuple):
     metrics: Callable[[Params, Any], Mapping[str, Any]]  # -> means over the batch
 
 
+class Problem(NamedTuple):
+    """A table of rows to be learned from examples, which go by their numbers.
+
+    A minibatch touches some rows, or all (a slice); its gradient has a row for each.
+    """
+
+    start_TxD: np.ndarray  # float32
+    examples: int
+    touched: Callable[[np.ndarray], np.ndarray | slice]  # numbers -> rows, each once
+    # table, numbers, the rows they touch -> loss and grads_NxD, means over the numbers
+    gradient: Callable[
+        [np.ndarray, np.ndarray, np.ndarray | slice], tuple[float, np.ndarray]
+    ]
+    evaluate: Callable[[np.ndarray], Mapping[str, float]]  # table -> objective, ...
+    heat: np.ndarray | None = None  # how often each row is touched; None: all alike
+
+
+class Shard(Protocol):
+    """A server's rows, and how gradients change them."""
+
+    values: np.ndarray  # RxD float32; the server may put an equal copy here
+
+    def update(
+        self, at: np.ndarray | slice, grads: np.ndarray, share: float = 1.0
+    ) -> None:
+        """Step on those rows (each once); grads are of that share of a minibatch."""
+        ...
+
+
 class Step(NamedTuple):
     """What a strategy yields after each update."""
 
