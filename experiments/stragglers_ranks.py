@@ -5,7 +5,6 @@ import os
 import shutil
 import subprocess
 import sys
-import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -15,48 +14,14 @@ from stragglers_ways import Way
 
 from dml import sim
 from dml.sim.laws import straggler
-from dml.types import Comm, Request
+from dml.types import Comm
 from dml.wire.messages import tree_allreduce
-from dml.wire.messages.comm import LOOK
+from dml.wire.messages.napping import Napping
 
 FREE = sim.Uniform(0, 0, 0)  # messages take no time: what is left is waiting
 OURS = ("PMI", "HYDI", "MPI_", "OMPI", "PRTE")  # an mpirun in mpirun has its own
 SCRIPT = str(Path(__file__).parent / "stragglers.py")
 Starts = dict[str, np.ndarray]  # by way
-
-
-class Napping:
-    """A real communicator that sleeps while it waits: ranks outnumber the cores.
-
-    MPI's own waiting would take the core of a rank whose time to wake has come.
-    """
-
-    def __init__(self, comm: Comm):
-        self.comm = comm
-
-    def Recv(self, buf: np.ndarray, source: int, tag: int, status: Any = None) -> None:
-        self.Irecv(buf, source, tag).Wait(status)
-
-    def Irecv(self, buf: np.ndarray, source: int, tag: int) -> "Nap":
-        return Nap(self.comm.Irecv(buf, source, tag))
-
-    def Split(self, color: int, key: int) -> "Napping":
-        return Napping(self.comm.Split(color, key))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.comm, name)
-
-
-class Nap:
-    """A request whose Wait sleeps."""
-
-    def __init__(self, request: Request):
-        self.request, self.Test = request, request.Test
-
-    def Wait(self, status: Any = None) -> bool:
-        while not self.Test(status):
-            time.sleep(LOOK)
-        return True
 
 
 def live(

@@ -1,0 +1,118 @@
+"""LOG: runs on parameter servers in, their pictures out: staleness and waiting."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dml.metrics.figures import Curve, save
+
+COMPUTING, WAITING = "#7fc29b", "#ee8866"
+WIDE, HIGH = 3.4, 2.6  # inches of a panel
+
+
+class Panel(NamedTuple):
+    """Curves that share a picture."""
+
+    title: str
+    series: Mapping[str, Curve]
+    x: str
+    y: str
+
+
+def histogram(staleness: Sequence[float] | np.ndarray) -> np.ndarray:
+    """Count how many gradients had staleness 0, 1, 2, ..."""
+    return np.bincount(np.asarray(staleness, np.int64))
+
+
+def histograms(
+    path: Path,
+    counts: Mapping[str, np.ndarray],
+    marks: Mapping[str, Sequence[float]] | None = None,
+) -> None:
+    """Draw a histogram each: of all gradients, the share of each staleness.
+
+    Marks are where dotted lines stand: what is expected of that one.
+    """
+    figure, panels = grid(len(counts))
+    for axes, (name, counted) in zip(panels, counts.items(), strict=True):
+        stale = np.arange(len(counted))
+        axes.bar(stale, counted / (counted.sum() or 1), width=1, color=WAITING)
+        mean = stale @ counted / (counted.sum() or 1)
+        axes.set_title(f"{name}: mean {mean:.2f}", fontsize=9)
+        for mark in (marks or {}).get(name, ()):
+            axes.axvline(mark, color="#555555", linestyle=":", linewidth=1)
+        axes.set(xlabel="staleness", xlim=(-0.5, max(len(counted) - 0.5, 1.5)))
+        plain(axes)
+    save(figure, path)
+
+
+def waits(path: Path, work: Mapping[str, np.ndarray], unit: str = "s") -> None:
+    """Draw what each worker computed and waited, a row of `work` a worker."""
+    figure, panels = grid(len(work))
+    for axes, (name, seconds_Wx2) in zip(panels, work.items(), strict=True):
+        workers = np.arange(len(seconds_Wx2))
+        computed, waited = seconds_Wx2[:, 0], seconds_Wx2[:, 1]
+        axes.bar(workers, computed, color=COMPUTING, label="computing", width=0.9)
+        axes.bar(workers, waited, bottom=computed, color=WAITING, label="waiting")
+        share = waited.sum() / (seconds_Wx2.sum() or 1)
+        axes.set_title(f"{name}: {share:.0%} waiting", fontsize=9)
+        axes.set(xlabel="worker", ylabel=unit)
+        plain(axes)
+    figure.legend(
+        *panels[0].get_legend_handles_labels(),
+        loc="outside lower center",
+        ncols=2,
+        frameon=False,
+        fontsize=9,
+    )
+    save(figure, path)
+
+
+def progress(
+    path: Path, panels: Sequence[Panel], log: str = "", top: float = 0
+) -> None:
+    """Draw curves side by side, with one legend; top: the highest y, if not 0.
+
+    A curve that leaves the numbers ends where it does.
+    """
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(4.2 * len(panels) + 1.6, 3.8), layout="constrained")
+    every = figure.subplots(1, len(panels), squeeze=False)[0]
+    for axes, panel in zip(every, panels, strict=True):
+        for name, (xs, ys) in panel.series.items():
+            seen = np.isfinite(ys)
+            axes.plot(np.asarray(xs)[seen], np.asarray(ys)[seen], label=name, lw=1.4)
+        axes.set_title(panel.title, fontsize=10)
+        axes.set(xlabel=panel.x, ylabel=panel.y)
+        axes.set_yscale("log" if "y" in log else "linear")
+        if top:
+            axes.set_ylim(top=top)
+        axes.grid(alpha=0.3, linewidth=0.6)
+        plain(axes)
+    handles, labels = axes.get_legend_handles_labels()
+    figure.legend(
+        handles, labels, loc="outside right center", frameon=False, fontsize=9
+    )
+    save(figure, path)
+
+
+def grid(count: int) -> tuple[Any, list[Any]]:
+    """Return a figure and its panels, at most four in a row."""
+    from matplotlib.figure import Figure
+
+    columns = min(4, max(1, count))
+    rows = -(-max(1, count) // columns)
+    size = (WIDE * columns, HIGH * rows + 0.3)
+    figure = Figure(figsize=size, layout="constrained")
+    every = list(figure.subplots(rows, columns, squeeze=False).ravel())
+    for axes in every[count:]:
+        axes.set_visible(False)
+    return figure, every[:count]
+
+
+def plain(axes: Any) -> None:
+    axes.spines[["top", "right"]].set_visible(False)
+    axes.tick_params(labelsize=8)

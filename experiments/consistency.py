@@ -1,0 +1,123 @@
+"""Who waits, who is stale, who diverges: every consistency of a server, by delay.
+
+python experiments/consistency.py                     8 virtual ranks, 2 of them serve
+python experiments/consistency.py --simulate=64       64, 4 of them serve
+mpirun -n 8 python experiments/consistency.py         real ranks, which sleep
+python experiments/consistency.py --problem=generated without MovieLens' file
+
+Matrix factorisation by SGD, square loss. A worker takes X of --laws for its part of a
+minibatch; real ones sleep --scale seconds for each. The rate is one at which ESSP
+converges and SSP of s = 10 does not where all workers are even (--lr=20 is safe for
+both).
+
+RESULT
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from typing import Any
+
+import flags
+from consistency_report import COLUMNS, Case, drawn, row, verdicts
+from server_problems import PROBLEMS, shards
+from server_runs import Plan, napping, ran, virtual_if_alone
+
+from dml.metrics import runs, writers
+from dml.sim.laws import law
+from dml.strategies.server.roles import roles
+from dml.strategies.server.server import Setup
+from dml.strategies.server.workers import SKIP, Habits
+from dml.types import BadInput, CountedComm
+from dml.wire.messages import first_of_each_host
+from dml.wire.messages.consistency import CONSISTENCIES, Choice, consistency
+
+WAYS = "bsp,ssp:0,ssp:2,ssp:3,ssp:5,ssp:10,essp:0,essp:10,async,softsync:1,backup:1"
+LAWS = "constant:1;shifted_exponential:1,3;shifted_exponential:1,0.5"
+RATES = {"factors": 40.0, "generated": 50.0}  # of sgd: see the docstring
+BATCHES = {"factors": 4096, "generated": 1024}
+MOST = (60, 30)  # clocks of virtual and of real ranks
+VIRTUAL = 8  # ranks where there are no real ones
+
+FLAGS = flags.define("out", "seed", *flags.VIRTUAL, "watchdog")
+text = partial(flags.text, flag_values=FLAGS)
+integer = partial(flags.integer, flag_values=FLAGS)
+number = partial(flags.number, flag_values=FLAGS)
+flags.choice("problem", "factors", list(RATES), "What is learned.", flag_values=FLAGS)
+text("consistency", WAYS, "Consistencies, each with its s, n or b after a colon.")
+text("laws", LAWS, "Of what a worker's computing takes; the last is the high delay.")
+integer("servers", 0, "Ranks that serve; 0: 1 in 4, at most 4.", 0)
+integer("clocks", 0, "Minibatches; 0: 60, 30 if real, fewer for many ranks.", 0)
+integer("batch", 0, "Ratings in a minibatch; 0: as is best for the problem.", 0)
+integer("snapshots", 4, "Clocks between two evaluations.", 1)
+number("lr", 0.0, "Rate of SGD; 0: as is best for the problem.", 0)
+number("target", 0.0, "Objective to be reached; 0: 2 % above the first one's last.", 0)
+number("scale", 0.01, "Seconds that real workers sleep for each of X.", 1e-4)
+
+
+def main(argv: Sequence[str]) -> list[dict[str, Any]]:
+    """Compare as the flags say; return the summaries of this process's ranks."""
+    flags.parse(FLAGS, argv)
+    ways = {name: way(name) for name in FLAGS.consistency.split(",")}
+    for one in FLAGS.laws.split(";"):
+        law(one)
+    path = runs.path(FLAGS.out, "consistency")
+    virtual_if_alone(FLAGS, VIRTUAL)
+    load = cache(partial(PROBLEMS[FLAGS.problem].make, FLAGS.seed, 0.0))
+
+    def program(comm: CountedComm) -> dict[str, Any]:
+        problem, cases, summary = first_of_each_host(comm, load), [], {}
+        comm = napping(comm, FLAGS.scale)
+        if comm.network is None:
+            first, *_ = ways.values()
+            setup, plan = settings(comm, first, "")
+            ran(comm, problem, setup, plan._replace(clocks=1))  # compiles
+        with writers.first(
+            comm.rank, writers.table(COLUMNS), runs.folder(path, flags.chosen(FLAGS))
+        ) as writer:
+            for delays in FLAGS.laws.split(";"):
+                for name, make in ways.items():
+                    setup, plan = settings(comm, make, delays)
+                    found = ran(comm, problem, setup, plan)
+                    if found:
+                        cases.append(Case(delays, name, found))
+                        writer.row(row(cases, FLAGS.target))
+            if cases:
+                summary = verdicts(cases)
+                drawn(path, cases)
+                writer.summary(summary)
+        return summary
+
+    return flags.ranks(program, FLAGS)
+
+
+def way(name: str) -> Callable[[int], Any]:
+    """Read a consistency such as ssp:3; return what makes it for so many workers."""
+    kind, _, value = name.partition(":")
+    if kind not in CONSISTENCIES or not (value or "0").isdecimal():
+        raise BadInput(
+            f"expected --consistency of {', '.join(CONSISTENCIES)}, each with a whole "
+            f"number after a colon if it has one, got {name!r}; correct it"
+        )
+    n = int(value or 1)
+    return partial(consistency, kind, Choice(staleness=n, softsync=n, backup=n))
+
+
+def settings(comm: Any, make: Callable, delays: str) -> tuple[Setup, Plan]:
+    """Return who does what, and how much of it."""
+    who = roles(comm.size, FLAGS.servers or min(4, max(1, comm.size // 4)))
+    rate = FLAGS.lr or RATES[FLAGS.problem]
+    server, own = shards(PROBLEMS[FLAGS.problem], "sgd", rate)
+    clocks = FLAGS.clocks or max(
+        24, min(MOST[comm.network is None], 1600 // who.workers)
+    )
+    batch = FLAGS.batch or BATCHES[FLAGS.problem]
+    scale = FLAGS.scale if comm.network is None else 1.0
+    habits = Habits(on_nonfinite=SKIP)  # who diverges goes on, and is counted
+    setup = Setup(
+        who, make(who.workers), server, own, habits, snapshots=FLAGS.snapshots
+    )
+    return setup, Plan(batch, clocks, FLAGS.seed, delays, scale)
+
+
+if __name__ == "__main__":
+    flags.run(main)

@@ -1,0 +1,155 @@
+"""Runs under several consistencies and delays in; a table, verdicts and figures out."""
+
+import math
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from server_runs import Ran, reached
+
+from dml.metrics import server_figure
+from dml.metrics.server_figure import Panel
+from dml.metrics.writers import Row
+
+NEAR = 1.02  # of the first one's last objective: the target, and what is no worse
+CLAIM = "larger s diverges under high delay, ESSP does not"  # Dai 2015; the lecture
+
+
+class Case(NamedTuple):
+    """One run."""
+
+    law: str
+    way: str
+    ran: Ran
+
+    @property
+    def objective(self) -> float:
+        """Return the last objective; infinite where it is no number."""
+        last = self.ran.curves["objective"][-1]
+        return last if math.isfinite(last) else math.inf
+
+    @property
+    def diverged(self) -> bool:
+        return self.objective >= self.ran.curves["objective"][0]
+
+
+def optional(name: str, form: str) -> Callable[[Row], str]:
+    return lambda row: "-" if row[name] is None else format(row[name], form)
+
+
+COLUMNS: dict[str, tuple[int, Callable[[Row], str]]] = {
+    "consistency": (11, lambda row: row["consistency"]),
+    "delay": (25, lambda row: row["delay"]),
+    "objective": (
+        9,
+        lambda row: f"{row['objective']:.4f}" if row["objective"] else "diverged",
+    ),
+    "updates": (7, lambda row: f"{row['updates']:,.0f}"),
+    "seconds": (8, lambda row: f"{row['seconds']:,.1f}"),
+    "to target": (9, optional("seconds_to_target", ",.1f")),
+    "stale": (6, lambda row: f"{row['staleness_mean']:.2f}"),
+    "most": (4, lambda row: f"{row['staleness_max']}"),
+    "late": (5, lambda row: f"{row['late']:,}"),
+    "idle": (5, lambda row: f"{row['idle_share']:.1%}"),
+}
+
+
+def row(cases: Sequence[Case], target: float) -> dict[str, Any]:
+    """Return what the table says of the last case; the first one sets the target."""
+    law, way, ran = cases[-1]
+    target = target or NEAR * cases[0].objective
+    return {
+        "consistency": way,
+        "delay": law,
+        **ran.summary,
+        "seconds_to_target": reached(ran, "objective", target),
+        "staleness": ran.staleness.tolist(),
+    }
+
+
+def verdicts(cases: Sequence[Case]) -> dict[str, Any]:
+    """Judge the claim under every delay; say it, and return a flat summary."""
+    summary: dict[str, Any] = {}
+    for number, law in enumerate(laws(cases), 1):
+        mine = {case.way: case for case in cases if case.law == law}
+        for name, case in mine.items():
+            key = f"{name}_{number}".replace(":", "_")
+            summary[f"{key}_objective"] = case.ran.summary["objective"]
+            summary[f"{key}_seconds"] = case.ran.summary["seconds"]
+            summary[f"{key}_staleness_mean"] = case.ran.summary["staleness_mean"]
+            summary[f"{key}_idle_share"] = case.ran.summary["idle_share"]
+        if len(family(mine, "ssp")) > 1 and family(mine, "essp"):
+            summary[f"verdict_{number}"] = said = verdict(mine)
+            sys.stdout.write(f"published: {CLAIM}\nours, {law}: {said}\n")
+    return summary
+
+
+def verdict(mine: Mapping[str, Case]) -> str:
+    """Compare SSP and ESSP at their largest s with the smallest s."""
+    ssp, essp = family(mine, "ssp"), family(mine, "essp")
+    best, loose, eager = ssp[0], ssp[-1], essp[-1]
+    seen = ", ".join(
+        f"{case.way} {case.objective:.4g}" for case in (best, loose, eager)
+    )
+    if eager.diverged:
+        judged = "fails, ESSP diverges too"
+    elif loose.diverged:
+        judged = "holds"
+    elif loose.objective > NEAR * max(best.objective, eager.objective):
+        judged = "holds in part: SSP is worse, and does not diverge"
+    else:
+        judged = "not seen: neither diverges"
+    return f"{seen}: {judged}"
+
+
+def family(mine: Mapping[str, Case], kind: str) -> list[Case]:
+    """Return the cases of a kind, by s."""
+    found = [case for name, case in mine.items() if name.split(":")[0] == kind]
+    return sorted(found, key=lambda case: int(case.way.partition(":")[2] or 1))
+
+
+def laws(cases: Sequence[Case]) -> list[str]:
+    return list(dict.fromkeys(case.law for case in cases))
+
+
+def drawn(path: Path, cases: Sequence[Case]) -> None:
+    """Draw the objective three ways, who diverges, and each delay's workers."""
+    top = 1.3 * cases[0].ran.curves["objective"][0]
+    for x in ("clocks", "updates", "seconds"):
+        server_figure.progress(path / f"objective_{x}", panels(cases, x), top=top)
+    bounded = [case for case in cases if case.way.split(":")[0] in ("ssp", "essp")]
+    if bounded:
+        server_figure.progress(
+            path / "who_diverges", panels(bounded, "clocks"), top=top
+        )
+    for number, law in enumerate(laws(cases), 1):
+        mine = {case.way: case.ran for case in cases if case.law == law}
+        server_figure.waits(
+            path / f"waiting_{number}", {way: ran.work for way, ran in mine.items()}
+        )
+        server_figure.histograms(
+            path / f"staleness_{number}",
+            {way: ran.staleness for way, ran in mine.items()},
+        )
+
+
+def panels(cases: Sequence[Case], x: str) -> list[Panel]:
+    """Return a panel a delay; a curve ends where it leaves the picture for good."""
+    return [
+        Panel(
+            law,
+            {
+                case.way: (
+                    case.ran.curves[x],
+                    np.clip(case.ran.curves["objective"], None, 1e6),
+                )
+                for case in cases
+                if case.law == law
+            },
+            x,
+            "objective",
+        )
+        for law in laws(cases)
+    ]

@@ -1,0 +1,113 @@
+"""Runs of Downpour and in step in; a table, a verdict and figures out."""
+
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from server_runs import Ran, reached
+
+from dml.metrics import server_figure
+from dml.metrics.server_figure import Panel
+from dml.metrics.writers import Row
+
+CLAIM = "Downpour with AdaGrad is faster than Downpour SGD and sync, with stragglers"
+OURS = "Downpour AdaGrad"
+
+
+class Case(NamedTuple):
+    """One run."""
+
+    way: str
+    rate: float
+    ran: Ran
+    target: float
+
+    @property
+    def accuracy(self) -> float:
+        return self.ran.summary["accuracy"] or 0.0
+
+    @property
+    def seconds(self) -> float | None:
+        return reached(self.ran, "accuracy", self.target, falls=False)
+
+
+def best(cases: Sequence[Case]) -> dict[str, Case]:
+    """Return of each way the run that is first at the target, or most accurate."""
+
+    def order(case: Case) -> tuple[float, float]:
+        return math.inf if case.seconds is None else case.seconds, -case.accuracy
+
+    found: dict[str, Case] = {}
+    for case in sorted(cases, key=order):
+        found.setdefault(case.way, case)
+    return {way: found[way] for way in dict.fromkeys(case.way for case in cases)}
+
+
+COLUMNS = {
+    "way": (16, lambda row: row["way"]),
+    "rate": (6, lambda row: f"{row['rate']:g}"),
+    "accuracy": (8, lambda row: f"{row['accuracy']:.4f}"),
+    "to target": (9, lambda row: time(row["seconds_to_target"])),
+    "seconds": (8, lambda row: f"{row['seconds']:,.1f}"),
+    "updates": (7, lambda row: f"{row['updates']:,.0f}"),
+    "stale": (6, lambda row: f"{row['staleness_mean']:.2f}"),
+    "idle": (5, lambda row: f"{row['idle_share']:.1%}"),
+    "words": (12, lambda row: f"{row['words_sent']:,}"),
+}
+
+
+def time(seconds: float | None) -> str:
+    return "-" if seconds is None else f"{seconds:,.1f}"
+
+
+def row(case: Case) -> Row:
+    """Return what the table says of a case."""
+    return case.ran.summary | {
+        "way": case.way,
+        "rate": case.rate,
+        "accuracy": case.accuracy,
+        "seconds_to_target": case.seconds,
+    }
+
+
+def verdict(chosen: Mapping[str, Case]) -> dict[str, Any]:
+    """Say the claim and what we see; return a flat summary."""
+    summary: dict[str, Any] = {}
+    for way, case in chosen.items():
+        key = way.lower().replace(" ", "_")
+        summary[f"{key}_accuracy"] = case.accuracy
+        summary[f"{key}_rate"] = case.rate
+        summary[f"{key}_seconds_to_target"] = case.seconds
+    times = {way: case.seconds for way, case in chosen.items()}
+    mine = times[OURS] if times[OURS] is not None else math.inf
+    beaten = [way for way, s in times.items() if s is None or mine < s]
+    others = len(times) - 1
+    judged = "holds" if len(beaten) == others else "holds in part"
+    if not beaten or mine == math.inf:
+        judged = "not seen"
+    found = ", ".join(f"{way} {time(seconds)}" for way, seconds in times.items())
+    target = chosen[OURS].target
+    summary["verdict"] = f"seconds to {target:.1%}: {found}: {judged}"
+    sys.stdout.write(f"published (Dean 2012): {CLAIM}\nours: {summary['verdict']}\n")
+    return summary
+
+
+def drawn(path: Path, chosen: Mapping[str, Case]) -> None:
+    """Draw the accuracy of each way at its best rate, and its workers."""
+    named = {f"{way}, {case.rate:g}": case.ran for way, case in chosen.items()}
+    panels = [
+        Panel(
+            f"by {x}",
+            {
+                name: (ran.curves[x], ran.curves["accuracy"])
+                for name, ran in named.items()
+            },
+            x,
+            "accuracy",
+        )
+        for x in ("seconds", "updates")
+    ]
+    server_figure.progress(path / "accuracy", panels)
+    server_figure.waits(path / "waiting", {n: ran.work for n, ran in named.items()})

@@ -1,0 +1,120 @@
+"""What a parameter server may learn, by name: a problem, and rates that suit it."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dml.strategies.server.server import Make
+from dml.types import BadInput, Batch, Problem, Shard
+from dml.update.rules import RULES
+
+FACTORS, MU = 10, 0.05  # of matrix factorisation
+GENERATED = (300, 200, 12_000)  # users, items, ratings
+HIDDEN = 16  # of a network: channels of the first layer
+
+
+class Stated(NamedTuple):
+    """What a problem is trained with, where flags say nothing else."""
+
+    make: Callable[[int, float], Problem]  # seed, l1
+    batch: int  # examples of a minibatch, over all workers
+    clocks: int
+    optimizer: str
+    rates: Mapping[str, float]  # by optimizer, of those that were tried
+    dense: bool = False
+
+
+def logistic(seed: int, l1: float, path: str = "") -> Problem:
+    """20 Newsgroups, or a fifth of an svmlight file held out."""
+    from dml.data.newsgroups import newsgroups
+    from dml.strategies.server.logistic import problem
+
+    return problem(*(halves(path, seed) if path else newsgroups()), l1)
+
+
+def halves(path: str, seed: int) -> tuple[Batch, Batch]:
+    from dml.data.svmlight import svmlight
+
+    whole = svmlight(path)
+    order = np.random.default_rng(seed).permutation(len(whole.targets))
+    cut = max(1, len(order) // 5)
+    signs = np.where(whole.targets > 0, 1, -1).astype(np.float32)
+    test, training = (
+        Batch(whole.inputs[part], signs[part]) for part in (order[:cut], order[cut:])
+    )
+    return training, test
+
+
+def factors(seed: int, l1: float, name: str) -> Problem:
+    """Ratings of a set, or generated ones of rank 3."""
+    from dml.data.ratings import generated, ratings
+    from dml.strategies.server.factors import problem
+
+    both = (
+        generated(*GENERATED, 3, seed) if name == "generated" else ratings(name, seed)
+    )
+    return problem(*both, FACTORS, MU, seed)
+
+
+def network(seed: int, l1: float, name: str) -> Problem:
+    """A small convolutional network on a set of images."""
+    import jax
+
+    from dml.data.images import images
+    from dml.models.cnn import cnn
+    from dml.strategies.server.dense import problem
+
+    training, held_out = images(name)
+    classes = 1 + int(training.targets.max())
+    model = cnn(training.inputs.shape[1:], classes, HIDDEN)
+    return problem(model, model.init(jax.random.key(seed)), training, held_out)
+
+
+SPARSE = {"sgd": 1.0, "momentum": 0.1, "adagrad": 0.1, "adam": 0.01}
+DENSE = {"sgd": 0.1, "momentum": 0.02, "adagrad": 0.02, "adam": 0.002}
+PROBLEMS: dict[str, Stated] = {
+    "logistic": Stated(logistic, 512, 100, "adagrad", SPARSE),
+    "factors": Stated(partial(factors, name="movielens"), 4096, 200, "adagrad", SPARSE),
+    "generated": Stated(
+        partial(factors, name="generated"), 1024, 100, "adagrad", SPARSE
+    ),
+    **{
+        name: Stated(partial(network, name=name), 64, 300, "sgd", DENSE, dense=True)
+        for name in ("digits", "mnist_5k", "fashion_mnist")
+    },
+}
+
+
+def shards(stated: Stated, name: str, rate: float, l1: float = 0) -> tuple[Make, Make]:
+    """Return what makes a server's shard, and what moves a worker's own copy."""
+    from dml.update.table import table
+
+    def own(values_RxD: np.ndarray) -> Shard:
+        made = table(name, values_RxD, rate)
+        made.values = values_RxD  # in place
+        return made
+
+    if not stated.dense:
+        return lambda rows: table(name, rows, rate, l1=l1), own
+    from dml.update.flat import elementwise, flat
+
+    if l1:
+        raise BadInput(f"expected {l1=} with a sparse problem; leave it out")
+    optimizer = elementwise(name, rate)
+    if name not in RULES:
+        own = partial(Copied, partial(flat, optimizer))
+    return partial(flat, optimizer), own
+
+
+class Copied:
+    """A shard of values that stay where they are, around one whose values move."""
+
+    def __init__(self, make: Make, values_RxD: np.ndarray):
+        self.values, self.shard = values_RxD, make(values_RxD)
+
+    def update(self, at: Any, grads: np.ndarray, share: float = 1.0) -> None:
+        self.shard.values = self.values.copy()
+        self.shard.update(at, grads, share)
+        self.values[...] = self.shard.values

@@ -1,0 +1,157 @@
+"""One run on parameter servers: a problem and a setup in; what happened, on rank 0."""
+
+import math
+from collections.abc import Callable, Mapping
+from itertools import islice
+from typing import Any, NamedTuple
+
+import flags
+import numpy as np
+
+from dml.data.minibatches import minibatches
+from dml.metrics.server_figure import histogram
+from dml.metrics.timer import Timer
+from dml.sim.laws import drawing, law
+from dml.strategies.server.report import Collected, Report, collected
+from dml.strategies.server.server import Setup, server
+from dml.types import BadInput, CountedComm, Problem, Step
+from dml.wire.messages import Metered, broadcast
+from dml.wire.messages.server import Applied
+from dml.wire.partition import partition
+
+COLUMNS = (*Applied._fields, "server")  # of Collected.log
+
+
+class Plan(NamedTuple):
+    """How much is done, and how long it takes."""
+
+    batch: int  # examples in a minibatch, over all workers
+    clocks: int
+    seed: int = 0
+    law: str = ""  # of what a worker's computing takes; "": nothing
+    scale: float = 1.0  # seconds for each of the law's
+
+
+class Ran(NamedTuple):
+    """What happened, on rank 0; seconds count from the start, in the law's unit."""
+
+    collected: Collected
+    log: Mapping[str, np.ndarray]  # by the names of COLUMNS
+    curves: Mapping[str, list[float]]  # seconds, clocks, updates and what is evaluated
+    summary: dict[str, float | None]  # None: not finite
+
+    @property
+    def staleness(self) -> np.ndarray:
+        """Return how many gradients had staleness 0, 1, 2, ..."""
+        counts = (self.log["late"] == 0) & (self.log["rows"] > 0)
+        return histogram(self.log["staleness"][counts])
+
+    @property
+    def work(self) -> np.ndarray:
+        """Return what each worker computed and waited."""
+        return self.collected.work[:, :2]
+
+
+def ran(
+    comm: CountedComm,
+    problem: Problem,
+    setup: Setup,
+    plan: Plan,
+    seen: Callable[[Step], Any] = lambda step: None,
+) -> Ran | None:
+    """Train on all ranks of comm; return what happened on rank 0, None elsewhere."""
+    comm = Metered(comm)  # counts this run alone
+    report = Report()
+    batches = minibatches(problem.examples, plan.batch, plan.seed)
+    comm.Barrier()
+    begun = comm.Wtime()
+    timer = Timer(comm.Wtime, delay(comm, plan))
+    some = islice(batches, plan.clocks)
+    with np.errstate(over="ignore", invalid="ignore"):  # runs that diverge go on
+        for step in server(problem, some, timer, comm=comm, setup=setup, report=report):
+            seen(step)
+    split = partition(len(problem.start_TxD), len(setup.roles.servers), problem.heat)
+    width = problem.start_TxD.shape[1]
+    found = collected(comm, setup.roles, split, width, report)
+    return evaluated(problem, found, begun, plan.scale) if found else None
+
+
+def delay(comm: CountedComm, plan: Plan) -> Callable[[float], None] | None:
+    """Return what takes a worker's time: virtual, or asleep."""
+    if not plan.law:
+        return None
+    draws = drawing(law(plan.law), plan.seed, comm.rank)
+    return lambda work: comm.compute(plan.scale * work * next(draws))
+
+
+def evaluated(problem: Problem, found: Collected, begun: float, scale: float) -> Ran:
+    """Evaluate every snapshot; only now, so that it disturbs nobody."""
+    log = dict(zip(COLUMNS, found.log.T, strict=True))
+    log["seconds"] = (log["seconds"] - begun) / scale
+    end = float(log["seconds"].max(initial=0))
+    moments = [(0.0, 0.0, 0, problem.start_TxD)]
+    moments += [((s - begun) / scale, *rest) for s, *rest in found.snapshots]
+    clocks = float(log["clock"].max(initial=-1) + 1)
+    moments.append((end, clocks, int(found.summary["updates"]), found.table))
+    curves: dict[str, list[float]] = {"seconds": [], "clocks": [], "updates": []}
+    with np.errstate(over="ignore", invalid="ignore"):
+        for *moment, table_TxD in moments:
+            row = dict(zip(curves, moment, strict=False)) | problem.evaluate(table_TxD)
+            for name, value in row.items():
+                curves.setdefault(name, []).append(float(value))
+    ends = ((name, values[-1]) for name, values in curves.items())
+    measured = {name: end if math.isfinite(end) else None for name, end in ends}
+    summary = measured | found.summary | {"imbalance": heat_imbalance(problem, found)}
+    work = found.work / np.where(np.arange(found.work.shape[1]) < 2, scale, 1)
+    return Ran(found._replace(work=work), log, curves, summary)
+
+
+def heat_imbalance(problem: Problem, found: Collected) -> float:
+    """Return the busiest server's share of the gradients' rows, over the mean."""
+    server, rows = found.log[:, -1].astype(int), found.log[:, COLUMNS.index("rows")]
+    load = np.bincount(server, rows)
+    return float(load.max(initial=0) / (load.mean() or 1)) if len(load) else 1.0
+
+
+def reached(ran: Ran, column: str, target: float, falls: bool = True) -> float | None:
+    """Return the seconds until a curve was first as good as a target; None: never."""
+    values = np.array(ran.curves[column])
+    good = np.flatnonzero(values <= target if falls else values >= target)
+    return ran.curves["seconds"][good[0]] if len(good) else None
+
+
+def agreed(comm: CountedComm, value: float | None) -> float:
+    """Return what rank 0 has found, on every rank."""
+    word = np.array([value or 0.0])
+    broadcast(comm, word)
+    return float(word[0])
+
+
+def rates(text: str) -> list[float]:
+    """Read --lr's comma-separated rates."""
+    try:
+        found = [float(rate) for rate in text.split(",")]
+    except ValueError:
+        found = []
+    if not found or not all(0 < rate < math.inf for rate in found):
+        raise BadInput(
+            f"expected rates above 0 in --lr, such as 0.1,0.2, got {text!r}; correct it"
+        )
+    return found
+
+
+def napping(comm: CountedComm, scale: float) -> CountedComm:
+    """Let real ranks sleep while they wait; their waits are no shorter than scale."""
+    if comm.network is not None:
+        return comm
+    from dml.wire.messages.napping import Napping
+
+    return Napping(comm, longest=scale)  # type: ignore[return-value]
+
+
+def virtual_if_alone(values: flags.FlagValues, ranks: int) -> None:
+    """Run on so many virtual ranks where mpirun has started no more than one."""
+    from dml.wire.messages.comm import world
+
+    if not values.simulate and world(values.watchdog).size == 1:
+        values.simulate = ranks

@@ -1,0 +1,107 @@
+"""Stale gradients at a fixed rate, and at one divided by their staleness (Zhang 2015).
+
+python experiments/softsync.py                                   30 virtual workers
+python experiments/softsync.py --problem=fashion_mnist --batch=960
+python experiments/softsync.py --n=1,4,30 --lr=0.4
+
+n-softsync updates with the mean of 30/n gradients, whoever they are from; n = 30 is
+Downpour. Hard sync tries every rate of --lr: the lowest that is as good as the best, to
+a point of test error, is alpha0 of all others, which take it as it is, or divided by
+each gradient's staleness.
+
+RESULT
+"""
+
+from collections.abc import Sequence
+from functools import cache, partial
+from typing import Any
+
+import flags
+from server_problems import PROBLEMS, shards
+from server_runs import Plan, agreed, napping, ran, rates, virtual_if_alone
+from softsync_report import COLUMNS, Case, drawn, lowest, row, verdict
+
+from dml.metrics import runs, writers
+from dml.sim.laws import law
+from dml.strategies.server.roles import roles
+from dml.strategies.server.server import Setup
+from dml.strategies.server.workers import SKIP, Habits
+from dml.types import CountedComm
+from dml.wire.messages import first_of_each_host
+from dml.wire.messages.consistency import Choice, consistency
+
+RANKS = 31  # a server and, as published, 30 workers
+DENSE = [name for name, stated in PROBLEMS.items() if stated.dense]
+
+FLAGS = flags.define("out", "seed", *flags.VIRTUAL, "watchdog")
+text = partial(flags.text, flag_values=FLAGS)
+integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
+flags.choice("problem", "digits", DENSE, "Images to learn.", flag_values=FLAGS)
+text("n", "1,15,30", "Of n-softsync: its mean staleness.")
+text("lr", "0.2,0.4,0.8", "Rates that hard sync tries.")
+text("law", "shifted_exponential:1,10", "Of what a gradient's computing takes.")
+integer("servers", 1, "Ranks that serve.")
+integer("batch", 240, "Images in a minibatch, over all workers.")
+integer("clocks", 120, "Minibatches.")
+integer("snapshots", 10, "Clocks between two evaluations.")
+number = partial(flags.number, lower_bound=1e-4, flag_values=FLAGS)
+number("scale", 0.02, "Seconds that a real worker sleeps for each of --law.")
+
+
+def main(argv: Sequence[str]) -> list[dict[str, Any]]:
+    """Compare as the flags say; return the summaries of this process's ranks."""
+    flags.parse(FLAGS, argv)
+    alphas = rates(FLAGS.lr)
+    splits = [flags.positive(n, "n") for n in FLAGS.n.split(",")]
+    law(FLAGS.law)  # is one
+    path = runs.path(FLAGS.out, "softsync")
+    virtual_if_alone(FLAGS, RANKS)
+    stated = PROBLEMS[FLAGS.problem]
+    load = cache(partial(stated.make, FLAGS.seed, 0.0))
+    make = cache(partial(shards, stated, "sgd"))
+
+    def program(comm: CountedComm) -> dict[str, Any]:
+        problem = first_of_each_host(comm, load)
+        comm = napping(comm, FLAGS.scale)
+        plan = planned(comm)
+        cases: list[Case] = []
+        with writers.first(
+            comm.rank, writers.table(COLUMNS), runs.folder(path, flags.chosen(FLAGS))
+        ) as writer:
+
+            def case(way: str, n: int, alpha: float, damped: bool = False) -> None:
+                rule = Choice(softsync=n or 1, damped=damped)
+                found = ran(comm, problem, setup(comm, make(alpha), way, rule), plan)
+                if found:
+                    cases.append(Case(n, alpha, damped, found))
+                    writer.row(row(cases[-1]))
+
+            for alpha in alphas:
+                case("bsp", 0, alpha)
+            alpha0 = agreed(comm, lowest(cases) if cases else None)
+            for n in splits:
+                for damped in (False, True):
+                    case("softsync", n, alpha0, damped)
+            summary = verdict(cases, alpha0) if cases else {}
+            if cases:
+                drawn(path, cases, alpha0)
+                writer.summary(summary)
+        return summary
+
+    return flags.ranks(program, FLAGS)
+
+
+def setup(comm: CountedComm, make: tuple, way: str, choice: Choice) -> Setup:
+    who = roles(comm.size, FLAGS.servers)
+    rule = consistency(way, choice, who.workers)
+    habits = Habits(on_nonfinite=SKIP)  # who diverges goes on, and is counted
+    return Setup(who, rule, *make, habits, snapshots=FLAGS.snapshots)
+
+
+def planned(comm: CountedComm) -> Plan:
+    scale = FLAGS.scale if comm.network is None else 1.0
+    return Plan(FLAGS.batch, FLAGS.clocks, FLAGS.seed, FLAGS.law, scale)
+
+
+if __name__ == "__main__":
+    flags.run(main)
