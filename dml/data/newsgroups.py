@@ -52,7 +52,10 @@ def vectorise(training: Sequence[str], held_out: Sequence[str]) -> tuple[Any, An
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     made = TfidfVectorizer(min_df=2, sublinear_tf=True, dtype=np.float32)
-    return made.fit_transform(training), made.transform(held_out)
+    both = made.fit_transform(training), made.transform(held_out)
+    for rows in both:
+        rows.sort_indices()
+    return both
 
 
 def _parse(path: Path) -> tuple[Batch, Batch]:
@@ -76,7 +79,7 @@ def _parse(path: Path) -> tuple[Batch, Batch]:
 
 
 def _save(path: Path, batches: tuple[Batch, Batch]) -> None:
-    arrays = {}
+    arrays: dict[str, Any] = {}
     for name, (inputs, targets) in zip(("training", "held_out"), batches, strict=True):
         values = inputs.data, inputs.indices, inputs.indptr, inputs.shape, targets
         arrays |= {f"{name}_{k}": v for k, v in zip(FIELDS, values, strict=True)}
