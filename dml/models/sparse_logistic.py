@@ -51,12 +51,13 @@ def accuracy(weights_T: np.ndarray, batch: Batch) -> float:
 def kkt(
     weights: np.ndarray, grads: np.ndarray, l1: float, margin: float = 0.0
 ) -> np.ndarray:
-    """Return which gradients are worth sending, Li (OSDI'14): True where they are.
+    """Return which rows' gradients are worth sending, Li (OSDI'14): True where so.
 
     A weight of zero whose gradient is at most l1 stays there: it meets the conditions
     of Karush, Kuhn and Tucker. A margin sends those too that nearly leave.
     """
-    return (weights != 0) | ~(abs(grads) <= l1 - margin)  # so that NaN is sent
+    worth = (weights != 0) | ~(abs(grads) <= l1 - margin)  # so that NaN is sent
+    return worth.any(axis=tuple(range(1, worth.ndim)))
 
 
 @njit(nogil=True, cache=True)

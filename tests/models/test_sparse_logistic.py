@@ -145,4 +145,13 @@ def test_a_margin_sends_more_and_what_is_not_a_number_is_sent():
     at, grads = np.float32([0, 0, 0, 0, 5]), np.float32([0.5, -0.9, 1.1, np.nan, 0])
     assert kkt(at, grads, 1.0).tolist() == [False, False, True, True, True]
     assert kkt(at, grads, 1.0, 0.2).tolist() == [False, True, True, True, True]
-    assert kkt(at[:, None], grads[:, None], 1.0).shape == (5, 1)
+
+
+def test_the_filter_keeps_a_row_if_any_of_its_columns_is_worth_it():
+    at, grads = (
+        np.float32([[0, 0], [0, 2], [0, 0]]),
+        np.float32([[0, 0], [0, 0], [3, 0]]),
+    )
+    assert kkt(at, grads, 1.0).tolist() == [False, True, True]
+    assert kkt(at[:0], grads[:0], 1.0).tolist() == []
+    assert kkt(at[:, :1], grads[:, :1], 1.0).tolist() == [False, False, True]
