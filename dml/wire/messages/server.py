@@ -174,7 +174,7 @@ class Server:
                 stale = self.version - push.head.version
                 np.divide(push.grads, np.float32(max(1, stale)), out=push.grads)
             self.note(push)
-        share = sum(push.head.weight for push in pushes)
+        share = round(sum(push.head.weight for push in pushes), 9)  # 1 where all came
         at, grads = summed([(push.at, push.grads) for push in pushes])
         if self.rule.averaged and share:
             grads, share = np.divide(grads, np.float32(share)), 1.0
