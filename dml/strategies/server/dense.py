@@ -37,7 +37,7 @@ def problem(model: Model, params: Params, training: Batch, held_out: Batch) -> P
         table_Tx1: np.ndarray, numbers: np.ndarray, rows: np.ndarray | slice
     ) -> tuple[float, np.ndarray]:
         if not len(numbers):  # a worker's part of a small minibatch
-            return 0.0, np.zeros_like(start_Tx1)
+            return 0.0, np.zeros_like(start_Tx1[rows])
         lost, found = gradient(loss, table_Tx1[:, 0], take(training, numbers))
         return float(lost), np.array(found)[:, None]  # JAX's own memory is read-only
 

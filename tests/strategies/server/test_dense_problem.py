@@ -92,6 +92,8 @@ def test_a_part_without_examples_has_no_gradient():
     found = example("logistic")[-1]
     loss, grads = found.gradient(found.start_TxD, np.arange(0), slice(0, 650))
     assert loss == 0 and not grads.any() and len(grads) == 650
+    nothing = np.arange(0)
+    assert found.gradient(found.start_TxD, nothing, nothing)[1].shape == (0, 1)
 
 
 def test_params_of_another_dtype_are_bad_input():
