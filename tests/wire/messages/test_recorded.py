@@ -59,7 +59,7 @@ def serving(schedule, wrap, size=4):
 @pytest.mark.parametrize("around", [bare, metered])
 def test_random_programs_see_again_what_they_saw_on_other_schedules(around):
     differ, met = 0, set()
-    for number, scripts in programs(40, 5000):
+    for number, scripts in programs(30, 5000):
         for now, other in zip(SCHEDULES, OTHERS, strict=True):
 
             def run(wrap, scripts=scripts, schedule=now):
@@ -137,6 +137,22 @@ def test_many_polls_in_vain_are_one_event():
     assert found == replayed(run, words) == [([False, False, True] * 2000, 1), None]
 
 
+def test_what_cut_off_computing_is_there():
+    def program(comm, seconds):
+        into = np.zeros(1)
+        if comm.rank:
+            comm.compute(seconds)
+            return comm.Send(np.ones(1), 0)
+        passed = comm.compute(5, unless=comm.Irecv(into, ANY, ANY))
+        return passed, into[0]
+
+    def run(wrap, seconds):
+        return sim.run(lambda comm: program(wrap(comm), seconds), 2)
+
+    found, words = recorded(lambda wrap: run(wrap, 1), 2)
+    assert replayed(lambda wrap: run(wrap, 9), words) == found == [(False, 1), None]
+
+
 # What a program posts and never waits for.
 
 
@@ -162,6 +178,28 @@ def test_an_irecv_that_nobody_waited_for_takes_the_same_message_again():
         assert run(bare, 2) != found
         assert replayed(lambda wrap, run=run: run(wrap, 2), words) == found
         assert (Kind.NEVER in kinds(words)) == bool(tag)
+
+
+def test_an_irecv_that_nobody_waited_for_takes_nothing_of_what_is_collected():
+    def program(comm):
+        log, right = Log(), (comm.rank + 1) % comm.size
+        top = Recorded(comm, log)
+        for group in (top, top, top.Split(comm.rank % 2)):
+            group.Irecv(np.zeros(99), ANY, ANY)
+        top.Isend(np.zeros(1), right, comm.rank)
+        comm.compute(1e-3 * comm.rank)
+        top.note(comm.rank)
+        return log.collect(comm), log.words()
+
+    for seed in range(4):
+        (every, _), *others = found = sim.run(program, 5, seed=seed)
+        assert [none for none, _ in others] == [None] * 4
+        for rank, (got, (_, words)) in enumerate(zip(every, found, strict=True)):
+            assert [some.tolist() for some in got] == [some.tolist() for some in words]
+            _, taken, never, noted = (decoded(word) for word in got[0].tolist())
+            assert never.kind is Kind.NEVER
+            assert (taken.source, taken.tag) == ((rank - 1) % 5,) * 2
+            assert (noted.number, kinds([got[1:]])) == (rank, [0, Kind.NEVER])
 
 
 # Groups.
