@@ -21,6 +21,14 @@ class Batch(NamedTuple):
     targets: Any
 
 
+class Ratings(NamedTuple):
+    """What users gave to items; both are rows of one table, users' rows come first."""
+
+    users: np.ndarray  # int32
+    items: np.ndarray  # int32
+    values: np.ndarray  # float32
+
+
 class Rows(NamedTuple):
     """A sparse gradient: values[i] belongs to row index[i]."""
 

@@ -19,4 +19,7 @@ class Tag(IntEnum):
     CLOCK = 13
     LEAVE = 14
     BYTEPS = 15
+    SERVER = 16  # whatever goes to a parameter server
+    VALUES = 17  # what a worker asked for
+    CHANGED = 18  # what a server sends unasked
     BLOCK = 1000  # and the number of the block

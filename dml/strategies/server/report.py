@@ -1,0 +1,121 @@
+"""What happened in a run on parameter servers: each rank's part, and all together."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from dml.strategies.server.roles import Roles
+from dml.strategies.server.workers import Counts
+from dml.types import CountedComm
+from dml.wire.messages.client import Client
+from dml.wire.messages.collect import collect
+from dml.wire.messages.server import Applied, Server
+from dml.wire.partition import Partition, imbalance
+
+
+class Snapshot(NamedTuple):
+    """The table at some moment."""
+
+    seconds: float
+    clocks: float  # of all workers, on the mean
+    updates: int
+    values: np.ndarray
+
+
+class Collected(NamedTuple):
+    """What all ranks did."""
+
+    table: np.ndarray  # TxD, at the end
+    log: np.ndarray  # a row a gradient and server: as Applied, and the server
+    snapshots: list[Snapshot]  # of the whole table
+    work: np.ndarray  # a row a worker: as WORK
+    summary: dict[str, float]
+
+
+WORK = (
+    *("computed", "waited", "rows_pulled", "rows_pushed"),
+    *("keys_sent", "keys_known", "nonfinite", "offered", "sifted", "skipped_clocks"),
+)
+TOTALS = WORK[2:]
+
+
+class Report:
+    """One rank's own part, filled by the strategy."""
+
+    def __init__(self) -> None:
+        self.counts = Counts()
+        self.log: list[Applied] = []
+        self.snapshots: list[Snapshot] = []
+        self.values = np.empty((0, 0), np.float32)
+        self.version = 0
+        self.work = np.zeros((0, len(WORK)))
+
+    def snapshot(self, seconds: float, clocks: float, server: Server) -> None:
+        copy = server.shard.values.copy()
+        self.snapshots.append(Snapshot(seconds, clocks, server.version, copy))
+
+    def served(self, server: Server) -> None:
+        self.values, self.log = np.asarray(server.shard.values), server.log
+        self.version = server.version
+
+    def worked(self, client: Client) -> None:
+        of = vars(client) | vars(self.counts)
+        self.work = np.array([[of[name] for name in WORK]], float)
+
+
+def collected(
+    comm: CountedComm, roles: Roles, split: Partition, width: int, report: Report
+) -> Collected | None:
+    """Bring all reports together on rank 0; None elsewhere; collective."""
+    log = np.array(report.log, float).reshape(-1, len(Applied._fields))
+    moments = np.array([each[:3] for each in report.snapshots], float).reshape(-1, 3)
+    copies = [each.values.reshape(-1) for each in report.snapshots]
+    flat = np.concatenate([np.empty(0, np.float32), *copies])
+    ends = np.array([[comm.bytes_sent // 4, report.version]], float)
+    mine = (report.values.reshape(-1), log, moments, flat, report.work, ends)
+    pages = [collect(comm, page) for page in mine]
+    if comm.rank:
+        return None
+    values, logs, times, copies_of, work, ends_of = (page or [] for page in pages)
+    served = [(s, rank) for s, rank in enumerate(roles.servers)]
+    table = np.empty((int(split.edges[-1]), width), np.float32)
+    for s, rank in served:
+        table[split.held(s)] = values[rank].reshape(-1, width)
+    snapshots = []
+    for k in range(min(len(times[rank]) for _, rank in served)):
+        whole = np.empty_like(table)
+        for s, rank in served:
+            whole[split.held(s)] = copies_of[rank].reshape(len(times[rank]), -1, width)[
+                k
+            ]
+        seconds, clocks, updates = times[served[0][1]][k].tolist()
+        snapshots.append(Snapshot(seconds, clocks, int(updates), whole))
+    every = [
+        np.column_stack([logs[rank], np.full(len(logs[rank]), s)]) for s, rank in served
+    ]
+    log, totals = np.concatenate(every), np.concatenate(work)
+    summary = totalled(log, totals) | {
+        "words_sent": int(sum(each[0, 0] for each in ends_of)),
+        "updates": int(ends_of[roles.servers[0]][0, 1]),
+        "rows_imbalance": imbalance(split),
+    }
+    return Collected(table, log, snapshots, totals, summary)
+
+
+def totalled(log: np.ndarray, work: np.ndarray) -> dict[str, float]:
+    """Return the numbers of a run."""
+    column = dict(zip((*Applied._fields, "server"), log.T, strict=True))
+    late, first = column["late"] > 0, column["server"] == 0
+    stale = column["staleness"][~late & (column["rows"] > 0)]
+    busy, waited = work[:, 0].sum(), work[:, 1].sum()
+    return {
+        "staleness_mean": float(stale.mean()) if len(stale) else 0.0,
+        "staleness_max": int(stale.max()) if len(stale) else 0,
+        "gradients": int((~late & first).sum()),
+        "late": int((late & first).sum()),
+        "idle_share": float(waited / ((busy + waited) or 1)),
+        **{
+            name: int(total)
+            for name, total in zip(TOTALS, work[:, 2:].sum(0), strict=True)
+        },
+    }

@@ -1,0 +1,44 @@
+"""Who works and who serves: ranks in, roles out.
+
+apart       rank 0  1  2  3  4  5 │ 6  7        workers, then servers: 1 in 4
+colocated   rank 0  1  2  3  4  5  6  7         everyone both, a shard each
+"""
+
+from typing import NamedTuple
+
+from dml.types import BadInput
+
+
+class Roles(NamedTuple):
+    """Workers are ranks 0 to workers - 1."""
+
+    workers: int
+    servers: tuple[int, ...]  # their ranks
+
+    def server(self, rank: int) -> int | None:
+        """Return the number of the server on that rank, if there is one."""
+        return self.servers.index(rank) if rank in self.servers else None
+
+
+def roles(size: int, servers: int = 0, colocated: bool = False) -> Roles:
+    """Divide size ranks; 0 servers: 1 in 4, at least one; colocated: all."""
+    if colocated:
+        servers = servers or size
+        if servers > size:
+            raise BadInput(
+                f"expected at most {size} servers on {size} colocated ranks, got "
+                f"{servers}; pass --servers=<at most {size}>"
+            )
+        return Roles(size, tuple(range(servers)))
+    if size < 2:
+        raise BadInput(
+            f"expected 2 ranks or more, a worker and a server, got {size}; start it "
+            "with mpirun -n <ranks>, or pass --simulate=<ranks> or --colocated"
+        )
+    servers = servers or max(1, size // 4)
+    if servers >= size:
+        raise BadInput(
+            f"expected 1 to {size - 1} servers of {size} ranks, got {servers}, which "
+            f"leaves no worker; pass --servers=<at most {size - 1}>"
+        )
+    return Roles(size - servers, tuple(range(size - servers, size)))

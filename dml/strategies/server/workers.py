@@ -1,0 +1,181 @@
+"""What a worker does, clock after clock: read rows, compute a gradient, push it.
+
+    read ─► gradient ─► push, clock ─► read ─► …          wait: till the rows are there
+            ask for the next rows                         with prefetch, before that
+
+Words a clock: those of the rows that are too old, and of the gradient's.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple
+
+import numpy as np
+
+from dml.data.shards import shard
+from dml.metrics.timer import Timer
+from dml.types import BadInput, Problem, Step
+from dml.wire.messages.replica import Replica
+from dml.wire.rows import Keys, summed
+
+Sift = Callable[[np.ndarray, np.ndarray], np.ndarray]  # values, grads -> which to send
+SKIP, STOP = "skip", "stop"
+
+
+class Habits(NamedTuple):
+    """How a worker goes about it."""
+
+    pushes: int = 1  # clocks after which it pushes what it has summed
+    prefetch: bool = False  # it asks for the next rows before it computes
+    microbatches: int = 1  # between which a rank that also serves does so
+    on_nonfinite: str = STOP  # skip or stop
+    sift: Sift | None = None  # a filter of keys
+
+
+class Counts:
+    """What happened to a worker's gradients."""
+
+    def __init__(self) -> None:
+        self.nonfinite = self.sifted = self.offered = self.skipped_clocks = 0
+        self.waited = self.computed = 0.0
+
+
+class Part(NamedTuple):
+    """A worker's part of a minibatch."""
+
+    clock: int
+    numbers: np.ndarray
+    rows: Keys
+    weight: float
+    examples: int  # of the minibatch
+
+
+class Parts:
+    """Reads through the minibatches; goes on to a clock, never back."""
+
+    def __init__(
+        self, problem: Problem, batches: Iterable[np.ndarray], worker: int, workers: int
+    ):
+        self.problem, self.batches = problem, enumerate(batches)
+        self.worker, self.workers = worker, workers
+
+    def at(self, clock: int) -> Part | None:
+        """Return this worker's part of that clock's minibatch; None after the last."""
+        for number, index in self.batches:
+            if number == clock:
+                mine = shard(index, self.worker, self.workers)
+                rows = self.problem.touched(mine) if len(mine) else np.empty(0, int)
+                return Part(clock, mine, rows, len(mine) / len(index), len(index))
+        return None
+
+
+def work(
+    parts: Parts,
+    replica: Replica,
+    timer: Timer,
+    habits: Habits,
+    counts: Counts,
+    poll: Callable[[], object] | None = None,
+) -> Iterator[Step]:
+    """Work through the minibatches; yield a Step a clock, of this worker's own loss."""
+    client, comm = replica.client, replica.client.comm
+    part = parts.at(client.clock)
+    reading, summing = None, []
+    while part:
+        sent = comm.bytes_sent
+        with timer("wait"):
+            reading = reading or replica.ask(part.rows, part.clock)
+            replica.have(reading, part.rows, part.clock)
+        if replica.rule.spare and replica.clock > part.clock:
+            # the others have gone on without this worker: join them
+            counts.skipped_clocks += replica.clock - part.clock
+            client.clock, reading = replica.clock, None
+            part = parts.at(client.clock)
+            continue
+        following = parts.at(part.clock + 1)
+        reading = None
+        if habits.prefetch and following:
+            with timer("wire"):
+                reading = replica.ask(following.rows, following.clock)
+        with timer("gradient", work=part.weight * parts.workers):
+            loss, grads = computed(parts.problem, replica, part, habits, poll)
+        with timer("wire"):
+            rows, grads = kept(replica, part, grads, habits, counts)
+            replica.wrote(rows, grads, part.weight)
+            summing.append((rows, grads, part.weight, loss))
+            if len(summing) == habits.pushes or not following:
+                push(replica, summing)
+                summing = []
+            else:
+                client.clock_ends()
+        seconds = timer.lap()
+        counts.waited += seconds.get("wait", 0.0)
+        counts.computed += seconds.get("gradient", 0.0)
+        words = (comm.bytes_sent - sent) // 4
+        yield Step(
+            part.clock + 1, loss, replica.table, len(part.numbers), seconds, words
+        )
+        part = following
+    client.end()
+    replica.finish()
+
+
+def computed(
+    problem: Problem,
+    replica: Replica,
+    part: Part,
+    habits: Habits,
+    poll: Callable[[], object] | None,
+) -> tuple[float, np.ndarray]:
+    """Return the part's loss and its gradient, times its weight in the minibatch."""
+    if not len(part.numbers):
+        return 0.0, np.empty((0, replica.table.shape[1]), np.float32)
+    if habits.microbatches == 1:
+        loss, grads = problem.gradient(replica.table, part.numbers, part.rows)
+        return loss, grads * np.float32(part.weight)
+    loss, total = 0.0, []
+    for piece in np.array_split(part.numbers, habits.microbatches):
+        if len(piece):
+            rows, share = problem.touched(piece), len(piece) / len(part.numbers)
+            lost, grads = problem.gradient(replica.table, piece, rows)
+            loss += lost * share
+            total.append((rows, grads * np.float32(share * part.weight)))
+        if poll:
+            poll()
+    rows, grads = summed(total)
+    if isinstance(rows, slice) or isinstance(part.rows, slice):
+        return loss, grads
+    return loss, grads[np.searchsorted(rows, part.rows)]
+
+
+def kept(
+    replica: Replica, part: Part, grads: np.ndarray, habits: Habits, counts: Counts
+) -> tuple[Keys, np.ndarray]:
+    """Return what of a gradient is worth sending: finite, and sifted."""
+    if not np.isfinite(grads.sum()) and not np.isfinite(grads).all():
+        counts.nonfinite += 1
+        where = f"rank {replica.client.comm.rank}, clock {part.clock}"
+        if habits.on_nonfinite == STOP:
+            raise FloatingPointError(
+                f"{where}: expected a finite gradient, got NaN or infinity; pass a "
+                "lower --lr, or --on_nonfinite=skip"
+            )
+        return part.rows[:0] if isinstance(part.rows, np.ndarray) else slice(0, 0), (
+            grads[:0]
+        )
+    if habits.sift is None:
+        return part.rows, grads
+    if isinstance(part.rows, slice):
+        raise BadInput("expected sparse rows to sift, got a dense problem")
+    sends = habits.sift(replica.table[part.rows], grads / np.float32(part.weight))
+    counts.offered += len(part.rows)
+    counts.sifted += len(part.rows) - int(sends.sum())
+    return part.rows[sends], grads[sends]
+
+
+def push(replica: Replica, summing: list) -> None:
+    """Push the sum of some clocks' gradients, and end the last one."""
+    rows, grads = summed([(rows, grads) for rows, grads, _, _ in summing])
+    weight = sum(weight for _, _, weight, _ in summing)
+    loss = sum(loss for *_, loss in summing) / len(summing)
+    replica.pushes += 1
+    replica.client.push(rows, grads, weight, loss, ends_clock=True)

@@ -1,0 +1,210 @@
+"""A worker's copy of the table: what it reads anew, and its own gradients on top.
+
+    clock      3        4        5        6        staleness s = 2, read at clock 3
+    copy       read  ── own g ── own g ── read     at 6 a row needs all clocks before 4
+
+A row is read anew when its copy lacks clocks that it must have (older than the worker's
+clock by more than s), or when it was read `fetches` clocks ago. Between two reads the
+worker's own gradients move the copy: a read returns them too (Ho 2013).
+"""
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from dml.types import Shard
+from dml.wire.messages.client import Asked, Client
+from dml.wire.messages.consistency import Consistency
+from dml.wire.messages.head import WORDS
+from dml.wire.messages.tags import Tag
+from dml.wire.rows import Keys, indices
+
+NEVER = -1 << 40
+
+
+class Own(NamedTuple):
+    """What one of this worker's gradients has changed in its copy."""
+
+    push: int  # the number of the push that carries it
+    rows: Keys
+    delta: np.ndarray
+
+
+class Reading(NamedTuple):
+    """Rows that are on their way into the copy."""
+
+    rows: Keys
+    asked: Asked | None
+
+
+class Replica:
+    """Owns a copy of all rows; `own` updates it by the worker's own gradients."""
+
+    def __init__(
+        self,
+        client: Client,
+        table_TxD: np.ndarray,
+        rule: Consistency,
+        own: Shard | None,
+    ):
+        self.client, self.table, self.rule, self.own = client, table_TxD, rule, own
+        servers = len(client.ranks)
+        # of each row, when it was read: that clock is complete, at this own clock
+        self.complete = np.full(len(table_TxD), NEVER)
+        self.fetched = np.full(len(table_TxD), NEVER)
+        self.version = np.zeros(len(table_TxD), np.int64)
+        # of each server, what its changes brought all rows to that were ever read
+        self.changes = np.full((servers, 2), NEVER)  # clock, version
+        self.owned: list[Own] = []
+        self.pushes = 0
+        self.applied = np.zeros(servers, np.int64)  # of them, as far as is known
+        self.clock = 0  # the furthest that any server has said to be complete
+
+    # Reading.
+
+    def ask(self, rows: Keys, clock: int) -> Reading:
+        """Begin to read what of these rows is too old at that clock of this worker."""
+        need = clock - self.rule.staleness
+        if self.rule.eager:
+            self.drain()
+        old = self.due(rows, need, clock)
+        if old is None:
+            return Reading(rows, None)
+        return Reading(old, self.client.ask(old, int(max(-1, need))))
+
+    def due(self, rows: Keys, need: float, clock: int) -> Keys | None:
+        """Return the rows to be read anew; all where keys are a range."""
+        if self.rule.eager:
+            old = self.complete[rows] == NEVER
+        else:
+            old = self.complete[rows] < need
+        old |= self.fetched[rows] <= clock - self.rule.fetches
+        if old.all():
+            return rows if len(old) else None
+        if isinstance(rows, slice):
+            return rows if old.any() else None
+        return rows[old] if old.any() else None
+
+    def have(self, reading: Reading, rows: Keys, clock: int) -> None:
+        """Return when all of rows is in the copy, as new as the rule wants it."""
+        if reading.asked:
+            asked = self.client.have(reading.asked)
+            self.install(reading.rows, asked, clock)
+        if self.rule.eager:
+            need = clock - self.rule.staleness
+            for part in self.client.parts(rows):
+                while self.oldest(part.server, rows, part.which) < need:
+                    self.take_changes(part.server)
+        if self.rule.eager or self.rule.fetches != 1:
+            self.tell_versions(rows)
+
+    def install(self, rows: Keys, asked: Asked, clock: int) -> None:
+        """Put rows that have come into the copy."""
+        self.table[rows] = asked.values
+        self.fetched[rows] = clock
+        for part in self.client.parts(rows):
+            if part.server in asked.servers:
+                complete, version, applied, _ = asked.words[part.server].tolist()
+                here = within(rows, part.which)
+                self.complete[here], self.version[here] = complete, version
+                self.clock = max(self.clock, complete)
+                self.add_own(here, part.server, applied)
+        self.prune()
+
+    def oldest(self, server: int, rows: Keys, which: Keys) -> float:
+        """Return the clock that is complete in all these rows of a server."""
+        complete = self.complete[within(rows, which)]
+        least = int(complete.min()) if len(complete) else NEVER
+        changed = int(self.changes[server, 0])
+        return max(least, changed) if len(complete) else math.inf
+
+    def tell_versions(self, rows: Keys) -> None:
+        """Let the next push say which versions its gradients are of."""
+        for part in self.client.parts(rows):
+            versions = self.version[within(rows, part.which)]
+            if len(versions):
+                oldest = max(int(versions.min()), int(self.changes[part.server, 1]))
+                self.client.versions[part.server] = oldest
+
+    # What servers send unasked.
+
+    def drain(self) -> None:
+        """Take all changes that have come."""
+        for server, rank in enumerate(self.client.ranks):
+            while self.client.comm.Iprobe(rank, Tag.CHANGED):
+                self.take_changes(server)
+
+    def finish(self) -> None:
+        """Take what is still to come, after the end was told."""
+        if self.rule.eager:
+            for server in range(len(self.client.ranks)):
+                while self.take_changes(server):
+                    pass
+
+    def take_changes(self, server: int) -> bool:
+        """Wait for a server's next changes, put them into the copy; False: no more."""
+        words = np.zeros(WORDS, np.int64)
+        self.receive(words, server)
+        self.client.changes[server] += 1
+        clock, version, applied, count = words.tolist()
+        if count < 0:
+            return False
+        values = self.client.memory(count)
+        self.receive(values, server)
+        held = indices(self.client.partition.held(server))
+        if count < len(held):
+            at = np.empty(count, np.int32)
+            self.receive(at, server)
+            held = held[at]
+        newer = self.version[held] <= version
+        rows = held[newer]
+        self.table[rows] = values[newer]
+        self.changes[server] = clock, version
+        self.clock = max(self.clock, clock)
+        self.add_own(rows, server, applied)
+        self.prune()
+        return True
+
+    def receive(self, buffer: np.ndarray, server: int) -> None:
+        client = self.client
+        request = client.comm.Irecv(buffer, client.ranks[server], Tag.CHANGED)
+        client.wait([request])
+
+    # This worker's own gradients.
+
+    def wrote(self, rows: Keys, grads: np.ndarray, share: float) -> None:
+        """Move the copy by this worker's own gradient, which the next push carries."""
+        if self.own:
+            before = self.table[rows].copy()
+            self.own.update(rows, grads, share)
+            delta = self.table[rows] - before
+            self.owned.append(Own(self.pushes + 1, rows, delta))
+
+    def add_own(self, rows: Keys, server: int, applied: int) -> None:
+        """Add to rows just read what the server had not applied yet."""
+        self.applied[server] = max(self.applied[server], applied)
+        missing = [each for each in self.owned if each.push > applied]
+        if not missing:
+            return
+        here = indices(rows)
+        place = np.full(len(self.table), -1, np.int32)
+        for each in missing:
+            of = indices(each.rows)
+            place[of] = np.arange(len(of), dtype=np.int32)
+            found = place[here]
+            self.table[here[found >= 0]] += each.delta[found[found >= 0]]
+            place[of] = -1
+
+    def prune(self) -> None:
+        done = self.applied.min()
+        self.owned = [each for each in self.owned if each.push > done]
+
+
+def within(rows: Keys, which: Keys) -> Keys:
+    """Return those of rows that `which` picks."""
+    if isinstance(rows, slice):
+        if isinstance(which, slice):
+            return slice(rows.start + which.start, rows.start + which.stop)
+        return rows.start + which
+    return rows[which]
