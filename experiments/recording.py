@@ -32,6 +32,11 @@ def ordered(program: Program, named: Program, values: flags.FlagValues) -> Progr
             f"expected --record or --replay, got both, {values.record} and "
             f"{values.replay}; pass one of them"
         )
+    if "die" in values.events:
+        raise BadInput(
+            f"expected ranks that live in a record, got --events={values.events}; "
+            "leave deaths out, whose moment is no event of it"
+        )
     config = {"experiment": experiment(named)} | {
         f"--{k}": v for k, v in flags.chosen(values).items() if k not in FREE
     }
