@@ -243,6 +243,10 @@ class Comm(Protocol):
         """out, or inoutbuf, ← op(inoutbuf, inbuf); takes a virtual rank γ a byte."""
         ...
 
+    def note(self, number: int) -> None:
+        """State a number that the program has read: a record keeps it, else nothing."""
+        ...
+
     def around(self, comm: "Comm") -> "Comm":
         """Wrap another communicator as this one is wrapped."""
         ...
