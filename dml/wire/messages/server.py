@@ -1,22 +1,31 @@
 """A parameter server: rows, whose gradients come from anyone, in whatever order.
 
-    pulls     ──► answered when all gradients of the clocks they need are applied
-    gradients ──► by arrival, or held and summed in worker order when a clock closes
-                  ──► update ──► rows, one version newer
-
-Nothing is torn: an answer is sent from the rows themselves, and rows that may still be
-under way are left to it: the update works on a copy. A worker that speaks says how many
-answers it has had, so nobody needs to ask whether a message has arrived.
+pulls     ──► answered when all gradients of the clocks they need are applied
+gradients ──► by arrival, or held and summed in worker order when a clock closes
+              ──► update ──► rows, one version newer
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from dml.types import ANY, Comm, Shard, Status
+from dml.wire.messages.answers import Answers, State
 from dml.wire.messages.consistency import Consistency
-from dml.wire.messages.head import LAST, NBYTES, Head, Kind, keys_end, longest, read
+from dml.wire.messages.head import (
+    CLOCK,
+    END,
+    KEYS,
+    NBYTES,
+    PULL,
+    PUSH,
+    Head,
+    apart,
+    keys_end,
+    longest,
+    read,
+)
 from dml.wire.messages.tags import Tag
 from dml.wire.rows import Keys, summed
 
@@ -61,65 +70,53 @@ class Server:
         self.workers, self.heard = workers, heard
         self.rows, self.width = shard.values.shape
         self.inbox = np.empty(longest(self.rows, self.width), np.uint8)
+        self.body = np.empty(shard.values.size, np.float32)
         self.clock = self.version = 0  # closed clocks, updates
         self.clocks = [0] * workers  # that each has ended
         self.through = 0  # workers that have ended the clock that is open
         self.applied = [0] * workers  # pushes of each that are in the rows, or late
         self.ended: set[int] = set()
+        self.status = Status()
         self.log: list[Applied] = []
         self.pending: list[Push] = []  # not applied yet, in the order of arrival
         self.waiting: list[tuple[int, int, Keys]] = []  # pulls: who, for when, what
         self.lists: list[dict[int, np.ndarray]] = [{} for _ in range(workers)]
-        # what each worker may not have received yet: answers, changes
-        self.sent: list[tuple[list, list]] = [([], []) for _ in range(workers)]
-        self.had: list[list[int]] = [[0, 0] for _ in range(workers)]
-        self.lent: list[list] = []  # answers sent from the rows as they are now
-        if rule.eager:
-            self.reads = np.zeros((workers, self.rows), bool)  # what each has read
-            self.dirty = np.zeros(self.rows, bool)  # since the last clock
+        self.out = Answers(comm, shard, workers, rule.eager)
 
     def serve(self) -> None:
         """Take messages until every worker has ended."""
-        status = Status()
         while len(self.ended) < self.workers:
-            self.comm.Recv(self.inbox, ANY, Tag.SERVER, status)
-            self.hear(status.source, self.inbox)
+            self.listen()
         self.settle()
+
+    def listen(self) -> None:
+        """Wait for the next message, and take it."""
+        self.comm.Recv(self.inbox, ANY, Tag.SERVER, self.status)
+        self.hear(self.status.source, self.inbox)
 
     def settle(self) -> None:
         """Apply what is left, and return when all that was sent has arrived."""
         self.ended.clear()
         self.flush(sorted(self.pending, key=by_clock_and_worker))
         self.pending = []
-        for answers, changes in self.sent:
-            for requests in (*answers, *changes):
-                self.comm.Waitall(requests)
-            answers.clear()
-            changes.clear()
-        self.lent = []
+        self.out.settle()
 
     def hear(self, worker: int, message: np.ndarray) -> None:
         """Take one message."""
         head = read(message)
-        self.forget(worker, head)
-        if head.kind & (Kind.PULL | Kind.PUSH):
+        self.out.forget(worker, head)
+        if head.kind & (PULL | PUSH):
             at = self.keys(worker, head, message)
-            if head.kind & Kind.PULL:
+            if head.kind & PULL:
                 self.waiting.append((worker, head.clock, at))
             else:
-                start = keys_end(head.rows, head.kind)
-                stop = start + 4 * head.rows * self.width
-                grads = message[start:stop].view(np.float32)
-                grads = grads.reshape(head.rows, self.width)
-                self.take(Push(worker, head, at, grads))
-        if head.kind & Kind.CLOCK:
+                self.take(Push(worker, head, at, self.grads(worker, head, message)))
+        if head.kind & CLOCK:
             self.tick(worker, head.clock + 1)
-        if head.kind & Kind.END:
+        if head.kind & END:
             self.ended.add(worker)
             if self.rule.eager:
-                self.sent[worker][1].append(
-                    [self.comm.Isend(LAST, worker, Tag.CHANGED)]
-                )
+                self.out.send_last(worker)
         if self.waiting:
             self.answer()
 
@@ -128,12 +125,22 @@ class Server:
         if head.start >= 0:
             return slice(head.start, head.start + head.rows)
         known = self.lists[worker]
-        if head.kind & Kind.KEYS:
+        if head.kind & KEYS:
             keys = message[NBYTES : NBYTES + 4 * head.rows].view(np.int32)
             known[-1 - head.start] = keys.copy()
         return known[-1 - head.start]
 
     # Gradients.
+
+    def grads(self, worker: int, head: Head, message: np.ndarray) -> np.ndarray:
+        """Return a push's values: behind its head, or in a message of their own."""
+        count, start = head.rows * self.width, keys_end(head.rows, head.kind)
+        if apart(head.rows, self.width):
+            flat = self.body[:count]
+            self.comm.Recv(flat, worker, Tag.GRADIENTS)
+        else:
+            flat = message[start : start + 4 * count].view(np.float32)
+        return flat.reshape(head.rows, self.width)
 
     def take(self, push: Push) -> None:
         """Apply a gradient, or hold it until more are there."""
@@ -174,15 +181,14 @@ class Server:
                 stale = self.version - push.head.version
                 np.divide(push.grads, np.float32(max(1, stale)), out=push.grads)
             self.note(push)
-        share = sum(push.head.weight for push in pushes)
+        share = round(sum(push.head.weight for push in pushes), 9)  # 1 where all came
         at, grads = summed([(push.at, push.grads) for push in pushes])
         if self.rule.averaged and share:
             grads, share = np.divide(grads, np.float32(share)), 1.0
-        if self.lent:
-            self.shard.values, self.lent = self.shard.values.copy(), []
+        self.out.before_update()
         self.shard.update(at, grads, share)
         if self.rule.eager:
-            self.dirty[at] = True
+            self.out.dirty[at] = True
         self.version += 1
 
     def note(self, push: Push, late: int = 0) -> None:
@@ -201,42 +207,17 @@ class Server:
         if ready:
             self.waiting = [each for each in self.waiting if each[1] > self.clock]
             for worker, _, at in sorted(ready, key=lambda each: each[0]):
-                self.sent[worker][0].append(self.give(worker, at, Tag.VALUES))
-                if self.rule.eager:
-                    self.reads[worker, at] = True
-
-    def give(self, worker: int, at: Keys, tag: Tag) -> list[Any]:
-        """Begin to send clock, version and rows; return what must be waited for."""
-        rows = self.shard.values[at]
-        words = np.array([self.clock, self.version, self.applied[worker], len(rows)])
-        send = self.comm.Isend
-        requests = [send(words, worker, tag), send(rows, worker, tag)]
-        if isinstance(at, slice):
-            self.lent.append(requests)
-        return requests
+                self.out.answer(worker, at, self.state(worker))
 
     def send_changes(self) -> None:
-        """Send every worker the rows it has read that changed since the last clock."""
-        for worker in set(range(self.workers)) - self.ended:
-            at = np.flatnonzero(self.dirty & self.reads[worker]).astype(np.int32)
-            every = len(at) == self.rows
-            requests = self.give(
-                worker, slice(0, self.rows) if every else at, Tag.CHANGED
-            )
-            if not every:
-                requests.append(self.comm.Isend(at, worker, Tag.CHANGED))
-            self.sent[worker][1].append(requests)
-        self.dirty[:] = False
+        """Send what has changed since the last clock."""
+        for worker in range(self.workers):
+            if worker not in self.ended:
+                self.out.send_changes(worker, self.state(worker))
+        self.out.dirty[:] = False
 
-    def forget(self, worker: int, head: Head) -> None:
-        """Drop what a worker says it has received."""
-        had = self.had[worker]
-        for kind, count in enumerate((head.answers, head.changes)):
-            while had[kind] < count:
-                had[kind] += 1
-                requests = self.sent[worker][kind].pop(0)
-                self.comm.Waitall(requests)
-                self.lent = [each for each in self.lent if each is not requests]
+    def state(self, worker: int) -> State:
+        return State(self.clock, self.version, self.applied[worker])
 
 
 def by_clock_and_worker(push: Push) -> tuple[int, int]:
