@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from functools import partial
 
 import flags
+import server_flags
 
 from dml.data.tiles import tile_rows
 from dml.strategies.glove.tiling import Order
@@ -13,7 +14,8 @@ from dml.wire.messages import ALLREDUCE
 
 BATCH = 16_384  # records of a minibatch
 TINY = 1e-6
-BATCHED = ("operation", "synchronous", "mesh")
+BATCHED = ("operation", "synchronous", "mesh", "server")
+SERVED = 131_072  # records of a server's minibatch: fewer, larger messages
 
 
 def columns(values: flags.FlagValues, size: int) -> int:
@@ -63,8 +65,9 @@ def define(values: flags.FlagValues, strategies: Iterable[str]) -> None:
     number("lr", 0.05, "Learning rate of AdaGrad.", 0)
     positive("epochs", 15, "Passes over all records.")
     positive("blocks", 8, "Blocks of words, of which ranks rotate: at least the ranks.")
-    integer("batch", 0, f"Records of a minibatch; 0: {BATCH}, of serial 1.", 0)
+    integer("batch", 0, f"Records of a minibatch; 0: {BATCH}, serial 1.", 0)
     choice("medium", "auto", ["auto", "memory", "messages"], "Of rotating blocks.")
     choice("rows", "auto", ["auto", "sparse", "dense"], "How summed rows travel.")
     positive("columns", 1, "Devices that share the columns, in a mesh.")
     choice("allreduce", "auto", list(ALLREDUCE), "Of products or of rows.")
+    server_flags.define(values)

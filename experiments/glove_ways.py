@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import flags
 import glove_flags
+import server_flags
 
 from dml.data.tiles import Blocks, Tiles
 from dml.metrics.timer import Timer
@@ -17,6 +18,7 @@ from dml.strategies.glove.minibatch import minibatch
 from dml.strategies.glove.operation import operation
 from dml.strategies.glove.rotation import rotation
 from dml.strategies.glove.serial import serial
+from dml.strategies.glove.server import server
 from dml.strategies.glove.synchronous import synchronous
 from dml.types import BadInput, CountedComm, Embeddings, Step
 from dml.wire.messages.gather_parts import dense_is_cheaper
@@ -108,6 +110,22 @@ def on_a_mesh(setup: Setup) -> Iterator[Step]:
     return by_batches(setup, train, comm=setup.comm, axes=axes)
 
 
+def through_servers(setup: Setup) -> Iterator[Step]:
+    values, size = setup.flags, setup.comm.size
+    roles = server_flags.roles(values, size)
+    batch = values.batch or glove_flags.SERVED
+    return by_records(
+        setup,
+        server,
+        comm=setup.comm,
+        batch=batch,
+        roles=roles,
+        rule=server_flags.rule(values, roles.workers),
+        habits=server_flags.habits(values),
+        known=values.key_lists,
+    )
+
+
 STRATEGIES: dict[str, Callable[[Setup], Iterator[Step]]] = {
     "serial": alone,
     "hogwild": free_for_all,
@@ -115,4 +133,5 @@ STRATEGIES: dict[str, Callable[[Setup], Iterator[Step]]] = {
     "operation": by_operations,
     "synchronous": by_gradients,
     "mesh": on_a_mesh,
+    "server": through_servers,
 }
