@@ -21,6 +21,14 @@ class Batch(NamedTuple):
     targets: Any
 
 
+class Ratings(NamedTuple):
+    """What users gave to items; both are rows of one table, users' rows come first."""
+
+    users: np.ndarray  # int32
+    items: np.ndarray  # int32
+    values: np.ndarray  # float32
+
+
 class Rows(NamedTuple):
     """A sparse gradient: values[i] belongs to row index[i]."""
 
@@ -233,6 +241,10 @@ class Comm(Protocol):
 
     def Reduce_local(self, inbuf: Any, inoutbuf: Any, op: Op, out: Any = None) -> None:
         """out, or inoutbuf, ← op(inoutbuf, inbuf); takes a virtual rank γ a byte."""
+        ...
+
+    def note(self, number: int) -> None:
+        """State a number that the program has read: a record keeps it, else nothing."""
         ...
 
     def around(self, comm: "Comm") -> "Comm":

@@ -1,4 +1,4 @@
-"""The flags that experiments share, and the one way in and out of a command.
+"""An experiment's flags, and the one way in and out of a command.
 
 `define` makes an experiment's own set of flags, `parse` reads them, `ranks` calls the
 program on every rank, and `run` ends a command: bad input is one line and exit code 2.
@@ -14,6 +14,11 @@ from typing import Any
 
 import numpy as np
 from absl import flags
+from shared_flags import SHARED, switch
+from shared_flags import choice as choice
+from shared_flags import integer as integer
+from shared_flags import number as number
+from shared_flags import text as text
 
 from dml.types import BadInput, Comm, CountedComm
 
@@ -33,69 +38,9 @@ class Stopped(Exception):
     """A run that was asked to stop, and has saved its state: says how to go on."""
 
 
-integer, number, text = flags.DEFINE_integer, flags.DEFINE_float, flags.DEFINE_string
-switch, choice = flags.DEFINE_boolean, flags.DEFINE_enum
-
 VIRTUAL = ("simulate", "network", "events", "virtual_seconds")
 STOPPED = 130  # the exit code, as a shell says of Ctrl-C
-SEEDS = 1 << 63  # as many as all generators of random numbers take
-OUTSIDE = ["star", "tree", "butterfly", "halving_doubling", "ring"]
 DTYPES = ["float16", "float32", "float64", "int32", "int64"]
-SHARED: dict[str, Callable[..., Any]] = {
-    "out": partial(
-        text, default=None, help="Run folder [runs/<experiment>/<UTC time>]."
-    ),
-    "seed": partial(
-        integer, default=0, lower_bound=0, upper_bound=SEEDS - 1, help="Of every draw."
-    ),
-    "simulate": partial(
-        integer,
-        default=0,
-        lower_bound=0,
-        upper_bound=1 << 20,
-        help="Virtual ranks; 0 runs on real ones.",
-    ),
-    "network": partial(
-        text,
-        default="1e-6,1e-9,1e-10",
-        help="Of virtual ranks: alpha,beta,gamma (seconds a message, a byte sent, a "
-        "byte reduced), or hosts:16x8, torus:8x8x8, fat_tree, dragonfly, slim_fly:5, "
-        "ring, graph:FILE, each also with @alpha,beta,gamma.",
-    ),
-    "events": partial(
-        text,
-        default="",
-        help="Trouble of virtual ranks: die:RANK@T; die_host:HOST@T; "
-        "slow:RANKS-RANKS*FACTOR@T..T; cut:RANKS-RANKS@T..T; cut_link:LINK@T..T.",
-    ),
-    "virtual_seconds": partial(
-        number, default=1e9, lower_bound=0, help="After which a virtual run is ended."
-    ),
-    "straggle": partial(
-        text, default="", help="Law of what an update's computing takes; none: nothing."
-    ),
-    "watchdog": partial(
-        number, default=60.0, lower_bound=0, help="Seconds to wait in a call; 0 is off."
-    ),
-    "check": partial(
-        switch, default=False, help="Compare buffers between ranks at every call."
-    ),
-    "group": partial(
-        integer, default=0, lower_bound=0, help="Ranks in a group; 0 groups by host."
-    ),
-    "outside": partial(
-        choice,
-        default="ring",
-        enum_values=OUTSIDE,
-        help="What a hierarchical all-reduce does across groups.",
-    ),
-    "timeline": partial(
-        integer,
-        default=1,
-        lower_bound=0,
-        help="Steps after the first to draw as timeline.svg; 0 draws none.",
-    ),
-}
 
 
 def define(*shared: str) -> FlagValues:
@@ -142,12 +87,15 @@ def ranks(
 
     With devices, the virtual ones are devices of one rank.
     """
+    from recording import ordered
+
     from dml.wire.messages import Metered, Traced
 
-    def wrapped(comm: Comm) -> CountedComm:
+    def counted(comm: Comm) -> Any:
         drawn = "timeline" in values and values.timeline and not devices
-        return Metered(Traced(comm) if drawn else comm)
+        return program(Metered(Traced(comm) if drawn else comm))
 
+    whole = ordered(counted, program, values)
     if not values.simulate:
         from dml.wire.messages.comm import world
 
@@ -156,7 +104,7 @@ def ranks(
                 f"expected --simulate with --events={values.events}, got real ranks; "
                 "pass --simulate=<number of ranks>"
             )
-        return [program(wrapped(world(values.watchdog)))]
+        return [whole(world(values.watchdog))]
     from dml import sim
 
     size = values.simulate
@@ -171,7 +119,7 @@ def ranks(
 
     try:
         return sim.run(
-            lambda comm: program(wrapped(comm)),
+            whole,
             size,
             network(values.network, size),
             events=events(values.events),

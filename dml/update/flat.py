@@ -31,12 +31,18 @@ class Flat:
     def update(
         self, at: np.ndarray | slice, grads: np.ndarray, share: float = 1.0
     ) -> None:
-        """Step on all values at once; at is the slice of all."""
-        rows = len(self.values)
-        if not isinstance(at, slice) or at.indices(rows) != (0, rows, 1):
+        """Step on all values at once; on none, when a gradient of none comes."""
+        every = range(len(self.values))
+        if isinstance(at, slice):
+            count, whole = len(every[at]), every[at] == every
+        else:
+            count, whole = len(at), np.array_equal(at, np.arange(len(every)))
+        if not count:
+            return
+        if not whole:
             raise BadInput(
-                f"expected all of {rows} rows at once, got {at}; push whole vectors, "
-                "or keep them in update.table"
+                f"expected all of {len(every)} rows in order, got {count}; push whole "
+                "vectors, or keep them in update.table"
             )
         if grads.shape != self.values.shape:
             raise BadInput(

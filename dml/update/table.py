@@ -82,10 +82,10 @@ class Table:
         width = len(self.rates_B)
         flat = [array.reshape(-1) for array in arrays]
         whole = len(flat[0]) // width * width
-        return [
-            [array[:whole].reshape(-1, width) for array in flat],
-            [array[None, whole:] for array in flat],
-        ]
+        rest = [array[None, whole:] for array in flat]
+        if not whole:
+            return [rest]
+        return [[array[:whole].reshape(-1, width) for array in flat], rest]
 
 
 def table(

@@ -30,7 +30,7 @@ def normal(seed, *shape):
     return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
 
 
-@pytest.mark.parametrize("shape", ((3, 5), (BLOCK + 7, 1), (2, BLOCK + 1), (1500, 3)))
+@pytest.mark.parametrize("shape", ((BLOCK + 7, 1), (2, BLOCK + 1), (700, 3)))
 @pytest.mark.parametrize("rule", RULES)
 def test_a_dense_update_is_that_of_optax(rule, shape):
     ours, params = table(rule, normal(0, *shape), RATE), jnp.array(normal(0, *shape))

@@ -48,6 +48,8 @@ def server(
     report: Report,
 ) -> Iterator[Step]:
     """Train as `serial` does, by the setup's consistency."""
+    # order matters: a server of the run before must have ended before anyone speaks
+    comm.Barrier()
     roles = setup.roles
     split = partition(len(problem.start_TxD), len(roles.servers), problem.heat)
     number, works = roles.server(comm.rank), comm.rank < roles.workers

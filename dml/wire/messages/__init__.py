@@ -18,11 +18,14 @@ from dml.wire.messages.broadcast import broadcast as broadcast
 from dml.wire.messages.check import checked as checked
 from dml.wire.messages.first import first_of_all as first_of_all
 from dml.wire.messages.first import first_of_each_host as first_of_each_host
+from dml.wire.messages.log import Log as Log
 from dml.wire.messages.metered import Metered as Metered
 from dml.wire.messages.native import native_allreduce
 from dml.wire.messages.progress import allreduce_async as allreduce_async
+from dml.wire.messages.recorded import Recorded as Recorded
 from dml.wire.messages.reduce_scatter import all_gather as all_gather
 from dml.wire.messages.reduce_scatter import reduce_scatter as reduce_scatter
+from dml.wire.messages.replayed import Replayed as Replayed
 from dml.wire.messages.star import star_allreduce
 from dml.wire.messages.traced import Traced as Traced
 from dml.wire.messages.tree import tree_allreduce as tree_allreduce

@@ -16,7 +16,20 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dml.types import BadInput, CountedComm
-from dml.wire.messages.head import NBYTES, WORDS, Head, Kind, keys_end, longest, write
+from dml.wire.messages.head import (
+    CLOCK,
+    END,
+    KEYS,
+    NBYTES,
+    PULL,
+    PUSH,
+    WORDS,
+    Head,
+    apart,
+    keys_end,
+    longest,
+    write,
+)
 from dml.wire.messages.tags import Tag
 from dml.wire.partition import Part, Partition, parts
 from dml.wire.rows import Keys, length
@@ -88,7 +101,7 @@ class Client:
         self.turn = 0
         most = [longest(partition.count(s), width) for s in range(len(ranks))]
         self.rooms = [[np.empty(n, np.uint8) for n in most] for _ in range(TURNS)]
-        self.sending: list[list[Any]] = [[None] * len(ranks) for _ in range(TURNS)]
+        self.sending: list[list[list]] = [[[] for _ in ranks] for _ in range(TURNS)]
         self.split: tuple[Any, list[Part]] = (None, [])
         self.rows = int(partition.edges[-1])
 
@@ -108,13 +121,16 @@ class Client:
         loss: float = 0.0,
         ends_clock: bool = False,
     ) -> None:
-        """Send gradients of those rows, times their weight in the minibatch."""
+        """Send gradients of those rows, times their weight in the minibatch.
+
+        Many values are read until this worker has spoken twice more: keep them so long.
+        """
         if values.shape != (length(keys), self.width):
             raise BadInput(
                 f"rank {self.comm.rank}: expected values of shape "
                 f"{(length(keys), self.width)}, got {values.shape}; pass a row a key"
             )
-        kind = Kind.PUSH | Kind.CLOCK if ends_clock else Kind.PUSH
+        kind = PUSH | CLOCK if ends_clock else PUSH
         self.turn = (self.turn + 1) % TURNS
         for part in self.parts(keys):
             self.send(part, kind, self.clock, values, weight, loss)
@@ -123,15 +139,16 @@ class Client:
 
     def clock_ends(self) -> None:
         """Say that this worker has ended its clock."""
-        self.tell(Kind.CLOCK)
+        self.tell(CLOCK)
         self.clock += 1
 
     def end(self) -> None:
         """Say that this worker will say no more."""
-        self.tell(Kind.END)
-        for requests in self.sending:
-            self.wait([request for request in requests if request is not None])
-            requests[:] = [None] * len(requests)
+        self.tell(END)
+        for turn in self.sending:
+            for requests in turn:
+                self.wait(requests)
+                requests.clear()
 
     # A pull in two halves, between which one computes.
 
@@ -154,7 +171,7 @@ class Client:
             asked.requests.append(self.comm.Irecv(word, rank, Tag.VALUES))
             asked.requests.append(self.comm.Irecv(rows, rank, Tag.VALUES))
             asked.servers.append(part.server)
-            self.send(part, Kind.PULL, need)
+            self.send(part, PULL, need)
         self.rows_pulled += length(keys)
         return asked
 
@@ -165,6 +182,7 @@ class Client:
             asked.values[which] = rows
         for server in asked.servers:
             self.answers[server] += 1
+            self.comm.note(int(asked.words[server, 1]))
         self.versions[asked.servers] = asked.words[asked.servers, 1]
         return asked
 
@@ -217,19 +235,25 @@ class Client:
             if known:
                 self.keys_known += count
             else:
-                kind |= Kind.KEYS
+                kind |= KEYS
                 self.keys_sent += count
                 message[NBYTES : NBYTES + 4 * count].view(np.int32)[:] = local
         stop = keys_end(count, kind)
-        if values is not None:
-            body = message[stop : stop + 4 * count * self.width].view(np.float32)
-            body = body.reshape(count, self.width)
-            if isinstance(part.which, slice):
-                body[...] = values[part.which]
-            else:
-                np.take(values, part.which, axis=0, out=body)
-            stop += 4 * count * self.width
+        if values is None:
+            body = None
+        elif isinstance(part.which, slice):
+            body = values[part.which]
+        else:
+            body = np.take(values, part.which, axis=0, mode="clip")
+        if body is not None and not apart(count, self.width):
+            inside = message[stop : stop + body.nbytes].view(np.float32)
+            inside[:] = body.reshape(-1)
+            stop, body = stop + body.nbytes, None
         self.dispatch(server, message[:stop], kind, (count, start), clock, weight, loss)
+        if body is not None:
+            body = body.reshape(-1)
+            request = self.comm.Isend(body, self.ranks[server], Tag.GRADIENTS)
+            self.sending[self.turn][server].append(request)
 
     def dispatch(
         self,
@@ -244,7 +268,7 @@ class Client:
         heard = self.answers[server], self.changes[server]
         write(Head(kind, *place, clock, version, *heard, *of), message)
         request = self.comm.Isend(message, self.ranks[server], Tag.SERVER)
-        self.sending[self.turn][server] = request
+        self.sending[self.turn][server].append(request)
 
     def tell(self, kind: int) -> None:
         """Send all servers a message without rows."""
@@ -255,7 +279,8 @@ class Client:
 
     def room(self, server: int) -> np.ndarray:
         """Return memory for a message, once what was there before is sent."""
-        request = self.sending[self.turn][server]
-        if request is not None:
-            self.wait([request])
+        requests = self.sending[self.turn][server]
+        if requests:
+            self.wait(requests)
+            requests.clear()
         return self.rooms[self.turn][server]

@@ -227,6 +227,9 @@ class World(MPI.Intracomm):
         version = MPI.Get_library_version().split("\n")[0].strip("\0 ")
         return f"{MPI.Get_processor_name()}, {os.cpu_count()} cores, {version}, {hosts}"
 
+    def note(self, number: int) -> None:
+        """Nobody records here."""
+
     def around(self, comm: "World") -> "World":
         return comm
 

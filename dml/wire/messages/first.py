@@ -29,7 +29,8 @@ def _after(
 ) -> Result:
     nothing = np.empty(0, np.uint8)
     if comm.rank != leader:
-        request = comm.Irecv(nothing, leader, Tag.FIRST)
+        # raw: how often one looks is no event of a run that is recorded
+        request = comm.raw.Irecv(nothing, leader, Tag.FIRST)
         # to ask for comm.machine would be collective, and the leader is busy
         while comm.network is None and not request.Test():
             time.sleep(NAP)

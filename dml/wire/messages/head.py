@@ -4,25 +4,23 @@
 """
 
 import struct
-from enum import IntFlag
 from typing import NamedTuple
 
 import numpy as np
 
 NBYTES = 64
+INLINE = 1 << 16  # bytes of values that are copied behind their head
 FORM = struct.Struct("<iiqqqiidd")
 WORDS = 4  # int64 before the rows of an answer: clock, version, applied, rows
 LAST = np.full(WORDS, -1)  # no more changes come
 
 
-class Kind(IntFlag):
-    """What a message asks for; it may be several."""
-
-    PULL = 1  # rows, when all gradients of clocks before `clock` are applied
-    PUSH = 2  # gradients
-    CLOCK = 4  # this worker has ended `clock`
-    END = 8  # and will say no more
-    KEYS = 16  # the keys are here, to be known by their number from now on
+# What a message asks for; it may be several. Plain numbers: enums take microseconds.
+PULL = 1  # rows, when all gradients of clocks before `clock` are applied
+PUSH = 2  # gradients
+CLOCK = 4  # this worker has ended `clock`
+END = 8  # and will say no more
+KEYS = 16  # the keys are here, to be known by their number from now on
 
 
 class Head(NamedTuple):
@@ -47,9 +45,14 @@ def read(message: np.ndarray) -> Head:
 
 def keys_end(count: int, kind: int) -> int:
     """Return where the values of a message begin: at a multiple of 8 bytes."""
-    return NBYTES + (-(-count // 2) * 8 if kind & Kind.KEYS else 0)
+    return NBYTES + (-(-count // 2) * 8 if kind & KEYS else 0)
+
+
+def apart(rows: int, width: int) -> bool:
+    """Say whether so many values are a message of their own."""
+    return 4 * rows * width > INLINE
 
 
 def longest(rows: int, width: int) -> int:
     """Return the most bytes that a message about so many rows takes."""
-    return keys_end(rows, Kind.KEYS) + 4 * rows * width
+    return keys_end(rows, KEYS) + min(INLINE, 4 * rows * width)

@@ -48,7 +48,8 @@ class Replica:
         rule: Consistency,
         own: Shard | None,
     ):
-        self.client, self.table, self.rule, self.own = client, table_TxD, rule, own
+        self.client, self.rule, self.own = client, rule, own
+        self.table = own.values if own else table_TxD
         servers = len(client.ranks)
         # of each row, when it was read: that clock is complete, at this own clock
         self.complete = np.full(len(table_TxD), NEVER)

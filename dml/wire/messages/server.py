@@ -16,7 +16,20 @@ import numpy as np
 
 from dml.types import ANY, Comm, Shard, Status
 from dml.wire.messages.consistency import Consistency
-from dml.wire.messages.head import LAST, NBYTES, Head, Kind, keys_end, longest, read
+from dml.wire.messages.head import (
+    CLOCK,
+    END,
+    KEYS,
+    LAST,
+    NBYTES,
+    PULL,
+    PUSH,
+    Head,
+    apart,
+    keys_end,
+    longest,
+    read,
+)
 from dml.wire.messages.tags import Tag
 from dml.wire.rows import Keys, summed
 
@@ -61,11 +74,13 @@ class Server:
         self.workers, self.heard = workers, heard
         self.rows, self.width = shard.values.shape
         self.inbox = np.empty(longest(self.rows, self.width), np.uint8)
+        self.body = np.empty(shard.values.size, np.float32)
         self.clock = self.version = 0  # closed clocks, updates
         self.clocks = [0] * workers  # that each has ended
         self.through = 0  # workers that have ended the clock that is open
         self.applied = [0] * workers  # pushes of each that are in the rows, or late
         self.ended: set[int] = set()
+        self.status = Status()
         self.log: list[Applied] = []
         self.pending: list[Push] = []  # not applied yet, in the order of arrival
         self.waiting: list[tuple[int, int, Keys]] = []  # pulls: who, for when, what
@@ -73,18 +88,22 @@ class Server:
         # what each worker may not have received yet: answers, changes
         self.sent: list[tuple[list, list]] = [([], []) for _ in range(workers)]
         self.had: list[list[int]] = [[0, 0] for _ in range(workers)]
-        self.lent: list[list] = []  # answers sent from the rows as they are now
+        self.lent: set[int] = set()  # answers sent from the rows as they are now
+        self.rooms: list[np.ndarray] = []  # memory of answers that have arrived
         if rule.eager:
             self.reads = np.zeros((workers, self.rows), bool)  # what each has read
             self.dirty = np.zeros(self.rows, bool)  # since the last clock
 
     def serve(self) -> None:
         """Take messages until every worker has ended."""
-        status = Status()
         while len(self.ended) < self.workers:
-            self.comm.Recv(self.inbox, ANY, Tag.SERVER, status)
-            self.hear(status.source, self.inbox)
+            self.listen()
         self.settle()
+
+    def listen(self) -> None:
+        """Wait for the next message, and take it."""
+        self.comm.Recv(self.inbox, ANY, Tag.SERVER, self.status)
+        self.hear(self.status.source, self.inbox)
 
     def settle(self) -> None:
         """Apply what is left, and return when all that was sent has arrived."""
@@ -92,34 +111,29 @@ class Server:
         self.flush(sorted(self.pending, key=by_clock_and_worker))
         self.pending = []
         for answers, changes in self.sent:
-            for requests in (*answers, *changes):
+            for requests, _ in (*answers, *changes):
                 self.comm.Waitall(requests)
             answers.clear()
             changes.clear()
-        self.lent = []
+        self.lent.clear()
 
     def hear(self, worker: int, message: np.ndarray) -> None:
         """Take one message."""
         head = read(message)
         self.forget(worker, head)
-        if head.kind & (Kind.PULL | Kind.PUSH):
+        if head.kind & (PULL | PUSH):
             at = self.keys(worker, head, message)
-            if head.kind & Kind.PULL:
+            if head.kind & PULL:
                 self.waiting.append((worker, head.clock, at))
             else:
-                start = keys_end(head.rows, head.kind)
-                stop = start + 4 * head.rows * self.width
-                grads = message[start:stop].view(np.float32)
-                grads = grads.reshape(head.rows, self.width)
-                self.take(Push(worker, head, at, grads))
-        if head.kind & Kind.CLOCK:
+                self.take(Push(worker, head, at, self.grads(worker, head, message)))
+        if head.kind & CLOCK:
             self.tick(worker, head.clock + 1)
-        if head.kind & Kind.END:
+        if head.kind & END:
             self.ended.add(worker)
             if self.rule.eager:
-                self.sent[worker][1].append(
-                    [self.comm.Isend(LAST, worker, Tag.CHANGED)]
-                )
+                last = [self.comm.Isend(LAST, worker, Tag.CHANGED)]
+                self.sent[worker][1].append((last, None))
         if self.waiting:
             self.answer()
 
@@ -128,12 +142,22 @@ class Server:
         if head.start >= 0:
             return slice(head.start, head.start + head.rows)
         known = self.lists[worker]
-        if head.kind & Kind.KEYS:
+        if head.kind & KEYS:
             keys = message[NBYTES : NBYTES + 4 * head.rows].view(np.int32)
             known[-1 - head.start] = keys.copy()
         return known[-1 - head.start]
 
     # Gradients.
+
+    def grads(self, worker: int, head: Head, message: np.ndarray) -> np.ndarray:
+        """Return a push's values: behind its head, or in a message of their own."""
+        count, start = head.rows * self.width, keys_end(head.rows, head.kind)
+        if apart(head.rows, self.width):
+            flat = self.body[:count]
+            self.comm.Recv(flat, worker, Tag.GRADIENTS)
+        else:
+            flat = message[start : start + 4 * count].view(np.float32)
+        return flat.reshape(head.rows, self.width)
 
     def take(self, push: Push) -> None:
         """Apply a gradient, or hold it until more are there."""
@@ -174,12 +198,13 @@ class Server:
                 stale = self.version - push.head.version
                 np.divide(push.grads, np.float32(max(1, stale)), out=push.grads)
             self.note(push)
-        share = sum(push.head.weight for push in pushes)
+        share = round(sum(push.head.weight for push in pushes), 9)  # 1 where all came
         at, grads = summed([(push.at, push.grads) for push in pushes])
         if self.rule.averaged and share:
             grads, share = np.divide(grads, np.float32(share)), 1.0
         if self.lent:
-            self.shard.values, self.lent = self.shard.values.copy(), []
+            self.shard.values = self.shard.values.copy()
+            self.lent.clear()
         self.shard.update(at, grads, share)
         if self.rule.eager:
             self.dirty[at] = True
@@ -205,27 +230,32 @@ class Server:
                 if self.rule.eager:
                     self.reads[worker, at] = True
 
-    def give(self, worker: int, at: Keys, tag: Tag) -> list[Any]:
+    def give(self, worker: int, at: Keys, tag: Tag) -> tuple[list, np.ndarray | None]:
         """Begin to send clock, version and rows; return what must be waited for."""
-        rows = self.shard.values[at]
-        words = np.array([self.clock, self.version, self.applied[worker], len(rows)])
-        send = self.comm.Isend
-        requests = [send(words, worker, tag), send(rows, worker, tag)]
+        requests: list[Any] = []
         if isinstance(at, slice):
-            self.lent.append(requests)
-        return requests
+            rows, room = self.shard.values[at], None
+            self.lent.add(id(requests))
+        else:
+            room = self.rooms.pop() if self.rooms else np.empty(0, np.float32)
+            if room.size < len(at) * self.width:
+                room = np.empty(len(at) * self.width, np.float32)
+            rows = room[: len(at) * self.width].reshape(-1, self.width)
+            np.take(self.shard.values, at, axis=0, out=rows, mode="clip")
+        words = np.array([self.clock, self.version, self.applied[worker], len(rows)])
+        requests.append(self.comm.Isend(words, worker, tag))
+        requests.append(self.comm.Isend(rows, worker, tag))
+        return requests, room
 
     def send_changes(self) -> None:
         """Send every worker the rows it has read that changed since the last clock."""
         for worker in set(range(self.workers)) - self.ended:
             at = np.flatnonzero(self.dirty & self.reads[worker]).astype(np.int32)
             every = len(at) == self.rows
-            requests = self.give(
-                worker, slice(0, self.rows) if every else at, Tag.CHANGED
-            )
+            given = self.give(worker, slice(0, self.rows) if every else at, Tag.CHANGED)
             if not every:
-                requests.append(self.comm.Isend(at, worker, Tag.CHANGED))
-            self.sent[worker][1].append(requests)
+                given[0].append(self.comm.Isend(at, worker, Tag.CHANGED))
+            self.sent[worker][1].append(given)
         self.dirty[:] = False
 
     def forget(self, worker: int, head: Head) -> None:
@@ -234,9 +264,11 @@ class Server:
         for kind, count in enumerate((head.answers, head.changes)):
             while had[kind] < count:
                 had[kind] += 1
-                requests = self.sent[worker][kind].pop(0)
+                requests, room = self.sent[worker][kind].pop(0)
                 self.comm.Waitall(requests)
-                self.lent = [each for each in self.lent if each is not requests]
+                self.lent.discard(id(requests))
+                if room is not None:
+                    self.rooms.append(room)
 
 
 def by_clock_and_worker(push: Push) -> tuple[int, int]:

@@ -22,4 +22,5 @@ class Tag(IntEnum):
     SERVER = 16  # whatever goes to a parameter server
     VALUES = 17  # what a worker asked for
     CHANGED = 18  # what a server sends unasked
+    GRADIENTS = 19  # the values of a large push
     BLOCK = 1000  # and the number of the block

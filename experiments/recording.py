@@ -1,0 +1,80 @@
+"""--record and --replay: a program runs on ranks whose order of messages is kept.
+
+A run may be replayed on other networks and at other speeds, on virtual ranks where it
+was recorded on real ones, or the reverse: all flags but FREE must be the same.
+"""
+
+import os
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import flags
+
+from dml.metrics import records
+from dml.types import BadInput, Comm
+from dml.wire.messages import Log, Recorded, Replayed
+
+Program = Callable[[Any], Any]
+# What changes where a run goes and how long it takes, but nothing that it finds.
+FREE = ("out", "record", "replay", "timeline", "watchdog", "check", "straggle")
+FREE += flags.VIRTUAL
+
+
+def ordered(program: Program, named: Program, values: flags.FlagValues) -> Program:
+    """Return the program as --record and --replay have it; `named` is whose it is."""
+    if "record" not in values or not (values.record or values.replay):
+        return program
+    if values.record and values.replay:
+        raise BadInput(
+            f"expected --record or --replay, got both, {values.record} and "
+            f"{values.replay}; pass one of them"
+        )
+    if "die" in values.events:
+        raise BadInput(
+            f"expected ranks that live in a record, got --events={values.events}; "
+            "leave deaths out, whose moment is no event of it"
+        )
+    config = {"experiment": experiment(named)} | {
+        f"--{k}": v for k, v in flags.chosen(values).items() if k not in FREE
+    }
+    if values.replay:
+        found = records.read(Path(values.replay))
+        return partial(replay, program, found, config)
+    path = Path(values.record)
+    if path.is_dir() or not os.access(path.parent, os.W_OK):
+        raise BadInput(
+            f"expected a file in a folder to write to, got --record={path}; make the "
+            "folder, or pass another file"
+        )
+    return partial(record, program, path, config)
+
+
+def record(program: Program, path: Path, config: dict[str, Any], comm: Comm) -> Any:
+    log = Log()
+    result = program(Recorded(comm, log))
+    every = log.collect(comm)
+    if every is not None:
+        records.write(path, config, every)
+    return result
+
+
+def replay(
+    program: Program, found: records.Record, config: dict[str, Any], comm: Comm
+) -> Any:
+    found.checks(config, comm.size)
+    log = Log(found.ranks[comm.rank])
+    result = program(Replayed(comm, log))
+    log.finish()
+    return result
+
+
+def experiment(program: Program) -> str:
+    """Name the file that a program comes from, run as a command or imported."""
+    while isinstance(program, partial):
+        program = program.func
+    name = program.__module__
+    main = getattr(sys.modules["__main__"], "__file__", None)
+    return Path(main).stem if name == "__main__" and main else name.split(".")[-1]

@@ -1,0 +1,134 @@
+"""Pushes a second and bytes a second of parameter servers, beside bare messages.
+
+mpirun -n 2 python experiments/server_bandwidth.py                 1 worker, 1 server
+mpirun -n 4 python experiments/server_bandwidth.py --servers=1,2
+python experiments/server_bandwidth.py --simulate=8                by the formula alone
+
+`raw` is the same bytes there and back by mpi4py's own Send and Recv, with no server;
+`both` by Sendrecv, both ways at once. Medians of timings by turns, so that drift meets
+all alike.
+
+Cost: 10 s on 2 cores. Result: see experiments/server.md.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import flags
+import numpy as np
+import server_bandwidth_programs as programs
+from server_bandwidth_programs import Load
+
+from dml.metrics import runs, writers
+from dml.strategies.server.roles import roles
+from dml.types import CountedComm
+from dml.wire import server_cost
+from dml.wire.cost import Rates
+from dml.wire.messages import rates
+from dml.wire.messages.race import race
+
+Row = dict[str, Any]
+
+FLAGS = flags.define("out", "seed", *flags.VIRTUAL, "watchdog")
+text = partial(flags.text, flag_values=FLAGS)
+integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
+text("sizes", "1KB,64KB,1MB,4MB", "Bytes of a dense push, and of a pull; may be none.")
+text("servers", "0", "Numbers of servers; 0: one rank in four.")
+integer("rows", 4096, "Rows of a sparse push.")
+integer("width", 50, "Numbers of a row.")
+integer("table", 60_000, "Rows of the table that they are of.")
+integer("repeats", 7, "Timings, of which the median.")
+
+
+def gigabytes(row: Row) -> str:
+    return f"{row['gigabytes_per_second']:.2f}"
+
+
+COLUMNS: dict[str, tuple[int, Callable[[Row], str]]] = {
+    "what": (14, lambda row: row["what"]),
+    "bytes": (9, lambda row: f"{row['bytes']:,}"),
+    "servers": (7, lambda row: str(row["servers"])),
+    "workers": (7, lambda row: str(row["workers"])),
+    "us": (9, lambda row: f"{1e6 * row['seconds']:.1f}"),
+    "pushes/s": (9, lambda row: f"{row['pushes_per_second']:,.0f}"),
+    "GB/s": (6, gigabytes),
+    "of raw": (6, lambda row: f"{row['of_raw']:.2f}"),
+    "of both": (7, lambda row: f"{row['of_both']:.2f}"),
+    "formula": (9, lambda row: f"{1e6 * row['predicted_seconds']:.1f}"),
+}
+
+
+def main(argv: Sequence[str]) -> list[Row]:
+    """Measure as the flags say; return the summaries of the ranks of this process."""
+    flags.parse(FLAGS, argv)
+    sizes = flags.lengths(FLAGS.sizes, np.dtype(np.float32)) if FLAGS.sizes else []
+    many = [flags.positive(s, "servers") if s != "0" else 0 for s in commas()]
+    path = runs.path(FLAGS.out, "server_bandwidth")
+
+    def program(comm: CountedComm) -> Row:
+        summary: Row = {"p": comm.size}
+        for servers in many:
+            roles(comm.size, servers)  # raises before anything is written
+        with writers.first(
+            comm.rank,
+            writers.table(COLUMNS),
+            runs.folder(path, flags.chosen(FLAGS)),
+        ) as writer:
+            for load in loads(sizes, many, comm.size):
+                row = measured(comm, load)
+                writer.row(row)
+                summary[f"{row['what']}_{row['bytes']}_{row['servers']}"] = row[
+                    "of_raw"
+                ]
+            writer.summary(summary)
+        return summary
+
+    return flags.ranks(program, FLAGS)
+
+
+def commas() -> list[str]:
+    return FLAGS.servers.split(",")
+
+
+def loads(sizes: list[int], many: list[int], size: int) -> Iterator[Load]:
+    """Yield what is measured: pushes, dense ones with pulls, and sparse rows."""
+    for servers in many:
+        who = roles(size, servers)
+        for words in sizes:
+            yield Load("push", who, words, 1, None)
+        for words in sizes:
+            yield Load("push and pull", who, words, 1, None)
+        draws = np.random.default_rng(FLAGS.seed).permutation(FLAGS.table)
+        keys = draws[: FLAGS.rows].astype(np.int32)
+        yield Load("rows", who, FLAGS.table, FLAGS.width, keys)
+
+
+def measured(comm: CountedComm, load: Load) -> Row:
+    """Race a load against bare messages; a row."""
+    contenders = programs.contenders(comm, load)
+    times = np.median(race(comm, contenders, FLAGS.repeats), axis=1)
+    seconds, raw, both = times.tolist()
+    workers, servers = load.roles.workers, len(load.roles.servers)
+    nbytes = load.nbytes * (2 if load.pulls else 1)
+    clock = server_cost.Clock(load.nbytes, workers, servers, load.key_bytes)
+    of = comm.network.rates if comm.network else rates(comm)
+    known = Rates(of.alpha, of.beta, 0.0 if comm.network else of.gamma)
+    return {
+        "what": load.what,
+        "bytes": load.nbytes,
+        "servers": servers,
+        "workers": workers,
+        "seconds": seconds,
+        "raw_seconds": raw,
+        "both_seconds": both,
+        "pushes_per_second": workers / seconds,
+        "gigabytes_per_second": workers * nbytes / seconds / 1e9,
+        "of_raw": raw / seconds,
+        "of_both": both / seconds,
+        "predicted_seconds": server_cost.seconds(clock, known, load.pulls),
+    }
+
+
+if __name__ == "__main__":
+    flags.run(main)

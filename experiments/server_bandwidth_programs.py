@@ -1,0 +1,108 @@
+"""What server_bandwidth.py races: a server's clock, and the same bytes without one."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dml.strategies.server.roles import Roles
+from dml.types import CountedComm
+from dml.update.table import table
+from dml.wire.messages.client import Client
+from dml.wire.messages.consistency import Consistency
+from dml.wire.messages.server import Server
+from dml.wire.partition import partition
+from dml.wire.rows import length
+
+TAG = 99  # of bare messages
+Call = Callable[[], Any]
+
+
+class Load(NamedTuple):
+    """What every worker pushes, and pulls, in a clock."""
+
+    what: str
+    roles: Roles
+    rows: int  # of the table
+    width: int
+    keys: np.ndarray | None  # None: the whole table
+
+    @property
+    def count(self) -> int:
+        return self.rows if self.keys is None else len(self.keys)
+
+    @property
+    def nbytes(self) -> int:
+        return 4 * self.count * self.width
+
+    @property
+    def key_bytes(self) -> int:
+        return 0  # servers know them from the first time on
+
+    @property
+    def pulls(self) -> bool:
+        return self.what != "push"
+
+
+def contenders(comm: CountedComm, load: Load) -> list[Call]:
+    """Return what to race on this rank: servers, bare messages, and both ways at once.
+
+    Every call of a worker's meets one of each server's.
+    """
+    number = load.roles.server(comm.rank)
+    ours = serving(comm, load, number) if number is not None else working(comm, load)
+    return [ours, *bare(comm, load)]
+
+
+def serving(comm: CountedComm, load: Load, number: int) -> Call:
+    split = partition(load.rows, len(load.roles.servers))
+    values = np.zeros((split.count(number), load.width), np.float32)
+    shard = table("sgd", values, 0.1)
+    server = Server(comm, shard, load.roles.workers, Consistency())
+    messages = load.roles.workers * (2 if load.pulls else 1)
+
+    def call() -> None:
+        for _ in range(messages):
+            server.listen()
+        server.log.clear()
+
+    return call
+
+
+def working(comm: CountedComm, load: Load) -> Call:
+    split = partition(load.rows, len(load.roles.servers))
+    client = Client(comm, split, load.width, load.roles.servers)
+    keys = slice(0, load.rows) if load.keys is None else load.keys
+    grads = np.full((length(keys), load.width), 1e-3, np.float32)
+    out = np.empty_like(grads)
+
+    def call() -> None:
+        client.push(keys, grads)
+        if load.pulls:
+            client.pull(keys, out=out)
+
+    return call
+
+
+def bare(comm: CountedComm, load: Load) -> list[Call]:
+    """Return the same bytes by Send and Recv, and by Sendrecv."""
+    workers, servers = range(load.roles.workers), load.roles.servers
+    works = comm.rank in workers
+    peers = servers if works else workers
+    nbytes = load.nbytes // len(servers)
+    raw: Any = comm.raw if comm.machine else comm
+    out, back = np.ones(nbytes, np.uint8), np.empty(nbytes, np.uint8)
+
+    def there_and_back() -> None:
+        for peer in peers:
+            one, other = (raw.Send, raw.Recv) if works else (raw.Recv, raw.Send)
+            one(out if works else back, peer, TAG)
+            if load.pulls:
+                other(back if works else out, peer, TAG)
+
+    def both() -> None:
+        for peer in peers:
+            raw.Sendrecv(out, peer, TAG, back, peer, TAG)
+
+    return [partial(there_and_back), both]

@@ -1,0 +1,68 @@
+"""Real ranks: what agrees on virtual servers agrees on real ones."""
+
+import sys
+
+import numpy as np
+
+from dml.strategies.server.workers import Habits
+from dml.wire.messages import Metered
+from dml.wire.messages.client import Client
+from dml.wire.messages.comm import world
+from dml.wire.messages.consistency import Choice, Consistency
+from dml.wire.messages.server import Server
+from dml.wire.partition import partition
+from tests.strategies.server.small import Descent, alone, problem, program
+
+SHORT = "shifted_exponential:0.001,1000"
+EXACT = Choice(staleness=0)
+
+
+def check(comm, same, name, workers, choice=EXACT, **more):
+    """Train on real ranks; on rank 0 compare with one rank, in its bits or quality."""
+    dense = more.get("dense", False)
+    found = program(comm, name, choice=choice, delays=SHORT, clocks=30, **more)
+    if comm.rank == 0:
+        wanted = alone(workers, dense, clocks=30)
+        if same:
+            assert found.table.tobytes() == wanted.tobytes(), (name, more)
+        else:
+            ours, best = (problem(dense).evaluate(t) for t in (found.table, wanted))
+            assert ours["objective"] < 1.1 * best["objective"], (name, more)
+        assert found.summary["gradients"] + found.summary["late"] <= 30 * workers
+
+
+def main() -> None:
+    comm = world(30)
+    for name in ("bsp", "ssp", "essp"):
+        check(comm, True, name, comm.size - 1)
+        check(comm, True, name, comm.size - 2, servers=2, dense=True)
+        check(comm, True, name, comm.size, servers=0, colocated=True)
+    drifting = Choice(staleness=2, backup=1, softsync=2)
+    for name in ("async", "ssp", "essp", "softsync", "backup"):
+        for more in ({}, {"colocated": True}, {"habits": Habits(prefetch=True)}):
+            workers = comm.size - (0 if more.get("colocated") else 1)
+            check(comm, False, name, workers, choice=drifting, **more)
+    large(comm)
+    if comm.rank == 0:
+        sys.stdout.write("all agree\n")
+
+
+def large(comm) -> None:
+    """Pull megabytes while others push: rows belong to their version."""
+    comm.Barrier()  # the run before has ended on all ranks
+    rows, workers, metered = 300_000, comm.size - 1, Metered(comm)
+    if comm.rank == workers:
+        shard = Descent(np.zeros((rows, 1), np.float32), rate=-1)
+        Server(comm, shard, workers, Consistency()).serve()
+        assert (shard.values == 8 * workers).all()
+        return
+    client = Client(metered, partition(rows, 1), 1, [workers])
+    for _ in range(8):
+        values = client.pull(slice(0, rows))
+        assert (values == client.versions[0]).all(), "a read was torn"
+        client.push(slice(0, rows), np.ones((rows, 1), np.float32))
+    client.end()
+
+
+if __name__ == "__main__":
+    main()

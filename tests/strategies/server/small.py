@@ -1,0 +1,106 @@
+"""A small problem, a small shard, and runs of them that the server's tests share."""
+
+import numpy as np
+
+from dml import sim
+from dml.metrics.timer import Timer
+from dml.sim.laws import delayed, law
+from dml.strategies.server.report import Report, collected
+from dml.strategies.server.roles import roles
+from dml.strategies.server.serial import serial
+from dml.strategies.server.server import Setup, server
+from dml.strategies.server.workers import Habits
+from dml.types import Problem
+from dml.wire.messages import Metered
+from dml.wire.messages.consistency import Choice, consistency
+from dml.wire.partition import partition
+
+ROWS, WIDTH, EXAMPLES, BATCH = 11, 3, 64, 29
+DELAYS = "shifted_exponential:1,1"
+CHOICE, HABITS = Choice(), Habits()
+
+
+class Descent:
+    """Plain descent, as an independent Shard: numpy, a line."""
+
+    def __init__(self, values, rate=0.1):
+        self.values, self.rate = values, np.float32(rate)
+
+    def update(self, at, grads, share=1.0):
+        self.values[at] -= self.rate * grads
+
+
+def problem(dense=False, seed=0):
+    """Each example pulls one row towards its own point.
+
+    Points differ in size a thousandfold, so that the order of a sum shows in its bits.
+    """
+    draws = np.random.default_rng(seed)
+    sizes = 10 ** draws.uniform(0, 3, (EXAMPLES, 1))
+    points = (sizes * draws.standard_normal((EXAMPLES, WIDTH))).astype(np.float32)
+    row_of = draws.integers(ROWS, size=EXAMPLES)
+
+    def touched(numbers):
+        return slice(0, ROWS) if dense else np.unique(row_of[numbers])
+
+    def gradient(table, numbers, rows):
+        grads, loss = np.zeros((ROWS, WIDTH), np.float32), 0.0
+        for number in numbers:
+            miss = table[row_of[number]] - points[number]
+            grads[row_of[number]] += miss
+            loss += 0.5 * float(miss @ miss)
+        return loss / len(numbers), (grads / np.float32(len(numbers)))[rows]
+
+    def evaluate(table):
+        return {"objective": float((0.5 * (table[row_of] - points) ** 2).sum(1).mean())}
+
+    heat = None if dense else np.bincount(row_of, minlength=ROWS)
+    start = draws.random((ROWS, WIDTH)).astype(np.float32)
+    return Problem(start, EXAMPLES, touched, gradient, evaluate, heat)
+
+
+def batches(clocks, seed=1):
+    draws = np.random.default_rng(seed)
+    return [draws.choice(EXAMPLES, BATCH, replace=False) for _ in range(clocks)]
+
+
+def program(
+    comm,
+    name="bsp",
+    *,
+    servers=1,
+    colocated=False,
+    dense=False,
+    clocks=12,
+    choice=CHOICE,
+    habits=HABITS,
+    delays=None,
+    make=Descent,
+    snapshots=0,
+    of=problem,
+):
+    """Train on any communicator; return what rank 0 collects."""
+    comm, task = Metered(comm), of(dense)
+    who = roles(comm.size, servers, colocated)
+    rule, report = consistency(name, choice, who.workers), Report()
+    setup = Setup(who, rule, make, make, habits, snapshots=snapshots)
+    timer = Timer(comm.Wtime, delayed(comm, law(delays), 3) if delays else None)
+    steps = server(task, batches(clocks), timer, comm=comm, setup=setup, report=report)
+    for _ in steps:
+        pass
+    split = partition(ROWS, len(who.servers), task.heat)
+    return collected(comm, who, split, WIDTH, report)
+
+
+def ran(size, *args, network=None, order=0, **more):
+    """Train on virtual ranks; return what rank 0 collected."""
+    return sim.run(lambda comm: program(comm, *args, **more), size, network, order)[0]
+
+
+def alone(workers, dense=False, clocks=12, make=Descent):
+    """Return the table of one rank that accumulates the same shards in order."""
+    task = problem(dense)
+    table = make(task.start_TxD.copy())
+    for _ in serial(task, batches(clocks), table, Timer(), workers=workers):
+        pass
+    return table.values
