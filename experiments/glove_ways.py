@@ -3,7 +3,7 @@
 A Setup in, a generator of Step, an epoch each, out.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -113,14 +113,15 @@ def on_a_mesh(setup: Setup) -> Iterator[Step]:
 def through_servers(setup: Setup) -> Iterator[Step]:
     values, size = setup.flags, setup.comm.size
     roles = server_flags.roles(values, size)
-    batch = values.batch or glove_flags.SERVED
+    rule = server_flags.rule(values, roles.workers)
+    usual = glove_flags.STALE if rule.gathers else glove_flags.SERVED
     return by_records(
         setup,
         server,
         comm=setup.comm,
-        batch=batch,
+        batch=values.batch or usual,
         roles=roles,
-        rule=server_flags.rule(values, roles.workers),
+        rule=rule,
         habits=server_flags.habits(values),
         known=values.key_lists,
     )
@@ -135,3 +136,11 @@ STRATEGIES: dict[str, Callable[[Setup], Iterator[Step]]] = {
     "mesh": on_a_mesh,
     "server": through_servers,
 }
+FEWEST = {"server": 2}  # ranks that a way needs, where it is not one
+
+
+def sizes(way: str, ranks: Iterable[int]) -> list[int]:
+    """Return on how many of these ranks a way can train."""
+    if way == "serial":
+        return [1]
+    return [size for size in ranks if size >= FEWEST.get(way, 1)]

@@ -33,9 +33,7 @@ def packed(vectors_TxD: np.ndarray, biases_T: np.ndarray, fill: float) -> np.nda
     return table_TxR
 
 
-def unpacked(
-    values_TxR: np.ndarray, squares_TxR: np.ndarray, dim: int
-) -> Embeddings:
+def unpacked(values_TxR: np.ndarray, squares_TxR: np.ndarray, dim: int) -> Embeddings:
     """Copy rows and their squares out."""
     return Embeddings(
         values_TxR[:, :dim].copy(),

@@ -8,7 +8,7 @@ An epoch begins and ends with all ranks together. Words a minibatch: those of th
 its parts touch, twice, and of their numbers.
 """
 
-from collections import Counter
+from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial
 
@@ -29,6 +29,8 @@ from dml.wire.messages.collect import collect as collected
 from dml.wire.messages.consistency import Consistency
 from dml.wire.partition import Partition, partition
 
+USUAL = Habits()
+
 
 def server(
     state: Embeddings,
@@ -40,7 +42,7 @@ def server(
     batch: int,
     roles: Roles,
     rule: Consistency,
-    habits: Habits = Habits(),
+    habits: Habits = USUAL,
     known: int = 64,
     epoch: int = 0,
 ) -> Iterator[Step]:
@@ -63,21 +65,18 @@ def server(
 
     setup = Setup(roles, rule, lambda start: shard, own, habits, known)
     while True:
-        epoch, sent, totals = epoch + 1, comm.bytes_sent, np.zeros(2)
-        seconds: Counter[str] = Counter()
-        minibatches = (
-            range(start, min(start + batch, count)) for start in range(0, count, batch)
-        )
-        begun = timer.clock()
-        for step in serve(
-            task, minibatches, timer, comm=comm, setup=setup, report=Report()
-        ):
+        epoch, sent, begun = epoch + 1, comm.bytes_sent, timer.clock()
+        totals, seconds = np.zeros(2), defaultdict[str, float](float)
+        numbers, report = minibatches(count, batch), Report()
+        run = serve(task, numbers, timer, comm=comm, setup=setup, report=report)
+        for step in run:
             totals += step.loss * step.examples, step.examples
-            seconds.update(step.seconds)
+            for phase, spent in step.seconds.items():
+                seconds[phase] += spent
         with timer("wait"):
             tree_allreduce(comm, totals)
-        seconds.update(timer.lap())
-        # what is no phase of a clock: making the epoch's connections
+        seconds["wait"] += timer.lap()["wait"]
+        # an epoch's connections are made in no phase; neither is what a server does
         seconds["wire"] += timer.clock() - begun - sum(seconds.values())
         yield Step(
             epoch,
@@ -87,6 +86,12 @@ def server(
             dict(seconds),
             (comm.bytes_sent - sent) // 4,
         )
+
+
+def minibatches(count: int, batch: int) -> Iterator[np.ndarray]:
+    """Yield the numbers of an epoch's minibatches; the last one may be shorter."""
+    for start in range(0, count, batch):
+        yield np.arange(start, min(start + batch, count))
 
 
 def collect(
