@@ -1,8 +1,9 @@
-"""GloVe (Pennington 2014): a corpus in, word vectors out, trained in any of six ways.
+"""GloVe (Pennington 2014): a corpus in, word vectors out, trained in any of seven ways.
 
 mpirun -n 8 python experiments/glove.py                        Wikipedia's 106 articles
 mpirun -n 8 python experiments/glove.py --corpus=newsgroups    5 million words
 mpirun -n 8 python experiments/glove.py --strategy=operation   columns over ranks
+mpirun -n 4 python experiments/glove.py --strategy=server      3 workers, 1 server
 python experiments/glove.py --simulate=8 --medium=messages     virtual ranks
 python experiments/glove.py --resume=runs/glove/…              go on, bit for bit
 
@@ -61,7 +62,7 @@ def program(comm: CountedComm, path: Path, asked: Callable[[], bool]) -> dict[st
     counts = counting.counted(comm, FLAGS)
     counted = time.perf_counter() - begun
     known = len(counts.vocabulary.words)
-    rehearse(comm, glove_flags.columns(FLAGS, comm.size), glove_flags.batched(FLAGS))
+    rehearse(comm, glove_flags.columns(FLAGS, comm.size), glove_flags.rehearsed(FLAGS))
     tiles, blocks = tiled(comm, counts.records, known, glove_flags.order(FLAGS))
     rules = glove_state.rules(FLAGS, known, len(counts.records))
     epoch, state = glove_state.begin(FLAGS, known, rules)

@@ -4,6 +4,7 @@ from collections.abc import Iterable
 from functools import partial
 
 import flags
+import server_flags
 
 from dml.data.tiles import tile_rows
 from dml.strategies.glove.tiling import Order
@@ -14,6 +15,8 @@ from dml.wire.messages import ALLREDUCE
 BATCH = 16_384  # records of a minibatch
 TINY = 1e-6
 BATCHED = ("operation", "synchronous", "mesh")
+SERVED = 131_072  # likewise of one that waits for all workers: messages are few
+STALE = 32_768  # likewise where gradients are stale: larger ones throw biases about
 
 
 def columns(values: flags.FlagValues, size: int) -> int:
@@ -21,10 +24,12 @@ def columns(values: flags.FlagValues, size: int) -> int:
     return values.dim // size if values.strategy == "operation" else values.dim
 
 
-def batched(values: flags.FlagValues) -> bool:
-    """Say whether many records make one update."""
+def rehearsed(values: flags.FlagValues) -> str:
+    """Say which kernels a run needs: of records, of batches or of servers."""
+    if values.strategy == "server":
+        return "servers"
     alone = values.strategy == "serial" and values.batch > 0
-    return alone or values.strategy in BATCHED
+    return "batches" if alone or values.strategy in BATCHED else "records"
 
 
 def order(values: flags.FlagValues) -> Order:
@@ -63,8 +68,15 @@ def define(values: flags.FlagValues, strategies: Iterable[str]) -> None:
     number("lr", 0.05, "Learning rate of AdaGrad.", 0)
     positive("epochs", 15, "Passes over all records.")
     positive("blocks", 8, "Blocks of words, of which ranks rotate: at least the ranks.")
-    integer("batch", 0, f"Records of a minibatch; 0: {BATCH}, of serial 1.", 0)
+    integer(
+        "batch",
+        0,
+        f"Records of a minibatch; 0: {BATCH}, serial 1; "
+        f"server {SERVED}, or {STALE} where gradients are stale.",
+        0,
+    )
     choice("medium", "auto", ["auto", "memory", "messages"], "Of rotating blocks.")
     choice("rows", "auto", ["auto", "sparse", "dense"], "How summed rows travel.")
     positive("columns", 1, "Devices that share the columns, in a mesh.")
     choice("allreduce", "auto", list(ALLREDUCE), "Of products or of rows.")
+    server_flags.define(values)

@@ -69,7 +69,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     cells = [
         partial(ours, path, way, size, given)
         for way in ways
-        for size in (ranks if way != "serial" else [1])
+        for size in glove_ways.sizes(way, ranks)
     ]
     if FLAGS.reference:
         glove_reference.check(Path(FLAGS.reference))  # now, not after all other cells

@@ -3,12 +3,13 @@
 A Setup in, a generator of Step, an epoch each, out.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple
 
 import flags
 import glove_flags
+import server_flags
 
 from dml.data.tiles import Blocks, Tiles
 from dml.metrics.timer import Timer
@@ -17,6 +18,7 @@ from dml.strategies.glove.minibatch import minibatch
 from dml.strategies.glove.operation import operation
 from dml.strategies.glove.rotation import rotation
 from dml.strategies.glove.serial import serial
+from dml.strategies.glove.server import server
 from dml.strategies.glove.synchronous import synchronous
 from dml.types import BadInput, CountedComm, Embeddings, Step
 from dml.wire.messages.gather_parts import dense_is_cheaper
@@ -108,6 +110,23 @@ def on_a_mesh(setup: Setup) -> Iterator[Step]:
     return by_batches(setup, train, comm=setup.comm, axes=axes)
 
 
+def through_servers(setup: Setup) -> Iterator[Step]:
+    values, size = setup.flags, setup.comm.size
+    roles = server_flags.roles(values, size)
+    rule = server_flags.rule(values, roles.workers)
+    usual = glove_flags.STALE if rule.gathers else glove_flags.SERVED
+    return by_records(
+        setup,
+        server,
+        comm=setup.comm,
+        batch=values.batch or usual,
+        roles=roles,
+        rule=rule,
+        habits=server_flags.habits(values),
+        known=values.key_lists,
+    )
+
+
 STRATEGIES: dict[str, Callable[[Setup], Iterator[Step]]] = {
     "serial": alone,
     "hogwild": free_for_all,
@@ -115,4 +134,13 @@ STRATEGIES: dict[str, Callable[[Setup], Iterator[Step]]] = {
     "operation": by_operations,
     "synchronous": by_gradients,
     "mesh": on_a_mesh,
+    "server": through_servers,
 }
+FEWEST = {"server": 2}  # ranks that a way needs, where it is not one
+
+
+def sizes(way: str, ranks: Iterable[int]) -> list[int]:
+    """Return on how many of these ranks a way can train."""
+    if way == "serial":
+        return [1]
+    return [size for size in ranks if size >= FEWEST.get(way, 1)]

@@ -26,12 +26,15 @@ def losses(folder):
 @pytest.mark.parametrize(
     "argv",
     [
-        *([f"--strategy={way}"] for way in glove_ways.STRATEGIES),
+        *([f"--strategy={way}"] for way in glove_ways.STRATEGIES if way != "server"),
         ["--strategy=serial", "--batch=64"],
         ["--strategy=operation", "--simulate=4", "--batch=64"],
         ["--strategy=synchronous", "--simulate=3", "--batch=64", "--rows=sparse"],
         ["--strategy=synchronous", "--simulate=3", "--batch=64", "--rows=dense"],
         ["--strategy=synchronous", "--simulate=2", "--batch=64", "--rows=auto"],
+        ["--strategy=server", "--simulate=4", "--batch=64"],
+        ["--strategy=server", "--simulate=5", "--batch=64", "--servers=2"],
+        ["--strategy=server", "--simulate=2", "--batch=64", "--colocated"],
     ],
     ids=" ".join,
 )

@@ -1,0 +1,62 @@
+"""The flags of parameter servers, which experiments share, and what follows from them.
+
+Who serves, how far workers may drift apart, and how they go about it.
+"""
+
+from functools import partial
+
+import flags
+
+from dml.strategies.server.roles import Roles
+from dml.strategies.server.roles import roles as divided
+from dml.strategies.server.workers import SKIP, STOP, Habits
+from dml.wire.messages.consistency import (
+    CONSISTENCIES,
+    Choice,
+    Consistency,
+    consistency,
+)
+
+
+def define(values: flags.FlagValues) -> None:
+    """Add the flags of every experiment with parameter servers."""
+    integer = partial(flags.integer, flag_values=values)
+    switch = partial(flags.switch, flag_values=values)
+    choice = partial(flags.choice, flag_values=values)
+    integer("servers", 0, "Ranks that serve; 0: 1 in 4, or colocated all.", 0)
+    switch("colocated", False, "Every rank works, and the first ones serve too.")
+    choice("consistency", "bsp", list(CONSISTENCIES), "How workers stay together.")
+    integer("staleness", 3, "Clocks between the workers of ssp and essp.", 0)
+    integer("softsync", 1, "n of softsync: an update has 1 gradient of n workers.", 1)
+    integer("backup", 1, "Workers that a clock of backup is not waited for.", 0)
+    switch("staleness_lr", False, "Divide a gradient by its staleness.")
+    integer("n_push", 1, "Clocks after which a worker pushes.", 1)
+    integer("n_fetch", 0, "Clocks after which it pulls; 0: by its consistency.", 0)
+    switch("prefetch", False, "Ask for the next rows before computing.")
+    integer("key_lists", 64, "Lists of keys that a server remembers of a worker.", 0)
+    choice("on_nonfinite", STOP, [SKIP, STOP], "What to do with NaN in a gradient.")
+
+
+def roles(values: flags.FlagValues, size: int) -> Roles:
+    """Return who works and who serves."""
+    return divided(size, values.servers, values.colocated)
+
+
+def rule(values: flags.FlagValues, workers: int) -> Consistency:
+    """Return how so many workers stay together."""
+    return consistency(
+        values.consistency,
+        Choice(
+            staleness=values.staleness,
+            softsync=values.softsync,
+            backup=values.backup,
+            damped=values.staleness_lr,
+            fetches=values.n_fetch,
+        ),
+        workers,
+    )
+
+
+def habits(values: flags.FlagValues) -> Habits:
+    """Return how a worker goes about it."""
+    return Habits(values.n_push, values.prefetch, on_nonfinite=values.on_nonfinite)
