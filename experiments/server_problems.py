@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -75,7 +75,7 @@ def network(seed: int, l1: float, name: str) -> Problem:
 SPARSE = {"sgd": 1.0, "momentum": 0.1, "adagrad": 0.1, "adam": 0.01}
 DENSE = {"sgd": 0.1, "momentum": 0.02, "adagrad": 0.02, "adam": 0.002}
 PROBLEMS: dict[str, Stated] = {
-    "logistic": Stated(logistic, 512, 100, "adagrad", SPARSE),
+    "logistic": Stated(logistic, 1024, 100, "sgd", {**SPARSE, "sgd": 20.0}),
     "factors": Stated(partial(factors, name="movielens"), 4096, 200, "adagrad", SPARSE),
     "generated": Stated(
         partial(factors, name="generated"), 1024, 100, "adagrad", SPARSE
@@ -91,30 +91,28 @@ def shards(stated: Stated, name: str, rate: float, l1: float = 0) -> tuple[Make,
     """Return what makes a server's shard, and what moves a worker's own copy."""
     from dml.update.table import table
 
-    def own(values_RxD: np.ndarray) -> Shard:
-        made = table(name, values_RxD, rate)
-        made.values = values_RxD  # in place
-        return made
+    def rows(values_RxD: np.ndarray) -> Shard:
+        return table(name, values_RxD, rate)
 
     if not stated.dense:
-        return lambda rows: table(name, rows, rate, l1=l1), own
+        return (lambda values: table(name, values, rate, l1=l1)), rows
     from dml.update.flat import elementwise, flat
 
     if l1:
-        raise BadInput(f"expected {l1=} with a sparse problem; leave it out")
-    optimizer = elementwise(name, rate)
-    if name not in RULES:
-        own = partial(Copied, partial(flat, optimizer))
-    return partial(flat, optimizer), own
+        raise BadInput(f"expected {l1=} of a sparse problem only; leave it out")
+    make = partial(flat, elementwise(name, rate))
+    return make, rows if name in RULES else partial(Still, make)
 
 
-class Copied:
-    """A shard of values that stay where they are, around one whose values move."""
+class Still:
+    """A shard whose values stay where they are, around one whose values move."""
 
     def __init__(self, make: Make, values_RxD: np.ndarray):
-        self.values, self.shard = values_RxD, make(values_RxD)
+        self.values, self.moving = values_RxD.copy(), make(values_RxD)
 
-    def update(self, at: Any, grads: np.ndarray, share: float = 1.0) -> None:
-        self.shard.values = self.values.copy()
-        self.shard.update(at, grads, share)
-        self.values[...] = self.shard.values
+    def update(
+        self, at: np.ndarray | slice, grads: np.ndarray, share: float = 1.0
+    ) -> None:
+        self.moving.values = self.values.copy()
+        self.moving.update(at, grads, share)
+        self.values[...] = self.moving.values

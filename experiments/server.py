@@ -1,0 +1,134 @@
+"""Any problem of server_problems.py on parameter servers, under any consistency.
+
+python experiments/server.py --simulate=8                        virtual ranks
+mpirun -n 4 python experiments/server.py --consistency=async     real ranks, one serves
+python experiments/server.py --simulate=8 --problem=factors --consistency=ssp \\
+    --straggle=shifted_exponential:1,1
+python experiments/server.py --simulate=4 --problem=logistic --l1=1e-4 --kkt_margin=0
+mpirun -n 4 python experiments/server.py --consistency=async --record=run.rec
+python experiments/server.py --consistency=async --replay=run.rec --simulate=4
+
+RESULT
+"""
+
+from collections.abc import Callable, Sequence
+from functools import cache, partial
+from typing import Any
+
+import flags
+import server_flags
+from server_problems import PROBLEMS, shards
+from server_report import drawn, rows, summarised
+from server_runs import Plan, ran
+
+from dml.metrics import runs, writers
+from dml.models.sparse_logistic import kkt
+from dml.strategies.server.server import Setup
+from dml.strategies.server.workers import Sift
+from dml.types import BadInput, CountedComm, Problem, Step
+from dml.wire.messages import first_of_each_host
+
+FLAGS = flags.define(
+    *("out", "seed", *flags.VIRTUAL, "straggle", "watchdog", "record", "replay")
+)
+server_flags.define(FLAGS)
+integer = partial(flags.integer, flag_values=FLAGS)
+number = partial(flags.number, flag_values=FLAGS)
+text = partial(flags.text, flag_values=FLAGS)
+flags.choice("problem", "digits", list(PROBLEMS), "To learn.", flag_values=FLAGS)
+text("svmlight", "", "A file with examples for --problem=logistic.")
+text("optimizer", "", "On the servers; none: as is stated for the problem.")
+number("lr", 0.0, "Its rate; 0: as is stated for the problem.", 0)
+integer("batch", 0, "Examples in a minibatch, over all workers; 0: as stated.", 0)
+integer("clocks", 0, "Minibatches; 0: as stated.", 0)
+integer("snapshots", 10, "Clocks between two evaluations; 0: only at the end.", 0)
+number("l1", 0.0, "Weight of the L1 norm in logistic's objective.", 0)
+number("kkt_margin", -1.0, "Send what is so near to leaving zero; -1: send all.", -1)
+
+
+def main(argv: Sequence[str]) -> list[dict[str, Any]]:
+    """Train as the flags say; return the summaries of this process's ranks."""
+    flags.parse(FLAGS, argv)
+    stated = PROBLEMS[FLAGS.problem]
+    optimizer = FLAGS.optimizer or stated.optimizer
+    make = shards(stated, optimizer, FLAGS.lr or rate(optimizer), FLAGS.l1)
+    plan = Plan(
+        FLAGS.batch or stated.batch,
+        FLAGS.clocks or stated.clocks,
+        FLAGS.seed,
+        FLAGS.straggle,
+    )
+    path = runs.path(FLAGS.out, "server")
+    load = cache(loading())
+    sift = sifting()
+
+    def program(comm: CountedComm) -> dict[str, Any]:
+        problem, setup = first_of_each_host(comm, load), settings(comm, make, sift)
+        with (
+            writers.first(comm.rank, writers.console(plan.clocks, unit="clock")) as bar,
+            writers.first(comm.rank, runs.folder(path, flags.chosen(FLAGS))) as writer,
+        ):
+            found = ran(comm, problem, setup, plan, lambda step: bar.row(said(step)))
+            if not found:
+                return {}
+            for line in rows(found):
+                writer.row(line)
+            summary = summarised(found)
+            drawn(path, found)
+            writer.summary(summary)
+            bar.summary(summary)
+        return summary
+
+    return flags.ranks(program, FLAGS)
+
+
+def rate(optimizer: str) -> float:
+    """Return the rate that is stated for that optimizer."""
+    stated = PROBLEMS[FLAGS.problem].rates
+    if optimizer not in stated:
+        raise BadInput(
+            f"expected --lr with --optimizer={optimizer}: rates are stated for "
+            f"{', '.join(stated)}; pass --lr=<its rate>"
+        )
+    return stated[optimizer]
+
+
+def loading() -> Callable[[], Problem]:
+    """Return what loads the problem."""
+    sparse = FLAGS.problem == "logistic"
+    for name in ("svmlight", "l1"):
+        if FLAGS[name].value and not sparse:
+            raise BadInput(
+                f"expected --{name} with --problem=logistic, got --problem="
+                f"{FLAGS.problem}; leave --{name} out"
+            )
+    more = {"path": FLAGS.svmlight} if sparse else {}
+    return partial(PROBLEMS[FLAGS.problem].make, FLAGS.seed, FLAGS.l1, **more)
+
+
+def sifting() -> Sift | None:
+    """Return the filter of keys, if one is asked for."""
+    if FLAGS.kkt_margin < 0:
+        return None
+    if not FLAGS.l1:
+        raise BadInput(
+            f"expected --l1 with --kkt_margin={FLAGS.kkt_margin:g}, got none; pass "
+            "--l1=<above 0>, or leave --kkt_margin out"
+        )
+    return partial(kkt, l1=FLAGS.l1, margin=FLAGS.kkt_margin)
+
+
+def settings(comm: CountedComm, make: tuple, sift: Sift | None) -> Setup:
+    """Return who does what, and when it is applied."""
+    who = server_flags.roles(FLAGS, comm.size)
+    rule = server_flags.rule(FLAGS, who.workers)
+    habits = server_flags.habits(FLAGS)._replace(sift=sift)
+    return Setup(who, rule, *make, habits, FLAGS.key_lists, FLAGS.snapshots)
+
+
+def said(step: Step) -> dict[str, Any]:
+    return {"loss": step.loss}
+
+
+if __name__ == "__main__":
+    flags.run(main)

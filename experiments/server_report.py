@@ -1,0 +1,49 @@
+"""A run on parameter servers in; rows an update, a flat summary and figures out."""
+
+import hashlib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from server_runs import COLUMNS, Ran
+
+from dml.metrics import server_figure
+from dml.metrics.server_figure import Panel
+
+COUNTS = ("worker", "clock", "staleness", "rows", "late", "server")
+
+
+def rows(found: Ran) -> Iterator[dict[str, Any]]:
+    """Yield a row a gradient and server, and which update of that server it was in."""
+    columns = {
+        name: found.log[name].astype(int) if name in COUNTS else found.log[name]
+        for name in COLUMNS
+    }
+    lines = zip(*(column.tolist() for column in columns.values()), strict=True)
+    for number, line in enumerate(lines, 1):
+        yield {"update": number} | dict(zip(columns, line, strict=True))
+
+
+def summarised(found: Ran) -> dict[str, Any]:
+    """Return the run's numbers, the histogram of staleness and a hash of the table."""
+    table_TxD = found.collected.table
+    offered = found.summary["offered"]
+    return found.summary | {
+        "sifted_share": found.summary["sifted"] / offered if offered else 0.0,
+        "staleness": found.staleness.tolist(),
+        "table_sha256": hashlib.sha256(table_TxD.tobytes()).hexdigest(),
+    }
+
+
+def drawn(path: Path, found: Ran) -> None:
+    """Draw staleness, the objective by updates and by seconds, and the workers."""
+    server_figure.histograms(path / "staleness", {"gradients": found.staleness})
+    server_figure.waits(path / "waiting", {"workers": found.work})
+    curves = found.curves
+    panels = [
+        Panel(
+            f"by {x}", {"objective": (curves[x], curves["objective"])}, x, "objective"
+        )
+        for x in ("updates", "seconds")
+    ]
+    server_figure.progress(path / "objective", panels)
