@@ -43,14 +43,14 @@ text = partial(flags.text, flag_values=FLAGS)
 integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
 number = partial(flags.number, lower_bound=1e-4, flag_values=FLAGS)
 flags.choice("problem", "digits", DENSE, "Images to learn.", flag_values=FLAGS)
-text("lr", "0.02,0.08,0.32", "Rates of SGD that each way tries.")
-text("adagrad_lr", "0.01,0.02,0.04", "Rates of AdaGrad, likewise.")
+text("lr", "0.3,0.6,1.2", "Rates of SGD that each way tries.")
+text("adagrad_lr", "0.1,0.2,0.4", "Rates of AdaGrad, likewise.")
 text("law", "shifted_exponential:1,1*1,1,1,1,1,1,1,0.25", "Of a worker's computing.")
 integer("n_push", 1, "Clocks after which Downpour pushes.")
 integer("n_fetch", 1, "Clocks after which Downpour pulls.")
 integer("servers", 4, "Ranks that serve.")
 integer("batch", 256, "Images in a minibatch, over all workers.")
-integer("clocks", 100, "Minibatches.")
+integer("clocks", 80, "Minibatches.")
 integer("snapshots", 4, "Clocks between two evaluations.")
 number("target", 0.95, "Accuracy to be reached.")
 number("scale", 0.02, "Seconds that a real worker sleeps for each of --law.")
@@ -59,7 +59,7 @@ number("scale", 0.02, "Seconds that a real worker sleeps for each of --law.")
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     """Compare as the flags say; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
-    tried = {"sgd": rates(FLAGS.lr), "adagrad": rates(FLAGS.adagrad_lr)}
+    tried = {"sgd": rates(FLAGS.lr), "adagrad": rates(FLAGS.adagrad_lr, "adagrad_lr")}
     law(FLAGS.law)  # is one
     path = runs.path(FLAGS.out, "downpour")
     virtual_if_alone(FLAGS, RANKS)

@@ -31,7 +31,7 @@ def summarised(found: Ran) -> dict[str, Any]:
     return found.summary | {
         "sifted_share": found.summary["sifted"] / offered if offered else 0.0,
         "staleness": found.staleness.tolist(),
-        "table_sha256": hashlib.sha256(table_TxD.tobytes()).hexdigest(),
+        "sha256": hashlib.sha256(table_TxD.tobytes()).hexdigest(),
     }
 
 

@@ -127,15 +127,16 @@ def agreed(comm: CountedComm, value: float | None) -> float:
     return float(word[0])
 
 
-def rates(text: str) -> list[float]:
-    """Read --lr's comma-separated rates."""
+def rates(text: str, flag: str = "lr") -> list[float]:
+    """Read a flag's comma-separated rates."""
     try:
         found = [float(rate) for rate in text.split(",")]
     except ValueError:
         found = []
     if not found or not all(0 < rate < math.inf for rate in found):
         raise BadInput(
-            f"expected rates above 0 in --lr, such as 0.1,0.2, got {text!r}; correct it"
+            f"expected rates above 0 in --{flag}, such as 0.1,0.2, got {text!r}; "
+            "correct it"
         )
     return found
 

@@ -49,9 +49,12 @@ class Napping:
         if done():
             return
         self.watched.call, begun = call, time.perf_counter()
-        while not done():
-            waited = time.perf_counter() - begun
+        waited = 0.0
+        while True:
             time.sleep(min(max(LOOK, TENTH * waited), self.longest))
+            if done():
+                break
+            waited = time.perf_counter() - begun
         self.watched.call = None
 
     def Isend(self, buf: np.ndarray, dest: int, tag: int = 0) -> Nap:
