@@ -20,21 +20,19 @@ from typing import Any
 import flags
 from consistency_report import COLUMNS, Case, drawn, row, verdicts
 from server_problems import PROBLEMS, shards
-from server_runs import Plan, napping, ran, virtual_if_alone
+from server_runs import Plan, napping, ran, virtual_if_alone, way
 
 from dml.metrics import runs, writers
 from dml.sim.laws import law
 from dml.strategies.server.roles import roles
 from dml.strategies.server.server import Setup
 from dml.strategies.server.workers import SKIP, Habits
-from dml.types import BadInput, CountedComm
+from dml.types import CountedComm
 from dml.wire.messages import first_of_each_host
-from dml.wire.messages.consistency import CONSISTENCIES, Choice, consistency
 
 WAYS = "bsp,ssp:0,ssp:2,ssp:3,ssp:5,ssp:10,essp:0,essp:10,async,softsync:1,backup:1"
 LAWS = "constant:1;shifted_exponential:1,3;shifted_exponential:1,0.5"
-RATES = {"factors": 40.0, "generated": 50.0}  # of sgd: see the docstring
-BATCHES = {"factors": 4096, "generated": 1024}
+SETS = ["factors", "generated"]
 MOST = (60, 30)  # clocks of virtual and of real ranks
 VIRTUAL = 8  # ranks where there are no real ones
 
@@ -42,16 +40,16 @@ FLAGS = flags.define("out", "seed", *flags.VIRTUAL, "watchdog")
 text = partial(flags.text, flag_values=FLAGS)
 integer = partial(flags.integer, flag_values=FLAGS)
 number = partial(flags.number, flag_values=FLAGS)
-flags.choice("problem", "factors", list(RATES), "What is learned.", flag_values=FLAGS)
-text("consistency", WAYS, "Consistencies, each with its s, n or b after a colon.")
+flags.choice("problem", SETS[0], SETS, "Ratings to learn.", flag_values=FLAGS)
+text("consistency", WAYS, "Of the servers, each with its s, n or b after a colon.")
 text("laws", LAWS, "Of what a worker's computing takes; the last is the high delay.")
 integer("servers", 0, "Ranks that serve; 0: 1 in 4, at most 4.", 0)
 integer("clocks", 0, "Minibatches; 0: 60, 30 if real, fewer for many ranks.", 0)
-integer("batch", 0, "Ratings in a minibatch; 0: as is best for the problem.", 0)
+integer("batch", 0, "Ratings in a minibatch; 0: as stated for the problem.", 0)
 integer("snapshots", 4, "Clocks between two evaluations.", 1)
-number("lr", 0.0, "Rate of SGD; 0: as is best for the problem.", 0)
+number("lr", 0.0, "Rate of SGD; 0: as stated for the problem.", 0)
 number("target", 0.0, "Objective to be reached; 0: 2 % above the first one's last.", 0)
-number("scale", 0.01, "Seconds that real workers sleep for each of X.", 1e-4)
+number("scale", 0.006, "Seconds that real workers sleep for each of X.", 1e-4)
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
@@ -90,32 +88,17 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     return flags.ranks(program, FLAGS)
 
 
-def way(name: str) -> Callable[[int], Any]:
-    """Read a consistency such as ssp:3; return what makes it for so many workers."""
-    kind, _, value = name.partition(":")
-    if kind not in CONSISTENCIES or not (value or "0").isdecimal():
-        raise BadInput(
-            f"expected --consistency of {', '.join(CONSISTENCIES)}, each with a whole "
-            f"number after a colon if it has one, got {name!r}; correct it"
-        )
-    n = int(value or 1)
-    return partial(consistency, kind, Choice(staleness=n, softsync=n, backup=n))
-
-
 def settings(comm: Any, make: Callable, delays: str) -> tuple[Setup, Plan]:
     """Return who does what, and how much of it."""
     who = roles(comm.size, FLAGS.servers or min(4, max(1, comm.size // 4)))
-    rate = FLAGS.lr or RATES[FLAGS.problem]
-    server, own = shards(PROBLEMS[FLAGS.problem], "sgd", rate)
-    clocks = FLAGS.clocks or max(
-        24, min(MOST[comm.network is None], 1600 // who.workers)
-    )
-    batch = FLAGS.batch or BATCHES[FLAGS.problem]
-    scale = FLAGS.scale if comm.network is None else 1.0
+    stated, real = PROBLEMS[FLAGS.problem], comm.network is None
+    make_shards = shards(stated, "sgd", FLAGS.lr or stated.rates["sgd"])
+    clocks = FLAGS.clocks or max(24, min(MOST[real], 1600 // who.workers))
+    scale = FLAGS.scale if real else 1.0
     habits = Habits(on_nonfinite=SKIP)  # who diverges goes on, and is counted
-    setup = Setup(
-        who, make(who.workers), server, own, habits, snapshots=FLAGS.snapshots
-    )
+    rule, every = make(who.workers), FLAGS.snapshots
+    setup = Setup(who, rule, *make_shards, habits, snapshots=every)
+    batch = FLAGS.batch or stated.batch
     return setup, Plan(batch, clocks, FLAGS.seed, delays, scale)
 
 

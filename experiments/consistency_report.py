@@ -116,14 +116,17 @@ def laws(cases: Sequence[Case]) -> list[str]:
 
 def drawn(path: Path, cases: Sequence[Case]) -> None:
     """Draw the objective three ways, who diverges, and each delay's workers."""
-    top = 1.3 * cases[0].ran.curves["objective"][0]
+    start = cases[0].ran.curves["objective"][0]
+    least = min(start, *(case.objective for case in cases))
+    look = {
+        "within": (0.95 * least, 1.3 * start),
+        "dashed": [case.way for case in cases if case.way.startswith("essp")],
+    }
     for x in ("clocks", "updates", "seconds"):
-        server_figure.progress(path / f"objective_{x}", panels(cases, x), top=top)
+        server_figure.progress(path / f"objective_{x}", panels(cases, x), **look)
     bounded = [case for case in cases if case.way.split(":")[0] in ("ssp", "essp")]
     if bounded:
-        server_figure.progress(
-            path / "who_diverges", panels(bounded, "clocks"), top=top
-        )
+        server_figure.progress(path / "who_diverges", panels(bounded, "clocks"), **look)
     for number, law in enumerate(laws(cases), 1):
         mine = {case.way: case.ran for case in cases if case.law == law}
         server_figure.waits(

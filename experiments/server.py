@@ -11,13 +11,13 @@ python experiments/server.py --consistency=async --replay=run.rec --simulate=4
 RESULT
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache, partial
 from typing import Any
 
 import flags
 import server_flags
-from server_problems import PROBLEMS, shards
+from server_problems import PROBLEMS, loading, rate, shards
 from server_report import drawn, rows, summarised
 from server_runs import Plan, ran
 
@@ -25,7 +25,7 @@ from dml.metrics import runs, writers
 from dml.models.sparse_logistic import kkt
 from dml.strategies.server.server import Setup
 from dml.strategies.server.workers import Sift
-from dml.types import BadInput, CountedComm, Problem, Step
+from dml.types import BadInput, CountedComm
 from dml.wire.messages import first_of_each_host
 
 FLAGS = flags.define(
@@ -51,7 +51,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     flags.parse(FLAGS, argv)
     stated = PROBLEMS[FLAGS.problem]
     optimizer = FLAGS.optimizer or stated.optimizer
-    make = shards(stated, optimizer, FLAGS.lr or rate(optimizer), FLAGS.l1)
+    make = shards(stated, optimizer, FLAGS.lr or rate(stated, optimizer), FLAGS.l1)
     plan = Plan(
         FLAGS.batch or stated.batch,
         FLAGS.clocks or stated.clocks,
@@ -59,7 +59,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         FLAGS.straggle,
     )
     path = runs.path(FLAGS.out, "server")
-    load = cache(loading())
+    load = cache(loading(FLAGS.problem, FLAGS.seed, FLAGS.l1, FLAGS.svmlight))
     sift = sifting()
 
     def program(comm: CountedComm) -> dict[str, Any]:
@@ -68,7 +68,9 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
             writers.first(comm.rank, writers.console(plan.clocks, unit="clock")) as bar,
             writers.first(comm.rank, runs.folder(path, flags.chosen(FLAGS))) as writer,
         ):
-            found = ran(comm, problem, setup, plan, lambda step: bar.row(said(step)))
+            found = ran(
+                comm, problem, setup, plan, lambda step: bar.row({"loss": step.loss})
+            )
             if not found:
                 return {}
             for line in rows(found):
@@ -80,30 +82,6 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         return summary
 
     return flags.ranks(program, FLAGS)
-
-
-def rate(optimizer: str) -> float:
-    """Return the rate that is stated for that optimizer."""
-    stated = PROBLEMS[FLAGS.problem].rates
-    if optimizer not in stated:
-        raise BadInput(
-            f"expected --lr with --optimizer={optimizer}: rates are stated for "
-            f"{', '.join(stated)}; pass --lr=<its rate>"
-        )
-    return stated[optimizer]
-
-
-def loading() -> Callable[[], Problem]:
-    """Return what loads the problem."""
-    sparse = FLAGS.problem == "logistic"
-    for name in ("svmlight", "l1"):
-        if FLAGS[name].value and not sparse:
-            raise BadInput(
-                f"expected --{name} with --problem=logistic, got --problem="
-                f"{FLAGS.problem}; leave --{name} out"
-            )
-    more = {"path": FLAGS.svmlight} if sparse else {}
-    return partial(PROBLEMS[FLAGS.problem].make, FLAGS.seed, FLAGS.l1, **more)
 
 
 def sifting() -> Sift | None:
@@ -124,10 +102,6 @@ def settings(comm: CountedComm, make: tuple, sift: Sift | None) -> Setup:
     rule = server_flags.rule(FLAGS, who.workers)
     habits = server_flags.habits(FLAGS)._replace(sift=sift)
     return Setup(who, rule, *make, habits, FLAGS.key_lists, FLAGS.snapshots)
-
-
-def said(step: Step) -> dict[str, Any]:
-    return {"loss": step.loss}
 
 
 if __name__ == "__main__":

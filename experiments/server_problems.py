@@ -74,17 +74,41 @@ def network(seed: int, l1: float, name: str) -> Problem:
 
 # Rates of those tried with which bsp and async, on 4 workers, both learn well.
 RATINGS = {"sgd": 40.0, "momentum": 4.0, "adagrad": 2.0, "adam": 0.03}
+SMALL = RATINGS | {"sgd": 50.0}
 DOCUMENTS = {"sgd": 60.0, "momentum": 6.0, "adagrad": 3.0, "adam": 0.01}
 IMAGES = {"sgd": 0.3, "momentum": 0.03, "adagrad": 0.03, "adam": 0.003}
 PROBLEMS: dict[str, Stated] = {
     "logistic": Stated(logistic, 1024, 100, "sgd", DOCUMENTS),
     "factors": Stated(partial(factors, name="movielens"), 4096, 200, "sgd", RATINGS),
-    "generated": Stated(partial(factors, name="generated"), 1024, 100, "sgd", RATINGS),
+    "generated": Stated(partial(factors, name="generated"), 1024, 100, "sgd", SMALL),
     **{
         name: Stated(partial(network, name=name), 64, 300, "sgd", IMAGES, dense=True)
         for name in ("digits", "mnist_5k", "fashion_mnist")
     },
 }
+
+
+def loading(name: str, seed: int, l1: float, svmlight: str) -> Callable[[], Problem]:
+    """Return what loads a problem; only one has a norm and examples of one's own."""
+    sparse = name == "logistic"
+    for flag, value in (("svmlight", svmlight), ("l1", l1)):
+        if value and not sparse:
+            raise BadInput(
+                f"expected --{flag} with --problem=logistic, got --problem={name}; "
+                f"leave --{flag} out"
+            )
+    more = {"path": svmlight} if sparse else {}
+    return partial(PROBLEMS[name].make, seed, l1, **more)
+
+
+def rate(stated: Stated, optimizer: str) -> float:
+    """Return the rate that is stated for that optimizer."""
+    if optimizer not in stated.rates:
+        raise BadInput(
+            f"expected --lr with --optimizer={optimizer}: rates are stated for "
+            f"{', '.join(stated.rates)}; pass --lr=<its rate>"
+        )
+    return stated.rates[optimizer]
 
 
 def shards(stated: Stated, name: str, rate: float, l1: float = 0) -> tuple[Make, Make]:

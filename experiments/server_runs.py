@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple
 
@@ -16,6 +17,12 @@ from dml.strategies.server.report import Collected, Report, collected
 from dml.strategies.server.server import Setup, server
 from dml.types import BadInput, CountedComm, Problem, Step
 from dml.wire.messages import Metered, broadcast
+from dml.wire.messages.consistency import (
+    CONSISTENCIES,
+    Choice,
+    Consistency,
+    consistency,
+)
 from dml.wire.messages.server import Applied
 from dml.wire.partition import partition
 
@@ -125,6 +132,18 @@ def agreed(comm: CountedComm, value: float | None) -> float:
     word = np.array([value or 0.0])
     broadcast(comm, word)
     return float(word[0])
+
+
+def way(name: str) -> Callable[[int], Consistency]:
+    """Read a consistency such as ssp:3; return what makes it for so many workers."""
+    kind, _, value = name.partition(":")
+    if kind not in CONSISTENCIES or not (value or "0").isdecimal():
+        raise BadInput(
+            f"expected --consistency of {', '.join(CONSISTENCIES)}, each with a whole "
+            f"number after a colon if it has one, got {name!r}; correct it"
+        )
+    n = int(value or 1)
+    return partial(consistency, kind, Choice(staleness=n, softsync=n, backup=n))
 
 
 def rates(text: str, flag: str = "lr") -> list[float]:

@@ -38,24 +38,28 @@ def histograms(
     figure, panels = grid(len(counts))
     for axes, (name, counted) in zip(panels, counts.items(), strict=True):
         stale = np.arange(len(counted))
-        axes.bar(stale, counted / (counted.sum() or 1), width=1, color=WAITING)
+        shares, edges = counted / (counted.sum() or 1), np.arange(len(counted) + 1)
+        axes.stairs(shares, edges - 0.5, fill=True, color=WAITING)
         mean = stale @ counted / (counted.sum() or 1)
         axes.set_title(f"{name}: mean {mean:.2f}", fontsize=9)
         for mark in (marks or {}).get(name, ()):
             axes.axvline(mark, color="#555555", linestyle=":", linewidth=1)
         axes.set(xlabel="staleness", xlim=(-0.5, max(len(counted) - 0.5, 1.5)))
         plain(axes)
-    save(figure, path)
+    save(settled(figure), path)
 
 
 def waits(path: Path, work: Mapping[str, np.ndarray], unit: str = "s") -> None:
     """Draw what each worker computed and waited, a row of `work` a worker."""
     figure, panels = grid(len(work))
     for axes, (name, seconds_Wx2) in zip(panels, work.items(), strict=True):
-        workers = np.arange(len(seconds_Wx2))
+        edges = np.arange(len(seconds_Wx2) + 1) - 0.5
         computed, waited = seconds_Wx2[:, 0], seconds_Wx2[:, 1]
-        axes.bar(workers, computed, color=COMPUTING, label="computing", width=0.9)
-        axes.bar(workers, waited, bottom=computed, color=WAITING, label="waiting")
+        bars = {"edges": edges, "fill": True}
+        axes.stairs(
+            computed + waited, baseline=computed, color=WAITING, label="waiting", **bars
+        )
+        axes.stairs(computed, color=COMPUTING, label="computing", **bars)
         share = waited.sum() / (seconds_Wx2.sum() or 1)
         axes.set_title(f"{name}: {share:.0%} waiting", fontsize=9)
         axes.set(xlabel="worker", ylabel=unit)
@@ -67,15 +71,19 @@ def waits(path: Path, work: Mapping[str, np.ndarray], unit: str = "s") -> None:
         frameon=False,
         fontsize=9,
     )
-    save(figure, path)
+    save(settled(figure), path)
 
 
 def progress(
-    path: Path, panels: Sequence[Panel], log: str = "", top: float = 0
+    path: Path,
+    panels: Sequence[Panel],
+    *,
+    within: tuple[float, float] | None = None,
+    dashed: Sequence[str] = (),
 ) -> None:
-    """Draw curves side by side, with one legend; top: the highest y, if not 0.
+    """Draw curves side by side, with one legend, and y within those two if given.
 
-    A curve that leaves the numbers ends where it does.
+    Numbers that are not finite are left out; the names in dashed are drawn so.
     """
     from matplotlib.figure import Figure
 
@@ -84,19 +92,19 @@ def progress(
     for axes, panel in zip(every, panels, strict=True):
         for name, (xs, ys) in panel.series.items():
             seen = np.isfinite(ys)
-            axes.plot(np.asarray(xs)[seen], np.asarray(ys)[seen], label=name, lw=1.4)
+            style = "--" if name in dashed else "-"
+            axes.plot(np.asarray(xs)[seen], np.asarray(ys)[seen], style, label=name)
         axes.set_title(panel.title, fontsize=10)
         axes.set(xlabel=panel.x, ylabel=panel.y)
-        axes.set_yscale("log" if "y" in log else "linear")
-        if top:
-            axes.set_ylim(top=top)
+        if within:
+            axes.set_ylim(within)
         axes.grid(alpha=0.3, linewidth=0.6)
         plain(axes)
-    handles, labels = axes.get_legend_handles_labels()
-    figure.legend(
-        handles, labels, loc="outside right center", frameon=False, fontsize=9
-    )
-    save(figure, path)
+    handles, labels = every[0].get_legend_handles_labels()
+    if len(labels) > 1:
+        where: dict[str, Any] = {"loc": "outside right center", "fontsize": 9}
+        figure.legend(handles, labels, frameon=False, **where)
+    save(settled(figure), path)
 
 
 def grid(count: int) -> tuple[Any, list[Any]]:
@@ -111,6 +119,13 @@ def grid(count: int) -> tuple[Any, list[Any]]:
     for axes in every[count:]:
         axes.set_visible(False)
     return figure, every[:count]
+
+
+def settled(figure: Any) -> Any:
+    """Lay a figure out once, not for every file."""
+    figure.draw_without_rendering()
+    figure.set_layout_engine("none")
+    return figure
 
 
 def plain(axes: Any) -> None:

@@ -110,7 +110,7 @@ def test_the_target_is_near_the_first_ones_end_if_none_is_given(tmp_path, undraw
 
 @pytest.mark.mpi
 def test_real_ranks_sleep_and_learn_the_same_in_step(tmp_path, undrawn):
-    argv = ["--consistency=bsp,ssp:2,essp:2,backup:1", f"--laws={EVEN}"]
+    argv = ["--consistency=bsp,essp:2", f"--laws={EVEN}"]
     command = ["mpirun", "-n", "4", sys.executable]
     command += [str(ROOT / "experiments" / "consistency.py"), *SMALL, *argv]
     path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
@@ -126,7 +126,7 @@ def test_real_ranks_sleep_and_learn_the_same_in_step(tmp_path, undrawn):
     real = [json.loads(line) for line in lines]
     _, virtual = run(tmp_path / "virtual", *argv, "--simulate=4")
     assert real[0]["objective"] == virtual[0]["objective"]
-    assert [row["gradients"] for row in real[:3]] == [12 * 3] * 3
+    assert [row["gradients"] for row in real] == [12 * 3] * 2
     assert real[0]["seconds"] >= 12
     assert (tmp_path / "real" / "who_diverges.svg").exists()
 
