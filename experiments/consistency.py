@@ -1,7 +1,7 @@
 """Who waits, who is stale, who diverges: every consistency of a server, by delay.
 
 python experiments/consistency.py                     8 virtual ranks, 2 of them serve
-python experiments/consistency.py --simulate=64       64, 4 of them serve
+python experiments/consistency.py --simulate=64       64, 2 of them serve
 mpirun -n 8 python experiments/consistency.py         real ranks, which sleep
 python experiments/consistency.py --problem=generated without MovieLens' file
 
@@ -43,7 +43,7 @@ number = partial(flags.number, flag_values=FLAGS)
 flags.choice("problem", SETS[0], SETS, "Ratings to learn.", flag_values=FLAGS)
 text("consistency", WAYS, "Of the servers, each with its s, n or b after a colon.")
 text("laws", LAWS, "Of what a worker's computing takes; the last is the high delay.")
-integer("servers", 0, "Ranks that serve; 0: 1 in 4, at most 4.", 0)
+integer("servers", 0, "Ranks that serve; 0: 1 in 4, at most 2.", 0)
 integer("clocks", 0, "Minibatches; 0: 60, 30 if real, fewer for many ranks.", 0)
 integer("batch", 0, "Ratings in a minibatch; 0: as stated for the problem.", 0)
 integer("snapshots", 4, "Clocks between two evaluations.", 1)
@@ -90,10 +90,10 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
 
 def settings(comm: Any, make: Callable, delays: str) -> tuple[Setup, Plan]:
     """Return who does what, and how much of it."""
-    who = roles(comm.size, FLAGS.servers or min(4, max(1, comm.size // 4)))
+    who = roles(comm.size, FLAGS.servers or min(2, max(1, comm.size // 4)))
     stated, real = PROBLEMS[FLAGS.problem], comm.network is None
     make_shards = shards(stated, "sgd", FLAGS.lr or stated.rates["sgd"])
-    clocks = FLAGS.clocks or max(24, min(MOST[real], 1600 // who.workers))
+    clocks = FLAGS.clocks or max(16, min(MOST[real], 1000 // who.workers))
     scale = FLAGS.scale if real else 1.0
     habits = Habits(on_nonfinite=SKIP)  # who diverges goes on, and is counted
     rule, every = make(who.workers), FLAGS.snapshots
