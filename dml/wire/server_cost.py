@@ -11,6 +11,7 @@ from typing import NamedTuple
 from dml.wire.cost import Rates
 
 HEAD, WORDS = 64, 32  # bytes before a message to a server, and before an answer
+INLINE = 1 << 16  # bytes up to which gradients travel with their head
 
 
 class Clock(NamedTuple):
@@ -23,18 +24,21 @@ class Clock(NamedTuple):
 
 
 def seconds(clock: Clock, rates: Rates, pulls: bool = True) -> float:
-    """Predict how long a clock takes when all workers push, and pull, at once.
+    """Predict how long a clock takes in which all workers push, then all pull.
 
-    A lone worker waits for its own messages, one after another: on the `Uniform`
-    virtual network exactly so. Of many, those that a server's port takes count.
+    A lone worker waits for its own messages, one after another; of many, a server's
+    port takes all, 2wn/s bytes. On the `Uniform` virtual network one worker and server
+    take exactly so long. Small pushes of many overlap with answers, and take less;
+    workers that are in each other's way at several servers up to half as long again.
     """
     n, keys, s = clock.nbytes / clock.servers, clock.keys / clock.servers, clock.servers
-    push = rates.alpha + rates.beta * (HEAD + keys + n)
+    apart = n > INLINE
+    push = rates.alpha * (1 + apart) + rates.beta * (HEAD + keys + n)
     pull = rates.alpha + rates.beta * (HEAD + keys) if pulls else 0.0
     answer = 2 * rates.alpha + rates.beta * (WORDS + n) if pulls else 0.0
     update = rates.gamma * n
-    alone = s * push + pull + update + s * answer
-    return max(alone, clock.workers * (max(push + pull, answer) + update))
+    alone = s * push + pull + update + answer  # answers come while others are pushed
+    return max(alone, clock.workers * (push + pull + update + answer))
 
 
 def words(clock: Clock, pulls: bool = True) -> int:

@@ -30,6 +30,7 @@ from dml.wire.messages.head import (
     longest,
     write,
 )
+from dml.wire.messages.known_keys import Lists
 from dml.wire.messages.tags import Tag
 from dml.wire.partition import Part, Partition, parts
 from dml.wire.rows import Keys, length
@@ -45,29 +46,6 @@ class Asked(NamedTuple):
     values: np.ndarray
     scattered: list[tuple[Keys, np.ndarray]]  # where rows go, and where they come in
     words: np.ndarray  # a row a server: clock, version, applied, count
-
-
-class Lists:
-    """Owns the key lists that a server knows: the last few, by their number."""
-
-    def __init__(self, most: int):
-        self.most, self.count = most, 0
-        self.numbers: dict[bytes, int] = {}
-
-    def number(self, keys: np.ndarray) -> tuple[int, bool]:
-        """Return a list's number, and whether the server knows it."""
-        if not self.most:
-            return 0, False
-        text = keys.tobytes()
-        number = self.numbers.get(text)
-        if number is not None:
-            return number, True
-        number = self.count % self.most
-        if self.count >= self.most:
-            del self.numbers[next(iter(self.numbers))]
-        self.numbers[text] = number
-        self.count += 1
-        return number, False
 
 
 class Client:

@@ -1,26 +1,22 @@
 """A parameter server: rows, whose gradients come from anyone, in whatever order.
 
-    pulls     ──► answered when all gradients of the clocks they need are applied
-    gradients ──► by arrival, or held and summed in worker order when a clock closes
-                  ──► update ──► rows, one version newer
-
-Nothing is torn: an answer is sent from the rows themselves, and rows that may still be
-under way are left to it: the update works on a copy. A worker that speaks says how many
-answers it has had, so nobody needs to ask whether a message has arrived.
+pulls     ──► answered when all gradients of the clocks they need are applied
+gradients ──► by arrival, or held and summed in worker order when a clock closes
+              ──► update ──► rows, one version newer
 """
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from dml.types import ANY, Comm, Shard, Status
+from dml.wire.messages.answers import Answers, State
 from dml.wire.messages.consistency import Consistency
 from dml.wire.messages.head import (
     CLOCK,
     END,
     KEYS,
-    LAST,
     NBYTES,
     PULL,
     PUSH,
@@ -85,14 +81,7 @@ class Server:
         self.pending: list[Push] = []  # not applied yet, in the order of arrival
         self.waiting: list[tuple[int, int, Keys]] = []  # pulls: who, for when, what
         self.lists: list[dict[int, np.ndarray]] = [{} for _ in range(workers)]
-        # what each worker may not have received yet: answers, changes
-        self.sent: list[tuple[list, list]] = [([], []) for _ in range(workers)]
-        self.had: list[list[int]] = [[0, 0] for _ in range(workers)]
-        self.lent: set[int] = set()  # answers sent from the rows as they are now
-        self.rooms: list[np.ndarray] = []  # memory of answers that have arrived
-        if rule.eager:
-            self.reads = np.zeros((workers, self.rows), bool)  # what each has read
-            self.dirty = np.zeros(self.rows, bool)  # since the last clock
+        self.out = Answers(comm, shard, workers, rule.eager)
 
     def serve(self) -> None:
         """Take messages until every worker has ended."""
@@ -110,17 +99,12 @@ class Server:
         self.ended.clear()
         self.flush(sorted(self.pending, key=by_clock_and_worker))
         self.pending = []
-        for answers, changes in self.sent:
-            for requests, _ in (*answers, *changes):
-                self.comm.Waitall(requests)
-            answers.clear()
-            changes.clear()
-        self.lent.clear()
+        self.out.settle()
 
     def hear(self, worker: int, message: np.ndarray) -> None:
         """Take one message."""
         head = read(message)
-        self.forget(worker, head)
+        self.out.forget(worker, head)
         if head.kind & (PULL | PUSH):
             at = self.keys(worker, head, message)
             if head.kind & PULL:
@@ -132,8 +116,7 @@ class Server:
         if head.kind & END:
             self.ended.add(worker)
             if self.rule.eager:
-                last = [self.comm.Isend(LAST, worker, Tag.CHANGED)]
-                self.sent[worker][1].append((last, None))
+                self.out.send_last(worker)
         if self.waiting:
             self.answer()
 
@@ -202,12 +185,10 @@ class Server:
         at, grads = summed([(push.at, push.grads) for push in pushes])
         if self.rule.averaged and share:
             grads, share = np.divide(grads, np.float32(share)), 1.0
-        if self.lent:
-            self.shard.values = self.shard.values.copy()
-            self.lent.clear()
+        self.out.before_update()
         self.shard.update(at, grads, share)
         if self.rule.eager:
-            self.dirty[at] = True
+            self.out.dirty[at] = True
         self.version += 1
 
     def note(self, push: Push, late: int = 0) -> None:
@@ -226,49 +207,17 @@ class Server:
         if ready:
             self.waiting = [each for each in self.waiting if each[1] > self.clock]
             for worker, _, at in sorted(ready, key=lambda each: each[0]):
-                self.sent[worker][0].append(self.give(worker, at, Tag.VALUES))
-                if self.rule.eager:
-                    self.reads[worker, at] = True
-
-    def give(self, worker: int, at: Keys, tag: Tag) -> tuple[list, np.ndarray | None]:
-        """Begin to send clock, version and rows; return what must be waited for."""
-        requests: list[Any] = []
-        if isinstance(at, slice):
-            rows, room = self.shard.values[at], None
-            self.lent.add(id(requests))
-        else:
-            room = self.rooms.pop() if self.rooms else np.empty(0, np.float32)
-            if room.size < len(at) * self.width:
-                room = np.empty(len(at) * self.width, np.float32)
-            rows = room[: len(at) * self.width].reshape(-1, self.width)
-            np.take(self.shard.values, at, axis=0, out=rows, mode="clip")
-        words = np.array([self.clock, self.version, self.applied[worker], len(rows)])
-        requests.append(self.comm.Isend(words, worker, tag))
-        requests.append(self.comm.Isend(rows, worker, tag))
-        return requests, room
+                self.out.answer(worker, at, self.state(worker))
 
     def send_changes(self) -> None:
-        """Send every worker the rows it has read that changed since the last clock."""
-        for worker in set(range(self.workers)) - self.ended:
-            at = np.flatnonzero(self.dirty & self.reads[worker]).astype(np.int32)
-            every = len(at) == self.rows
-            given = self.give(worker, slice(0, self.rows) if every else at, Tag.CHANGED)
-            if not every:
-                given[0].append(self.comm.Isend(at, worker, Tag.CHANGED))
-            self.sent[worker][1].append(given)
-        self.dirty[:] = False
+        """Send what has changed since the last clock."""
+        for worker in range(self.workers):
+            if worker not in self.ended:
+                self.out.send_changes(worker, self.state(worker))
+        self.out.dirty[:] = False
 
-    def forget(self, worker: int, head: Head) -> None:
-        """Drop what a worker says it has received."""
-        had = self.had[worker]
-        for kind, count in enumerate((head.answers, head.changes)):
-            while had[kind] < count:
-                had[kind] += 1
-                requests, room = self.sent[worker][kind].pop(0)
-                self.comm.Waitall(requests)
-                self.lent.discard(id(requests))
-                if room is not None:
-                    self.rooms.append(room)
+    def state(self, worker: int) -> State:
+        return State(self.clock, self.version, self.applied[worker])
 
 
 def by_clock_and_worker(push: Push) -> tuple[int, int]:

@@ -80,6 +80,34 @@ def test_async_loses_nothing_and_applies_nothing_twice(workers, servers, seed):
     assert [server.version for server in found] == [workers * pushes] * servers
 
 
+def test_a_server_goes_on_where_it_ended():
+    split, rule = partition(8, 1), consistency("essp", Choice(staleness=1), 2)
+
+    def program(comm):
+        comm = Metered(comm)
+        if comm.rank == 2:
+            server = Server(comm, Adding(np.zeros((8, 1), np.float32)), 2, rule)
+            for _ in range(3):
+                server.serve()
+                comm.Barrier()
+            return server
+        client = Client(comm, split, 1, [2])
+        replica = Replica(client, np.zeros((8, 1), np.float32), rule, None)
+        for _ in range(3):
+            for _ in range(4):
+                rows = np.array([comm.rank, 5], np.int32)
+                replica.have(replica.ask(rows, client.clock), rows, client.clock)
+                client.push(rows, np.ones((2, 1), np.float32), ends_clock=True)
+            client.end()
+            replica.finish()
+            comm.Barrier()
+        return replica.table
+
+    *_, server = sim.run(program, 3)
+    assert server.shard.values[:, 0].tolist() == [12, 12, 0, 0, 0, 24, 0, 0]
+    assert (server.clock, server.version) == (12, 24)
+
+
 def torn(rows=40_000):
     """Pull large rows while others push; say whether rows belong to their version."""
 

@@ -1,0 +1,115 @@
+"""A server's rows on their way to workers: what they asked for, and what has changed.
+
+Nothing is torn: consecutive rows are sent from where they lie, and while they may be
+under way they are not written; the server's update works on a copy. A worker that
+speaks says how many answers it has had, so nobody asks whether a message has arrived.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dml.types import Comm, Shard
+from dml.wire.messages.head import LAST, Head
+from dml.wire.messages.tags import Tag
+from dml.wire.rows import Keys
+
+ANSWERS, CHANGES = 0, 1
+
+
+class State(NamedTuple):
+    """What stands before rows: how far the server is."""
+
+    clock: int
+    version: int
+    applied: int  # of the worker's pushes
+
+
+class Given(NamedTuple):
+    """One message of rows."""
+
+    requests: list[Any]
+    room: np.ndarray | None  # memory that can be used again
+
+
+class Answers:
+    """Owns what has been sent and may not have arrived."""
+
+    def __init__(self, comm: Comm, shard: Shard, workers: int, eager: bool):
+        self.comm, self.shard, self.workers = comm, shard, workers
+        self.rows, self.width = shard.values.shape
+        # by worker: answers, and changes
+        self.sent: list[tuple[list[Given], list[Given]]]
+        self.sent = [([], []) for _ in range(workers)]
+        self.had = [[0, 0] for _ in range(workers)]
+        self.lent: set[int] = set()  # messages sent from the rows as they are now
+        self.rooms: list[np.ndarray] = []
+        self.eager = eager
+        if eager:
+            self.reads = np.zeros((workers, self.rows), bool)  # what each has read
+            self.dirty = np.zeros(self.rows, bool)  # since the last clock
+
+    def answer(self, worker: int, at: Keys, state: State) -> None:
+        """Begin to send a worker those rows."""
+        self.sent[worker][ANSWERS].append(self.give(worker, at, state, Tag.VALUES))
+        if self.eager:
+            self.reads[worker, at] = True
+
+    def give(self, worker: int, at: Keys, state: State, tag: Tag) -> Given:
+        requests: list[Any] = []
+        if isinstance(at, slice):
+            rows, room = self.shard.values[at], None
+            self.lent.add(id(requests))
+        else:
+            count = len(at) * self.width
+            room = self.rooms.pop() if self.rooms else np.empty(count, np.float32)
+            if room.size < count:
+                room = np.empty(count, np.float32)
+            rows = room[:count].reshape(-1, self.width)
+            np.take(self.shard.values, at, axis=0, out=rows, mode="clip")
+        for part in (np.array([*state, len(rows)]), rows):
+            requests.append(self.comm.Isend(part, worker, tag))
+        return Given(requests, room)
+
+    def send_changes(self, worker: int, state: State) -> None:
+        """Begin to send a worker the rows it has read that have changed."""
+        at = np.flatnonzero(self.dirty & self.reads[worker]).astype(np.int32)
+        every = len(at) == self.rows
+        keys = slice(0, self.rows) if every else at
+        given = self.give(worker, keys, state, Tag.CHANGED)
+        if not every:
+            given.requests.append(self.comm.Isend(at, worker, Tag.CHANGED))
+        self.sent[worker][CHANGES].append(given)
+
+    def send_last(self, worker: int) -> None:
+        """Say that no more changes come."""
+        request = self.comm.Isend(LAST, worker, Tag.CHANGED)
+        self.sent[worker][CHANGES].append(Given([request], None))
+
+    def before_update(self) -> None:
+        """Leave the rows to the messages that are sent from them."""
+        if self.lent:
+            self.shard.values = self.shard.values.copy()
+            self.lent.clear()
+
+    def forget(self, worker: int, head: Head) -> None:
+        """Drop what a worker says it has received."""
+        for kind, count in ((ANSWERS, head.answers), (CHANGES, head.changes)):
+            while self.had[worker][kind] < count:
+                self.drop(worker, kind)
+
+    def drop(self, worker: int, kind: int) -> None:
+        """Drop the oldest message to a worker, once it is sent."""
+        given = self.sent[worker][kind].pop(0)
+        self.comm.Waitall(given.requests)
+        self.lent.discard(id(given.requests))
+        self.had[worker][kind] += 1
+        if given.room is not None:
+            self.rooms.append(given.room)
+
+    def settle(self) -> None:
+        """Return when all that was sent has arrived."""
+        for worker in range(self.workers):
+            for kind in (ANSWERS, CHANGES):
+                while self.sent[worker][kind]:
+                    self.drop(worker, kind)
