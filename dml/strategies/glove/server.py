@@ -4,8 +4,9 @@
                                              ▲               │ pushed
                                           servers: AdaGrad ◄─┘
 
-An epoch begins and ends with all ranks together. Words a minibatch: those of the rows
-its parts touch, twice, and of their numbers.
+An epoch begins and ends with all ranks together. A worker has two tables of rows, as
+they began and its copy. Words a minibatch: those of the rows that its parts touch,
+twice, and of their numbers.
 """
 
 from collections import defaultdict
@@ -60,7 +61,7 @@ def server(
         "glove", task.start_TxD[held].copy(), rates_R, (squares_TxR[held].copy(),)
     )
 
-    def own(table_TxR: np.ndarray) -> Table:
+    def own(table_TxR: np.ndarray) -> Table:  # of the others it knows no squares
         return Table("glove", table_TxR, rates_R, (squares_TxR,))
 
     setup = Setup(roles, rule, lambda start: shard, own, habits, known)

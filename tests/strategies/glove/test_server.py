@@ -21,6 +21,7 @@ from dml.wire.messages.consistency import CONSISTENCIES, Choice, consistency
 from tests.strategies.glove.lattice import DIM, RATE, WORDS, corpus, on_ranks, order
 
 both = pytest.mark.parametrize("tables", (1, 2))
+USUAL = Choice()
 DELAYS = "shifted_exponential:1,1"
 
 
@@ -39,7 +40,7 @@ def train(
     colocated=False,
     batch=200,
     epochs=3,
-    choice=Choice(),  # noqa: B008
+    choice=USUAL,
     **more,
 ):
     """Train on any communicator; return the losses, and the state by word on rank 0."""
