@@ -34,6 +34,7 @@ class Setup(NamedTuple):
     blocks: Blocks
     timer: Timer
     epoch: int
+    summary: dict[str, Any]  # what a way adds to the run's
 
 
 def by_records(setup: Setup, way: Callable[..., Any], **more: Any) -> Iterator[Step]:
@@ -124,6 +125,7 @@ def through_servers(setup: Setup) -> Iterator[Step]:
         rule=rule,
         habits=server_flags.habits(values),
         known=values.key_lists,
+        summary=setup.summary,
     )
 
 

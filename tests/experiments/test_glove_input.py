@@ -34,6 +34,19 @@ SCRIPT = Path(__file__).parents[2] / "experiments" / "glove.py"
         (["--strategy=hogwild", "--simulate=2"], "real ranks .*hogwild, got --sim"),
         (["--strategy=serial", "--simulate=2"], "expected one rank .* got 2"),
         (["--strategy=mesh", "--columns=3"], "expected a mesh of all 1 devices"),
+        (["--strategy=server"], "expected 2 ranks or more, a worker and a server"),
+        (["--strategy=server", "--simulate=3", "--servers=3"], "leaves no worker; pas"),
+        (["--strategy=server", "--simulate=2", "--consistency=sync"], "consistency=sy"),
+        (
+            ["--strategy=server", "--simulate=3", "--consistency=backup", "--backup=2"],
+            "expected --backup of 0 to 1, fewer than the workers, got 2",
+        ),
+        (
+            ["--strategy=server", "--simulate=3", "--consistency=softsync"]
+            + ["--softsync=3"],
+            "expected --softsync of 1 to 2, the workers, got 3",
+        ),
+        (["--strategy=server", "--simulate=2", "--lr=1e38"], "expected a finite"),
         (["--blocks=61"], "expected 1 to 60 blocks of words, got 61"),
         (["--blocks=1", "--simulate=2"], "at most 1 ranks for 1 blocks, got 2"),
         (["--counts=nowhere"], "nowhere/vocab.txt: expected lines"),

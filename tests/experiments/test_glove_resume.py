@@ -20,6 +20,7 @@ WAYS = {  # flags of the first two epochs, of the other two
     "operation": (["--strategy=operation", *SAME],) * 2,
     "synchronous": (["--strategy=synchronous", *SAME],) * 2,
     "mesh": (["--strategy=mesh"],) * 2,
+    "server": (["--strategy=server", "--simulate=4", "--servers=2", "--batch=64"],) * 2,
 }
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import glove_reference
 import glove_strategies
+import glove_ways
 import pytest
 
 from dml.types import BadInput
@@ -136,3 +137,9 @@ def test_a_c_program_that_fails_is_bad_input(
     glove_strategies.flags.parse(flags, ["glove_strategies.py", *given])
     with pytest.raises(BadInput, match=message):
         glove_reference.run(tools, tmp_path, 1, flags)
+
+
+def test_every_way_is_given_the_ranks_that_it_can_have():
+    sizes = {way: glove_ways.sizes(way, [1, 2, 4]) for way in glove_ways.STRATEGIES}
+    assert (sizes.pop("serial"), sizes.pop("server")) == ([1], [2, 4])
+    assert set(map(tuple, sizes.values())) == {(1, 2, 4)}

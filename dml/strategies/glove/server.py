@@ -4,20 +4,22 @@
                                              ▲               │ pushed
                                           servers: AdaGrad ◄─┘
 
-An epoch begins and ends with all ranks together. Words a minibatch: those of the rows
-its parts touch, twice, and of their numbers.
+An epoch begins and ends with all ranks together. A worker has two tables of rows, as
+they began and its copy. Words a minibatch: those of the rows that its parts touch,
+twice, and of their numbers.
 """
 
 from collections import defaultdict
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import numpy as np
 
 from dml.data.tiles import Tiles
 from dml.metrics.timer import Timer
 from dml.strategies.glove.problem import packed, problem, unpacked
-from dml.strategies.server.report import Report
+from dml.strategies.server.report import WORK, Report
 from dml.strategies.server.roles import Roles
 from dml.strategies.server.server import Setup
 from dml.strategies.server.server import server as serve
@@ -30,6 +32,7 @@ from dml.wire.messages.consistency import Consistency
 from dml.wire.partition import Partition, partition
 
 USUAL = Habits()
+STALEST = 1023  # what is staler is counted as this
 
 
 def server(
@@ -45,8 +48,12 @@ def server(
     habits: Habits = USUAL,
     known: int = 64,
     epoch: int = 0,
+    summary: dict[str, Any] | None = None,
 ) -> Iterator[Step]:
-    """Train for ever, an epoch a step, on all ranks in lockstep."""
+    """Train for ever, an epoch a step, on all ranks in lockstep.
+
+    What all epochs together say of staleness and waiting goes into the summary.
+    """
     dim, count = state.vectors_TxD.shape[1], len(tiles.logs)
     task = problem(state, tiles, batch)
     split = partition(len(task.start_TxD), len(roles.servers), task.heat)
@@ -60,10 +67,11 @@ def server(
         "glove", task.start_TxD[held].copy(), rates_R, (squares_TxR[held].copy(),)
     )
 
-    def own(table_TxR: np.ndarray) -> Table:
+    def own(table_TxR: np.ndarray) -> Table:  # of the others it knows no squares
         return Table("glove", table_TxR, rates_R, (squares_TxR,))
 
     setup = Setup(roles, rule, lambda start: shard, own, habits, known)
+    sums = Sums()
     while True:
         epoch, sent, begun = epoch + 1, comm.bytes_sent, timer.clock()
         totals, seconds = np.zeros(2), defaultdict[str, float](float)
@@ -75,6 +83,9 @@ def server(
                 seconds[phase] += spent
         with timer("wait"):
             tree_allreduce(comm, totals)
+            sums.add(comm, report)
+        if summary is not None:
+            summary |= sums.summary()
         seconds["wait"] += timer.lap()["wait"]
         # an epoch's connections are made in no phase; neither is what a server does
         seconds["wire"] += timer.clock() - begun - sum(seconds.values())
@@ -86,6 +97,44 @@ def server(
             dict(seconds),
             (comm.bytes_sent - sent) // 4,
         )
+
+
+class Sums:
+    """Adds up what the epochs' reports say, on all ranks."""
+
+    def __init__(self) -> None:
+        self.gradients_by_staleness = np.zeros(STALEST + 1)
+        self.work = np.zeros(len(WORK))
+        self.late = 0
+
+    def add(self, comm: CountedComm, report: Report) -> None:
+        stale = [one.staleness for one in report.log if one.rows and not one.late]
+        counts = np.bincount(
+            np.minimum(np.array(stale, np.int64), STALEST), minlength=STALEST + 1
+        )
+        late = sum(one.late for one in report.log)
+        found = np.concatenate([counts, report.work.sum(0), [late]])
+        tree_allreduce(comm, found)
+        self.gradients_by_staleness += found[: STALEST + 1]
+        self.work += found[STALEST + 1 : -1]
+        self.late += int(found[-1])
+
+    def summary(self) -> dict[str, Any]:
+        """Return the numbers of all epochs so far."""
+        counts = np.trim_zeros(self.gradients_by_staleness, "b")
+        work = dict(zip(WORK, self.work.tolist(), strict=True))
+        busy = work["computed"] + work["waited"]
+        return {
+            "staleness": counts.astype(int).tolist(),
+            "staleness_mean": float(np.arange(len(counts)) @ counts)
+            / (counts.sum() or 1),
+            "staleness_max": max(0, len(counts) - 1),
+            "late": self.late,
+            "idle_share": work["waited"] / (busy or 1),
+            "keys_sent": int(work["keys_sent"]),
+            "keys_known": int(work["keys_known"]),
+            "nonfinite": int(work["nonfinite"]),
+        }
 
 
 def minibatches(count: int, batch: int) -> Iterator[np.ndarray]:

@@ -16,12 +16,16 @@ from dml.strategies.glove.minibatch import minibatch
 from dml.strategies.glove.operation import operation
 from dml.strategies.glove.rotation import rotation
 from dml.strategies.glove.serial import serial
+from dml.strategies.glove.server import server
 from dml.strategies.glove.synchronous import synchronous
 from dml.strategies.glove.tiling import Order, by_row, by_word, tiled
+from dml.strategies.server.roles import roles
 from dml.wire.messages import ALLREDUCE, Metered
+from dml.wire.messages.consistency import Choice, consistency
 from dml.wire.rotation import rounds
 
 WORDS, DIM, BLOCKS, ROWS, RATE = 90, 24, 8, 4, 0.05
+BSP = consistency("bsp", Choice(), 1)
 HOSTS = sim.Uniform(host=2, eager=0)
 
 
@@ -50,6 +54,7 @@ class Ended(NamedTuple):
 
 def steps(comm, how, state, found, blocks, rate=RATE, batch=200, allreduce="ring", **k):
     """Begin one of the WAYS on a state whose rows lie as the tiles' do."""
+    who = roles(comm.size, colocated=comm.size == 1)
     timer = Timer()
     wire = {"comm": comm, "allreduce": ALLREDUCE[allreduce], "batch": batch}
     among = {"comm": comm, "blocks": blocks}
@@ -63,13 +68,14 @@ def steps(comm, how, state, found, blocks, rate=RATE, batch=200, allreduce="ring
         "operation": partial(operation, **wire),
         "sparse": partial(synchronous, dense=gather, **wire),
         "dense": partial(synchronous, dense=reduce, **wire),
+        "server": partial(server, comm=comm, batch=batch, roles=who, rule=BSP),
     }
     return ways[how](state, found, rate, timer, **k)
 
 
 WAYS = (
     *("serial", "hogwild", "travel", "stay"),
-    *("minibatch", "operation", "sparse", "dense"),
+    *("minibatch", "operation", "sparse", "dense", "server"),
 )
 
 
