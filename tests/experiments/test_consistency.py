@@ -44,6 +44,7 @@ def test_every_consistency_is_compared_under_every_delay(tmp_path, capsys, undra
     for law in (EVEN, LATE):
         in_step, bounded = of[law, "bsp"], of[law, "ssp:0"]
         assert in_step["objective"] == bounded["objective"]
+        assert in_step["seconds"] == pytest.approx(bounded["seconds"], rel=1e-3)
         assert in_step["updates"] == 12 and in_step["staleness_max"] == 0
         assert of[law, "async"]["updates"] == 12 * 5
         assert of[law, "essp:4"]["staleness_mean"] < of[law, "ssp:4"]["staleness_mean"]
