@@ -42,9 +42,11 @@ def histograms(
         axes.stairs(shares, edges - 0.5, fill=True, color=WAITING)
         mean = stale @ counted / (counted.sum() or 1)
         axes.set_title(f"{name}: mean {mean:.2f}", fontsize=9)
-        for mark in (marks or {}).get(name, ()):
+        lines = (marks or {}).get(name, ())
+        for mark in lines:
             axes.axvline(mark, color="#555555", linestyle=":", linewidth=1)
-        axes.set(xlabel="staleness", xlim=(-0.5, max(len(counted) - 0.5, 1.5)))
+        most = max(1, len(counted) - 1, *lines)
+        axes.set(xlabel="staleness", xlim=(-0.5, most + 0.5))
         plain(axes)
     save(settled(figure), path)
 
