@@ -99,15 +99,12 @@ def program(comm: CountedComm, path: Path, asked: Callable[[], bool]) -> dict[st
         words = np.array([summary["words_sent"]])
         tree_allreduce(comm, words)
         free = virtual and not FLAGS.straggle  # computing takes no time then
-        summary |= (
-            speeds(summary, len(tiles.logs), free)
-            | more
-            | {
-                "words_sent": int(words[0]),
-                "cooccurrence_seconds": counted,
-                "total_seconds": time.perf_counter() - begun,
-            }
-        )
+        summary |= setup.summary | speeds(summary, len(tiles.logs), free)
+        summary |= {
+            "words_sent": int(words[0]),
+            "cooccurrence_seconds": counted,
+            "total_seconds": time.perf_counter() - begun,
+        }
         writer.summary(summary)
     if summary["steps"] < FLAGS.epochs:
         raise flags.Stopped(
