@@ -59,7 +59,7 @@ class Report:
         self.version = server.version
 
     def worked(self, client: Client) -> None:
-        of = vars(client) | vars(self.counts)
+        of = vars(client) | vars(client.mail) | vars(self.counts)
         self.work = np.array([[of[name] for name in WORK]], float)
 
 

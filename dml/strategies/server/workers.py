@@ -49,6 +49,17 @@ class Part(NamedTuple):
     examples: int  # of the minibatch
 
 
+class Kept(NamedTuple):
+    """A gradient that is worth sending."""
+
+    rows: Keys
+    grads: np.ndarray  # times the weight
+    weight: float  # in the minibatch
+    loss: float
+    of: Keys  # the rows that were read
+    has: np.ndarray | None = None  # which of those are in rows; None: all
+
+
 class Parts:
     """Reads through the minibatches; goes on to a clock, never back."""
 
@@ -99,9 +110,8 @@ def work(
         with timer("gradient", work=part.weight * parts.workers):
             loss, grads = computed(parts.problem, replica, part, habits, poll)
         with timer("wire"):
-            rows, grads = kept(replica, part, grads, habits, counts)
-            replica.wrote(rows, grads, part.weight)
-            summing.append((rows, grads, part.weight, loss))
+            summing.append(kept(replica, part, grads, habits, counts, loss))
+            replica.wrote(*summing[-1][:3])
             if len(summing) == habits.pushes or not following:
                 push(replica, summing)
                 summing = []
@@ -144,38 +154,49 @@ def computed(
     rows, grads = summed(total)
     if isinstance(rows, slice) or isinstance(part.rows, slice):
         return loss, grads
-    return loss, grads[np.searchsorted(rows, part.rows)]
+    order = np.argsort(rows)  # touched rows come in any order
+    return loss, grads[order[np.searchsorted(rows, part.rows, sorter=order)]]
 
 
 def kept(
-    replica: Replica, part: Part, grads: np.ndarray, habits: Habits, counts: Counts
-) -> tuple[Keys, np.ndarray]:
+    replica: Replica,
+    part: Part,
+    grads: np.ndarray,
+    habits: Habits,
+    counts: Counts,
+    loss: float,
+) -> Kept:
     """Return what of a gradient is worth sending: finite, and sifted."""
-    if not np.isfinite(grads.sum()) and not np.isfinite(grads).all():
+    with np.errstate(over="ignore", invalid="ignore"):
+        finite = np.isfinite(grads.sum()) or np.isfinite(grads).all()
+    if not finite:
         counts.nonfinite += 1
-        where = f"rank {replica.client.comm.rank}, clock {part.clock}"
         if habits.on_nonfinite == STOP:
             raise FloatingPointError(
-                f"{where}: expected a finite gradient, got NaN or infinity; pass a "
-                "lower --lr, or --on_nonfinite=skip"
+                f"rank {replica.client.comm.rank}, clock {part.clock}: expected a "
+                "finite gradient, got NaN or infinity; pass a lower --lr, or "
+                "--on_nonfinite=skip"
             )
-        return part.rows[:0] if isinstance(part.rows, np.ndarray) else slice(0, 0), (
-            grads[:0]
-        )
+        none = slice(0, 0) if isinstance(part.rows, slice) else part.rows[:0]
+        return Kept(none, grads[:0], 0.0, loss, none)
     if habits.sift is None:
-        return part.rows, grads
+        return Kept(part.rows, grads, part.weight, loss, part.rows)
     if isinstance(part.rows, slice):
         raise BadInput("expected sparse rows to sift, got a dense problem")
-    sends = habits.sift(replica.table[part.rows], grads / np.float32(part.weight))
+    has = habits.sift(replica.table[part.rows], grads / np.float32(part.weight))
     counts.offered += len(part.rows)
-    counts.sifted += len(part.rows) - int(sends.sum())
-    return part.rows[sends], grads[sends]
+    counts.sifted += len(part.rows) - int(has.sum())
+    return Kept(part.rows[has], grads[has], part.weight, loss, part.rows, has)
 
 
-def push(replica: Replica, summing: list) -> None:
+def push(replica: Replica, summing: list[Kept]) -> None:
     """Push the sum of some clocks' gradients, and end the last one."""
-    rows, grads = summed([(rows, grads) for rows, grads, _, _ in summing])
-    weight = sum(weight for _, _, weight, _ in summing)
-    loss = sum(loss for *_, loss in summing) / len(summing)
+    weight = sum(one.weight for one in summing)
+    loss = sum(one.loss for one in summing) / len(summing)
     replica.pushes += 1
-    replica.client.push(rows, grads, weight, loss, ends_clock=True)
+    if len(summing) == 1:  # the server knows its keys from the pull
+        (one,) = summing
+        keys, grads, has = one.of, one.grads, one.has
+    else:
+        (keys, grads), has = summed([(one.rows, one.grads) for one in summing]), None
+    replica.client.push(keys, grads, weight, loss, ends_clock=True, has=has)

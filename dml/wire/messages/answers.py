@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dml.types import Comm, Shard
-from dml.wire.messages.head import LAST, Head
+from dml.wire.messages.head import FLOATS, LAST, Head
 from dml.wire.messages.tags import Tag
 from dml.wire.rows import Keys
 
@@ -56,29 +56,34 @@ class Answers:
             self.reads[worker, at] = True
 
     def give(self, worker: int, at: Keys, state: State, tag: Tag) -> Given:
+        """Send state and rows: a range from where it lies, others in one message."""
         requests: list[Any] = []
         if isinstance(at, slice):
             rows, room = self.shard.values[at], None
             self.lent.add(id(requests))
+            requests.append(self.comm.Isend(np.array([*state, len(rows)]), worker, tag))
+            requests.append(self.comm.Isend(rows, worker, tag))
         else:
-            count = len(at) * self.width
+            count = FLOATS + len(at) * self.width
             room = self.rooms.pop() if self.rooms else np.empty(count, np.float32)
             if room.size < count:
                 room = np.empty(count, np.float32)
-            rows = room[:count].reshape(-1, self.width)
+            room[:FLOATS].view(np.int64)[:] = *state, len(at)
+            rows = room[FLOATS:count].reshape(-1, self.width)
             np.take(self.shard.values, at, axis=0, out=rows, mode="clip")
-        for part in (np.array([*state, len(rows)]), rows):
-            requests.append(self.comm.Isend(part, worker, tag))
+            requests.append(self.comm.Isend(room[:count], worker, tag))
         return Given(requests, room)
 
     def send_changes(self, worker: int, state: State) -> None:
         """Begin to send a worker the rows it has read that have changed."""
         at = np.flatnonzero(self.dirty & self.reads[worker]).astype(np.int32)
-        every = len(at) == self.rows
-        keys = slice(0, self.rows) if every else at
-        given = self.give(worker, keys, state, Tag.CHANGED)
-        if not every:
-            given.requests.append(self.comm.Isend(at, worker, Tag.CHANGED))
+        if len(at) == self.rows:
+            given = self.give(worker, slice(0, self.rows), state, Tag.CHANGED)
+        else:  # which they are comes first: so the worker knows how many
+            size = np.array([*state, len(at)])
+            before = [self.comm.Isend(part, worker, Tag.CHANGED) for part in (size, at)]
+            given = self.give(worker, at, state, Tag.CHANGED)
+            given.requests.extend(before)
         self.sent[worker][CHANGES].append(given)
 
     def send_last(self, worker: int) -> None:

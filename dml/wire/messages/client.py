@@ -16,36 +16,37 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dml.types import BadInput, CountedComm
-from dml.wire.messages.head import (
-    CLOCK,
-    END,
-    KEYS,
-    NBYTES,
-    PULL,
-    PUSH,
-    WORDS,
-    Head,
-    apart,
-    keys_end,
-    longest,
-    write,
-)
-from dml.wire.messages.known_keys import Lists
+from dml.wire.messages.head import BITS, CLOCK, END, FLOATS, PULL, PUSH, WORDS
+from dml.wire.messages.mail import Gradient, Heard, Mail
 from dml.wire.messages.tags import Tag
 from dml.wire.partition import Part, Partition, parts
 from dml.wire.rows import Keys, length
 
-TURNS = 2  # message buffers a server: one is filled while the other is sent
+
+class Reply(NamedTuple):
+    """What one server sends of some rows."""
+
+    server: int
+    which: Keys  # of the keys
+    word: np.ndarray  # clock, version, applied, count
+    rows: np.ndarray
 
 
 class Asked(NamedTuple):
     """Rows under way."""
 
     requests: list[Any]
-    servers: list[int]
+    parts: list[Reply]
+    rows: int
+    out: np.ndarray | None
+
+
+class Read(NamedTuple):
+    """Rows that have come, and from which servers."""
+
     values: np.ndarray
-    scattered: list[tuple[Keys, np.ndarray]]  # where rows go, and where they come in
     words: np.ndarray  # a row a server: clock, version, applied, count
+    servers: list[int]
 
 
 class Client:
@@ -71,15 +72,11 @@ class Client:
             ranks,
         )
         self.wait = wait or comm.Waitall
+        self.mail = Mail(comm, partition, width, ranks, known, self.wait)
         self.clock = 0  # clocks that this worker has ended
         self.versions = np.zeros(len(ranks), np.int64)  # of the rows last read
         self.answers, self.changes = [0] * len(ranks), [0] * len(ranks)
-        self.lists = [Lists(known) for _ in ranks]
-        self.keys_sent = self.keys_known = self.rows_pulled = self.rows_pushed = 0
-        self.turn = 0
-        most = [longest(partition.count(s), width) for s in range(len(ranks))]
-        self.rooms = [[np.empty(n, np.uint8) for n in most] for _ in range(TURNS)]
-        self.sending: list[list[list]] = [[[] for _ in ranks] for _ in range(TURNS)]
+        self.rows_pulled = self.rows_pushed = 0
         self.split: tuple[Any, list[Part]] = (None, [])
         self.rows = int(partition.edges[-1])
 
@@ -97,22 +94,28 @@ class Client:
         values: np.ndarray,
         weight: float = 1.0,
         loss: float = 0.0,
+        *,
         ends_clock: bool = False,
+        has: np.ndarray | None = None,
     ) -> None:
         """Send gradients of those rows, times their weight in the minibatch.
 
-        Many values are read until this worker has spoken twice more: keep them so long.
+        Values are of the keys that `has` says, or of all. Many are read until this
+        worker has spoken twice more: keep them so long.
         """
-        if values.shape != (length(keys), self.width):
+        wanted = length(keys) if has is None else int(has.sum())
+        if values.shape != (wanted, self.width):
             raise BadInput(
                 f"rank {self.comm.rank}: expected values of shape "
-                f"{(length(keys), self.width)}, got {values.shape}; pass a row a key"
+                f"{(wanted, self.width)}, got {values.shape}; pass a row a key"
             )
-        kind = PUSH | CLOCK if ends_clock else PUSH
-        self.turn = (self.turn + 1) % TURNS
+        kind = PUSH | (CLOCK if ends_clock else 0) | (0 if has is None else BITS)
+        self.mail.next_turn()
+        gradient = Gradient(values, weight, loss, has)
         for part in self.parts(keys):
-            self.send(part, kind, self.clock, values, weight, loss)
-        self.rows_pushed += length(keys)
+            heard = self.heard(part.server)
+            self.mail.send(part, kind, self.clock, heard, gradient)
+        self.rows_pushed += wanted
         self.clock += ends_clock
 
     def clock_ends(self) -> None:
@@ -123,48 +126,68 @@ class Client:
     def end(self) -> None:
         """Say that this worker will say no more."""
         self.tell(END)
-        for turn in self.sending:
-            for requests in turn:
-                self.wait(requests)
-                requests.clear()
+        self.mail.settle()
+
+    def tell(self, kind: int) -> None:
+        self.mail.next_turn()
+        for server in range(len(self.ranks)):
+            self.mail.tell(server, kind, self.clock, self.heard(server))
+
+    def heard(self, server: int) -> Heard:
+        version = int(self.versions[server])
+        return version, self.answers[server], self.changes[server]
 
     # A pull in two halves, between which one computes.
 
     def ask(self, keys: Keys, need: int = -1, out: np.ndarray | None = None) -> Asked:
         """Begin to pull; `have` ends it."""
-        values = out if out is not None else self.memory(length(keys))
-        asked = Asked([], [], values, [], np.zeros((len(self.ranks), WORDS), np.int64))
-        self.turn = (self.turn + 1) % TURNS
+        values = out
+        if isinstance(keys, slice) and values is None:
+            values = self.memory(length(keys))
+        asked = Asked([], [], length(keys), values)
+        self.mail.next_turn()
         for part in self.parts(keys):
             count = length(part.local)
             if not count:
                 continue
-            if isinstance(part.which, slice):
-                rows = values[part.which]
+            rank, get = self.ranks[part.server], self.comm.Irecv
+            if isinstance(part.local, slice):  # straight to where they belong
+                word = np.zeros(WORDS, np.int64)
+                assert values is not None
+                straight = isinstance(part.which, slice)
+                rows = values[part.which] if straight else self.memory(count)
+                asked.requests.append(get(word, rank, Tag.VALUES))
+                asked.requests.append(get(rows, rank, Tag.VALUES))
             else:
-                rows = self.memory(count)
-                asked.scattered.append((part.which, rows))
-            rank = self.ranks[part.server]
-            word = asked.words[part.server]
-            asked.requests.append(self.comm.Irecv(word, rank, Tag.VALUES))
-            asked.requests.append(self.comm.Irecv(rows, rank, Tag.VALUES))
-            asked.servers.append(part.server)
-            self.send(part, PULL, need)
+                room = np.empty(FLOATS + count * self.width, np.float32)
+                word = room[:FLOATS].view(np.int64)
+                rows = room[FLOATS:].reshape(count, self.width)
+                asked.requests.append(get(room, rank, Tag.VALUES))
+            asked.parts.append(Reply(part.server, part.which, word, rows))
+            self.mail.send(part, PULL, need, self.heard(part.server))
         self.rows_pulled += length(keys)
         return asked
 
-    def have(self, asked: Asked) -> Asked:
+    def have(self, asked: Asked) -> Read:
         """Return what was asked for when it is there."""
         self.wait(asked.requests)
-        for which, rows in asked.scattered:
-            asked.values[which] = rows
-        for server in asked.servers:
+        values = asked.out
+        words = np.zeros((len(self.ranks), WORDS), np.int64)
+        for server, which, word, rows in asked.parts:
+            words[server] = word
             self.answers[server] += 1
-            self.comm.note(int(asked.words[server, 1]))
-        self.versions[asked.servers] = asked.words[asked.servers, 1]
-        return asked
-
-    # The messages.
+            self.versions[server] = word[1]
+            self.comm.note(int(word[1]))
+            if values is None and len(rows) == asked.rows and isinstance(which, slice):
+                values = rows  # all are here, in their order
+                continue
+            if values is None:
+                values = self.memory(asked.rows)
+            if not np.may_share_memory(values, rows):
+                values[which] = rows
+        if values is None:
+            values = self.memory(asked.rows)
+        return Read(values, words, [part.server for part in asked.parts])
 
     def memory(self, count: int) -> np.ndarray:
         return np.empty((count, self.width), np.float32)
@@ -189,76 +212,3 @@ class Client:
                 f"rank {self.comm.rank}: expected keys of 0 to {self.rows - 1}, got "
                 f"{bad}; pass rows of the table"
             )
-
-    def send(
-        self,
-        part: Part,
-        kind: int,
-        clock: int,
-        values: np.ndarray | None = None,
-        weight: float = 0.0,
-        loss: float = 0.0,
-    ) -> None:
-        """Send one server its part."""
-        server, local = part.server, part.local
-        message = self.room(server)
-        if isinstance(local, slice):
-            start, count = local.start, local.stop - local.start
-        elif not len(local):
-            start = count = 0
-        else:
-            count = len(local)
-            number, known = self.lists[server].number(local)
-            start = -1 - number
-            if known:
-                self.keys_known += count
-            else:
-                kind |= KEYS
-                self.keys_sent += count
-                message[NBYTES : NBYTES + 4 * count].view(np.int32)[:] = local
-        stop = keys_end(count, kind)
-        if values is None:
-            body = None
-        elif isinstance(part.which, slice):
-            body = values[part.which]
-        else:
-            body = np.take(values, part.which, axis=0, mode="clip")
-        if body is not None and not apart(count, self.width):
-            inside = message[stop : stop + body.nbytes].view(np.float32)
-            inside[:] = body.reshape(-1)
-            stop, body = stop + body.nbytes, None
-        self.dispatch(server, message[:stop], kind, (count, start), clock, weight, loss)
-        if body is not None:
-            body = body.reshape(-1)
-            request = self.comm.Isend(body, self.ranks[server], Tag.GRADIENTS)
-            self.sending[self.turn][server].append(request)
-
-    def dispatch(
-        self,
-        server: int,
-        message: np.ndarray,
-        kind: int,
-        place: tuple[int, int],
-        clock: int,
-        *of: float,
-    ) -> None:
-        version = int(self.versions[server])
-        heard = self.answers[server], self.changes[server]
-        write(Head(kind, *place, clock, version, *heard, *of), message)
-        request = self.comm.Isend(message, self.ranks[server], Tag.SERVER)
-        self.sending[self.turn][server].append(request)
-
-    def tell(self, kind: int) -> None:
-        """Send all servers a message without rows."""
-        self.turn = (self.turn + 1) % TURNS
-        for server in range(len(self.ranks)):
-            message = self.room(server)[:NBYTES]
-            self.dispatch(server, message, kind, (0, 0), self.clock, 0.0, 0.0)
-
-    def room(self, server: int) -> np.ndarray:
-        """Return memory for a message, once what was there before is sent."""
-        requests = self.sending[self.turn][server]
-        if requests:
-            self.wait(requests)
-            requests.clear()
-        return self.rooms[self.turn][server]

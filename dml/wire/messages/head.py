@@ -12,6 +12,7 @@ NBYTES = 64
 INLINE = 1 << 16  # bytes of values that are copied behind their head
 FORM = struct.Struct("<iiqqqiidd")
 WORDS = 4  # int64 before the rows of an answer: clock, version, applied, rows
+FLOATS = 2 * WORDS  # as many of float32
 LAST = np.full(WORDS, -1)  # no more changes come
 
 
@@ -21,11 +22,12 @@ PUSH = 2  # gradients
 CLOCK = 4  # this worker has ended `clock`
 END = 8  # and will say no more
 KEYS = 16  # the keys are here, to be known by their number from now on
+BITS = 32  # some keys have no values
 
 
 class Head(NamedTuple):
     kind: int
-    rows: int
+    rows: int  # keys
     start: int  # the first of consecutive rows, or -1 - the number of known keys
     clock: int
     version: int  # of the rows that the gradients are of
@@ -43,9 +45,14 @@ def read(message: np.ndarray) -> Head:
     return Head(*FORM.unpack_from(message.data))
 
 
-def keys_end(count: int, kind: int) -> int:
+def keys_end(rows: int, kind: int) -> int:
+    """Return where the bits or the values begin: at a multiple of 8 bytes."""
+    return NBYTES + (-(-rows // 2) * 8 if kind & KEYS else 0)
+
+
+def bits_end(rows: int, kind: int) -> int:
     """Return where the values of a message begin: at a multiple of 8 bytes."""
-    return NBYTES + (-(-count // 2) * 8 if kind & KEYS else 0)
+    return keys_end(rows, kind) + (-(-rows // 64) * 8 if kind & BITS else 0)
 
 
 def apart(rows: int, width: int) -> bool:
@@ -55,4 +62,4 @@ def apart(rows: int, width: int) -> bool:
 
 def longest(rows: int, width: int) -> int:
     """Return the most bytes that a message about so many rows takes."""
-    return keys_end(rows, KEYS) + min(INLINE, 4 * rows * width)
+    return bits_end(rows, KEYS | BITS) + min(INLINE, 4 * rows * width)

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import numpy as np
 
 from dml.types import Shard
-from dml.wire.messages.client import Asked, Client
+from dml.wire.messages.client import Asked, Client, Read
 from dml.wire.messages.consistency import Consistency
-from dml.wire.messages.head import WORDS
+from dml.wire.messages.head import FLOATS, WORDS
 from dml.wire.messages.tags import Tag
 from dml.wire.rows import Keys, indices
 
@@ -90,8 +90,7 @@ class Replica:
     def have(self, reading: Reading, rows: Keys, clock: int) -> None:
         """Return when all of rows is in the copy, as new as the rule wants it."""
         if reading.asked:
-            asked = self.client.have(reading.asked)
-            self.install(reading.rows, asked, clock)
+            self.install(reading.rows, self.client.have(reading.asked), clock)
         if self.rule.eager:
             need = clock - self.rule.staleness
             for part in self.client.parts(rows):
@@ -100,13 +99,13 @@ class Replica:
         if self.rule.eager or self.rule.fetches != 1:
             self.tell_versions(rows)
 
-    def install(self, rows: Keys, asked: Asked, clock: int) -> None:
+    def install(self, rows: Keys, read: Read, clock: int) -> None:
         """Put rows that have come into the copy."""
-        self.table[rows] = asked.values
+        self.table[rows] = read.values
         self.fetched[rows] = clock
         for part in self.client.parts(rows):
-            if part.server in asked.servers:
-                complete, version, applied, _ = asked.words[part.server].tolist()
+            if part.server in read.servers:
+                complete, version, applied, _ = read.words[part.server].tolist()
                 here = within(rows, part.which)
                 self.complete[here], self.version[here] = complete, version
                 self.clock = max(self.clock, complete)
@@ -151,13 +150,17 @@ class Replica:
         clock, version, applied, count = words.tolist()
         if count < 0:
             return False
-        values = self.client.memory(count)
-        self.receive(values, server)
-        held = indices(self.client.partition.held(server))
+        held, first = indices(self.client.partition.held(server)), FLOATS
         if count < len(held):
             at = np.empty(count, np.int32)
             self.receive(at, server)
             held = held[at]
+        else:
+            first = 0  # a range's rows come alone
+        width = self.table.shape[1]
+        flat = np.empty(first + count * width, np.float32)
+        self.receive(flat if first else flat.reshape(count, width), server)
+        values = flat[first:].reshape(count, width)
         newer = self.version[held] <= version
         rows = held[newer]
         self.table[rows] = values[newer]

@@ -14,6 +14,7 @@ from dml.types import ANY, Comm, Shard, Status
 from dml.wire.messages.answers import Answers, State
 from dml.wire.messages.consistency import Consistency
 from dml.wire.messages.head import (
+    BITS,
     CLOCK,
     END,
     KEYS,
@@ -22,12 +23,13 @@ from dml.wire.messages.head import (
     PUSH,
     Head,
     apart,
+    bits_end,
     keys_end,
     longest,
     read,
 )
 from dml.wire.messages.tags import Tag
-from dml.wire.rows import Keys, summed
+from dml.wire.rows import Keys, indices, length, summed
 
 
 class Push(NamedTuple):
@@ -110,7 +112,7 @@ class Server:
             if head.kind & PULL:
                 self.waiting.append((worker, head.clock, at))
             else:
-                self.take(Push(worker, head, at, self.grads(worker, head, message)))
+                self.take(self.push(worker, head, at, message))
         if head.kind & CLOCK:
             self.tick(worker, head.clock + 1)
         if head.kind & END:
@@ -132,15 +134,21 @@ class Server:
 
     # Gradients.
 
-    def grads(self, worker: int, head: Head, message: np.ndarray) -> np.ndarray:
-        """Return a push's values: behind its head, or in a message of their own."""
-        count, start = head.rows * self.width, keys_end(head.rows, head.kind)
-        if apart(head.rows, self.width):
-            flat = self.body[:count]
+    def push(self, worker: int, head: Head, at: Keys, message: np.ndarray) -> Push:
+        """Read a push: its values are behind its head, or a message of their own."""
+        start = bits_end(head.rows, head.kind)
+        if head.kind & BITS:
+            bits = message[keys_end(head.rows, head.kind) : start]
+            has = np.unpackbits(bits, count=head.rows).view(bool)
+            at = indices(at)[has]
+        rows = length(at)
+        if apart(rows, self.width):
+            flat = self.body[: rows * self.width]
             self.comm.Recv(flat, worker, Tag.GRADIENTS)
         else:
-            flat = message[start : start + 4 * count].view(np.float32)
-        return flat.reshape(head.rows, self.width)
+            stop = start + 4 * rows * self.width
+            flat = message[start:stop].view(np.float32)
+        return Push(worker, head, at, flat.reshape(rows, self.width))
 
     def take(self, push: Push) -> None:
         """Apply a gradient, or hold it until more are there."""
@@ -196,7 +204,7 @@ class Server:
         head, stale = push.head, self.version - push.head.version
         self.applied[push.worker] += 1
         now = self.comm.Wtime()
-        of = push.worker, head.clock, stale, head.loss, head.rows
+        of = push.worker, head.clock, stale, head.loss, length(push.at)
         self.log.append(Applied(now, *of, late))
 
     # Rows.

@@ -281,7 +281,7 @@ def test_known_keys_are_not_sent_again():
             keys = lists[k % 3]
             client.pull(keys)
             client.push(keys, np.full((20, 2), k, np.float32))
-        return client.keys_sent, client.keys_known, comm.bytes_sent
+        return client.mail.keys_sent, client.mail.keys_known, comm.bytes_sent
 
     results = {}
     for known in (0, 1, 2, 3, 64):
@@ -293,6 +293,27 @@ def test_known_keys_are_not_sent_again():
     assert results[1][0][:2] == (asked // 2, asked // 2)  # a push knows its pull's
     assert results[3][0][:2] == (3 * 20, asked - 3 * 20)
     assert results[3][0][2] < results[1][0][2] < results[0][0][2]
+
+
+@settings(max_examples=25, deadline=None)
+@given(some.integers(1, 3), some.integers(1, 40), some.integers(0, 10**6))
+def test_keys_without_values_cost_a_bit_each(servers, keys, seed):
+    draws = np.random.default_rng(seed)
+    chosen = draws.permutation(40)[:keys].astype(np.int32)
+    has = draws.random(keys) < 0.4
+    values = draws.integers(1, 9, (int(has.sum()), 2)).astype(np.float32)
+
+    def work(client, comm):
+        client.pull(chosen)
+        before = comm.bytes_sent
+        client.push(chosen, values, has=has)
+        return comm.bytes_sent - before
+
+    (sent,), found = ran(work, 1, servers, rows=40, width=2)
+    total = np.zeros((40, 2), np.float32)
+    total[chosen[has]] = values
+    assert np.array_equal(table(found), total)
+    assert sent <= servers * (64 + 8) + 8 * (keys // 64) + values.nbytes
 
 
 def test_aggregated_pushes_count_their_clocks():

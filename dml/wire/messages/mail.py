@@ -1,0 +1,133 @@
+"""A worker's messages to its servers: built in memory that is used again, and sent."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dml.types import Comm
+from dml.wire.messages.head import (
+    KEYS,
+    NBYTES,
+    Head,
+    apart,
+    bits_end,
+    keys_end,
+    longest,
+    write,
+)
+from dml.wire.messages.known_keys import Lists
+from dml.wire.messages.tags import Tag
+from dml.wire.partition import Part, Partition
+from dml.wire.rows import Keys, length
+
+TURNS = 2  # message buffers a server: one is filled while the other is sent
+Heard = tuple[int, int, int]  # the version read, and how many answers and changes
+
+
+class Gradient(NamedTuple):
+    """What is pushed: a row for each key, or for those that `has` says."""
+
+    values: np.ndarray
+    weight: float  # in the minibatch
+    loss: float
+    has: np.ndarray | None
+
+    def of(self, which: Keys) -> tuple[np.ndarray, np.ndarray | None]:
+        """Return the values of some of the keys, and which of these have any."""
+        if self.has is None:
+            if isinstance(which, slice):
+                return self.values[which], None
+            return np.take(self.values, which, axis=0, mode="clip"), None
+        has = self.has[which]
+        place = np.cumsum(self.has) - 1
+        return self.values[place[which][has]], has
+
+
+class Mail:
+    """Owns the memory of messages, and those that may not have been sent."""
+
+    def __init__(
+        self,
+        comm: Comm,
+        partition: Partition,
+        width: int,
+        ranks: Sequence[int],
+        known: int,
+        wait: Callable[[list[Any]], object],
+    ):
+        self.comm, self.width, self.ranks, self.wait = comm, width, ranks, wait
+        self.lists = [Lists(known) for _ in ranks]
+        self.keys_sent = self.keys_known = self.turn = 0
+        most = [longest(partition.count(s), width) for s in range(len(ranks))]
+        self.rooms = [[np.empty(n, np.uint8) for n in most] for _ in range(TURNS)]
+        self.sending: list[list[list]] = [[[] for _ in ranks] for _ in range(TURNS)]
+
+    def next_turn(self) -> None:
+        """Begin a message to each server."""
+        self.turn = (self.turn + 1) % TURNS
+
+    def send(
+        self,
+        part: Part,
+        kind: int,
+        clock: int,
+        heard: Heard,
+        gradient: Gradient | None = None,
+    ) -> None:
+        """Send a server its part of some keys, or of a gradient."""
+        server, local = part.server, part.local
+        message, rows, start = self.room(server), length(local), 0
+        if isinstance(local, slice):
+            start = local.start
+        elif rows:
+            number, known = self.lists[server].number(local)
+            start = -1 - number
+            if known:
+                self.keys_known += rows
+            else:
+                kind |= KEYS
+                self.keys_sent += rows
+                message[NBYTES : NBYTES + 4 * rows].view(np.int32)[:] = local
+        stop, body, of = keys_end(rows, kind), None, (0.0, 0.0)
+        if gradient:
+            body, has = gradient.of(part.which)
+            of = gradient.weight, gradient.loss
+            if has is not None:
+                bits = np.packbits(has)
+                message[stop : stop + len(bits)] = bits
+                stop = bits_end(rows, kind)
+            if not apart(len(body), self.width):
+                inside = message[stop : stop + body.nbytes].view(np.float32)
+                inside[:] = body.reshape(-1)
+                stop, body = stop + body.nbytes, None
+        write(Head(kind, rows, start, clock, *heard, *of), message)
+        self.dispatch(message[:stop], server, Tag.SERVER)
+        if body is not None:
+            self.dispatch(body.reshape(-1), server, Tag.GRADIENTS)
+
+    def tell(self, server: int, kind: int, clock: int, heard: Heard) -> None:
+        """Send a server a message without rows."""
+        message = self.room(server)[:NBYTES]
+        write(Head(kind, 0, 0, clock, *heard, 0.0, 0.0), message)
+        self.dispatch(message, server, Tag.SERVER)
+
+    def dispatch(self, message: np.ndarray, server: int, tag: Tag) -> None:
+        request = self.comm.Isend(message, self.ranks[server], tag)
+        self.sending[self.turn][server].append(request)
+
+    def room(self, server: int) -> np.ndarray:
+        """Return memory for a message, once what was there before is sent."""
+        self.sent(self.sending[self.turn][server])
+        return self.rooms[self.turn][server]
+
+    def settle(self) -> None:
+        """Return when all is sent."""
+        for turn in self.sending:
+            for requests in turn:
+                self.sent(requests)
+
+    def sent(self, requests: list[Any]) -> None:
+        if requests:
+            self.wait(requests)
+            requests.clear()
