@@ -59,7 +59,7 @@ class Replica:
         self.changes = np.full((servers, 2), NEVER)  # clock, version
         self.owned: list[Own] = []
         self.pushes = 0
-        self.applied = np.zeros(servers, np.int64)  # of them, as far as is known
+        self.applied = np.zeros(servers, np.int64)  # of them, in all rows yet to come
         self.clock = 0  # the furthest that any server has said to be complete
 
     # Reading.
@@ -110,8 +110,9 @@ class Replica:
                 here = within(rows, part.which)
                 self.complete[here], self.version[here] = complete, version
                 self.clock = max(self.clock, complete)
-                self.add_own(here, part.server, applied)
-        self.prune()
+                self.add_own(here, applied)
+                if not self.rule.eager:  # else older changes may still be on their way
+                    self.prune(part.server, applied)
 
     def oldest(self, server: int, rows: Keys, which: Keys) -> float:
         """Return the clock that is complete in all these rows of a server."""
@@ -163,8 +164,8 @@ class Replica:
         self.table[rows] = values[newer]
         self.changes[server] = clock, version
         self.clock = max(self.clock, clock)
-        self.add_own(rows, server, applied)
-        self.prune()
+        self.add_own(rows, applied)
+        self.prune(server, applied)
         return True
 
     def receive(self, buffer: np.ndarray, server: int) -> None:
@@ -182,9 +183,8 @@ class Replica:
             delta = self.table[rows] - before
             self.owned.append(Own(self.pushes + 1, rows, delta))
 
-    def add_own(self, rows: Keys, server: int, applied: int) -> None:
+    def add_own(self, rows: Keys, applied: int) -> None:
         """Add to rows just read what the server had not applied yet."""
-        self.applied[server] = max(self.applied[server], applied)
         missing = [each for each in self.owned if each.push > applied]
         if not missing:
             return
@@ -197,7 +197,9 @@ class Replica:
             self.table[here[found >= 0]] += each.delta[found[found >= 0]]
             place[of] = -1
 
-    def prune(self) -> None:
+    def prune(self, server: int, applied: int) -> None:
+        """Forget gradients that whatever a server still sends has in it."""
+        self.applied[server] = applied
         done = self.applied.min()
         self.owned = [each for each in self.owned if each.push > done]
 
