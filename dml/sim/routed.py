@@ -37,7 +37,7 @@ class RoutedComm(VirtualComm):
             parcel.data = buffer.copy()
             process.out_free = parcel.start + parcel.took()
             parcel.put_off(parcel.start)
-        waiting = peer.posted.get(self.rank, ()) if peer.crowd is None else ()
+        waiting: Any = peer.posted.get(self.rank, ()) if peer.crowd is None else ()
         for i, receive in enumerate(waiting):
             if receive.tag in (tag, ANY):
                 del waiting[i]
