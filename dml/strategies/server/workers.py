@@ -14,7 +14,7 @@ import numpy as np
 from dml.data.shards import shard
 from dml.metrics.timer import Timer
 from dml.types import BadInput, Problem, Step
-from dml.wire.messages.replica import Replica
+from dml.wire.messages.replica import Reading, Replica
 from dml.wire.rows import Keys, summed
 
 Sift = Callable[[np.ndarray, np.ndarray], np.ndarray]  # values, grads -> which to send
@@ -79,7 +79,8 @@ def work(
     """Work through the minibatches; yield a Step a clock, of this worker's own loss."""
     client, comm = replica.client, replica.client.comm
     part = parts.at(client.clock)
-    reading, summing = None, []
+    reading: Reading | None = None
+    summing: list[tuple] = []  # rows, gradient, weight, loss of clocks not pushed
     while part:
         sent = comm.bytes_sent
         with timer("wait"):
@@ -87,6 +88,9 @@ def work(
             replica.have(reading, part.rows, part.clock)
         if replica.rule.spare and replica.clock > part.clock:
             # the others have gone on without this worker: join them
+            if summing:
+                push(replica, summing, ends_clock=False)
+                summing = []
             counts.skipped_clocks += replica.clock - part.clock
             client.clock, reading = replica.clock, None
             part = parts.at(client.clock)
@@ -99,9 +103,9 @@ def work(
         with timer("gradient", work=part.weight * parts.workers):
             loss, grads = computed(parts.problem, replica, part, habits, poll)
         with timer("wire"):
-            rows, grads = kept(replica, part, grads, habits, counts)
-            replica.wrote(rows, grads, part.weight)
-            summing.append((rows, grads, part.weight, loss))
+            rows, grads, weight = kept(replica, part, grads, habits, counts)
+            replica.wrote(rows, grads, weight)
+            summing.append((rows, grads, weight, loss))
             if len(summing) == habits.pushes or not following:
                 push(replica, summing)
                 summing = []
@@ -142,16 +146,18 @@ def computed(
         if poll:
             poll()
     rows, grads = summed(total)
-    if isinstance(rows, slice) or isinstance(part.rows, slice):
+    if len(total) == 1 or isinstance(rows, slice) or isinstance(part.rows, slice):
         return loss, grads
     return loss, grads[np.searchsorted(rows, part.rows)]
 
 
 def kept(
     replica: Replica, part: Part, grads: np.ndarray, habits: Habits, counts: Counts
-) -> tuple[Keys, np.ndarray]:
-    """Return what of a gradient is worth sending: finite, and sifted."""
-    if not np.isfinite(grads.sum()) and not np.isfinite(grads).all():
+) -> tuple[Keys, np.ndarray, float]:
+    """Return what of a gradient is worth sending: finite, sifted; and its weight."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        total = grads.sum()
+    if not np.isfinite(total) and not np.isfinite(grads).all():
         counts.nonfinite += 1
         where = f"rank {replica.client.comm.rank}, clock {part.clock}"
         if habits.on_nonfinite == STOP:
@@ -159,23 +165,22 @@ def kept(
                 f"{where}: expected a finite gradient, got NaN or infinity; pass a "
                 "lower --lr, or --on_nonfinite=skip"
             )
-        return part.rows[:0] if isinstance(part.rows, np.ndarray) else slice(0, 0), (
-            grads[:0]
-        )
+        none = part.rows[:0] if isinstance(part.rows, np.ndarray) else slice(0, 0)
+        return none, grads[:0], 0.0
     if habits.sift is None:
-        return part.rows, grads
+        return part.rows, grads, part.weight
     if isinstance(part.rows, slice):
         raise BadInput("expected sparse rows to sift, got a dense problem")
     sends = habits.sift(replica.table[part.rows], grads / np.float32(part.weight))
     counts.offered += len(part.rows)
     counts.sifted += len(part.rows) - int(sends.sum())
-    return part.rows[sends], grads[sends]
+    return part.rows[sends], grads[sends], part.weight
 
 
-def push(replica: Replica, summing: list) -> None:
+def push(replica: Replica, summing: list, ends_clock: bool = True) -> None:
     """Push the sum of some clocks' gradients, and end the last one."""
     rows, grads = summed([(rows, grads) for rows, grads, _, _ in summing])
     weight = sum(weight for _, _, weight, _ in summing)
     loss = sum(loss for *_, loss in summing) / len(summing)
     replica.pushes += 1
-    replica.client.push(rows, grads, weight, loss, ends_clock=True)
+    replica.client.push(rows, grads, weight, loss, ends_clock)

@@ -143,6 +143,7 @@ class Replica:
             for server in range(len(self.client.ranks)):
                 while self.take_changes(server):
                     pass
+            self.complete[:] = self.changes[:] = NEVER  # what follows is not sent
 
     def take_changes(self, server: int) -> bool:
         """Wait for a server's next changes, put them into the copy; False: no more."""
@@ -179,7 +180,10 @@ class Replica:
         """Move the copy by this worker's own gradient, which the next push carries."""
         if self.own:
             before = self.table[rows].copy()
+            self.own.values = self.table
             self.own.update(rows, grads, share)
+            if self.own.values is not self.table:  # optax makes another
+                self.table[:] = self.own.values
             delta = self.table[rows] - before
             self.owned.append(Own(self.pushes + 1, rows, delta))
 
