@@ -108,6 +108,7 @@ class Client:
                 f"rank {self.comm.rank}: expected values of shape "
                 f"{(length(keys), self.width)}, got {values.shape}; pass a row a key"
             )
+        values = np.ascontiguousarray(values, np.float32)
         kind = PUSH | CLOCK if ends_clock else PUSH
         self.turn = (self.turn + 1) % TURNS
         for part in self.parts(keys):

@@ -108,6 +108,35 @@ def test_a_server_goes_on_where_it_ended():
     assert (server.clock, server.version) == (12, 24)
 
 
+def test_a_copy_is_read_anew_where_a_server_goes_on():
+    """What changes after a worker's end is not sent to it."""
+    split, rule = partition(8, 1), consistency("essp", Choice(staleness=1), 2)
+
+    def program(comm):
+        comm, rows = Metered(comm), np.array([5], np.int32)
+        if comm.rank == 2:
+            server = Server(comm, Adding(np.zeros((8, 1), np.float32)), 2, rule)
+            for _ in range(2):
+                server.serve()
+                comm.Barrier()
+            return None
+        client = Client(comm, split, 1, [2])
+        replica = Replica(client, np.zeros((8, 1), np.float32), rule, None)
+        replica.have(replica.ask(rows, 0), rows, 0)
+        comm.compute(comm.rank)
+        client.push(rows, np.ones((1, 1), np.float32), ends_clock=True)
+        client.end()
+        replica.finish()
+        comm.Barrier()
+        replica.have(replica.ask(rows, 1), rows, 1)
+        client.end()
+        replica.finish()
+        comm.Barrier()
+        return replica.table[5, 0]
+
+    assert sim.run(program, 3)[:2] == [2, 2]
+
+
 def torn(rows=40_000):
     """Pull large rows while others push; say whether rows belong to their version."""
 
@@ -295,6 +324,18 @@ def test_known_keys_are_not_sent_again():
     assert results[3][0][2] < results[1][0][2] < results[0][0][2]
 
 
+@pytest.mark.parametrize("rows", [8, 20_000])
+def test_gradients_of_any_kind_and_order_go_as_float32(rows):
+    def work(client, comm):
+        values = np.asfortranarray(np.arange(2.0 * rows).reshape(rows, 2))
+        client.push(slice(0, rows), values)
+        client.push(np.arange(rows)[::-1].astype(np.int32), values[::-1])
+        return client.pull(slice(0, rows))
+
+    ((found,), _) = ran(work, 1, 2, rows=rows, width=2)
+    assert (found == 2 * np.arange(2 * rows).reshape(rows, 2)).all()
+
+
 def test_aggregated_pushes_count_their_clocks():
     def work(client, comm):
         for _ in range(3):
@@ -329,10 +370,12 @@ def test_bad_keys_and_lengths_are_one_line(call, says):
         ran(lambda client, comm: call(client), 1)
 
 
-def test_softsync_and_backup_refuse_more_than_their_workers():
+def test_consistencies_refuse_numbers_that_make_no_sense():
     for choice, name in [
         (Choice(softsync=5), "softsync"),
         (Choice(backup=4), "backup"),
+        (Choice(backup=-1), "backup"),
+        (Choice(staleness=-1), "staleness"),
     ]:
         with pytest.raises(BadInput, match=f"expected --{name} of"):
-            consistency(name, choice, 4)
+            consistency("ssp" if name == "staleness" else name, choice, 4)
