@@ -302,6 +302,42 @@ def test_backup_sums_the_first_of_a_clock_and_counts_the_late():
     assert len(late) == len(found[2])
 
 
+@pytest.mark.parametrize("name", ["bsp", "backup"])
+def test_who_needs_no_rows_may_be_clocks_ahead(name):
+    rule = consistency(name, Choice(backup=0), 2)
+
+    def work(client, comm):
+        comm.compute(comm.rank)
+        for k in range(3):
+            grads = np.full((1, 1), 10.0**k, np.float32)
+            client.push(slice(0, 1), grads, weight=0.5, ends_clock=True)
+        return client.pull(slice(0, 1), 3)[0, 0]
+
+    found, (server,) = ran(work, 2, rule=rule, rows=1, network=FREE)
+    assert found == [222, 222]
+    assert (server.version, server.clock) == (3, 3)
+    assert [(one.clock, one.worker) for one in server.log] == [
+        (k, worker) for k in range(3) for worker in range(2)
+    ]
+
+
+def test_a_worker_that_leaps_closes_all_that_waited_for_it():
+    rule = consistency("backup", Choice(backup=1), 3)
+
+    def work(client, comm):
+        comm.compute(comm.rank)
+        if comm.rank == 0:
+            client.clock_ends()
+            client.clock_ends()
+        elif comm.rank == 1:
+            client.clock = 1
+            client.clock_ends()
+        return len(client.pull(slice(0, 1), 2))
+
+    found, (server,) = ran(work, 3, rule=rule, rows=1, network=FREE)
+    assert (found, server.clock) == ([1, 1, 1], 2)
+
+
 def test_known_keys_are_not_sent_again():
     def work(client, comm):
         draws = np.random.default_rng(0)
