@@ -280,6 +280,33 @@ def test_softsync_divides_each_gradient_by_its_own_staleness():
     assert server.version == 20
 
 
+def test_an_update_says_what_share_of_a_minibatch_it_has(monkeypatch):
+    """A mean is a whole one; what is left at the end is not lost."""
+    shares = []
+
+    class Noting(Adding):
+        def update(self, at, grads, share=1.0):
+            super().update(at, grads)
+            shares.append(share)
+
+    monkeypatch.setitem(globals(), "Adding", Noting)
+
+    def work(client, comm):
+        for weight in (0.5, 0.25, 0.0):
+            grads = np.full((1, 1), weight, np.float32)
+            client.push(slice(0, 1), grads, weight)
+
+    choice = Choice(softsync=1)
+    _, (server,) = ran(
+        work, 2, rule=consistency("softsync", choice, 2)._replace(gathers=4)
+    )
+    assert server.shard.values[0, 0] == 1  # (0.5 + 0.5 + 0.25 + 0.25)/1.5, and 0
+    assert (server.version, shares) == (2, [1.0, 0])
+    shares.clear()
+    _, (server,) = ran(work, 1)
+    assert (server.shard.values[0, 0], shares) == (0.75, [0.5, 0.25, 0])
+
+
 def test_backup_sums_the_first_of_a_clock_and_counts_the_late():
     rule = consistency("backup", Choice(backup=1), 3)
 
