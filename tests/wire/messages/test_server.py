@@ -258,6 +258,30 @@ def test_eager_servers_bring_fresher_rows_than_lazy_reads():
     assert ages("essp") < ages("ssp")
 
 
+def test_an_eager_server_sends_only_what_changed_of_what_was_read():
+    rule = consistency("essp", Choice(staleness=1), 2)
+    reads, writes = [[0, 1], [2]], [[0, 1, 5], [1, 6]]
+
+    def work(client, comm):
+        copy = np.zeros((8, 1), np.float32)
+        replica = Replica(client, copy, rule, Adding(copy))
+        rows, wrote = (np.array(of[comm.rank], np.int32) for of in (reads, writes))
+        for k in range(4):
+            replica.have(replica.ask(rows, k), rows, k)
+            comm.compute(1)
+            if k == 1:
+                client.push(wrote, np.ones((len(wrote), 1), np.float32))
+            client.clock_ends()
+        client.end()
+        client.end = lambda: None
+        replica.finish()
+
+    _, (server,) = ran(work, 2, rule=rule, network=FREE)
+    heads = 2 + 7 + 2  # before answers, changes (who has ended has none), the end
+    answers, changes = 4 * (2 + 1), 2 * (4 + 4)  # rows; rows and their numbers
+    assert server.comm.bytes_sent == 32 * heads + answers + changes
+
+
 def test_softsync_divides_each_gradient_by_its_own_staleness():
     choice = Choice(softsync=2, damped=True)
     rule, draws = consistency("softsync", choice, 4), np.random.default_rng(5)
