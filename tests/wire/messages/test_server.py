@@ -106,6 +106,7 @@ def test_a_server_goes_on_where_it_ended():
     *_, server = sim.run(program, 3)
     assert server.shard.values[:, 0].tolist() == [12, 12, 0, 0, 0, 24, 0, 0]
     assert (server.clock, server.version) == (12, 24)
+    assert server.out.sent == [([], []), ([], [])]
 
 
 def test_a_copy_is_read_anew_where_a_server_goes_on():
@@ -370,6 +371,23 @@ def test_who_needs_no_rows_may_be_clocks_ahead(name):
     assert [(one.clock, one.worker) for one in server.log] == [
         (k, worker) for k in range(3) for worker in range(2)
     ]
+
+
+def test_a_server_tells_how_many_clocks_workers_have_ended():
+    told = []
+
+    def program(comm):
+        if comm.rank == 2:
+            shard = Adding(np.zeros((1, 1), np.float32))
+            Server(comm, shard, 2, ASYNC, told.append).serve()
+            return
+        client = Client(Metered(comm), partition(1, 1), 1, [2])
+        for _ in range(3 - comm.rank):
+            client.clock_ends()
+        client.end()
+
+    sim.run(program, 3)
+    assert told == [1, 2, 3, 4, 5]
 
 
 def test_a_worker_that_leaps_closes_all_that_waited_for_it():
