@@ -168,6 +168,40 @@ def test_no_read_is_torn_and_a_server_that_tears_is_caught(monkeypatch):
     assert torn()
 
 
+def test_rows_are_copied_only_while_they_may_be_under_way(monkeypatch):
+    puts = []
+
+    class Watched(Adding):
+        def __setattr__(self, name, value):
+            puts.append(value)
+            super().__setattr__(name, value)
+
+        def update(self, at, grads, share=1.0):
+            np.add(self.values, grads, out=self.values)
+
+    monkeypatch.setitem(globals(), "Adding", Watched)
+
+    def alternates(client, comm):
+        for _ in range(3):
+            client.pull(slice(0, 8))
+            client.push(slice(0, 8), np.ones((8, 1), np.float32))
+        assert client.clock == 0
+
+    def one_is_silent(client, comm):
+        comm.compute(comm.rank)
+        if comm.rank == 0:
+            client.pull(slice(0, 8))
+            comm.compute(9)
+        else:
+            for _ in range(3):
+                client.push(slice(0, 8), np.ones((8, 1), np.float32))
+
+    ran(alternates, 1, network=FREE)
+    assert len(puts) == 1  # a push says that its worker has had the rows
+    ran(one_is_silent, 2, network=FREE)
+    assert len(puts) == 1 + 2
+
+
 def reads(workers, clocks, rule, law_text, seed):
     """Let worker i mark [i, k] in clock k; return what each read, and when it began."""
     draws_TxP = seconds(law(law_text), seed, clocks, workers)
