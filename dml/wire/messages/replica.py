@@ -18,7 +18,7 @@ from dml.wire.messages.client import Asked, Client
 from dml.wire.messages.consistency import Consistency
 from dml.wire.messages.head import WORDS
 from dml.wire.messages.tags import Tag
-from dml.wire.rows import Keys, indices
+from dml.wire.rows import Keys, indices, length
 
 NEVER = -1 << 40
 
@@ -29,6 +29,7 @@ class Own(NamedTuple):
     push: int  # the number of the push that carries it
     rows: Keys
     delta: np.ndarray
+    servers: list[int]  # that have such rows
 
 
 class Reading(NamedTuple):
@@ -185,7 +186,10 @@ class Replica:
             if self.own.values is not self.table:  # optax makes another
                 self.table[:] = self.own.values
             delta = self.table[rows] - before
-            self.owned.append(Own(self.pushes + 1, rows, delta))
+            servers = [
+                part.server for part in self.client.parts(rows) if length(part.local)
+            ]
+            self.owned.append(Own(self.pushes + 1, rows, delta, servers))
 
     def add_own(self, rows: Keys, applied: int) -> None:
         """Add to rows just read what the server had not applied yet."""
@@ -204,8 +208,11 @@ class Replica:
     def prune(self, server: int, applied: int) -> None:
         """Forget gradients that whatever a server still sends has in it."""
         self.applied[server] = applied
-        done = self.applied.min()
-        self.owned = [each for each in self.owned if each.push > done]
+        self.owned = [
+            each
+            for each in self.owned
+            if (self.applied[each.servers] < each.push).any()
+        ]
 
 
 def within(rows: Keys, which: Keys) -> Keys:

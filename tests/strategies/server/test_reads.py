@@ -80,7 +80,12 @@ class Counted:
 
     def faults(self, staleness, pushes):
         """Say which reads lack what they must have, or have too much."""
+        workers = self.width // self.wide
+        last = np.zeros((workers, workers, self.rows))  # reads never go back
         for worker, clock, rows, seen in self.reads:
+            if (seen < last[worker][:, rows].T - 0.1).any():
+                yield worker, clock, "older than the read before"
+            last[worker][:, rows] = seen.T
             must = max(0, clock - staleness) // pushes * pushes
             least = self.before_CxWxR[must][:, rows].T.copy()
             most = self.before_CxWxR[-1][:, rows].T.copy()

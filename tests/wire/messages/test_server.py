@@ -267,6 +267,27 @@ def test_bounded_reads_have_all_that_they_must(name, s, workers, law_text, seed)
     np.testing.assert_allclose(starts_TxP, maxplus.ssp(draws_TxP, s), rtol=1e-12)
 
 
+def test_a_row_is_read_anew_only_when_its_bound_asks_for_it():
+    rule, rows = consistency("ssp", Choice(staleness=2), 1), slice(0, 1)
+
+    def work(client, comm):
+        copy, kept = np.zeros((2, 1), np.float32), []
+        replica = Replica(client, copy, rule, Adding(copy))
+        for k in range(12):
+            replica.have(replica.ask(rows, k), rows, k)
+            kept.append((client.rows_pulled, len(replica.owned)))
+            replica.wrote(rows, np.ones((1, 1), np.float32), 1)
+            replica.pushes += 1
+            client.push(rows, np.ones((1, 1), np.float32), ends_clock=True)
+        return kept, comm.bytes_sent
+
+    (((kept, sent),), _) = ran(work, 1, rule=rule, rows=2)
+    assert kept == [(1 + k // 3, k % 3) for k in range(12)]
+    (((also, more),), _) = ran(work, 1, 2, rule=rule, rows=2)
+    assert also == kept
+    assert more - sent == 12 * 64  # pushes carry a clock to all servers, pulls do not
+
+
 def test_one_clock_too_stale_is_caught():
     rule = consistency("ssp", Choice(staleness=3), 4)
     seen, starts_TxP, draws_TxP = reads(4, 12, rule, LAWS[0], 0)
