@@ -288,6 +288,21 @@ def test_a_row_is_read_anew_only_when_its_bound_asks_for_it():
     assert more - sent == 12 * 64  # pushes carry a clock to all servers, pulls do not
 
 
+def test_a_gradient_is_as_stale_as_the_oldest_row_that_it_is_of():
+    rule = consistency("ssp", Choice(staleness=9), 1)
+
+    def work(client, comm):
+        copy = np.zeros((2, 1), np.float32)
+        replica = Replica(client, copy, rule, Adding(copy))
+        for k, row in enumerate([0, 1, 0, 1]):
+            rows = np.array([row], np.int32)
+            replica.have(replica.ask(rows, k), rows, k)
+            client.push(rows, np.ones((1, 1), np.float32), ends_clock=True)
+
+    _, (server,) = ran(work, 1, rule=rule, rows=2)
+    assert [one.staleness for one in server.log] == [0, 0, 2, 2]
+
+
 def test_one_clock_too_stale_is_caught():
     rule = consistency("ssp", Choice(staleness=3), 4)
     seen, starts_TxP, draws_TxP = reads(4, 12, rule, LAWS[0], 0)
