@@ -115,3 +115,21 @@ def test_a_copy_moves_by_an_optimizer_that_makes_another_array():
         return replica.table
 
     assert (sim.run(program, 1)[0] == 7 - 3 * 0.5).all()
+
+
+def test_an_own_gradient_stays_till_all_servers_of_its_rows_have_it():
+    def program(comm):
+        table = np.zeros((4, 1), np.float32)
+        client = Client(Metered(comm), partition(4, 2), 1, [0, 0])
+        rule = consistency("ssp", Choice(staleness=2), 1)
+        replica = Replica(client, table, rule, Descent(table))
+        for push, rows in enumerate([np.array([0, 3]), np.array([1])]):
+            replica.pushes = push
+            replica.wrote(rows, np.ones((len(rows), 1), np.float32), 1.0)
+        left = []
+        for server, applied in ((0, 1), (1, 1), (0, 2)):
+            replica.prune(server, applied)
+            left.append([each.push for each in replica.owned])
+        return left
+
+    assert sim.run(program, 1)[0] == [[1, 2], [2], []]
