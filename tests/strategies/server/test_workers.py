@@ -127,8 +127,8 @@ def test_an_own_gradient_stays_till_all_servers_of_its_rows_have_it():
             replica.pushes = push
             replica.wrote(rows, np.ones((len(rows), 1), np.float32), 1.0)
         left = []
-        for server, applied in ((0, 1), (1, 1), (0, 2)):
-            replica.prune(server, applied)
+        for number, applied in ((0, 1), (1, 1), (0, 2)):
+            replica.prune(number, applied)
             left.append([each.push for each in replica.owned])
         return left
 

@@ -554,3 +554,10 @@ def test_consistencies_refuse_numbers_that_make_no_sense():
     ]:
         with pytest.raises(BadInput, match=f"expected --{name} of"):
             consistency("ssp" if name == "staleness" else name, choice, 4)
+
+
+def test_consistencies_gather_and_damp_as_their_papers_say():
+    damped = Choice(staleness=0, softsync=2, damped=True)
+    assert consistency("softsync", damped, 5).gathers == 2  # ⌊λ/n⌋
+    assert not consistency("ssp", damped, 5).damped  # nothing is stale
+    assert consistency("ssp", damped._replace(staleness=1), 5).damped
