@@ -32,7 +32,10 @@ def steps_and_logs(size, rule, habits, seconds):
         steps = server(
             problem(), batches(12), timer, comm=comm, setup=setup, report=report
         )
-        return [step.number for step in steps], report.log
+        numbers = [step.number for step in steps]
+        if comm.rank < who.workers:
+            assert len(numbers) + report.counts.skipped_clocks == 12
+        return numbers, report.log
 
     found = sim.run(program, size)
     return [steps for steps, _ in found[: who.workers]], found[-1][1]
@@ -67,17 +70,19 @@ def test_an_example_alone_has_its_gradient_whatever_the_microbatches():
     def gradient(table, numbers, rows):
         return 1.0, rows[:, None] * np.ones((1, 2), np.float32)
 
-    def program(comm):
+    def program(comm, examples=1):
         task = Problem(
             np.zeros((10, 2)), 1, lambda numbers: rows, gradient, lambda t: {}
         )
         client = Client(Metered(comm), partition(10, 1), 2, [0])
         replica = Replica(client, task.start_TxD, consistency("bsp", Choice(), 1), None)
-        part = Part(0, np.array([0]), rows, 0.5, 2)
+        part = Part(0, np.arange(examples), rows, 0.5, 2)
         return computed(task, replica, part, Habits(microbatches=4), None)
 
     loss, grads = sim.run(program, 1)[0]
     assert loss == 1.0
+    pieces, _ = sim.run(lambda comm: program(comm, examples=3), 1)[0]
+    assert pieces == 1.0  # a mean
     assert grads.tolist() == [[2.5, 2.5], [1, 1], [4.5, 4.5]]
 
 
