@@ -213,7 +213,6 @@ class Matching(Group):
             self._show_all()
             waiting = [each for posted in self.posted.values() for each in posted]
             self.crowd.wanted = sorted(waiting, key=lambda receive: receive.posted)
-            self.inbox.clear()
             self.posted = {ANY: True}  # whoever sends takes the slow way
         return self.crowd
 
@@ -221,6 +220,7 @@ class Matching(Group):
         for source, queue in self.inbox.items():
             for message in queue:
                 self._come(source, message)
+        self.inbox.clear()
 
     def _come(self, source: int, message: tuple) -> None:
         tag, start, _, data, _ = message

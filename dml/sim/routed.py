@@ -37,16 +37,15 @@ class RoutedComm(VirtualComm):
             parcel.data = buffer.copy()
             process.out_free = parcel.start + parcel.took()
             parcel.put_off(parcel.start)
-        elif peer.crowd is not None:
-            parcel.show()
-        if peer.crowd is None:
-            waiting = peer.posted.get(self.rank, ())
-            for i, receive in enumerate(waiting):
-                if receive.tag in (tag, ANY):
-                    del waiting[i]
-                    parcel.meet(receive)
-                    return request
-            peer.inbox.setdefault(self.rank, []).append(parcel)
+        waiting: Any = peer.posted.get(self.rank, ()) if peer.crowd is None else ()
+        for i, receive in enumerate(waiting):
+            if receive.tag in (tag, ANY):
+                del waiting[i]
+                parcel.meet(receive)
+                return request
+        peer.inbox.setdefault(self.rank, []).append(parcel)
+        if peer.crowd is not None:
+            peer._show(self.rank)
         return request
 
     def _receive(self, name: str, buffer: np.ndarray, source: int, tag: int) -> float:
@@ -75,10 +74,14 @@ class RoutedComm(VirtualComm):
         return receive
 
     def _show_all(self) -> None:
-        for queue in self.inbox.values():
-            for parcel in queue:
-                if parcel.head >= 0 or parcel.request is not None:
-                    parcel.show()
+        for source in self.inbox:
+            self._show(source)
+
+    def _show(self, source: int) -> None:
+        """Show what is there, or waits to be received; nothing overtakes another."""
+        queue, time = self.inbox[source], 0.0
+        while queue and (queue[0].head >= 0 or queue[0].request is not None):
+            time = queue.pop(0).show(time)
 
     def Sendrecv(
         self,
@@ -179,7 +182,7 @@ class Parcel:
         if self.receive is not None:
             self.come()
         elif self.dest.crowd is not None:
-            self.show()
+            self.dest._show(self.source.rank)
 
     def come(self) -> None:
         """Land when nothing can come to the port before any more."""
@@ -203,13 +206,14 @@ class Parcel:
 
     # To someone who receives from anyone.
 
-    def show(self) -> None:
-        """Say that it is there, or waits to be received."""
-        start, nbytes = max(self.head, self.start), self.data.nbytes
+    def show(self, after: float) -> float:
+        """Say that it is there, or waits to be received; return since when."""
+        start, nbytes = max(self.head, self.start, after), self.data.nbytes
         message = Message(self.source.rank, self.tag, start, nbytes, self.meet)
         crowd = self.dest.crowd
         assert crowd is not None
         crowd.come(message, self.source.process.rank, self.sent)
+        return start
 
     def describe(self) -> str:
         return mail(self.data.nbytes, self.tag, self.source.rank, self.dest.rank)

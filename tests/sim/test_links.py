@@ -293,3 +293,26 @@ def test_a_network_that_is_too_small_is_refused():
         sim.run(print, 5, Line(4))
     with pytest.raises(BadInput, match="got 0"):
         sim.run(print, 0, Line(4))
+
+
+@pytest.mark.parametrize("first", (True, False))
+def test_a_large_message_waits_for_the_small_one_that_a_busy_link_holds_up(first):
+    def program(comm):
+        if comm.rank == 1:
+            comm.Send(np.zeros(60_000, np.uint8), 0, 1)  # the last link is busy
+        elif comm.rank == 2:
+            comm.compute(2 * HOP)
+            comm.Send(np.zeros(1), 0, 2)
+            comm.Send(np.zeros(10_000), 0, 2)
+        else:
+            status, words, sizes = Status(), np.zeros(10_000), []
+            if not first:  # from now on it may take from anyone
+                comm.compute(took(8) + 3 * HOP)
+            comm.Iprobe(ANY, 3)
+            for _ in range(2):
+                comm.Recv(words, 2, 2, status)
+                sizes.append(status.count // 8)
+            comm.Recv(words, ANY, 1)
+            return sizes
+
+    assert run(program, 3)[0] == [1, 10_000]

@@ -22,6 +22,11 @@ class Roles(NamedTuple):
 
 def roles(size: int, servers: int = 0, colocated: bool = False) -> Roles:
     """Divide size ranks; 0 servers: 1 in 4, at least one; colocated: all."""
+    if servers < 0:
+        raise BadInput(
+            f"expected 1 server or more, or 0 for 1 in 4 ranks, got {servers}; pass "
+            "--servers=<how many>"
+        )
     if colocated:
         servers = servers or size
         if servers > size:

@@ -14,7 +14,7 @@ import numpy as np
 from dml.data.shards import shard
 from dml.metrics.timer import Timer
 from dml.types import BadInput, Problem, Step
-from dml.wire.messages.replica import Replica
+from dml.wire.messages.replica import Reading, Replica
 from dml.wire.rows import Keys, summed
 
 Sift = Callable[[np.ndarray, np.ndarray], np.ndarray]  # values, grads -> which to send
@@ -90,7 +90,8 @@ def work(
     """Work through the minibatches; yield a Step a clock, of this worker's own loss."""
     client, comm = replica.client, replica.client.comm
     part = parts.at(client.clock)
-    reading, summing = None, []
+    reading: Reading | None = None
+    summing: list[Kept] = []  # of the clocks that are not pushed yet
     while part:
         sent = comm.bytes_sent
         with timer("wait"):
@@ -98,6 +99,9 @@ def work(
             replica.have(reading, part.rows, part.clock)
         if replica.rule.spare and replica.clock > part.clock:
             # the others have gone on without this worker: join them
+            if summing:
+                push(replica, summing, ends_clock=False)
+                summing = []
             counts.skipped_clocks += replica.clock - part.clock
             client.clock, reading = replica.clock, None
             part = parts.at(client.clock)
@@ -152,7 +156,7 @@ def computed(
         if poll:
             poll()
     rows, grads = summed(total)
-    if isinstance(rows, slice) or isinstance(part.rows, slice):
+    if len(total) == 1 or isinstance(rows, slice) or isinstance(part.rows, slice):
         return loss, grads
     order = np.argsort(rows)  # touched rows come in any order
     return loss, grads[order[np.searchsorted(rows, part.rows, sorter=order)]]
@@ -189,7 +193,7 @@ def kept(
     return Kept(part.rows[has], grads[has], part.weight, loss, part.rows, has)
 
 
-def push(replica: Replica, summing: list[Kept]) -> None:
+def push(replica: Replica, summing: list[Kept], ends_clock: bool = True) -> None:
     """Push the sum of some clocks' gradients, and end the last one."""
     weight = sum(one.weight for one in summing)
     loss = sum(one.loss for one in summing) / len(summing)
@@ -199,4 +203,4 @@ def push(replica: Replica, summing: list[Kept]) -> None:
         keys, grads, has = one.of, one.grads, one.has
     else:
         (keys, grads), has = summed([(one.rows, one.grads) for one in summing]), None
-    replica.client.push(keys, grads, weight, loss, ends_clock=True, has=has)
+    replica.client.push(keys, grads, weight, loss, ends_clock=ends_clock, has=has)

@@ -64,14 +64,10 @@ class Answers:
             requests.append(self.comm.Isend(np.array([*state, len(rows)]), worker, tag))
             requests.append(self.comm.Isend(rows, worker, tag))
         else:
-            count = FLOATS + len(at) * self.width
-            room = self.rooms.pop() if self.rooms else np.empty(count, np.float32)
-            if room.size < count:
-                room = np.empty(count, np.float32)
+            room = self.room(FLOATS + len(at) * self.width)
             room[:FLOATS].view(np.int64)[:] = *state, len(at)
-            rows = room[FLOATS:count].reshape(-1, self.width)
-            np.take(self.shard.values, at, axis=0, out=rows, mode="clip")
-            requests.append(self.comm.Isend(room[:count], worker, tag))
+            whole = self.gather(at, room, FLOATS)
+            requests.append(self.comm.Isend(whole, worker, tag))
         return Given(requests, room)
 
     def send_changes(self, worker: int, state: State) -> None:
@@ -79,12 +75,25 @@ class Answers:
         at = np.flatnonzero(self.dirty & self.reads[worker]).astype(np.int32)
         if len(at) == self.rows:
             given = self.give(worker, slice(0, self.rows), state, Tag.CHANGED)
-        else:  # which they are comes first: so the worker knows how many
-            size = np.array([*state, len(at)])
-            before = [self.comm.Isend(part, worker, Tag.CHANGED) for part in (size, at)]
-            given = self.give(worker, at, state, Tag.CHANGED)
-            given.requests.extend(before)
+        else:  # how many there are, and then which: rows behind their numbers
+            room = self.room(len(at) * (1 + self.width))
+            room[: len(at)].view(np.int32)[:] = at
+            parts = np.array([*state, len(at)]), self.gather(at, room, len(at))
+            requests = [self.comm.Isend(part, worker, Tag.CHANGED) for part in parts]
+            given = Given(requests, room)
         self.sent[worker][CHANGES].append(given)
+
+    def room(self, floats: int) -> np.ndarray:
+        """Return memory of an answer that has arrived, or new memory."""
+        room = self.rooms.pop() if self.rooms else np.empty(floats, np.float32)
+        return room if room.size >= floats else np.empty(floats, np.float32)
+
+    def gather(self, at: np.ndarray, room: np.ndarray, start: int) -> np.ndarray:
+        """Copy rows behind what stands before start; return both."""
+        stop = start + len(at) * self.width
+        rows = room[start:stop].reshape(-1, self.width)
+        np.take(self.shard.values, at, axis=0, out=rows, mode="clip")
+        return room[:stop]
 
     def send_last(self, worker: int) -> None:
         """Say that no more changes come."""

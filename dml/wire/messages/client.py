@@ -109,6 +109,7 @@ class Client:
                 f"rank {self.comm.rank}: expected values of shape "
                 f"{(wanted, self.width)}, got {values.shape}; pass a row a key"
             )
+        values = np.ascontiguousarray(values, np.float32)
         kind = PUSH | (CLOCK if ends_clock else 0) | (0 if has is None else BITS)
         self.mail.next_turn()
         gradient = Gradient(values, weight, loss, has)
@@ -148,7 +149,7 @@ class Client:
         self.mail.next_turn()
         for part in self.parts(keys):
             count = length(part.local)
-            if not count:
+            if not count and asked.rows:
                 continue
             rank, get = self.ranks[part.server], self.comm.Irecv
             if isinstance(part.local, slice):  # straight to where they belong

@@ -49,6 +49,8 @@ def bounded(choice: Choice, workers: int) -> Consistency:
     With s = 0 nobody may see a gradient before its clock is complete.
     """
     s = choice.staleness
+    if s < 0:
+        raise BadInput(f"expected --staleness of 0 clocks or more, got {s}; correct it")
     return Consistency(
         s, gathers=min(s, 1), fetches=math.inf, damped=choice.damped and s > 0
     )

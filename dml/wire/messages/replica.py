@@ -16,9 +16,9 @@ import numpy as np
 from dml.types import Shard
 from dml.wire.messages.client import Asked, Client, Read
 from dml.wire.messages.consistency import Consistency
-from dml.wire.messages.head import FLOATS, WORDS
+from dml.wire.messages.head import WORDS
 from dml.wire.messages.tags import Tag
-from dml.wire.rows import Keys, indices
+from dml.wire.rows import Keys, indices, length
 
 NEVER = -1 << 40
 
@@ -29,6 +29,7 @@ class Own(NamedTuple):
     push: int  # the number of the push that carries it
     rows: Keys
     delta: np.ndarray
+    servers: list[int]  # that have such rows
 
 
 class Reading(NamedTuple):
@@ -59,7 +60,7 @@ class Replica:
         self.changes = np.full((servers, 2), NEVER)  # clock, version
         self.owned: list[Own] = []
         self.pushes = 0
-        self.applied = np.zeros(servers, np.int64)  # of them, as far as is known
+        self.applied = np.zeros(servers, np.int64)  # of them, in all rows yet to come
         self.clock = 0  # the furthest that any server has said to be complete
 
     # Reading.
@@ -75,14 +76,19 @@ class Replica:
         return Reading(old, self.client.ask(old, int(max(-1, need))))
 
     def due(self, rows: Keys, need: float, clock: int) -> Keys | None:
-        """Return the rows to be read anew; all where keys are a range."""
+        """Return the rows to be read anew; all where keys are a range.
+
+        To read no rows is to wait for the clock: of one whose part is empty.
+        """
+        if not length(rows):
+            return rows if need > 0 else None
         if self.rule.eager:
             old = self.complete[rows] == NEVER
         else:
             old = self.complete[rows] < need
         old |= self.fetched[rows] <= clock - self.rule.fetches
         if old.all():
-            return rows if len(old) else None
+            return rows
         if isinstance(rows, slice):
             return rows if old.any() else None
         return rows[old] if old.any() else None
@@ -109,8 +115,9 @@ class Replica:
                 here = within(rows, part.which)
                 self.complete[here], self.version[here] = complete, version
                 self.clock = max(self.clock, complete)
-                self.add_own(here, part.server, applied)
-        self.prune()
+                self.add_own(here, applied)
+                if not self.rule.eager:  # else older changes may still be on their way
+                    self.prune(part.server, applied)
 
     def oldest(self, server: int, rows: Keys, which: Keys) -> float:
         """Return the clock that is complete in all these rows of a server."""
@@ -141,6 +148,7 @@ class Replica:
             for server in range(len(self.client.ranks)):
                 while self.take_changes(server):
                     pass
+            self.complete[:] = self.changes[:] = NEVER  # what follows is not sent
 
     def take_changes(self, server: int) -> bool:
         """Wait for a server's next changes, put them into the copy; False: no more."""
@@ -150,24 +158,22 @@ class Replica:
         clock, version, applied, count = words.tolist()
         if count < 0:
             return False
-        held, first = indices(self.client.partition.held(server)), FLOATS
+        width, held = self.table.shape[1], indices(self.client.partition.held(server))
         if count < len(held):
-            at = np.empty(count, np.int32)
-            self.receive(at, server)
-            held = held[at]
+            room = np.empty(count * (1 + width), np.float32)
+            self.receive(room, server)
+            held = held[room[:count].view(np.int32)]
+            values = room[count:].reshape(count, width)
         else:
-            first = 0  # a range's rows come alone
-        width = self.table.shape[1]
-        flat = np.empty(first + count * width, np.float32)
-        self.receive(flat if first else flat.reshape(count, width), server)
-        values = flat[first:].reshape(count, width)
+            values = self.client.memory(count)
+            self.receive(values, server)
         newer = self.version[held] <= version
         rows = held[newer]
         self.table[rows] = values[newer]
         self.changes[server] = clock, version
         self.clock = max(self.clock, clock)
-        self.add_own(rows, server, applied)
-        self.prune()
+        self.add_own(rows, applied)
+        self.prune(server, applied)
         return True
 
     def receive(self, buffer: np.ndarray, server: int) -> None:
@@ -181,13 +187,18 @@ class Replica:
         """Move the copy by this worker's own gradient, which the next push carries."""
         if self.own:
             before = self.table[rows].copy()
+            self.own.values = self.table
             self.own.update(rows, grads, share)
+            if self.own.values is not self.table:  # optax makes another
+                self.table[:] = self.own.values
             delta = self.table[rows] - before
-            self.owned.append(Own(self.pushes + 1, rows, delta))
+            servers = [
+                part.server for part in self.client.parts(rows) if length(part.local)
+            ]
+            self.owned.append(Own(self.pushes + 1, rows, delta, servers))
 
-    def add_own(self, rows: Keys, server: int, applied: int) -> None:
+    def add_own(self, rows: Keys, applied: int) -> None:
         """Add to rows just read what the server had not applied yet."""
-        self.applied[server] = max(self.applied[server], applied)
         missing = [each for each in self.owned if each.push > applied]
         if not missing:
             return
@@ -200,9 +211,14 @@ class Replica:
             self.table[here[found >= 0]] += each.delta[found[found >= 0]]
             place[of] = -1
 
-    def prune(self) -> None:
-        done = self.applied.min()
-        self.owned = [each for each in self.owned if each.push > done]
+    def prune(self, server: int, applied: int) -> None:
+        """Forget gradients that whatever a server still sends has in it."""
+        self.applied[server] = applied
+        self.owned = [
+            each
+            for each in self.owned
+            if (self.applied[each.servers] < each.push).any()
+        ]
 
 
 def within(rows: Keys, which: Keys) -> Keys:

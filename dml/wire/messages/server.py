@@ -31,6 +31,8 @@ from dml.wire.messages.head import (
 from dml.wire.messages.tags import Tag
 from dml.wire.rows import Keys, indices, length, summed
 
+NOTHING = np.empty(0, np.int32)
+
 
 class Push(NamedTuple):
     """Gradients of some rows, from one worker."""
@@ -124,6 +126,8 @@ class Server:
 
     def keys(self, worker: int, head: Head, message: np.ndarray) -> Keys:
         """Return the rows that a message is about; keep a new list of keys."""
+        if not head.rows:  # of a worker that only waits for its clock
+            return NOTHING
         if head.start >= 0:
             return slice(head.start, head.start + head.rows)
         known = self.lists[worker]

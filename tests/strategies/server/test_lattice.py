@@ -126,7 +126,12 @@ def test_roles_refuse_what_leaves_no_worker_or_no_server():
     assert roles(8) == (6, (6, 7))
     assert roles(2) == (1, (1,))
     assert roles(3, colocated=True) == (3, (0, 1, 2))
-    for size, servers, colocated in [(1, 0, False), (4, 4, False), (4, 9, False)]:
+    for size, servers, colocated in [
+        (1, 0, False),
+        (4, 4, False),
+        (4, 9, False),
+        (4, -1, False),
+    ]:
         with pytest.raises(BadInput, match="servers|server"):
             roles(size, servers, colocated)
     with pytest.raises(BadInput, match="at most 3 servers"):

@@ -106,6 +106,36 @@ def test_a_server_goes_on_where_it_ended():
     *_, server = sim.run(program, 3)
     assert server.shard.values[:, 0].tolist() == [12, 12, 0, 0, 0, 24, 0, 0]
     assert (server.clock, server.version) == (12, 24)
+    assert server.out.sent == [([], []), ([], [])]
+
+
+def test_a_copy_is_read_anew_where_a_server_goes_on():
+    """What changes after a worker's end is not sent to it."""
+    split, rule = partition(8, 1), consistency("essp", Choice(staleness=1), 2)
+
+    def program(comm):
+        comm, rows = Metered(comm), np.array([5], np.int32)
+        if comm.rank == 2:
+            server = Server(comm, Adding(np.zeros((8, 1), np.float32)), 2, rule)
+            for _ in range(2):
+                server.serve()
+                comm.Barrier()
+            return None
+        client = Client(comm, split, 1, [2])
+        replica = Replica(client, np.zeros((8, 1), np.float32), rule, None)
+        replica.have(replica.ask(rows, 0), rows, 0)
+        comm.compute(comm.rank)
+        client.push(rows, np.ones((1, 1), np.float32), ends_clock=True)
+        client.end()
+        replica.finish()
+        comm.Barrier()
+        replica.have(replica.ask(rows, 1), rows, 1)
+        client.end()
+        replica.finish()
+        comm.Barrier()
+        return replica.table[5, 0]
+
+    assert sim.run(program, 3)[:2] == [2, 2]
 
 
 def torn(rows=40_000):
@@ -136,6 +166,40 @@ def test_no_read_is_torn_and_a_server_that_tears_is_caught(monkeypatch):
 
     monkeypatch.setitem(globals(), "Adding", Shared)
     assert torn()
+
+
+def test_rows_are_copied_only_while_they_may_be_under_way(monkeypatch):
+    puts = []
+
+    class Watched(Adding):
+        def __setattr__(self, name, value):
+            puts.append(value)
+            super().__setattr__(name, value)
+
+        def update(self, at, grads, share=1.0):
+            np.add(self.values, grads, out=self.values)
+
+    monkeypatch.setitem(globals(), "Adding", Watched)
+
+    def alternates(client, comm):
+        for _ in range(3):
+            client.pull(slice(0, 8))
+            client.push(slice(0, 8), np.ones((8, 1), np.float32))
+        assert client.clock == 0
+
+    def one_is_silent(client, comm):
+        comm.compute(comm.rank)
+        if comm.rank == 0:
+            client.pull(slice(0, 8))
+            comm.compute(9)
+        else:
+            for _ in range(3):
+                client.push(slice(0, 8), np.ones((8, 1), np.float32))
+
+    ran(alternates, 1, network=FREE)
+    assert len(puts) == 1  # a push says that its worker has had the rows
+    ran(one_is_silent, 2, network=FREE)
+    assert len(puts) == 1 + 2
 
 
 def reads(workers, clocks, rule, law_text, seed):
@@ -203,6 +267,42 @@ def test_bounded_reads_have_all_that_they_must(name, s, workers, law_text, seed)
     np.testing.assert_allclose(starts_TxP, maxplus.ssp(draws_TxP, s), rtol=1e-12)
 
 
+def test_a_row_is_read_anew_only_when_its_bound_asks_for_it():
+    rule, rows = consistency("ssp", Choice(staleness=2), 1), slice(0, 1)
+
+    def work(client, comm):
+        copy, kept = np.zeros((2, 1), np.float32), []
+        replica = Replica(client, copy, rule, Adding(copy))
+        for k in range(12):
+            replica.have(replica.ask(rows, k), rows, k)
+            kept.append((client.rows_pulled, len(replica.owned)))
+            replica.wrote(rows, np.ones((1, 1), np.float32), 1)
+            replica.pushes += 1
+            client.push(rows, np.ones((1, 1), np.float32), ends_clock=True)
+        return kept, comm.bytes_sent
+
+    (((kept, sent),), _) = ran(work, 1, rule=rule, rows=2)
+    assert kept == [(1 + k // 3, k % 3) for k in range(12)]
+    (((also, more),), _) = ran(work, 1, 2, rule=rule, rows=2)
+    assert also == kept
+    assert more - sent == 12 * 64  # pushes carry a clock to all servers, pulls do not
+
+
+def test_a_gradient_is_as_stale_as_the_oldest_row_that_it_is_of():
+    rule = consistency("ssp", Choice(staleness=9), 1)
+
+    def work(client, comm):
+        copy = np.zeros((2, 1), np.float32)
+        replica = Replica(client, copy, rule, Adding(copy))
+        for k, row in enumerate([0, 1, 0, 1]):
+            rows = np.array([row], np.int32)
+            replica.have(replica.ask(rows, k), rows, k)
+            client.push(rows, np.ones((1, 1), np.float32), ends_clock=True)
+
+    _, (server,) = ran(work, 1, rule=rule, rows=2)
+    assert [one.staleness for one in server.log] == [0, 0, 2, 2]
+
+
 def test_one_clock_too_stale_is_caught():
     rule = consistency("ssp", Choice(staleness=3), 4)
     seen, starts_TxP, draws_TxP = reads(4, 12, rule, LAWS[0], 0)
@@ -229,6 +329,30 @@ def test_eager_servers_bring_fresher_rows_than_lazy_reads():
     assert ages("essp") < ages("ssp")
 
 
+def test_an_eager_server_sends_only_what_changed_of_what_was_read():
+    rule = consistency("essp", Choice(staleness=1), 2)
+    reads, writes = [[0, 1], [2]], [[0, 1, 5], [1, 6]]
+
+    def work(client, comm):
+        copy = np.zeros((8, 1), np.float32)
+        replica = Replica(client, copy, rule, Adding(copy))
+        rows, wrote = (np.array(of[comm.rank], np.int32) for of in (reads, writes))
+        for k in range(4):
+            replica.have(replica.ask(rows, k), rows, k)
+            comm.compute(1)
+            if k == 1:
+                client.push(wrote, np.ones((len(wrote), 1), np.float32))
+            client.clock_ends()
+        client.end()
+        client.end = lambda: None
+        replica.finish()
+
+    _, (server,) = ran(work, 2, rule=rule, network=FREE)
+    heads = 2 + 7 + 2  # before answers, changes (who has ended has none), the end
+    answers, changes = 4 * (2 + 1), 2 * (4 + 4)  # rows; rows and their numbers
+    assert server.comm.bytes_sent == 32 * heads + answers + changes
+
+
 def test_softsync_divides_each_gradient_by_its_own_staleness():
     choice = Choice(softsync=2, damped=True)
     rule, draws = consistency("softsync", choice, 4), np.random.default_rng(5)
@@ -251,6 +375,33 @@ def test_softsync_divides_each_gradient_by_its_own_staleness():
     assert server.version == 20
 
 
+def test_an_update_says_what_share_of_a_minibatch_it_has(monkeypatch):
+    """A mean is a whole one; what is left at the end is not lost."""
+    shares = []
+
+    class Noting(Adding):
+        def update(self, at, grads, share=1.0):
+            super().update(at, grads)
+            shares.append(share)
+
+    monkeypatch.setitem(globals(), "Adding", Noting)
+
+    def work(client, comm):
+        for weight in (0.5, 0.25, 0.0):
+            grads = np.full((1, 1), weight, np.float32)
+            client.push(slice(0, 1), grads, weight)
+
+    choice = Choice(softsync=1)
+    _, (server,) = ran(
+        work, 2, rule=consistency("softsync", choice, 2)._replace(gathers=4)
+    )
+    assert server.shard.values[0, 0] == 1  # (0.5 + 0.5 + 0.25 + 0.25)/1.5, and 0
+    assert (server.version, shares) == (2, [1.0, 0])
+    shares.clear()
+    _, (server,) = ran(work, 1)
+    assert (server.shard.values[0, 0], shares) == (0.75, [0.5, 0.25, 0])
+
+
 def test_backup_sums_the_first_of_a_clock_and_counts_the_late():
     rule = consistency("backup", Choice(backup=1), 3)
 
@@ -271,6 +422,59 @@ def test_backup_sums_the_first_of_a_clock_and_counts_the_late():
     late = [one for one in server.log if one.late]
     assert {one.worker for one in late} == {2}
     assert len(late) == len(found[2])
+
+
+@pytest.mark.parametrize("name", ["bsp", "backup"])
+def test_who_needs_no_rows_may_be_clocks_ahead(name):
+    rule = consistency(name, Choice(backup=0), 2)
+
+    def work(client, comm):
+        comm.compute(comm.rank)
+        for k in range(3):
+            grads = np.full((1, 1), 10.0**k, np.float32)
+            client.push(slice(0, 1), grads, weight=0.5, ends_clock=True)
+        return client.pull(slice(0, 1), 3)[0, 0]
+
+    found, (server,) = ran(work, 2, rule=rule, rows=1, network=FREE)
+    assert found == [222, 222]
+    assert (server.version, server.clock) == (3, 3)
+    assert [(one.clock, one.worker) for one in server.log] == [
+        (k, worker) for k in range(3) for worker in range(2)
+    ]
+
+
+def test_a_server_tells_how_many_clocks_workers_have_ended():
+    told = []
+
+    def program(comm):
+        if comm.rank == 2:
+            shard = Adding(np.zeros((1, 1), np.float32))
+            Server(comm, shard, 2, ASYNC, told.append).serve()
+            return
+        client = Client(Metered(comm), partition(1, 1), 1, [2])
+        for _ in range(3 - comm.rank):
+            client.clock_ends()
+        client.end()
+
+    sim.run(program, 3)
+    assert told == [1, 2, 3, 4, 5]
+
+
+def test_a_worker_that_leaps_closes_all_that_waited_for_it():
+    rule = consistency("backup", Choice(backup=1), 3)
+
+    def work(client, comm):
+        comm.compute(comm.rank)
+        if comm.rank == 0:
+            client.clock_ends()
+            client.clock_ends()
+        elif comm.rank == 1:
+            client.clock = 1
+            client.clock_ends()
+        return len(client.pull(slice(0, 1), 2))
+
+    found, (server,) = ran(work, 3, rule=rule, rows=1, network=FREE)
+    assert (found, server.clock) == ([1, 1, 1], 2)
 
 
 def test_known_keys_are_not_sent_again():
@@ -316,6 +520,18 @@ def test_keys_without_values_cost_a_bit_each(servers, keys, seed):
     assert sent <= servers * (64 + 8) + 8 * (keys // 64) + values.nbytes
 
 
+@pytest.mark.parametrize("rows", [8, 20_000])
+def test_gradients_of_any_kind_and_order_go_as_float32(rows):
+    def work(client, comm):
+        values = np.asfortranarray(np.arange(2.0 * rows).reshape(rows, 2))
+        client.push(slice(0, rows), values)
+        client.push(np.arange(rows)[::-1].astype(np.int32), values[::-1])
+        return client.pull(slice(0, rows))
+
+    ((found,), _) = ran(work, 1, 2, rows=rows, width=2)
+    assert (found == 2 * np.arange(2 * rows).reshape(rows, 2)).all()
+
+
 def test_aggregated_pushes_count_their_clocks():
     def work(client, comm):
         for _ in range(3):
@@ -350,10 +566,19 @@ def test_bad_keys_and_lengths_are_one_line(call, says):
         ran(lambda client, comm: call(client), 1)
 
 
-def test_softsync_and_backup_refuse_more_than_their_workers():
+def test_consistencies_refuse_numbers_that_make_no_sense():
     for choice, name in [
         (Choice(softsync=5), "softsync"),
         (Choice(backup=4), "backup"),
+        (Choice(backup=-1), "backup"),
+        (Choice(staleness=-1), "staleness"),
     ]:
         with pytest.raises(BadInput, match=f"expected --{name} of"):
-            consistency(name, choice, 4)
+            consistency("ssp" if name == "staleness" else name, choice, 4)
+
+
+def test_consistencies_gather_and_damp_as_their_papers_say():
+    damped = Choice(staleness=0, softsync=2, damped=True)
+    assert consistency("softsync", damped, 5).gathers == 2  # ⌊λ/n⌋
+    assert not consistency("ssp", damped, 5).damped  # nothing is stale
+    assert consistency("ssp", damped._replace(staleness=1), 5).damped

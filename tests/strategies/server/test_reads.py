@@ -1,0 +1,149 @@
+"""What workers read, by gradients that count themselves: whose, and up to which clock.
+
+Column w of the table counts worker w's examples, row by row. So a read shows which
+gradients it has, each once, twice or not.
+"""
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from dml import sim
+from dml.data.shards import shard
+from dml.metrics.timer import Timer
+from dml.sim.networks.named import network
+from dml.strategies.server.report import Report, collected
+from dml.strategies.server.roles import roles
+from dml.strategies.server.server import Setup, server
+from dml.strategies.server.workers import Habits
+from dml.types import Problem
+from dml.wire.messages import Metered
+from dml.wire.messages.consistency import Choice, consistency
+from dml.wire.partition import partition
+
+CLOCKS = 8
+NETWORKS = {
+    "none": lambda size: sim.Uniform(0, 0, 0),
+    "slow": lambda size: sim.Uniform(1e-4, 1e-8, 0),
+    "unbuffered": lambda size: sim.Uniform(1e-5, 1e-9, 0, eager=0),
+    "routed": lambda size: network(f"torus:2x{-(-max(3, size) // 2)}", max(3, size)),
+}
+
+
+class Adding:
+    def __init__(self, values):
+        self.values = values
+
+    def update(self, at, grads, share=1.0):
+        self.values[at] += grads
+
+
+class Counted:
+    """A problem whose gradients count themselves, and what was read where."""
+
+    def __init__(self, draws, workers, batch, rows, wide, dense):
+        self.rows, self.dense = rows, dense
+        self.batches = np.arange(CLOCKS * batch).reshape(CLOCKS, batch)
+        self.touches = draws.random((CLOCKS * batch, rows)) < 2 / rows
+        self.touches[np.arange(CLOCKS * batch), draws.integers(rows)] = True
+        parts = [
+            [shard(index, w, workers) for w in range(workers)] for index in self.batches
+        ]
+        self.whose = {
+            e: (w, k)
+            for k, of in enumerate(parts)
+            for w in range(workers)
+            for e in of[w]
+        }
+        marks = np.array([[self.touches[e].sum(0) for e in of] for of in parts])
+        none = np.zeros((1, workers, rows))
+        self.before_CxWxR = np.concatenate([none, marks.cumsum(0)])
+        self.wide, self.width = wide, wide * workers
+        self.reads = []  # worker, clock, rows, what they said
+
+    def touched(self, numbers):
+        every = slice(0, self.rows)
+        return every if self.dense else np.flatnonzero(self.touches[numbers].any(0))
+
+    def gradient(self, table, numbers, rows):
+        worker, clock = self.whose[int(numbers[0])]
+        self.reads.append((worker, clock, rows, table[rows, :: self.wide].copy()))
+        grads = np.zeros((self.rows, self.width), np.float32)
+        grads[:, worker * self.wide] = self.touches[numbers].sum(0)
+        batch = self.batches.shape[1]
+        return 0.0, (grads * np.float32(batch / len(numbers)))[rows]
+
+    def problem(self):
+        start = np.zeros((self.rows, self.width), np.float32)
+        heat = None if self.dense else self.touches.sum(0)
+        return Problem(start, 0, self.touched, self.gradient, lambda table: {}, heat)
+
+    def faults(self, staleness, pushes):
+        """Say which reads lack what they must have, or have too much."""
+        workers = self.width // self.wide
+        last = np.zeros((workers, workers, self.rows))  # reads never go back
+        for worker, clock, rows, seen in self.reads:
+            if (seen < last[worker][:, rows].T - 0.1).any():
+                yield worker, clock, "older than the read before"
+            last[worker][:, rows] = seen.T
+            must = max(0, clock - staleness) // pushes * pushes
+            least = self.before_CxWxR[must][:, rows].T.copy()
+            most = self.before_CxWxR[-1][:, rows].T.copy()
+            own = self.before_CxWxR[clock][worker, rows]
+            least[:, worker] = most[:, worker] = own
+            # weights of a third round; a gradient too few or too many is a whole 1
+            if (seen < least - 0.1).any() or (seen > most + 0.1).any():
+                yield worker, clock, seen - least
+
+
+def ran(counted, who, rule, habits, fabric, seed, scale):
+    def program(comm):
+        comm, report = Metered(comm), Report()
+        draws = np.random.default_rng([seed, comm.rank])
+        timer = Timer(
+            comm.Wtime, lambda work: comm.compute(scale * draws.exponential())
+        )
+        setup = Setup(who, rule, Adding, Adding, habits, known=seed % 3)
+        task = counted.problem()
+        for _ in server(
+            task, counted.batches, timer, comm=comm, setup=setup, report=report
+        ):
+            pass
+        split = partition(counted.rows, len(who.servers), task.heat)
+        return collected(comm, who, split, counted.width, report)
+
+    size = max(who.workers, 1 + max(who.servers))
+    return sim.run(program, size, fabric(size), seed % 3)[0]
+
+
+@settings(max_examples=40, deadline=None)
+@given(some.data())
+def test_every_read_has_each_own_gradient_once_and_what_its_bound_says(data):
+    draw = data.draw
+    name = draw(some.sampled_from(["async", "ssp", "essp", "essp"]))
+    colocated, workers = draw(some.booleans()), draw(some.integers(1, 6))
+    servers = draw(some.integers(1, workers if colocated else 4))
+    who = roles(workers + (0 if colocated else servers), servers, colocated)
+    s, seed = draw(some.integers(1, 4)), draw(some.integers(0, 10**6))
+    choice = Choice(staleness=s, fetches=draw(some.sampled_from([0, 0, 1, 2, 5])))
+    habits = Habits(
+        pushes=draw(some.sampled_from([1, 1, 2, 3])), prefetch=draw(some.booleans())
+    )
+    wide = draw(some.sampled_from([1, 1, 1, 3000]))  # of these a part is a message
+    counted = Counted(
+        np.random.default_rng(seed),
+        workers,
+        draw(some.integers(1, 12)),
+        draw(some.integers(6, 12)),
+        wide,
+        draw(some.booleans()),
+    )
+    rule = consistency(name, choice, workers)
+    fabric = NETWORKS[draw(some.sampled_from(sorted(NETWORKS)))]
+    scale = draw(some.sampled_from([0.0, 1e-6, 1e-5, 1e-4]))
+    found = ran(counted, who, rule, habits, fabric, seed, scale)
+    bound = CLOCKS if name == "async" else s
+    assert list(counted.faults(bound, habits.pushes)) == []
+    np.testing.assert_allclose(
+        found.table[:, ::wide], counted.before_CxWxR[-1].T, atol=0.1
+    )
