@@ -10,7 +10,7 @@ twice, and of their numbers.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import partial
 from typing import Any
 
@@ -19,10 +19,11 @@ import numpy as np
 from dml.data.tiles import Tiles
 from dml.metrics.timer import Timer
 from dml.strategies.glove.problem import packed, problem, unpacked
-from dml.strategies.server.report import WORK, Report
+from dml.strategies.server.report import Report
 from dml.strategies.server.roles import Roles
 from dml.strategies.server.server import Setup
 from dml.strategies.server.server import server as serve
+from dml.strategies.server.sums import Sums
 from dml.strategies.server.workers import Habits
 from dml.types import CountedComm, Embeddings, Step
 from dml.update.table import Table
@@ -30,9 +31,9 @@ from dml.wire.messages import tree_allreduce
 from dml.wire.messages.collect import collect as collected
 from dml.wire.messages.consistency import Consistency
 from dml.wire.partition import Partition, partition
+from dml.wire.rows import Keys
 
 USUAL = Habits()
-STALEST = 1023  # what is staler is counted as this
 
 
 def server(
@@ -57,19 +58,7 @@ def server(
     dim, count = state.vectors_TxD.shape[1], len(tiles.logs)
     task = problem(state, tiles, batch)
     split = partition(len(task.start_TxD), len(roles.servers), task.heat)
-    squares_TxR = packed(state.vector_squares_TxD, state.bias_squares_T, 1)
-    rates_R = np.full(task.start_TxD.shape[1], rate, np.float32)
-    rates_R[-1] = 1  # a bias moves at rate 1
-    number = roles.server(comm.rank)
-    held = slice(0) if number is None else split.held(number)
-    # what lasts from epoch to epoch: a server's rows, the squares that a worker knows
-    shard = Table(
-        "glove", task.start_TxD[held].copy(), rates_R, (squares_TxR[held].copy(),)
-    )
-
-    def own(table_TxR: np.ndarray) -> Table:  # of the others it knows no squares
-        return Table("glove", table_TxR, rates_R, (squares_TxR,))
-
+    shard, own = lasting(state, rate, task.start_TxD, held(split, roles, comm.rank))
     setup = Setup(roles, rule, lambda start: shard, own, habits, known)
     sums = Sums()
     while True:
@@ -99,42 +88,25 @@ def server(
         )
 
 
-class Sums:
-    """Adds up what the epochs' reports say, on all ranks."""
+def held(split: Partition, roles: Roles, rank: int) -> Keys:
+    """Return the rows that a rank serves; none where it only works."""
+    number = roles.server(rank)
+    return slice(0) if number is None else split.held(number)
 
-    def __init__(self) -> None:
-        self.gradients_by_staleness = np.zeros(STALEST + 1)
-        self.work = np.zeros(len(WORK))
-        self.late = 0
 
-    def add(self, comm: CountedComm, report: Report) -> None:
-        stale = [one.staleness for one in report.log if one.rows and not one.late]
-        counts = np.bincount(
-            np.minimum(np.array(stale, np.int64), STALEST), minlength=STALEST + 1
-        )
-        late = sum(one.late for one in report.log)
-        found = np.concatenate([counts, report.work.sum(0), [late]])
-        tree_allreduce(comm, found)
-        self.gradients_by_staleness += found[: STALEST + 1]
-        self.work += found[STALEST + 1 : -1]
-        self.late += int(found[-1])
+def lasting(
+    state: Embeddings, rate: float, start_TxR: np.ndarray, rows: Keys
+) -> tuple[Table, Callable[[np.ndarray], Table]]:
+    """Make what lasts from epoch to epoch: a server's rows, a worker's squares."""
+    squares_TxR = packed(state.vector_squares_TxD, state.bias_squares_T, 1)
+    rates_R = np.full(start_TxR.shape[1], rate, np.float32)
+    rates_R[-1] = 1  # a bias moves at rate 1
+    shard = Table("glove", start_TxR[rows].copy(), rates_R, (squares_TxR[rows].copy(),))
 
-    def summary(self) -> dict[str, Any]:
-        """Return the numbers of all epochs so far."""
-        counts = np.trim_zeros(self.gradients_by_staleness, "b")
-        work = dict(zip(WORK, self.work.tolist(), strict=True))
-        busy = work["computed"] + work["waited"]
-        return {
-            "staleness": counts.astype(int).tolist(),
-            "staleness_mean": float(np.arange(len(counts)) @ counts)
-            / (counts.sum() or 1),
-            "staleness_max": max(0, len(counts) - 1),
-            "late": self.late,
-            "idle_share": work["waited"] / (busy or 1),
-            "keys_sent": int(work["keys_sent"]),
-            "keys_known": int(work["keys_known"]),
-            "nonfinite": int(work["nonfinite"]),
-        }
+    def own(table_TxR: np.ndarray) -> Table:  # of the others it knows no squares
+        return Table("glove", table_TxR, rates_R, (squares_TxR,))
+
+    return shard, own
 
 
 def minibatches(count: int, batch: int) -> Iterator[np.ndarray]:

@@ -77,28 +77,34 @@ def collected(
     if comm.rank:
         return None
     values, logs, times, copies_of, work, ends_of = (page or [] for page in pages)
-    served = [(s, rank) for s, rank in enumerate(roles.servers)]
-    table = np.empty((int(split.edges[-1]), width), np.float32)
-    for s, rank in served:
-        table[split.held(s)] = values[rank].reshape(-1, width)
-    snapshots = []
-    for k in range(min(len(times[rank]) for _, rank in served)):
-        whole = np.empty_like(table)
-        for s, rank in served:
-            whole[split.held(s)] = copies_of[rank].reshape(len(times[rank]), -1, width)[
-                k
-            ]
-        seconds, clocks, updates = times[served[0][1]][k].tolist()
-        snapshots.append(Snapshot(seconds, clocks, int(updates), whole))
+
+    def whole(parts: list[np.ndarray]) -> np.ndarray:
+        table_TxD = np.empty((int(split.edges[-1]), width), np.float32)
+        for number, part in enumerate(parts):
+            table_TxD[split.held(number)] = part.reshape(-1, width)
+        return table_TxD
+
+    ranks = roles.servers
+    first = times[ranks[0]].tolist()
+    moments_of = min(len(times[rank]) for rank in ranks)
+    snapshots = [
+        Snapshot(
+            *(seconds, clocks, int(updates)),
+            whole([copies_of[r].reshape(len(times[r]), -1)[k] for r in ranks]),
+        )
+        for k, (seconds, clocks, updates) in enumerate(first[:moments_of])
+    ]
     every = [
-        np.column_stack([logs[rank], np.full(len(logs[rank]), s)]) for s, rank in served
+        np.column_stack([logs[rank], np.full(len(logs[rank]), number)])
+        for number, rank in enumerate(ranks)
     ]
     log, totals = np.concatenate(every), np.concatenate(work)
     summary = totalled(log, totals) | {
         "words_sent": int(sum(each[0, 0] for each in ends_of)),
-        "updates": int(ends_of[roles.servers[0]][0, 1]),
+        "updates": int(ends_of[ranks[0]][0, 1]),
         "rows_imbalance": imbalance(split),
     }
+    table = whole([values[rank] for rank in ranks])
     return Collected(table, log, snapshots, totals, summary)
 
 
