@@ -21,7 +21,7 @@ from typing import Any
 import flags
 import server_flags
 from server_problems import PROBLEMS, loading, rate, shards
-from server_report import drawn, rows, summarised
+from server_report import drawn, ends, rows, summarised
 from server_runs import Plan, ran
 
 from dml.metrics import runs, writers
@@ -67,8 +67,9 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
 
     def program(comm: CountedComm) -> dict[str, Any]:
         problem, setup = first_of_each_host(comm, load), settings(comm, make, sift)
+        console = writers.console(plan.clocks, unit="clock", ends=ends)
         with (
-            writers.first(comm.rank, writers.console(plan.clocks, unit="clock")) as bar,
+            writers.first(comm.rank, console) as bar,
             writers.first(comm.rank, runs.folder(path, flags.chosen(FLAGS))) as writer,
         ):
             found = ran(

@@ -33,6 +33,7 @@ def define(values: flags.FlagValues) -> None:
     integer("n_push", 1, "Clocks after which a worker pushes.", 1)
     integer("n_fetch", 0, "Clocks after which it pulls; 0: by its consistency.", 0)
     switch("prefetch", False, "Ask for the next rows before computing.")
+    integer("microbatches", 1, "Pieces of its part, between which a server serves.", 1)
     integer("key_lists", 64, "Lists of keys that a server remembers of a worker.", 0)
     choice("on_nonfinite", STOP, [SKIP, STOP], "What to do with NaN in a gradient.")
 
@@ -59,4 +60,6 @@ def rule(values: flags.FlagValues, workers: int) -> Consistency:
 
 def habits(values: flags.FlagValues) -> Habits:
     """Return how a worker goes about it."""
-    return Habits(values.n_push, values.prefetch, on_nonfinite=values.on_nonfinite)
+    return Habits(
+        values.n_push, values.prefetch, values.microbatches, values.on_nonfinite
+    )

@@ -1,7 +1,7 @@
 """A run on parameter servers in; rows an update, a flat summary and figures out."""
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +33,22 @@ def summarised(found: Ran) -> dict[str, Any]:
         "staleness": found.staleness.tolist(),
         "sha256": hashlib.sha256(table_TxD.tobytes()).hexdigest(),
     }
+
+
+def ends(summary: Mapping[str, Any]) -> str:
+    """Say the run's end in two lines."""
+    quality = [
+        f"{name} {summary[name]:.4f}"
+        for name in ("objective", "accuracy", "rmse", "zeros")
+        if summary.get(name) is not None
+    ]
+    return (
+        f"{'  '.join(quality)}  table {summary['sha256'][:8]}\n"
+        f"{summary['updates']:,} updates  {summary['late']:,} late  staleness "
+        f"{summary['staleness_mean']:.2f}, at most {summary['staleness_max']}  idle "
+        f"{summary['idle_share']:.1%}  {summary['words_sent']:,} words sent  "
+        f"imbalance {summary['imbalance']:.2f}"
+    )
 
 
 def drawn(path: Path, found: Ran) -> None:
