@@ -116,7 +116,13 @@ def test_proximal_steps_find_the_minimum_of_scikit_learn():
         _, grads = gradient(shard.values[:, 0], DATA, index, every)
         shard.update(slice(None), grads[:, None])
     theirs = LogisticRegression(
-        C=1 / (80 * l1), l1_ratio=1, solver="liblinear", fit_intercept=False, tol=1e-8
+        C=1 / (80 * l1),
+        l1_ratio=1,
+        solver="liblinear",
+        fit_intercept=False,
+        tol=1e-8,
+        max_iter=100_000,
+        random_state=0,
     ).fit(DATA.inputs, DATA.targets)
     ours, want = shard.values[:, 0], theirs.coef_[0].astype(np.float32)
     assert objective(ours, DATA, l1) == pytest.approx(objective(want, DATA, l1), 1e-5)

@@ -36,5 +36,5 @@ def test_a_record_that_is_cut_off_is_one_line_and_code_2(mpirun, file):
 def test_a_rank_that_differs_from_its_record_ends_all(mpirun, file, monkeypatch):
     monkeypatch.setenv("WRONG", "1")
     ended = mpirun(3, "recording_command", f"--replay={file}", timeout=20)
-    assert ended.code == 2
+    assert ended.code in (2, 9)  # mpirun may report the ranks that it killed
     assert "rank 1, event 1: expected 0 noted, got 1 noted; replay" in ended.err
