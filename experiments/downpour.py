@@ -8,7 +8,7 @@ All go through the same minibatches. Downpour applies gradients as they come, in
 their sum; each takes the rate of --lr with which its accuracy is first at --target, or
 highest. One worker in eight is four times slower; all draw their delays from --law.
 
-Cost: twelve runs of 80 minibatches, 47 s of one core of a busy machine.
+Cost: twelve runs of 80 minibatches, 42 s of one core.
 Result: Downpour is at 0.95 in 127 virtual seconds with SGD, 136 with AdaGrad; in step
 that takes 651 and 542. Waiting is 71 % of a worker's time in step.
 """

@@ -8,17 +8,18 @@ python experiments/server_bandwidth.py --simulate=8                by the formul
 `both` by Sendrecv, both ways at once. Medians of timings by turns, so that drift meets
 all alike.
 
-Cost: 10 s on 2 cores. Result: see experiments/server.md.
+Cost: 10 s on 2 cores. Result: 4 MB pushed and pulled at 0.44 to 0.78 of raw, 4096 rows
+of 50 at 0.14 to 0.46, 1 KB at 0.04 to 0.10: Python takes so long for a message.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
 import flags
 import numpy as np
 import server_bandwidth_programs as programs
-from server_bandwidth_programs import Load
+from server_bandwidth_programs import COLUMNS, Load
 
 from dml.metrics import runs, writers
 from dml.strategies.server.roles import roles
@@ -39,24 +40,6 @@ integer("rows", 4096, "Rows of a sparse push.")
 integer("width", 50, "Numbers of a row.")
 integer("table", 60_000, "Rows of the table that they are of.")
 integer("repeats", 7, "Timings, of which the median.")
-
-
-def gigabytes(row: Row) -> str:
-    return f"{row['gigabytes_per_second']:.2f}"
-
-
-COLUMNS: dict[str, tuple[int, Callable[[Row], str]]] = {
-    "what": (14, lambda row: row["what"]),
-    "bytes": (9, lambda row: f"{row['bytes']:,}"),
-    "servers": (7, lambda row: str(row["servers"])),
-    "workers": (7, lambda row: str(row["workers"])),
-    "us": (9, lambda row: f"{1e6 * row['seconds']:.1f}"),
-    "pushes/s": (9, lambda row: f"{row['pushes_per_second']:,.0f}"),
-    "GB/s": (6, gigabytes),
-    "of raw": (6, lambda row: f"{row['of_raw']:.2f}"),
-    "of both": (7, lambda row: f"{row['of_both']:.2f}"),
-    "formula": (9, lambda row: f"{1e6 * row['predicted_seconds']:.1f}"),
-}
 
 
 def main(argv: Sequence[str]) -> list[Row]:

@@ -17,6 +17,25 @@ from dml.wire.rows import length
 
 TAG = 99  # of bare messages
 Call = Callable[[], Any]
+Row = dict[str, Any]
+
+
+def gigabytes(row: Row) -> str:
+    return f"{row['gigabytes_per_second']:.2f}"
+
+
+COLUMNS: dict[str, tuple[int, Callable[[Row], str]]] = {
+    "what": (14, lambda row: row["what"]),
+    "bytes": (9, lambda row: f"{row['bytes']:,}"),
+    "servers": (7, lambda row: str(row["servers"])),
+    "workers": (7, lambda row: str(row["workers"])),
+    "us": (9, lambda row: f"{1e6 * row['seconds']:.1f}"),
+    "pushes/s": (9, lambda row: f"{row['pushes_per_second']:,.0f}"),
+    "GB/s": (6, gigabytes),
+    "of raw": (6, lambda row: f"{row['of_raw']:.2f}"),
+    "of both": (7, lambda row: f"{row['of_both']:.2f}"),
+    "formula": (9, lambda row: f"{1e6 * row['predicted_seconds']:.1f}"),
+}
 
 
 class Load(NamedTuple):
