@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 from absl import flags
-from shared_flags import SHARED, switch
+from shared_flags import SHARED, FlagValues, switch
+from shared_flags import VIRTUAL as VIRTUAL
 from shared_flags import choice as choice
+from shared_flags import chosen as chosen
 from shared_flags import integer as integer
 from shared_flags import number as number
 from shared_flags import text as text
 
 from dml.types import BadInput, Comm, CountedComm
-
-FlagValues = flags.FlagValues
 
 
 def show(kind: type, error: BaseException, trace: Any) -> None:
@@ -38,7 +38,6 @@ class Stopped(Exception):
     """A run that was asked to stop, and has saved its state: says how to go on."""
 
 
-VIRTUAL = ("simulate", "network", "events", "virtual_seconds")
 STOPPED = 130  # the exit code, as a shell says of Ctrl-C
 DTYPES = ["float16", "float32", "float64", "int32", "int64"]
 
@@ -72,12 +71,6 @@ def parse(values: FlagValues, argv: Sequence[str]) -> FlagValues:
         sys.stdout.write(f"{sys.modules['__main__'].__doc__}\n{values.get_help()}\n")
         sys.exit(0)
     return values
-
-
-def chosen(values: FlagValues) -> dict[str, Any]:
-    """Return every flag and its value, as config.json keeps them."""
-    both = ("help", "flagfile", "undefok")  # absl's own
-    return {k: v for k, v in values.flag_values_dict().items() if k not in both}
 
 
 def ranks(

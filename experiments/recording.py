@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import flags
+from shared_flags import VIRTUAL, FlagValues, chosen
 
 from dml.metrics import records
 from dml.types import BadInput, Comm
@@ -20,10 +20,10 @@ from dml.wire.messages import Log, Recorded, Replayed
 Program = Callable[[Any], Any]
 # What changes where a run goes and how long it takes, but nothing that it finds.
 FREE = ("out", "record", "replay", "timeline", "watchdog", "check", "straggle")
-FREE += flags.VIRTUAL
+FREE += VIRTUAL
 
 
-def ordered(program: Program, named: Program, values: flags.FlagValues) -> Program:
+def ordered(program: Program, named: Program, values: FlagValues) -> Program:
     """Return the program as --record and --replay have it; `named` is whose it is."""
     if "record" not in values or not (values.record or values.replay):
         return program
@@ -38,7 +38,7 @@ def ordered(program: Program, named: Program, values: flags.FlagValues) -> Progr
             "leave deaths out, whose moment is no event of it"
         )
     config = {"experiment": experiment(named)} | {
-        f"--{k}": v for k, v in flags.chosen(values).items() if k not in FREE
+        f"--{k}": v for k, v in chosen(values).items() if k not in FREE
     }
     if values.replay:
         found = records.read(Path(values.replay))

@@ -6,9 +6,11 @@ from typing import Any
 
 from absl import flags
 
+FlagValues = flags.FlagValues
 integer, number, text = flags.DEFINE_integer, flags.DEFINE_float, flags.DEFINE_string
 switch, choice = flags.DEFINE_boolean, flags.DEFINE_enum
 
+VIRTUAL = ("simulate", "network", "events", "virtual_seconds")
 SEEDS = 1 << 63  # as many as all generators of random numbers take
 OUTSIDE = ["star", "tree", "butterfly", "halving_doubling", "ring"]
 SHARED: dict[str, Callable[..., Any]] = {
@@ -72,3 +74,9 @@ SHARED: dict[str, Callable[..., Any]] = {
         text, default=None, help="File with the order in which they shall come."
     ),
 }
+
+
+def chosen(values: FlagValues) -> dict[str, Any]:
+    """Return every flag and its value, as config.json keeps them."""
+    both = ("help", "flagfile", "undefok")  # absl's own
+    return {k: v for k, v in values.flag_values_dict().items() if k not in both}
