@@ -14,7 +14,7 @@ from dml.wire.messages.tags import Tag
 
 
 class Colocated:
-    """Owns the receive in which whatever goes to this rank's server arrives.
+    """Owns the receive in which what goes to this rank's server arrives as it waits.
 
     `hear(source, message)` takes a message and says whether there will be more.
     """
@@ -23,33 +23,44 @@ class Colocated:
         self, comm: Comm, inbox: np.ndarray, hear: Callable[[int, np.ndarray], bool]
     ):
         self.comm, self.inbox, self.hear = comm, inbox, hear
-        self.receive: Any = comm.Irecv(inbox, ANY, Tag.SERVER)
+        self.receive: Any = None  # posted while this rank waits; it may stay so
+        self.more = True
+        self.status = Status()
 
-    def take(self, status: Status) -> None:
-        more = self.hear(status.source, self.inbox)
-        again = more and self.comm.Irecv(self.inbox, ANY, Tag.SERVER)
-        self.receive = again or None
+    def take(self) -> None:
+        """Take the message that the inbox has."""
+        self.receive = None
+        self.more = self.hear(self.status.source, self.inbox)
+
+    def posted(self) -> Any:
+        """Return the receive of the next message."""
+        if self.receive is None:
+            self.receive = self.comm.Irecv(self.inbox, ANY, Tag.SERVER)
+        return self.receive
 
     def poll(self) -> None:
         """Serve all that has come."""
-        status = Status()
-        while self.receive is not None and self.receive.Test(status):
-            self.take(status)
+        if self.receive is not None:
+            if not self.receive.Test(self.status):
+                return
+            self.take()
+        while self.more and self.comm.Iprobe(ANY, Tag.SERVER):
+            self.comm.Recv(self.inbox, ANY, Tag.SERVER, self.status)
+            self.take()
 
     def wait(self, requests: list[Any]) -> None:
         """Return when all requests are done; serve meanwhile."""
-        left, status = list(requests), Status()
-        while left and self.receive is not None:
-            place = self.comm.Waitany([*left, self.receive], status)
+        left = list(requests)
+        while left and self.more:
+            place = self.comm.Waitany([*left, self.posted()], self.status)
             if place == len(left):
-                self.take(status)
+                self.take()
             else:
                 del left[place]
         self.comm.Waitall(left)
 
     def finish(self) -> None:
         """Serve until there will be no more."""
-        status = Status()
-        while self.receive is not None:
-            self.receive.Wait(status)
-            self.take(status)
+        while self.more:
+            self.posted().Wait(self.status)
+            self.take()

@@ -174,3 +174,69 @@ def test_a_worker_without_examples_waits_like_the_others(name, dense):
         for row in found.log[np.argsort(found.log[:, 0], kind="stable")]:
             ended[int(row[1])] = row[2] + 1
             assert ended.max() - ended.min() <= ahead + 1
+
+
+def test_a_filter_of_keys_sees_the_gradient_of_the_workers_own_part():
+    seen = []
+
+    def sift(values, grads):
+        seen.append((values.tolist(), grads.tolist()))
+        return np.array([False, True])
+
+    def program(comm):
+        client = Client(Metered(comm), partition(10, 1), 1, [0])
+        rule = consistency("bsp", Choice(), 1)
+        table = np.arange(10, dtype=np.float32)[:, None]
+        replica = Replica(client, table, rule, None)
+        part, counts = Part(0, np.arange(2), np.array([3, 4]), 0.25, 8), Counts()
+        grads = np.array([[1], [2]], np.float32)
+        return kept(replica, part, grads, Habits(sift=sift), counts, 1.0), counts
+
+    one, counts = sim.run(program, 1)[0]
+    assert seen == [([[3], [4]], [[4], [8]])]  # not times its weight
+    assert (one.rows.tolist(), one.grads.tolist()) == ([4], [[2]])
+    assert (counts.offered, counts.sifted) == (2, 1)
+
+
+def test_what_is_pushed_together_weighs_together():
+    shares = []
+
+    class Noting(Descent):
+        def update(self, at, grads, share=1.0):
+            shares.append(share)
+            super().update(at, grads, share)
+
+    found = ran(3, "async", clocks=5, habits=Habits(pushes=2), make=Noting)
+    # two workers: 15 and 14 of 29 examples, of two clocks, the fifth alone
+    ours = sorted(round(share * 29) for share in shares)
+    assert ours.count(30) == ours.count(28) == 2
+    assert ours.count(15) >= 1 and ours.count(14) >= 1
+    assert found.summary["gradients"] == 6
+
+
+@pytest.mark.parametrize("pieces", [1, 4])
+def test_a_colocated_rank_serves_between_its_microbatches(pieces):
+    """Rank 0 takes 8 seconds for its part; rank 1 wants rows of it meanwhile."""
+
+    def program(comm):
+        task = problem(dense=True)
+
+        def slow(values, numbers, rows):
+            comm.compute((0.01 if comm.rank else 8) / pieces)
+            return task.gradient(values, numbers, rows)
+
+        metered, who = Metered(comm), roles(2, colocated=True)
+        rule, report = consistency("async", Choice(), 2), Report()
+        habits = Habits(microbatches=pieces)
+        setup = Setup(who, rule, Descent, Descent, habits)
+        timer, waits = Timer(comm.Wtime), []
+        mine = task._replace(gradient=slow)
+        steps = server(
+            mine, batches(2), timer, comm=metered, setup=setup, report=report
+        )
+        for step in steps:
+            waits.append(step.seconds["wait"])
+        return waits
+
+    waits = sim.run(program, 2)[1]
+    assert max(waits) == pytest.approx(8 / pieces, abs=0.05)
