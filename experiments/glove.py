@@ -35,7 +35,7 @@ from dml.wire.messages import first_of_all, tree_allreduce
 
 FLAGS = flags.define(
     *("out", "seed", *flags.VIRTUAL, "straggle", "watchdog", "check"),
-    *("group", "outside", "timeline"),
+    *("group", "outside", "timeline", "record", "replay"),
 )
 counting.define(FLAGS)
 glove_flags.define(FLAGS, glove_ways.STRATEGIES)

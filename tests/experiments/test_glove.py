@@ -152,3 +152,18 @@ def test_rows_of_virtual_ranks_are_those_of_one(train, tmp_path):
     train("--epochs=3")
     train("--epochs=3", "--simulate=4", out="four")
     assert losses(tmp_path / "run") == losses(tmp_path / "four")
+
+
+def test_an_asynchronous_run_is_recorded_and_repeats_elsewhere(train, tmp_path):
+    ways = ["--strategy=server", "--consistency=async", "--batch=64"]
+    record = str(tmp_path / "run.record")
+
+    def vectors(out, *flags):
+        train(*ways, "--simulate=4", *flags, out=out)
+        return (tmp_path / out / "vectors.npy").read_bytes()
+
+    slow = "--straggle=pareto:1,1.5"
+    recorded = vectors("recorded", slow, f"--record={record}")
+    even = vectors("even")
+    replayed = vectors("replayed", "--network=1e-3,1e-7,0", f"--replay={record}")
+    assert recorded == replayed != even
