@@ -74,8 +74,8 @@ def problem(state: Embeddings, tiles: Tiles, batch: int) -> Problem:
         scale = np.float32(whole / (stop - start))
         sums_NxR = np.zeros((len(at), table_TxR.shape[1]), np.float32)
         records = *offsets, tiles.logs, tiles.weights
-        where = first(start), (start, stop)
-        loss = gradients(table_TxR, grid, records, *where, scale, at, place, sums_NxR)
+        where, sums = (first(start), start, stop), (at, place, sums_NxR)
+        loss = gradients(table_TxR, grid, records, where, scale, sums)
         return loss / (stop - start), sums_NxR
 
     def evaluate(table_TxR: np.ndarray) -> dict[str, float]:
@@ -125,10 +125,11 @@ def kernel(width: int) -> Callable[..., float]:
     last = width - 1
 
     @njit(fastmath=FAST, nogil=True, cache=True)
-    def gradient(table_TxR, grid, records, tile, span, scale, at, place, sums_NxR):
+    def gradient(table_TxR, grid, records, where, scale, sums):
         starts, firsts, seconds = grid
         words, contexts, logs, weights = records
-        start, stop = span
+        tile, start, stop = where
+        at, place, sums_NxR = sums
         for n in range(len(at)):
             place[at[n]] = n
         loss = 0.0

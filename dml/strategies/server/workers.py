@@ -45,8 +45,7 @@ class Part(NamedTuple):
     clock: int
     numbers: np.ndarray
     rows: Keys
-    weight: float
-    examples: int  # of the minibatch
+    weight: float  # in the minibatch
 
 
 class Kept(NamedTuple):
@@ -75,7 +74,7 @@ class Parts:
             if number == clock:
                 mine = shard(index, self.worker, self.workers)
                 rows = self.problem.touched(mine) if len(mine) else np.empty(0, int)
-                return Part(clock, mine, rows, len(mine) / len(index), len(index))
+                return Part(clock, mine, rows, len(mine) / len(index))
         return None
 
 
