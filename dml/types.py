@@ -48,6 +48,25 @@ class Embeddings(NamedTuple):
     bias_squares_T: np.ndarray
 
 
+class Examples(NamedTuple):
+    """Data that is made when it is asked for: a minibatch from the numbers of draws.
+
+    Draw d is example d % count, in epoch d // count. What is random about it, such as
+    which words are masked, depends on its number alone.
+    """
+
+    count: int  # type: ignore[assignment]  # hides tuple.count
+    take: Callable[[np.ndarray], Batch]
+
+
+class Layer(NamedTuple):
+    """A part of a model: the first gets None, the last gives the loss."""
+
+    names: tuple[str, ...]  # of params: those that it reads; two layers may share one
+    # its params by name, what the layer before it gave, the batch -> what it gives
+    apply: Callable[[Mapping[str, Params], Any, Any], Any]
+
+
 class Model(NamedTuple):
     """Pure functions; loss is the mean over the batch's examples.
 
@@ -57,6 +76,8 @@ class Model(NamedTuple):
     init: Callable[[Any], Params]  # random key -> params
     loss: Callable[[Params, Any], Any]  # -> scalar
     metrics: Callable[[Params, Any], Mapping[str, Any]]  # -> means over the batch
+    layers: Sequence[Layer] = ()  # the loss cut into parts; params are then by name
+    scores: Callable[[Params, Any], Any] | None = None  # a batch's inputs -> log-odds
 
 
 class Problem(NamedTuple):
@@ -95,8 +116,11 @@ class Step(NamedTuple):
     loss: float  # mean over the global batch, before the update
     params: Params  # after the update; or a call that collects them on rank 0
     examples: int  # in the global batch
-    seconds: Mapping[str, float]  # by phase: gradient, wire, update, wait
+    seconds: Mapping[str, float]  # by phase: input, gradient, wire, update, wait
     words_sent: int  # by this rank, in this step
+    measures: Mapping[str, float] = {}  # what else the strategy saw: norms, copies
+    # -> the optimizer's state as a tree of whole arrays, to go on from; collective
+    state: Callable[[], Any] | None = None
 
 
 ANY = -1  # as a source or a tag: whichever comes first

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from dml.types import BadInput, Batch
+from dml.types import BadInput, Batch, Examples
 
 
 def minibatches(
@@ -34,6 +34,12 @@ def minibatches(
     )
 
 
-def take(data: Batch, index: np.ndarray) -> Batch:
-    """Return the examples that index names, a copy of them."""
+def take(data: Batch | Examples, index: np.ndarray) -> Batch:
+    """Return the examples that index names, a copy of them; of Examples, those draws.
+
+    Of data in memory, a draw of a later epoch is the same example again.
+    """
+    if isinstance(data, Examples):
+        return data.take(index)
+    index = index % len(data.targets)
     return Batch(data.inputs[index], data.targets[index])
