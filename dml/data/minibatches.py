@@ -34,12 +34,46 @@ def minibatches(
     )
 
 
+def draws(
+    count: int, batch: int, seed: int, examples: int, start: int = 0
+) -> Iterator[np.ndarray]:
+    """Yield the numbers of the draws start … examples - 1 of count examples, in int64.
+
+    They are epoch * count + example, in the order of `minibatches`. A minibatch that
+    begins in one epoch ends in the next, so all have one length but the last.
+    """
+    if min(count, batch) < 1 or not 0 <= start <= examples:
+        raise BadInput(
+            f"expected examples, a batch of one or more and a start of 0 to {examples=}"
+            f", got {count=}, {batch=}, {start=}; pass --batch=<1 or more>"
+        )
+    return _draws(count, batch, seed, range(start, examples))
+
+
+def _draws(count: int, batch: int, seed: int, places: range) -> Iterator[np.ndarray]:
+    """Cut places of the endless stream, count an epoch, into minibatches."""
+    shuffled, order = -1, np.empty(0, np.int64)
+    for first in range(0, len(places), batch):
+        wanted, parts = places[first : first + batch], []
+        while wanted:
+            epoch, at = divmod(wanted[0], count)
+            if epoch != shuffled:
+                order = np.random.default_rng([seed, epoch]).permutation(count)
+                shuffled = epoch
+            parts.append(epoch * count + order[at : at + len(wanted)])
+            wanted = wanted[len(parts[-1]) :]
+        yield np.concatenate(parts)
+
+
 def take(data: Batch | Examples, index: np.ndarray) -> Batch:
     """Return the examples that index names, a copy of them; of Examples, those draws.
 
-    Of data in memory, a draw of a later epoch is the same example again.
+    Of data in memory, a draw of a later epoch is the same example again. Inputs and
+    targets may be trees of arrays.
     """
     if isinstance(data, Examples):
         return data.take(index)
-    index = index % len(data.targets)
-    return Batch(data.inputs[index], data.targets[index])
+    import jax  # here: strategies that need no jax need not wait for it
+
+    index = index % len(jax.tree.leaves(data.targets)[0])
+    return jax.tree.map(lambda array: array[index], data)

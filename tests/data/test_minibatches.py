@@ -5,9 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dml.data.minibatches import minibatches, take
+from dml.data.minibatches import draws, minibatches, take
 from dml.data.shards import shard
-from dml.types import BadInput, Batch
+from dml.types import BadInput, Batch, Examples
 
 
 @given(st.integers(1, 100), st.data())
@@ -54,3 +54,40 @@ def test_take_keeps_inputs_with_their_targets():
 def test_a_batch_of_no_or_too_many_examples_is_bad_input_at_once(batch):
     with pytest.raises(BadInput, match=f"batch of 1 to 5 examples, got {batch=}"):
         minibatches(5, batch, seed=0)
+
+
+@given(st.integers(1, 20), st.integers(1, 50), st.integers(0, 90), st.data())
+def test_draws_of_one_length_straddle_the_epochs_of_minibatches(
+    count, batch, examples, data
+):
+    found = list(draws(count, batch, 3, examples))
+    assert [len(index) for index in found[:-1]] == [batch] * (len(found) - 1)
+    stream = np.concatenate([np.empty(0, np.int64), *found])
+    assert len(stream) == examples and stream.dtype == np.int64
+    epochs = islice(minibatches(count, count, seed=3), examples // count + 1)
+    order = np.concatenate(list(epochs))[:examples]
+    assert np.array_equal(stream % count, order)
+    assert np.array_equal(stream // count, np.arange(examples) // count)
+    start = data.draw(st.integers(0, examples))
+    rest = list(draws(count, batch, 3, examples, start))
+    assert np.array_equal(np.concatenate([stream[:start], *rest]), stream)
+
+
+@pytest.mark.parametrize(
+    "wrong", [(0, 1, 0, 5), (5, 0, 0, 5), (5, 2, 0, 5, 6), (5, 2, 0, 5, -1)]
+)
+def test_draws_of_nothing_are_bad_input_at_once(wrong):
+    with pytest.raises(BadInput, match="expected examples, a batch of one or more"):
+        draws(*wrong)
+
+
+def test_take_reaches_every_array_of_a_tree_at_any_epoch():
+    data = Batch({"a": np.arange(5), "b": np.arange(10).reshape(5, 2)}, (np.arange(5),))
+    inputs, (targets,) = take(data, np.array([9, 0, 14]))
+    assert targets.tolist() == inputs["a"].tolist() == [4, 0, 4]
+    assert inputs["b"].tolist() == [[8, 9], [0, 1], [8, 9]]
+
+
+def test_take_of_examples_passes_the_draws_themselves():
+    made = Examples(3, lambda index: Batch(index, index // 3))
+    assert take(made, np.array([7, 1])).targets.tolist() == [2, 0]
