@@ -119,7 +119,7 @@ class Step(NamedTuple):
     seconds: Mapping[str, float]  # by phase: input, gradient, wire, update, wait
     words_sent: int  # by this rank, in this step
     measures: Mapping[str, float] = {}  # what else the strategy saw: norms, copies
-    # -> the optimizer's state as a tree of whole arrays, to go on from; collective
+    # -> the optimizer's state, whole arrays, to go on from; before the next step
     state: Callable[[], Any] | None = None
 
 

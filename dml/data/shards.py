@@ -26,3 +26,8 @@ def shard(index: Any, rank: int, size: int) -> Any:
     """Return a rank's part of any sequence; empty where there is less than one each."""
     start, stop = bounds(len(index), rank, size)
     return index[start:stop]
+
+
+def shards(index: Any, size: int) -> list[Any]:
+    """Return every rank's part, in order."""
+    return [shard(index, rank, size) for rank in range(size)]

@@ -1,8 +1,11 @@
 """LOG: named phases in, seconds a phase out, by any clock (comm.Wtime is virtual)."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import TypeVar
+
+Item = TypeVar("Item")
 
 
 class Timer:
@@ -38,6 +41,16 @@ class Timer:
             self.seconds[phase] = self.seconds.get(phase, 0.0) + end - start
             if self.seen:
                 self.seen(phase, start, end)
+
+    def waits(self, phase: str, items: Iterable[Item]) -> Iterator[Item]:
+        """Pass items on; count the time until each comes under phase."""
+        ends, rest = object(), iter(items)
+        while True:
+            with self(phase):
+                item = next(rest, ends)
+            if item is ends:
+                return
+            yield item  # type: ignore[misc]
 
     def lap(self) -> dict[str, float]:
         """Return the seconds by phase since the last lap, and start over."""

@@ -1,10 +1,15 @@
-"""GRADIENT: a model's loss, params and a batch in, the loss and its gradient out."""
+"""GRADIENT: a model's loss, params and a batch in, the loss and its gradient out.
 
-from collections.abc import Callable
+Of several microbatches, their mean, summed in their order.
+"""
+
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import jax
+import jax.numpy as jnp
+import numpy as np
 
 from dml.types import Batch, Grads, Params
 
@@ -16,3 +21,37 @@ def gradient(
 ) -> tuple[Any, Grads]:
     """Return loss and gradient; every strategy calls this, so all get equal bits."""
     return jax.value_and_grad(loss)(params, batch)
+
+
+def accumulated(
+    loss: Callable[[Params, Batch], Any],
+    params: Params,
+    parts: Sequence[Batch],
+    weights: Sequence[float],
+) -> tuple[Any, Grads]:
+    """Return the sum of the parts' losses and gradients, each times its weight.
+
+    Products and sums are rounded as those of ranks that meet in a star: equal bits.
+    """
+    total: Any = None
+    for part, weight in zip(parts, weights, strict=True):
+        total = plus(total, gradient(loss, params, part), weight)
+    return total
+
+
+def plus(total: Grads | None, grads: Grads, weight: float) -> Grads:
+    """Return total + weight * grads, in the memory of total."""
+    if weight != 1:
+        grads = _scaled(grads, jax.device_put(np.float32(weight)))
+    return grads if total is None else _added(total, grads)
+
+
+# Two calls, for in one XLA would round a product and its sum once instead of twice.
+@partial(jax.jit, donate_argnums=0)
+def _scaled(grads: Grads, weight: Any) -> Grads:
+    return jax.tree.map(lambda leaf: leaf * weight.astype(leaf.dtype), grads)
+
+
+@partial(jax.jit, donate_argnums=0)
+def _added(total: Grads, grads: Grads) -> Grads:
+    return jax.tree.map(jnp.add, total, grads)

@@ -26,13 +26,19 @@ def layered(
     if remat:
         layers = [Layer(one.names, jax.checkpoint(one.apply)) for one in layers]
 
+    return Model(init, composed(layers), metrics, tuple(layers), scores)
+
+
+def composed(layers: Sequence[Layer]) -> Callable[[Params, Any], Any]:
+    """Return the loss that layers make one after another."""
+
     def loss(params: Params, batch: Any) -> Any:
         given = None
         for layer in layers:
             given = layer.apply(read(layer, params), given, batch)
         return given
 
-    return Model(init, loss, metrics, tuple(layers), scores)
+    return loss
 
 
 def read(layer: Layer, params: Params) -> dict[str, Params]:

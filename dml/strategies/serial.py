@@ -4,34 +4,68 @@ Params and the global minibatches in, a Step after every update out.
 """
 
 from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Any
 
 import jax
 import numpy as np
 
-from dml.data.minibatches import take
+from dml.data.feed import feed
+from dml.data.shards import shards
 from dml.metrics.timer import Timer
-from dml.models.gradient import gradient
-from dml.types import Batch, Model, Params, Step
+from dml.models.gradient import accumulated
+from dml.types import Batch, Examples, Model, Params, Step
 from dml.update.dense import Optimizer, apply
 
 
 def serial(
     model: Model,
     params: Params,
-    data: Batch,
+    data: Batch | Examples,
     batches: Iterable[np.ndarray],
     optimizer: Optimizer,
     timer: Timer,
+    *,
+    state: Any = None,
+    accumulate: int = 1,
+    ahead: int = 0,
 ) -> Iterator[Step]:
-    """Train on data, one minibatch of batches (indices into it) a step."""
-    state = optimizer.init(params)
-    for number, index in enumerate(batches, 1):
+    """Train on data, one minibatch of batches (indices into it) a step.
+
+    The gradient is accumulated over so many microbatches. State is the optimizer's, of
+    an earlier Step; minibatches are made ahead in the background, so many.
+    """
+    state = optimizer.init(params) if state is None else state
+    fed = feed(data, batches, lambda index: shards(index, accumulate), put, ahead)
+    for number, (count, parts) in enumerate(timer.waits("input", fed), 1):
+        parts, weights = shares(parts, count)
         with timer("gradient", work=1):
             loss, grads = jax.block_until_ready(
-                gradient(model.loss, params, take(data, index))
+                accumulated(model.loss, params, parts, weights)
             )
         with timer("update"):
             params, state = jax.block_until_ready(
                 apply(optimizer, grads, state, params)
             )
-        yield Step(number, float(loss), params, len(index), timer.lap(), words_sent=0)
+        yield Step(
+            *(number, float(loss), params, count, timer.lap(), 0),
+            state=partial(jax.device_get, state),
+        )
+
+
+def shares(
+    parts: Iterable[Batch | None], count: int
+) -> tuple[list[Batch], list[float]]:
+    """Return what is not empty of a minibatch, and each part's share of it."""
+    found = [part for part in parts if part is not None]
+    return found, [examples(part) / count for part in found]
+
+
+def examples(batch: Batch) -> int:
+    """Return how many examples a batch has."""
+    return len(jax.tree.leaves(batch.targets)[0])
+
+
+def put(batch: Batch) -> Batch:
+    """Give a batch to this process's first device."""
+    return jax.device_put(batch, jax.local_devices()[0])

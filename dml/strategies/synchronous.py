@@ -4,69 +4,167 @@
     ┌─────────┼─────────┐
   shard 0   shard 1   shard 2
   gradient  gradient  gradient    each a mean, times its share of the examples
-    └──── all-reduce ───┘         in one flat buffer, the loss last
+    └──── all-reduce ───┘         in flat buffers, the loss last
   update    update    update      of equal params by equal grads: replicas stay equal
 
-Words a step: those of the all-reduce over all params and one loss.
+With buckets the backward pass goes layer by layer, and XLA computes the next ones while
+a bucket is on the wire ("wait-free backpropagation", Poseidon, Zhang 2017).
+
+Words a step: those of the all-reduces over all params and one loss.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import islice
 from typing import Any
 
 import jax
 import numpy as np
 
-from dml.data.minibatches import take
-from dml.data.shards import shard
+from dml.data.feed import feed
+from dml.data.shards import shard, shards
+from dml.metrics.noise import Noise
 from dml.metrics.timer import Timer
-from dml.models.gradient import gradient
-from dml.types import AllReduce, Batch, CountedComm, Model, Params, Step
+from dml.models.backward import backward, order
+from dml.models.gradient import accumulated, gradient, plus
+from dml.strategies.serial import put, shares
+from dml.types import (
+    AllReduce,
+    Batch,
+    CountedComm,
+    Examples,
+    Grads,
+    Model,
+    Params,
+    Step,
+)
 from dml.update.dense import Optimizer, apply
-from dml.wire.buffers import allocate, layout, pack, unpack
+from dml.wire.buckets import Bucket, buckets, empty, fill
+
+ALL = ""  # the one name of params that are not cut into layers
+Named = Iterator[tuple[str, Grads]]
 
 
 def synchronous(
     model: Model,
     params: Params,
-    data: Batch,
+    data: Batch | Examples,
     batches: Iterable[np.ndarray],
     optimizer: Optimizer,
     timer: Timer,
     *,
     comm: CountedComm,
     allreduce: AllReduce,
+    bucket_mb: float = 0.0,
+    accumulate: int = 1,
+    noise: bool = False,
+    state: Any = None,
+    ahead: int = 0,
 ) -> Iterator[Step]:
-    """Train as serial does, on comm's ranks; params, data, batches are equal on all."""
-    state = optimizer.init(params)
-    flat = layout((params, np.float32(0)))
-    buffer = allocate(comm, flat.length, np.result_type(*flat.dtypes))
-    for number, index in enumerate(batches, 1):
-        mine, sent = shard(index, comm.rank, comm.size), comm.bytes_sent
-        with timer("gradient", work=len(mine) * comm.size / len(index)):
-            part = None
-            if len(mine):
-                loss, grads = gradient(model.loss, params, take(data, mine))
-                part = jax.block_until_ready((grads, loss))
-        with timer("wire"):
-            fill(buffer, part, len(mine) / len(index))
-            allreduce(comm, buffer, op=np.add)
-            grads, loss = unpack(buffer, flat)
-        with timer("update"):
-            params, state = jax.block_until_ready(
-                apply(optimizer, grads, state, params)
-            )
-        words = (comm.bytes_sent - sent) // buffer.itemsize
-        yield Step(number, float(loss), params, len(index), timer.lap(), words)
+    """Train as serial does, on comm's ranks; params, data, batches are equal on all.
 
-
-def fill(buffer: np.ndarray, part: Any, weight: float) -> None:
-    """Write one rank's term of the global mean; zeros where its shard is empty.
-
-    The weights are count / global count and add up to 1. One rank's is exactly 1.0,
-    which changes no bit: so one rank is serial.
+    Buckets hold so many MB, which changes no bit; 0 sends all at once, at the end. With
+    noise the gradient's noise scale is measured, which sends one number more.
     """
-    if part is None:
-        buffer.fill(0)
+    state = optimizer.init(params) if state is None else state
+    cut = bool(bucket_mb and model.layers)
+    held = buckets(
+        comm,
+        params if cut else {ALL: params},
+        order(model) if cut else [ALL],
+        bucket_mb * (1 << 20),
+        scalars=1 + noise,
+    )
+    scale = Noise() if noise else None
+
+    def mine(index: np.ndarray) -> list[np.ndarray]:
+        return shards(shard(index, comm.rank, comm.size), accumulate)
+
+    fed = feed(data, batches, mine, put, ahead)
+    for number, (count, parts) in enumerate(timer.waits("input", fed), 1):
+        sent = comm.bytes_sent
+        parts, weights = shares(parts, count)
+        with timer("gradient", work=sum(weights) * comm.size):
+            loss, done, factor = begin(model, params, parts, weights, cut)
+        squares, copied = 0.0, 0
+        for bucket in held:
+            with timer("gradient"):
+                grads = collect(bucket, done)
+            with timer("wire"):
+                copied += fill(bucket, grads, factor)
+                if scale:
+                    squares += square(bucket) / (sum(weights) or 1)
+                if bucket is held[-1]:
+                    scalars = [factor * float(jax.device_get(loss)), squares][
+                        : 1 + noise
+                    ]
+                    bucket.buffer[bucket.layout.length :] = scalars
+                allreduce(comm, bucket.buffer, op=np.add)
+        with timer("update"):
+            found, more = whole(held, cut)
+            params, state = jax.block_until_ready(
+                apply(optimizer, jax.device_put(found), state, params)
+            )
+        measures: dict[str, float] = {"host_copies": copied + more}
+        if scale:
+            large = sum(map(square, held))
+            small = held[-1].buffer[-1]
+            scaled = scale.add(float(small), large, count / comm.size, count)
+            measures["noise_scale"] = scaled
+        mean = float(held[-1].buffer[held[-1].layout.length])
+        words = (comm.bytes_sent - sent) // held[-1].buffer.itemsize
+        yield Step(
+            *(number, mean, params, count, timer.lap(), words),
+            measures=measures,
+            state=partial(jax.device_get, state),
+        )
+
+
+def begin(
+    model: Model,
+    params: Params,
+    parts: Sequence[Batch],
+    weights: Sequence[float],
+    cut: bool,
+) -> tuple[float, Named, float]:
+    """Return the loss, names with their gradients, and the factor of both; or zeros.
+
+    What is not yet computed comes later. Of microbatches only the last is cut: the sum
+    of the others is there before.
+    """
+    if not parts:
+        return 0.0, iter(()), 1.0
+    *before, last = parts
+    if cut:
+        loss, done = backward(model, params, last)
     else:
-        pack(part, buffer)
-        buffer *= weight
+        loss, grads = gradient(model.loss, params, last)
+        done = iter([(ALL, grads)])
+    if not before:
+        return loss, done, weights[-1]
+    *others, weight = weights
+    lost, sums = accumulated(model.loss, params, before, others)
+    earlier = sums if cut else {ALL: sums}
+    return (
+        plus(lost, loss, weight),
+        ((name, plus(earlier[name], grads, weight)) for name, grads in done),
+        1.0,
+    )
+
+
+def collect(bucket: Bucket, done: Named) -> dict[str, Grads] | None:
+    """Wait for a bucket's gradients, on the host; None where the shard is empty."""
+    found = dict(islice(done, len(bucket.names)))
+    return jax.device_get(found) if found else None
+
+
+def whole(held: Sequence[Bucket], cut: bool) -> tuple[Grads, int]:
+    """Return views of all gradients as one tree, and bytes that are copied again."""
+    parts = [empty(bucket) for bucket in held]
+    grads = {name: found for part, _ in parts for name, found in part.items()}
+    return grads if cut else grads[ALL], sum(copied for _, copied in parts)
+
+
+def square(bucket: Bucket) -> float:
+    values = bucket.buffer[: bucket.layout.length]
+    return float(np.vdot(values, values))

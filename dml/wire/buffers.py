@@ -115,24 +115,28 @@ def layout(tree: Any) -> Layout:
     return Layout(structure, shapes, dtypes, sum(int(np.prod(s)) for s in shapes))
 
 
-def pack(tree: Any, buffer: np.ndarray) -> None:
-    """Copy a pytree's leaves one after another into a vector."""
+def pack(tree: Any, buffer: np.ndarray, weight: float = 1.0) -> None:
+    """Copy a pytree's leaves, times a weight, one after another into a vector."""
     import jax
 
-    start = 0
+    start, factor = 0, buffer.dtype.type(weight)
     for leaf in jax.tree.leaves(tree):
         values = np.asarray(leaf).reshape(-1)
-        buffer[start : start + len(values)] = values
+        into = buffer[start : start + len(values)]
         start += len(values)
+        if weight == 1:
+            into[:] = values
+        else:
+            np.multiply(values, factor, out=into, casting="unsafe")
 
 
-def unpack(buffer: np.ndarray, layout: Layout) -> Any:
-    """Copy a vector back into a pytree of arrays."""
+def unpack(buffer: np.ndarray, layout: Layout, copy: bool = True) -> Any:
+    """Return a vector as a pytree of arrays: copies, or views where dtypes agree."""
     import jax
 
     leaves, start = [], 0
     for shape, dtype in zip(layout.shapes, layout.dtypes, strict=True):
         stop = start + int(np.prod(shape))
-        leaves.append(buffer[start:stop].reshape(shape).astype(dtype))
+        leaves.append(buffer[start:stop].reshape(shape).astype(dtype, copy=copy))
         start = stop
     return jax.tree.unflatten(layout.tree, leaves)

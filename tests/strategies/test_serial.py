@@ -47,7 +47,7 @@ def test_steps_count_and_say_what_they_used():
     assert [step.number for step in found] == [1, 2, 3]
     assert [step.examples for step in found] == [500, 500, 437]
     for step in found:
-        assert set(step.seconds) == {"gradient", "update"}
+        assert set(step.seconds) == {"input", "gradient", "update"}
         assert step.words_sent == 0
 
 

@@ -76,4 +76,4 @@ def test_words_are_those_of_the_allreduce_in_each_step():
     for step in on_ranks(3, count=2)[0]:  # rank 0 is the star's master
         assert step.words_sent == 2 * WORDS
         assert step.examples == 64
-        assert set(step.seconds) == {"gradient", "wire", "update"}
+        assert set(step.seconds) == {"input", "gradient", "wire", "update"}

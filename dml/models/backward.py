@@ -1,0 +1,80 @@
+"""GRADIENT: the backward pass a layer at a time, so that what is done can be sent.
+
+    forward   layer 0 → layer 1 → layer 2 → loss
+    backward  layer 0 ← layer 1 ← layer 2 ← 1        XLA goes on, while its caller
+                 3         2         1   gradients    sends what has come
+
+A model and its batch come in; the loss, then the gradients of one name after another.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from dml.models.layers import first, read
+from dml.types import Batch, Grads, Model, Params
+
+
+def order(model: Model) -> list[str]:
+    """Return the names of params in the order in which their gradients are done."""
+    whole = first(model.layers)
+    return sorted(whole, key=lambda name: -whole[name])
+
+
+def backward(
+    model: Model, params: Params, batch: Batch
+) -> tuple[Any, Iterator[tuple[str, Grads]]]:
+    """Return the loss, and each name with its gradient as soon as nothing adds to it.
+
+    All is begun at once: arrays that are not yet computed come out, to be waited for.
+    """
+    given: Any = None
+    backs = []
+    for layer in model.layers:
+        given, back = _forward(layer.apply, read(layer, params), given, batch)
+        backs.append(back)
+    return given, _back(model.layers, backs, given)
+
+
+def _back(
+    layers: Any, backs: list[Any], loss: jax.Array
+) -> Iterator[tuple[str, Grads]]:
+    whole, open_grads = first(layers), dict[str, Grads]()
+    done: list[tuple[str, Grads]] = []
+    towards: Any = _one(loss)
+    for number in reversed(range(len(layers))):
+        grads, towards = _backward(backs.pop(), towards)
+        for name, found in grads.items():
+            if name in open_grads:
+                found = _added(open_grads.pop(name), found)
+            if whole[name] == number:
+                done.append((name, found))
+            else:
+                open_grads[name] = found
+    return iter(done)
+
+
+# A layer's function is static: one compilation for each, whatever the step.
+@partial(jax.jit, static_argnums=0)
+def _forward(
+    apply: Callable[..., Any], params: Params, given: Any, batch: Batch
+) -> tuple[Any, Any]:
+    return jax.vjp(lambda params, given: apply(params, given, batch), params, given)
+
+
+@jax.jit
+def _backward(back: Any, towards: Any) -> tuple[dict[str, Grads], Any]:
+    return back(towards)
+
+
+@jax.jit
+def _one(loss: jax.Array) -> jax.Array:
+    return jnp.ones_like(loss)
+
+
+@partial(jax.jit, donate_argnums=0)
+def _added(one: Grads, other: Grads) -> Grads:
+    return jax.tree.map(jnp.add, one, other)

@@ -1,0 +1,65 @@
+"""A tree in equal slices over an axis of a mesh: held once, not k times (ZeRO).
+
+    leaf  a b c d e f g      flattened, zeros at its end
+          ├─────┼─────┤
+       device 0   device 1   one run of a b c d | e f g 0 each
+
+Trees of whole arrays in, trees of sliced vectors out, and back.
+"""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+WHOLE, SLICED = PartitionSpec(), PartitionSpec("data")
+
+
+def split(tree: Any, size: int) -> Any:
+    """Return every leaf as a vector whose length is a multiple of size."""
+
+    def flat(leaf: Any) -> jax.Array:
+        vector = jnp.reshape(leaf, -1)
+        return jnp.pad(vector, (0, -vector.size % size))
+
+    return jax.tree.map(flat, tree)
+
+
+def join(tree: Any, like: Any) -> Any:
+    """Return vectors in the shapes that leaves of like have, without what was added."""
+
+    def shaped(vector: Any, leaf: Any) -> Any:
+        whole = vector.shape == leaf.shape  # a number, such as a count, is not sliced
+        return vector if whole else vector[: leaf.size].reshape(leaf.shape)
+
+    return jax.tree.map(shaped, tree, like)
+
+
+def specs(tree: Any) -> Any:
+    """Return how each leaf lies: vectors in slices, numbers whole."""
+    return jax.tree.map(lambda leaf: SLICED if leaf.ndim else WHOLE, tree)
+
+
+def laid(tree: Any, axes: Mesh, spec: PartitionSpec) -> Any:
+    """Tell XLA how a tree shall lie on the devices, inside a compiled call."""
+    return jax.lax.with_sharding_constraint(tree, NamedSharding(axes, spec))
+
+
+def gathered(shards: Any, like: Any) -> Any:
+    """Return whole leaves of a device's slices, inside shard_map.
+
+    Its transpose is a reduce-scatter: gradients come out in slices, summed.
+    """
+    whole = jax.tree.map(
+        partial(jax.lax.all_gather, axis_name="data", tiled=True), shards
+    )
+    return join(whole, like)
+
+
+def scattered(tree: Any, size: int) -> Any:
+    """Return a device's slices of the sum of all devices' trees, inside shard_map."""
+    return jax.tree.map(
+        partial(jax.lax.psum_scatter, axis_name="data", tiled=True), split(tree, size)
+    )
