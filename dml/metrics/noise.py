@@ -12,7 +12,7 @@ from dml.types import BadInput
 
 
 def noise(
-    small_square: float, large_square: float, small: int, large: int
+    small_square: float, large_square: float, small: float, large: float
 ) -> tuple[float, float]:
     """Return unbiased estimates of |G|² and of tr(Σ); both may be below 0.
 
@@ -35,7 +35,7 @@ class Noise:
         self.signal = self.noise = 0.0
 
     def add(
-        self, small_square: float, large_square: float, small: int, large: int
+        self, small_square: float, large_square: float, small: float, large: float
     ) -> float:
         """Take a step's squared norms, and return the noise scale until now."""
         signal, spread = noise(small_square, large_square, small, large)

@@ -76,7 +76,7 @@ def mesh(
                 lost = lost[0], held.slice(lost[1])
                 found = plus(found, lost, left / count)
             loss, grads = jax.block_until_ready(found)
-        measures = {"bytes_held": nbytes((now, state))}
+        measures: dict[str, float] = {"bytes_held": nbytes((now, state))}
         if scale and even is not None:
             large = float(local(jax.jit(_square)(grads)))
             square = scale.add(float(local(square)), large, count / size, count)
