@@ -72,7 +72,9 @@ def _ahead(made: Iterator[Fed], ahead: int) -> Iterator[Fed]:
         atexit.unregister(close)
 
 
-def _work(made: Iterator[Fed], ready: SimpleQueue, room: Semaphore, closed: Event):
+def _work(
+    made: Iterator[Fed], ready: SimpleQueue, room: Semaphore, closed: Event
+) -> None:
     """Make one after another while there is room; then say that it was all."""
     try:
         while room.acquire() and not closed.is_set():

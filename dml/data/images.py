@@ -1,7 +1,7 @@
-"""BATCH: small images with their classes, from a named set or a folder of IDX files.
+"""BATCH: small images with their classes, from a named set or a folder of files.
 
-A name or a path in, (training, held out) Batches out: images BxHxWx1, float32 in 0 … 1,
-and int32 classes.
+A name or a path in, (training, held out) Batches out: images BxHxWx1, of CIFAR BxHxWx3,
+float32 in 0 … 1, and int32 classes.
 """
 
 import gzip
@@ -18,6 +18,7 @@ from typing import IO
 import numpy as np
 
 from dml.data.archives import LONGEST, Source, kept, wheel
+from dml.data.cifar import cifar, form
 from dml.data.digits import digits
 from dml.types import BadInput, Batch
 
@@ -26,11 +27,17 @@ BYTES = 8  # IDX's number for the dtype
 
 
 def images(name: str) -> tuple[Batch, Batch]:
-    """Return a set of IMAGES, or what a folder holds in MNIST's four IDX files."""
+    """Return a set of IMAGES, or what a folder holds in MNIST's or CIFAR's files."""
     return IMAGES[name]() if name in IMAGES else folder(Path(name).expanduser())
 
 
 def folder(path: Path) -> tuple[Batch, Batch]:
+    """Read the files that the folder has, of CIFAR or of MNIST."""
+    found = form(path)
+    return cifar(path, found) if found else mnist(path)
+
+
+def mnist(path: Path) -> tuple[Batch, Batch]:
     """Read train-images-idx3-ubyte and the other three, plain or .gz."""
     training, held_out = (
         _batch(
@@ -72,7 +79,8 @@ def _file(path: Path, pattern: str) -> Path:
         raise BadInput(
             f"expected {pattern.replace('?', '-')} or its .gz in {path}, got "
             f"{'a folder without' if path.is_dir() else 'no folder'}; pass a folder of "
-            f"MNIST's IDX files, or one of {', '.join(IMAGES)}"
+            f"MNIST's IDX files or of CIFAR's binary ones (data_batch_1.bin or "
+            f"train.bin, ...), or one of {', '.join(IMAGES)}"
         )
     return found[0]
 
@@ -147,6 +155,6 @@ FASHION_MNIST = (
 # Training and held-out images: 1437 + 360, 60,000 + 10,000, 4000 + 1000; 10 classes.
 IMAGES: dict[str, Callable[[], tuple[Batch, Batch]]] = {
     "digits": _digits,
-    "fashion_mnist": lambda: folder(kept("images/fashion_mnist", FASHION_MNIST)),
+    "fashion_mnist": lambda: mnist(kept("images/fashion_mnist", FASHION_MNIST)),
     "mnist_5k": _mnist_5k,
 }

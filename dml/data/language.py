@@ -38,7 +38,8 @@ def masked(tokens: Tokens, length: int, seed: int) -> tuple[Examples, Batch]:
 
     Inputs are BxL int32, targets (positions BxM, the tokens that stood there BxM), both
     int32, by rising position. M is 15 % of the window, rounded, and at least 1; special
-    tokens are among them only where there are too few others.
+    tokens are among them only where there are too few others. Masks hang on the seed
+    and the draw; those of held-out windows are the same for every seed.
     """
     windows_NxW, held_out = _windows(tokens.ids, length - 2, least=1, length=length)
     training = windows_NxW[:-held_out]
