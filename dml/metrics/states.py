@@ -34,11 +34,12 @@ class Broken(Exception):
 def save(
     folder: Path, number: int, state: Any, rules: Mapping[str, Any], keep: int = 2
 ) -> None:
-    """Add step-<number> and keep the last so many; one rank alone calls it.
+    """Add step-<number> and keep the last so many; rank 0 alone calls it.
 
     Whenever it stops, a whole checkpoint is there if there was one. A state with a
     number that is not finite leaves the earlier ones: it leads nowhere.
     """
+    assert jax.process_index() == 0, "orbax writes numpy's arrays there alone"
     leaves = named(state)
     arrays = {name: _bits(leaf) for name, leaf in leaves.items()}
     if not all(map(_finite, arrays.values())):
@@ -140,7 +141,7 @@ def _agree(place: Path, index: Any, rules: Mapping[str, Any], like: Any) -> None
 
 
 def _read(place: Path, index: Any, like: Any) -> Any:
-    arrays = {
+    arrays: dict[str, Any] = {
         name: None if math.prod(np.shape(leaf)) else np.empty(leaf.shape, leaf.dtype)
         for name, leaf in named(like).items()
     }
@@ -175,7 +176,8 @@ def _restore(path: Path, names: list[str]) -> dict[str, np.ndarray]:
 @contextmanager
 def _orbax() -> Iterator[tuple[Any, Any]]:
     """Yield the module and what writes and reads for this process, waiting for none."""
-    import orbax.checkpoint as orbax  # takes a second
+    # takes a second
+    import orbax.checkpoint as orbax  # type: ignore[import-untyped]
 
     me = jax.process_index()
     alone = orbax.options.MultiprocessingOptions(
@@ -191,7 +193,9 @@ def _orbax() -> Iterator[tuple[Any, Any]]:
 
 
 def _bits(leaf: Any) -> np.ndarray:
-    return np.asarray(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+    return np.asarray(
+        jax.device_get(jax.random.key_data(leaf) if _is_key(leaf) else leaf)
+    )
 
 
 def _is_key(leaf: Any) -> bool:
