@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from dml.metrics.replicas import Diverged, different
 from dml.metrics.writers import Writer
 from dml.types import BadInput, Comm, Params, Step
 
@@ -25,7 +26,8 @@ def train(
 ) -> dict[str, Any]:
     """Pull every step, evaluate now and then and at the end, and return the summary.
 
-    Seconds are those of the steps' phases: evaluation and writing do not count.
+    Seconds are those of the steps' phases: evaluation and writing do not count. Costs
+    add up in the summary; measures are those of the last step.
     """
     totals: Counter[str] = Counter()
     last = None
@@ -37,7 +39,7 @@ def train(
             )
         spent = costs(last)
         totals.update(spent)
-        row = {"step": last.number, "loss": last.loss, **spent}
+        row = {"step": last.number, "loss": last.loss, **last.measures, **spent}
         if evaluate_every and last.number % evaluate_every == 0:
             row |= evaluate(last.params)
         writer.row(row)
@@ -45,10 +47,29 @@ def train(
         raise BadInput("expected at least one step, got none; pass more batches")
     return {
         "loss": last.loss,
+        **last.measures,
         **evaluate(last.params),
         "steps": last.number,
         **totals,
     }
+
+
+def checked(steps: Iterable[Step], comm: Comm, every: int) -> Iterator[Step]:
+    """Pass steps on; prove at every so many that all replicas are equal; 0: at none.
+
+    Ranks agree at these steps, so all must call it. Params that are collected on one
+    rank have no replicas.
+    """
+    for step in steps:
+        if every and step.number % every == 0 and not callable(step.params):
+            leaf = different(step.params, comm)
+            if leaf is not None:
+                raise Diverged(
+                    f"expected equal replicas on {comm.size} ranks at step "
+                    f"{step.number}, got other bits in params{leaf}; go on from the "
+                    "last checkpoint, and look at what each rank does to this leaf"
+                )
+        yield step
 
 
 def kept(

@@ -7,8 +7,9 @@ import pytest
 
 from dml import sim
 from dml.metrics.evaluation import digest, evaluate
+from dml.metrics.replicas import Diverged
 from dml.metrics.writers import Writer
-from dml.train import interruptible, kept, train
+from dml.train import checked, interruptible, kept, train
 from dml.types import BadInput, Batch, Model, Step
 
 # a model of one number whose only metric tells params and batch
@@ -87,10 +88,70 @@ def test_no_step_at_all_is_bad_input():
         run(steps())
 
 
+def test_what_else_a_strategy_measures_is_in_the_rows_and_its_last_in_the_summary():
+    found = (one._replace(measures={"norm": one.loss / 2}) for one in steps(3.0, 1.0))
+    rows, summary = run(found)
+    assert [row["norm"] for row in rows] == [1.5, 0.5]
+    assert summary["norm"] == 0.5
+    assert summary["words_sent"] == 14  # costs add up, measures do not
+
+
+def test_params_that_a_call_collects_are_evaluated_where_there_are_any():
+    collected = [one._replace(params=lambda one=one: one.params) for one in steps(2.0)]
+    assert run(collected)[1] == run(steps(2.0))[1]
+    elsewhere = [one._replace(params=lambda: None) for one in steps(2.0)]
+    assert "score" not in run(elsewhere)[1]
+
+
 def test_digests_differ_when_one_bit_does():
     params = {"a": np.float32([1, 2]), "b": np.float32(0)}
     assert digest(params) == digest({k: jnp.asarray(v) for k, v in params.items()})
     assert digest(params) != digest(params | {"b": np.float32(-0.0)})
+
+
+# what is checked: params of two leaves, one of which rank 1 may hold otherwise
+
+
+def check(every, wrong_from, numbers=(1, 2, 3, 4)):
+    """Return what each of three ranks passed on, and the error it met."""
+
+    def program(comm):
+        passed = []
+
+        def differing():
+            for number in numbers:
+                wrong = comm.rank == 1 and number >= wrong_from
+                params = {"a": np.ones(2), "b": np.float32([number, wrong])}
+                yield Step(number, 1.0, params, 1, {}, 0)
+
+        try:
+            for step in checked(differing(), comm, every):
+                passed.append(step.number)
+        except Diverged as error:
+            return passed, str(error)
+        return passed, None
+
+    return sim.run(program, 3)
+
+
+def test_replicas_that_differ_stop_all_ranks_naming_step_and_leaf():
+    for every, wrong_from, step in ((1, 3, 3), (2, 3, 4), (2, 1, 2)):
+        for passed, error in check(every, wrong_from):
+            assert passed == list(range(1, step))
+            assert error.startswith(
+                f"expected equal replicas on 3 ranks at step {step}, got other bits in "
+                "params['b']; go on"
+            )
+
+
+def test_equal_replicas_are_passed_on_as_are_those_that_nobody_checks():
+    assert check(2, 9) == check(0, 1) == check(5, 1) == [([1, 2, 3, 4], None)] * 3
+
+
+def test_params_that_a_call_collects_are_not_compared():
+    step = Step(1, 1.0, lambda: pytest.fail("was called"), 1, {}, 0)
+    found = sim.run(lambda comm: list(checked([step], comm, 1)), 2)
+    assert found == [[step]] * 2
 
 
 # what is kept: save gets the numbers of the steps that were saved

@@ -1,0 +1,121 @@
+"""LOG: proof that replicas are equal: params in, the first leaf that differs out.
+
+    rank 0      rank 1
+    d0   d1     d2   d3      each device hashes its own replica of every leaf;
+    h0   h1     h2   h3      all are equal where max h = ~max ~h, which is min h
+
+Words a proof: those of an all-reduce of two words a leaf.
+"""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
+from dml.types import Comm, Params
+
+# By such odd numbers no bit is lost: the golden ratio's, and MurmurHash3's (Appleby).
+GOLDEN, FIRST, SECOND = map(np.uint32, (0x9E3779B9, 0x85EBCA6B, 0xC2B2AE35))
+AXIS = "replica"
+
+
+class Diverged(FloatingPointError):
+    """Replicas that should be equal are not."""
+
+
+def different(params: Params, comm: Comm) -> str | None:
+    """Return the path of the first leaf that is not equal everywhere; collective.
+
+    A leaf that lies in slices has no replicas, and is passed over.
+    """
+    hashes_RxN = fingerprints(params)
+    buffer = np.concatenate([hashes_RxN, ~hashes_RxN], axis=1).max(axis=0)
+    comm.Allreduce(None, buffer, np.maximum)
+    highest, lowest = np.split(buffer, 2)
+    (found,) = np.nonzero(highest != ~lowest)
+    if not len(found):
+        return None
+    path, _ = jax.tree_util.tree_leaves_with_path(params)[found[0]]
+    return jax.tree_util.keystr(path)
+
+
+def fingerprints(params: Params) -> np.ndarray:
+    """Return a hash of every leaf: a row a replica that this process has.
+
+    One element that differs always shows; elements that are swapped show but for one
+    case in 2**32.
+    """
+    leaves = [_plain(leaf) for leaf in jax.tree.leaves(params)]
+    devices = set().union(
+        *(leaf.sharding.addressable_devices for leaf in leaves if _is_jax(leaf))
+    )
+    ordered = sorted(devices or jax.local_devices()[:1], key=lambda device: device.id)
+    # of this process alone: it asks its own devices, and waits for no other's
+    mesh = Mesh(np.array(ordered), (AXIS,))
+    return jax.device_get(_hashes(mesh, [_local(leaf, mesh) for leaf in leaves]))
+
+
+def _local(leaf: Any, mesh: Mesh) -> jax.Array:
+    """Return a leaf's replicas here as they are, as one array on mesh."""
+    replicated = NamedSharding(mesh, PartitionSpec())
+    if not _is_jax(leaf):
+        return jax.device_put(leaf, replicated)
+    if not leaf.sharding.is_fully_replicated:
+        return jax.device_put(np.zeros(0, np.uint32), replicated)
+    parts = [shard.data for shard in leaf.addressable_shards]
+    if len(parts) < mesh.size:
+        return jax.device_put(parts[0], replicated)
+    return jax.make_array_from_single_device_arrays(leaf.shape, replicated, parts)
+
+
+@partial(jax.jit, static_argnums=0)
+def _hashes(mesh: Mesh, leaves: list[jax.Array]) -> jax.Array:
+    def here(leaves: list[jax.Array]) -> jax.Array:
+        hashes = [jnp.zeros(0, jnp.uint32), *(_hash(leaf)[None] for leaf in leaves)]
+        return jnp.concatenate(hashes)[None]
+
+    spec = PartitionSpec(AXIS)
+    return jax.shard_map(here, mesh=mesh, in_specs=PartitionSpec(), out_specs=spec)(
+        leaves
+    )
+
+
+def _hash(leaf: jax.Array) -> jax.Array:
+    """Return the sum of all elements' words, each mixed with its place beforehand.
+
+    Sums need no order. Mixing turns words round: were they but multiplied by odd
+    numbers, x and -x could be swapped, since the sign bit times an even number is 0.
+    """
+    words = _words(leaf)
+    words ^= jax.lax.iota(jnp.uint32, words.size) * GOLDEN
+    words = (words ^ (words >> 16)) * FIRST
+    words = (words ^ (words >> 13)) * SECOND
+    return jnp.sum(words ^ (words >> 16), dtype=jnp.uint32)
+
+
+def _words(leaf: jax.Array) -> jax.Array:
+    """Return the bits of a leaf as uint32; a narrower element takes one alone."""
+    if jnp.iscomplexobj(leaf):
+        leaf = jnp.stack([leaf.real, leaf.imag], -1)
+    if leaf.dtype == jnp.bool:
+        leaf = leaf.astype(jnp.uint8)
+    narrow = {1: jnp.uint8, 2: jnp.uint16, 4: jnp.uint32, 8: jnp.uint32}
+    bits = jax.lax.bitcast_convert_type(leaf, narrow[leaf.dtype.itemsize])
+    return bits.reshape(-1).astype(jnp.uint32)
+
+
+def _plain(leaf: Any) -> Any:
+    """Return a leaf of jax without keys, or numpy's in words: jax narrows 64 bits."""
+    if not _is_jax(leaf):
+        array = np.ascontiguousarray(leaf).reshape(-1)
+        return array.view(f"u{min(array.dtype.itemsize, 4)}")
+    if jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        return jax.random.key_data(leaf)
+    return leaf
+
+
+def _is_jax(leaf: Any) -> bool:
+    return isinstance(leaf, jax.Array)

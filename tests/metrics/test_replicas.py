@@ -1,0 +1,126 @@
+"""Replicas prove by hash that they are equal, on devices of a process and on ranks."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dml import sim
+from dml.metrics.replicas import different, fingerprints
+
+ROOT = Path(__file__).parents[2]
+RNG = np.random.default_rng(0)
+PARAMS = {
+    "dense": {"bias": np.ones(3), "kernel": np.float32(RNG.normal(size=(3, 5)))},
+    "empty": np.zeros((0, 4), np.float32),
+    "flags": np.array([True, False, True]),
+    "half": np.asarray(jnp.asarray(RNG.normal(size=7), jnp.bfloat16)),
+    "scalar": np.int32(7),
+    "small": np.int8([-1, 0, 1]),
+    "wave": np.complex64([1 + 2j, 3]),
+    "wide": np.float64(RNG.normal(size=4)),
+}
+NAMES = [
+    jax.tree_util.keystr(path)
+    for path, leaf in jax.tree_util.tree_leaves_with_path(PARAMS)
+]
+
+
+def on_jax(params):
+    """Leaves as arrays of jax; those of 64 bits stay numpy's, as it would narrow."""
+    return jax.tree.map(
+        lambda x: (
+            x if x.dtype.itemsize == 8 and x.dtype.kind == "f" else jnp.asarray(x)
+        ),
+        params,
+    )
+
+
+def flipped(params, number, bit):
+    """Return params with one bit of leaf `number` turned."""
+    leaves, tree = jax.tree.flatten(params)
+    data = bytearray(np.asarray(leaves[number]).tobytes())
+    data[bit // 8] ^= 1 << bit % 8
+    leaf = np.frombuffer(bytes(data), leaves[number].dtype)
+    leaves[number] = leaf.reshape(leaves[number].shape)
+    return jax.tree.unflatten(tree, leaves)
+
+
+def on_ranks(*replicas):
+    return sim.run(lambda comm: different(replicas[comm.rank], comm), len(replicas))
+
+
+def same(number):
+    """Return a few bits of a leaf to turn: of a bool only the last one means any."""
+    leaf = jax.tree.leaves(PARAMS)[number]
+    step = 8 if leaf.dtype == bool else 1
+    return range(0, leaf.nbytes * 8, step)
+
+
+@pytest.mark.parametrize("move", (lambda params: params, on_jax))
+def test_any_single_bit_that_differs_is_found_by_its_leafs_name(move):
+    plain = fingerprints(move(PARAMS))
+    for number, name in enumerate(NAMES):
+        bits = same(number)
+        for bit in bits if move is not on_jax else bits[:: max(len(bits) // 4, 1)]:
+            found = fingerprints(move(flipped(PARAMS, number, bit)))
+            assert (found != plain).nonzero()[1].tolist() == [number], (name, bit)
+
+
+def test_numpys_and_jaxs_leaves_of_equal_bits_hash_alike():
+    np.testing.assert_array_equal(fingerprints(PARAMS), fingerprints(on_jax(PARAMS)))
+
+
+@pytest.mark.parametrize("who", range(3))
+def test_a_rank_that_differs_is_seen_by_all_and_the_first_leaf_is_named(who):
+    replicas = [PARAMS] * 3
+    assert on_ranks(*replicas) == [None] * 3
+    later = NAMES.index("['wide']")
+    replicas[who] = flipped(PARAMS, later, 63)
+    assert on_ranks(*replicas) == ["['wide']"] * 3
+    replicas[who] = flipped(replicas[who], 1, 0)
+    assert on_ranks(*replicas) == ["['dense']['kernel']"] * 3
+
+
+def test_elements_that_are_swapped_are_found():
+    """Also x and -x, whose words differ by the sign's bit alone."""
+    kernel = np.float32(RNG.normal(size=64))
+    kernel[1] = -kernel[9]
+    plain = fingerprints(kernel)
+    for one in range(64):
+        for other in (9, 33):
+            swapped = kernel.copy()
+            swapped[[one, other]] = kernel[[other, one]]
+            assert (fingerprints(swapped) == plain).all() == (one == other)
+
+
+def test_shapes_alone_do_not_make_a_difference_but_signs_of_zero_do():
+    assert fingerprints(np.float32([0.0])) != fingerprints(np.float32([-0.0]))
+    assert fingerprints(np.zeros(8)) != fingerprints(np.zeros(9))
+
+
+def test_one_device_of_a_process_that_differs_is_found():
+    ended = subprocess.run(
+        [sys.executable, "-m", "tests.metrics.replicas_main"],
+        cwd=ROOT,
+        env=os.environ
+        | {
+            "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
+            "JAX_PLATFORMS": "cpu",
+            "PYTHONPATH": str(ROOT),
+            "PYTHONWARNINGS": "error",
+        },
+        text=True,
+        capture_output=True,
+        timeout=100,
+    )
+    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "found\n", "")
+
+
+def test_nothing_is_equal_to_nothing():
+    assert on_ranks({}, {}) == [None, None]
