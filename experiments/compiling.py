@@ -22,7 +22,9 @@ SMALLER = "a smaller --batch, a larger --accumulate, --remat, or --zero=3"
 def cached() -> Path:
     """Keep every program that is compiled from now on, and return in which folder.
 
-    Ranks may share it: what another one has written half counts as not there.
+    Ranks may share it: what another one has written half counts as not there. Of many
+    processes on one mesh of CPUs only the first finds its programs again: JAX tells
+    their keys apart, and lets that one write alone.
     """
     folder = cache() / "compiled" / machine()
     try:

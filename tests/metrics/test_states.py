@@ -74,7 +74,8 @@ def load(folder, rules=RULES, like=None):
 
 @pytest.mark.parametrize("like", (state(), shapes(state())))
 def test_every_bit_of_every_kind_of_leaf_comes_back(saved, like):
-    number, found, said = load(saved, like=like)
+    with jax.transfer_guard("disallow"):  # as in training
+        number, found, said = load(saved, like=like)
     assert (number, said) == (4, [])
     assert bits(found) == bits(state(4)) != bits(state(3))
     assert jax.tree.structure(found) == jax.tree.structure(state())
@@ -160,7 +161,7 @@ def test_whenever_a_save_dies_a_whole_checkpoint_is_there(copied, monkeypatch, n
     steps += [(states.shutil, "rmtree")]
     for module, name in steps:
         real = getattr(module, name)
-        for survives in range(3):
+        for survives in range(2):
             calls = []
 
             def dies(*args, real=real, calls=calls, survives=survives, **more):
