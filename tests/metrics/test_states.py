@@ -197,3 +197,19 @@ def test_a_folder_that_cannot_be_written_is_bad_input(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(BadInput, match="expected room for .*step-1, got .*; free it"):
         states.save(tmp_path / "file", 1, {"x": np.ones(1)}, RULES)
+
+
+def test_arrays_that_are_read_otherwise_than_they_were_saved_are_seen(
+    saved, monkeypatch
+):
+    """Whole files prove nothing of what reads them."""
+    real = states._restore
+
+    def wrong(path, names):
+        found = real(path, names)
+        return found | {"drawn": found["drawn"] + (path.parts[-2] == "step-4")}
+
+    monkeypatch.setattr(states, "_restore", wrong)
+    number, found, (said,) = load(saved)
+    assert number == 3 and bits(found) == bits(state(3))
+    assert "step-4: its arrays are not those that were saved" in said
