@@ -25,7 +25,7 @@ def evaluate(
     collected = params() if callable(params) else params
     if collected is None:
         return {}
-    own = jax.tree.map(one_replica, collected)
+    own = jax.device_put(jax.tree.map(one_replica, collected))
     examples = len(jax.tree.leaves(batch)[0])
     totals: Counter[str] = Counter()
     for start in range(0, examples, block):
@@ -33,7 +33,7 @@ def evaluate(
         share = min(block, examples - start) / examples  # 1.0 alone changes no bit
         metrics = jax.device_get(_metrics(model.metrics, own, jax.device_put(part)))
         totals.update({name: float(value) * share for name, value in metrics.items()})
-    return dict(totals) | {"sha256": digest(own)}
+    return dict(totals) | {"sha256": digest(collected)}
 
 
 def digest(params: Params) -> str:

@@ -151,7 +151,7 @@ def _read(place: Path, index: Any, like: Any) -> Any:
     if digest(arrays) != index["sha256"]:
         raise Broken("its arrays are not those that were saved")
     for name, kind in index["keys"].items():
-        arrays[name] = jax.random.wrap_key_data(arrays[name], impl=kind)
+        arrays[name] = jax.random.wrap_key_data(jax.device_put(arrays[name]), impl=kind)
     leaves, tree = jax.tree.flatten(like)
     found = [
         array if hasattr(leaf, "dtype") else type(leaf)(array)  # a number of Python's
