@@ -1,0 +1,183 @@
+"""What a mesh of four devices of one process must do; prints the name of each check."""
+
+import sys
+import traceback
+
+import jax
+import numpy as np
+import pytest
+
+from dml.data.minibatches import take
+from dml.strategies import mesh as module
+from dml.strategies.mesh import divided, mesh
+from dml.strategies.serial import serial
+from dml.types import BadInput
+from dml.wire.mesh import devices
+from tests.strategies.small import BATCH, COUNT, MODEL, apart, data, same_bits, train
+
+DEVICES = 4
+CLOSE = 3e-6  # four updates of 0.01; float32 sums of 16 examples in another order
+
+
+def on_mesh(**options):
+    return train(mesh, axes=devices.mesh(data=0), **options)
+
+
+def close(found, plain):
+    losses = [step.loss for step in plain]
+    assert [step.loss for step in found] == pytest.approx(losses, rel=1e-5)
+    assert apart(found[-1].params, plain[-1].params) < CLOSE
+    assert apart(found[-1].state, plain[-1].state) < CLOSE
+
+
+def four_devices_train_as_one_worker():
+    close(on_mesh(), train(serial))
+
+
+def pmap_is_shard_map():
+    assert same_bits(on_mesh(), on_mesh(call="pmap"))
+    with pytest.raises(BadInput, match="--zero"):
+        on_mesh(call="pmap", zero=2)
+
+
+def slices_of_state_and_gradients_change_only_rounding():
+    plain = on_mesh()
+    for zero in (1, 2, 3):
+        close(on_mesh(zero=zero), plain)
+
+
+def slices_of_gradients_have_the_bits_of_whole_ones():
+    assert same_bits(on_mesh(zero=2, name="sgd"), on_mesh(name="sgd"))
+
+
+def every_level_holds_less():
+    held = [on_mesh(zero=zero)[0].measures["bytes_held"] for zero in range(4)]
+    size = sum(leaf.nbytes for leaf in jax.tree.leaves(MODEL.init(jax.random.key(0))))
+    whole, state, grads, params = (number - 4 for number in held)  # a count of steps
+    assert whole == 3 * size
+    assert state == grads == size + 2 * size / DEVICES
+    assert params == 3 * size / DEVICES
+
+
+def layers_that_share_their_norms_are_alike_in_slices():
+    for name in ("lamb", "lars"):
+        close(on_mesh(name=name, zero=3), on_mesh(name=name))
+
+
+def microbatches_change_only_rounding():
+    for zero in (0, 3):
+        close(on_mesh(zero=zero, accumulate=2), train(serial))
+
+
+def a_run_goes_on_at_any_level_of_slices():
+    whole = on_mesh()
+    half = {"params": whole[1].params, "state": whole[1].state}
+    assert same_bits(on_mesh(start=2 * BATCH, **half), whole[2:])
+    close(on_mesh(start=2 * BATCH, zero=3, **half), whole[2:])
+
+
+def noise_is_the_same_from_devices_and_from_microbatches_of_ranks():
+    found = [step.measures["noise_scale"] for step in on_mesh(noise=True)]
+    for zero in (1, 2):
+        again = on_mesh(noise=True, zero=zero)
+        assert [s.measures["noise_scale"] for s in again] == pytest.approx(found, 1e-3)
+    assert len(set(found)) == len(found)
+
+
+def no_example_is_left_out_or_taken_twice():
+    axes = devices.mesh(data=0)
+    for count in range(1, 30):
+        for accumulate in (1, 2, 3):
+            index = np.arange(count)
+            even, rest = divided(index, axes, accumulate)
+            assert sorted([*even, *rest]) == list(index)
+            assert len(rest) < DEVICES * accumulate
+            assert len(take(data(), even).targets) == len(even)
+
+
+def once_compiled_for_every_full_minibatch():
+    compiled = []
+    program = module.program
+
+    def counted(*args):
+        means = program(*args)
+
+        def traced(*args):
+            compiled.append(1)
+            return means(*args)
+
+        return traced
+
+    module.program = counted
+    try:
+        on_mesh(drawn=4 * BATCH)
+    finally:
+        module.program = program
+    assert len(compiled) == 1
+
+
+def doubled_sum(held, level, size):
+    means = program(held, level, size)
+
+    def mutant(params, batches):
+        loss, square, grads = means(params, batches)
+        return loss, square, jax.tree.map(lambda leaf: leaf * size, grads)
+
+    return mutant
+
+
+program = module.program
+
+
+def a_mean_over_the_wrong_axis_is_seen():
+    # sgd, for whose steps a gradient's length counts, and without a clip
+    module.program = doubled_sum
+    try:
+        wrong = on_mesh(name="sgd")
+    finally:
+        module.program = program
+    assert apart(wrong[-1].params, train(serial, name="sgd")[-1].params) > 100 * CLOSE
+
+
+def a_sum_that_jax_has_made_already_is_seen():
+    cast, jax.lax.pcast = jax.lax.pcast, lambda leaf, *args, **options: leaf
+    try:
+        wrong = on_mesh(name="sgd")
+    except (TypeError, ValueError):
+        return  # check_vma: a psum over what does not vary
+    finally:
+        jax.lax.pcast = cast
+    assert apart(wrong[-1].params, train(serial, name="sgd")[-1].params) > 100 * CLOSE
+
+
+CHECKS = [
+    four_devices_train_as_one_worker,
+    pmap_is_shard_map,
+    slices_of_state_and_gradients_change_only_rounding,
+    slices_of_gradients_have_the_bits_of_whole_ones,
+    every_level_holds_less,
+    layers_that_share_their_norms_are_alike_in_slices,
+    microbatches_change_only_rounding,
+    a_run_goes_on_at_any_level_of_slices,
+    noise_is_the_same_from_devices_and_from_microbatches_of_ranks,
+    no_example_is_left_out_or_taken_twice,
+    once_compiled_for_every_full_minibatch,
+    a_mean_over_the_wrong_axis_is_seen,
+    a_sum_that_jax_has_made_already_is_seen,
+]
+
+
+def main():
+    jax.config.update("jax_num_cpu_devices", DEVICES)
+    assert COUNT % DEVICES  # or no minibatch is uneven
+    for check in CHECKS:
+        try:
+            check()
+        except Exception:
+            sys.stdout.write(f"{check.__name__}: {traceback.format_exc()}\n")
+        else:
+            sys.stdout.write(f"{check.__name__}: ok\n")
+
+
+if __name__ == "__main__":
+    main()

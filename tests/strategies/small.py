@@ -1,0 +1,98 @@
+"""A small network of layers, two of which share a weight, and the ways to train it."""
+
+from functools import cache
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from dml.data.minibatches import draws
+from dml.metrics.timer import Timer
+from dml.models.layers import layered
+from dml.types import Batch, Layer
+from dml.update.dense import make
+
+COUNT, WIDTH, BATCH = 50, 12, 16
+DRAWN = 3 * BATCH + 7  # the last minibatch is uneven
+
+
+def _ends(params, given, batch):
+    if given is None:
+        return batch.inputs @ params["embed"]
+    errors = given @ params["embed"].T - batch.targets
+    return jnp.mean(errors**2)
+
+
+def _block(name):
+    def apply(params, given, batch):
+        return given + jnp.tanh(given @ params[name]["w"] + params[name]["c"])
+
+    return Layer((name,), apply)
+
+
+def _init(key):
+    rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
+
+    def weights():
+        return jnp.asarray(0.3 * rng.standard_normal((WIDTH, WIDTH)), jnp.float32)
+
+    blocks = {
+        f"b{n}": {"w": weights(), "c": jnp.full(WIDTH, 0.1 * n, jnp.float32)}
+        for n in (1, 2)
+    }
+    return {"embed": weights(), **blocks}
+
+
+ENDS = Layer(("embed",), _ends)
+MODEL = layered(
+    [ENDS, _block("b1"), _block("b2"), ENDS], _init, lambda params, batch: {}, _ends
+)
+
+
+@cache
+def data():
+    rng = np.random.default_rng(1)
+    inputs, targets = rng.standard_normal((2, COUNT, WIDTH)).astype(np.float32)
+    return Batch(inputs, targets)
+
+
+@cache
+def start_params():
+    return MODEL.init(jax.random.key(0))
+
+
+@cache  # one optimizer, one compilation
+def optimizer(name, sliced):
+    lies = {"axis": "data", "like": start_params()} if sliced else {}
+    return make(name, 0.01, clip=0 if name == "sgd" else 1.0, **lies)
+
+
+def train(strategy, *, name="adam", start=0, params=None, drawn=DRAWN, **options):
+    """Return the steps; states are collected, for a later step takes their memory."""
+    steps = strategy(
+        MODEL,
+        start_params() if params is None else params,
+        data(),
+        draws(COUNT, BATCH, 0, drawn, start),
+        optimizer(name, bool(options.get("zero"))),
+        Timer(),
+        **options,
+    )
+    return [
+        step._replace(state=step.state(), params=jax.device_get(step.params))
+        for step in steps
+    ]
+
+
+def apart(one, other):
+    """Return the largest difference between leaves of two trees."""
+    pairs = zip(jax.tree.leaves(one), jax.tree.leaves(other), strict=True)
+    return max(float(np.abs(np.asarray(a) - np.asarray(b)).max()) for a, b in pairs)
+
+
+def same_bits(one, other):
+    """Say whether all steps have equal losses and params."""
+    return len(one) == len(other) and all(
+        a.loss == b.loss and apart(a.params, b.params) == 0
+        for a, b in zip(one, other, strict=True)
+    )

@@ -1,0 +1,179 @@
+"""Buckets, microbatches and local updates, on virtual ranks beside serial."""
+
+from functools import partial
+
+import jax
+import numpy as np
+import pytest
+
+from dml import sim
+from dml.data.minibatches import draws, take
+from dml.data.shards import shards
+from dml.metrics.noise import Noise
+from dml.models.backward import backward, order
+from dml.models.gradient import gradient
+from dml.strategies import synchronous as module
+from dml.strategies.local import local
+from dml.strategies.serial import serial
+from dml.strategies.synchronous import synchronous
+from dml.types import BadInput, Batch
+from dml.wire.buckets import buckets
+from dml.wire.messages import ALLREDUCE, Metered
+from tests.strategies.small import (
+    BATCH,
+    MODEL,
+    apart,
+    data,
+    same_bits,
+    start_params,
+    train,
+)
+
+CLOSE = 3e-6  # four updates of 0.01; float32 sums of 16 examples in another order
+
+
+def on_ranks(size, strategy=synchronous, allreduce="star", **options):
+    def program(comm):
+        wire = {"comm": Metered(comm), "allreduce": ALLREDUCE[allreduce]}
+        return train(strategy, **wire, **options)
+
+    return sim.run(program, size)
+
+
+def test_gradients_by_layers_are_those_of_the_whole():
+    params = start_params()
+    batch = jax.device_put(Batch(*(array[:BATCH] for array in data())))
+    loss, grads = gradient(MODEL.loss, params, batch)
+    lost, done = backward(MODEL, params, batch)
+    found = list(done)
+    assert [name for name, _ in found] == order(MODEL) == ["b2", "b1", "embed"]
+    assert float(lost) == pytest.approx(float(loss), abs=1e-6)
+    assert apart(dict(found), grads) < 1e-7
+
+
+def test_buckets_of_any_size_give_equal_bits():
+    one, *rest = (on_ranks(3, bucket_mb=mb)[0] for mb in (1e-9, 1e-3, 1e3))
+    for other in rest:
+        assert same_bits(one, other)
+    assert apart(one[-1].params, on_ranks(3)[0][-1].params) < CLOSE
+
+
+@pytest.mark.parametrize("bucket_mb", [0, 1e-9])
+def test_all_ranks_end_with_the_same_bits(bucket_mb):
+    first, *others = on_ranks(3, bucket_mb=bucket_mb)
+    assert all(same_bits(first, other) for other in others)
+
+
+@pytest.mark.parametrize("size", [1, 2, 3])
+def test_ranks_in_a_star_are_one_that_accumulates_in_their_order(size):
+    # also where 7 examples, the last minibatch, are shared by 3 ranks
+    assert same_bits(on_ranks(size)[0], train(serial, accumulate=size))
+
+
+@pytest.mark.parametrize("bucket_mb", [0, 1e-9])
+def test_microbatches_change_only_rounding(bucket_mb):
+    plain = train(serial)
+    found = on_ranks(2, bucket_mb=bucket_mb, accumulate=3)[0]
+    assert [step.loss for step in found] == pytest.approx([s.loss for s in plain], 1e-5)
+    assert apart(found[-1].params, plain[-1].params) < CLOSE
+
+
+def test_words_are_params_and_a_loss_whatever_the_buckets():
+    words = sum(leaf.size for leaf in jax.tree.leaves(start_params()))
+    for bucket_mb in (0, 1e-9):
+        for step in on_ranks(2, allreduce="ring", bucket_mb=bucket_mb)[0]:
+            assert step.words_sent == words + 1
+            assert step.measures["host_copies"] >= 4 * words
+
+
+def test_buckets_close_when_they_are_full():
+    params = {name: np.zeros(256, np.float32) for name in "abcde"}  # 1 KB each
+
+    def cut(nbytes):
+        return sim.run(lambda comm: buckets(comm, params, "edcba", nbytes, 1), 1)[0]
+
+    assert ["".join(one.names) for one in cut(2048)] == ["ed", "cb", "a"]
+    assert [len(one.buffer) for one in cut(2048)] == [512, 512, 257]
+    assert ["".join(one.names) for one in cut(1 << 30)] == ["edcba"]
+
+
+def test_more_ranks_than_examples_train_as_one():
+    found = on_ranks(11, drawn=BATCH + 7)[0]  # four ranks have none of the last seven
+    plain = train(serial, drawn=BATCH + 7)
+    assert apart(found[-1].params, plain[-1].params) < CLOSE
+
+
+@pytest.mark.parametrize("strategy", [synchronous, partial(local, every=1)])
+def test_a_run_that_goes_on_has_the_bits_of_one_that_was_not_stopped(strategy):
+    whole = on_ranks(2, strategy)[0]
+    half = whole[1]
+    rest = on_ranks(
+        *(2, strategy), start=2 * BATCH, params=half.params, state=half.state
+    )[0]
+    assert same_bits(rest, whole[2:])
+
+
+def test_local_updates_averaged_each_time_are_synchronous_for_sgd():
+    for after, every in ((0, 1), (100, 7)):
+        found = on_ranks(3, local, name="sgd", every=every, after=after)[0]
+        plain = on_ranks(3, name="sgd")[0]
+        losses = [step.loss for step in plain]
+        assert [step.loss for step in found] == pytest.approx(losses, rel=1e-5)
+        assert apart(found[-1].params, plain[-1].params) < CLOSE
+
+
+def test_local_updates_meet_after_so_many_and_send_as_many_words():
+    found = on_ranks(2, local, allreduce="ring", every=3, after=1)
+    first, second = found
+    assert [step.number for step in first] == [1, 4]  # 4 minibatches
+    assert [step.examples for step in first] == [BATCH, 2 * BATCH + 7]
+    assert same_bits(first, second)
+    words = sum(leaf.size for leaf in jax.tree.leaves(first[0].params))
+    assert {step.words_sent for step in first} == {3 * words + 1}  # adam has 2 moments
+
+
+def test_local_updates_of_one_rank_are_serial():
+    plain = train(serial)
+    found = on_ranks(1, local, every=2)[0]
+    assert same_bits(
+        [step._replace(loss=0) for step in found],
+        [step._replace(loss=0) for step in plain[1::2]],
+    )
+    with pytest.raises(BadInput, match="--local_every"):
+        on_ranks(1, local, every=0)
+
+
+def skipped_leaf(bucket, grads, weight):
+    copied = fill(bucket, grads, weight)
+    bucket.buffer[: len(bucket.buffer) // 2] = 0
+    return copied
+
+
+def stale_bucket(bucket, grads, weight):
+    if bucket.names == ("b1",) and bucket.buffer.any():
+        return 0  # what was sent in the step before is sent again
+    return fill(bucket, grads, weight)
+
+
+fill = module.fill
+
+
+@pytest.mark.parametrize("mutant", [skipped_leaf, stale_bucket])
+def test_the_comparison_with_one_rank_catches(mutant, monkeypatch):
+    monkeypatch.setattr(module, "fill", mutant)
+    found, plain = on_ranks(2, bucket_mb=1e-9)[0], train(serial)
+    assert apart(found[-1].params, plain[-1].params) > 100 * CLOSE
+
+
+def test_noise_is_estimated_from_a_rank_s_gradient_and_that_of_all():
+    step = on_ranks(2, noise=True)[0][0]
+    params = start_params()
+    index = next(draws(50, BATCH, 0, BATCH))
+
+    def square(part):
+        _, grads = gradient(MODEL.loss, params, jax.device_put(take(data(), part)))
+        return sum(float((leaf**2).sum()) for leaf in jax.tree.leaves(grads))
+
+    small = np.mean([square(part) for part in shards(index, 2)])
+    want = Noise().add(small, square(index), BATCH // 2, BATCH)
+    assert step.measures["noise_scale"] == pytest.approx(want, rel=1e-3)
