@@ -51,7 +51,7 @@ def run(
     flags.parse(values, argv)
     path = runs.path(values.out or values.resume, name)
     on_mesh = values.strategy == "mesh"
-    with interruptible() as asked, compiling.memory():
+    with interruptible() as asked, compiling.fitting():
         compiling.cached()
 
         def program(comm: CountedComm) -> dict[str, Any]:
