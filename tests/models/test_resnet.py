@@ -19,6 +19,12 @@ def count(tree):
     return every - statistics, statistics
 
 
+@pytest.fixture
+def shapes_only(monkeypatch):
+    """Let init return shapes: nothing is drawn."""
+    monkeypatch.setattr(classifier, "initial", lambda shapes, key, spread: shapes)
+
+
 # by hand; He 2015 says 0.27 M and 0.46 M, torchvision has 25,557,032
 @pytest.mark.parametrize(
     "depth, shape, classes, weights, statistics",
@@ -29,9 +35,8 @@ def count(tree):
     ],
 )
 def test_numbers_are_those_of_the_paper(
-    depth, shape, classes, weights, statistics, monkeypatch
+    depth, shape, classes, weights, statistics, shapes_only
 ):
-    monkeypatch.setattr(classifier, "initial", lambda shapes, key, spread: shapes)
     shapes = resnet(shape, classes, depth).init(jax.random.key(0))
     assert count(shapes) == (weights, statistics)
 
@@ -41,6 +46,26 @@ def test_one_layer_a_block_beside_the_first_and_the_last():
         model = resnet((32, 32, 3), 10, depth)
         assert len(model.layers) == sum(plan.blocks) + 2
         assert len(plan.kernels) * sum(plan.blocks) + 2 == depth
+
+
+@pytest.mark.parametrize(
+    "depth, size, expected", [(8, 32, (2, 8, 8, 64)), (50, 64, (2, 2, 2, 2048))]
+)
+def test_groups_halve_the_maps_and_the_large_stem_quarters_them(
+    depth, size, expected, shapes_only
+):
+    model = resnet((size, size, 3), 10, depth, "bfloat16")
+    params = model.init(jax.random.key(0))
+    batch, given = (
+        Batch(np.zeros((2, size, size, 3), np.float32), np.zeros(2, np.int32)),
+        None,
+    )
+    for layer in model.layers[:-1]:
+        part = read(layer, params)
+        given = jax.eval_shape(layer.apply, part, given, batch)
+    maps, moved = given
+    assert (maps.shape, str(maps.dtype)) == (expected, "bfloat16")
+    assert (moved.shape, moved.dtype) == ((), np.float32)
 
 
 @pytest.fixture
