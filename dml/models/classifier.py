@@ -1,0 +1,83 @@
+"""GRADIENT: a classifier made of flax modules, each of which takes what the last gave.
+
+    inputs → part → part → ... → log-odds BxC        params and layers: one a part
+
+Modules by name come in, a Model out; batches have integer targets B, the loss is their
+mean cross entropy.
+"""
+
+from collections.abc import Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import linen
+
+from dml.models.initial import Spread, initial
+from dml.models.layers import layered
+from dml.models.normalisation import folded, settled, trained
+from dml.types import Batch, Layer, Model, Params
+
+
+def classifier(
+    parts: Mapping[str, linen.Module],
+    shape: tuple[int, ...],
+    spread: Spread | None = None,
+    remat: bool = False,
+) -> Model:
+    """Make the model for inputs of that shape; metrics use running statistics."""
+    names = tuple(parts)
+
+    def init(key: jax.Array) -> Params:
+        flowing, shapes = jax.ShapeDtypeStruct((1, *shape), jnp.float32), {}
+        for name, part in parts.items():
+            flowing, variables = jax.eval_shape(part.init_with_output, key, flowing)
+            shapes[name] = folded(variables)
+        return initial(shapes, key, spread)
+
+    def layer(name: str) -> Layer:
+        def apply(params: Mapping[str, Params], given: Any, batch: Batch) -> Any:
+            flowing, moved = (batch.inputs, 0.0) if given is None else given
+            flowing, more = trained(parts[name], params[name], flowing)
+            if name == names[-1]:
+                return entropy(flowing, batch.targets) + moved + more
+            return flowing, moved + more
+
+        return Layer((name,), apply)
+
+    def scores(params: Params, inputs: Any) -> Any:
+        flowing = inputs
+        for name, part in parts.items():
+            flowing = settled(part, params[name], flowing)
+        return flowing
+
+    def metrics(params: Params, batch: Batch) -> dict[str, jax.Array]:
+        scores_BxC = scores(params, batch.inputs)
+        return {
+            "accuracy": (scores_BxC.argmax(axis=1) == batch.targets).mean(),
+            "cross_entropy": entropy(scores_BxC, batch.targets),
+        }
+
+    return layered([layer(name) for name in names], init, metrics, scores, remat)
+
+
+def entropy(scores_BxC: jax.Array, targets: jax.Array) -> jax.Array:
+    """Return the mean cross entropy, in float32."""
+    return optax.losses.softmax_cross_entropy_with_integer_labels(
+        jnp.float32(scores_BxC), targets
+    ).mean()
+
+
+class Head(linen.Module):
+    """Features, laid out in any way, to the log-odds of every class."""
+
+    classes: int
+    dtype: Any
+
+    def setup(self) -> None:
+        self.dense = linen.Dense(self.classes, dtype=self.dtype)
+        linen.share_scope(self, self.dense)  # params without a name between
+
+    def __call__(self, features: jax.Array) -> jax.Array:
+        return self.dense(features.reshape(len(features), -1))

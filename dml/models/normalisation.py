@@ -1,0 +1,66 @@
+"""GRADIENT: batch normalisation (Ioffe 2015) whose running statistics are params.
+
+The loss normalises by the statistics of its own batch: under shard_map, those of each
+device's part (Goyal 2017). The running ones, for whatever is not the loss, stand under
+params' name "statistics". A term of value 0 in the loss gives them a gradient: how far
+they are from the batch's. So replicas average them as they do any gradient, and the
+optimizer, which moves them a part of the way, makes the exponential mean of it.
+"""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+from flax import linen
+
+from dml.types import Params
+
+KEPT = "batch_stats"  # flax's name
+STATISTICS = "statistics"
+
+
+def norm(module: linen.Module, dtype: Any) -> Callable[..., linen.Module]:
+    """Make the normalisations of a module: by the batch's statistics in training."""
+    # momentum 0: flax's new running statistics are the batch's own
+    return partial(
+        linen.BatchNorm,
+        use_running_average=not module.is_mutable_collection(KEPT),
+        momentum=0.0,
+        dtype=dtype,
+    )
+
+
+def folded(variables: Any) -> Params:
+    """Make params of flax's variables: statistics stand among them."""
+    if KEPT not in variables:
+        return variables["params"]
+    return {**variables["params"], STATISTICS: variables[KEPT]}
+
+
+def unfolded(params: Params) -> dict[str, Any]:
+    """Return flax's variables."""
+    weights = {name: leaf for name, leaf in params.items() if name != STATISTICS}
+    return {"params": weights, KEPT: params.get(STATISTICS, {})}
+
+
+def trained(network: linen.Module, params: Params, inputs: Any) -> tuple[Any, Any]:
+    """Return what a network gives in training, and what the loss must add: 0."""
+    outputs, changed = network.apply(unfolded(params), inputs, mutable=[KEPT])
+    return outputs, drift(params.get(STATISTICS, {}), changed.get(KEPT, {}))
+
+
+def settled(network: linen.Module, params: Params, inputs: Any) -> Any:
+    """Return what a network gives by its running statistics."""
+    return network.apply(unfolded(params), inputs)
+
+
+def drift(running: Any, batch: Any) -> jax.Array:
+    """Return 0, whose gradient in running is running - batch."""
+    held = jax.lax.stop_gradient
+
+    def one(mine: jax.Array, its: jax.Array) -> jax.Array:
+        return jnp.sum((mine - held(mine)) * held(mine - its))
+
+    return sum(jax.tree.leaves(jax.tree.map(one, running, batch)), jnp.float32(0))
