@@ -1,4 +1,4 @@
-"""Training of a deep network, whatever it learns: flags and a Task in, a run folder out.
+"""Training of a deep network, whatever it learns: flags and a Task in, a run out.
 
 flags → Task (model, examples) → Steps of a strategy → guarded, checked, kept → train
 """

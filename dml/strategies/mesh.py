@@ -106,12 +106,19 @@ def divided(index: np.ndarray, axes: Mesh, accumulate: int) -> list[np.ndarray]:
 
 def everywhere(tree: Any, axes: Mesh) -> Any:
     """Give every device the whole of a tree that all processes have."""
+    lies, count = NamedSharding(axes, WHOLE), axes.local_mesh.size
     return jax.tree.map(
-        lambda leaf: jax.make_array_from_process_local_data(
-            NamedSharding(axes, WHOLE), np.asarray(leaf)
-        ),
-        tree,
+        lambda leaf: on_each([np.asarray(leaf)] * count, leaf.shape, lies), tree
     )
+
+
+def on_each(
+    parts: list[np.ndarray], whole: tuple[int, ...], lies: NamedSharding
+) -> jax.Array:
+    """Return the array whose parts these are, one for each device of this process."""
+    devices = lies.mesh.local_mesh.devices.flat
+    arrays = list(map(jax.device_put, parts, devices))
+    return jax.make_array_from_single_device_arrays(whole, lies, arrays)
 
 
 def program(held: Held, level: Level, size: int) -> Callable[..., Any]:
@@ -161,9 +168,12 @@ def by_shard_map(held: Held, level: Level, axes: Mesh, accumulate: int) -> Means
         )
     )
 
+    here = list(axes.local_mesh.devices.flat)
+
     def laid(leaf: np.ndarray) -> jax.Array:
-        leaf = leaf.reshape(accumulate, -1, *leaf.shape[1:])
-        return jax.make_array_from_process_local_data(NamedSharding(axes, FED), leaf)
+        parts = leaf.reshape(accumulate, len(here), -1, *leaf.shape[1:])
+        whole = (accumulate, parts.shape[2] * axes.size, *leaf.shape[1:])
+        return on_each(list(parts.swapaxes(0, 1)), whole, NamedSharding(axes, FED))
 
     return lambda params, batch: call(params, jax.tree.map(laid, batch))
 

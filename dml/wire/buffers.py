@@ -41,17 +41,23 @@ def allocate(comm: Comm, length: int, dtype: Any = np.float32) -> np.ndarray:
     """Give every rank a vector of registered memory, zeroed; collective.
 
     On one host that is a shared window, which `shared` reduces without a copy; ranks
-    that span hosts get plain memory. It lives until `release` or the end.
+    that span hosts get plain memory. It begins at a cache line of its own, and lives
+    until `release` or the end.
     """
     dtype = np.dtype(dtype)
-    if max(comm.hosts()):
-        return np.zeros(length, dtype)
     nbytes = length * dtype.itemsize
-    window = comm.shared_window(max(1, -(-nbytes // ALIGN)) * ALIGN)
-    mine = window.parts[comm.rank]
+    if max(comm.hosts()):
+        memory = np.zeros(nbytes + ALIGN, np.uint8)
+        start = -address(memory) % ALIGN
+        return memory[start : start + nbytes].view(dtype)
+    window = comm.shared_window((1 + max(1, -(-nbytes // ALIGN))) * ALIGN)
+    # MPI gives pages to many ranks, but any memory to one alone
+    shift = -address(window.parts[0]) % ALIGN if comm.size == 1 else 0
+    parts = [part[shift:] for part in window.parts]
+    mine = parts[comm.rank]
     mine[:] = 0  # the first touch places the pages
     start = address(mine)
-    region = Region(window, window.parts, start, start + len(mine))
+    region = Region(window, parts, start, start + len(mine))
     comm.kept.setdefault("regions", []).append(region)
     return mine[:nbytes].view(dtype)
 

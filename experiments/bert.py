@@ -1,0 +1,82 @@
+"""BERT (Devlin 2019): a network that fills in the words that a text lacks.
+
+python experiments/bert.py                                     Wikipedia's 106 articles
+mpirun -n 2 python experiments/bert.py --strategy=mesh         XLA moves the gradients
+mpirun -n 4 python experiments/bert.py --bucket_mb=1           messages, while it computes
+python experiments/bert.py --size=base --dtype=bfloat16 --remat --zero=3 --strategy=mesh
+
+Cost: COST
+Result: RESULT
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import deep
+import deep_flags
+import deep_ways
+import flags
+import jax
+
+from dml.data.language import masked
+from dml.data.tokens import Tokens, tokens
+from dml.metrics import blanks
+from dml.models.transformer import SIZES, Shape, transformer
+from dml.types import Model, Params
+
+FLAGS = flags.define(*deep_flags.SHARED)
+deep_flags.define(
+    *(FLAGS, deep_ways.STRATEGIES),
+    **{"batch": 32, "steps": 300, "optimizer": "adamw", "lr": 1e-3, "decay": 0.01},
+    clip=1.0,
+)
+text = partial(flags.text, flag_values=FLAGS)
+integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
+text("corpus", "enwiki", "Text: names, files or folders, separated by commas.")
+integer("vocabulary", 8192, "Tokens of WordPiece, trained on the corpus.")
+integer("length", 128, "Tokens of an example.")
+flags.choice("size", "tiny", list(SIZES["bert"]), "Network.", flag_values=FLAGS)
+text("blank", None, "A sentence with ___ to fill in at the end.")
+
+
+@cache  # virtual ranks share it
+def task(size: str, length: int, corpus: str, vocabulary: int, seed: int, **how: Any):
+    """Return the network and its masked windows of text."""
+    known = tokens(corpus, "wordpiece", vocabulary)
+    training, held_out = masked(known, length, seed)
+    shape = Shape(known.tokenizer.get_vocab_size(), length, *SIZES["bert"][size])
+    network = transformer(shape, causal=False, **how)
+    finish = partial(show, network, known)
+    return deep.Task(network, training, held_out, "tokens", length, finish)
+
+
+def show(
+    network: Model, known: Tokens, path: Path, params: Params
+) -> Mapping[str, Any]:
+    """Fill in blanks."""
+    sentences = [FLAGS.blank] if FLAGS.blank else blanks.SENTENCES
+    assert network.scores
+    scores = partial(jax.jit(network.scores), params)
+    found = blanks.fill(known.tokenizer, scores, sentences)
+    sys.stdout.write("\n".join(blanks.lines(found)) + "\n")
+    blanks.draw(path / "blanks", found)
+    return {}
+
+
+def main(argv: Sequence[str]) -> list[dict[str, Any]]:
+    """Train as the flags say; return the summaries of the ranks of this process."""
+    return deep.run(
+        *(FLAGS, argv, "bert"),
+        lambda: task(
+            *(FLAGS.size, FLAGS.length, FLAGS.corpus, FLAGS.vocabulary, FLAGS.seed),
+            dtype=FLAGS.dtype,
+            remat=FLAGS.remat,
+        ),
+    )
+
+
+if __name__ == "__main__":
+    flags.run(main)

@@ -1,0 +1,57 @@
+"""GPT-2 (Radford 2019): a network that goes on with a text, a token after another.
+
+python experiments/gpt.py                                     Wikipedia's 106 articles
+mpirun -n 2 python experiments/gpt.py --strategy=mesh         XLA moves the gradients
+mpirun -n 4 python experiments/gpt.py --bucket_mb=1           messages, while it computes
+mpirun -n 4 python experiments/gpt.py --strategy=local --local_every=8
+
+Cost: COST
+Result: RESULT
+"""
+
+import sys
+from collections.abc import Mapping, Sequence
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import deep
+import deep_flags
+import deep_ways
+import flags
+import jax
+
+from dml.data.language import causal
+from dml.data.tokens import Tokens, tokens
+from dml.metrics import surprise
+from dml.metrics.continuation import going_on
+from dml.models.transformer import SIZES, Shape, transformer
+from dml.types import Batch, Model, Params
+
+FLAGS = flags.define(*deep_flags.SHARED)
+deep_flags.define(
+    *(FLAGS, deep_ways.STRATEGIES),
+    **{"batch": 16, "steps": 200, "optimizer": "adamw", "lr": 1e-3, "decay": 0.1},
+    clip=1.0,
+)
+text = partial(flags.text, flag_values=FLAGS)
+integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
+text("corpus", "enwiki", "Text: names, files or folders, separated by commas.")
+integer("vocabulary", 8192, "Tokens of BPE, trained on the corpus.")
+integer("length", 128, "Tokens of an example.")
+flags.choice("size", "tiny", list(SIZES["gpt"]), "Network.", flag_values=FLAGS)
+text("prompt", "The history of", "Beginning of a text to go on with at the end.")
+integer("sample", 40, "Tokens to go on with.")
+
+
+@cache  # virtual ranks share it
+def task(
+    size: str, length: int, corpus: str, vocabulary: int, **how: Any
+) -> deep.Task:
+    """Return the network and its windows of text."""
+    known = tokens(corpus, "bpe", vocabulary)
+    training, held_out = causal(known.ids, length)
+    shape = Shape(known.tokenizer.get_vocab_size(), length, *SIZES["gpt"][size])
+    network = transformer(shape, causal=True, **how)
+    finish = partial(show, network, known, held_out)
+    return deep.Task(network, training, held_out, "tokens", length, finish)

@@ -1,0 +1,86 @@
+"""Images and their classes, learned by a network on many devices, or processes.
+
+python experiments/vision.py                                        one process
+mpirun -n 4 python experiments/vision.py --allreduce=ring           messages, by hand
+mpirun -n 2 python experiments/vision.py --strategy=mesh            XLA moves gradients
+python experiments/vision.py --simulate=8 --strategy=mesh --zero=3  eight devices
+python experiments/vision.py --resume=runs/vision/…                 go on, bit for bit
+
+Cost: COST
+Result: RESULT
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from pathlib import Path
+from typing import Any
+
+import deep
+import deep_flags
+import deep_ways
+import flags
+import jax
+import numpy as np
+
+from dml.data.images import IMAGES, images
+from dml.metrics import pictures
+from dml.models.cnn import cnn
+from dml.models.mlp import mlp
+from dml.models.resnet import resnet
+from dml.types import Batch, Model, Params
+
+MODELS: dict[str, Callable[..., Model]] = {
+    "mlp": mlp,
+    "cnn": cnn,
+    "resnet8": partial(resnet, depth=8),
+    "resnet20": partial(resnet, depth=20),
+    "resnet50": partial(resnet, depth=50),
+}
+SHOWN = 256  # held-out images that the picture is chosen from
+
+FLAGS = flags.define(*deep_flags.SHARED)
+deep_flags.define(
+    *(FLAGS, deep_ways.STRATEGIES),
+    **{"batch": 64, "steps": 300, "optimizer": "momentum", "lr": 0.05, "decay": 1e-4},
+)
+flags.choice("model", "cnn", list(MODELS), "Network.", flag_values=FLAGS)
+flags.text(
+    *("data", "mnist_5k"),
+    f"Images: {', '.join(IMAGES)}, or a folder of IDX or CIFAR files.",
+    flag_values=FLAGS,
+)
+
+
+@cache  # virtual ranks share it
+def task(model: str, data: str, dtype: str, remat: bool) -> deep.Task:
+    """Return the network and its images."""
+    training, held_out = images(data)
+    classes = 1 + int(max(training.targets.max(), held_out.targets.max()))
+    network = MODELS[model](
+        training.inputs.shape[1:], classes, dtype=dtype, remat=remat
+    )
+    finish = partial(show, network, held_out)
+    return deep.Task(network, training, held_out, "images", 1, finish)
+
+
+def show(
+    network: Model, held_out: Batch, path: Path, params: Params
+) -> Mapping[str, Any]:
+    """Draw held-out images with what the network sees in them."""
+    some = Batch(held_out.inputs[:SHOWN], held_out.targets[:SHOWN])
+    assert network.scores
+    scores = np.asarray(jax.jit(network.scores)(params, some.inputs))
+    pictures.draw(path / "pictures", some.inputs, some.targets, scores)
+    return {}
+
+
+def main(argv: Sequence[str]) -> list[dict[str, Any]]:
+    """Train as the flags say; return the summaries of the ranks of this process."""
+    return deep.run(
+        *(FLAGS, argv, "vision"),
+        lambda: task(FLAGS.model, FLAGS.data, FLAGS.dtype, FLAGS.remat),
+    )
+
+
+if __name__ == "__main__":
+    flags.run(main)
