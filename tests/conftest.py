@@ -8,12 +8,19 @@ import pytest
 
 PATIENCE = 120  # seconds; the slowest test takes a tenth of it
 
-# Set before jax is imported, for all processes that tests start, too. A folder of this
-# run: what another jax or machine has compiled is not met.
-COMPILED = tempfile.TemporaryDirectory(prefix="dml-compiled-")
-os.environ["JAX_COMPILATION_CACHE_DIR"] = COMPILED.name
-os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0"
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each rank would compile every module
+COMPILED = tempfile.TemporaryDirectory(prefix="dml-compiled-")
+KEEP = {  # what jax compiles in this run; it looks here when it is imported
+    "JAX_COMPILATION_CACHE_DIR": COMPILED.name,
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+}
+os.environ.update(KEEP)
+
+
+def pytest_collection_finish():
+    """Keep it for this process: ranks would read what others have half written."""
+    for name in KEEP:
+        os.environ.pop(name, None)
 
 
 @pytest.fixture(autouse=True)

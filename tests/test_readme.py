@@ -60,7 +60,7 @@ def cache(tmp_path_factory):
 @pytest.mark.mpi
 @pytest.mark.parametrize("command", shown())
 def test_a_command_of_the_readme_runs(command, tmp_path, here, cache):
-    command = re.sub(r"(-n |--simulate=)8\b", r"\g<1>4", command)  # 2 a core
+    command = re.sub(r"(-n |--simulate=)8\b", r"\g<1>4", command)  # 2 cores
     *start, script = re.match(r"(.*?)(experiments/(\w+\.py))", command).groups()
     before, rest = start[0].split(), command.split(start[1])[1].split()
     if before and before[0].startswith("launch/"):  # .venv may not be what runs this
