@@ -1,10 +1,26 @@
-"""What all tests share: nothing hangs."""
+"""What all tests share: nothing hangs, nothing is compiled twice."""
 
+import os
 import signal
+import tempfile
 
 import pytest
 
 PATIENCE = 120  # seconds; the slowest test takes a tenth of it
+
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each rank would compile every module
+COMPILED = tempfile.TemporaryDirectory(prefix="dml-compiled-")
+KEEP = {  # what jax compiles in this run; it looks here when it is imported
+    "JAX_COMPILATION_CACHE_DIR": COMPILED.name,
+    "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+}
+os.environ.update(KEEP)
+
+
+def pytest_collection_finish():
+    """Keep it for this process: ranks would read what others have half written."""
+    for name in KEEP:
+        os.environ.pop(name, None)
 
 
 @pytest.fixture(autouse=True)

@@ -31,14 +31,20 @@ def pytest_collection_modifyitems(items):
             item.add_marker(pytest.mark.mpi)
 
 
+@pytest.fixture(scope="session")
+def rates(tmp_path_factory):
+    """Where auto keeps its rates, so that it measures each number of ranks once."""
+    return tmp_path_factory.mktemp("rates")
+
+
 @pytest.fixture
-def mpirun(tmp_path):
+def mpirun(rates):
     """Run a module of this folder on real ranks; kill them all after `timeout` s."""
 
     def run(size: int, module: str, *args: object, timeout: float = 60) -> Ended:
         env = os.environ | {
             "OMP_NUM_THREADS": "1",
-            "DML_DATA": str(tmp_path),  # where auto keeps its rates
+            "DML_DATA": str(rates),
             "PYTHONPATH": str(ROOT),
             "PYTHONWARNINGS": "error",
         }

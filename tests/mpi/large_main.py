@@ -1,4 +1,4 @@
-"""Messages and buffers of more than 2^31 bytes on two real ranks: one by its name."""
+"""Messages and buffers of more than 2^31 bytes on two real ranks."""
 
 import sys
 
@@ -20,22 +20,25 @@ def right(buffer, pattern):
     return True
 
 
-def main(name):
-    comm = world(watchdog=60)
-    pattern = (np.arange(PERIOD) % 1021).astype(np.float32)
-    buffer = np.empty(WORDS, np.float32)
+def fill(buffer, pattern):
     for start in range(0, WORDS, PERIOD):
         piece = buffer[start : start + PERIOD]
         piece[:] = pattern[: len(piece)]
-    buffer *= comm.rank + 1
-    if name == "broadcast":  # one message that long
-        broadcast(comm, buffer, 1)
-        assert right(buffer, 2 * pattern)
-    else:
-        ALLREDUCE[name](comm, buffer)
-        assert right(buffer, 3 * pattern)
-    sys.stdout.write(f"rank {comm.rank}: {buffer.nbytes} bytes\n")
+
+
+def main():
+    comm = world(watchdog=60)
+    pattern = (np.arange(PERIOD) % 1021).astype(np.float32)
+    buffer = np.empty(WORDS, np.float32)
+    for name in ("broadcast", "ring", "shared"):
+        fill(buffer, (comm.rank + 1) * pattern)
+        if name == "broadcast":  # one message that long
+            broadcast(comm, buffer, 1)
+        else:
+            ALLREDUCE[name](comm, buffer)
+        assert right(buffer, (2 if name == "broadcast" else 3) * pattern), name
+        sys.stdout.write(f"rank {comm.rank}: {buffer.nbytes} bytes by {name}\n")
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main()

@@ -1,4 +1,4 @@
-"""GloVe on a mesh of real ranks, a device each: the arguments are the mesh's axes."""
+"""GloVe on meshes of real ranks, a device each: by batches, then by dimensions."""
 
 import sys
 from itertools import islice
@@ -15,11 +15,16 @@ from tests.strategies.glove.mesh_main import BATCH, CLOSE, CLOSE_LOSS, RATE, pro
 EPOCHS = 2
 
 
-def main(batch, dim):
+def main():
     comm = world(watchdog=30)
     devices.start(comm)
     devices.start(comm)  # a second time is nothing
-    axes = devices.mesh(batch=int(batch), dim=int(dim))
+    for batch, dim in ((comm.size, 1), (1, comm.size)):
+        agrees_with_one_worker(comm, batch, dim)
+
+
+def agrees_with_one_worker(comm, batch, dim):
+    axes = devices.mesh(batch=batch, dim=dim)
     state, tiles = problem(tables=2)
     options = {"comm": comm, "axes": axes, "batch": BATCH}
     found = list(islice(mesh(state, tiles, RATE, Timer(), **options), EPOCHS))
@@ -36,4 +41,4 @@ def main(batch, dim):
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

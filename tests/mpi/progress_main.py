@@ -1,4 +1,4 @@
-"""Two all-reduces under way at once on real ranks: the argument names which ones."""
+"""Two all-reduces under way at once on real ranks: those of every name in turn."""
 
 import sys
 
@@ -32,8 +32,17 @@ def under_way(comm, name, threads, cases):
     return [digest(buffer) for buffer in buffers]
 
 
-def main(name):
+def main():
     comm = world(watchdog=5)
+    for name in sorted(ALLREDUCE.keys() - {"native"}):
+        agrees_with_blocking(comm, name)
+        lets_others_pass(comm, name)
+        if comm.rank == 0:
+            sys.stdout.write(f"{name} is under way on {comm.size} ranks\n")
+
+
+def agrees_with_blocking(comm, name):
+    """Assert the bits that a blocking one makes, whoever has a thread."""
     cases = [
         Case(comm.size, 70_003, "float32", "sum", True),
         Case(comm.size, 301, "float64", "sum", True),
@@ -45,8 +54,11 @@ def main(name):
         want.append(digest(buffer))
     for way, threads in WAYS.items():
         found = comm.allgather(under_way(comm, name, threads, cases))
-        assert found == [want] * comm.size, f"{way}: other bits than blocking"
-    # A blocking one on another communicator passes one under way; then wait alone.
+        assert found == [want] * comm.size, f"{name}, {way}: other bits than blocking"
+
+
+def lets_others_pass(comm, name):
+    """Let a blocking one on another communicator pass; then wait alone."""
     for thread in (False, True):
         other, buffer = comm.Dup(), np.full(3, comm.rank)
         late = np.full(50_000, comm.rank)
@@ -55,10 +67,8 @@ def main(name):
         ring(comm, buffer)
         handle.wait()
         total = comm.size * (comm.size - 1) // 2
-        assert set(buffer.tolist()) == set(late.tolist()) == {total}
-    if comm.rank == 0:
-        sys.stdout.write(f"{name} is under way on {comm.size} ranks\n")
+        assert set(buffer.tolist()) == set(late.tolist()) == {total}, name
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    main()

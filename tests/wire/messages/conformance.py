@@ -148,6 +148,16 @@ def conform(
     """
     reduces(allreduce, run, cases(size, lengths(size), every))
     reduces(allreduce, run, cases(size, more, False))
+    behaves(allreduce, run, size, order)
+
+
+def behaves(
+    allreduce: Callable[..., None],
+    run: Run,
+    size: int,
+    order: Callable[[np.ndarray], np.ndarray] | None = None,
+) -> None:
+    """Assert what `conform` asks besides right numbers of every kind."""
     reduces_any_shape(allreduce, run, size)
     reduces_in_groups(allreduce, run, size)
     refuses_bad_buffers(allreduce, run, size)
