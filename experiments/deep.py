@@ -3,6 +3,7 @@
 flags → Task (model, examples) → Steps of a strategy → guarded, checked, kept → train
 """
 
+import math
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -109,7 +110,7 @@ def learn(
         figures.chart(path / "loss"),
     ) as writer:
         some = deep_ways.STRATEGIES[values.strategy](setup)
-        some = onward(guarded(some), done)
+        some = onward(guarded(some, comm.network is not None), done)
         some = timelines.traced(some, comm, values.timeline, path)
         some = checked(some, comm, values.check_every)
         some = kept(speed.of(some), comm, save, values.save_every, asked)
@@ -151,11 +152,15 @@ def begin(
     return done, saved["params"], saved["state"]
 
 
-def guarded(steps: Iterator[Step]) -> Iterator[Step]:
-    """Pass steps on; after the first no number moves to or from a device unasked."""
+def guarded(steps: Iterator[Step], virtual: bool) -> Iterator[Step]:
+    """Pass steps on; after the first no number moves to or from a device unasked.
+
+    Virtual ranks share a thread, and so a guard: they have none.
+    """
     yield next(steps)
+    guard = "allow" if virtual else "disallow"
     while True:
-        with jax.transfer_guard("disallow"):
+        with jax.transfer_guard(guard):
             step = next(steps, None)
         if step is None:
             return
@@ -194,10 +199,10 @@ def scores(task: Task, params: Params) -> dict[str, Any]:
     if callable(params):
         params = params()
     found = evaluate(task.model, task.held_out, params)
-    return {
-        **{k: v for k, v in found.items() if k != "sha256"},
-        "params_sha256": found["sha256"],
-    }
+    found["params_sha256"] = found.pop("sha256")
+    if task.unit == "tokens":
+        found["perplexity"] = math.exp(found["cross_entropy"])
+    return found
 
 
 def says(speed: Speed, task: Task, row: Mapping[str, Any]) -> str:

@@ -34,6 +34,8 @@ def start(comm: Comm) -> None:
         )
     hosts = comm.hosts()
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
+    # else JAX takes SIGTERM for itself, and a run cannot save and end
+    jax.config.update("jax_enable_preemption_service", False)
     jax.distributed.initialize(
         meeting_point(comm),
         num_processes=comm.size,

@@ -1,0 +1,177 @@
+"""Vision and BERT as commands: what they leave, what they refuse, how they go on."""
+
+import json
+import shutil
+
+import bert
+import compiling
+import deep
+import jax
+import numpy as np
+import pytest
+import vision
+
+from dml.data.generated_text import generated
+from dml.metrics import blanks, figures, pictures
+from dml.types import BadInput
+from tests.experiments.conftest import undrawn
+
+SMALL = ["--data=digits", "--model=mlp", "--batch=48", "--steps=6", "--timeline=0"]
+
+
+@pytest.fixture
+def plain(tmp_path, monkeypatch):
+    """Keep data apart; draw nothing, keep no program: both are tested elsewhere."""
+    monkeypatch.setenv("DML_DATA", str(tmp_path / "cache"))
+    monkeypatch.setattr(compiling, "cached", lambda: None)
+    monkeypatch.setattr(figures, "chart", undrawn)
+    monkeypatch.setattr(pictures, "draw", lambda *_: None)
+    monkeypatch.setattr(blanks, "draw", lambda *_: None)
+
+
+@pytest.fixture
+def see(plain, tmp_path):
+    """Return see(*flags) -> the first rank's summary."""
+
+    def run(*argv, out="run"):
+        return vision.main(["vision.py", *SMALL, f"--out={tmp_path / out}", *argv])[0]
+
+    return run
+
+
+def test_a_run_leaves_what_sweeps_read(see, tmp_path):
+    summary = see()
+    keys = {"loss", "accuracy", "steps", "images_per_second", "seconds", "words_sent"}
+    assert keys | {"params_sha256", "first_step_seconds"} <= summary.keys()
+    assert json.loads((tmp_path / "run/summary.json").read_text()) == summary
+    rows = (tmp_path / "run/metrics.jsonl").read_text().splitlines()
+    assert [json.loads(row)["step"] for row in rows] == [1, 2, 3, 4, 5, 6]
+
+
+def test_one_rank_is_serial_and_ranks_in_a_star_are_its_microbatches(see):
+    serial = see("--strategy=serial", out="serial")
+    assert see(out="one")["params_sha256"] == serial["params_sha256"]
+    star = see("--simulate=3", "--allreduce=star", out="star")
+    parts = see("--strategy=serial", "--accumulate=3", out="parts")
+    assert star["params_sha256"] == parts["params_sha256"] != serial["params_sha256"]
+
+
+def test_every_way_of_messages_learns(see):
+    for argv in (
+        ["--bucket_mb=0.001", "--noise", "--accumulate=2"],
+        ["--strategy=local", "--local_every=2"],
+        ["--epochs=1", "--optimizer=lamb", "--clip=1", "--schedule=poly"],
+    ):
+        summary = see("--simulate=2", "--allreduce=ring", *argv, out=argv[0].strip("-"))
+        assert summary["loss"] < 2.5
+        assert summary["steps"] == (30 if "--epochs=1" in argv else 6)  # 1437 images
+        assert summary["words_sent"] > 0
+
+
+@pytest.fixture
+def stopped(see, monkeypatch, tmp_path):
+    """Train two steps of six, in three checkpoints' place, and stop."""
+    asked = iter([False] * 4 + [True] * 9)  # twice before the steps, once each
+    learn = deep.learn
+
+    def impatient(values, comm, path, _, task):
+        return learn(values, comm, path, lambda: next(asked), task)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(deep, "learn", impatient)
+        summary = see("--save_every=1e-9", out="stopped")
+    assert summary["steps"] < 6
+    return tmp_path / "stopped"
+
+
+def test_a_stopped_run_goes_on_bit_for_bit_on_other_ranks_too(see, stopped):
+    whole = see(out="whole")
+    copy = stopped.with_name("copy")
+    shutil.copytree(stopped, copy)
+    again = vision.main(["vision.py", *SMALL, f"--resume={stopped}"])[0]
+    assert again["params_sha256"] == whole["params_sha256"]
+    rows = (stopped / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(row)["step"] for row in rows] == [1, 2, 3, 4, 5, 6]
+    three = vision.main(["vision.py", *SMALL, f"--resume={copy}", "--simulate=3"])[0]
+    assert three["loss"] == pytest.approx(whole["loss"], rel=1e-4)
+
+
+def test_a_corrupt_checkpoint_is_passed_over_and_another_model_refused(
+    see, stopped, capsys
+):
+    for flag in ("--model=cnn", "--lr=1"):
+        with pytest.raises(BadInput, match=flag.strip("-").split("=")[0]):
+            vision.main(["vision.py", *SMALL, f"--resume={stopped}", flag])
+    last = max((stopped / "checkpoints").iterdir(), key=lambda path: path.name)
+    for file in last.rglob("*"):
+        if file.is_file() and file.stat().st_size > 100:
+            file.write_bytes(file.read_bytes()[:-7])
+    again = vision.main(["vision.py", *SMALL, f"--resume={stopped}"])[0]
+    assert last.name in capsys.readouterr().err
+    assert again["params_sha256"] == see(out="whole")["params_sha256"]
+
+
+@pytest.mark.parametrize(
+    "argv, says",
+    [
+        (["--batch=50", "--simulate=4"], "--batch=48 or 52"),
+        (["--batch=3", "--accumulate=2"], "--batch=2 or 4"),
+        (["--zero=1"], "--strategy=mesh"),
+        (["--strategy=local", "--bucket_mb=1"], "--strategy=synchronous"),
+        (["--noise"], "two workers"),
+        (["--strategy=serial", "--simulate=2"], "one rank"),
+        (["--data=/nowhere"], "nowhere"),
+        (["--resume=/nowhere"], "checkpoint"),
+        (["--optimizer=sgd", "--warmup_steps=99"], "warm-up"),
+    ],
+)
+def test_bad_input_is_one_line(see, argv, says):
+    with pytest.raises(BadInput, match=says) as caught:
+        see(*argv)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_loss_that_is_not_finite_stops_with_its_step(see):
+    with pytest.raises(FloatingPointError, match="at step"):
+        see("--lr=1e30", "--warmup=none")
+
+
+def test_replicas_that_drift_stop_with_the_leaf(see, monkeypatch):
+    apply = deep.deep_ways.synchronous.__globals__["apply"]
+    calls = []
+
+    def drifting(optimizer, grads, state, params):
+        params, state = apply(optimizer, grads, state, params)
+        calls.append(1)
+        if len(calls) == 4:  # the second rank's second step
+            params["head"]["kernel"] = params["head"]["kernel"].at[0, 0].add(1)
+        return params, state
+
+    monkeypatch.setitem(deep.deep_ways.synchronous.__globals__, "apply", drifting)
+    with pytest.raises(FloatingPointError, match=r"step 2.*\['head'\]\['kernel'\]"):
+        see("--simulate=2", "--check_every=2")
+
+
+def test_bert_fills_in_blanks_of_its_corpus(plain, tmp_path, capsys):
+    path = tmp_path / "corpus.txt"
+    path.write_text("\n".join(generated(60, 400, seed=1)))
+    argv = [f"--corpus={path}", "--vocabulary=300", "--length=16", "--batch=8"]
+    argv += ["--steps=3", "--timeline=0", "--blank=a b ___ c", "--simulate=2"]
+    summary = bert.main(["bert.py", *argv, f"--out={tmp_path / 'run'}"])[0]
+    keys = {"loss", "accuracy", "cross_entropy", "perplexity", "tokens_per_second"}
+    assert keys <= summary.keys()
+    assert summary["perplexity"] == pytest.approx(np.exp(summary["cross_entropy"]))
+    assert "___" in capsys.readouterr().out
+
+
+def test_steps_move_nothing_unasked(see, monkeypatch):
+    names = deep.deep_ways.synchronous.__globals__
+    apply, guards = names["apply"], []
+
+    def looking(*args):
+        guards.append(jax.config.jax_transfer_guard)
+        return apply(*args)
+
+    monkeypatch.setitem(names, "apply", looking)
+    see()
+    assert guards[0] != "disallow" and guards[1:] == ["disallow"] * 5
