@@ -1,7 +1,8 @@
 """LOG: named curves in, one SVG and one PNG out, without a display."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +55,24 @@ def save(figure: Any, path: Path) -> None:
     with matplotlib.rc_context({"svg.hashsalt": "dml"}):
         figure.savefig(f"{path}.svg", metadata={"Date": None})
     figure.savefig(f"{path}.png", dpi=150)
+
+
+def legible(text: str) -> str:
+    """Replace characters that matplotlib's fonts lack: it would warn of each."""
+    return "".join(one if ord(one) in _known() else "□" for one in text)
+
+
+@cache
+def _known() -> Set[int]:
+    from matplotlib.font_manager import FontProperties, findfont
+    from matplotlib.ft2font import FT2Font
+
+    # what is missing in the narrower set of them is missing somewhere
+    sets = (
+        FT2Font(findfont(FontProperties(family=f"DejaVu Sans{kind}"))).get_charmap()
+        for kind in ("", " Mono")
+    )
+    return frozenset.intersection(*map(frozenset, sets))
 
 
 @contextmanager

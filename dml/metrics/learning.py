@@ -1,0 +1,120 @@
+"""LOG: a run's rows in, the picture of its learning out: training and held-out values.
+
+Training loss is drawn light, its mean over the steps around it dark.
+"""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dml.metrics import figures
+from dml.metrics.writers import Row, Writer
+
+SMOOTH = 40  # a mean is over one step in so many, on either side
+POINTS = 1000  # of a line at most: longer runs stay small
+STEEP = 10  # a fall of the loss by so much is drawn on a log axis
+TRAINING, HELD_OUT = "#3b6ea5", "#cc3311"
+
+
+@contextmanager
+def learning(
+    path: Path, loss: str = "cross_entropy", share: str = "accuracy"
+) -> Iterator[Writer]:
+    """Keep steps and losses, and held-out values of the rows that have them; draw.
+
+    Loss and share name what an evaluation found, in rows and in the summary, which is
+    the evaluation of the last step. Shares of 0 … 1 have a panel of their own.
+    """
+    losses: list[tuple[float, float]] = []
+    held_out: dict[str, dict[float, float]] = {loss: {}, share: {}}
+
+    def note(step: float, row: Row) -> None:
+        for name, found in held_out.items():
+            if name in row:
+                found[step] = row[name]
+
+    def row(row: Row) -> None:
+        losses.append((row["step"], row["loss"]))
+        note(row["step"], row)
+
+    def summary(summary: Row) -> None:
+        if losses:
+            note(losses[-1][0], summary)
+            draw(path, np.array(losses, float), *held_out.values())
+
+    yield Writer(row, summary)
+
+
+def draw(
+    path: Path,
+    losses_Nx2: np.ndarray,
+    held_out: dict[float, float],
+    shares: dict[float, float],
+) -> None:
+    """Write path.svg and path.png."""
+    from matplotlib.figure import Figure
+
+    panels = 2 if len(shares) > 1 else 1  # one share needs no curve
+    size = (5.6 * panels + 0.8, 3.9)
+    figure = Figure(figsize=size, layout="constrained", facecolor="white")
+    left, *right = figure.subplots(1, panels, squeeze=False)[0]
+    steps, losses = losses_Nx2.T
+    means = smooth(losses)
+    some = thinned(losses)
+    left.plot(steps[some], losses[some], color=TRAINING, alpha=0.25, linewidth=0.8)
+    some = np.unique(np.linspace(0, len(steps) - 1, POINTS).astype(int))
+    left.plot(steps[some], means[some], color=TRAINING, linewidth=1.8, label="training")
+    last = "".join(f" · accuracy {share:.1%}" for share in [*shares.values()][-1:])
+    evaluated(left, held_out, "{:.3g}" + (last if panels == 1 else ""))
+    if means.min() > 0 and means[0] > STEEP * means[-1]:
+        left.set_yscale("log")
+    left.set(ylabel="loss")
+    if held_out:
+        left.legend(frameon=False)
+    for axes in right:
+        evaluated(axes, shares, "{:.1%}")
+        axes.legend(frameon=False, loc="lower right")
+        axes.set(ylabel="accuracy", xlim=left.get_xlim())
+        axes.yaxis.set_major_formatter("{x:.0%}")
+        axes.set_ylim(0, 1)
+    for axes in (left, *right):
+        axes.set(xlabel="step")
+        axes.grid(alpha=0.3, linewidth=0.6)
+        axes.spines[["top", "right"]].set_visible(False)
+    figures.save(figure, path)
+
+
+def smooth(values: np.ndarray) -> np.ndarray:
+    """Return means over the neighbours on both sides, as many as there are."""
+    reach = len(values) // SMOOTH
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    place = np.arange(len(values))
+    begin = np.maximum(place - reach, 0)
+    end = np.minimum(place + reach + 1, len(values))
+    return (sums[end] - sums[begin]) / (end - begin)
+
+
+def thinned(values: np.ndarray) -> np.ndarray:
+    """Return the places of values that a line needs: each part's least and greatest."""
+    place = np.arange(len(values))
+    if len(values) <= POINTS:
+        return place
+    parts = np.array_split(place, POINTS // 2)
+    ends = [
+        (part[values[part].argmin()], part[values[part].argmax()]) for part in parts
+    ]
+    return np.unique(ends)
+
+
+def evaluated(axes: Any, found: dict[float, float], said: str) -> None:
+    """Draw what was found at some steps; the legend says the last of it."""
+    if found:
+        axes.plot(
+            *(list(found), list(found.values())),
+            **{"color": HELD_OUT, "linewidth": 1.4, "marker": "o", "markersize": 4},
+            label="held out " + said.format(list(found.values())[-1]),
+            zorder=3,
+        )

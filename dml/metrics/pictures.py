@@ -1,0 +1,161 @@
+"""LOG: held-out images and a model's log-odds in; what it took them for, out.
+
+On the left images, the wrong ones first; on the right how often which class was taken
+for which.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dml.metrics import figures
+
+COLUMNS, LINES = 6, 4
+WRONG = 16  # images at most, so that there is room for right ones
+SIDE = 40  # pixels of an image at most: the picture stays small
+RIGHT_COLOUR, WRONG_COLOUR, FAINT = "#3b6ea5", "#cc3311", "#777777"
+TALL = 1.28  # of a cell: its height, over its width; the text stands below the image
+NUMBERED = 12  # classes: more of them leave no room for numbers
+
+
+def draw(
+    path: Path,
+    images_BxHxWxC: np.ndarray,
+    classes: np.ndarray,
+    scores_BxC: np.ndarray,
+    names: Sequence[str] = (),
+) -> None:
+    """Write path.svg and path.png; the classes' names are their numbers, or `names`."""
+    from matplotlib.figure import Figure
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    classes, scores_BxC = np.asarray(classes), np.asarray(scores_BxC, np.float64)
+    count = scores_BxC.shape[1]
+    names = [figures.legible(str(name)) for name in names or range(count)]
+    chances_BxC = softmax(scores_BxC)
+    shown = chosen(classes, chances_BxC)
+    ink = pixels(images_BxHxWxC, shown)
+    layout = ConstrainedLayoutEngine(rect=(0.005, 0.02, 0.99, 0.96))
+    figure = Figure(figsize=(12, 5.9), layout=layout, facecolor="white")
+    left, right = figure.subplots(1, 2, width_ratios=(1.2, 1))
+    for place, example in enumerate(shown):
+        mark(
+            *(left, place, ink[place]),
+            names[classes[example]],
+            {
+                names[i]: chances_BxC[example, i]
+                for i in [chances_BxC[example].argmax()]
+            },
+        )
+    left.set(xlim=(-0.1, COLUMNS + 0.02), ylim=(LINES, -0.12), aspect=TALL)
+    left.set_axis_off()
+    left.set_anchor("NW")
+    hits = int((chances_BxC.argmax(axis=1) == classes).sum())
+    left.set_title(
+        f"{hits:,} of {len(classes):,} right ({hits / len(classes):.1%}); "
+        "surest mistakes first, then closest calls",
+        **{"loc": "left", "fontsize": 9, "color": "#555555"},
+    )
+    matrix(right, confusion(classes, chances_BxC.argmax(axis=1), count), names)
+    figures.save(figure, path)
+
+
+def softmax(scores_BxC: np.ndarray) -> np.ndarray:
+    """Return the probabilities of log-odds."""
+    odds_BxC = np.exp(scores_BxC - scores_BxC.max(axis=-1, keepdims=True))
+    return odds_BxC / odds_BxC.sum(axis=-1, keepdims=True)
+
+
+def chosen(classes: np.ndarray, chances_BxC: np.ndarray) -> np.ndarray:
+    """Return the examples to show: wrong ones, the surest first; then unsure ones."""
+    sure = chances_BxC.max(axis=1)
+    wrong = chances_BxC.argmax(axis=1) != classes
+    order = np.argsort(np.where(wrong, -sure, sure), kind="stable")
+    failures, others = order[wrong[order]], order[~wrong[order]]
+    room = COLUMNS * LINES
+    most = max(WRONG, room - len(others))
+    found = np.concatenate([failures[:most], others])
+    return found[:room]
+
+
+def confusion(classes: np.ndarray, guesses: np.ndarray, count: int) -> np.ndarray:
+    """Return how many of each class, a row, were taken for each class, a column."""
+    counts_CxC = np.zeros((count, count), int)
+    np.add.at(counts_CxC, (classes, guesses), 1)
+    return counts_CxC
+
+
+def pixels(images_BxHxWxC: np.ndarray, index: np.ndarray) -> np.ndarray:
+    """Return some images for imshow, made smaller; one colour is ink on paper."""
+    some_BxHxWxC = np.asarray(images_BxHxWxC[index], np.float64)
+    high, wide, colours = some_BxHxWxC.shape[1:]
+    block = -(-max(high, wide) // SIDE)
+    if block > 1:
+        high, wide = high // block, wide // block
+        some_BxHxWxC = some_BxHxWxC[:, : high * block, : wide * block].reshape(
+            -1, high, block, wide, block, colours
+        )
+        some_BxHxWxC = some_BxHxWxC.mean(axis=(2, 4))
+    low, top = min(0.0, some_BxHxWxC.min()), max(1.0, some_BxHxWxC.max())
+    shades_BxHxWxC = (some_BxHxWxC - low) / (top - low)
+    if colours == 1:
+        shades_BxHxWxC = np.repeat(1 - shades_BxHxWxC, 3, axis=3)
+    return np.rint(255 * shades_BxHxWxC[..., :3]).astype(np.uint8)
+
+
+def mark(
+    axes: Any, place: int, image: np.ndarray, truth: str, guess: dict[str, float]
+) -> None:
+    """Draw an image, what it was taken for and how surely; of a wrong one what it is.
+
+    Its cell is 1 by 1 in the axes' units, of which the vertical one is TALL.
+    """
+    from matplotlib.patches import Rectangle
+
+    ((name, chance),) = guess.items()
+    x, y, edge = place % COLUMNS, place // COLUMNS, 0.66
+    colour = RIGHT_COLOUR if name == truth else WRONG_COLOUR
+    wide = edge * TALL
+    box = (x, x + wide, y + edge, y)
+    axes.imshow(image, extent=box, interpolation="none", aspect="auto")
+    axes.add_patch(
+        Rectangle((x, y), wide, edge, fill=False, edgecolor=colour, linewidth=1.4)
+    )
+    said = {"fontsize": 8, "va": "top", "parse_math": False}
+    axes.text(x, y + edge + 0.03, name, color=colour, weight="bold", **said)
+    axes.text(
+        x + wide, y + edge + 0.03, f"{chance:.0%}", color=colour, ha="right", **said
+    )
+    if name != truth:
+        axes.text(x, y + edge + 0.16, f"is {truth}", color=FAINT, **said)
+
+
+def matrix(axes: Any, counts_CxC: np.ndarray, names: Sequence[str]) -> None:
+    """Draw who was taken for whom: shares of each row; the right ones in blue."""
+    from matplotlib.colors import to_rgb
+
+    count = len(names)
+    shares_CxC = counts_CxC / np.maximum(counts_CxC.sum(axis=1, keepdims=True), 1)
+    hue_CxCx3 = np.full((count, count, 3), to_rgb(WRONG_COLOUR))
+    hue_CxCx3[np.eye(count, dtype=bool)] = to_rgb(RIGHT_COLOUR)
+    # the root lets rare mistakes be seen
+    depth_CxC = np.where(np.eye(count, dtype=bool), 0.75, 1.0) * np.sqrt(shares_CxC)
+    axes.imshow(
+        1 - depth_CxC[..., None] * (1 - hue_CxCx3), interpolation="none", aspect="equal"
+    )
+    axes.set(xlabel="guessed", ylabel="true")
+    axes.tick_params(length=0, labelsize=8)
+    axes.spines[:].set_color("#cccccc")
+    if count > NUMBERED:
+        return
+    long = max(map(len, names)) > 3
+    axes.set_xticks(range(count), names, parse_math=False, rotation=45 if long else 0)
+    axes.set_yticks(range(count), names, parse_math=False)
+    for row, column in zip(*np.nonzero(counts_CxC), strict=True):
+        axes.text(
+            *(column, row, f"{counts_CxC[row, column]}"),
+            **{"ha": "center", "va": "center", "fontsize": 8},
+            color="white" if depth_CxC[row, column] > 0.6 else "#333333",
+        )
