@@ -1,9 +1,9 @@
 """BERT (Devlin 2019): a network that fills in the words that a text lacks.
 
 python experiments/bert.py                                     Wikipedia's 106 articles
-mpirun -n 2 python experiments/bert.py --strategy=mesh         XLA moves the gradients
-mpirun -n 4 python experiments/bert.py --bucket_mb=1           messages, while it computes
-python experiments/bert.py --size=base --dtype=bfloat16 --remat --zero=3 --strategy=mesh
+mpirun -n 2 python experiments/bert.py --strategy=mesh         XLA moves gradients
+mpirun -n 4 python experiments/bert.py --bucket_mb=1           sent while more come
+python experiments/bert.py --size=large --dtype=bfloat16 --remat --steps=100000
 
 Cost: COST
 Result: RESULT
@@ -27,6 +27,7 @@ from dml.metrics import blanks
 from dml.models.transformer import SIZES, Shape, transformer
 from dml.types import Model, Params
 
+AROUND = 4  # windows
 FLAGS = flags.define(*deep_flags.SHARED)
 deep_flags.define(
     *(FLAGS, deep_ways.STRATEGIES),
@@ -49,18 +50,18 @@ def task(size: str, length: int, corpus: str, vocabulary: int, seed: int, **how:
     training, held_out = masked(known, length, seed)
     shape = Shape(known.tokenizer.get_vocab_size(), length, *SIZES["bert"][size])
     network = transformer(shape, causal=False, **how)
-    finish = partial(show, network, known)
+    finish = partial(show, network, known, held_out.inputs[:AROUND])
     return deep.Task(network, training, held_out, "tokens", length, finish)
 
 
 def show(
-    network: Model, known: Tokens, path: Path, params: Params
+    network: Model, known: Tokens, around_NxL: Any, path: Path, params: Params
 ) -> Mapping[str, Any]:
-    """Fill in blanks."""
+    """Fill in the blanks of sentences, which stand where a held-out text begins."""
     sentences = [FLAGS.blank] if FLAGS.blank else blanks.SENTENCES
     assert network.scores
     scores = partial(jax.jit(network.scores), params)
-    found = blanks.fill(known.tokenizer, scores, sentences)
+    found = blanks.fill(known.tokenizer, scores, sentences, around_NxL)
     sys.stdout.write("\n".join(blanks.lines(found)) + "\n")
     blanks.draw(path / "blanks", found)
     return {}

@@ -20,8 +20,9 @@ import numpy as np
 import timelines
 
 from dml.data.minibatches import draws
-from dml.metrics import figures, runs, states, writers
+from dml.metrics import runs, states, writers
 from dml.metrics.evaluation import evaluate
+from dml.metrics.learning import learning
 from dml.train import checked, interruptible, kept, train
 from dml.types import BadInput, Batch, CountedComm, Examples, Model, Params, Step
 from dml.wire.mesh import devices
@@ -107,7 +108,7 @@ def learn(
             steps // every, done // every, says=partial(says, speed, found)
         ),
         runs.folder(path, flags.chosen(values), append=bool(values.resume)),
-        figures.chart(path / "loss"),
+        learning(path / "loss"),
     ) as writer:
         some = deep_ways.STRATEGIES[values.strategy](setup)
         some = onward(guarded(some, comm.network is not None), done)

@@ -1,8 +1,8 @@
 """GPT-2 (Radford 2019): a network that goes on with a text, a token after another.
 
 python experiments/gpt.py                                     Wikipedia's 106 articles
-mpirun -n 2 python experiments/gpt.py --strategy=mesh         XLA moves the gradients
-mpirun -n 4 python experiments/gpt.py --bucket_mb=1           messages, while it computes
+mpirun -n 2 python experiments/gpt.py --strategy=mesh         XLA moves gradients
+mpirun -n 4 python experiments/gpt.py --bucket_mb=1           sent while more come
 mpirun -n 4 python experiments/gpt.py --strategy=local --local_every=8
 
 Cost: COST
@@ -20,11 +20,11 @@ import deep_flags
 import deep_ways
 import flags
 import jax
+import numpy as np
 
 from dml.data.language import causal
 from dml.data.tokens import Tokens, tokens
-from dml.metrics import surprise
-from dml.metrics.continuation import going_on
+from dml.metrics import samples, surprise
 from dml.models.transformer import SIZES, Shape, transformer
 from dml.types import Batch, Model, Params
 
@@ -45,9 +45,7 @@ integer("sample", 40, "Tokens to go on with.")
 
 
 @cache  # virtual ranks share it
-def task(
-    size: str, length: int, corpus: str, vocabulary: int, **how: Any
-) -> deep.Task:
+def task(size: str, length: int, corpus: str, vocabulary: int, **how: Any) -> deep.Task:
     """Return the network and its windows of text."""
     known = tokens(corpus, "bpe", vocabulary)
     training, held_out = causal(known.ids, length)
@@ -55,3 +53,38 @@ def task(
     network = transformer(shape, causal=True, **how)
     finish = partial(show, network, known, held_out)
     return deep.Task(network, training, held_out, "tokens", length, finish)
+
+
+def show(
+    network: Model, known: Tokens, held_out: Batch, path: Path, params: Params
+) -> Mapping[str, Any]:
+    """Go on with the prompt, and colour a held-out text by what surprises."""
+    assert network.scores
+    scores = partial(jax.jit(network.scores), params)
+    length = held_out.inputs.shape[1]
+    said = samples.going_on(
+        *(known.tokenizer, scores, FLAGS.prompt, length),
+        count=FLAGS.sample,
+        seed=FLAGS.seed,
+    )
+    sys.stdout.write("\n".join(samples.lines(said)) + "\n")
+    targets = held_out.targets[0]
+    bits = surprise.bits(np.asarray(scores(held_out.inputs[:1])[0]), targets)
+    surprise.draw(path / "surprise", surprise.words(known.tokenizer, targets), bits)
+    return {}
+
+
+def main(argv: Sequence[str]) -> list[dict[str, Any]]:
+    """Train as the flags say; return the summaries of the ranks of this process."""
+    return deep.run(
+        *(FLAGS, argv, "gpt"),
+        lambda: task(
+            *(FLAGS.size, FLAGS.length, FLAGS.corpus, FLAGS.vocabulary),
+            dtype=FLAGS.dtype,
+            remat=FLAGS.remat,
+        ),
+    )
+
+
+if __name__ == "__main__":
+    flags.run(main)

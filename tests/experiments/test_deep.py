@@ -12,7 +12,7 @@ import pytest
 import vision
 
 from dml.data.generated_text import generated
-from dml.metrics import blanks, figures, pictures
+from dml.metrics import blanks, pictures
 from dml.types import BadInput
 from tests.experiments.conftest import undrawn
 
@@ -24,7 +24,7 @@ def plain(tmp_path, monkeypatch):
     """Keep data apart; draw nothing, keep no program: both are tested elsewhere."""
     monkeypatch.setenv("DML_DATA", str(tmp_path / "cache"))
     monkeypatch.setattr(compiling, "cached", lambda: None)
-    monkeypatch.setattr(figures, "chart", undrawn)
+    monkeypatch.setattr(deep, "learning", undrawn)
     monkeypatch.setattr(pictures, "draw", lambda *_: None)
     monkeypatch.setattr(blanks, "draw", lambda *_: None)
 
