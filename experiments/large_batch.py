@@ -8,8 +8,9 @@ k workers of --base_batch images each are the mathematics of one with k times as
 (proved by the strategies' tests), so one runs here: a whole training is one program.
 All rows have k times the rate at its peak, but for `unscaled`; then it falls to 0.
 
-Cost: COST
-Result: RESULT
+Cost: 105 trainings of 57,000 images, 26 s on 2 cores.
+Result: with k times the rate and a gradual warm-up 16 workers err as one, on 1.9 and
+2.1 %; unscaled on 5.2. 32 err on 12 %. A batch of 80 doubles the epochs to 95 %.
 """
 
 import time

@@ -61,7 +61,7 @@ def accuracies(path: Path, cases: Sequence[Case]) -> None:
     ours.set_ylim(min(max(low - 5, 0), 90), 100)
     ours.legend(frameon=False, fontsize=8, loc="lower left")
     theirs.plot(list(ALEXNET), list(ALEXNET.values()), "o-", color="k", markersize=3.5)
-    theirs.set_title("published: AlexNet, gradual", fontsize=10)
+    theirs.set_title("published: AlexNet, top-1", fontsize=10)
     theirs.set_ylim(55, 60)
     for axes in (ours, theirs):
         axes.set(xlabel="images in a minibatch", ylabel="held-out accuracy, %")

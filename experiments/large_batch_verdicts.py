@@ -12,6 +12,7 @@ import numpy as np
 BASELINE = "baseline"
 CHANCE = 0.05  # that a row which is no worse is called so
 POINT = 0.01  # of the error: what may be lost where accuracy holds
+ORDER = ("gradual", "none", "constant", "unscaled")  # of Goyal's errors
 NEAR, FLAT = 0.75, 0.5  # steps fall as k^-1 on a doubling: nearly, or hardly
 HOLDS, PART, UNSEEN = "holds", "holds in part", "not seen"
 
@@ -40,11 +41,14 @@ def warmups(errors: Mapping[str, np.ndarray]) -> tuple[str, str]:
     gradual, unscaled = errors["gradual"], errors["unscaled"]
     held = not lost(gradual, errors[BASELINE])
     others = [way for way in ("none", "constant") if worse(errors[way], gradual)]
+    means = [float(np.mean(errors[way])) for way in ORDER]
+    ordered = means == sorted(means)  # proves nothing, but is what one would look at
     last = all(worse(unscaled, errors[way]) for way in errors if way != "unscaled")
     found = [
         f"gradual is {'as good as' if held else 'worse than'} the baseline",
         f"worse than gradual: {' and '.join(others) or 'neither none nor constant'}",
         f"unscaled is {'' if last else 'not '}the worst",
+        f"means are in {'the published' if ordered else 'another'} order",
     ]
     parts = held + len(others) + last
     said = HOLDS if parts == 4 else PART if held and parts > 1 else UNSEEN

@@ -166,11 +166,19 @@ def test_a_row_is_worse_where_chance_would_hardly_make_it_so(apart, said):
 @pytest.mark.parametrize(
     "errors, said, found",
     [
-        ((24, 42, 25, 26, 24), "holds", "unscaled is the worst"),
+        (
+            (24, 42, 25, 26, 24),
+            "holds",
+            "unscaled is the worst; means are in the published",
+        ),
         ((24, 42, 24, 26, 24), "holds in part", "worse than gradual: constant"),
         ((24, 42, 25, 26, 25.5), "not seen", "gradual is worse than the baseline"),
         ((24, 24, 24, 24, 24), "not seen", "neither none nor constant"),
-        ((24, 23, 25, 26, 24), "holds in part", "unscaled is not the worst"),
+        (
+            (24, 23, 25, 26, 24),
+            "holds in part",
+            "unscaled is not the worst; means are in another",
+        ),
     ],
 )
 def test_the_verdict_on_warm_ups_follows_the_order_of_errors(errors, said, found):
