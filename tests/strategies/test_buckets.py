@@ -12,6 +12,7 @@ from dml.data.shards import shards
 from dml.metrics.noise import Noise
 from dml.models.backward import backward, order
 from dml.models.gradient import gradient
+from dml.models.layers import composed
 from dml.strategies import synchronous as module
 from dml.strategies.local import local
 from dml.strategies.serial import serial
@@ -177,3 +178,21 @@ def test_noise_is_estimated_from_a_rank_s_gradient_and_that_of_all():
     small = np.mean([square(part) for part in shards(index, 2)])
     want = Noise().add(small, square(index), BATCH // 2, BATCH)
     assert step.measures["noise_scale"] == pytest.approx(want, rel=1e-3)
+
+
+@pytest.mark.parametrize("bucket_mb", [0, 1e-9])
+def test_each_layer_is_traced_once_for_all_full_minibatches(bucket_mb, monkeypatch):
+    traced = []
+
+    def counted(layer):
+        def apply(*args):
+            traced.append(layer.names)
+            return layer.apply(*args)
+
+        return layer._replace(apply=apply)
+
+    layers = [counted(layer) for layer in MODEL.layers]
+    model = MODEL._replace(layers=layers, loss=composed(layers))
+    monkeypatch.setattr("tests.strategies.small.MODEL", model)
+    on_ranks(2, bucket_mb=bucket_mb, drawn=4 * BATCH)
+    assert len(traced) == len(layers)
