@@ -64,7 +64,7 @@ def local(
             f"expected averages after 1 update or more, got {every=}, {after=}; pass "
             "--local_every=<1 or more>"
         )
-    state = optimizer.init(params) if state is None else state
+    params, state = put((params, optimizer.init(params) if state is None else state))
     flat = layout((params, moments(state), np.float32(0)))
     buffer = allocate(comm, flat.length, np.result_type(*flat.dtypes))
 
@@ -95,8 +95,8 @@ def local(
             pack(jax.device_get((params, moments(state), mean)), buffer, seen / total)
             allreduce(comm, buffer, op=np.add)
             params, averages, loss = unpack(buffer, flat)
-            params = jax.device_put(params)
-            state = replaced(state, jax.device_put(averages))
+            params, averages = put((params, averages))
+            state = replaced(state, averages)
         words = (comm.bytes_sent - sent) // buffer.itemsize
         yield Step(
             *(number, float(loss), params, total, timer.lap(), words),

@@ -35,7 +35,7 @@ def serial(
     The gradient is accumulated over so many microbatches. State is the optimizer's, of
     an earlier Step; minibatches are made ahead in the background, so many.
     """
-    state = optimizer.init(params) if state is None else state
+    params, state = put((params, optimizer.init(params) if state is None else state))
     fed = feed(data, batches, lambda index: shards(index, accumulate), put, ahead)
     for number, (count, parts) in enumerate(timer.waits("input", fed), 1):
         parts, weights = shares(parts, count)
@@ -66,6 +66,9 @@ def examples(batch: Batch) -> int:
     return len(jax.tree.leaves(batch.targets)[0])
 
 
-def put(batch: Batch) -> Batch:
-    """Give a batch to this process's first device."""
-    return jax.device_put(batch, jax.local_devices()[0])
+def put(tree: Any) -> Any:
+    """Give a tree to this process's first device.
+
+    What is bound to none is another argument to JAX: all would be compiled twice.
+    """
+    return jax.device_put(tree, jax.local_devices()[0])

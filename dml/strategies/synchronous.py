@@ -66,7 +66,7 @@ def synchronous(
     Buckets hold so many MB, which changes no bit; 0 sends all at once, at the end. With
     noise the gradient's noise scale is measured, which sends one number more.
     """
-    state = optimizer.init(params) if state is None else state
+    params, state = put((params, optimizer.init(params) if state is None else state))
     cut = bool(bucket_mb and model.layers)
     held = buckets(
         comm,
@@ -103,7 +103,7 @@ def synchronous(
         with timer("update"):
             found, more = whole(held, cut)
             params, state = jax.block_until_ready(
-                apply(optimizer, jax.device_put(found), state, params)
+                apply(optimizer, put(found), state, params)
             )
         measures: dict[str, float] = {"host_copies": copied + more}
         if scale:

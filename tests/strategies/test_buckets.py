@@ -25,6 +25,7 @@ from tests.strategies.small import (
     MODEL,
     apart,
     data,
+    optimizer,
     same_bits,
     start_params,
     train,
@@ -196,3 +197,21 @@ def test_each_layer_is_traced_once_for_all_full_minibatches(bucket_mb, monkeypat
     monkeypatch.setattr("tests.strategies.small.MODEL", model)
     on_ranks(2, bucket_mb=bucket_mb, drawn=4 * BATCH)
     assert len(traced) == len(layers)
+
+
+@pytest.mark.parametrize(
+    "strategy, options",
+    [(serial, {}), (synchronous, {}), (local, {"every": 2})],
+)
+def test_all_is_compiled_once(strategy, options, monkeypatch, caplog):
+    model = MODEL._replace(loss=composed(MODEL.layers))  # known to nobody
+    monkeypatch.setattr("tests.strategies.small.MODEL", model)
+    optimizer.cache_clear()
+    options = options | {"name": "nadam", "drawn": 4 * BATCH}
+    with jax.log_compiles():
+        if strategy is serial:
+            train(serial, **options)
+        else:
+            on_ranks(2, strategy, **options)
+    for name in ("gradient", "apply"):
+        assert caplog.text.count(f"Compiling jit({name})") == 1
