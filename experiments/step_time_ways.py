@@ -61,11 +61,16 @@ class Setup(NamedTuple):
 
     def common(self, **other: Any) -> tuple[Any, ...]:
         """Return a strategy's arguments: each contestant has a timer of its own."""
-        mine = {"batches": self.batches(), "optimizer": self.optimizer} | other
+        mine = {"params": self.params, "optimizer": self.optimizer} | other
         return (
-            *(self.task.model, self.params, self.task.data),
-            *(mine["batches"], mine["optimizer"], Timer(self.comm.Wtime)),
+            *(self.task.model, mine["params"], self.task.data),
+            *(mine.get("batches") or self.batches(), mine["optimizer"]),
+            Timer(self.comm.Wtime),
         )
+
+    def state(self) -> Any:
+        """Return the optimizer's first state, another each time: updates take it."""
+        return here(self.optimizer.init(self.params))
 
 
 class Laps(NamedTuple):
@@ -122,14 +127,23 @@ def setup(values: flags.FlagValues, comm: CountedComm, task: Task, key: Any) -> 
     count, turns = MINIBATCHES * values.batch, WARM + values.rounds
     batches = partial(draws, count, values.batch, values.seed, turns * values.batch)
     optimizer = make("adamw", clip=values.clip, **LEARNING)
-    return Setup(values, comm, task, task.model.init(key), optimizer, batches)
+    params = here(task.model.init(key))
+    return Setup(values, comm, task, params, optimizer, batches)
+
+
+def here(tree: Any) -> Any:
+    """Bind a tree to this process's first device, as what a step returns is.
+
+    What is bound to none is another argument to JAX: all would be compiled twice.
+    """
+    return jax.device_put(tree, jax.local_devices()[0])
 
 
 def alone(setup: Setup) -> Steps:
     """A rank's shard as if it were all: of many ranks, a step whose wire is free."""
     rank, size = setup.comm.rank, setup.comm.size
     mine = (shard(index, rank, size) for index in setup.batches())
-    yield "serial", serial(*setup.common(batches=mine))
+    yield "serial", serial(*setup.common(batches=mine), state=setup.state())
 
 
 def by_messages(setup: Setup) -> Steps:
@@ -146,18 +160,19 @@ def by_messages(setup: Setup) -> Steps:
             )
         name = f"synchronous {nbytes:g} MB" if nbytes else "synchronous"
         wire = {"comm": setup.comm, "allreduce": reduce, "bucket_mb": nbytes}
-        yield name, synchronous(*setup.common(), **wire)
+        yield name, synchronous(*setup.common(), **wire, state=setup.state())
 
 
 def on_devices(setup: Setup) -> Steps:
-    axes = devices.mesh(data=0)
+    axes, params = devices.mesh(data=0), jax.device_get(setup.params)
     for level in flags.names(setup.values.zero, LEVELS, "zero"):
         optimizer, name = setup.optimizer, "mesh"
         if int(level):
             sliced = {"axis": "data", "like": setup.params}
             optimizer = make("adamw", clip=setup.values.clip, **LEARNING, **sliced)
             name = f"mesh zero={level}"
-        common = setup.common(optimizer=optimizer)
+        # from the host: the mesh puts them on its devices, many processes' too
+        common = setup.common(optimizer=optimizer, params=params)
         yield name, mesh(*common, axes=axes, zero=int(level), ahead=0)
 
 
@@ -172,7 +187,7 @@ PRODUCT, PSUM = "product", "psum"
 def yardsticks(setup: Setup) -> dict[str, Callable[[], None]]:
     """Return calls that do a part of a step, by name."""
     rows, kind = LARGE[jax.default_backend()], DTYPES[setup.values.dtype]
-    square_RxR = jax.device_put(jnp.ones((rows, rows), kind), jax.local_devices()[0])
+    square_RxR = here(jnp.ones((rows, rows), kind))
     product = jax.jit(lambda one, other: one @ other)
     found = {PRODUCT: lambda: product(square_RxR, square_RxR).block_until_ready()}
     if len(jax.devices()) > 1 and "mesh" in flags.names(
