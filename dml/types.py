@@ -114,7 +114,7 @@ class Step(NamedTuple):
 
     number: int  # 1, 2, 3, ...
     loss: float  # mean over the global batch, before the update
-    params: Params  # after the update; or a call that collects them on rank 0
+    params: Params  # after the update; or a call that collects them: rank 0 has them
     examples: int  # in the global batch
     seconds: Mapping[str, float]  # by phase: input, gradient, wire, update, wait
     words_sent: int  # by this rank, in this step

@@ -31,14 +31,14 @@ AROUND = 4  # windows
 FLAGS = flags.define(*deep_flags.SHARED)
 deep_flags.define(
     *(FLAGS, deep_ways.STRATEGIES),
-    **{"batch": 32, "steps": 300, "optimizer": "adamw", "lr": 1e-3, "decay": 0.01},
+    **{"batch": 64, "steps": 600, "optimizer": "adamw", "lr": 3e-3, "decay": 0.01},
     clip=1.0,
 )
 text = partial(flags.text, flag_values=FLAGS)
 integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
 text("corpus", "enwiki", "Text: names, files or folders, separated by commas.")
-integer("vocabulary", 8192, "Tokens of WordPiece, trained on the corpus.")
-integer("length", 128, "Tokens of an example.")
+integer("vocabulary", 2048, "Tokens of WordPiece, trained on the corpus.")
+integer("length", 64, "Tokens of an example.")
 flags.choice("size", "tiny", list(SIZES["bert"]), "Network.", flag_values=FLAGS)
 text("blank", None, "A sentence with ___ to fill in at the end.")
 

@@ -6,7 +6,7 @@ flags → Task (model, examples) → Steps of a strategy → guarded, checked, k
 import math
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -18,6 +18,7 @@ import flags
 import jax
 import numpy as np
 import timelines
+from deep_steps import Speed, guarded, onward
 
 from dml.data.minibatches import draws
 from dml.metrics import runs, states, writers
@@ -81,26 +82,15 @@ def learn(
     params = found.model.init(jax.random.key(values.seed))
     optimizer = deep_flags.optimizer(values, steps, params)
     done, params, state = begin(values, params, optimizer, comm.rank, steps)
+    order = draws(found.count, values.batch, values.seed, total, done * values.batch)
+    timer = timelines.timer(comm, comm.Wtime, flags.delay(values, comm))
     setup = deep_ways.Setup(
-        *(values, comm, found.model, params, found.training),
-        draws(found.count, values.batch, values.seed, total, done * values.batch),
-        optimizer,
-        timelines.timer(comm, comm.Wtime, flags.delay(values, comm)),
-        state,
+        *(values, comm, found.model, params, found.training, order),
+        *(optimizer, timer, state),
     )
     speed = Speed(found.units)
-
-    def save(step: Step) -> None:
-        whole = step.state() if step.state else None  # collective
-        if comm.rank == 0:
-            tree = {"params": jax.device_get(step.params), "state": whole}
-            states.save(
-                path / "checkpoints", step.number, tree, deep_flags.rules(values)
-            )
-
-    def measure(params: Params) -> dict[str, Any]:
-        return scores(found, params) if comm.rank == 0 else {}
-
+    save = partial(saved, comm.rank, path / "checkpoints", deep_flags.rules(values))
+    measure = partial(scores, found, comm.rank)
     every = values.local_every if values.strategy == "local" else 1
     with writers.first(
         comm.rank,
@@ -116,8 +106,9 @@ def learn(
         some = checked(some, comm, values.check_every)
         some = kept(speed.of(some), comm, save, values.save_every, asked)
         summary = train(some, measure, writer, values.evaluate_every)
+        params = collected(speed.last.params)
         if comm.rank == 0:
-            summary |= found.finish(path, jax.device_get(speed.last.params))
+            summary |= found.finish(path, params)
         first_of_all(comm, lambda: None)  # the others sleep while rank 0 finishes
         words = np.array([summary["words_sent"]])
         tree_allreduce(comm, words)
@@ -129,6 +120,21 @@ def learn(
         }
         writer.summary(summary)
     return summary
+
+
+def collected(params: Params) -> Params:
+    """Return whole params on the host; collective where they lie in slices."""
+    return jax.device_get(params() if callable(params) else params)
+
+
+def saved(rank: int, folder: Path, rules: Mapping[str, Any], step: Step) -> None:
+    """Let rank 0 keep a step's params and the optimizer's state; collective."""
+    tree = {
+        "params": collected(step.params),
+        "state": step.state() if step.state else None,
+    }
+    if rank == 0:
+        states.save(folder, step.number, tree, rules)
 
 
 def begin(
@@ -153,52 +159,11 @@ def begin(
     return done, saved["params"], saved["state"]
 
 
-def guarded(steps: Iterator[Step], virtual: bool) -> Iterator[Step]:
-    """Pass steps on; after the first no number moves to or from a device unasked.
-
-    Virtual ranks share a thread, and so a guard: they have none.
-    """
-    yield next(steps)
-    guard = "allow" if virtual else "disallow"
-    while True:
-        with jax.transfer_guard(guard):
-            step = next(steps, None)
-        if step is None:
-            return
-        yield step
-
-
-def onward(steps: Iterable[Step], done: int) -> Iterator[Step]:
-    """Number the steps of a run that goes on."""
-    return (step._replace(number=step.number + done) for step in steps)
-
-
-class Speed:
-    """Units a second, without the steps that compile; the first and the last step."""
-
-    def __init__(self, units: int) -> None:
-        self.units, self.examples, self.seconds = units, 0, 0.0
-        self.first = 0.0
-
-    def of(self, steps: Iterable[Step]) -> Iterator[Step]:
-        for number, self.last in enumerate(steps):
-            if not number:
-                self.first = time.perf_counter()
-            if number < 2:  # alone, they are better than nothing
-                self.examples, self.seconds = 0, 0.0
-            self.examples += self.last.examples
-            self.seconds += sum(self.last.seconds.values())
-            yield self.last
-
-    @property
-    def rate(self) -> float:
-        return self.units * self.examples / self.seconds if self.seconds else 0.0
-
-
-def scores(task: Task, params: Params) -> dict[str, Any]:
-    """Return what the model makes of what it has not learned from."""
-    if callable(params):
-        params = params()
+def scores(task: Task, rank: int, params: Params) -> dict[str, Any]:
+    """Return what the model makes of what it has not learned from, on rank 0."""
+    params = collected(params)
+    if rank:
+        return {}
     found = evaluate(task.model, task.held_out, params)
     found["params_sha256"] = found.pop("sha256")
     if task.unit == "tokens":

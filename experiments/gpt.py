@@ -31,14 +31,14 @@ from dml.types import Batch, Model, Params
 FLAGS = flags.define(*deep_flags.SHARED)
 deep_flags.define(
     *(FLAGS, deep_ways.STRATEGIES),
-    **{"batch": 16, "steps": 200, "optimizer": "adamw", "lr": 1e-3, "decay": 0.1},
+    **{"batch": 32, "steps": 600, "optimizer": "adamw", "lr": 3e-3, "decay": 0.1},
     clip=1.0,
 )
 text = partial(flags.text, flag_values=FLAGS)
 integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
 text("corpus", "enwiki", "Text: names, files or folders, separated by commas.")
-integer("vocabulary", 8192, "Tokens of BPE, trained on the corpus.")
-integer("length", 128, "Tokens of an example.")
+integer("vocabulary", 2048, "Tokens of BPE, trained on the corpus.")
+integer("length", 64, "Tokens of an example.")
 flags.choice("size", "tiny", list(SIZES["gpt"]), "Network.", flag_values=FLAGS)
 text("prompt", "The history of", "Beginning of a text to go on with at the end.")
 integer("sample", 40, "Tokens to go on with.")

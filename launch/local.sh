@@ -31,6 +31,7 @@ if [[ ! -f $script && -f $root/$script ]]; then script=$root/$script; fi
 
 ready_environment
 pin_threads "${ranks:-1}"
+use_huge_pages
 if [[ -z $ranks ]]; then
     say "1 process, $threads"
     exec "$python" "$script" "$@"

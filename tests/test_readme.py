@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 HERE = ["--corpus=corpus.txt", "--min_count=1"]
 EVEN = ["--problem=generated", "--clocks=5", "--laws=constant:1", "--scale=0.001"]
+TEXT = ["--corpus=corpus.txt", "--length=16", "--batch=8", "--steps=2"]
 SMALL = {
     "allreduce.py": ["--sizes=4KB", "--repeats=1"],
     "linear.py": ["--steps=3"],
@@ -27,8 +28,11 @@ SMALL = {
     "scaling.py": ["--parameters=10000"],
     "cooccurrence.py": HERE,
     "glove.py": [*HERE, "--dim=8", "--epochs=1"],
-    "glove_strategies.py": [*HERE, "--dim=8", "--epochs=1", "--ranks=2"]
-    + ["--ways=rotation"],
+    "vision.py": ["--data=digits", "--model=mlp", "--batch=8", "--steps=3"],
+    "bert.py": [*TEXT, "--vocabulary=300"],
+    "gpt.py": [*TEXT, "--vocabulary=400"],
+    "large_batch.py": ["--seeds=1", "--factors=1,2", "--large=2", "--epochs=1"],
+    "step_time.py": ["--help"],
 }
 
 

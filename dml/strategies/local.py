@@ -89,7 +89,7 @@ def local(
                 params, state = jax.block_until_ready(
                     apply(optimizer, grads, state, params)
                 )
-            lost, seen = lost + float(loss) * here, seen + here
+            lost, seen = lost + float(jax.device_get(loss)) * here, seen + here
         with timer("wire"):
             mean = np.float32(lost / seen if seen else 0)
             pack(jax.device_get((params, moments(state), mean)), buffer, seen / total)

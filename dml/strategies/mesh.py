@@ -78,13 +78,16 @@ def mesh(
             loss, grads = jax.block_until_ready(found)
         measures: dict[str, float] = {"bytes_held": nbytes((now, state))}
         if scale and even is not None:
-            large = float(local(jax.jit(_square)(grads)))
-            square = scale.add(float(local(square)), large, count / size, count)
+            large = float(jax.device_get(local(_square(grads))))
+            square = scale.add(
+                float(jax.device_get(local(square))), large, count / size, count
+            )
             measures["noise_scale"] = square
         with timer("update"):
             now, state = jax.block_until_ready(held.update(grads, state, now))
+        whole = partial(held.whole, now) if level.params == SLICED else now
         yield Step(
-            *(number, float(local(loss)), held.whole(now), count, timer.lap(), 0),
+            *(number, float(jax.device_get(local(loss))), whole, count, timer.lap(), 0),
             measures=measures,
             state=partial(held.collect, state),
         )
@@ -219,5 +222,6 @@ def nbytes(tree: Any) -> int:
     return sum(local(leaf).nbytes for leaf in jax.tree.leaves(tree))
 
 
+@jax.jit
 def _square(tree: Any) -> Any:
     return sum(jnp.vdot(leaf, leaf) for leaf in jax.tree.leaves(tree))

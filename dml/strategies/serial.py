@@ -48,7 +48,7 @@ def serial(
                 apply(optimizer, grads, state, params)
             )
         yield Step(
-            *(number, float(loss), params, count, timer.lap(), 0),
+            *(number, float(jax.device_get(loss)), params, count, timer.lap(), 0),
             state=partial(jax.device_get, state),
         )
 

@@ -65,6 +65,13 @@ def test_threads_that_the_user_has_set_stay(house):
     assert "OMP_NUM_THREADS=3 as set" in run.stderr
 
 
+def test_memory_comes_in_huge_pages_unless_the_user_says_else(house):
+    for given, want in ((None, "glibc.malloc.hugetlb=1"), ("glibc.x=1", "glibc.x=1")):
+        said = {"GLIBC_TUNABLES": given} if given else {}
+        env = seen(house.run("experiments/echo.py", **said), ranks=1)["env"]
+        assert env["GLIBC_TUNABLES"] == want
+
+
 @pytest.mark.parametrize(
     "arguments, expected, got",
     [

@@ -78,10 +78,12 @@ def train(strategy, *, name="adam", start=0, params=None, drawn=DRAWN, **options
         Timer(),
         **options,
     )
-    return [
-        step._replace(state=step.state(), params=jax.device_get(step.params))
-        for step in steps
-    ]
+
+    def kept(step):
+        params = step.params() if callable(step.params) else step.params
+        return step._replace(state=step.state(), params=jax.device_get(params))
+
+    return list(map(kept, steps))
 
 
 def apart(one, other):

@@ -1,0 +1,250 @@
+import json
+from functools import partial
+
+import flags
+import jax
+import jax.numpy as jnp
+import large_batch
+import large_batch_training
+import numpy as np
+import pytest
+from large_batch_report import Case, fastest, parallel, row
+from large_batch_training import Plan, Ran, noise_scales, programmed
+from large_batch_verdicts import bounded, critical, limit, lost, warmups, worse
+
+from dml.data.digits import CLASSES, FEATURES, digits
+from dml.metrics.timer import Timer
+from dml.models.logistic import logistic
+from dml.models.mlp import mlp
+from dml.strategies.serial import serial
+from dml.types import BadInput
+from dml.update.dense import make
+
+SMALL = ["--seeds=2", "--factors=1,2", "--large=2", "--epochs=1", "--target=0.6"]
+SMALL += ["--warmup_epochs=0.25", "--base_batch=32", "--lr=0.05"]
+RATES = np.array([0.1, 0.2, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01], np.float32)
+WAYS = ["baseline", "unscaled", "none", "constant", "gradual"]
+
+
+@pytest.fixture(scope="module")
+def plan():
+    """Two workers of four images, four snapshots of two updates."""
+    training, held_out = digits()
+    few = jax.tree.map(lambda leaf: leaf[:50], training)
+    return Plan(logistic(FEATURES, CLASSES), few, held_out, 4, 2, 4, 2, 650)
+
+
+@pytest.fixture(scope="module")
+def program(plan):
+    return programmed(plan, 2)
+
+
+def test_workers_in_one_program_learn_what_serial_learns(plan, program):
+    ran, snapshots = program(3, RATES)
+    params = plan.model.init(jax.random.key(3))
+    numbers = plan.numbers(2, 3).reshape(len(RATES), -1)
+    optimizer = make("momentum", lambda count: jnp.asarray(RATES)[count])
+    steps = serial(plan.model, params, plan.training, numbers, optimizer, Timer())
+    *_, last = done = list(steps)
+    # float32: the mean of two means of four, or one of eight
+    losses = np.reshape([step.loss for step in done], (4, 2)).mean(axis=1)
+    np.testing.assert_allclose(ran.losses, losses, rtol=1e-5)
+    for mine, its in zip(*map(jax.tree.leaves, (snapshots, last.params)), strict=True):
+        np.testing.assert_allclose(mine[-1], its, atol=1e-6)
+    found = plan.model.metrics(last.params, plan.held_out)["accuracy"]
+    assert ran.accuracies[-1] == pytest.approx(float(found), abs=0.01)
+
+
+def test_all_numbers_of_workers_see_the_same_images_in_the_same_order(plan):
+    one, two = plan.numbers(1, 5), plan.numbers(2, 5)
+    np.testing.assert_array_equal(one.ravel(), two.ravel())
+    assert one.shape == (4, 4, 1, 4) and two.shape == (4, 2, 2, 4)
+    assert sorted(one.ravel()[:50]) == list(range(50))
+    assert (one != plan.numbers(1, 6)).any()
+
+
+def test_equal_images_have_no_noise_and_different_ones_do(plan, program):
+    _, snapshots = program(0, RATES)
+    different = noise_scales(plan, snapshots, 0)
+    one = jax.tree.map(lambda leaf: np.stack([leaf[0]] * 50), plan.training)
+    equal = noise_scales(plan._replace(training=one), snapshots, 0)
+    assert len(equal) == plan.snapshots
+    assert max(np.abs(equal)) < 1e-3 < 0.1 < different[0]
+
+
+def test_the_four_warm_ups_take_their_rates(plan):
+    given = ["--lr=0.5", "--warmup_epochs=0.5", "--schedule=constant"]
+    flags.parse(large_batch.FLAGS, ["large_batch.py", *given])
+    rates = {way: large_batch.scheduled(plan, 2, way) for way in WAYS[1:]}
+    warm = 3  # of 8 updates of 8 images, of 50
+    assert (rates["unscaled"] == 0.5).all()
+    assert (rates["none"] == 1).all()
+    assert rates["constant"].tolist() == [0.5] * warm + [1] * 5
+    assert rates["gradual"][0] == 0.5 and (rates["gradual"][warm:] == 1).all()
+    assert (np.diff(rates["gradual"][: warm + 1]) > 0).all()
+
+
+def test_a_run_leaves_a_row_for_each_warm_up_a_summary_and_figures(
+    tmp_path, monkeypatch, capsys
+):
+    linear = partial(mlp, widths=())  # compiles soonest
+    monkeypatch.setitem(large_batch_training.MODELS, "mlp", linear)
+    summary = large_batch.main(["large_batch.py", f"--out={tmp_path}", *SMALL])
+    rows = list(map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines()))
+    assert [one["warmup"] for one in rows] == WAYS
+    assert [one["batch"] for one in rows] == [32] + [64] * 4
+    assert [one["rate"] for one in rows] == pytest.approx([0.05, 0.05] + [0.1] * 3)
+    for one in rows:
+        assert len(set(one["errors"])) == 2  # seeds differ
+        assert one["steps"] * one["batch"] == rows[0]["steps"] * 32
+    assert json.loads((tmp_path / "summary.json").read_text()) == summary
+    assert not any(isinstance(value, dict | list) for value in summary.values())
+    assert summary["accuracy"] == 1 - rows[-1]["error"] == summary["x2_accuracy"]
+    for name in ("accuracy", "target", "warmups"):
+        for kind in ("svg", "png"):
+            assert (tmp_path / f"{name}.{kind}").stat().st_size > 0
+    out = capsys.readouterr().out
+    for name in ("warmups", "batches", "steps"):
+        assert f"{summary[f'found_{name}']}: {summary[f'verdict_{name}']}" in out
+    assert "23.74 ± 0.09" in out and "59.19" in out
+
+
+def told(plan, factor, way, at, seconds=1.0):
+    """A case whose seeds reach 0.9 after so many snapshots; None: never."""
+    runs = [
+        Ran(
+            seconds,
+            np.ones(4),
+            np.array([0.9 if n == one else 0.1 for n in range(1, 5)]),
+        )
+        for one in at
+    ]
+    return Case(factor, way, plan, 0.1, 0.9, runs)
+
+
+def test_the_target_counts_only_where_every_seed_reaches_it(plan):
+    case = told(plan, 2, "none", (1, 4), seconds=4.0)
+    assert case.epochs == 2.5 * 16 / 50
+    assert case.steps == pytest.approx(5)  # two of eight images each a snapshot
+    assert case.seconds == pytest.approx(5 * 4 / 8)
+    missed = row(told(plan, 2, "none", (1, None)))
+    assert missed["reached"] == 1 and missed["steps_to_target"] is None
+    assert missed["errors"] == pytest.approx([0.9, 0.9])
+
+
+def test_workers_with_a_processor_each_take_the_time_of_one_and_the_wire(plan):
+    cases = [
+        told(plan, 1, "baseline", (2, 2), seconds=16.0),
+        told(plan, 2, "gradual", (4, 4)),
+        told(plan, 2, "none", (3, 3)),
+        told(plan, 2, "unscaled", (None, 1)),
+    ]
+    quick = fastest(cases)
+    assert [case.way for case in quick.values()] == ["baseline", "none"]
+    times = parallel(quick)
+    assert times[1] == pytest.approx(8)  # steps of a second
+    assert 6 < times[2] < 6.001  # steps of a second and an all-reduce of 650 words
+
+
+@pytest.mark.parametrize(
+    "apart, said",
+    [
+        ([1, 2, 3, 4, 5], True),
+        ([1, 2, 3, 4, -0.5], False),
+        ([1, 2, 3, 4, 0], False),
+        ([0, 0, 0, 0, 0], False),
+        ([-1, -2, -3, -4, -5], False),
+        ([9, 9, 9, 9], False),
+        ([3, 3, 3, 3, 3, 3, 3, -1, -1], True),
+    ],
+)
+def test_a_row_is_worse_where_chance_would_hardly_make_it_so(apart, said):
+    than = np.array([0.3, 0.1, 0.2, 0.5, 0.4, 0.1, 0.2, 0.3, 0.1])[: len(apart)]
+    assert worse(than + np.array(apart) / 100, than) == said
+
+
+@pytest.mark.parametrize(
+    "errors, said, found",
+    [
+        (
+            (24, 42, 25, 26, 24),
+            "holds",
+            "unscaled is the worst; means are in the published",
+        ),
+        ((24, 42, 24, 26, 24), "holds in part", "worse than gradual: constant"),
+        ((24, 42, 25, 26, 25.5), "not seen", "gradual is worse than the baseline"),
+        ((24, 24, 24, 24, 24), "not seen", "neither none nor constant"),
+        (
+            (24, 23, 25, 26, 24),
+            "holds in part",
+            "unscaled is not the worst; means are in another",
+        ),
+    ],
+)
+def test_the_verdict_on_warm_ups_follows_the_order_of_errors(errors, said, found):
+    seeds = np.array([0.1, -0.1, 0, 0.2, -0.2])
+    given = {
+        way: (error + seeds) / 100 for way, error in zip(WAYS, errors, strict=True)
+    }
+    verdict, line = warmups(given)
+    assert verdict == said and found in line
+
+
+def test_a_point_is_lost_even_where_one_seed_is_spared():
+    one, spared = np.full(5, 0.02), np.array([0.02, 0.05, 0.06, 0.06, 0.09])
+    assert not worse(spared, one) and lost(spared, one)
+    assert not lost(one + 0.01 * np.array([1, 1, 1, 1, -1]), one)
+
+
+@pytest.mark.parametrize(
+    "errors, said, found",
+    [
+        ((41, 41, 41, 44), "holds", "accuracy holds to x4, then falls"),
+        ((41, 41, 44, 41), "holds in part", "accuracy holds to x2"),
+        ((41, 41, 40, 41), "not seen", "no accuracy is lost up to x8"),
+        ((41, 43, 44, 46), "not seen", "lost from x2 on"),
+    ],
+)
+def test_the_verdict_on_batches_wants_a_limit(errors, said, found):
+    seeds = np.array([0.1, -0.1, 0, 0.2, -0.2])
+    verdict, line = limit({2**n: (e + seeds) / 100 for n, e in enumerate(errors)})
+    assert verdict == said and found in line
+
+
+@pytest.mark.parametrize(
+    "steps, said, found",
+    [
+        ((800, 420, 250, 220), "holds", "k^-0.93 at first, k^-0.18 to x8"),
+        ((800, 400, 200, 100), "holds in part", "k^-1.00 to x8"),
+        ((800, 700, 650, 640), "holds in part", "k^-0.19 at first"),
+        ((800, 420, 210, None), "holds", "to x4, then miss the target"),
+        ((800, 500, 320, 210), "not seen", "k^-0.68 at first"),
+        ((800, None, None, None), "not seen", "too few rows"),
+    ],
+)
+def test_the_verdict_on_steps_wants_them_to_fall_and_to_flatten(steps, said, found):
+    verdict, line = bounded({2**n: one for n, one in enumerate(steps)})
+    assert verdict == said and found in line
+
+
+def test_the_limit_is_the_batch_that_doubles_the_epochs():
+    needed = {batch: 3 * (1 + batch / 80) for batch in (8, 16, 64, 128)}
+    assert critical(needed | {256: None}) == pytest.approx(80)
+    assert critical({8: 3.0, 16: 3.0, 32: 3.0}) is None
+    assert critical({8: 3.0, 16: None}) is None
+
+
+@pytest.mark.parametrize(
+    "argv, message",
+    [
+        (["--large=4"], "--large of the --factors above 1, got 4 and 1,2"),
+        (["--factors=1,two"], "whole numbers above 0 in --factors, got 'two'"),
+        (["--base_batch=1000"], "minibatches of at most 1437 images"),
+        (["--seeds=13"], "seeds"),
+        (["--data=nowhere"], "nowhere"),
+    ],
+)
+def test_bad_input_is_one_line(tmp_path, argv, message):
+    with pytest.raises(BadInput, match=message) as error:
+        large_batch.main(["large_batch.py", f"--out={tmp_path}", *SMALL, *argv])
+    assert "\n" not in str(error.value)
