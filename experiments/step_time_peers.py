@@ -6,6 +6,7 @@ XLA has; the optimizer is torch's fused one, its fastest. Without torch none is 
 
 import importlib.util
 import os
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -131,12 +132,15 @@ def join(comm: CountedComm, device: Any) -> None:
     from torch import distributed
 
     if comm.size > 1 and not distributed.is_initialized():
+        hook = sys.excepthook
         distributed.init_process_group(
             "nccl" if device.type == "cuda" else "gloo",
             init_method=f"tcp://{meeting_point(comm)}",
             rank=comm.rank,
             world_size=comm.size,
         )
+        # torch's holds back what ours says, which then ends all ranks: all is silent
+        sys.excepthook = hook
 
 
 def nbytes(optimizer: Any) -> int:
