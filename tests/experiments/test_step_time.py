@@ -47,7 +47,7 @@ def test_all_take_the_same_steps_by_turns_and_torch_takes_them_too(run, tmp_path
     assert list(rows) == names
     first = {row["first_loss"] for row in rows.values()}
     later = {row["last_loss"] for row in rows.values()}
-    assert max(first) == pytest.approx(min(first), rel=1e-6)
+    assert max(first) == pytest.approx(min(first), rel=3e-6)
     # three updates by AdamW, of gradients clipped at 1
     assert max(later) == pytest.approx(min(later), rel=1e-5)
     assert abs(max(later) - min(first)) > 1e-3
@@ -73,18 +73,18 @@ def test_a_twin_has_our_loss_and_gradient(model):
     params = jax.device_get(task.model.init(jax.random.key(0)))
     rng = np.random.default_rng(1)  # biases are no zeros, scales no ones
     params = jax.tree.map(
-        lambda leaf: leaf + 0.1 * rng.standard_normal(leaf.shape, np.float32), params
+        lambda leaf: leaf + 0.5 * rng.standard_normal(leaf.shape, np.float32), params
     )
     loss, grads = jax.jit(jax.value_and_grad(task.model.loss))(params, task.data)
     twin = TWINS[model](task.shape)
     load(twin, params)
     found = twin(*jax.tree.map(torch.from_numpy, task.data))
     found.backward()
-    assert found.item() == pytest.approx(float(loss), rel=1e-5)
+    assert found.item() == pytest.approx(float(loss), rel=3e-6)
     # weights may lie transposed: their squares' sums are equal
     mine = sorted(float(np.vdot(leaf, leaf)) for leaf in jax.tree.leaves(grads))
     its = sorted(float((one.grad**2).sum()) for one in twin.parameters())
-    np.testing.assert_allclose(its, mine, rtol=1e-3)
+    np.testing.assert_allclose(its, mine, rtol=1e-4)
 
 
 def test_a_twin_that_is_another_network_ends_the_run():
