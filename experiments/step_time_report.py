@@ -17,7 +17,7 @@ from typing import Any
 import jax
 import numpy as np
 from step_time_peers import equal, threads
-from step_time_ways import PRODUCT, PSUM, Laps, Setup, product_flops
+from step_time_ways import LARGE, PRODUCT, PSUM, Laps, Setup
 
 from dml.data.minibatches import take
 from dml.data.shards import shard
@@ -103,7 +103,8 @@ def peak(setup: Setup, laps: Mapping[str, Laps]) -> float:
         return PEAKS[kind][setup.values.dtype] * max(
             setup.comm.size, len(jax.devices())
         )
-    return product_flops() * setup.comm.size / float(np.median(laps[PRODUCT].seconds))
+    product = 2.0 * LARGE[jax.default_backend()] ** 3
+    return product * setup.comm.size / float(np.median(laps[PRODUCT].seconds))
 
 
 def whole(setup: Setup) -> int:

@@ -197,10 +197,6 @@ def yardsticks(setup: Setup) -> dict[str, Callable[[], None]]:
     return found
 
 
-def product_flops() -> float:
-    return 2.0 * LARGE[jax.default_backend()] ** 3
-
-
 def psum(params: Params) -> Callable[[], None]:
     """Return a call that sums gradients as large as params over all devices."""
     axes, lies = devices.mesh(data=0), PartitionSpec("data")
@@ -240,8 +236,11 @@ def turns(
     losses = np.array(ends) / comm.size
     butterfly_allreduce(comm, losses)
     butterfly_allreduce(comm, seconds, np.maximum)
+    measures = [one[-1].measures if one else {} for one in steps]
     return {
-        name: Laps(seconds[row], medians(some[WARM:]), tuple(losses[row]), last(some))
+        name: Laps(
+            *(seconds[row], medians(some[WARM:]), tuple(losses[row]), measures[row])
+        )
         for row, (name, some) in enumerate(zip(names, steps, strict=True))
     }
 
@@ -253,7 +252,3 @@ def medians(steps: list[Step]) -> dict[str, float]:
         phase: float(np.median([step.seconds[phase] for step in steps]))
         for phase in phases
     }
-
-
-def last(steps: list[Step]) -> Mapping[str, float]:
-    return steps[-1].measures if steps else {}
