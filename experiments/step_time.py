@@ -1,0 +1,110 @@
+"""How long a step of training takes, and of what: gradient, wire, update.
+
+python experiments/step_time.py --peer=torch                  the GPT step, one process
+mpirun -n 2 python experiments/step_time.py --peer=torch      against torch DDP, gloo
+mpirun -n 2 python experiments/step_time.py --strategies=synchronous --bucket_mb=0,1,4
+python experiments/step_time.py --strategies=mesh --devices=8 --zero=0,1,2,3
+python experiments/step_time.py --model=bert --size=large --length=512 --batch=32 \
+    --dtype=bfloat16 --peer=torch,torch_compile               on a GPU
+
+All take turns in one run, and each must end its step: medians, nothing compiles.
+Cost: two minutes on 2 cores.
+Result: RESULT
+"""
+
+import os
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import compiling
+import flags
+import jax
+import step_time_peers as peers
+import step_time_report as report
+import step_time_ways as ways
+
+from dml.metrics import runs, writers
+from dml.models.transformer import DTYPES, SIZES
+from dml.types import BadInput, CountedComm
+from dml.wire.mesh import devices
+from dml.wire.messages import ALLREDUCE, Metered
+
+FLAGS = flags.define("out", "seed", "watchdog", "check", "group", "outside")
+integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
+text = partial(flags.text, flag_values=FLAGS)
+choice = partial(flags.choice, flag_values=FLAGS)
+choice("model", "gpt", list(ways.TASKS), "Network.")
+choice("size", "mini", sorted({*SIZES["gpt"], *SIZES["bert"]}), "Of gpt and bert.")
+integer("length", 128, "Tokens of an example.")
+integer("vocabulary", 8192, "Tokens there are.")
+integer("image", 32, "Height and width of the images of other models.")
+integer("batch", 16, "Examples in a minibatch, over all ranks or devices.")
+choice("dtype", "float32", list(DTYPES), "What layers compute in.")
+flags.switch("remat", False, "Compute layers anew: less memory.", flag_values=FLAGS)
+flags.number("clip", 1.0, "Greatest norm; 0: any.", 0, flag_values=FLAGS)
+text("strategies", "all", f"Of {', '.join(ways.WAYS)}; or all.")
+text("bucket_mb", "0,1", "Of synchronous: MB after which gradients are sent; 0: all.")
+text("zero", "0", f"Of mesh: levels of ZeRO, of {', '.join(ways.LEVELS)}.")
+choice("allreduce", "auto", list(ALLREDUCE), "All-reduce of messages.")
+flags.integer("devices", 0, "CPU devices of a process; 0: one.", 0, flag_values=FLAGS)
+text("peer", "", f"Of {', '.join(peers.PEERS)}: what others would use; empty: none.")
+integer("rounds", 10, "Turns of each, of which the median.")
+
+
+def main(argv: Sequence[str]) -> list[dict[str, Any]]:
+    """Race as the flags say; return the summaries of the ranks of this process."""
+    from dml.wire.messages.comm import world
+
+    flags.parse(FLAGS, argv)
+    chosen = flags.names(FLAGS.strategies, ways.WAYS, "strategies")
+    others = flags.names(FLAGS.peer, peers.PEERS, "peer") if FLAGS.peer else []
+    task = ways.TASKS[FLAGS.model](FLAGS)
+    if others:
+        peers.ready(FLAGS.model)
+        # order matters: on one GPU, JAX must not have taken all of its memory
+        os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    if FLAGS.devices:
+        jax.config.update("jax_num_cpu_devices", FLAGS.devices)
+    comm = Metered(world(FLAGS.watchdog))
+    with compiling.fitting():
+        compiling.cached()
+        if "mesh" in chosen:
+            devices.start(comm)
+        return [race(comm, task, chosen, others)]
+
+
+def race(
+    comm: CountedComm, task: ways.Task, chosen: list[str], others: list[str]
+) -> dict[str, Any]:
+    """Let all take turns; write a row each and the summary."""
+    workers = max(comm.size, len(jax.devices()) if "mesh" in chosen else 1)
+    if FLAGS.batch % workers:
+        raise BadInput(
+            f"expected --batch divisible by {workers} workers, got {FLAGS.batch}; pass "
+            f"--batch={-(-FLAGS.batch // workers) * workers}"
+        )
+    setup = ways.setup(FLAGS, comm, task, jax.random.key(FLAGS.seed))
+    ours = {name: step for way in chosen for name, step in ways.WAYS[way](setup)}
+    theirs = {name: peers.steps(name, setup) for name in others}
+    yardsticks = ways.yardsticks(setup)
+    steps = {name: partial(next, one) for name, one in {**ours, **theirs}.items()}
+    laps = ways.turns(comm, {**steps, **yardsticks}, FLAGS.rounds, FLAGS.seed)
+    rows = report.rows(setup, laps, set(theirs))
+    peers.equal(rows, FLAGS.dtype)
+    path = runs.path(FLAGS.out, "step_time")
+    with writers.first(
+        comm.rank,
+        writers.table(report.columns(task.unit)),
+        runs.folder(path, flags.chosen(FLAGS)),
+        report.chart(path / "step_time"),
+    ) as writer:
+        for row in rows:
+            writer.row(row)
+        summary = report.summary(setup, rows, laps)
+        writer.summary(summary)
+    return summary
+
+
+if __name__ == "__main__":
+    flags.run(main)

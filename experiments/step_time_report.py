@@ -1,0 +1,232 @@
+"""What step_time.py tells: laps in; rows, a table, a summary and bars of parts out.
+
+share of peak   operations a second, by XLA's count of the gradient's program (no
+                --remat), to those of a large product raced in the same turns; on
+                GPUs of PEAKS to what their maker states
+wire share      synchronous: its phase wire, packing and waiting for others within;
+                mesh: all gradients summed by themselves, raced; to the step
+overlap share   how much less a step with buckets takes than one without, to the
+                latter's wire: 1 would be all of the wire hidden
+"""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from step_time_peers import equal, threads
+from step_time_ways import LARGE, PRODUCT, PSUM, Laps, Setup
+
+from dml.data.minibatches import take
+from dml.data.shards import shard
+from dml.metrics.figures import save
+from dml.metrics.races import ratio
+from dml.metrics.writers import Row, Writer
+from dml.models.gradient import gradient
+
+# Dense, without sparsity, by NVIDIA's data sheets; JAX's float32 products are TF32
+PEAKS = {
+    "NVIDIA H100 80GB HBM3": {"bfloat16": 989e12, "float32": 495e12},
+    "NVIDIA H200": {"bfloat16": 989e12, "float32": 495e12},
+    "NVIDIA A100-SXM4-40GB": {"bfloat16": 312e12, "float32": 156e12},
+    "NVIDIA A100-SXM4-80GB": {"bfloat16": 312e12, "float32": 156e12},
+    "NVIDIA L4": {"bfloat16": 121e12, "float32": 60e12},
+}
+PARTS = {"input": "C7", "gradient": "C0", "wire": "C3", "update": "C2", "rest": "0.8"}
+
+
+def rows(setup: Setup, laps: Mapping[str, Laps], peers: set[str]) -> list[Row]:
+    """Return a row a contestant."""
+    values, comm, task = setup.values, setup.comm, setup.task
+    work, best = flops(setup), peak(setup, laps)
+    base = laps.get("synchronous")
+    rival = next((laps[name] for name in laps if name in peers), None)
+    found = []
+    for name, lap in laps.items():
+        if name in (PRODUCT, PSUM):
+            continue
+        low, seconds, high = np.percentile(lap.seconds, (25, 50, 75)).tolist()
+        apart = name.startswith("mesh") and PSUM in laps
+        wire = float(np.median(laps[PSUM].seconds)) if apart else lap.phases.get("wire")
+        parts = dict(lap.phases)
+        if apart and wire is not None:  # it is within the gradient
+            parts["wire"] = min(wire, parts["gradient"])
+            parts["gradient"] -= parts["wire"]
+        overlap = None
+        if base and comm.size > 1 and name.startswith("synchronous "):
+            less = np.median(base.seconds - lap.seconds) / base.phases["wire"]
+            overlap = float(np.clip(less, 0, 1))
+        held = lap.measures.get("bytes_held", whole(setup))
+        found.append(
+            {
+                "contestant": name,
+                "peer": name in peers,
+                "ms": seconds * 1e3,
+                "lower_ms": low * 1e3,
+                "upper_ms": high * 1e3,
+                f"{task.unit}_per_second": values.batch * task.units / seconds,
+                "teraflops": work / seconds / 1e12,
+                "share_of_peak": work / seconds / best,
+                "bytes_held": int(held),
+                "wire_share": None if wire is None else wire / seconds,
+                "overlap_share": overlap,
+                "torch_ratio": rival and paired(rival, lap),
+                "first_loss": float(lap.losses[0]),
+                "last_loss": float(lap.losses[1]),
+                "p": comm.size,
+                **{f"{part}_ms": spent * 1e3 for part, spent in parts.items()},
+                "rest_ms": max(0.0, seconds - sum(parts.values())) * 1e3,
+            }
+        )
+    return found
+
+
+def paired(slower: Laps, faster: Laps) -> float:
+    """Return how many times as long one takes as the other: median over turns."""
+    return float(np.median(slower.seconds / faster.seconds))
+
+
+def flops(setup: Setup) -> float:
+    """Return XLA's count of one minibatch's gradient, before it optimises."""
+    comm, task = setup.comm, setup.task
+    mine = take(task.data, shard(next(setup.batches()), comm.rank, comm.size))
+    cost = gradient.lower(task.plain.loss, setup.params, mine).cost_analysis()
+    return float(cost["flops"]) * comm.size
+
+
+def peak(setup: Setup, laps: Mapping[str, Laps]) -> float:
+    """Return operations a second of all that computes, at best."""
+    kind = jax.local_devices()[0].device_kind
+    if kind in PEAKS:
+        return PEAKS[kind][setup.values.dtype] * max(
+            setup.comm.size, len(jax.devices())
+        )
+    product = 2.0 * LARGE[jax.default_backend()] ** 3
+    return product * setup.comm.size / float(np.median(laps[PRODUCT].seconds))
+
+
+def whole(setup: Setup) -> int:
+    """Return the bytes of params and the optimizer's state on a device, unsharded."""
+    state = jax.eval_shape(setup.optimizer.init, setup.params)
+    return sum(
+        leaf.size * leaf.dtype.itemsize
+        for leaf in jax.tree.leaves((setup.params, state))
+    )
+
+
+def share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1%}"
+
+
+def columns(unit: str) -> dict[str, tuple[int, Callable[[Row], str]]]:
+    """Return the table's."""
+    return {
+        "contestant": (18, lambda row: row["contestant"]),
+        "ms": (8, lambda row: f"{row['ms']:.1f}"),
+        "quartiles": (15, lambda row: f"{row['lower_ms']:.1f}-{row['upper_ms']:.1f}"),
+        f"{unit}/s": (10, lambda row: f"{row[f'{unit}_per_second']:,.0f}"),
+        "TFLOP/s": (7, lambda row: f"{row['teraflops']:.3g}"),
+        "of peak": (7, lambda row: share(row["share_of_peak"])),
+        "MB held": (8, lambda row: f"{row['bytes_held'] / 1e6:,.1f}"),
+        "wire": (6, lambda row: share(row["wire_share"])),
+        "overlap": (7, lambda row: share(row["overlap_share"])),
+        "x torch": (7, lambda row: ratio(row["torch_ratio"], 1)),
+        "first loss": (10, lambda row: f"{row['first_loss']:.5f}"),
+    }
+
+
+def summary(
+    setup: Setup, rows: Sequence[Row], laps: Mapping[str, Laps]
+) -> dict[str, Any]:
+    """Return all rows, flat, and what they say together."""
+    rate = f"{setup.task.unit}_per_second"
+    kept = ("ms", rate, "share_of_peak", "wire_share", "overlap_share", "torch_ratio")
+    kept += ("bytes_held",)
+    best = max((row for row in rows if not row["peer"]), key=lambda row: row[rate])
+    found = {
+        "p": setup.comm.size,
+        "devices": len(jax.devices()),
+        "device": jax.local_devices()[0].device_kind,
+        "threads": threads(),
+        "best": best["contestant"],
+        rate: best[rate],
+        "flops": flops(setup),
+        "peak_teraflops": peak(setup, laps) / 1e12,
+        "first_loss_gap": equal(rows, setup.values.dtype),
+    }
+    if "synchronous" in laps and setup.comm.size > 1:
+        plain = laps["synchronous"]
+        cut = [paired(plain, lap) for name, lap in laps.items() if "MB" in name]
+        if cut:
+            seconds = float(np.median(plain.seconds))
+            found["buckets_speedup"] = max(cut)
+            # had the whole wire been hidden behind the gradient, and nothing else
+            found["buckets_most"] = seconds / (seconds - plain.phases["wire"])
+    for row in rows:
+        name = row["contestant"].replace(" ", "_").replace("=", "_").replace(".", "_")
+        found |= {f"{name}_{key}": row[key] for key in kept if row[key] is not None}
+    return found
+
+
+@contextmanager
+def chart(path: Path) -> Iterator[Writer]:
+    """Collect rows; draw a bar of parts each when the summary comes."""
+    rows: list[Row] = []
+
+    def show(summary: Row) -> None:
+        title = (
+            f"{summary['p']} x {summary['threads']} threads, "
+            f"{summary['device']}: peak {summary['peak_teraflops']:.3g} TFLOP/s"
+        )
+        draw(path, rows, title)
+
+    yield Writer(rows.append, show)
+
+
+def draw(path: Path, rows: Sequence[Row], title: str) -> None:
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(7.2, 1.4 + 0.42 * len(rows)), layout="constrained")
+    axes = figure.add_subplot()
+    names = [row["contestant"] for row in rows]
+    left = np.zeros(len(rows))
+    for part, color in PARTS.items():
+        spent = np.array([row.get(f"{part}_ms", 0.0) for row in rows])
+        bars = axes.barh(names, spent, left=left, color=color, label=part, height=0.62)
+        for bar, row in zip(bars, rows, strict=True):
+            if part == "wire" and row["contestant"].startswith("mesh"):
+                bar.set(hatch="///", edgecolor="white", linewidth=0)
+        left += spent
+    for name, end, row in zip(names, left, rows, strict=True):
+        axes.annotate(
+            f"  {row['ms']:.4g} ms",
+            (max(end, row["upper_ms"]), name),
+            va="center",
+            fontsize=8,
+        )
+    axes.errorbar(
+        [row["ms"] for row in rows],
+        names,
+        xerr=np.array(
+            [[row["ms"] - row["lower_ms"], row["upper_ms"] - row["ms"]] for row in rows]
+        ).T,
+        fmt="none",
+        color="black",
+        linewidth=0.8,
+        capsize=2,
+    )
+    axes.invert_yaxis()
+    axes.margins(x=0.12)
+    axes.set(xlabel="milliseconds a step (wire of mesh, hatched: by itself)")
+    axes.set_title(title, fontsize=9)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(
+        *axes.get_legend_handles_labels(),
+        frameon=False,
+        ncols=len(PARTS),
+        loc="outside lower center",
+        fontsize=8,
+    )
+    save(figure, path)
