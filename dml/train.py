@@ -30,7 +30,7 @@ def train(
     add up in the summary; measures are those of the last step.
     """
     totals: Counter[str] = Counter()
-    last = None
+    last = before = None
     for last in steps:
         if not math.isfinite(last.loss):
             raise FloatingPointError(
@@ -40,9 +40,10 @@ def train(
         spent = costs(last)
         totals.update(spent)
         row = {"step": last.number, "loss": last.loss, **last.measures, **spent}
-        if evaluate_every and last.number % evaluate_every == 0:
+        if due(last.number, before, evaluate_every):
             row |= evaluate(last.params)
         writer.row(row)
+        before = last.number
     if last is None:
         raise BadInput("expected at least one step, got none; pass more batches")
     return {
@@ -54,14 +55,24 @@ def train(
     }
 
 
+def due(number: int, before: int | None, every: int) -> bool:
+    """Say whether a multiple of every was reached since the step before; 0: never.
+
+    Steps may be of many updates, and so pass it by.
+    """
+    before = number - 1 if before is None else before
+    return bool(every) and number // every > before // every
+
+
 def checked(steps: Iterable[Step], comm: Comm, every: int) -> Iterator[Step]:
     """Pass steps on; prove at every so many that all replicas are equal; 0: at none.
 
     Ranks agree at these steps, so all must call it. Params that are collected on one
     rank have no replicas.
     """
+    before = None
     for step in steps:
-        if every and step.number % every == 0 and not callable(step.params):
+        if due(step.number, before, every) and not callable(step.params):
             leaf = different(step.params, comm)
             if leaf is not None:
                 raise Diverged(
@@ -70,6 +81,7 @@ def checked(steps: Iterable[Step], comm: Comm, every: int) -> Iterator[Step]:
                     "last checkpoint, and look at what each rank does to this leaf"
                 )
         yield step
+        before = step.number
 
 
 def kept(

@@ -83,20 +83,20 @@ def learn(
     optimizer = deep_flags.optimizer(values, steps, params)
     done, params, state = begin(values, params, optimizer, comm.rank, steps)
     order = draws(found.count, values.batch, values.seed, total, done * values.batch)
-    timer = timelines.timer(comm, comm.Wtime, flags.delay(values, comm))
+    # Virtual ranks have a clock of their own; devices, though of one of them, do not.
+    clock = time.perf_counter if values.strategy == "mesh" else comm.Wtime
+    timer = timelines.timer(comm, clock, flags.delay(values, comm))
     setup = deep_ways.Setup(
         *(values, comm, found.model, params, found.training, order),
-        *(optimizer, timer, state),
+        *(optimizer, timer, state, done),
     )
     speed = Speed(found.units)
     save = partial(saved, comm.rank, path / "checkpoints", deep_flags.rules(values))
     measure = partial(scores, found, comm.rank)
-    every = values.local_every if values.strategy == "local" else 1
+    shown = partial(deep_ways.yields, values)
     with writers.first(
         comm.rank,
-        writers.console(
-            steps // every, done // every, says=partial(says, speed, found)
-        ),
+        writers.console(shown(steps), shown(done), says=partial(says, speed, found)),
         runs.folder(path, flags.chosen(values), append=bool(values.resume)),
         learning(path / "loss"),
     ) as writer:
@@ -155,7 +155,7 @@ def begin(
             f"expected more than the {done} steps that are done, got {steps}; the run "
             f"in {values.resume} has ended: start another"
         )
-    saved = jax.device_put(saved, jax.local_devices()[0])
+    saved = jax.device_put(saved)  # on no device for good: a mesh takes them to its own
     return done, saved["params"], saved["state"]
 
 

@@ -41,11 +41,12 @@ class Speed:
     def of(self, steps: Iterable[Step]) -> Iterator[Step]:
         for number, self.last in enumerate(steps):
             if not number:
-                self.first = time.perf_counter()
+                self.first, size = time.perf_counter(), self.last.examples
             if number < 2:  # alone, they are better than nothing
                 self.examples, self.seconds = 0, 0.0
-            self.examples += self.last.examples
-            self.seconds += sum(self.last.seconds.values())
+            if self.last.examples >= size:  # a smaller one is compiled anew
+                self.examples += self.last.examples
+                self.seconds += sum(self.last.seconds.values())
             yield self.last
 
     @property

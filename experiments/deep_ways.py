@@ -15,6 +15,7 @@ from dml.strategies.synchronous import synchronous
 from dml.types import BadInput, Batch, CountedComm, Examples, Model, Params, Step
 from dml.update.dense import Optimizer
 from dml.wire.mesh import devices
+from dml.wire.messages import rates
 
 AHEAD = 2  # minibatches made in the background
 
@@ -31,6 +32,7 @@ class Setup(NamedTuple):
     optimizer: Optimizer
     timer: Timer
     state: Any
+    done: int  # steps of a run that goes on
 
     @property
     def common(self) -> tuple[Any, ...]:
@@ -48,6 +50,8 @@ class Setup(NamedTuple):
     @property
     def wire(self) -> dict[str, Any]:
         name = self.values.allreduce
+        if name == "auto":  # what measures a new machine is no part of the first step
+            rates(self.comm)
         reduce = flags.allreduce(name, self.values, self.comm.size)
         return {"comm": self.comm, "allreduce": reduce}
 
@@ -80,7 +84,8 @@ def on_devices(setup: Setup) -> Iterator[Step]:
 
 
 def by_averages(setup: Setup) -> Iterator[Step]:
-    every, after = setup.values.local_every, setup.values.local_after
+    every = setup.values.local_every
+    after = max(0, setup.values.local_after - setup.done)
     wire = setup.wire | {"every": every, "after": after}
     return local(*setup.common, **wire, **setup.options)
 
@@ -95,6 +100,7 @@ STRATEGIES: dict[str, Callable[[Setup], Iterator[Step]]] = {
 OWN = {
     "synchronous": {"bucket_mb": 0.0},
     "mesh": {"zero": 0, "call": "shard_map"},
+    "local": {"local_every": 8, "local_after": 0},
 }
 
 
@@ -103,8 +109,16 @@ def workers(values: flags.FlagValues, comm: CountedComm) -> int:
     return len(jax.devices()) if values.strategy == "mesh" else comm.size
 
 
+def yields(values: flags.FlagValues, updates: int) -> int:
+    """Return the Steps of so many updates: those of local end with an average."""
+    if values.strategy != "local":
+        return updates
+    single = min(values.local_after, updates)
+    return single - (single - updates) // values.local_every
+
+
 def fits(values: flags.FlagValues, workers: int) -> None:
-    """Refuse flags that the strategy does not read, and noise that nothing shows."""
+    """Refuse flags that the strategy does not read, or that nothing would show."""
     for strategy, own in OWN.items():
         for name, nothing in own.items():
             if values[name].value != nothing and values.strategy != strategy:
@@ -113,7 +127,13 @@ def fits(values: flags.FlagValues, workers: int) -> None:
                     f"{values[name].value}, got --strategy={values.strategy}; leave "
                     f"--{name} out"
                 )
-    able = values.strategy in OWN and values.zero < 3 and workers > 1
+    if values.straggle and values.simulate and values.strategy == "mesh":
+        raise BadInput(
+            f"expected ranks that --straggle={values.straggle} delays, got devices of "
+            "one process; leave it out, or pass --strategy=synchronous"
+        )
+    whole = values.strategy in ("synchronous", "mesh") and values.zero < 3
+    able = whole and workers > 1
     if values.noise and not able:
         raise BadInput(
             "expected --noise with two workers or more that hold whole gradients, got "

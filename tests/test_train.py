@@ -148,6 +148,11 @@ def test_equal_replicas_are_passed_on_as_are_those_that_nobody_checks():
     assert check(2, 9) == check(0, 1) == check(5, 1) == [([1, 2, 3, 4], None)] * 3
 
 
+def test_steps_of_many_updates_are_checked_when_they_pass_by_a_multiple():
+    for passed, error in check(10, 2, numbers=(3, 7, 11, 15)):
+        assert passed == [3, 7] and "at step 11," in error
+
+
 def test_params_that_a_call_collects_are_not_compared():
     step = Step(1, 1.0, lambda: pytest.fail("was called"), 1, {}, 0)
     found = sim.run(lambda comm: list(checked([step], comm, 1)), 2)

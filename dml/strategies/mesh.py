@@ -77,12 +77,11 @@ def mesh(
                 found = plus(found, lost, left / count)
             loss, grads = jax.block_until_ready(found)
         measures: dict[str, float] = {"bytes_held": nbytes((now, state))}
-        if scale and even is not None:
-            large = float(jax.device_get(local(_square(grads))))
-            square = scale.add(
-                float(jax.device_get(local(square))), large, count / size, count
-            )
-            measures["noise_scale"] = square
+        if scale:
+            if even is not None:
+                small, large = jax.device_get((local(square), local(_square(grads))))
+                scale.add(float(small), float(large), (count - left) / size, count)
+            measures["noise_scale"] = scale.scale
         with timer("update"):
             now, state = jax.block_until_ready(held.update(grads, state, now))
         whole = partial(held.whole, now) if level.params == SLICED else now
@@ -195,6 +194,7 @@ def by_pmap(held: Held, level: Level, axes: Mesh, accumulate: int) -> Means:
         devices=here if jax.process_count() == 1 else None,
     )
 
+    @jax.transfer_guard("allow")  # pmap itself moves what it is given
     def means(params: Params, batch: Batch) -> tuple[Any, Any, Grads]:
         found = call(
             jax.tree.map(local, params),

@@ -10,10 +10,11 @@ import jax
 import numpy as np
 import pytest
 import vision
+from deep_steps import Speed
 
 from dml.data.generated_text import generated
 from dml.metrics import blanks, pictures
-from dml.types import BadInput
+from dml.types import BadInput, Step
 from tests.experiments.conftest import undrawn
 
 SMALL = ["--data=digits", "--model=mlp", "--batch=48", "--steps=6", "--timeline=0"]
@@ -36,6 +37,7 @@ def see(plain, tmp_path):
     def run(*argv, out="run"):
         return vision.main(["vision.py", *SMALL, f"--out={tmp_path / out}", *argv])[0]
 
+    run.path = tmp_path
     return run
 
 
@@ -96,6 +98,38 @@ def test_a_stopped_run_goes_on_bit_for_bit_on_other_ranks_too(see, stopped):
     assert three["loss"] == pytest.approx(whole["loss"], rel=1e-4)
 
 
+def test_what_goes_on_is_bound_to_no_device_so_that_meshes_can_take_it(
+    stopped, monkeypatch
+):
+    begin, found = deep.begin, []
+    monkeypatch.setattr(deep, "begin", lambda *a: found.append(begin(*a)) or found[0])
+    vision.main(["vision.py", *SMALL, f"--resume={stopped}", "--strategy=mesh"])
+    leaves = jax.tree.leaves(found[0][1:])
+    assert leaves and not any(leaf.committed for leaf in leaves)
+
+
+def test_local_steps_are_counted_averaged_and_timed_as_what_they_are(see, capsys):
+    ways = ["--strategy=local", "--local_every=4", "--local_after=3", "--steps=12"]
+    ways.append("--simulate=2")
+    whole = see(*ways)
+    says = capsys.readouterr().out  # three alone, two of four, and one that is left
+    assert "step 6/6" in says and "step 7/" not in says
+    asked = iter([False] * 4 + [True] * 9)  # by two ranks, after the first step
+    learn = deep.learn
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(
+            deep,
+            "learn",
+            lambda values, comm, path, _, task: learn(
+                values, comm, path, lambda: next(asked), task
+            ),
+        )
+        half = see(*ways, "--save_every=1e-9", out="half")
+    assert half["steps"] == 2  # of three alone
+    argv = ["vision.py", *SMALL, *ways, f"--resume={see.path / 'half'}"]
+    assert vision.main(argv)[0]["params_sha256"] == whole["params_sha256"]
+
+
 def test_a_corrupt_checkpoint_is_passed_over_and_another_model_refused(
     see, stopped, capsys
 ):
@@ -118,6 +152,8 @@ def test_a_corrupt_checkpoint_is_passed_over_and_another_model_refused(
         (["--batch=3", "--accumulate=2"], "--batch=2 or 4"),
         (["--zero=1"], "--strategy=mesh"),
         (["--strategy=local", "--bucket_mb=1"], "--strategy=synchronous"),
+        (["--strategy=synchronous", "--local_every=2"], "--strategy=local"),
+        (["--strategy=local", "--noise", "--simulate=2"], "whole gradients"),
         (["--noise"], "two workers"),
         (["--strategy=serial", "--simulate=2"], "one rank"),
         (["--data=/nowhere"], "nowhere"),
@@ -129,6 +165,21 @@ def test_bad_input_is_one_line(see, argv, says):
     with pytest.raises(BadInput, match=says) as caught:
         see(*argv)
     assert "\n" not in str(caught.value)
+
+
+def test_the_speed_leaves_out_what_compiles():
+    def step(examples, seconds):
+        return Step(1, 0.0, None, examples, {"gradient": seconds}, 0)
+
+    speed = Speed(units=10)
+    steps = [step(8, 9.0), step(8, 1.0), step(8, 1.0), step(5, 9.0)]
+    assert len(list(speed.of(steps))) == 4 and speed.rate == 80
+
+
+def test_a_mesh_of_one_process_takes_real_time_and_pmap_moves_its_input(see):
+    for call in ("shard_map", "pmap"):
+        found = see("--strategy=mesh", f"--call={call}", out=call)
+        assert found["images_per_second"] > 0
 
 
 def test_a_loss_that_is_not_finite_stops_with_its_step(see):

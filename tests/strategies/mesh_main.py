@@ -8,13 +8,23 @@ import jax
 import numpy as np
 import pytest
 
-from dml.data.minibatches import take
+from dml.data.minibatches import draws, take
+from dml.metrics.noise import Noise
 from dml.strategies import mesh as module
 from dml.strategies.mesh import divided, mesh
 from dml.strategies.serial import serial
 from dml.types import BadInput
 from dml.wire.mesh import devices
-from tests.strategies.small import BATCH, COUNT, MODEL, apart, data, same_bits, train
+from tests.strategies.small import (
+    BATCH,
+    COUNT,
+    MODEL,
+    apart,
+    data,
+    same_bits,
+    square,
+    train,
+)
 
 DEVICES = 4
 CLOSE = 3e-6  # four updates of 0.01; float32 sums of 16 examples in another order
@@ -86,6 +96,12 @@ def noise_is_the_same_from_devices_and_from_microbatches_of_ranks():
     again = on_mesh(noise=True, zero=2)
     assert [s.measures["noise_scale"] for s in again] == pytest.approx(found, 1e-3)
     assert len(set(found)) == len(found)
+
+    (step,) = on_mesh(noise=True, drawn=7)  # one each, and three that all share
+    (index,) = draws(COUNT, BATCH, 0, 7)
+    small = np.mean([square(index[n : n + 1]) for n in range(DEVICES)])
+    want = Noise().add(float(small), square(index), 1, 7)
+    assert step.measures["noise_scale"] == pytest.approx(want, rel=1e-3)
 
 
 def no_example_is_left_out_or_taken_twice():

@@ -6,8 +6,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dml.data.minibatches import draws
+from dml.data.minibatches import draws, take
 from dml.metrics.timer import Timer
+from dml.models.gradient import gradient
 from dml.models.layers import layered
 from dml.types import Batch, Layer
 from dml.update.dense import make
@@ -84,6 +85,13 @@ def train(strategy, *, name="adam", start=0, params=None, drawn=DRAWN, **options
         return step._replace(state=step.state(), params=jax.device_get(params))
 
     return list(map(kept, steps))
+
+
+def square(index):
+    """Return the squared norm of the first gradient of these examples."""
+    batch = jax.device_put(take(data(), index))
+    _, grads = gradient(MODEL.loss, start_params(), batch)
+    return sum(float((leaf**2).sum()) for leaf in jax.tree.leaves(grads))
 
 
 def apart(one, other):

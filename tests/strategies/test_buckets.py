@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from dml import sim
-from dml.data.minibatches import draws, take
+from dml.data.minibatches import draws
 from dml.data.shards import shards
 from dml.metrics.noise import Noise
 from dml.models.backward import backward, order
@@ -22,11 +22,13 @@ from dml.wire.buckets import buckets
 from dml.wire.messages import ALLREDUCE, Metered
 from tests.strategies.small import (
     BATCH,
+    COUNT,
     MODEL,
     apart,
     data,
     optimizer,
     same_bits,
+    square,
     start_params,
     train,
 )
@@ -134,9 +136,10 @@ def test_local_updates_meet_after_so_many_and_send_as_many_words():
     assert {step.words_sent for step in first} == {3 * words + 1}  # adam has 2 moments
 
 
-def test_local_updates_of_one_rank_are_serial():
-    plain = train(serial)
-    found = on_ranks(1, local, every=2)[0]
+@pytest.mark.parametrize("accumulate", [1, 2])  # of 7 examples: 4 and 3
+def test_local_updates_of_one_rank_are_serial(accumulate):
+    plain = train(serial, accumulate=accumulate)
+    found = on_ranks(1, local, every=2, accumulate=accumulate)[0]
     assert same_bits(
         [step._replace(loss=0) for step in found],
         [step._replace(loss=0) for step in plain[1::2]],
@@ -167,17 +170,13 @@ def test_the_comparison_with_one_rank_catches(mutant, monkeypatch):
     assert apart(found[-1].params, plain[-1].params) > 100 * CLOSE
 
 
-def test_noise_is_estimated_from_a_rank_s_gradient_and_that_of_all():
-    step = on_ranks(2, noise=True)[0][0]
-    params = start_params()
-    index = next(draws(50, BATCH, 0, BATCH))
-
-    def square(part):
-        _, grads = gradient(MODEL.loss, params, jax.device_put(take(data(), part)))
-        return sum(float((leaf**2).sum()) for leaf in jax.tree.leaves(grads))
-
-    small = np.mean([square(part) for part in shards(index, 2)])
-    want = Noise().add(small, square(index), BATCH // 2, BATCH)
+@pytest.mark.parametrize("size", [2, 3])
+def test_noise_is_estimated_from_a_rank_s_gradient_and_that_of_all(size):
+    step = on_ranks(size, noise=True)[0][0]
+    index = next(draws(COUNT, BATCH, 0, BATCH))
+    # E |g|^2 of n examples has a term in 1 / n: shares make it that of their mean size
+    small = sum(len(part) / BATCH * square(part) for part in shards(index, size))
+    want = Noise().add(small, square(index), BATCH / size, BATCH)
     assert step.measures["noise_scale"] == pytest.approx(want, rel=1e-3)
 
 
