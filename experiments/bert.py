@@ -33,6 +33,7 @@ deep_flags.define(
     *(FLAGS, deep_ways.STRATEGIES),
     **{"batch": 64, "steps": 600, "optimizer": "adamw", "lr": 3e-3, "decay": 0.01},
     clip=1.0,
+    bucket_mb=1.0,
 )
 text = partial(flags.text, flag_values=FLAGS)
 integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)

@@ -22,20 +22,34 @@ WARM = 10  # a warm-up is one of so many steps
 FREE = {"out", "resume", "save_every", "check_every", "evaluate_every", "timeline"}
 FREE |= {"strategy", "allreduce", "bucket_mb", "call", "zero", "accumulate", "noise"}
 FREE |= {"local_every", "local_after", "group", "outside", "watchdog", "check"}
-FREE |= {"simulate", "network", "events", "virtual_seconds", "straggle", "remat"}
+FREE |= {
+    "blank",
+    "prompt",
+    "sample",
+    "simulate",
+    "network",
+    "events",
+    "virtual_seconds",
+    "straggle",
+    "remat",
+}
 
 
 def define(
     values: flags.FlagValues, strategies: Mapping[str, Any], **defaults: Any
 ) -> None:
-    """Add the flags; defaults: batch, steps, optimizer, lr, decay."""
+    """Add the flags; defaults: batch, steps, optimizer, lr, decay; clip, bucket_mb."""
     integer = partial(flags.integer, flag_values=values)
     number = partial(flags.number, lower_bound=0, flag_values=values)
     choice = partial(flags.choice, flag_values=values)
     switch = partial(flags.switch, flag_values=values)
     choice("strategy", "synchronous", list(strategies), "Way of training.")
     choice("allreduce", "auto", list(ALLREDUCE), "All-reduce of messages.")
-    number("bucket_mb", 0.0, "MB after which gradients are sent; 0: all at the end.")
+    number(
+        "bucket_mb",
+        defaults.get("bucket_mb", 0.0),
+        "MB after which gradients are sent; 0: all at the end.",
+    )
     choice("call", "shard_map", list(CALLS), "What makes the program of mesh.")
     integer("zero", 0, "Of mesh: shard state (1), gradients (2), parameters (3).", 0, 3)
     integer("local_every", 8, "Updates of local between two averages.", 1)

@@ -96,11 +96,11 @@ STRATEGIES: dict[str, Callable[[Setup], Iterator[Step]]] = {
     "mesh": on_devices,
     "local": by_averages,
 }
-# Flags that only one strategy reads, and their value where they say nothing.
+# Flags that only one strategy reads.
 OWN = {
-    "synchronous": {"bucket_mb": 0.0},
-    "mesh": {"zero": 0, "call": "shard_map"},
-    "local": {"local_every": 8, "local_after": 0},
+    "synchronous": ["bucket_mb"],
+    "mesh": ["zero", "call"],
+    "local": ["local_every", "local_after"],
 }
 
 
@@ -120,8 +120,9 @@ def yields(values: flags.FlagValues, updates: int) -> int:
 def fits(values: flags.FlagValues, workers: int) -> None:
     """Refuse flags that the strategy does not read, or that nothing would show."""
     for strategy, own in OWN.items():
-        for name, nothing in own.items():
-            if values[name].value != nothing and values.strategy != strategy:
+        for name in own:
+            given = values[name].value != values[name].default
+            if given and values.strategy != strategy:
                 raise BadInput(
                     f"expected --strategy={strategy} with --{name}="
                     f"{values[name].value}, got --strategy={values.strategy}; leave "

@@ -31,8 +31,9 @@ from dml.types import Batch, Model, Params
 FLAGS = flags.define(*deep_flags.SHARED)
 deep_flags.define(
     *(FLAGS, deep_ways.STRATEGIES),
-    **{"batch": 32, "steps": 600, "optimizer": "adamw", "lr": 3e-3, "decay": 0.1},
+    **{"batch": 8, "steps": 3000, "optimizer": "adamw", "lr": 2e-3, "decay": 0.1},
     clip=1.0,
+    bucket_mb=1.0,
 )
 text = partial(flags.text, flag_values=FLAGS)
 integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)

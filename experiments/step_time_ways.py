@@ -5,6 +5,7 @@ are raced with the steps: a product of large matrices, and the sum of all gradie
 a mesh without the rest of the step.
 """
 
+import itertools
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, NamedTuple
@@ -237,12 +238,9 @@ def turns(
     butterfly_allreduce(comm, losses)
     butterfly_allreduce(comm, seconds, np.maximum)
     measures = [one[-1].measures if one else {} for one in steps]
-    return {
-        name: Laps(
-            *(seconds[row], medians(some[WARM:]), tuple(losses[row]), measures[row])
-        )
-        for row, (name, some) in enumerate(zip(names, steps, strict=True))
-    }
+    phases = [medians(some[WARM:]) for some in steps]
+    found = zip(seconds, phases, map(tuple, losses), measures, strict=True)
+    return dict(zip(names, itertools.starmap(Laps, found), strict=True))
 
 
 def medians(steps: list[Step]) -> dict[str, float]:

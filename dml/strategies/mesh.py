@@ -58,7 +58,7 @@ def mesh(
     """
     size, level = axes.shape["data"], ZERO[zero]
     held = holding(level, model, params, optimizer, axes)
-    means = CALLS[call](held, level, axes, accumulate)
+    means = CALLS[call](held, level, axes, accumulate, noise)
     scale = Noise() if noise else None
     state = held.begin(optimizer.init(params) if state is None else state)
     now = held.hold(params)
@@ -123,7 +123,7 @@ def on_each(
     return jax.make_array_from_single_device_arrays(whole, lies, arrays)
 
 
-def program(held: Held, level: Level, size: int) -> Callable[..., Any]:
+def program(held: Held, level: Level, size: int, noise: bool) -> Callable[..., Any]:
     """Return what one device does: params and its microbatches in, global means out."""
 
     def means(params: Params, batches: Batch) -> tuple[Any, Any, Grads]:
@@ -138,7 +138,7 @@ def program(held: Held, level: Level, size: int) -> Callable[..., Any]:
             others = jax.tree.map(lambda leaf: leaf[1:], batches)
             found, _ = jax.lax.scan(add, found, others)
         loss, grads = jax.tree.map(lambda leaf: leaf / (count * size), found)
-        square = _square(grads) * size if level.params == WHOLE else loss
+        square = _square(grads) * size if noise else loss
         loss, square = jax.lax.psum((loss, square), "data")
         if level.params == WHOLE:  # else each layer's gathering has summed them
             grads = (
@@ -151,9 +151,11 @@ def program(held: Held, level: Level, size: int) -> Callable[..., Any]:
     return means
 
 
-def by_shard_map(held: Held, level: Level, axes: Mesh, accumulate: int) -> Means:
+def by_shard_map(
+    held: Held, level: Level, axes: Mesh, accumulate: int, noise: bool
+) -> Means:
     """Compile a device's program by shard_map."""
-    means = program(held, level, axes.shape["data"])
+    means = program(held, level, axes.shape["data"], noise)
 
     def varying(params: Params, batches: Batch) -> tuple[Any, Any, Grads]:
         # Else JAX sums the gradient of what all devices share: twice, with our psum.
@@ -180,7 +182,9 @@ def by_shard_map(held: Held, level: Level, axes: Mesh, accumulate: int) -> Means
     return lambda params, batch: call(params, jax.tree.map(laid, batch))
 
 
-def by_pmap(held: Held, level: Level, axes: Mesh, accumulate: int) -> Means:
+def by_pmap(
+    held: Held, level: Level, axes: Mesh, accumulate: int, noise: bool
+) -> Means:
     """Compile it by pmap, which has an axis of devices in place of shards."""
     if level.grads == SLICED:
         raise BadInput(
@@ -188,7 +192,7 @@ def by_pmap(held: Held, level: Level, axes: Mesh, accumulate: int) -> Means:
         )
     here = list(axes.local_mesh.devices.flat)
     call = jax.pmap(
-        program(held, level, axes.shape["data"]),
+        program(held, level, axes.shape["data"], noise),
         axis_name="data",
         in_axes=(None, 1),
         devices=here if jax.process_count() == 1 else None,

@@ -136,8 +136,8 @@ def once_compiled_for_every_full_minibatch():
     assert len(compiled) == 1
 
 
-def doubled_sum(held, level, size):
-    means = program(held, level, size)
+def doubled_sum(held, level, size, noise):
+    means = program(held, level, size, noise)
 
     def mutant(params, batches):
         loss, square, grads = means(params, batches)
