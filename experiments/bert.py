@@ -31,7 +31,7 @@ AROUND = 4  # windows
 FLAGS = flags.define(*deep_flags.SHARED)
 deep_flags.define(
     *(FLAGS, deep_ways.STRATEGIES),
-    **{"batch": 64, "steps": 600, "optimizer": "adamw", "lr": 3e-3, "decay": 0.01},
+    **{"batch": 64, "steps": 1600, "optimizer": "adamw", "lr": 2e-3, "decay": 0.01},
     clip=1.0,
     bucket_mb=1.0,
 )
@@ -39,7 +39,7 @@ text = partial(flags.text, flag_values=FLAGS)
 integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
 text("corpus", "enwiki", "Text: names, files or folders, separated by commas.")
 integer("vocabulary", 2048, "Tokens of WordPiece, trained on the corpus.")
-integer("length", 64, "Tokens of an example.")
+integer("length", 32, "Tokens of an example.")
 flags.choice("size", "tiny", list(SIZES["bert"]), "Network.", flag_values=FLAGS)
 text("blank", None, "A sentence with ___ to fill in at the end.")
 

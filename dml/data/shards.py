@@ -31,3 +31,8 @@ def shard(index: Any, rank: int, size: int) -> Any:
 def shards(index: Any, size: int) -> list[Any]:
     """Return every rank's part, in order."""
     return [shard(index, rank, size) for rank in range(size)]
+
+
+def microbatches(index: Any, rank: int, size: int, parts: int) -> list[Any]:
+    """Return a rank's part in so many parts."""
+    return shards(shard(index, rank, size), parts)

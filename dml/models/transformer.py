@@ -151,22 +151,25 @@ def shapes(shape: Shape, causal: bool) -> Any:
     }
 
 
+def start(shape: Shape, causal: bool, key: jax.Array) -> Params:
+    """Draw params as GPT-2 does."""
+
+    def spread(path: tuple[str, ...], wide: tuple[int, ...]) -> float | None:
+        if len(wide) < 2:
+            return None
+        # the stream's spread should not grow with what is added to it
+        added = 2 * shape.layers if path[-2] in RESIDUALS else 1
+        return EMBEDDING / math.sqrt(added)
+
+    return initial(shapes(shape, causal), key, spread)
+
+
 def transformer(
     shape: Shape, causal: bool, dtype: str = "float32", remat: bool = False
 ) -> Model:
     """Make GPT (causal) or BERT; the loss is the mean over the tokens to tell."""
     parts = modules(shape, causal, dtype)
     *body, head = parts
-
-    def init(key: jax.Array) -> Params:
-        def spread(path: tuple[str, ...], wide: tuple[int, ...]) -> float | None:
-            if len(wide) < 2:
-                return None
-            # GPT-2's: the stream's spread should not grow with what is added to it
-            added = 2 * shape.layers if path[-2] in RESIDUALS else 1
-            return EMBEDDING / math.sqrt(added)
-
-        return initial(shapes(shape, causal), key, spread)
 
     def run(name: str, params: Mapping[str, Params], given: Any, batch: Batch) -> Any:
         given = batch.inputs if name == "embed" else given
@@ -218,4 +221,4 @@ def transformer(
 
     layers = [Layer((name,), partial(run, name)) for name in body]
     layers.append(Layer((head, "embed"), last))
-    return layered(layers, init, metrics, scores, remat)
+    return layered(layers, partial(start, shape, causal), metrics, scores, remat)

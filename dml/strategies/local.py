@@ -20,7 +20,7 @@ import jax
 import numpy as np
 
 from dml.data.feed import Fed, feed
-from dml.data.shards import shard, shards
+from dml.data.shards import microbatches
 from dml.metrics.timer import Timer
 from dml.models.gradient import accumulated
 from dml.strategies.serial import put, shares
@@ -67,13 +67,10 @@ def local(
     params, state = put((params, optimizer.init(params) if state is None else state))
     flat = layout((params, moments(state), np.float32(0)))
     buffer = allocate(comm, flat.length, np.result_type(*flat.dtypes))
-
-    def mine(index: np.ndarray) -> list[np.ndarray]:
-        return shards(shard(index, comm.rank, comm.size), accumulate)
-
-    fed = timer.waits("input", feed(data, batches, mine, put, ahead))
+    ours = {"rank": comm.rank, "size": comm.size, "parts": accumulate}
+    fed = feed(data, batches, partial(microbatches, **ours), put, ahead)
     number = 0
-    for some in rounds(fed, every, after):
+    for some in rounds(timer.waits("input", fed), every, after):
         lost, seen, total, sent = 0.0, 0.0, 0, comm.bytes_sent
         for count, parts in some:
             parts, weights = shares(parts, 1)  # numbers of examples
@@ -86,9 +83,8 @@ def local(
                     accumulated(model.loss, params, parts, weights)
                 )
             with timer("update"):
-                params, state = jax.block_until_ready(
-                    apply(optimizer, grads, state, params)
-                )
+                new = apply(optimizer, grads, state, params)
+                params, state = jax.block_until_ready(new)
             lost, seen = lost + float(jax.device_get(loss)) * here, seen + here
         with timer("wire"):
             mean = np.float32(lost / seen if seen else 0)

@@ -22,7 +22,7 @@ import jax
 import numpy as np
 
 from dml.data.feed import feed
-from dml.data.shards import shard, shards
+from dml.data.shards import microbatches
 from dml.metrics.noise import Noise
 from dml.metrics.timer import Timer
 from dml.models.backward import backward, order
@@ -68,19 +68,12 @@ def synchronous(
     """
     params, state = put((params, optimizer.init(params) if state is None else state))
     cut = bool(bucket_mb and model.layers)
-    held = buckets(
-        comm,
-        params if cut else {ALL: params},
-        order(model) if cut else [ALL],
-        bucket_mb * (1 << 20),
-        scalars=1 + noise,
-    )
+    tree, names = (params, order(model)) if cut else ({ALL: params}, [ALL])
+    held = buckets(comm, tree, names, bucket_mb * (1 << 20), scalars=1 + noise)
+    scalars = held[-1].buffer[held[-1].layout.length :]  # loss, square
     scale = Noise() if noise else None
-
-    def mine(index: np.ndarray) -> list[np.ndarray]:
-        return shards(shard(index, comm.rank, comm.size), accumulate)
-
-    fed = feed(data, batches, mine, put, ahead)
+    ours = {"rank": comm.rank, "size": comm.size, "parts": accumulate}
+    fed = feed(data, batches, partial(microbatches, **ours), put, ahead)
     for number, (count, parts) in enumerate(timer.waits("input", fed), 1):
         sent = comm.bytes_sent
         parts, weights = shares(parts, count)
@@ -92,29 +85,23 @@ def synchronous(
                 grads = collect(bucket, done)
             with timer("wire"):
                 copied += fill(bucket, grads, factor)
-                if scale:
+                if noise:
                     squares += square(bucket) / (sum(weights) or 1)
                 if bucket is held[-1]:
-                    scalars = [factor * float(jax.device_get(loss)), squares][
-                        : 1 + noise
-                    ]
-                    bucket.buffer[bucket.layout.length :] = scalars
+                    scalars[0] = factor * float(jax.device_get(loss))
+                    scalars[1:] = squares
                 allreduce(comm, bucket.buffer, op=np.add)
         with timer("update"):
             found, more = whole(held, cut)
-            params, state = jax.block_until_ready(
-                apply(optimizer, put(found), state, params)
-            )
+            new = apply(optimizer, put(found), state, params)
+            params, state = jax.block_until_ready(new)
         measures: dict[str, float] = {"host_copies": copied + more}
         if scale:
-            large = sum(map(square, held))
-            small = held[-1].buffer[-1]
-            scaled = scale.add(float(small), large, count / comm.size, count)
-            measures["noise_scale"] = scaled
-        mean = float(held[-1].buffer[held[-1].layout.length])
-        words = (comm.bytes_sent - sent) // held[-1].buffer.itemsize
+            both = float(scalars[1]), sum(map(square, held))
+            measures["noise_scale"] = scale.add(*both, count / comm.size, count)
+        words = (comm.bytes_sent - sent) // scalars.itemsize
         yield Step(
-            *(number, mean, params, count, timer.lap(), words),
+            *(number, float(scalars[0]), params, count, timer.lap(), words),
             measures=measures,
             state=partial(jax.device_get, state),
         )
