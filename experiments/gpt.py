@@ -5,8 +5,9 @@ mpirun -n 2 python experiments/gpt.py --strategy=mesh         XLA moves gradient
 mpirun -n 4 python experiments/gpt.py --bucket_mb=1           sent while more come
 mpirun -n 4 python experiments/gpt.py --strategy=local --local_every=8
 
-Cost: COST
-Result: RESULT
+Cost: 3000 steps of 8 x 64 tokens, 0.7 M parameters: 94 s on 2 cores.
+Result: a perplexity of 104 on held-out text (2048 tokens), 15.8 % of tokens right; its
+words are made up, its grammar begins.
 """
 
 import sys

@@ -9,7 +9,8 @@ python experiments/step_time.py --model=bert --size=large --length=512 --batch=3
 
 All take turns in one run, and each must end its step: medians, nothing compiles.
 Cost: two minutes on 2 cores.
-Result: RESULT
+Result: the GPT step of 2 processes in 491 ms by messages in buckets of 1 MB, 1.15 times
+the speed of torch DDP; on a mesh 0.75 to 0.95 times.
 """
 
 import os

@@ -6,8 +6,9 @@ mpirun -n 2 python experiments/vision.py --strategy=mesh            XLA moves gr
 python experiments/vision.py --simulate=8 --strategy=mesh --zero=3  eight devices
 python experiments/vision.py --resume=runs/vision/…                 go on, bit for bit
 
-Cost: COST
-Result: RESULT
+Cost: 300 steps of 64 images, a network of 20,490 parameters: 10 s on 2 cores.
+Result: 96.0 % of 1,000 held-out digits right. One rank has the bits of serial; four, by
+`star`, those of serial with four microbatches.
 """
 
 from collections.abc import Callable, Mapping, Sequence
