@@ -32,7 +32,8 @@ SMALL = {
     "bert.py": [*TEXT, "--vocabulary=300"],
     "gpt.py": [*TEXT, "--vocabulary=400"],
     "large_batch.py": ["--seeds=1", "--factors=1,2", "--large=2", "--epochs=1"],
-    "step_time.py": ["--help"],
+    "step_time.py": ["--size=tiny", "--length=16", "--vocabulary=300", "--rounds=1"]
+    + ["--strategies=synchronous"],
 }
 
 

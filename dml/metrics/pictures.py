@@ -119,7 +119,8 @@ def mark(
     colour = RIGHT_COLOUR if name == truth else WRONG_COLOUR
     wide = edge * TALL
     box = (x, x + wide, y + edge, y)
-    axes.imshow(image, extent=box, interpolation="none", aspect="auto")
+    # unclipped: a clip is named by where it lies in memory
+    axes.imshow(image, extent=box, interpolation="none", aspect="auto", clip_on=False)
     axes.add_patch(
         Rectangle((x, y), wide, edge, fill=False, edgecolor=colour, linewidth=1.4)
     )
@@ -143,7 +144,10 @@ def matrix(axes: Any, counts_CxC: np.ndarray, names: Sequence[str]) -> None:
     # the root lets rare mistakes be seen
     depth_CxC = np.where(np.eye(count, dtype=bool), 0.75, 1.0) * np.sqrt(shares_CxC)
     axes.imshow(
-        1 - depth_CxC[..., None] * (1 - hue_CxCx3), interpolation="none", aspect="equal"
+        1 - depth_CxC[..., None] * (1 - hue_CxCx3),
+        interpolation="none",
+        aspect="equal",
+        clip_on=False,
     )
     axes.set(xlabel="guessed", ylabel="true")
     axes.tick_params(length=0, labelsize=8)

@@ -9,6 +9,8 @@ from dml.sim.meeting import Meeting, VirtualWindow, meet
 from dml.sim.process import Process
 from dml.types import SHARED, BadInput, Op, Request
 
+LINE = 64  # bytes of a cache line
+
 
 class Group:
     """One rank's end of a group of processes; collective calls as a perfect MPI's."""
@@ -97,7 +99,7 @@ class Group:
             raise BadInput(f"rank {self.rank}: a shared window needs one host")
 
         def conclude(sizes: list[int]) -> list[np.ndarray]:
-            return [np.zeros(size, np.uint8) for size in sizes]
+            return [_aligned(size) for size in sizes]
 
         return VirtualWindow(self, meet(self, "Window", nbytes, conclude))
 
@@ -131,3 +133,10 @@ class Group:
     ) -> None:
         op(inoutbuf, inbuf, out=inoutbuf if out is None else out)
         self.process.clock += self.gamma * inoutbuf.nbytes
+
+
+def _aligned(nbytes: int) -> np.ndarray:
+    """Return zeros that begin at a cache line, as those of real windows do."""
+    memory = np.zeros(nbytes + LINE, np.uint8)
+    start = -memory.__array_interface__["data"][0] % LINE
+    return memory[start : start + nbytes]
