@@ -123,6 +123,7 @@ class Step(NamedTuple):
     state: Callable[[], Any] | None = None
 
 
+STATISTICS = "statistics"  # the name of params that are running means
 ANY = -1  # as a source or a tag: whichever comes first
 SHARED = 1  # Split_type's only kind: the ranks of a host
 

@@ -15,10 +15,9 @@ import jax
 import jax.numpy as jnp
 from flax import linen
 
-from dml.types import Params
+from dml.types import STATISTICS, Params
 
 KEPT = "batch_stats"  # flax's name
-STATISTICS = "statistics"
 
 
 def norm(module: linen.Module, dtype: Any) -> Callable[..., linen.Module]:

@@ -11,13 +11,12 @@ from typing import Any, NamedTuple, TypeAlias
 import jax
 import optax
 
-from dml.types import BadInput, Grads, Params
+from dml.types import STATISTICS, BadInput, Grads, Params
 from dml.update import norms
 
 Optimizer: TypeAlias = optax.GradientTransformation
 Mask: TypeAlias = Callable[[Any], Any]  # a tree -> which of its leaves are meant
 
-STATISTICS = "statistics"
 FOLLOWING = 0.1  # of the way to each batch's statistics
 LARS_TRUST = 0.001  # You 2017, section 5: a layer's update to its weights
 
