@@ -14,6 +14,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
+from dml.models.gradient import plus
 from dml.models.layers import first, read
 from dml.types import Batch, Grads, Model, Params
 
@@ -49,7 +50,7 @@ def _back(
         grads, towards = _backward(backs.pop(), towards)
         for name, found in grads.items():
             if name in open_grads:
-                found = _added(open_grads.pop(name), found)
+                found = plus(open_grads.pop(name), found, 1)
             if whole[name] == number:
                 done.append((name, found))
             else:
@@ -73,8 +74,3 @@ def _backward(back: Any, towards: Any) -> tuple[dict[str, Grads], Any]:
 @jax.jit
 def _one(loss: jax.Array) -> jax.Array:
     return jnp.ones_like(loss)
-
-
-@partial(jax.jit, donate_argnums=0)
-def _added(one: Grads, other: Grads) -> Grads:
-    return jax.tree.map(jnp.add, one, other)
