@@ -80,6 +80,17 @@ class Model(NamedTuple):
     scores: Callable[[Params, Any], Any] | None = None  # a batch's inputs -> log-odds
 
 
+class Tensor(NamedTuple):
+    """A model cut over the axis `tensor`: what one of its devices computes and holds.
+
+    Inside shard_map the layers take the device's slices, and give the whole loss.
+    """
+
+    layers: Sequence[Layer]
+    specs: Any  # a tree like params: how each leaf lies
+    partial: Any  # a tree like params: whole leaves whose gradient is yet to be summed
+
+
 class Problem(NamedTuple):
     """A table of rows to be learned from examples, which go by their numbers.
 
