@@ -89,7 +89,7 @@ class Block(linen.Module):
         # Rows: products of two axes, and their gradients, are XLA's fastest.
         rows_RxD = stream_BxLxD.reshape(-1, width)
         qkv_RxE = dense(3 * width, name="qkv")(norm(name="norm_1")(rows_RxD))
-        heads = (count, length, 3, self.shape.heads, width // self.shape.heads)
+        heads = (count, length, self.shape.heads, 3, width // self.shape.heads)
         mixed_BxLxHxK = attention(qkv_RxE.reshape(heads), self.causal)
         mixed_RxD = mixed_BxLxHxK.reshape(rows_RxD.shape)
         rows_RxD = rows_RxD + dense(width, name="out")(mixed_RxD)
