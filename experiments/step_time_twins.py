@@ -37,8 +37,8 @@ class Block(nn.Module):
 
     def forward(self, stream: torch.Tensor) -> torch.Tensor:
         count, length, width = stream.shape
-        heads = (count, length, 3, self.heads, width // self.heads)
-        qkv = self.qkv(self.norm_1(stream)).view(heads).permute(2, 0, 3, 1, 4)
+        heads = (count, length, self.heads, 3, width // self.heads)
+        qkv = self.qkv(self.norm_1(stream)).view(heads).permute(3, 0, 2, 1, 4)
         mixed = functional.scaled_dot_product_attention(*qkv, is_causal=self.causal)
         stream = stream + self.out(mixed.transpose(1, 2).reshape(stream.shape))
         hidden = functional.gelu(self.up(self.norm_2(stream)), approximate="tanh")

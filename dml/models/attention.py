@@ -3,7 +3,8 @@
     weights = softmax(queries · keys / √K)      the more alike, the more it takes
     mixed = weights · values
 
-Queries, keys and values come in as one array, what each place has taken goes out.
+Queries, keys and values come in as one array, what each place has taken goes out. Heads
+come before the three: a slice along that axis is whole heads, which need no others.
 """
 
 import math
@@ -14,10 +15,10 @@ import jax.numpy as jnp
 NEVER = -1e30  # a score that leaves no weight; -inf would make a row of them nan
 
 
-def attention(qkv_BxLx3xHxK: jax.Array, causal: bool) -> jax.Array:
+def attention(qkv_BxLxHx3xK: jax.Array, causal: bool) -> jax.Array:
     """Return mixed_BxLxHxK; causal: no place sees those after it."""
     queries_BxHxLxK, keys_BxHxLxK, values_BxHxLxK = (
-        qkv_BxLx3xHxK[:, :, part].swapaxes(1, 2) for part in range(3)
+        qkv_BxLxHx3xK[:, :, :, part].swapaxes(1, 2) for part in range(3)
     )
     # float32 whatever comes in: softmax sums as many numbers as there are places
     scores_BxHxLxL = jnp.einsum(

@@ -5,7 +5,8 @@
 
 Both norm what goes into a block's parts (GPT-2's way; BERT normed what came out). A
 batch is a Batch: inputs tokens_BxL, targets tokens_BxL to tell (GPT), or a pair of
-positions_BxM that were masked and tokens_BxM that stood there (BERT).
+positions_BxM that were masked and tokens_BxM that stood there (BERT). Where a Cut is
+given, all sizes are those of what one of its devices has.
 """
 
 import math
@@ -18,6 +19,7 @@ import jax.numpy as jnp
 from flax import linen
 
 from dml.models.attention import attention
+from dml.models.cut import WHOLE, Cut, divisible, found, over, own, picked
 from dml.models.entropy import alike, cross_entropy, log_odds
 from dml.models.initial import EMBEDDING, initial
 from dml.models.layers import layered
@@ -58,12 +60,13 @@ class Embed(linen.Module):
 
     shape: Shape
     dtype: Any
+    cut: Cut
 
     @linen.compact
     def __call__(self, tokens_BxL: jax.Array) -> jax.Array:
         vocabulary, most, _, width, _ = self.shape
         draw = linen.initializers.normal(EMBEDDING)
-        table_VxD = self.param("tokens", draw, (vocabulary, width))
+        table_VxD = self.param("tokens", draw, (vocabulary // self.cut.size, width))
         places_LxD = self.param("positions", draw, (most, width))
         length = tokens_BxL.shape[1]
         if length > most:
@@ -71,7 +74,11 @@ class Embed(linen.Module):
                 f"expected at most {most} tokens an example, got {length}; pass a "
                 "longer --length, or cut the examples"
             )
-        return (table_VxD[tokens_BxL] + places_LxD[None, :length]).astype(self.dtype)
+        if self.cut.sequence:
+            divisible("the tokens of an example", length, self.cut.size)
+        stream_BxLxD = found(table_VxD, tokens_BxL, self.cut)
+        places_LxD = own(places_LxD[:length], self.cut)
+        return (stream_BxLxD + places_LxD[None]).astype(self.dtype)
 
 
 class Block(linen.Module):
@@ -80,22 +87,31 @@ class Block(linen.Module):
     shape: Shape
     causal: bool
     dtype: Any
+    cut: Cut
 
     @linen.compact
     def __call__(self, stream_BxLxD: jax.Array) -> jax.Array:
-        count, length, width = stream_BxLxD.shape
+        cut, (count, _, width) = self.cut, stream_BxLxD.shape
         dense = partial(linen.Dense, dtype=self.dtype)
         norm = partial(linen.LayerNorm, epsilon=1e-5, dtype=self.dtype)
+
+        def product(*operands: Any, **options: Any) -> jax.Array:
+            # order matters: a Dense adds its bias after this, once and not t times
+            return cut.leave(jax.lax.dot_general(*operands, **options), count)
+
         # Rows: products of two axes, and their gradients, are XLA's fastest.
         rows_RxD = stream_BxLxD.reshape(-1, width)
-        qkv_RxE = dense(3 * width, name="qkv")(norm(name="norm_1")(rows_RxD))
-        heads = (count, length, 3, self.shape.heads, width // self.shape.heads)
-        mixed_BxLxHxK = attention(qkv_RxE.reshape(heads), self.causal)
-        mixed_RxD = mixed_BxLxHxK.reshape(rows_RxD.shape)
-        rows_RxD = rows_RxD + dense(width, name="out")(mixed_RxD)
-        hidden_RxF = dense(4 * width, name="up")(norm(name="norm_2")(rows_RxD))
+        normed_RxD = cut.enter(norm(name="norm_1")(rows_RxD), count)
+        qkv_RxE = dense(3 * width // cut.size, name="qkv")(normed_RxD)
+        heads = self.shape.heads // cut.size, 3, width // self.shape.heads
+        mixed_BxLxHxK = attention(qkv_RxE.reshape(count, -1, *heads), self.causal)
+        mixed_RxE = mixed_BxLxHxK.reshape(len(qkv_RxE), -1)
+        rows_RxD = rows_RxD + dense(width, name="out", dot_general=product)(mixed_RxE)
+        normed_RxD = cut.enter(norm(name="norm_2")(rows_RxD), count)
+        hidden_RxF = dense(4 * width // cut.size, name="up")(normed_RxD)
         hidden_RxF = linen.gelu(hidden_RxF, approximate=True)
-        rows_RxD = rows_RxD + dense(width, name="down")(hidden_RxF)
+        down = dense(width, name="down", dot_general=product)
+        rows_RxD = rows_RxD + down(hidden_RxF)
         return rows_RxD.reshape(stream_BxLxD.shape)
 
 
@@ -105,6 +121,7 @@ class Head(linen.Module):
     shape: Shape
     causal: bool
     dtype: Any
+    cut: Cut
 
     @linen.compact
     def __call__(self, rows_RxD: jax.Array) -> tuple[jax.Array, jax.Array | None]:
@@ -117,10 +134,13 @@ class Head(linen.Module):
         )
         rows_RxD = norm(name="dense_norm")(linen.gelu(rows_RxD, approximate=True))
         zeros = linen.initializers.zeros
-        return rows_RxD, self.param("bias", zeros, (self.shape.vocabulary,))
+        words = self.shape.vocabulary // self.cut.size
+        return rows_RxD, self.param("bias", zeros, (words,))
 
 
-def modules(shape: Shape, causal: bool, dtype: str) -> dict[str, linen.Module]:
+def modules(
+    shape: Shape, causal: bool, dtype: str, cut: Cut = WHOLE
+) -> dict[str, linen.Module]:
     """Return what makes the model, in order, by the names of its params."""
     if min(shape) < 1 or shape.width % shape.heads:
         raise BadInput(
@@ -131,10 +151,9 @@ def modules(shape: Shape, causal: bool, dtype: str) -> dict[str, linen.Module]:
         raise BadInput(
             f"expected a dtype of {', '.join(DTYPES)}, got {dtype!r}; pass one of them"
         )
-    kind = DTYPES[dtype]
-    blocks = {f"block_{n}": Block(shape, causal, kind) for n in range(shape.layers)}
-    head = Head(shape, causal, kind)
-    return {"embed": Embed(shape, kind), **blocks, "head": head}
+    what = causal, DTYPES[dtype], cut
+    blocks = {f"block_{n}": Block(shape, *what) for n in range(shape.layers)}
+    return {"embed": Embed(shape, *what[1:]), **blocks, "head": Head(shape, *what)}
 
 
 def shapes(shape: Shape, causal: bool) -> Any:
@@ -165,11 +184,20 @@ def start(shape: Shape, causal: bool, key: jax.Array) -> Params:
 
 
 def transformer(
-    shape: Shape, causal: bool, dtype: str = "float32", remat: bool = False
+    shape: Shape,
+    causal: bool,
+    dtype: str = "float32",
+    remat: bool = False,
+    cut: Cut = WHOLE,
 ) -> Model:
-    """Make GPT (causal) or BERT; the loss is the mean over the tokens to tell."""
-    parts = modules(shape, causal, dtype)
+    """Make GPT (causal) or BERT; the loss is the mean over the tokens to tell.
+
+    Of a model that is cut only layers are of use: scores and metrics need all words.
+    """
+    parts = modules(shape, causal, dtype, cut)
     *body, head = parts
+    # BERT's head has the few rows to tell, and so has every device all of them.
+    last_cut = cut if causal else over(cut.size)
 
     def run(name: str, params: Mapping[str, Params], given: Any, batch: Batch) -> Any:
         given = batch.inputs if name == "embed" else given
@@ -178,6 +206,7 @@ def transformer(
     def features(params: Mapping[str, Params], stream_BxLxD: Any) -> tuple[Any, ...]:
         rows_RxD = stream_BxLxD.reshape(-1, shape.width)
         features_RxD, bias_V = parts[head].apply({"params": params[head]}, rows_RxD)
+        features_RxD = last_cut.enter(features_RxD, len(stream_BxLxD))
         return features_RxD, params["embed"]["tokens"], bias_V
 
     def told(stream_BxLxD: Any, targets: Any) -> tuple[Any, jax.Array]:
@@ -185,17 +214,14 @@ def transformer(
         if causal:
             return stream_BxLxD, targets.reshape(-1)
         positions_BxM, tokens_BxM = targets
-        at_BxMx1 = positions_BxM[:, :, None]
-        return jnp.take_along_axis(stream_BxLxD, at_BxMx1, axis=1), tokens_BxM.reshape(
-            -1
-        )
+        return picked(stream_BxLxD, positions_BxM, cut), tokens_BxM.reshape(-1)
 
     def last(params: Mapping[str, Params], stream_BxLxD: Any, batch: Batch) -> Any:
         stream_BxMxD, targets_R = told(stream_BxLxD, batch.targets)
         operands = jax.tree.map(
             lambda one: alike(one, targets_R), features(params, stream_BxMxD)
         )
-        return cross_entropy(*operands, targets_R)
+        return cross_entropy(*operands, targets_R, cut)
 
     def stream(params: Params, batch: Batch) -> Any:
         given = None

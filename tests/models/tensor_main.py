@@ -1,0 +1,178 @@
+"""What a transformer cut over devices must do; prints the name of each check."""
+
+import sys
+import traceback
+from contextlib import contextmanager
+from functools import cache, partial
+
+import jax
+import numpy as np
+from jax.sharding import PartitionSpec as P
+
+from dml.models import cut as cuts
+from dml.models.layers import composed
+from dml.models.tensor import tensor_transformer
+from dml.models.transformer import Shape, linen, transformer
+from dml.types import Batch
+from dml.wire.mesh import devices
+
+DEVICES = 4
+SHAPE = Shape(vocabulary=12, length=8, layers=1, width=16, heads=4)
+# float32: losses of 2, gradients up to 1, sums of up to 24 rows in another order; what
+# is seen is a tenth of it
+CLOSE = 4e-6
+ROWS, TOLD = 3, 2
+
+
+@cache
+def given(kind):
+    """A batch and params none of which is 0, with the dense model's loss and grads."""
+    rng = np.random.default_rng(0)
+    tokens_BxL = rng.integers(0, SHAPE.vocabulary, (ROWS, 1 + SHAPE.length), np.int32)
+    batch = Batch(tokens_BxL[:, :-1], tokens_BxL[:, 1:])
+    if kind == "bert":
+        places = [rng.permutation(SHAPE.length)[:TOLD] for _ in range(ROWS)]
+        told = rng.integers(0, SHAPE.vocabulary, (ROWS, TOLD), np.int32)
+        batch = batch._replace(targets=(np.array(places, np.int32), told))
+    model = transformer(SHAPE, kind == "gpt")
+    params = jax.tree.map(
+        lambda leaf: np.asarray(leaf) + rng.normal(0, 0.3, leaf.shape).astype("f4"),
+        model.init(jax.random.key(0)),
+    )
+    return params, batch, jax.jit(jax.value_and_grad(model.loss))(params, batch)
+
+
+def lost(kind, size, sequence=False, dtype="float32", sums=True):
+    """Return loss and grads, put together again, of the model in parts."""
+    params, batch, _ = given(kind)
+    cut = tensor_transformer(SHAPE, kind == "gpt", size, dtype, sequence)
+
+    def step(params, batch):
+        loss, grads = jax.value_and_grad(composed(cut.layers))(params, batch)
+        total = partial(jax.lax.psum, axis_name="tensor") if sums else lambda leaf: leaf
+        whole = jax.tree.map(
+            lambda leaf, part: total(leaf) if part else leaf, grads, cut.partial
+        )
+        return loss[None], whole
+
+    axes = devices.mesh(data=0, tensor=size)
+    layout = {"in_specs": (cut.specs, P()), "out_specs": (P("tensor"), cut.specs)}
+    spread = jax.shard_map(step, mesh=axes, check_vma=False, **layout)
+    losses, grads = jax.jit(spread)(params, batch)
+    assert len(set(map(float, losses))) == 1  # all devices have the same
+    return losses[0], grads
+
+
+def apart(found, wanted):
+    """Return the largest difference, of loss and of gradients."""
+    gaps = jax.tree.map(lambda a, b: float(np.abs(a - b).max()), found, wanted)
+    return max(jax.tree.leaves(gaps))
+
+
+def gap(kind, *args, **options):
+    return apart(lost(kind, *args, **options), given(kind)[2])
+
+
+def one_device_has_the_whole_network():
+    assert cuts.over(1, sequence=True) == cuts.WHOLE
+    assert gap("gpt", 1) < CLOSE / 10
+    assert gap("bert", 1, sequence=True) < CLOSE / 10
+
+
+def gpt_in_parts_is_gpt():
+    for size in (2, 4):
+        assert gap("gpt", size) < CLOSE
+
+
+def bert_in_parts_is_bert():
+    for size in (2, 4):
+        assert gap("bert", size) < CLOSE
+
+
+def gpt_with_a_stream_in_slices_is_gpt():
+    for size in (2, 4):
+        assert gap("gpt", size, sequence=True) < CLOSE
+
+
+def bert_with_a_stream_in_slices_is_bert():
+    for size in (2, 4):
+        assert gap("bert", size, sequence=True) < CLOSE
+
+
+def bfloat16_in_parts_is_near():
+    found, grads = lost("gpt", 2, sequence=True, dtype="bfloat16")
+    loss = float(given("gpt")[2][0])
+    assert 0 < abs(found - loss) < 0.02 * loss
+    assert {leaf.dtype for leaf in jax.tree.leaves(grads)} == {np.dtype("f4")}
+
+
+@contextmanager
+def broken(where, name, wrong):
+    right = getattr(where, name)
+    setattr(where, name, wrong)
+    try:
+        yield
+    finally:
+        setattr(where, name, right)
+
+
+def summed_by_jax(rows_RxD, count):
+    return jax.lax.psum(rows_RxD, "tensor")
+
+
+def early_bias(width, dot_general=None, real=linen.Dense, **options):
+    """A Dense that adds its bias before the sum over devices."""
+    plain, one = real(width, **options), np.eye(width, dtype="f4")
+    if dot_general is None:
+        return plain
+    return lambda rows: dot_general(plain(rows), one, (((1,), (0,)), ((), ())))
+
+
+def a_sum_that_is_missing_is_seen():
+    for name in ("added", "copied"):
+        with broken(cuts, name, cuts.same):
+            assert gap("gpt", 2) > 100 * CLOSE
+
+
+def a_gradient_that_is_counted_twice_is_seen():
+    with broken(cuts, "added", summed_by_jax):
+        assert gap("gpt", 2) > 100 * CLOSE
+
+
+def a_bias_that_every_device_adds_is_seen():
+    with broken(linen, "Dense", early_bias):
+        assert gap("gpt", 2) > 100 * CLOSE
+
+
+def a_part_of_a_gradient_is_not_the_whole():
+    assert gap("gpt", 2, sequence=True, sums=False) > 100 * CLOSE
+
+
+CHECKS = [
+    one_device_has_the_whole_network,
+    gpt_in_parts_is_gpt,
+    bert_in_parts_is_bert,
+    gpt_with_a_stream_in_slices_is_gpt,
+    bert_with_a_stream_in_slices_is_bert,
+    bfloat16_in_parts_is_near,
+    a_sum_that_is_missing_is_seen,
+    a_gradient_that_is_counted_twice_is_seen,
+    a_bias_that_every_device_adds_is_seen,
+    a_part_of_a_gradient_is_not_the_whole,
+]
+
+
+def main():
+    jax.config.update("jax_num_cpu_devices", DEVICES)
+    jax.config.update("jax_disable_most_optimizations", True)
+    for check in CHECKS:
+        try:
+            check()
+        except Exception:
+            sys.stdout.write(f"{check.__name__}: {traceback.format_exc()}\n")
+        else:
+            sys.stdout.write(f"{check.__name__}: ok\n")
+
+
+if __name__ == "__main__":
+    main()
