@@ -9,7 +9,7 @@ from pathlib import Path
 
 import jax
 
-from tests.models import experts_checks
+from tests.models import experts_checks, ring_checks
 from tests.models.four_devices import DEVICES
 
 
@@ -33,7 +33,7 @@ def main():
     jax.config.update("jax_numpy_dtype_promotion", "strict")
     jax.config.update("jax_numpy_rank_promotion", "raise")
     jax.config.update("jax_disable_most_optimizations", True)  # compiles in half of it
-    for check in experts_checks.CHECKS:
+    for check in (*experts_checks.CHECKS, *ring_checks.CHECKS):
         try:
             check()
         except Exception:
