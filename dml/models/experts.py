@@ -115,8 +115,9 @@ def experts(
         mixed      a b c 0          e f g 0      · gates, summed over choices
 
     Equals dense_experts with groups = size; measures are those of the device's rows.
-    2 all-to-alls forward, 2 backward, each of the slots, of which the share that stays
-    on its device is not sent: factor · choices · R · D · (p-1)/p words a device.
+    Gradients are of the sum of all devices' losses: let each add its share.
+    2 all-to-alls forward, 2 backward, each of E·C·D words a device, about factor ·
+    choices · R · D, of which (p-1)/p change devices.
     """
     size = jax.lax.axis_size(axis)
     if mixture.experts % size:

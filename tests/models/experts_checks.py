@@ -91,13 +91,17 @@ def experts_on_four_devices_are_those_on_one():
             jax.tree.map(np.testing.assert_array_equal, by_params[name], by_whole[name])
 
 
-def by_hand(mixture, groups):
-    """Return mixed_RxD and how many were dropped, a choice after another."""
+def by_hand(mixture, groups, turn=0.0):
+    """Return mixed_RxD, how many were dropped, balance: a choice after another.
+
+    To the router is added that number times its own sine, in float64.
+    """
     tree = jax.tree.map(np.float64, params(mixture))
+    tree["router"]["kernel"] += turn * np.sin(tree["router"]["kernel"])
     rows_RxD = np.float64(drawn(3, ROWS, mixture.width))
     scores_RxE = rows_RxD @ tree["router"]["kernel"]
     chances_RxE = np.exp(scores_RxE) / np.exp(scores_RxE).sum(axis=1, keepdims=True)
-    mixed_RxD, dropped = np.zeros_like(rows_RxD), 0
+    mixed_RxD, dropped, balance = np.zeros_like(rows_RxD), 0, 0.0
     each = ROWS // groups
     room = math.ceil(mixture.factor * mixture.choices * each / mixture.experts)
     for group in np.split(np.arange(ROWS), groups):
@@ -119,30 +123,42 @@ def by_hand(mixture, groups):
                 if mixture.choices > 1:
                     gate /= chances_RxE[row, best_RxK[row]].sum()
                 mixed_RxD[row] += gate * (made + tree["down"]["bias"][expert])
-    return mixed_RxD, dropped
+        shares_E = load_E / load_E.sum()
+        balance += mixture.experts * shares_E @ chances_RxE[group].mean(axis=0) / groups
+    return mixed_RxD, dropped, balance
 
 
 def every_row_counts_once_by_its_gate_or_is_dropped():
-    ways = [(*whole(mixture)[0][1], mixture, DEVICES) for mixture in (ONE, TWO)]
-    for mixed_RxD, measures, mixture, groups in (*ways, (*forward(TWO, 1), TWO, 1)):
-        wanted_RxD, dropped = by_hand(mixture, groups)
-        close(mixed_RxD, wanted_RxD.astype(np.float32))
+    for mixture in (ONE, TWO):
+        (_, (mixed_RxD, measures)), _ = whole(mixture)
+        wanted_RxD, dropped, balance = by_hand(mixture, DEVICES)
+        close((mixed_RxD, measures.balance), (wanted_RxD, balance))
         assert measures.dropped == dropped > 0
         assert measures.load_E.sum() == ROWS * mixture.choices
 
 
-def with_much_room_groups_do_not_count():
+def with_much_room_every_choice_counts():
     wide = TWO._replace(factor=99.0)
-    mixed_RxD, measures = forward(wide, DEVICES)
-    wanted_RxD, dropped = by_hand(wide, 1)
+    mixed_RxD, measures = forward(wide, 1)
+    wanted_RxD, dropped, _ = by_hand(wide, 1)
     assert measures.dropped == dropped == 0
-    close(mixed_RxD, wanted_RxD.astype(np.float32))
+    close(mixed_RxD, wanted_RxD)
 
 
 def the_router_learns_from_rows_and_from_balance():
+    turn = 1e-6  # too small for a row to change its experts
     for mixture in (ONE, TWO):
+        losses = []
+        for sign in (-1, 1):
+            mixed_RxD, _, balance = by_hand(mixture, DEVICES, sign * turn)
+            targets_RxD = drawn(4, ROWS, mixture.width)
+            losses.append([(mixed_RxD * targets_RxD).sum(), balance])
+        from_rows, from_balance = np.subtract(*losses[::-1]) / (2 * turn)
+        kernel_DxE = params(mixture)["router"]["kernel"]
         _, (by_params, _) = whole(mixture)
-        assert np.abs(by_params["router"]["kernel"]).max() > 1e-2
+        slope = np.vdot(by_params["router"]["kernel"], np.sin(kernel_DxE))
+        assert slope == pytest.approx(from_rows + from_balance, rel=1e-4)
+        assert min(abs(from_rows), abs(from_balance)) > 1e-2
 
 
 def experts_speak_four_times_and_only_by_all_to_all():
@@ -195,10 +211,10 @@ def a_dropped_row_that_counts_is_seen():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(module, "routes", crowded)
         mixed_RxD, measures = forward(TWO, DEVICES)
-    wanted_RxD, dropped = by_hand(TWO, DEVICES)
+    wanted_RxD, dropped, _ = by_hand(TWO, DEVICES)
     assert measures.dropped != dropped
     with pytest.raises(AssertionError):
-        close(mixed_RxD, wanted_RxD.astype(np.float32))
+        close(mixed_RxD, wanted_RxD)
 
 
 def experts_that_devices_cannot_share_are_refused():
@@ -216,7 +232,7 @@ def experts_that_devices_cannot_share_are_refused():
 CHECKS = [
     experts_on_four_devices_are_those_on_one,
     every_row_counts_once_by_its_gate_or_is_dropped,
-    with_much_room_groups_do_not_count,
+    with_much_room_every_choice_counts,
     the_router_learns_from_rows_and_from_balance,
     experts_speak_four_times_and_only_by_all_to_all,
     an_all_to_all_that_is_left_out_is_seen,
