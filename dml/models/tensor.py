@@ -15,12 +15,11 @@ from typing import Any
 import jax
 from jax.sharding import PartitionSpec
 
-from dml.models.cut import AXIS, divisible, over
+from dml.models.cut import divisible, over
 from dml.models.transformer import Shape, shapes, transformer
 from dml.types import BadInput, Tensor
+from dml.wire.mesh.axes import COLUMNS, ROWS, WHOLE
 
-WHOLE = PartitionSpec()
-COLUMNS, ROWS = PartitionSpec(None, AXIS), PartitionSpec(AXIS)
 CUT = {  # leaves, by the last names of their paths; all others are whole
     ("embed", "tokens"): ROWS,
     ("qkv", "kernel"): COLUMNS,

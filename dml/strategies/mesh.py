@@ -18,7 +18,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from jax.sharding import Mesh, NamedSharding
 
 from dml.data.feed import feed
 from dml.metrics.noise import Noise
@@ -28,9 +28,9 @@ from dml.strategies.serial import examples
 from dml.strategies.zero import ZERO, Held, Level, holding
 from dml.types import BadInput, Batch, Examples, Grads, Model, Params, Step
 from dml.update.dense import Optimizer
-from dml.wire.mesh.slices import SLICED, WHOLE, scattered
+from dml.wire.mesh.axes import FED, SLICED, WHOLE
+from dml.wire.mesh.slices import scattered
 
-FED = PartitionSpec(None, "data")  # microbatches x examples
 # held params, this process's examples -> mean loss, a device's mean square, mean grads
 Means = Callable[[Params, Batch], tuple[Any, Any, Grads]]
 

@@ -21,7 +21,8 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from dml.models.layers import composed
 from dml.types import Layer, Model, Params
 from dml.update.dense import Optimizer, apply
-from dml.wire.mesh.slices import SLICED, WHOLE, gathered, join, laid, specs, split
+from dml.wire.mesh.axes import SLICED, WHOLE
+from dml.wire.mesh.slices import gathered, join, laid, specs, split
 
 
 class Level(NamedTuple):

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-WHOLE, SLICED = PartitionSpec(), PartitionSpec("data")
+from dml.wire.mesh.axes import SLICED, WHOLE
 
 
 def split(tree: Any, size: int) -> Any:

@@ -1,0 +1,1 @@
+"""Model parallel: layers over stages, matrices over tensor, examples over data."""

@@ -1,0 +1,77 @@
+"""The axes of a mesh, and how params lie over them: all PartitionSpecs in one place.
+
+    --mesh=data:2,stage:2,tensor:2      data     replicas, each with its own examples
+                                        stage    parts of the layers, in a pipeline
+    d0 d1 | d2 d3   data 0              tensor   slices of every layer's matrices
+    d4 d5 | d6 d7   data 1
+    stage 0  stage 1                    the first axis named is the slowest
+
+What --mesh says in, the sizes of axes out; trees of params in, trees of specs out.
+"""
+
+import math
+from typing import Any
+
+from jax.sharding import PartitionSpec
+
+from dml.types import BadInput
+
+AXES = ("data", "stage", "tensor")
+WHOLE = PartitionSpec()  # alike on every device
+SLICED = PartitionSpec("data")  # of ZeRO: see slices.py
+FED = PartitionSpec(None, "data")  # microbatches x examples
+HELD = PartitionSpec("stage", "tensor")  # vectors of a device's own: see packed.py
+COLUMNS, ROWS = PartitionSpec(None, "tensor"), PartitionSpec("tensor")  # of matrices
+
+
+def parse(text: str, devices: int) -> dict[str, int]:
+    """Return the size of each axis: those named, in their order, then the others."""
+    sizes: dict[str, int] = {}
+    for item in text.split(",") if text else []:
+        name, _, size = item.partition(":")
+        if name not in AXES or name in sizes:
+            raise BadInput(
+                f"expected axes of {', '.join(AXES)}, each once, got {item!r}; pass "
+                "--mesh=data:2,stage:2,tensor:2 or some of them"
+            )
+        if not size.isdecimal() or not int(size):
+            raise BadInput(
+                f"expected a size of at least 1 for the axis {name}, got {size!r}; "
+                f"pass --mesh={name}:2 or the like"
+            )
+        sizes[name] = int(size)
+    sizes |= {name: 1 for name in AXES if name not in sizes}
+    product = math.prod(sizes.values())
+    if product != devices:
+        raise BadInput(
+            f"expected axes whose product is {devices} devices, got {said(sizes)}, "
+            f"which is {product}; pass --mesh=data:{devices} or --simulate={product}"
+        )
+    return sizes
+
+
+def said(sizes: dict[str, int]) -> str:
+    """Return axes as --mesh names them."""
+    return ",".join(f"{name}:{size}" for name, size in sizes.items())
+
+
+def shapes(devices: int) -> list[dict[str, int]]:
+    """Return every mesh of so many devices, the axes in their order."""
+    divisors = [n for n in range(1, devices + 1) if devices % n == 0]
+    return [
+        {"data": data, "stage": stage, "tensor": devices // (data * stage)}
+        for data in reversed(divisors)
+        for stage in divisors
+        if devices % (data * stage) == 0
+    ]
+
+
+def local(shape: tuple[int, ...], spec: PartitionSpec, size: int) -> tuple[int, ...]:
+    """Return the shape of a device's slice, of a leaf that lies so over `tensor`."""
+    cut = cut_axis(spec)
+    return tuple(n // size if axis == cut else n for axis, n in enumerate(shape))
+
+
+def cut_axis(spec: Any) -> int | None:
+    """Return the axis of a leaf that lies over `tensor`; None where it is whole."""
+    return next((n for n, name in enumerate(spec) if name == "tensor"), None)
