@@ -1,0 +1,72 @@
+"""GRADIENT: what each layer costs, so that stages of a pipeline can be alike.
+
+A model's layers, params and a batch in; of each layer the operations that its forward
+and backward ask for, or the seconds that they take here.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from dml.models.layers import read
+from dml.types import Layer, Params
+
+Both = Callable[[Any, Any, Any], Any]  # params, given, batch -> what comes, gradients
+
+
+def even(layers: Sequence[Layer], params: Params, batch: Any) -> list[float]:
+    """Return as much for every layer."""
+    return [1.0] * len(layers)
+
+
+def flops(layers: Sequence[Layer], params: Params, batch: Any) -> list[float]:
+    """Return the operations of every layer, as XLA counts them; nothing is computed."""
+
+    def operations(both: Both, *like: Any) -> float:
+        found = jax.jit(both).lower(*like).cost_analysis()
+        return max(1.0, float((found or {}).get("flops", 1.0)))
+
+    return [operations(both, *like) for both, *like in each(layers, params, batch)]
+
+
+def seconds(
+    layers: Sequence[Layer], params: Params, batch: Any, repeats: int = 3
+) -> list[float]:
+    """Return the least of so many times that every layer takes on this device."""
+
+    def took(both: Both, *like: Any) -> float:
+        zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like)
+        call, spent = jax.jit(both), []
+        for _ in range(1 + repeats):  # the first one compiles
+            begun = time.perf_counter()
+            jax.block_until_ready(call(*zeros))
+            spent.append(time.perf_counter() - begun)
+        return min(spent[1:])
+
+    return [took(both, *like) for both, *like in each(layers, params, batch)]
+
+
+COSTS = {"even": even, "flops": flops, "seconds": seconds}
+
+
+def each(layers: Sequence[Layer], params: Params, batch: Any) -> Iterator[Any]:
+    """Yield every layer's forward and backward, and the shapes of what they take."""
+    params, batch = jax.eval_shape(lambda *trees: trees, params, batch)
+    given: Any = None
+    for layer in layers:
+
+        def both(
+            params: Any, given: Any, batch: Any, apply: Callable[..., Any] = layer.apply
+        ) -> Any:
+            def run(params: Any, given: Any) -> Any:
+                return apply(params, given, batch)
+
+            out, back = jax.vjp(run, params, given)
+            return out, back(jax.tree.map(jnp.ones_like, out))
+
+        own = read(layer, params)
+        yield both, own, given, batch
+        given, _ = jax.eval_shape(both, own, given, batch)
