@@ -28,7 +28,6 @@ KEEP = {"xla_disable_hlo_passes": "cse_barrier_expander"}
 CASES = {  # by name: the step, and how it is compiled
     "few tokens": (Case(8, 64, False), {}),
     "four times as long": (Case(8, 256, False), {}),
-    "four times as many": (Case(32, 64, False), {}),
     "remat": (Case(8, 256, True), {}),
     "remat, barriers kept": (Case(8, 256, True), KEEP),
 }

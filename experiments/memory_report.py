@@ -8,7 +8,7 @@ from memory_models import LECTURE, MODELS
 from memory_search import GB, Found, Search, cheapest, found, how, least, text
 
 from dml.metrics.writers import Row
-from dml.models.memory import MIXED, parameters
+from dml.models.memory import LIVE, MIXED, Held, blocks, held, on_stage, parameters
 from dml.models.transformer import SIZES, Shape
 
 SIZES_GB = (16, 32, 40, 80)  # of devices: P100 or V100, V100, A100, A100 or H100
@@ -67,9 +67,9 @@ def holding(plan: Plan, kept: Kept) -> Iterator[Row]:
 
 def proposals(plan: Plan, kept: Kept) -> Iterator[Row]:
     """List the fastest plans of each number of devices, each mesh once."""
-    for found_ in plan.by.values():
+    for plans in plan.by.values():
         fastest: dict[str, Found] = {}
-        for one in found_:
+        for one in plans:
             fastest.setdefault(text(one.plan), one)
         for one in list(fastest.values())[: plan.best]:
             tokens = one.plan.batch * plan.search.known.shape.length
@@ -78,6 +78,27 @@ def proposals(plan: Plan, kept: Kept) -> Iterator[Row]:
                 | told(one)
                 | {"tokens_per_second": tokens / one.seconds.total}
             )
+
+
+def stages(plan: Plan, kept: Kept) -> Iterator[Row]:
+    """Say what a device of every stage holds in the cheapest plan."""
+    pick, known = cheapest(plan.by).plan, plan.search.known
+    for stage in range(pick.stage):
+        one = held(known.shape, known.causal, pick, stage)
+        yield {
+            "mesh": text(pick),
+            "stage": stage,
+            "blocks": blocks(known.shape.layers, pick.stage, stage),
+            "alive": LIVE[pick.schedule](pick, stage),
+            "parameters": on_stage(known.shape, known.causal, pick, stage),
+            **sized(one),
+        }
+
+
+def sized(one: Held) -> dict[str, float]:
+    """Return a device's GB, part by part and together."""
+    parts = {f"{part}_gb": size / GB for part, size in one._asdict().items()}
+    return parts | {"gb": one.total / GB}
 
 
 def told(one: Found) -> dict[str, Any]:
@@ -91,8 +112,7 @@ def told(one: Found) -> dict[str, Any]:
         "how": how(one.plan),
         "microbatch": one.plan.microbatch,
         "microbatches": one.plan.microbatches,
-        **{f"{part}_gb": size / GB for part, size in one.held._asdict().items()},
-        "gb": one.held.total / GB,
+        **sized(one.held),
         "seconds": one.seconds.total,
         "device_seconds": one.price,
         "compute_share": computed / one.seconds.total,
@@ -116,6 +136,7 @@ TABLES: dict[str, Callable[[Plan, Kept], Iterable[Row]]] = {
     "lecture": lecture,
     "holding": holding,
     "proposals": proposals,
+    "stages": stages,
     "compiled": compiled,
 }
 

@@ -25,6 +25,13 @@ DEVICES: dict[str, Column] = {
     "how": word("how", 21),
     "b x M": (7, lambda row: f"{row['microbatch']} x {row['microbatches']}"),
 }
+HELD: dict[str, Column] = {
+    "params": number("parameters_gb", ".3g", 7),
+    "grads": number("gradients_gb", ".3g", 7),
+    "state": number("state_gb", ".3g", 7),
+    "activ.": number("activations_gb", ".3g", 7),
+    "GB held": number("gb", ".4g", 7),
+}
 COLUMNS: dict[str, dict[str, Column]] = {
     "lecture": {
         "model": word("model", 10),
@@ -45,15 +52,18 @@ COLUMNS: dict[str, dict[str, Column]] = {
     },
     "proposals": {
         **DEVICES,
-        "params": number("parameters_gb", ".3g", 7),
-        "grads": number("gradients_gb", ".3g", 7),
-        "state": number("state_gb", ".3g", 7),
-        "activ.": number("activations_gb", ".3g", 7),
-        "GB held": number("gb", ".4g", 7),
+        **HELD,
         "s a step": number("seconds", ".3g", 8),
         "tokens/s": number("tokens_per_second", ",.0f", 10),
         "compute": number("compute_share", ".1%", 7),
         "binds": (14, lambda row: f"{row['binds']} {row['binds_share']:.1%}"),
+    },
+    "stages": {
+        "stage": number("stage", "d", 5),
+        "blocks": number("blocks", "d", 6),
+        "alive": number("alive", "d", 5),
+        "parameters a device": number("parameters", ",", 19),
+        **HELD,
     },
     "compiled": {
         "case": word("case", 20),
@@ -72,5 +82,6 @@ TITLES = {
     "lecture": "the lecture's table, 16 bytes a parameter: 2 + 2 + 12 of mixed Adam",
     "holding": "fewest devices that hold a model, and the fastest plan for so many",
     "proposals": "fastest meshes by number of devices; GB on the fullest device",
+    "stages": "the cheapest of them by stages: microbatches alive, and GB on a device",
     "compiled": "as compiled: a step of {compiled}, MB; arguments: params and state",
 }

@@ -76,6 +76,14 @@ def test_the_pick_is_beaten_by_no_other_fits_and_divides(made):
         assert (out / name).stat().st_size > 0
 
 
+def test_the_fullest_stage_is_what_the_pick_is_said_to_hold(made):
+    _, summary, tables = made
+    assert max(row["gb"] for row in tables["stages"]) == summary["gb"]
+    assert sum(row["blocks"] for row in tables["stages"]) == 78
+    for row in tables["stages"]:
+        assert row["mesh"] == summary["mesh"]
+
+
 def small(limit):
     known = MODELS["gpt-mini"]._replace(batch=12)
     rates = Rates(1e-6, 1e-9, 0.0)

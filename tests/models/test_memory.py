@@ -70,6 +70,16 @@ def test_more_tensor_more_zero_and_sequence_never_hold_more(rule):
             assert total(plan._replace(zero=plan.zero + 1), rule) <= total(plan, rule)
 
 
+def test_each_level_of_zero_cuts_what_it_names_over_data():
+    plans = [Plan(data=4, zero=level) for level in range(4)]
+    whole, *cut = (held(SMALL, True, plan, 0)[:3] for plan in plans)
+    share = [-(-one // 4) for one in whole]
+    assert cut[0] == (whole[0], whole[1], share[2])
+    assert cut[1] == (whole[0], share[1], share[2])
+    # and the block that is used
+    assert cut[2] == (share[0] + 2 * memory.block(SMALL), share[1], share[2])
+
+
 def test_more_stages_never_hold_more_parameters_or_state():
     for plan in plans():
         fewer = [sum(held(SMALL, True, plan, k)[:3]) for k in range(plan.stage)]
