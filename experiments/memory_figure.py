@@ -1,0 +1,55 @@
+"""The figure of `memory.py`: what each plan puts on its fullest device, stacked."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from memory_search import GB, Found, Search, how, text
+
+from dml.metrics.figures import save
+from dml.models.memory import Held, fullest
+from dml.wire.mesh.plan import Plan
+
+
+def bars(search: Search, pick: Found, others: Sequence[Found]) -> dict[str, Held]:
+    """Return what to draw, by label: the pick, it without each trick, other plans."""
+    plan = pick.plan
+    without = {
+        "gpipe": plan._replace(schedule="gpipe"),
+        "no remat": plan._replace(remat=False),
+        "no sequence": plan._replace(sequence=False),
+        "no zero": plan._replace(zero=0),
+    }
+    drawn = {label(plan): plan}
+    drawn |= {f"it, {k}": changed for k, changed in without.items() if changed != plan}
+    drawn |= {label(one.plan): one.plan for one in others}
+    known = search.known
+    return {k: fullest(known.shape, known.causal, one) for k, one in drawn.items()}
+
+
+def label(plan: Plan) -> str:
+    return f"{text(plan)}\n{how(plan)}, {plan.microbatch} x {plan.microbatches}"
+
+
+def draw(path: Path, drawn: dict[str, Held], limit: float, title: str) -> None:
+    """Draw a bar a plan, and the device's limit."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(8.4, 0.9 + 0.5 * len(drawn)), layout="constrained")
+    axes = figure.add_subplot()
+    labels, left = list(drawn), [0.0] * len(drawn)
+    for part in Held._fields:
+        sizes = [getattr(one, part) / GB for one in drawn.values()]
+        axes.barh(labels, sizes, left=left, label=part, height=0.62)
+        left = [a + b for a, b in zip(left, sizes, strict=True)]
+    axes.axvline(limit / GB, color="black", linewidth=1, linestyle="--")
+    axes.set_xlim(right=1.02 * max(limit / GB, *(min(x, 2 * limit / GB) for x in left)))
+    for place, total in enumerate(left):
+        if total > 2 * limit / GB:  # does not fit in the picture, nor in a device
+            at = 0.99 * axes.get_xlim()[1], place
+            axes.text(*at, f"{total:,.0f} GB", ha="right", va="center", fontsize=8)
+    axes.invert_yaxis()
+    axes.tick_params(axis="y", labelsize=8)
+    axes.set(xlabel="GB on the fullest device (dashed: what it has)", title=title)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.legend(loc="outside lower center", ncols=4, frameon=False)
+    save(figure, path)

@@ -1,0 +1,147 @@
+"""All plans of a model on so many devices; which fit, and which is the cheapest."""
+
+import itertools
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from memory_models import Known
+
+from dml.models.memory import Held, block, fullest
+from dml.types import BadInput
+from dml.wire.mesh.plan import Plan
+from dml.wire.mesh_cost import Machine, Seconds, Work, seconds
+
+GB = 10**9
+DOUBLES = 4  # numbers of devices to try: the least, twice, ...
+
+
+class Search(NamedTuple):
+    """What is cut, and for which devices."""
+
+    known: Known
+    limit: float  # bytes of a device
+    machine: Machine
+    schedule: str = "1f1b"
+
+
+class Found(NamedTuple):
+    """A plan that fits."""
+
+    plan: Plan
+    held: Held  # on the fullest device
+    seconds: Seconds
+
+    @property
+    def price(self) -> float:
+        """Seconds of all devices together, a step."""
+        return self.plan.devices * self.seconds.total
+
+
+def divisors(number: int) -> list[int]:
+    return [one for one in range(1, number + 1) if number % one == 0]
+
+
+def meshes(search: Search) -> list[Plan]:
+    """Return every mesh, the smallest first.
+
+    It has whole heads, as many blocks on every stage, tensor inside a host.
+    """
+    (_, _, layers, _, heads), host = search.known.shape, search.machine.host
+    axes = itertools.product(
+        divisors(search.known.batch),
+        divisors(layers),
+        [one for one in divisors(heads) if one <= host and host % one == 0],
+    )
+    plans = (
+        Plan(data, stage, tensor, 1, search.known.batch // data, search.schedule)
+        for data, stage, tensor in axes
+    )
+    return sorted(plans, key=lambda plan: plan.devices)
+
+
+def ways(mesh: Plan) -> Iterator[Plan]:
+    """Yield every way to use a mesh: microbatch, remat, sequence, ZeRO."""
+    share = mesh.microbatches
+    sizes = [1 << k for k in range(share.bit_length()) if share % (1 << k) == 0]
+    sequences = (False, True) if mesh.tensor > 1 else (False,)
+    levels = range(4 if mesh.data > 1 else 1)
+    for size, remat, sequence, zero in itertools.product(
+        *(sizes, (False, True), sequences, levels)
+    ):
+        yield mesh._replace(
+            microbatch=size,
+            microbatches=share // size,
+            remat=remat,
+            sequence=sequence,
+            zero=zero,
+        )
+
+
+def fits(search: Search, plan: Plan) -> Held | None:
+    """Return what the fullest device holds, None if that is more than it can."""
+    one = fullest(search.known.shape, search.known.causal, plan)
+    return one if one.total <= search.limit else None
+
+
+def holds(search: Search, mesh: Plan) -> bool:
+    """Say whether the mesh holds the model, used as sparingly as can be."""
+    spare = mesh._replace(sequence=mesh.tensor > 1, zero=3 if mesh.data > 1 else 0)
+    return any(fits(search, spare._replace(remat=remat)) for remat in (False, True))
+
+
+def found(search: Search, devices: int) -> list[Found]:
+    """Return all plans for so many devices that fit, the fastest first."""
+    shape = search.known.shape
+    work = Work(shape.layers, shape.width, shape.length, shape.vocabulary, block(shape))
+    plans = [
+        Found(plan, held, seconds(work, plan, search.machine))
+        for mesh in meshes(search)
+        if mesh.devices == devices and holds(search, mesh)
+        for plan in ways(mesh)
+        if (held := fits(search, plan))
+    ]
+    return sorted(plans, key=lambda one: one.seconds.total)
+
+
+def least(search: Search, begin: int = 1) -> int:
+    """Return the least number of devices, from so many on, that hold the model."""
+    for mesh in meshes(search):
+        if mesh.devices >= begin and holds(search, mesh):
+            return mesh.devices
+    raise BadInput(
+        f"expected devices that hold the model, got {search.limit / GB:g} GB, which no "
+        f"mesh of at least {begin} fits into; pass a larger --device_gb"
+    )
+
+
+def tried(search: Search, devices: int) -> dict[int, list[Found]]:
+    """Return what fits, by number of devices: so many, or the least and its doubles."""
+    fewest = least(search, max(1, devices))
+    if devices and devices != fewest:
+        raise BadInput(
+            f"expected devices that hold the model in whole blocks, heads and examples "
+            f"of a batch, got {devices} of {search.limit / GB:g} GB; pass "
+            f"--devices={fewest}"
+        )
+    counts = [devices] if devices else [fewest << k for k in range(DOUBLES)]
+    by = {count: found(search, count) for count in counts}
+    return {count: plans for count, plans in by.items() if plans}
+
+
+def cheapest(by: dict[int, list[Found]]) -> Found:
+    """Return the plan that takes the fewest seconds of all devices together."""
+    return min((plans[0] for plans in by.values()), key=lambda one: one.price)
+
+
+def text(plan: Plan) -> str:
+    """Write a plan's mesh as --mesh takes it."""
+    axes = {"data": plan.data, "stage": plan.stage, "tensor": plan.tensor}
+    return ",".join(f"{k}:{n}" for k, n in axes.items() if n > 1) or "data:1"
+
+
+def how(plan: Plan) -> str:
+    """Write how the mesh is used."""
+    said = {"remat": plan.remat, "sequence": plan.sequence, f"zero {plan.zero}": True}
+    if plan.data == 1:
+        said.popitem()
+    return " ".join(word for word, on in said.items() if on) or "plain"

@@ -1,0 +1,138 @@
+"""What a device holds by formula: counts of the real network, invariants of plans."""
+
+import itertools
+
+import jax
+import pytest
+
+from dml.models import memory
+from dml.models.memory import FLOAT32, MIXED, fullest, held
+from dml.models.transformer import SIZES, Shape, shapes
+from dml.types import BadInput
+from dml.wire.mesh.plan import Plan
+
+SMALL = Shape(vocabulary=50, length=16, layers=8, width=48, heads=8)
+PLAN = Plan(2, 2, 2, microbatch=2, microbatches=8)
+
+
+def total(plan, rule=MIXED):
+    return fullest(SMALL, True, plan, rule).total
+
+
+def plans():
+    """Many plans of SMALL: meshes, microbatches, ways."""
+    yield from (
+        Plan(*axes, microbatch=2, microbatches=m, remat=remat, sequence=cut, zero=zero)
+        for *axes, m, remat, cut, zero in itertools.product(
+            (1, 3), (1, 2, 8), (1, 4), (1, 5), (False, True), (False, True), range(4)
+        )
+    )
+
+
+@pytest.mark.parametrize("causal", (True, False))
+@pytest.mark.parametrize("shape", (SMALL, Shape(30, 9, *SIZES["gpt"]["mini"])))
+def test_parameters_are_as_many_as_the_network_has(shape, causal):
+    leaves = jax.tree.leaves(shapes(shape, causal))
+    assert memory.parameters(shape, causal) == sum(leaf.size for leaf in leaves)
+
+
+@pytest.mark.parametrize("causal", (True, False))
+@pytest.mark.parametrize("stages", (1, 2, 3, 8))
+def test_stages_together_hold_all_parameters_and_one_more_table(stages, causal):
+    found = [
+        memory.on_stage(SMALL, causal, Plan(stage=stages), stage)
+        for stage in range(stages)
+    ]
+    copy = memory.table(SMALL) * (stages > 1)
+    assert sum(found) == memory.parameters(SMALL, causal) + copy
+
+
+def test_slices_of_tensor_together_hold_every_cut_number():
+    cut, whole = 12 * 48**2 + 7 * 48, 6 * 48
+    assert memory.block(SMALL, 4) == cut // 4 + whole
+    assert 4 * memory.table(SMALL, 4) >= memory.table(SMALL)  # filled up
+
+
+def test_sixteen_bytes_a_parameter_are_the_lectures():
+    assert MIXED.parameter + MIXED.gradient + MIXED.state == 16
+    assert sum(FLOAT32[:3]) == 16
+    one = held(SMALL, True, Plan(), 0)
+    assert sum(one[:3]) == 16 * memory.parameters(SMALL, True)
+
+
+@pytest.mark.parametrize("rule", (MIXED, FLOAT32))
+def test_more_tensor_more_zero_and_sequence_never_hold_more(rule):
+    for plan in plans():
+        wider = plan._replace(tensor=2 * plan.tensor)
+        assert total(wider, rule) <= total(plan, rule)
+        assert total(plan._replace(sequence=True), rule) <= total(plan, rule)
+        if plan.zero < 3:
+            assert total(plan._replace(zero=plan.zero + 1), rule) <= total(plan, rule)
+
+
+def test_each_level_of_zero_cuts_what_it_names_over_data():
+    plans = [Plan(data=4, zero=level) for level in range(4)]
+    whole, *cut = (held(SMALL, True, plan, 0)[:3] for plan in plans)
+    share = [-(-one // 4) for one in whole]
+    assert cut[0] == (whole[0], whole[1], share[2])
+    assert cut[1] == (whole[0], share[1], share[2])
+    # and the block that is used
+    assert cut[2] == (share[0] + 2 * memory.block(SMALL), share[1], share[2])
+
+
+def test_more_stages_never_hold_more_parameters_or_state():
+    for plan in plans():
+        fewer = [sum(held(SMALL, True, plan, k)[:3]) for k in range(plan.stage)]
+        if plan.stage < 8:
+            more = plan._replace(stage=2 * plan.stage)
+            found = [sum(held(SMALL, True, more, k)[:3]) for k in range(more.stage)]
+            assert max(found) <= max(fewer)
+
+
+def test_the_fullest_device_is_on_the_first_or_the_last_stage():
+    for plan, layers in itertools.product(plans(), (8, 11)):
+        shape = SMALL._replace(layers=layers)
+        every = [held(shape, True, plan, stage) for stage in range(plan.stage)]
+        assert fullest(shape, True, plan).total == max(one.total for one in every)
+
+
+def test_1f1b_holds_no_more_than_gpipe_and_as_much_where_microbatches_are_few():
+    for stages, many in itertools.product((1, 2, 4, 8), (1, 2, 3, 4, 9)):
+        plan = Plan(stage=stages, microbatches=many)
+        for stage in range(stages):
+            pair = [
+                memory.activations(SMALL, plan._replace(schedule=name), stage)
+                for name in ("1f1b", "gpipe")
+            ]
+            assert pair[0] <= pair[1]
+            assert (pair[0] == pair[1]) == (many <= stages - stage)
+
+
+def test_a_blocks_activations_are_korthikantis():
+    s, b, h, a, t = 16, 2, 48, 8, 4
+    for sequence, bytes_ in (
+        (False, s * b * h * (10 + 24 / t + 5 * a * s / (h * t))),
+        (True, s * b * h / t * (34 + 5 * a * s / h)),
+    ):
+        plan = Plan(stage=8, tensor=t, microbatch=b, sequence=sequence)
+        assert memory.activations(SMALL, plan, 3) == bytes_  # one block, one alive
+        more = plan._replace(microbatches=4)
+        assert memory.activations(SMALL, more, 4) == 4 * bytes_  # 8 - 4 alive
+    assert memory.activations(SMALL, plan._replace(remat=True), 3) == (
+        2 * s * b * h / t + bytes_
+    )
+
+
+@pytest.mark.parametrize(
+    "plan, message",
+    [
+        (Plan(tensor=3), "expected heads that 3 devices .* share evenly, got 8"),
+        (Plan(stage=9), "got 8 blocks for 9 stages; pass at most stage:8"),
+        (Plan(microbatches=0), "expected sizes of at least 1"),
+        (Plan(schedule="2f"), "expected a schedule of gpipe, 1f1b"),
+        (Plan(zero=4), "zero of 0 to 3, got '1f1b' and 4"),
+    ],
+)
+def test_bad_plans_are_named(plan, message):
+    with pytest.raises(BadInput, match=message):
+        held(SMALL, True, plan, 0)
