@@ -26,8 +26,9 @@ import jax
 from dml.data.language import masked
 from dml.data.tokens import Tokens, tokens
 from dml.metrics import blanks
+from dml.models.tensor import tensor_transformer
 from dml.models.transformer import SIZES, Shape, transformer
-from dml.types import Model, Params
+from dml.types import Model, Params, Tensor
 
 AROUND = 4  # windows
 FLAGS = flags.define(*deep_flags.SHARED)
@@ -54,7 +55,11 @@ def task(size: str, length: int, corpus: str, vocabulary: int, seed: int, **how:
     shape = Shape(known.tokenizer.get_vocab_size(), length, *SIZES["bert"][size])
     network = transformer(shape, causal=False, **how)
     finish = partial(show, network, known, held_out.inputs[:AROUND])
-    return deep.Task(network, training, held_out, "tokens", length, finish)
+
+    def cut(size: int, sequence: bool) -> Tensor:
+        return tensor_transformer(shape, False, size, how["dtype"], sequence)
+
+    return deep.Task(network, training, held_out, "tokens", length, finish, cut)
 
 
 def show(

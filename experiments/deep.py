@@ -18,6 +18,7 @@ import flags
 import jax
 import numpy as np
 import timelines
+from deep_setup import Cutter, Setup
 from deep_steps import Speed, guarded, onward
 
 from dml.data.minibatches import draws
@@ -40,6 +41,7 @@ class Task(NamedTuple):
     units: int  # of an example
     # on rank 0, at the end: folder and params in, numbers of the summary out
     finish: Callable[[Path, Params], Mapping[str, Any]]
+    tensor: Cutter | None = None  # None: it cannot be cut over devices
 
     @property
     def count(self) -> int:
@@ -53,7 +55,7 @@ def run(
     """Train as the flags say; return the summaries of the ranks of this process."""
     flags.parse(values, argv)
     path = runs.path(values.out or values.resume, name)
-    on_mesh = values.strategy == "mesh"
+    on_mesh = values.strategy in deep_ways.ON_DEVICES
     with interruptible() as asked, compiling.fitting():
         compiling.cached()
 
@@ -84,11 +86,12 @@ def learn(
     done, params, state = begin(values, params, optimizer, comm.rank, steps)
     order = draws(found.count, values.batch, values.seed, total, done * values.batch)
     # Virtual ranks have a clock of their own; devices, though of one of them, do not.
-    clock = time.perf_counter if values.strategy == "mesh" else comm.Wtime
+    devices_only = values.strategy in deep_ways.ON_DEVICES
+    clock = time.perf_counter if devices_only else comm.Wtime
     timer = timelines.timer(comm, clock, flags.delay(values, comm))
-    setup = deep_ways.Setup(
+    setup = Setup(
         *(values, comm, found.model, params, found.training, order),
-        *(optimizer, timer, state, done),
+        *(optimizer, timer, state, done, found.tensor),
     )
     speed = Speed(found.units)
     save = partial(saved, comm.rank, path / "checkpoints", deep_flags.rules(values))

@@ -3,10 +3,12 @@
 How ranks work together, what an update is, and what keeps a run safe.
 """
 
+import math
 from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
+import deep_hybrid
 import flags
 
 from dml.strategies.mesh import CALLS
@@ -32,6 +34,7 @@ FREE |= {
     "virtual_seconds",
     "straggle",
     "remat",
+    *deep_hybrid.OWN,
 }
 
 
@@ -73,6 +76,8 @@ def define(
     integer("check_every", 100, "Steps between proofs of equal replicas; 0: none.", 0)
     integer("evaluate_every", 0, "Steps between evaluations; 0: at the end.", 0)
     number("save_every", 60.0, "Seconds between checkpoints; 0: when stopped.")
+    if "hybrid" in strategies:
+        deep_hybrid.define(values)
     flags.text("resume", None, "Run folder to go on from, and in.", flag_values=values)
 
 
@@ -95,13 +100,18 @@ def optimizer(values: flags.FlagValues, steps: int, like: Params) -> Optimizer:
     rate = schedule(
         *(values.schedule, peak, steps), warm, values.warmup, values.start_lr
     )
-    sliced = values.strategy == "mesh" and values.zero
+    axis = None
+    if values.strategy == "mesh" and values.zero:
+        axis = "data"
+    if values.strategy == "hybrid":
+        axis = "tensor"
     return make(
         values.optimizer,
         rate,
-        clip=values.clip,
+        # hybrid clips before it: no part has the whole norm
+        clip=math.inf if values.clip and values.strategy == "hybrid" else values.clip,
         decay=values.decay or None,
-        axis="data" if sliced else None,
+        axis=axis,
         like=like,
     )
 

@@ -1,59 +1,18 @@
 """The ways to train a deep network, by name: flags and objects in, Steps out."""
 
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
 
+import deep_hybrid
 import flags
 import jax
-import numpy as np
+from deep_setup import Setup
 
-from dml.metrics.timer import Timer
 from dml.strategies.local import local
 from dml.strategies.mesh import mesh
 from dml.strategies.serial import serial
 from dml.strategies.synchronous import synchronous
-from dml.types import BadInput, Batch, CountedComm, Examples, Model, Params, Step
-from dml.update.dense import Optimizer
+from dml.types import BadInput, CountedComm, Step
 from dml.wire.mesh import devices
-from dml.wire.messages import rates
-
-AHEAD = 2  # minibatches made in the background
-
-
-class Setup(NamedTuple):
-    """What every way trains."""
-
-    values: flags.FlagValues
-    comm: CountedComm
-    model: Model
-    params: Params
-    data: Batch | Examples
-    batches: Iterable[np.ndarray]
-    optimizer: Optimizer
-    timer: Timer
-    state: Any
-    done: int  # steps of a run that goes on
-
-    @property
-    def common(self) -> tuple[Any, ...]:
-        return self[2:8]
-
-    @property
-    def options(self) -> dict[str, Any]:
-        ahead = AHEAD if self.comm.network is None else 0  # virtual ranks: one thread
-        return {
-            "accumulate": self.values.accumulate,
-            "state": self.state,
-            "ahead": ahead,
-        }
-
-    @property
-    def wire(self) -> dict[str, Any]:
-        name = self.values.allreduce
-        if name == "auto":  # what measures a new machine is no part of the first step
-            rates(self.comm)
-        reduce = flags.allreduce(name, self.values, self.comm.size)
-        return {"comm": self.comm, "allreduce": reduce}
 
 
 def alone(setup: Setup) -> Iterator[Step]:
@@ -95,17 +54,22 @@ STRATEGIES: dict[str, Callable[[Setup], Iterator[Step]]] = {
     "synchronous": by_messages,
     "mesh": on_devices,
     "local": by_averages,
+    "hybrid": deep_hybrid.on_axes,
 }
+ON_DEVICES = ("mesh", "hybrid")  # on those of JAX, not on ranks
 # Flags that only one strategy reads.
 OWN = {
     "synchronous": ["bucket_mb"],
     "mesh": ["zero", "call"],
     "local": ["local_every", "local_after"],
+    "hybrid": deep_hybrid.OWN,
 }
 
 
 def workers(values: flags.FlagValues, comm: CountedComm) -> int:
-    """Return who shares a minibatch: ranks, or the devices of them all."""
+    """Return who shares a minibatch equally: ranks, or the devices of them all."""
+    if values.strategy == "hybrid":
+        return 1  # what microbatches cannot share is one more
     return len(jax.devices()) if values.strategy == "mesh" else comm.size
 
 
@@ -128,7 +92,12 @@ def fits(values: flags.FlagValues, workers: int) -> None:
                     f"{values[name].value}, got --strategy={values.strategy}; leave "
                     f"--{name} out"
                 )
-    if values.straggle and values.simulate and values.strategy == "mesh":
+    if values.accumulate > 1 and values.strategy == "hybrid":
+        raise BadInput(
+            f"expected --microbatches with --strategy=hybrid, got --accumulate="
+            f"{values.accumulate}; pass --microbatches={values.accumulate}"
+        )
+    if values.straggle and values.simulate and values.strategy in ON_DEVICES:
         raise BadInput(
             f"expected ranks that --straggle={values.straggle} delays, got devices of "
             "one process; leave it out, or pass --strategy=synchronous"

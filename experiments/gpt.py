@@ -26,8 +26,9 @@ import numpy as np
 from dml.data.language import causal
 from dml.data.tokens import Tokens, tokens
 from dml.metrics import samples, surprise
+from dml.models.tensor import tensor_transformer
 from dml.models.transformer import SIZES, Shape, transformer
-from dml.types import Batch, Model, Params
+from dml.types import Batch, Model, Params, Tensor
 
 FLAGS = flags.define(*deep_flags.SHARED)
 deep_flags.define(
@@ -54,7 +55,11 @@ def task(size: str, length: int, corpus: str, vocabulary: int, **how: Any) -> de
     shape = Shape(known.tokenizer.get_vocab_size(), length, *SIZES["gpt"][size])
     network = transformer(shape, causal=True, **how)
     finish = partial(show, network, known, held_out)
-    return deep.Task(network, training, held_out, "tokens", length, finish)
+
+    def cut(size: int, sequence: bool) -> Tensor:
+        return tensor_transformer(shape, True, size, how["dtype"], sequence)
+
+    return deep.Task(network, training, held_out, "tokens", length, finish, cut)
 
 
 def show(

@@ -1,28 +1,43 @@
 #!/usr/bin/env bash
 # Run an experiment on this machine, on P ranks; make .venv first where it is missing.
-#     launch/local.sh [-n P] experiments/x.py [--flags]
+#     launch/local.sh [-n P] [--devices=D] experiments/x.py [--flags]
+# D are virtual devices of JAX on the CPU, in each rank.
 set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
-usage="launch/local.sh [-n P] experiments/x.py [--flags]"
+usage="launch/local.sh [-n P] [--devices=D] experiments/x.py [--flags]"
 ranks=""
-case ${1-} in
--h | --help)
-    echo "$usage"
-    exit
-    ;;
--n)
-    ranks=${2-}
-    most=$((64 * $(count_cores)))
-    [[ $ranks =~ ^[1-9][0-9]*$ ]] ||
-        stop 2 "expected a positive integer after -n, got '$ranks'; run $usage"
-    ((${#ranks} < 10 && ranks <= most)) ||
-        stop 2 "expected at most $most ranks here (64 a core), got $ranks; pass a smaller -n"
-    shift 2
-    ;;
-esac
+devices=""
+# A count of at most 64 a core; more is a slip of the hand.
+count_of() { # flag, count
+    local most=$((64 * $(count_cores)))
+    [[ $2 =~ ^[1-9][0-9]*$ ]] ||
+        stop 2 "expected a positive integer after $1, got '$2'; run $usage"
+    ((${#2} < 10 && $2 <= most)) ||
+        stop 2 "expected at most $most after $1 here (64 a core), got $2; pass fewer"
+}
+
+while [[ $# -gt 0 ]]; do
+    case $1 in
+    -h | --help)
+        echo "$usage"
+        exit
+        ;;
+    -n)
+        ranks=${2-}
+        count_of -n "$ranks"
+        shift 2
+        ;;
+    --devices=*)
+        devices=${1#*=}
+        count_of --devices= "$devices"
+        shift
+        ;;
+    *) break ;;
+    esac
+done
 [[ $# -gt 0 ]] || stop 2 "expected a script, got none; run $usage"
-[[ $1 != -* ]] || stop 2 "expected -n P or a script first, got '$1'; run $usage"
+[[ $1 != -* ]] || stop 2 "expected -n P, --devices=D or a script first, got '$1'; run $usage"
 script=$1
 shift
 # From another directory, a path relative to the repository serves as well.
@@ -30,8 +45,12 @@ if [[ ! -f $script && -f $root/$script ]]; then script=$root/$script; fi
 [[ -f $script ]] || stop 2 "expected a script, got '$script', which is no file; run $usage"
 
 ready_environment
-pin_threads "${ranks:-1}"
+pin_threads $((${ranks:-1} * ${devices:-1}))
 use_huge_pages
+if [[ -n $devices ]]; then
+    export JAX_PLATFORMS=cpu JAX_NUM_CPU_DEVICES=$devices
+    threads="$devices virtual devices, $threads"
+fi
 if [[ -z $ranks ]]; then
     say "1 process, $threads"
     exec "$python" "$script" "$@"

@@ -36,7 +36,7 @@ from dml.wire.stages import stages as balanced
 TRANSPOSED = "transposed"  # gpipe, whose backward JAX makes
 
 
-class Plan(NamedTuple):
+class Pipeline(NamedTuple):
     """How a model is divided among the stages, and what they do when."""
 
     schedule: str = "1f1b"  # of SCHEDULES, or TRANSPOSED
@@ -68,7 +68,7 @@ def hybrid(
     timer: Timer,
     *,
     axes: Mesh,
-    plan: Plan,
+    pipeline: Pipeline,
     clip: float = 0.0,
     state: Any = None,
     ahead: int = 2,
@@ -77,20 +77,20 @@ def hybrid(
 
     The optimizer must not clip: gradients are, by their whole norm, before it.
     """
-    mine = divided(model, params, axes, plan)
+    mine = divided(model, params, axes, pipeline)
     held = holding(mine, params, axes, lambda tree: tree)
     kept = holding(mine, params, axes, optimizer.init)
-    gradients = Gradients(model, held, plan)
+    gradients = Gradients(model, held, pipeline)
     update = updating(held, kept, optimizer, clip)
     now = held.hold(params)
     state = kept.hold(optimizer.init(params) if state is None else state)
-    split = partial(shares, axes.shape["data"], plan.microbatches)
+    split = partial(shares, axes.shape["data"], pipeline.microbatches)
     fed = feed(data, batches, split, ahead=ahead)
     for number, (count, (even, rest)) in enumerate(timer.waits("input", fed), 1):
         with timer("gradient", work=1):
             found, left = None, 0 if rest is None else examples(rest)
             if even is not None:
-                equal = gradients(now, even, plan.microbatches)
+                equal = gradients(now, even, pipeline.microbatches)
                 found = plus(None, equal, 1 - left / count)
             if rest is not None:
                 found = plus(found, gradients(now, rest, 0), left / count)
@@ -108,11 +108,13 @@ def hybrid(
         )
 
 
-def divided(model: Tensor, params: Params, axes: Mesh, plan: Plan) -> list[Part]:
+def divided(
+    model: Tensor, params: Params, axes: Mesh, pipeline: Pipeline
+) -> list[Part]:
     """Return the parts of a model; refuse what cannot be divided."""
-    seconds = plan.seconds or [1.0] * len(model.layers)
-    ranges = plan.ranges(len(model.layers), axes.shape["stage"])
-    return parts(model, params, axes, ranges, seconds, plan.pieces)
+    seconds = pipeline.seconds or [1.0] * len(model.layers)
+    ranges = pipeline.ranges(len(model.layers), axes.shape["stage"])
+    return parts(model, params, axes, ranges, seconds, pipeline.pieces)
 
 
 def dense(model: Model, params: Params) -> Tensor:
@@ -138,8 +140,8 @@ def shares(replicas: int, microbatches: int, index: np.ndarray) -> list[np.ndarr
 class Gradients:
     """The compiled programs of a schedule, by how a minibatch is shared."""
 
-    def __init__(self, model: Tensor, held: Held, plan: Plan) -> None:
-        self.model, self.held, self.plan = model, held, plan
+    def __init__(self, model: Tensor, held: Held, pipeline: Pipeline) -> None:
+        self.model, self.held, self.pipeline = model, held, pipeline
         self.calls: dict[int, Callable[..., Any]] = {}
 
     def __call__(self, params: Vectors, batch: Batch, microbatches: int) -> Any:
@@ -158,7 +160,7 @@ class Gradients:
     def compiled(self, microbatches: int, spec: PartitionSpec) -> Callable[..., Any]:
         """Return the program of so many microbatches a replica."""
         axes = self.held.axes
-        alone = self.plan.program(self.held, microbatches)
+        alone = self.pipeline.program(self.held, microbatches)
 
         def means(params: Vectors, batches: Batch) -> tuple[Any, Vectors]:
             loss, grads = alone(_flat(params), batches)

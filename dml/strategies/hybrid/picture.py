@@ -1,0 +1,62 @@
+"""Who holds what on a mesh, as lines for a terminal: parts of a model in, text out.
+
+stage  layers                  of a matrix  parameters  devices (rank:device)
+0      embed block_0 block_1   1/2          0.61 MB     0:0 0:1 | 0:4 0:5
+1      block_2 block_3 head    1/2          0.58 MB     0:2 0:3 | 0:6 0:7
+"""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+from jax.sharding import Mesh
+
+from dml.strategies.hybrid.parts import Part
+from dml.wire.mesh.axes import said
+
+HEAD = ("stage", "layers", "of a matrix", "parameters", "devices (rank:device)")
+MB = 1e6
+MOST = 8  # devices named in a row
+
+
+def lines(parts: Sequence[Part], axes: Mesh) -> list[str]:
+    """Return a head and a row a stage; replicas of it are parted by a bar."""
+    order = [axes.axis_names.index(name) for name in ("data", "stage", "tensor")]
+    grid = np.transpose(axes.devices, order)
+    rows = [HEAD, *(row(parts, grid, stage) for stage in range(grid.shape[1]))]
+    wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    table = [
+        "  ".join(cell.ljust(n) for cell, n in zip(row, wide, strict=True)).rstrip()
+        for row in rows
+    ]
+    return [f"mesh {said(dict(axes.shape))}", *table]
+
+
+def row(parts: Sequence[Part], grid: np.ndarray, stage: int) -> tuple[str, ...]:
+    """Return what the devices of one stage hold."""
+    mine = [part for part in parts if part.stage == stage]
+    names = dict.fromkeys(name for part in mine for name in part.names)
+    size = grid.shape[2]
+    each = sum(
+        math.prod(like.shape) * np.dtype(like.dtype).itemsize
+        for part in mine
+        for like in part.params.like
+    )
+    replicas = [
+        " ".join(f"{one.process_index}:{one.id}" for one in slices)
+        for slices in grid[:, stage]
+    ]
+    shown = max(1, MOST // size)
+    more = [f"{len(replicas) - shown} more"] if len(replicas) > shown else []
+    return (
+        str(stage),
+        short(list(names)),
+        f"1/{size}" if size > 1 else "all",
+        f"{each / MB:.2f} MB",
+        " | ".join([*replicas[:shown], *more]),
+    )
+
+
+def short(names: Sequence[str]) -> str:
+    """Return names, those between the first and the last left out where many."""
+    return " ".join(names) if len(names) < 5 else f"{names[0]} {names[1]} … {names[-1]}"

@@ -1,0 +1,98 @@
+"""The strategy `hybrid` of deep networks: its flags, and how they divide a network.
+
+flags → axes of a mesh, a Tensor, a Pipeline → Steps, and a picture of who holds what
+"""
+
+import sys
+from collections.abc import Iterator
+from functools import partial
+
+import flags
+import jax
+import numpy as np
+from deep_setup import Setup
+
+from dml.data.minibatches import take
+from dml.models.layer_costs import COSTS
+from dml.strategies.hybrid.hybrid import (
+    TRANSPOSED,
+    Pipeline,
+    dense,
+    divided,
+    hybrid,
+)
+from dml.strategies.hybrid.picture import lines
+from dml.types import BadInput, Step, Tensor
+from dml.wire.mesh import axes, devices
+from dml.wire.messages import broadcast
+from dml.wire.pipelines import SCHEDULES
+
+OWN = ["mesh", "pipeline", "microbatches", "rounds", "sequence", "balance"]
+
+
+def define(values: flags.FlagValues) -> None:
+    """Add the flags of hybrid."""
+    integer = partial(flags.integer, lower_bound=1, flag_values=values)
+    choice = partial(flags.choice, flag_values=values)
+    flags.text(
+        "mesh",
+        "",
+        "Of hybrid: axes and sizes, such as data:2,stage:2,tensor:2; none: all data.",
+        flag_values=values,
+    )
+    choice("pipeline", "1f1b", [*SCHEDULES, TRANSPOSED], "What stages do when.")
+    integer("microbatches", 1, "Of a replica, that travel along the stages.")
+    integer("rounds", 1, "Parts of the network on each stage, when interleaved.")
+    flags.switch(
+        "sequence", False, "Cut the stream too, by places.", flag_values=values
+    )
+    choice("balance", "flops", list(COSTS), "What stages have alike of.")
+
+
+def on_axes(setup: Setup) -> Iterator[Step]:
+    """Train on a mesh of data, stage and tensor."""
+    values = setup.values
+    count = len(jax.devices())
+    sizes = axes.parse(values.mesh or f"data:{count}", count)
+    cut = network(setup, sizes["tensor"])
+    pipeline = Pipeline(
+        values.pipeline,
+        values.microbatches,
+        values.rounds,
+        values.remat and setup.tensor is not None,  # a whole network's layers are
+        costs(setup) if sizes["stage"] > 1 else (),
+    )
+    mesh = devices.mesh(**sizes)
+    if setup.comm.rank == 0:
+        parts = divided(cut, setup.params, mesh, pipeline)
+        sys.stderr.write("\n".join([*lines(parts, mesh), ""]))
+    return hybrid(
+        *(cut, *setup.common[1:]),
+        axes=mesh,
+        pipeline=pipeline,
+        clip=values.clip,
+        state=setup.state,
+        ahead=setup.ahead,
+    )
+
+
+def network(setup: Setup, size: int) -> Tensor:
+    """Return the network cut over so many devices of `tensor`."""
+    if setup.tensor is not None:
+        return setup.tensor(size, setup.values.sequence)
+    if size > 1 or setup.values.sequence:
+        raise BadInput(
+            f"expected a network that can be cut with tensor:{size}, got one that "
+            "cannot; pass tensor:1 without --sequence, or run gpt.py or bert.py"
+        )
+    return dense(setup.model, setup.params)
+
+
+def costs(setup: Setup) -> list[float]:
+    """Return what each layer costs by --balance, equal on all ranks."""
+    each = max(1, setup.values.batch // setup.values.microbatches)
+    like = take(setup.data, np.arange(each))
+    found = COSTS[setup.values.balance](setup.model.layers, setup.params, like)
+    buffer = np.array(found)
+    broadcast(setup.comm, buffer)
+    return buffer.tolist()
