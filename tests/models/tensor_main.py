@@ -2,6 +2,7 @@
 
 import sys
 import traceback
+from collections import Counter
 from contextlib import contextmanager
 from functools import cache, partial
 
@@ -15,6 +16,7 @@ from dml.models.tensor import tensor_transformer
 from dml.models.transformer import Shape, linen, transformer
 from dml.types import Batch
 from dml.wire.mesh import devices
+from dml.wire.mesh.traffic import collectives
 
 DEVICES = 4
 SHAPE = Shape(vocabulary=12, length=8, layers=1, width=16, heads=4)
@@ -36,14 +38,15 @@ def given(kind):
         batch = batch._replace(targets=(np.array(places, np.int32), told))
     model = transformer(SHAPE, kind == "gpt")
     params = jax.tree.map(
-        lambda leaf: np.asarray(leaf) + rng.normal(0, 0.3, leaf.shape).astype("f4"),
-        model.init(jax.random.key(0)),
+        lambda leaf: leaf + rng.normal(0, 0.3, leaf.shape).astype("f4"),
+        jax.device_get(model.init(jax.random.key(0))),
     )
-    return params, batch, jax.jit(jax.value_and_grad(model.loss))(params, batch)
+    dense = jax.jit(jax.value_and_grad(model.loss))(params, batch)
+    return params, batch, jax.device_get(dense)
 
 
-def lost(kind, size, sequence=False, dtype="float32", sums=True):
-    """Return loss and grads, put together again, of the model in parts."""
+def program(kind, size, sequence=False, dtype="float32", sums=True):
+    """Compile loss and grads, put together again, of the model in parts."""
     params, batch, _ = given(kind)
     cut = tensor_transformer(SHAPE, kind == "gpt", size, dtype, sequence)
 
@@ -58,8 +61,16 @@ def lost(kind, size, sequence=False, dtype="float32", sums=True):
     axes = devices.mesh(data=0, tensor=size)
     layout = {"in_specs": (cut.specs, P()), "out_specs": (P("tensor"), cut.specs)}
     spread = jax.shard_map(step, mesh=axes, check_vma=False, **layout)
-    losses, grads = jax.jit(spread)(params, batch)
-    assert len(set(map(float, losses))) == 1  # all devices have the same
+    return jax.jit(spread).lower(params, batch).compile()
+
+
+kept = cache(program)
+
+
+def lost(kind, *args, made=kept, **options):
+    params, batch, _ = given(kind)
+    losses, grads = jax.device_get(made(kind, *args, **options)(params, batch))
+    assert set(losses) == {losses[0]}  # all devices have the same
     return losses[0], grads
 
 
@@ -81,7 +92,7 @@ def one_device_has_the_whole_network():
 
 def gpt_in_parts_is_gpt():
     for size in (2, 4):
-        assert gap("gpt", size) < CLOSE
+        assert gap("gpt", size, sequence=False) < CLOSE
 
 
 def bert_in_parts_is_bert():
@@ -101,9 +112,31 @@ def bert_with_a_stream_in_slices_is_bert():
 
 def bfloat16_in_parts_is_near():
     found, grads = lost("gpt", 2, sequence=True, dtype="bfloat16")
-    loss = float(given("gpt")[2][0])
+    loss = given("gpt")[2][0]
     assert 0 < abs(found - loss) < 0.02 * loss
     assert {leaf.dtype for leaf in jax.tree.leaves(grads)} == {np.dtype("f4")}
+
+
+def streams(sequence):
+    """Count the whole streams that two devices send for GPT, by kind and backward."""
+    found = collectives(kept("gpt", 2, sequence=sequence).as_text())
+    assert {one.size for one in found} == {2}
+    whole = 4 * ROWS * SHAPE.length * SHAPE.width
+    some = [one for one in found if one.nbytes == whole]
+    return Counter((one.kind, "transpose" in one.of) for one in some)
+
+
+def a_block_has_two_all_reduces_forward_and_two_backward():
+    # and the embedding one forward, the head one backward
+    assert streams(False) == {("all-reduce", False): 2 + 1, ("all-reduce", True): 2 + 1}
+
+
+def slices_make_them_two_halves_each():
+    assert streams(True) == {
+        (kind, backward): 2 + 1
+        for kind in ("all-gather", "reduce-scatter")
+        for backward in (False, True)
+    }
 
 
 @contextmanager
@@ -131,17 +164,17 @@ def early_bias(width, dot_general=None, real=linen.Dense, **options):
 def a_sum_that_is_missing_is_seen():
     for name in ("added", "copied"):
         with broken(cuts, name, cuts.same):
-            assert gap("gpt", 2) > 100 * CLOSE
+            assert gap("gpt", 2, made=program) > 100 * CLOSE
 
 
 def a_gradient_that_is_counted_twice_is_seen():
     with broken(cuts, "added", summed_by_jax):
-        assert gap("gpt", 2) > 100 * CLOSE
+        assert gap("gpt", 2, made=program) > 100 * CLOSE
 
 
 def a_bias_that_every_device_adds_is_seen():
     with broken(linen, "Dense", early_bias):
-        assert gap("gpt", 2) > 100 * CLOSE
+        assert gap("gpt", 2, made=program) > 100 * CLOSE
 
 
 def a_part_of_a_gradient_is_not_the_whole():
@@ -155,6 +188,8 @@ CHECKS = [
     gpt_with_a_stream_in_slices_is_gpt,
     bert_with_a_stream_in_slices_is_bert,
     bfloat16_in_parts_is_near,
+    a_block_has_two_all_reduces_forward_and_two_backward,
+    slices_make_them_two_halves_each,
     a_sum_that_is_missing_is_seen,
     a_gradient_that_is_counted_twice_is_seen,
     a_bias_that_every_device_adds_is_seen,

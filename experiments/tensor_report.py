@@ -1,0 +1,151 @@
+"""What the cut layers send, beside the formula: rows, columns, a figure.
+
+Collectives of compiled programs come in. n is batch x places x width x 4 bytes: a
+stream. An all-reduce of it sends 2 n (t - 1)/t from each of t devices; an all-gather
+and a reduce-scatter send half as many each.
+"""
+
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from dml.metrics.figures import curves
+from dml.metrics.writers import Writer, ignore
+from dml.models.transformer import Shape
+from dml.wire.mesh.traffic import WIRE, Collective, sent
+
+Row = Mapping[str, Any]
+
+PASSES = ("forward", "backward")
+ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = "all-reduce", "all-gather", "reduce-scatter"
+# streams that a layer sends, by kind of collective, forward and backward
+STREAMS: dict[bool, dict[str, tuple[dict[str, int], dict[str, int]]]] = {
+    False: {
+        "embed": ({ALL_REDUCE: 1}, {}),
+        "block": ({ALL_REDUCE: 2}, {ALL_REDUCE: 2}),
+        "head": ({}, {ALL_REDUCE: 1}),
+    },
+    True: {  # in slices of places
+        "embed": ({REDUCE_SCATTER: 1}, {ALL_GATHER: 1}),
+        "block": (
+            {ALL_GATHER: 2, REDUCE_SCATTER: 2},
+            {ALL_GATHER: 2, REDUCE_SCATTER: 2},
+        ),
+        "head": ({ALL_GATHER: 1}, {REDUCE_SCATTER: 1}),
+    },
+}
+TOLD = 3  # numbers a place: of the cross entropy, in all-reduces of the head
+COLUMNS: dict[str, tuple[int, Callable[[Row], str]]] = {
+    "layer": (6, lambda row: row["layer"]),
+    "pass": (8, lambda row: row["pass"]),
+    "collective": (14, lambda row: row["kind"]),
+    "tensor": (6, lambda row: str(row["tensor"])),
+    "compiled": (8, lambda row: str(row["count"])),
+    "formula": (7, lambda row: str(row["formula_count"] or "-")),
+    "bytes sent": (11, lambda row: f"{row['bytes']:,.0f}"),
+    "by formula": (11, lambda row: f"{row['formula_bytes']:,.0f}"),
+    "equal": (5, lambda row: "yes" if equal(row) else "no"),
+}
+
+
+def rows(
+    found: Sequence[Collective],
+    name: str,
+    shape: Shape,
+    batch: int,
+    size: int,
+    sequence: bool,
+) -> Iterator[Row]:
+    """Yield a row for each pass and kind: of whole streams, then of what is smaller."""
+    places = 4 * batch * shape.length
+    stream = places * shape.width
+    for when, kinds in zip(PASSES, STREAMS[sequence][name], strict=True):
+        mine = [one for one in found if when == PASSES["transpose" in one.of]]
+        for kind in {**kinds, **{one.kind: 0 for one in mine if one.nbytes == stream}}:
+            some = [one for one in mine if (one.kind, one.nbytes) == (kind, stream)]
+            count = kinds.get(kind, 0)
+            yield row(name, when, size, some) | {
+                "kind": kind,
+                "formula_count": count,
+                "formula_bytes": count * WIRE[kind](stream, size),
+            }
+        told = places * TOLD if (name, when) == ("head", PASSES[0]) else 0
+        small = [one for one in mine if one.nbytes != stream]
+        if small or told:
+            yield row(name, when, size, small) | {
+                "kind": "small ones",
+                "formula_count": None,
+                "formula_bytes": WIRE[ALL_REDUCE](told, size),
+            }
+
+
+def row(name: str, when: str, size: int, some: Sequence[Collective]) -> dict[str, Any]:
+    return {
+        "layer": name,
+        "pass": when,
+        "tensor": size,
+        "count": sum(one.times for one in some),
+        "bytes": sum(one.times * sent(one) for one in some),
+    }
+
+
+def equal(row: Row) -> bool:
+    """Tell whether what is compiled is what the formula says."""
+    counted = row["formula_count"] in (None, row["count"])
+    return counted and row["bytes"] == row["formula_bytes"]
+
+
+def sums(found: Sequence[Row], size: int) -> Row:
+    """Return what the summary says of the devices: a block, both passes."""
+    block = [one for one in found if (one["layer"], one["tensor"]) == ("block", size)]
+    return {
+        f"block_collectives_{size}": sum(one["count"] for one in block),
+        f"block_bytes_{size}": sum(one["bytes"] for one in block),
+        f"block_formula_bytes_{size}": sum(one["formula_bytes"] for one in block),
+    }
+
+
+def draw(path: Path, found: Sequence[Row]) -> None:
+    """Draw what a device sends for each layer, compiled and by formula."""
+    sizes = sorted({one["tensor"] for one in found})
+    series = {}
+    for name in STREAMS[False]:
+        for label, key in (("", "bytes"), (", formula", "formula_bytes")):
+            total = [
+                sum(
+                    one[key]
+                    for one in found
+                    if (one["layer"], one["tensor"]) == (name, size)
+                )
+                for size in sizes
+            ]
+            series[f"{name}{label}"] = sizes, total
+    dashed = [name for name in series if name.endswith("formula")]
+    axes = {"x": "devices", "y": "bytes a device sends in a step"}
+    curves(path, series, dashed=dashed, **axes)
+
+
+@contextmanager
+def verdicts() -> Iterator[Writer]:
+    """Print what was published and what was found, when the summary comes."""
+
+    def show(summary: Row) -> None:
+        says = "as the formula says" if summary["as_the_formula_says"] else "NOT SO"
+        lines = [
+            "published: 2 all-reduces of a stream forward and 2 backward a block; "
+            "tensor 2 is asked to be 1.3 times as fast as 1",
+            f"compiled: {says}",
+        ]
+        for key, gap in summary.items():
+            name, _, size = key.rpartition("_")
+            if name == "largest_gap":
+                speed = summary.get(f"speedup_{size}")
+                lines.append(
+                    f"{size} devices: {gap:.1e} from the dense layers; a block "
+                    + (f"{speed:.2f} times as fast as on 1" if speed else "not timed")
+                )
+        sys.stdout.write("\n".join(lines) + "\n")
+
+    yield Writer(ignore, show)

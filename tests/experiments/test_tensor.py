@@ -1,0 +1,81 @@
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import tensor
+import tensor_report as report
+
+from dml.models.transformer import Shape
+from dml.types import BadInput
+from dml.wire.mesh.traffic import Collective
+
+ROOT = Path(__file__).parents[2]
+SMALL = ["--width=16", "--heads=2", "--vocabulary=12", "--length=8", "--batch=2"]
+
+
+def test_two_devices_have_the_dense_numbers_and_send_what_the_formula_says(tmp_path):
+    flags = [*SMALL, "--tensor=2", "--sequence", "--repeats=1", f"--out={tmp_path}"]
+    ended = subprocess.run(
+        [sys.executable, "experiments/tensor.py", *flags],
+        cwd=ROOT,
+        env=os.environ
+        | {"JAX_PLATFORMS": "cpu", "DML_DATA": str(tmp_path / "cache")}
+        | {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=110,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["as_the_formula_says"]
+    assert "as the formula says" in ended.stdout
+    # 4 bytes x 2 examples x 8 places x 16, half of it by each of 4 + 4
+    assert summary["block_bytes_2"] == 8 * 4 * 2 * 8 * 16 / 2
+    assert summary["block_collectives_2"] == 8
+    # float32: sums of tens of numbers
+    assert 0 < summary["largest_gap_2"] < 1e-5
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert {json.loads(line)["layer"] for line in lines} == {"embed", "block", "head"}
+    for name in ("tensor.svg", "tensor.png", "config.json"):
+        assert (tmp_path / name).stat().st_size > 0
+
+
+SHAPE = Shape(12, 8, 1, 16, 2)
+STREAM = 4 * 2 * 8 * 16
+
+
+@pytest.mark.parametrize(
+    "forward, backward, right",
+    [(2, 2, True), (1, 2, False), (2, 3, False)],
+)
+def test_a_collective_too_few_or_too_many_is_seen(forward, backward, right):
+    of = ["jvp(Block)"] * forward + ["transpose(jvp(Block))"] * backward
+    found = [Collective("all-reduce", STREAM, 4, 1, one) for one in of]
+    rows = list(report.rows(found, "block", SHAPE, 2, 4, False))
+    assert all(map(report.equal, rows)) == right
+    assert sum(row["bytes"] for row in rows) == (forward + backward) * 1.5 * STREAM
+
+
+def test_what_no_formula_speaks_of_is_seen():
+    found = [Collective("all-to-all", 64, 4, 1, "jvp(Embed)")]
+    rows = report.rows(found, "embed", SHAPE, 2, 4, False)
+    assert [report.equal(row) for row in rows] == [False, False]
+
+
+@pytest.mark.parametrize(
+    "flags, message",
+    [
+        (["--tensor=1"], "2 devices or more, got --tensor=1"),
+        (["--tensor=2,x"], "above 0 in --tensor, got 'x'"),
+        (["--tensor=4"], "heads to be divisible by tensor=4, got 2"),
+        (["--tensor=2", "--vocabulary=11"], "vocabulary to be divisible by tensor=2"),
+        (["--tensor=2", "--sequence", "--length=7"], "length to be divisible by"),
+    ],
+)
+def test_bad_input_is_told_before_anything_is_compiled(flags, message, monkeypatch):
+    monkeypatch.setattr(tensor.jax.config, "update", lambda *_: None)
+    with pytest.raises(BadInput, match=message):
+        tensor.main(["tensor.py", *SMALL, *flags])
