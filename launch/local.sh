@@ -8,13 +8,12 @@ source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 usage="launch/local.sh [-n P] [--devices=D] experiments/x.py [--flags]"
 ranks=""
 devices=""
-# A count of at most 64 a core; more is a slip of the hand.
-count_of() { # flag, count
+check_count() { # what, flag, count
     local most=$((64 * $(count_cores)))
-    [[ $2 =~ ^[1-9][0-9]*$ ]] ||
-        stop 2 "expected a positive integer after $1, got '$2'; run $usage"
-    ((${#2} < 10 && $2 <= most)) ||
-        stop 2 "expected at most $most after $1 here (64 a core), got $2; pass fewer"
+    [[ $3 =~ ^[1-9][0-9]*$ ]] ||
+        stop 2 "expected a positive integer after $2, got '$3'; run $usage"
+    ((${#3} < 10 && $3 <= most)) ||
+        stop 2 "expected at most $most $1 here (64 a core), got $3; pass a smaller $2"
 }
 
 while [[ $# -gt 0 ]]; do
@@ -25,12 +24,12 @@ while [[ $# -gt 0 ]]; do
         ;;
     -n)
         ranks=${2-}
-        count_of -n "$ranks"
+        check_count ranks -n "$ranks"
         shift 2
         ;;
     --devices=*)
         devices=${1#*=}
-        count_of --devices= "$devices"
+        check_count devices --devices "$devices"
         shift
         ;;
     *) break ;;

@@ -22,6 +22,7 @@ from dml.metrics.timer import Timer
 from dml.models.gradient import plus
 from dml.strategies.hybrid.parts import Held, Part, holding, parts
 from dml.strategies.hybrid.pipeline import play
+from dml.strategies.hybrid.sent import bytes_sent
 from dml.strategies.hybrid.sums import clipped, summed
 from dml.strategies.hybrid.transposed import transposed
 from dml.strategies.serial import examples
@@ -30,7 +31,7 @@ from dml.update.dense import Optimizer
 from dml.wire.mesh.axes import FED, HELD, WHOLE
 from dml.wire.mesh.packed import Vectors, read, write
 from dml.wire.mesh.when import when
-from dml.wire.pipelines import make
+from dml.wire.pipelines import Schedule, make
 from dml.wire.stages import stages as balanced
 
 TRANSPOSED = "transposed"  # gpipe, whose backward JAX makes
@@ -54,9 +55,18 @@ class Pipeline(NamedTuple):
         """Return what one device does with its params and so many microbatches."""
         if self.schedule == TRANSPOSED:
             return transposed(held, microbatches, self.remat)
-        stages = held.axes.shape["stage"]
-        ticks = make(self.schedule, stages, microbatches, self.rounds, self.pieces)
-        return play(held, ticks, self.remat)
+        return play(held, self.ticks(held.axes, microbatches), self.remat)
+
+    def ticks(self, axes: Mesh, microbatches: int) -> Schedule:
+        """Return the schedule of so many microbatches."""
+        stages = axes.shape["stage"]
+        return make(self.schedule, stages, microbatches, self.rounds, self.pieces)
+
+    def sent(self, call: jax.stages.Compiled, axes: Mesh) -> dict[str, float]:
+        """Return the bytes that a device sends in a step, by axis."""
+        if self.schedule == TRANSPOSED:  # not known: JAX has made half of it
+            return {}
+        return bytes_sent(call, self.ticks(axes, self.microbatches))
 
 
 def hybrid(
@@ -103,7 +113,11 @@ def hybrid(
             count,
             timer.lap(),
             0,
-            measures={"bytes_held": nbytes((now, state))},
+            measures={
+                "bytes_held": nbytes((now, state)),
+                "bytes_temporary": gradients.temporary,
+                **{f"{axis}_bytes": sent for axis, sent in gradients.sent.items()},
+            },
             state=partial(kept.collect, state),
         )
 
@@ -142,7 +156,8 @@ class Gradients:
 
     def __init__(self, model: Tensor, held: Held, pipeline: Pipeline) -> None:
         self.model, self.held, self.pipeline = model, held, pipeline
-        self.calls: dict[int, Callable[..., Any]] = {}
+        self.calls: dict[int, jax.stages.Compiled] = {}
+        self.sent: dict[str, float] = {}  # bytes a device and step, by axis
 
     def __call__(self, params: Vectors, batch: Batch, microbatches: int) -> Any:
         """Return the mean loss and the gradients; 0 microbatches: all compute one."""
@@ -153,12 +168,23 @@ class Gradients:
             leaf = leaf.reshape(max(1, microbatches), -1, *leaf.shape[1:])
             return jax.make_array_from_callback(leaf.shape, lies, lambda at: leaf[at])
 
+        given = params, jax.tree.map(laid, batch)
         if microbatches not in self.calls:
-            self.calls[microbatches] = self.compiled(max(1, microbatches), spec)
-        return self.calls[microbatches](params, jax.tree.map(laid, batch))
+            count = max(1, microbatches)
+            call = self.program(count, spec).lower(*given).compile()
+            self.calls[microbatches] = call
+            if microbatches == self.pipeline.microbatches:
+                self.sent = self.pipeline.sent(call, self.held.axes)
+        return self.calls[microbatches](*given)
 
-    def compiled(self, microbatches: int, spec: PartitionSpec) -> Callable[..., Any]:
-        """Return the program of so many microbatches a replica."""
+    @property
+    def temporary(self) -> int:
+        """The bytes that a device needs beside what it is given and gives."""
+        known = [call.memory_analysis() for call in self.calls.values()]
+        return max((one.temp_size_in_bytes for one in known if one), default=0)
+
+    def program(self, microbatches: int, spec: PartitionSpec) -> Any:
+        """Return the program of so many microbatches a replica, not yet compiled."""
         axes = self.held.axes
         alone = self.pipeline.program(self.held, microbatches)
 

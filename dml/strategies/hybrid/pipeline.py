@@ -36,6 +36,8 @@ from dml.wire.mesh.when import when
 from dml.wire.pipelines import FORWARD, Schedule
 from dml.wire.slots import Places, places
 
+PART, TRAVEL = "part", "travel"  # in XLA's names of what it runs
+
 
 class Alive(NamedTuple):
     """What a device holds beside its params while a schedule is played."""
@@ -134,12 +136,14 @@ class Program(NamedTuple):
         mine = Row(*(column[stage] for column in row))
         for one in self.parts:
             here = (stage == one.part.stage) & (mine.round == one.part.round)
-            does = partial(self.forward, one, params, batches, mine)
-            alive = when(here & (mine.piece == FORWARD), does, alive)
-            for number in range(self.schedule.pieces):
-                undoes = partial(self.backward, one, number, params, mine)
-                alive = when(here & (mine.piece == 1 + number), undoes, alive)
-        return self.exchange(alive, mine), None
+            with jax.named_scope(PART):
+                does = partial(self.forward, one, params, batches, mine)
+                alive = when(here & (mine.piece == FORWARD), does, alive)
+                for number in range(self.schedule.pieces):
+                    undoes = partial(self.backward, one, number, params, mine)
+                    alive = when(here & (mine.piece == 1 + number), undoes, alive)
+        with jax.named_scope(TRAVEL):
+            return self.exchange(alive, mine), None
 
     def forward(
         self, one: Traced, params: Vectors, batches: Any, row: Row, alive: Alive
