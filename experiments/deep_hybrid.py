@@ -30,18 +30,18 @@ from dml.wire.pipelines import SCHEDULES
 OWN = ["mesh", "pipeline", "microbatches", "rounds", "sequence", "balance"]
 
 
-def define(values: flags.FlagValues) -> None:
-    """Add the flags of hybrid."""
+def define(values: flags.FlagValues, mesh: str = "", microbatches: int = 1) -> None:
+    """Add the flags of hybrid, with these defaults."""
     integer = partial(flags.integer, lower_bound=1, flag_values=values)
     choice = partial(flags.choice, flag_values=values)
     flags.text(
         "mesh",
-        "",
+        mesh,
         "Of hybrid: axes and sizes, such as data:2,stage:2,tensor:2; none: all data.",
         flag_values=values,
     )
     choice("pipeline", "1f1b", [*SCHEDULES, TRANSPOSED], "What stages do when.")
-    integer("microbatches", 1, "Of a replica, that travel along the stages.")
+    integer("microbatches", microbatches, "Of a replica, that travel along the stages.")
     integer("rounds", 1, "Parts of the network on each stage, when interleaved.")
     flags.switch(
         "sequence", False, "Cut the stream too, by places.", flag_values=values
@@ -50,19 +50,20 @@ def define(values: flags.FlagValues) -> None:
 
 
 def on_axes(setup: Setup) -> Iterator[Step]:
-    """Train on a mesh of data, stage and tensor."""
-    values = setup.values
+    """Train on the mesh of --mesh."""
     count = len(jax.devices())
-    sizes = axes.parse(values.mesh or f"data:{count}", count)
+    return on_mesh(setup, axes.parse(setup.values.mesh or f"data:{count}", count))
+
+
+def on_mesh(setup: Setup, sizes: dict[str, int]) -> Iterator[Step]:
+    """Train on a mesh of these axes, and say who holds what."""
+    values, mesh = setup.values, devices.mesh(**sizes)
     cut = network(setup, sizes["tensor"])
     pipeline = Pipeline(
-        values.pipeline,
-        values.microbatches,
-        values.rounds,
+        *(values.pipeline, values.microbatches, values.rounds),
         values.remat and setup.tensor is not None,  # a whole network's layers are
         costs(setup) if sizes["stage"] > 1 else (),
     )
-    mesh = devices.mesh(**sizes)
     if setup.comm.rank == 0:
         parts = divided(cut, setup.params, mesh, pipeline)
         sys.stderr.write("\n".join([*lines(parts, mesh), ""]))

@@ -1,0 +1,115 @@
+"""One GPT on every mesh of the devices: data, stages, tensor, and all at once.
+
+launch/local.sh --devices=8 experiments/hybrid.py          all ten meshes of 8 devices
+launch/local.sh -n 2 experiments/hybrid.py                 all meshes of 2 processes
+python experiments/hybrid.py --simulate=8 --mesh=stage:4,tensor:2 --pipeline=interleaved
+python experiments/hybrid.py --simulate=4 --sequence --pipeline=gpipe
+
+Cost: 100 s on 2 cores, most of it ten compilations.
+Result: every mesh learns the same: losses differ from one device's by less than 2e-5.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import compiling
+import deep_hybrid
+import flags
+import hybrid_report
+import jax
+from deep_setup import Setup
+
+from dml.data.language import causal
+from dml.data.minibatches import draws
+from dml.data.tokens import tokens
+from dml.metrics import runs, writers
+from dml.metrics.timer import Timer
+from dml.models.tensor import tensor_transformer
+from dml.models.transformer import Shape, transformer
+from dml.strategies.serial import serial
+from dml.types import CountedComm, Step, Tensor
+from dml.update.dense import make
+from dml.wire.mesh import axes, devices
+
+FLAGS = flags.define("out", "seed", *flags.VIRTUAL, "watchdog")
+integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
+deep_hybrid.define(FLAGS, mesh="all", microbatches=4)
+flags.switch("remat", False, "Compute layers anew when needed.", flag_values=FLAGS)
+flags.number("clip", 1.0, "Greatest norm of a gradient.", 0, flag_values=FLAGS)
+flags.number("lr", 3e-3, "Rate of AdamW.", 0, flag_values=FLAGS)
+integer("steps", 20, "Updates on every mesh.")
+integer("batch", 32, "Examples of an update, over all replicas.")
+integer("blocks", 6, "Blocks of the network.")
+integer("width", 64, "Of the network.")
+integer("heads", 8, "Of its attention.")
+integer("length", 32, "Tokens of an example.")
+integer("vocabulary", 512, "Tokens of BPE, trained on the corpus.")
+flags.text("corpus", "enwiki", "Text: names, files or folders.", flag_values=FLAGS)
+
+
+def setups(comm: CountedComm) -> Callable[..., Setup]:
+    """Return what makes the start of a run, the same for all: network, text, draws."""
+    known = tokens(FLAGS.corpus, "bpe", FLAGS.vocabulary)
+    vocabulary = known.tokenizer.get_vocab_size()
+    shape = Shape(vocabulary, FLAGS.length, FLAGS.blocks, FLAGS.width, FLAGS.heads)
+    model = transformer(shape, causal=True)
+    params = model.init(jax.random.key(FLAGS.seed))
+    training, _ = causal(known.ids, FLAGS.length)
+
+    def cut(size: int, sequence: bool) -> Tensor:
+        return tensor_transformer(shape, True, size, sequence=sequence)
+
+    def start(clip: float, axis: str | None = None) -> Setup:
+        batch = FLAGS.batch
+        order = draws(training.count, batch, FLAGS.seed, FLAGS.steps * batch)
+        optimizer = make("adamw", FLAGS.lr, clip=clip, axis=axis, like=params)
+        return Setup(
+            *(FLAGS, comm, model, params, training, order, optimizer, Timer()),
+            *(None, 0, cut),
+        )
+
+    return start
+
+
+def runners(comm: CountedComm) -> Iterator[tuple[str, Callable[[], Iterator[Step]]]]:
+    """Yield one device's way to train, then every mesh's, by name."""
+    start, count = setups(comm), len(jax.devices())
+    meshes = [axes.parse(FLAGS.mesh, count)] if FLAGS.mesh != "all" else None
+    yield "one device", lambda: serial(*start(FLAGS.clip).common)
+    for sizes in meshes or axes.shapes(count):
+        # no part of a network has the whole norm: hybrid clips by it
+        setup = start(0.0, "tensor")
+        yield axes.said(sizes), partial(deep_hybrid.on_mesh, setup, sizes)
+
+
+def train(comm: CountedComm) -> dict[str, Any]:
+    """Train by every way; write a row each, their curves, and the verdict."""
+    devices.start(comm)
+    path = runs.path(FLAGS.out, "hybrid")
+    tokens_each = FLAGS.batch * FLAGS.length
+    rows: list[dict[str, Any]] = []
+    with writers.first(
+        comm.rank,
+        writers.table(hybrid_report.COLUMNS),
+        runs.folder(path, flags.chosen(FLAGS)),
+        hybrid_report.chart(path / "hybrid"),
+    ) as writer:
+        for name, begin in runners(comm):
+            rows.append(hybrid_report.row(name, begin(), tokens_each, rows[:1]))
+            writer.row(rows[-1])
+        summary = hybrid_report.summary(rows)
+        writer.summary(summary)
+    return summary
+
+
+def main(argv: Sequence[str]) -> list[dict[str, Any]]:
+    """Train as the flags say; return the summaries of the ranks of this process."""
+    flags.parse(FLAGS, argv)
+    with compiling.fitting():
+        compiling.cached()
+        return flags.ranks(train, FLAGS, devices=True)
+
+
+if __name__ == "__main__":
+    flags.run(main)
