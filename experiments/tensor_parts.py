@@ -4,9 +4,12 @@ What a layer gets (params, a stream, a loss) comes in; what XLA made of it, with
 outputs to compare, its collectives to count and its seconds, goes out.
 """
 
+import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from functools import partial
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -17,7 +20,7 @@ from dml.models.cut import AXIS
 from dml.models.layers import read
 from dml.models.tensor import tensor_transformer
 from dml.models.transformer import Shape, transformer
-from dml.types import Batch, Layer, Params
+from dml.types import BadInput, Batch, Layer, Params
 from dml.wire.mesh.traffic import Collective, collectives
 
 PARTS = {"embed": 0, "block": 1, "head": -1}  # by their places among the layers
@@ -39,6 +42,21 @@ class Part(NamedTuple):
     run: Callable[[], Any]  # -> what it gives, grads of params, and of what it got
     collectives: list[Collective]
     parts: Any  # of its grads: those of which each device has a part
+
+
+def devices(count: int) -> None:
+    """Make so many devices of this process, where they are CPUs."""
+    from dml.wire.messages.comm import world
+
+    ranks = world().size
+    if ranks > 1:
+        raise BadInput(f"expected devices of one process, got {ranks}; drop mpirun")
+    jax.config.update("jax_num_cpu_devices", count)
+    if len(jax.devices()) < count:
+        raise BadInput(
+            f"expected {count} devices, got {len(jax.devices())}; pass a smaller "
+            "--tensor, or set JAX_PLATFORMS=cpu"
+        )
 
 
 def problem(shape: Shape, batch: int, seed: int) -> tuple[Params, Batch, Any, Any]:
@@ -134,12 +152,35 @@ def gap(part: Part, reference: Part) -> float:
     return float(max(jax.tree.leaves(gaps)))
 
 
-def race(one: Part, other: Part, repeats: int) -> tuple[float, float]:
-    """Return the median seconds of both, which take turns, after a turn to warm up."""
+def race(one: Part, other: Part, size: int, repeats: int) -> tuple[float, float]:
+    """Return the median seconds of a dense part and of one cut over size devices.
+
+    They take turns, after one to warm up. CPU devices have a core each: the dense one
+    would else be computed by all of them.
+    """
     times = np.zeros((1 + repeats, 2))
-    for turn, column in np.ndindex(times.shape):
-        begun = time.perf_counter()
-        jax.block_until_ready((one, other)[column].run())
-        times[turn, column] = time.perf_counter() - begun
+    with pinning() as pinned:
+        for turn, column in np.ndindex(times.shape):
+            pinned((1, size)[column])
+            begun = time.perf_counter()
+            jax.block_until_ready((one, other)[column].run())
+            times[turn, column] = time.perf_counter() - begun
     first, second = np.median(times[1:], axis=0)
     return float(first), float(second)
+
+
+@contextmanager
+def pinning() -> Iterator[Callable[[int], None]]:
+    """Give a call that leaves all threads so many cores; they get theirs back."""
+    allowed = sorted(os.sched_getaffinity(0))
+
+    def pinned(count: int) -> None:
+        if jax.default_backend() == "cpu":
+            for thread in Path("/proc/self/task").iterdir():
+                with suppress(ProcessLookupError):  # it has ended
+                    os.sched_setaffinity(int(thread.name), allowed[:count])
+
+    try:
+        yield pinned
+    finally:
+        pinned(len(allowed))
