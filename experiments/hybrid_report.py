@@ -20,7 +20,7 @@ BYTES = ("held", "temporary", "tensor", "stage", "data")
 def row(
     name: str, steps: Iterable[Step], tokens: int, first: Sequence[Row]
 ) -> dict[str, Any]:
-    """Train, and return what a table shows; first has the row of one device, or none."""
+    """Train, and return what a table shows; first holds one device's row, or none."""
     losses, seconds, measures = [], [], dict[str, float]()
     for step in steps:
         losses.append(step.loss)
