@@ -19,14 +19,14 @@ import jax
 import numpy as np
 from beside import Way, alone, axes, ran, trained
 from server_runs import virtual_if_alone
-from two_towers_report import COLUMNS, Trained, drawn, row, summed
+from two_towers_report import COLUMNS, Trained, drawn, learned, row, summed
 
 from dml.data.images import IMAGES, images
 from dml.data.minibatches import draws
 from dml.metrics import runs, writers
 from dml.metrics.evaluation import evaluate
 from dml.models import alexnet, towers
-from dml.types import BadInput, Batch, CountedComm
+from dml.types import BadInput, Batch, CountedComm, Params
 from dml.update.dense import Optimizer, make
 from dml.wire.mesh import devices
 
@@ -82,12 +82,14 @@ def compared(
     plans = {layers: alexnet.plan(*about, layers) for layers in crossings}
     two = axes(towers.AXIS, jax.devices(), alexnet.TOWERS)
     found: list[Trained] = []
+    start: Params = None
     with writers.first(
         rank, writers.table(COLUMNS), runs.folder(path, flags.chosen(FLAGS))
     ) as writer:
         for layers, plan in plans.items():
             model = alexnet.alexnet(*about, layers)
             params = model.init(jax.random.key(FLAGS.seed))
+            start = start or params
             split = towers.split(towers.tower(*about, layers), params, two)
             ways = [alone(model.loss), Way(split, two, towers.specs(params))]
             for way in ways if not found else ways[1:]:
@@ -96,9 +98,8 @@ def compared(
                 bytes_sent = towers.crossing_bytes(plan, FLAGS.batch)
                 found.append(Trained(layers, way.axes.size, went, scores, bytes_sent))
                 writer.row(row(found[-1]))
-        filters = found[0].went.last.params()["layer_1"]["kernel"]
         if rank == 0:
-            drawn(path / "two_towers", found, filters)
+            drawn(path / "two_towers", found, learned(found[0], start))
         summary = summed(found)
         writer.summary(summary)
     return summary

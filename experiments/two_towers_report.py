@@ -13,12 +13,13 @@ from dml.metrics import figures
 from dml.metrics.learning import smooth
 from dml.metrics.writers import Row
 from dml.models.alexnet import TOWERS
+from dml.types import Params
 
 CALL = re.compile(r" = f32\[([\d,]+)\]\S* (all-gather|reduce-scatter)(?:-start)?\(")
 # What both devices send, in units of what one of them ends with.
 SENT = {"all-gather": TOWERS - 1, "reduce-scatter": TOWERS * (TOWERS - 1)}
 FIRST = 20  # steps: later ones double what rounding makes different
-LINE = 4  # filters, in the figure
+LINE = 6  # filters, in the figure
 SHADES = 2.5  # standard deviations around 0 that are told apart
 
 
@@ -86,19 +87,30 @@ def summed(found: Sequence[Trained]) -> dict[str, Any]:
     return summary
 
 
+def learned(one: Trained, start: Params) -> np.ndarray:
+    """Return the first layer's filters less the noise that they began with: HxWxIxO."""
+    first, last = (
+        tree["layer_1"]["kernel"] for tree in (start, one.went.last.params())
+    )
+    return np.asarray(last) - np.asarray(first)
+
+
 def drawn(path: Path, found: Sequence[Trained], kernel_HxWxIxO: np.ndarray) -> None:
     """Draw the first layer's filters, a tower a panel, and the curves of all losses."""
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(9.6, 3.9), layout="constrained")
-    *panels, right = figure.subplots(
-        *(1, TOWERS + 1), width_ratios=(*(1,) * TOWERS, 2.4)
+    names = list(range(1, TOWERS + 1))
+    panels = figure.subplot_mosaic(
+        [[name, "losses"] for name in names], width_ratios=(1, 2)
     )
+    right = panels["losses"]
     halves = np.split(kernel_HxWxIxO, TOWERS, axis=3)
-    for number, (axes, half) in enumerate(zip(panels, halves, strict=True), 1):
+    for name, half in zip(names, halves, strict=True):
+        axes = panels[name]
         axes.imshow(tiled(half), vmin=0, vmax=1, cmap="gray", clip_on=False)
         axes.set_axis_off()
-        axes.set_title(f"tower {number}: what it looks for", fontsize=9)
+        axes.set_title(f"tower {name}: what its filters have learned", fontsize=9)
     for number, one in enumerate(found):
         losses = smooth(np.array(one.went.losses))
         where = "one device" if one.devices == 1 else f"{one.devices} devices"
