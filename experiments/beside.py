@@ -58,7 +58,8 @@ def alone(loss: Callable[[Params, Batch], Any]) -> Way:
 
 def axes(name: str, devices: Sequence[jax.Device], size: int) -> Mesh:
     """Return the first so many devices as a mesh of one axis."""
-    if len(devices) < size:
+    spare = jax.process_count() == 1  # else a process would stand outside
+    if len(devices) < size or (len(devices) > size and not spare):
         raise BadInput(
             f"expected {size} devices for the axis {name}, got {len(devices)}; pass "
             f"--simulate={size}, or start {size} ranks"
