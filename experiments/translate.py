@@ -8,7 +8,7 @@ What is translated is invented: other words, in reversed order. The same network
 on one device too: the same params, the same losses, K L ticks in place of L + K - 1.
 No attention: its first layer would wait for the last to read, and lose K - 1 ticks.
 
-Cost: 400 steps of 128 sentences, about a minute of 2 cores.
+Cost: 400 steps of 128 sentences, on one device and on four.
 Result: 64 ticks become 19; the losses differ by less than 1e-4; over 90 % of held-out
 translations are right to the last word.
 """
