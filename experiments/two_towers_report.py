@@ -1,0 +1,140 @@
+"""Trained towers in; rows, a summary and a figure like the paper's figure 3 out."""
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from beside import Ran, apart
+
+from dml.metrics import figures
+from dml.metrics.learning import smooth
+from dml.metrics.writers import Row
+from dml.models.alexnet import TOWERS
+from dml.types import Params
+
+CALL = re.compile(r" = f32\[([\d,]+)\]\S* (all-gather|reduce-scatter)(?:-start)?\(")
+# What both devices send, in units of what one of them ends with.
+SENT = {"all-gather": TOWERS - 1, "reduce-scatter": TOWERS * (TOWERS - 1)}
+FIRST = 20  # steps: later ones double what rounding makes different
+LINE = 6  # filters, in the figure
+SHADES = 2.5  # standard deviations around 0 that are told apart
+
+
+class Trained(NamedTuple):
+    """One network on so many devices."""
+
+    crossings: tuple[int, ...]
+    devices: int
+    went: Ran
+    scores: Mapping[str, Any]
+    formula: int  # bytes that two devices send in a step
+
+    @property
+    def name(self) -> str:
+        return "".join(map(str, self.crossings))
+
+
+COLUMNS = {
+    "layers that cross": (17, lambda row: row["crossings"]),
+    "devices": (7, lambda row: f"{row['devices']}"),
+    "accuracy": (8, lambda row: f"{row['accuracy']:.1%}"),
+    "loss": (6, lambda row: f"{row['cross_entropy']:.4f}"),
+    "KB a step": (9, lambda row: f"{row['formula_bytes'] / 1024:,.0f}"),
+    "compiled": (9, lambda row: f"{row['compiled_bytes'] / 1024:,.0f}"),
+    "ms a step": (9, lambda row: f"{1000 * row['seconds_per_step']:.1f}"),
+}
+
+
+def row(one: Trained) -> Row:
+    """Return what the table and metrics.jsonl say of a network."""
+    return {
+        "crossings": one.name,
+        "devices": one.devices,
+        "accuracy": one.scores["accuracy"],
+        "cross_entropy": one.scores["cross_entropy"],
+        "formula_bytes": one.formula if one.devices > 1 else 0,
+        "compiled_bytes": crossed(one.went.last.program()),
+        "seconds_per_step": one.went.per_step,
+        "losses": one.went.losses,
+    }
+
+
+def crossed(program: str) -> int:
+    """Return the bytes that the devices of a compiled program send each other."""
+    return sum(
+        4 * math.prod(map(int, shape.split(","))) * SENT[kind]
+        for shape, kind in CALL.findall(program)
+    )
+
+
+def summed(found: Sequence[Trained]) -> dict[str, Any]:
+    """Return a flat summary; the first network is the reference of the second."""
+    reference, split, *_ = found
+    summary: dict[str, Any] = {
+        "loss": split.went.losses[-1],
+        "largest_difference": apart(reference.went, split.went),
+        "largest_difference_at_first": apart(reference.went, split.went, FIRST),
+        "seconds_per_step_one_device": reference.went.per_step,
+        "seconds_per_step_two_devices": split.went.per_step,
+    }
+    for one in found[1:]:
+        about = row(one)
+        for name in ("accuracy", "formula_bytes", "compiled_bytes"):
+            summary[f"{name}_{one.name}"] = about[name]
+    return summary
+
+
+def learned(one: Trained, start: Params) -> np.ndarray:
+    """Return the first layer's filters less the noise that they began with: HxWxIxO."""
+    first, last = (
+        tree["layer_1"]["kernel"] for tree in (start, one.went.last.params())
+    )
+    return np.asarray(last) - np.asarray(first)
+
+
+def drawn(path: Path, found: Sequence[Trained], kernel_HxWxIxO: np.ndarray) -> None:
+    """Draw the first layer's filters, a tower a panel, and the curves of all losses."""
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(9.6, 3.9), layout="constrained")
+    names = list(range(1, TOWERS + 1))
+    panels = figure.subplot_mosaic(
+        [[name, "losses"] for name in names], width_ratios=(1, 2)
+    )
+    right = panels["losses"]
+    halves = np.split(kernel_HxWxIxO, TOWERS, axis=3)
+    for name, half in zip(names, halves, strict=True):
+        axes = panels[name]
+        axes.imshow(tiled(half), vmin=0, vmax=1, cmap="gray", clip_on=False)
+        axes.set_axis_off()
+        axes.set_title(f"tower {name}: what its filters have learned", fontsize=9)
+    for number, one in enumerate(found):
+        losses = smooth(np.array(one.went.losses))
+        where = "one device" if one.devices == 1 else f"{one.devices} devices"
+        right.plot(
+            losses,
+            label=f"cross at {one.name}, {where}: {one.scores['accuracy']:.1%} right",
+            linewidth=4 if number == 0 else 1.3,
+            alpha=0.35 if number == 0 else 1,
+        )
+    right.set(xlabel="step", ylabel="loss", yscale="log")
+    right.grid(alpha=0.3, linewidth=0.6)
+    right.spines[["top", "right"]].set_visible(False)
+    right.legend(frameon=False, fontsize=8)
+    figures.save(figure, path)
+
+
+def tiled(kernel_HxWxIxO: np.ndarray) -> np.ndarray:
+    """Return filters as one picture, 0 being grey: with colours if they see three."""
+    if kernel_HxWxIxO.shape[2] != 3:
+        kernel_HxWxIxO = kernel_HxWxIxO.mean(axis=2, keepdims=True)
+    high, wide, colours, count = kernel_HxWxIxO.shape
+    shades = 0.5 + kernel_HxWxIxO / (2 * SHADES * kernel_HxWxIxO.std() or 1)
+    picture = np.ones((-(-count // LINE) * (high + 1), LINE * (wide + 1), colours))
+    for number in range(count):
+        y, x = number // LINE * (high + 1), number % LINE * (wide + 1)
+        picture[y : y + high, x : x + wide] = np.clip(shades[..., number], 0, 1)
+    return picture[:-1, :-1].squeeze()
