@@ -10,7 +10,7 @@ microbatches. Parts of a model, a schedule, and (inside shard_map) a device's pa
 microbatches in; the loss and the gradients out, means over the device's microbatches.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -18,7 +18,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dml.strategies.hybrid.parts import Held, Part
+from dml.strategies.hybrid.parts import Held
 from dml.strategies.hybrid.traced import Piece, Traced, trace
 from dml.wire.mesh.packed import (
     Vectors,
@@ -36,6 +36,8 @@ from dml.wire.mesh.when import when
 from dml.wire.pipelines import FORWARD, Schedule
 from dml.wire.slots import Places, places
 
+# a part's params: in which vectors, from where on
+Lying = tuple[Vectors, Mapping[str, Any]]
 PART, TRAVEL = "part", "travel"  # in XLA's names of what it runs
 
 
@@ -137,16 +139,17 @@ class Program(NamedTuple):
         for one in self.parts:
             here = (stage == one.part.stage) & (mine.round == one.part.round)
             with jax.named_scope(PART):
-                does = partial(self.forward, one, params, batches, mine)
+                lying = params, self.held.base(one.part)
+                does = partial(self.forward, one, lying, batches, mine)
                 alive = when(here & (mine.piece == FORWARD), does, alive)
                 for number in range(self.schedule.pieces):
-                    undoes = partial(self.backward, one, number, params, mine)
+                    undoes = partial(self.backward, one, number, lying, mine)
                     alive = when(here & (mine.piece == 1 + number), undoes, alive)
         with jax.named_scope(TRAVEL):
             return self.exchange(alive, mine), None
 
     def forward(
-        self, one: Traced, params: Vectors, batches: Any, row: Row, alive: Alive
+        self, one: Traced, params: Lying, batches: Any, row: Row, alive: Alive
     ) -> Alive:
         """Compute a part of a microbatch, and keep what its backward needs."""
         batch = jax.tree.map(lambda leaf: leaf[row.microbatch], batches)
@@ -156,7 +159,7 @@ class Program(NamedTuple):
             given = read(alive.given, came, base(row.input, self.boundary))
         kept, at = alive.kept, base(row.residual, self.keeps(one.part.stage))
         for piece in one.pieces:
-            weights = self.weights(one.part, piece, params)
+            weights = weighed(one, piece, params)
             given, leaves = piece.forward(weights, given, batch)
             kept = write(kept, piece.kept, leaves, at)
             at = sums([at, piece.kept.lengths])
@@ -166,7 +169,7 @@ class Program(NamedTuple):
         return alive._replace(out=write(alive.out, one.gives, given))
 
     def backward(
-        self, one: Traced, number: int, params: Vectors, row: Row, alive: Alive
+        self, one: Traced, number: int, params: Lying, row: Row, alive: Alive
     ) -> Alive:
         """Undo one of a part's pieces; the last comes first."""
         before, piece = one.pieces[: -1 - number], one.pieces[-1 - number]
@@ -178,7 +181,7 @@ class Program(NamedTuple):
             towards = read(alive.towards, piece.gives, slot)
         slot = base(row.residual, self.keeps(one.part.stage))
         at = sums([slot, *(other.kept.lengths for other in before)])
-        weights = self.weights(one.part, piece, params)
+        weights = weighed(one, piece, params)
         kept = read(alive.kept, piece.kept, at)
         grads, towards = piece.backward(weights, kept, towards)
         mine = named(one.part.params, piece.names)
@@ -186,10 +189,6 @@ class Program(NamedTuple):
             grads=add(alive.grads, mine, grads, self.held.base(one.part)),
             back=write(alive.back, packing(towards), towards),
         )
-
-    def weights(self, part: Part, piece: Piece, params: Vectors) -> Any:
-        """Return the params that a piece reads."""
-        return read(params, named(part.params, piece.names), self.held.base(part))
 
     def exchange(self, alive: Alive, row: Row) -> Alive:
         """Let boundaries and cotangents travel, and put down what has come."""
@@ -208,6 +207,12 @@ class Program(NamedTuple):
             return alive._replace(towards=when(row.returns >= 0, put, alive.towards))
 
         return when(row.travels_back, back, when(row.travels, forth, alive))
+
+
+def weighed(one: Traced, piece: Piece, params: Lying) -> Any:
+    """Return the params that a piece reads."""
+    vectors, at = params
+    return read(vectors, named(one.part.params, piece.names), at)
 
 
 def sent(vectors: Vectors, way: list[tuple[int, int]]) -> Vectors:

@@ -38,18 +38,25 @@ def summed(held: Held, model: Tensor, grads: Vectors) -> Vectors:
 
 def over_tensor(held: Held, model: Tensor, grads: Vectors) -> Vectors:
     """Sum the leaves that the model calls partial."""
-    wanted = {path for path, is_partial in paths(model.partial).items() if is_partial}
-
-    def whole(part: Part, some: Packing, grads: Vectors) -> Vectors:
-        found = jax.lax.psum(read(grads, some, held.base(part)), "tensor")
-        return write(grads, some, found, held.base(part))
-
     stage = jax.lax.axis_index("stage")
-    for part, packed in zip(held.parts, held.packed, strict=True):
-        some = chosen(packed, wanted)
-        if some.like:
-            grads = when(stage == part.stage, partial(whole, part, some), grads)
+    for part in held.parts:
+        if partial_leaves(part, model).like:
+            does = partial(part_over_tensor, held, model, part)
+            grads = when(stage == part.stage, does, grads)
     return grads
+
+
+def part_over_tensor(held: Held, model: Tensor, part: Part, grads: Vectors) -> Vectors:
+    """Sum those of one part; its devices alone call this."""
+    some = partial_leaves(part, model)
+    found = jax.lax.psum(read(grads, some, held.base(part)), "tensor")
+    return write(grads, some, found, held.base(part))
+
+
+def partial_leaves(part: Part, model: Tensor) -> Packing:
+    """Return where the leaves lie of which every device has a part of the gradient."""
+    wanted = {path for path, is_partial in paths(model.partial).items() if is_partial}
+    return chosen(part.params, wanted)
 
 
 def over_stages(held: Held, grads: Vectors) -> Vectors:

@@ -20,7 +20,8 @@ AXES = ("data", "stage", "tensor")
 WHOLE = PartitionSpec()  # alike on every device
 SLICED = PartitionSpec("data")  # of ZeRO: see slices.py
 FED = PartitionSpec(None, "data")  # microbatches x examples
-HELD = PartitionSpec("stage", "tensor")  # vectors of a device's own: see packed.py
+HELD = PartitionSpec("stage", "tensor")  # vectors of a stage's own: see packed.py
+OWN = PartitionSpec("data", "stage", "tensor")  # what each device has for itself
 COLUMNS, ROWS = PartitionSpec(None, "tensor"), PartitionSpec("tensor")  # of matrices
 
 
