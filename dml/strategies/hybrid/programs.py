@@ -53,9 +53,10 @@ class Pipeline(NamedTuple):
         return play(held, self.ticks(held.axes, microbatches), self.remat)
 
     def ticks(self, axes: Mesh, microbatches: int) -> Schedule:
-        """Return the schedule of so many microbatches."""
+        """Return the schedule of so many microbatches; refuse sizes that have none."""
+        name = "gpipe" if self.schedule == TRANSPOSED else self.schedule
         stages = axes.shape["stage"]
-        return make(self.schedule, stages, microbatches, self.rounds, self.pieces)
+        return make(name, stages, microbatches, self.rounds, self.pieces)
 
     def sent(self, call: jax.stages.Compiled, axes: Mesh) -> dict[str, float]:
         """Return the bytes that a device sends in a step, by axis."""
@@ -68,6 +69,7 @@ def divided(
     model: Tensor, params: Params, axes: Mesh, pipeline: Pipeline
 ) -> list[Part]:
     """Return the parts of a model; refuse what cannot be divided."""
+    pipeline.ticks(axes, pipeline.microbatches)
     seconds = pipeline.seconds or [1.0] * len(model.layers)
     ranges = pipeline.ranges(len(model.layers), axes.shape["stage"])
     return parts(model, params, axes, ranges, seconds, pipeline.pieces)

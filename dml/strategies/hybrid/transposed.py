@@ -19,7 +19,6 @@ import jax.numpy as jnp
 from dml.models.layers import read as named
 from dml.strategies.hybrid.parts import Held, Part
 from dml.strategies.hybrid.traced import trace
-from dml.types import BadInput
 from dml.wire.mesh.packed import Vectors, empty, read, room, write
 
 
@@ -28,11 +27,6 @@ def transposed(
 ) -> Callable[[Vectors, Any], tuple[Any, Vectors]]:
     """Return what one device does with its params and microbatches; see play."""
     stages = held.axes.shape["stage"]
-    if len(held.parts) > stages:
-        raise BadInput(
-            f"expected one part a stage with transposed, got {len(held.parts)} on "
-            f"{stages}; pass --rounds=1 or --pipeline=interleaved"
-        )
     onward = [(stage, (stage + 1) % stages) for stage in range(stages)]
 
     def loss(params: Vectors, batches: Any) -> Any:

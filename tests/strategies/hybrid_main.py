@@ -1,0 +1,322 @@
+"""What hybrid must do on eight devices of one process; prints each check's name."""
+
+import sys
+import traceback
+from functools import cache
+from unittest import mock
+
+import jax
+import numpy as np
+import optax
+import pytest
+
+from dml.data.minibatches import draws, take
+from dml.metrics.timer import Timer
+from dml.models.gradient import gradient
+from dml.models.layers import layered
+from dml.strategies.hybrid import pipeline as player
+from dml.strategies.hybrid import programs, sums
+from dml.strategies.hybrid.hybrid import dense, hybrid, shares
+from dml.strategies.hybrid.parts import holding
+from dml.strategies.hybrid.programs import Gradients, Pipeline, divided
+from dml.strategies.serial import serial
+from dml.types import BadInput, Layer
+from dml.update.dense import make
+from dml.wire.mesh import axes, devices
+from tests.strategies import small_tensor as small
+from tests.strategies.small import apart
+
+DEVICES, BATCH = 8, 24
+# float32 sums of 24 examples in other orders, to the largest of all gradients
+CLOSE = 4e-6  # 30 of float32's last digit
+FOUR = {"data": 2, "stage": 4, "tensor": 1}
+TWO = {"data": 4, "stage": 2, "tensor": 1}
+WAYS = {  # of K = 4: fewer microbatches than stages, as many, more
+    "1f1b": Pipeline("1f1b", 4),
+    "fewer": Pipeline("1f1b", 2),
+    "gpipe": Pipeline("gpipe", 12),
+    "more": Pipeline("1f1b", 12),
+    "interleaved": Pipeline("interleaved", 4, rounds=2),
+    "transposed": Pipeline("transposed", 3, remat=True),
+}
+
+
+@cache
+def mesh(data, stage, tensor):
+    return devices.mesh(data=data, stage=stage, tensor=tensor)
+
+
+@cache
+def reference(count=BATCH):
+    batch = jax.device_put(small.data(count))
+    return jax.device_get(gradient(small.model().loss, small.init(), batch))
+
+
+def prepared(sizes, pipeline):
+    grid, network = mesh(**sizes), small.cut(sizes["tensor"])
+    held = holding(
+        divided(network, small.init(), grid, pipeline),
+        *(small.init(), grid, lambda tree: tree),
+    )
+    return held, Gradients(network, held, pipeline)
+
+
+def gradients(sizes, pipeline):
+    """Return loss and gradients of a minibatch, and what has computed them."""
+    return kept(tuple(sizes.items()), pipeline)
+
+
+@cache  # a program compiles for a second
+def kept(sizes, pipeline):
+    return computed(dict(sizes), pipeline)
+
+
+def computed(sizes, pipeline, count=BATCH):
+    held, call = prepared(sizes, pipeline)
+    index, rest = shares(sizes["data"], pipeline.microbatches, np.arange(count))
+    assert not len(rest)
+    batch = take(small.data(count), index)
+    loss, grads = call(held.hold(small.init()), batch, pipeline.microbatches)
+    return float(loss.addressable_data(0)), held.collect(grads), call
+
+
+def wrong(sizes, pipeline, find=gradients):
+    """Return the largest difference of loss and gradients to one device's."""
+    loss, grads = reference()
+    largest = max(abs(leaf).max() for leaf in jax.tree.leaves(grads))
+    found, other, _ = find(sizes, pipeline)
+    return max(abs(found - loss) / loss, apart(other, grads) / largest)
+
+
+def every_mesh_of_eight_devices_has_the_gradients_of_one():
+    shapes = axes.shapes(DEVICES)
+    assert len(shapes) == 10
+    for sizes in shapes:
+        each = BATCH // sizes["data"]
+        microbatches = next(n for n in (4, 3, 1) if each % n == 0)
+        assert wrong(sizes, Pipeline("1f1b", microbatches)) < CLOSE, sizes
+
+
+def every_schedule_has_the_gradients_of_one_device():
+    for name, pipeline in WAYS.items():
+        assert wrong(FOUR, pipeline) < CLOSE, name
+
+
+def only_the_order_of_sums_changes_bits():
+    loss, grads, _ = gradients(FOUR, WAYS["1f1b"])
+    for pipeline in (
+        WAYS["interleaved"],  # other stages, the same microbatch after microbatch
+        Pipeline("1f1b", 4, remat=True, pieces=1, seconds=tuple(range(1, 9))),
+    ):
+        other, found, _ = gradients(FOUR, pipeline)
+        assert other == loss
+        assert apart(found, grads) == 0
+    assert apart(gradients(FOUR, WAYS["fewer"])[1], grads) > 0
+
+
+def train(strategy, *, clip=0.1, start=0, drawn=3 * BATCH + 7, params=None, **options):
+    """Return the steps, of adam; the last minibatch is uneven."""
+    many = small.data(50)
+    mine = clip if strategy is serial else 0.0
+    model = small.model()
+    if strategy is hybrid:
+        sizes = options.pop("sizes")
+        model = small.cut(sizes["tensor"])
+        options |= {"axes": mesh(**sizes), "clip": clip}
+    steps = strategy(
+        *(model, small.init() if params is None else params, many),
+        draws(50, BATCH, 0, drawn, start),
+        make("adam", 0.01, clip=np.inf if strategy is hybrid else mine),
+        *(Timer(),),
+        **options,
+    )
+
+    def kept(step):
+        params = step.params() if callable(step.params) else step.params
+        return step._replace(state=step.state(), params=jax.device_get(params))
+
+    return list(map(kept, steps))
+
+
+def a_run_moves_to_another_mesh_and_schedule():
+    plain = train(serial)
+    begun = train(
+        hybrid,
+        sizes={"data": 2, "stage": 2, "tensor": 2},
+        pipeline=Pipeline("1f1b", 3),
+        drawn=2 * BATCH,
+    )
+    on = train(
+        hybrid,
+        sizes={"data": 1, "stage": 4, "tensor": 2},
+        pipeline=Pipeline("interleaved", 2, rounds=2),
+        start=2 * BATCH,
+        params=begun[-1].params,
+        state=begun[-1].state,
+    )
+    found = [*begun, *on]
+    assert [step.examples for step in found] == [step.examples for step in plain]
+    losses = [step.loss for step in plain]
+    assert [step.loss for step in found] == pytest.approx(losses, rel=1e-5)
+    # three updates of adam by 0.01
+    assert apart(found[-1].params, plain[-1].params) < 3e-6
+    assert apart(found[-1].state, plain[-1].state) < 3e-6
+
+
+def what_is_held_comes_back_bit_for_bit():
+    held, _ = prepared({"data": 1, "stage": 4, "tensor": 2}, WAYS["interleaved"])
+    params = small.init()
+    assert apart(held.collect(held.hold(params)), params) == 0
+    optimizer = make("adam", 0.01)
+    state = optimizer.update(params, optimizer.init(params), params)[1]
+    parts = held.parts
+    kept = holding(parts, params, held.axes, optimizer.init)
+    assert apart(kept.collect(kept.hold(state)), state) == 0
+
+
+def bytes_on_the_wire_are_those_of_the_formula():
+    sizes = {"data": 2, "stage": 2, "tensor": 2}
+    _, _, call = gradients(sizes, Pipeline("1f1b", 4))
+    stream = BATCH // 2 * small.WIDTH * 4  # a replica's, of all its microbatches
+    # 2 all-reduces of a block, each 2 (t - 1)/t of the stream; half the blocks a stage
+    assert call.sent["tensor"] == small.BLOCKS * 2 * stream / 2
+    # a boundary forwards, a cotangent back; both stages' ends of the ring send
+    assert call.sent["stage"] == 2 * stream
+    leaves = jax.tree.leaves(call.held.lengths)
+    table = small.WIDTH**2 * 4  # that both stages hold: summed, as the loss is
+    assert 4 * sum(leaves) + table <= call.sent["data"] < 4 * sum(leaves) + table + 99
+
+
+def fewer_activations_live_by_1f1b():
+    held = {name: gradients(FOUR, WAYS[name])[2].temporary for name in WAYS}
+    # K - k of 12 microbatches on stage k; what one keeps is more than what it is given
+    assert held["more"] < held["gpipe"] / 2
+    assert (
+        held["more"] < 1.2 * held["1f1b"]
+    )  # whose microbatches are three times as big
+
+
+def a_program_grows_with_the_layers_alone():
+    def lines(sizes, pipeline):
+        (compiled,) = gradients(sizes, pipeline)[2].calls.values()
+        return compiled.as_text().count("\n")
+
+    plain = lines(FOUR, WAYS["1f1b"])
+    assert abs(lines(FOUR, WAYS["more"]) - plain) < 0.05 * plain
+    eight = {"data": 1, "stage": 8, "tensor": 1}
+    assert lines(eight, Pipeline("1f1b", 4)) < 2 * plain
+
+
+def pipedream_is_descent_along_gradients_of_old_weights():
+    stages, count = 4, 7
+    body = small.layers()[1:-1]
+    ends = [Layer(("in",), lambda params, given, batch: batch.inputs @ params["in"])]
+    ends += [
+        Layer(
+            ("out",),
+            lambda params, given, batch: (
+                (given @ params["out"] - batch.targets) ** 2
+            ).mean(),
+        )
+    ]
+    model = layered([ends[0], *body, ends[1]], None, None, None)
+    weights = small.init()
+    table = weights.pop("table")
+    params = {"in": table, **weights, "out": table.T}
+    pipeline, optimizer = Pipeline("pipedream"), make("adam", 0.01)
+    order = list(draws(50, BATCH, 0, count * BATCH))
+    steps = list(
+        hybrid(
+            *(dense(model, params), params, small.data(50), order, optimizer, Timer()),
+            axes=mesh(data=2, stage=stages, tensor=1),
+            pipeline=pipeline,
+        )
+    )
+    ranges = pipeline.ranges(len(model.layers), stages)
+    names = [[model.layers[n].names[0] for n in span] for span in ranges]
+    versions = [[{name: params[name] for name in some}] for some in names]
+    states = [optimizer.init(own[0]) for own in versions]
+    for number, index in enumerate(order):
+        # stage k has made all updates but the last K - 1 - k
+        mixed = {}
+        for stage, own in enumerate(versions):
+            mixed |= own[max(0, number - (stages - 1 - stage))]
+        batch = jax.device_put(take(small.data(50), index))
+        loss, grads = gradient(model.loss, mixed, batch)
+        assert steps[number].loss == pytest.approx(float(loss), rel=1e-5)
+        for stage, own in enumerate(versions):
+            mine = {name: grads[name] for name in names[stage]}
+            updates, states[stage] = optimizer.update(mine, states[stage], own[-1])
+            own.append(optax.apply_updates(own[-1], updates))
+    last = {name: leaf for own in versions for name, leaf in own[-1].items()}
+    assert len(steps) == count
+    assert apart(steps[-1].params(), {name: last[name] for name in params}) < 3e-6
+
+
+def mutants_are_seen():
+    turned = player.sent
+    backwards = mock.patch.object(
+        player, "sent", lambda one, way: turned(one, [(b, a) for a, b in way])
+    )
+    unshared = mock.patch.object(sums, "over_stages", lambda held, grads: grads)
+
+    def doubled(held, model, grads):
+        found = sums.summed(held, model, grads)
+        return jax.tree.map(lambda one: jax.lax.psum(one, "data"), found)
+
+    def alone(held, model, grads):
+        return sums.over_stages(held, grads)
+
+    counted = mock.patch.object(programs, "summed", doubled)
+    missing = mock.patch.object(programs, "summed", alone)
+    for mutant, sizes in [
+        (backwards, FOUR),  # a ring of two stages has but one way round
+        (unshared, TWO),
+        (counted, TWO),
+        (missing, TWO),
+    ]:
+        with mutant:
+            assert wrong(sizes, Pipeline("1f1b", 2), computed) > 1000 * CLOSE
+
+
+def what_cannot_be_divided_is_refused():
+    many = {"data": 1, "stage": 8, "tensor": 1}
+    for error, sizes, pipeline in [
+        ("8 layers and 16 parts", many, Pipeline("interleaved", 1, rounds=2)),
+        ("one round of gpipe", FOUR, Pipeline("transposed", 1, rounds=2)),
+        ("1 or more microbatches", FOUR, Pipeline("1f1b", 0)),
+        ("a schedule, got 'zb'", FOUR, Pipeline("zb", 1)),
+        ("table on two of them", FOUR, Pipeline("pipedream", 1)),
+    ]:
+        with pytest.raises(BadInput, match=error):
+            train(hybrid, sizes=sizes, pipeline=pipeline, clip=0.0)
+
+
+CHECKS = [
+    every_mesh_of_eight_devices_has_the_gradients_of_one,
+    every_schedule_has_the_gradients_of_one_device,
+    only_the_order_of_sums_changes_bits,
+    a_run_moves_to_another_mesh_and_schedule,
+    what_is_held_comes_back_bit_for_bit,
+    bytes_on_the_wire_are_those_of_the_formula,
+    fewer_activations_live_by_1f1b,
+    a_program_grows_with_the_layers_alone,
+    pipedream_is_descent_along_gradients_of_old_weights,
+    mutants_are_seen,
+    what_cannot_be_divided_is_refused,
+]
+
+
+def main():
+    jax.config.update("jax_num_cpu_devices", DEVICES)
+    for check in CHECKS:
+        try:
+            check()
+        except Exception:
+            sys.stdout.write(f"{check.__name__}: {traceback.format_exc()}\n")
+        else:
+            sys.stdout.write(f"{check.__name__}: ok\n")
+
+
+if __name__ == "__main__":
+    main()
