@@ -31,6 +31,7 @@ DEVICES, BATCH = 8, 24
 CLOSE = 4e-6  # 30 of float32's last digit
 FOUR = {"data": 2, "stage": 4, "tensor": 1}
 TWO = {"data": 4, "stage": 2, "tensor": 1}
+HALVES = Pipeline("1f1b", 2)
 WAYS = {  # of K = 4: fewer microbatches than stages, as many, more
     "1f1b": Pipeline("1f1b", 4),
     "fewer": Pipeline("1f1b", 2),
@@ -47,18 +48,22 @@ def mesh(data, stage, tensor):
 
 
 @cache
-def reference(count=BATCH):
-    batch = jax.device_put(small.data(count))
-    return jax.device_get(gradient(small.model().loss, small.init(), batch))
+def reference(blocks):
+    batch, params = jax.device_put(small.data(BATCH)), small.init(blocks=blocks)
+    return jax.device_get(gradient(small.model(blocks).loss, params, batch))
+
+
+def blocks(sizes, pipeline):
+    """Return as few as the mesh needs: each compiles for a while."""
+    return max(2, sizes["stage"] * pipeline.rounds - 2)
 
 
 def prepared(sizes, pipeline):
-    grid, network = mesh(**sizes), small.cut(sizes["tensor"])
-    held = holding(
-        divided(network, small.init(), grid, pipeline),
-        *(small.init(), grid, lambda tree: tree),
-    )
-    return held, Gradients(network, held, pipeline)
+    grid, count = mesh(**sizes), blocks(sizes, pipeline)
+    network, params = small.cut(sizes["tensor"], count), small.init(blocks=count)
+    mine = divided(network, params, grid, pipeline)
+    held = holding(mine, params, grid, lambda tree: tree)
+    return held, Gradients(network, held, pipeline), params
 
 
 def gradients(sizes, pipeline):
@@ -71,18 +76,18 @@ def kept(sizes, pipeline):
     return computed(dict(sizes), pipeline)
 
 
-def computed(sizes, pipeline, count=BATCH):
-    held, call = prepared(sizes, pipeline)
-    index, rest = shares(sizes["data"], pipeline.microbatches, np.arange(count))
+def computed(sizes, pipeline):
+    held, call, params = prepared(sizes, pipeline)
+    index, rest = shares(sizes["data"], pipeline.microbatches, np.arange(BATCH))
     assert not len(rest)
-    batch = take(small.data(count), index)
-    loss, grads = call(held.hold(small.init()), batch, pipeline.microbatches)
+    batch = take(small.data(BATCH), index)
+    loss, grads = call(held.hold(params), batch, pipeline.microbatches)
     return float(loss.addressable_data(0)), held.collect(grads), call
 
 
 def wrong(sizes, pipeline, find=gradients):
     """Return the largest difference of loss and gradients to one device's."""
-    loss, grads = reference()
+    loss, grads = reference(blocks(sizes, pipeline))
     largest = max(abs(leaf).max() for leaf in jax.tree.leaves(grads))
     found, other, _ = find(sizes, pipeline)
     return max(abs(found - loss) / loss, apart(other, grads) / largest)
@@ -104,27 +109,25 @@ def every_schedule_has_the_gradients_of_one_device():
 
 def only_the_order_of_sums_changes_bits():
     loss, grads, _ = gradients(FOUR, WAYS["1f1b"])
-    for pipeline in (
-        WAYS["interleaved"],  # other stages, the same microbatch after microbatch
-        Pipeline("1f1b", 4, remat=True, pieces=1, seconds=tuple(range(1, 9))),
-    ):
-        other, found, _ = gradients(FOUR, pipeline)
-        assert other == loss
-        assert apart(found, grads) == 0
+    other, found, _ = gradients(TWO, HALVES)
+    again, same, _ = gradients(TWO, HALVES._replace(schedule="interleaved", rounds=2))
+    assert (other, apart(found, same)) == (again, 0)  # microbatch after microbatch
+    other, found, _ = gradients(FOUR, WAYS["1f1b"]._replace(remat=True, pieces=1))
+    assert (other, apart(found, grads)) == (loss, 0)
     assert apart(gradients(FOUR, WAYS["fewer"])[1], grads) > 0
 
 
 def train(strategy, *, clip=0.1, start=0, drawn=3 * BATCH + 7, params=None, **options):
     """Return the steps, of adam; the last minibatch is uneven."""
-    many = small.data(50)
+    many, few = small.data(50), 2
     mine = clip if strategy is serial else 0.0
-    model = small.model()
+    model = small.model(few)
     if strategy is hybrid:
         sizes = options.pop("sizes")
-        model = small.cut(sizes["tensor"])
+        model = small.cut(sizes["tensor"], few)
         options |= {"axes": mesh(**sizes), "clip": clip}
     steps = strategy(
-        *(model, small.init() if params is None else params, many),
+        *(model, small.init(blocks=few) if params is None else params, many),
         draws(50, BATCH, 0, drawn, start),
         make("adam", 0.01, clip=np.inf if strategy is hybrid else mine),
         *(Timer(),),
@@ -149,7 +152,7 @@ def a_run_moves_to_another_mesh_and_schedule():
     on = train(
         hybrid,
         sizes={"data": 1, "stage": 4, "tensor": 2},
-        pipeline=Pipeline("interleaved", 2, rounds=2),
+        pipeline=Pipeline("gpipe", 2),
         start=2 * BATCH,
         params=begun[-1].params,
         state=begun[-1].state,
@@ -164,8 +167,8 @@ def a_run_moves_to_another_mesh_and_schedule():
 
 
 def what_is_held_comes_back_bit_for_bit():
-    held, _ = prepared({"data": 1, "stage": 4, "tensor": 2}, WAYS["interleaved"])
-    params = small.init()
+    sizes = {"data": 1, "stage": 4, "tensor": 2}
+    held, _, params = prepared(sizes, WAYS["interleaved"])
     assert apart(held.collect(held.hold(params)), params) == 0
     optimizer = make("adam", 0.01)
     state = optimizer.update(params, optimizer.init(params), params)[1]
@@ -178,8 +181,8 @@ def bytes_on_the_wire_are_those_of_the_formula():
     sizes = {"data": 2, "stage": 2, "tensor": 2}
     _, _, call = gradients(sizes, Pipeline("1f1b", 4))
     stream = BATCH // 2 * small.WIDTH * 4  # a replica's, of all its microbatches
-    # 2 all-reduces of a block, each 2 (t - 1)/t of the stream; half the blocks a stage
-    assert call.sent["tensor"] == small.BLOCKS * 2 * stream / 2
+    # 2 all-reduces of each of 2 blocks, 2 (t - 1)/t of the stream; a stage has one
+    assert call.sent["tensor"] == 2 * 2 * stream / 2
     # a boundary forwards, a cotangent back; both stages' ends of the ring send
     assert call.sent["stage"] == 2 * stream
     leaves = jax.tree.leaves(call.held.lengths)
@@ -203,13 +206,13 @@ def a_program_grows_with_the_layers_alone():
 
     plain = lines(FOUR, WAYS["1f1b"])
     assert abs(lines(FOUR, WAYS["more"]) - plain) < 0.05 * plain
-    eight = {"data": 1, "stage": 8, "tensor": 1}
-    assert lines(eight, Pipeline("1f1b", 4)) < 2 * plain
+    eight = {"data": 1, "stage": 8, "tensor": 1}  # of twice as many layers
+    assert lines(eight, Pipeline("1f1b", 4)) < 2.2 * plain
 
 
 def pipedream_is_descent_along_gradients_of_old_weights():
     stages, count = 4, 7
-    body = small.layers()[1:-1]
+    body = small.layers(blocks=2)[1:-1]
     ends = [Layer(("in",), lambda params, given, batch: batch.inputs @ params["in"])]
     ends += [
         Layer(
@@ -220,7 +223,7 @@ def pipedream_is_descent_along_gradients_of_old_weights():
         )
     ]
     model = layered([ends[0], *body, ends[1]], None, None, None)
-    weights = small.init()
+    weights = small.init(blocks=2)
     table = weights.pop("table")
     params = {"in": table, **weights, "out": table.T}
     pipeline, optimizer = Pipeline("pipedream"), make("adam", 0.01)
@@ -282,7 +285,7 @@ def mutants_are_seen():
 def what_cannot_be_divided_is_refused():
     many = {"data": 1, "stage": 8, "tensor": 1}
     for error, sizes, pipeline in [
-        ("8 layers and 16 parts", many, Pipeline("interleaved", 1, rounds=2)),
+        ("4 layers and 16 parts", many, Pipeline("interleaved", 1, rounds=2)),
         ("one round of gpipe", FOUR, Pipeline("transposed", 1, rounds=2)),
         ("1 or more microbatches", FOUR, Pipeline("1f1b", 0)),
         ("a schedule, got 'zb'", FOUR, Pipeline("zb", 1)),
