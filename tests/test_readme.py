@@ -23,7 +23,6 @@ SMALL = {
     "consistency.py": EVEN,
     "softsync.py": ["--clocks=3", "--lr=0.4", "--n=1,30"],
     "downpour.py": ["--clocks=3", "--lr=0.6", "--adagrad_lr=0.2"],
-    "server_bandwidth.py": ["--sizes=1KB", "--repeats=1"],
     "topology.py": ["--p=16"],
     "scaling.py": ["--parameters=10000"],
     "cooccurrence.py": HERE,
@@ -31,9 +30,11 @@ SMALL = {
     "vision.py": ["--data=digits", "--model=mlp", "--batch=8", "--steps=3"],
     "bert.py": [*TEXT, "--vocabulary=300"],
     "gpt.py": [*TEXT, "--vocabulary=400"],
+    "hybrid.py": ["--mesh=stage:4", "--blocks=2", "--steps=2", "--vocabulary=300"]
+    + ["--corpus=corpus.txt", "--length=16"],
+    "pipeline.py": ["--layer_seconds=1,2,2,1"],
+    "memory.py": ["--nocompiled"],
     "large_batch.py": ["--seeds=1", "--factors=1,2", "--large=2", "--epochs=1"],
-    "step_time.py": ["--size=tiny", "--length=16", "--vocabulary=300", "--rounds=1"]
-    + ["--strategies=synchronous"],
 }
 
 

@@ -17,6 +17,11 @@ from dml.strategies.hybrid.parts import Part, names
 from dml.types import Layer
 from dml.wire.mesh.packed import Packing, packing, sums
 
+KEPT = {  # what is worth its memory: products, and what has come from other devices
+    *("dot_general", "conv_general_dilated", "psum", "pmax", "all_gather"),
+    *("reduce_scatter", "all_to_all", "ppermute"),
+}
+
 
 class Piece(NamedTuple):
     """Layers whose backward takes one tick."""
@@ -45,14 +50,37 @@ class Piece(NamedTuple):
         return self.back.unflatten(leaves)(towards)
 
 
+def thrifty(layer: Layer) -> Callable[..., Any]:
+    """Return the layer of which a backward keeps what is costly, and makes the rest.
+
+    Norms, activations and softmax are made again from products: a third of the memory,
+    which is written and read for every microbatch, for a tenth more operations.
+    """
+
+    def costly(primitive: Any, *_: Any, **__: Any) -> bool:
+        return primitive.name in KEPT
+
+    return jax.checkpoint(layer.apply, policy=costly)
+
+
 def piece(
-    layers: Sequence[Layer], params: Any, given: Any, batch: Any, remat: bool
+    layers: Sequence[Layer],
+    params: Any,
+    given: Any,
+    batch: Any,
+    *,
+    last: Layer,
+    remat: bool,
 ) -> Piece:
-    """Trace layers; with remat a backward keeps what they are given, no more."""
+    """Trace layers; with remat a backward keeps what they are given, no more.
+
+    The last layer of all makes its gradient with the loss: it keeps that.
+    """
 
     def run(batch: Any, params: Any, given: Any) -> Any:
         for layer in layers:
-            given = layer.apply(read(layer, params), given, batch)
+            apply = layer.apply if layer is last else thrifty(layer)
+            given = apply(read(layer, params), given, batch)
         return given
 
     call = jax.checkpoint(run) if remat else run
@@ -96,12 +124,13 @@ class Traced(NamedTuple):
 def trace(parts: Sequence[Part], batch: Any, remat: bool) -> list[Traced]:
     """Trace all parts, each given what the one before it gives; inside shard_map."""
     given: Any = None
-    found = []
+    found, last = [], parts[-1].pieces[-1][-1]
     for number, part in enumerate(parts):
         params = part.params.tree.unflatten(part.params.like)
         pieces = []
         for layers in part.pieces:
-            pieces.append(piece(layers, params, given, batch, remat))
+            piece_of = piece(layers, params, given, batch, last=last, remat=remat)
+            pieces.append(piece_of)
             given = pieces[-1].gives.tree.unflatten(pieces[-1].gives.like)
         found.append(Traced(number, part, tuple(pieces)))
     return found

@@ -1,0 +1,126 @@
+"""A pipeline on real devices: seconds of a step beside one device's, and live memory.
+
+A network, its microbatches and schedules in; rows of medians of turns that alternate,
+all threads on as many cores as devices compute, and of bytes as compiled, out.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from tensor_parts import pinning
+
+from dml.data.minibatches import take
+from dml.metrics.writers import Row
+from dml.models import layer_costs
+from dml.models.gradient import accumulated
+from dml.models.transformer import Shape, transformer
+from dml.strategies.hybrid.hybrid import dense, shares
+from dml.strategies.hybrid.parts import holding
+from dml.strategies.hybrid.programs import TRANSPOSED, Gradients, Pipeline, divided
+from dml.types import Batch
+from dml.wire.mesh import devices
+
+MB = 1e6
+WAYS = {  # what is timed
+    "gpipe": Pipeline("gpipe"),
+    "1f1b": Pipeline("1f1b"),
+    "1f1b, remat": Pipeline("1f1b", remat=True),
+    "transposed, remat": Pipeline(TRANSPOSED, remat=True),
+}
+
+
+class Problem(NamedTuple):
+    """What is computed: a GPT's gradient, of microbatches of so many examples."""
+
+    shape: Shape
+    each: int
+    seed: int
+
+    def network(self) -> tuple[Any, Any]:
+        model = transformer(self.shape, causal=True)
+        return model, model.init(jax.random.key(self.seed))
+
+    def batch(self, microbatches: int) -> Batch:
+        rng = np.random.default_rng(self.seed)
+        size = 2, microbatches * self.each, self.shape.length
+        return Batch(*rng.integers(self.shape.vocabulary, size=size, dtype=np.int32))
+
+
+def alone(problem: Problem, microbatches: int) -> Callable[[], Any]:
+    """Return what computes the gradient on one device."""
+    model, params = problem.network()
+    batch, each = problem.batch(microbatches), problem.each
+    parts = [
+        take(batch, np.arange(n * each, (n + 1) * each)) for n in range(microbatches)
+    ]
+    weights = [1 / microbatches] * microbatches
+    given = jax.device_put((params, parts), jax.devices()[0])
+    return lambda: accumulated(model.loss, *given, weights)
+
+
+def on_stages(problem: Problem, pipeline: Pipeline) -> tuple[Callable[[], Any], Any]:
+    """Return what computes it on all devices, a stage each, and its programs."""
+    model, params = problem.network()
+    network, one = dense(model, params), problem.batch(1)
+    seconds = layer_costs.flops(model.layers, params, one)
+    pipeline = pipeline._replace(seconds=seconds)
+    axes = devices.mesh(data=1, stage=len(jax.devices()), tensor=1)
+    parts = divided(network, params, axes, pipeline)
+    held = holding(parts, params, axes, lambda tree: tree)
+    call, now = Gradients(network, held, pipeline), held.hold(params)
+    batch = problem.batch(pipeline.microbatches)
+    index, _ = shares(1, pipeline.microbatches, np.arange(len(batch.targets)))
+    return partial(call, now, take(batch, index), pipeline.microbatches), call
+
+
+def speeds(problem: Problem, numbers: Sequence[int], turns: int) -> Iterator[Row]:
+    """Race every way against one device, for each number of microbatches."""
+    stages = len(jax.devices())
+    for microbatches in numbers:
+        calls = {"one device": (1, alone(problem, microbatches))}
+        for name, pipeline in WAYS.items():
+            call, _ = on_stages(problem, pipeline._replace(microbatches=microbatches))
+            calls[name] = stages, call
+        spent = raced(calls, turns)
+        for name in WAYS:
+            pairs = zip(spent["one device"], spent[name], strict=True)
+            yield {
+                "way": name,
+                "stages": stages,
+                "microbatches": microbatches,
+                "milliseconds": 1e3 * float(np.median(spent[name])),
+                "speed_up": float(np.median([one / all_of for one, all_of in pairs])),
+                "formula": stages * microbatches / (microbatches + stages - 1),
+            }
+
+
+def raced(
+    calls: dict[str, tuple[int, Callable[[], Any]]], turns: int
+) -> dict[str, list[float]]:
+    """Time each call so often, in turns, on so many cores as it has devices."""
+    spent: dict[str, list[float]] = {name: [] for name in calls}
+    with pinning() as pinned:
+        for turn in range(1 + turns):  # the first one compiles
+            for name, (cores, call) in calls.items():
+                pinned(cores if turn else len(jax.devices()))
+                begun = time.perf_counter()
+                jax.block_until_ready(call())
+                if turn:
+                    spent[name].append(time.perf_counter() - begun)
+    return spent
+
+
+def lives(problem: Problem, numbers: Sequence[int]) -> Iterator[Row]:
+    """Say what each schedule needs beside params and gradients, as compiled."""
+    for microbatches in numbers:
+        row: dict[str, Any] = {"microbatches": microbatches}
+        for name in ("gpipe", "1f1b"):
+            pipeline = WAYS[name]._replace(microbatches=microbatches)
+            call, programs = on_stages(problem, pipeline)
+            call()
+            row[f"{name}_mb"] = programs.temporary / MB
+        yield row
