@@ -23,7 +23,7 @@ class Places(NamedTuple):
     """
 
     arrives_forward: np.ndarray  # where the boundary from the part before is put
-    input: np.ndarray  # where a forward reads it; a backward too, if it computes again
+    input: np.ndarray  # where a forward reads it
     residual: np.ndarray  # where a forward stores, and its backward's pieces read
     arrives_backward: np.ndarray  # where the cotangent from the part after is put
     cotangent: np.ndarray  # where a backward's first piece reads it
@@ -32,26 +32,23 @@ class Places(NamedTuple):
     cotangents: int
 
 
-def places(schedule: Schedule, remat: bool = False) -> Places:
+def places(schedule: Schedule) -> Places:
     """Lay out what the stages keep: boundaries, residuals, cotangents.
 
     Part 0 has no boundary before it, and the last part's cotangent is the loss's 1: -1.
-    With remat no residuals are kept but inputs are, to the last piece of the backward.
     """
     ticks = when(schedule)
     forward, backward, last = ticks[FORWARD], ticks[FORWARD + 1], ticks[-1]
-    reads = ticks if remat else ticks[: FORWARD + 1]  # of an input
-    inner = np.arange(parts(schedule))
-    before, after = inner[1:], inner[:-1]  # parts that have one before them, or after
+    every = np.arange(parts(schedule))
+    before, after = every[1:], every[:-1]  # parts that have one before them, or after
 
     came = forward[:, before - 1] + 1
-    laid, inputs = _laid(schedule, before, came, reads[-1][:, before])
+    laid, inputs = _laid(schedule, before, came, forward[:, before])
     arrives_forward = _table(schedule, before, came, laid)
-    given = _table(schedule, before, reads[:, :, before], laid)
+    given = _table(schedule, before, forward[:, before], laid)
 
-    kept = inner[:0] if remat else inner
-    laid, residuals = _laid(schedule, kept, forward[:, kept], last[:, kept])
-    residual = _table(schedule, kept, ticks[:, :, kept], laid)
+    laid, residuals = _laid(schedule, every, forward, last)
+    residual = _table(schedule, every, ticks, laid)
 
     came = last[:, after + 1] + 1
     laid, cotangents = _laid(schedule, after, came, backward[:, after])

@@ -39,13 +39,12 @@ def test_no_two_alive_share_a_slot_and_none_is_too_many(lives, order):
     st.integers(1, 10),
     st.integers(1, 3),
     st.integers(1, 3),
-    st.booleans(),
 )
 @few
-def test_every_stage_reads_what_was_put_there(name, k, m, rounds, pieces, remat):
+def test_every_stage_reads_what_was_put_there(name, k, m, rounds, pieces):
     rounds = rounds if name == "interleaved" else 1
     schedule = make(name, k, m, rounds, pieces)
-    played(schedule, places(schedule, remat), remat)
+    played(schedule, places(schedule))
 
 
 @pytest.mark.parametrize("table", ["input", "residual", "cotangent"])
@@ -56,10 +55,10 @@ def test_a_wrong_place_is_seen(table):
     at = tuple(np.argwhere(wrong >= 0)[-1])
     wrong[at] += 1
     with pytest.raises(AssertionError):
-        played(schedule, right._replace(**{table: wrong}), False)
+        played(schedule, right._replace(**{table: wrong}))
 
 
-def played(schedule, places, remat):
+def played(schedule, places):
     """Play it on slots that remember what was put there last."""
     k, last = schedule.stages, schedule.stages * schedule.rounds - 1
     memory, sent = {}, {}
@@ -77,11 +76,11 @@ def played(schedule, places, remat):
             part = schedule.round[tick, stage] * k + stage
             held = places.input[tick, stage], places.residual[tick, stage]
             given = places.cotangent[tick, stage]
-            reads = part > 0 and (piece == 0 or (remat and piece > 0))
+            reads = part > 0 and piece == 0
             read(memory, ("input", stage), held[0], (number, part) if reads else None)
-            if piece == 0 and not remat:
+            if piece == 0:
                 put(memory, ("residual", stage), held[1], (number, part))
-            kept = (number, part) if piece >= 0 and not remat else None
+            kept = (number, part) if piece >= 0 else None
             read(memory, ("residual", stage), held[1], kept)
             reads = piece == 1 and part < last
             read(memory, ("given", stage), given, (number, part) if reads else None)
@@ -117,5 +116,3 @@ def read(memory, where, slot, what):
 def test_residuals_have_as_many_slots_as_microbatches_are_alive(name, rounds):
     schedule = make(name, 4, 8, rounds)
     assert places(schedule).residuals == alive(schedule).max()
-    assert places(schedule, remat=True).residuals == 0
-    assert places(schedule, remat=True).inputs <= alive(schedule).max()
