@@ -1,0 +1,99 @@
+"""What `pipeline.py` says: its tables, what of them a summary keeps, and verdicts."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from pipeline_rows import MANY, TRANSFORMER, Plan, compared, grid, uneven
+
+from dml.metrics.writers import Row
+
+CLAIMS = {
+    "no_gain": "no gain at M = 1 (1.3 at most)",
+    "almost_linear": f"almost linear at M = {MANY} (0.79 K at least)",
+    "order": "faster the larger M, and K",
+    "cells": "its nine cells",
+}
+NO_GAIN, LINEAR, NEAR = 1.3, 0.75, 0.1
+
+
+def said(counts: Sequence[int]) -> str:
+    """Return what there is at every stage, those in the middle left out where many."""
+    short = [*counts[:4], "…", *counts[-3:]] if len(counts) > 8 else counts
+    return " ".join(map(str, short))
+
+
+def number(key: str, width: int, form: str = ".2f") -> Any:
+    return width, lambda row: format(row[key], form)
+
+
+class Table(NamedTuple):
+    """A title, columns as writers.table takes them, rows, and what a summary keeps."""
+
+    title: str
+    columns: Mapping[str, tuple[int, Callable[[Row], str]]]
+    rows: Callable[[Plan], Iterator[Row]]
+    keeps: Callable[[Row], Row]
+
+
+FOUND = {"formula": number("formula", 7), "virtual": number("virtual", 7)}
+PLACE = {"K": number("stages", 2, "d")}
+PUBLISHED = {"published": number("published", 9)}
+TABLES: dict[str, Table] = {
+    "grid": Table(
+        "GPipe's Table 2, Transformer: speed-up over one device, KM/(M + K - 1)",
+        PLACE | {"M": number("microbatches", 2, "d")} | PUBLISHED | FOUND,
+        grid,
+        lambda row: {f"speed_up_{row['stages']}_{row['microbatches']}": row["virtual"]},
+    ),
+    "imbalance": Table(
+        f"The same of uneven layers (AmoebaNet), M = {MANY}: at most K / imbalance",
+        PLACE
+        | {"layers cut": (10, lambda row: row["cut"])}
+        | PUBLISHED
+        | {"imbalance": number("imbalance", 9), "K/imbalance": number("bound", 11)}
+        | {"virtual": FOUND["virtual"]},
+        uneven,
+        lambda row: {
+            f"uneven_{row['stages']}_{row['cut'].replace(' ', '_')}": row["virtual"]
+        },
+    ),
+    "schedules": Table(
+        "Schedules; alive: microbatches that a stage keeps at most, over its v parts",
+        {
+            "schedule": (11, lambda row: f"{row['schedule']:11}"),
+            "v": number("rounds", 2, "d"),
+            "bubble": number("bubble", 6, ".1%"),
+            "alive by stage": (20, lambda row: said(row["alive"])),
+        }
+        | FOUND
+        | {"staleness by stage": (20, lambda row: said(row["staleness"]))},
+        compared,
+        lambda row: {
+            f"bubble_{row['schedule']}": row["bubble"],
+            f"alive_{row['schedule']}": max(row["alive"]),
+            f"speed_up_{row['schedule']}": row["virtual"],
+            f"staleness_{row['schedule']}": max(row["staleness"]),
+        },
+    ),
+}
+
+
+def verdicts(kept: Mapping[str, Sequence[Row]]) -> dict[str, str]:
+    """Judge the paper's claims, and its cells, by our rows of its Transformer."""
+    rows = kept["grid"]
+    found = np.array([row["virtual"] for row in rows]).reshape(len(TRANSFORMER), -1)
+    linear = min(found[:, -1] / list(TRANSFORMER))
+    ordered = (np.diff(found) > 0).all() and (np.diff(found[:, 1:], axis=0) > 0).all()
+    off = [abs(row["virtual"] / row["published"] - 1) for row in rows]
+    near = sum(one <= NEAR for one in off)
+    judged = {
+        "no_gain": (found[:, 0].max() <= NO_GAIN, f"{found[:, 0].max():.2f} at most"),
+        "almost_linear": (linear >= LINEAR, f"{linear:.2f} K at least"),
+        "order": (ordered, "by M for every K, by K where M > 1"),
+        "cells": (near == len(off), f"{near} of {len(off)} within {NEAR:.0%}"),
+    }
+    return {
+        claim: f"{'holds' if holds else 'not seen'}: {seen}"
+        for claim, (holds, seen) in judged.items()
+    }

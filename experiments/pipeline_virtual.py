@@ -1,0 +1,85 @@
+"""Pipelines on the virtual cluster: a schedule, layers' seconds, a network; times out.
+
+A rank is a stage. It does what stands in its column of the schedule, in that order,
+each as soon as what it needs has come: ticks are no clock here. Receives are posted
+ahead, so that messages travel while ranks compute.
+"""
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dml import sim
+from dml.sim.networks.named import network
+from dml.types import Request
+from dml.wire.pipelines import FORWARD, IDLE, Schedule, make, parts
+from dml.wire.stages import evenly, stages
+
+# how to cut layers into so many parts, by their seconds
+CUTS = {
+    "evenly": lambda seconds, count: evenly(len(seconds), count),
+    "by seconds": stages,
+}
+
+
+class Layers(NamedTuple):
+    """What is cut into parts, and where they lie."""
+
+    seconds: Sequence[float]  # of each layer's forward and backward, of a microbatch
+    nbytes: int  # that a layer gives the next
+    network: str
+
+
+def speed_up(schedule: Schedule, layers: Layers, cut: str = "by seconds") -> float:
+    """Return the time of one rank, which computes all, over that of the stages."""
+    alone = make("gpipe", 1, schedule.microbatches, pieces=schedule.pieces)
+    cuts = CUTS[cut](layers.seconds, parts(schedule))
+    each = [sum(layers.seconds[part.start : part.stop]) for part in cuts]
+    together = finished(schedule, each, layers)
+    return finished(alone, [sum(each)], layers._replace(network="0,0,0")) / together
+
+
+def finished(schedule: Schedule, seconds: Sequence[float], layers: Layers) -> float:
+    """Return when the last rank is done; seconds of every part."""
+
+    def program(comm: Any) -> float:
+        play(comm, schedule, seconds, layers.nbytes)
+        return comm.Wtime()
+
+    size = schedule.stages
+    return max(sim.run(program, size, network(layers.network, size)))
+
+
+def play(comm: Any, schedule: Schedule, seconds: Sequence[float], nbytes: int) -> None:
+    """Do a stage's work: a backward takes `pieces` times as long as a forward."""
+    stages, last = schedule.stages, parts(schedule) - 1
+    boundary = sim.Phantom(nbytes)
+    mine = schedule.piece[:, comm.rank] != IDLE
+    columns = (schedule.piece, schedule.microbatch, schedule.round)
+    work = np.stack([column[mine, comm.rank] for column in columns], axis=1).tolist()
+    awaited: dict[int, Request] = {}
+    for piece, number, turn in work:
+        part = turn * stages + comm.rank
+        before = part - 1 if piece == FORWARD else part + 1
+        if piece <= FORWARD + 1 and 0 <= before <= last:
+            name = tag(schedule, piece, number, part)
+            awaited[name] = comm.Irecv(boundary, before % stages, name)
+    sent = []
+    for piece, number, turn in work:
+        part = turn * stages + comm.rank
+        if request := awaited.get(tag(schedule, piece, number, part)):
+            request.Wait()
+        comm.compute(seconds[part] / (1 + schedule.pieces))
+        after = part + 1 if piece == FORWARD else part - 1
+        if piece in (FORWARD, schedule.pieces) and 0 <= after <= last:
+            next_piece = FORWARD if piece == FORWARD else FORWARD + 1
+            name = tag(schedule, next_piece, number, after)
+            sent.append(comm.Isend(boundary, after % stages, name))
+    comm.Waitall(sent)
+
+
+def tag(schedule: Schedule, piece: int, number: int, part: int) -> int:
+    """Return the tag of what a piece of a microbatch needs at a part."""
+    place = number * parts(schedule) + part
+    return place * (1 + schedule.pieces) + piece
