@@ -23,6 +23,7 @@ from pipeline_layers import given, measured
 from pipeline_report import CLAIMS, TABLES, verdicts
 from pipeline_rows import MOST, Plan, scheduled
 from pipeline_virtual import Layers
+from tensor_parts import devices
 
 from dml.metrics import runs, schedule_figure, writers
 from dml.metrics.writers import Row
@@ -43,6 +44,9 @@ integer("heads", 4, "Of its attention.")
 integer("length", 64, "Tokens of an example.")
 integer("vocabulary", 512, "Tokens there are.")
 integer("microbatch", 4, "Examples in one.")
+text("measured", "4,32", "Microbatches of races on real devices; none: no race.")
+flags.integer("devices", 2, "Stages of a race, a core each.", 1, flag_values=FLAGS)
+flags.integer("few", 4, "Blocks of the GPT that races.", 1, flag_values=FLAGS)
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:
@@ -53,12 +57,13 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     stages(fixed or [1.0] * (FLAGS.blocks + 2), most)  # are not too many
     for size in (MOST, FLAGS.stages):
         network(FLAGS.network, size)  # is one
+    if FLAGS.measured:
+        devices(FLAGS.devices)
     path = runs.path(FLAGS.out, "pipeline")
     kept: dict[str, list[Row]] = {}
     summary: dict[str, Any] = {}
     with writers.many(runs.folder(path, flags.chosen(FLAGS))) as writer:
-        shape = (FLAGS.vocabulary, FLAGS.length, FLAGS.blocks, FLAGS.width, FLAGS.heads)
-        plan = planned(fixed or measured(shape, FLAGS.microbatch))
+        plan = planned(fixed or measured(shape(FLAGS.blocks), FLAGS.microbatch))
         for name, table in TABLES.items():
             print(f"\n{table.title}")
             kept[name] = []
@@ -77,6 +82,11 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     return summary
 
 
+def shape(blocks: int) -> tuple[int, ...]:
+    """Return the sizes of the GPT with so many blocks: transformer.Shape's."""
+    return FLAGS.vocabulary, FLAGS.length, blocks, FLAGS.width, FLAGS.heads
+
+
 def planned(seconds: Sequence[float]) -> Plan:
     nbytes = 4 * FLAGS.microbatch * FLAGS.length * FLAGS.width
     mean = 1e3 * sum(seconds) / len(seconds)
@@ -86,7 +96,15 @@ def planned(seconds: Sequence[float]) -> Plan:
         f"{nbytes / 1e3:,.0f} kB over --network={FLAGS.network}"
     )
     layers = Layers(seconds, nbytes, FLAGS.network)
-    return Plan(layers, FLAGS.stages, FLAGS.microbatches, FLAGS.rounds)
+    raced = [flags.positive(one, "measured") for one in words(FLAGS.measured)]
+    return Plan(
+        *(layers, FLAGS.stages, FLAGS.microbatches, FLAGS.rounds),
+        *(raced, shape(FLAGS.few), FLAGS.microbatch),
+    )
+
+
+def words(text: str) -> list[str]:
+    return text.split(",") if text else []
 
 
 def pictured(path: Any, plan: Plan) -> None:

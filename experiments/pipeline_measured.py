@@ -20,16 +20,15 @@ from dml.models.gradient import accumulated
 from dml.models.transformer import Shape, transformer
 from dml.strategies.hybrid.hybrid import dense, shares
 from dml.strategies.hybrid.parts import holding
-from dml.strategies.hybrid.programs import TRANSPOSED, Gradients, Pipeline, divided
+from dml.strategies.hybrid.programs import Gradients, Pipeline, divided
 from dml.types import Batch
 from dml.wire.mesh import devices
 
 MB = 1e6
-WAYS = {  # what is timed
+ALONE = "one device"
+WAYS = {  # what is timed beside it
     "gpipe": Pipeline("gpipe"),
     "1f1b": Pipeline("1f1b"),
-    "1f1b, remat": Pipeline("1f1b", remat=True),
-    "transposed, remat": Pipeline(TRANSPOSED, remat=True),
 }
 
 
@@ -78,23 +77,28 @@ def on_stages(problem: Problem, pipeline: Pipeline) -> tuple[Callable[[], Any], 
 
 
 def speeds(problem: Problem, numbers: Sequence[int], turns: int) -> Iterator[Row]:
-    """Race every way against one device, for each number of microbatches."""
+    """Race every way against one device, for each number of microbatches.
+
+    A row also says what the way needs beside params and gradients, as compiled.
+    """
     stages = len(jax.devices())
     for microbatches in numbers:
-        calls = {"one device": (1, alone(problem, microbatches))}
-        for name, pipeline in WAYS.items():
-            call, _ = on_stages(problem, pipeline._replace(microbatches=microbatches))
-            calls[name] = stages, call
-        spent = raced(calls, turns)
-        for name in WAYS:
-            pairs = zip(spent["one device"], spent[name], strict=True)
+        made = {
+            name: on_stages(problem, way._replace(microbatches=microbatches))
+            for name, way in WAYS.items()
+        }
+        calls = {name: (stages, call) for name, (call, _) in made.items()}
+        spent = raced({ALONE: (1, alone(problem, microbatches))} | calls, turns)
+        for name, (_, programs) in made.items():
+            pairs = zip(spent[ALONE], spent[name], strict=True)
             yield {
                 "way": name,
                 "stages": stages,
                 "microbatches": microbatches,
                 "milliseconds": 1e3 * float(np.median(spent[name])),
-                "speed_up": float(np.median([one / all_of for one, all_of in pairs])),
                 "formula": stages * microbatches / (microbatches + stages - 1),
+                "measured": float(np.median([one / every for one, every in pairs])),
+                "temporary_mb": programs.temporary / MB,
             }
 
 
@@ -112,15 +116,3 @@ def raced(
                 if turn:
                     spent[name].append(time.perf_counter() - begun)
     return spent
-
-
-def lives(problem: Problem, numbers: Sequence[int]) -> Iterator[Row]:
-    """Say what each schedule needs beside params and gradients, as compiled."""
-    for microbatches in numbers:
-        row: dict[str, Any] = {"microbatches": microbatches}
-        for name in ("gpipe", "1f1b"):
-            pipeline = WAYS[name]._replace(microbatches=microbatches)
-            call, programs = on_stages(problem, pipeline)
-            call()
-            row[f"{name}_mb"] = programs.temporary / MB
-        yield row

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from pipeline_rows import MANY, TRANSFORMER, Plan, compared, grid, uneven
+from pipeline_rows import MANY, TRANSFORMER, Plan, compared, grid, measured, uneven
 
 from dml.metrics.writers import Row
 
@@ -56,6 +56,19 @@ TABLES: dict[str, Table] = {
         uneven,
         lambda row: {
             f"uneven_{row['stages']}_{row['cut'].replace(' ', '_')}": row["virtual"]
+        },
+    ),
+    "measured": Table(
+        "On real devices, a core each: speed-up over one, and MB beside the params",
+        PLACE
+        | {"M": number("microbatches", 2, "d")}
+        | {"schedule": (8, lambda row: f"{row['way']:8}")}
+        | {"ms a step": number("milliseconds", 9, ".0f"), "formula": FOUND["formula"]}
+        | {"measured": number("measured", 8), "MB": number("temporary_mb", 7, ".1f")},
+        measured,
+        lambda row: {
+            f"measured_{row['way']}_{row['microbatches']}": row["measured"],
+            f"temporary_mb_{row['way']}_{row['microbatches']}": row["temporary_mb"],
         },
     ),
     "schedules": Table(

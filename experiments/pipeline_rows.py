@@ -1,6 +1,6 @@
 """Pipelines as `pipeline.py` asks for them in; a row of each, beside GPipe's, out."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 from pipeline_virtual import CUTS, Layers, speed_up
@@ -24,6 +24,9 @@ MANY, MOST = 32, max(TRANSFORMER)  # microbatches, stages
 UNEVEN = [0.020] * 6 + [0.012] * 6 + [0.004] * 12
 
 
+TURNS = 5  # of a race on real devices
+
+
 class Plan(NamedTuple):
     """What the flags ask for."""
 
@@ -31,6 +34,9 @@ class Plan(NamedTuple):
     stages: int
     microbatches: int
     rounds: int  # of interleaved
+    measured: Sequence[int] = ()  # microbatches on real devices
+    shape: Sequence[int] = ()  # of the GPT they train: transformer.Shape's
+    microbatch: int = 1  # examples in one
 
 
 def grid(plan: Plan) -> Iterator[Row]:
@@ -62,6 +68,19 @@ def uneven(plan: Plan) -> Iterator[Row]:
                 "bound": stages / off,
                 "virtual": speed_up(schedule, layers, name),
             }
+
+
+def measured(plan: Plan) -> Iterator[Row]:
+    """Race schedules against one device, where there are several."""
+    if plan.measured:
+        import compiling
+        from pipeline_measured import Problem, speeds
+
+        from dml.models.transformer import Shape
+
+        compiling.cached()
+        problem = Problem(Shape(*plan.shape), plan.microbatch, seed=0)
+        yield from speeds(problem, plan.measured, TURNS)
 
 
 def scheduled(plan: Plan) -> dict[str, Schedule]:

@@ -153,12 +153,14 @@ def ticked(
         alive = flow.alive._replace(grads=fresh)
         return flow._replace(alive=alive, params=params, state=state)
 
+    # order matters: see Program.tick
     for one in program.parts:
-        at = stage == one.part.stage
-        flow = when(at & (mine.piece == FORWARD), partial(forward, one), flow)
+        begins = (stage == one.part.stage) & (mine.piece == FORWARD)
+        flow = when(begins, partial(forward, one), flow)
+    for one in program.parts:
         for number in range(program.schedule.pieces):
-            undoes = partial(backward, one, number)
-            flow = when(at & (mine.piece == 1 + number), undoes, flow)
+            turn = (stage == one.part.stage) & (mine.piece == 1 + number)
+            flow = when(turn, partial(backward, one, number), flow)
     return flow._replace(alive=program.exchange(flow.alive, mine)), None
 
 

@@ -136,15 +136,22 @@ class Program(NamedTuple):
         """Do what the schedule's row asks of this stage."""
         stage = jax.lax.axis_index("stage")
         mine = Row(*(column[stage] for column in row))
-        for one in self.parts:
-            here = (stage == one.part.stage) & (mine.round == one.part.round)
-            with jax.named_scope(PART):
+
+        def here(one: Traced, piece: int) -> Any:
+            turn = (stage == one.part.stage) & (mine.round == one.part.round)
+            return turn & (mine.piece == piece)
+
+        # order matters: XLA would copy all that is kept, were it read before written
+        with jax.named_scope(PART):
+            for one in self.parts:
                 lying = params, self.held.base(one.part)
                 does = partial(self.forward, one, lying, batches, mine)
-                alive = when(here & (mine.piece == FORWARD), does, alive)
+                alive = when(here(one, FORWARD), does, alive)
+            for one in self.parts:
+                lying = params, self.held.base(one.part)
                 for number in range(self.schedule.pieces):
                     undoes = partial(self.backward, one, number, lying, mine)
-                    alive = when(here & (mine.piece == 1 + number), undoes, alive)
+                    alive = when(here(one, 1 + number), undoes, alive)
         with jax.named_scope(TRAVEL):
             return self.exchange(alive, mine), None
 
