@@ -93,7 +93,7 @@ def test_bad_use_is_one_line_and_code_2_before_any_set_up(
     run = house.run(*arguments)
     assert (run.returncode, run.stdout) == (2, "")
     assert run.stderr.count("\n") == 1
-    assert f"expected {expected}" in run.stderr.replace("-n P or ", "")
+    assert f"expected {expected}" in run.stderr.replace("-n P, --devices=D or ", "")
     assert f"got {got}" in run.stderr
     assert not (house.root / ".venv").exists()
 
