@@ -23,7 +23,7 @@ def pytest_xdist_make_scheduler(config, log):
     """Give a worker whole files, whose fixtures are dear; one starts all real ranks."""
     from xdist.scheduler import LoadScopeScheduling
 
-    def group(nodeid):
+    def group(nodeid):  # not by marks: xdist 3.8 loses its groups with pytest 9
         file = nodeid.split("::")[0]
         return "mpirun" if "mpirun" in (config.rootpath / file).read_text() else file
 
