@@ -24,5 +24,8 @@ say "$threads, mpirun from .venv"
 check ruff format --check .
 check ruff check .
 check mypy dml
-check pytest "$@"
+# A worker a core, but one alone starts all real ranks: more than 4 would wait for it.
+workers=$(count_cores)
+if ((workers > 4)); then workers=4; fi
+check pytest -n "$workers" "$@"
 exit "$first"

@@ -3,6 +3,7 @@
 import os
 import signal
 import tempfile
+from functools import cache
 
 import pytest
 
@@ -15,6 +16,20 @@ KEEP = {  # what jax compiles in this run; it looks here when it is imported
     "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
 }
 os.environ.update(KEEP)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config, log):
+    """Give a worker whole files, whose fixtures are dear; one starts all real ranks."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    def group(nodeid):  # not by marks: xdist 3.8 loses its groups with pytest 9
+        file = nodeid.split("::")[0]
+        return "mpirun" if "mpirun" in (config.rootpath / file).read_text() else file
+
+    scheduling = LoadScopeScheduling(config, log)
+    scheduling._split_scope = cache(group)
+    return scheduling
 
 
 def pytest_collection_finish():

@@ -83,7 +83,8 @@ def test_a_command_is_the_experiment_that_it_is_when_imported(monkeypatch):
     def program(comm):
         return comm.rank
 
-    monkeypatch.setattr(sys.modules["__main__"], "__file__", "/some/where/linear.py")
+    main = sys.modules["__main__"]
+    monkeypatch.setattr(main, "__file__", "/some/where/linear.py", raising=False)
     program.__module__ = "__main__"
     assert recording.experiment(program) == "linear"
     program.__module__ = "linear"

@@ -93,7 +93,7 @@ def test_bad_use_is_one_line_and_code_2_before_any_set_up(
     run = house.run(*arguments)
     assert (run.returncode, run.stdout) == (2, "")
     assert run.stderr.count("\n") == 1
-    assert f"expected {expected}" in run.stderr.replace("-n P or ", "")
+    assert f"expected {expected}" in run.stderr.replace("-n P, --devices=D or ", "")
     assert f"got {got}" in run.stderr
     assert not (house.root / ".venv").exists()
 
@@ -195,5 +195,12 @@ def test_every_check_runs_and_the_first_failure_is_the_code(
         "['ruff', 'format', '--check', '.'] in the house",
         "['ruff', 'check', '.'] in the house",
         "['mypy', 'dml'] in the house",
-        "['pytest', '-k', 'a  b'] in the house",
+        "['pytest', '-n', '4', '-k', 'a  b'] in the house",
     ]
+
+
+@pytest.mark.parametrize("cores, workers", [(1, 1), (2, 2), (64, 4)])
+def test_a_core_gets_a_worker_of_the_tests_up_to_four(house, cores, workers):
+    house.write(house.bin / "nproc", f"#!/bin/sh\necho {cores}\n")
+    run = house.run(script="test")
+    assert run.stdout.splitlines()[-1] == f"['pytest', '-n', '{workers}'] in the house"

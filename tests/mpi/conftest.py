@@ -49,6 +49,7 @@ def mpirun(rates):
             "PYTHONWARNINGS": "error",
         }
         command = [MPIRUN, "-n", str(size), sys.executable, "-m", f"tests.mpi.{module}"]
+        before = memory()
         process = subprocess.Popen(
             [*command, *map(str, args)],
             cwd=ROOT,
@@ -58,14 +59,13 @@ def mpirun(rates):
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
-        before = leftovers()
         try:
             out, err = process.communicate(timeout=timeout)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGTERM)  # mpirun then ends its ranks
             out, err = process.communicate(timeout=10)
             pytest.fail(f"{command} hung for {timeout} s:\n{out}\n{err}")
-        left = leftovers() - before
+        left = {file for file in memory() - before if not in_use(file)}
         for file in left:  # MPICH cleans up only after ranks that end well
             file.unlink(missing_ok=True)  # another run may have
         return Ended(process.returncode, out, err, len(left))
@@ -73,9 +73,9 @@ def mpirun(rates):
     return run
 
 
-def leftovers() -> set[Path]:
-    """MPICH's files in shared memory that no process uses."""
-    return {file for file in Path("/dev/shm").glob("mpich*") if not in_use(file)}
+def memory() -> set[Path]:
+    """MPICH's files in shared memory."""
+    return set(Path("/dev/shm").glob("mpich*"))
 
 
 def in_use(file: Path) -> bool:
