@@ -14,6 +14,7 @@ from deep_setup import Setup
 
 from dml.data.minibatches import take
 from dml.models.layer_costs import COSTS
+from dml.strategies.hybrid import pipedream
 from dml.strategies.hybrid.hybrid import dense, divided, hybrid
 from dml.strategies.hybrid.picture import lines
 from dml.strategies.hybrid.programs import TRANSPOSED, Pipeline
@@ -52,6 +53,7 @@ def on_axes(setup: Setup) -> Iterator[Step]:
 
 def on_mesh(setup: Setup, sizes: dict[str, int]) -> Iterator[Step]:
     """Train on a mesh of these axes, and say who holds what."""
+    fits(setup, sizes)
     values, mesh = setup.values, devices.mesh(**sizes)
     cut = network(setup, sizes["tensor"])
     pipeline = Pipeline(
@@ -72,14 +74,24 @@ def on_mesh(setup: Setup, sizes: dict[str, int]) -> Iterator[Step]:
     )
 
 
+def fits(setup: Setup, sizes: dict[str, int]) -> None:
+    """Refuse axes over which the network cannot be divided; nothing is compiled."""
+    values = setup.values
+    pipeline = Pipeline(values.pipeline, values.microbatches, values.rounds)
+    cut = network(setup, sizes["tensor"])
+    parts = divided(cut, setup.params, devices.mesh(**sizes), pipeline)
+    if values.pipeline == "pipedream":
+        pipedream.fits(parts, pipeline, values.clip)
+
+
 def network(setup: Setup, size: int) -> Tensor:
     """Return the network cut over so many devices of `tensor`."""
     if setup.tensor is not None:
         return setup.tensor(size, setup.values.sequence)
     if size > 1 or setup.values.sequence:
         raise BadInput(
-            f"expected a network that can be cut with tensor:{size}, got one that "
-            "cannot; pass tensor:1 without --sequence, or run gpt.py or bert.py"
+            f"expected a network that can be cut with tensor:{size} or --sequence, got "
+            "one that cannot; pass tensor:1 alone, or run gpt.py or bert.py"
         )
     return dense(setup.model, setup.params)
 

@@ -75,9 +75,12 @@ def setups(comm: CountedComm) -> Callable[..., Setup]:
 def runners(comm: CountedComm) -> Iterator[tuple[str, Callable[[], Iterator[Step]]]]:
     """Yield one device's way to train, then every mesh's, by name."""
     start, count = setups(comm), len(jax.devices())
-    meshes = [axes.parse(FLAGS.mesh, count)] if FLAGS.mesh != "all" else None
+    chosen = [axes.parse(FLAGS.mesh, count)] if FLAGS.mesh != "all" else None
+    meshes = chosen or axes.shapes(count)
+    for sizes in meshes:  # all of them before the first is compiled
+        deep_hybrid.fits(start(0.0), sizes)
     yield "one device", lambda: serial(*start(FLAGS.clip).common)
-    for sizes in meshes or axes.shapes(count):
+    for sizes in meshes:
         # no part of a network has the whole norm: hybrid clips by it
         setup = start(0.0, "tensor")
         yield axes.said(sizes), partial(deep_hybrid.on_mesh, setup, sizes)

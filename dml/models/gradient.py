@@ -10,6 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
 
 from dml.types import Batch, Grads, Params
 
@@ -42,8 +43,18 @@ def accumulated(
 def plus(total: Grads | None, grads: Grads, weight: float) -> Grads:
     """Return total + weight * grads, in the memory of total."""
     if weight != 1:
-        grads = _scaled(grads, jax.device_put(np.float32(weight)))
+        grads = _scaled(grads, _beside(np.float32(weight), grads))
     return grads if total is None else _added(total, grads)
+
+
+def _beside(number: Any, tree: Any) -> jax.Array:
+    """Put a number where a tree lies: XLA would copy it to a mesh unasked."""
+    lies = jax.tree.leaves(tree)[0].sharding
+    if len(lies.device_set) == 1:
+        return jax.device_put(number)
+    whole = NamedSharding(lies.mesh, PartitionSpec())
+    parts = [jax.device_put(number, one) for one in lies.addressable_devices]
+    return jax.make_array_from_single_device_arrays((), whole, parts)
 
 
 # Two calls, for in one XLA would round a product and its sum once instead of twice.

@@ -194,4 +194,7 @@ def nbytes(tree: Any) -> int:
 def everywhere(leaf: np.ndarray, axes: Mesh, spec: PartitionSpec) -> jax.Array:
     """Give every device its part of an array that all processes have."""
     lies = NamedSharding(axes, spec)
-    return jax.make_array_from_callback(leaf.shape, lies, lambda at: leaf[at])
+    places = lies.addressable_devices_indices_map(leaf.shape)
+    # not make_array_from_callback: a guard against transfers takes it for one unasked
+    parts = [jax.device_put(leaf[at], device) for device, at in places.items()]
+    return jax.make_array_from_single_device_arrays(leaf.shape, lies, parts)

@@ -16,6 +16,7 @@ import jax.numpy as jnp
 
 from dml.strategies.hybrid.parts import Held, Part, cut, entries, paths
 from dml.types import Tensor
+from dml.update.dense import statistics
 from dml.wire.mesh.packed import (
     Packing,
     Vectors,
@@ -95,7 +96,7 @@ def shared(parts: Sequence[Part]) -> list[str]:
 
 
 def norm(held: Held, grads: Vectors) -> jax.Array:
-    """Return the norm of all leaves together, each counted once."""
+    """Return the norm of all weights together, each counted once."""
     size, whole, seen = held.axes.shape["tensor"], paths(held.like), set[str]()
 
     def squares(part: Part, some: Packing, copies: list[int], total: Any) -> Any:
@@ -106,7 +107,7 @@ def norm(held: Held, grads: Vectors) -> jax.Array:
     stage, square = jax.lax.axis_index("stage"), jnp.float32(0)
     for part, packed in zip(held.parts, held.packed, strict=True):
         shapes = {path: like.shape for path, like, _ in entries(packed)}
-        fresh = set(shapes) - seen
+        fresh = set(shapes) - seen - running(packed)
         seen |= fresh
         copies = [
             size if cut(whole[path].shape, shape) is None else 1
@@ -119,13 +120,28 @@ def norm(held: Held, grads: Vectors) -> jax.Array:
 
 
 def clipped(held: Held, grads: Vectors, limit: float) -> Vectors:
-    """Shorten gradients whose norm is above the limit."""
+    """Shorten gradients whose norm is above the limit; not of running statistics."""
     length = norm(held, grads)
 
     def shorter(one: jax.Array) -> jax.Array:
         return jnp.where(length < limit, one, one / length.astype(one.dtype) * limit)
 
-    return jax.tree.map(shorter, grads)
+    def spares(some: Packing, at: dict[str, int], short: Vectors) -> Vectors:
+        return write(short, some, read(grads, some, at), at)
+
+    stage, short = jax.lax.axis_index("stage"), jax.tree.map(shorter, grads)
+    for part in held.parts:
+        some = chosen(part.params, running(part.params))
+        if some.like:
+            does = partial(spares, some, held.base(part))
+            short = when(stage == part.stage, does, short)
+    return short
+
+
+def running(packed: Packing) -> set[str]:
+    """Return the paths of running statistics, which are no weights."""
+    found = paths(statistics(packed.tree.unflatten(packed.like)))
+    return {path for path, is_one in found.items() if is_one}
 
 
 def chosen(packed: Packing, wanted: set[str]) -> Packing:
