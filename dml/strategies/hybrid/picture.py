@@ -6,7 +6,9 @@ stage  layers                  of a matrix  parameters  devices (rank:device)
 """
 
 import math
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from typing import Any
 
 import numpy as np
 from jax.sharding import Mesh
@@ -42,10 +44,8 @@ def row(parts: Sequence[Part], grid: np.ndarray, stage: int) -> tuple[str, ...]:
         for part in mine
         for like in part.params.like
     )
-    replicas = [
-        " ".join(f"{one.process_index}:{one.id}" for one in slices)
-        for slices in grid[:, stage]
-    ]
+    named = numbered(grid.flat)
+    replicas = [" ".join(named[one.id] for one in slices) for slices in grid[:, stage]]
     shown = max(1, MOST // size)
     more = [f"{len(replicas) - shown} more"] if len(replicas) > shown else []
     return (
@@ -55,6 +55,16 @@ def row(parts: Sequence[Part], grid: np.ndarray, stage: int) -> tuple[str, ...]:
         f"{each / MB:.2f} MB",
         " | ".join([*replicas[:shown], *more]),
     )
+
+
+def numbered(devices: Iterable[Any]) -> dict[int, str]:
+    """Return rank:device by JAX's id, in which a rank's CPUs begin at 2048 a rank."""
+    counts, found = Counter[int](), dict[int, str]()
+    for one in sorted(devices, key=lambda one: (one.process_index, one.id)):
+        rank = one.process_index
+        found[one.id] = f"{rank}:{counts[rank]}"
+        counts[rank] += 1
+    return found
 
 
 def short(names: Sequence[str]) -> str:
