@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import compiling
 import deep_flags
+import deep_hybrid
 import deep_ways
 import flags
 import jax
@@ -80,6 +81,7 @@ def learn(
     deep_ways.fits(values, workers)
     found = task()
     total = deep_flags.total(values, found.count)
+    deep_hybrid.whole(values, total)
     steps = -(-total // values.batch)
     params = found.model.init(jax.random.key(values.seed))
     optimizer = deep_flags.optimizer(values, steps, params)

@@ -77,11 +77,27 @@ def on_mesh(setup: Setup, sizes: dict[str, int]) -> Iterator[Step]:
 def fits(setup: Setup, sizes: dict[str, int]) -> None:
     """Refuse axes over which the network cannot be divided; nothing is compiled."""
     values = setup.values
+    if values.microbatches > values.batch:
+        raise BadInput(
+            f"expected at most --batch={values.batch} microbatches, got "
+            f"{values.microbatches}; pass fewer"
+        )
     pipeline = Pipeline(values.pipeline, values.microbatches, values.rounds)
     cut = network(setup, sizes["tensor"])
     parts = divided(cut, setup.params, devices.mesh(**sizes), pipeline)
     if values.pipeline == "pipedream":
         pipedream.fits(parts, pipeline, values.clip)
+
+
+def whole(values: flags.FlagValues, total: int) -> None:
+    """Refuse minibatches of two sizes where they flow; total: examples of a run."""
+    if values.strategy != "hybrid" or values.pipeline != "pipedream":
+        return
+    if total % values.batch:
+        raise BadInput(
+            f"expected minibatches of one size with pipedream, got {total} examples by "
+            f"{values.batch}; pass --steps in place of --epochs"
+        )
 
 
 def network(setup: Setup, size: int) -> Tensor:

@@ -32,7 +32,8 @@ SMALL = {
     "gpt.py": [*TEXT, "--vocabulary=400"],
     "hybrid.py": ["--mesh=stage:4", "--blocks=2", "--steps=2", "--vocabulary=300"]
     + ["--corpus=corpus.txt", "--length=16"],
-    "pipeline.py": ["--layer_seconds=1,2,2,1"],
+    "pipeline.py": ["--layer_seconds=1,2,2,1,1,2,2,1", "--measured=2", "--few=1"]
+    + ["--width=16", "--length=8", "--vocabulary=64"],
     "memory.py": ["--nocompiled"],
     "large_batch.py": ["--seeds=1", "--factors=1,2", "--large=2", "--epochs=1"],
 }

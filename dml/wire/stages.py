@@ -22,8 +22,8 @@ def stages(seconds: Sequence[float], count: int) -> list[range]:
     layers = len(seconds)
     if count < 1 or layers < count:
         raise BadInput(
-            f"expected a layer at least for each of 1 or more parts, got {layers} "
-            f"layers and {count} parts; pass fewer stages or more layers"
+            f"expected a layer at least for every part, got {layers} layers and "
+            f"{count} parts; pass fewer stages or rounds, or more layers"
         )
     sums = np.concatenate([[0.0], np.cumsum(seconds)])
     best = np.where(np.arange(layers + 1) > 0, np.inf, 0.0)  # in no parts: no layers

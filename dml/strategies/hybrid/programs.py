@@ -69,9 +69,9 @@ def divided(
     model: Tensor, params: Params, axes: Mesh, pipeline: Pipeline
 ) -> list[Part]:
     """Return the parts of a model; refuse what cannot be divided."""
-    pipeline.ticks(axes, pipeline.microbatches)
     seconds = pipeline.seconds or [1.0] * len(model.layers)
     ranges = pipeline.ranges(len(model.layers), axes.shape["stage"])
+    pipeline.ticks(axes, pipeline.microbatches)
     return parts(model, params, axes, ranges, seconds, pipeline.pieces)
 
 

@@ -35,7 +35,7 @@ def parse(text: str, devices: int) -> dict[str, int]:
                 f"expected axes of {', '.join(AXES)}, each once, got {item!r}; pass "
                 "--mesh=data:2,stage:2,tensor:2 or some of them"
             )
-        if not size.isdecimal() or not int(size):
+        if not (size.isascii() and size.isdecimal() and int(size)):
             raise BadInput(
                 f"expected a size of at least 1 for the axis {name}, got {size!r}; "
                 f"pass --mesh={name}:2 or the like"
@@ -46,7 +46,7 @@ def parse(text: str, devices: int) -> dict[str, int]:
     if product != devices:
         raise BadInput(
             f"expected axes whose product is {devices} devices, got {said(sizes)}, "
-            f"which is {product}; pass --mesh=data:{devices} or --simulate={product}"
+            f"which is {product}; pass --mesh=data:{devices}, or as many devices"
         )
     return sizes
 
