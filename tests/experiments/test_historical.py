@@ -27,7 +27,7 @@ def ran(tmp_path_factory):
         env=os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": paths, **QUICK},
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=280,
     )
     assert (ended.returncode, ended.stderr) == (0, "")
     return out, ended.stdout

@@ -26,7 +26,7 @@ def test_two_devices_have_the_dense_numbers_and_send_what_the_formula_says(tmp_p
         | {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"},
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=280,
     )
     assert (ended.returncode, ended.stderr) == (0, "")
     summary = json.loads((tmp_path / "summary.json").read_text())

@@ -22,7 +22,7 @@ def said():
         env=os.environ | {"JAX_PLATFORMS": "cpu"},
         capture_output=True,
         text=True,
-        timeout=110,
+        timeout=280,
     )
     assert (ended.returncode, ended.stderr) == (0, "")
     return ended.stdout

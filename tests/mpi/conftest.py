@@ -5,6 +5,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import NamedTuple
 
@@ -66,6 +67,9 @@ def mpirun(rates):
             out, err = process.communicate(timeout=10)
             pytest.fail(f"{command} hung for {timeout} s:\n{out}\n{err}")
         left = {file for file in memory() - before if not in_use(file)}
+        if left and not process.returncode:  # or another run is just being born or over
+            time.sleep(1)
+            left = {file for file in left & memory() if not in_use(file)}
         for file in left:  # MPICH cleans up only after ranks that end well
             file.unlink(missing_ok=True)  # another run may have
         return Ended(process.returncode, out, err, len(left))

@@ -189,6 +189,7 @@ CHECKS = [
 
 def main():
     jax.config.update("jax_num_cpu_devices", DEVICES)
+    jax.config.update("jax_disable_most_optimizations", True)  # all is tiny
     assert COUNT % DEVICES  # or no minibatch is uneven
     for check in CHECKS:
         try:
