@@ -108,6 +108,16 @@ def make(
     name: str, stages: int, microbatches: int, rounds: int = 1, pieces: int = 2
 ) -> Schedule:
     """Return the schedule of that name."""
+    possible(name, stages, microbatches, rounds, pieces)
+    if SCHEDULES[name] is interleaved:
+        return interleaved(stages, microbatches, rounds, pieces)
+    return SCHEDULES[name](stages, microbatches, pieces)
+
+
+def possible(
+    name: str, stages: int, microbatches: int, rounds: int = 1, pieces: int = 2
+) -> None:
+    """Refuse a name and sizes that make no schedule."""
     if name not in SCHEDULES:
         raise BadInput(
             f"expected a schedule, got {name!r}; pass one of {', '.join(SCHEDULES)}"
@@ -116,13 +126,10 @@ def make(
     for what, size in (sizes | {"rounds": rounds, "pieces": pieces}).items():
         if size < 1:
             raise BadInput(f"expected 1 or more {what}, got {size}; pass more")
-    if SCHEDULES[name] is interleaved:
-        return interleaved(stages, microbatches, rounds, pieces)
-    if rounds > 1:
+    if rounds > 1 and SCHEDULES[name] is not interleaved:
         raise BadInput(
             f"expected one round of {name}, got {rounds=}; pass 1 or take interleaved"
         )
-    return SCHEDULES[name](stages, microbatches, pieces)
 
 
 def filled(

@@ -1,11 +1,6 @@
 """What towers and the wavefront must do on four devices; prints each check's name."""
 
-import os
-import subprocess
-import sys
-import traceback
 from functools import cache
-from pathlib import Path
 from unittest.mock import patch
 
 import jax
@@ -16,6 +11,7 @@ from jax.sharding import AxisType, Mesh
 from dml.models import alexnet as alex
 from dml.models import towers, translator
 from dml.types import Batch
+from tests.checks import run
 
 DEVICES = 4
 CLOSE = 1e-5  # of a leaf's largest number: float32 sums in another order
@@ -230,32 +226,5 @@ TRANSLATOR = [
 ]
 
 
-@cache  # both files of tests ask for it
-def said():
-    """Return what this file prints in a process of its own."""
-    ended = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "tests.models.historical_main"],
-        cwd=Path(__file__).parents[2],
-        env=os.environ | {"JAX_PLATFORMS": "cpu"},
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
-    assert (ended.returncode, ended.stderr) == (0, "")
-    return ended.stdout
-
-
-def main():
-    jax.config.update("jax_num_cpu_devices", DEVICES)
-    jax.config.update("jax_disable_most_optimizations", True)  # all is tiny
-    for check in TOWERS + TRANSLATOR:
-        try:
-            check()
-        except Exception:
-            sys.stdout.write(f"{check.__name__}: {traceback.format_exc()}\n")
-        else:
-            sys.stdout.write(f"{check.__name__}: ok\n")
-
-
 if __name__ == "__main__":
-    main()
+    run(TOWERS + TRANSLATOR, DEVICES)

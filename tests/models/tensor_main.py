@@ -1,7 +1,5 @@
 """What a transformer cut over devices must do; prints the name of each check."""
 
-import sys
-import traceback
 from collections import Counter
 from contextlib import contextmanager
 from functools import cache
@@ -18,6 +16,7 @@ from dml.models.transformer import Shape, linen, transformer
 from dml.types import Batch
 from dml.wire.mesh import devices
 from dml.wire.mesh.traffic import collectives
+from tests.checks import run
 
 DEVICES = 4
 SHAPE = Shape(vocabulary=12, length=8, layers=1, width=16, heads=4)
@@ -204,17 +203,5 @@ CHECKS = [
 ]
 
 
-def main():
-    jax.config.update("jax_num_cpu_devices", DEVICES)
-    jax.config.update("jax_disable_most_optimizations", True)
-    for check in CHECKS:
-        try:
-            check()
-        except Exception:
-            sys.stdout.write(f"{check.__name__}: {traceback.format_exc()}\n")
-        else:
-            sys.stdout.write(f"{check.__name__}: ok\n")
-
-
 if __name__ == "__main__":
-    main()
+    run(CHECKS, DEVICES)

@@ -1,10 +1,5 @@
 """Tensor parallel, in a process of its own: devices are counted once and for all."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import jax
 import numpy as np
 import pytest
@@ -13,28 +8,14 @@ from jax.sharding import PartitionSpec
 from dml.models.tensor import tensor_transformer
 from dml.models.transformer import shapes
 from dml.types import BadInput, Batch
+from tests.checks import said
 from tests.models.tensor_main import CHECKS, SHAPE
-
-ROOT = Path(__file__).parents[2]
-
-
-@pytest.fixture(scope="module")
-def said():
-    ended = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "tests.models.tensor_main"],
-        cwd=ROOT,
-        env=os.environ | {"JAX_PLATFORMS": "cpu"},
-        capture_output=True,
-        text=True,
-        timeout=280,
-    )
-    assert (ended.returncode, ended.stderr) == (0, "")
-    return ended.stdout
 
 
 @pytest.mark.parametrize("name", [check.__name__ for check in CHECKS])
-def test_on_four_devices(said, name):
-    assert f"{name}: ok\n" in said, said
+def test_on_four_devices(name):
+    text = said("tests.models.tensor_main")
+    assert f"{name}: ok\n" in text, text
 
 
 def held(cut, leaves):

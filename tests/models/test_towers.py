@@ -6,12 +6,14 @@ import pytest
 from dml.models.alexnet import PUBLISHED, Sizes, alexnet, plan
 from dml.models.towers import crossing_bytes, tower
 from dml.types import BadInput
-from tests.models.historical_main import TOWERS, said
+from tests.checks import said
+from tests.models.historical_main import TOWERS
 
 
 @pytest.mark.parametrize("name", [check.__name__ for check in TOWERS])
 def test_on_two_devices(name):
-    assert f"{name}: ok\n" in said(), said()
+    text = said("tests.models.historical_main")
+    assert f"{name}: ok\n" in text, text
 
 
 def test_the_papers_sizes_have_the_papers_maps():

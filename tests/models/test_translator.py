@@ -5,14 +5,16 @@ import pytest
 
 from dml.models.translator import READS, WRITES, spans, ticks, translator, wave
 from dml.types import BadInput
-from tests.models.historical_main import TRANSLATOR, said
+from tests.checks import said
+from tests.models.historical_main import TRANSLATOR
 
 SHAPES = [(1, 1, 1), (1, 3, 2), (2, 1, 1), (4, 3, 2), (5, 2, 9), (8, 30, 31)]
 
 
 @pytest.mark.parametrize("name", [check.__name__ for check in TRANSLATOR])
 def test_on_four_devices(name):
-    assert f"{name}: ok\n" in said(), said()
+    text = said("tests.models.historical_main")
+    assert f"{name}: ok\n" in text, text
 
 
 @pytest.mark.parametrize("layers, read, written", SHAPES)

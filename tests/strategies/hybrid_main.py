@@ -1,7 +1,5 @@
 """What hybrid must do on eight devices of one process; prints each check's name."""
 
-import sys
-import traceback
 from functools import cache
 from unittest import mock
 
@@ -23,6 +21,7 @@ from dml.strategies.serial import serial
 from dml.types import STATISTICS, BadInput, Layer
 from dml.update.dense import make
 from dml.wire.mesh import axes, devices
+from tests.checks import run
 from tests.strategies import small_tensor as small
 from tests.strategies.small import apart
 
@@ -38,6 +37,7 @@ WAYS = {  # of K = 4: fewer microbatches than stages, as many, more
     "gpipe": Pipeline("gpipe", 12),
     "more": Pipeline("1f1b", 12),
     "interleaved": Pipeline("interleaved", 4, rounds=2),
+    "remat": Pipeline("1f1b", 4, remat=True),
     "transposed": Pipeline("transposed", 3, remat=True),
 }
 
@@ -112,7 +112,7 @@ def only_the_order_of_sums_changes_bits():
     other, found, _ = gradients(TWO, HALVES)
     again, same, _ = gradients(TWO, HALVES._replace(schedule="interleaved", rounds=2))
     assert (other, apart(found, same)) == (again, 0)  # microbatch after microbatch
-    other, found, _ = gradients(FOUR, WAYS["1f1b"]._replace(remat=True, pieces=1))
+    other, found, _ = gradients(FOUR, WAYS["1f1b"]._replace(pieces=1))
     assert (other, apart(found, grads)) == (loss, 0)
     assert apart(gradients(FOUR, WAYS["fewer"])[1], grads) > 0
 
@@ -348,17 +348,5 @@ CHECKS = [
 ]
 
 
-def main():
-    jax.config.update("jax_num_cpu_devices", DEVICES)
-    jax.config.update("jax_disable_most_optimizations", True)  # all is tiny
-    for check in CHECKS:
-        try:
-            check()
-        except Exception:
-            sys.stdout.write(f"{check.__name__}: {traceback.format_exc()}\n")
-        else:
-            sys.stdout.write(f"{check.__name__}: ok\n")
-
-
 if __name__ == "__main__":
-    main()
+    run(CHECKS, DEVICES)

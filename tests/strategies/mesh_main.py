@@ -1,7 +1,5 @@
 """What a mesh of four devices of one process must do; prints the name of each check."""
 
-import sys
-import traceback
 from functools import cache
 
 import jax
@@ -15,6 +13,7 @@ from dml.strategies.mesh import divided, mesh
 from dml.strategies.serial import serial
 from dml.types import BadInput
 from dml.wire.mesh import devices
+from tests.checks import run
 from tests.strategies.small import (
     BATCH,
     COUNT,
@@ -187,18 +186,6 @@ CHECKS = [
 ]
 
 
-def main():
-    jax.config.update("jax_num_cpu_devices", DEVICES)
-    jax.config.update("jax_disable_most_optimizations", True)  # all is tiny
-    assert COUNT % DEVICES  # or no minibatch is uneven
-    for check in CHECKS:
-        try:
-            check()
-        except Exception:
-            sys.stdout.write(f"{check.__name__}: {traceback.format_exc()}\n")
-        else:
-            sys.stdout.write(f"{check.__name__}: ok\n")
-
-
 if __name__ == "__main__":
-    main()
+    assert COUNT % DEVICES  # or no minibatch is uneven
+    run(CHECKS, DEVICES)

@@ -26,7 +26,7 @@ from dml.update.dense import Optimizer
 from dml.wire.mesh.axes import FED, HELD, WHOLE
 from dml.wire.mesh.packed import Packing, Vectors, read, write
 from dml.wire.mesh.when import when
-from dml.wire.pipelines import Schedule, make
+from dml.wire.pipelines import Schedule, make, possible
 from dml.wire.stages import stages as balanced
 
 TRANSPOSED = "transposed"  # gpipe, whose backward JAX makes
@@ -52,11 +52,14 @@ class Pipeline(NamedTuple):
             return transposed(held, microbatches, self.remat)
         return play(held, self.ticks(held.axes, microbatches), self.remat)
 
+    @property
+    def name(self) -> str:
+        return "gpipe" if self.schedule == TRANSPOSED else self.schedule
+
     def ticks(self, axes: Mesh, microbatches: int) -> Schedule:
-        """Return the schedule of so many microbatches; refuse sizes that have none."""
-        name = "gpipe" if self.schedule == TRANSPOSED else self.schedule
+        """Return the schedule of so many microbatches."""
         stages = axes.shape["stage"]
-        return make(name, stages, microbatches, self.rounds, self.pieces)
+        return make(self.name, stages, microbatches, self.rounds, self.pieces)
 
     def sent(self, call: jax.stages.Compiled, axes: Mesh) -> dict[str, float]:
         """Return the bytes that a device sends in a step, by axis."""
@@ -69,9 +72,12 @@ def divided(
     model: Tensor, params: Params, axes: Mesh, pipeline: Pipeline
 ) -> list[Part]:
     """Return the parts of a model; refuse what cannot be divided."""
-    seconds = pipeline.seconds or [1.0] * len(model.layers)
-    ranges = pipeline.ranges(len(model.layers), axes.shape["stage"])
-    pipeline.ticks(axes, pipeline.microbatches)
+    stages, layers = axes.shape["stage"], len(model.layers)
+    possible(pipeline.name, stages, pipeline.microbatches, pipeline.rounds)
+    seconds, ranges = (
+        pipeline.seconds or [1.0] * layers,
+        pipeline.ranges(layers, stages),
+    )
     return parts(model, params, axes, ranges, seconds, pipeline.pieces)
 
 
