@@ -45,7 +45,7 @@ def gathered(x: jax.Array, axis: str, along: int) -> jax.Array:
     Cost: forward an all-gather, (t - 1)/t of the joined words, backward a
     reduce-scatter of as many: together what f costs.
     """
-    return jax.lax.all_gather(x, axis, axis=along, tiled=True)
+    return joined(x, axis, along)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(1, 2))
@@ -54,6 +54,15 @@ def scattered(x: jax.Array, axis: str, along: int) -> jax.Array:
 
     Cost: forward a reduce-scatter, backward an all-gather: together what g costs.
     """
+    return parted(x, axis, along)
+
+
+def joined(x: jax.Array, axis: str, along: int) -> jax.Array:
+    """Call JAX itself: a policy of what a backward keeps then knows a collective."""
+    return jax.lax.all_gather(x, axis, axis=along, tiled=True)
+
+
+def parted(x: jax.Array, axis: str, along: int) -> jax.Array:
     return jax.lax.psum_scatter(x, axis, scatter_dimension=along, tiled=True)
 
 
@@ -66,10 +75,10 @@ summed.defvjp(
     lambda axis, _, grad: (grad,),
 )
 gathered.defvjp(
-    lambda x, axis, along: (gathered(x, axis, along), None),
-    lambda axis, along, _, grad: (scattered(grad, axis, along),),
+    lambda x, axis, along: (joined(x, axis, along), None),
+    lambda axis, along, _, grad: (parted(grad, axis, along),),
 )
 scattered.defvjp(
-    lambda x, axis, along: (scattered(x, axis, along), None),
-    lambda axis, along, _, grad: (gathered(grad, axis, along),),
+    lambda x, axis, along: (parted(x, axis, along), None),
+    lambda axis, along, _, grad: (joined(grad, axis, along),),
 )
