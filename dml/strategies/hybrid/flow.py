@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from dml.strategies.hybrid.parts import Held
+from dml.strategies.hybrid.parts import Held, Part
 from dml.strategies.hybrid.pipeline import Alive, Program, Row, rows
 from dml.strategies.hybrid.programs import Pipeline, boxed, flat, updated
 from dml.strategies.hybrid.sums import part_over_tensor
@@ -98,7 +98,8 @@ def flowing(
         return own(flow)
 
     def window(flow: Any, row: Row, batches: Any) -> Any:
-        tick = partial(ticked, program(batches), model, kept, optimizer, batches)
+        renews = partial(renewed, model, held, kept, optimizer)
+        tick = partial(ticked, program(batches), renews, batches)
         flow = theirs(flow)
         flow = flow._replace(alive=flow.alive._replace(loss=jnp.float32(0)))
         flow, _ = jax.lax.scan(tick, flow, row)
@@ -113,9 +114,7 @@ def flowing(
 
 def ticked(
     program: Program,
-    model: Tensor,
-    kept: Held,
-    optimizer: Optimizer,
+    renews: Callable[[Part, Flow], Flow],
     batches: Any,
     flow: Flow,
     row: Row,
@@ -141,17 +140,7 @@ def ticked(
         lying = flow.versions, slot
         alive = program.backward(one, number, lying, here, flow.alive)
         flow = flow._replace(alive=alive)
-        return update(one, flow) if number == last else flow
-
-    def update(one: Traced, flow: Flow) -> Flow:
-        grads = jax.tree.map(lambda g: jax.lax.pmean(g, "data"), flow.alive.grads)
-        grads = part_over_tensor(held, model, one.part, grads)
-        packed = kept.packed[one.number]
-        both = flow.state, flow.params
-        state, params = updated(held, kept, one.part, packed, optimizer, grads, both)
-        fresh = jax.tree.map(jnp.zeros_like, grads)
-        alive = flow.alive._replace(grads=fresh)
-        return flow._replace(alive=alive, params=params, state=state)
+        return renews(one.part, flow) if number == last else flow
 
     # order matters: see Program.tick
     for one in program.parts:
@@ -162,6 +151,18 @@ def ticked(
             turn = (stage == one.part.stage) & (mine.piece == 1 + number)
             flow = when(turn, partial(backward, one, number), flow)
     return flow._replace(alive=program.exchange(flow.alive, mine)), None
+
+
+def renewed(
+    model: Tensor, held: Held, kept: Held, optimizer: Optimizer, part: Part, flow: Flow
+) -> Flow:
+    """Update a part by the gradients of one minibatch, and begin those of the next."""
+    grads = jax.tree.map(lambda one: jax.lax.pmean(one, "data"), flow.alive.grads)
+    grads = part_over_tensor(held, model, part, grads)
+    both = flow.state, flow.params
+    state, params = updated(held, kept, part, optimizer, grads, both)
+    alive = flow.alive._replace(grads=jax.tree.map(jnp.zeros_like, grads))
+    return flow._replace(alive=alive, params=params, state=state)
 
 
 def own(tree: Any) -> Any:

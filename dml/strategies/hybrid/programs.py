@@ -24,7 +24,7 @@ from dml.strategies.serial import examples
 from dml.types import Batch, Params, Tensor
 from dml.update.dense import Optimizer
 from dml.wire.mesh.axes import FED, HELD, WHOLE
-from dml.wire.mesh.packed import Packing, Vectors, read, write
+from dml.wire.mesh.packed import Vectors, read, write
 from dml.wire.mesh.when import when
 from dml.wire.pipelines import Schedule, make, possible
 from dml.wire.stages import stages as balanced
@@ -145,8 +145,8 @@ def updating(
         if clip:
             grads = clipped(held, grads, clip)
         stage = jax.lax.axis_index("stage")
-        for part, packed in zip(held.parts, kept.packed, strict=True):
-            does = partial(updated, held, kept, part, packed, optimizer, grads)
+        for part in held.parts:
+            does = partial(updated, held, kept, part, optimizer, grads)
             state, params = when(stage == part.stage, does, (state, params))
         return boxed(params), boxed(state)
 
@@ -166,7 +166,6 @@ def updated(
     held: Held,
     kept: Held,
     part: Part,
-    packed: Packing,
     optimizer: Optimizer,
     grads: Vectors,
     both: tuple[Vectors, Vectors],
@@ -174,6 +173,7 @@ def updated(
     """Update one part's params, and the state that belongs to them."""
     state, params = both
     at, there = held.base(part), kept.base(part)
+    packed = kept.packed[kept.parts.index(part)]
     mine = read(params, part.params, at)
     updates, after = optimizer.update(
         read(grads, part.params, at), read(state, packed, there), mine

@@ -8,7 +8,7 @@ A tree of shapes in, its Packing out; with it trees are read from vectors and wr
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import jax
@@ -98,11 +98,8 @@ def write(
 ) -> dict[str, Any]:
     """Return vectors with the tree in its place; inside a loop XLA copies nothing."""
     found = dict(vectors)
-    leaves = packed.tree.flatten_up_to(tree)
-    for kind, offset, run in runs(packed):
-        flat = jnp.concatenate([leaves[n].reshape(-1) for n in run])
-        start = offset + (0 if at is None else at[kind])
-        found[kind] = jax.lax.dynamic_update_slice(found[kind], flat, (start,))
+    for kind, start, flat in flattened(packed, tree, at):
+        found[kind] = jax.lax.dynamic_update_slice(found[kind], flat, start)
     return found
 
 
@@ -131,10 +128,17 @@ def add(
 ) -> dict[str, Any]:
     """Return vectors with the tree added in its place."""
     found = dict(vectors)
-    leaves = packed.tree.flatten_up_to(tree)
-    for kind, offset, run in runs(packed):
-        flat = jnp.concatenate([leaves[n].reshape(-1) for n in run])
-        start = (offset + (0 if at is None else at[kind]),)
+    for kind, start, flat in flattened(packed, tree, at):
         before = jax.lax.dynamic_slice(found[kind], start, flat.shape)
         found[kind] = jax.lax.dynamic_update_slice(found[kind], before + flat, start)
     return found
+
+
+def flattened(
+    packed: Packing, tree: Any, at: Mapping[str, Any] | None
+) -> Iterator[tuple[str, tuple[Any], jax.Array]]:
+    """Yield dtype, start and numbers of the tree's runs."""
+    leaves = packed.tree.flatten_up_to(tree)
+    for kind, offset, run in runs(packed):
+        start = offset + (0 if at is None else at[kind])
+        yield kind, (start,), jnp.concatenate([leaves[n].reshape(-1) for n in run])
