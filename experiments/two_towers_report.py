@@ -1,7 +1,5 @@
 """Trained towers in; rows, a summary and a figure like the paper's figure 3 out."""
 
-import math
-import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -14,10 +12,9 @@ from dml.metrics.learning import smooth
 from dml.metrics.writers import Row
 from dml.models.alexnet import TOWERS
 from dml.types import Params
+from dml.wire.mesh.traffic import collectives, sent
 
-CALL = re.compile(r" = f32\[([\d,]+)\]\S* (all-gather|reduce-scatter)(?:-start)?\(")
-# What both devices send, in units of what one of them ends with.
-SENT = {"all-gather": TOWERS - 1, "reduce-scatter": TOWERS * (TOWERS - 1)}
+CROSSINGS = ("all-gather", "reduce-scatter")  # the rest sums losses
 FIRST = 20  # steps: later ones double what rounding makes different
 LINE = 6  # filters, in the figure
 SHADES = 2.5  # standard deviations around 0 that are told apart
@@ -62,12 +59,10 @@ def row(one: Trained) -> Row:
     }
 
 
-def crossed(program: str) -> int:
+def crossed(program: str) -> float:
     """Return the bytes that the devices of a compiled program send each other."""
-    return sum(
-        4 * math.prod(map(int, shape.split(","))) * SENT[kind]
-        for shape, kind in CALL.findall(program)
-    )
+    found = [one for one in collectives(program) if one.kind in CROSSINGS]
+    return sum(one.size * sent(one) for one in found)
 
 
 def summed(found: Sequence[Trained]) -> dict[str, Any]:
