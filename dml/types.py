@@ -36,6 +36,16 @@ class Rows(NamedTuple):
     values: np.ndarray
 
 
+class Edges(NamedTuple):
+    """What updates touch: edge e has rows[starts[e] : starts[e + 1]] of a table.
+
+    Each of them once, rising. An edge is an example whose loss depends on few rows.
+    """
+
+    starts: np.ndarray  # int64, one more than there are edges
+    rows: np.ndarray  # uint32
+
+
 class Embeddings(NamedTuple):
     """Rows of vectors, each with a bias, and what AdaGrad has summed for each number.
 
@@ -78,6 +88,32 @@ class Model(NamedTuple):
     metrics: Callable[[Params, Any], Mapping[str, Any]]  # -> means over the batch
     layers: Sequence[Layer] = ()  # the loss cut into parts; params are then by name
     scores: Callable[[Params, Any], Any] | None = None  # a batch's inputs -> log-odds
+
+
+class SparseModel(Protocol):
+    """What a module of models offers for updates edge by edge; kernels close over it.
+
+    Its data is a NamedTuple of arrays whose first field is `edges`; a table is T numbers
+    or TxD. The first two are compiled, without fast math: bits depend on no inlining.
+    """
+
+    # table, data, edge, step of the epoch, grads -> the edge's loss, and whether there
+    # is a gradient: then grads[s] is that of its s-th row
+    gradient: Callable[..., tuple[float, bool]]
+    # table, row, grads, s, rate: grads[s] becomes what the row is to be changed by
+    move: Callable[..., None]
+
+    def paced(self, data: Any, rate: float) -> Any:
+        """Return the data for an epoch at this rate."""
+        ...
+
+    def settle(self, table: np.ndarray, data: Any, steps: int) -> None:
+        """Make the table, or some of its rows, what it stands for after these steps."""
+        ...
+
+    def objective(self, table: np.ndarray, data: Any) -> float:
+        """Return the mean loss of all edges, with the norm."""
+        ...
 
 
 class Tensor(NamedTuple):

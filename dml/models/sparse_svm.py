@@ -1,0 +1,131 @@
+"""GRADIENT: a support vector machine on sparse rows, edge by edge (HOGWILD!, Niu 2011).
+
+    objective = mean of max(0, 1 - y_e ⟨x_e, w⟩) + ½ μ |w|²
+
+The norm shrinks all weights at every step. So the table has v, where w = a_t v and
+a_t = (1 - rate μ)^t is known from the step alone, and who is on its side writes nothing.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from dml.models.descent import descend as move
+from dml.types import BadInput, Batch, Edges
+
+__all__ = ["gradient", "move", "objective", "optimum", "paced", "settle"]
+LOW = 8  # bits of a step that one of two short tables has
+RANGE = 80  # the exponent of a scale that float32 still holds
+
+
+class Documents(NamedTuple):
+    """Rows of features with labels -1, +1; the scales are those of an epoch."""
+
+    edges: Edges
+    values: np.ndarray  # of the features, as edges.rows has them
+    labels: np.ndarray
+    mu: float
+    low: np.ndarray  # a_t = low[t % 256] · high[t // 256]
+    high: np.ndarray
+
+
+def documents(batch: Batch, mu: float, dtype: Any = np.float32) -> Documents:
+    """Make edges of a CSR matrix and labels, in the order in which they are."""
+    inputs = batch.inputs
+    edges = Edges(inputs.indptr.astype(np.int64), inputs.indices.astype(np.uint32))
+    one = np.ones(1, dtype)
+    values, labels = inputs.data.astype(dtype), batch.targets.astype(dtype)
+    return Documents(edges, values, labels, mu, one, one)
+
+
+@njit(nogil=True, cache=True)
+def scale(data, t):
+    """Return a_t."""
+    return data.low[t & 255] * data.high[t >> LOW]
+
+
+@njit(nogil=True, cache=True)
+def score(table, data, e):
+    """Return ⟨x_e, table⟩, by four sums that need not wait for one another."""
+    rows, values = data.edges.rows, data.values
+    k, last = data.edges.starts[e], data.edges.starts[e + 1]
+    one = two = three = four = table.dtype.type(0)
+    while k + 3 < last:
+        one += values[k] * table[rows[k]]
+        two += values[k + 1] * table[rows[k + 1]]
+        three += values[k + 2] * table[rows[k + 2]]
+        four += values[k + 3] * table[rows[k + 3]]
+        k += 4
+    while k < last:
+        one += values[k] * table[rows[k]]
+        k += 1
+    return (one + two) + (three + four)
+
+
+@njit(nogil=True, cache=True)
+def gradient(table, data, e, t, grads):
+    """Return the hinge; where it is above 0, grads is v's: -y x / a_t+1."""
+    label = data.labels[e]
+    margin = label * scale(data, t) * score(table, data, e)
+    if margin >= 1:
+        return 0.0, False
+    factor = -label / scale(data, t + 1)
+    first, last = data.edges.starts[e], data.edges.starts[e + 1]
+    for k in range(first, last):
+        grads[k - first] = factor * data.values[k]
+    return 1.0 - margin, True
+
+
+def paced(data: Documents, rate: float) -> Documents:
+    """Return the documents with the scales of an epoch at this rate."""
+    steps, keep = len(data.labels), 1 - rate * data.mu
+    if keep <= 0 or -steps * np.log(keep) > RANGE:
+        raise BadInput(
+            f"expected a norm that leaves some of the weights in an epoch of {steps} "
+            f"steps, got {rate=:g} times mu={data.mu:g}; pass a lower --mu or --lr"
+        )
+    high = keep ** (np.arange((steps >> LOW) + 1) << LOW)
+    kind = data.values.dtype
+    low = keep ** np.arange(1 << LOW)
+    return data._replace(low=low.astype(kind), high=high.astype(kind))
+
+
+def settle(table: np.ndarray, data: Documents, steps: int) -> None:
+    """Turn v, or some of it, into w: the scale is 1 again."""
+    table *= data.low[steps & 255] * data.high[steps >> LOW]
+
+
+def objective(table: np.ndarray, data: Documents) -> float:
+    """Return the mean hinge of weights w, and the norm."""
+    norm = np.square(table, dtype=np.float64).sum()
+    return _hinges(table, data) / len(data.labels) + 0.5 * data.mu * float(norm)
+
+
+@njit(nogil=True, cache=True)
+def _hinges(table, data):
+    total = 0.0
+    for e in range(len(data.labels)):
+        total += max(1.0 - data.labels[e] * score(table, data, e), 0.0)
+    return total
+
+
+def accuracy(table: np.ndarray, batch: Batch) -> float:
+    """Return the share of examples on their side; on the plane itself is +1."""
+    sides = np.where(batch.inputs @ table < 0, -1, 1)
+    return float((sides == batch.targets).mean())
+
+
+def optimum(data: Documents, width: int) -> np.ndarray:
+    """Return the weights of the least objective, by liblinear's dual coordinates."""
+    from scipy.sparse import csr_matrix
+    from sklearn.svm import LinearSVC
+
+    edges, count = data.edges, len(data.labels)
+    parts = data.values.astype(np.float64), edges.rows, edges.starts
+    inputs = csr_matrix(parts, shape=(count, width))
+    machine = LinearSVC(
+        C=1 / (data.mu * count), loss="hinge", fit_intercept=False, tol=1e-6
+    )
+    machine.set_params(max_iter=100_000, random_state=0)
+    return machine.fit(inputs, data.labels).coef_[0].astype(data.values.dtype)
