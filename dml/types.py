@@ -93,8 +93,9 @@ class Model(NamedTuple):
 class SparseModel(Protocol):
     """What a module of models offers for updates edge by edge; kernels close over it.
 
-    Its data is a NamedTuple of arrays whose first field is `edges`; a table is T numbers
-    or TxD. The first two are compiled, without fast math: bits depend on no inlining.
+    Its data is a NamedTuple of arrays whose first field is `edges`; a table is T
+    numbers or TxD. The first two are compiled, without fast math: bits depend on no
+    inlining.
     """
 
     # table, data, edge, step of the epoch, grads -> the edge's loss, and whether there
@@ -102,6 +103,8 @@ class SparseModel(Protocol):
     gradient: Callable[..., tuple[float, bool]]
     # table, row, grads, s, rate: grads[s] becomes what the row is to be changed by
     move: Callable[..., None]
+
+    def __hash__(self) -> int: ...
 
     def paced(self, data: Any, rate: float) -> Any:
         """Return the data for an epoch at this rate."""

@@ -3,7 +3,7 @@
     objective = mean of max(0, 1 - y_e ⟨x_e, w⟩) + ½ μ |w|²
 
 The norm shrinks all weights at every step. So the table has v, where w = a_t v and
-a_t = (1 - rate μ)^t is known from the step alone, and who is on its side writes nothing.
+a_t = (1 - rate μ)^t is known from the step alone, and a met margin writes nothing.
 """
 
 from typing import Any, NamedTuple

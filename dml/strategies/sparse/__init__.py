@@ -1,0 +1,1 @@
+"""Training edge by edge, by all cores of one host on one table."""

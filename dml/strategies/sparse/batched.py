@@ -1,0 +1,65 @@
+"""CYCLADES (Pan 2016) and synchronous minibatches: the same bits on any workers.
+
+    plan   block 0: worker 0 ▯▯▯  worker 1 ▯▯     made once: blocks keep their edges,
+           block 1: worker 0 ▯▯   worker 1 ▯▯▯    epochs visit them in a new order
+
+Both are serial descent in the epoch's order: but rows apart change at a batch's end, of
+minibatches all rows do. Words a step: the loss, and the rows changed.
+"""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from dml.metrics.timer import Timer
+from dml.strategies.sparse.workers import (
+    Settings,
+    Sparse,
+    Workers,
+    epochs,
+    fitting,
+    one_table,
+)
+from dml.types import Step
+from dml.wire.memory import state as memory
+from dml.wire.memory.batches import Board
+from dml.wire.memory.batches import batches as kernel
+from dml.wire.memory.conflicts import plan
+from dml.wire.memory.shared import place
+from dml.wire.memory.stamps import stamp
+
+
+def batched(
+    problem: Sparse,
+    settings: Settings,
+    timer: Timer,
+    *,
+    crew: Workers,
+    apart: np.ndarray,
+) -> Iterator[Step]:
+    """Train batch after batch; apart are the rows whose changes wait for its end."""
+    fitting(problem, settings, crew)
+    start, edges = problem.start, problem.data.edges
+    with timer("plan"):
+        made = place(crew.comm, lambda: plan(edges, settings.batch, crew.count, apart))
+    state = memory.state(start, bool(settings.momentum), False, crew.allocate)
+    sync = memory.sync(0, crew.count, crew.allocate)
+    board = pinboard(problem, settings, crew)
+    descend = kernel(problem.model, stamp(problem.model))
+    table = one_table(problem, state, crew)
+
+    def work(data: Any, *rest: Any) -> tuple[float, float]:
+        order, pace, worker = rest
+        return descend(state, data, order, worker, pace, sync, made, board)[:2]
+
+    return epochs(problem, settings, crew, timer, work, table)
+
+
+def pinboard(problem: Sparse, settings: Settings, crew: Workers) -> Board:
+    """Make room for all gradients of a batch."""
+    starts, start = problem.data.edges.starts, problem.start
+    bounds = np.append(starts[: -1 : settings.batch], starts[-1])
+    most, width = int(np.diff(bounds).max()), start[0].size
+    grads = crew.allocate(most * width, start.dtype).reshape(most, *start.shape[1:])
+    return Board(grads, crew.allocate(settings.batch, np.uint8))

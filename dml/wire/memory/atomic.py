@@ -1,0 +1,12 @@
+"""Sums that lose nothing: as HOGWILD!, but each number is added by compare and swap.
+
+    x_s = 3   worker 0: 3 → 3 + δ ✓        worker 1: 3 → 3 + ε ✗, 3 + δ → 3 + δ + ε ✓
+
+Numbers are whole, edges are not: a worker may read some rows before another's change
+and some after it.
+"""
+
+from dml.wire.memory.atomics import add
+from dml.wire.memory.hogwild import STEPS, enter, leave, turn
+
+__all__ = ["STEPS", "add", "enter", "leave", "turn"]

@@ -1,0 +1,109 @@
+"""Numbers that several workers change at once: what a processor offers, in kernels.
+
+One primitive, compare and swap, makes sums that lose nothing, locks and turns. Whoever
+waits lets others run: there may be more workers than cores.
+"""
+
+from llvmlite import ir
+from numba import njit, types
+from numba.extending import intrinsic
+
+PATIENCE = 100  # looks before a core is left to others
+LINE = 8  # int64 in a cache line: flags of two workers never share one
+_yield = types.ExternalFunction("sched_yield", types.int32())
+
+
+def _place(context, builder, array, numbers, i):
+    """Point at numbers[i]; of what lies densely."""
+    data = context.make_array(array)(context, builder, numbers).data
+    return builder.gep(data, [i])
+
+
+@intrinsic
+def swapped(typing, numbers, i, expected, new):
+    """numbers[i] ← new if it has the bits of expected; say whether it had."""
+    kind = numbers.dtype
+
+    def emit(context, builder, signature, arguments):
+        bits = ir.IntType(kind.bitwidth)
+        place = _place(context, builder, signature.args[0], *arguments[:2])
+        place = builder.bitcast(place, bits.as_pointer())
+        old, later = (builder.bitcast(one, bits) for one in arguments[2:])
+        pair = builder.cmpxchg(place, old, later, "seq_cst", "seq_cst")
+        return builder.extract_value(pair, 1)
+
+    return types.boolean(numbers, types.intp, kind, kind), emit
+
+
+@intrinsic
+def load(typing, numbers, i):
+    """Return numbers[i] as it is now, and whatever was written before it; integers."""
+
+    def emit(context, builder, signature, arguments):
+        place = _place(context, builder, signature.args[0], *arguments)
+        return builder.load_atomic(place, "acquire", numbers.dtype.bitwidth // 8)
+
+    return numbers.dtype(numbers, types.intp), emit
+
+
+@intrinsic
+def store(typing, numbers, i, new):
+    """numbers[i] ← new, seen only with whatever was written before it; integers."""
+
+    def emit(context, builder, signature, arguments):
+        place = _place(context, builder, signature.args[0], *arguments[:2])
+        size = numbers.dtype.bitwidth // 8
+        builder.store_atomic(arguments[2], place, "release", size)
+        return context.get_dummy_value()
+
+    return types.void(numbers, types.intp, numbers.dtype), emit
+
+
+@njit(nogil=True, cache=True)
+def add(numbers, i, delta):
+    """numbers[i] += delta, without a lock: try until nobody came between."""
+    old = numbers[i]
+    while not swapped(numbers, i, old, numbers.dtype.type(old + delta)):
+        old = numbers[i]
+
+
+@njit(nogil=True, cache=True)
+def acquire(locks, i):
+    """Wait until the lock is free, and take it."""
+    looks = 0
+    while not swapped(locks, i, 0, 1):
+        looks += 1
+        if looks % PATIENCE == 0:
+            _yield()
+
+
+@njit(nogil=True, cache=True)
+def release(locks, i):
+    """Give the lock to whoever is first."""
+    store(locks, i, 0)
+
+
+@njit(nogil=True, cache=True)
+def wait_for(numbers, i, least):
+    """Wait until numbers[i] is at least that."""
+    looks = 0
+    while load(numbers, i) < least:
+        looks += 1
+        if looks % PATIENCE == 0:
+            _yield()
+
+
+@njit(nogil=True, cache=True)
+def meet(flags, me, count):
+    """Return when all workers have called: each counts its meetings in its flag."""
+    mine = flags[me * LINE] + 1
+    store(flags, me * LINE, mine)
+    for other in range(count):
+        wait_for(flags, other * LINE, mine)
+
+
+@njit(nogil=True, cache=True)
+def idle(numbers, looks):
+    """Look at a number so many times: work that takes as long on every core."""
+    for _ in range(looks):
+        load(numbers, 0)

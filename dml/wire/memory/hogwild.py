@@ -1,0 +1,32 @@
+"""HOGWILD! (Niu 2011): no lock.
+
+    worker 0   read x_e   gradient   x_r += δ, x_s += δ, …
+    worker 1      read x_f   gradient   x_s += δ, …          one of the two may be lost
+
+A sum is a read, an addition and a write: what another worker wrote between is lost.
+"""
+
+from numba import njit
+
+STEPS = 0  # that a worker takes at a time; 0: a block
+
+
+@njit(nogil=True, cache=True)
+def enter(sync, edges, e):
+    """Before an edge's rows are read."""
+
+
+@njit(nogil=True, cache=True)
+def turn(sync, t):
+    """Between an edge's gradient and its change."""
+
+
+@njit(nogil=True, cache=True)
+def add(numbers, i, delta):
+    """numbers[i] += delta."""
+    numbers[i] += delta
+
+
+@njit(nogil=True, cache=True)
+def leave(sync, edges, e, t):
+    """After an edge's rows were changed."""

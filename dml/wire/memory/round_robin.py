@@ -1,0 +1,28 @@
+"""Round robin (Langford 2009): gradients at once, changes in turn.
+
+    worker 0   gradient 0   change 0               gradient 2   …
+    worker 1   gradient 1            change 1      …
+
+Step t changes the table after step t - 1: no change is lost, and each gradient is at
+most p - 1 changes old. It pays where a gradient takes much longer than a turn.
+"""
+
+from numba import njit
+
+from dml.wire.memory.atomics import store, wait_for
+from dml.wire.memory.hogwild import add, enter
+
+__all__ = ["STEPS", "add", "enter", "leave", "turn"]
+STEPS = 1
+
+
+@njit(nogil=True, cache=True)
+def turn(sync, t):
+    """Wait until the steps before this one have changed the table."""
+    wait_for(sync.turn, 0, t)
+
+
+@njit(nogil=True, cache=True)
+def leave(sync, edges, e, t):
+    """Let the next step change it."""
+    store(sync.turn, 0, t + 1)

@@ -1,0 +1,72 @@
+"""What the workers of a host share, as kernels read it."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dml.wire.memory.atomics import LINE
+
+Allocate = Callable[[int, Any], np.ndarray]  # length, dtype -> a zeroed vector
+
+
+class State(NamedTuple):
+    """What is learned, and what goes with it."""
+
+    table: np.ndarray  # T numbers or TxD
+    velocity: np.ndarray  # of momentum, as the table; empty: none
+    hits: np.ndarray  # int32: how often each row was changed; empty: not counted
+
+
+class Sync(NamedTuple):
+    """How workers wait for one another."""
+
+    locks: np.ndarray  # int32, one a row
+    whole: np.ndarray  # int32, one
+    turn: np.ndarray  # int64, one: the step whose turn it is
+    flags: np.ndarray  # int64: the meetings of each worker, a cache line apart
+
+
+class Worker(NamedTuple):
+    """Which worker, of how many."""
+
+    me: int
+    count: int  # type: ignore[assignment]  # hides tuple.count
+
+
+class Order(NamedTuple):
+    """An epoch visits blocks of so many edges; the last one may be shorter."""
+
+    visits: np.ndarray  # int64
+    batch: int
+    steps: int  # edges of all of them
+
+
+class Pace(NamedTuple):
+    """How far a step goes; rate and momentum have the table's dtype."""
+
+    rate: Any
+    momentum: Any
+    delay: int  # looks at a number, before each change: a gradient that takes longer
+
+
+def state(
+    start: np.ndarray, momentum: bool, counting: bool, allocate: Allocate
+) -> State:
+    """Make room for a table like start, which is yet to be filled."""
+    table = allocate(start.size, start.dtype).reshape(start.shape)
+    rows = len(start)
+    still = np.empty((0, *start.shape[1:]), start.dtype)
+    velocity = allocate(start.size, start.dtype).reshape(start.shape)
+    hits = allocate(rows if counting else 0, np.int32)
+    return State(table, velocity if momentum else still, hits)
+
+
+def sync(rows: int, workers: int, allocate: Allocate) -> Sync:
+    """Make the locks of so many rows, and the flags of so many workers."""
+    return Sync(
+        allocate(rows, np.int32),
+        allocate(LINE, np.int32),
+        allocate(LINE, np.int64),
+        allocate(workers * LINE, np.int64),
+    )

@@ -1,0 +1,20 @@
+"""One lock around the whole table: one worker computes, the others wait."""
+
+from numba import njit
+
+from dml.wire.memory.atomics import acquire, release
+from dml.wire.memory.hogwild import STEPS, add, turn
+
+__all__ = ["STEPS", "add", "enter", "leave", "turn"]
+
+
+@njit(nogil=True, cache=True)
+def enter(sync, edges, e):
+    """Take the lock."""
+    acquire(sync.whole, 0)
+
+
+@njit(nogil=True, cache=True)
+def leave(sync, edges, e, t):
+    """Give it back."""
+    release(sync.whole, 0)
