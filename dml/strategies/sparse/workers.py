@@ -17,7 +17,7 @@ from dml.metrics.timer import Timer
 from dml.types import BadInput, CountedComm, SparseModel, Step
 from dml.wire.memory.shared import share
 from dml.wire.memory.state import Order, Pace, State, Worker
-from dml.wire.messages import tree_allreduce
+from dml.wire.messages import first_of_each_host, tree_allreduce
 from dml.wire.topology import chunks
 
 
@@ -155,8 +155,13 @@ def epochs(
     It returns the loss and the rows changed, which are summed over workers.
     """
     edges, epoch = len(problem.data.edges.starts) - 1, 0
-    comm, before = crew.comm, crew.comm.bytes_sent
+    comm = crew.comm
+    with timer("compile"):
+        data, pace = paced(problem, settings, 1)
+        nothing = Order(np.empty(0, np.int64), settings.batch, 0)
+        first_of_each_host(comm, lambda: work(data, nothing, pace, crew.mine[0]))
     comm.Barrier()
+    before = comm.bytes_sent
     while True:
         epoch += 1
         with timer("update", work=1):
