@@ -1,96 +1,22 @@
 """BATCH: 20 Newsgroups as tf-idf rows: is a document about computers or science?
 
-Nothing in, (training, held out) batches of CSR matrices (float32) and labels -1, +1
-out. The texts come from a wheel; the matrices are made once and kept in the cache.
+Nothing in, (training, held out) batches out, as documents() gives them. Which is which
+is as published: the held-out ones were written later.
 """
 
-import csv
-from collections.abc import Iterator, Sequence
-from io import TextIOWrapper
-from itertools import islice
-from pathlib import Path
-from tempfile import TemporaryDirectory
-from typing import IO, Any
-
-import numpy as np
-
-from dml.data.archives import Source, cache, kept
+from dml.data.archives import Source
+from dml.data.documents import documents, grouped
 from dml.data.sources import TEXT
-from dml.types import BadInput, Batch
+from dml.types import Batch
 
 POSITIVE = ("comp.", "sci.")  # 9 of the 20 groups, 47 % of the documents
-FIELDS = ("data", "indices", "indptr", "shape", "targets")  # of a batch, in the file
 
 
 def newsgroups() -> tuple[Batch, Batch]:
-    """Return 11 293 training and 7 528 held-out documents of 42 254 features.
-
-    Which is which is as published: the held-out ones were written later.
-    """
-    path = cache() / "newsgroups.npz"
-    if not path.exists():
-        _save(path, _parse(kept("text/newsgroups.tsv", sources())))
-    with np.load(path) as arrays:
-        return _batch(arrays, "training"), _batch(arrays, "held_out")
+    """Return 11 293 training and 7 528 held-out documents of 42 254 features."""
+    return documents("newsgroups", sources(), POSITIVE)
 
 
 def sources() -> list[Source]:
     """Return where the texts are, to be read with the group of each."""
-    return [source._replace(lines=labelled) for source in TEXT["newsgroups"]]
-
-
-def labelled(file: IO[bytes]) -> Iterator[str]:
-    """Yield the lines `group<tab>words` of a table, and an empty one where it ends."""
-    rows = csv.DictReader(TextIOWrapper(file, "utf-8", newline=""), delimiter="\t")
-    for row in islice(rows, 2, None):  # the first two are of kinds and roles
-        yield f"{row['Category']}\t{' '.join((row['Text'] or '').split())}\n"
-    yield "\n"
-
-
-def vectorise(training: Sequence[str], held_out: Sequence[str]) -> tuple[Any, Any]:
-    """Return tf-idf rows of length 1, of the words in two training texts or more."""
-    from sklearn.feature_extraction.text import TfidfVectorizer
-
-    made = TfidfVectorizer(min_df=2, sublinear_tf=True, dtype=np.float32)
-    both = made.fit_transform(training), made.transform(held_out)
-    for rows in both:
-        rows.sort_indices()
-    return both
-
-
-def _parse(path: Path) -> tuple[Batch, Batch]:
-    tables = path.read_text(encoding="utf-8").split("\n\n")
-    if len(tables) != 3:
-        raise BadInput(
-            f"expected two tables in {path}, got {len(tables) - 1}; remove the file, "
-            "and it will be fetched again"
-        )
-    lines = [[line.split("\t") for line in table.split("\n")] for table in tables[:2]]
-    inputs = vectorise(*([words for _, words in table] for table in lines))
-    targets = (
-        np.array([1 if group.startswith(POSITIVE) else -1 for group, _ in table])
-        for table in lines
-    )
-    training, held_out = (
-        Batch(rows, labels.astype(np.float32))
-        for rows, labels in zip(inputs, targets, strict=True)
-    )
-    return training, held_out
-
-
-def _save(path: Path, batches: tuple[Batch, Batch]) -> None:
-    arrays: dict[str, Any] = {}
-    for name, (inputs, targets) in zip(("training", "held_out"), batches, strict=True):
-        values = inputs.data, inputs.indices, inputs.indptr, inputs.shape, targets
-        arrays |= {f"{name}_{k}": v for k, v in zip(FIELDS, values, strict=True)}
-    with TemporaryDirectory(dir=path.parent, prefix=".") as folder:
-        part = Path(folder) / "part.npz"
-        np.savez(part, **arrays)
-        part.replace(path)  # whole at once: other ranks may be waiting for it
-
-
-def _batch(arrays: Any, name: str) -> Batch:
-    from scipy.sparse import csr_matrix
-
-    data, indices, starts, shape, targets = (arrays[f"{name}_{k}"] for k in FIELDS)
-    return Batch(csr_matrix((data, indices, starts), shape=tuple(shape)), targets)
+    return grouped(TEXT["newsgroups"])

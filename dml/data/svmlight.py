@@ -7,6 +7,7 @@ count from 1, as in LIBSVM's files; .gz and .bz2 are opened on the way.
 import bz2
 import gzip
 import io
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,8 @@ import numpy as np
 
 from dml.types import BadInput, Batch
 
+SIGNS = {-1.0, 1.0}
+BITS = {0.0, 1.0}
 OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open}
 
 
@@ -41,6 +44,29 @@ def write(path: str | Path, batch: Batch) -> None:
     from sklearn.datasets import dump_svmlight_file
 
     dump_svmlight_file(batch.inputs, batch.targets, str(path), zero_based=False)
+
+
+def signs(batch: Batch, path: str | Path) -> Batch:
+    """Return what was read from path with labels -1, +1, that were so or 0 and 1."""
+    given = np.unique(batch.targets)
+    classes = SIGNS if (given == -1).any() else BITS
+    wrong = ~np.isin(batch.targets, sorted(classes))
+    if wrong.any():
+        example = int(wrong.argmax())
+        raise BadInput(
+            f"{path}: line {_line_of(path, example)}: expected a label of -1 and 1, or "
+            f"of 0 and 1, got {batch.targets[example]:g} (labels here: "
+            f"{_listed(given)}); pass a file of two classes, written so"
+        )
+    return batch._replace(targets=np.where(batch.targets > 0, 1, -1).astype(np.float32))
+
+
+def laid_out(batch: Batch, seed: int) -> Batch:
+    """Return the examples in a drawn order, as they then lie in memory."""
+    order = np.random.default_rng(seed).permutation(len(batch.targets))
+    inputs = batch.inputs[order]
+    inputs.sort_indices()
+    return Batch(inputs, batch.targets[order])
 
 
 def generate(examples: int, features: int, nonzeros: int, seed: int) -> Batch:
@@ -71,6 +97,8 @@ def _parse(file: Any, features: int | None) -> Batch:
     inputs, targets = load_svmlight_file(
         file, n_features=features, dtype=np.float32, zero_based=False
     )
+    if not np.isfinite(inputs.data).all():
+        raise ValueError("not a finite number")
     return Batch(inputs, targets.astype(np.float32))
 
 
@@ -86,3 +114,15 @@ def _first_bad_line(path: str | Path, features: int | None, whole: ValueError) -
                     f"indices from 1, got {text!r} ({error}); correct the line"
                 )
     return str(whole)
+
+
+def _line_of(path: str | Path, example: int) -> int:
+    """Return the number of an example's line; comments and empty lines have none."""
+    with _open(path) as file:
+        lines = (n for n, line in enumerate(file, 1) if line.split(b"#")[0].strip())
+        return next(islice(lines, example, None))
+
+
+def _listed(labels: np.ndarray) -> str:
+    """Say which labels there are, at most five."""
+    return ", ".join(f"{label:g}" for label in labels[:5]) + ", ..." * (len(labels) > 5)

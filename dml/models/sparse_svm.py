@@ -3,9 +3,10 @@
     objective = mean of max(0, 1 - y_e ⟨x_e, w⟩) + ½ μ |w|²
 
 The norm shrinks all weights at every step. So the table has v, where w = a_t v and
-a_t = (1 - rate μ)^t is known from the step alone, and a met margin writes nothing.
+a_t = (1 - rate μ)^t is known from the step alone; who is on its side writes nothing.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -15,6 +16,7 @@ from dml.models.descent import descend as move
 from dml.types import BadInput, Batch, Edges
 
 __all__ = ["gradient", "move", "objective", "optimum", "paced", "settle"]
+__all__ += ["Documents", "accuracy", "documents"]
 LOW = 8  # bits of a step that one of two short tables has
 RANGE = 80  # the exponent of a scale that float32 still holds
 
@@ -36,7 +38,7 @@ def documents(batch: Batch, mu: float, dtype: Any = np.float32) -> Documents:
     edges = Edges(inputs.indptr.astype(np.int64), inputs.indices.astype(np.uint32))
     one = np.ones(1, dtype)
     values, labels = inputs.data.astype(dtype), batch.targets.astype(dtype)
-    return Documents(edges, values, labels, mu, one, one)
+    return paced(Documents(edges, values, labels, mu, one, one), rate=0)
 
 
 @njit(nogil=True, cache=True)
@@ -79,12 +81,15 @@ def gradient(table, data, e, t, grads):
 
 def paced(data: Documents, rate: float) -> Documents:
     """Return the documents with the scales of an epoch at this rate."""
-    steps, keep = len(data.labels), 1 - rate * data.mu
-    if keep <= 0 or -steps * np.log(keep) > RANGE:
+    steps, shrink = len(data.labels), rate * data.mu
+    # not <, so that NaN is refused
+    if not 0 <= shrink < 1 or not -steps * math.log1p(-shrink) <= RANGE:
         raise BadInput(
             f"expected a norm that leaves some of the weights in an epoch of {steps} "
-            f"steps, got {rate=:g} times mu={data.mu:g}; pass a lower --mu or --lr"
+            f"steps, got {rate=:g} times mu={data.mu:g}; pass --lr and --mu of 0 or "
+            f"more, whose product is below {RANGE / (steps + RANGE):.2g}"
         )
+    keep = 1 - shrink
     high = keep ** (np.arange((steps >> LOW) + 1) << LOW)
     kind = data.values.dtype
     low = keep ** np.arange(1 << LOW)
@@ -118,14 +123,23 @@ def accuracy(table: np.ndarray, batch: Batch) -> float:
 
 def optimum(data: Documents, width: int) -> np.ndarray:
     """Return the weights of the least objective, by liblinear's dual coordinates."""
-    from scipy.sparse import csr_matrix
     from sklearn.svm import LinearSVC
 
-    edges, count = data.edges, len(data.labels)
-    parts = data.values.astype(np.float64), edges.rows, edges.starts
-    inputs = csr_matrix(parts, shape=(count, width))
     machine = LinearSVC(
-        C=1 / (data.mu * count), loss="hinge", fit_intercept=False, tol=1e-6
+        C=1 / (data.mu * len(data.labels)),
+        loss="hinge",
+        fit_intercept=False,
+        tol=1e-6,
+        max_iter=100_000,
+        random_state=0,
     )
-    machine.set_params(max_iter=100_000, random_state=0)
-    return machine.fit(inputs, data.labels).coef_[0].astype(data.values.dtype)
+    machine.fit(matrix(data, width), data.labels)
+    return machine.coef_[0].astype(data.values.dtype)
+
+
+def matrix(data: Documents, width: int) -> Any:
+    """Return the rows as a CSR matrix of float64."""
+    from scipy.sparse import csr_matrix
+
+    parts = data.values.astype(np.float64), data.edges.rows, data.edges.starts
+    return csr_matrix(parts, shape=(len(data.labels), width))

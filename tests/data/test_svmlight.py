@@ -3,8 +3,8 @@ import gzip
 import numpy as np
 import pytest
 
-from dml.data.svmlight import generate, svmlight, write
-from dml.types import BadInput
+from dml.data.svmlight import generate, laid_out, signs, svmlight, write
+from dml.types import BadInput, Batch
 
 
 def test_a_written_batch_is_read_back(tmp_path):
@@ -45,7 +45,9 @@ def test_generated_rows_repeat_by_seed_and_are_separable():
 
 
 @pytest.mark.parametrize(
-    "line", ["1 0:3", "1 2:3 1:4", "x 1:2", "1 a:2", "1 3", "1 2:x", "1 9:1"]
+    "line",
+    ["1 0:3", "1 2:3 1:4", "x 1:2", "1 a:2", "1 3", "1 2:x", "1 9:1"]
+    + ["1 -3:2", "1 2:1 2:1", "1 2:nan", "1 2:inf", "1 2:1e99", "1:2"],
 )
 def test_a_bad_line_is_named_with_what_stands_there(tmp_path, line):
     (tmp_path / "data").write_text(f"1 1:1\n{line}\n1 2:1\n")
@@ -60,3 +62,59 @@ def test_missing_empty_and_broken_files_are_bad_input(tmp_path):
     for name in ("missing", "empty", "broken.gz", "short.gz"):
         with pytest.raises(BadInput, match=f"{name}.* got .*; pass a "):
             svmlight(tmp_path / name)
+
+
+@pytest.mark.parametrize(
+    "labels, want",
+    [
+        ("+1 -1 -1", [1, -1, -1]),
+        ("0 1 1", [-1, 1, 1]),
+        ("1 1", [1, 1]),
+        ("0 0", [-1, -1]),
+        ("-1 -1.0", [-1, -1]),
+    ],
+)
+def test_labels_become_minus_and_plus_one(tmp_path, labels, want):
+    (tmp_path / "data").write_text("".join(f"{y} 1:2\n" for y in labels.split()))
+    batch = svmlight(tmp_path / "data")
+    found = signs(batch, tmp_path / "data")
+    assert found.targets.tolist() == want and found.targets.dtype == np.float32
+    assert found.inputs is batch.inputs
+
+
+@pytest.mark.parametrize(
+    "labels, line, got",
+    [
+        ("1 -1 2", 5, "2 .labels here: -1, 1, 2."),
+        ("-1 0 1", 4, "0 .labels here: -1, 0, 1."),
+        ("0 -1 0", 3, "0 "),
+        ("1 2 1", 4, "2 "),
+        ("0.5 1 1", 3, "0.5 "),
+        ("1 1 nan", 5, "nan "),
+        ("3 4 5 6 7 8", 3, "3 .labels here: 3, 4, 5, 6, 7, ...."),
+    ],
+)
+def test_a_label_of_neither_kind_is_named_with_its_line(tmp_path, labels, line, got):
+    path = tmp_path / "data"
+    text = "\n".join(f"{y} 1:2" for y in labels.split())
+    path.write_text(f"# a comment\n\n{text}\n")
+    want = f"data: line {line}: expected a label of -1 and 1, or of 0 and 1, got {got}"
+    with pytest.raises(BadInput, match=want):
+        signs(svmlight(path), path)
+
+
+def test_rows_laid_out_are_all_rows_in_a_drawn_order_each_with_its_label():
+    batch = generate(examples=50, features=30, nonzeros=4, seed=2)
+    mixed = batch.inputs.copy()
+    for start in mixed.indptr[:-1]:  # as a parser might leave them: falling
+        for part in mixed.indices, mixed.data:
+            part[start : start + 4] = part[start : start + 4][::-1].copy()
+    mixed.has_sorted_indices = False
+    found, other = (laid_out(Batch(mixed, batch.targets), seed) for seed in (5, 6))
+    order = np.random.default_rng(5).permutation(50)
+    assert (found.inputs.toarray() == batch.inputs.toarray()[order]).all()
+    assert (found.targets == batch.targets[order]).all()
+    assert (found.inputs.toarray() != other.inputs.toarray()).any()
+    for start in found.inputs.indptr[:-1]:
+        assert (np.diff(found.inputs.indices[start : start + 4]) > 0).all()
+    assert found.inputs.indptr.tolist() == list(range(0, 201, 4))
