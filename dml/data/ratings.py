@@ -6,8 +6,9 @@ are numbered without gaps, all users first: as many as the largest row of both, 
 
 import warnings
 from collections.abc import Iterator
+from itertools import islice
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
@@ -17,6 +18,7 @@ from dml.types import BadInput, Ratings
 
 HELD_OUT = 10  # one of so many
 COLUMNS = ["userId", "movieId", "rating"]
+CHUNK = 1024  # lines that are searched at once for a bad one
 NOISE = 0.5  # of a generated rating, in stars
 
 
@@ -88,30 +90,60 @@ def _split(whole: Ratings, seed: int) -> tuple[Ratings, Ratings]:
 def _read(path: Path) -> np.ndarray:
     """Read users, items and ratings, Bx3; the first line says how they are parted."""
     with path.open(encoding="utf-8") as file:
-        first = file.readline().strip()
+        header, form = _form(file.readline().strip())
+    try:
+        return _numbers(path, form | {"skiprows": int(header)})
+    except ValueError as error:
+        raise ValueError(_bad_line(path, header, form) or error) from None
+
+
+def _form(first: str) -> tuple[bool, dict[str, Any]]:
+    """Return whether a first line is a header, and how loadtxt reads what follows."""
     between = next((mark for mark in ("::", "\t", ",") if mark in first), "no comma")
     names = [name.strip('" ') for name in first.split(between)]
-    header = not names[0].isdigit()
+    header = not names[0].removeprefix("-").isdigit()
     if header and not set(COLUMNS) <= set(names):
         raise ValueError(f"a first line {first[:60]!r}, without {', '.join(COLUMNS)}")
     places = [names.index(name) for name in COLUMNS] if header else [0, 1, 2]
     if between == "::":  # of one letter: every second column is empty
         places = [2 * place for place in places]
+    return header, {"delimiter": between[0], "usecols": places}
+
+
+def _numbers(lines: Any, form: dict[str, Any]) -> np.ndarray:
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # of a file without data
         table_Bx3 = np.loadtxt(
-            path,
-            delimiter=between[0],
-            skiprows=int(header),
-            usecols=places,
-            comments=None,
-            quotechar='"',
-            encoding="utf-8",
-            ndmin=2,
+            lines, comments=None, quotechar='"', encoding="utf-8", ndmin=2, **form
         )
     if not np.isfinite(table_Bx3).all():
         raise ValueError("a number that is not finite")
+    ids_Bx2 = table_Bx3[:, :2]
+    if ids_Bx2.min() < 0 or (ids_Bx2 != np.floor(ids_Bx2)).any():
+        raise ValueError("a user or an item that is not 0, 1, 2, ...")
     return table_Bx3
+
+
+def _bad_line(path: Path, header: bool, form: dict[str, Any]) -> str | None:
+    """Name the first line that can't be read; only a file that failed is searched."""
+    with path.open(encoding="utf-8", errors="replace") as file:
+        lines = islice(enumerate(file, 1), int(header), None)
+        while some := list(islice(lines, CHUNK)):
+            if not _problem([line for _, line in some], form):
+                continue
+            for number, line in some:
+                if problem := _problem([line], form):
+                    return f"line {number}, {line.strip()[:60]!r} ({problem})"
+    return None
+
+
+def _problem(lines: list[str], form: dict[str, Any]) -> str | None:
+    try:
+        if filled := [line for line in lines if line.strip("\r\n")]:
+            _numbers(filled, form)
+    except ValueError as error:
+        return str(error).split(" at row")[0]  # the row is one of these lines alone
+    return None
 
 
 def _lines(file: IO[bytes]) -> Iterator[str]:

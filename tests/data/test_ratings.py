@@ -68,17 +68,22 @@ def test_the_split_is_exact_and_of_its_seed_alone(tmp_path):
         ("", "a first line ''"),
         ("user,film,stars\n1,2,3\n", "without userId, movieId, rating"),
         ("userId,movieId,rating\n", "no data"),
-        ("1\t2\tgood\t0\n", "'good'"),
-        ("1\t2\t3\t0\n1\t2\n", "column"),
-        ("1\t2\tnan\t0\n1\t3\t1\t0\n", "not finite"),
+        ("1\t2\tgood\t0\n", r"line 1, '1\\t2\\tgood\\t0' \(.*'good'"),
+        ("1\t2\t3\t0\n1\t2\n", r"line 2, '1\\t2' \(.*column"),
+        ("1\t2\t3\t0\n\n5\t3\t1\t0\n1\t2\tnan\t0\n", "line 4, .* not finite"),
+        ("1::2::3\n1::-2::3\n", r"line 2, '1::-2::3' \(.*not 0, 1, 2"),
+        ("-1\t2\t3\t0\n", r"line 1, '-1.*not 0, 1, 2"),
+        ("userId,movieId,rating\n1,2,3\n1.5,2,3\n", "line 3, '1.5,2,3'"),
+        ("1,2,3\n" * 3000 + "x,2,3\n" + "1,2,3\n", "line 3001, 'x,2,3'"),
         ("1 2 3\n", "a first line '1 2 3', without"),
         ("1\t2\t3\t0\n", "got 1; pass more"),
     ],
 )
 def test_a_file_of_something_else_is_bad_input(content, problem, tmp_path):
     (tmp_path / "file").write_text(content)
-    with pytest.raises(BadInput, match=problem):
+    with pytest.raises(BadInput, match=problem) as raised:
         ratings(str(tmp_path / "file"))
+    assert "\n" not in str(raised.value) and "at row" not in str(raised.value)
 
 
 def test_a_name_that_is_no_file_is_bad_input(tmp_path):
