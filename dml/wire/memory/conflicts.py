@@ -144,12 +144,15 @@ def _roots(edges, batch, apart):
 @njit(nogil=True, cache=True)
 def deal(sizes, workers):
     """Return who takes what: largest first, the first of equals, to who has least."""
-    ends = np.zeros(sizes.max() + 1, np.int64)
+    most = 0
+    for size in sizes:
+        most = max(most, size)
+    ends = np.zeros(most + 1, np.int64)
     for size in sizes:
         ends[size] += 1
-    for size in range(len(ends) - 1, 0, -1):  # a counting sort, falling
+    for size in range(most, 0, -1):  # a counting sort, falling
         ends[size - 1] += ends[size]
-    order, takers = np.empty_like(sizes), np.empty_like(sizes)
+    order, takers = np.empty(len(sizes), np.int64), np.empty(len(sizes), np.int64)
     for k in range(len(sizes) - 1, -1, -1):
         ends[sizes[k]] -= 1
         order[ends[sizes[k]]] = k
@@ -167,12 +170,13 @@ def deal(sizes, workers):
 @njit(nogil=True, cache=True)
 def spread(takers, starts):
     """Return the place of each item, by takers, then rising; starts[0] is known."""
-    starts[1:] = 0
+    for worker in range(1, len(starts)):
+        starts[worker] = 0
     for taker in takers:
         starts[taker + 1] += 1
     for worker in range(len(starts) - 1):
         starts[worker + 1] += starts[worker]
-    ends, places = starts.copy(), np.empty_like(takers)
+    ends, places = starts.copy(), np.empty(len(takers), np.int64)
     for k in range(len(takers)):
         places[k] = ends[takers[k]]
         ends[takers[k]] += 1
@@ -189,12 +193,15 @@ def _fill(edges, workers, roots, plan):
         sizes = np.zeros(last - first, np.int64)
         for e in range(first, last):
             sizes[roots[e]] += edges.starts[e + 1] - edges.starts[e]
-        takers = deal(sizes, workers)[roots[first:last]]
-        cell = slice(block * workers, (block + 1) * workers + 1)
-        places = spread(takers, plan.starts[cell])
+        dealt = deal(sizes, workers)
+        takers = np.empty(last - first, np.int64)
+        for e in range(first, last):
+            takers[e - first] = dealt[roots[e]]
+        cell = block * workers
+        places = spread(takers, plan.starts[cell : cell + workers + 1])
         for e in range(first, last):
             plan.edges[places[e - first]] = e
-        starts = plan.later_starts[cell]
+        starts = plan.later_starts[cell : cell + workers + 1]
         used = _defer(edges, (first, last), numbers, plan, starts, used)
     return used
 
@@ -214,25 +221,26 @@ def _defer(edges, block, numbers, plan, starts, used):
         if plan.apart[row]:
             if numbers[row] < used:
                 numbers[row] = used + new
-                plan.later_rows[used + new] = row
                 new += 1
             sizes[numbers[row] - used] += 1
     if new == 0:
-        starts[1:] = used
+        for worker in range(1, len(starts)):
+            starts[worker] = used
         return used
     places = spread(deal(sizes[:new], len(starts) - 1), starts)
-    rows = plan.later_rows[used : used + new].copy()
     for n in range(new):
-        plan.later_rows[places[n]] = rows[n]
         plan.entry_starts[places[n] + 1] = sizes[n]
     for n in range(used, used + new):
         plan.entry_starts[n + 1] += plan.entry_starts[n]
-    ends = plan.entry_starts[places]
+    ends = np.empty(new, np.int64)
+    for n in range(new):
+        ends[n] = plan.entry_starts[places[n]]
     for e in range(first, last):
         for k in range(edges.starts[e], edges.starts[e + 1]):
             row = edges.rows[k]
             if plan.apart[row]:
                 number = numbers[row] - used
+                plan.later_rows[places[number]] = row
                 plan.entry_edges[ends[number]] = e - first
                 plan.entry_slots[ends[number]] = k - begin
                 ends[number] += 1
