@@ -60,7 +60,8 @@ def plan(edges: Edges, batch: int, workers: int, apart: np.ndarray) -> Plan:
         np.empty(entries, np.int64),
         apart,
     )
-    used = _fill(edges, workers, _roots(edges, batch, apart), found)
+    _fill(edges, workers, _roots(edges, batch, apart), found)
+    used = found.later_starts[-1]
     return found._replace(
         later_rows=found.later_rows[:used].copy(),
         entry_starts=found.entry_starts[: used + 1].copy(),
@@ -144,7 +145,7 @@ def _roots(edges, batch, apart):
 @njit(nogil=True, cache=True)
 def deal(sizes, workers):
     """Return who takes what: largest first, the first of equals, to who has least."""
-    most = 0
+    most = sizes[0]
     for size in sizes:
         most = max(most, size)
     ends = np.zeros(most + 1, np.int64)
@@ -185,8 +186,8 @@ def spread(takers, starts):
 
 @njit(nogil=True, cache=True)
 def _fill(edges, workers, roots, plan):
-    """Deal block after block; return how many rows are taken later."""
-    numbers, used = np.full(len(plan.apart), -1), 0
+    """Deal block after block."""
+    numbers = np.full(len(plan.apart), -1)
     for block in range((len(plan.starts) - 1) // workers):
         first = block * plan.batch
         last = min(first + plan.batch, len(roots))
@@ -202,19 +203,17 @@ def _fill(edges, workers, roots, plan):
         for e in range(first, last):
             plan.edges[places[e - first]] = e
         starts = plan.later_starts[cell : cell + workers + 1]
-        used = _defer(edges, (first, last), numbers, plan, starts, used)
-    return used
+        _defer(edges, first, last, numbers, plan, starts)
 
 
 @njit(nogil=True, cache=True)
-def _defer(edges, block, numbers, plan, starts, used):
-    """Deal a block's rows apart; return how many there are by now.
+def _defer(edges, first, last, numbers, plan, starts):
+    """Deal a block's rows apart.
 
     A row's number counts the rows apart since the first block: it is of this block if
     `used` or more, and nothing is reset.
     """
-    first, last = block
-    begin, end = edges.starts[first], edges.starts[last]
+    begin, end, used = edges.starts[first], edges.starts[last], starts[0]
     sizes, new = np.zeros(end - begin + 1, np.int64), 0
     for k in range(begin, end):
         row = edges.rows[k]
@@ -226,7 +225,7 @@ def _defer(edges, block, numbers, plan, starts, used):
     if new == 0:
         for worker in range(1, len(starts)):
             starts[worker] = used
-        return used
+        return
     places = spread(deal(sizes[:new], len(starts) - 1), starts)
     for n in range(new):
         plan.entry_starts[places[n] + 1] = sizes[n]
@@ -244,4 +243,3 @@ def _defer(edges, block, numbers, plan, starts, used):
                 plan.entry_edges[ends[number]] = e - first
                 plan.entry_slots[ends[number]] = k - begin
                 ends[number] += 1
-    return used + new
