@@ -1,0 +1,146 @@
+"""Every edge once, and what conflicts together: plans against brute force."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import connected_components
+
+from dml.types import BadInput, Edges
+from dml.wire.memory.conflicts import component_sizes, hubs, plan
+
+WIDTH = 9
+LISTS = st.lists(st.sets(st.integers(0, WIDTH - 1), max_size=4), max_size=25)
+MARKS = st.lists(st.booleans(), min_size=WIDTH, max_size=WIDTH)
+CASES = LISTS, st.integers(1, 12), st.integers(1, 5), MARKS
+
+
+def packed(lists):
+    starts = np.cumsum([0, *map(len, lists)])
+    rows = [row for rows in lists for row in sorted(rows)]
+    return Edges(starts.astype(np.int64), np.array(rows, np.uint32))
+
+
+def components(lists, apart):
+    """Return a label for each edge, by scipy on the matrix of overlaps."""
+    touched = np.zeros((len(lists), WIDTH), int)
+    for e, rows in enumerate(lists):
+        touched[e, sorted(rows)] = 1
+    touched[:, apart] = 0
+    return connected_components(csr_matrix(touched @ touched.T), directed=False)[1]
+
+
+def cut(lists, batch):
+    return [lists[first : first + batch] for first in range(0, len(lists), batch)]
+
+
+def takers(found, block, size, workers):
+    """Return who takes each edge of a block, each exactly once and rising."""
+    starts = found.starts[block * workers : (block + 1) * workers + 1]
+    lists = [found.edges[a:b] for a, b in zip(starts[:-1], starts[1:], strict=True)]
+    assert all((np.diff(edges) > 0).all() for edges in lists)
+    first = block * found.batch
+    assert sorted(np.concatenate(lists)) == list(range(first, first + size))
+    taker = np.empty(size, int)
+    for worker, edges in enumerate(lists):
+        taker[edges - first] = worker
+    return taker
+
+
+def least_loads(sizes, firsts, workers):
+    """Return who takes each size: largest first to who has least, ties by firsts."""
+    loads, found = np.zeros(workers, int), np.empty(len(sizes), int)
+    for k in sorted(range(len(sizes)), key=lambda k: (-sizes[k], firsts[k])):
+        found[k] = loads.argmin()
+        loads[found[k]] += sizes[k]
+    average = loads.sum() / workers
+    assert loads.max(initial=0) <= average + max(sizes, default=0)
+    return found
+
+
+@settings(max_examples=150, deadline=None)
+@given(*CASES)
+def test_workers_share_no_row_and_components_go_largest_first(
+    lists, batch, workers, marks
+):
+    apart = np.array(marks)
+    edges, blocks = packed(lists), cut(lists, batch)
+    found = plan(edges, batch, workers, apart)
+    sizes = component_sizes(edges, batch, apart)
+    assert found.batch == batch and len(found.edges) == len(lists)
+    assert len(found.starts) == len(blocks) * workers + 1
+    assert len(sizes) == len(blocks)
+    assert found.apart.tolist() == apart.tolist()
+    for b, block in enumerate(blocks):
+        taker = takers(found, b, len(block), workers)
+        for row in np.flatnonzero(~apart):
+            assert len({taker[e] for e, rows in enumerate(block) if row in rows}) <= 1
+        labels = components(block, apart)
+        members = [np.flatnonzero(labels == label) for label in range(max(labels) + 1)]
+        assert sizes[b].tolist() == sorted(map(len, members), reverse=True)
+        weights = [sum(len(block[e]) for e in edges) for edges in members]
+        due = least_loads(weights, [edges[0] for edges in members], workers)
+        assert taker.tolist() == due[labels].tolist()
+
+
+@settings(max_examples=150, deadline=None)
+@given(*CASES)
+def test_every_entry_of_a_row_apart_is_dealt_once_and_in_order(
+    lists, batch, workers, marks
+):
+    apart = np.array(marks)
+    edges = packed(lists)
+    found = plan(edges, batch, workers, apart)
+    assert len(found.later_starts) == len(cut(lists, batch)) * workers + 1
+    assert found.later_starts[-1] == len(found.later_rows)
+    assert len(found.entry_starts) == len(found.later_rows) + 1
+    assert found.entry_starts[-1] == len(found.entry_edges) == len(found.entry_slots)
+    for b, block in enumerate(cut(lists, batch)):
+        due = {}
+        for e, rows in enumerate(block):
+            for row in sorted(rows):
+                if apart[row]:
+                    due.setdefault(row, []).append(e)
+        numbers = list(due)  # by the first edge that touches them
+        taker = least_loads([len(due[row]) for row in numbers], range(99), workers)
+        base = edges.starts[b * batch]
+        for worker in range(workers):
+            a, z = found.later_starts[b * workers + worker :][:2]
+            mine = [row for row, w in zip(numbers, taker, strict=True) if w == worker]
+            assert found.later_rows[a:z].tolist() == mine
+            for j in range(a, z):
+                entries = slice(*found.entry_starts[j : j + 2])
+                places, slots = found.entry_edges[entries], found.entry_slots[entries]
+                assert places.tolist() == due[found.later_rows[j]]
+                for place, slot in zip(places, slots, strict=True):
+                    e = b * batch + place
+                    assert edges.starts[e] <= base + slot < edges.starts[e + 1]
+                    assert edges.rows[base + slot] == found.later_rows[j]
+
+
+@given(LISTS, st.integers(1, 12))
+def test_edges_whose_rows_are_all_apart_are_components_of_one(lists, batch):
+    edges = packed(lists)
+    for sizes in component_sizes(edges, batch, hubs(edges, WIDTH, 0)):
+        assert set(sizes.tolist()) == {1}
+
+
+@given(LISTS, st.sampled_from([0, 0.1, 0.25, 0.5, 1, 2]))
+def test_hubs_are_in_more_than_a_share_of_the_edges(lists, share):
+    found = hubs(packed(lists), WIDTH, share)
+    for row in range(WIDTH):
+        many = sum(row in rows for rows in lists) > share * len(lists)
+        assert found[row] == (many or share == 0)
+
+
+def test_what_no_plan_can_be_made_of_is_said():
+    edges = packed([{0, 5}, {2}])
+    with pytest.raises(BadInput, match="batch=0"):
+        plan(edges, 0, 1, np.zeros(6, bool))
+    with pytest.raises(BadInput, match="workers=0"):
+        plan(edges, 1, 0, np.zeros(6, bool))
+    with pytest.raises(BadInput, match="6 rows, got 5"):
+        component_sizes(edges, 1, np.zeros(5, bool))
+    with pytest.raises(BadInput, match="share=-1"):
+        hubs(edges, 6, -1)
