@@ -45,7 +45,7 @@ def batched(
         made = place(crew.comm, lambda: plan(edges, settings.batch, crew.count, apart))
     state = memory.state(start, bool(settings.momentum), False, crew.allocate)
     sync = memory.sync(0, crew.count, crew.allocate)
-    board = pinboard(problem, settings, crew)
+    board = pinboard(problem, settings, crew, apart)
     descend = kernel(problem.model, stamp(problem.model))
     table = one_table(problem, state, crew)
 
@@ -56,10 +56,17 @@ def batched(
     return epochs(problem, settings, crew, timer, work, table)
 
 
-def pinboard(problem: Sparse, settings: Settings, crew: Workers) -> Board:
-    """Make room for all gradients of a batch."""
+def pinboard(
+    problem: Sparse, settings: Settings, crew: Workers, apart: np.ndarray
+) -> Board:
+    """Make room for all gradients of a batch, and for sums, where rows are apart."""
     starts, start = problem.data.edges.starts, problem.start
     bounds = np.append(starts[: -1 : settings.batch], starts[-1])
-    most, width = int(np.diff(bounds).max()), start[0].size
-    grads = crew.allocate(most * width, start.dtype).reshape(most, *start.shape[1:])
-    return Board(grads, crew.allocate(settings.batch, np.uint8))
+    most, rows = int(np.diff(bounds).max()), len(start) if apart.any() else 0
+
+    def room(length: int) -> np.ndarray:
+        found = crew.allocate(length * start[0].size, start.dtype)
+        return found.reshape(length, *start.shape[1:])
+
+    moves, seen = (crew.allocate(size, np.uint8) for size in (settings.batch, rows))
+    return Board(room(most), moves, room(rows), seen)

@@ -25,6 +25,8 @@ class Board(NamedTuple):
 
     grads: np.ndarray  # of each row of each edge, as edges.rows has them
     moves: np.ndarray  # uint8: has that edge of the batch a gradient?
+    sums: np.ndarray  # of a row apart, as the table
+    seen: np.ndarray  # uint8: has that row a sum?
 
 
 @functools.cache
@@ -36,16 +38,16 @@ def batches(model: Any, stamp: int) -> Callable[..., tuple]:
         table, edges = state.table, data.edges
         velocity = state.velocity.reshape(-1)
         total = np.empty((1, *table.shape[1:]), table.dtype)
-        at_once = len(plan.later_rows) == 0
+        mine = np.empty(len(plan.apart), np.uint32)
+        at_once = len(plan.slots) == 0
         # who changes all rows later computes all gradients at the batch's first step
-        later_all = plan.apart.all()
+        stride = 0 if plan.apart.all() else 1
         loss, changed = 0.0, 0
         for position in range(len(order.visits)):
             block = order.visits[position]
-            part = block * worker.count + worker.me
-            base = block * order.batch
+            base, part = block * order.batch, block * worker.count + worker.me
             for e in plan.edges[plan.starts[part] : plan.starts[part + 1]]:
-                t = position * order.batch + (0 if later_all else e - base)
+                t = position * order.batch + stride * (e - base)
                 first, last = edges.starts[e], edges.starts[e + 1]
                 slot = first - edges.starts[base]
                 grads = board.grads[slot : slot + last - first]
@@ -59,19 +61,20 @@ def batches(model: Any, stamp: int) -> Callable[..., tuple]:
                         if velocity.size:
                             gather(velocity, r, grads, s, pace.momentum)
                         model.move(table, r, grads, s, pace.rate)
-                        put(table, r, grads, s)
+                        add_row(table, r, grads, s)
             meet(sync.flags, worker.me, worker.count)
             if at_once:
                 continue
-            for j in range(plan.later_starts[part], plan.later_starts[part + 1]):
-                r = plan.later_rows[j]
-                span = plan.entry_starts[j], plan.entry_starts[j + 1]
-                if sum_up(total, board, plan, span):
-                    changed += 1
-                    if velocity.size:
-                        gather(velocity, r, total, 0, pace.momentum)
-                    model.move(table, r, total, 0, pace.rate)
-                    put(table, r, total, 0)
+            rows = sum_up(board, edges, plan, (base, order.batch), worker, mine)
+            for r in mine[:rows]:
+                total[0] = board.sums[r]
+                board.sums[r] = 0
+                board.seen[r] = False
+                if velocity.size:
+                    gather(velocity, r, total, 0, pace.momentum)
+                model.move(table, r, total, 0, pace.rate)
+                add_row(table, r, total, 0)
+            changed += rows
             meet(sync.flags, worker.me, worker.count)
         return loss, changed, stamp
 
@@ -79,22 +82,32 @@ def batches(model: Any, stamp: int) -> Callable[..., tuple]:
 
 
 @njit(nogil=True, cache=True)
-def put(table, r, grads, s):
-    """Add grads[s] to row r."""
-    if table.ndim == 1:
-        table[r] += grads[s]
-    else:
-        for d in range(table.shape[1]):
-            table[r, d] += grads[s, d]
+def sum_up(board, edges, plan, batch, worker, mine):
+    """Sum the gradients of a worker's rows apart, in the edges' order.
+
+    Return how many rows have some; they stand first in mine.
+    """
+    base, size = batch
+    origin, count = edges.starts[base], 0
+    for e in range(base, min(base + size, len(edges.starts) - 1)):
+        if not board.moves[e - base]:
+            continue
+        cell, first = e * worker.count + worker.me, edges.starts[e]
+        for s in plan.slots[plan.later[cell] : plan.later[cell + 1]]:
+            r = edges.rows[first + s]
+            if not board.seen[r]:
+                board.seen[r] = True
+                mine[count] = r
+                count += 1
+            add_row(board.sums, r, board.grads, first - origin + s)
+    return count
 
 
 @njit(nogil=True, cache=True)
-def sum_up(total, board, plan, span):
-    """total[0] ← the gradients of a row, in the edges' order; say if there are any."""
-    total[0] = 0
-    some = False
-    for k in range(span[0], span[1]):
-        if board.moves[plan.entry_edges[k]]:
-            some = True
-            total[0] += board.grads[plan.entry_slots[k]]
-    return some
+def add_row(sums, r, grads, s):
+    """sums[r] += grads[s]."""
+    if sums.ndim == 1:
+        sums[r] += grads[s]
+    else:
+        for d in range(sums.shape[1]):
+            sums[r, d] += grads[s, d]

@@ -22,50 +22,37 @@ from dml.types import BadInput, Edges
 class Plan(NamedTuple):
     """Worker w of block b takes edges[starts[c] : starts[c + 1]], c = b·workers + w.
 
-    They rise. After all of them it takes rows later_rows[later_starts[c] : …], which
-    are apart; the j-th of these has entries [entry_starts[j] : entry_starts[j + 1]],
-    by rising edges: the edge's place in the block, and the place of the row among all
-    of the block's, from edges.starts[first edge] on.
+    They rise. Each row apart belongs to one worker, in all blocks: of edge e those of
+    worker w are its slots[later[c] : later[c + 1]], c = e·workers + w, which rise too;
+    slot s is the row edges.rows[edges.starts[e] + s].
     """
 
-    batch: int
     starts: np.ndarray  # int64
     edges: np.ndarray  # int64
-    later_starts: np.ndarray  # int64
-    later_rows: np.ndarray  # uint32
-    entry_starts: np.ndarray  # int64
-    entry_edges: np.ndarray  # int32
-    entry_slots: np.ndarray  # int64
+    later: np.ndarray  # int64
+    slots: np.ndarray  # int32
     apart: np.ndarray  # uint8, by row
 
 
 def plan(edges: Edges, batch: int, workers: int, apart: np.ndarray) -> Plan:
     """Cut edges into blocks of a batch and deal each block to workers.
 
-    Largest components go first, to whoever has least; time is nearly linear in rows.
+    Largest components go first, to whoever has least; so do rows apart, by how many
+    edges they are in. Time is nearly linear in rows.
     """
     count = _blocks(edges, batch, apart)
     if workers < 1:
         raise BadInput(f"expected 1 worker or more, got {workers=}; pass another count")
     apart = np.ascontiguousarray(apart, np.uint8)
-    entries = int(np.count_nonzero(apart[edges.rows]))
-    found = Plan(
-        batch,
-        np.zeros(count * workers + 1, np.int64),
-        np.empty(len(edges.starts) - 1, np.int64),
-        np.zeros(count * workers + 1, np.int64),
-        np.empty(entries, np.uint32),
-        np.zeros(entries + 1, np.int64),
-        np.empty(entries, np.int32),
-        np.empty(entries, np.int64),
-        apart,
-    )
-    _fill(edges, workers, _roots(edges, batch, apart), found)
-    used = found.later_starts[-1]
-    return found._replace(
-        later_rows=found.later_rows[:used].copy(),
-        entry_starts=found.entry_starts[: used + 1].copy(),
-    )
+    starts = np.zeros(count * workers + 1, np.int64)
+    dealt = np.empty(len(edges.starts) - 1, np.int64)
+    _deal_edges(edges, batch, workers, _roots(edges, batch, apart), (starts, dealt))
+    if not apart.any():
+        nothing = np.zeros(1, np.int64)
+        return Plan(starts, dealt, nothing, np.empty(0, np.int32), apart)
+    degrees = np.bincount(edges.rows, minlength=len(apart))
+    owners = deal(np.where(apart, degrees, 0), workers)
+    return Plan(starts, dealt, *_later(edges, workers, apart, owners), apart)
 
 
 def component_sizes(edges: Edges, batch: int, apart: np.ndarray) -> list[np.ndarray]:
@@ -158,13 +145,13 @@ def deal(sizes, workers):
         ends[sizes[k]] -= 1
         order[ends[sizes[k]]] = k
     loads = np.zeros(workers, np.int64)
-    for k in order:
+    for item in order:
         least = 0
         for worker in range(1, workers):
             if loads[worker] < loads[least]:
                 least = worker
-        takers[k] = least
-        loads[least] += sizes[k]
+        takers[item] = least
+        loads[least] += sizes[item]
     return takers
 
 
@@ -185,61 +172,41 @@ def spread(takers, starts):
 
 
 @njit(nogil=True, cache=True)
-def _fill(edges, workers, roots, plan):
+def _deal_edges(edges, batch, workers, roots, found):
     """Deal block after block."""
-    numbers = np.full(len(plan.apart), -1)
-    for block in range((len(plan.starts) - 1) // workers):
-        first = block * plan.batch
-        last = min(first + plan.batch, len(roots))
+    starts, dealt = found
+    for block in range((len(starts) - 1) // workers):
+        first = block * batch
+        last = min(first + batch, len(roots))
         sizes = np.zeros(last - first, np.int64)
         for e in range(first, last):
             sizes[roots[e]] += edges.starts[e + 1] - edges.starts[e]
-        dealt = deal(sizes, workers)
+        by_root = deal(sizes, workers)
         takers = np.empty(last - first, np.int64)
         for e in range(first, last):
-            takers[e - first] = dealt[roots[e]]
+            takers[e - first] = by_root[roots[e]]
         cell = block * workers
-        places = spread(takers, plan.starts[cell : cell + workers + 1])
+        places = spread(takers, starts[cell : cell + workers + 1])
         for e in range(first, last):
-            plan.edges[places[e - first]] = e
-        starts = plan.later_starts[cell : cell + workers + 1]
-        _defer(edges, first, last, numbers, plan, starts)
+            dealt[places[e - first]] = e
 
 
 @njit(nogil=True, cache=True)
-def _defer(edges, first, last, numbers, plan, starts):
-    """Deal a block's rows apart.
-
-    A row's number counts the rows apart since the first block: it is of this block if
-    `used` or more, and nothing is reset.
-    """
-    begin, end, used = edges.starts[first], edges.starts[last], starts[0]
-    sizes, new = np.zeros(end - begin + 1, np.int64), 0
-    for k in range(begin, end):
-        row = edges.rows[k]
-        if plan.apart[row]:
-            if numbers[row] < used:
-                numbers[row] = used + new
-                new += 1
-            sizes[numbers[row] - used] += 1
-    if new == 0:
-        for worker in range(1, len(starts)):
-            starts[worker] = used
-        return
-    places = spread(deal(sizes[:new], len(starts) - 1), starts)
-    for n in range(new):
-        plan.entry_starts[places[n] + 1] = sizes[n]
-    for n in range(used, used + new):
-        plan.entry_starts[n + 1] += plan.entry_starts[n]
-    ends = np.empty(new, np.int64)
-    for n in range(new):
-        ends[n] = plan.entry_starts[places[n]]
-    for e in range(first, last):
+def _later(edges, workers, apart, owners):
+    """Sort the rows apart of each edge by their owners."""
+    count = len(edges.starts) - 1
+    starts = np.zeros(count * workers + 1, np.int64)
+    for e in range(count):
         for k in range(edges.starts[e], edges.starts[e + 1]):
-            row = edges.rows[k]
-            if plan.apart[row]:
-                number = numbers[row] - used
-                plan.later_rows[places[number]] = row
-                plan.entry_edges[ends[number]] = e - first
-                plan.entry_slots[ends[number]] = k - begin
-                ends[number] += 1
+            if apart[edges.rows[k]]:
+                starts[e * workers + owners[edges.rows[k]] + 1] += 1
+    for cell in range(count * workers):
+        starts[cell + 1] += starts[cell]
+    ends, slots = starts.copy(), np.empty(starts[-1], np.int32)
+    for e in range(count):
+        for k in range(edges.starts[e], edges.starts[e + 1]):
+            if apart[edges.rows[k]]:
+                cell = e * workers + owners[edges.rows[k]]
+                slots[ends[cell]] = k - edges.starts[e]
+                ends[cell] += 1
+    return starts, slots

@@ -35,12 +35,12 @@ def cut(lists, batch):
     return [lists[first : first + batch] for first in range(0, len(lists), batch)]
 
 
-def takers(found, block, size, workers):
+def takers(found, block, size, batch, workers):
     """Return who takes each edge of a block, each exactly once and rising."""
     starts = found.starts[block * workers : (block + 1) * workers + 1]
     lists = [found.edges[a:b] for a, b in zip(starts[:-1], starts[1:], strict=True)]
     assert all((np.diff(edges) > 0).all() for edges in lists)
-    first = block * found.batch
+    first = block * batch
     assert sorted(np.concatenate(lists)) == list(range(first, first + size))
     taker = np.empty(size, int)
     for worker, edges in enumerate(lists):
@@ -68,12 +68,12 @@ def test_workers_share_no_row_and_components_go_largest_first(
     edges, blocks = packed(lists), cut(lists, batch)
     found = plan(edges, batch, workers, apart)
     sizes = component_sizes(edges, batch, apart)
-    assert found.batch == batch and len(found.edges) == len(lists)
+    assert len(found.edges) == len(lists)
     assert len(found.starts) == len(blocks) * workers + 1
     assert len(sizes) == len(blocks)
     assert found.apart.tolist() == apart.tolist()
     for b, block in enumerate(blocks):
-        taker = takers(found, b, len(block), workers)
+        taker = takers(found, b, len(block), batch, workers)
         for row in np.flatnonzero(~apart):
             assert len({taker[e] for e, rows in enumerate(block) if row in rows}) <= 1
         labels = components(block, apart)
@@ -86,37 +86,23 @@ def test_workers_share_no_row_and_components_go_largest_first(
 
 @settings(max_examples=150, deadline=None)
 @given(*CASES)
-def test_every_entry_of_a_row_apart_is_dealt_once_and_in_order(
+def test_each_row_apart_has_one_worker_who_sees_all_its_edges(
     lists, batch, workers, marks
 ):
     apart = np.array(marks)
     edges = packed(lists)
     found = plan(edges, batch, workers, apart)
-    assert len(found.later_starts) == len(cut(lists, batch)) * workers + 1
-    assert found.later_starts[-1] == len(found.later_rows)
-    assert len(found.entry_starts) == len(found.later_rows) + 1
-    assert found.entry_starts[-1] == len(found.entry_edges) == len(found.entry_slots)
-    for b, block in enumerate(cut(lists, batch)):
-        due = {}
-        for e, rows in enumerate(block):
-            for row in sorted(rows):
-                if apart[row]:
-                    due.setdefault(row, []).append(e)
-        numbers = list(due)  # by the first edge that touches them
-        taker = least_loads([len(due[row]) for row in numbers], range(99), workers)
-        base = edges.starts[b * batch]
+    if not apart.any():
+        assert len(found.slots) == 0
+        return
+    degrees = np.bincount(edges.rows, minlength=WIDTH) * apart
+    owner = least_loads(degrees, range(WIDTH), workers)
+    for e, rows in enumerate(map(sorted, lists)):
         for worker in range(workers):
-            a, z = found.later_starts[b * workers + worker :][:2]
-            mine = [row for row, w in zip(numbers, taker, strict=True) if w == worker]
-            assert found.later_rows[a:z].tolist() == mine
-            for j in range(a, z):
-                entries = slice(*found.entry_starts[j : j + 2])
-                places, slots = found.entry_edges[entries], found.entry_slots[entries]
-                assert places.tolist() == due[found.later_rows[j]]
-                for place, slot in zip(places, slots, strict=True):
-                    e = b * batch + place
-                    assert edges.starts[e] <= base + slot < edges.starts[e + 1]
-                    assert edges.rows[base + slot] == found.later_rows[j]
+            a, z = found.later[e * workers + worker :][:2]
+            due = [s for s, r in enumerate(rows) if apart[r] and owner[r] == worker]
+            assert found.slots[a:z].tolist() == due
+    assert found.later[-1] == len(found.slots)
 
 
 @given(LISTS, st.integers(1, 12))

@@ -1,0 +1,107 @@
+"""A run of training edge by edge: loads once a host, says what the data is like, trains.
+
+A Task in; rows, a summary, the table and its figures in the run folder out.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Mapping
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import flags
+import numpy as np
+import sparse_flags
+from sparse_report import ends, gap, progress, speeds
+from sparse_ways import UPDATES, Setup
+
+from dml.metrics import figures, runs, writers
+from dml.metrics.timer import Timer
+from dml.strategies.sparse.workers import Sparse, workers
+from dml.train import train
+from dml.types import CountedComm, SparseModel
+from dml.wire.memory.shared import place
+from dml.wire.memory.structure import lines, structure
+
+Measures = Mapping[str, Any]
+
+
+class Extras(NamedTuple):
+    """What only the rank that writes needs."""
+
+    evaluate: Callable[[np.ndarray], Measures]  # on what is held out
+    optimum: Callable[[Sparse], np.ndarray]  # the table of the least objective
+    picture: Callable[[Path, np.ndarray], Measures]  # draws, and says what it shows
+
+
+class Task(NamedTuple):
+    """A problem that is loaded when it is asked for."""
+
+    model: SparseModel
+    load: Callable[[], tuple[Any, np.ndarray, Extras]]  # data, start
+    stated: sparse_flags.Stated
+
+
+def undrawn(path: Path, table: np.ndarray) -> Measures:
+    """Draw nothing."""
+    return {}
+
+
+def loaded(comm: CountedComm, task: Task) -> tuple[Sparse, list[Extras]]:
+    """Load on one rank; its data is shared, what else it has stays there."""
+    extras: list[Extras] = []
+
+    def load() -> tuple[Any, np.ndarray]:
+        data, start, more = task.load()
+        extras.append(more)
+        return data, start
+
+    return Sparse(task.model, *place(comm, load)), extras
+
+
+def ran(
+    comm: CountedComm, task: Task, values: flags.FlagValues, path: Path
+) -> dict[str, Any]:
+    """Train as the flags say; return the summary."""
+    begun = time.perf_counter()
+    stated = sparse_flags.filled(values, task.stated)
+    problem, extras = loaded(comm, task)
+    settings = sparse_flags.settings(values, stated)
+    if comm.rank == 0:
+        found = structure(problem.data.edges, len(problem.start))
+        sys.stdout.write("\n".join(lines(found)) + "\n")
+        facts = found._asdict()
+
+    def evaluate(collect: Callable[[], np.ndarray | None]) -> Measures:
+        table = collect()
+        if table is None:
+            return {}
+        tables[:] = [table]
+        objective = task.model.objective(table, problem.data)
+        return {"objective": objective, **extras[0].evaluate(table)}
+
+    tables: list[np.ndarray] = []
+    with (
+        workers(comm, values.threads) as crew,
+        writers.first(
+            comm.rank,
+            writers.console(stated.epochs, unit="epoch", says=progress, ends=ends),
+            runs.folder(path, flags.chosen(values)),
+            figures.chart(path / "objective", "step", "objective"),
+        ) as writer,
+    ):
+        setup = Setup(problem, settings, Timer(), crew, stated.hubs)
+        steps = islice(UPDATES[values.updates](setup), stated.epochs)
+        summary = train(steps, evaluate, writer, evaluate_every=1)
+        if comm.rank == 0:
+            summary |= {"workers": crew.count, **facts}
+            summary |= speeds(summary)
+            summary |= extras[0].picture(path, tables[-1])
+            if values.reference:
+                least = task.model.objective(extras[0].optimum(problem), problem.data)
+                summary |= gap(summary["objective"], least)
+            np.save(path / "table.npy", tables[-1])
+            summary["total_seconds"] = time.perf_counter() - begun
+            writer.summary(summary)
+    return summary

@@ -1,0 +1,43 @@
+"""A linear classifier of sparse rows by HOGWILD! and its rivals, on one host's cores.
+
+mpirun -n 4 python experiments/svm.py --updates=hogwild        20 Newsgroups
+python experiments/svm.py --threads=2 --loss=logistic --data=reuters
+mpirun -n 2 python experiments/svm.py --updates=cyclades       the bits of one worker
+python experiments/svm.py --data=a9a.svm --updates=serial
+
+Cost:
+Result:
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import flags
+import sparse_flags
+from sparse_problems import LOSSES, documents
+from sparse_runs import ran
+from sparse_ways import UPDATES
+
+from dml.metrics import runs
+from dml.wire.messages import Metered
+from dml.wire.messages.comm import world
+
+FLAGS = flags.define("out", "seed", "watchdog")
+sparse_flags.define(FLAGS, UPDATES)
+text = partial(flags.text, flag_values=FLAGS)
+text("data", "newsgroups", "Or reuters, generated, or an svmlight file.")
+flags.choice("loss", "hinge", list(LOSSES), "Of an example.", flag_values=FLAGS)
+flags.number("mu", 1e-4, "Weight of half the squared norm.", 1e-12, flag_values=FLAGS)
+
+
+def main(argv: Sequence[str]) -> list[dict[str, Any]]:
+    """Train as the flags say; return the summary of this process's rank."""
+    flags.parse(FLAGS, argv)
+    task = documents(FLAGS.data, FLAGS.loss, FLAGS.mu, FLAGS.dtype, FLAGS.seed)
+    path = runs.path(FLAGS.out, "svm")
+    return [ran(Metered(world(FLAGS.watchdog)), task, FLAGS, path)]
+
+
+if __name__ == "__main__":
+    flags.run(main)

@@ -1,0 +1,14 @@
+"""A guard that loses every change of row 3, so that a count must notice."""
+
+from numba import njit
+
+from dml.wire.memory.hogwild import STEPS, enter, leave, turn
+
+__all__ = ["STEPS", "add", "enter", "leave", "turn"]
+
+
+@njit(nogil=True, cache=True)
+def add(numbers, i, delta):
+    """numbers[i] += delta, unless i is 3."""
+    if i != 3:
+        numbers[i] += delta

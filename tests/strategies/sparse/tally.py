@@ -1,0 +1,40 @@
+"""A model for counting: every edge adds 1 to each of its rows, whatever they are."""
+
+import sys
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from dml.models.descent import descend as move
+from dml.models.descent import unpaced as paced
+from dml.models.descent import unsettled as settle
+from dml.strategies.sparse.workers import Sparse
+from dml.types import Edges
+
+__all__ = ["gradient", "move", "objective", "paced", "settle"]
+ROWS, TOUCHED = 12, 4
+
+
+class Tally(NamedTuple):
+    edges: Edges
+
+
+@njit(nogil=True, cache=True)
+def gradient(table, data, e, t, grads):
+    for s in range(data.edges.starts[e + 1] - data.edges.starts[e]):
+        grads[s] = -1
+    return 0.0, True
+
+
+def objective(table, data):
+    return 0.0
+
+
+def tally(edges):
+    """Few rows and many edges: whoever does not wait meets others all the time."""
+    rng = np.random.default_rng(1)
+    rows = np.sort([rng.choice(ROWS, TOUCHED, replace=False) for _ in range(edges)])
+    starts = np.arange(edges + 1) * TOUCHED
+    data = Tally(Edges(starts.astype(np.int64), rows.ravel().astype(np.uint32)))
+    return Sparse(sys.modules[__name__], data, np.zeros(ROWS, np.float32))

@@ -1,0 +1,219 @@
+"""Every way of updating: one worker has the bits of serial; what more ones promise."""
+
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from dml import sim
+from dml.metrics.timer import Timer
+from dml.strategies.sparse.average import average
+from dml.strategies.sparse.batched import batched
+from dml.strategies.sparse.free import free
+from dml.strategies.sparse.workers import Settings, visits, workers
+from dml.types import BadInput
+from dml.wire.memory import atomic, hogwild, locked, round_robin, whole
+from dml.wire.memory.conflicts import hubs
+from dml.wire.messages import Metered
+from tests.strategies.sparse import forgetful
+from tests.strategies.sparse.small import PROBLEMS, RATES, documents, ratings
+from tests.strategies.sparse.tally import tally
+
+GUARDS = [hogwild, atomic, locked, whole, round_robin]
+EPOCHS = 3
+
+
+def settings(name="documents", batch=16, **more):
+    return Settings(lambda epoch: RATES[name] * 0.8 ** (epoch - 1), batch, **more)
+
+
+def run(way, problem, how, threads=1, **more):
+    """Train on one rank; return the steps, and the table at the end."""
+
+    def program(comm):
+        with workers(Metered(comm), threads) as crew:
+            steps = list(islice(way(problem, how, Timer(), crew=crew, **more), EPOCHS))
+            return steps, steps[-1].params()
+
+    return sim.run(program, 1)[0]
+
+
+def serial(problem, how):
+    """Descend in plain Python: the oracle of all ways."""
+    model, edges = problem.model, problem.data.edges
+    table, count = problem.start.copy(), len(edges.starts) - 1
+    speed, kind = np.zeros_like(table), table.dtype.type
+    momentum = kind(how.momentum)
+    for epoch in range(1, EPOCHS + 1):
+        data, rate = model.paced(problem.data, how.rate(epoch)), kind(how.rate(epoch))
+        order = visits(how, epoch, count)
+        numbers = [range(b * how.batch, (b + 1) * how.batch) for b in order.visits]
+        steps = [e for block in numbers for e in block if e < count]
+        for t, e in enumerate(steps):
+            rows = edges.rows[edges.starts[e] : edges.starts[e + 1]]
+            grads = np.empty((len(rows), *table.shape[1:]), table.dtype)
+            if not model.gradient(table, data, e, t, grads)[1]:
+                continue
+            for s, r in enumerate(rows):
+                speed[r] = grads[s] = grads[s] + momentum * speed[r]
+                model.move(table, r, grads, s, rate)
+                table[r] += grads[s]
+        for one in (table, speed):
+            model.settle(one, data, count)
+    return table
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("momentum", (0.0, 0.5))
+def test_one_worker_has_the_bits_of_serial_by_every_way(name, momentum):
+    problem, how = PROBLEMS[name](), settings(name, momentum=momentum)
+    want = serial(problem, how)
+    nothing = np.zeros(len(problem.start), bool)
+    assert not np.array_equal(want, problem.start)
+    for guard in GUARDS:
+        assert np.array_equal(run(free, problem, how, guard=guard)[1], want), guard
+    assert np.array_equal(run(average, problem, how)[1], want)
+    assert np.array_equal(run(batched, problem, how, apart=nothing)[1], want)
+
+
+def test_float64_and_a_batch_of_one_have_the_bits_of_serial():
+    problem, how = ratings(100, "float64"), settings("ratings", batch=1)
+    want = serial(problem, how)
+    assert want.dtype == np.float64
+    assert np.array_equal(run(free, problem, how, guard=hogwild)[1], want)
+    everything = np.ones(len(want), bool)  # minibatches of one are serial, too
+    assert np.array_equal(run(batched, problem, how, apart=everything)[1], want)
+
+
+def in_batches(problem, how, apart):
+    """Descend in plain Python, with rows apart that wait for a batch's end."""
+    model, edges = problem.model, problem.data.edges
+    table, count = problem.start.copy(), len(edges.starts) - 1
+    for epoch in range(1, EPOCHS + 1):
+        data, rate = model.paced(problem.data, how.rate(epoch)), table.dtype.type(0)
+        rate += table.dtype.type(how.rate(epoch))
+        for position, block in enumerate(visits(how, epoch, count).visits):
+            first, sums = block * how.batch, {}
+            for e in range(first, min(first + how.batch, count)):
+                t = position * how.batch + (0 if apart.all() else e - first)
+                rows = edges.rows[edges.starts[e] : edges.starts[e + 1]]
+                grads = np.empty((len(rows), *table.shape[1:]), table.dtype)
+                if not model.gradient(table, data, e, t, grads)[1]:
+                    continue
+                for s, r in enumerate(rows):
+                    if apart[r]:
+                        sums[r] = sums.get(r, np.zeros_like(grads[s])) + grads[s]
+                    else:
+                        model.move(table, r, grads, s, rate)
+                        table[r] += grads[s]
+            for r, total in sums.items():
+                total = np.array([total])
+                model.move(table, r, total, 0, rate)
+                table[r] += total[0]
+        model.settle(table, data, count)
+    return table
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+@pytest.mark.parametrize("share", (1.0, 0.05, 0.0))
+def test_batches_have_the_bits_of_one_worker_on_any_number(name, share):
+    problem = PROBLEMS[name]()
+    edges, width = problem.data.edges, len(problem.start)
+    apart = hubs(edges, width, share)
+    assert apart.any() == (share < 1) and apart.all() == (share == 0)
+    for batch in (1, 7, 64, 200):
+        how = settings(name, batch)
+        want = in_batches(problem, how, apart) if share < 1 else serial(problem, how)
+        for threads in (1, 2, 4, 8):
+            found = run(batched, problem, how, threads, apart=apart)[1]
+            assert np.array_equal(found, want), (batch, threads)
+
+
+def test_momentum_of_batches_does_not_depend_on_workers():
+    problem, how = documents(), settings(momentum=0.5)
+    for share in (1.0, 0.05):
+        apart = hubs(problem.data.edges, len(problem.start), share)
+        one, four = (run(batched, problem, how, p, apart=apart)[1] for p in (1, 4))
+        assert np.array_equal(one, four)
+
+
+@pytest.mark.parametrize("guard", [atomic, locked, whole, round_robin])
+def test_who_waits_loses_no_update(guard):
+    problem = tally(edges=20_000)
+    how = Settings(lambda epoch: 1.0, 8, counting=True)
+    steps, table = run(free, problem, how, threads=4, guard=guard)
+    due = np.bincount(problem.data.edges.rows) * EPOCHS
+    assert table.tolist() == due.tolist()
+    for step in steps:
+        assert step.measures == {"rows_changed": 80_000, "rows_lost": 0}
+
+
+def test_what_hogwild_loses_is_counted():
+    problem = tally(edges=20_000)
+    how = Settings(lambda epoch: 1.0, 8, counting=True)
+    steps, table = run(free, problem, how, threads=4, guard=hogwild)
+    for step in steps:
+        assert step.measures["rows_changed"] == 80_000
+        assert 0 <= step.measures["rows_lost"] < 80_000
+    # a change and its count are lost one by one: nearly as many of each
+    assert table.sum() <= 80_000 * EPOCHS
+
+
+def test_a_count_says_what_was_lost():
+    problem, how = tally(edges=50), Settings(lambda epoch: 1.0, 8, counting=True)
+    # a guard that loses every change of row 3
+    steps, table = run(free, problem, how, guard=forgetful)
+    degrees = np.bincount(problem.data.edges.rows)
+    assert table[3] == 0 < degrees[3]
+    assert steps[0].measures["rows_lost"] == degrees[3]
+
+
+def test_averages_are_of_runs_on_a_share_of_the_blocks():
+    problem, how = documents(), settings(batch=16)
+    found = run(average, problem, how, threads=3)[1]
+    edges, tables = len(problem.data.labels), []
+    for worker in range(3):
+        table = problem.start.copy()
+        for epoch in range(1, EPOCHS + 1):
+            data = problem.model.paced(problem.data, how.rate(epoch))
+            mine = visits(how, epoch, edges).visits[worker::3]
+            steps = [e for b in mine for e in range(b * 16, min(b * 16 + 16, edges))]
+            descend(problem, data, table, steps, how.rate(epoch))
+        tables.append(table)
+    mean = np.mean(tables, axis=0, dtype=np.float64).astype(np.float32)
+    assert np.array_equal(found, mean)
+
+
+def descend(problem, data, table, steps, rate):
+    edges, grads = data.edges, np.empty(99, np.float32)
+    for t, e in enumerate(steps):
+        if problem.model.gradient(table, data, e, t, grads)[1]:
+            for s, r in enumerate(edges.rows[edges.starts[e] : edges.starts[e + 1]]):
+                problem.model.move(table, r, grads, s, np.float32(rate))
+                table[r] += grads[s]
+    problem.model.settle(table, data, len(steps))
+
+
+def test_an_epoch_visits_every_block_once_and_the_short_one_last():
+    how = settings(batch=16)
+    one, same, other = (visits(how, epoch, 200) for epoch in (1, 1, 2))
+    assert sorted(one.visits) == list(range(13)) and one.visits[-1] == 12
+    assert one.steps == 200
+    assert one.visits.tolist() == same.visits.tolist() != other.visits.tolist()
+    elsewhere = visits(how._replace(seed=1), 1, 200)
+    assert one.visits.tolist() != elsewhere.visits.tolist()
+
+
+def test_what_cannot_be_shared_out_is_said():
+    problem = documents(examples=5)
+    with pytest.raises(BadInput, match="at most 5 workers for 5 examples, got 6"):
+        run(free, problem, settings(batch=2), threads=6, guard=hogwild)
+    with pytest.raises(BadInput, match="batch of 1 to 5 examples, got 6"):
+        run(free, problem, settings(batch=6), guard=hogwild)
+
+    def two_hosts(comm):
+        with workers(Metered(comm)):
+            pass
+
+    with pytest.raises(BadInput, match="all ranks on one host.*on 2.*servers"):
+        sim.run(two_hosts, 2, sim.Uniform(host=1))
