@@ -19,6 +19,7 @@ from dml.models.sparse_svm import (
     scale,
     score,
     settle,
+    spread,
 )
 
 __all__ = ["gradient", "move", "objective", "optimum", "paced", "settle"]
@@ -27,17 +28,14 @@ FLAT = 1e-9  # the largest slope at the optimum; the gap is below 1e-18 T / 2 μ
 PAIRS = 20  # of steps and gradients that L-BFGS keeps
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def gradient(table, data, e, t, grads):
     """Return the log loss; grads is v's: -y x / (1 + exp(margin)) / a_t+1."""
     label = data.labels[e]
     margin = label * scale(data, t) * score(table, data, e)
     small = np.exp(-abs(margin))  # cannot overflow
     wrong = (small if margin > 0 else table.dtype.type(1)) / (1 + small)
-    factor = -label * wrong / scale(data, t + 1)
-    first, last = data.edges.starts[e], data.edges.starts[e + 1]
-    for k in range(first, last):
-        grads[k - first] = factor * data.values[k]
+    spread(-label * wrong / scale(data, t + 1), data, e, grads)
     return np.log1p(small) + max(-margin, 0.0), True
 
 
