@@ -16,6 +16,7 @@ from dml.models.sparse_svm import (
     documents,
     matrix,
     paced,
+    refuse_unbounded,
     scale,
     score,
     settle,
@@ -59,6 +60,7 @@ def optimum(data: Documents, width: int) -> np.ndarray:
     from scipy.optimize import minimize
     from scipy.special import expit
 
+    refuse_unbounded(data)
     inputs, labels = matrix(data, width), data.labels.astype(np.float64)
 
     def slope(weights: np.ndarray) -> tuple[float, np.ndarray]:

@@ -130,6 +130,7 @@ def optimum(data: Documents, width: int) -> np.ndarray:
     """Return the weights of the least objective, by liblinear's dual coordinates."""
     from sklearn.svm import LinearSVC
 
+    refuse_unbounded(data)
     machine = LinearSVC(
         C=1 / (data.mu * len(data.labels)),
         loss="hinge",
@@ -140,6 +141,17 @@ def optimum(data: Documents, width: int) -> np.ndarray:
     )
     machine.fit(matrix(data, width), data.labels)
     return machine.coef_[0].astype(data.values.dtype)
+
+
+def refuse_unbounded(data: Documents) -> None:
+    """Raise where weights without end are best, or the labels are all the same."""
+    kinds = np.unique(data.labels)
+    if not data.mu > 0 or len(kinds) < 2:
+        raise BadInput(
+            f"expected a norm and labels -1 and 1, for there to be an optimum, got "
+            f"mu={data.mu:g} and labels {kinds.tolist()}; pass --mu above 0 and "
+            "examples of both"
+        )
 
 
 def matrix(data: Documents, width: int) -> Any:
