@@ -16,9 +16,11 @@ from dml.models.sparse_svm import (
     documents,
     matrix,
     paced,
+    refuse_unbounded,
     scale,
     score,
     settle,
+    spread,
 )
 
 __all__ = ["gradient", "move", "objective", "optimum", "paced", "settle"]
@@ -27,17 +29,14 @@ FLAT = 1e-9  # the largest slope at the optimum; the gap is below 1e-18 T / 2 μ
 PAIRS = 20  # of steps and gradients that L-BFGS keeps
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def gradient(table, data, e, t, grads):
     """Return the log loss; grads is v's: -y x / (1 + exp(margin)) / a_t+1."""
     label = data.labels[e]
     margin = label * scale(data, t) * score(table, data, e)
     small = np.exp(-abs(margin))  # cannot overflow
     wrong = (small if margin > 0 else table.dtype.type(1)) / (1 + small)
-    factor = -label * wrong / scale(data, t + 1)
-    first, last = data.edges.starts[e], data.edges.starts[e + 1]
-    for k in range(first, last):
-        grads[k - first] = factor * data.values[k]
+    spread(-label * wrong / scale(data, t + 1), data, e, grads)
     return np.log1p(small) + max(-margin, 0.0), True
 
 
@@ -61,6 +60,7 @@ def optimum(data: Documents, width: int) -> np.ndarray:
     from scipy.optimize import minimize
     from scipy.special import expit
 
+    refuse_unbounded(data)
     inputs, labels = matrix(data, width), data.labels.astype(np.float64)
 
     def slope(weights: np.ndarray) -> tuple[float, np.ndarray]:

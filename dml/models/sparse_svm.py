@@ -41,41 +41,46 @@ def documents(batch: Batch, mu: float, dtype: Any = np.float32) -> Documents:
     return paced(Documents(edges, values, labels, mu, one, one), rate=0)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def scale(data, t):
     """Return a_t."""
     return data.low[t & 255] * data.high[t >> LOW]
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
 def score(table, data, e):
     """Return ⟨x_e, table⟩, by four sums that need not wait for one another."""
-    rows, values = data.edges.rows, data.values
-    k, last = data.edges.starts[e], data.edges.starts[e + 1]
+    first, last = data.edges.starts[e], data.edges.starts[e + 1]
+    # slices, so that no index can be below 0: the compiler need not look at its sign
+    rows, values = data.edges.rows[first:last], data.values[first:last]
     one = two = three = four = table.dtype.type(0)
-    while k + 3 < last:
+    whole = len(rows) & -4
+    for k in range(0, whole, 4):
         one += values[k] * table[rows[k]]
         two += values[k + 1] * table[rows[k + 1]]
         three += values[k + 2] * table[rows[k + 2]]
         four += values[k + 3] * table[rows[k + 3]]
-        k += 4
-    while k < last:
+    for k in range(whole, len(rows)):
         one += values[k] * table[rows[k]]
-        k += 1
     return (one + two) + (three + four)
 
 
-@njit(nogil=True, cache=True)
+@njit(nogil=True, cache=True, forceinline=True)
+def spread(factor, data, e, grads):
+    """Write factor · x_e, the gradient of a loss of one score."""
+    values = data.values[data.edges.starts[e] : data.edges.starts[e + 1]]
+    for k in range(len(values)):
+        grads[k] = factor * values[k]
+
+
+@njit(nogil=True, cache=True, forceinline=True)
 def gradient(table, data, e, t, grads):
     """Return the hinge; where it is above 0, grads is v's: -y x / a_t+1."""
     label = data.labels[e]
     margin = label * scale(data, t) * score(table, data, e)
     if margin >= 1:
         return 0.0, False
-    factor = -label / scale(data, t + 1)
-    first, last = data.edges.starts[e], data.edges.starts[e + 1]
-    for k in range(first, last):
-        grads[k - first] = factor * data.values[k]
+    spread(-label / scale(data, t + 1), data, e, grads)
     return 1.0 - margin, True
 
 
@@ -125,6 +130,7 @@ def optimum(data: Documents, width: int) -> np.ndarray:
     """Return the weights of the least objective, by liblinear's dual coordinates."""
     from sklearn.svm import LinearSVC
 
+    refuse_unbounded(data)
     machine = LinearSVC(
         C=1 / (data.mu * len(data.labels)),
         loss="hinge",
@@ -135,6 +141,17 @@ def optimum(data: Documents, width: int) -> np.ndarray:
     )
     machine.fit(matrix(data, width), data.labels)
     return machine.coef_[0].astype(data.values.dtype)
+
+
+def refuse_unbounded(data: Documents) -> None:
+    """Raise where weights without end are best, or the labels are all the same."""
+    kinds = np.unique(data.labels)
+    if not data.mu > 0 or len(kinds) < 2:
+        raise BadInput(
+            f"expected a norm and labels -1 and 1, for there to be an optimum, got "
+            f"mu={data.mu:g} and labels {kinds.tolist()}; pass --mu above 0 and "
+            "examples of both"
+        )
 
 
 def matrix(data: Documents, width: int) -> Any:

@@ -230,6 +230,14 @@ def test_no_weights_are_better_than_the_optimum(model):
     np.testing.assert_allclose(single_precision, best, atol=1e-3)
 
 
+@models
+@pytest.mark.parametrize("mu, labels", [(0.0, BATCH.targets), (MU, np.ones(EXAMPLES))])
+def test_where_there_is_no_optimum_none_is_looked_for(model, mu, labels):
+    data = model.documents(BATCH._replace(targets=labels), mu)
+    with pytest.raises(BadInput, match=f"expected a norm and .* got mu={mu:g} and lab"):
+        model.optimum(data, FEATURES)
+
+
 def test_the_optimum_of_the_hinge_is_as_low_as_its_dual_allows():
     data = sparse_svm.documents(BATCH, MU, np.float64)
     signed = LABELS[:, None] * DENSE / EXAMPLES
