@@ -158,13 +158,13 @@ def deal(sizes, workers):
         ends[sizes[k]] -= 1
         order[ends[sizes[k]]] = k
     loads = np.zeros(workers, np.int64)
-    for k in order:
+    for item in order:
         least = 0
         for worker in range(1, workers):
             if loads[worker] < loads[least]:
                 least = worker
-        takers[k] = least
-        loads[least] += sizes[k]
+        takers[item] = least
+        loads[least] += sizes[item]
     return takers
 
 
