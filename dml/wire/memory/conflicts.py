@@ -2,13 +2,6 @@
 
 Edges in blocks and rows to be treated apart in; a Plan out, made once (CYCLADES, Pan
 2016). Two edges of a block conflict where they share a row: connected ones go together.
-
-    a block of 5               conflicts      workers
-    edge 0   rows 1 4           0 ── 2        worker 0   edges 0 2 3, then row 5, the
-    edge 1   rows 0 5                │                   sum of edges 1 and 4
-    edge 2   rows 1 2 6         1    3        worker 1   edges 1 4
-    edge 3   rows 6 7
-    edge 4   rows 3 5              4          row 5 is apart: it connects nothing
 """
 
 from typing import NamedTuple
@@ -39,6 +32,13 @@ def plan(edges: Edges, batch: int, workers: int, apart: np.ndarray) -> Plan:
 
     Largest components go first, to whoever has least; so do rows apart, by how many
     edges they are in. Time is nearly linear in rows.
+
+        a block of 5            conflicts    workers
+        edge 0   rows 1 4        0 ── 2      worker 0: edges 0 2 3
+        edge 1   rows 0 5             │      worker 1: edges 1 4
+        edge 2   rows 1 2 6      1    3
+        edge 3   rows 6 7                    row 5 is apart and connects nothing:
+        edge 4   rows 3 5           4        one worker changes it after all of them
     """
     count = _blocks(edges, batch, apart)
     if workers < 1:

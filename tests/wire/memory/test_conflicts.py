@@ -59,7 +59,7 @@ def least_loads(sizes, firsts, workers):
     return found
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(*CASES)
 def test_workers_share_no_row_and_components_go_largest_first(
     lists, batch, workers, marks
@@ -84,7 +84,7 @@ def test_workers_share_no_row_and_components_go_largest_first(
         assert taker.tolist() == due[labels].tolist()
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(*CASES)
 def test_each_row_apart_has_one_worker_who_sees_all_its_edges(
     lists, batch, workers, marks
