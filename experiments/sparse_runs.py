@@ -1,4 +1,4 @@
-"""A run of training edge by edge: loads once a host, says what the data is like, trains.
+"""A run of training edge by edge: loads once a host, says how sparse it is, trains.
 
 A Task in; rows, a summary, the table and its figures in the run folder out.
 """

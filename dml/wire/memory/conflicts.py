@@ -52,7 +52,8 @@ def plan(edges: Edges, batch: int, workers: int, apart: np.ndarray) -> Plan:
         return Plan(starts, dealt, nothing, np.empty(0, np.int32), apart)
     degrees = np.bincount(edges.rows, minlength=len(apart))
     owners = deal(np.where(apart, degrees, 0), workers)
-    return Plan(starts, dealt, *_later(edges, workers, apart, owners), apart)
+    later, slots = _later(edges, workers, apart, owners)
+    return Plan(starts, dealt, later, slots, apart)
 
 
 def component_sizes(edges: Edges, batch: int, apart: np.ndarray) -> list[np.ndarray]:
