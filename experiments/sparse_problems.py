@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from functools import partial
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -9,14 +10,21 @@ import numpy as np
 from sparse_flags import Stated
 from sparse_runs import Extras, Task, undrawn
 
-from dml.models import sparse_logistic_edges, sparse_svm
-from dml.types import Batch
+from dml.metrics.residuals import residuals
+from dml.models import completion, dropout, factors, sparse_logistic_edges, sparse_svm
+from dml.strategies.sparse.workers import Sparse
+from dml.types import Batch, Ratings
 
 LOSSES: dict[str, tuple[ModuleType, Stated]] = {
     "hinge": (sparse_svm, Stated(0.5, 0.8, 10, 64, hubs=0.005)),
     "logistic": (sparse_logistic_edges, Stated(8.0, 0.8, 10, 64, hubs=0.005)),
 }
 GENERATED = (5000, 10_000, 20)  # examples, features, nonzeros of an example
+SCORED = (300, 200, 12_000, 3)  # users, items, ratings, factors
+X_MAX, ALPHA = 10.0, 0.75  # of GloVe's weights, for texts of some million words
+RATINGS = Stated(0.05, 0.9, 20, 128)
+IMAGES = Stated(0.05, 0.95, 30, 16)
+COUNTS = Stated(0.05, 0.9, 10, 128)
 HELD_OUT = 5  # one of so many examples of a file
 
 
@@ -82,3 +90,91 @@ DOCUMENTS: dict[str, Callable[[int], tuple[Batch, Batch]]] = {
     "reuters": reuters,
     "generated": generated,
 }
+
+
+def ratings(
+    data: str, k: int, mus: tuple[float, float], dtype: str = "float32", seed: int = 0
+) -> Task:
+    """Return the completion of what users gave to items."""
+
+    def load() -> tuple[Any, np.ndarray, Extras]:
+        from dml.data import ratings
+
+        loaded = ratings.generated if data == "generated" else ratings.ratings
+        both = loaded(*(SCORED if data == "generated" else (data,)), seed)
+        training, held_out = factors.centred(*both)
+        training = drawn(training, seed)
+        made = completion.of_ratings(training, *mus, dtype)
+        others = completion.of_ratings(held_out, *mus, dtype)
+        rows = 1 + max(int(part.items.max()) for part in both)
+        start = factors.start(rows, k, seed).astype(dtype)
+
+        def evaluate(table: np.ndarray) -> dict[str, float]:
+            return {"rmse": completion.rmse(table, others)}
+
+        def picture(path: Path, table: np.ndarray) -> dict[str, float]:
+            seen = np.bincount(training.items, minlength=rows)[held_out.items]
+            residuals(path / "residuals", completion.misses(table, others), seen)
+            return {}
+
+        return made, start, Extras(evaluate, reference, picture)
+
+    return Task(completion, load, RATINGS)
+
+
+def counts(folder: str, k: int, dtype: str = "float32", seed: int = 0) -> Task:
+    """Return GloVe's completion of log counts, of what cooccurrence.py has left."""
+
+    def load() -> tuple[Any, np.ndarray, Extras]:
+        from counting import opened
+
+        _, vocabulary, records = opened(Path(folder))
+        records = records[np.random.default_rng(seed).permutation(len(records))]
+        words = len(vocabulary.words)
+        sides = records["word"] - 1, records["context"] - 1, records["value"]
+        made = completion.of_counts(*sides, words, X_MAX, ALPHA, dtype=dtype)
+        start = factors.start(2 * words, k, seed).astype(dtype)
+        return made, start, Extras(lambda table: {}, reference, undrawn)
+
+    return Task(completion, load, COUNTS)
+
+
+def reference(problem: Sparse) -> np.ndarray:
+    """Return where alternating least squares end, from the same start."""
+    return completion.optimum(problem.data, problem.start)
+
+
+def drawn(whole: Ratings, seed: int) -> Ratings:
+    order = np.random.default_rng(seed).permutation(len(whole.values))
+    return Ratings(*(part[order] for part in whole))
+
+
+def images(
+    keep: float,
+    hidden: int,
+    masks: int,
+    mu: float,
+    dtype: str = "float32",
+    seed: int = 0,
+) -> Task:
+    """Return a network on digits, of whose units an update touches those kept."""
+
+    def load() -> tuple[Any, np.ndarray, Extras]:
+        from dml.data.digits import digits
+
+        training, held_out = digits()
+        order = np.random.default_rng(seed).permutation(len(training.targets))
+        training = Batch(*(part[order] for part in training))
+        made = dropout.kept(training, hidden, keep, masks, seed, mu, dtype=dtype)
+        classes = 1 + int(training.targets.max())
+        start = dropout.start(hidden, made.inputs_BxI.shape[1], classes, seed, dtype)
+
+        def evaluate(table: np.ndarray) -> dict[str, float]:
+            return {"accuracy": dropout.accuracy(table, held_out)}
+
+        def least(problem: Sparse) -> np.ndarray:
+            return dropout.optimum(problem.data, problem.start)
+
+        return made, start, Extras(evaluate, least, undrawn)
+
+    return Task(dropout, load, IMAGES)

@@ -133,6 +133,15 @@ def rmse(table: np.ndarray, data: Entries) -> float:
 
 
 @njit(nogil=True, cache=True)
+def misses(table, data):
+    """Return what the table says of each entry, less what it is."""
+    found = np.empty(len(data.targets), table.dtype)
+    for e in range(len(found)):
+        found[e] = miss(table, data, e)
+    return found
+
+
+@njit(nogil=True, cache=True)
 def _sums(table, data):
     loss = squares = 0.0
     for e in range(len(data.targets)):

@@ -1,0 +1,56 @@
+"""A matrix completed from its ratings by HOGWILD! and its rivals, on one host's cores.
+
+mpirun -n 4 python experiments/completion.py --updates=cyclades   the bits of one worker
+python experiments/completion.py --threads=2                      MovieLens, 100 k
+python experiments/completion.py --data=ml-1m/ratings.dat --k=20
+python experiments/completion.py --data=counts/                   GloVe: words × contexts
+
+A folder of counts is what experiments/cooccurrence.py leaves.
+
+Cost:
+Result:
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import flags
+import sparse_flags
+from sparse_problems import counts, ratings
+from sparse_runs import ran
+from sparse_ways import UPDATES
+
+from dml.metrics import runs
+from dml.wire.messages import Metered
+from dml.wire.messages.comm import world
+
+FLAGS = flags.define("out", "seed", "watchdog")
+sparse_flags.define(FLAGS, UPDATES)
+number = partial(flags.number, flag_values=FLAGS)
+flags.text(
+    "data",
+    "movielens",
+    "Or generated, a file of ratings, or a folder of counts.",
+    flag_values=FLAGS,
+)
+flags.integer("k", 10, "Factors of a row.", 1, flag_values=FLAGS)
+number("mu_user", 0.05, "Weight of half a user's squared row, a rating.", 0)
+number("mu_item", 0.05, "Weight of half an item's squared row, a rating.", 0)
+
+
+def main(argv: Sequence[str]) -> list[dict[str, Any]]:
+    """Train as the flags say; return the summary of this process's rank."""
+    flags.parse(FLAGS, argv)
+    if Path(FLAGS.data).is_dir():
+        task = counts(FLAGS.data, FLAGS.k, FLAGS.dtype, FLAGS.seed)
+    else:
+        mus = FLAGS.mu_user, FLAGS.mu_item
+        task = ratings(FLAGS.data, FLAGS.k, mus, FLAGS.dtype, FLAGS.seed)
+    path = runs.path(FLAGS.out, "completion")
+    return [ran(Metered(world(FLAGS.watchdog)), task, FLAGS, path)]
+
+
+if __name__ == "__main__":
+    flags.run(main)

@@ -1,0 +1,43 @@
+"""A dense network whose updates dropout makes sparse, by HOGWILD! and its rivals.
+
+python experiments/dropout.py --threads=2
+mpirun -n 2 python experiments/dropout.py --updates=locked --keep=0.2
+
+An update touches the hidden units that are kept for its image, row by row.
+
+Cost:
+Result:
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import flags
+import sparse_flags
+from sparse_problems import images
+from sparse_runs import ran
+from sparse_ways import UPDATES
+
+from dml.metrics import runs
+from dml.wire.messages import Metered
+from dml.wire.messages.comm import world
+
+FLAGS = flags.define("out", "seed", "watchdog")
+sparse_flags.define(FLAGS, UPDATES)
+flags.number("keep", 0.2, "Chance of a unit to be kept.", 1e-3, 1, flag_values=FLAGS)
+flags.integer("hidden", 64, "Units.", 1, flag_values=FLAGS)
+flags.integer("masks", 4, "Of each image, drawn once.", 1, flag_values=FLAGS)
+flags.number("mu", 1e-3, "Weight of half a unit's squared row.", 0, flag_values=FLAGS)
+
+
+def main(argv: Sequence[str]) -> list[dict[str, Any]]:
+    """Train as the flags say; return the summary of this process's rank."""
+    flags.parse(FLAGS, argv)
+    sizes = FLAGS.keep, FLAGS.hidden, FLAGS.masks, FLAGS.mu
+    task = images(*sizes, FLAGS.dtype, FLAGS.seed)
+    path = runs.path(FLAGS.out, "dropout")
+    return [ran(Metered(world(FLAGS.watchdog)), task, FLAGS, path)]
+
+
+if __name__ == "__main__":
+    flags.run(main)
