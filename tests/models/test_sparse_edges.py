@@ -106,7 +106,7 @@ def test_epochs_with_the_norm_as_a_scale_are_dense_descent(model, dtype):
     table = weights.astype(dtype)
     data = model.documents(BATCH, MU, dtype)
     rng = np.random.default_rng(2)
-    for rate, steps in ((RATE, EXAMPLES), (0.3 * RATE, 270)):  # the second is cut short
+    for rate, steps in ((RATE, EXAMPLES), (0.3 * RATE, 250)):  # the second is cut short
         data = model.paced(data, rate)
         for t, e in enumerate(rng.permutation(EXAMPLES)[:steps]):
             step(model, table, data, int(e), t, rate)
@@ -179,7 +179,7 @@ def test_scores_however_large_overflow_nothing(model, sign):
 
 @models
 @pytest.mark.parametrize(
-    "rate, mu", [(-1, 0.1), (1, -0.1), (10, 0.1), (3, 1), (4, 0.1), (np.nan, 0.1)]
+    "rate, mu", [(-1, 0.1), (1, -0.1), (10, 0.1), (3, 1), (2.6, 0.1), (np.nan, 0.1)]
 )
 def test_a_rate_that_leaves_nothing_of_the_weights_is_bad_input(model, rate, mu):
     data = model.documents(BATCH, mu)
