@@ -1,4 +1,4 @@
-"""GRADIENT: a dense network whose updates dropout makes sparse (Srivastava 2014), by unit.
+"""GRADIENT: a dense network, made sparse by dropout (Srivastava 2014), unit by unit.
 
     image ── w_in, b ──→ relu, of kept units only, / keep ── w_out ──→ scores ──→ loss
 
