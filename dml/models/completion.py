@@ -197,18 +197,19 @@ def solve(table_TxD: np.ndarray, data: Entries, side: int, mu: float) -> None:
 
 @njit(nogil=True, cache=True)
 def _systems(table, data, side, at, count):
-    """Sum w a aᵀ and w a (v - b) of each row's entries, where a = (other's factors, 1)."""
-    width = table.shape[1]
-    systems, sides = np.zeros((count, width, width)), np.zeros((count, width))
-    a = np.ones(width)
+    """Sum w a aᵀ and w a (v - b) over each row's entries; a: the other's factors, 1."""
+    bias = table.shape[1] - 1
+    systems = np.zeros((count, bias + 1, bias + 1))
+    sides = np.zeros((count, bias + 1))
+    a = np.ones(bias + 1)
     for e in range(len(data.targets)):
-        other = data.edges.rows[data.edges.starts[e] + 1 - side]
-        a[: width - 1] = table[other, : width - 1]
-        left = data.targets[e] - table[other, width - 1]
-        r = at[e]
-        for d in range(width):
+        other, r = data.edges.rows[data.edges.starts[e] + 1 - side], at[e]
+        for d in range(bias):
+            a[d] = table[other, d]
+        left = data.targets[e] - table[other, bias]
+        for d in range(bias + 1):
             scaled = data.weights[e] * a[d]
             sides[r, d] += scaled * left
-            for c in range(width):
+            for c in range(bias + 1):
                 systems[r, d, c] += scaled * a[c]
     return systems, sides

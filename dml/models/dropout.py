@@ -1,10 +1,11 @@
-"""GRADIENT: a dense network whose updates dropout makes sparse (Srivastava 2014), by unit.
+"""GRADIENT: a dense network, made sparse by dropout (Srivastava 2014), unit by unit.
 
-    image ── w_in, b ──→ relu, of kept units only, / keep ── w_out ──→ scores ──→ loss
+    image ── w_in, b ──→ tanh, of kept units only, / keep ── w_out ──→ scores ──→ loss
 
 A row of the table is a hidden unit: its weights in, its bias, its weights out. A unit
 that an image's mask drops has no gradient, so an edge's rows are the units it keeps.
-The masks are drawn once, a few an image: the objective is a finite sum.
+The masks are drawn once, a few an image: the objective is a finite sum. It is smooth,
+else descents would end in the kinks of relu, far from one another.
 """
 
 from typing import Any, NamedTuple
@@ -66,18 +67,18 @@ def kept(
 def start(
     hidden: int, inputs: int, classes: int, seed: int, dtype: Any = np.float32
 ) -> np.ndarray:
-    """Draw a table by He's rule (2015), on both sides of the units; biases are 0."""
+    """Draw a table by LeCun's rule on both sides of the units; biases are 0."""
     rng = np.random.default_rng(seed)
     table_HxD = rng.standard_normal((hidden, inputs + 1 + classes))
-    table_HxD[:, :inputs] *= np.sqrt(2 / inputs)
+    table_HxD[:, :inputs] *= np.sqrt(1 / inputs)
     table_HxD[:, inputs] = 0
-    table_HxD[:, inputs + 1 :] *= np.sqrt(2 / hidden)
+    table_HxD[:, inputs + 1 :] *= np.sqrt(1 / hidden)
     return table_HxD.astype(dtype)
 
 
 @njit(nogil=True, cache=True)
 def activation(table, unit, inputs, image):
-    """Return what a unit makes of an image, by sums that don't wait for one another."""
+    """Return what a unit makes of an image, by sums that need not wait for others."""
     width = inputs.shape[1]
     one = two = three = four = table.dtype.type(0)
     i = 0
@@ -90,8 +91,25 @@ def activation(table, unit, inputs, image):
     while i < width:
         one += table[unit, i] * inputs[image, i]
         i += 1
-    total = (one + two) + (three + four) + table[unit, width]
-    return total if total > 0 else table.dtype.type(0)
+    return np.tanh((one + two) + (three + four) + table[unit, width])
+
+
+@njit(nogil=True, cache=True)
+def square(table, unit):
+    """Return |row|², by such sums."""
+    width = table.shape[1]
+    one = two = three = four = table.dtype.type(0)
+    d = 0
+    while d + 3 < width:
+        one += table[unit, d] * table[unit, d]
+        two += table[unit, d + 1] * table[unit, d + 1]
+        three += table[unit, d + 2] * table[unit, d + 2]
+        four += table[unit, d + 3] * table[unit, d + 3]
+        d += 4
+    while d < width:
+        one += table[unit, d] * table[unit, d]
+        d += 1
+    return (one + two) + (three + four)
 
 
 @njit(nogil=True, cache=True)
@@ -115,30 +133,26 @@ def gradient(table, data, e, t, grads):
     first, last = data.edges.starts[e], data.edges.starts[e + 1]
     width, mu, scale = data.inputs_BxI.shape[1], kind(data.mu), kind(1 / data.keep)
     scores = np.zeros(table.shape[1] - width - 1, table.dtype)
+    squares = kind(0)
     for k in range(first, last):
         unit = data.edges.rows[k]
-        active = scale * activation(table, unit, data.inputs_BxI, image)
+        active = activation(table, unit, data.inputs_BxI, image)
         grads[k - first, width] = active  # lies there until its slope is known
+        squares += square(table, unit)
         for c in range(len(scores)):
-            scores[c] += active * table[unit, width + 1 + c]
+            scores[c] += scale * active * table[unit, width + 1 + c]
     loss = entropy(scores, data.targets[image])
-    squares = kind(0)
     for k in range(first, last):
         unit, s = data.edges.rows[k], k - first
         active, slope = grads[s, width], kind(0)
         for c in range(len(scores)):
             out = table[unit, width + 1 + c]
             slope += scores[c] * out
-            grads[s, width + 1 + c] = active * scores[c] + mu * out
-            squares += out * out
-        slope = scale * slope if active > 0 else kind(0)
+            grads[s, width + 1 + c] = scale * active * scores[c] + mu * out
+        slope *= scale * (kind(1) - active * active)
         for i in range(width):
-            weight = table[unit, i]
-            grads[s, i] = slope * data.inputs_BxI[image, i] + mu * weight
-            squares += weight * weight
-        bias = table[unit, width]
-        grads[s, width] = slope + mu * bias
-        squares += bias * bias
+            grads[s, i] = slope * data.inputs_BxI[image, i] + mu * table[unit, i]
+        grads[s, width] = slope + mu * table[unit, width]
     return loss + kind(0.5) * mu * squares, True
 
 
@@ -175,7 +189,7 @@ def accuracy(table: np.ndarray, batch: Batch) -> float:
     inputs_BxI = batch.inputs.reshape(len(batch.targets), -1)
     width = inputs_BxI.shape[1]
     units_BxH = inputs_BxI @ table[:, :width].T + table[:, width]
-    scores_BxC = np.maximum(units_BxH, 0) @ table[:, width + 1 :]
+    scores_BxC = np.tanh(units_BxH) @ table[:, width + 1 :]
     return float((scores_BxC.argmax(axis=1) == batch.targets).mean())
 
 
