@@ -15,6 +15,7 @@ import numpy as np
 from mpi4py import MPI
 
 from dml.types import ANY, SHARED, BadInput, Op, Status
+from dml.wire.memory.nameless import nameless
 from dml.wire.memory.window import HEADER, HostWindow
 from dml.wire.messages.watchdog import Watchdog
 
@@ -285,6 +286,8 @@ def world(watchdog: float = 60) -> World:
 @functools.cache
 def only_world() -> World:
     comm = World(MPI.COMM_WORLD.Dup())
+    comm.Barrier()
+    nameless()
     name = f"rank {comm.rank} of {comm.size}"
     comm.kept, comm.windows = {}, {}
     comm.watchdog = Watchdog(name, lambda: comm.Abort(1))
