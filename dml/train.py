@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from dml.metrics.replicas import Diverged, different
 from dml.metrics.writers import Writer
 from dml.types import BadInput, Comm, Params, Step
 
@@ -70,6 +69,8 @@ def checked(steps: Iterable[Step], comm: Comm, every: int) -> Iterator[Step]:
     Ranks agree at these steps, so all must call it. Params that are collected on one
     rank have no replicas.
     """
+    from dml.metrics.replicas import Diverged, different  # takes half a second
+
     before = None
     for step in steps:
         if due(step.number, before, every) and not callable(step.params):

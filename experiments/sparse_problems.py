@@ -19,7 +19,7 @@ LOSSES: dict[str, tuple[ModuleType, Stated]] = {
     "hinge": (sparse_svm, Stated(0.5, 0.8, 10, 64, hubs=0.005)),
     "logistic": (sparse_logistic_edges, Stated(8.0, 0.8, 10, 64, hubs=0.005)),
 }
-GENERATED = (5000, 10_000, 20)  # examples, features, nonzeros of an example
+GENERATED = (5000, 1000, 10)  # examples, features, nonzeros of an example
 SCORED = (300, 200, 12_000, 3)  # users, items, ratings, factors
 X_MAX, ALPHA = 10.0, 0.75  # of GloVe's weights, for texts of some million words
 RATINGS = Stated(0.05, 0.9, 20, 128)

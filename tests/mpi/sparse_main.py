@@ -72,7 +72,7 @@ def agree(comm):
 
 
 def main():
-    comm, end = world(watchdog=20), sys.argv[1]
+    comm, end = world(watchdog=50), sys.argv[1]
     if end == "well":
         agree(comm)
         return

@@ -38,10 +38,11 @@ def free(model: Any, guard: Any, stamp: int) -> Callable[..., tuple]:
                 idle(sync.flags, pace.delay)
                 guard.turn(sync, t)
                 if moves:
-                    first, last = edges.starts[e], edges.starts[e + 1]
-                    changed += last - first
-                    for s in range(last - first):
-                        r = edges.rows[first + s]
+                    # a slice: numba then asks of no index whether it is below 0
+                    rows = edges.rows[edges.starts[e] : edges.starts[e + 1]]
+                    changed += len(rows)
+                    for s in range(len(rows)):
+                        r = rows[s]
                         if velocity.size:
                             gather(velocity, r, grads, s, pace.momentum)
                         model.move(table, r, grads, s, pace.rate)
