@@ -115,8 +115,9 @@ def square(table, unit):
 @njit(nogil=True, cache=True)
 def entropy(scores, target):
     """Return the cross entropy; scores become its slopes, chances - 1 at the target."""
-    top = scores.max()
-    told, total = scores[target], scores.dtype.type(0)
+    top, told, total = scores[0], scores[target], scores.dtype.type(0)
+    for c in range(1, len(scores)):
+        top = max(top, scores[c])
     for c in range(len(scores)):
         scores[c] = np.exp(scores[c] - top)
         total += scores[c]

@@ -41,17 +41,19 @@ def edge_loss(table_TxD, user, item, target, weight, mus):
     return 0.5 * (weight * miss**2 + norms)
 
 
+SLOPES = jax.jit(jax.vmap(jax.value_and_grad(edge_loss), (None, 0, 0, 0, 0, None)))
+
+
 @pytest.mark.parametrize("kind, near", [(np.float64, 1e-10), (np.float32, 1e-4)])
 def test_every_edge_has_the_loss_and_the_gradient_of_jax(kind, near):
     table_TxD, data = entries(kind)
     rows_Ex2 = data.edges.rows.reshape(-1, 2).astype(int)
     with jax.enable_x64(True):
-        one = jax.vmap(jax.value_and_grad(edge_loss), (None, 0, 0, 0, 0, None))
         parts = rows_Ex2[:, 0], rows_Ex2[:, 1], data.targets, data.weights
         wide = [jnp.asarray(part) for part in parts]
         wide[2:] = [part.astype(float) for part in wide[2:]]
         at_TxD = jnp.asarray(table_TxD.astype(float))
-        losses_E, slopes_ExTxD = jax.tree.map(np.asarray, one(at_TxD, *wide, MUS))
+        losses_E, slopes_ExTxD = jax.tree.map(np.asarray, SLOPES(at_TxD, *wide, MUS))
     grads_2xD = np.full((2, table_TxD.shape[1]), np.nan, kind)
     for e, rows in enumerate(rows_Ex2):
         loss, moves = gradient(table_TxD, data, e, 0, grads_2xD)
@@ -108,7 +110,7 @@ def test_of_counts_it_is_glove():
     )
     with jax.enable_x64(True):
         on_jax = jax.tree.map(jnp.asarray, (params, records))
-        loss, slopes = jax.value_and_grad(glove(words, dim).loss)(*on_jax)
+        loss, slopes = jax.jit(jax.value_and_grad(glove(words, dim).loss))(*on_jax)
     assert objective(table_TxD, data) == pytest.approx(float(loss), rel=1e-12)
     total_TxD, grads_2xD = np.zeros_like(table_TxD), np.empty((2, dim + 1))
     for e, rows in enumerate(data.edges.rows.reshape(-1, 2)):
