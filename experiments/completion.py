@@ -3,7 +3,7 @@
 mpirun -n 4 python experiments/completion.py --updates=cyclades   the bits of one worker
 python experiments/completion.py --threads=2                      MovieLens, 100 k
 python experiments/completion.py --data=ml-1m/ratings.dat --k=20
-python experiments/completion.py --data=counts/                   GloVe: words × contexts
+python experiments/completion.py --data=counts/                   GloVe's matrix
 
 A folder of counts is what experiments/cooccurrence.py leaves.
 
@@ -36,8 +36,8 @@ flags.text(
     flag_values=FLAGS,
 )
 flags.integer("k", 10, "Factors of a row.", 1, flag_values=FLAGS)
-number("mu_user", 0.05, "Weight of half a user's squared row, a rating.", 0)
-number("mu_item", 0.05, "Weight of half an item's squared row, a rating.", 0)
+number("mu_user", 0.1, "Weight of half a user's squared row, a rating.", 0)
+number("mu_item", 0.2, "Weight of half an item's squared row, a rating.", 0)
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:

@@ -24,10 +24,10 @@ from dml.wire.messages.comm import world
 
 FLAGS = flags.define("out", "seed", "watchdog")
 sparse_flags.define(FLAGS, UPDATES)
-flags.number("keep", 0.2, "Chance of a unit to be kept.", 1e-3, 1, flag_values=FLAGS)
+flags.number("keep", 0.25, "Chance of a unit to be kept.", 1e-3, 1, flag_values=FLAGS)
 flags.integer("hidden", 64, "Units.", 1, flag_values=FLAGS)
-flags.integer("masks", 4, "Of each image, drawn once.", 1, flag_values=FLAGS)
-flags.number("mu", 1e-3, "Weight of half a unit's squared row.", 0, flag_values=FLAGS)
+flags.integer("masks", 2, "Of each image, drawn once.", 1, flag_values=FLAGS)
+flags.number("mu", 0.03, "Weight of half a unit's squared row.", 0, flag_values=FLAGS)
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:

@@ -29,33 +29,37 @@ def run(experiment, out, *argv):
     return experiment.main([experiment.__name__, f"--out={out}", *argv])[0]
 
 
+FITTING = ("--mu=1e-3", "--lr=0.1", "--epochs=20")
 SMALL = ("--data=generated", "--epochs=3", "--batch=64")
 
 
 def test_a_classifier_learns_and_says_how_sparse_its_data_are(tmp_path, capsys):
-    summary = run(svm, tmp_path, "--data=generated", "--mu=1e-3", "--threads=2")
+    summary = run(svm, tmp_path, "--data=generated", *FITTING, "--threads=2")
     assert summary["accuracy"] > 0.8
     assert 0 <= summary["gap"] < 0.05
     assert summary["optimum"] <= summary["objective"]
-    assert summary["omega"] == 20 and summary["edges"] == 4000
+    assert summary["omega"] == 10 and summary["edges"] == 4000
     assert summary["workers"] == 2 and 0 <= summary["lost_share"] < 0.5
     assert summary == json.loads((tmp_path / "summary.json").read_text())
     rows = (tmp_path / "metrics.jsonl").read_text().splitlines()
-    assert [json.loads(row)["step"] for row in rows] == list(range(1, 11))
-    assert np.load(tmp_path / "table.npy").shape == (10_000,)
+    assert [json.loads(row)["step"] for row in rows] == list(range(1, 21))
+    assert np.load(tmp_path / "table.npy").shape == (1000,)
     assert (tmp_path / "objective.svg").stat().st_size > 0
     out = capsys.readouterr().out
-    assert "Ω = 20 rows" in out and "M updates/s by 2 workers" in out
+    assert "Ω = 10 rows" in out and "M updates/s by 2 workers" in out
 
 
 @pytest.mark.parametrize("loss", ("hinge", "logistic"))
 def test_cyclades_and_minibatches_are_the_same_on_any_workers(tmp_path, undrawn, loss):
     tables = []
-    for updates, threads in (("cyclades", 1), ("cyclades", 3), ("minibatch", 2)):
+    ways = ("cyclades", 1), ("cyclades", 3), ("minibatch", 2), ("minibatch", 1)
+    for updates, threads in ways:
         given = [f"--updates={updates}", f"--threads={threads}", f"--loss={loss}"]
+        given += ["--hubs=0.02", "--lr=0.01"]
         run(svm, tmp_path, *SMALL, *given, "--noreference")
         tables.append(np.load(tmp_path / "table.npy"))
     assert np.array_equal(tables[0], tables[1])
+    assert np.array_equal(tables[2], tables[3])
     assert not np.array_equal(tables[0], tables[2])
 
 
@@ -89,7 +93,7 @@ def test_float64_and_momentum_are_taken(tmp_path, undrawn):
 
 
 def test_units_that_are_kept_learn_digits(tmp_path, undrawn):
-    given = ["--masks=1", "--epochs=8", "--hidden=32", "--noreference"]
+    given = ["--masks=1", "--epochs=8", "--hidden=32", "--keep=0.5", "--noreference"]
     summary = run(dropout, tmp_path, "--updates=atomic", *given)
     assert summary["accuracy"] > 0.5
     assert summary["rows_lost"] == 0
@@ -138,7 +142,7 @@ def test_a_bad_line_of_ratings_is_named(tmp_path, undrawn):
         (["--threads=9", "--batch=64"], "at most 4 workers for 4 examples, got 9"),
         (["--batch=5"], "batch of 1 to 4 examples, got 5"),
         (["--momentum=1"], "momentum below 1, got 1"),
-        (["--lr=1e9"], "lower --mu or --lr|--lr and --mu"),
+        (["--lr=1e9", "--batch=2"], "lower --mu or --lr|--lr and --mu"),
     ],
 )
 def test_bad_flags_are_one_line(tmp_path, undrawn, argv, message):
