@@ -1,0 +1,1 @@
+"""Ways of training sparse models, each a generator of Step, an epoch each."""
