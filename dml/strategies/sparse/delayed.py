@@ -12,7 +12,7 @@ import numpy as np
 
 from dml.metrics.timer import Timer
 from dml.sim.laws import Law, stream
-from dml.types import SparseModel, Step
+from dml.types import Step
 from dml.wire.memory.delayed import Pace, kernel, twin
 from dml.wire.memory.stamps import stamp
 
@@ -20,7 +20,7 @@ MOST = 1024  # updates that are remembered: no delay is longer
 
 
 def delayed(
-    model: SparseModel | Any,
+    model: Any,  # a module: types.SparseModel
     data: Any,
     table: np.ndarray,
     order: Callable[[int], np.ndarray],

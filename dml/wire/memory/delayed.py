@@ -68,8 +68,8 @@ def kernel(model: Any, digest: int) -> Callable[..., float]:
     def delayed(twin, data, edges, delays, clock, pace):
         """Visit the edges, after clock updates of earlier calls; return their losses.
 
-        One delay for each row that is read, in the order of reading: at most clock and
-        the visits before, and at most the rings' length in updates.
+        One delay for each row that is read, in the order of reading: at most as many as
+        there were updates. Older than the rings remember is read as they remember it.
         """
         assert digest >= 0  # its use makes it part of what the compiled code is kept by
         total, reads = 0.0, 0
@@ -98,9 +98,10 @@ def recall(twin, rows, now, delays):
     """Put into stale what the rows were before update now - delay, each by its own."""
     width, places = len(twin.grads), len(twin.previous)
     for s in range(len(rows)):
-        r, oldest = rows[s], (now - delays[s]) * width
+        # never further than the rings reach: older places hold newer changes
+        r, oldest = rows[s], (now - min(delays[s], places // width)) * width
         number, found = twin.last[r], -1
-        while number >= oldest:
+        while number >= max(oldest, 0):
             found = number % places
             number = twin.previous[found]
         if found < 0:
