@@ -2,7 +2,7 @@
 
 python experiments/asynchrony.py                             4 problems, 3 rates
 python experiments/asynchrony.py --law=shifted_exponential:0,1 --per_coordinate
-python experiments/asynchrony.py --problems=4,256 --delays=1000 --rates=0.5
+python experiments/asynchrony.py --problems=4,150 --delays=1000 --rates=0.5
 
 A support vector machine by SGD on one core. Each update reads weights as they were
 τ X updates ago (X of --law, τ of --delays), and changes those of now. Problems are

@@ -15,7 +15,7 @@ from dml.metrics.writers import Row, Writer
 from dml.types import Batch
 
 TWICE = 2.0  # the error without delay: more is not tolerated
-CLAIM = (  # Mania 2015, theorem 3.4: τ below examples over conflicts, and 1/ε
+CLAIM = (  # Mania 2015: τ below examples over conflicts, and 1/ε
     "the delay that is tolerated grows with sparsity and falls with the step"
 )
 

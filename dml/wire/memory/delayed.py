@@ -2,7 +2,7 @@
 
     update       … t-3  t-2  t-1   t      Update t reads each of its rows as it was
     row 7 read              ▲             before update t - τ, and adds what it finds
-    row 9 read         ▲                  to the table of now (Mania 2015, §2.2).
+    row 9 read         ▲                  to the table of now (Mania 2015).
 
 So what workers do to one another's reads is a number, and a run repeats bit for bit.
 A kernel closes over a model; data, edges to visit and delays in, the table changed.
