@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 from sparse_flags import Stated
-from sparse_runs import Extras, Task, undrawn
+from sparse_runs import Extras, Measures, Task, save
 
 from dml.metrics.residuals import residuals
 from dml.models import completion, dropout, factors, sparse_logistic_edges, sparse_svm
@@ -36,17 +36,25 @@ def documents(
     model, stated = LOSSES[loss]
 
     def load() -> tuple[Any, np.ndarray, Extras]:
-        from dml.data.svmlight import laid_out
+        from dml.data.svmlight import by_heat, laid_out
 
-        training, held_out = (DOCUMENTS.get(data) or partial(halves, data))(seed)
+        both = (DOCUMENTS.get(data) or partial(halves, data))(seed)
+        order, (training, held_out) = by_heat(*both)
         made = model.documents(laid_out(training, seed), mu, dtype)
         width = training.inputs.shape[1]
 
-        def evaluate(table: np.ndarray) -> dict[str, float]:
+        def evaluate(table: np.ndarray) -> Measures:
             return {"accuracy": sparse_svm.accuracy(table, held_out)}
 
-        least = lambda problem: model.optimum(problem.data, width)  # noqa: E731
-        return made, np.zeros(width, dtype), Extras(evaluate, least, undrawn)
+        def least(problem: Sparse) -> np.ndarray:
+            return model.optimum(problem.data, width)
+
+        def named(path: Path, table: np.ndarray) -> Measures:
+            weights = np.empty_like(table)
+            weights[order] = table
+            return save(path, weights)
+
+        return made, np.zeros(width, dtype), Extras(evaluate, least, named)
 
     return Task(model, load, stated)
 
@@ -104,21 +112,21 @@ def ratings(
         loaded = ratings.generated if data == "generated" else ratings.ratings
         both = loaded(*(SCORED if data == "generated" else (data,)), seed)
         training, held_out = factors.centred(*both)
-        training = drawn(training, seed)
+        training = in_drawn_order(training, seed)
         made = completion.of_ratings(training, *mus, dtype)
         others = completion.of_ratings(held_out, *mus, dtype)
         rows = 1 + max(int(part.items.max()) for part in both)
         start = factors.start(rows, k, seed).astype(dtype)
 
-        def evaluate(table: np.ndarray) -> dict[str, float]:
+        def evaluate(table: np.ndarray) -> Measures:
             return {"rmse": completion.rmse(table, others)}
 
-        def picture(path: Path, table: np.ndarray) -> dict[str, float]:
+        def drawn(path: Path, table: np.ndarray) -> Measures:
             seen = np.bincount(training.items, minlength=rows)[held_out.items]
             residuals(path / "residuals", completion.misses(table, others), seen)
-            return {}
+            return save(path, table)
 
-        return made, start, Extras(evaluate, reference, picture)
+        return made, start, Extras(evaluate, reference, drawn)
 
     return Task(completion, load, RATINGS)
 
@@ -135,7 +143,7 @@ def counts(folder: str, k: int, dtype: str = "float32", seed: int = 0) -> Task:
         sides = records["word"] - 1, records["context"] - 1, records["value"]
         made = completion.of_counts(*sides, words, X_MAX, ALPHA, dtype=dtype)
         start = factors.start(2 * words, k, seed).astype(dtype)
-        return made, start, Extras(lambda table: {}, reference, undrawn)
+        return made, start, Extras(lambda table: {}, reference, save)
 
     return Task(completion, load, COUNTS)
 
@@ -145,7 +153,7 @@ def reference(problem: Sparse) -> np.ndarray:
     return completion.optimum(problem.data, problem.start, SWEEPS)
 
 
-def drawn(whole: Ratings, seed: int) -> Ratings:
+def in_drawn_order(whole: Ratings, seed: int) -> Ratings:
     order = np.random.default_rng(seed).permutation(len(whole.values))
     return Ratings(*(part[order] for part in whole))
 
@@ -170,12 +178,12 @@ def images(
         classes = 1 + int(training.targets.max())
         start = dropout.start(hidden, made.inputs_BxI.shape[1], classes, seed, dtype)
 
-        def evaluate(table: np.ndarray) -> dict[str, float]:
+        def evaluate(table: np.ndarray) -> Measures:
             return {"accuracy": dropout.accuracy(table, held_out)}
 
         def least(problem: Sparse) -> np.ndarray:
             return dropout.optimum(problem.data, problem.start)
 
-        return made, start, Extras(evaluate, least, undrawn)
+        return made, start, Extras(evaluate, least, save)
 
     return Task(dropout, load, IMAGES)

@@ -32,7 +32,7 @@ class Extras(NamedTuple):
 
     evaluate: Callable[[np.ndarray], Measures]  # on what is held out
     optimum: Callable[[Sparse], np.ndarray]  # the table of the least objective
-    picture: Callable[[Path, np.ndarray], Measures]  # draws, and says what it shows
+    save: Callable[[Path, np.ndarray], Measures]  # and draw; says what is to be seen
 
 
 class Task(NamedTuple):
@@ -43,8 +43,9 @@ class Task(NamedTuple):
     stated: sparse_flags.Stated
 
 
-def undrawn(path: Path, table: np.ndarray) -> Measures:
-    """Draw nothing."""
+def save(path: Path, table: np.ndarray) -> Measures:
+    """Write the table, and draw nothing."""
+    np.save(path / "table.npy", table)
     return {}
 
 
@@ -97,11 +98,10 @@ def ran(
         if comm.rank == 0:
             summary |= {"workers": crew.count, **facts}
             summary |= speeds(summary)
-            summary |= extras[0].picture(path, tables[-1])
+            summary |= extras[0].save(path, tables[-1])
             if values.reference:
                 least = task.model.objective(extras[0].optimum(problem), problem.data)
                 summary |= gap(summary["objective"], least)
-            np.save(path / "table.npy", tables[-1])
             summary["total_seconds"] = time.perf_counter() - begun
             writer.summary(summary)
     return summary

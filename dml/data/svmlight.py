@@ -69,6 +69,26 @@ def laid_out(batch: Batch, seed: int) -> Batch:
     return Batch(inputs, batch.targets[order])
 
 
+def by_heat(*batches: Batch) -> tuple[np.ndarray, tuple[Batch, ...]]:
+    """Number features by how many examples of the first batch have them, most first.
+
+    Also return the old number of each. Features that are often used together then lie
+    together in memory, where several cores take fewer cache lines from one another.
+    """
+    heat = np.bincount(batches[0].inputs.indices, minlength=batches[0].inputs.shape[1])
+    order = np.argsort(-heat, kind="stable")
+    number = np.empty(len(order), np.int32)
+    number[order] = np.arange(len(order), dtype=np.int32)
+    found = []
+    for batch in batches:
+        inputs = batch.inputs.copy()
+        inputs.indices = number[inputs.indices]
+        inputs.has_sorted_indices = False
+        inputs.sort_indices()
+        found.append(batch._replace(inputs=inputs))
+    return order, tuple(found)
+
+
 def generate(examples: int, features: int, nonzeros: int, seed: int) -> Batch:
     """Make rows of `nonzeros` values and labels -1, +1 that a hyperplane separates."""
     from scipy.sparse import csr_matrix

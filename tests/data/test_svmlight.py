@@ -3,7 +3,7 @@ import gzip
 import numpy as np
 import pytest
 
-from dml.data.svmlight import generate, laid_out, signs, svmlight, write
+from dml.data.svmlight import by_heat, generate, laid_out, signs, svmlight, write
 from dml.types import BadInput, Batch
 
 
@@ -118,3 +118,14 @@ def test_rows_laid_out_are_all_rows_in_a_drawn_order_each_with_its_label():
     for start in found.inputs.indptr[:-1]:
         assert (np.diff(found.inputs.indices[start : start + 4]) > 0).all()
     assert found.inputs.indptr.tolist() == list(range(0, 201, 4))
+
+
+def test_features_are_numbered_by_how_often_they_are_used():
+    one, other = generate(60, 15, 4, seed=1), generate(20, 15, 4, seed=2)
+    order, hot = by_heat(one, other)
+    assert sorted(order) == list(range(15))
+    for before, after in zip((one, other), hot, strict=True):
+        assert np.array_equal(before.inputs.toarray()[:, order], after.inputs.toarray())
+        assert after.inputs.has_canonical_format
+    uses = (hot[0].inputs.toarray() != 0).sum(axis=0)
+    assert list(uses) == sorted(uses, reverse=True)

@@ -40,6 +40,7 @@ def average(
     mine = [
         memory.state(start, bool(settings.momentum), False, zeros) for _ in crew.mine
     ]
+    rooms = [room(problem) for _ in crew.mine]
     alone = memory.sync(0, 1, zeros)
     descend = kernel(model, hogwild, stamp(model, hogwild))
     if crew.comm.rank == 0:
@@ -48,9 +49,10 @@ def average(
     def work(data: Any, order: Order, *rest: Any) -> tuple[float, float]:
         pace, worker = rest
         order = share_of(order, worker)
-        own = mine[worker.me % crew.threads]._replace(table=tables[worker.me])
+        thread = worker.me % crew.threads
+        own = mine[thread]._replace(table=tables[worker.me])
         only = Worker(0, 1)
-        found = descend(own, data, order, only, pace, alone, room(problem))[:2]
+        found = descend(own, data, order, only, pace, alone, rooms[thread])[:2]
         for one in (own.table, own.velocity):
             model.settle(one, data, order.steps)
         return found

@@ -43,10 +43,12 @@ def free(
     sync = memory.sync(len(start), crew.count, crew.allocate)
     descend = kernel(problem.model, guard, stamp(problem.model, guard))
     table = one_table(problem, state, crew)
+    rooms = {worker.me: room(problem) for worker in crew.mine}
 
     def work(data: Any, *rest: Any) -> tuple[float, float]:
         order, pace, worker = rest
-        return descend(state, data, order, worker, pace, sync, room(problem))[:2]
+        grads = rooms[worker.me]
+        return descend(state, data, order, worker, pace, sync, grads)[:2]
 
     def clear() -> None:
         state.hits[:] = 0

@@ -6,6 +6,7 @@ waits lets others run: there may be more workers than cores.
 
 from llvmlite import ir
 from numba import njit, types
+from numba.core import cgutils
 from numba.extending import intrinsic
 
 PATIENCE = 100  # looks before a core is left to others
@@ -57,6 +58,22 @@ def store(typing, numbers, i, new):
         return context.get_dummy_value()
 
     return types.void(numbers, types.intp, numbers.dtype), emit
+
+
+@intrinsic
+def claim(typing, numbers, i):
+    """Ask for the cache line of numbers[i], to write there soon; wait for nothing."""
+
+    def emit(context, builder, signature, arguments):
+        place = _place(context, builder, signature.args[0], *arguments)
+        whole, place = ir.IntType(32), builder.bitcast(place, cgutils.voidptr_t)
+        kind = ir.FunctionType(ir.VoidType(), [place.type, whole, whole, whole])
+        name = "llvm.prefetch.p0"
+        call = cgutils.get_or_insert_function(builder.module, kind, name)
+        builder.call(call, [place, *(whole(flag) for flag in (1, 3, 1))])
+        return context.get_dummy_value()
+
+    return types.void(numbers, types.intp), emit
 
 
 @njit(nogil=True, cache=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 from numba import njit
 
-from dml.wire.memory.atomics import idle
+from dml.wire.memory.atomics import claim, idle
 
 
 @functools.cache
@@ -41,6 +41,10 @@ def free(model: Any, guard: Any, stamp: int) -> Callable[..., tuple]:
                     # a slice: numba then asks of no index whether it is below 0
                     rows = edges.rows[edges.starts[e] : edges.starts[e + 1]]
                     changed += len(rows)
+                    if worker.count > 1:
+                        # all lines at once: stores ask for them one after another
+                        for r in rows:
+                            claim(numbers, r * width)
                     for s in range(len(rows)):
                         r = rows[s]
                         if velocity.size:

@@ -1,0 +1,150 @@
+"""HOGWILD!'s deterministic twin: one core, whose reads are late by stated delays.
+
+    update       … t-3  t-2  t-1   t      Update t reads each of its rows as it was
+    row 7 read              ▲             before update t - τ, and adds what it finds
+    row 9 read         ▲                  to the table of now (Mania 2015).
+
+So what workers do to one another's reads is a number, and a run repeats bit for bit.
+A kernel closes over a model; data, edges to visit and delays in, the table changed.
+"""
+
+import functools
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from dml.types import Edges
+
+
+class Twin(NamedTuple):
+    """A table, and what its rows were before each of the last updates.
+
+    The s-th row of update u has number u · width + s, and its place in the rings is
+    that mod their length: a row's changes are a list, newest first, by numbers.
+    """
+
+    table: np.ndarray
+    velocity: np.ndarray  # no rows where there is no momentum
+    before: np.ndarray  # a ring: the row as it was before the change
+    previous: np.ndarray  # a ring: the number of the change to the same row before it
+    last: np.ndarray  # of each row, the number of its latest change; -1: none
+    stale: np.ndarray  # a table of which only what an update reads is ever right
+    grads: np.ndarray  # width rows: as many as the longest edge has
+
+
+class Pace(NamedTuple):
+    """How far an update goes, in the table's own precision."""
+
+    rate: Any
+    momentum: Any
+
+
+def twin(table: np.ndarray, edges: Edges, most: int, momentum: bool) -> Twin:
+    """Make room for delays of up to `most` updates; the table itself is changed."""
+    width = max(1, int(np.diff(edges.starts).max(initial=0)))
+    places = max(1, most) * width
+
+    def room(length: int) -> np.ndarray:
+        return np.zeros((length, *table.shape[1:]), table.dtype)
+
+    return Twin(
+        table,
+        velocity=room(len(table) if momentum else 0),
+        before=room(places),
+        previous=np.zeros(places, np.int64),
+        last=np.full(len(table), -1),
+        stale=np.zeros_like(table),
+        grads=room(width),
+    )
+
+
+@functools.cache
+def kernel(model: Any, digest: int) -> Callable[..., float]:
+    """Compile it for a module of models, of which digest is the stamp."""
+
+    @njit(nogil=True, cache=True)
+    def delayed(twin, data, edges, delays, clock, pace):
+        """Visit the edges, after clock updates of earlier calls; return their losses.
+
+        One delay for each row that is read, in the order of reading: at most as many as
+        there were updates. Older than the rings remember is read as they remember it.
+        """
+        assert digest >= 0  # its use makes it part of what the compiled code is kept by
+        total, reads = 0.0, 0
+        for t in range(len(edges)):
+            e, now = edges[t], clock + t
+            first, last = data.edges.starts[e], data.edges.starts[e + 1]
+            rows = data.edges.rows[first:last]
+            recall(twin, rows, now, delays[reads : reads + len(rows)])
+            reads += len(rows)
+            loss, moves = model.gradient(twin.stale, data, e, t, twin.grads)
+            total += loss
+            if moves:
+                for s in range(len(rows)):
+                    if pace.momentum:
+                        accelerate(twin.velocity, rows[s], twin.grads, s, pace.momentum)
+                    # the table, not stale: who projects does so from where the row is
+                    model.move(twin.table, rows[s], twin.grads, s, pace.rate)
+                    change(twin, rows[s], s, now)
+        return total
+
+    return delayed
+
+
+@njit(nogil=True, cache=True)
+def recall(twin, rows, now, delays):
+    """Put into stale what the rows were before update now - delay, each by its own."""
+    width, places = len(twin.grads), len(twin.previous)
+    for s in range(len(rows)):
+        # never further than the rings reach: older places hold newer changes
+        r, oldest = rows[s], (now - min(delays[s], places // width)) * width
+        number, found = twin.last[r], -1
+        while number >= max(oldest, 0):
+            found = number % places
+            number = twin.previous[found]
+        if found < 0:
+            put(twin.stale, r, twin.table, r)
+        else:
+            put(twin.stale, r, twin.before, found)
+
+
+@njit(nogil=True, cache=True)
+def accelerate(velocity, r, grads, s, momentum):
+    """Turn a gradient into the row's velocity, which is never late."""
+    if grads.ndim == 1:
+        velocity[r] = grads[s] = momentum * velocity[r] + grads[s]
+    else:
+        for d in range(grads.shape[1]):
+            velocity[r, d] = grads[s, d] = momentum * velocity[r, d] + grads[s, d]
+
+
+@njit(nogil=True, cache=True)
+def change(twin, r, s, now):
+    """Keep what a row was, and change it."""
+    number = now * len(twin.grads) + s
+    place = number % len(twin.previous)
+    put(twin.before, place, twin.table, r)
+    twin.previous[place], twin.last[r] = twin.last[r], number
+    add(twin.table, r, twin.grads, s)
+
+
+@njit(nogil=True, cache=True)
+def add(table, r, grads, s):
+    """Add grads to a row."""
+    if table.ndim == 1:
+        table[r] += grads[s]
+    else:
+        for d in range(table.shape[1]):
+            table[r, d] += grads[s, d]
+
+
+@njit(nogil=True, cache=True)
+def put(into, i, rows, j):
+    """Copy row j to row i; a loop, as slices take three times as long to compile."""
+    if into.ndim == 1:
+        into[i] = rows[j]
+    else:
+        for d in range(into.shape[1]):
+            into[i, d] = rows[j, d]

@@ -1,0 +1,105 @@
+import json
+import math
+
+import asynchrony
+import asynchrony_report
+import numpy as np
+import pytest
+from asynchrony_report import Case, tolerated, verdict
+
+from dml.types import BadInput
+
+SMALL = ["--problems=20,2", "--features=40", "--examples=300", "--epochs=2"]
+FEW = ["--rates=0.05,0.8", "--delays=200"]
+
+
+def run(out, *argv):
+    (summary,) = asynchrony.main(["asynchrony.py", f"--out={out}", *SMALL, *FEW, *argv])
+    lines = (out / "metrics.jsonl").read_text().splitlines()
+    return summary, [json.loads(line) for line in lines]
+
+
+def test_a_run_leaves_a_table_a_verdict_and_a_figure(tmp_path, capsys):
+    summary, rows = run(tmp_path)
+    assert json.loads((tmp_path / "summary.json").read_text()) == summary
+    for name in ("asynchrony.svg", "asynchrony.png", "config.json"):
+        assert (tmp_path / name).stat().st_size > 0
+    header, *lines, claim, said = capsys.readouterr().out.splitlines()
+    assert header.split()[:4] == ["problem", "overlap", "rate", "tau"]
+    assert len(lines) == len(rows) == 8
+    assert "grows with sparsity" in claim and said == f"ours: {summary['verdict']}"
+    assert [row["problem"] for row in rows] == ["2"] * 4 + ["20"] * 4  # sparse first
+    worst = max(rows, key=lambda row: row["ratio"])
+    assert (worst["problem"], worst["rate"], worst["tau"]) == ("20", 0.8, 200)
+    assert summary["tolerated_2_0.05"] == 200 and summary["tolerated_20_0.8"] == 0
+    assert summary["error_20_0.8_200"] == worst["error"]
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    monkeypatch.setattr(asynchrony_report, "draw", lambda *_: None)
+
+
+def test_a_delay_is_the_laws_times_tau(tmp_path, undrawn):
+    drawn = ["--problems=2", "--law=lognormal:1,0.5", "--delays=4,8", "--rates=0.1"]
+    _, few, many = run(tmp_path / "whole", *drawn)[1]
+    _, each, _ = run(tmp_path / "each", *drawn, "--per_coordinate")[1]
+    late = math.exp(0.5**2 / 2)
+    assert few["delay_mean"] == pytest.approx(4 * late - 0.5, rel=0.1)  # rounded down
+    assert many["delay_mean"] == pytest.approx(8 * late - 0.5, rel=0.1)
+    assert each["delay_mean"] != few["delay_mean"]
+    assert each["error"] != few["error"]
+
+
+def test_overlap_is_the_mean_product_of_two_examples():
+    asynchrony.flags.parse(asynchrony.FLAGS, ["", *SMALL])
+    batch = asynchrony.problem("20")
+    dense_ExT = batch.inputs.toarray()
+    np.testing.assert_allclose((dense_ExT**2).sum(axis=1), 1, rtol=1e-6)
+    products_ExE = dense_ExT @ dense_ExT.T
+    assert asynchrony.overlap(batch) == pytest.approx(products_ExE.mean(), rel=1e-5)
+
+
+def cases(*errors):
+    """Two problems, two rates, delays 0, 1 and 2: so many errors."""
+    places = [(*one, tau) for one in PLACES for tau in (0.0, 1.0, 2.0)]
+    return [Case(*place, e) for place, e in zip(places, errors, strict=True)]
+
+
+PLACES = [("a", 0.1, 1.0), ("a", 0.1, 2.0), ("b", 0.2, 1.0), ("b", 0.2, 2.0)]
+FINE, LATE, LOST = (1, 1, 2), (1, 1, 2.1), (1, 3, 1)
+
+
+def test_a_delay_is_tolerated_if_none_up_to_it_doubles_the_error():
+    assert list(tolerated(cases(*FINE, *LATE, *LOST, *FINE)).values()) == [2, 1, 0, 2]
+    assert tolerated(cases(*(1, 1, math.nan), *FINE * 3))["a", 1.0] == 1
+
+
+@pytest.mark.parametrize(
+    "errors, sparsity, step",
+    [
+        ((FINE, LATE, LATE, LOST), "holds", "holds"),
+        ((FINE, FINE, FINE, FINE), "not seen", "not seen"),
+        ((LOST, LOST, FINE, FINE), "fails", "not seen"),
+        ((FINE, LOST, LOST, FINE), "in part", "in part"),
+    ],
+)
+def test_the_verdict_follows_from_neighbours(errors, sparsity, step):
+    said = verdict(cases(*(e for three in errors for e in three)))["verdict"]
+    assert [part.split(": ")[-1] for part in said.split("; ")] == [sparsity, step]
+
+
+@pytest.mark.parametrize(
+    "argv, message",
+    [
+        (["--delays=8,-4"], "numbers from 0 on.*'8,-4'"),
+        (["--rates=few"], "numbers from 0 on.*'few'"),
+        (["--law=constant:1*1,2"], "leave out its speeds"),
+        (["--problems=two"], "whole numbers above 0 in --problems, got 'two'"),
+        (["--problems=41"], "at most --features=40"),
+        (["--rates=2000"], "lower --mu or --lr"),
+    ],
+)
+def test_bad_input_is_named(tmp_path, undrawn, argv, message):
+    with pytest.raises(BadInput, match=message):
+        run(tmp_path, *argv)

@@ -1,0 +1,119 @@
+"""The delayed kernel against an oracle that keeps every table there ever was."""
+
+import numpy as np
+import pytest
+
+from dml.data.svmlight import generate
+from dml.models import sparse_svm
+from dml.wire.memory.delayed import Pace, kernel, twin
+from dml.wire.memory.stamps import stamp
+from tests.strategies.sparse import quadratic
+
+EDGES, ROWS, MOST = 60, 12, 9
+RATE, MU = 0.3, 0.01
+
+
+def hinge(tables, late, data, e, t):
+    """The gradient of one document's stored weights, by numpy alone."""
+    at = slice(*data.edges.starts[e : e + 2])
+    rows, x, y = data.edges.rows[at], data.values[at], data.labels[e]
+    stale = np.array([tables[-1 - d][r] for r, d in zip(rows, late, strict=True)])
+    if y * (1 - RATE * MU) ** t * (x @ stale) >= 1:
+        return rows, None
+    return rows, -y * x / (1 - RATE * MU) ** (t + 1)
+
+
+def pull(tables, late, data, e, t):
+    at = slice(*data.edges.starts[e : e + 2])
+    rows = data.edges.rows[at]
+    stale = np.array([tables[-1 - d][r] for r, d in zip(rows, late, strict=True)])
+    return rows, stale - data.targets_NxD[at]
+
+
+def documents():
+    return sparse_svm.documents(generate(EDGES, ROWS, 3, seed=4), MU, np.float64)
+
+
+PROBLEMS = {
+    "svm": (sparse_svm, documents, (ROWS,), hinge, -np.inf),
+    "quadratic": (
+        *(quadratic, lambda: quadratic.pulls(EDGES, ROWS, 4), (ROWS, 4), pull, 0.0),
+    ),
+}
+DELAYS = {
+    "none": lambda rng, lengths: np.zeros(lengths.sum(), int),
+    "constant": lambda rng, lengths: np.full(lengths.sum(), 5),
+    "the longest": lambda rng, lengths: np.full(lengths.sum(), MOST),
+    "an update's": lambda rng, lengths: np.repeat(
+        rng.integers(0, MOST + 1, EDGES), lengths
+    ),
+    "a row's": lambda rng, lengths: rng.integers(0, MOST + 1, lengths.sum()),
+}
+
+
+def oracle(problem, data, order, delays, clock, momentum, tables):
+    """Go on from the last of tables, adding one for each update."""
+    _, _, _, gradient, least = PROBLEMS[problem]
+    velocity = np.zeros_like(tables[0])
+    reads = 0
+    for t, e in enumerate(order):
+        count = data.edges.starts[e + 1] - data.edges.starts[e]
+        late = np.minimum(delays[reads : reads + count], clock + t)
+        reads += count
+        rows, grads = gradient(tables, late, data, e, t)
+        table = tables[-1].copy()
+        if grads is not None:
+            velocity[rows] = momentum * velocity[rows] + grads
+            table[rows] = np.maximum(table[rows] - RATE * velocity[rows], least)
+        tables.append(table)
+    return tables
+
+
+@pytest.mark.parametrize("momentum", [0.0, 0.7])
+@pytest.mark.parametrize("late", DELAYS)
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_each_row_is_read_as_it_was(problem, late, momentum):
+    model, make, shape, _, _ = PROBLEMS[problem]
+    data, rng = model.paced(make(), RATE), np.random.default_rng(1)
+    order = rng.permutation(EDGES)
+    delays = DELAYS[late](rng, np.diff(data.edges.starts)[order])
+    start = rng.uniform(0, 1, shape)
+    mine = twin(start.copy(), data.edges, MOST, bool(momentum))
+    pace = Pace(np.float64(RATE), np.float64(momentum))
+    lengths = np.diff(data.edges.starts)[order]
+    past = np.minimum(delays, np.repeat(np.arange(EDGES), lengths))
+    kernel(model, stamp(model))(mine, data, order, past, 0, pace)
+    *_, wanted = oracle(problem, data, order, delays, 0, momentum, [start])
+    np.testing.assert_allclose(mine.table, wanted, rtol=0, atol=1e-12)
+    assert not np.allclose(mine.table, start, atol=0.1)
+
+
+def test_reads_reach_back_into_what_earlier_calls_have_done():
+    data = quadratic.pulls(EDGES, ROWS, 4)
+    rng, order = np.random.default_rng(2), np.arange(EDGES)
+    start, halves = np.zeros((ROWS, 4)), np.full(EDGES, 7)  # 2 rows, half the edges
+    mine = twin(start.copy(), data.edges, MOST, False)
+    run = kernel(quadratic, stamp(quadratic))
+    pace = Pace(np.float64(RATE), np.float64(0))
+    rng.shuffle(order)
+    first, second = np.array_split(order, 2)
+    early = np.minimum(halves, np.repeat(np.arange(len(first)), 2))
+    run(mine, data, first, early, 0, pace)
+    run(mine, data, second, halves, len(first), pace)
+    tables = oracle("quadratic", data, first, halves, 0, 0.0, [start])
+    *_, wanted = oracle("quadratic", data, second, halves, len(first), 0.0, tables)
+    np.testing.assert_allclose(mine.table, wanted, rtol=0, atol=1e-12)
+
+
+def test_who_projects_does_so_from_where_the_row_is():
+    """Late pulls down would carry rows below 0, if they counted from late rows."""
+    data = quadratic.pulls(EDGES, 4, 4)
+    data = data._replace(targets_NxD=data.targets_NxD - 2)
+    mine = twin(np.ones((4, 4)), data.edges, MOST, False)
+    delays = np.minimum(np.repeat(np.arange(EDGES), 2), MOST)
+    pace = Pace(np.float64(RATE), np.float64(0))
+    run = kernel(quadratic, stamp(quadratic))
+    for t in range(EDGES):
+        run(mine, data, np.array([t]), delays[2 * t : 2 * t + 2], t, pace)
+        assert mine.table.min() >= 0
+    assert mine.table.max() == 0
