@@ -31,6 +31,7 @@ from dml.metrics.timer import Timer
 from dml.models import sparse_svm
 from dml.sim import laws
 from dml.strategies.sparse.delayed import delayed
+from dml.strategies.sparse.workers import Settings, Sparse
 from dml.types import BadInput, Batch, Step
 
 FLAGS = flags.define("out", "seed")
@@ -103,15 +104,13 @@ def problem(name: str) -> Batch:
 
 def trained(data: Any, width: int, rate: float, tau: float, late: laws.Law) -> Step:
     """Return the last epoch's Step."""
-    seed, examples = FLAGS.seed, len(data.labels)
+    start = np.zeros(width, data.values.dtype)
     steps = delayed(
-        *(sparse_svm, data, np.zeros(width, data.values.dtype)),
-        lambda epoch: np.random.default_rng([seed, epoch]).permutation(examples),
-        *(lambda epoch: rate, Timer()),
+        Sparse(sparse_svm, data, start),
+        Settings(lambda epoch: rate, 1, FLAGS.seed, FLAGS.momentum),
+        Timer(),
         law=late._replace(draws=lambda draws, n: tau * late.draws(draws, n)),
-        seed=seed,
         per_coordinate=FLAGS.per_coordinate,
-        momentum=FLAGS.momentum,
     )
     return next(itertools.islice(steps, FLAGS.epochs - 1, None))
 

@@ -28,7 +28,7 @@ def by_seen(misses: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarra
 
 
 def residuals(path: Path, misses: np.ndarray, seen: np.ndarray) -> None:
-    """Write path.svg and path.png: a histogram of misses; their size by how much is seen.
+    """Write path.svg and path.png: a histogram of misses, and their size by the seen.
 
     seen says how many entries of the same item there were to learn from.
     """

@@ -97,7 +97,7 @@ def test_the_verdict_follows_from_neighbours(errors, sparsity, step):
         (["--law=constant:1*1,2"], "leave out its speeds"),
         (["--problems=two"], "whole numbers above 0 in --problems, got 'two'"),
         (["--problems=41"], "at most --features=40"),
-        (["--rates=2000"], "lower --mu or --lr"),
+        (["--rates=2000"], "pass --lr and --mu"),
     ],
 )
 def test_bad_input_is_named(tmp_path, undrawn, argv, message):

@@ -17,7 +17,7 @@ import numpy as np
 from numba import njit
 
 from dml.wire.memory.atomics import meet
-from dml.wire.memory.free import gather
+from dml.wire.memory.free import add_row, gather
 
 
 class Board(NamedTuple):
@@ -101,13 +101,3 @@ def sum_up(board, edges, plan, batch, worker, mine):
                 count += 1
             add_row(board.sums, r, board.grads, first - origin + s)
     return count
-
-
-@njit(nogil=True, cache=True)
-def add_row(sums, r, grads, s):
-    """sums[r] += grads[s]."""
-    if sums.ndim == 1:
-        sums[r] += grads[s]
-    else:
-        for d in range(sums.shape[1]):
-            sums[r, d] += grads[s, d]

@@ -16,6 +16,7 @@ import numpy as np
 from numba import njit
 
 from dml.types import Edges
+from dml.wire.memory.free import add_row, gather
 
 
 class Twin(NamedTuple):
@@ -32,13 +33,6 @@ class Twin(NamedTuple):
     last: np.ndarray  # of each row, the number of its latest change; -1: none
     stale: np.ndarray  # a table of which only what an update reads is ever right
     grads: np.ndarray  # width rows: as many as the longest edge has
-
-
-class Pace(NamedTuple):
-    """How far an update goes, in the table's own precision."""
-
-    rate: Any
-    momentum: Any
 
 
 def twin(table: np.ndarray, edges: Edges, most: int, momentum: bool) -> Twin:
@@ -73,6 +67,7 @@ def kernel(model: Any, digest: int) -> Callable[..., float]:
         """
         assert digest >= 0  # its use makes it part of what the compiled code is kept by
         total, reads = 0.0, 0
+        velocity = twin.velocity.reshape(-1)
         for t in range(len(edges)):
             e, now = edges[t], clock + t
             first, last = data.edges.starts[e], data.edges.starts[e + 1]
@@ -83,8 +78,8 @@ def kernel(model: Any, digest: int) -> Callable[..., float]:
             total += loss
             if moves:
                 for s in range(len(rows)):
-                    if pace.momentum:
-                        accelerate(twin.velocity, rows[s], twin.grads, s, pace.momentum)
+                    if velocity.size:
+                        gather(velocity, rows[s], twin.grads, s, pace.momentum)
                     # the table, not stale: who projects does so from where the row is
                     model.move(twin.table, rows[s], twin.grads, s, pace.rate)
                     change(twin, rows[s], s, now)
@@ -111,33 +106,13 @@ def recall(twin, rows, now, delays):
 
 
 @njit(nogil=True, cache=True)
-def accelerate(velocity, r, grads, s, momentum):
-    """Turn a gradient into the row's velocity, which is never late."""
-    if grads.ndim == 1:
-        velocity[r] = grads[s] = momentum * velocity[r] + grads[s]
-    else:
-        for d in range(grads.shape[1]):
-            velocity[r, d] = grads[s, d] = momentum * velocity[r, d] + grads[s, d]
-
-
-@njit(nogil=True, cache=True)
 def change(twin, r, s, now):
     """Keep what a row was, and change it."""
     number = now * len(twin.grads) + s
     place = number % len(twin.previous)
     put(twin.before, place, twin.table, r)
     twin.previous[place], twin.last[r] = twin.last[r], number
-    add(twin.table, r, twin.grads, s)
-
-
-@njit(nogil=True, cache=True)
-def add(table, r, grads, s):
-    """Add grads to a row."""
-    if table.ndim == 1:
-        table[r] += grads[s]
-    else:
-        for d in range(table.shape[1]):
-            table[r, d] += grads[s, d]
+    add_row(twin.table, r, twin.grads, s)
 
 
 @njit(nogil=True, cache=True)

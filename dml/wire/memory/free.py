@@ -75,3 +75,13 @@ def gather(velocity, r, grads, s, momentum):
         for d in range(width):
             grads[s, d] += momentum * velocity[r * width + d]
             velocity[r * width + d] = grads[s, d]
+
+
+@njit(nogil=True, cache=True)
+def add_row(sums, r, grads, s):
+    """sums[r] += grads[s]."""
+    if sums.ndim == 1:
+        sums[r] += grads[s]
+    else:
+        for d in range(sums.shape[1]):
+            sums[r, d] += grads[s, d]

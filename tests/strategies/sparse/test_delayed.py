@@ -10,30 +10,35 @@ from dml.metrics.timer import Timer
 from dml.models import sparse_svm
 from dml.sim.laws import law
 from dml.strategies.sparse.delayed import delayed
+from dml.strategies.sparse.workers import Settings, Sparse, visits
 from tests.strategies.sparse import quadratic
 
 EXAMPLES, FEATURES, BATCH = 203, 40, 8
 
 
-def order(epoch):
-    """All blocks in a drawn order, the short last one last."""
-    whole = EXAMPLES // BATCH
-    return np.append(np.random.default_rng(epoch).permutation(whole), whole)
+def settings(rate=0.2, seed=0, momentum=0.0):
+    return Settings(lambda epoch: rate / epoch, BATCH, seed, momentum)
 
 
 def documents(dtype=np.float32):
     return sparse_svm.documents(generate(EXAMPLES, FEATURES, 5, 3), 1e-3, dtype)
 
 
-def train(text, epochs=3, model=sparse_svm, data=None, table=None, rate=0.2, **given):
+def train(
+    text,
+    epochs=3,
+    model=sparse_svm,
+    data=None,
+    table=None,
+    rate=0.2,
+    seed=0,
+    momentum=0.0,
+    **given,
+):
     data = documents() if data is None else data
     table = np.zeros(FEATURES, data.values.dtype) if table is None else table
-    steps = delayed(
-        *(model, data, table, order, lambda epoch: rate / epoch, Timer()),
-        law=law(text),
-        batch=BATCH,
-        **given,
-    )
+    how = settings(rate, seed, momentum)
+    steps = delayed(Sparse(model, data, table), how, Timer(), law=law(text), **given)
     return list(islice(steps, epochs))
 
 
@@ -45,7 +50,10 @@ def serial(data, table, momentum, epochs):
         rate = 0.2 / epoch
         paced, grads = sparse_svm.paced(data, rate), np.zeros(5, table.dtype)
         edges = np.concatenate(
-            [np.arange(EXAMPLES)[b * BATCH : (b + 1) * BATCH] for b in order(epoch)]
+            [
+                np.arange(EXAMPLES)[b * BATCH : (b + 1) * BATCH]
+                for b in visits(settings(), epoch, EXAMPLES).visits
+            ]
         )
         losses.append(0.0)
         for t, e in enumerate(edges):
@@ -124,7 +132,8 @@ def test_weights_are_settled_in_the_past_too():
     tables, t0 = [np.zeros(FEATURES)], 0
     for epoch in (1, 2):
         paced, grads = sparse_svm.paced(data, 0.2 / epoch), np.zeros(5)
-        blocks = [np.arange(EXAMPLES)[b * 8 : b * 8 + 8] for b in order(epoch)]
+        order = visits(settings(), epoch, EXAMPLES).visits
+        blocks = [np.arange(EXAMPLES)[b * 8 : b * 8 + 8] for b in order]
         for t, e in enumerate(np.concatenate(blocks)):
             old = tables[max(t0 + t - 150, 0)]
             _, moves = sparse_svm.gradient(old, paced, e, t, grads)

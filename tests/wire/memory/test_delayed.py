@@ -5,7 +5,8 @@ import pytest
 
 from dml.data.svmlight import generate
 from dml.models import sparse_svm
-from dml.wire.memory.delayed import Pace, kernel, twin
+from dml.wire.memory.delayed import kernel, twin
+from dml.wire.memory.state import Pace
 from dml.wire.memory.stamps import stamp
 from tests.strategies.sparse import quadratic
 
@@ -79,7 +80,7 @@ def test_each_row_is_read_as_it_was(problem, late, momentum):
     delays = DELAYS[late](rng, np.diff(data.edges.starts)[order])
     start = rng.uniform(0, 1, shape)
     mine = twin(start.copy(), data.edges, MOST, bool(momentum))
-    pace = Pace(np.float64(RATE), np.float64(momentum))
+    pace = Pace(np.float64(RATE), np.float64(momentum), 0)
     lengths = np.diff(data.edges.starts)[order]
     past = np.minimum(delays, np.repeat(np.arange(EDGES), lengths))
     kernel(model, stamp(model))(mine, data, order, past, 0, pace)
@@ -94,7 +95,7 @@ def test_reads_reach_back_into_what_earlier_calls_have_done():
     start, halves = np.zeros((ROWS, 4)), np.full(EDGES, 7)  # 2 rows, half the edges
     mine = twin(start.copy(), data.edges, MOST, False)
     run = kernel(quadratic, stamp(quadratic))
-    pace = Pace(np.float64(RATE), np.float64(0))
+    pace = Pace(np.float64(RATE), np.float64(0), 0)
     rng.shuffle(order)
     first, second = np.array_split(order, 2)
     early = np.minimum(halves, np.repeat(np.arange(len(first)), 2))
@@ -111,7 +112,7 @@ def test_who_projects_does_so_from_where_the_row_is():
     data = data._replace(targets_NxD=data.targets_NxD - 2)
     mine = twin(np.ones((4, 4)), data.edges, MOST, False)
     delays = np.minimum(np.repeat(np.arange(EDGES), 2), MOST)
-    pace = Pace(np.float64(RATE), np.float64(0))
+    pace = Pace(np.float64(RATE), np.float64(0), 0)
     run = kernel(quadratic, stamp(quadratic))
     for t in range(EDGES):
         run(mine, data, np.array([t]), delays[2 * t : 2 * t + 2], t, pace)
