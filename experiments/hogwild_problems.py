@@ -1,0 +1,66 @@
+"""What hogwild.py and cyclades.py race on: Tasks by name."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import Any
+
+import numpy as np
+from sparse_flags import Stated
+from sparse_problems import documents
+from sparse_runs import Extras, Task, undrawn
+
+from dml.models import completion, factors, sparse_svm
+from dml.types import Ratings
+
+MU = 1e-4
+HYPERGRAPH = (50_000, 100_000, 10)  # edges, rows, Ω
+LEARNED = Stated(0.5, 0.8, 10, 64, hubs=0.005)
+
+
+def hypergraph(share: float, seed: int) -> Task:
+    """Return documents, of which each meets this share of all: ρ = Δ."""
+
+    def load() -> tuple[Any, np.ndarray, Extras]:
+        from dml.data import hypergraphs
+
+        edges, width, omega = HYPERGRAPH
+        made = hypergraphs.generated(edges, width, omega, share, share, seed)
+        data = sparse_svm.documents(hypergraphs.documents(made, width, seed), MU)
+        return data, np.zeros(width, np.float32), unused()
+
+    return Task(sparse_svm, load, LEARNED)
+
+
+def ratings(seed: int, k: int = 10, mu: float = 0.05) -> Task:
+    """Return the completion of MovieLens."""
+
+    def load() -> tuple[Any, np.ndarray, Extras]:
+        from dml.data.ratings import ratings
+
+        both = ratings("movielens", seed)
+        rows = 1 + max(int(part.items.max()) for part in both)
+        training = factors.centred(*both)[0]
+        order = np.random.default_rng(seed).permutation(len(training.values))
+        data = completion.of_ratings(Ratings(*(a[order] for a in training)), mu, mu)
+        return data, factors.start(rows, k, seed), unused()
+
+    return Task(completion, load, Stated(0.05, 0.9, 20, 128))
+
+
+def unused() -> Extras:
+    """Say nothing of what is held out: a race is for speed and the objective."""
+    return Extras(lambda table: {}, lambda problem: problem.start, undrawn)
+
+
+def newsgroups(seed: int) -> Task:
+    """Return the support vector machine on documents."""
+    return documents("newsgroups", "hinge", MU, seed=seed)
+
+
+SPARSE, DENSE = "sparse", "dense"  # alike but for ρ
+PROBLEMS: Mapping[str, Callable[[int], Task]] = {
+    "svm": newsgroups,
+    "completion": ratings,
+    SPARSE: partial(hypergraph, 0.0002),
+    DENSE: partial(hypergraph, 1.0),
+}
