@@ -19,7 +19,7 @@ from typing import Any
 import flags
 from hogwild_delays import microseconds, sweep
 from hogwild_problems import PROBLEMS
-from hogwild_report import drawn, row, tables
+from hogwild_report import KINDS, drawn, row, tables
 from hogwild_runs import SERIAL, Case, by_turns, settings
 from hogwild_verdict import verdict
 from sparse_runs import Task, loaded
@@ -75,7 +75,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
 
         rows: list[Row] = []
         with writers.first(
-            comm.rank, tables(), runs.folder(path, flags.chosen(FLAGS))
+            comm.rank, tables(KINDS), runs.folder(path, flags.chosen(FLAGS))
         ) as writer:
             for found in every():
                 writer.row(found)

@@ -65,6 +65,7 @@ def rows(turns: dict, cases: Sequence[Case], delay: float, updates: int) -> list
     serial = turns[SERIAL]
     return [
         {
+            "kind": "delay",
             "delay_us": delay,
             "gradient_us": seconds(serial) / updates * 1e6,
             "way": case[0],

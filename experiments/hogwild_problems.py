@@ -6,13 +6,13 @@ from typing import Any
 
 import numpy as np
 from sparse_flags import Stated
-from sparse_problems import documents
+from sparse_problems import documents, ratings
 from sparse_runs import Extras, Task, undrawn
 
-from dml.models import completion, factors, sparse_svm
-from dml.types import Ratings
+from dml.models import sparse_svm
 
-MU = 1e-4
+MU, MUS = 1e-4, (0.1, 0.2)  # of norms: of weights; of users and items
+FAINT = 1e-5
 HYPERGRAPH = (50_000, 100_000, 10)  # edges, rows, Ω
 LEARNED = Stated(0.5, 0.8, 10, 64, hubs=0.005)
 
@@ -25,26 +25,10 @@ def hypergraph(share: float, seed: int) -> Task:
 
         edges, width, omega = HYPERGRAPH
         made = hypergraphs.generated(edges, width, omega, share, share, seed)
-        data = sparse_svm.documents(hypergraphs.documents(made, width, seed), MU)
+        data = sparse_svm.documents(hypergraphs.documents(made, width, seed), FAINT)
         return data, np.zeros(width, np.float32), unused()
 
     return Task(sparse_svm, load, LEARNED)
-
-
-def ratings(seed: int, k: int = 10, mu: float = 0.05) -> Task:
-    """Return the completion of MovieLens."""
-
-    def load() -> tuple[Any, np.ndarray, Extras]:
-        from dml.data.ratings import ratings
-
-        both = ratings("movielens", seed)
-        rows = 1 + max(int(part.items.max()) for part in both)
-        training = factors.centred(*both)[0]
-        order = np.random.default_rng(seed).permutation(len(training.values))
-        data = completion.of_ratings(Ratings(*(a[order] for a in training)), mu, mu)
-        return data, factors.start(rows, k, seed), unused()
-
-    return Task(completion, load, Stated(0.05, 0.9, 20, 128))
 
 
 def unused() -> Extras:
@@ -57,10 +41,15 @@ def newsgroups(seed: int) -> Task:
     return documents("newsgroups", "hinge", MU, seed=seed)
 
 
+def movielens(seed: int) -> Task:
+    """Return the completion of what users gave to films."""
+    return ratings("movielens", 10, MUS, seed=seed)
+
+
 SPARSE, DENSE = "sparse", "dense"  # alike but for ρ
 PROBLEMS: Mapping[str, Callable[[int], Task]] = {
     "svm": newsgroups,
-    "completion": ratings,
+    "completion": movielens,
     SPARSE: partial(hypergraph, 0.0002),
     DENSE: partial(hypergraph, 1.0),
 }

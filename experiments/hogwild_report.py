@@ -2,8 +2,8 @@
 
 import os
 import platform
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ def row(
     ]
     way, count = case
     return {
+        "kind": "race",
         "way": way,
         "workers": count,
         "updates_per_second": updates / seconds(timed[case]),
@@ -57,12 +58,18 @@ DELAYED = WHO | {
 }
 
 
+KINDS = {"race": COLUMNS, "delay": DELAYED}
+
+
 @contextmanager
-def tables() -> Iterator[Writer]:
-    """Print rows of races, and those of delays, under a header each."""
-    with writers.table(COLUMNS) as races, writers.table(DELAYED) as delays:
-        kinds = {False: races, True: delays}
-        yield Writer(lambda row: kinds["delay_us" in row].row(row), writers.ignore)
+def tables(kinds: Mapping[str, Mapping]) -> Iterator[Writer]:
+    """Print the rows of each kind under a header of their own."""
+    with ExitStack() as stack:
+        every = {
+            kind: stack.enter_context(writers.table(columns))
+            for kind, columns in kinds.items()
+        }
+        yield Writer(lambda row: every[row["kind"]].row(row), writers.ignore)
 
 
 def machine() -> dict[str, Any]:
@@ -84,7 +91,7 @@ def drawn(path: Path, rows: Sequence[Row]) -> None:
             for way, some in found.items()
         }
 
-    races = [row for row in rows if "rho" in row]
+    races = [row for row in rows if row["kind"] == "race"]
     rhos = {row["problem"]: row["rho"] for row in races}
     panels = [
         Panel(
@@ -94,8 +101,9 @@ def drawn(path: Path, rows: Sequence[Row]) -> None:
         )
         for name, rho in rhos.items()
     ]
-    server_figure.progress(path / "speedup", panels)
-    if delays := [row for row in rows if "delay_us" in row]:
+    top = max(row["speedup"] for row in races)
+    server_figure.progress(path / "speedup", panels, within=(0, 1.05 * top))
+    if delays := [row for row in rows if row["kind"] == "delay"]:
         labels = {"x": "microseconds a gradient", "y": "speed-up over serial"}
         series = curves(delays, "gradient_us")
         figures.curves(path / "delays", series, **labels, log="x")

@@ -29,6 +29,7 @@ class Turn(NamedTuple):
     seconds: float
     table: np.ndarray | None  # at their end, where it was asked for; rank 0 has it
     lost_share: float | None  # of the rows' changes, where they are counted
+    planned: float  # seconds before the first epoch
 
 
 Turns = Mapping[Case, Sequence[Turn]]
@@ -94,14 +95,15 @@ def running(
 
 def turn(steps: Iterator[Step], epochs: int, wanted: bool) -> Turn:
     """Take some epochs."""
-    seconds = changed = lost = 0.0
+    seconds = changed = lost = planned = 0.0
     for step in islice(steps, epochs):
         seconds += sum(step.seconds.get(part, 0.0) for part in UPDATING)
+        planned += step.seconds.get("plan", 0.0)
         changed += step.measures["rows_changed"]
         lost += step.measures.get("rows_lost", np.nan)
     table = step.params() if wanted else None
     share = None if np.isnan(lost) else lost / max(changed, 1)
-    return Turn(seconds, table, share)
+    return Turn(seconds, table, share, planned)
 
 
 def speedup(base: Sequence[Turn], turns: Sequence[Turn]) -> float:

@@ -30,9 +30,9 @@ def verdict(rows: Sequence[Row]) -> dict[str, Any]:
         f"{most} workers on {found['cores']} cores ({found['processor']}), speed-ups "
         "over serial:\n"
     )
-    races = [row for row in rows if "rho" in row]
+    races = [row for row in rows if row["kind"] == "race"]
     best = [row for row in races if row["workers"] == most]
-    levels = caught([row for row in rows if "delay_us" in row])
+    levels = caught([row for row in rows if row["kind"] == "delay"])
     judged = ordered(best) | falling(best)
     if levels:
         judged["round robin catches up"] = levels["level_us"] is not None

@@ -55,7 +55,7 @@ def test_a_race_leaves_two_tables_a_flat_summary_and_figures(tmp_path, capsys):
     assert json.loads((tmp_path / "summary.json").read_text()) == summary
     assert all(isinstance(one, float | int | str | None) for one in summary.values())
     assert summary["svm_locked_2_speedup"] == rows[5]["speedup"]
-    rhos = {row["problem"]: row["rho"] for row in rows if "rho" in row}
+    rhos = {row["problem"]: row["rho"] for row in rows if row["kind"] == "race"}
     assert rhos[SPARSE] == 0.05 and rhos[DENSE] == 1
     for name in ("speedup.svg", "speedup.png", "delays.svg", "config.json"):
         assert (tmp_path / name).stat().st_size > 0
@@ -77,7 +77,7 @@ def test_one_worker_by_any_way_ends_where_serial_does(tmp_path, undrawn):
 
 def test_a_delay_is_what_a_gradient_takes_longer(tmp_path, undrawn):
     _, rows = run(tmp_path, "--delays=0,200", "--updates=hogwild")
-    short, long = (row["gradient_us"] for row in rows if "delay_us" in row)
+    short, long = (row["gradient_us"] for row in rows if row["kind"] == "delay")
     assert long - short > 100  # others may take the core: rather longer than shorter
     assert short < 50
 
@@ -141,23 +141,18 @@ def test_round_robin_is_level_where_its_line_crosses(ys, found):
 
 def told(speeds, problem="svm"):
     return [
-        {"problem": problem, "way": way, "workers": 2, "rho": 1.0, "speedup": speed,
-         "updates_per_second": 1e6 * speed, "to_serial": 0.0, "lost_share": 0.0}
+        {"kind": "race", "problem": problem, "way": way, "workers": 2, "rho": 1.0,
+         "speedup": speed, "updates_per_second": 1e6 * speed, "to_serial": 0.0,
+         "lost_share": 0.0}
         for way, speed in zip(hogwild_verdict.LADDER, speeds, strict=True)
     ]  # fmt: skip
 
 
 def delays(*ratios):
     return [
-        {
-            "way": way,
-            "workers": 2,
-            "delay_us": 0,
-            "gradient_us": 10**n,
-            "speedup": speed,
-        }
+        {"kind": "delay", "way": way, "workers": 2, "gradient_us": 10**n, "speedup": x}
         for n, ratio in enumerate(ratios)
-        for way, speed in (("hogwild", 2.0), ("roundrobin", 2.0 * ratio))
+        for way, x in (("hogwild", 2.0), ("roundrobin", 2.0 * ratio))
     ]
 
 
