@@ -8,8 +8,10 @@ The bits of some workers beside serial's, by batch, also with hubs apart, which 
 a batch's end; how conflicts connect the examples of a batch; updates a second beside
 HOGWILD!'s, by turns; and the largest step with which the objective falls.
 
-Cost:
-Result:
+Cost: 20 s on 2 cores.
+Result: the bits of serial on 1, 2, 4 and 8 workers, by all batches, hubs apart or not.
+Of 64 newsgroups one component has all, without hubs 71 %; of 64 ratings 5 %. A step may
+be as large as HOGWILD!'s, but 0.7 of it where hubs wait for a batch's end.
 """
 
 from collections.abc import Iterator, Sequence

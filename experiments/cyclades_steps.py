@@ -76,11 +76,12 @@ def fallen(
 ) -> bool:
     """Say whether the objective is below the start's after so many epochs."""
     how = settings(stated, epochs, seed)
-    try:
-        with np.errstate(all="ignore"):  # what diverges overflows
-            turns = by_turns(comm, problem, how, [case], (1, epochs), stated.hubs)
+    try:  # on all ranks: where one alone is refused, others would wait for it
+        problem.model.paced(problem.data, stated.lr)
     except BadInput:  # a norm that would leave nothing of the weights
         return False
+    with np.errstate(all="ignore"):  # what diverges overflows
+        turns = by_turns(comm, problem, how, [case], (1, epochs), stated.hubs)
     found = 0.0
     if comm.rank == 0:
         table = turns[case][0].table
