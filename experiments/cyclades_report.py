@@ -1,0 +1,90 @@
+"""What cyclades.py shows: a table for each kind of row, and figures."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from dml.metrics import figures, server_figure
+from dml.metrics.server_figure import Panel
+from dml.metrics.writers import Row
+
+PROBLEM = {"problem": (10, lambda row: row["problem"])}
+BLOCKS = PROBLEM | {
+    "batch": (5, lambda row: f"{row['batch']}"),
+    "hubs": (6, lambda row: f"{row['hubs']:g}"),
+    "apart": (5, lambda row: f"{row['apart']}"),
+}
+WHO = PROBLEM | {
+    "way": (8, lambda row: row["way"]),
+    "workers": (7, lambda row: f"{row['workers']}"),
+}
+KINDS = {
+    "bits": BLOCKS
+    | {
+        "workers": (9, lambda row: row["workers"]),
+        "sha256": (12, lambda row: f"{row['sha256'][:12]:>12}"),
+        "equal": (5, lambda row: "yes" if row["equal"] else "NO"),
+    },
+    "sizes": BLOCKS
+    | {
+        "components": (10, lambda row: f"{row['components']:.1f}"),
+        "mean": (7, lambda row: f"{row['mean_size']:.2f}"),
+        "largest": (7, lambda row: f"{row['largest']:.1%}"),
+    },
+    "race": WHO
+    | {
+        "batch": (5, lambda row: f"{row['batch']}"),
+        "hubs": (6, lambda row: f"{row['hubs']:g}"),
+        "updates/s": (11, lambda row: f"{row['updates_per_second']:,.0f}"),
+        "x hogwild": (9, lambda row: f"{row['to_hogwild']:.2f}"),
+        "plan s": (7, lambda row: f"{row['planned']:.4f}"),
+        "objective": (9, lambda row: f"{row['objective']:.5f}"),
+    },
+    "step": WHO
+    | {
+        "epochs": (6, lambda row: f"{row['epochs']}"),
+        "tries": (5, lambda row: f"{row['tries']}"),
+        "largest step": (12, lambda row: f"{row['rate']:.4g}"),
+    },
+}
+
+
+def drawn(path: Path, rows: Sequence[Row]) -> None:
+    """Draw how conflicts connect batches, and updates a second by workers."""
+
+    def of(kind: str, **values: object) -> list[Row]:
+        return [
+            row
+            for row in rows
+            if row["kind"] == kind and all(row[k] == v for k, v in values.items())
+        ]
+
+    names = list(dict.fromkeys(row["problem"] for row in rows))
+    shares = list(dict.fromkeys(row["hubs"] for row in of("sizes")))
+    series = {}
+    for name in names:
+        for share in shares:
+            mine = of("sizes", problem=name, hubs=share)
+            if not mine:  # no rows apart, as with a greater share
+                continue
+            label = f"{name}, {mine[0]['apart']} rows apart"
+            xs = [row["batch"] for row in mine]
+            series[label] = xs, [row["largest"] for row in mine]
+    labels = {"x": "batch", "y": "share of the largest component"}
+    figures.curves(path / "components", series, **labels, log="x")
+    panels = [
+        Panel(name, paces(of("race", problem=name)), "workers", "to HOGWILD!'s fewest")
+        for name in names
+    ]
+    top = max(max(ys) for panel in panels for _, ys in panel.series.values())
+    server_figure.progress(path / "throughput", panels, within=(0, 1.05 * top))
+
+
+def paces(races: Sequence[Row]) -> dict[str, figures.Curve]:
+    """Return each way's speed by workers, to that of the first row."""
+    unit = races[0]["updates_per_second"]
+    found: dict[str, tuple[list[float], list[float]]] = {}
+    for row in races:
+        xs, ys = found.setdefault(row["way"], ([], []))
+        xs.append(row["workers"])
+        ys.append(row["updates_per_second"] / unit)
+    return found

@@ -1,0 +1,204 @@
+import json
+import math
+
+import cyclades
+import cyclades_steps
+import cyclades_verdict
+import numpy as np
+import pytest
+from cyclades_parts import bits, digest, marked, sizes
+from hogwild_problems import PROBLEMS, unused
+from hogwild_runs import SERIAL
+from sparse_flags import Stated
+from sparse_runs import Task
+
+from dml import sim
+from dml.types import BadInput
+from dml.wire.messages import Metered
+from tests.strategies.sparse.small import documents, ratings
+
+SMALL = ["--bits=1,2,3", "--checked=8,32", "--batches=1,8,64", "--hubs=1,0.05"]
+SMALL += ["--epochs=2", "--repeats=2", "--tried=1"]
+MADE = {"svm": documents, "completion": ratings}
+STATED = {
+    "svm": Stated(0.3, 0.8, 3, 16, hubs=0.05),
+    "completion": Stated(0.05, 0.9, 3, 16),
+}
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    """Put few documents and ratings in the place of those that are named."""
+
+    def put(name):
+        def task(seed):
+            model, data, start = MADE[name](seed=seed)
+            return Task(model, lambda: (data, start, unused()), STATED[name])
+
+        monkeypatch.setitem(PROBLEMS, name, task)
+
+    for name in MADE:
+        put(name)
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    monkeypatch.setattr(cyclades, "drawn", lambda *_: None)
+
+
+def run(out, *argv):
+    given = [f"--out={out}", "--problems=svm,completion", *SMALL, *argv]
+    (summary,) = cyclades.main(["cyclades.py", *given])
+    lines = (out / "metrics.jsonl").read_text().splitlines()
+    rows = [json.loads(line) for line in lines]
+    return summary, lambda kind: [row for row in rows if row["kind"] == kind]
+
+
+def test_a_run_leaves_four_tables_a_flat_summary_and_figures(tmp_path, capsys):
+    summary, of = run(tmp_path)
+    assert [len(of(kind)) for kind in ("bits", "sizes", "race", "step")] == [
+        *(2 * 2 * 2, 2 * 2 * 3, 2 * 4, 2 * 3)
+    ]
+    assert all(row["equal"] for row in of("bits")) and summary["bits_equal"] is True
+    assert json.loads((tmp_path / "summary.json").read_text()) == summary
+    assert all(isinstance(one, float | int | str) for one in summary.values())
+    for name in ("components.svg", "components.png", "throughput.svg", "config.json"):
+        assert (tmp_path / name).stat().st_size > 0
+    out = capsys.readouterr().out
+    assert "8 of 8 have serial's bits" in out
+    assert cyclades_verdict.CLAIM in out and summary["verdict"] in out
+    races = of("race")
+    assert {r["to_hogwild"] for r in races if r["way"] == "hogwild"} == {1.0}
+    ours = {r["objective"] for r in races if r["way"] == "cyclades"}
+    assert len(ours) == 2  # one a problem: on any workers the same
+
+
+def test_rows_apart_change_the_bits_and_batches_the_order():
+    problem = documents()
+
+    def program(comm):
+        given = Metered(comm), problem, STATED["svm"], 0
+        return list(bits([1.0, 0.05], ([8, 32], [1, 2]), *given))
+
+    rows = sim.run(program, 1)[0]
+    assert len({row["sha256"] for row in rows}) == 4
+    assert [row["apart"] > 0 for row in rows] == [False, False, True, True]
+
+
+def test_a_bit_that_differs_is_seen():
+    table = np.ones(9, np.float32)
+    other = table.copy()
+    other[4] = np.nextafter(other[4], 2)
+    assert digest(table) == digest(table.copy()) != digest(other)
+
+
+def test_conflicts_connect_more_the_larger_the_batch_and_less_without_hubs():
+    problem = documents()
+    rows = list(sizes([1.0, 0.05], [1, 8, 64], sim.run(Metered, 1)[0], problem))
+    every, fewer = rows[:3], rows[3:]
+    assert [row["mean_size"] for row in every] == [1, 8, pytest.approx(50)]
+    assert [row["components"] for row in every] == [1, 1, 1]  # all meet in a feature
+    assert fewer[0]["mean_size"] < fewer[1]["mean_size"] < fewer[2]["mean_size"]
+    assert all(one["mean_size"] <= two["mean_size"]
+               for one, two in zip(fewer, every, strict=True))  # fmt: skip
+
+
+def test_shares_that_mark_the_same_rows_are_one():
+    assert [share for share, _ in marked(documents(), [1.0, 0.99999, 0.9, 0.5])] == [
+        *(1.0, 0.99999)
+    ]
+
+
+@pytest.mark.parametrize("limit", [0.011, 0.7, 1.0, 1.3, 900.0])
+def test_the_largest_step_is_found_to_a_quarter(limit):
+    seen = []
+
+    def falls(rate):
+        seen.append(rate)
+        return rate <= limit
+
+    rate, tries = cyclades_steps.search(falls, 1.0)
+    assert rate <= limit < 1.25 * rate
+    assert tries == len(seen) == len(set(seen))
+    assert tries <= 4 + abs(math.log2(limit))
+
+
+@pytest.mark.parametrize("falls, rate", [(lambda _: False, 0), (lambda _: True, 2**29)])
+def test_a_search_without_a_limit_ends(falls, rate):
+    found, tries = cyclades_steps.search(falls, 1.0)
+    assert found >= rate and (found == 0) == (rate == 0)
+    assert tries == cyclades_steps.DOUBLINGS
+
+
+def test_a_step_that_diverges_does_not_fall():
+    problem, stated = ratings(), STATED["completion"]
+
+    def program(comm):
+        return [
+            cyclades_steps.fallen(
+                *(Metered(comm), problem, stated._replace(lr=rate), 0, SERIAL, 2)
+            )
+            for rate in (0.05, 1e6)
+        ]
+
+    assert sim.run(program, 1) == [[True, False]]
+
+
+def test_a_norm_that_leaves_no_weights_does_not_fall():
+    stated = STATED["svm"]._replace(lr=1e4)
+
+    def program(comm):
+        return cyclades_steps.fallen(Metered(comm), documents(), stated, 0, SERIAL, 1)
+
+    assert sim.run(program, 1) == [False]
+
+
+def told(equal=True, faster=1.4, step=2.0):
+    steps = {"serial": 1.0, "hogwild": 1.0, "cyclades": step}
+    return [
+        {"kind": "bits", "problem": "svm", "equal": True},
+        {"kind": "bits", "problem": "svm", "equal": equal},
+        *(
+            {"kind": "race", "problem": "svm", "way": way, "workers": workers,
+             "updates_per_second": 1e6, "to_hogwild": ratio if workers > 1 else 9.0}
+            for workers in (1, 2)
+            for way, ratio in (("hogwild", 1.0), ("cyclades", faster))
+        ),
+        *(
+            {"kind": "step", "problem": "svm", "way": way, "rate": rate}
+            for way, rate in steps.items()
+        ),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "given, said",
+    [
+        ({}, "larger steps somewhere; holds"),
+        ({"equal": False}, "not seen: same bits; holds in part"),
+        ({"faster": 1.02}, "not seen: faster than HOGWILD! somewhere; holds in part"),
+        ({"step": 1.2}, "not seen: larger steps somewhere; holds in part"),
+        ({"equal": False, "faster": 0.5, "step": 1.0}, "larger steps somewhere; not"),
+    ],
+)
+def test_the_verdict_has_a_rule_for_each_claim(given, said):
+    found = cyclades_verdict.verdict(told(**given))
+    assert said in found["verdict"]
+    assert found["svm_cyclades_largest_step"] == given.get("step", 2.0)
+
+
+@pytest.mark.parametrize(
+    "argv, message",
+    [
+        (["--problems=glove"], "--problems of svm, .*got 'glove'"),
+        (["--bits=1,two"], "above 0 in --bits, got 'two'"),
+        (["--batches=0"], "above 0 in --batches, got '0'"),
+        (["--hubs=1,2"], "shares of 0 to 1 in --hubs, got '1,2'"),
+        (["--hubs="], "shares of 0 to 1 in --hubs, got ''"),
+        (["--repeats=0"], "repeats"),
+    ],
+)
+def test_bad_input_is_one_line(tmp_path, undrawn, argv, message):
+    with pytest.raises(BadInput, match=message) as error:
+        run(tmp_path, *argv)
+    assert "\n" not in str(error.value)

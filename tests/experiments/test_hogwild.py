@@ -1,0 +1,202 @@
+import json
+from functools import partial
+
+import hogwild
+import hogwild_delays
+import hogwild_problems
+import hogwild_verdict
+import numpy as np
+import pytest
+from hogwild_problems import DENSE, PROBLEMS, SPARSE, hypergraph, unused
+from hogwild_runs import SERIAL, by_turns, settings, speedup
+from sparse_flags import Stated
+from sparse_runs import Task
+
+from dml import sim
+from dml.types import BadInput
+from dml.wire.messages import Metered
+from tests.strategies.sparse.small import documents
+
+SMALL = ["--epochs=2", "--repeats=2", "--delays="]
+STATED = Stated(0.3, 0.8, 3, 16)
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    """Put few documents in the place of every problem."""
+
+    def newsgroups(seed):
+        model, data, start = documents(seed=seed)
+        return Task(model, lambda: (data, start, unused()), STATED)
+
+    monkeypatch.setattr(hogwild_problems, "HYPERGRAPH", (200, 200, 4))
+    monkeypatch.setattr(hogwild_delays, "TURN", 0.01)
+    monkeypatch.setitem(PROBLEMS, "svm", newsgroups)
+    monkeypatch.setitem(PROBLEMS, SPARSE, partial(hypergraph, 0.05))
+    monkeypatch.setitem(PROBLEMS, DENSE, partial(hypergraph, 1.0))
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    monkeypatch.setattr(hogwild, "drawn", lambda *_: None)
+
+
+def run(out, *argv):
+    given = [f"--out={out}", "--problems=svm", *SMALL, *argv]
+    (summary,) = hogwild.main(["hogwild.py", *given])
+    lines = (out / "metrics.jsonl").read_text().splitlines()
+    return summary, [json.loads(line) for line in lines]
+
+
+def test_a_race_leaves_two_tables_a_flat_summary_and_figures(tmp_path, capsys):
+    more = "--problems=svm,sparse,dense", "--delays=0,3"
+    summary, rows = run(tmp_path, *more)
+    assert len(rows) == 3 * (1 + 2 * 3) + 2 * 3
+    assert json.loads((tmp_path / "summary.json").read_text()) == summary
+    assert all(isinstance(one, float | int | str | None) for one in summary.values())
+    assert summary["svm_locked_2_speedup"] == rows[5]["speedup"]
+    rhos = {row["problem"]: row["rho"] for row in rows if row["kind"] == "race"}
+    assert rhos[SPARSE] == 0.05 and rhos[DENSE] == 1
+    for name in ("speedup.svg", "speedup.png", "delays.svg", "config.json"):
+        assert (tmp_path / name).stat().st_size > 0
+    out = capsys.readouterr().out
+    assert "2 workers on " in out and "published: RCV1" in out
+    assert out.endswith(f"{hogwild_verdict.CLAIM}\nours: {summary['verdict']}\n")
+    assert out.count("\nproblem ") == 1 and "gradient us" in out
+
+
+def test_one_worker_by_any_way_ends_where_serial_does(tmp_path, undrawn):
+    _, rows = run(tmp_path, "--updates=all")
+    alone = [row for row in rows if row["workers"] == 1]
+    assert {row["way"] for row in alone} == {"serial", *hogwild.WAYS}
+    assert {row["to_serial"] for row in alone} == {0}
+    assert {row["objective"] for row in alone} == {rows[0]["objective"]}
+    lost = {row["way"]: row["lost_share"] for row in rows if row["workers"] == 2}
+    assert {way for way, share in lost.items() if share} <= {"hogwild"}
+
+
+def test_a_delay_is_what_a_gradient_takes_longer(tmp_path, undrawn):
+    _, rows = run(tmp_path, "--delays=0,200", "--updates=hogwild")
+    short, long = (row["gradient_us"] for row in rows if row["kind"] == "delay")
+    assert long - short > 100  # others may take the core: rather longer than shorter
+    assert short < 50
+
+
+def test_the_first_examples_are_a_problem_of_their_own():
+    whole = documents()
+    few = hogwild_delays.fewer(whole, 20)
+    assert len(few.data.edges.starts) == 21
+    assert few.data.edges.starts[-1] == whole.data.edges.starts[20]
+    assert hogwild_delays.fewer(whole, 10**6).data.edges[0] is not None
+    assert len(hogwild_delays.fewer(whole, 10**6).data.edges.starts) == 201
+
+
+def test_each_turn_has_the_same_rates():
+    rate = settings(STATED, 3, seed=0).rate
+    assert [rate(epoch) for epoch in range(1, 8)] == pytest.approx(
+        [0.3, 0.24, 0.192] * 2 + [0.3]
+    )
+
+
+def test_one_worker_is_rank_0_alone_while_others_sleep():
+    problem, how = documents(), settings(STATED, 2, seed=0)
+    cases = [SERIAL, ("hogwild", 2), ("hogwild", 4)]
+
+    def program(comm):
+        return by_turns(Metered(comm), problem, how, cases, (2, 2))
+
+    first, second = sim.run(program, 2)
+    assert [len(first[case]) for case in cases] == [2, 2, 2]
+    assert [len(second[case]) for case in cases] == [0, 2, 2]
+    (alone,) = sim.run(program, 1)
+    serial, again = first[SERIAL][0].table, first[SERIAL][1].table
+    assert np.array_equal(serial, alone[SERIAL][0].table) and again is None
+    assert speedup(first[SERIAL], first[SERIAL]) == 1
+
+
+def test_workers_that_ranks_cannot_share_evenly_are_refused():
+    problem, how = documents(), settings(STATED, 2, seed=0)
+
+    def program(comm):
+        return by_turns(Metered(comm), problem, how, [("hogwild", 3)], (1, 1))
+
+    with pytest.raises(BadInput, match="a multiple of 2 ranks, got 3"):
+        sim.run(program, 2)
+
+
+@pytest.mark.parametrize(
+    "ys, found",
+    [
+        ([0.1, 0.5, 1.0], 10**1.8),
+        ([0.1, 0.9, 1.0], 10),
+        ([1.0, 0.4, 0.9], 100),  # it was level before by chance
+        ([0.9, 1.0, 1.1], None),
+        ([0.1, 0.2, 0.8], None),
+    ],
+)
+def test_round_robin_is_level_where_its_line_crosses(ys, found):
+    at = hogwild_verdict.crossing([1, 10, 100], ys, 0.9)
+    assert at == (found and pytest.approx(found))
+
+
+def told(speeds, problem="svm"):
+    return [
+        {"kind": "race", "problem": problem, "way": way, "workers": 2, "rho": 1.0,
+         "speedup": speed, "updates_per_second": 1e6 * speed, "to_serial": 0.0,
+         "lost_share": 0.0}
+        for way, speed in zip(hogwild_verdict.LADDER, speeds, strict=True)
+    ]  # fmt: skip
+
+
+def delays(*ratios):
+    return [
+        {"kind": "delay", "way": way, "workers": 2, "gradient_us": 10**n, "speedup": x}
+        for n, ratio in enumerate(ratios)
+        for way, x in (("hogwild", 2.0), ("roundrobin", 2.0 * ratio))
+    ]
+
+
+HOLDING = [*told([1.9, 1.5, 0.2]), *told([1.9, 1.2, 0.2], SPARSE)]
+
+
+@pytest.mark.parametrize(
+    "rows, said",
+    [
+        ([*HOLDING, *told([1.2, 1.1, 0.2], DENSE), *delays(0.1, 0.95)], "; holds"),
+        ([*HOLDING, *told([1.9, 1.1, 0.2], DENSE)], "not seen: falls with rho; holds"),
+        ([*HOLDING, *delays(0.1, 0.5)], "not seen: round robin catches up; "),
+        (told([1.5, 1.9, 0.2]), "not seen: svm in this order; not seen"),
+        (told([1.5, 1.5, 1.6]), "not seen: svm in this order; not seen"),
+        (told([1.5, 1.54, 0.2]), "seen: svm in this order; holds"),  # noise
+        (told([1.5, 1.5, 0.2])[:1], "nothing to judge"),
+    ],
+)  # fmt: skip
+def test_the_verdict_has_a_rule_for_each_claim(rows, said):
+    assert said in hogwild_verdict.verdict(rows)["verdict"]
+
+
+def test_the_verdict_says_from_which_time_turns_cost_nothing(capsys):
+    found = hogwild_verdict.verdict(delays(0.1, 0.5, 1.0))
+    assert found["level_us"] == pytest.approx(10**1.8)
+    assert found["even_us"] == pytest.approx(10)
+    out = capsys.readouterr().out
+    assert "ours: round robin has 90% of hogwild's speed from 63.1 us a gradient" in out
+    assert "100% of serial's speed from 10 us" in out
+
+
+@pytest.mark.parametrize(
+    "argv, message",
+    [
+        (["--problems=svn"], "--problems of svm, completion, .*got 'svn'"),
+        (["--updates=cyclades"], "--updates of hogwild, .*got 'cyclades'"),
+        (["--workers=0"], "above 0 in --workers, got '0'"),
+        (["--delays=1,fast"], "microseconds of 0 or more in --delays, got '1,fast'"),
+        (["--delays=-1"], "microseconds of 0 or more"),
+        (["--delayed=glove"], "delayed"),
+        (["--epochs=0"], "epochs"),
+    ],
+)
+def test_bad_input_is_one_line(tmp_path, undrawn, argv, message):
+    with pytest.raises(BadInput, match=message) as error:
+        run(tmp_path, *argv)
+    assert "\n" not in str(error.value)
