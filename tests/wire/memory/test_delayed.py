@@ -6,8 +6,8 @@ import pytest
 from dml.data.svmlight import generate
 from dml.models import sparse_svm
 from dml.wire.memory.delayed import kernel, twin
-from dml.wire.memory.state import Pace
 from dml.wire.memory.stamps import stamp
+from dml.wire.memory.state import Pace
 from tests.strategies.sparse import quadratic
 
 EDGES, ROWS, MOST = 60, 12, 9
