@@ -16,8 +16,8 @@ from dml.strategies.sparse.workers import Sparse
 from dml.types import Batch, Ratings
 
 LOSSES: dict[str, tuple[ModuleType, Stated]] = {
-    "hinge": (sparse_svm, Stated(0.5, 0.8, 16, 64, hubs=0.005)),
-    "logistic": (sparse_logistic_edges, Stated(1.0, 0.75, 6, 64, hubs=0.005)),
+    "hinge": (sparse_svm, Stated(0.5, 0.8, 16, 256, hubs=5e-4)),
+    "logistic": (sparse_logistic_edges, Stated(1.0, 0.75, 6, 256, hubs=5e-4)),
 }
 GENERATED = (5000, 1000, 10)  # examples, features, nonzeros of an example
 SCORED = (300, 200, 12_000, 3)  # users, items, ratings, factors

@@ -8,9 +8,9 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import connected_components
 
 from dml.types import BadInput, Edges
-from dml.wire.memory.conflicts import component_sizes, hubs, plan
+from dml.wire.memory.conflicts import LINE, component_sizes, hubs, plan
 
-WIDTH = 9
+WIDTH = 40  # rows: more than two cache lines
 LISTS = st.lists(st.sets(st.integers(0, WIDTH - 1), max_size=4), max_size=25)
 MARKS = st.lists(st.booleans(), min_size=WIDTH, max_size=WIDTH)
 CASES = LISTS, st.integers(1, 12), st.integers(1, 5), MARKS
@@ -96,7 +96,8 @@ def test_each_row_apart_has_one_worker_who_sees_all_its_edges(
         assert len(found.slots) == 0
         return
     degrees = np.bincount(edges.rows, minlength=WIDTH) * apart
-    owner = least_loads(degrees, range(WIDTH), workers)
+    lines = [degrees[at : at + LINE].sum() for at in range(0, WIDTH, LINE)]
+    owner = np.repeat(least_loads(lines, range(len(lines)), workers), LINE)
     for e, rows in enumerate(map(sorted, lists)):
         for worker in range(workers):
             a, z = found.later[e * workers + worker :][:2]
