@@ -16,7 +16,7 @@ from dml.strategies.sparse.workers import Sparse
 from dml.types import Batch, Ratings
 
 LOSSES: dict[str, tuple[ModuleType, Stated]] = {
-    "hinge": (sparse_svm, Stated(0.5, 0.8, 16, 256, hubs=5e-4)),
+    "hinge": (sparse_svm, Stated(0.5, 0.82, 20, 256, hubs=5e-4)),
     "logistic": (sparse_logistic_edges, Stated(1.0, 0.75, 6, 256, hubs=5e-4)),
 }
 GENERATED = (5000, 1000, 10)  # examples, features, nonzeros of an example
