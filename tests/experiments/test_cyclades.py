@@ -1,24 +1,27 @@
 import json
 import math
+from functools import partial
 
 import cyclades
+import cyclades_parts
 import cyclades_steps
 import cyclades_verdict
 import numpy as np
 import pytest
-from cyclades_parts import bits, digest, marked, sizes
+from cyclades_parts import bits, marked, sizes
 from hogwild_problems import PROBLEMS, unused
-from hogwild_runs import SERIAL
+from hogwild_runs import SERIAL, Turn
 from sparse_flags import Stated
 from sparse_runs import Task
 
 from dml import sim
+from dml.strategies.sparse.workers import Settings
 from dml.types import BadInput
 from dml.wire.messages import Metered
 from tests.strategies.sparse.small import documents, ratings
 
 SMALL = ["--bits=1,2,3", "--checked=8,32", "--batches=1,8,64", "--hubs=1,0.05"]
-SMALL += ["--epochs=2", "--repeats=2", "--tried=1"]
+SMALL += ["--epochs=2", "--repeats=2", "--tried=1", "--late=3"]
 MADE = {"svm": documents, "completion": ratings}
 STATED = {
     "svm": Stated(0.3, 0.8, 3, 16, hubs=0.05),
@@ -57,7 +60,7 @@ def run(out, *argv):
 def test_a_run_leaves_four_tables_a_flat_summary_and_figures(tmp_path, capsys):
     summary, of = run(tmp_path)
     assert [len(of(kind)) for kind in ("bits", "sizes", "race", "step")] == [
-        *(2 * 2 * 2, 2 * 2 * 3, 2 * 4, 2 * 3)
+        *(2 * 2 * 2, 2 * 2 * 3, 2 * 4, 2 * 4)
     ]
     assert all(row["equal"] for row in of("bits")) and summary["bits_equal"] is True
     assert json.loads((tmp_path / "summary.json").read_text()) == summary
@@ -85,11 +88,23 @@ def test_rows_apart_change_the_bits_and_batches_the_order():
     assert [row["apart"] > 0 for row in rows] == [False, False, True, True]
 
 
-def test_a_bit_that_differs_is_seen():
+@pytest.mark.parametrize("wrong", [None, 2, 4])
+def test_a_bit_that_differs_is_seen(monkeypatch, wrong):
     table = np.ones(9, np.float32)
     other = table.copy()
     other[4] = np.nextafter(other[4], 2)
-    assert digest(table) == digest(table.copy()) != digest(other)
+
+    def turns(comm, problem, how, cases, *_):
+        tables = [other if count == wrong else table.copy() for _, count in cases]
+        return {
+            case: [Turn(0.0, one, None, 0.0)]
+            for case, one in zip(cases, tables, strict=True)
+        }
+
+    monkeypatch.setattr(cyclades_parts, "by_turns", turns)
+    comm = sim.run(Metered, 1)[0]
+    (row,) = bits([1.0], ([8], [1, 2, 4]), comm, documents(), STATED["svm"], 0)
+    assert row["equal"] == (wrong is None)
 
 
 def test_conflicts_connect_more_the_larger_the_batch_and_less_without_hubs():
@@ -130,31 +145,51 @@ def test_a_search_without_a_limit_ends(falls, rate):
     assert tries == cyclades_steps.DOUBLINGS
 
 
-def test_a_step_that_diverges_does_not_fall():
-    problem, stated = ratings(), STATED["completion"]
+def fell(train, problem, rate):
+    """Try one epoch at a rate, on one rank."""
+    how = Settings(lambda epoch: rate, batch=16)
 
     def program(comm):
-        return [
-            cyclades_steps.fallen(
-                *(Metered(comm), problem, stated._replace(lr=rate), 0, SERIAL, 2)
-            )
-            for rate in (0.05, 1e6)
-        ]
+        comm = Metered(comm)
+        trained = partial(train, comm, problem, how=how, epochs=1)
+        return cyclades_steps.fallen(comm, problem, trained, rate)
 
-    assert sim.run(program, 1) == [[True, False]]
+    return sim.run(program, 1)[0]
+
+
+@pytest.mark.parametrize(
+    "train",
+    [
+        partial(cyclades_steps.raced, case=SERIAL, hubs=1.0),
+        partial(cyclades_steps.raced, case=("cyclades", 2), hubs=0.05),
+        partial(cyclades_steps.simulated, delay=3),
+    ],
+)
+def test_a_step_that_diverges_does_not_fall(train):
+    assert fell(train, ratings(), 0.05)
+    assert not fell(train, ratings(), 1e6)
 
 
 def test_a_norm_that_leaves_no_weights_does_not_fall():
-    stated = STATED["svm"]._replace(lr=1e4)
+    assert not fell(lambda *_, **__: pytest.fail("was tried"), documents(), 1e4)
+
+
+def test_reads_that_are_not_late_have_the_bits_of_serial():
+    problem, how = documents(), Settings(lambda epoch: 0.3, batch=16)
 
     def program(comm):
-        return cyclades_steps.fallen(Metered(comm), documents(), stated, 0, SERIAL, 1)
+        one = cyclades_steps.raced(Metered(comm), problem, SERIAL, 1.0, how, 2)
+        return one, *(
+            cyclades_steps.simulated(Metered(comm), problem, late, how, 2)
+            for late in (0, 9)
+        )
 
-    assert sim.run(program, 1) == [False]
+    serial, same, other = sim.run(program, 1)[0]
+    assert np.array_equal(serial, same) and not np.array_equal(serial, other)
 
 
 def told(equal=True, faster=1.4, step=2.0):
-    steps = {"serial": 1.0, "hogwild": 1.0, "cyclades": step}
+    steps = {"serial": 9.0, "hogwild": 1.0, "cyclades": step, "late 9": 0.5}
     return [
         {"kind": "bits", "problem": "svm", "equal": True},
         {"kind": "bits", "problem": "svm", "equal": equal},
@@ -174,11 +209,14 @@ def told(equal=True, faster=1.4, step=2.0):
 @pytest.mark.parametrize(
     "given, said",
     [
-        ({}, "larger steps somewhere; holds"),
+        ({}, "larger steps than late 9 somewhere; holds"),
         ({"equal": False}, "not seen: same bits; holds in part"),
         ({"faster": 1.02}, "not seen: faster than HOGWILD! somewhere; holds in part"),
-        ({"step": 1.2}, "not seen: larger steps somewhere; holds in part"),
-        ({"equal": False, "faster": 0.5, "step": 1.0}, "larger steps somewhere; not"),
+        ({"step": 1.2}, "not seen: larger steps than hogwild somewhere; holds in part"),
+        (
+            {"equal": False, "faster": 0.5, "step": 0.5},
+            "than late 9 somewhere; not seen",
+        ),
     ],
 )
 def test_the_verdict_has_a_rule_for_each_claim(given, said):
@@ -195,6 +233,7 @@ def test_the_verdict_has_a_rule_for_each_claim(given, said):
         (["--batches=0"], "above 0 in --batches, got '0'"),
         (["--hubs=1,2"], "shares of 0 to 1 in --hubs, got '1,2'"),
         (["--hubs="], "shares of 0 to 1 in --hubs, got ''"),
+        (["--late=0"], "above 0 in --late, got '0'"),
         (["--repeats=0"], "repeats"),
     ],
 )
