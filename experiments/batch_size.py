@@ -65,7 +65,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     if batches[-1] > FLAGS.examples or world().size > 1:
         raise BadInput(
             f"expected --batches of at most {FLAGS.examples} examples and one process, "
-            f"got {batches[-1]} and {world().size}; pass more --examples, and --workers"
+            f"got {batches[-1]} and {world().size}; pass smaller ones, or --workers"
         )
     rows: list[Row] = []
 

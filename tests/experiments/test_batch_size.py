@@ -15,6 +15,7 @@ from dml.wire.messages import Metered
 from tests.strategies.sparse import small
 
 SMALL = ["--examples=256", "--features=60", "--nonzeros=5", "--copies=16", "--mu=1e-3"]
+KINDS = ["diverse", "repeated"]
 SMALL += ["--batches=4,256", "--epochs=20", "--looks=8", "--workers=2"]
 
 
@@ -63,7 +64,7 @@ def test_a_run_says_steps_and_seconds_and_leaves_figures(tmp_path):
     assert json.loads((tmp_path / "summary.json").read_text()) == summary
 
 
-@pytest.mark.parametrize("data", ["diverse", "repeated"])
+@pytest.mark.parametrize("data", KINDS)
 def test_diversity_is_that_of_each_examples_gradient(data):
     problem = plan(data=data).problem
     width = len(problem.start)
@@ -74,6 +75,15 @@ def test_diversity_is_that_of_each_examples_gradient(data):
         wanted /= (grads_NxT.sum(axis=0) ** 2).sum()
         found = batch_size_data.diversity(problem.data, width)(table)
         assert found == pytest.approx(wanted)
+
+
+def test_repeated_data_has_as_many_examples_each_there_so_often():
+    size = (96, 40, 5)
+    diverse, repeated = (batch_size_data.DATA[name](size, 8, 0) for name in KINDS)
+    for batch, copies in ((diverse, 1), (repeated, 8)):
+        both = np.column_stack([batch.inputs.toarray(), batch.targets])
+        counts = np.unique(both, axis=0, return_counts=True)[1]
+        assert counts.tolist() == [copies] * (96 // copies)
 
 
 def test_copies_of_all_examples_leave_the_bound_as_it_is():
