@@ -1,0 +1,141 @@
+"""BATCH: graphs of two labels, source and sink, from DIMACS max-flow files.
+
+A path in, a Graph out: `p max nodes arcs`, `n node s`, `n node t`, `a from to capacity`.
+A cut's value plus the graph's constant is what its arcs carry from source to sink.
+"""
+
+from collections import defaultdict
+from pathlib import Path
+
+import numpy as np
+
+from dml.data.graphs import Graph, checked
+from dml.types import BadInput
+
+SOURCE, SINK = "s", "t"  # labels 0 and 1
+FORMS = {"p": "p max nodes arcs", "n": "n node s|t", "a": "a from to capacity"}
+
+
+def dimacs(path: str | Path) -> Graph:
+    """Read a file; the nodes without the two ends are numbered in their order."""
+    try:
+        lines = Path(path).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise BadInput(
+            f"expected a DIMACS file at {path}, got {error}; pass a readable path"
+        ) from None
+    size, ends = [0, 0], {}
+    arcs: dict[tuple[int, int], float] = defaultdict(float)
+    for number, line in enumerate(lines, 1):
+        try:
+            _take(line.split(), size, ends, arcs)
+        except ValueError as error:
+            raise BadInput(
+                f"{path}, line {number}: {error}, got {line.strip()[:60]!r}; "
+                "correct the line"
+            ) from None
+    if set(ends) != {SOURCE, SINK} or ends[SOURCE] == ends[SINK]:
+        raise BadInput(
+            f"{path}: expected lines `n node s` and `n node t` of two nodes, got "
+            f"{ends or 'none'}; name the terminals"
+        )
+    return checked(_graph(size[0], ends[SOURCE], ends[SINK], arcs))
+
+
+def write(path: str | Path, graph: Graph) -> None:
+    """Write a graph of two labels: source 1, sink 2, nodes from 3; no constant."""
+    arcs = []
+    for (u, v), weight in zip(graph.pairs + 3, graph.pair_weights, strict=True):
+        arcs += [f"a {u} {v} {weight:.9g}", f"a {v} {u} {weight:.9g}"]
+    for (node, label), weight in zip(
+        graph.terminals, graph.terminal_weights, strict=True
+    ):
+        ends = f"{node + 3} 2" if label else f"1 {node + 3}"
+        arcs.append(f"a {ends} {weight:.9g}")
+    head = [f"p max {graph.nodes + 2} {len(arcs)}", "n 1 s", "n 2 t"]
+    Path(path).write_text("\n".join([*head, *arcs, ""]), encoding="utf-8")
+
+
+def _take(
+    words: list[str],
+    size: list[int],
+    ends: dict[str, int],
+    arcs: dict[tuple[int, int], float],
+) -> None:
+    """Add what a line says to size, ends or arcs."""
+    kind = words[0] if words else "c"
+    if kind == "c":
+        return
+    if kind not in FORMS:
+        raise ValueError(f"expected a line of {', '.join(FORMS)} or c")
+    if len(words) != len(FORMS[kind].split()):
+        raise ValueError(f"expected `{FORMS[kind]}`")
+    if (kind == "p") == bool(size[0]):
+        raise ValueError("expected one line `p` before all others")
+    if kind == "p":
+        size[:] = int(words[2]), int(words[3])
+        if words[1] != "max" or size[0] < 2:
+            raise ValueError("expected `p max` with 2 nodes or more")
+        return
+    nodes = [int(word) for word in words[1 : 2 if kind == "n" else 3]]
+    if not all(1 <= node <= size[0] for node in nodes):
+        raise ValueError(f"expected nodes from 1 to {size[0]}")
+    if kind == "n":
+        if words[2] not in (SOURCE, SINK) or words[2] in ends:
+            raise ValueError("expected one `s` and one `t`")
+        ends[words[2]] = nodes[0]
+        return
+    capacity = float(words[3])
+    if not 0 <= capacity < float("inf"):
+        raise ValueError("expected a capacity of 0 or more")
+    arcs[nodes[0], nodes[1]] += capacity
+
+
+def _graph(
+    size: int, source: int, sink: int, arcs: dict[tuple[int, int], float]
+) -> Graph:
+    """Make arcs into edges.
+
+    Arcs a: u → v and b: v → u cost a where u alone is the source's, b where v alone is.
+    That is ½ (a + b) where they are parted, and ½ (a - b) (s_u - s_v), s = 1 for a node
+    that is the source's. So what they differ by goes to u and v as terminals.
+    """
+    inner = np.setdiff1d(np.arange(1, size + 1), [source, sink])
+    place = {int(node): n for n, node in enumerate(inner)}
+    pairs: dict[tuple[int, int], float] = defaultdict(float)
+    ours, sinks = np.zeros(len(inner)), np.zeros(len(inner))  # what leaving each costs
+    lean, constant = np.zeros(len(inner)), 0.0
+    for (u, v), capacity in arcs.items():
+        if u == v or v == source or u == sink:
+            continue  # no cut has it
+        if u == source and v == sink:
+            constant += capacity  # every cut has it
+        elif u == source:
+            ours[place[v]] += capacity
+        elif v == sink:
+            sinks[place[u]] += capacity
+        else:
+            one, other = place[u], place[v]
+            pairs[min(one, other), max(one, other)] += 0.5 * capacity
+            lean[one] += 0.5 * capacity
+            lean[other] -= 0.5 * capacity
+    sinks += np.maximum(lean, 0)
+    ours += np.maximum(-lean, 0)  # -lean · s is lean's size times (1 - s), less it
+    constant -= float(np.maximum(-lean, 0).sum())
+    kept = {pair: weight for pair, weight in sorted(pairs.items()) if weight > 0}
+    terminals = np.concatenate(
+        [_terminals(ours, 0), _terminals(sinks, 1)], dtype=np.int32
+    )
+    weights = np.concatenate([ours[ours > 0], sinks[sinks > 0]])
+    order = np.lexsort(terminals.T[::-1])
+    return Graph(
+        *(len(inner), 2, np.array(list(kept), np.int32).reshape(-1, 2)),
+        np.array(list(kept.values()), np.float32),
+        *(terminals[order], weights[order].astype(np.float32)),
+        constant=constant,
+    )
+
+
+def _terminals(weights: np.ndarray, label: int) -> np.ndarray:
+    nodes = np.flatnonzero(weights)
+    return np.stack([nodes, np.full(len(nodes), label)], axis=1)

@@ -1,0 +1,159 @@
+"""GRADIENT: the least cuts of a graph, to compare with: by flow, or by primal and dual.
+
+A graph in, an Optimum out. Two labels: the exact cut, as scipy's maximum flow. More:
+the linear relaxation, to a gap that is measured, and the cut it is rounded to.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from dml.models.cuts import corners, cut_value, cuts, rounded
+from dml.types import BadInput
+
+UNITS = 2**30 - 1  # of the least cut: scipy's int32 holds an edge's flow and its rest
+TAME = 1e-3  # of a node's costs: where its pairs weigh less, they are not its rate
+EVERY = 50  # rounds between two looks at the gap
+
+
+class Optimum(NamedTuple):
+    """Values are sums over edges; `least` is below every cut's value."""
+
+    least: float
+    table_NxK: np.ndarray  # float64: where the relaxation has its value
+    value: float  # of the relaxation at the table: least ≤ optimum ≤ value
+    labels: np.ndarray
+    cut: float  # the value of those labels
+
+
+def optimum(graph: Any, gap: float = 1e-3, rounds: int = 20_000) -> Optimum:
+    """Return the relaxation's optimum (Chambolle 2011), to a share `gap` of its value.
+
+    Steps are those of each row and edge (Pock 2011, lemma 2): the rates of a node and
+    of an edge are 1 over the weights that they see.
+    """
+    data = cuts(graph, 0, np.float64)
+    costs_NxK, constant = _costs(graph)
+    weights = graph.pair_weights.astype(np.float64)
+    x_NxK = np.full(costs_NxK.shape, 1 / graph.labels)
+    beyond_NxK, dual_PxK = x_NxK.copy(), np.zeros((len(weights), graph.labels))
+    seen = np.bincount(graph.pairs.ravel(), np.repeat(weights, 2), graph.nodes)
+    least_seen = np.maximum(TAME * np.ptp(costs_NxK, axis=1), TAME)
+    rates = 1 / np.maximum(seen, least_seen)
+    forces_NxK = np.empty_like(x_NxK)
+    least, value = -np.inf, np.inf
+    for _ in range(0, rounds, EVERY):
+        _rounds(
+            *(graph.pairs, weights, costs_NxK, rates, x_NxK, beyond_NxK),
+            *(dual_PxK, forces_NxK, EVERY),
+        )
+        _forces(graph.pairs, weights, dual_PxK, costs_NxK, forces_NxK)
+        least = max(least, float(forces_NxK.min(axis=1).sum()) + constant)
+        value = float(cut_value(x_NxK, data))
+        if value - least <= gap * value:
+            break
+    else:
+        raise BadInput(
+            f"expected a gap of {gap:g} in {rounds} rounds, got {value - least:g} "
+            f"of {value:g}; pass a larger gap or more rounds"
+        )
+    labels = rounded(x_NxK)
+    cut = float(cut_value(corners(labels, graph.labels, np.float64), data))
+    return Optimum(least, x_NxK, value, labels, cut)
+
+
+def flow(graph: Any) -> Optimum:
+    """Return the least cut of two labels by maximum flow, label 0 being the source.
+
+    Weights become integers, rounded down: what flows is at most the least cut, and
+    all of it where they were integers, and not too large.
+    """
+    from scipy.sparse import coo_array
+    from scipy.sparse.csgraph import breadth_first_order, maximum_flow
+
+    if graph.labels != 2:
+        raise BadInput(
+            f"expected two labels for a maximum flow, got {graph.labels}; "
+            "use the relaxation's optimum"
+        )
+    data, source, size = cuts(graph, 0, np.float64), graph.nodes, graph.nodes + 2
+    liked = _costs(graph)[0].argmin(axis=1)
+    tried = [np.zeros_like(liked), np.ones_like(liked), liked]
+    bound = min(cut_value(corners(labels, 2, np.float64), data) for labels in tried)
+    node, label = graph.terminals.T
+    weights = np.concatenate([graph.pair_weights, graph.terminal_weights])
+    units = UNITS / max(bound, np.finfo(np.float32).tiny)
+    units = np.floor(units) if units > 1 else units
+    # no least cut has an edge above the bound, so its weight may as well be the bound
+    whole = np.floor(np.minimum(weights.astype(np.float64), bound) * units)
+    u, v = np.concatenate([graph.pairs.T, [node, source + label]], axis=1)
+    both_ways = np.r_[whole, whole].astype(np.int32), (np.r_[u, v], np.r_[v, u])
+    capacities = coo_array(both_ways, shape=(size, size)).tocsr()
+    found = maximum_flow(capacities, source, source + 1)
+    rest = capacities - found.flow
+    rest.eliminate_zeros()
+    reached = breadth_first_order(rest, source, return_predecessors=False)
+    labels = np.ones(size, np.int64)
+    labels[reached] = 0
+    table_NxK = corners(labels[: graph.nodes], 2, np.float64)
+    value = float(cut_value(table_NxK, data))
+    least = float(found.flow_value / units)
+    return Optimum(least, table_NxK, value, labels[: graph.nodes], value)
+
+
+def _costs(graph: Any) -> tuple[np.ndarray, float]:
+    """Return what each node's labels cost, and a constant: w(1 - x_k) is -w x_k + w."""
+    costs_NxK = np.zeros((graph.nodes, graph.labels))
+    np.subtract.at(costs_NxK, tuple(graph.terminals.T), graph.terminal_weights)
+    return costs_NxK, float(graph.terminal_weights.sum(dtype=np.float64))
+
+
+@njit(nogil=True, cache=True)
+def _forces(pairs, weights, dual, costs, forces):
+    """forces ← the relaxation's gradient by x at this dual: costs + Aᵀ dual."""
+    forces[:] = costs
+    for e in range(len(weights)):
+        for d in range(dual.shape[1]):
+            pull = weights[e] * dual[e, d]
+            forces[pairs[e, 0], d] += pull
+            forces[pairs[e, 1], d] -= pull
+
+
+@njit(nogil=True, cache=True)
+def _rounds(pairs, weights, costs, rates, x, beyond, dual, forces, rounds):
+    """Raise the dual by what is between nodes, lower x by the forces, go beyond it."""
+    labels = x.shape[1]
+    point = np.empty(labels)
+    for _ in range(rounds):
+        for e in range(len(weights)):
+            u, v = pairs[e]
+            for d in range(labels):
+                # the edge's rate, 1 / 2w, times w
+                raised = dual[e, d] + 0.5 * (beyond[u, d] - beyond[v, d])
+                dual[e, d] = min(max(raised, -0.5), 0.5)
+        _forces(pairs, weights, dual, costs, forces)
+        for n in range(len(x)):
+            for d in range(labels):
+                point[d] = x[n, d] - rates[n] * forces[n, d]
+            _project(point)
+            for d in range(labels):
+                beyond[n, d] = 2 * point[d] - x[n, d]
+                x[n, d] = point[d]
+
+
+@njit(nogil=True, cache=True)
+def _project(point):
+    """point ← the nearest one on the simplex."""
+    point -= point.max()  # so that no sum outgrows its digits
+    total, left, before, theta = point.sum(), len(point), len(point) + 1, 0.0
+    while left < before:
+        before = left
+        theta = (total - 1) / before
+        left, total = 0, 0.0
+        for y in point:
+            if y > theta:
+                left += 1
+                total += y
+    for d in range(len(point)):
+        point[d] = max(point[d] - theta, 0.0)
