@@ -1,6 +1,6 @@
 """BATCH: graphs of two labels, source and sink, from DIMACS max-flow files.
 
-A path in, a Graph out: `p max nodes arcs`, `n node s`, `n node t`, `a from to capacity`.
+A path in, a Graph out: `p max nodes arcs`, `n node s|t`, `a from to capacity`.
 A cut's value plus the graph's constant is what its arcs carry from source to sink.
 """
 
@@ -24,7 +24,8 @@ def dimacs(path: str | Path) -> Graph:
         raise BadInput(
             f"expected a DIMACS file at {path}, got {error}; pass a readable path"
         ) from None
-    size, ends = [0, 0], {}
+    size = [0, 0]
+    ends: dict[str, int] = {}
     arcs: dict[tuple[int, int], float] = defaultdict(float)
     for number, line in enumerate(lines, 1):
         try:
@@ -106,7 +107,7 @@ def _graph(
     ours, sinks = np.zeros(len(inner)), np.zeros(len(inner))  # what leaving each costs
     lean, constant = np.zeros(len(inner)), 0.0
     for (u, v), capacity in arcs.items():
-        if u == v or v == source or u == sink:
+        if u in (v, sink) or v == source:
             continue  # no cut has it
         if u == source and v == sink:
             constant += capacity  # every cut has it

@@ -48,15 +48,15 @@ def checked(graph: Graph) -> Graph:
             f"expected terminals of 2 labels or more, got {len(terminals)} terminals "
             f"of {graph.labels} labels; give some nodes their labels"
         )
-    for name, found, low, high in (
-        ("edges between nodes", pairs, 0, graph.nodes),
-        ("the nodes of terminals", terminals[:, 0], 0, graph.nodes),
-        ("the labels of terminals", terminals[:, 1], 0, graph.labels),
+    for name, found, count in (
+        ("edges between nodes", pairs, graph.nodes),
+        ("the nodes of terminals", terminals[:, 0], graph.nodes),
+        ("the labels of terminals", terminals[:, 1], graph.labels),
     ):
-        if found.min() < low or found.max() >= high:
+        if found.min() < 0 or found.max() >= count:
             raise BadInput(
-                f"expected {name} from {low} to {high - 1}, got {found.min()} to "
-                f"{found.max()}; number them from {low}"
+                f"expected {name} from 0 to {count - 1}, got {found.min()} to "
+                f"{found.max()}; number them from 0"
             )
     if (pairs[:, 0] >= pairs[:, 1]).any():
         u, v = pairs[pairs[:, 0] >= pairs[:, 1]][0]
@@ -84,7 +84,7 @@ def contrast(pairs: np.ndarray, picture: np.ndarray, smoothness: float) -> np.nd
     d is how far apart a pair's colours are: an edge of the picture is cheap to cut.
     """
     between = np.square(picture[pairs[:, 0]] - picture[pairs[:, 1]]).sum(axis=1)
-    spread = max(float(between.mean()), np.finfo(np.float32).tiny)
+    spread = float(between.mean()) or 1.0  # one colour: no edge is cheaper
     return (smoothness * np.exp(-between / (2 * spread))).astype(np.float32)
 
 

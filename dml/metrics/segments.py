@@ -14,7 +14,7 @@ from dml.types import BadInput
 
 SLICES = 3  # at most; spread over the volume
 # of labels, by rising lightness: told apart in grey and by the colour-blind
-COLOURS = ("#222255", "#4477aa", "#66ccee", "#bbcc33", "#eedd88", "#ffffff")
+COLOURS = ("#222255", "#4477aa", "#44aa99", "#88ccdd", "#eedd88", "#ffffff")
 WRONG, RIGHT, UNKNOWN = "#cc3311", "#e8e8e8", "#ffffff"
 SIDE = 2.6  # inches of a picture's longer side
 
@@ -37,7 +37,6 @@ def draw(
             f"expected a picture of 2 axes or a volume of 3, got {tuple(shape)} of "
             f"{len(labels)} labels; draw only graphs that have a shape"
         )
-    seen = _slices(shape, picture_NxC)
     lines = {"what is seen": picture_NxC, "the truth": truth, "as cut": labels}
     if truth is not None:
         wrong = np.where(labels == truth, 0, 1)
