@@ -33,6 +33,7 @@ class Graph(NamedTuple):
     truth: np.ndarray | None = None  # int8, a node's label or UNKNOWN
     shape: tuple[int, ...] = ()  # of a picture or a volume: nodes are in C order
     picture: np.ndarray | None = None  # float32, nodes by 1 (grey) or 3 (colours)
+    names: tuple[str, ...] = ()  # of the labels
     constant: float = 0.0  # what every cut costs besides its edges
 
 
@@ -105,7 +106,6 @@ def pictured(
     shape: Sequence[int],
     costs_NxK: np.ndarray,
     smoothness: float,
-    truth: np.ndarray | None = None,
 ) -> Graph:
     """Make the graph of a picture's points, joined to those beside them."""
     pairs = grid(shape)
@@ -113,7 +113,6 @@ def pictured(
     return checked(
         Graph(
             *(len(picture), costs_NxK.shape[1], pairs, weights, *terminals(costs_NxK)),
-            truth=truth,
             shape=tuple(shape),
             picture=picture.astype(np.float32),
         )
@@ -121,22 +120,24 @@ def pictured(
 
 
 def photograph(
-    name: str, step: int = 2, smoothness: float = 1.0, seed: int = 0
+    name: str, every: int = 2, smoothness: float = 1.0, seed: int = 0
 ) -> Graph:
-    """Return one of PHOTOGRAPHS, every `step`-th point, to be cut in ground and figure.
+    """Return one of PHOTOGRAPHS, every so many-th point, to be cut in ground and figure.
 
     Two-means of the colours, from seeded starts, says what a colour costs as either.
     The figure, label 1, is the mean whose points lie nearer to the middle.
     """
-    if name not in PHOTOGRAPHS or step < 1:
+    if name not in PHOTOGRAPHS or every < 1:
         raise BadInput(
-            f"expected one of {', '.join(PHOTOGRAPHS)} and a step of 1 or more, got "
-            f"{name!r} and {step=}; pass such ones"
+            f"expected one of {', '.join(PHOTOGRAPHS)} and every point or fewer, got "
+            f"{name!r} and {every=}; pass such ones"
         )
     from sklearn.cluster import KMeans
     from sklearn.datasets import load_sample_image
 
-    colours = load_sample_image(f"{name}.jpg")[::step, ::step].astype(np.float32) / 255
+    colours = (
+        load_sample_image(f"{name}.jpg")[::every, ::every].astype(np.float32) / 255
+    )
     shape, points_Nx3 = colours.shape[:2], colours.reshape(-1, 3)
     means = KMeans(2, n_init=4, random_state=seed).fit(points_Nx3)
     squares_Nx2 = np.square(means.transform(points_Nx3))
@@ -146,7 +147,8 @@ def photograph(
     spread = float(points_Nx3.var(axis=0).mean())
     costs_Nx2 = squares_Nx2[:, [1 - figure, figure]] / (2 * spread)
     costs_Nx2 -= costs_Nx2.min(axis=1, keepdims=True)
-    return pictured(points_Nx3, shape, np.minimum(costs_Nx2, CLIP), smoothness)
+    made = pictured(points_Nx3, shape, np.minimum(costs_Nx2, CLIP), smoothness)
+    return made._replace(names=("ground", "figure"))
 
 
 def generated(
@@ -165,7 +167,6 @@ def generated(
     truth = squares_NxK.argmin(axis=1).astype(np.int8)
     grey = truth + NOISE * rng.standard_normal(len(points))
     costs_NxK = 0.5 * np.square(grey[:, None] - np.arange(labels)) / NOISE**2
-    pairs = grid(shape)
-    weights = np.full(len(pairs), smoothness, np.float32)  # such noise has no edges
-    made = pictured(grey[:, None], shape, costs_NxK, smoothness, truth)
-    return checked(made._replace(pairs=pairs, pair_weights=weights))
+    made = pictured(grey[:, None], shape, costs_NxK, smoothness)
+    even = np.full_like(made.pair_weights, smoothness)  # such noise has no edges
+    return made._replace(pair_weights=even, truth=truth)

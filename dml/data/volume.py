@@ -21,37 +21,36 @@ BYTES = 2  # NIfTI's code of uint8
 
 
 def volume(
-    start: int = 80,
-    count: int = 8,
-    step: int = 2,
-    smoothness: float = 1.0,
-    noise: float = NOISE,
-    seed: int = 0,
+    slices: int = 8, every: int = 2, smoothness: float = 1.0, seed: int = 0
 ) -> Graph:
-    """Return the graph of `count` slices from `start` on, every `step`-th point.
+    """Return the graph of so many slices about the middle, every so many-th point.
 
     What a point costs as a class is the negative log likelihood of its intensity under
     the class's normal law; its truth is the likeliest of the maps. The volume is the
     mean of 152 scans: normal noise, which the seed draws, makes it as one of them.
     """
     whole, grey, white = maps()
-    stop = start + count * step
-    if min(start, count - 1, step - 1) < 0 or stop - step >= whole.shape[2]:
+    deep = whole.shape[2]
+    if min(slices, every) < 1 or max(slices, 2) * every > deep:
         raise BadInput(
-            f"expected slices of the {whole.shape[2]} that there are, got {count} "
-            f"from {start} by {step}; pass a lower start, count or step"
+            f"expected 1 slice or more, and every 1st point or fewer, of {deep}, got "
+            f"{slices=} and {every=}; pass lower ones"
         )
+    start = (deep - slices * every) // 2
     # slices first: their points lie together
     part, grey, white = (
-        np.moveaxis(each, 2, 0)[start:stop:step, ::step, ::step].astype(np.float32)
+        np.moveaxis(each, 2, 0)[start::every, ::every, ::every][:slices].astype(
+            np.float32
+        )
         for each in (whole, grey, white)
     )
     shares = np.stack([255 - grey - white, grey, white])
     truth = shares.argmax(axis=0).astype(np.int8).ravel()
     drawn = np.random.default_rng(seed).standard_normal((part.size, 1))
-    picture = part.reshape(-1, 1) / 255 + noise * drawn.astype(np.float32)
+    picture = part.reshape(-1, 1) / 255 + NOISE * drawn.astype(np.float32)
     costs_NxK = _costs(picture[:, 0], truth)
-    return pictured(picture, part.shape, costs_NxK, smoothness, truth)
+    made = pictured(picture, part.shape, costs_NxK, smoothness)
+    return made._replace(truth=truth, names=CLASSES)
 
 
 def maps() -> list[np.ndarray]:

@@ -1,0 +1,59 @@
+"""Multi-way graph cuts by HOGWILD! and its rivals, on one host's cores.
+
+mpirun -n 4 python experiments/cuts.py                   slices of a brain, in 3 classes
+python experiments/cuts.py --threads=2 --data=photograph    beside the exact least cut
+python experiments/cuts.py --data=entities --updates=cyclades
+python experiments/cuts.py --data=graph.max                 a DIMACS max-flow file
+
+A cut costs the weights of its edges; `bound` is below every cut's cost. A picture's or
+a volume's labels are drawn, as segments.svg and .png.
+
+Cost:
+Result:
+"""
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import flags
+import sparse_flags
+from sparse_cuts import Sizes, cuts
+from sparse_runs import ran
+from sparse_ways import UPDATES
+
+from dml.metrics import runs
+from dml.wire.messages import Metered
+from dml.wire.messages.comm import world
+
+FLAGS = flags.define("out", "seed", "watchdog")
+sparse_flags.define(FLAGS, UPDATES)
+integer = partial(flags.integer, flag_values=FLAGS)
+flags.text(
+    "data",
+    "volume",
+    "Or photograph, entities, generated, or a DIMACS file.",
+    flag_values=FLAGS,
+)
+integer("slices", Sizes().slices, "Of the volume.", 1)
+integer("every", Sizes().every, "Point along each axis of a picture is taken.", 1)
+flags.number(
+    "smoothness",
+    Sizes().smoothness,
+    "What it costs to part two points that look alike.",
+    0,
+    flag_values=FLAGS,
+)
+
+
+def main(argv: Sequence[str]) -> list[dict[str, Any]]:
+    """Train as the flags say; return the summary of this process's rank."""
+    flags.parse(FLAGS, argv)
+    sizes = Sizes(FLAGS.slices, FLAGS.every, FLAGS.smoothness)
+    task = cuts(FLAGS.data, sizes, FLAGS.reference, FLAGS.dtype, FLAGS.seed)
+    path = runs.path(FLAGS.out, "cuts")
+    return [ran(Metered(world(FLAGS.watchdog)), task, FLAGS, path)]
+
+
+if __name__ == "__main__":
+    flags.run(main)
