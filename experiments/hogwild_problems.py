@@ -5,6 +5,7 @@ from functools import partial
 from typing import Any
 
 import numpy as np
+from sparse_cuts import Sizes, cuts
 from sparse_flags import Stated
 from sparse_problems import documents, ratings
 from sparse_runs import Extras, Task, save
@@ -46,10 +47,16 @@ def movielens(seed: int) -> Task:
     return ratings("movielens", 10, MUS, seed=seed)
 
 
+def volume(seed: int) -> Task:
+    """Return the cut of a brain's slices in three classes."""
+    return cuts("volume", Sizes(), compared=False, seed=seed)
+
+
 SPARSE, DENSE = "sparse", "dense"  # alike but for ρ
 PROBLEMS: Mapping[str, Callable[[int], Task]] = {
     "svm": newsgroups,
     "completion": movielens,
+    "cuts": volume,
     SPARSE: partial(hypergraph, 0.0002),
     DENSE: partial(hypergraph, 1.0),
 }

@@ -53,11 +53,16 @@ def ends(summary: Row) -> str:
             if name in summary
         ),
     ]
+    others = [
+        f"{name.split('_')[0]} {summary[name] / 1e6:.3g} M updates/s"
+        for name in summary
+        if name.endswith("_updates_per_second")
+    ]
     lost = summary.get("lost_share")
     counted = "" if lost is None else f"  {lost:.2%} of changes lost at the end"
     return "\n".join(
         [
-            "  ".join(first),
+            "  ".join(first + others),
             f"{summary['updates_per_second'] / 1e6:.2f} M updates/s by "
             f"{summary['workers']} workers{counted}"
             f"  training {summary['seconds']:.2f} s"

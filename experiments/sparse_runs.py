@@ -62,9 +62,13 @@ def loaded(comm: CountedComm, task: Task) -> tuple[Sparse, list[Extras]]:
 
 
 def ran(
-    comm: CountedComm, task: Task, values: flags.FlagValues, path: Path
+    comm: CountedComm,
+    task: Task,
+    values: flags.FlagValues,
+    path: Path,
+    peers: Callable[[Sparse, sparse_flags.Stated], Measures] | None = None,
 ) -> dict[str, Any]:
-    """Train as the flags say; return the summary."""
+    """Train as the flags say, and let peers do the same; return the summary."""
     begun = time.perf_counter()
     stated = sparse_flags.filled(values, task.stated)
     problem, extras = loaded(comm, task)
@@ -102,6 +106,8 @@ def ran(
             if values.reference:
                 least = task.model.objective(extras[0].optimum(problem), problem.data)
                 summary |= gap(summary["objective"], least)
+            if peers:
+                summary |= peers(problem, stated)
             summary["total_seconds"] = time.perf_counter() - begun
             writer.summary(summary)
     return summary

@@ -1,6 +1,7 @@
 """A linear classifier of sparse rows by HOGWILD! and its rivals, on one host's cores.
 
 mpirun -n 4 python experiments/svm.py --updates=hogwild        20 Newsgroups
+python experiments/svm.py --nolost --peers                     beside scikit-learn
 python experiments/svm.py --threads=2 --loss=logistic --data=reuters
 mpirun -n 2 python experiments/svm.py --updates=cyclades       the bits of one worker
 python experiments/svm.py --data=a9a.svm --updates=serial
@@ -18,6 +19,7 @@ import sparse_flags
 from sparse_problems import LOSSES, documents
 from sparse_runs import ran
 from sparse_ways import UPDATES
+from svm_peers import peers
 
 from dml.metrics import runs
 from dml.wire.messages import Metered
@@ -29,6 +31,7 @@ text = partial(flags.text, flag_values=FLAGS)
 text("data", "newsgroups", "Or reuters, generated, or an svmlight file.")
 flags.choice("loss", "hinge", list(LOSSES), "Of an example.", flag_values=FLAGS)
 flags.number("mu", 1e-4, "Weight of half the squared norm.", 1e-12, flag_values=FLAGS)
+flags.switch("peers", False, "Time scikit-learn and numpy too.", flag_values=FLAGS)
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
@@ -36,7 +39,8 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     flags.parse(FLAGS, argv)
     task = documents(FLAGS.data, FLAGS.loss, FLAGS.mu, FLAGS.dtype, FLAGS.seed)
     path = runs.path(FLAGS.out, "svm")
-    return [ran(Metered(world(FLAGS.watchdog)), task, FLAGS, path)]
+    others = partial(peers, loss=FLAGS.loss) if FLAGS.peers else None
+    return [ran(Metered(world(FLAGS.watchdog)), task, FLAGS, path, others)]
 
 
 if __name__ == "__main__":

@@ -36,7 +36,7 @@ def free(model: Any, guard: Any, stamp: int) -> Callable[..., tuple]:
                 lost, moves = model.gradient(table, data, e, t, grads)
                 loss += lost
                 idle(sync.flags, pace.delay)
-                guard.turn(sync, t)
+                guard.turn(sync, edges, e, t, moves)
                 if moves:
                     # a slice: numba then asks of no index whether it is below 0
                     rows = edges.rows[edges.starts[e] : edges.starts[e + 1]]
@@ -57,7 +57,7 @@ def free(model: Any, guard: Any, stamp: int) -> Callable[..., tuple]:
                                 guard.add(numbers, r * width + d, grads[s, d])
                         if state.hits.size:
                             guard.add(state.hits, r, 1)
-                guard.leave(sync, edges, e, t)
+                guard.leave(sync, edges, e, t, moves)
                 e += 1
         return loss, changed, stamp
 

@@ -17,8 +17,8 @@ def enter(sync, edges, e):
 
 
 @njit(nogil=True, cache=True)
-def turn(sync, t):
-    """Between an edge's gradient and its change."""
+def turn(sync, edges, e, t, moves):
+    """Between an edge's gradient and its change, if it moves."""
 
 
 @njit(nogil=True, cache=True)
@@ -28,5 +28,5 @@ def add(numbers, i, delta):
 
 
 @njit(nogil=True, cache=True)
-def leave(sync, edges, e, t):
+def leave(sync, edges, e, t, moves):
     """After an edge's rows were changed."""

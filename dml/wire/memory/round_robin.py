@@ -17,12 +17,12 @@ STEPS = 1
 
 
 @njit(nogil=True, cache=True)
-def turn(sync, t):
+def turn(sync, edges, e, t, moves):
     """Wait until the steps before this one have changed the table."""
     wait_for(sync.turn, 0, t)
 
 
 @njit(nogil=True, cache=True)
-def leave(sync, edges, e, t):
+def leave(sync, edges, e, t, moves):
     """Let the next step change it."""
     store(sync.turn, 0, t + 1)

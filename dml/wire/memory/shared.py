@@ -19,10 +19,13 @@ Part = tuple[int, np.ndarray]  # where in memory, and what
 def share(comm: Comm, length: int, dtype: Any = np.float32) -> np.ndarray:
     """Give the ranks of each host one zeroed vector that they all see; collective.
 
-    It lives as long as the run, and goes with it, however that ends.
+    It lives as long as the run, and goes with it, however that ends. A rank alone on
+    its host has plain memory: windows are few.
     """
     dtype = np.dtype(dtype)
     host = own_host(comm)
+    if host.size == 1:
+        return np.zeros(length, dtype)
     nbytes = length * dtype.itemsize if host.rank == 0 else 0
     window = host.shared_window(nbytes)
     vector = window.parts[0][: length * dtype.itemsize].view(dtype)

@@ -15,6 +15,6 @@ def enter(sync, edges, e):
 
 
 @njit(nogil=True, cache=True)
-def leave(sync, edges, e, t):
+def leave(sync, edges, e, t, moves):
     """Give it back."""
     release(sync.whole, 0)

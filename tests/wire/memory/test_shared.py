@@ -1,10 +1,12 @@
 """All ranks of a host see one vector, and no other host does."""
 
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 
 from dml import sim
-from dml.wire.memory.shared import share
+from dml.wire.memory.shared import place, share
 from dml.wire.messages import Metered
 
 
@@ -36,3 +38,39 @@ def test_two_vectors_are_apart_and_may_be_empty():
         return one.tolist() + other.tolist()
 
     assert sim.run(program, 3) == [[1] * 3 + [2] * 3] * 3
+
+
+class Tree(NamedTuple):
+    """What a rank may load."""
+
+    numbers: np.ndarray
+    pair: tuple[np.ndarray, str]
+    mu: float
+
+
+def loaded():
+    names = np.array([[1, 2], [3, 4]], np.uint32)
+    return Tree(np.arange(5.0), (names, "text"), 0.5)
+
+
+@pytest.mark.parametrize("size, host", ((1, 0), (3, 0), (4, 2)))
+def test_one_rank_of_a_host_loads_and_all_see_the_same_memory(size, host):
+    def program(comm):
+        calls = []
+        tree = place(comm, lambda: calls.append(comm.rank) or loaded())
+        assert calls == ([comm.rank] if comm.rank % (host or size) == 0 else [])
+        assert tree.pair[1] == "text" and tree.mu == 0.5
+        assert tree.numbers.tolist() == [0, 1, 2, 3, 4]
+        assert tree.pair[0].dtype == np.uint32 and tree.pair[0].tolist() == [
+            [1, 2],
+            [3, 4],
+        ]
+        comm.Barrier()
+        tree.numbers[comm.rank] += 10  # an array of one's own would show only this
+        comm.Barrier()
+        return tree.numbers.tolist()
+
+    found = sim.run(program, size, sim.Uniform(host=host))
+    for rank, seen in enumerate(found):
+        mine = [r // (host or size) == rank // (host or size) for r in range(size)]
+        assert seen[:size] == [r + 10 * here for r, here in enumerate(mine)]

@@ -1,0 +1,67 @@
+"""What others make of the same examples in the same order: scikit-learn, and numpy."""
+
+import time
+from typing import Any
+
+import numpy as np
+import sparse_flags
+
+from dml.models.sparse_svm import matrix
+from dml.strategies.sparse.workers import Sparse
+from dml.types import Batch
+
+NUMPY = 2000  # examples that the loop takes
+SLOPES = {
+    "hinge": lambda margin: -1.0 * (margin < 1),
+    "logistic": lambda margin: -1 / (1 + np.exp(margin)),
+}
+NAMES = {"hinge": "hinge", "logistic": "log_loss"}  # scikit-learn's
+
+
+def peers(
+    problem: Sparse, stated: sparse_flags.Stated, *, loss: str
+) -> dict[str, float]:
+    """Return the updates a second of SGDClassifier, and of a loop in numpy."""
+    data, width = problem.data, len(problem.start)
+    batch = Batch(matrix(data, width).astype(problem.start.dtype), data.labels)
+    return {
+        "sklearn_updates_per_second": sklearn(batch, loss, data.mu, stated),
+        "numpy_updates_per_second": loop(batch, loss, data.mu, stated.lr),
+    }
+
+
+def sklearn(batch: Batch, loss: str, mu: float, stated: Any) -> float:
+    """Time its epochs, at the first rate all along: the median of three runs."""
+    from sklearn.linear_model import SGDClassifier
+
+    peer = SGDClassifier(
+        loss=NAMES[loss],
+        alpha=mu,
+        max_iter=stated.epochs,
+        tol=None,
+        shuffle=False,
+        learning_rate="constant",
+        eta0=stated.lr,
+        fit_intercept=False,
+    )
+    taken = []
+    for _ in range(3):
+        begun = time.perf_counter()
+        peer.fit(batch.inputs, batch.targets)
+        taken.append(time.perf_counter() - begun)
+    return stated.epochs * len(batch.targets) / float(np.median(taken))
+
+
+def loop(batch: Batch, loss: str, mu: float, rate: float) -> float:
+    """Time some examples, each by a few calls of numpy on its own features."""
+    inputs, count = batch.inputs, min(NUMPY, len(batch.targets))
+    starts, features, values = inputs.indptr, inputs.indices, inputs.data
+    weights, scale = np.zeros(inputs.shape[1], values.dtype), 1.0
+    begun = time.perf_counter()
+    for e in range(count):
+        its = slice(starts[e], starts[e + 1])
+        label, x, w = batch.targets[e], values[its], weights[features[its]]
+        slope = SLOPES[loss](label * scale * (x @ w))
+        scale *= 1 - rate * mu
+        weights[features[its]] = w - rate * slope * label / scale * x
+    return count / (time.perf_counter() - begun)
