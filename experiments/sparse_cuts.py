@@ -16,9 +16,8 @@ from dml.models.cuts_optimum import Optimum, flow, optimum
 from dml.strategies.sparse.workers import Sparse
 
 GENERATED = ((40, 40), 3)  # a picture's points, and labels
-PHOTOGRAPH = "china"
-ENTITIES = Stated(0.05, 0.85, 30, 16)
-OTHERS = Stated(0.05, 0.85, 30, 64)
+PHOTOGRAPH = "flower"
+STATED = Stated(0.4, 0.9, 70, 64)
 
 
 class Sizes(NamedTuple):
@@ -62,7 +61,7 @@ def cuts(
 
         return made, model.start(graph, dtype), Extras(evaluate, least, drawn)
 
-    return Task(model, load, ENTITIES if data == "entities" else OTHERS)
+    return Task(model, load, STATED)
 
 
 def measured(graph: Graph, made: model.Cuts, labels: np.ndarray) -> Measures:

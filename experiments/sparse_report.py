@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 Row = Mapping[str, Any]
+ENDS = "accuracy", "rmse", "cut", "exact_cut", "cut_bound", "cut_ratio", "cut_accuracy"
 UPDATING = ("update_seconds", "wait_seconds")  # what an epoch takes
 
 
@@ -22,7 +23,10 @@ def speeds(summary: Row) -> dict[str, float]:
 
 def gap(objective: float, optimum: float) -> dict[str, float]:
     """Return the least objective, and how far above it one is."""
-    return {"optimum": optimum, "gap": objective / optimum - 1}
+    return {
+        "optimum": optimum,
+        "gap": objective / optimum - 1 if optimum else objective,
+    }
 
 
 def progress(row: Row) -> str:
@@ -49,7 +53,7 @@ def ends(summary: Row) -> str:
         ),
         *(
             f"{name.replace('_', ' ')} {summary[name]:.4f}"
-            for name in ("accuracy", "rmse", "cut", "exact_cut", "cut_accuracy")
+            for name in ENDS
             if name in summary
         ),
     ]

@@ -12,7 +12,9 @@ from dml.types import BadInput
 
 UNKNOWN = -1  # as a node's true label
 PHOTOGRAPHS = ("china", "flower")  # scikit-learn's own, 427 by 640
-CLIP = 3.0  # the most that a point's colour costs as a label
+CLIP = 1.5  # the most that a point's colour costs as a label
+GRAIN = 0.25  # noise of a photograph, of the brightest
+FINEST = 1 / 255  # spread of a label's colours
 NOISE = 1.0  # of a generated picture, in steps from one label to the next
 
 
@@ -119,36 +121,48 @@ def pictured(
     )
 
 
+def unlikely(picture: np.ndarray, truth: np.ndarray, labels: int) -> np.ndarray:
+    """Return nodes' costs as each label: -log of its normal law, but for a constant.
+
+    A law's mean and spread are those of the nodes that have the label in truth.
+    """
+    costs_NxK = np.full((len(truth), labels), np.inf)
+    for label in np.unique(truth):
+        own = picture[truth == label].astype(np.float64)
+        spread = np.maximum(own.std(axis=0), FINEST)
+        away = (picture - own.mean(axis=0)) / spread
+        costs_NxK[:, label] = (0.5 * np.square(away) + np.log(spread)).sum(axis=1)
+    costs_NxK -= costs_NxK.min(axis=1, keepdims=True)
+    return np.minimum(costs_NxK, CLIP)
+
+
 def photograph(
     name: str, every: int = 2, smoothness: float = 1.0, seed: int = 0
 ) -> Graph:
-    """Return one of PHOTOGRAPHS, every so many-th point, to be cut in ground and figure.
+    """Return one of PHOTOGRAPHS, with drawn noise, to be cut in ground and figure.
 
-    Two-means of the colours, from seeded starts, says what a colour costs as either.
-    The figure, label 1, is the mean whose points lie nearer to the middle.
+    Truth is what two-means makes of the colours without noise; the figure, label 1, is
+    the mean whose points lie nearer to the middle. Every so many-th point is taken.
     """
     if name not in PHOTOGRAPHS or every < 1:
         raise BadInput(
-            f"expected one of {', '.join(PHOTOGRAPHS)} and every point or fewer, got "
-            f"{name!r} and {every=}; pass such ones"
+            f"expected one of {', '.join(PHOTOGRAPHS)} and every 1st point or fewer, "
+            f"got {name!r} and {every=}; pass such ones"
         )
     from sklearn.cluster import KMeans
     from sklearn.datasets import load_sample_image
 
-    colours = (
-        load_sample_image(f"{name}.jpg")[::every, ::every].astype(np.float32) / 255
-    )
+    colours = load_sample_image(f"{name}.jpg")[::every, ::every].astype("f4") / 255
     shape, points_Nx3 = colours.shape[:2], colours.reshape(-1, 3)
-    means = KMeans(2, n_init=4, random_state=seed).fit(points_Nx3)
-    squares_Nx2 = np.square(means.transform(points_Nx3))
+    found = KMeans(2, n_init=4, random_state=seed).fit_predict(points_Nx3)
     middle = (np.array(shape) - 1) / 2
     away = np.linalg.norm(np.argwhere(np.ones(shape)) - middle, axis=1)
-    figure = int(np.argmin([away[means.labels_ == label].mean() for label in (0, 1)]))
-    spread = float(points_Nx3.var(axis=0).mean())
-    costs_Nx2 = squares_Nx2[:, [1 - figure, figure]] / (2 * spread)
-    costs_Nx2 -= costs_Nx2.min(axis=1, keepdims=True)
-    made = pictured(points_Nx3, shape, np.minimum(costs_Nx2, CLIP), smoothness)
-    return made._replace(names=("ground", "figure"))
+    figure = int(away[found == 1].mean() < away[found == 0].mean())
+    truth = (found == figure).astype(np.int8)
+    drawn = np.random.default_rng(seed).standard_normal(points_Nx3.shape)
+    seen_Nx3 = np.clip(points_Nx3 + GRAIN * drawn, 0, 1)
+    made = pictured(seen_Nx3, shape, unlikely(seen_Nx3, truth, 2), smoothness)
+    return made._replace(truth=truth, names=("ground", "figure"))
 
 
 def generated(

@@ -12,7 +12,7 @@ from typing import IO
 import numpy as np
 
 from dml.data.archives import Source, kept, wheel
-from dml.data.graphs import CLIP, Graph, pictured
+from dml.data.graphs import Graph, pictured, unlikely
 from dml.types import BadInput
 
 CLASSES = ("background", "grey matter", "white matter")
@@ -48,7 +48,7 @@ def volume(
     truth = shares.argmax(axis=0).astype(np.int8).ravel()
     drawn = np.random.default_rng(seed).standard_normal((part.size, 1))
     picture = part.reshape(-1, 1) / 255 + NOISE * drawn.astype(np.float32)
-    costs_NxK = _costs(picture[:, 0], truth)
+    costs_NxK = unlikely(picture, truth, len(CLASSES))
     made = pictured(picture, part.shape, costs_NxK, smoothness)
     return made._replace(truth=truth, names=CLASSES)
 
@@ -80,17 +80,6 @@ def nifti(packed: bytes) -> np.ndarray:
 def lines(file: IO[bytes]) -> Iterator[str]:
     """Yield a member as one line: what is kept is text."""
     yield b64encode(file.read()).decode() + "\n"
-
-
-def _costs(intensity: np.ndarray, truth: np.ndarray) -> np.ndarray:
-    costs_NxK = np.full((len(truth), len(CLASSES)), CLIP)
-    for label in np.unique(truth):
-        own = intensity[truth == label].astype(np.float64)
-        spread = max(own.std(), 1 / 255)
-        away = (intensity - own.mean()) / spread
-        costs_NxK[:, label] = 0.5 * np.square(away) + np.log(spread)
-    costs_NxK -= costs_NxK.min(axis=1, keepdims=True)
-    return np.minimum(costs_NxK, CLIP)
 
 
 SOURCES = (
