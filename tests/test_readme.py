@@ -17,19 +17,21 @@ EVEN = ["--problem=generated", "--clocks=5", "--laws=constant:1", "--scale=0.001
 TEXT = ["--corpus=corpus.txt", "--length=16", "--batch=8", "--steps=2"]
 SMALL = {
     "allreduce.py": ["--sizes=4KB", "--repeats=1"],
-    "linear.py": ["--steps=3"],
     "stragglers.py": ["--workers=10", "--measure=0"],
     "server.py": ["--problem=generated", "--clocks=5"],
     "consistency.py": EVEN,
     "softsync.py": ["--clocks=3", "--lr=0.4", "--n=1,30"],
     "downpour.py": ["--clocks=3", "--lr=0.6", "--adagrad_lr=0.2"],
     "topology.py": ["--p=16"],
-    "scaling.py": ["--parameters=10000"],
     "cooccurrence.py": HERE,
     "glove.py": [*HERE, "--dim=8", "--epochs=1"],
+    "svm.py": ["--data=generated", "--epochs=2"],
+    "completion.py": ["--data=generated", "--epochs=2"],
+    "cuts.py": ["--data=generated", "--epochs=2"],
+    "hogwild.py": ["--problems=sparse", "--epochs=1", "--repeats=1", "--delays="],
+    "batch_size.py": ["--examples=256", "--batches=1,16", "--copies=8", "--workers=1"],
     "vision.py": ["--data=digits", "--model=mlp", "--batch=8", "--steps=3"],
     "bert.py": [*TEXT, "--vocabulary=300"],
-    "gpt.py": [*TEXT, "--vocabulary=400"],
     "hybrid.py": ["--mesh=stage:4", "--blocks=2", "--steps=2", "--vocabulary=300"]
     + ["--corpus=corpus.txt", "--length=16"],
     "pipeline.py": ["--layer_seconds=1,2,2,1,1,2,2,1", "--measured=2", "--few=1"]
