@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from dml.models.cuts import corners, cut_value, cuts, rounded
+from dml.models.cuts import corners, cut_value, cuts, project, rounded
 from dml.types import BadInput
 
 UNITS = 2**30 - 1  # of the least cut: scipy's int32 holds an edge's flow and its rest
@@ -132,24 +132,7 @@ def _rounds(pairs, weights, costs, rates, x, beyond, dual, forces, rounds):
         for n in range(len(x)):
             for d in range(labels):
                 point[d] = x[n, d] - rates[n] * forces[n, d]
-            _project(point)
+            project(point)
             for d in range(labels):
                 beyond[n, d] = 2 * point[d] - x[n, d]
                 x[n, d] = point[d]
-
-
-@njit(nogil=True, cache=True)
-def _project(point):
-    """point ← the nearest one on the simplex."""
-    point -= point.max()  # so that no sum outgrows its digits
-    total, left, before, theta = point.sum(), len(point), len(point) + 1, 0.0
-    while left < before:
-        before = left
-        theta = (total - 1) / before
-        left, total = 0, 0.0
-        for y in point:
-            if y > theta:
-                left += 1
-                total += y
-    for d in range(len(point)):
-        point[d] = max(point[d] - theta, 0.0)
