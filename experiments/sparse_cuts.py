@@ -17,7 +17,8 @@ from dml.strategies.sparse.workers import Sparse
 
 GENERATED = ((40, 40), 3)  # a picture's points, and labels
 PHOTOGRAPH = "flower"
-STATED = Stated(0.4, 0.9, 70, 64)
+ENTITIES = Stated(0.05, 0.985, 420, 16)
+OTHERS = Stated(0.4, 0.9, 70, 64)
 
 
 class Sizes(NamedTuple):
@@ -61,7 +62,7 @@ def cuts(
 
         return made, model.start(graph, dtype), Extras(evaluate, least, drawn)
 
-    return Task(model, load, STATED)
+    return Task(model, load, ENTITIES if data == "entities" else OTHERS)
 
 
 def measured(graph: Graph, made: model.Cuts, labels: np.ndarray) -> Measures:

@@ -4,6 +4,7 @@ A path in, a Graph out: `p max nodes arcs`, `n node s|t`, `a from to capacity`.
 A cut's value plus the graph's constant is what its arcs carry from source to sink.
 """
 
+import re
 from collections import defaultdict
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from dml.data.graphs import Graph, checked
 from dml.types import BadInput
 
 SOURCE, SINK = "s", "t"  # labels 0 and 1
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eE][+-]?\d+)?")
 FORMS = {"p": "p max nodes arcs", "n": "n node s|t", "a": "a from to capacity"}
 
 
@@ -24,7 +26,7 @@ def dimacs(path: str | Path) -> Graph:
         raise BadInput(
             f"expected a DIMACS file at {path}, got {error}; pass a readable path"
         ) from None
-    size = [0, 0]
+    size: list[int] = []
     ends: dict[str, int] = {}
     arcs: dict[tuple[int, int], float] = defaultdict(float)
     for number, line in enumerate(lines, 1):
@@ -71,14 +73,14 @@ def _take(
         raise ValueError(f"expected a line of {', '.join(FORMS)} or c")
     if len(words) != len(FORMS[kind].split()):
         raise ValueError(f"expected `{FORMS[kind]}`")
-    if (kind == "p") == bool(size[0]):
+    if (kind == "p") == bool(size):
         raise ValueError("expected one line `p` before all others")
     if kind == "p":
-        size[:] = int(words[2]), int(words[3])
-        if words[1] != "max" or size[0] < 2:
+        if words[1] != "max" or not _whole(words[2]) >= 2:
             raise ValueError("expected `p max` with 2 nodes or more")
+        size.append(_whole(words[2]))
         return
-    nodes = [int(word) for word in words[1 : 2 if kind == "n" else 3]]
+    nodes = [_whole(word) for word in words[1 : 2 if kind == "n" else 3]]
     if not all(1 <= node <= size[0] for node in nodes):
         raise ValueError(f"expected nodes from 1 to {size[0]}")
     if kind == "n":
@@ -86,10 +88,14 @@ def _take(
             raise ValueError("expected one `s` and one `t`")
         ends[words[2]] = nodes[0]
         return
-    capacity = float(words[3])
+    capacity = float(words[3]) if NUMBER.fullmatch(words[3]) else -1.0
     if not 0 <= capacity < float("inf"):
         raise ValueError("expected a capacity of 0 or more")
     arcs[nodes[0], nodes[1]] += capacity
+
+
+def _whole(word: str) -> int:
+    return int(word) if word.isdecimal() else -1
 
 
 def _graph(

@@ -16,7 +16,7 @@ from dml.data.archives import Source, kept, wheel
 from dml.data.graphs import Graph, checked
 from dml.types import BadInput
 
-KNOWN = 10.0  # weight of an original's label: more than its edges weigh
+SURE = 1.1  # weight of an original's label, beside all that its edges weigh
 FEWEST = 1  # copies of a person's record
 MOST = 127  # people: truth is int8
 
@@ -42,7 +42,8 @@ def entities(people: int = 64, neighbours: int = 8, seed: int = 0) -> Graph:
     pairs, weights = alike([text for _, _, text in chosen], neighbours)
     known = np.flatnonzero([original for _, original, _ in chosen])
     ends = np.stack([known, truth[known]], axis=1).astype(np.int32)
-    own = np.full(len(known), KNOWN, np.float32)
+    beside = np.bincount(pairs.ravel(), np.repeat(weights, 2), len(truth))
+    own = (SURE * beside[known]).astype(np.float32)
     return checked(Graph(len(truth), people, pairs, weights, ends, own, truth))
 
 

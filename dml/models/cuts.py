@@ -25,7 +25,7 @@ class Cuts(NamedTuple):
 
     edges: Edges
     weights: np.ndarray
-    labels: np.ndarray  # int8 or int16; PAIR where there are two nodes
+    labels: np.ndarray  # int16; PAIR where there are two nodes
 
 
 def cuts(graph: Any, seed: int, dtype: Any = np.float32) -> Cuts:
@@ -52,53 +52,59 @@ def start(graph: Any, dtype: Any = np.float32) -> np.ndarray:
 @njit(nogil=True, cache=True)
 def gradient(table, data, e, t, grads):
     """Return the edge's cost; grads are ± w/2, and 0 where there is nothing between."""
-    k, two = data.edges.starts[e], data.labels[e] == PAIR
-    u, v = data.edges.rows[k], data.edges.rows[k + 1 if two else k]
-    half = table.dtype.type(0.5) * data.weights[e]
-    zero, one = table.dtype.type(0), table.dtype.type(1)
-    apart = zero
+    kind, k, label = table.dtype.type, data.edges.starts[e], data.labels[e]
+    half, apart = kind(0.5) * data.weights[e], kind(0)
+    u, v = data.edges.rows[k], data.edges.rows[k + 1 if label == PAIR else k]
     for d in range(table.shape[1]):
-        if two:
-            gap = table[u, d] - table[v, d]
-        else:
-            gap = table[u, d] - (one if d == data.labels[e] else zero)
+        other = table[v, d] if label == PAIR else kind(d == label)
+        gap = table[u, d] - other
         apart += abs(gap)
-        slope = half if gap > zero else (-half if gap < zero else zero)
-        grads[0, d] = slope
-        if two:
-            grads[1, d] = -slope
-    return half * apart, apart > zero
+        grads[0, d] = half * np.sign(gap)
+        if label == PAIR:
+            grads[1, d] = -grads[0, d]
+    return half * apart, apart > 0
 
 
 @njit(nogil=True, cache=True)
 def move(table, row, grads, s, rate):
     """grads[s] ← the nearest point of the simplex to x - rate · gradient, less x.
 
-    The point is max(y - θ, 0), where θ makes its sum 1 (Duchi 2008, section 3). For few
-    labels no sort is needed: those that θ puts at 0 stay there (Michelot 1986), so θ is
-    taken of all of them, of those above it, ... until no more falls out.
+    Changes of workers that did not see one another may leave shares below 0; they
+    still sum to 1, and whoever is next to move the row brings it back.
     """
-    labels = table.shape[1]
-    top = table.dtype.type(-np.inf)
-    for d in range(labels):
-        grads[s, d] = table[row, d] - rate * grads[s, d]
-        top = max(top, grads[s, d])
-    total = 0.0  # float64, so that the point's sum is 1 to a share's last digit
-    for d in range(labels):
-        grads[s, d] -= top  # the point is the same, and no sum outgrows its digits
-        total += grads[s, d]
-    left, before, theta = labels, labels + 1, 0.0
-    while left < before:
-        before = left
-        theta = (total - 1.0) / before
+    point = grads[s]
+    for d in range(len(point)):
+        point[d] = table[row, d] - rate * point[d]
+    project(point)
+    for d in range(len(point)):
+        point[d] -= table[row, d]
+
+
+@njit(nogil=True, cache=True)
+def project(point):
+    """point ← the nearest one on the simplex: max(y - θ, 0), θ such that its sum is 1.
+
+    θ is of all numbers that it leaves above 0 (Duchi 2008). For few labels no sort is
+    needed: those that θ puts at 0 stay there (Michelot 1986), so θ is taken of all, of
+    those above it, ... until no more falls out.
+    """
+    top = point[0]
+    for y in point:
+        top = max(top, y)
+    total = 0.0  # float64, so that the sum is 1 to a share's last digit
+    for d in range(len(point)):
+        point[d] -= top  # the nearest is the same, and no sum outgrows its digits
+        total += point[d]
+    left, before, theta = len(point), len(point) + 1, 0.0
+    while 0 < left < before:  # 0: of what is no number
+        before, theta = left, (total - 1.0) / left
         left, total = 0, 0.0
-        for d in range(labels):
-            if grads[s, d] > theta:
+        for y in point:
+            if y > theta:
                 left += 1
-                total += grads[s, d]
-    for d in range(labels):
-        point = table.dtype.type(max(grads[s, d] - theta, 0.0))
-        grads[s, d] = point - table[row, d]
+                total += y
+    for d in range(len(point)):
+        point[d] = max(point[d] - theta, 0.0)
 
 
 def objective(table: np.ndarray, data: Cuts) -> float:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from dml.models.cuts import corners, cut_value, cuts, rounded
+from dml.models.cuts import corners, cut_value, cuts, project, rounded
 from dml.types import BadInput
 
 UNITS = 2**30 - 1  # of the least cut: scipy's int32 holds an edge's flow and its rest
@@ -75,11 +75,11 @@ def flow(graph: Any) -> Optimum:
         )
     data, source, size = cuts(graph, 0, np.float64), graph.nodes, graph.nodes + 2
     liked = _costs(graph)[0].argmin(axis=1)
-    tried = [np.zeros_like(liked), np.ones_like(liked), liked]
-    bound = min(cut_value(corners(labels, 2, np.float64), data) for labels in tried)
+    tried = [(worth(each, data), each) for each in (0 * liked, 0 * liked + 1, liked)]
+    bound, labels = min(tried, key=lambda each: each[0])
     node, label = graph.terminals.T
     weights = np.concatenate([graph.pair_weights, graph.terminal_weights])
-    units = UNITS / max(bound, np.finfo(np.float32).tiny)
+    units = UNITS / bound if bound else 1.0
     units = np.floor(units) if units > 1 else units
     # no least cut has an edge above the bound, so its weight may as well be the bound
     whole = np.floor(np.minimum(weights.astype(np.float64), bound) * units)
@@ -90,12 +90,18 @@ def flow(graph: Any) -> Optimum:
     rest = capacities - found.flow
     rest.eliminate_zeros()
     reached = breadth_first_order(rest, source, return_predecessors=False)
-    labels = np.ones(size, np.int64)
-    labels[reached] = 0
-    table_NxK = corners(labels[: graph.nodes], 2, np.float64)
-    value = float(cut_value(table_NxK, data))
+    parted = np.ones(size, np.int64)
+    parted[reached] = 0
+    # where weights were rounded to nothing, the flow's own cut may be the worse
+    if (value := worth(parted[: graph.nodes], data)) <= bound:
+        bound, labels = value, parted[: graph.nodes]
     least = float(found.flow_value / units)
-    return Optimum(least, table_NxK, value, labels[: graph.nodes], value)
+    return Optimum(least, corners(labels, 2, np.float64), bound, labels, bound)
+
+
+def worth(labels: np.ndarray, data: Any) -> float:
+    """Return what a cut in two costs."""
+    return float(cut_value(corners(labels, 2, np.float64), data))
 
 
 def _costs(graph: Any) -> tuple[np.ndarray, float]:
@@ -132,24 +138,7 @@ def _rounds(pairs, weights, costs, rates, x, beyond, dual, forces, rounds):
         for n in range(len(x)):
             for d in range(labels):
                 point[d] = x[n, d] - rates[n] * forces[n, d]
-            _project(point)
+            project(point)
             for d in range(labels):
                 beyond[n, d] = 2 * point[d] - x[n, d]
                 x[n, d] = point[d]
-
-
-@njit(nogil=True, cache=True)
-def _project(point):
-    """point ← the nearest one on the simplex."""
-    point -= point.max()  # so that no sum outgrows its digits
-    total, left, before, theta = point.sum(), len(point), len(point) + 1, 0.0
-    while left < before:
-        before = left
-        theta = (total - 1) / before
-        left, total = 0, 0.0
-        for y in point:
-            if y > theta:
-                left += 1
-                total += y
-    for d in range(len(point)):
-        point[d] = max(point[d] - theta, 0.0)

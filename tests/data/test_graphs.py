@@ -1,184 +1,224 @@
-"""Graphs to be cut: from seeds, pictures, volumes, records and DIMACS files."""
+"""Graphs to be cut: what their edges cost, and what is not a graph."""
 
 import gzip
-import io
-import zipfile
 from itertools import product
 
 import numpy as np
 import pytest
 
-from dml.data import entities as people
-from dml.data import volume as brain
-from dml.data.dimacs import dimacs, write
-from dml.data.graphs import Graph, checked, generated, grid, photograph, terminals
+from dml.data import entities, graphs, volume
+from dml.data.graphs import (
+    Graph,
+    checked,
+    contrast,
+    generated,
+    grid,
+    photograph,
+    terminals,
+    unlikely,
+)
 from dml.types import BadInput
 
 
-def served(monkeypatch, tmp_path, module, contents):
-    """Give a module's source members of these contents."""
-    monkeypatch.setenv("DML_DATA", str(tmp_path / "cache"))
-    (source,) = module.SOURCES
-    assert source.sha256 and len(source.members) == len(contents)
-
-    def fetch(where, folder):
-        packed = io.BytesIO()
-        with zipfile.ZipFile(packed, "w") as archive:
-            for name, content in zip(source.members, contents, strict=True):
-                archive.writestr(name, content)
-        (folder / "got").write_bytes(packed.getvalue())
-        return folder / "got"
-
-    pretended = source._replace(fetch=fetch, sha256=None)
-    monkeypatch.setattr(module, "SOURCES", (pretended,))
+@pytest.mark.parametrize("shape", [(7,), (3, 4), (2, 3, 4), (1, 5)])
+def test_a_grid_joins_the_points_at_distance_1_each_once(shape):
+    places = np.argwhere(np.ones(shape))
+    apart = abs(places[:, None] - places).sum(axis=-1)
+    want = {(u, v) for u, v in np.argwhere(apart == 1) if u < v}
+    pairs = [tuple(pair) for pair in grid(shape)]
+    assert len(pairs) == len(set(pairs)) and set(pairs) == want
 
 
-def packed(points):
-    head = np.zeros(352, np.uint8)
-    head[40:48] = np.array([3, *points.shape], "<i2").view(np.uint8)
-    head[70:72] = np.array([2], "<i2").view(np.uint8)
-    head[108:112] = np.array([352], "<f4").view(np.uint8)
-    return gzip.compress(head.tobytes() + points.tobytes(order="F"))
-
-
-def cost(graph, labels):
-    u, v = graph.pairs.T
-    node, label = graph.terminals.T
-    parted = graph.pair_weights[labels[u] != labels[v]].sum()
-    return parted + graph.terminal_weights[labels[node] != label].sum()
-
-
-def test_a_grid_joins_exactly_the_points_at_distance_one():
-    points = np.argwhere(np.ones((2, 3, 4)))
-    apart = np.abs(points[:, None] - points).sum(axis=-1)
-    expected = np.argwhere(np.triu(apart == 1))
-    assert sorted(map(tuple, grid((2, 3, 4)))) == sorted(map(tuple, expected))
-
-
-def test_terminals_cost_what_labels_cost_but_for_a_constant():
-    costs_NxK = np.random.default_rng(0).uniform(0, 3, (5, 3))
+def test_a_cut_of_terminals_alone_costs_what_the_labels_do_but_for_a_constant():
+    costs_NxK = np.random.default_rng(0).random((5, 3))
     ends, weights = terminals(costs_NxK)
-    for node in range(5):
-        own = [
-            weights[(ends[:, 0] == node) & (ends[:, 1] != label)].sum()
-            for label in range(3)
-        ]
-        assert np.ptp(own - costs_NxK[node]) < 1e-6
+    assert (weights > 0).all() and len(ends) == 10  # the dearest needs none of its own
+    offset = None
+    for labels in product(range(3), repeat=5):
+        cut = weights[np.take(labels, ends[:, 0]) != ends[:, 1]].sum()
+        wanted = costs_NxK[range(5), labels].sum()
+        offset = cut - wanted if offset is None else offset
+        assert cut - wanted == pytest.approx(offset, abs=1e-5)
 
 
-def test_a_generated_graph_is_of_its_seed_and_its_truth_beats_the_noise():
-    one, same, other = (generated((12, 12), 3, seed) for seed in (0, 0, 1))
-    assert np.array_equal(one.terminal_weights, same.terminal_weights)
-    assert not np.array_equal(one.truth, other.truth)
-    noisy = np.clip(one.picture[:, 0].round(), 0, 2).astype(int)
-    assert set(one.truth) == {0, 1, 2}
-    assert cost(one, one.truth) < cost(one, noisy)
+def test_pairs_are_cheap_to_cut_where_the_picture_has_an_edge():
+    picture = np.float32([0, 0, 0.1, 1, 1])[:, None]
+    pairs = grid((5,))
+    weights = contrast(pairs, picture, 2.0)
+    assert weights.argmin() == 2
+    assert weights[0] == weights[3] == 2 > weights[1] > weights[2] > 0
+    even = contrast(pairs, np.zeros((5, 1), np.float32), 2.0)
+    np.testing.assert_array_equal(even, 2)
 
 
-GOOD = Graph(
-    *(3, 2, np.array([[0, 1], [1, 2]]), np.ones(2, "f4")),
-    *(np.array([[0, 0], [2, 1]]), np.ones(2, "f4")),
+def test_costs_are_those_of_normal_laws():
+    rng = np.random.default_rng(1)
+    truth = np.repeat([0, 2], 500)
+    picture = rng.normal([[0.0, 0.0]], [[1.0, 2.0]], (1000, 2))
+    picture[truth == 2] += 1
+    costs_NxK = unlikely(picture, truth, 3)
+    assert costs_NxK.min(axis=1).max() == 0 and costs_NxK.max() == graphs.CLIP
+    assert (costs_NxK[:, 1] == graphs.CLIP).all()  # nobody has it
+    middle = np.array([[0.0, 0.0], [1.0, 1.0], [0.5, 0.5]])
+    both = unlikely(np.concatenate([picture, middle]), np.r_[truth, 0, 2, 0], 3)
+    near, far, between = both[-3:, 2] - both[-3:, 0]
+    # ½ (1/1 + 1/4): half the squares of how far the means are apart, in spreads
+    assert near == pytest.approx(0.625, abs=0.15)
+    assert far == pytest.approx(-0.625, abs=0.15)
+    assert between == pytest.approx(0, abs=0.15)
+
+
+def test_a_generated_graph_is_of_its_seed_and_has_patches():
+    first, same, other = (generated((8, 9), 3, seed) for seed in (1, 1, 2))
+    assert all(map(np.array_equal, first[2:7], same[2:7]))
+    assert not np.array_equal(first.picture, other.picture)
+    assert set(first.truth) == {0, 1, 2} and first.shape == (8, 9)
+    inside = first.truth[first.pairs[:, 0]] == first.truth[first.pairs[:, 1]]
+    assert inside.mean() > 0.7
+
+
+def test_a_photograph_has_its_figure_in_the_middle():
+    graph = photograph("flower", every=10)
+    truth = graph.truth.reshape(graph.shape)
+    middle = truth[15:25, 25:35]
+    assert graph.shape == (43, 64) and graph.picture.shape == (43 * 64, 3)
+    assert middle.mean() > 0.7 > 0.3 > truth.mean()
+    assert 0 <= graph.picture.min() < graph.picture.max() <= 1
+
+
+@pytest.mark.parametrize(
+    "make, message",
+    [
+        (lambda: photograph("rose"), "one of china, flower .* got 'rose'"),
+        (lambda: photograph("china", every=0), "every=0"),
+        (lambda: generated((1, 2), 3, 0), "a point for each, got labels=3"),
+        (lambda: generated((), 2, 0), "got labels=2"),
+    ],
+)
+def test_pictures_that_cannot_be_made_are_one_line(make, message):
+    with pytest.raises(BadInput, match=message) as error:
+        make()
+    assert "\n" not in str(error.value)
+
+
+ONE = Graph(
+    *(3, 2, np.int32([[0, 1], [1, 2]]), np.ones(2, np.float32)),
+    *(np.int32([[0, 0], [2, 1]]), np.ones(2, np.float32)),
 )
 
 
 @pytest.mark.parametrize(
     "change, message",
     [
-        ({"pairs": np.zeros((0, 2), int)}, "with edges between nodes, got none"),
-        ({"terminals": np.zeros((0, 2), int)}, "expected terminals of 2 labels"),
+        ({"pairs": np.empty((0, 2), np.int32)}, "edges between nodes, got none"),
+        ({"terminals": np.empty((0, 2), np.int32)}, "got 0 terminals of 2 labels"),
         ({"labels": 1}, "got 2 terminals of 1 labels"),
-        ({"pairs": np.array([[0, 1], [1, 3]])}, "from 0 to 2, got 0 to 3"),
-        ({"terminals": np.array([[0, 0], [2, 2]])}, "from 0 to 1, got 0 to 2"),
-        ({"pairs": np.array([[0, 1], [2, 1]])}, "u < v, got 2, 1"),
-        ({"pair_weights": np.array([1, -2.0])}, "weights of 0 or more, got -2.0"),
-        ({"terminal_weights": np.array([1, np.nan])}, "got nan"),
+        ({"pairs": np.int32([[0, 3]])}, "between nodes from 0 to 2, got 0 to 3"),
+        ({"pairs": np.int32([[-1, 1]])}, "got -1 to 1"),
+        ({"terminals": np.int32([[3, 0]])}, "nodes of terminals from 0 to 2"),
+        ({"terminals": np.int32([[0, 2]])}, "labels of terminals from 0 to 1"),
+        ({"pairs": np.int32([[1, 0]])}, "u < v, got 1, 0"),
+        ({"pair_weights": np.float32([1, -2])}, "0 or more, got -2"),
+        ({"terminal_weights": np.float32([1, np.nan])}, "0 or more, got nan"),
+        ({"pair_weights": np.float32([1, np.inf])}, "0 or more, got inf"),
     ],
 )
-def test_a_graph_that_cannot_be_cut_is_named(change, message):
-    assert checked(GOOD) is GOOD
-    with pytest.raises(BadInput, match=message):
-        checked(GOOD._replace(**change))
+def test_what_is_not_a_graph_is_one_line(change, message):
+    assert checked(ONE) is ONE
+    with pytest.raises(BadInput, match=message) as error:
+        checked(ONE._replace(**change))
+    assert "\n" not in str(error.value)
 
 
-def test_a_photograph_is_a_grid_of_its_points():
-    graph = photograph("flower", step=20)
-    assert graph.shape == (22, 32) and graph.picture.shape == (704, 3)
-    assert len(graph.pairs) == 21 * 32 + 22 * 31
-    with pytest.raises(BadInput, match="expected one of china, flower"):
-        photograph("cat")
+def packed(points, kind=2):
+    head = bytearray(352)
+    head[42:48] = np.array(points.shape, "<i2").tobytes()
+    head[70:72] = np.int16(kind).tobytes()
+    head[108:112] = np.float32(352).tobytes()
+    return gzip.compress(bytes(head) + points.astype(np.uint8).tobytes(order="F"))
 
 
-def test_slices_of_a_volume_have_the_truth_of_its_maps(tmp_path, monkeypatch):
-    grey, white = np.zeros((2, 5, 6, 7), np.uint8)
-    grey[2:4, :, 2:] = 250
-    white[4, 1:, :] = 255
-    whole = np.where(white > 0, 200, grey // 2).astype(np.uint8)
-    contents = [packed(each) for each in (whole, grey, white)]
-    served(monkeypatch, tmp_path, brain, contents)
-    graph = brain.volume(start=1, count=3, step=2, noise=0)
-    assert graph.shape == (3, 3, 3) and graph.labels == 3
-    seen = whole[::2, ::2, 1:6:2].transpose(2, 0, 1)
-    assert np.allclose(graph.picture[:, 0] * 255, seen.ravel())
-    expected = np.select([seen == 200, seen == 125], [2, 1], 0).ravel()
-    assert np.array_equal(graph.truth, expected)
-    assert cost(graph, expected) < cost(graph, np.roll(expected, 1))
-    with pytest.raises(BadInput, match="expected slices of the 7 that there are"):
-        brain.volume(start=2, count=4, step=2)
+def test_a_nifti_file_is_unpacked_along_its_axes():
+    points = np.arange(24).reshape(2, 3, 4)
+    np.testing.assert_array_equal(volume.nifti(packed(points)), points)
+    with pytest.raises(ValueError, match="kind 4"):
+        volume.nifti(packed(points, kind=4))
 
 
-def test_records_of_one_person_are_joined_and_originals_known(tmp_path, monkeypatch):
-    table = "rec_id, name, place\nrec-1-org, anna miller, rome\nrec-2-org, bo, oslo\n"
-    table += "rec-1-dup-0, ana miller, rome\nrec-2-dup-0, bo, osslo\nrec-3-org, x, y\n"
-    served(monkeypatch, tmp_path, people, [table.encode()])
-    graph = people.entities(people=2, neighbours=1)
-    assert graph.nodes == 4 and graph.labels == 2  # the third has no copy
-    assert [tuple(pair) for pair in graph.pairs] == [(0, 2), (1, 3)]
-    assert np.array_equal(graph.truth[[0, 1]], graph.truth[[2, 3]])
-    assert np.array_equal(graph.terminals[:, 0], [0, 1])
-    assert np.array_equal(graph.terminals[:, 1], graph.truth[:2])
-    with pytest.raises(BadInput, match="expected 2 to 2 people"):
-        people.entities(people=3)
+@pytest.fixture
+def brain(monkeypatch, tmp_path):
+    """Keep a small volume: white within grey within nothing."""
+    x, y, z = np.indices((16, 14, 12))
+    away = np.sqrt((x - 8) ** 2 + (y - 7) ** 2)
+    white, grey = away < 3, (away >= 3) & (away < 6)
+    parts = 200 * white + 120 * grey, 255 * grey, 255 * white
+    path = tmp_path / "brain.txt"
+    path.write_text("".join("".join(volume.lines(Opened(packed(p)))) for p in parts))
+    monkeypatch.setattr(volume, "kept", lambda *_: path)
+    return path
 
 
-def test_a_directed_file_costs_what_its_arcs_from_source_to_sink_carry(tmp_path):
-    rng = np.random.default_rng(0)
-    arcs = [(u, v, int(rng.integers(1, 9))) for u, v in product(range(1, 6), repeat=2)]
-    text = "c five nodes\np max 5 25\nn 4 s\nn 2 t\n"
-    text += "".join(f"a {u} {v} {w}\n" for u, v, w in arcs)
-    (tmp_path / "flow").write_text(text)
-    graph = dimacs(tmp_path / "flow")
-    for labels in product((0, 1), repeat=3):
-        side = dict(zip((1, 3, 5), labels, strict=True)) | {4: 0, 2: 1}
-        carried = sum(w for u, v, w in arcs if side[u] < side[v])
-        assert cost(graph, np.array(labels)) + graph.constant == pytest.approx(carried)
+class Opened:
+    def __init__(self, content):
+        self.read = lambda: content
 
 
-def test_what_is_written_as_dimacs_is_read_back(tmp_path):
-    graph = generated((3, 4), 2, 0)
-    order = np.lexsort(graph.pairs.T[::-1])
-    weights = np.arange(1, 1 + len(order), dtype="f4")
-    graph = graph._replace(pairs=graph.pairs[order], pair_weights=weights)
-    write(tmp_path / "graph", graph)
-    for one, other in zip(dimacs(tmp_path / "graph")[:6], graph[:6], strict=True):
-        assert np.array_equal(one, other)
+def test_a_volume_has_slices_about_its_middle_and_the_maps_as_truth(brain):
+    graph = volume.volume(slices=3, every=2)
+    assert graph.shape == (3, 8, 7) and graph.labels == 3 == len(graph.names)
+    truth = graph.truth.reshape(graph.shape)
+    for place, label in (((0, 0), 0), ((2, 2), 1), ((4, 3), 2)):
+        np.testing.assert_array_equal(truth[:, *place], label)
+    # of the nearest point, the likeliest class is mostly the true one
+    cheapest = np.full((graph.nodes, 3), 0.0)
+    np.add.at(cheapest, tuple(graph.terminals.T), graph.terminal_weights)
+    assert (cheapest.argmax(axis=1) == graph.truth).mean() > 0.9
+    again = volume.volume(slices=3, every=2, seed=1)
+    assert not np.array_equal(again.picture, graph.picture)
 
 
-@pytest.mark.parametrize(
-    "lines, message",
-    [
-        ("a 1 2 3", "line 1: expected one line `p` before all others, got 'a 1 2 3'"),
-        ("p max 4 1\na 1 5 3", "line 2: expected nodes from 1 to 4, got 'a 1 5 3'"),
-        ("p max 4 1\na 1 2", "line 2: expected `a from to capacity`, got 'a 1 2'"),
-        ("p max 4 1\na 1 2 -3", "line 2: expected a capacity of 0 or more"),
-        ("p max 4 1\nx", "line 2: expected a line of p, n, a or c, got 'x'"),
-        ("p max 4 1\nn 1 u", "line 2: expected one `s` and one `t`"),
-        ("p max 4 1\na 1 b 3", "line 2: invalid literal"),
-        ("p max 4 1\nn 1 s\na 1 2 3", "expected lines `n node s` and `n node t`"),
-        ("p max 4 1\nn 1 s\nn 2 t\na 1 3 3", "expected a graph with edges"),
-        ("p max 4 1\nn 1 s\nn 2 t\na 3 4 3\na 4 3 3", "expected terminals"),
-    ],
-)
-def test_a_bad_line_is_named_with_what_it_says(lines, message, tmp_path):
-    (tmp_path / "bad").write_text(lines)
-    with pytest.raises(BadInput, match=message.replace("|", r"\|")):
-        dimacs(tmp_path / "bad")
+@pytest.mark.parametrize("sizes", [(0, 1), (1, 0), (13, 1), (3, 5), (1, 7)])
+def test_slices_that_a_volume_lacks_are_one_line(brain, sizes):
+    with pytest.raises(BadInput, match="of 12, got slices=.* pass lower"):
+        volume.volume(*sizes)
+
+
+def test_a_broken_volume_says_to_remove_the_file(brain):
+    brain.write_text("AAAA\n")
+    with pytest.raises(BadInput, match="got .*; remove the file"):
+        volume.volume()
+
+
+RECORDS = [
+    *("rec-0-org\tanna smith 12 high street", "rec-0-dup-0\tana smith 12 high stret"),
+    *("rec-1-org\tpeter jones 4 low road", "rec-1-dup-0\tpetr jones 4 low roda"),
+    *("rec-1-dup-1\tpeter jonse 4 low road", "rec-2-org\talone 9 no way"),
+]
+
+
+@pytest.fixture
+def people(monkeypatch, tmp_path):
+    path = tmp_path / "people.tsv"
+    path.write_text("\n".join(RECORDS))
+    monkeypatch.setattr(entities, "kept", lambda *_: path)
+    return path
+
+
+def test_records_are_joined_to_those_alike_and_originals_are_known(people):
+    graph = entities.entities(people=2, neighbours=1)
+    assert graph.nodes == 5 and graph.labels == 2  # who has no copy is left out
+    parted = graph.truth[graph.pairs[:, 0]] != graph.truth[graph.pairs[:, 1]]
+    assert len(graph.pairs) and not parted.any()
+    known = graph.terminals[:, 0]
+    np.testing.assert_array_equal(known, [0, 2])
+    np.testing.assert_array_equal(graph.terminals[:, 1], graph.truth[known])
+    beside = np.bincount(graph.pairs.ravel(), np.repeat(graph.pair_weights, 2))
+    assert (graph.terminal_weights > beside[known]).all()
+
+
+def test_records_of_nobody_are_bad_input(people):
+    with pytest.raises(BadInput, match="2 to 2 people .* got people=3"):
+        entities.entities(people=3)
+    people.write_text("\n".join([RECORDS[0], "rec-x"]))
+    with pytest.raises(BadInput, match="line 2: .* got 'rec-x'"):
+        entities.entities(people=2)
