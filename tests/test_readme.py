@@ -29,7 +29,8 @@ SMALL = {
     "completion.py": ["--data=generated", "--epochs=2"],
     "cuts.py": ["--data=generated", "--epochs=2"],
     "hogwild.py": ["--problems=sparse", "--epochs=1", "--repeats=1", "--delays="],
-    "batch_size.py": ["--examples=256", "--batches=1,16", "--copies=8", "--workers=1"],
+    "batch_size.py": ["--examples=256", "--features=60", "--nonzeros=5", "--copies=16"]
+    + ["--mu=1e-3", "--batches=4,256", "--epochs=20", "--looks=8"],
     "vision.py": ["--data=digits", "--model=mlp", "--batch=8", "--steps=3"],
     "bert.py": [*TEXT, "--vocabulary=300"],
     "hybrid.py": ["--mesh=stage:4", "--blocks=2", "--steps=2", "--vocabulary=300"]
