@@ -1,45 +1,46 @@
-"""Pictures of what was cut."""
+"""Pictures and what they were cut into."""
 
 import numpy as np
 import pytest
+from matplotlib import image
 
-from dml.metrics import segments
+from dml.metrics.segments import COLOURS, draw, shaded
 from dml.types import BadInput
 
 
-@pytest.mark.parametrize("shape, channels", [((5, 4, 6), 1), ((6, 7), 3)])
-def test_a_picture_is_drawn_with_its_labels_and_the_same_each_time(
-    shape, channels, tmp_path
-):
+def test_colours_of_labels_rise_in_lightness_and_differ():
+    for count in range(2, len(COLOURS) + 1):
+        shades = shaded(count)
+        light = [sum(bytes.fromhex(shade[1:])) for shade in shades]
+        assert len(set(shades)) == count and light == sorted(light)
+    assert len(shaded(9)) == 9  # told apart no more, but drawn
+
+
+def test_a_volume_is_drawn_in_its_labels_colours_with_errors(tmp_path):
     rng = np.random.default_rng(0)
-    nodes = int(np.prod(shape))
-    picture = rng.random((nodes, channels), np.float32)
-    truth, labels = rng.integers(0, 3, nodes), rng.integers(0, 3, nodes)
-    truth[0] = -1
-    for name in ("one", "same"):
-        segments.draw(
-            tmp_path / name, shape, picture, labels, truth, ("sky", "ground", "water")
-        )
-    assert (tmp_path / "one.png").stat().st_size > 3000
-    one = (tmp_path / "one.svg").read_text()
-    assert one == (tmp_path / "same.svg").read_text()
-    for word in ("sky", "errors", "the truth"):
-        assert f"<!-- {word} -->" in one
-    labels[:] = 0
-    segments.draw(tmp_path / "other", shape, picture, labels)
-    assert "<!-- errors -->" not in (tmp_path / "other.svg").read_text()
+    shape, truth = (5, 6, 7), rng.integers(0, 3, 210).astype(np.int8)
+    labels = truth.astype(int)
+    labels[:100] = 0
+    truth[-3:] = -1
+    names = ("nothing", "a $grey$ thing", "white")
+    draw(tmp_path / "one", shape, rng.random((210, 1)), labels, truth, names)
+    pixels = (image.imread(tmp_path / "one.png")[..., :3] * 255).round().astype(int)
+    seen = {tuple(one) for one in np.unique(pixels.reshape(-1, 3), axis=0)}
+    for shade in (*shaded(3), "#cc3311", "#e8e8e8"):
+        assert tuple(bytes.fromhex(shade[1:])) in seen
+    assert (tmp_path / "one.svg").stat().st_size > 0
 
 
-def test_labels_are_told_apart_by_their_lightness():
-    def light(shade):
-        parts = [int(shade[k : k + 2], 16) for k in (1, 3, 5)]
-        return np.dot(parts, (0.2126, 0.7152, 0.0722))
+def test_a_picture_is_drawn_in_its_colours_without_a_truth(tmp_path):
+    picture = np.tile(np.float32([[0.2, 0.4, 0.6], [1, 0, 1]]), (6, 1))
+    draw(tmp_path / "one", (3, 4), picture, np.arange(12) % 2)
+    pixels = (image.imread(tmp_path / "one.png")[..., :3] * 255).round().astype(int)
+    seen = {tuple(one) for one in np.unique(pixels.reshape(-1, 3), axis=0)}
+    assert {(51, 102, 153), (255, 0, 255)} <= seen
+    assert tuple(bytes.fromhex("cc3311")) not in seen
 
-    for count in range(2, 7):
-        lights = [light(shade) for shade in segments.shaded(count)]
-        assert (np.diff(lights) > 10).all()
 
-
-def test_a_graph_without_a_shape_is_not_drawn(tmp_path):
-    with pytest.raises(BadInput, match="expected a picture of 2 axes"):
-        segments.draw(tmp_path / "x", (), np.zeros((4, 1)), np.zeros(4, int))
+@pytest.mark.parametrize("shape", [(), (12,), (3, 5), (1, 1, 3, 4)])
+def test_what_is_no_picture_is_one_line(tmp_path, shape):
+    with pytest.raises(BadInput, match="2 axes or a volume of 3, got .* of 12 labels"):
+        draw(tmp_path / "one", shape, np.zeros((12, 1)), np.zeros(12, int))
