@@ -31,7 +31,8 @@ class Extras(NamedTuple):
     """What only the rank that writes needs."""
 
     evaluate: Callable[[np.ndarray], Measures]  # on what is held out
-    optimum: Callable[[Sparse], np.ndarray]  # the table of the least objective
+    # the table of the least objective, where it can be found
+    optimum: Callable[[Sparse], np.ndarray] | None
     save: Callable[[Path, np.ndarray], Measures]  # and draw; says what is to be seen
 
 
@@ -103,7 +104,7 @@ def ran(
             summary |= {"workers": crew.count, **facts}
             summary |= speeds(summary)
             summary |= extras[0].save(path, tables[-1])
-            if values.reference:
+            if values.reference and extras[0].optimum:
                 least = task.model.objective(extras[0].optimum(problem), problem.data)
                 summary |= gap(summary["objective"], least)
             if peers:

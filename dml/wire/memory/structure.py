@@ -13,7 +13,8 @@ from numba import njit
 from dml.types import BadInput, Edges
 
 HEAVY = 64  # a row in more than 1 of so many edges is a bitset over the edges
-WORK = 1 << 30  # rows' edges and words of bitsets that a measurement may look at
+WORK = 1 << 26  # edges of rows that a measurement may look at
+WORDS = 8  # of a bitset, which are read in sequence, take as long as one edge
 
 
 class Structure(NamedTuple):
@@ -50,7 +51,7 @@ def structure(edges: Edges, width: int, seed: int = 0, work: int = WORK) -> Stru
     numbers[heavy] = np.arange(len(heavy))
     bits_HxW = bitsets(members, heavy, -(-count // 64))
     costs = degrees.copy()
-    costs[heavy] = bits_HxW.shape[1]
+    costs[heavy] = 1 + bits_HxW.shape[1] // WORDS
     drawn, most = _visits(edges, (costs, degrees), seed, work)
     met = overlaps(edges, members, numbers, bits_HxW, drawn)
     best = overlaps(edges, members, numbers, bits_HxW, most).max(initial=met.max())

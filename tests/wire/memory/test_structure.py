@@ -54,14 +54,14 @@ def test_all_numbers_are_those_of_brute_force(count, width, density, seed):
 def test_a_sample_is_near_and_its_rho_is_no_more_than_the_true_one(seed):
     edges, touched = made(300, 100, 0.02, seed)
     pairs = met(touched)
-    found = structure(edges, 100, seed, work=1500)
+    found = structure(edges, 100, seed, work=500)
     assert found.sampled
     assert found.rho <= pairs.sum(1).max() / 300
     # those that may meet most are all looked at, beside the sample
     assert found.rho == pytest.approx(pairs.sum(1).max() / 300, rel=0.05)
     assert found.conflicts == pytest.approx(pairs.sum(1).mean() - 1, rel=0.2)
-    assert found == structure(edges, 100, seed, work=1500)
-    assert found.conflicts != structure(edges, 100, seed + 1, work=1500).conflicts
+    assert found == structure(edges, 100, seed, work=500)
+    assert found.conflicts != structure(edges, 100, seed + 1, work=500).conflicts
     said = lines(found)
     assert "ρ = at least" in said[3] and said[4].startswith("about ")
 
