@@ -37,11 +37,9 @@ def average(
     start, model = problem.start, problem.model
     shape = (crew.count, *start.shape)
     tables = crew.allocate(crew.count * start.size, start.dtype).reshape(shape)
-    mine = [
-        memory.state(start, bool(settings.momentum), False, zeros) for _ in crew.mine
-    ]
+    momentum = bool(settings.momentum)
+    mine = [memory.state(start, 1, momentum, False, np.zeros) for _ in crew.mine]
     rooms = [room(problem) for _ in crew.mine]
-    alone = memory.sync(0, 1, zeros)
     descend = kernel(model, hogwild, stamp(model, hogwild))
     if crew.comm.rank == 0:
         tables[:] = start
@@ -52,7 +50,7 @@ def average(
         thread = worker.me % crew.threads
         own = mine[thread]._replace(table=tables[worker.me])
         only = Worker(0, 1)
-        found = descend(own, data, order, only, pace, alone, rooms[thread])[:2]
+        found = descend(own, data, order, only, pace, rooms[thread])[:2]
         for one in (own.table, own.velocity):
             model.settle(one, data, order.steps)
         return found
@@ -71,8 +69,3 @@ def share_of(order: Order, worker: Worker) -> Order:
     if len(visits) and visits[-1] == order.visits[-1]:  # the one that may be short
         steps -= len(order.visits) * order.batch - order.steps
     return Order(np.ascontiguousarray(visits), order.batch, steps)
-
-
-def zeros(length: int, dtype: Any) -> np.ndarray:
-    """Make a vector that is a worker's own."""
-    return np.zeros(length, dtype)

@@ -25,7 +25,7 @@ from dml.types import Step
 from dml.wire.memory import state as memory
 from dml.wire.memory.batches import Board
 from dml.wire.memory.batches import batches as kernel
-from dml.wire.memory.conflicts import plan
+from dml.wire.memory.conflicts import Plan, plan
 from dml.wire.memory.shared import place
 from dml.wire.memory.stamps import stamp
 
@@ -43,30 +43,28 @@ def batched(
     start, edges = problem.start, problem.data.edges
     with timer("plan"):
         made = place(crew.comm, lambda: plan(edges, settings.batch, crew.count, apart))
-    state = memory.state(start, bool(settings.momentum), False, crew.allocate)
-    sync = memory.sync(0, crew.count, crew.allocate)
-    board = pinboard(problem, settings, crew, apart)
+    board = pinboard(problem, settings, crew, made)
+    momentum = bool(settings.momentum)
+    state = memory.state(start, crew.count, momentum, False, crew.allocate)
     descend = kernel(problem.model, stamp(problem.model))
     table = one_table(problem, state, crew)
 
     def work(data: Any, *rest: Any) -> tuple[float, float]:
         order, pace, worker = rest
-        return descend(state, data, order, worker, pace, sync, made, board)[:2]
+        return descend(state, data, order, worker, pace, board)[:2]
 
     return epochs(problem, settings, crew, timer, work, table)
 
 
-def pinboard(
-    problem: Sparse, settings: Settings, crew: Workers, apart: np.ndarray
-) -> Board:
+def pinboard(problem: Sparse, settings: Settings, crew: Workers, plan: Plan) -> Board:
     """Make room for all gradients of a batch, and for sums, where rows are apart."""
     starts, start = problem.data.edges.starts, problem.start
     bounds = np.append(starts[: -1 : settings.batch], starts[-1])
-    most, rows = int(np.diff(bounds).max()), len(start) if apart.any() else 0
+    most, rows = int(np.diff(bounds).max()), len(start) if plan.apart.any() else 0
 
     def room(length: int) -> np.ndarray:
         found = crew.allocate(length * start[0].size, start.dtype)
         return found.reshape(length, *start.shape[1:])
 
     moves, seen = (crew.allocate(size, np.uint8) for size in (settings.batch, rows))
-    return Board(room(most), moves, room(rows), seen)
+    return Board(plan, room(most), moves, room(rows), seen)

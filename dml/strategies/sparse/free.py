@@ -38,9 +38,8 @@ def free(
     fitting(problem, settings, crew)
     start = problem.start
     state = memory.state(
-        start, bool(settings.momentum), settings.counting, crew.allocate
+        start, crew.count, bool(settings.momentum), settings.counting, crew.allocate
     )
-    sync = memory.sync(len(start), crew.count, crew.allocate)
     descend = kernel(problem.model, guard, stamp(problem.model, guard))
     table = one_table(problem, state, crew)
     rooms = {worker.me: room(problem) for worker in crew.mine}
@@ -48,11 +47,11 @@ def free(
     def work(data: Any, *rest: Any) -> tuple[float, float]:
         order, pace, worker = rest
         grads = rooms[worker.me]
-        return descend(state, data, order, worker, pace, sync, grads)[:2]
+        return descend(state, data, order, worker, pace, grads)[:2]
 
     def clear() -> None:
         state.hits[:] = 0
-        sync.turn[:] = 0
+        state.sync.turn[:] = 0
 
     def lost(sums: np.ndarray) -> dict[str, float]:
         return {"rows_lost": sums[1] - float(state.hits.sum(dtype=np.int64))}

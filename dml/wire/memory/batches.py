@@ -17,12 +17,14 @@ import numpy as np
 from numba import njit
 
 from dml.wire.memory.atomics import meet
+from dml.wire.memory.conflicts import Plan
 from dml.wire.memory.free import add_row, gather
 
 
 class Board(NamedTuple):
-    """Where all workers see the gradients of a batch; in shared memory."""
+    """Who takes what, and where all see a batch's gradients; in shared memory."""
 
+    plan: Plan
     grads: np.ndarray  # of each row of each edge, as edges.rows has them
     moves: np.ndarray  # uint8: has that edge of the batch a gradient?
     sums: np.ndarray  # of a row apart, as the table
@@ -34,8 +36,8 @@ def batches(model: Any, stamp: int) -> Callable[..., tuple]:
     """Compile the loop for a model; return the summed loss, and the rows changed."""
 
     @njit(nogil=True, cache=True)
-    def batches(state, data, order, worker, pace, sync, plan, board):
-        table, edges = state.table, data.edges
+    def batches(state, data, order, worker, pace, board):
+        table, edges, plan = state.table, data.edges, board.plan
         velocity = state.velocity.reshape(-1)
         total = np.empty((1, *table.shape[1:]), table.dtype)
         mine = np.empty(len(plan.apart), np.uint32)
@@ -62,10 +64,10 @@ def batches(model: Any, stamp: int) -> Callable[..., tuple]:
                             gather(velocity, r, grads, s, pace.momentum)
                         model.move(table, r, grads, s, pace.rate)
                         add_row(table, r, grads, s)
-            meet(sync.flags, worker.me, worker.count)
+            meet(state.sync.flags, worker.me, worker.count)
             if at_once:
                 continue
-            rows = sum_up(board, edges, plan, (base, order.batch), worker, mine)
+            rows = sum_up(board, edges, (base, order.batch), worker, mine)
             for r in mine[:rows]:
                 total[0] = board.sums[r]
                 board.sums[r] = 0
@@ -75,19 +77,19 @@ def batches(model: Any, stamp: int) -> Callable[..., tuple]:
                 model.move(table, r, total, 0, pace.rate)
                 add_row(table, r, total, 0)
             changed += rows
-            meet(sync.flags, worker.me, worker.count)
+            meet(state.sync.flags, worker.me, worker.count)
         return loss, changed, stamp
 
     return batches
 
 
 @njit(nogil=True, cache=True)
-def sum_up(board, edges, plan, batch, worker, mine):
+def sum_up(board, edges, batch, worker, mine):
     """Sum the gradients of a worker's rows apart, in the edges' order.
 
     Return how many rows have some; they stand first in mine.
     """
-    base, size = batch
+    (base, size), plan = batch, board.plan
     origin, count = edges.starts[base], 0
     for e in range(base, min(base + size, len(edges.starts) - 1)):
         if not board.moves[e - base]:

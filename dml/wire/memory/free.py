@@ -22,8 +22,8 @@ def free(model: Any, guard: Any, stamp: int) -> Callable[..., tuple]:
     """
 
     @njit(nogil=True, cache=True)
-    def free(state, data, order, worker, pace, sync, grads):
-        table, edges = state.table, data.edges
+    def free(state, data, order, worker, pace, grads):
+        table, edges, sync = state.table, data.edges, state.sync
         numbers, velocity = table.reshape(-1), state.velocity.reshape(-1)
         width = numbers.size // len(table)
         steps, batch = order.steps, order.batch

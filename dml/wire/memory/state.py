@@ -10,14 +10,6 @@ from dml.wire.memory.atomics import LINE
 Allocate = Callable[[int, Any], np.ndarray]  # length, dtype -> a zeroed vector
 
 
-class State(NamedTuple):
-    """What is learned, and what goes with it."""
-
-    table: np.ndarray  # T numbers or TxD
-    velocity: np.ndarray  # of momentum, as the table; empty: none
-    hits: np.ndarray  # int32: how often each row was changed; empty: not counted
-
-
 class Sync(NamedTuple):
     """How workers wait for one another."""
 
@@ -25,6 +17,15 @@ class Sync(NamedTuple):
     whole: np.ndarray  # int32, one
     turn: np.ndarray  # int64, one: the step whose turn it is
     flags: np.ndarray  # int64: the meetings of each worker, a cache line apart
+
+
+class State(NamedTuple):
+    """What is learned, what goes with it, and who may change it."""
+
+    table: np.ndarray  # T numbers or TxD
+    velocity: np.ndarray  # of momentum, as the table; empty: none
+    hits: np.ndarray  # int32: how often each row was changed; empty: not counted
+    sync: Sync
 
 
 class Worker(NamedTuple):
@@ -51,22 +52,20 @@ class Pace(NamedTuple):
 
 
 def state(
-    start: np.ndarray, momentum: bool, counting: bool, allocate: Allocate
+    start: np.ndarray, workers: int, momentum: bool, counting: bool, allocate: Allocate
 ) -> State:
-    """Make room for a table like start, which is yet to be filled."""
-    table = allocate(start.size, start.dtype).reshape(start.shape)
+    """Make room for a table like start, which is yet to be filled, and its workers."""
     rows = len(start)
-    still = np.empty((0, *start.shape[1:]), start.dtype)
-    velocity = allocate(start.size, start.dtype).reshape(start.shape)
-    hits = allocate(rows if counting else 0, np.int32)
-    return State(table, velocity if momentum else still, hits)
 
+    def room(rows: int) -> np.ndarray:
+        found = allocate(rows * start[0].size, start.dtype)
+        return found.reshape(rows, *start.shape[1:])
 
-def sync(rows: int, workers: int, allocate: Allocate) -> Sync:
-    """Make the locks of so many rows, and the flags of so many workers."""
-    return Sync(
+    sync = Sync(
         allocate(rows, np.int32),
         allocate(LINE, np.int32),
         allocate(LINE, np.int64),
         allocate(workers * LINE, np.int64),
     )
+    hits = allocate(rows if counting else 0, np.int32)
+    return State(room(rows), room(rows if momentum else 0), hits, sync)
