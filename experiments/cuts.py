@@ -11,7 +11,8 @@ volume are drawn, as segments.svg and .png.
 
 Cost: 4 s of two cores
 Result: 92,664 points of 8 slices, 0.93 % above the relaxation's optimum; their cut is
-0.17 % above the bound, and has 94.5 % of the maps' classes. 13.7 M updates/s by 2 workers
+0.17 % above the bound, and has 94.5 % of the maps' classes. 13.7 M updates/s by two
+workers.
 """
 
 from collections.abc import Sequence

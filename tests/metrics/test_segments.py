@@ -7,6 +7,8 @@ from matplotlib import image
 from dml.metrics.segments import COLOURS, draw, shaded, slices
 from dml.types import BadInput
 
+MARKS = "cc3311", "e8e8e8"  # of errors, and of what is right
+
 
 def test_colours_of_labels_rise_in_lightness_and_differ():
     for count in range(2, len(COLOURS) + 1):
@@ -28,6 +30,9 @@ def test_a_volume_is_drawn_in_its_labels_colours_with_errors(tmp_path):
     seen = {tuple(one) for one in np.unique(pixels.reshape(-1, 3), axis=0)}
     for shade in (*shaded(3), "#cc3311", "#e8e8e8"):
         assert tuple(bytes.fromhex(shade[1:])) in seen
+    red, light = ((pixels == list(bytes.fromhex(h))).all(axis=-1) for h in MARKS)
+    wrong = (labels != truth)[:-3].mean()  # the key adds some red
+    assert red.sum() / (red | light).sum() == pytest.approx(wrong, abs=0.1)
     assert (tmp_path / "one.svg").stat().st_size > 0
 
 
