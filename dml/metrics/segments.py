@@ -42,7 +42,7 @@ def draw(
         wrong = np.where(labels == truth, 0, 1)
         lines["errors"] = np.where(truth < 0, 2, wrong)
     columns = {
-        title: _slices(shape, values)
+        title: slices(shape, values)
         for title, values in lines.items()
         if values is not None
     }
@@ -56,7 +56,7 @@ def shaded(count: int) -> list[str]:
     return [COLOURS[place] for place in places]
 
 
-def _slices(shape: Sequence[int], values: np.ndarray) -> np.ndarray:
+def slices(shape: Sequence[int], values: np.ndarray) -> np.ndarray:
     """Return some slices of values, each as rows and columns (and three colours)."""
     whole = values.reshape(*shape, *values.shape[1:])
     whole = whole if len(shape) == 3 else whole[None]
@@ -90,8 +90,8 @@ def _figure(
         },
     }
     ours = {"cmap": ListedColormap(shades), "vmin": 0, "vmax": len(names) - 1}
-    for across, (title, slices) in enumerate(columns.items()):
-        for down, one in enumerate(slices):
+    for across, (title, shown) in enumerate(columns.items()):
+        for down, one in enumerate(shown):
             axes = grid[down, across]
             axes.imshow(one, interpolation="nearest", **looks.get(title, ours))
             axes.set(xticks=[], yticks=[])

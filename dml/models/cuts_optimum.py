@@ -114,7 +114,9 @@ def _costs(graph: Any) -> tuple[np.ndarray, float]:
 @njit(nogil=True, cache=True)
 def _forces(pairs, weights, dual, costs, forces):
     """forces ← the relaxation's gradient by x at this dual: costs + Aᵀ dual."""
-    forces[:] = costs
+    for n in range(len(costs)):
+        for d in range(costs.shape[1]):
+            forces[n, d] = costs[n, d]
     for e in range(len(weights)):
         for d in range(dual.shape[1]):
             pull = weights[e] * dual[e, d]
@@ -129,7 +131,7 @@ def _rounds(pairs, weights, costs, rates, x, beyond, dual, forces, rounds):
     point = np.empty(labels)
     for _ in range(rounds):
         for e in range(len(weights)):
-            u, v = pairs[e]
+            u, v = pairs[e, 0], pairs[e, 1]
             for d in range(labels):
                 # the edge's rate, 1 / 2w, times w
                 raised = dual[e, d] + 0.5 * (beyond[u, d] - beyond[v, d])

@@ -5,6 +5,7 @@ from itertools import product
 
 import numpy as np
 import pytest
+from scipy.stats import norm
 
 from dml.data import entities, graphs, volume
 from dml.data.graphs import (
@@ -55,17 +56,16 @@ def test_costs_are_those_of_normal_laws():
     rng = np.random.default_rng(1)
     truth = np.repeat([0, 2], 500)
     picture = rng.normal([[0.0, 0.0]], [[1.0, 2.0]], (1000, 2))
-    picture[truth == 2] += 1
+    picture[truth == 2] = 3 * picture[truth == 2] + 1
     costs_NxK = unlikely(picture, truth, 3)
     assert costs_NxK.min(axis=1).max() == 0 and costs_NxK.max() == graphs.CLIP
     assert (costs_NxK[:, 1] == graphs.CLIP).all()  # nobody has it
-    middle = np.array([[0.0, 0.0], [1.0, 1.0], [0.5, 0.5]])
-    both = unlikely(np.concatenate([picture, middle]), np.r_[truth, 0, 2, 0], 3)
-    near, far, between = both[-3:, 2] - both[-3:, 0]
-    # ½ (1/1 + 1/4): half the squares of how far the means are apart, in spreads
-    assert near == pytest.approx(0.625, abs=0.15)
-    assert far == pytest.approx(-0.625, abs=0.15)
-    assert between == pytest.approx(0, abs=0.15)
+    first, third = (
+        -norm.logpdf(picture, own.mean(axis=0), own.std(axis=0)).sum(axis=1)
+        for own in (picture[truth == 0], picture[truth == 2])
+    )
+    between = np.clip(third - first, -graphs.CLIP, graphs.CLIP)
+    np.testing.assert_allclose(costs_NxK[:, 2] - costs_NxK[:, 0], between, atol=1e-9)
 
 
 def test_a_generated_graph_is_of_its_seed_and_has_patches():
