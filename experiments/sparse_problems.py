@@ -13,7 +13,7 @@ from sparse_runs import Extras, Measures, Task, save
 from dml.metrics.residuals import residuals
 from dml.models import completion, dropout, factors, sparse_logistic_edges, sparse_svm
 from dml.strategies.sparse.workers import Sparse
-from dml.types import Batch, Ratings
+from dml.types import BadInput, Batch, Ratings
 
 LOSSES: dict[str, tuple[ModuleType, Stated]] = {
     "hinge": (sparse_svm, Stated(0.5, 0.82, 20, 256, hubs=5e-4)),
@@ -63,7 +63,14 @@ def halves(path: str, seed: int) -> tuple[Batch, Batch]:
     """Read an svmlight file; hold a fifth of it out."""
     from dml.data.svmlight import signs, svmlight
 
-    return split(signs(svmlight(path), path), seed)
+    both = split(signs(svmlight(path), path), seed)
+    kinds = np.unique(both[0].targets)
+    if len(kinds) < 2:  # said at once, not where the optimum is sought at the end
+        raise BadInput(
+            f"{path}: expected examples of both labels to train, got only "
+            f"{kinds.tolist()}; pass a file with more examples of both"
+        )
+    return both
 
 
 def split(whole: Batch, seed: int) -> tuple[Batch, Batch]:

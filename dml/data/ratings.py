@@ -116,8 +116,8 @@ def _numbers(lines: Any, form: dict[str, Any]) -> np.ndarray:
         table_Bx3 = np.loadtxt(
             lines, comments=None, quotechar='"', encoding="utf-8", ndmin=2, **form
         )
-    if not np.isfinite(table_Bx3).all():
-        raise ValueError("a number that is not finite")
+    if not (abs(table_Bx3) <= np.finfo(np.float32).max).all():
+        raise ValueError("a number that is not finite in float32")
     ids_Bx2 = table_Bx3[:, :2]
     if ids_Bx2.min() < 0 or (ids_Bx2 != np.floor(ids_Bx2)).any():
         raise ValueError("a user or an item that is not 0, 1, 2, ...")

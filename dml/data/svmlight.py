@@ -29,7 +29,7 @@ def svmlight(path: str | Path, features: int | None = None) -> Batch:
         raise BadInput(
             f"expected an svmlight file at {path}, got {error}; pass a readable path"
         ) from error
-    except ValueError as error:
+    except (ValueError, OverflowError) as error:
         raise BadInput(f"{path}: {_first_bad_line(path, features, error)}") from error
     if not batch.targets.size:
         raise BadInput(
@@ -122,12 +122,12 @@ def _parse(file: Any, features: int | None) -> Batch:
     return Batch(inputs, targets.astype(np.float32))
 
 
-def _first_bad_line(path: str | Path, features: int | None, whole: ValueError) -> str:
+def _first_bad_line(path: str | Path, features: int | None, whole: Exception) -> str:
     with _open(path) as file:
         for number, line in enumerate(file, 1):
             try:
                 _parse(io.BytesIO(line), features)
-            except ValueError as error:
+            except (ValueError, OverflowError) as error:
                 text = line.decode(errors="replace").strip()[:60]
                 return (
                     f"line {number}: expected `label index:value ...` with rising "

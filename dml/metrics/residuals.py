@@ -41,10 +41,12 @@ def residuals(path: Path, misses: np.ndarray, seen: np.ndarray) -> None:
     left.set(xlabel="predicted − rated", ylabel="held-out ratings")
     root = float(np.sqrt(np.square(misses, dtype=np.float64).mean()))
     left.set_title(f"RMSE {root:.3f}", fontsize=10)
-    right.plot(*by_seen(misses, seen), "o-", markersize=4)
+    points = by_seen(misses, seen)
+    right.plot(*points, "o-", markersize=4)
     right.axhline(root, color="gray", linestyle="--", linewidth=1)
     right.set(xlabel="ratings of the same item to learn from", ylabel="RMSE")
-    right.set_xscale("log")
+    if len(points[0]):  # of nothing there is no logarithm
+        right.set_xscale("log")
     for axes in (left, right):
         axes.grid(alpha=0.3, linewidth=0.6)
         axes.spines[["top", "right"]].set_visible(False)

@@ -71,6 +71,7 @@ def test_the_split_is_exact_and_of_its_seed_alone(tmp_path):
         ("1\t2\tgood\t0\n", r"line 1, '1\\t2\\tgood\\t0' \(.*'good'"),
         ("1\t2\t3\t0\n1\t2\n", r"line 2, '1\\t2' \(.*column"),
         ("1\t2\t3\t0\n\n5\t3\t1\t0\n1\t2\tnan\t0\n", "line 4, .* not finite"),
+        ("1,2,3\n1,3,-1e39\n", "line 2, .* not finite in float32"),
         ("1::2::3\n1::-2::3\n", r"line 2, '1::-2::3' \(.*not 0, 1, 2"),
         ("-1\t2\t3\t0\n", r"line 1, '-1.*not 0, 1, 2"),
         ("userId,movieId,rating\n1,2,3\n1.5,2,3\n", "line 3, '1.5,2,3'"),

@@ -47,7 +47,15 @@ def test_generated_rows_repeat_by_seed_and_are_separable():
 @pytest.mark.parametrize(
     "line",
     ["1 0:3", "1 2:3 1:4", "x 1:2", "1 a:2", "1 3", "1 2:x", "1 9:1"]
-    + ["1 -3:2", "1 2:1 2:1", "1 2:nan", "1 2:inf", "1 2:1e99", "1:2"],
+    + [
+        "1 -3:2",
+        "1 2:1 2:1",
+        "1 2:nan",
+        "1 2:inf",
+        "1 2:1e99",
+        "1:2",
+        "1 5000000000:1",
+    ],
 )
 def test_a_bad_line_is_named_with_what_stands_there(tmp_path, line):
     (tmp_path / "data").write_text(f"1 1:1\n{line}\n1 2:1\n")

@@ -39,7 +39,10 @@ def structure(edges: Edges, width: int, seed: int = 0, work: int = WORK) -> Stru
     """
     count = len(edges.starts) - 1
     if not len(edges.rows):
-        raise BadInput(f"expected edges that touch rows, got {count} that touch none")
+        raise BadInput(
+            f"expected edges that touch rows, got {count} that touch none; pass "
+            "examples that have features"
+        )
     if edges.rows.max() >= width:
         raise BadInput(
             f"expected rows below {width=}, got {edges.rows.max()}; pass the table's"

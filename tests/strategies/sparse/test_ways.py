@@ -13,6 +13,7 @@ from dml.strategies.sparse.free import free
 from dml.strategies.sparse.workers import Settings, visits, workers
 from dml.types import BadInput
 from dml.wire.memory import atomic, hogwild, locked, round_robin, whole
+from dml.wire.memory import state as memory
 from dml.wire.memory.conflicts import hubs
 from dml.wire.messages import Metered
 from tests.strategies.sparse import forgetful
@@ -135,6 +136,49 @@ def test_momentum_of_batches_does_not_depend_on_workers():
         apart = hubs(problem.data.edges, len(problem.start), share)
         one, four = (run(batched, problem, how, p, apart=apart)[1] for p in (1, 4))
         assert np.array_equal(one, four)
+
+
+@pytest.mark.parametrize("name", PROBLEMS)
+def test_rows_apart_have_the_momentum_of_others(name):
+    problem, how = PROBLEMS[name](), settings(name, batch=1, momentum=0.5)
+    everything = np.ones(len(problem.start), bool)  # of a batch of one: serial
+    found = run(batched, problem, how, threads=2, apart=everything)[1]
+    assert np.array_equal(found, serial(problem, how))
+
+
+def test_losses_and_changes_are_those_of_all_workers():
+    problem, how = documents(), settings()
+    nothing = np.zeros(len(problem.start), bool)
+    one = run(free, problem, how, guard=hogwild)[0]
+    three = run(batched, problem, how, threads=3, apart=nothing)[0]
+    for here, there in zip(one, three, strict=True):
+        assert here.loss == pytest.approx(there.loss, rel=1e-9)
+        assert here.measures["rows_changed"] == there.measures["rows_changed"] > 0
+    # a row apart is changed once a batch, however many of its edges have it
+    problem, how = tally(edges=50), Settings(lambda epoch: 1.0, 8)
+    rows = problem.data.edges.rows.reshape(50, -1)
+    due = sum(len(np.unique(rows[first : first + 8])) for first in range(0, 50, 8))
+    everything = np.ones(len(problem.start), bool)
+    for step in run(batched, problem, how, threads=2, apart=everything)[0]:
+        assert step.measures["rows_changed"] == due
+
+
+def test_turns_and_counts_begin_anew_in_each_epoch(monkeypatch):
+    made, seen, problem = [], [], tally(edges=50)
+    for name in ("sync", "state"):
+        new = getattr(memory, name)
+        monkeypatch.setattr(
+            memory, name, lambda *a, new=new: made.append(new(*a)) or made[-1]
+        )
+
+    def rate(epoch):
+        state, sync = made
+        seen.append((epoch, int(sync.turn[0]), int(state.hits.sum())))
+        return 1.0
+
+    run(free, problem, Settings(rate, 8, counting=True), guard=round_robin)
+    assert set(seen) == {(epoch, 0, 0) for epoch in range(1, EPOCHS + 1)}
+    assert [one.turn[0] for one in made[1:]] == [50]
 
 
 @pytest.mark.parametrize("guard", [atomic, locked, whole, round_robin])

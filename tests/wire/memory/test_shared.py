@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dml import sim
+from dml.sim.comm import VirtualComm
 from dml.wire.memory.shared import place, share
 from dml.wire.messages import Metered
 
@@ -74,3 +75,26 @@ def test_one_rank_of_a_host_loads_and_all_see_the_same_memory(size, host):
     for rank, seen in enumerate(found):
         mine = [r // (host or size) == rank // (host or size) for r in range(size)]
         assert seen[:size] == [r + 10 * here for r, here in enumerate(mine)]
+
+
+def test_arrays_of_a_tree_begin_with_cache_lines():
+    def program(comm):
+        sizes = np.zeros(3, np.uint8), np.zeros(5), np.zeros(2, np.float32)
+        tree = place(comm, lambda: sizes)
+        return [array.ctypes.data % 64 for array in tree]
+
+    for found in sim.run(program, 2):
+        assert len(set(found)) == 1
+
+
+def test_memory_that_was_used_before_is_zeroed(monkeypatch):
+    new = VirtualComm.shared_window
+
+    def used(comm, nbytes):
+        window = new(comm, nbytes)
+        if comm.rank == 0:
+            window.parts[0][:] = 7
+        return window
+
+    monkeypatch.setattr(VirtualComm, "shared_window", used)
+    assert sim.run(lambda comm: share(comm, 3).tolist(), 2) == [[0] * 3] * 2
