@@ -49,7 +49,9 @@ def documents(edges: Edges, width: int, seed: int) -> Batch:
     from scipy.sparse import csr_matrix
 
     if (np.diff(edges.starts) == 0).any():
-        raise BadInput("expected a row or more in each edge, got an edge without rows")
+        raise BadInput(
+            "expected a row or more in each edge, got an edge without rows; pass others"
+        )
     rng = np.random.default_rng(seed)
     normal, values = rng.standard_normal(width), rng.standard_normal(len(edges.rows))
     counts = np.diff(edges.starts)
@@ -74,7 +76,8 @@ def _group(
     """Return the most used row's edges, and a group; refuse what cannot be."""
     if edges < 1 or omega < 1:
         raise BadInput(
-            f"expected 1 edge or more of 1 row or more, got {edges=} {omega=}"
+            f"expected 1 edge or more of 1 row or more, got {edges=} {omega=}; pass "
+            "greater numbers"
         )
     degree, size = (
         round(share * edges) if 0 < share <= 1 else 0 for share in (delta, rho)

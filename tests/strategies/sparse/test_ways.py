@@ -147,7 +147,7 @@ def test_rows_apart_have_the_momentum_of_others(name):
 
 
 def test_losses_and_changes_are_those_of_all_workers():
-    problem, how = documents(), settings()
+    problem, how = ratings(), settings("ratings", batch=8)
     nothing = np.zeros(len(problem.start), bool)
     one = run(free, problem, how, guard=hogwild)[0]
     three = run(batched, problem, how, threads=3, apart=nothing)[0]
