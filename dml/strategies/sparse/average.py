@@ -25,7 +25,6 @@ from dml.types import Step
 from dml.wire.memory import hogwild
 from dml.wire.memory import state as memory
 from dml.wire.memory.free import free as kernel
-from dml.wire.memory.stamps import stamp
 from dml.wire.memory.state import Order, Worker
 
 
@@ -40,7 +39,7 @@ def average(
     momentum = bool(settings.momentum)
     mine = [memory.state(start, 1, momentum, False, np.zeros) for _ in crew.mine]
     rooms = [room(problem) for _ in crew.mine]
-    descend = kernel(model, hogwild, stamp(model, hogwild))
+    descend = kernel(model, hogwild)
     if crew.comm.rank == 0:
         tables[:] = start
 

@@ -27,7 +27,6 @@ from dml.wire.memory.batches import Board
 from dml.wire.memory.batches import batches as kernel
 from dml.wire.memory.conflicts import Plan, plan
 from dml.wire.memory.shared import place
-from dml.wire.memory.stamps import stamp
 
 
 def batched(
@@ -46,7 +45,7 @@ def batched(
     board = pinboard(problem, settings, crew, made)
     momentum = bool(settings.momentum)
     state = memory.state(start, crew.count, momentum, False, crew.allocate)
-    descend = kernel(problem.model, stamp(problem.model))
+    descend = kernel(problem.model)
     table = one_table(problem, state, crew)
 
     def work(data: Any, *rest: Any) -> tuple[float, float]:

@@ -14,7 +14,6 @@ from dml.sim.laws import Law, stream
 from dml.strategies.sparse.workers import Settings, Sparse, paced, visits
 from dml.types import Step
 from dml.wire.memory.delayed import kernel, twin
-from dml.wire.memory.stamps import stamp
 
 MOST = 1024  # updates that are remembered: no delay is longer
 
@@ -35,7 +34,7 @@ def delayed(
     """
     model, edges = problem.model, problem.data.edges
     mine = twin(problem.start.copy(), edges, most, bool(settings.momentum))
-    run, lengths = kernel(model, stamp(model)), np.diff(edges.starts)
+    run, lengths = kernel(model), np.diff(edges.starts)
     examples = len(lengths)
     for epoch in count(1):
         done = (epoch - 1) * examples

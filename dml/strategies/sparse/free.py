@@ -23,7 +23,6 @@ from dml.strategies.sparse.workers import (
 from dml.types import Step
 from dml.wire.memory import state as memory
 from dml.wire.memory.free import free as kernel
-from dml.wire.memory.stamps import stamp
 
 
 def free(
@@ -40,7 +39,7 @@ def free(
     state = memory.state(
         start, crew.count, bool(settings.momentum), settings.counting, crew.allocate
     )
-    descend = kernel(problem.model, guard, stamp(problem.model, guard))
+    descend = kernel(problem.model, guard)
     table = one_table(problem, state, crew)
     rooms = {worker.me: room(problem) for worker in crew.mine}
 

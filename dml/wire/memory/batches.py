@@ -10,6 +10,7 @@ applied, each row by one worker. With all rows apart it is a synchronous minibat
 """
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from numba import njit
 from dml.wire.memory.atomics import meet
 from dml.wire.memory.conflicts import Plan
 from dml.wire.memory.free import add_row, gather
+from dml.wire.memory.stamps import stamp
 
 
 class Board(NamedTuple):
@@ -32,8 +34,9 @@ class Board(NamedTuple):
 
 
 @functools.cache
-def batches(model: Any, stamp: int) -> Callable[..., tuple]:
-    """Compile the loop for a model; return the summed loss, and the rows changed."""
+def batches(model: Any) -> Callable[..., tuple]:
+    """Compile the loop for a model; it returns the summed loss and the rows changed."""
+    mark = stamp(model, sys.modules[__name__])
 
     @njit(nogil=True, cache=True)
     def batches(state, data, order, worker, pace, board):
@@ -78,7 +81,7 @@ def batches(model: Any, stamp: int) -> Callable[..., tuple]:
                 add_row(table, r, total, 0)
             changed += rows
             meet(state.sync.flags, worker.me, worker.count)
-        return loss, changed, stamp
+        return loss, changed, mark
 
     return batches
 

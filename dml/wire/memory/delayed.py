@@ -9,6 +9,7 @@ A kernel closes over a model; data, edges to visit and delays in, the table chan
 """
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -17,6 +18,7 @@ from numba import njit
 
 from dml.types import Edges
 from dml.wire.memory.free import add_row, gather
+from dml.wire.memory.stamps import stamp
 
 
 class Twin(NamedTuple):
@@ -55,8 +57,9 @@ def twin(table: np.ndarray, edges: Edges, most: int, momentum: bool) -> Twin:
 
 
 @functools.cache
-def kernel(model: Any, digest: int) -> Callable[..., float]:
-    """Compile it for a module of models, of which digest is the stamp."""
+def kernel(model: Any) -> Callable[..., float]:
+    """Compile it for a module of models."""
+    mark = stamp(model, sys.modules[__name__])
 
     @njit(nogil=True, cache=True)
     def delayed(twin, data, edges, delays, clock, pace):
@@ -65,7 +68,7 @@ def kernel(model: Any, digest: int) -> Callable[..., float]:
         One delay for each row that is read, in the order of reading: at most as many as
         there were updates. Older than the rings remember is read as they remember it.
         """
-        assert digest >= 0  # its use makes it part of what the compiled code is kept by
+        assert mark >= 0  # its use makes it part of what the compiled code is kept by
         total, reads = 0.0, 0
         velocity = twin.velocity.reshape(-1)
         for t in range(len(edges)):

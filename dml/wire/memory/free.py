@@ -6,20 +6,23 @@ worker   0 1 0 1 0 1     workers take them by turns. What one does before, betwe
 """
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
 from numba import njit
 
 from dml.wire.memory.atomics import claim, idle
+from dml.wire.memory.stamps import stamp
 
 
 @functools.cache
-def free(model: Any, guard: Any, stamp: int) -> Callable[..., tuple]:
+def free(model: Any, guard: Any) -> Callable[..., tuple]:
     """Compile the loop for a model and a guard; both are modules.
 
     Returns the summed loss, and how many rows were changed.
     """
+    mark = stamp(model, guard, sys.modules[__name__])
 
     @njit(nogil=True, cache=True)
     def free(state, data, order, worker, pace, grads):
@@ -59,7 +62,7 @@ def free(model: Any, guard: Any, stamp: int) -> Callable[..., tuple]:
                             guard.add(state.hits, r, 1)
                 guard.leave(sync, edges, e, t, moves)
                 e += 1
-        return loss, changed, stamp
+        return loss, changed, mark
 
     return free
 

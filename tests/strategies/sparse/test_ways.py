@@ -164,21 +164,17 @@ def test_losses_and_changes_are_those_of_all_workers():
 
 
 def test_turns_and_counts_begin_anew_in_each_epoch(monkeypatch):
-    made, seen, problem = [], [], tally(edges=50)
-    for name in ("sync", "state"):
-        new = getattr(memory, name)
-        monkeypatch.setattr(
-            memory, name, lambda *a, new=new: made.append(new(*a)) or made[-1]
-        )
+    made, seen, problem, new = [], [], tally(edges=50), memory.state
+    monkeypatch.setattr(memory, "state", lambda *a: made.append(new(*a)) or made[-1])
 
     def rate(epoch):
-        state, sync = made
-        seen.append((epoch, int(sync.turn[0]), int(state.hits.sum())))
+        (state,) = made
+        seen.append((epoch, int(state.sync.turn[0]), int(state.hits.sum())))
         return 1.0
 
     run(free, problem, Settings(rate, 8, counting=True), guard=round_robin)
     assert set(seen) == {(epoch, 0, 0) for epoch in range(1, EPOCHS + 1)}
-    assert [one.turn[0] for one in made[1:]] == [50]
+    assert made[0].sync.turn[0] == 50
 
 
 @pytest.mark.parametrize("guard", [atomic, locked, whole, round_robin])

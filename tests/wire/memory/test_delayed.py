@@ -6,7 +6,6 @@ import pytest
 from dml.data.svmlight import generate
 from dml.models import sparse_svm
 from dml.wire.memory.delayed import kernel, twin
-from dml.wire.memory.stamps import stamp
 from dml.wire.memory.state import Pace
 from tests.strategies.sparse import quadratic
 
@@ -83,7 +82,7 @@ def test_each_row_is_read_as_it_was(problem, late, momentum):
     pace = Pace(np.float64(RATE), np.float64(momentum), 0)
     lengths = np.diff(data.edges.starts)[order]
     past = np.minimum(delays, np.repeat(np.arange(EDGES), lengths))
-    kernel(model, stamp(model))(mine, data, order, past, 0, pace)
+    kernel(model)(mine, data, order, past, 0, pace)
     *_, wanted = oracle(problem, data, order, delays, 0, momentum, [start])
     np.testing.assert_allclose(mine.table, wanted, rtol=0, atol=1e-12)
     assert not np.allclose(mine.table, start, atol=0.1)
@@ -94,7 +93,7 @@ def test_reads_reach_back_into_what_earlier_calls_have_done():
     rng, order = np.random.default_rng(2), np.arange(EDGES)
     start, halves = np.zeros((ROWS, 4)), np.full(EDGES, 7)  # 2 rows, half the edges
     mine = twin(start.copy(), data.edges, MOST, False)
-    run = kernel(quadratic, stamp(quadratic))
+    run = kernel(quadratic)
     pace = Pace(np.float64(RATE), np.float64(0), 0)
     rng.shuffle(order)
     first, second = np.array_split(order, 2)
@@ -113,7 +112,7 @@ def test_who_projects_does_so_from_where_the_row_is():
     mine = twin(np.ones((4, 4)), data.edges, MOST, False)
     delays = np.minimum(np.repeat(np.arange(EDGES), 2), MOST)
     pace = Pace(np.float64(RATE), np.float64(0), 0)
-    run = kernel(quadratic, stamp(quadratic))
+    run = kernel(quadratic)
     for t in range(EDGES):
         run(mine, data, np.array([t]), delays[2 * t : 2 * t + 2], t, pace)
         assert mine.table.min() >= 0

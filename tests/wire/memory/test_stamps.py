@@ -4,7 +4,7 @@ import importlib
 import sys
 
 from dml.models import descent, sparse_logistic_edges, sparse_svm
-from dml.wire.memory import stamps
+from dml.wire.memory import atomics, batches, delayed, free, stamps
 
 CALLEE = """
 from numba import njit
@@ -24,6 +24,14 @@ def test_a_model_and_what_it_calls_are_in_its_stamp():
     assert {sparse_logistic_edges, sparse_svm, descent} <= found
     one, other = stamps.stamp(sparse_svm), stamps.stamp(sparse_logistic_edges)
     assert one != other and one == stamps.stamp(sparse_svm)
+
+
+def test_what_a_loop_calls_is_in_its_stamp():
+    for loop in (free, batches, delayed):
+        found = set()
+        stamps.callees(loop, found)
+        assert {loop, free} <= found
+        assert atomics in found
 
 
 def test_an_edited_callee_has_another_stamp(tmp_path, monkeypatch):
