@@ -24,7 +24,7 @@ SCORED = (300, 200, 12_000, 3)  # users, items, ratings, factors
 X_MAX, ALPHA = 10.0, 0.75  # of GloVe's weights, for texts of some million words
 SWEEPS = 50  # of alternating least squares: a fall of 1e-4 is left
 RATINGS = Stated(0.2, 0.95, 60, 128)
-IMAGES = Stated(0.05, 0.95, 100, 16)
+IMAGES = Stated(0.1, 0.96, 120, 16)
 COUNTS = Stated(0.05, 0.9, 10, 128)
 HELD_OUT = 5  # one of so many examples of a file
 

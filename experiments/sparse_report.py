@@ -68,7 +68,7 @@ def ends(summary: Row) -> str:
         [
             "  ".join(first + others),
             f"{summary['updates_per_second'] / 1e6:.2f} M updates/s by "
-            f"{summary['workers']} workers{counted}"
+            f"{summary['workers']} worker{'s' * (summary['workers'] > 1)}{counted}"
             f"  training {summary['seconds']:.2f} s"
             f"  in all {summary['total_seconds']:.1f} s",
         ]
