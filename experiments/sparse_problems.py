@@ -38,7 +38,7 @@ def documents(
     def load() -> tuple[Any, np.ndarray, Extras]:
         from dml.data.svmlight import by_heat, laid_out
 
-        both = (DOCUMENTS.get(data) or partial(halves, data))(seed)
+        both = source(data)(seed)
         order, (training, held_out) = by_heat(*both)
         made = model.documents(laid_out(training, seed), mu, dtype)
         width = training.inputs.shape[1]
@@ -57,6 +57,30 @@ def documents(
         return made, np.zeros(width, dtype), Extras(evaluate, least, named)
 
     return Task(model, load, stated)
+
+
+def source(data: str) -> Callable[[int], tuple[Batch, Batch]]:
+    """Return what loads one of DOCUMENTS, some of chosen numbers, or a file."""
+    name, _, numbers = data.partition(":")
+    if name == "generated" and numbers:
+        return partial(chosen, numbers)
+    return DOCUMENTS.get(data) or partial(halves, data)
+
+
+def chosen(numbers: str, seed: int) -> tuple[Batch, Batch]:
+    """Generate examples of this Ω, Δ and ρ."""
+    from dml.data import hypergraphs
+
+    try:
+        omega, delta, rho = map(float, numbers.split(","))
+    except ValueError:
+        raise BadInput(
+            f"expected --data=generated:Ω,Δ,ρ such as generated:10,0.01,0.1, got "
+            f"generated:{numbers}; correct the numbers"
+        ) from None
+    count, rows = GENERATED[0], int(GENERATED[0] * max(omega, 1))
+    edges = hypergraphs.generated(count, rows, int(omega), delta, rho, seed)
+    return split(hypergraphs.documents(edges, rows, seed), seed)
 
 
 def halves(path: str, seed: int) -> tuple[Batch, Batch]:

@@ -3,6 +3,8 @@
 from collections.abc import Mapping
 from typing import Any
 
+import numpy as np
+
 Row = Mapping[str, Any]
 ENDS = "accuracy", "rmse", "cut", "exact_cut", "cut_bound", "cut_ratio", "cut_accuracy"
 UPDATING = ("update_seconds", "wait_seconds")  # what an epoch takes
@@ -27,6 +29,13 @@ def gap(objective: float, optimum: float) -> dict[str, float]:
         "optimum": optimum,
         "gap": objective / optimum - 1 if optimum else objective,
     }
+
+
+def connected(largest: Mapping[int, float], apart: np.ndarray) -> str:
+    """Say how much of a batch the conflict graph's largest component has."""
+    shares = ", ".join(f"{share:.3g} of {batch}" for batch, share in largest.items())
+    hubs = f" ({apart.sum()} rows apart)" if apart.any() else ""
+    return f"largest component of a batch{hubs}: {shares or 'of 1'}"
 
 
 def progress(row: Row) -> str:

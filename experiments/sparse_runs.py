@@ -13,17 +13,20 @@ from typing import Any, NamedTuple
 import flags
 import numpy as np
 import sparse_flags
-from sparse_report import ends, gap, progress, speeds
+from sparse_report import connected, ends, gap, progress, speeds
 from sparse_ways import UPDATES, Setup
 
 from dml.metrics import figures, runs, writers
 from dml.metrics.timer import Timer
 from dml.strategies.sparse.workers import Sparse, workers
 from dml.train import train
-from dml.types import CountedComm, SparseModel
+from dml.types import CountedComm, Edges, SparseModel
+from dml.wire.memory.conflicts import component_sizes, hubs
 from dml.wire.memory.shared import place
 from dml.wire.memory.structure import lines, structure
 
+BATCHES = 16, 64, 256, 1024  # whose components are shown
+SOME = 1 << 16  # edges, of which they are
 Measures = Mapping[str, Any]
 
 
@@ -62,6 +65,23 @@ def loaded(comm: CountedComm, task: Task) -> tuple[Sparse, list[Extras]]:
     return Sparse(task.model, *place(comm, load)), extras
 
 
+def told(problem: Sparse, stated: sparse_flags.Stated) -> dict[str, float]:
+    """Say and return how sparse a problem is, and how conflicts connect its batches."""
+    edges, rows = problem.data.edges, len(problem.start)
+    found, apart = structure(edges, rows), hubs(edges, rows, stated.hubs)
+    # they lie in a drawn order: the first are as good as any
+    count = min(len(edges.starts) - 1, SOME)
+    some = Edges(edges.starts[: count + 1], edges.rows[: edges.starts[count]])
+    largest = {
+        batch: float(np.mean([sizes[0] / sizes.sum() for sizes in found]))
+        for batch in BATCHES
+        if batch <= count
+        for found in [component_sizes(some, batch, apart)]
+    }
+    sys.stdout.write("\n".join([*lines(found), connected(largest, apart)]) + "\n")
+    return found._asdict() | {f"component_{b}": share for b, share in largest.items()}
+
+
 def ran(
     comm: CountedComm,
     task: Task,
@@ -74,10 +94,7 @@ def ran(
     stated = sparse_flags.filled(values, task.stated)
     problem, extras = loaded(comm, task)
     settings = sparse_flags.settings(values, stated)
-    if comm.rank == 0:
-        found = structure(problem.data.edges, len(problem.start))
-        sys.stdout.write("\n".join(lines(found)) + "\n")
-        facts = found._asdict()
+    facts = told(problem, stated) if comm.rank == 0 else {}
 
     def evaluate(collect: Callable[[], np.ndarray | None]) -> Measures:
         table = collect()

@@ -29,7 +29,7 @@ from dml.wire.messages.comm import world
 FLAGS = flags.define("out", "seed", "watchdog")
 sparse_flags.define(FLAGS, UPDATES)
 text = partial(flags.text, flag_values=FLAGS)
-text("data", "newsgroups", "Or reuters, generated, or an svmlight file.")
+text("data", "newsgroups", "Or reuters, generated[:Ω,Δ,ρ], or an svmlight file.")
 flags.choice("loss", "hinge", list(LOSSES), "Of an example.", flag_values=FLAGS)
 flags.number("mu", 1e-4, "Weight of half the squared norm.", 1e-12, flag_values=FLAGS)
 flags.switch("peers", False, "Time scikit-learn and numpy too.", flag_values=FLAGS)

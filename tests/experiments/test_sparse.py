@@ -34,7 +34,8 @@ SMALL = ("--data=generated", "--epochs=3", "--batch=64")
 
 
 def test_a_classifier_learns_and_says_how_sparse_its_data_are(tmp_path, capsys):
-    summary = run(svm, tmp_path, "--data=generated", *FITTING, "--threads=2")
+    given = ["--data=generated", *FITTING, "--threads=2", "--hubs=1"]
+    summary = run(svm, tmp_path, *given)
     assert summary["accuracy"] > 0.8
     assert 0 <= summary["gap"] < 0.05
     assert summary["optimum"] <= summary["objective"]
@@ -46,6 +47,8 @@ def test_a_classifier_learns_and_says_how_sparse_its_data_are(tmp_path, capsys):
     assert np.load(tmp_path / "table.npy").shape == (1000,)
     assert (tmp_path / "objective.svg").stat().st_size > 0
     out = capsys.readouterr().out
+    assert 0 < summary["component_16"] < summary["component_1024"] <= 1
+    assert "largest component of a batch" in out
     assert "Ω = 10 rows" in out and "M updates/s by 2 workers" in out
 
 
@@ -107,6 +110,15 @@ def test_a_file_of_labels_0_and_1_is_learned(tmp_path, undrawn):
     assert summary["edges"] == 160 and summary["accuracy"] > 0.7
 
 
+def test_examples_of_a_chosen_structure_are_generated(tmp_path, undrawn):
+    given = ["--data=generated:8,0.05,0.2", "--epochs=2", "--noreference"]
+    summary = run(svm, tmp_path, *given)
+    assert summary["omega"] == 8
+    # a fifth of the examples is held out, so both are near
+    assert abs(summary["delta"] / 0.05 - 1) < 0.2
+    assert abs(summary["rho"] / 0.2 - 1) < 0.2
+
+
 def lines(path, *lines):
     path.write_text("".join(f"{line}\n" for line in lines))
     return f"--data={path}"
@@ -143,6 +155,10 @@ def test_a_bad_line_of_ratings_is_named(tmp_path, undrawn):
         ),
         (["--threads=9", "--batch=64"], "at most 4 workers for 4 examples, got 9"),
         (["--batch=5"], "batch of 1 to 4 examples, got 5"),
+        (
+            ["--data=generated:8,0.05"],
+            "generated:Ω,Δ,ρ such as .*, got generated:8,0.05",
+        ),
         (["--momentum=1"], "momentum below 1, got 1"),
         (["--lr=1e9", "--batch=2"], "lower --mu or --lr|--lr and --mu"),
     ],

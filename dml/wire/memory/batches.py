@@ -20,7 +20,7 @@ from numba import njit
 from dml.wire.memory.atomics import meet
 from dml.wire.memory.conflicts import Plan
 from dml.wire.memory.free import add_row, gather
-from dml.wire.memory.stamps import stamp
+from dml.wire.memory.stamps import named, stamp
 
 
 class Board(NamedTuple):
@@ -39,6 +39,7 @@ def batches(model: Any) -> Callable[..., tuple]:
     mark = stamp(model, sys.modules[__name__])
 
     @njit(nogil=True, cache=True)
+    @named(model)
     def batches(state, data, order, worker, pace, board):
         table, edges, plan = state.table, data.edges, board.plan
         velocity = state.velocity.reshape(-1)

@@ -18,7 +18,7 @@ from numba import njit
 
 from dml.types import Edges
 from dml.wire.memory.free import add_row, gather
-from dml.wire.memory.stamps import stamp
+from dml.wire.memory.stamps import named, stamp
 
 
 class Twin(NamedTuple):
@@ -62,6 +62,7 @@ def kernel(model: Any) -> Callable[..., float]:
     mark = stamp(model, sys.modules[__name__])
 
     @njit(nogil=True, cache=True)
+    @named(model)
     def delayed(twin, data, edges, delays, clock, pace):
         """Visit the edges, after clock updates of earlier calls; return their losses.
 

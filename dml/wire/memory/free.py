@@ -13,7 +13,7 @@ from typing import Any
 from numba import njit
 
 from dml.wire.memory.atomics import claim, idle
-from dml.wire.memory.stamps import stamp
+from dml.wire.memory.stamps import named, stamp
 
 
 @functools.cache
@@ -25,6 +25,7 @@ def free(model: Any, guard: Any) -> Callable[..., tuple]:
     mark = stamp(model, guard, sys.modules[__name__])
 
     @njit(nogil=True, cache=True)
+    @named(model, guard)
     def free(state, data, order, worker, pace, grads):
         table, edges, sync = state.table, data.edges, state.sync
         numbers, velocity = table.reshape(-1), state.velocity.reshape(-1)

@@ -1,14 +1,18 @@
 """A number that changes when the source of a module does.
 
 Compiled kernels are kept on disk. Those that call a model's functions close over its
-stamp too, so that a model that was edited is compiled anew.
+stamp too, so that a model that was edited is compiled anew; and are named after it.
 """
 
 import functools
 import sys
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType
+from typing import TypeVar
+
+Kernel = TypeVar("Kernel", bound=Callable)
 
 
 @functools.cache
@@ -19,6 +23,21 @@ def stamp(*modules: ModuleType) -> int:
         callees(module, found)
     paths = sorted(str(module.__file__) for module in found)
     return functools.reduce(lambda all, path: zlib.crc32(_source(path), all), paths, 0)
+
+
+def named(*modules: ModuleType) -> Callable[[Kernel], Kernel]:
+    """Name a kernel, before it is compiled, after the modules that it closes over.
+
+    What is kept by one name is read as a whole, types included. So no run needs to have
+    the classes of a model that is not its own, which it may not be able to import.
+    """
+
+    def renamed(kernel: Kernel) -> Kernel:
+        last = [module.__name__.split(".")[-1] for module in modules]
+        kernel.__qualname__ = ".".join([kernel.__name__, *last, f"{stamp(*modules)}"])
+        return kernel
+
+    return renamed
 
 
 def callees(module: ModuleType, found: set[ModuleType]) -> None:

@@ -1,11 +1,15 @@
 """A stamp changes with the source of a model, and of what it calls."""
 
 import importlib
+import os
+import subprocess
 import sys
+from pathlib import Path
 
 from dml.models import descent, sparse_logistic_edges, sparse_svm
-from dml.wire.memory import atomics, batches, delayed, free, stamps
+from dml.wire.memory import atomics, batches, delayed, free, hogwild, locked, stamps
 
+ROOT = Path(__file__).parents[3]
 CALLEE = """
 from numba import njit
 
@@ -45,3 +49,67 @@ def test_an_edited_callee_has_another_stamp(tmp_path, monkeypatch):
     assert stamps.stamp(caller) != before
     for name in ("caller_of_a_stamp", "callee_of_a_stamp"):
         del sys.modules[name]
+
+
+MODEL = """
+from numba import njit
+from typing import NamedTuple
+import numpy as np
+from dml.models.descent import descend as move
+from dml.models.descent import unpaced as paced
+from dml.models.descent import unsettled as settle
+from dml.types import Edges
+
+class Own(NamedTuple):
+    edges: Edges
+
+@njit(nogil=True, cache=True)
+def gradient(table, data, e, t, grads):
+    return 0.0, False
+"""
+RUN = """
+import sys
+import numpy as np
+from dml.strategies.sparse.workers import Settings, Sparse, paced, room, visits
+from dml.types import Edges
+from dml.wire.memory import hogwild
+from dml.wire.memory.free import free
+from dml.wire.memory.state import Worker, state
+
+if sys.argv[1] == "own":
+    import a_model_of_ones_own as model
+    data = model.Own(Edges(np.arange(3), np.zeros(2, np.uint32)))
+else:
+    from dml.data.svmlight import generate
+    from dml.models import sparse_svm as model
+    data = model.documents(generate(2, 1, 1, 0), 1e-3)
+start = np.zeros(1, np.float32)
+problem, how = Sparse(model, data, start), Settings(lambda epoch: 0.1, 1)
+data, pace = paced(problem, how, 1)
+shared = state(start, 1, False, False, np.zeros)
+order = visits(how, 1, 2)
+free(model, hogwild)(shared, data, order, Worker(0, 1), pace, room(problem))
+"""
+
+
+def test_a_model_that_only_one_run_can_import_does_not_stop_another(tmp_path):
+    (tmp_path / "a_model_of_ones_own.py").write_text(MODEL)
+    (tmp_path / "run.py").write_text(RUN)
+    env = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "kept")}
+    for kind in ("own", "ours"):
+        command = [sys.executable, str(tmp_path / "run.py"), kind]
+        path = os.pathsep.join([str(ROOT), str(tmp_path)])
+        ended = subprocess.run(
+            command, env=env | {"PYTHONPATH": path}, capture_output=True, text=True
+        )
+        assert ended.returncode == 0, ended.stderr
+        (tmp_path / "a_model_of_ones_own.py").unlink(missing_ok=True)
+
+
+def test_kernels_are_named_after_what_they_close_over():
+    names = {
+        free.free(model, guard).py_func.__qualname__
+        for model in (sparse_svm, sparse_logistic_edges)
+        for guard in (hogwild, locked)
+    }
+    assert len(names) == 4
