@@ -36,9 +36,7 @@ class Settings(NamedTuple):
     batch: int  # edges of a block
     seed: int = 0
     momentum: float = 0.0
-    counting: bool = (
-        False  # how often each row was changed, against how often it should
-    )
+    counting: bool = False  # how often each row is changed: what is lost shows
     delay: int = 0  # looks at a number that each gradient takes longer
 
 
