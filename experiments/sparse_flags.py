@@ -34,8 +34,13 @@ def define(values: flags.FlagValues, updates: Iterable[str]) -> None:
     number("lr", 0.0, "Rate of the first epoch; 0: as is stated.", 0)
     number("decay", 0.0, "Of the rate, from epoch to epoch; 0: as is stated.", 0, 1)
     number("momentum", 0.0, "Polyak's. Without locks it adds to asynchrony's own.", 0)
-    number("hubs", -1.0, "Rows in more than this share of examples wait for a batch's "
-           "end, in cyclades; 1: none do; -1: as is stated.", -1, 1)  # fmt: skip
+    number(
+        "hubs",
+        -1.0,
+        "Rows in more than this share of the examples wait for a batch's end, in "
+        "cyclades; 1: none do; -1: as is stated.",
+        *(-1, 1),
+    )
     choice("dtype", "float32", DTYPES, "Of the table and the data.")
     flags.switch("lost", True, "Count lost updates.", flag_values=values)
     flags.switch(
