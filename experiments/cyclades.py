@@ -77,7 +77,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
                 partial(bits, hubs, (counts["checked"], counts["bits"])),
                 partial(sizes, hubs, counts["batches"]),
                 partial(races, counts["workers"], turns),
-                partial(largest, most, late, FLAGS.tried),
+                partial(largest, most, (late, FLAGS.tried)),
             ):
                 for name, task, problem in known:
                     for row in part(comm, problem, task.stated, FLAGS.seed):

@@ -28,14 +28,17 @@ DOUBLINGS = 30  # or halvings, at most
 
 def largest(
     most: int,
-    late: Sequence[int],
-    epochs: int,
+    tried: tuple[Sequence[int], int],
     comm: CountedComm,
     problem: Sparse,
     stated: Stated,
     seed: int,
 ) -> Iterator[Row]:
-    """Search for serial, for each way with the most workers and with late reads."""
+    """Search for serial, for each way with the most workers and with late reads.
+
+    What is tried: how late reads are, and for how many epochs a rate is.
+    """
+    late, epochs = tried
     ways: dict[str, tuple[int, Train]] = {
         way: (count, partial(raced, comm, problem, (way, count), stated.hubs))
         for way, count in (SERIAL, *((way, most) for way in WAYS))

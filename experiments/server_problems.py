@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dml.strategies.server.server import Make
-from dml.types import BadInput, Batch, Problem, Shard
+from dml.types import BadInput, Problem, Shard
 from dml.update.rules import RULES
 
 FACTORS, MU = 10, 0.05  # of matrix factorisation
@@ -29,22 +29,10 @@ class Stated(NamedTuple):
 def logistic(seed: int, l1: float, path: str = "") -> Problem:
     """20 Newsgroups, or a fifth of an svmlight file held out."""
     from dml.data.newsgroups import newsgroups
+    from dml.data.svmlight import halves
     from dml.strategies.server.logistic import problem
 
     return problem(*(halves(path, seed) if path else newsgroups()), l1)
-
-
-def halves(path: str, seed: int) -> tuple[Batch, Batch]:
-    from dml.data.svmlight import svmlight
-
-    whole = svmlight(path)
-    order = np.random.default_rng(seed).permutation(len(whole.targets))
-    cut = max(1, len(order) // 5)
-    signs = np.where(whole.targets > 0, 1, -1).astype(np.float32)
-    test, training = (
-        Batch(whole.inputs[part], signs[part]) for part in (order[:cut], order[cut:])
-    )
-    return training, test
 
 
 def factors(seed: int, l1: float, name: str) -> Problem:

@@ -13,7 +13,7 @@ from sparse_runs import Extras, Measures, Task, save
 from dml.metrics.residuals import residuals
 from dml.models import completion, dropout, factors, sparse_logistic_edges, sparse_svm
 from dml.strategies.sparse.workers import Sparse
-from dml.types import BadInput, Batch, Ratings
+from dml.types import BadInput, Batch
 
 LOSSES: dict[str, tuple[ModuleType, Stated]] = {
     "hinge": (sparse_svm, Stated(0.5, 0.82, 20, 256, hubs=5e-4)),
@@ -26,7 +26,6 @@ SWEEPS = 50  # of alternating least squares: a fall of 1e-4 is left
 RATINGS = Stated(0.2, 0.95, 60, 128)
 IMAGES = Stated(0.1, 0.96, 120, 16)
 COUNTS = Stated(0.05, 0.9, 10, 128)
-HELD_OUT = 5  # one of so many examples of a file
 
 
 def documents(
@@ -64,12 +63,13 @@ def source(data: str) -> Callable[[int], tuple[Batch, Batch]]:
     name, _, numbers = data.partition(":")
     if name == "generated" and numbers:
         return partial(chosen, numbers)
-    return DOCUMENTS.get(data) or partial(halves, data)
+    return DOCUMENTS.get(data) or partial(of_file, data)
 
 
 def chosen(numbers: str, seed: int) -> tuple[Batch, Batch]:
     """Generate examples of this Ω, Δ and ρ."""
     from dml.data import hypergraphs
+    from dml.data.svmlight import split
 
     try:
         omega, delta, rho = map(float, numbers.split(","))
@@ -83,28 +83,10 @@ def chosen(numbers: str, seed: int) -> tuple[Batch, Batch]:
     return split(hypergraphs.documents(edges, rows, seed), seed)
 
 
-def halves(path: str, seed: int) -> tuple[Batch, Batch]:
-    """Read an svmlight file; hold a fifth of it out."""
-    from dml.data.svmlight import signs, svmlight
+def of_file(path: str, seed: int) -> tuple[Batch, Batch]:
+    from dml.data.svmlight import halves
 
-    both = split(signs(svmlight(path), path), seed)
-    kinds = np.unique(both[0].targets)
-    if len(kinds) < 2:  # said at once, not where the optimum is sought at the end
-        raise BadInput(
-            f"{path}: expected examples of both labels to train, got only "
-            f"{kinds.tolist()}; pass a file with more examples of both"
-        )
-    return both
-
-
-def split(whole: Batch, seed: int) -> tuple[Batch, Batch]:
-    order = np.random.default_rng(seed).permutation(len(whole.targets))
-    cut = max(1, len(order) // HELD_OUT)
-    test, training = (
-        Batch(whole.inputs[part], whole.targets[part])
-        for part in (order[:cut], order[cut:])
-    )
-    return training, test
+    return halves(path, seed)
 
 
 def newsgroups(seed: int) -> tuple[Batch, Batch]:
@@ -120,7 +102,7 @@ def reuters(seed: int) -> tuple[Batch, Batch]:
 
 
 def generated(seed: int) -> tuple[Batch, Batch]:
-    from dml.data.svmlight import generate
+    from dml.data.svmlight import generate, split
 
     return split(generate(*GENERATED, seed), seed)
 
@@ -184,9 +166,12 @@ def reference(problem: Sparse) -> np.ndarray:
     return completion.optimum(problem.data, problem.start, SWEEPS)
 
 
-def in_drawn_order(whole: Ratings, seed: int) -> Ratings:
-    order = np.random.default_rng(seed).permutation(len(whole.values))
-    return Ratings(*(part[order] for part in whole))
+def in_drawn_order(whole: Any, seed: int) -> Any:
+    """Return a tuple of arrays with their examples in a drawn order."""
+    order = np.random.default_rng(seed).permutation(len(whole[0]))
+    return whole._replace(
+        **{name: part[order] for name, part in whole._asdict().items()}
+    )
 
 
 def images(
@@ -203,8 +188,7 @@ def images(
         from dml.data.digits import digits
 
         training, held_out = digits()
-        order = np.random.default_rng(seed).permutation(len(training.targets))
-        training = Batch(*(part[order] for part in training))
+        training = in_drawn_order(training, seed)
         made = dropout.kept(training, hidden, keep, masks, seed, mu, dtype=dtype)
         classes = 1 + int(training.targets.max())
         start = dropout.start(hidden, made.inputs_BxI.shape[1], classes, seed, dtype)

@@ -5,7 +5,7 @@ A Task in; rows, a summary, the table and its figures in the run folder out.
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -24,6 +24,7 @@ from dml.types import CountedComm, Edges, SparseModel
 from dml.wire.memory.conflicts import component_sizes, hubs
 from dml.wire.memory.shared import place
 from dml.wire.memory.structure import lines, structure
+from dml.wire.messages import first_of_all
 
 BATCHES = 16, 64, 256, 1024  # whose components are shown
 SOME = 1 << 16  # edges, of which they are
@@ -73,13 +74,17 @@ def told(problem: Sparse, stated: sparse_flags.Stated) -> dict[str, float]:
     count = min(len(edges.starts) - 1, SOME)
     some = Edges(edges.starts[: count + 1], edges.rows[: edges.starts[count]])
     largest = {
-        batch: float(np.mean([sizes[0] / sizes.sum() for sizes in found]))
+        batch: mean_share(component_sizes(some, batch, apart))
         for batch in BATCHES
         if batch <= count
-        for found in [component_sizes(some, batch, apart)]
     }
     sys.stdout.write("\n".join([*lines(found), connected(largest, apart)]) + "\n")
     return found._asdict() | {f"component_{b}": share for b, share in largest.items()}
+
+
+def mean_share(blocks: Sequence[np.ndarray]) -> float:
+    """Return the share of a block that its largest component has, on average."""
+    return float(np.mean([sizes[0] / sizes.sum() for sizes in blocks]))
 
 
 def ran(
@@ -94,7 +99,8 @@ def ran(
     stated = sparse_flags.filled(values, task.stated)
     problem, extras = loaded(comm, task)
     settings = sparse_flags.settings(values, stated)
-    facts = told(problem, stated) if comm.rank == 0 else {}
+    # who has nothing to do sleeps: a core that waits is one that another needs
+    facts = first_of_all(comm, lambda: {} if comm.rank else told(problem, stated))
 
     def evaluate(collect: Callable[[], np.ndarray | None]) -> Measures:
         table = collect()
@@ -117,15 +123,19 @@ def ran(
         setup = Setup(problem, settings, Timer(), crew, stated.hubs)
         steps = islice(UPDATES[values.updates](setup), stated.epochs)
         summary = train(steps, evaluate, writer, evaluate_every=1)
-        if comm.rank == 0:
-            summary |= {"workers": crew.count, **facts}
-            summary |= speeds(summary)
-            summary |= extras[0].save(path, tables[-1])
+        summary |= {"workers": crew.count, **facts}
+
+        def conclude() -> None:
+            if comm.rank:
+                return
+            summary.update(speeds(summary), **extras[0].save(path, tables[-1]))
             if values.reference and extras[0].optimum:
                 least = task.model.objective(extras[0].optimum(problem), problem.data)
-                summary |= gap(summary["objective"], least)
+                summary.update(gap(summary["objective"], least))
             if peers:
-                summary |= peers(problem, stated)
+                summary.update(peers(problem, stated))
             summary["total_seconds"] = time.perf_counter() - begun
             writer.summary(summary)
+
+        first_of_all(comm, conclude)
     return summary

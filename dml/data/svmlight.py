@@ -17,6 +17,7 @@ from dml.types import BadInput, Batch
 
 SIGNS = {-1.0, 1.0}
 BITS = {0.0, 1.0}
+HELD_OUT = 5  # one of so many
 OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open}
 
 
@@ -67,6 +68,29 @@ def laid_out(batch: Batch, seed: int) -> Batch:
     inputs = batch.inputs[order]
     inputs.sort_indices()
     return Batch(inputs, batch.targets[order])
+
+
+def halves(path: str | Path, seed: int) -> tuple[Batch, Batch]:
+    """Read a file of labels -1, +1 or 0, 1; hold a fifth of it out."""
+    both = split(signs(svmlight(path), path), seed)
+    kinds = np.unique(both[0].targets)
+    if len(kinds) < 2:  # said at once, not where the optimum is sought at the end
+        raise BadInput(
+            f"{path}: expected examples of both labels to train, got only "
+            f"{kinds.tolist()}; pass a file with more examples of both"
+        )
+    return both
+
+
+def split(whole: Batch, seed: int) -> tuple[Batch, Batch]:
+    """Return (training, held out) examples, in a drawn order."""
+    order = np.random.default_rng(seed).permutation(len(whole.targets))
+    cut = max(1, len(order) // HELD_OUT)
+    held_out, training = (
+        Batch(whole.inputs[part], whole.targets[part])
+        for part in (order[:cut], order[cut:])
+    )
+    return training, held_out
 
 
 def by_heat(*batches: Batch) -> tuple[np.ndarray, tuple[Batch, ...]]:

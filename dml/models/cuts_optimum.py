@@ -43,12 +43,10 @@ def optimum(graph: Any, gap: float = 1e-3, rounds: int = 5000) -> Optimum:
     least_seen = np.maximum(TAME * np.ptp(costs_NxK, axis=1), TAME)
     rates = 1 / np.maximum(seen, least_seen)
     forces_NxK = np.empty_like(x_NxK)
+    fixed = graph.pairs, weights, costs_NxK, rates
     least, value = -np.inf, np.inf
     for _ in range(0, rounds, EVERY):
-        _rounds(
-            *(graph.pairs, weights, costs_NxK, rates, x_NxK, beyond_NxK),
-            *(dual_PxK, forces_NxK, EVERY),
-        )
+        _rounds(fixed, (x_NxK, beyond_NxK, dual_PxK, forces_NxK), EVERY)
         _forces(graph.pairs, weights, dual_PxK, costs_NxK, forces_NxK)
         least = max(least, float(forces_NxK.min(axis=1).sum()) + constant)
         value = float(cut_value(x_NxK, data))
@@ -125,8 +123,9 @@ def _forces(pairs, weights, dual, costs, forces):
 
 
 @njit(nogil=True, cache=True)
-def _rounds(pairs, weights, costs, rates, x, beyond, dual, forces, rounds):
+def _rounds(fixed, moving, rounds):
     """Raise the dual by what is between nodes, lower x by the forces, go beyond it."""
+    (pairs, weights, costs, rates), (x, beyond, dual, forces) = fixed, moving
     labels = x.shape[1]
     point = np.empty(labels)
     for _ in range(rounds):

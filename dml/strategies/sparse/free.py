@@ -1,7 +1,7 @@
 """Ways in which workers update one table as they go: a guard says what each waits for.
 
 No two runs of several workers are alike. One worker alone is serial, bit for bit, by
-all of them. Words a step: the loss, and the rows changed and lost.
+all of them. Words a step: the loss, and the rows changed.
 """
 
 from collections.abc import Iterator
