@@ -9,7 +9,7 @@ A cut costs the weights of its edges; a bound is below every cut's cost. The sha
 nodes that are labelled as the best cut does is cut_accuracy. Labels of a picture or a
 volume are drawn, as segments.svg and .png.
 
-Cost: 13 s by 4 ranks on two cores, the bound included.
+Cost: 11 s by 4 ranks on two cores, the bound included.
 Result: 92,664 points of 8 slices, 0.93 % above the relaxation's optimum; their cut is
 0.17 % above the bound, and has 94.5 % of the maps' classes. 13.7 M updates/s by two
 workers.
