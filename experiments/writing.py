@@ -39,7 +39,7 @@ def first(
     asked = [make(path, append) for name, make in ASKED.items() if values[name].value]
     summaries: list[Row] = []
     with (
-        energy.metered(comm, terms(values)) as meter,
+        energy.meter(comm, terms(values)) as meter,
         writers.first(rank, folder, *others, *asked) as writer,
     ):
         yield Writer(writer.row, summaries.append)

@@ -148,19 +148,19 @@ def sources(hosts: Sequence[Took], terms: Terms) -> list[str]:
 
 
 @contextmanager
-def metered(
+def meter(
     comm: Comm | None, terms: Terms, begun: counters.Reading = BEGUN
 ) -> Iterator[Meter]:
     """Make a meter; look at counters now and then, lest they come round unseen."""
-    meter, over = Meter(comm, terms, begun), threading.Event()
+    made, over = Meter(comm, terms, begun), threading.Event()
 
     def looks() -> None:
         while not over.wait(LOOK):
-            meter.look()
+            made.look()
 
-    if meter.leads and meter.last:
+    if made.leads and made.last:
         threading.Thread(target=looks, daemon=True).start()
     try:
-        yield meter
+        yield made
     finally:
         over.set()

@@ -8,7 +8,7 @@ import pytest
 
 from dml import sim
 from dml.metrics import counters, energy
-from dml.metrics.energy import CORES, Meter, Terms, Took, metered, summed
+from dml.metrics.energy import CORES, Meter, Terms, Took, summed
 from dml.metrics.prices import PRICES, hourly
 
 HOUR = 3600.0
@@ -136,7 +136,7 @@ def test_cores_are_those_that_any_rank_may_use(monkeypatch):
 def test_virtual_ranks_are_one_process():
     def program(comm):
         comm.compute(100.0)
-        with metered(comm, Terms()) as meter:
+        with energy.meter(comm, Terms()) as meter:
             sent = comm.Wtime()
             found = meter.spent()
             return comm.Wtime() - sent, found["energy_kwh"] * 3.6e6 / 10
@@ -149,7 +149,7 @@ def test_virtual_ranks_are_one_process():
 def test_a_meter_looks_now_and_then(host, monkeypatch):
     file, busy, begun = host
     monkeypatch.setattr(energy, "LOOK", 0.01)
-    with metered(None, Terms(), begun) as meter:
+    with energy.meter(None, Terms(), begun) as meter:
         file.write_text("6000000")
         patience = time.monotonic() + 5
         while not meter.joules and time.monotonic() < patience:
