@@ -34,7 +34,7 @@ class Terms(NamedTuple):
 
 
 class Took(NamedTuple):
-    """What a host took, the same of all its ranks, or 0 where only its first knows."""
+    """What a host took: a run has of it what its ranks had of cores and time."""
 
     seconds: float
     rate: float  # joules of a CPU second
@@ -77,25 +77,23 @@ class Meter:
                 self.last[file] = now
 
     def took(self) -> Took:
-        """Return what this rank knows of its host."""
-        self.look()
+        """Return what its first rank knows of a host; the others add nothing."""
         elapsed = time.monotonic() - self.begun.time
+        if not self.leads:
+            return Took(elapsed, 0, 0, 0, 0, 0, 0)
+        self.look()
         everyone = max(counters.busy() - self.begun.busy, counters.worked())
-        read = self.leads and self.joules > 0
-        rate = (
-            self.joules / everyone if read else 0.0 if self.last else self.terms.watts
-        )
-        now = counters.gpus() if self.leads else counters.Gpus()
-        listed = hourly(now.name) if self.terms.gpu_price is None else None
-        price = self.terms.gpu_price or listed or 0.0
+        read = self.joules > 0
+        gpus, asked = counters.gpus(), self.terms.gpu_price
+        price = hourly(gpus.name) if asked is None else asked
         return Took(
             elapsed,
-            rate,
+            self.joules / everyone if read else self.terms.watts,
             read,
-            now.joules - self.gpus.joules,
-            now.number,
-            price,
-            now.number > 0 and self.terms.gpu_price is None and listed is None,
+            gpus.joules - self.gpus.joules,
+            gpus.number,
+            price or 0.0,
+            gpus.number > 0 and price is None,
         )
 
     def spent(self) -> dict[str, Any]:
