@@ -70,7 +70,9 @@ def begin(flags: Mapping[str, Any], path: Path) -> subprocess.Popen | None:
         return None
     here = flags | {"workers": "", "out": path}
     command = [mpirun, "-n", str(flags["measure"] + 1), sys.executable, SCRIPT]
-    command += [f"--{name}={value}" for name, value in here.items()]
+    command += [
+        f"--{name}={value}" for name, value in here.items() if value is not None
+    ]
     env = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
     pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
     return subprocess.Popen(command, env=env, text=True, **pipes)

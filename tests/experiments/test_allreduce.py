@@ -31,7 +31,9 @@ def test_virtual_ranks_take_as_long_as_predicted_for_every_cell(tmp_path):
 
 def test_the_summary_says_how_auto_does_and_the_folder_has_a_figure(tmp_path, capsys):
     (summary, *others) = run(tmp_path, "--simulate=3", "--sizes=1KB", "--check")
-    assert json.loads((tmp_path / "summary.json").read_text()) == summary
+    assert (
+        json.loads((tmp_path / "summary.json").read_text()).items() >= summary.items()
+    )
     assert all(other == summary for other in others)
     assert summary["speedup_1024"] > 0
     assert summary["plain_speedup_1024"] > 0

@@ -21,7 +21,9 @@ def run(out, *argv):
 
 def test_a_run_leaves_a_table_a_verdict_and_a_figure(tmp_path, capsys):
     summary, rows = run(tmp_path)
-    assert json.loads((tmp_path / "summary.json").read_text()) == summary
+    assert (
+        json.loads((tmp_path / "summary.json").read_text()).items() >= summary.items()
+    )
     for name in ("asynchrony.svg", "asynchrony.png", "config.json"):
         assert (tmp_path / name).stat().st_size > 0
     header, *lines, claim, said = capsys.readouterr().out.splitlines()

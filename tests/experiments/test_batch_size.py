@@ -61,7 +61,9 @@ def test_a_run_says_steps_and_seconds_and_leaves_figures(tmp_path):
     assert summary["diverse_4_steps"] == rows[1]["steps"]
     for name in ("steps.svg", "steps.png", "seconds.svg", "seconds.png"):
         assert (tmp_path / name).stat().st_size > 0
-    assert json.loads((tmp_path / "summary.json").read_text()) == summary
+    assert (
+        json.loads((tmp_path / "summary.json").read_text()).items() >= summary.items()
+    )
 
 
 @pytest.mark.parametrize("data", KINDS)

@@ -35,7 +35,9 @@ def test_every_consistency_is_compared_under_every_delay(tmp_path, capsys, undra
     assert [(row["delay"], row["consistency"]) for row in rows] == [
         (law, name) for law in (EVEN, LATE) for name in names
     ]
-    assert json.loads((tmp_path / "summary.json").read_text()) == summary
+    assert (
+        json.loads((tmp_path / "summary.json").read_text()).items() >= summary.items()
+    )
     out = capsys.readouterr().out.splitlines()
     assert out[0].split()[:3] == ["consistency", "delay", "objective"]
     assert sum(line.startswith("published: ") for line in out) == 2

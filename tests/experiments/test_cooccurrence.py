@@ -40,7 +40,7 @@ def test_files_are_brute_force_s_on_any_ranks(corpus, tmp_path, size):
     assert found == brute_force(corpus.read_text())
     assert len(summaries) == max(size, 1)
     summary = json.loads((tmp_path / "out" / "summary.json").read_text())
-    assert summary == summaries[0]
+    assert summary.items() >= summaries[0].items()
     assert summary["words"] == found[0].count(b"\n") < 60
     assert summary["records"] == len(found[1]) // 16
     assert (summary["words_sent"] > 0) == (size > 1)

@@ -40,7 +40,9 @@ def test_a_picture_is_cut_beside_its_bound_and_drawn(tmp_path, capsys):
     cut_over_bound = summary["cut"] / summary["cut_bound"]
     assert summary["cut_ratio"] == pytest.approx(cut_over_bound)
     assert "exact_cut" not in summary and summary["workers"] == 2
-    assert summary == json.loads((tmp_path / "summary.json").read_text())
+    assert (
+        json.loads((tmp_path / "summary.json").read_text()).items() >= summary.items()
+    )
     table = np.load(tmp_path / "table.npy")
     # what two workers changed at once still sums to 1
     np.testing.assert_allclose(table.sum(axis=1), 1, atol=1e-4)

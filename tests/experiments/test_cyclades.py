@@ -63,7 +63,9 @@ def test_a_run_leaves_four_tables_a_flat_summary_and_figures(tmp_path, capsys):
         *(2 * 2 * 2, 2 * 2 * 3, 2 * 4, 2 * 4)
     ]
     assert all(row["equal"] for row in of("bits")) and summary["bits_equal"] is True
-    assert json.loads((tmp_path / "summary.json").read_text()) == summary
+    assert (
+        json.loads((tmp_path / "summary.json").read_text()).items() >= summary.items()
+    )
     assert all(isinstance(one, float | int | str) for one in summary.values())
     for name in ("components.svg", "components.png", "throughput.svg", "config.json"):
         assert (tmp_path / name).stat().st_size > 0

@@ -45,7 +45,10 @@ def test_a_run_leaves_what_sweeps_read(see, tmp_path):
     summary = see()
     keys = {"loss", "accuracy", "steps", "images_per_second", "seconds", "words_sent"}
     assert keys | {"params_sha256", "first_step_seconds"} <= summary.keys()
-    assert json.loads((tmp_path / "run/summary.json").read_text()) == summary
+    assert (
+        json.loads((tmp_path / "run/summary.json").read_text()).items()
+        >= summary.items()
+    )
     rows = (tmp_path / "run/metrics.jsonl").read_text().splitlines()
     assert [json.loads(row)["step"] for row in rows] == [1, 2, 3, 4, 5, 6]
 

@@ -67,7 +67,10 @@ def test_virtual_runs_repeat_themselves_and_leave_figures(tmp_path, monkeypatch)
         assert (tmp_path / "a" / name).stat().st_size > 0
     monkeypatch.setattr(downpour, "drawn", lambda *_: None)
     assert run(tmp_path / "b", "--clocks=4") == one
-    assert json.loads((tmp_path / "a" / "summary.json").read_text()) == one[0]
+    assert (
+        json.loads((tmp_path / "a" / "summary.json").read_text()).items()
+        >= one[0].items()
+    )
 
 
 class Told:

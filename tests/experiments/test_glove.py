@@ -125,7 +125,8 @@ def test_a_run_leaves_files_that_agree(train, tmp_path):
         pytest.fail(f"{constant} is no JSON")
 
     text = (out / "summary.json").read_text()
-    assert json.loads(text, parse_constant=refuse) == summary
+    written = json.loads(text, parse_constant=refuse)
+    assert written.items() >= summary.items()
     assert set(summary) >= KEYS
     assert not any(isinstance(value, dict | list) for value in summary.values())
     assert summary["analogy_accuracy"] is None  # none of its words is known

@@ -52,7 +52,9 @@ def test_a_race_leaves_two_tables_a_flat_summary_and_figures(tmp_path, capsys):
     more = "--problems=svm,sparse,dense", "--delays=0,3"
     summary, rows = run(tmp_path, *more)
     assert len(rows) == 3 * (1 + 2 * 3) + 2 * 3
-    assert json.loads((tmp_path / "summary.json").read_text()) == summary
+    assert (
+        json.loads((tmp_path / "summary.json").read_text()).items() >= summary.items()
+    )
     assert all(isinstance(one, float | int | str | None) for one in summary.values())
     assert summary["svm_locked_2_speedup"] == rows[5]["speedup"]
     rhos = {row["problem"]: row["rho"] for row in rows if row["kind"] == "race"}

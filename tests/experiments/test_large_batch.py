@@ -97,7 +97,9 @@ def test_a_run_leaves_a_row_for_each_warm_up_a_summary_and_figures(
     for one in rows:
         assert len(set(one["errors"])) == 2  # seeds differ
         assert one["steps"] * one["batch"] == rows[0]["steps"] * 32
-    assert json.loads((tmp_path / "summary.json").read_text()) == summary
+    assert (
+        json.loads((tmp_path / "summary.json").read_text()).items() >= summary.items()
+    )
     assert not any(isinstance(value, dict | list) for value in summary.values())
     assert summary["accuracy"] == 1 - rows[-1]["error"] == summary["x2_accuracy"]
     for name in ("accuracy", "target", "warmups"):

@@ -71,7 +71,7 @@ def test_the_pick_is_beaten_by_no_other_fits_and_divides(made):
         assert data * stage * tensor == row["devices"]
         assert shape.heads % tensor == shape.layers % stage == 0
         assert data * row["microbatch"] * row["microbatches"] == 512
-    assert json.loads((out / "summary.json").read_text()) == summary
+    assert json.loads((out / "summary.json").read_text()).items() >= summary.items()
     for name in ("memory.svg", "memory.png", "config.json"):
         assert (out / name).stat().st_size > 0
 

@@ -90,7 +90,9 @@ ARGV += ["--measured="]  # the README's command races, small
 def test_a_run_shows_tables_verdicts_and_pictures(tmp_path, capsys, monkeypatch):
     argv = ["pipeline.py", *ARGV, f"--out={tmp_path}"]
     summary = pipeline.main(argv)
-    assert json.loads((tmp_path / "summary.json").read_text()) == summary
+    assert (
+        json.loads((tmp_path / "summary.json").read_text()).items() >= summary.items()
+    )
     shown = capsys.readouterr().out
     for stages, row in TRANSFORMER.items():
         for count in row:

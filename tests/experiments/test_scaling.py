@@ -47,7 +47,9 @@ def test_ranks_of_several_hosts_share_no_memory_and_contend_for_links(tmp_path):
 
 def test_the_folder_has_summary_figure_and_all_tables(tmp_path, capsys):
     (summary,) = run(tmp_path, "--step_seconds=0.1", "--workers=64")
-    assert json.loads((tmp_path / "summary.json").read_text()) == summary
+    assert (
+        json.loads((tmp_path / "summary.json").read_text()).items() >= summary.items()
+    )
     assert summary["speedup_64"] < summary["speedup_overlapped_64"] <= 64
     for name in ("scaling.svg", "scaling.png", "config.json"):
         assert (tmp_path / name).stat().st_size > 0

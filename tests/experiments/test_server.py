@@ -28,7 +28,9 @@ def lines(out):
 
 def test_a_run_leaves_a_row_a_gradient_a_flat_summary_and_figures(tmp_path):
     summary = run(tmp_path, "--simulate=5", "--consistency=async", "--lr=20")
-    assert json.loads((tmp_path / "summary.json").read_text()) == summary
+    assert (
+        json.loads((tmp_path / "summary.json").read_text()).items() >= summary.items()
+    )
     flat = {k: v for k, v in summary.items() if k != "staleness"}
     assert all(isinstance(value, int | float | str) for value in flat.values())
     rows = lines(tmp_path)

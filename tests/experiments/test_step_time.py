@@ -53,7 +53,9 @@ def test_all_take_the_same_steps_by_turns_and_torch_takes_them_too(run, tmp_path
     assert abs(max(later) - min(first)) > 1e-3
     assert rows["serial"]["wire_share"] is None
     assert 0 < rows["synchronous"]["wire_share"] < 1
-    assert json.loads((tmp_path / "summary.json").read_text()) == summary
+    assert (
+        json.loads((tmp_path / "summary.json").read_text()).items() >= summary.items()
+    )
     assert summary["first_loss_gap"] < 1e-6
     assert summary["serial_images_per_second"] == pytest.approx(
         4 / summary["serial_ms"] * 1e3

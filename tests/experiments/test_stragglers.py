@@ -53,7 +53,9 @@ def test_constant_times_cost_nothing_but_themselves(tmp_path):
 
 def test_a_run_leaves_a_table_a_flat_summary_and_a_figure(tmp_path, capsys):
     summary, rows = run(tmp_path)
-    assert json.loads((tmp_path / "summary.json").read_text()) == summary
+    assert (
+        json.loads((tmp_path / "summary.json").read_text()).items() >= summary.items()
+    )
     assert all(isinstance(value, float) for value in summary.values())
     assert summary["pareto_k_of_p_4"] == rows[5]["maxplus"]
     for name in ("stragglers.svg", "stragglers.png", "config.json"):

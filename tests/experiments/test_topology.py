@@ -44,7 +44,7 @@ def test_every_network_size_and_allreduce_is_timed(made):
         assert row["seconds"] == min(took) > 0
         assert row["exact"]
         assert row["lead"] >= 1
-    assert json.loads((out / "summary.json").read_text()) == summary
+    assert json.loads((out / "summary.json").read_text()).items() >= summary.items()
     for name in ("topology.svg", "topology.png", "config.json"):
         assert (out / name).stat().st_size > 0
 
