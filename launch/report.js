@@ -60,15 +60,24 @@ function filter() {
     look.shown[run(row)] = fits;
     many += fits;
   }
-  $("count").textContent = `${many} of ${rows.length} runs`;
+  counted(many);
   redraw();
 }
+function counted(many) {
+  $("count").textContent = `${many} of ${rows.length} runs`;
+  $("all").hidden = many <= 200 || table.classList.contains("all");
+}
+$("all").addEventListener("click", () => {
+  table.classList.add("all");
+  $("all").hidden = true;
+  table.parentElement.focus();
+});
 let waiting = 0;
 $("filter").addEventListener("input", () => {
   clearTimeout(waiting);
   waiting = setTimeout(filter, rows.length > 200 ? 150 : 0);
 });
-$("count").textContent = `${rows.length} of ${rows.length} runs`;
+counted(rows.length);
 
 // Columns: those that one wants to see.
 function column(at, on) {

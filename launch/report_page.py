@@ -113,7 +113,7 @@ def summary(runs: Sequence[Told], skipped: Sequence[Skipped]) -> str:
     for measure, (name, unit) in TOTALS.items():
         found = total(runs, measure)
         if found is not None:
-            told += f"<div><dt>{name}</dt><dd>{rounded(found)}{unit}</dd></div>"
+            told += f"<div><dt>{name}</dt><dd>{rounded(found, 3)}{unit}</dd></div>"
     states = [each.status for each in runs]
     counts = [
         f"{states.count(state)} {state}"
@@ -175,6 +175,7 @@ def runs_section(
 <span id="count" role="status"></span>
 </div>
 {table(runs, differ, measures)}
+<button type="button" id="all" hidden>Show all rows</button>
 {equal("Same in all runs", everywhere)}
 {equal("Same in the runs that have them", elsewhere)}
 </section>"""

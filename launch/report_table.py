@@ -53,7 +53,7 @@ def row(
     name = escape(told.name)
     cells = [
         f'<th scope="row"><i class="swatch c{at % COLOURS}"></i>'
-        f'<a href="#run-{at}">{name}</a></th>',
+        f'<a href="#run-{at}" title="{name}">{name}</a></th>',
         f'<td class="{told.status.replace(" ", "-")}">{told.status}</td>',
         f'<td class="off">{told.began}</td>',
     ]
@@ -75,11 +75,11 @@ def cell(value: Any, hidden: bool) -> str:
     return f'<td class="{kind}"{data}>{short}</td>'
 
 
-def rounded(value: float) -> str:
-    """Return a number to read: five digits, or whole and in groups of three."""
+def rounded(value: float, digits: int = 5) -> str:
+    """Return a number to read: of few digits, or whole and in groups of three."""
     if 1e4 <= abs(value) < 1e15:
         return f"{value:,.0f}"
-    return f"{value:.5g}"
+    return f"{value:.{digits}g}"
 
 
 def text(value: Any) -> str:
