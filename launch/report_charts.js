@@ -26,7 +26,7 @@ addEventListener("beforeprint", () => charts.forEach(draw));
 function chart(figure) {
   const one = {
     figure, measure: data.measures[figure.dataset.measure],
-    says: figure.querySelector("span"), place: figure.querySelector("div"),
+    says: figure.querySelector("span"), whose: figure.querySelector("i"), place: figure.querySelector("div"),
     near: false, drawn: false, curves: null, svg: null, active: null,
   };
   figure.addEventListener("pointermove", (event) => light(nearest(one, event)));
@@ -55,9 +55,8 @@ function lit(one) {
   one.svg.classList.toggle("lit", on);
   one.active.setAttribute("d", on ? path(one, curve) : "");
   if (on) one.active.setAttribute("class", `curve active c${look.colour[curve.run]}`);
-  one.says.textContent = on
-    ? `${data.names[curve.run]}: ${short(curve.ys[curve.ys.length - 1])} at the end`
-    : "";
+  one.says.textContent = on ? `${short(curve.ys[curve.ys.length - 1])} at the end` : "";
+  one.whose.textContent = on ? data.names[curve.run] : "";
 }
 
 // A measure's numbers: of each run in turn its axes, then its values, as float32.
@@ -126,7 +125,7 @@ function ticks(low, high, log) {
     for (let k = first; k <= last; k += every) found.push([10 ** k, short(10 ** k)]);
     return found;
   }
-  const rough = (high - low) / 4, power = 10 ** Math.floor(Math.log10(rough));
+  const rough = (high - low) / 6, power = 10 ** Math.floor(Math.log10(rough));
   const step = [1, 2, 5, 10].find((k) => k * power >= rough) * power;
   const digits = Math.max(0, -Math.floor(Math.log10(step) + 1e-9)), found = [];
   const plain = Math.max(Math.abs(low), Math.abs(high)) < 1e4 && digits <= 4;

@@ -20,7 +20,7 @@ HERE = Path(__file__).parent
 STYLES, SCRIPTS = ("report.css",), ("report_charts.js", "report.js")
 LIMIT = 9_800_000  # bytes of a page: figures over it are left out
 TOTALS = {  # what all runs took together
-    "seconds": ("in all", " s"),
+    "seconds": ("run time", " s"),
     "energy_kwh": ("energy", " kWh"),
     "co2_kg": ("carbon", " kg CO₂e"),
     "cost_usd": ("cost", " USD"),
@@ -33,7 +33,8 @@ def page(runs: Sequence[Told], skipped: Sequence[Skipped]) -> str:
     data = packed(runs)
     parts = [
         summary(runs, skipped),
-        *(failures(runs)),
+        "<main>",
+        *failures(runs),
         runs_section(runs, differ, measures(runs), same),
         curves(data["measures"]),
     ]
@@ -166,8 +167,7 @@ def runs_section(
 ) -> str:
     everywhere = {flag: same[flag] for flag in same if same[flag].runs == len(runs)}
     elsewhere = {flag: same[flag] for flag in same if flag not in everywhere}
-    return f"""<main>
-<section id="runs" aria-labelledby="runs-title">
+    return f"""<section id="runs" aria-labelledby="runs-title">
 <h2 id="runs-title">Runs</h2>
 <div class="tools" hidden>
 <label>Filter <input type="search" id="filter" placeholder="word or --lr=0.1"></label>
@@ -197,7 +197,7 @@ def curves(measures: Sequence[dict[str, Any]]) -> str:
     """Return the places of the charts, one a measure; the script draws them."""
     charts = "\n".join(
         f'<figure class="chart" data-measure="{at}"><figcaption><b>'
-        f"{clipped(each['name'])}</b> <span></span></figcaption><div></div></figure>"
+        f"{clipped(each['name'])}</b><span></span><i></i></figcaption><div></div></figure>"
         for at, each in enumerate(measures)
     )
     if not measures:

@@ -178,7 +178,7 @@ def number(value: Any) -> float | None:
     try:
         return float(value)
     except OverflowError:  # JSON's whole numbers have no bounds
-        return math.copysign(math.inf, value)
+        return math.inf if value > 0 else -math.inf
 
 
 def total(runs: Sequence[Told], measure: str) -> float | None:
