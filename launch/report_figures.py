@@ -56,7 +56,8 @@ def pictures(folder: Path) -> Iterable[Path]:
 def figure(path: Path) -> Figure:
     svg = path.suffix == ".svg"
     try:
-        data = path.read_bytes() if path.stat().st_size <= HUGE else b""
+        read = path.is_file() and path.stat().st_size <= HUGE  # a pipe would hang
+        data = path.read_bytes() if read else b""
     except OSError:
         data = b""
     if svg and data:
