@@ -70,14 +70,14 @@ def cell(value: Any, hidden: bool) -> str:
     if found is None:
         return f'<td class="{kind}"></td>'
     short = rounded(found)
-    exact = repr(found) if math.isfinite(found) else ""
+    exact = repr(found).removesuffix(".0") if math.isfinite(found) else ""
     data = f' data-v="{exact}"' if exact != short else ""
     return f'<td class="{kind}"{data}>{short}</td>'
 
 
 def rounded(value: float, digits: int = 5) -> str:
     """Return a number to read: of few digits, or whole and in groups of three."""
-    if 1e4 <= abs(value) < 1e15:
+    if 10 ** (digits - 1) <= abs(value) < 1e15:
         return f"{value:,.0f}"
     return f"{value:.{digits}g}"
 

@@ -266,6 +266,15 @@ def test_a_long_value_is_cut_and_a_long_text_does_not_fill_the_page(made, tmp_pa
     assert page.all("span", title=long[:2000])
 
 
+def test_a_number_is_short_to_read_and_exact_to_sort_by(made, tmp_path):
+    folder(tmp_path / "x", {}, [], {"loss": 1 / 3, "seconds": 1234567.25, "steps": 4})
+    page = made(tmp_path)
+    assert page.within["td"][2:] == ["0.33333", "1,234,567", "4"]
+    exact = [each.get("data-v") for each in page.all("td")][2:]
+    assert exact == ["0.3333333333333333", "1234567.25", None]
+    assert "1,234,567 s" in page.within["dd"]
+
+
 @pytest.mark.parametrize("size", [1, 2, 199, 200, 201, 1000, 9999])
 def test_a_curve_keeps_its_ends_and_extremes_in_few_points(size):
     values = np.random.default_rng(size).normal(size=size).astype(np.float32)
