@@ -96,6 +96,12 @@ def column(page, name):
     )
 
 
+def until(page, condition):
+    """Wait for what the page's script does; wait_for_function is against its policy."""
+    while not page.evaluate(condition):
+        page.wait_for_timeout(10)
+
+
 def head(page, name):
     return page.locator("thead th", has=page.get_by_role("button", name=name)).first
 
@@ -137,11 +143,11 @@ def test_the_filter_takes_words_and_whole_values(opened, address):
     page = opened(address)
     for wanted, many in (("run-3", 1), ("--n=1", 1), ("ring RUN-", 10), ("zzz", 0)):
         page.get_by_label("Filter").fill(wanted)
-        page.wait_for_function(f"look.shown.filter(Boolean).length === {many}")
+        until(page, f"look.shown.filter(Boolean).length === {many}")
         assert len(column(page, "run")) == many
         assert page.locator("#count").text_content() == f"{many} of 11 runs"
     page.get_by_label("Filter").fill("")
-    page.wait_for_function("look.shown.every(Boolean)")
+    until(page, "look.shown.every(Boolean)")
 
 
 def test_columns_are_chosen(opened, address):
@@ -157,6 +163,7 @@ def test_columns_are_chosen(opened, address):
 def test_charts_show_every_run_against_each_axis_and_light_one_up(opened, address):
     page = opened(address)
     page.locator("#curves").scroll_into_view_if_needed()
+    until(page, "charts[0].drawn")
     chart = page.locator(".chart svg").first
     drawn = chart.locator("path.curve:not(.active)")
     assert drawn.count() == 8  # eight colours, eleven runs
@@ -179,8 +186,9 @@ def test_charts_show_every_run_against_each_axis_and_light_one_up(opened, addres
 def test_a_run_s_figures_are_images_that_run_and_fetch_nothing(opened, address):
     page = opened(f"{address}#run-2")
     assert page.locator("details[open]#run-2").count() == 1
-    page.wait_for_function(
-        "[...document.querySelectorAll('#run-2 img')].every((i) => i.naturalWidth)"
+    until(
+        page,
+        "[...document.querySelectorAll('#run-2 img')].every((i) => i.naturalWidth)",
     )
     assert page.locator("img[src]").count() == 2  # the others wait for their turn
     assert page.evaluate("window.evil") is None
@@ -228,7 +236,7 @@ def test_a_thousand_runs_are_all_there(opened, tmp_path, monkeypatch):
     assert page.locator("#each > details").count() == 1000
     assert len(column(page, "run")) == 200
     page.get_by_label("Filter").fill("--k=777")
-    page.wait_for_function("look.shown.filter(Boolean).length === 1")
+    until(page, "look.shown.filter(Boolean).length === 1")
     assert column(page, "run") == ["777"]
     page.get_by_label("Filter").fill("")
     page.get_by_role("button", name="Show all rows").click()
