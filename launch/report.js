@@ -1,0 +1,165 @@
+// The rest of report.html: theme, table, columns, colours, figures. After the charts.
+
+const $ = (id) => document.getElementById(id);
+const table = $("table"), body = table.tBodies[0], heads = [...table.tHead.rows[0].cells];
+const rows = [...body.rows];
+const title = (at) => heads[at].textContent;
+const run = (row) => Number(row.dataset.run);
+document.querySelectorAll(".tools, #theme").forEach((each) => { each.hidden = false; });
+
+// Theme: the reader's system's, until the button is pressed.
+const dark = () => (document.documentElement.dataset.theme
+  ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
+const named = () => { $("theme").textContent = dark() ? "Light" : "Dark"; };
+$("theme").addEventListener("click", () => {
+  document.documentElement.dataset.theme = dark() ? "light" : "dark";
+  named();
+});
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", named);
+named();
+
+// Sorting: numbers as numbers, then words, what is missing last in either direction.
+function key(row, at) {
+  const cell = row.cells[at], text = cell.dataset.v ?? cell.textContent;
+  const value = text.trim() === "" ? NaN : Number(text);
+  if (!Number.isNaN(value)) return [0, value];
+  return heads[at].classList.contains("n") || !text ? [2, 0] : [1, text];
+}
+const words = new Intl.Collator("en", { numeric: true });
+function sort(at) {
+  const down = heads[at].getAttribute("aria-sort") === "ascending";
+  const sign = down ? -1 : 1, keys = new Map(rows.map((row) => [row, key(row, at)]));
+  rows.sort((a, b) => {
+    const [kind, left] = keys.get(a), [other, right] = keys.get(b);
+    if (kind !== other) return kind === 2 || other === 2 ? kind - other : sign * (kind - other);
+    if (kind === 2) return run(a) - run(b);
+    return sign * (kind ? words.compare(left, right) : left - right) || run(a) - run(b);
+  });
+  heads.forEach((head, i) => head.setAttribute(
+    "aria-sort", i !== at ? "none" : down ? "descending" : "ascending"));
+  body.append(...rows);
+}
+heads.forEach((head, at) => head.firstChild.addEventListener("click", () => sort(at)));
+
+// Filter: rows that have every word, in a cell or as name=value.
+const texts = new Map();
+function searched(row) {
+  if (!texts.has(row)) {
+    const cells = [...row.cells].map((cell, at) => `${title(at)}=${cell.textContent}`);
+    texts.set(row, ` ${cells.join(" ")} `.toLowerCase());
+  }
+  return texts.get(row);
+}
+function filter() {
+  const wanted = $("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
+  let many = 0;
+  for (const row of rows) {
+    // With an = a word is whole: --n=1 is not --n=16.
+    const fits = wanted.every((word) => searched(row).includes(word.includes("=") ? `${word} ` : word));
+    row.hidden = !fits;
+    look.shown[run(row)] = fits;
+    many += fits;
+  }
+  counted(many);
+  redraw();
+}
+function counted(many) {
+  $("count").textContent = `${many} of ${rows.length} runs`;
+  $("all").hidden = many <= 200 || table.classList.contains("all");
+}
+$("all").addEventListener("click", () => {
+  table.classList.add("all");
+  $("all").hidden = true;
+  table.parentElement.focus();
+});
+let waiting = 0;
+$("filter").addEventListener("input", () => {
+  clearTimeout(waiting);
+  waiting = setTimeout(filter, rows.length > 200 ? 150 : 0);
+});
+counted(rows.length);
+
+// Columns: those that one wants to see.
+function column(at, on) {
+  for (const row of [table.tHead.rows[0], ...rows]) row.cells[at].classList.toggle("off", !on);
+}
+$("columns").addEventListener("toggle", () => {
+  const box = $("columns").lastElementChild;
+  if (box.firstChild) return;
+  heads.forEach((head, at) => {
+    if (!at) return;
+    const label = document.createElement("label"), tick = document.createElement("input");
+    tick.type = "checkbox";
+    tick.checked = !head.classList.contains("off");
+    tick.addEventListener("change", () => column(at, tick.checked));
+    label.append(tick, title(at));
+    box.append(label);
+  });
+});
+
+// Colours: a run's own, or one for each value of a column.
+function colour(at) {
+  const values = rows.map((row) => row.cells[at].textContent);
+  const every = [...new Set(values)].sort(words.compare);
+  rows.forEach((row, i) => {
+    look.colour[run(row)] = (at ? every.indexOf(values[i]) : run(row)) % COLOURS;
+  });
+  const tinted = (node, k) => { node.className = `swatch c${k}`; return node; };
+  rows.forEach((row) => {
+    const k = look.colour[run(row)];
+    tinted(row.querySelector("i"), k);
+    tinted($(`run-${run(row)}`).querySelector("i"), k);
+  });
+  $("legend").replaceChildren(...(at ? every : []).slice(0, 40).map((value, k) => {
+    const item = document.createElement("li");
+    item.append(tinted(document.createElement("i"), k % COLOURS), value || "–");
+    return item;
+  }));
+  redraw();
+}
+function options(select, names, chosen) {
+  names.forEach(([value, text]) => select.append(new Option(text, value)));
+  select.addEventListener("change", () => chosen(Number(select.value)));
+}
+options($("axis"), [...data.axes.entries()], (at) => { look.axis = at; redraw(); });
+options($("colour"), heads.flatMap((head, at) =>
+  at < 2 || head.classList.contains("flag") ? [[at, title(at)]] : []), colour);
+$("scale").addEventListener("change", (event) => {
+  look.log = event.target.value === "log";
+  redraw();
+});
+
+// The run under the pointer or the focus stands out in every chart.
+const under = (event) => Number(event.target.closest("tbody tr")?.dataset.run ?? -1);
+for (const kind of ["pointerover", "focusin"]) {
+  table.addEventListener(kind, (event) => light(under(event)));
+}
+for (const kind of ["pointerleave", "focusout"]) table.addEventListener(kind, () => light(-1));
+
+// Figures: each is unpacked when its run is opened.
+async function figure(image) {
+  const packed = Uint8Array.from(atob(image.dataset.svg), (each) => each.charCodeAt(0));
+  image.removeAttribute("data-svg");
+  const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
+  const bytes = new Uint8Array(await new Response(stream).arrayBuffer());
+  let text = "";
+  for (let i = 0; i < bytes.length; i += 32768) {
+    text += String.fromCharCode(...bytes.subarray(i, i + 32768));
+  }
+  image.src = `data:image/svg+xml;base64,${btoa(text)}`;
+}
+$("each").addEventListener("toggle", (event) => {
+  if (event.target.open) event.target.querySelectorAll("img[data-svg]").forEach(figure);
+}, true); // toggle does not rise
+
+function arrive() {
+  const target = /^#run-\d+$/.test(location.hash) && document.querySelector(location.hash);
+  if (!target) return;
+  target.open = true;
+  target.scrollIntoView();
+}
+addEventListener("hashchange", arrive);
+document.addEventListener("click", (event) => {
+  if (event.target.closest('a[href^="#run-"]')?.hash === location.hash) arrive();
+});
+arrive();

@@ -1,0 +1,72 @@
+"""One HTML page of run folders, which needs no network: tables, curves, figures.
+
+python launch/report.py runs/linear runs/sweeps/glove --out=glove.html
+
+Takes every run folder at or under the paths. A folder that cannot be read is named, on
+stderr and on the page, and left out. The same folders give the same bytes.
+
+Cost: 200 runs of 1000 rows and 6 columns, with a figure of 60 kB each: 2.6 s
+of one core, 7 MB. A page of 1000 runs opens in 0.8 s of one core.
+"""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import report_page
+import report_runs
+from absl import flags
+
+from dml.types import BadInput
+
+FLAGS = flags.FlagValues()
+flags.DEFINE_boolean("help", False, "Show this.", flag_values=FLAGS)
+flags.DEFINE_string("out", "report.html", "The page to write.", flag_values=FLAGS)
+
+
+def main(argv: Sequence[str]) -> None:
+    """Write the page of the run folders that argv names."""
+    paths = parsed(argv)
+    told, skipped = report_runs.gathered(paths)
+    if not told:
+        reasons = "; ".join(f"{each.folder}: {each.why}" for each in skipped)
+        raise BadInput(f"expected run folders to report, got none ({reasons})")
+    page = report_page.page(told, skipped).encode("utf-8", "replace")
+    written(Path(FLAGS.out), page)
+    for each in skipped:
+        sys.stderr.write(f"report.py: left out {each.folder}: {each.why}\n")
+    many = f"{len(told)} run{'s' * (len(told) != 1)}"
+    sys.stdout.write(f"{FLAGS.out}: {many}, {len(page) / 1e6:.1f} MB\n")
+
+
+def parsed(argv: Sequence[str]) -> list[Path]:
+    """Set the flags; return the paths."""
+    FLAGS.unparse_flags()
+    FLAGS.set_gnu_getopt(True)  # flags may come after paths
+    try:
+        _, *paths = FLAGS(argv)
+    except flags.Error as error:
+        raise BadInput(f"{error}; --help lists the flags") from error
+    if FLAGS.help:
+        sys.stdout.write(f"{__doc__}\n{FLAGS.get_help()}\n")
+        sys.exit(0)
+    if not paths:
+        raise BadInput("expected run folders, got none; pass runs/<experiment>, say")
+    return [Path(path) for path in paths]
+
+
+def written(path: Path, page: bytes) -> None:
+    try:
+        path.write_bytes(page)
+    except (OSError, ValueError) as error:
+        raise BadInput(
+            f"expected a file to write, got --out={path} ({error}); pass another"
+        ) from error
+
+
+if __name__ == "__main__":
+    try:
+        main(sys.argv)
+    except BadInput as error:
+        sys.stderr.write(f"report.py: {' '.join(str(error).split())}\n")
+        sys.exit(2)

@@ -1,0 +1,107 @@
+"""Rows of runs in; curves of few points out, packed for a page.
+
+A curve keeps the least and the greatest point of each stretch, so that no peak is lost.
+A point is (step, seconds so far, ..., value), each a little-endian float32.
+"""
+
+import base64
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+from report_runs import Told, number, ordered
+
+AGAINST = {  # what a curve may be drawn against: a column's sum so far, but for step
+    "step": "step",
+    "seconds": "seconds so far",
+    "words_sent": "words sent so far",
+}
+POINTS = 200  # of a curve, at most
+FLOATS = 1_000_000  # of all curves, about: 5.3 bytes of the page each
+
+
+class Curve(NamedTuple):
+    """One measure of one run."""
+
+    run: int
+    xs: np.ndarray  # one row for each of the axes
+    values: np.ndarray
+
+
+def packed(runs: Sequence[Told]) -> dict[str, Any]:
+    """Return every numeric column of the runs' rows as a page keeps it."""
+    columns = [table(each.run.rows) for each in runs]
+    names = ordered(name for column in columns for name in column if name != "step")
+    axes = ["step", *(name for name in AGAINST if name != "step" and name in names)]
+    places = [positions(column, axes) for column in columns]
+    many = sum(len(column) for column in columns)
+    points = min(POINTS, max(16, FLOATS // max(1, many * (len(axes) + 1))))
+    return {
+        "axes": [AGAINST[axis] for axis in axes],
+        "measures": [
+            measure(name, list(curves(name, columns, places, points))) for name in names
+        ],
+    }
+
+
+def table(rows: Sequence[dict[str, Any]]) -> dict[str, np.ndarray]:
+    """Return the columns that hold numbers; what is none there is NaN."""
+    names = dict.fromkeys(name for row in rows for name in row)
+    columns = {"step": np.arange(1.0, len(rows) + 1)}  # a row without step: its number
+    for name in names:
+        found = [number(row.get(name)) for row in rows]
+        column = np.array([np.nan if each is None else each for each in found], float)
+        finite = np.isfinite(column)
+        if name == "step":
+            columns["step"] = np.where(finite, column, columns["step"])
+        elif finite.any():
+            columns[name] = column
+    return columns
+
+
+def positions(columns: dict[str, np.ndarray], axes: Sequence[str]) -> np.ndarray:
+    """Return where each row stands on each axis; a run without one has NaN."""
+    step = columns["step"]
+    found = [step]
+    for axis in axes[1:]:
+        column = columns.get(axis)
+        none = np.full(len(step), np.nan)
+        found.append(none if column is None else np.cumsum(np.nan_to_num(column)))
+    return np.array(found)
+
+
+def curves(name: str, columns: Any, places: Any, points: int) -> Any:
+    for run, (column, xs) in enumerate(zip(columns, places, strict=True)):
+        if name in column:
+            with np.errstate(over="ignore"):
+                values = column[name].astype(np.float32)
+            some = np.flatnonzero(np.isfinite(values))
+            some = some[kept(values[some], points)]
+            yield Curve(run, xs[:, some], values[some])
+
+
+def kept(values: np.ndarray, points: int) -> np.ndarray:
+    """Return the indices of at most so many values: of each stretch, both extremes."""
+    size = len(values)
+    if size <= points:
+        return np.arange(size)
+    width = -(-size // (points // 2 - 1))  # two points are for the ends
+    stretches = np.pad(values, (0, -size % width), mode="edge").reshape(-1, width)
+    starts = np.arange(len(stretches)) * width
+    lows, highs = (
+        np.minimum(starts + best(stretches, axis=1), size - 1)
+        for best in (np.argmin, np.argmax)
+    )
+    return np.unique(np.concatenate([lows, highs, [0, size - 1]]))
+
+
+def measure(name: str, curves: Sequence[Curve]) -> dict[str, Any]:
+    """Return one measure of all runs; each run's axes come before its values."""
+    parts = [np.vstack([each.xs, each.values]).astype("<f4") for each in curves]
+    data = b"".join(part.tobytes() for part in parts)
+    return {
+        "name": name,
+        "runs": [each.run for each in curves],
+        "points": [len(each.values) for each in curves],
+        "data": base64.b64encode(data).decode(),
+    }

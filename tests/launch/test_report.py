@@ -1,0 +1,361 @@
+"""What the page of run folders promises, read without a browser."""
+
+import base64
+import json
+import os
+import re
+import subprocess
+import sys
+from html.parser import HTMLParser
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from dml.metrics import runs
+
+LAUNCH = Path(__file__).parents[2] / "launch"
+sys.path.append(str(LAUNCH))  # as python has it when it runs the script
+
+import report  # noqa: E402
+import report_curves  # noqa: E402
+import report_page  # noqa: E402
+
+EVIL = "</script><img src=x onerror=alert(1)>"
+VOID = {"meta", "img", "input"}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def quick():
+    """Ask git once, not for every run folder."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "commit", lambda: "0123456789abcdef")
+        yield
+
+
+def folder(path, flags, rows=(), summary=None):
+    """Write a run folder, as runs write it; one without a summary has not ended."""
+    with runs.folder(path, flags) as writer:
+        for row in rows:
+            writer.row(row)
+        if summary:
+            writer.summary(summary)
+    return path
+
+
+def sweep(place, many=3, **more):
+    """Write runs that differ in lr alone."""
+    for k in range(many):
+        flags = {"lr": 0.1 * (k + 1), "steps": 4, "out": f"runs/{k}", **more}
+        rows = [{"step": s, "loss": 1 / (s + k)} for s in range(1, 5)]
+        folder(place / f"run-{k}", flags, rows, {"loss": 1 / (4 + k), "seconds": k + 1})
+    return place
+
+
+class Page(HTMLParser):
+    """The elements of a page, and the text within each kind."""
+
+    def __init__(self, text):
+        super().__init__()
+        self.text, self.tags, self.open, self.within = text, [], [], {}
+        self.feed(text)
+        assert not self.open, "each element is closed"
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+            self.within.setdefault(tag, []).append("")
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+    def handle_data(self, data):
+        for tag in set(self.open):
+            self.within[tag][-1] += data
+
+    def all(self, tag, **wanted):
+        have = [attrs for name, attrs in self.tags if name == tag]
+        return [each for each in have if wanted.items() <= each.items()]
+
+    @property
+    def data(self):
+        found = re.search(
+            '<script type="application/json" id="data">(.*?)</', self.text
+        )
+        return json.loads(found[1])
+
+    def curve(self, measure, run):
+        """Return the axes and values of one run's curve."""
+        (found,) = (each for each in self.data["measures"] if each["name"] == measure)
+        return dict(unpacked(found, len(self.data["axes"])))[run]
+
+
+def unpacked(measure, axes):
+    """Unpack a measure as the page's script does."""
+    data, at = np.frombuffer(base64.b64decode(measure["data"]), "<f4"), 0
+    for run, size in zip(measure["runs"], measure["points"], strict=True):
+        yield run, data[at : at + size * (axes + 1)].reshape(axes + 1, size)
+        at += size * (axes + 1)
+    assert at == len(data)
+
+
+@pytest.fixture
+def made(tmp_path, capsys):
+    """Return what makes a page of paths, and parses it."""
+
+    def made(*paths):
+        out = tmp_path / "report.html"
+        report.main(["report.py", *map(str, paths), f"--out={out}"])
+        made.said = capsys.readouterr()
+        return Page(out.read_text())
+
+    return made
+
+
+def test_the_page_has_its_parts_in_order_and_a_row_and_details_for_each_run(
+    made, tmp_path
+):
+    page = made(sweep(tmp_path / "runs/linear"))
+    assert page.within["title"] == page.within["h1"] == ["3 runs of linear"]
+    assert page.within["h2"] == ["Runs", "Curves", "Each run"]
+    assert [len(page.all(tag)) for tag in ("header", "main", "table", "caption")] == [
+        *[1] * 4
+    ]
+    heads = page.within["th"]
+    assert heads[:6] == ["run", "status", "began", "--lr", "loss", "seconds"]
+    assert heads[6:] == ["run-0", "run-1", "run-2"]
+    assert [each["data-run"] for each in page.all("tr")[1:]] == ["0", "1", "2"]
+    each = [one for one in page.all("details") if one.get("id", "").startswith("run-")]
+    assert len(each) == 3
+    assert page.within["figcaption"] == ["loss"]
+    assert "3 done." in page.within["p"][0]
+
+
+def test_flags_that_differ_are_columns_and_the_others_are_told_once(made, tmp_path):
+    sweep(tmp_path / "a", corpus="text8", one=1)
+    folder(tmp_path / "b/other", {"lr": 0.1, "window": 5, "steps": [4], "one": True})
+    page = made(tmp_path)
+    flags = [name for name in page.within["th"] if name.startswith("--")]
+    assert flags == ["--lr", "--steps", "--one"]  # True is not 1, though equal
+    same = page.text.split('class="same"')[1:]
+    assert "Same in the runs that have them" in same[0]
+    assert "--corpus=text8" in same[0] and "--window=5" in same[0]
+    assert not any("--out" in part.split("</details>")[0] for part in same)
+
+
+@pytest.mark.parametrize("many", [1, 2])
+def test_runs_alike_have_no_flag_columns(made, tmp_path, many):
+    for k in range(many):
+        folder(tmp_path / f"x/{k}", {"lr": 0.1}, [], {"loss": 1.0})
+    page = made(tmp_path)
+    assert not [name for name in page.within["th"] if name.startswith("--")]
+    assert "Same in all runs" in page.text
+
+
+def test_nothing_that_a_run_says_becomes_an_element(made, tmp_path):
+    name = EVIL.replace("/", "\N{FRACTION SLASH}")
+    for k in range(2):
+        path = folder(
+            tmp_path / f"{name}{k}",
+            {EVIL: f"{EVIL}{k}", "same": EVIL, "long": EVIL * 50},
+            [{"step": 1, EVIL: 1.0, "text": EVIL}],
+            {EVIL: 1.0, "text": EVIL, "list": [EVIL]},
+        )
+        (path / f'{name}".svg').write_text(f"<svg>{EVIL}</svg>")
+        (path / "sweep.json").write_text(json.dumps({"code": 1, "says": EVIL}))
+    broken = tmp_path / f"broken{name}"
+    broken.mkdir()
+    (broken / "config.json").write_text(EVIL)
+    page = made(tmp_path)
+    assert len(page.all("script")) == 2
+    images = page.all("img")
+    assert len(images) == 2 and all(set(each) == {"alt", "data-svg"} for each in images)
+    assert not [tag for tag, attrs in page.tags if "onerror" in attrs]
+    assert page.data["names"][0].startswith(name)
+    assert EVIL in {each["name"] for each in page.data["measures"]}
+
+
+def test_the_policy_lets_no_request_out_and_names_the_page_s_own_script(made, tmp_path):
+    page = made(sweep(tmp_path / "x"))
+    (policy,) = page.all("meta", **{"http-equiv": "Content-Security-Policy"})
+    parts = dict(part.split(" ", 1) for part in policy["content"].split("; "))
+    assert parts["default-src"] == "'none'" and parts["img-src"] == "data:"
+    assert "unsafe" not in policy["content"]
+    script, style = page.within["script"][-1], page.within["style"][0]
+    assert report_page.digest(script) in parts["script-src"]
+    assert report_page.digest(style) in parts["style-src"]
+    links = [attrs.get("src") or attrs.get("href", "#") for _, attrs in page.tags]
+    assert all(link.startswith(("data:", "#")) for link in links)
+
+
+def test_the_same_folders_give_the_same_bytes(made, tmp_path):
+    place = sweep(tmp_path / "x")
+    (place / "run-0/loss.svg").write_text("<svg/>")
+    first = made(place).text
+    assert first == made(place, place / "run-0", place).text
+
+
+@pytest.mark.parametrize(
+    "spoil, why",
+    [
+        (lambda path: (path / "config.json").write_text("{"), "expected JSON"),
+        (lambda path: (path / "config.json").write_bytes(b"\xff"), "expected to read"),
+        (lambda path: (path / "config.json").write_text("[" * 10**5), "recursion"),
+        (lambda path: (path / "summary.json").write_text("3"), "names and values"),
+        (lambda path: (path / "metrics.jsonl").write_text("x\n"), "expected JSON"),
+        (lambda path: os.remove(path / "config.json"), "with its config.json"),
+    ],
+)
+def test_an_unreadable_folder_is_named_and_the_others_are_shown(
+    made, tmp_path, spoil, why
+):
+    sweep(tmp_path / "x")
+    spoil(tmp_path / "x/run-1")
+    page = made(*(tmp_path / f"x/run-{k}" for k in range(3)))
+    assert len(page.all("tr")) == 1 + 2
+    assert made.said.err.count("\n") == 1
+    for text in (made.said.err, page.within["li"][0]):
+        assert "run-1" in text and why in text
+
+
+def test_failed_and_unended_runs_show_their_last_lines(made, tmp_path):
+    place = sweep(tmp_path / "x", many=1)
+    died = folder(place / "died", {"lr": 1.0}, [{"step": 1, "loss": 9.0}])
+    (died / "sweep.json").write_text(json.dumps({"code": 1, "says": "a\nloss is nan"}))
+    going = folder(place / "going", {"lr": 1.0})
+    (going / "output.txt").write_text("step 1\nstep 2\n")
+    unborn = place / "unborn"
+    unborn.mkdir()
+    (unborn / "sweep.json").write_text(json.dumps({"code": 2, "says": "no such flag"}))
+    page = made(place)
+    states = re.findall('<td class="(done|failed|not-ended)">', page.text)
+    assert states == ["failed", "not-ended", "done"]
+    assert "1 done, 1 failed and 1 not ended." in page.within["p"][0]
+    assert any("loss is nan" in item for item in page.within["li"])
+    assert any(text == "step 1\nstep 2" for text in page.within["pre"])
+    assert "unborn: failed before it began: no such flag" in made.said.err
+
+
+def test_what_is_no_finite_number_neither_breaks_the_page_nor_a_curve(made, tmp_path):
+    odd = [
+        {"step": 1, "loss": 2.0},
+        {"step": 2, "loss": float("nan")},
+        {"step": "three", "loss": 1.0, "flag": True, "words": "a", "list": [1]},
+        {"loss": float("inf"), "big": 10**400},
+        {"step": 5, "loss": 0.5},
+    ]
+    summary = {"loss": float("nan"), "huge": 10**400, "none": None, "yes": True}
+    folder(tmp_path / "x/odd", {"lr": float("inf"), "none": None}, odd, summary)
+    folder(tmp_path / "x/empty", {"lr": 1})
+    page = made(tmp_path)
+    steps, losses = page.curve("loss", 1)
+    assert list(steps) == [1, 3, 5] and list(losses) == [2.0, 1.0, 0.5]
+    assert [each["name"] for each in page.data["measures"]] == ["loss"]
+    assert page.within["th"][:6] == ["run", "status", "began", "--lr", "loss", "huge"]
+    assert [cell for cell in page.within["td"] if cell in ("nan", "inf")] == [
+        *("nan", "inf")
+    ]
+
+
+def test_a_long_value_is_cut_and_a_long_text_does_not_fill_the_page(made, tmp_path):
+    long = "word " * 10**6
+    folder(tmp_path / "x", {"corpus": long}, [], {"text": long, "loss": 1.0})
+    page = made(tmp_path)
+    assert len(page.text) < 100_000
+    assert page.all("span", title=long[:2000])
+
+
+def test_a_number_is_short_to_read_and_exact_to_sort_by(made, tmp_path):
+    folder(tmp_path / "x", {}, [], {"loss": 1 / 3, "seconds": 1234567.25, "steps": 4})
+    page = made(tmp_path)
+    assert page.within["td"][2:] == ["0.33333", "1,234,567", "4"]
+    exact = [each.get("data-v") for each in page.all("td")][2:]
+    assert exact == ["0.3333333333333333", "1234567.25", None]
+    assert "1,234,567 s" in page.within["dd"]
+
+
+@pytest.mark.parametrize("size", [1, 2, 199, 200, 201, 1000, 9999])
+def test_a_curve_keeps_its_ends_and_extremes_in_few_points(size):
+    values = np.random.default_rng(size).normal(size=size).astype(np.float32)
+    kept = report_curves.kept(values, 200)
+    assert len(kept) <= 200 and list(kept) == sorted(set(kept))
+    assert {0, size - 1, values.argmin(), values.argmax()} <= set(kept)
+    assert len(kept) >= min(size, 90)
+
+
+def test_seconds_and_words_are_summed_to_draw_against(made, tmp_path):
+    rows = [{"step": s, "loss": 1.0, "seconds": 0.5, "words_sent": 8} for s in (2, 4)]
+    folder(tmp_path / "x/a", {}, rows)
+    page = made(tmp_path)
+    assert page.data["axes"] == ["step", "seconds so far", "words sent so far"]
+    assert page.curve("loss", 0).tolist() == [[2, 4], [0.5, 1], [8, 16], [1, 1]]
+
+
+def test_many_curves_share_the_room_of_the_page(tmp_path):
+    rows = [{"step": s, "loss": float(s % 7)} for s in range(300)]
+    place = tmp_path / "x"
+    for k in range(3):
+        folder(place / f"{k}", {"k": k}, rows)
+    told, _ = report.report_runs.gathered([place])
+    whole = report_curves.packed(told)["measures"][0]["points"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(report_curves, "FLOATS", 3 * 2 * 40)
+        fewer = report_curves.packed(told)["measures"][0]["points"]
+    assert min(whole) > 100 and max(fewer) <= 40
+
+
+def test_figures_are_shown_once_and_the_largest_are_left_out_where_room_is_short(
+    made, tmp_path, monkeypatch
+):
+    place = sweep(tmp_path / "x", many=1) / "run-0"
+    (place / "loss.svg").write_text("<svg/>")
+    (place / "loss.png").write_bytes(b"never read")
+    (place / "noise.png").write_bytes(np.random.default_rng(0).bytes(30_000))
+    (place / "timeline.svg").write_text("<svg></svg>")
+    page = made(place)
+    names = [each["alt"].split(" of ")[0] for each in page.all("img")]
+    assert names == ["loss.svg", "noise.png", "timeline.svg"]
+    assert page.within["h3"][:2] == ["Figures", "Timeline"]
+    monkeypatch.setattr(report_page, "LIMIT", len(page.text) - 20_000)
+    small = made(place)
+    assert [each["alt"].split(" of ")[0] for each in small.all("img")] == names[::2]
+    assert "noise.png" in small.text
+    assert len(small.text) < len(page.text) - 20_000
+
+
+@pytest.mark.parametrize(
+    "arguments, says",
+    [
+        ([], "expected run folders, got none"),
+        (["--nonsense=1", "x"], "nonsense"),
+        (["nowhere"], "no such folder"),
+        (["good", "--out=nowhere/report.html"], "expected a file to write"),
+        (["good", "--out=."], "expected a file to write"),
+        (["bad"], "expected JSON"),
+    ],
+)
+def test_bad_use_is_one_line_and_code_2(tmp_path, arguments, says):
+    folder(tmp_path / "good", {"lr": 1})
+    folder(tmp_path / "bad", {"lr": 1})
+    (tmp_path / "bad/config.json").write_text("{")
+    run = subprocess.run(
+        [sys.executable, LAUNCH / "report.py", *arguments],
+        **{"cwd": tmp_path, "capture_output": True, "text": True, "timeout": 60},
+        env={**os.environ, "PYTHONPATH": str(LAUNCH.parent)},
+    )
+    assert (run.returncode, run.stdout) == (2, "")
+    assert run.stderr.startswith("report.py: ") and run.stderr.count("\n") == 1
+    assert says in run.stderr
+
+
+def test_the_page_lands_beside_the_reader_and_its_size_is_told(tmp_path):
+    folder(tmp_path / "good", {"lr": 1})
+    run = subprocess.run(
+        [sys.executable, LAUNCH / "report.py", "good"],
+        **{"cwd": tmp_path, "capture_output": True, "text": True, "timeout": 60},
+        env={**os.environ, "PYTHONPATH": str(LAUNCH.parent)},
+    )
+    assert (run.returncode, run.stderr) == (0, "")
+    assert re.fullmatch(r"report\.html: 1 run, 0\.\d MB\n", run.stdout)
+    assert (tmp_path / "report.html").stat().st_size > 10_000

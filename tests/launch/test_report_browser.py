@@ -1,0 +1,244 @@
+"""The page of run folders in a real browser: it opens, sorts, filters, asks nobody."""
+
+import shutil
+
+import pytest
+
+from dml.metrics import runs
+from tests.launch.test_report import EVIL, folder, report
+
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)
+CHROMIUM = CHROMIUM or shutil.which("google-chrome")
+pytestmark = pytest.mark.skipif(not CHROMIUM, reason="no Chromium is installed")
+sync_api = pytest.importorskip("playwright.sync_api")
+ARGUMENTS = "--headless=new --no-sandbox --disable-gpu --disable-background-networking"
+ARGUMENTS += " --disable-component-update --disable-sync --no-first-run"
+# A script and a request that an image may not run or send.
+SVG = """<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 40 30">
+<image href="http://127.0.0.1:9/x.png"/><script>parent.evil = 1</script>
+<rect width="40" height="30" fill="#07b"/></svg>"""
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_api.sync_playwright() as playwright:
+        found = playwright.chromium.launch(
+            executable_path=CHROMIUM, args=ARGUMENTS.split()
+        )
+        yield found
+        found.close()
+
+
+def written(place, paths):
+    out = place / "report.html"
+    report.main(["report.py", *map(str, paths), f"--out={out}"])
+    return out.as_uri()
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory):
+    """A page of eleven runs, one of which has no loss, and one evil words."""
+    place = tmp_path_factory.mktemp("report")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(runs, "commit", lambda: "0123456789abcdef")
+        for k in range(11):
+            flags = {"lr": 10.0**-k, "n": 2**k, "way": EVIL if k == 1 else "ring"}
+            rows = [
+                {"step": s, "loss": (k + 1) / s, "seconds": 0.1} for s in range(1, 300)
+            ]
+            summary = {"seconds": 100.0 + k, "steps": 299} | {
+                f"part_{part}": part * k for part in range(12)
+            }
+            summary |= {"loss": ((k * 7) % 10) * 1.5} if k < 10 else {}
+            path = folder(place / f"runs/run-{k}", flags, rows, summary)
+            (path / "loss.svg").write_text(SVG)
+            (path / "timeline.svg").write_text(SVG)
+    (place / "runs/broken").mkdir()
+    (place / "runs/broken/config.json").write_text("{")
+    return written(place, [place / "runs"])
+
+
+@pytest.fixture
+def opened(browser):
+    """Return what opens an address; nothing may fail, nor be asked for, meanwhile."""
+    troubles, pages = [], []
+
+    def opened(address, **options):
+        page = browser.new_page(**options)
+        pages.append(page)
+        page.on("console", lambda said: troubles.append(said.text))
+        page.on("pageerror", lambda error: troubles.append(str(error)))
+        page.on("request", lambda asked: asks(asked.url))
+        page.goto(address)
+        return page
+
+    def asks(url):
+        if not url.startswith(("file:", "data:")):
+            troubles.append(url)
+
+    yield opened
+    for page in pages:
+        page.wait_for_timeout(20)
+        page.close()
+    assert not troubles
+
+
+def column(page, name):
+    """Return the texts of a column's cells that are shown, from the top."""
+    return page.evaluate(
+        """(name) => {
+        const heads = [...document.querySelectorAll("thead th")];
+        const at = heads.findIndex((head) => head.textContent === name);
+        return [...document.querySelectorAll("tbody tr")]
+            .filter((row) => row.checkVisibility())
+            .map((row) => row.cells[at].textContent); }""",
+        name,
+    )
+
+
+def until(page, condition):
+    """Wait for what the page's script does; wait_for_function is against its policy."""
+    while not page.evaluate(condition):
+        page.wait_for_timeout(10)
+
+
+def head(page, name):
+    return page.locator("thead th", has=page.get_by_role("button", name=name)).first
+
+
+def test_a_click_sorts_by_numbers_and_back_with_what_is_missing_last(opened, address):
+    page = opened(address)
+    before = column(page, "loss")
+    for state, reverse in (("ascending", False), ("descending", True)):
+        head(page, "loss").get_by_role("button").click()
+        assert head(page, "loss").get_attribute("aria-sort") == state
+        *found, last = column(page, "loss")
+        assert last == "" and [*map(float, found)] == sorted(
+            map(float, found), reverse=reverse
+        )
+        assert found != before[:-1]
+    head(page, "--n").get_by_role("button").click()
+    assert column(page, "--n") == [str(2**k) for k in range(11)]
+    assert head(page, "loss").get_attribute("aria-sort") == "none"
+
+
+def test_the_keyboard_alone_sorts_filters_and_opens_a_run(opened, address):
+    page = opened(address)
+    for _ in range(40):
+        page.keyboard.press("Tab")
+        if page.evaluate("document.activeElement.textContent") == "--lr":
+            break
+    page.keyboard.press("Enter")
+    assert [*map(float, column(page, "--lr"))] == [10.0**-k for k in range(10, -1, -1)]
+    page.locator("tbody a").nth(3).focus()
+    assert page.locator("tr.active").count() == 1
+    page.keyboard.press("Enter")
+    name = page.locator("tbody a").nth(3).text_content()
+    assert (
+        page.locator("#each > details[open] > summary").text_content().startswith(name)
+    )
+
+
+def test_the_filter_takes_words_and_whole_values(opened, address):
+    page = opened(address)
+    for wanted, many in (("run-3", 1), ("--n=1", 1), ("ring RUN-", 10), ("zzz", 0)):
+        page.get_by_label("Filter").fill(wanted)
+        until(page, f"look.shown.filter(Boolean).length === {many}")
+        assert len(column(page, "run")) == many
+        assert page.locator("#count").text_content() == f"{many} of 11 runs"
+    page.get_by_label("Filter").fill("")
+    until(page, "look.shown.every(Boolean)")
+
+
+def test_columns_are_chosen(opened, address):
+    page = opened(address)
+    assert not head(page, "part_11").is_visible()
+    page.locator("#columns summary").click()
+    page.get_by_label("part_11").check()
+    page.get_by_role("checkbox", name="loss").uncheck()
+    assert head(page, "part_11").is_visible() and not head(page, "loss").is_visible()
+    assert page.locator("tbody tr").nth(0).locator("td:visible").last.text_content()
+
+
+def test_charts_show_every_run_against_each_axis_and_light_one_up(opened, address):
+    page = opened(address)
+    page.locator("#curves").scroll_into_view_if_needed()
+    until(page, "charts[0].drawn")
+    chart = page.locator(".chart svg").first
+    drawn = chart.locator("path.curve:not(.active)")
+    assert drawn.count() == 8  # eight colours, eleven runs
+    moves = sum(drawn.nth(k).get_attribute("d").count("M") for k in range(8))
+    assert moves == 11
+    assert "11 runs; at the end from" in chart.get_attribute("aria-label")
+    before = drawn.first.get_attribute("d")
+    page.locator("#scale").select_option("log")
+    assert page.locator(".chart svg path.curve").first.get_attribute("d") != before
+    page.locator("#axis").select_option(label="seconds so far")
+    assert "seconds so far" in page.locator(".chart svg").first.text_content()
+    page.locator("#colour").select_option(label="--way")
+    assert page.locator("#legend li").all_text_contents() == [EVIL, "ring"]
+    assert page.locator("tbody .c0").count() == 1 and page.locator("tbody .c1").count()
+    page.locator("tbody tr").nth(4).hover()
+    assert page.locator(".chart .active[d^=M]").count() >= 1
+    assert page.locator(".chart i").first.text_content() == column(page, "run")[4]
+
+
+def test_a_run_s_figures_are_images_that_run_and_fetch_nothing(opened, address):
+    page = opened(f"{address}#run-2")
+    assert page.locator("details[open]#run-2").count() == 1
+    until(
+        page,
+        "[...document.querySelectorAll('#run-2 img')].every((i) => i.naturalWidth)",
+    )
+    assert page.locator("img[src]").count() == 2  # the others wait for their turn
+    assert page.evaluate("window.evil") is None
+    assert page.locator("#run-2 h3").all_text_contents()[:2] == ["Figures", "Timeline"]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_each_theme_is_accessible_and_the_button_gives_the_other(
+    opened, address, scheme
+):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright")
+    page = opened(f"{address}#run-2", color_scheme=scheme)
+    page.locator("#columns summary").click()
+    found = axe.Axe().run(page)
+    assert not found.response["violations"], found.generate_report()
+    paper = "getComputedStyle(document.documentElement).backgroundColor"
+    before = page.evaluate(paper)
+    page.locator("#theme").click()
+    assert page.evaluate(paper) != before
+    bright = int(before[4:].split(",")[0]) > 127
+    assert bright == (scheme == "light")
+
+
+def test_a_phone_scrolls_the_table_but_not_the_page(opened, address):
+    page = opened(address, viewport={"width": 360, "height": 740})
+    page.evaluate(
+        "document.querySelectorAll('details').forEach((d) => { d.open = 1; })"
+    )
+    page.wait_for_timeout(50)
+    assert page.evaluate("document.documentElement.scrollWidth") <= 360
+    wide, seen = page.evaluate(
+        "[document.querySelector('.scroll').scrollWidth,"
+        " document.querySelector('.scroll').clientWidth]"
+    )
+    assert wide > seen
+
+
+def test_a_thousand_runs_are_all_there(opened, tmp_path, monkeypatch):
+    monkeypatch.setattr(runs, "config", lambda flags: {"flags": flags})
+    rows = [{"step": step, "loss": 1 / step} for step in range(1, 4)]
+    for k in range(1000):
+        folder(tmp_path / f"x/{k:03}", {"k": k}, rows, {"loss": k / 7})
+    page = opened(written(tmp_path, [tmp_path / "x"]))
+    assert page.locator("tbody tr").count() == 1000
+    assert page.locator("#each > details").count() == 1000
+    assert len(column(page, "run")) == 200
+    page.get_by_label("Filter").fill("--k=777")
+    until(page, "look.shown.filter(Boolean).length === 1")
+    assert column(page, "run") == ["777"]
+    page.get_by_label("Filter").fill("")
+    page.get_by_role("button", name="Show all rows").click()
+    assert len(column(page, "run")) == 1000
+    assert page.evaluate("unpacked(data.measures[0]).length") == 1000
