@@ -31,15 +31,11 @@ def dollars(prefix: str) -> Column:
 
 
 def verdict(row: Row) -> str:
-    if row["unequal"]:
-        return (
-            f"not {row['unequal'].replace('dollars_', '$ ').replace('pounds', 'lbs')}"
-        )
-    return "equal"
+    return f"not {row['unequal']}" if row["unequal"] else "equal"
 
 
 TITLES = {
-    "strubell": f"Strubell 2019: kWh = {PUE} x W x h / 1000, {POUNDS} lbs CO2e of each, "
+    "strubell": f"Strubell 2019: kWh = {PUE} x W x h / 1000, {POUNDS} lbs CO2e each, "
     "dollars of Google Cloud in 2019",
     "patterson": "Patterson 2021: kWh = h x devices x W x PUE / 1000, tonnes of CO2e "
     "by the grid there",
