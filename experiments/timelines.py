@@ -87,7 +87,7 @@ def beside(comm: Any, path: Path, found: Timeline, marks: profile.Marks) -> None
     if virtual:
         title, clocks = "messages, in virtual time", "virtual and real time begin alike"
     if not found.spans:
-        clocks = "JAX's alone, whose own programs send"
+        clocks = "JAX's alone, of each rank from its own start"
     events = profile.merged(timeline.events(found), traces, fits, title)
     profile.write(path / "profile", events, {"clocks": clocks})
     sys.stdout.write(f"profile {path / 'profile.json.gz'}  {clocks}\n")

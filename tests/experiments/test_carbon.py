@@ -82,10 +82,16 @@ def test_a_run_without_its_energy_is_named():
 @pytest.fixture
 def run(tmp_path, monkeypatch):
     """Return run(*flags) -> summary, on runs that are made up."""
-    monkeypatch.setattr(
-        carbon_glove, "command", lambda path, ranks, given, *which: Runner()(*which)
-    )
-    return lambda *argv: carbon.main(["carbon.py", f"--out={tmp_path}", *argv])
+
+    def command(path, ranks, given, *which):
+        run.given = given
+        return Runner()(*which)
+
+    def run(*argv):
+        return carbon.main(["carbon.py", f"--out={tmp_path}", *argv])
+
+    monkeypatch.setattr(carbon_glove, "command", command)
+    return run
 
 
 def test_the_published_tables_follow_from_their_inputs(run, tmp_path, capsys):
@@ -124,7 +130,8 @@ def test_a_training_elsewhere_emits_by_pue_and_grid():
 
 
 def test_glove_is_metered_by_way_and_drawn(run, tmp_path, capsys):
-    summary = run("--strategies=serial,server,operation", "--epochs=4")
+    summary = run("--strategies=serial,server,operation", "--epochs=4", "--dim=8")
+    assert run.given == ["--dim=8"]
     assert summary["glove_server_kwh"] == pytest.approx(120e-6)
     assert summary["glove_serial_epochs"] == 4
     assert summary["glove_server_epochs"] == 3
