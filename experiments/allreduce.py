@@ -15,6 +15,7 @@ from typing import Any
 import flags
 import numpy as np
 import peers
+import writing
 
 from dml.metrics import races, runs, writers
 from dml.types import CountedComm
@@ -25,9 +26,7 @@ from dml.wire.messages.race import contest
 
 Row = dict[str, Any]
 
-FLAGS = flags.define(
-    *("out", "seed", *flags.VIRTUAL, "watchdog", "check", "group", "outside")
-)
+FLAGS = flags.define(*("seed", *flags.VIRTUAL, "watchdog", "check", "group", "outside"))
 text = partial(flags.text, flag_values=FLAGS)
 choice = partial(flags.choice, flag_values=FLAGS)
 text("sizes", "4KB,256KB,4MB,32MB", "Bytes of a buffer.")
@@ -50,10 +49,11 @@ def main(argv: Sequence[str]) -> list[Row]:
         summary: Row = {"p": comm.size}
         # Four buffers a rank: the raced one, its words, and the yardsticks' two.
         flags.holds(4 * max(lengths) * np.dtype(FLAGS.dtype).itemsize, comm.size)
-        with writers.first(
-            comm.rank,
+        with writing.first(
+            path,
+            FLAGS,
+            comm,
             writers.table(races.COLUMNS),
-            runs.folder(path, flags.chosen(FLAGS)),
             races.chart(path / "allreduce", among=list(cost.WORDS)),
         ) as writer:
             for kind in kinds:

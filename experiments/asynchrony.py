@@ -22,6 +22,7 @@ from typing import Any
 
 import flags
 import numpy as np
+import writing
 from asynchrony_report import COLUMNS, Case, chart, overlap, row, verdict
 
 from dml.data.newsgroups import newsgroups
@@ -34,7 +35,7 @@ from dml.strategies.sparse.delayed import delayed
 from dml.strategies.sparse.workers import Settings, Sparse
 from dml.types import BadInput, Batch, Step
 
-FLAGS = flags.define("out", "seed")
+FLAGS = flags.define("seed")
 switch = partial(flags.switch, flag_values=FLAGS)
 text = partial(flags.text, flag_values=FLAGS)
 integer = partial(flags.integer, flag_values=FLAGS)
@@ -68,8 +69,8 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
             f"expected a --law without ranks, got {FLAGS.law!r}; leave out its speeds"
         )
     batches = {name: problem(name) for name in FLAGS.problems.split(",")}
-    with writers.many(
-        writers.table(COLUMNS), runs.folder(path, flags.chosen(FLAGS)), chart(path)
+    with writing.first(
+        path, FLAGS, None, writers.table(COLUMNS), chart(path)
     ) as writer:
         cases: list[Case] = []
         for name, batch in sorted(batches.items(), key=lambda item: overlap(item[1])):

@@ -22,6 +22,7 @@ from functools import partial
 from typing import Any
 
 import flags
+import writing
 from batch_size_data import DATA, planned
 from batch_size_report import columns, drawn, gains, row, verdict
 from batch_size_runs import bounds, fastest, step_seconds
@@ -36,7 +37,7 @@ from dml.wire.messages.comm import world
 Row = dict[str, Any]
 BATCHES = "1,4,16,64,128,256,512,1024,2048,4096,8192,32768"
 
-FLAGS = flags.define("out", "seed")
+FLAGS = flags.define("seed")
 text = partial(flags.text, flag_values=FLAGS)
 integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
 number = partial(flags.number, flag_values=FLAGS)
@@ -75,9 +76,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
                 rows.append(made)
                 writer.row(made)
 
-    with writers.many(
-        writers.table(columns(crews)), runs.folder(path, flags.chosen(FLAGS))
-    ) as writer:
+    with writing.first(path, FLAGS, None, writers.table(columns(crews))) as writer:
         # a virtual rank's windows are freed, of which every look makes some
         sim.run(program, 1)
         summary = verdict(rows)

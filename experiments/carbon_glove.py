@@ -1,6 +1,7 @@
 """What GloVe costs until its loss is low enough, by each way of training it.
 
-A way → runs of glove.py as commands, the last as long as the target takes → a row.
+A way → runs of glove.py as commands → the row of the last. The first may have to count
+the corpus and to compile; energy is of a whole process, so no first run is a row.
 """
 
 import os
@@ -34,24 +35,25 @@ def rows(
         known["serial"] = run("serial", epochs)
         target = known["serial"].rows[-1]["loss"]
     for way in ways:
-        found = known.get(way) or reach(partial(run, way), epochs + 1, target)
+        first = known.get(way) or run(way, epochs + 1)
+        found = reach(partial(run, way), first, target)
         size = 1 if way == "serial" else ranks
         yield {"strategy": way, "ranks": size, "target": target} | cost(found)
 
 
-def reach(run: Callable[[int], Run], epochs: int, target: float) -> Run | None:
+def reach(run: Callable[[int], Run], found: Run, target: float) -> Run | None:
     """Return a run that ends where it reaches the target; None if that is too far.
 
-    A first one tells after which epoch; unless that was its last, another ends there.
-    Without locks that one may come out otherwise: then the next has an epoch more.
+    What was found tells after which epoch; another run ends there. Without locks that
+    one may come out otherwise: then the next has an epoch more.
     """
+    epochs = len(found.rows)
     most = MOST * epochs
-    found = run(epochs)
-    while not (count := reached(found, target)) and epochs < most:
+    while not (count := reached(found, target)):
+        if epochs == most:
+            return None
         epochs = min(2 * epochs, most)
         found = run(epochs)
-    if not count or count == epochs:
-        return found if count else None
     again = (run(epochs) for epochs in range(count, most + 1))
     return next((one for one in again if reached(one, target)), None)
 

@@ -21,6 +21,7 @@ from functools import cache, partial
 from typing import Any
 
 import flags
+import writing
 from consistency_report import COLUMNS, Case, drawn, row, verdicts
 from server_problems import PROBLEMS, shards
 from server_runs import Plan, napping, ran, virtual_if_alone, way
@@ -39,7 +40,7 @@ SETS = ["factors", "generated"]
 MOST = (60, 30)  # clocks of virtual and of real ranks
 VIRTUAL = 8  # ranks where there are no real ones
 
-FLAGS = flags.define("out", "seed", *flags.VIRTUAL, "watchdog")
+FLAGS = flags.define("seed", *flags.VIRTUAL, "watchdog")
 text = partial(flags.text, flag_values=FLAGS)
 integer = partial(flags.integer, flag_values=FLAGS)
 number = partial(flags.number, flag_values=FLAGS)
@@ -72,9 +73,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
             first, *_ = ways.values()
             setup, plan = settings(comm, first, "")
             ran(comm, problem, setup, plan._replace(clocks=1))  # compiles
-        with writers.first(
-            comm.rank, writers.table(COLUMNS), runs.folder(path, flags.chosen(FLAGS))
-        ) as writer:
+        with writing.first(path, FLAGS, comm, writers.table(COLUMNS)) as writer:
             for delays in FLAGS.laws.split(";"):
                 for name, make in ways.items():
                     setup, plan = settings(comm, make, delays)

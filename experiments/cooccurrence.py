@@ -14,12 +14,13 @@ from typing import Any
 import counting
 import flags
 import numpy as np
+import writing
 
 from dml.metrics import runs, writers
 from dml.types import CountedComm
 from dml.wire.messages import tree_allreduce
 
-FLAGS = flags.define("out", *flags.VIRTUAL, "watchdog")
+FLAGS = flags.define(*flags.VIRTUAL, "watchdog")
 counting.define(FLAGS)
 
 
@@ -39,9 +40,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
             "cooccurrence_seconds": seconds,
             "words_sent": int(words[0]),
         }
-        with writers.first(
-            comm.rank, runs.folder(path, flags.chosen(FLAGS)), writers.console(0)
-        ) as writer:
+        with writing.first(path, FLAGS, comm, writers.console(0)) as writer:
             writer.summary(summary)
         if comm.rank == 0:
             for name in ("vocab.txt", "cooccurrence.bin"):

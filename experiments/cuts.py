@@ -29,7 +29,7 @@ from dml.metrics import runs
 from dml.wire.messages import Metered
 from dml.wire.messages.comm import world
 
-FLAGS = flags.define("out", "seed", "watchdog")
+FLAGS = flags.define("seed", "watchdog")
 sparse_flags.define(FLAGS, UPDATES)
 integer = partial(flags.integer, flag_values=FLAGS)
 flags.text(

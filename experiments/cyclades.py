@@ -21,6 +21,7 @@ from functools import partial
 from typing import Any
 
 import flags
+import writing
 from cyclades_parts import bits, races, sizes
 from cyclades_report import KINDS, drawn
 from cyclades_steps import largest
@@ -29,14 +30,14 @@ from hogwild_problems import PROBLEMS
 from hogwild_report import tables
 from sparse_runs import Task, loaded
 
-from dml.metrics import runs, writers
+from dml.metrics import runs
 from dml.metrics.writers import Row
 from dml.strategies.sparse.workers import Sparse
 from dml.types import BadInput, CountedComm
 from dml.wire.messages import Metered
 from dml.wire.messages.comm import world
 
-FLAGS = flags.define("out", "seed", "watchdog")
+FLAGS = flags.define("seed", "watchdog")
 text = partial(flags.text, flag_values=FLAGS)
 integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
 text("problems", "svm,completion,sparse", f"Of {', '.join(PROBLEMS)}.")
@@ -84,9 +85,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
                         yield {"problem": name} | row
 
         rows: list[Row] = []
-        with writers.first(
-            comm.rank, tables(KINDS), runs.folder(path, flags.chosen(FLAGS))
-        ) as writer:
+        with writing.first(path, FLAGS, comm, tables(KINDS)) as writer:
             for row in every():
                 writer.row(row)
                 rows.append(row)

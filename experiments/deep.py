@@ -19,6 +19,7 @@ import flags
 import jax
 import numpy as np
 import timelines
+import writing
 from deep_setup import Cutter, Setup
 from deep_steps import Speed, guarded, onward
 
@@ -99,11 +100,13 @@ def learn(
     save = partial(saved, comm.rank, path / "checkpoints", deep_flags.rules(values))
     measure = partial(scores, found, comm.rank)
     shown = partial(deep_ways.yields, values)
-    with writers.first(
-        comm.rank,
+    with writing.first(
+        path,
+        values,
+        comm,
         writers.console(shown(steps), shown(done), says=partial(says, speed, found)),
-        runs.folder(path, flags.chosen(values), append=bool(values.resume)),
         learning(path / "loss"),
+        append=bool(values.resume),
     ) as writer:
         some = deep_ways.STRATEGIES[values.strategy](setup)
         some = onward(guarded(some, comm.network is not None), done)

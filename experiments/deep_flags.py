@@ -17,13 +17,28 @@ from dml.update.dense import OPTIMIZERS, Optimizer, make
 from dml.update.schedules import SCHEDULES, WARMUPS, linear_scaling, schedule
 from dml.wire.messages import ALLREDUCE
 
-SHARED = ("out", "seed", *flags.VIRTUAL, "straggle", "watchdog", "check")
+SHARED = ("seed", *flags.VIRTUAL, "straggle", "watchdog", "check")
 SHARED += ("group", "outside", "timeline", "profile")
 WARM = 10  # a warm-up is one of so many steps
 # What may change when a run is resumed: neither the order of its examples nor its rates
-FREE = {"out", "resume", "save_every", "check_every", "evaluate_every", "timeline"}
+FREE = {
+    *flags.WRITTEN,
+    "resume",
+    "save_every",
+    "check_every",
+    "evaluate_every",
+    "timeline",
+}
 FREE |= {"strategy", "allreduce", "bucket_mb", "call", "zero", "accumulate", "noise"}
-FREE |= {"local_every", "local_after", "group", "outside", "watchdog", "check"}
+FREE |= {
+    "timeline",
+    "local_every",
+    "local_after",
+    "group",
+    "outside",
+    "watchdog",
+    "check",
+}
 FREE |= {
     "blank",
     "prompt",

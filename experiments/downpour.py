@@ -18,6 +18,7 @@ from functools import cache, partial
 from typing import Any
 
 import flags
+import writing
 from downpour_report import COLUMNS, Case, best, drawn, row, verdict
 from server_problems import PROBLEMS, shards
 from server_runs import Plan, napping, ran, rates, virtual_if_alone
@@ -40,7 +41,7 @@ WAYS = {  # their consistency and optimizer
     "sync AdaGrad": ("bsp", "adagrad"),
 }
 
-FLAGS = flags.define("out", "seed", *flags.VIRTUAL, "watchdog")
+FLAGS = flags.define("seed", *flags.VIRTUAL, "watchdog")
 text = partial(flags.text, flag_values=FLAGS)
 integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
 number = partial(flags.number, lower_bound=1e-4, flag_values=FLAGS)
@@ -74,9 +75,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         comm = napping(comm, FLAGS.scale)
         scale = FLAGS.scale if comm.network is None else 1.0
         plan = Plan(FLAGS.batch, FLAGS.clocks, FLAGS.seed, FLAGS.law, scale)
-        with writers.first(
-            comm.rank, writers.table(COLUMNS), runs.folder(path, flags.chosen(FLAGS))
-        ) as writer:
+        with writing.first(path, FLAGS, comm, writers.table(COLUMNS)) as writer:
             for name, (way, optimizer) in WAYS.items():
                 for rate in tried[optimizer]:
                     setup = settings(comm, make(optimizer, rate), way)

@@ -22,7 +22,7 @@ from dml.metrics import runs
 from dml.wire.messages import Metered
 from dml.wire.messages.comm import world
 
-FLAGS = flags.define("out", "seed", "watchdog")
+FLAGS = flags.define("seed", "watchdog")
 sparse_flags.define(FLAGS, UPDATES)
 flags.number("keep", 0.25, "Chance of a unit to be kept.", 1e-3, 1, flag_values=FLAGS)
 flags.integer("hidden", 64, "Units.", 1, flag_values=FLAGS)

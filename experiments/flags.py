@@ -16,6 +16,7 @@ import numpy as np
 from absl import flags
 from shared_flags import SHARED, FlagValues, switch
 from shared_flags import VIRTUAL as VIRTUAL
+from shared_flags import WRITTEN as WRITTEN
 from shared_flags import choice as choice
 from shared_flags import chosen as chosen
 from shared_flags import integer as integer
@@ -45,12 +46,14 @@ DTYPES = ["float16", "float32", "float64", "int32", "int64"]
 def define(*shared: str) -> FlagValues:
     """Return a set of flags: those of SHARED named here, to which one adds one's own.
 
+    What a run writes, every experiment asks for alike.
+
     Each experiment has a set of its own (pass it as flag_values), so two experiments
     can be imported side by side, and no flag exists that its experiment doesn't use.
     """
     values = FlagValues()
     switch("help", False, "Show this.", flag_values=values)
-    for name in shared:
+    for name in (*WRITTEN, *shared):
         SHARED[name](name, flag_values=values)
     return values
 

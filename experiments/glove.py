@@ -24,6 +24,7 @@ import glove_state
 import glove_ways
 import numpy as np
 import timelines
+import writing
 from glove_report import conclude, progress, results, speeds
 
 from dml.metrics import checkpoints, figures, runs, writers
@@ -34,7 +35,7 @@ from dml.types import CountedComm, Step
 from dml.wire.messages import first_of_all, tree_allreduce
 
 FLAGS = flags.define(
-    *("out", "seed", *flags.VIRTUAL, "straggle", "watchdog", "check"),
+    *("seed", *flags.VIRTUAL, "straggle", "watchdog", "check"),
     *("group", "outside", "timeline", "profile", "record", "replay"),
 )
 counting.define(FLAGS)
@@ -81,8 +82,10 @@ def program(comm: CountedComm, path: Path, asked: Callable[[], bool]) -> dict[st
             return conclude(path, counts.vocabulary, by_word(state, blocks), of)
         return {}
 
-    with writers.first(
-        comm.rank,
+    with writing.first(
+        path,
+        FLAGS,
+        comm,
         writers.console(
             FLAGS.epochs,
             epoch,
@@ -90,8 +93,8 @@ def program(comm: CountedComm, path: Path, asked: Callable[[], bool]) -> dict[st
             says=partial(progress, virtual=virtual),
             ends=results,
         ),
-        runs.folder(path, flags.chosen(FLAGS), append=bool(FLAGS.resume)),
         figures.chart(path / "loss"),
+        append=bool(FLAGS.resume),
     ) as writer:
         steps = kept(steps, comm, save, FLAGS.save_every, asked)
         summary = train(steps, measure, writer)

@@ -23,11 +23,12 @@ import flags
 import glove_flags
 import glove_reference
 import glove_ways
+import writing
 
 from dml.metrics import figures, runs, writers
 from dml.types import BadInput
 
-FLAGS = flags.define("out", "seed")
+FLAGS = flags.define("seed")
 counting.define(FLAGS)
 glove_flags.define(FLAGS, glove_ways.STRATEGIES)
 FLAGS.set_default("dim", 48)  # which 1, 2, 4 and 8 ranks can share
@@ -78,9 +79,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
             for size in ranks
         ]
     rows = []
-    with writers.many(
-        runs.folder(path, flags.chosen(FLAGS)), writers.table(COLUMNS)
-    ) as writer:
+    with writing.first(path, FLAGS, None, writers.table(COLUMNS)) as writer:
         for cell in cells:
             rows.append(cell())
             writer.row(rows[-1])

@@ -19,6 +19,7 @@ from functools import cache, partial
 from typing import Any
 
 import flags
+import writing
 from hogwild_delays import microseconds, sweep
 from hogwild_problems import PROBLEMS
 from hogwild_report import KINDS, drawn, row, tables
@@ -26,7 +27,7 @@ from hogwild_runs import SERIAL, Case, by_turns, settings
 from hogwild_verdict import verdict
 from sparse_runs import Task, loaded
 
-from dml.metrics import runs, writers
+from dml.metrics import runs
 from dml.metrics.writers import Row
 from dml.strategies.sparse.workers import Sparse
 from dml.types import CountedComm
@@ -36,7 +37,7 @@ from dml.wire.messages.comm import world
 
 WAYS = ["hogwild", "atomic", "locked", "global", "roundrobin"]
 
-FLAGS = flags.define("out", "seed", "watchdog")
+FLAGS = flags.define("seed", "watchdog")
 text = partial(flags.text, flag_values=FLAGS)
 integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
 text("problems", "all", f"Of {', '.join(PROBLEMS)}.")
@@ -76,9 +77,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
                     yield {"problem": FLAGS.delayed} | found
 
         rows: list[Row] = []
-        with writers.first(
-            comm.rank, tables(KINDS), runs.folder(path, flags.chosen(FLAGS))
-        ) as writer:
+        with writing.first(path, FLAGS, comm, tables(KINDS)) as writer:
             for found in every():
                 writer.row(found)
                 rows.append(found)

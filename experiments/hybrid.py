@@ -18,6 +18,7 @@ import deep_hybrid
 import flags
 import hybrid_report
 import jax
+import writing
 from deep_setup import Setup
 
 from dml.data.language import causal
@@ -32,7 +33,7 @@ from dml.types import CountedComm, Step, Tensor
 from dml.update.dense import make
 from dml.wire.mesh import axes, devices
 
-FLAGS = flags.define("out", "seed", *flags.VIRTUAL, "watchdog")
+FLAGS = flags.define("seed", *flags.VIRTUAL, "watchdog")
 integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
 deep_hybrid.define(FLAGS, mesh="all", microbatches=4)
 flags.switch("remat", False, "Compute layers anew when needed.", flag_values=FLAGS)
@@ -92,10 +93,11 @@ def train(comm: CountedComm) -> dict[str, Any]:
     path = runs.path(FLAGS.out, "hybrid")
     tokens_each = FLAGS.batch * FLAGS.length
     rows: list[dict[str, Any]] = []
-    with writers.first(
-        comm.rank,
+    with writing.first(
+        path,
+        FLAGS,
+        comm,
         writers.table(hybrid_report.COLUMNS),
-        runs.folder(path, flags.chosen(FLAGS)),
         hybrid_report.chart(path / "hybrid"),
     ) as writer:
         for name, begin in runners(comm):

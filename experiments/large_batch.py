@@ -22,6 +22,7 @@ import flags
 import jax
 import jax.numpy as jnp
 import numpy as np
+import writing
 from large_batch_figure import drawn
 from large_batch_report import BASELINE, COLUMNS, Case, row, said, summed
 from large_batch_training import MODELS, Plan, noise_scales, plan, programmed
@@ -38,7 +39,7 @@ WARMUPS = {  # whether k workers have k times the rate; how it gets there
     "gradual": (True, "gradual"),
 }
 
-FLAGS = flags.define("out", "seed")
+FLAGS = flags.define("seed")
 integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
 number = partial(flags.number, flag_values=FLAGS)
 flags.choice("model", "mlp", list(MODELS), "Network.", flag_values=FLAGS)
@@ -68,9 +69,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         )
     found = plan(FLAGS.model, FLAGS.data, FLAGS.base_batch, factors, FLAGS.epochs)
     cases: list[Case] = []
-    with writers.many(
-        writers.table(COLUMNS), runs.folder(path, flags.chosen(FLAGS))
-    ) as writer:
+    with writing.first(path, FLAGS, None, writers.table(COLUMNS)) as writer:
         for case in compared(found, factors):
             cases.append(case)
             writer.row(row(case))

@@ -20,6 +20,7 @@ from typing import Any
 import flags
 import jax
 import timelines
+import writing
 
 from dml.data.digits import CLASSES, FEATURES, digits
 from dml.data.minibatches import minibatches
@@ -41,7 +42,7 @@ STRATEGIES: dict[str, Callable[..., Any]] = {
 }
 
 FLAGS = flags.define(
-    *("out", "seed", *flags.VIRTUAL, "straggle", "watchdog", "check"),
+    *("seed", *flags.VIRTUAL, "straggle", "watchdog", "check"),
     *("group", "outside", "timeline", "profile"),
 )
 integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
@@ -77,10 +78,11 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         batches = minibatches(len(training.targets), FLAGS.batch, FLAGS.seed)
         timer = timelines.timer(comm, comm.Wtime, flags.delay(FLAGS, comm))
         steps = strategy(model, params, training, batches, optimizer, timer)
-        with writers.first(
-            comm.rank,
+        with writing.first(
+            path,
+            FLAGS,
+            comm,
             writers.console(FLAGS.steps),
-            runs.folder(path, flags.chosen(FLAGS)),
             figures.chart(path / "loss"),
         ) as writer:
             some = islice(steps, FLAGS.steps)

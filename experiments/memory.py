@@ -20,6 +20,7 @@ import flags
 import memory_figure
 import memory_report
 import memory_tables
+import writing
 from memory_models import MODELS
 from memory_search import GB, Search, cheapest, how, text, tried
 
@@ -29,7 +30,7 @@ from dml.models.memory import LIVE
 from dml.wire.cost import Rates
 from dml.wire.mesh_cost import Machine
 
-FLAGS = flags.define("out")
+FLAGS = flags.define()
 integer = partial(flags.integer, flag_values=FLAGS)
 number = partial(flags.number, lower_bound=1e-9, flag_values=FLAGS)
 flags.choice("model", "gpt3", list(MODELS), "Whose plans to search.", flag_values=FLAGS)
@@ -55,7 +56,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     by = tried(asked, FLAGS.devices)
     plan = memory_report.Plan(FLAGS.model, asked, by, FLAGS.best, FLAGS.compiled)
     kept: dict[str, list[Row]] = {}
-    with writers.many(runs.folder(path, flags.chosen(FLAGS))) as writer:
+    with writing.first(path, FLAGS, None) as writer:
         for name, make in memory_report.TABLES.items():
             kept[name] = []
             with writers.many(writers.table(memory_tables.COLUMNS[name])) as table:

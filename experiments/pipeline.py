@@ -20,6 +20,7 @@ from functools import partial
 from typing import Any
 
 import flags
+import writing
 from pipeline_layers import given, measured
 from pipeline_report import CLAIMS, TABLES, verdicts
 from pipeline_rows import MOST, Plan, scheduled
@@ -32,7 +33,7 @@ from dml.sim.networks.named import network
 from dml.wire.pipeline_facts import bubble
 from dml.wire.stages import stages
 
-FLAGS = flags.define("out", "network")
+FLAGS = flags.define("network")
 text = partial(flags.text, flag_values=FLAGS)
 integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
 integer("stages", 4, "K, where schedules are compared.")
@@ -63,7 +64,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     path = runs.path(FLAGS.out, "pipeline")
     kept: dict[str, list[Row]] = {}
     summary: dict[str, Any] = {}
-    with writers.many(runs.folder(path, flags.chosen(FLAGS))) as writer:
+    with writing.first(path, FLAGS, None) as writer:
         plan = planned(fixed or measured(shape(FLAGS.blocks), FLAGS.microbatch))
         for name, table in TABLES.items():
             print(f"\n{table.title}")

@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from shared_flags import VIRTUAL, FlagValues, chosen
+from shared_flags import VIRTUAL, WRITTEN, FlagValues, chosen
 
 from dml.metrics import records
 from dml.types import BadInput, Comm
@@ -19,7 +19,7 @@ from dml.wire.messages import Log, Recorded, Replayed
 
 Program = Callable[[Any], Any]
 # What changes where a run goes and how long it takes, but nothing that it finds.
-FREE = ("out", "record", "replay", "timeline", "watchdog", "check", "straggle")
+FREE = (*WRITTEN, "record", "replay", "timeline", "watchdog", "check", "straggle")
 FREE += ("profile", *VIRTUAL)
 
 

@@ -21,6 +21,7 @@ import scaling_measured
 import scaling_model
 import scaling_report
 import scaling_tables
+import writing
 from scaling_flags import FLAGS, described, known
 from scaling_model import Training
 
@@ -51,9 +52,8 @@ def main(argv: Sequence[str]) -> list[Row]:
         titles = scaling_tables.titles(training, rates)
         summary = {"p": comm.size, "step_seconds": training.gradient(1)}
         summary |= rates._asdict() | scaling_report.totals(tables)
-        folder = runs.folder(path, flags.chosen(FLAGS))
         chart = scaling_report.chart(path / "scaling")
-        with writers.first(comm.rank, folder, chart) as writer:
+        with writing.first(path, FLAGS, comm, chart) as writer:
             for name, rows in tables.items():
                 shown = scaling_tables.shown(name, titles[name])
                 with writers.first(comm.rank, shown) as table:

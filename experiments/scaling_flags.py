@@ -11,7 +11,7 @@ from dml.types import BadInput, CountedComm
 from dml.wire import messages
 from dml.wire.cost import Rates
 
-FLAGS = flags.define("out", *flags.VIRTUAL, "watchdog")
+FLAGS = flags.define(*flags.VIRTUAL, "watchdog")
 integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
 number = partial(flags.number, lower_bound=0, flag_values=FLAGS)
 choice = partial(flags.choice, flag_values=FLAGS)

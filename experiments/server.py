@@ -20,6 +20,7 @@ from typing import Any
 
 import flags
 import server_flags
+import writing
 from server_problems import PROBLEMS, loading, rate, shards
 from server_report import drawn, ends, rows, summarised
 from server_runs import Plan, ran
@@ -32,7 +33,7 @@ from dml.types import BadInput, CountedComm
 from dml.wire.messages import first_of_each_host
 
 FLAGS = flags.define(
-    *("out", "seed", *flags.VIRTUAL, "straggle", "watchdog", "record", "replay")
+    *("seed", *flags.VIRTUAL, "straggle", "watchdog", "record", "replay")
 )
 server_flags.define(FLAGS)
 integer = partial(flags.integer, flag_values=FLAGS)
@@ -70,7 +71,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         console = writers.console(plan.clocks, unit="clock", ends=ends)
         with (
             writers.first(comm.rank, console) as bar,
-            writers.first(comm.rank, runs.folder(path, flags.chosen(FLAGS))) as writer,
+            writing.first(path, FLAGS, comm) as writer,
         ):
             found = ran(
                 comm, problem, setup, plan, lambda step: bar.row({"loss": step.loss})

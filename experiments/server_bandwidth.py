@@ -19,6 +19,7 @@ from typing import Any
 import flags
 import numpy as np
 import server_bandwidth_programs as programs
+import writing
 from server_bandwidth_programs import COLUMNS, Load
 
 from dml.metrics import runs, writers
@@ -31,7 +32,7 @@ from dml.wire.messages.race import race
 
 Row = dict[str, Any]
 
-FLAGS = flags.define("out", "seed", *flags.VIRTUAL, "watchdog")
+FLAGS = flags.define("seed", *flags.VIRTUAL, "watchdog")
 text = partial(flags.text, flag_values=FLAGS)
 integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
 text("sizes", "1KB,64KB,1MB,4MB", "Bytes of a dense push, and of a pull; may be none.")
@@ -53,11 +54,7 @@ def main(argv: Sequence[str]) -> list[Row]:
         summary: Row = {"p": comm.size}
         for servers in many:
             roles(comm.size, servers)  # raises before anything is written
-        with writers.first(
-            comm.rank,
-            writers.table(COLUMNS),
-            runs.folder(path, flags.chosen(FLAGS)),
-        ) as writer:
+        with writing.first(path, FLAGS, comm, writers.table(COLUMNS)) as writer:
             for load in loads(sizes, many, comm.size):
                 row = measured(comm, load)
                 writer.row(row)

@@ -12,6 +12,8 @@ switch, choice = flags.DEFINE_boolean, flags.DEFINE_enum
 
 VIRTUAL = ("simulate", "network", "events", "virtual_seconds")
 SEEDS = 1 << 63  # as many as all generators of random numbers take
+TERMS = ("watts", "pue", "grid", "core_price", "gpu_price")  # of energy and cost
+WRITTEN = ("out", "csv", "tensorboard", *TERMS)  # by every experiment's run
 OUTSIDE = ["star", "tree", "butterfly", "halving_doubling", "ring"]
 SHARED: dict[str, Callable[..., Any]] = {
     "out": partial(
@@ -77,6 +79,31 @@ SHARED: dict[str, Callable[..., Any]] = {
     ),
     "replay": partial(
         text, default=None, help="File with the order in which they shall come."
+    ),
+    "csv": partial(switch, default=False, help="Write metrics.csv as well."),
+    "tensorboard": partial(
+        switch, default=False, help="Write TensorBoard's event files as well."
+    ),
+    "watts": partial(
+        number,
+        default=10.0,
+        lower_bound=0,
+        help="Of a busy core, where no counter of energy can be read.",
+    ),
+    "pue": partial(
+        number,
+        default=1.58,
+        lower_bound=1,
+        help="Energy of the data centre by that of its machines.",
+    ),
+    "grid": partial(
+        number, default=0.4327, lower_bound=0, help="kg CO2e of a kWh there."
+    ),
+    "core_price": partial(
+        number, default=None, lower_bound=0, help="Dollars of a core's hour [a table]."
+    ),
+    "gpu_price": partial(
+        number, default=None, lower_bound=0, help="Dollars of a GPU's hour [a table]."
     ),
 }
 

@@ -19,6 +19,7 @@ from functools import cache, partial
 from typing import Any
 
 import flags
+import writing
 from server_problems import PROBLEMS, shards
 from server_runs import Plan, agreed, napping, ran, rates, virtual_if_alone
 from softsync_report import COLUMNS, Case, drawn, lowest, row, verdict
@@ -35,7 +36,7 @@ from dml.wire.messages.consistency import Choice, consistency
 RANKS = 31  # a server and, as published, 30 workers
 DENSE = [name for name, stated in PROBLEMS.items() if stated.dense]
 
-FLAGS = flags.define("out", "seed", *flags.VIRTUAL, "watchdog")
+FLAGS = flags.define("seed", *flags.VIRTUAL, "watchdog")
 text = partial(flags.text, flag_values=FLAGS)
 integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
 flags.choice("problem", "digits", DENSE, "Images to learn.", flag_values=FLAGS)
@@ -67,9 +68,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         comm = napping(comm, FLAGS.scale)
         plan = planned(comm)
         cases: list[Case] = []
-        with writers.first(
-            comm.rank, writers.table(COLUMNS), runs.folder(path, flags.chosen(FLAGS))
-        ) as writer:
+        with writing.first(path, FLAGS, comm, writers.table(COLUMNS)) as writer:
 
             def case(way: str, n: int, alpha: float, damped: bool = False) -> None:
                 rule = Choice(softsync=n or 1, damped=damped)

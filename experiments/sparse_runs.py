@@ -13,10 +13,11 @@ from typing import Any, NamedTuple
 import flags
 import numpy as np
 import sparse_flags
+import writing
 from sparse_report import connected, ends, gap, progress, speeds
 from sparse_ways import UPDATES, Setup
 
-from dml.metrics import figures, runs, writers
+from dml.metrics import figures, writers
 from dml.metrics.timer import Timer
 from dml.strategies.sparse.workers import Sparse, workers
 from dml.train import train
@@ -113,10 +114,11 @@ def ran(
     tables: list[np.ndarray] = []
     with (
         workers(comm, values.threads) as crew,
-        writers.first(
-            comm.rank,
+        writing.first(
+            path,
+            values,
+            comm,
             writers.console(stated.epochs, unit="epoch", says=progress, ends=ends),
-            runs.folder(path, flags.chosen(values)),
             figures.chart(path / "objective", "step", "objective"),
         ) as writer,
     ):

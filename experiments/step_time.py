@@ -24,6 +24,7 @@ import jax
 import step_time_peers as peers
 import step_time_report as report
 import step_time_ways as ways
+import writing
 
 from dml.metrics import runs, writers
 from dml.models.transformer import DTYPES, SIZES
@@ -31,7 +32,7 @@ from dml.types import BadInput, CountedComm
 from dml.wire.mesh import devices
 from dml.wire.messages import ALLREDUCE, Metered
 
-FLAGS = flags.define("out", "seed", "watchdog", "check", "group", "outside")
+FLAGS = flags.define("seed", "watchdog", "check", "group", "outside")
 integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
 text = partial(flags.text, flag_values=FLAGS)
 choice = partial(flags.choice, flag_values=FLAGS)
@@ -94,10 +95,11 @@ def race(
     rows = report.rows(setup, laps, set(theirs))
     peers.equal(rows, FLAGS.dtype)
     path = runs.path(FLAGS.out, "step_time")
-    with writers.first(
-        comm.rank,
+    with writing.first(
+        path,
+        FLAGS,
+        comm,
         writers.table(report.columns(task.unit)),
-        runs.folder(path, flags.chosen(FLAGS)),
         report.chart(path / "step_time"),
     ) as writer:
         for row in rows:

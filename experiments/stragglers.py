@@ -19,11 +19,13 @@ from functools import partial
 from typing import Any
 
 import flags
+import writing
 from stragglers_ranks import Starts, begin, end, measured
 from stragglers_report import COLUMNS, chart, compared, totals
 from stragglers_ways import Way, ways
 
 from dml.metrics import runs, writers
+from dml.metrics.writers import Writer
 from dml.sim.laws import law, seconds
 from dml.types import Comm
 from dml.wire.messages import first_of_all
@@ -31,7 +33,7 @@ from dml.wire.messages.comm import world
 
 Row = dict[str, Any]
 
-FLAGS = flags.define("out", "seed", "watchdog")
+FLAGS = flags.define("seed", "watchdog")
 text = partial(flags.text, flag_values=FLAGS)
 integer = partial(flags.integer, flag_values=FLAGS)
 number = partial(flags.number, flag_values=FLAGS)
@@ -62,20 +64,19 @@ def main(argv: Sequence[str]) -> list[Row]:
         for text, one in laws.items() if p else ():
             draws_TxP = seconds(one, FLAGS.seed, ASLEEP, p)
             real[text] = measured(comm, table(p), draws_TxP, FLAGS.scale)
-        return first_of_all(comm, lambda: {} if comm.rank else tabulate(real, p))
+        shown = (writers.table(COLUMNS), chart(path / "stragglers", table))
+        with writing.first(path, FLAGS, comm, *shown) as writer:
+            return first_of_all(
+                comm, lambda: {} if comm.rank else tabulate(writer, real, p)
+            )
 
-    def tabulate(real: dict[str, Starts], p: int) -> Row:
+    def tabulate(writer: Writer, real: dict[str, Starts], p: int) -> Row:
         begun, summary = time.perf_counter(), {}
-        with writers.many(
-            writers.table(COLUMNS),
-            runs.folder(path, flags.chosen(FLAGS)),
-            chart(path / "stragglers", table),
-        ) as writer:
-            for row in every(real, p):
-                writer.row(row)
-                summary |= totals(row)
-            summary["seconds"] = time.perf_counter() - begun
-            writer.summary(summary)
+        for row in every(real, p):
+            writer.row(row)
+            summary |= totals(row)
+        summary["seconds"] = time.perf_counter() - begun
+        writer.summary(summary)
         return summary
 
     def every(real: dict[str, Starts], p: int) -> Iterator[Row]:

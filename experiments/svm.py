@@ -26,7 +26,7 @@ from dml.metrics import runs
 from dml.wire.messages import Metered
 from dml.wire.messages.comm import world
 
-FLAGS = flags.define("out", "seed", "watchdog")
+FLAGS = flags.define("seed", "watchdog")
 sparse_flags.define(FLAGS, UPDATES)
 text = partial(flags.text, flag_values=FLAGS)
 text("data", "newsgroups", "Or reuters, generated[:Ω,Δ,ρ], or an svmlight file.")

@@ -22,6 +22,7 @@ import compiling
 import flags
 import tensor_parts as parts
 import tensor_report as report
+import writing
 
 from dml.metrics import runs, writers
 from dml.models.tensor import tensor_transformer
@@ -29,7 +30,7 @@ from dml.models.transformer import Shape
 from dml.types import BadInput
 
 NEAR = 1e-4  # float32, sums of some thousand numbers in another order
-FLAGS = flags.define("out", "seed")
+FLAGS = flags.define("seed")
 integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
 flags.text("tensor", "2,4", "Numbers of devices, 2 or more.", flag_values=FLAGS)
 flags.switch("sequence", False, "Cut the stream's places too.", flag_values=FLAGS)
@@ -50,10 +51,8 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     path = runs.path(FLAGS.out, "tensor")
     with (
         compiling.fitting("a smaller --batch, --width or --vocabulary"),
-        writers.many(
-            writers.table(report.COLUMNS),
-            runs.folder(path, flags.chosen(FLAGS)),
-            report.verdicts(),
+        writing.first(
+            path, FLAGS, None, writers.table(report.COLUMNS), report.verdicts()
         ) as writer,
     ):
         compiling.cached()

@@ -20,6 +20,7 @@ import topology_figure
 import topology_report
 import topology_rows
 import topology_tables
+import writing
 
 from dml.metrics import runs, writers
 from dml.metrics.writers import Row
@@ -27,7 +28,7 @@ from dml.sim.networks.named import network
 from dml.types import BadInput
 from dml.wire.schedules import SCHEDULES
 
-FLAGS = flags.define("out")
+FLAGS = flags.define()
 text = partial(flags.text, flag_values=FLAGS)
 integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
 text("p", "64,1024", "Numbers of ranks.")
@@ -58,7 +59,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     )
     columns = topology_tables.columns(names)
     kept: dict[str, list[Row]] = {}
-    with writers.many(runs.folder(path, flags.chosen(FLAGS))) as writer:
+    with writing.first(path, FLAGS, None) as writer:
         for name, make in topology_report.TABLES.items():
             kept[name] = []
             with writers.many(writers.table(columns[name])) as table:

@@ -25,6 +25,7 @@ import jax
 import numpy as np
 import optax
 import translate_report as report
+import writing
 from beside import Lap, Ran, axes, ran, trained
 from server_runs import virtual_if_alone
 
@@ -37,7 +38,7 @@ from dml.types import Batch, CountedComm
 from dml.update.dense import Optimizer, make
 from dml.wire.mesh import devices
 
-FLAGS = flags.define("out", "seed", *flags.VIRTUAL, "watchdog")
+FLAGS = flags.define("seed", *flags.VIRTUAL, "watchdog")
 integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
 integer("layers", 4, "Layers, and devices: one for each.")
 integer("width", 64, "Numbers that a layer gives.")
@@ -60,12 +61,12 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
 
     def program(comm: CountedComm) -> dict[str, Any]:
         devices.start(comm)
-        return compared(comm.rank, path)
+        return compared(comm, path)
 
     return flags.ranks(program, FLAGS, devices=True)
 
 
-def compared(rank: int, path: Path) -> dict[str, Any]:
+def compared(comm: CountedComm, path: Path) -> dict[str, Any]:
     """Train on one device, then with a layer a device; tell what it is like."""
     layers, length = FLAGS.layers, FLAGS.length
     line = axes(translator.AXIS, jax.devices(), layers)
@@ -80,10 +81,8 @@ def compared(rank: int, path: Path) -> dict[str, Any]:
         if number % FLAGS.evaluate_every == 0 or number == FLAGS.steps:
             shares[number] = evaluate(model, held_out, lap.params())["accuracy"]
 
-    with writers.first(
-        rank, writers.table(report.COLUMNS), runs.folder(path, flags.chosen(FLAGS))
-    ) as writer:
-        say(rank, report.sketched(layers, length, length))
+    with writing.first(path, FLAGS, comm, writers.table(report.COLUMNS)) as writer:
+        say(comm.rank, report.sketched(layers, length, length))
         for name, way in report.ways(model.loss, line).items():
             shares.clear()
             found[name] = ran(trained(way, params, *learning(training)), seen)
@@ -91,14 +90,14 @@ def compared(rank: int, path: Path) -> dict[str, Any]:
             writer.row(report.row(name, layers, 2 * length, found[name], share))
         params = found[report.WAVEFRONT].last.params()
         wrote = translator.translate(params, held_out.inputs)
-        say(rank, report.examples(held_out, np.asarray(wrote)))
+        say(comm.rank, report.examples(held_out, np.asarray(wrote)))
         summary = report.summed(found, shares[FLAGS.steps], layers, 2 * length)
         if layers > 2 and jax.process_count() == 1:
             few = Batch(*(part[: FLAGS.batch] for part in training))
             summary |= report.raced(FLAGS.words, FLAGS.width, few)
-            say(rank, [report.verdict(summary)])
+            say(comm.rank, [report.verdict(summary)])
         writer.summary(summary)
-        if rank == 0:
+        if comm.rank == 0:
             report.drawn(path / "translate", found, shares, (layers, length, length))
     return summary
 

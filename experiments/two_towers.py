@@ -21,6 +21,7 @@ import compiling
 import flags
 import jax
 import numpy as np
+import writing
 from beside import Way, alone, axes, ran, trained
 from server_runs import virtual_if_alone
 from two_towers_report import COLUMNS, Trained, drawn, learned, row, summed
@@ -34,7 +35,7 @@ from dml.types import BadInput, Batch, CountedComm, Params
 from dml.update.dense import Optimizer, make
 from dml.wire.mesh import devices
 
-FLAGS = flags.define("out", "seed", *flags.VIRTUAL, "watchdog")
+FLAGS = flags.define("seed", *flags.VIRTUAL, "watchdog")
 text = partial(flags.text, flag_values=FLAGS)
 integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
 text(
@@ -60,7 +61,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
 
     def program(comm: CountedComm) -> dict[str, Any]:
         devices.start(comm)
-        return compared(comm.rank, path, crossings)
+        return compared(comm, path, crossings)
 
     return flags.ranks(program, FLAGS, devices=True)
 
@@ -76,7 +77,7 @@ def crossing(name: str) -> tuple[int, ...]:
 
 
 def compared(
-    rank: int, path: Path, crossings: Sequence[tuple[int, ...]]
+    comm: CountedComm, path: Path, crossings: Sequence[tuple[int, ...]]
 ) -> dict[str, Any]:
     """Train the reference and every network in two towers."""
     training, held_out = images(FLAGS.data)
@@ -87,9 +88,7 @@ def compared(
     two = axes(towers.AXIS, jax.devices(), alexnet.TOWERS)
     found: list[Trained] = []
     start: Params = None
-    with writers.first(
-        rank, writers.table(COLUMNS), runs.folder(path, flags.chosen(FLAGS))
-    ) as writer:
+    with writing.first(path, FLAGS, comm, writers.table(COLUMNS)) as writer:
         for layers, plan in plans.items():
             model = alexnet.alexnet(*about, layers)
             params = model.init(jax.random.key(FLAGS.seed))
@@ -102,7 +101,7 @@ def compared(
                 sent = towers.crossing_bytes(plan, FLAGS.batch)
                 found.append(Trained(layers, way.axes.size, went, scores, sent))
                 writer.row(row(found[-1]))
-        if rank == 0:
+        if comm.rank == 0:
             drawn(path / "two_towers", found, learned(found[0], start))
         summary = summed(found)
         writer.summary(summary)

@@ -39,13 +39,12 @@ def test_each_way_is_metered_as_long_as_it_needs_and_no_longer():
     assert found == NEEDS | {"operation": None}
     assert {row["target"] for row in rows} == {1.0}
     assert [row["ranks"] for row in rows] == [1, 2, 2, 2, 2]
-    assert run.ran[:1] + run.ran[1:3] == [
-        ("serial", 4),
-        ("rotation", 5),
-        ("rotation", 4),
-    ]
-    assert run.ran[3:6] == [("hogwild", 5), ("server", 5), ("server", 3)]
-    assert run.ran[6:] == [("operation", n) for n in (5, 10, 20)]
+    # none of first runs counts: they may have counted the corpus, and compiled
+    tried = {way: [n for one, n in run.ran if one == way] for way in NEEDS}
+    assert tried == {
+        **{"serial": [4, 4], "rotation": [5, 4], "hogwild": [5, 5], "server": [5, 3]},
+        "operation": [5, 10, 20],
+    }
     for row in rows[:-1]:
         assert row["kwh"] == row["epochs"] * WATTS[row["strategy"]] / 1e6
     # 4 x 10, 4 x 20, 5 x 15, 3 x 40
@@ -55,7 +54,7 @@ def test_each_way_is_metered_as_long_as_it_needs_and_no_longer():
 def test_a_given_target_is_looked_for_by_serial_as_well():
     run = Runner()
     (row,) = carbon_glove.rows(["serial"], 2, 1, 0.5, run)
-    assert run.ran == [("serial", 2), ("serial", 4), ("serial", 8)]
+    assert run.ran == [("serial", 2), ("serial", 4), ("serial", 8), ("serial", 8)]
     assert (row["epochs"], row["target"]) == (8, 0.5)
 
 
@@ -68,7 +67,7 @@ def test_a_run_that_came_out_worse_has_an_epoch_more():
         rows = [{"loss": loss} for loss in losses[epochs]]
         return Run(Path(), {}, {}, {}, rows)
 
-    assert len(carbon_glove.reach(run, 9, 1.0).rows) == 4
+    assert len(carbon_glove.reach(run, run(9), 1.0).rows) == 4
     assert kept == [9, 3, 4]
 
 
@@ -104,7 +103,9 @@ def test_the_published_tables_follow_from_their_inputs(run, tmp_path, capsys):
     # days have two or three digits
     assert 0 < summary["patterson_worst_error"] < 0.02
     assert summary["patterson_follows"] == len(PATTERSON)
-    assert json.loads((tmp_path / "summary.json").read_text()) == summary
+    kept = json.loads((tmp_path / "summary.json").read_text())
+    assert summary.items() <= kept.items()
+    assert "energy_kwh" in kept
     said = capsys.readouterr().out
     assert "1,503     1,438    1,434" in said
     assert "not kwh, pounds, dollars low, dollars high" in said

@@ -49,7 +49,9 @@ def test_a_run_leaves_its_folder_with_every_flag(tmp_path):
     ]
     flags = json.loads((tmp_path / "config.json").read_text())["flags"]
     assert (flags["optimizer"], flags["seed"], flags["steps"]) == ("adam", 3, 30)
-    assert json.loads((tmp_path / "summary.json").read_text()) == summary
+    written = json.loads((tmp_path / "summary.json").read_text())
+    assert written.items() >= summary.items()
+    assert written["energy_kwh"] > 0
 
 
 def test_tracing_changes_no_number_of_a_virtual_run(tmp_path):

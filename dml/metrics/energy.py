@@ -1,0 +1,164 @@
+"""LOG: what a run takes of its hosts: counters and CPU time in; kWh, CO2e, dollars out.
+
+One meter a host. Where RAPL can be read, a run has the part of its joules that it has
+of all CPU time: so ranks, and runs side by side, add up to what the host took. Else a
+CPU second takes a stated power. GPUs count their joules themselves (NVML).
+"""
+
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dml.metrics import counters
+from dml.metrics.prices import PRICES, hourly
+from dml.types import Comm
+
+BEGUN = counters.reading()  # the zero of counters, as a process's CPU time has its own
+LOOK = 60.0  # seconds; RAPL's counters come round in some twenty minutes
+CORES = 4096  # of a host, at most
+JOULES = 3.6e6  # in a kWh
+
+
+class Terms(NamedTuple):
+    """What turns CPU time into joules, joules into CO2e, and hours into dollars."""
+
+    watts: float = 10.0  # of a busy core with its memory and board, where none is read
+    pue: float = 1.58  # a data centre's energy by its machines' (Strubell 2019)
+    grid: float = 0.4327  # kg CO2e a kWh: 0.954 lb, as there
+    core_price: float | None = None  # dollars an hour; None takes the table's
+    gpu_price: float | None = None
+
+
+class Took(NamedTuple):
+    """What a host took: a run has of it what its ranks had of cores and time."""
+
+    seconds: float
+    rate: float  # joules of a CPU second
+    read: float  # 1: by RAPL
+    gpu_joules: float
+    gpus: float
+    gpu_price: float  # dollars an hour
+    unlisted: float  # 1: nobody knows the price
+
+
+class Meter:
+    """What the hosts of comm's ranks take; made by all of them, and asked by all.
+
+    Each host's first rank reads its counters. Virtual ranks are one process, as a run
+    without comm is.
+    """
+
+    def __init__(
+        self, comm: Comm | None, terms: Terms, begun: counters.Reading = BEGUN
+    ) -> None:
+        many = comm is not None and comm.network is None and comm.size > 1
+        self.comm = comm if many else None
+        self.hosts = self.comm.hosts() if self.comm else [0]
+        rank = self.comm.rank if self.comm else 0
+        self.host = self.hosts[rank]
+        self.leads = self.hosts.index(self.host) == rank
+        self.terms, self.begun = terms, begun
+        self.joules, self.last = 0.0, dict(begun.zones)
+        self.looking = threading.Lock()
+        self.gpus = counters.gpus() if self.leads else counters.Gpus()
+
+    def look(self) -> None:
+        """Add the joules since the last look: a counter that came round counts on."""
+        with self.looking:
+            for file, before in self.last.items():
+                now = counters.micro(file)
+                if now < before:
+                    before -= counters.micro(file.with_name("max_energy_range_uj"))
+                self.joules += (now - before) / 1e6
+                self.last[file] = now
+
+    def took(self) -> Took:
+        """Return what its first rank knows of a host; the others add nothing."""
+        elapsed = time.monotonic() - self.begun.time
+        if not self.leads:
+            return Took(elapsed, 0, 0, 0, 0, 0, 0)
+        self.look()
+        everyone = max(counters.busy() - self.begun.busy, counters.worked())
+        read = self.joules > 0
+        gpus, asked = counters.gpus(), self.terms.gpu_price
+        price = hourly(gpus.name) if asked is None else asked
+        return Took(
+            elapsed,
+            self.joules / everyone if read else self.terms.watts,
+            read,
+            gpus.joules - self.gpus.joules,
+            gpus.number,
+            price or 0.0,
+            gpus.number > 0 and price is None,
+        )
+
+    def spent(self) -> dict[str, Any]:
+        """Return what all hosts took since their processes began; collective."""
+        fields = len(Took._fields)
+        most = np.zeros((max(self.hosts) + 1, fields + CORES))
+        most[self.host, :fields] = self.took()
+        most[self.host, [fields + core for core in counters.mine()]] = 1
+        cpu_seconds = np.zeros(len(most))
+        cpu_seconds[self.host] = counters.worked()
+        if self.comm:
+            self.comm.Allreduce(None, cpu_seconds, np.add)
+            self.comm.Allreduce(None, most.reshape(-1), np.maximum)
+        hosts = [Took(*row[:fields]) for row in most.tolist()]
+        cores = np.count_nonzero(most[:, fields:], axis=1)
+        return summed(hosts, cpu_seconds.tolist(), cores.tolist(), self.terms)
+
+
+def summed(
+    hosts: Sequence[Took],
+    cpu_seconds: Sequence[float],
+    cores: Sequence[int],
+    terms: Terms,
+) -> dict[str, Any]:
+    """Add up hosts by the CPU seconds and cores that the run had of each."""
+    joules = sum(
+        host.rate * seconds + host.gpu_joules
+        for host, seconds in zip(hosts, cpu_seconds, strict=True)
+    )
+    core = PRICES["core"].on_demand if terms.core_price is None else terms.core_price
+    cost = sum(
+        host.seconds / 3600 * (count * core + host.gpus * host.gpu_price)
+        for host, count in zip(hosts, cores, strict=True)
+    )
+    kwh = joules / JOULES
+    return {
+        "energy_kwh": kwh,
+        "energy_source": " and ".join(sources(hosts, terms)),
+        "co2_kg": kwh * terms.pue * terms.grid,
+        "cost_usd": None if any(host.unlisted for host in hosts) else cost,
+    }
+
+
+def sources(hosts: Sequence[Took], terms: Terms) -> list[str]:
+    """Say how each part of the joules is known: read, or estimated."""
+    stated = f"CPU time x {terms.watts:g} W (estimated)"
+    found = ["RAPL" if host.read else stated for host in hosts]
+    found += ["NVML" for host in hosts if host.gpus]
+    return sorted(set(found))
+
+
+@contextmanager
+def meter(
+    comm: Comm | None, terms: Terms, begun: counters.Reading = BEGUN
+) -> Iterator[Meter]:
+    """Make a meter; look at counters now and then, lest they come round unseen."""
+    made, over = Meter(comm, terms, begun), threading.Event()
+
+    def looks() -> None:
+        while not over.wait(LOOK):
+            made.look()
+
+    if made.leads and made.last:
+        threading.Thread(target=looks, daemon=True).start()
+    try:
+        yield made
+    finally:
+        over.set()

@@ -1,0 +1,53 @@
+"""What every experiment writes: its run folder, and besides what its flags ask for.
+
+with writing.first(path, FLAGS, comm, writers.table(COLUMNS)) as writer:
+    writer.row(...)
+    writer.summary(...)
+"""
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+
+import flags
+
+from dml.metrics import energy, exports, runs, writers
+from dml.metrics.writers import Row, Writer
+from dml.types import Comm
+
+Make = Callable[[Path, bool], AbstractContextManager[Writer]]
+ASKED: dict[str, Make] = {  # by flag
+    "csv": lambda path, append: exports.table(path / "metrics.csv", append),
+    "tensorboard": lambda path, append: exports.tensorboard(path),
+}
+
+
+@contextmanager
+def first(
+    path: Path,
+    values: flags.FlagValues,
+    comm: Comm | None,
+    *others: AbstractContextManager[Writer],
+    append: bool = False,
+) -> Iterator[Writer]:
+    """Write on rank 0: its rows at once; its summary last, with what all ranks spent.
+
+    All ranks of comm come in and go out; a process alone passes None.
+    """
+    rank = comm.rank if comm else 0
+    folder = runs.folder(path, flags.chosen(values), append)
+    asked = [make(path, append) for name, make in ASKED.items() if values[name].value]
+    summaries: list[Row] = []
+    with (
+        energy.meter(comm, terms(values)) as meter,
+        writers.first(rank, folder, *others, *asked) as writer,
+    ):
+        yield Writer(writer.row, summaries.append)
+        spent = meter.spent()
+        if summaries:
+            writer.summary({**summaries[-1], **spent})
+
+
+def terms(values: flags.FlagValues) -> energy.Terms:
+    """Return what energy and cost are reckoned by."""
+    return energy.Terms(*(values[name].value for name in energy.Terms._fields))

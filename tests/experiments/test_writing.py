@@ -1,0 +1,105 @@
+import json
+from pathlib import Path
+
+import flags
+import pytest
+import writing
+
+from dml import sim
+from dml.metrics import writers
+from dml.metrics.energy import Terms
+from dml.metrics.writers import Writer, ignore
+
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+SPENT = {"energy_kwh", "energy_source", "co2_kg", "cost_usd"}
+
+
+def values(*argv):
+    return flags.parse(flags.define(), ["experiment", *argv])
+
+
+def wrote(path, *argv, comm=None):
+    with writing.first(path, values(*argv), comm) as writer:
+        writer.row({"step": 1, "loss": 0.5})
+        writer.summary({"loss": 0.5})
+
+
+def test_every_summary_says_what_the_run_has_spent(tmp_path):
+    wrote(tmp_path)
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert set(summary) == {"loss"} | SPENT
+    assert summary["energy_kwh"] > 0
+    assert summary["co2_kg"] == pytest.approx(summary["energy_kwh"] * 1.58 * 0.4327)
+    assert sorted(one.name for one in tmp_path.iterdir()) == [
+        "config.json",
+        "metrics.jsonl",
+        "summary.json",
+    ]
+
+
+def test_co2_and_dollars_are_by_the_flags(tmp_path):
+    asked = ["--pue=1.1", "--grid=0.02", "--core_price=0", "--gpu_price=0"]
+    wrote(tmp_path, *asked, "--watts=7")
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    assert summary["co2_kg"] == pytest.approx(summary["energy_kwh"] * 1.1 * 0.02)
+    assert summary["cost_usd"] == 0
+    assert writing.terms(values()) == Terms()  # the flags' defaults are its own
+
+
+def test_flags_ask_for_a_table_and_for_tensorboard(tmp_path):
+    wrote(tmp_path, "--csv", "--tensorboard")
+    assert (tmp_path / "metrics.csv").read_text() == "step,loss\n1,0.5\n"
+    assert len(list(tmp_path.glob("events.out.tfevents.*"))) == 1
+
+
+def test_rank_0_writes_and_others_get_what_all_are_given(tmp_path):
+    seen = []
+
+    def noted():
+        return writers.many(fake(seen))
+
+    def program(comm):
+        with writing.first(tmp_path, values(), comm, noted()) as writer:
+            writer.row({"rank": comm.rank})
+            writer.summary({"rank": comm.rank})
+            assert comm.rank or len(seen) == 1  # the summary waits for the end
+
+    sim.run(program, 3)
+    row, summary = seen
+    assert row == {"rank": 0}
+    assert set(summary) == {"rank"} | SPENT
+
+
+class fake:
+    """A writer that notes all in a list."""
+
+    def __init__(self, seen):
+        self.seen = seen
+
+    def __enter__(self):
+        return Writer(self.seen.append, self.seen.append)
+
+    def __exit__(self, *_):
+        pass
+
+
+def test_a_run_that_raises_writes_no_summary(tmp_path):
+    with (
+        pytest.raises(FloatingPointError),
+        writing.first(tmp_path, values(), None) as writer,
+    ):
+        writer.summary({"loss": 1.0})
+        raise FloatingPointError
+    assert not (tmp_path / "summary.json").exists()
+
+
+def test_a_run_without_a_summary_writes_none(tmp_path):
+    with writing.first(tmp_path, values(), None):
+        pass
+    assert not (tmp_path / "summary.json").exists()
+    assert ignore({}) is None
+
+
+def test_every_experiment_writes_this_way():
+    for path in EXPERIMENTS.glob("*.py"):
+        assert path.stem == "writing" or "runs.folder(" not in path.read_text(), path
