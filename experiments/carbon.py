@@ -10,7 +10,7 @@ it needs; the one that counts has no more, and finds all counted and compiled.
 Cost: 130 s of CPU time, about 90 s of 2 cores; with --nomeasure 1 s.
 Result: all 26 cells of Strubell follow, 20 of them from the hours in the table. GloVe's
 loss of 0.037 takes serial 0.016 Wh, rotation on 2 ranks 0.019, synchronous 0.039: more
-ranks are faster, not cheaper. (CPU time x 10 W, on 2 cores that others used, too.)
+ranks save no energy. (CPU time x 10 W, on 2 cores that others used, too.)
 """
 
 from collections.abc import Iterator, Sequence
