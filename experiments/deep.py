@@ -110,7 +110,7 @@ def learn(
     ) as writer:
         some = deep_ways.STRATEGIES[values.strategy](setup)
         some = onward(guarded(some, comm.network is not None), done)
-        some = timelines.traced(some, comm, values.timeline, path)
+        some = timelines.traced(some, comm, values.timeline, path, values.profile)
         some = checked(some, comm, values.check_every)
         some = kept(speed.of(some), comm, save, values.save_every, asked)
         summary = train(some, measure, writer, values.evaluate_every)

@@ -18,7 +18,7 @@ from dml.update.schedules import SCHEDULES, WARMUPS, linear_scaling, schedule
 from dml.wire.messages import ALLREDUCE
 
 SHARED = ("seed", *flags.VIRTUAL, "straggle", "watchdog", "check")
-SHARED += ("group", "outside", "timeline")
+SHARED += ("group", "outside", "timeline", "profile")
 WARM = 10  # a warm-up is one of so many steps
 # What may change when a run is resumed: neither the order of its examples nor its rates
 FREE = {
@@ -48,6 +48,7 @@ FREE |= {
     "events",
     "virtual_seconds",
     "straggle",
+    "profile",
     "remat",
     *deep_hybrid.OWN,
 }

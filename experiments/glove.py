@@ -36,7 +36,7 @@ from dml.wire.messages import first_of_all, tree_allreduce
 
 FLAGS = flags.define(
     *("seed", *flags.VIRTUAL, "straggle", "watchdog", "check"),
-    *("group", "outside", "timeline", "record", "replay"),
+    *("group", "outside", "timeline", "profile", "record", "replay"),
 )
 counting.define(FLAGS)
 glove_flags.define(FLAGS, glove_ways.STRATEGIES)
@@ -69,7 +69,7 @@ def program(comm: CountedComm, path: Path, asked: Callable[[], bool]) -> dict[st
     state = by_row(state, blocks)
     setup = glove_ways.Setup(FLAGS, comm, state, tiles, blocks, timer, epoch, {})
     steps = islice(glove_ways.STRATEGIES[FLAGS.strategy](setup), FLAGS.epochs - epoch)
-    steps = timelines.traced(steps, comm, FLAGS.timeline, path)
+    steps = timelines.traced(steps, comm, FLAGS.timeline, path, FLAGS.profile)
 
     def save(step: Step) -> None:
         if state := step.params():

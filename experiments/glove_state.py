@@ -12,7 +12,7 @@ from dml.types import BadInput, Embeddings
 
 # What may change when a run is resumed; ranks and medium change no bit of rotation.
 FREE = {"out", "epochs", "resume", "save_every", "watchdog", "check", "neighbours"}
-FREE |= {"simulate", "network", "medium", "memory", *flags.WRITTEN}
+FREE |= {"simulate", "network", "medium", "memory", "profile", *flags.WRITTEN}
 
 
 def rules(values: flags.FlagValues, words: int, records: int) -> dict[str, Any]:

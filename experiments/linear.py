@@ -43,7 +43,7 @@ STRATEGIES: dict[str, Callable[..., Any]] = {
 
 FLAGS = flags.define(
     *("seed", *flags.VIRTUAL, "straggle", "watchdog", "check"),
-    *("group", "outside", "timeline"),
+    *("group", "outside", "timeline", "profile"),
 )
 integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
 number = partial(flags.number, lower_bound=0, flag_values=FLAGS)
@@ -85,9 +85,8 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
             writers.console(FLAGS.steps),
             figures.chart(path / "loss"),
         ) as writer:
-            some = timelines.traced(
-                islice(steps, FLAGS.steps), comm, FLAGS.timeline, path
-            )
+            some = islice(steps, FLAGS.steps)
+            some = timelines.traced(some, comm, FLAGS.timeline, path, FLAGS.profile)
             measure = partial(evaluate, model, held_out)
             summary = train(some, measure, writer, FLAGS.evaluate_every)
             writer.summary(summary)

@@ -20,7 +20,7 @@ from dml.wire.messages import Log, Recorded, Replayed
 Program = Callable[[Any], Any]
 # What changes where a run goes and how long it takes, but nothing that it finds.
 FREE = (*WRITTEN, "record", "replay", "timeline", "watchdog", "check", "straggle")
-FREE += VIRTUAL
+FREE += ("profile", *VIRTUAL)
 
 
 def ordered(program: Program, named: Program, values: FlagValues) -> Program:

@@ -69,6 +69,11 @@ SHARED: dict[str, Callable[..., Any]] = {
         lower_bound=0,
         help="Steps after the first to draw as timeline.svg; 0 draws none.",
     ),
+    "profile": partial(
+        switch,
+        default=False,
+        help="Let JAX trace the steps of --timeline, too: profile.json.gz has both.",
+    ),
     "record": partial(
         text, default=None, help="File for the order in which messages came from ANY."
     ),

@@ -1,6 +1,7 @@
 """Timelines of training: some steps of a generator traced, drawn into the run folder.
 
-Ranks are traced where --timeline says so and `flags.ranks` has wrapped them.
+Ranks are traced where --timeline says so and `flags.ranks` has wrapped them. With
+--profile JAX traces the same steps, and both are written side by side.
 """
 
 import sys
@@ -8,9 +9,11 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from dml.metrics import timeline, timeline_figure
+from timeline_tracer import Tracer
+
+from dml.metrics import profile, timeline, timeline_figure
 from dml.metrics.timer import Timer
-from dml.types import Step
+from dml.types import BadInput, Step, Timeline
 
 FIRST = 1  # the steps that compile, and so are not drawn
 SPANS = 40_000  # drawn at most, over all ranks: JSON of some MB
@@ -22,26 +25,69 @@ def timer(comm: Any, clock: Callable[[], float], delay: Any = None) -> Timer:
     return Timer(clock, delay, seen=getattr(comm, "seen", None))
 
 
-def traced(steps: Iterable[Step], comm: Any, count: int, path: Path) -> Iterator[Step]:
+def traced(
+    steps: Iterable[Step], comm: Any, count: int, path: Path, profiled: bool = False
+) -> Iterator[Step]:
     """Pass steps on; trace so many of them after the first, and draw them at the end.
 
     Collecting is collective and takes time, so it waits for the last step.
-    Writes timeline.json, timeline.svg and timeline.png into path, and says so.
+    Writes timeline.json, timeline.svg and timeline.png into path, and says so; if
+    profiled, also profile/rank<k>, which is JAX's, and profile.json.gz, of both.
     """
+    if profiled and not count:
+        raise BadInput(
+            "expected steps to trace with --profile, got --timeline=0; pass "
+            "--timeline=<how many>"
+        )
     limit = SPANS // comm.size
-    if not hasattr(comm, "seen") or limit < FEWEST:
+    noted = hasattr(comm, "seen") and limit >= FEWEST
+    if not noted and not profiled:
         yield from steps
         return
-    comm.align()
-    for number, step in enumerate(steps, 1):
-        if number == FIRST + count:
-            comm.end()
-        yield step
-        if number == FIRST:
-            comm.begin(limit)
-    comm.end()
-    found = comm.timeline()
-    if found and found.spans:
+    tracer = Tracer(comm, limit if noted else 0, path / "profile" if profiled else None)
+    if noted:
+        comm.align()
+    try:
+        for number, step in enumerate(steps, 1):
+            if number == FIRST + count:
+                tracer.end()
+            yield step
+            if number == FIRST:
+                tracer.begin()
+    finally:
+        tracer.end()
+    found = comm.timeline() if noted else nothing(comm)
+    if not found:
+        return
+    found, marks = profile.unmarked(found)
+    if found.spans:
         timeline.write(path / "timeline", found)
         timeline_figure.draw(path / "timeline", found)
         sys.stdout.write(f"timeline {path / 'timeline.svg'}\n")
+    if profiled and (found.spans or not noted):
+        beside(comm, path, found, marks)
+
+
+def nothing(comm: Any) -> Timeline | None:
+    """Return the timeline of ranks that note nothing; collective, as any is."""
+    comm.Barrier()
+    return None if comm.rank else Timeline([], [])
+
+
+def beside(comm: Any, path: Path, found: Timeline, marks: profile.Marks) -> None:
+    """Write profile.json.gz: the timeline, and JAX's traces that this host sees."""
+    virtual = comm.network is not None
+    traces = {
+        rank: profile.read(path / f"profile/rank{rank}")
+        for rank in range(1 if virtual else comm.size)
+    }
+    fits = {rank: profile.fit(traces[rank], marks.get(rank, [])) for rank in traces}
+    within = max(one.within for one in fits.values())
+    title, clocks = "messages", f"one clock, within {within:.1f} us"
+    if virtual:
+        title, clocks = "messages, in virtual time", "virtual and real time begin alike"
+    if not found.spans:
+        clocks = "JAX's alone, of each rank from its own start"
+    events = profile.merged(timeline.events(found), traces, fits, title)
+    profile.write(path / "profile", events, {"clocks": clocks})
+    sys.stdout.write(f"profile {path / 'profile.json.gz'}  {clocks}\n")

@@ -1,8 +1,10 @@
+import gzip
 import json
 
 import linear
 import pytest
 
+from dml.metrics.profile import MARK
 from dml.types import BadInput
 
 
@@ -77,14 +79,62 @@ def test_as_many_steps_as_asked_for_are_drawn_after_the_first(tmp_path, capsys):
 
 
 def test_one_step_alone_leaves_no_timeline(tmp_path):
-    run(tmp_path, "--steps=1", timeline=1)
+    run(tmp_path, "--steps=1", "--profile", timeline=1)
     assert not (tmp_path / "timeline.json").exists()
+    assert not (tmp_path / "profile.json.gz").exists()
+
+
+def times(trace, pid):
+    """Return when a process of a trace first begins and last ends something."""
+    own = [event for event in trace if event["pid"] == pid and event["ph"] == "X"]
+    ends = [event["ts"] + event["dur"] for event in own]
+    return min(event["ts"] for event in own), max(ends)
+
+
+def test_a_profile_has_jax_beside_the_messages_and_changes_no_bit(tmp_path, capsys):
+    argv = ["--strategy=serial", "--steps=4"]
+    (plain,) = run(tmp_path / "plain", *argv)
+    assert not list((tmp_path / "plain").glob("profile*"))
+    (summary,) = run(tmp_path, *argv, "--profile", timeline=2)
+    assert summary["sha256"] == plain["sha256"]
+    assert losses(tmp_path) == losses(tmp_path / "plain")
+    assert f"profile {tmp_path / 'profile.json.gz'}  one clock, within " in (
+        capsys.readouterr().out
+    )
+    trace = json.loads(gzip.decompress((tmp_path / "profile.json.gz").read_bytes()))
+    named = [e for e in trace["traceEvents"] if e["name"] == "process_name"]
+    assert [event["args"]["name"].split(" /")[0] for event in named] == [
+        *("messages", "rank 0 JAX"),
+    ]
+    begins, ends = times(trace["traceEvents"], 0)
+    jax_begins, jax_ends = times(trace["traceEvents"], 1)
+    marks = [e["ts"] + e["dur"] for e in trace["traceEvents"] if e["name"] == MARK]
+    # JAX is traced from a little before the first of the two steps to the last's end
+    assert jax_begins < max(marks) < begins + 1e3
+    assert begins < (begins + ends) / 2 < jax_ends
+    assert jax_ends < ends + 1e6
+    drawn = json.loads((tmp_path / "timeline.json").read_text())["traceEvents"]
+    assert MARK not in {event["name"] for event in drawn}
+    assert [e for e in trace["traceEvents"] if e["pid"] == 0][2:] == drawn
+
+
+def test_virtual_ranks_have_one_profile_whose_clocks_begin_alike(tmp_path, capsys):
+    argv = ["--simulate=3", "--allreduce=ring", "--steps=4"]
+    plain = run(tmp_path / "plain", *argv)
+    assert run(tmp_path, *argv, "--profile", timeline=2) == plain
+    assert "virtual and real time begin alike" in capsys.readouterr().out
+    trace = json.loads(gzip.decompress((tmp_path / "profile.json.gz").read_bytes()))
+    first = trace["traceEvents"][0]
+    assert first["args"] == {"name": "messages, in virtual time"}
+    assert times(trace["traceEvents"], 0)[0] < times(trace["traceEvents"], 1)[1]
+    assert [path.name for path in (tmp_path / "profile").iterdir()] == ["rank0"]
 
 
 @pytest.mark.parametrize(
     "argv, message",
     [
         (["--allreduce=rign"], "value should be one of <.*ring"),
+        (["--profile"], "got --timeline=0; pass --timeline=<how many>"),
         (["--optimizer=sdg"], "value should be one of <sgd"),
         (["--batch=2000"], "expected a batch of 1 to 1437 examples, got batch=2000"),
         (["--steps=0"], "--steps=0: 0 is not a positive integer"),

@@ -1,0 +1,132 @@
+"""LOG: a timeline's trace events and JAX's in; one trace, on one clock, out.
+
+The clocks are compared by marks: moments that a rank has noted in its timeline, and
+in its JAX trace as an annotation, too.
+"""
+
+import gzip
+import json
+from collections.abc import Mapping, Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from dml.metrics.timeline import Event, Interval
+from dml.types import Timeline
+
+MARK = "clocks meet"  # the span, and the annotation, of a mark
+Marks = dict[int, list[Interval]]  # of each rank, in seconds of the timeline
+
+
+class Fit(NamedTuple):
+    """What to add to the times of a JAX trace, and how wrong that may be; in µs."""
+
+    ahead: float
+    within: float
+
+
+def read(folder: Path) -> list[Event]:
+    """Return the events of JAX's newest trace in a folder; none where there is none."""
+    found = folder.glob("plugins/profile/*/*.trace.json.gz")
+    newest = max(found, key=lambda path: path.stat().st_mtime, default=None)
+    if newest is None:
+        return []
+    with gzip.open(newest) as file:
+        return [one for one in json.load(file)["traceEvents"] if "ph" in one]
+
+
+def write(path: Path, events: Sequence[Event], said: Mapping[str, Any]) -> None:
+    """Write path.json.gz, for ui.perfetto.dev."""
+    trace = {"displayTimeUnit": "ns", "otherData": dict(said), "traceEvents": events}
+    with gzip.open(f"{path}.json.gz", "wt") as file:
+        json.dump(trace, file, separators=(",", ":"))
+
+
+def unmarked(timeline: Timeline) -> tuple[Timeline, Marks]:
+    """Return the timeline without its marks, and the marks of each rank, in order."""
+    marks: Marks = {}
+    for span in timeline.spans:
+        if span.name == MARK:
+            marks.setdefault(span.rank, []).append((span.start, span.end))
+    spans = [span for span in timeline.spans if span.name != MARK]
+    return Timeline(spans, timeline.flights), marks
+
+
+def fit(trace: Sequence[Event], marks: Sequence[Interval]) -> Fit:
+    """Compare a trace's annotations with the intervals in which they were made.
+
+    An annotation lies inside of its interval, so the narrowest tells most.
+    """
+    annotations = sorted(
+        (event["ts"], event.get("dur", 0.0))
+        for event in trace
+        if event["ph"] == "X" and event["name"] == MARK
+    )
+    fits = [
+        Fit(
+            (1e6 * (start + end) - dur) / 2 - ts,
+            max(0.0, (1e6 * (end - start) - dur) / 2),
+        )
+        for (ts, dur), (start, end) in zip(annotations, marks, strict=False)
+    ]
+    return min(fits, key=lambda one: one.within, default=Fit(0.0, 0.0))
+
+
+def merged(
+    messages: Sequence[Event],
+    traces: Mapping[int, Sequence[Event]],
+    fits: Mapping[int, Fit],
+    title: str = "messages",
+) -> list[Event]:
+    """Return the events of all: process 0 the messages, then each rank's JAX.
+
+    Processes and flows have numbers of their own in every trace, so they are counted
+    anew. No time is left below 0, which a trace cannot have.
+    """
+    found = [*process(0, title), *messages] if messages else []
+    flows = count(1 + max((one["id"] for one in messages if "id" in one), default=-1))
+    pids = count(1)
+    for rank in sorted(traces):
+        pid_of: dict[Any, int] = {}
+        flow_of: dict[Any, int] = {}
+        for event in traces[rank]:
+            if event["pid"] not in pid_of:
+                pid_of[event["pid"]] = next(pids)
+            event = event | {"pid": pid_of[event["pid"]]}
+            if event["ph"] == "M" and event["name"] == "process_name":
+                found += process(event["pid"], f"rank {rank} JAX {named(event)}")
+                continue
+            if event["ph"] == "M" and event["name"] == "process_sort_index":
+                continue
+            if "id" in event:
+                if event["id"] not in flow_of:
+                    flow_of[event["id"]] = next(flows)
+                event["id"] = flow_of[event["id"]]
+            if "ts" in event:
+                event["ts"] = round(event["ts"] + fits[rank].ahead, 3)
+            found.append(event)
+    return since(found)
+
+
+def process(pid: int, name: str) -> list[Event]:
+    """Return what names a process and puts it in its place."""
+    of = {"ph": "M", "pid": pid}
+    return [
+        of | {"name": "process_name", "args": {"name": name}},
+        of | {"name": "process_sort_index", "args": {"sort_index": pid}},
+    ]
+
+
+def named(event: Event) -> str:
+    return str(event["args"]["name"])
+
+
+def since(events: list[Event]) -> list[Event]:
+    """Return the events later by what the first is before 0."""
+    first = min((event["ts"] for event in events if "ts" in event), default=0.0)
+    if first >= 0:
+        return events
+    return [
+        event | {"ts": round(event["ts"] - first, 3)} if "ts" in event else event
+        for event in events
+    ]

@@ -1,0 +1,108 @@
+"""What GloVe costs until its loss is low enough, by each way of training it.
+
+A way → runs of glove.py as commands → the row of the last. The first may have to count
+the corpus and to compile; energy is of a whole process, so no first run is a row.
+"""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+
+from dml.metrics import results
+from dml.metrics.results import Run
+from dml.metrics.writers import Row
+from dml.types import BadInput
+
+METERED = ("energy_kwh", "energy_source", "co2_kg", "cost_usd")
+OURS = ("PMI", "HYDI", "MPI_", "OMPI", "PRTE")  # an mpirun in mpirun has its own
+MOST = 4  # times the epochs with which a way begins: then the target is out of reach
+Runner = Callable[[str, int], Run]  # a way and its epochs in
+
+
+def rows(
+    ways: Sequence[str], ranks: int, epochs: int, target: float | None, run: Runner
+) -> Iterator[Row]:
+    """Yield what each way takes to a target; none given, it is serial's after epochs.
+
+    Who shares out the work mostly needs an epoch more, and so begins with it.
+    """
+    known: dict[str, Run] = {}
+    if target is None:
+        known["serial"] = run("serial", epochs)
+        target = known["serial"].rows[-1]["loss"]
+    for way in ways:
+        first = known.get(way) or run(way, epochs + 1)
+        found = reach(partial(run, way), first, target)
+        size = 1 if way == "serial" else ranks
+        yield {"strategy": way, "ranks": size, "target": target} | cost(found)
+
+
+def reach(run: Callable[[int], Run], found: Run, target: float) -> Run | None:
+    """Return a run that ends where it reaches the target; None if that is too far.
+
+    What was found tells after which epoch; another run ends there. Without locks that
+    one may come out otherwise: then the next has an epoch more.
+    """
+    epochs = len(found.rows)
+    most = MOST * epochs
+    while not (count := reached(found, target)):
+        if epochs == most:
+            return None
+        epochs = min(2 * epochs, most)
+        found = run(epochs)
+    again = (run(epochs) for epochs in range(count, most + 1))
+    return next((one for one in again if reached(one, target)), None)
+
+
+def reached(run: Run, target: float) -> int:
+    """Return after how many epochs the loss was low enough; 0 if it never was."""
+    numbers = (n for n, row in enumerate(run.rows, 1) if row["loss"] <= target)
+    return next(numbers, 0)
+
+
+def cost(run: Run | None) -> Row:
+    """Return what a run took: seconds of training, energy of all it did."""
+    keys = ("epochs", "seconds", "kwh", "co2_kg", "cost_usd", "source")
+    if run is None:
+        return dict.fromkeys(keys)
+    of = run.summary
+    missing = [name for name in METERED if name not in of]
+    if missing:
+        raise BadInput(
+            f"expected {', '.join(METERED)} in {run.path / 'summary.json'}, got no "
+            f"{', '.join(missing)}; run an experiments/glove.py that meters its energy"
+        )
+    energy = (of["energy_kwh"], of["co2_kg"], of["cost_usd"], of["energy_source"])
+    return dict(zip(keys, (len(run.rows), of["seconds"], *energy), strict=True))
+
+
+def command(path: Path, ranks: int, given: Sequence[str], way: str, epochs: int) -> Run:
+    """Run glove.py in a folder of its own and read what it left."""
+    out = path / f"{way}-{epochs}"
+    script = str(Path(__file__).with_name("glove.py"))
+    line = [sys.executable, script, *given, f"--strategy={way}", f"--epochs={epochs}"]
+    line += ["--timeline=0", f"--out={out}"]
+    if way != "serial":
+        line = [mpirun(), "-n", str(ranks), *line]
+    env = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
+    done = subprocess.run(line, env=env, capture_output=True, text=True)
+    if done.returncode:
+        last = " ".join(done.stderr.split()[-60:])
+        raise BadInput(f"{way} of {epochs} epochs ended with {done.returncode}: {last}")
+    return results.read(out)
+
+
+def mpirun() -> str:
+    """Return this environment's mpirun, or else one on PATH."""
+    places = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    found = shutil.which("mpirun", path=places)
+    if not found:
+        raise BadInput(
+            "expected mpirun beside Python or on PATH, got none; install MPICH (pip "
+            "install mpich) or the system's Open MPI, or pass --strategies=serial"
+        )
+    return found

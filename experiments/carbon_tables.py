@@ -1,0 +1,75 @@
+"""Published energy, emissions and prices of training: what `carbon.py` recomputes.
+
+Strubell 2019, Table 3, arXiv 1906.02243; Patterson 2021, Table 4, arXiv 2104.10350.
+"""
+
+from typing import NamedTuple
+
+PUE = 1.58  # of the average data centre, by Strubell
+POUNDS = 0.954  # of CO2e a kWh: the average of the US in 2018, by Strubell
+
+# Dollars an hour at Google Cloud in 2019: preemptible, on demand
+PRICES: dict[str, tuple[float, float]] = {
+    "P100": (0.43, 1.46),
+    "V100": (0.74, 2.48),
+    "TPUv2": (1.35, 4.50),
+    "TPUv3": (2.40, 8.00),
+}
+
+
+class Training(NamedTuple):
+    """A row of Strubell's table; watts, kWh and pounds are missing for TPUs."""
+
+    model: str
+    device: str
+    devices: int
+    watts: float | None
+    hours: float  # as printed
+    kwh: int | None
+    pounds: int | None
+    dollars: tuple[int, int]
+    exact: float | None = None  # hours as the text has them, where the table rounds
+
+
+STRUBELL = (
+    Training("T2T base", "P100", 8, 1415.78, 12, 27, 26, (41, 140)),
+    Training("T2T big", "P100", 8, 1515.43, 84, 201, 192, (289, 981)),
+    Training("ELMo", "P100", 3, 517.66, 336, 275, 262, (433, 1472)),
+    # 3.3 days
+    Training(
+        *("BERT base", "V100", 64, 12041.51, 79, 1507, 1438, (3751, 12571)), exact=79.2
+    ),
+    Training("BERT base", "TPUv2", 16, None, 96, None, None, (2074, 6912)),
+    Training(
+        *("NAS", "P100", 8, 1515.43, 274_120, 656_347, 626_155, (942_973, 3_201_722)),
+    ),
+    # 979 million steps at 10 hours for 300,000 are 32,633: a digit slipped
+    Training(
+        *("NAS", "TPUv2", 1, None, 32_623, None, None, (44_055, 146_848)), exact=32_633
+    ),
+    Training("GPT-2", "TPUv3", 32, None, 168, None, None, (12_902, 43_008)),
+)
+
+
+class Centre(NamedTuple):
+    """A row of Patterson's table: where a model was trained, and what that took."""
+
+    model: str
+    device: str
+    devices: int
+    days: float
+    watts: float  # of a device with its share of the host, averaged over the run
+    pue: float
+    intensity: float  # kg of CO2e a kWh there, net of what was bought carbon-free
+    mwh: float
+    tonnes: float
+
+
+PATTERSON = (
+    Centre("T5", "TPUv3", 512, 20, 310, 1.12, 0.545, 85.7, 46.7),
+    Centre("Meena", "TPUv3", 1024, 30, 289, 1.09, 0.415, 232, 96.4),
+    Centre("GShard-600B", "TPUv3", 1024, 3.1, 288, 1.09, 0.177, 24.1, 4.3),
+    Centre("Switch", "TPUv3", 1024, 27, 245, 1.10, 0.330, 179, 59.1),
+    Centre("GPT-3", "V100", 10_000, 14.8, 330, 1.10, 0.429, 1287, 552.1),
+)
+SEARCH = 3.2  # tonnes that Patterson finds in the records of the NAS of the table above
