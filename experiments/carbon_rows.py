@@ -3,16 +3,10 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
-from carbon_tables import (
-    PATTERSON,
-    POUNDS,
-    PRICES,
-    PUE,
-    STRUBELL,
-    Training,
-)
+from carbon_tables import PATTERSON, POUNDS, PUE, STRUBELL, Training
 
 from dml.metrics.carbon import POUND, footprint, rent
+from dml.metrics.prices import PRICES
 from dml.metrics.writers import Row
 
 CELLS = ("kwh", "pounds", "dollars_low", "dollars_high")
@@ -28,7 +22,8 @@ def strubell() -> Iterator[Row]:
 
 def recomputed(one: Training, hours: float, source: str) -> Row:
     """Return what is printed of a training beside what follows from its hours."""
-    low, high = (rent(one.devices, hours, price) for price in PRICES[one.device])
+    price = PRICES[one.device]
+    low, high = (rent(one.devices, hours, each) for each in price[:2])
     ours: dict[str, float | None] = {"kwh": None, "pounds": None}
     if one.watts is not None:
         found = footprint(one.watts, hours, PUE, POUNDS)

@@ -8,14 +8,6 @@ from typing import NamedTuple
 PUE = 1.58  # of the average data centre, by Strubell
 POUNDS = 0.954  # of CO2e a kWh: the average of the US in 2018, by Strubell
 
-# Dollars an hour at Google Cloud in 2019: preemptible, on demand
-PRICES: dict[str, tuple[float, float]] = {
-    "P100": (0.43, 1.46),
-    "V100": (0.74, 2.48),
-    "TPUv2": (1.35, 4.50),
-    "TPUv3": (2.40, 8.00),
-}
-
 
 class Training(NamedTuple):
     """A row of Strubell's table; watts, kWh and pounds are missing for TPUs."""

@@ -23,6 +23,6 @@ def footprint(watts: float, hours: float, pue: float, intensity: float) -> Footp
     return Footprint(kwh, intensity * kwh)
 
 
-def rent(devices: int, hours: float, price: float) -> float:
+def rent(devices: float, hours: float, price: float) -> float:
     """Return the dollars for devices at a price an hour."""
     return devices * hours * price

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dml.metrics import counters
+from dml.metrics.carbon import rent
 from dml.metrics.prices import PRICES, hourly
 from dml.types import Comm
 
@@ -125,7 +126,8 @@ def summed(
     )
     core = PRICES["core"].on_demand if terms.core_price is None else terms.core_price
     cost = sum(
-        host.seconds / 3600 * (count * core + host.gpus * host.gpu_price)
+        rent(count, host.seconds / 3600, core)
+        + rent(host.gpus, host.seconds / 3600, host.gpu_price)
         for host, count in zip(hosts, cores, strict=True)
     )
     kwh = joules / JOULES
