@@ -36,32 +36,29 @@ def main(argv: Sequence[str]) -> int:
     """Run what is missing, write the tables; return 1 if any run failed."""
     script, others = sweep_flags.parse(FLAGS, argv)
     found = sweep_flags.cells(FLAGS, script, others)
-    if FLAGS.x:
-        sweep_grid.drawable(found, FLAGS.x)
+    sweep_grid.drawable(found, FLAGS.x)
     mpirun = "" if FLAGS.n is None else sweep_script.mpirun()
     out = Path(FLAGS.out or Path("runs", "sweeps", Path(script).stem))
     cores = sweep_runs.cores(FLAGS.jobs)
     jobs = sweep_runs.jobs(script, found, out, mpirun, len(cores))
-    only = sweep_slurm.task() if FLAGS.only is None else FLAGS.only
-    if only is not None and only >= len(jobs):
-        raise BadInput(f"expected --only below {len(jobs)}, got {only}; correct it")
-    wanted = range(len(jobs)) if only is None else [only]
+    wanted = sweep_slurm.wanted(FLAGS.only, len(jobs))
     missing = [number for number in wanted if not sweep_runs.done(jobs[number])]
     if FLAGS.slurm:
         return submit(argv, jobs, missing)
     if FLAGS.dry_run:
         for number in wanted:
-            done = "" if number in missing else "# done: "
-            print(f"{done}{shlex.join(jobs[number].command)}")
+            done = "# done: " * (number not in missing)
+            print(done + shlex.join(jobs[number].command))
         print(f"# {len(missing)} of {len(wanted)} missing")
         return 0
-    with sweep_guard.alone(out, shared=only is not None):
+    whole = len(wanted) == len(jobs)
+    with sweep_guard.alone(out, shared=not whole):
         if not run([jobs[number] for number in missing], len(wanted), cores):
             print("sweep.py: stopped at once; start again to go on", file=sys.stderr)
             return STOPPED
-        if only is None:
+        if whole:
             return report(jobs, out)
-    return int(not sweep_runs.done(jobs[only]))
+    return int(not sweep_runs.done(jobs[wanted[0]]))
 
 
 def submit(argv: Sequence[str], jobs: Sequence[Job], missing: Sequence[int]) -> int:
@@ -101,16 +98,17 @@ def report(jobs: Sequence[Job], out: Path) -> int:
     groups = sweep_results.groups(rows, keys)
     sweep_results.write(out, results=rows, groups=groups)
     printed(sweep_results.shown(groups, keys, FLAGS.y))
-    for one in ended:
-        if one.says:
-            print(f"failed: {one.job.folder}/output.txt  code {one.code}")
+    failed = [run for run in ended if run.says]
+    for one in failed:
+        print(f"failed: {one.job.folder}/output.txt  code {one.code}")
     print(f"{out}/results.csv  .parquet  groups.csv  .parquet")
     if FLAGS.x:
         from sweep_figure import draw
 
         draw(out / "figure", rows, FLAGS.x, FLAGS.y, FLAGS.by, FLAGS.log)
-        print(f"{out}/figure.svg  .png")
-    return int(any(one.says for one in ended))
+        over = [k for k in keys if k not in (FLAGS.x, FLAGS.by) and len({*rows[k]}) > 1]
+        print(f"{out}/figure.svg  .png  over {', '.join([*over, 'seeds'])}")
+    return int(bool(failed))
 
 
 if __name__ == "__main__":
@@ -119,3 +117,5 @@ if __name__ == "__main__":
     except (BadInput, OSError) as error:
         print(f"sweep.py: {' '.join(str(error).split())}", file=sys.stderr)
         sys.exit(2)
+    except KeyboardInterrupt:  # before the first run, or after the last
+        sys.exit(STOPPED)

@@ -27,7 +27,8 @@ def draw(path: Path, rows: pl.DataFrame, x: str, y: str, by: str, log: str) -> N
     curves, bands = {}, {}
     for name in names:
         part = found.filter(pl.col(by) == name) if by else found
-        label = f"{by} {name}" if by else y
+        words = f"{by} {name}" if by else y
+        label = figures.legible(words.replace("$", "\\$"))  # else it would be math
         curves[label] = (part[x].to_list(), part["y_median"].to_list())
         bands[label] = (part["y_q1"].to_list(), part["y_q3"].to_list())
     figures.curves(path, curves, x=x, y=y, log=log, bands=bands)

@@ -23,7 +23,7 @@ from dml.types import BadInput
 
 NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 RANGE = re.compile(rf"({NUMBER})\.\.({NUMBER})(:log)?")
-SHOWN, LONGEST = 24, 100  # characters of a value and of all flags, in a name
+SHOWN, LONGEST = 24, 180  # characters of a value and of all flags, in a name
 
 
 class Cell(NamedTuple):
@@ -162,9 +162,9 @@ def refuse_ranges(flag: str, choices: Sequence[str], todo: str) -> None:
             )
 
 
-def drawable(cells: Sequence[Cell], x: str) -> None:
+def drawable(cells: Sequence[Cell], x: str | None) -> None:
     """Raise where a flag has words, which have no place on an axis."""
-    flag = x.removeprefix("--")
+    flag = (x or "").removeprefix("--")
     for value in (cell.flags[flag] for cell in cells if flag in cell.flags):
         try:
             float(value)
@@ -173,6 +173,16 @@ def drawable(cells: Sequence[Cell], x: str) -> None:
                 f"expected numbers in --x={x}, got {value!r}; pass --by={x}, and "
                 "another --x"
             ) from error
+
+
+def labels(cells: Sequence[Cell]) -> list[str]:
+    """Return of each cell what differs between them, to read."""
+    every = [{"n": str(cell.ranks)} | cell.flags for cell in cells]
+    differ = [k for k in every[0] if len({values[k] for values in every}) > 1]
+    return [
+        " ".join(f"{k}={values[k][:SHOWN]}".replace("\n", " ") for k in differ) or "run"
+        for values in every
+    ]
 
 
 def name(script: str, cell: Cell) -> str:

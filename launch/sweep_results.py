@@ -14,7 +14,6 @@ from sweep_grid import Cell
 from sweep_runs import Ended
 
 from dml.metrics import results
-from dml.types import BadInput
 
 TAKEN = ("n", "code", "wall_seconds", "run", "says")  # columns of the sweep itself
 MEASURES = ("loss", "accuracy", "seconds", "energy_kwh", "cost_usd")  # shown, if there
@@ -70,10 +69,8 @@ def summary(run: Ended) -> Mapping[str, Any]:
     """Return what a run that ended well has found; a failure has found nothing."""
     if run.says:
         return {}
-    with suppress(BadInput):
-        found = results.read(run.job.folder).summary
-        return {k: v for k, v in found.items() if isinstance(v, int | float | str)}
-    return {}
+    found = results.parsed(run.job.folder / "summary.json")
+    return {k: v for k, v in found.items() if isinstance(v, int | float | str)}
 
 
 def series(name: str, values: Sequence[Any]) -> pl.Series:

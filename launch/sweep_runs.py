@@ -16,7 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from sweep_grid import Cell, name
+from sweep_grid import Cell, labels, name
 
 from dml.metrics import results, runs
 from dml.types import BadInput
@@ -42,6 +42,7 @@ FOREIGN = ("SLURM_", "PMI_", "PMIX_")
 
 
 class Job(NamedTuple):
+    label: str
     cell: Cell
     folder: Path
     command: list[str]
@@ -77,18 +78,15 @@ class State(NamedTuple):
 def jobs(
     script: str, cells: Sequence[Cell], out: Path, mpirun: str, cores: int
 ) -> list[Job]:
-    """Return what runs each cell, none of them twice."""
-    found = (job(script, cell, out, mpirun, cores) for cell in cells)
-    return list({one.folder: one for one in found}.values())
-
-
-def job(script: str, cell: Cell, out: Path, mpirun: str, cores: int) -> Job:
-    """Return what runs a cell; ranks take a core each as far as there are any."""
-    folder = out / name(script, cell)
-    ranks = [] if cell.ranks is None else [mpirun, "-n", str(cell.ranks)]
-    flags = [f"--{flag}={value}" for flag, value in cell.flags.items()]
-    command = [*ranks, sys.executable, script, *flags, f"--out={folder}"]
-    return Job(cell, folder, command, min(cell.ranks or 1, cores))
+    """Return what runs each cell, none twice; a rank takes a core while there are."""
+    found = {}
+    for label, cell in zip(labels(cells), cells, strict=True):
+        folder = out / name(script, cell)
+        ranks = [] if cell.ranks is None else [mpirun, "-n", str(cell.ranks)]
+        flags = [f"--{flag}={value}" for flag, value in cell.flags.items()]
+        command = [*ranks, sys.executable, script, *flags, f"--out={folder}"]
+        found[folder] = Job(label, cell, folder, command, min(cell.ranks or 1, cores))
+    return list(found.values())
 
 
 def cores(most: int | None) -> list[int]:
@@ -209,7 +207,8 @@ def conclude(running: Running, timeout: float | None) -> Ended:
 def lacking(folder: Path) -> str:
     """Say what a run that ended well has not left; nothing where all is there."""
     try:
-        return "" if results.read(folder).summary else "left no summary.json"
+        results.parsed(folder / "summary.json")
+        return ""
     except BadInput as error:
         return str(error)
 

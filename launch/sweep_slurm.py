@@ -5,6 +5,8 @@ from collections.abc import Sequence
 from itertools import groupby
 from pathlib import Path
 
+from dml.types import BadInput
+
 TASK = "SLURM_ARRAY_TASK_ID"
 
 
@@ -30,6 +32,12 @@ def ranges(numbers: Sequence[int]) -> str:
     return ",".join(f"{a[0]}-{a[-1]}" if len(a) > 1 else f"{a[0]}" for a in found)
 
 
-def task() -> int | None:
-    """Return the cell that this process is to run, as a task of an array."""
-    return int(os.environ[TASK]) if TASK in os.environ else None
+def wanted(only: int | None, count: int) -> Sequence[int]:
+    """Return the cells to run: one that is asked for, a task's own, or all."""
+    if only is None and TASK in os.environ:
+        only = int(os.environ[TASK])
+    if only is None:
+        return range(count)
+    if only >= count:
+        raise BadInput(f"expected --only below {count}, got {only}; correct it")
+    return [only]

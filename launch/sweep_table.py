@@ -53,7 +53,7 @@ def line(ended: Ended, number: int, state: State, cores: int, before: int) -> Te
     how = f"FAILED, code {ended.code}: {said}" if ended.says else "done"
     every = before + len(state.ended) + len(state.running) + len(state.waiting)
     return Text(
-        f"{number}/{every}  {ended.job.folder.name}  {ended.seconds:.1f} s  {how}"
+        f"{number}/{every}  {ended.job.label}  {ended.seconds:.1f} s  {how}"
         f"{left(state, cores)}",
         style="red" if ended.says else "",
     )
@@ -77,7 +77,7 @@ def picture(state: State, before: int, cores: int) -> Group:
 def cells(running: Running) -> tuple[str, ...]:
     taken = ",".join(map(str, running.cores))
     *_, last = ["", *tail(running.job.folder)]
-    return running.job.folder.name, taken, f"{running.seconds:.0f}", last
+    return running.job.label, taken, f"{running.seconds:.0f}", last
 
 
 def left(state: State, cores: int) -> str:

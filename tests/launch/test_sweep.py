@@ -182,7 +182,8 @@ def test_no_core_has_two_runs_at_once_and_all_are_used(swept, tmp_path):
 
 def test_a_run_gets_the_threads_of_its_cores(tmp_path):
     cell = Cell(None, {"seed": "0"})
-    job = sweep_runs.job(SCRIPT, cell, tmp_path, "", 4)._replace(cores=3)
+    (job,) = sweep_runs.jobs(SCRIPT, [cell], tmp_path, "", 4)
+    job = job._replace(cores=3)
     *_, state = sweep_runs.execute([job], sweep_runs.cores(1) * 3, 0)
     assert results.read(state.ended[0].job.folder).summary["threads"] == "3"
 
@@ -209,10 +210,10 @@ def test_a_run_that_takes_too_long_is_ended(swept, tmp_path):
 
 def test_a_run_without_a_summary_has_failed(tmp_path):
     cell = Cell(None, {})
-    job = sweep_runs.job(SCRIPT, cell, tmp_path, "", 1)
+    (job,) = sweep_runs.jobs(SCRIPT, [cell], tmp_path, "", 1)
     job = job._replace(command=[sys.executable, "-c", "print()"])
     *_, state = sweep_runs.execute([job], sweep_runs.cores(1), 0)
-    assert "config.json" in state.ended[0].says
+    assert "summary.json" in state.ended[0].says
     assert not sweep_runs.done(job)
 
 
@@ -303,9 +304,9 @@ def test_a_folder_has_one_sweep_at_a_time_but_tasks_share_it(swept, tmp_path):
 
     folder = tmp_path / "out"
     with alone(folder, shared=True):
-        assert swept("--lr=1", "--only=0") == 0
+        assert swept("--lr=1,2", "--only=0") == 0
         with pytest.raises(BadInput, match="expected one sweep at a time in"):
-            swept("--lr=1")
+            swept("--lr=1,2")
 
 
 def test_a_script_without_seeds_is_not_repeated(tmp_path, monkeypatch):

@@ -93,8 +93,14 @@ def test_cells_that_differ_anywhere_have_different_names():
     cells += [Cell(None, {"lr": "1"}), Cell(None, {})]
     names = {sweep_grid.name("x.py", cell) for cell in cells}
     assert len(names) == len(cells)
-    assert all(len(name.encode()) < 120 and "/" not in name for name in names)
+    assert all(len(name.encode()) < 200 and "/" not in name for name in names)
     assert sweep_grid.name("y.py", cells[0]) not in names
+
+
+def test_labels_say_what_differs():
+    cells = sweep_grid.grid([1, 2], {"lr": ["5"], "text": ["a", "b\nc"]})
+    assert sweep_grid.labels(cells)[1:3] == ["n=1 text=b c", "n=2 text=a"]
+    assert sweep_grid.labels(cells[:1]) == ["run"]
 
 
 def draws(count=400, seed=0, **flags):

@@ -38,7 +38,12 @@ def ended(tmp_path):
             if summary is not None:
                 writer.summary(summary)
         (folder / "output.txt").touch()
-        return Ended(Job(cell, folder, [], ranks or 1), int(bool(says)), seconds, says)
+        return Ended(
+            Job(f"lr={flags.get('lr')}", cell, folder, [], ranks or 1),
+            int(bool(says)),
+            seconds,
+            says,
+        )
 
     return write
 
@@ -144,6 +149,9 @@ def test_a_figure_has_medians_and_quartiles_by_name(ended, drawn, tmp_path):
     assert drawn["series"] == {"text a": ([0.5, 1.0], [6.0, 2.0])}
     assert drawn["bands"] == {"text a": ([5.5, 1.5], [6.5, 2.5])}
     assert (drawn["x"], drawn["y"], drawn["log"]) == ("lr", "loss", "x")
+    odd = rows.with_columns(text=pl.lit("$_$ 語"))
+    sweep_figure.draw(tmp_path, odd, "lr", "loss", "text", "")
+    assert list(drawn["series"]) == ["text \\$_\\$ □"]
     sweep_figure.draw(tmp_path, rows, "n", "wall_seconds", None, "")
     assert drawn["series"] == {"wall_seconds": ([2], [1.0])}
     for axes in (("lrr", "loss", None), ("lr", "says", None), ("lr", "loss", "lrr")):
@@ -163,7 +171,7 @@ def test_a_finished_sweep_is_drawn_without_a_run(tmp_path):
 
 
 def test_a_terminal_sees_what_runs_and_what_failed(ended):
-    job = ended(2, {"text": "[red]", "lr": "1"}).job
+    job = ended(2, {"lr": "[1]"}).job
     (job.folder / "output.txt").write_text("step 1\nstep 2 [b]\n=====\n")
     running = sweep_runs.Running(job, None, [0, 1], 0.0)
     failed = Ended(job, 1, 10.0, "a\n[bold]why")
@@ -176,7 +184,7 @@ def test_a_terminal_sees_what_runs_and_what_failed(ended):
     said = re.sub(r"\x1b\[[0-9;?]*\w", "", screen.getvalue())
     assert "6/9" in said and "FAILED, code 1: [bold]why" in said
     assert "6 done  1 failed  1 running  1 waiting  4 s left" in said
-    assert re.search(r"text=_red_-\w+ +0,1 +\d+ +step 2 \[b\]", said)
+    assert re.search(r"lr=\[1\] +0,1 +\d+ +step 2 \[b\]", said)
 
 
 def test_a_pipe_gets_a_line_a_run(ended):
@@ -187,4 +195,4 @@ def test_a_pipe_gets_a_line_a_run(ended):
         show(state)
         show(state)
     (line,) = screen.getvalue().splitlines()
-    assert line == f"1/4  {job.folder.name}  7200.0 s  done  3.0 h left"
+    assert line == "1/4  lr=1  7200.0 s  done  3.0 h left"
