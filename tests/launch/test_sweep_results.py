@@ -61,7 +61,9 @@ def test_groups_have_numpys_median_and_quartiles(ended):
     random = np.random.default_rng(0)
     losses = {lr: random.normal(size=n).tolist() for lr, n in (("0.5", 7), ("2", 4))}
     found = grid(ended, losses)
-    found.append(ended(2, {"text": "a", "lr": "2", "seed": "9"}, {}, "oh", 99.0))
+    for seed in "89":
+        flags = {"text": "a", "lr": "2", "seed": seed}
+        found.append(ended(2, flags, {"loss": 1e9}, "oh", 99.0))
     rows = sweep_results.frame(found)
     assert rows.columns[:4] == ["lr", "n", "text", "seed"]
     groups = sweep_results.groups(rows, sweep_results.keys([e.job.cell for e in found]))
