@@ -34,8 +34,7 @@ STOPPED = 130  # the exit code, as a shell says of Ctrl-C
 
 def main(argv: Sequence[str]) -> int:
     """Run what is missing, write the tables; return 1 if any run failed."""
-    script, others = sweep_flags.parse(FLAGS, argv)
-    found = sweep_flags.cells(FLAGS, script, others)
+    script, found = sweep_flags.read(FLAGS, argv)
     sweep_grid.drawable(found, FLAGS.x)
     mpirun = "" if FLAGS.n is None else sweep_script.mpirun()
     out = Path(FLAGS.out or Path("runs", "sweeps", Path(script).stem))
@@ -65,10 +64,10 @@ def submit(argv: Sequence[str], jobs: Sequence[Job], missing: Sequence[int]) -> 
     """Submit what is missing, or print how; the same command later makes the table."""
     most = max(job.cell.ranks or 1 for job in jobs)
     command = sweep_slurm.submission(argv, missing, most)
-    if FLAGS.dry_run or not missing:
-        print(shlex.join(command) if missing else "# nothing is missing")
-        return 0
-    return subprocess.run(command).returncode
+    if missing and not FLAGS.dry_run:
+        return subprocess.run(command).returncode
+    print(shlex.join(command) if missing else "# nothing is missing")
+    return 0
 
 
 def run(missing: Sequence[Job], every: int, cores: Sequence[int]) -> bool:
@@ -99,8 +98,8 @@ def report(jobs: Sequence[Job], out: Path) -> int:
     sweep_results.write(out, results=rows, groups=groups)
     printed(sweep_results.shown(groups, keys, FLAGS.y))
     failed = [run for run in ended if run.says]
-    for one in failed:
-        print(f"failed: {one.job.folder}/output.txt  code {one.code}")
+    for job, code, *_ in failed:
+        print(f"failed: {job.folder}/output.txt  code {code}")
     print(f"{out}/results.csv  .parquet  groups.csv  .parquet")
     if FLAGS.x:
         from sweep_figure import draw

@@ -34,6 +34,12 @@ def define() -> flags.FlagValues:
     return values
 
 
+def read(values: flags.FlagValues, argv: Sequence[str]) -> tuple[str, list[Cell]]:
+    """Return the script and the cells to run, once its flags are known."""
+    script, others = parse(values, argv)
+    return script, cells(values, script, others)
+
+
 def parse(values: flags.FlagValues, argv: Sequence[str]) -> tuple[str, list[str]]:
     """Return the script and its flags, once the sweep's own are read."""
     values.unparse_flags()

@@ -288,6 +288,15 @@ def test_bad_input_is_one_line_before_anything_runs(tmp_path, argv, says):
     assert not (tmp_path / "out").exists()
 
 
+def test_an_experiment_is_asked_for_its_flags():
+    known = sweep_script.known(str(ROOT / "experiments/glove.py"))
+    import glove
+
+    flags = glove.FLAGS.flag_values_dict()
+    assert known.keys() == flags.keys() - {"help", "flagfile", "undefok"}
+    assert (known["lr"], known["lower"]) == (False, True)
+
+
 def test_a_script_that_says_no_flags_is_bad_input(tmp_path):
     with pytest.raises(BadInput, match="expected a script, got /no/x.py, no such file"):
         sweep_script.known("/no/x.py")
