@@ -277,15 +277,19 @@ def test_after_two_dashes_a_flag_is_the_scripts_own(swept, tmp_path):
         (["--n=1", "--jobs=x"], "jobs"),
     ],
 )
-def test_bad_input_is_one_line_before_anything_runs(tmp_path, argv, says):
-    command = [sys.executable, str(ROOT / "launch/sweep.py"), SCRIPT]
-    ended = subprocess.run(
-        [*command, "--lr=1", *out(tmp_path), *argv], capture_output=True, text=True
-    )
-    assert (ended.returncode, ended.stdout) == (2, "")
-    (line,) = ended.stderr.splitlines()
-    assert line.startswith("sweep.py: ") and says in line
+def test_bad_input_is_said_before_anything_runs(swept, tmp_path, argv, says):
+    with pytest.raises(BadInput) as error:
+        swept("--lr=1", *argv)
+    assert says in str(error.value)
     assert not (tmp_path / "out").exists()
+
+
+def test_bad_input_is_one_line_and_code_2(tmp_path):
+    command = [sys.executable, str(ROOT / "launch/sweep.py"), SCRIPT, "--lrr=1"]
+    ended = subprocess.run([*command, *out(tmp_path)], capture_output=True, text=True)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    line = f"sweep.py: expected a flag of {SCRIPT}, got --lrr; did you mean --lr?\n"
+    assert ended.stderr == line
 
 
 def test_an_experiment_is_asked_for_its_flags():

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parents[2] / "launch"))
@@ -24,6 +24,7 @@ def swept(*argv):
     return sweep_grid.swept(argv, KNOWN, "x.py")
 
 
+@settings(max_examples=40, deadline=None)
 @given(st.lists(st.text(), min_size=1))
 def test_quoted_as_csv_any_text_is_a_value(texts):
     row = io.StringIO(newline="")
