@@ -19,17 +19,19 @@ def curves(
     y: str,
     log: str = "",
     dashed: Sequence[str] = (),
+    bands: Mapping[str, Curve] | None = None,
 ) -> None:
     """Draw each of series as a line; log names the log axes: "x", "y" or "xy".
 
-    Writes path.svg and path.png; the names in dashed are drawn so (predictions, say).
+    Writes path.svg and path.png; the names in dashed are drawn so (predictions, say),
+    those in bands amid the lows and highs that they have there.
     """
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(6.4, 4.0), layout="constrained")
     axes = figure.add_subplot()
     for name, (xs, ys) in series.items():
-        axes.plot(
+        (drawn,) = axes.plot(
             xs,
             ys,
             label=name,
@@ -38,6 +40,10 @@ def curves(
             marker="o" if len(xs) <= 20 else "",
             markersize=3.5,
         )
+        if bands and name in bands:
+            axes.fill_between(
+                xs, *bands[name], color=drawn.get_color(), alpha=0.2, lw=0
+            )
     axes.set(xlabel=x, ylabel=y)
     axes.set_xscale("log" if "x" in log else "linear")
     axes.set_yscale("log" if "y" in log else "linear")

@@ -1,0 +1,120 @@
+"""Sweep a script's flags: every combination, each in its run folder, one table of all.
+
+python launch/sweep.py experiments/glove.py --n=1,2,4 --strategy=hogwild,rotation \\
+    --lr=0.025,0.05 --repeat=3                          a grid, three seeds of each
+python launch/sweep.py experiments/vision.py --random=20 --lr=1e-3..1:log
+python launch/sweep.py SCRIPT --lr=@rates.txt --delays='"0,1,4","0"'
+python launch/sweep.py SCRIPT … --x=lr --y=loss --by=n    draw; run what is missing
+python launch/sweep.py SCRIPT … -- --n=1,30               a flag of the script's own
+
+A run takes a core for each of its ranks, or one; on a shared GPU, pass --jobs=1.
+A failed run is kept, and run again by the next start; what is done is not.
+"""
+
+import shlex
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+import sweep_flags
+import sweep_grid
+import sweep_guard
+import sweep_runs
+import sweep_script
+import sweep_slurm
+from sweep_runs import Job
+
+from dml.types import BadInput
+
+FLAGS = sweep_flags.define()
+STOPPED = 130  # the exit code, as a shell says of Ctrl-C
+
+
+def main(argv: Sequence[str]) -> int:
+    """Run what is missing, write the tables; return 1 if any run failed."""
+    script, found = sweep_flags.read(FLAGS, argv)
+    sweep_grid.drawable(found, FLAGS.x)
+    mpirun = "" if FLAGS.n is None else sweep_script.mpirun()
+    out = Path(FLAGS.out or Path("runs", "sweeps", Path(script).stem))
+    cores = sweep_runs.cores(FLAGS.jobs)
+    jobs = sweep_runs.jobs(script, found, out, mpirun, len(cores))
+    wanted = sweep_slurm.wanted(FLAGS.only, len(jobs))
+    missing = [number for number in wanted if not sweep_runs.done(jobs[number])]
+    if FLAGS.slurm:
+        return submit(argv, jobs, missing)
+    if FLAGS.dry_run:
+        for number in wanted:
+            done = "# done: " * (number not in missing)
+            print(done + shlex.join(jobs[number].command))
+        print(f"# {len(missing)} of {len(wanted)} missing")
+        return 0
+    whole = len(wanted) == len(jobs)
+    with sweep_guard.alone(out, shared=not whole):
+        if not run([jobs[number] for number in missing], len(wanted), cores):
+            print("sweep.py: stopped at once; start again to go on", file=sys.stderr)
+            return STOPPED
+        if whole:
+            return report(jobs, out)
+    return int(not sweep_runs.done(jobs[wanted[0]]))
+
+
+def submit(argv: Sequence[str], jobs: Sequence[Job], missing: Sequence[int]) -> int:
+    """Submit what is missing, or print how; the same command later makes the table."""
+    most = max(job.cell.ranks or 1 for job in jobs)
+    command = sweep_slurm.submission(argv, missing, most)
+    if missing and not FLAGS.dry_run:
+        return subprocess.run(command).returncode
+    print(shlex.join(command) if missing else "# nothing is missing")
+    return 0
+
+
+def run(missing: Sequence[Job], every: int, cores: Sequence[int]) -> bool:
+    """Run what is missing and show it; return whether it came to its end."""
+    from sweep_table import table
+
+    with (
+        sweep_guard.interruptible() as asked,
+        table(every - len(missing), len(cores)) as show,
+        closing(sweep_runs.execute(missing, cores, FLAGS.timeout)) as states,
+    ):
+        for state in states:
+            show(state)
+            if asked():
+                return False
+    return True
+
+
+def report(jobs: Sequence[Job], out: Path) -> int:
+    """Write and print the tables, draw the figure; return 1 if any run failed."""
+    import sweep_results
+    from sweep_table import printed
+
+    ended = [run for job in jobs if (run := sweep_runs.before(job))]
+    keys = sweep_results.keys([job.cell for job in jobs])
+    rows = sweep_results.frame(ended)
+    groups = sweep_results.groups(rows, keys)
+    sweep_results.write(out, results=rows, groups=groups)
+    printed(sweep_results.shown(groups, keys, FLAGS.y))
+    failed = [run for run in ended if run.says]
+    for job, code, *_ in failed:
+        print(f"failed: {job.folder}/output.txt  code {code}")
+    print(f"{out}/results.csv  .parquet  groups.csv  .parquet")
+    if FLAGS.x:
+        from sweep_figure import draw
+
+        draw(out / "figure", rows, FLAGS.x, FLAGS.y, FLAGS.by, FLAGS.log)
+        over = [k for k in keys if k not in (FLAGS.x, FLAGS.by) and len({*rows[k]}) > 1]
+        print(f"{out}/figure.svg  .png  over {', '.join([*over, 'seeds'])}")
+    return int(bool(failed))
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv))
+    except (BadInput, OSError) as error:
+        print(f"sweep.py: {' '.join(str(error).split())}", file=sys.stderr)
+        sys.exit(2)
+    except KeyboardInterrupt:  # before the first run, or after the last
+        sys.exit(STOPPED)

@@ -1,0 +1,77 @@
+"""The command line in; the sweep's own flags, the script and the cells to run out."""
+
+import sys
+from collections.abc import Sequence
+
+import sweep_grid
+import sweep_script
+from absl import flags
+from sweep_grid import Cell
+
+from dml.types import BadInput
+
+
+def define() -> flags.FlagValues:
+    """Return the sweep's own flags; the script's are all the others."""
+    values = flags.FlagValues()
+    values.set_gnu_getopt()
+    own = {"flag_values": values}
+    flags.DEFINE_boolean("help", False, "Show this.", **own)
+    flags.DEFINE_string("n", None, "Ranks of mpirun; without it, no MPI.", **own)
+    flags.DEFINE_integer("repeat", 1, "Seeds of each cell.", 1, **own)
+    flags.DEFINE_integer("random", None, "Draws, instead of a grid.", 1, **own)
+    flags.DEFINE_integer("sweep_seed", 0, "Of the draws.", **own)
+    flags.DEFINE_string("out", None, "Folder [runs/sweeps/<script>].", **own)
+    flags.DEFINE_integer("jobs", None, "Cores at most [all].", 1, **own)
+    flags.DEFINE_float("timeout", 0.0, "Seconds a run; 0: any.", 0, **own)
+    flags.DEFINE_boolean("dry_run", False, "Show the commands, run none.", **own)
+    flags.DEFINE_integer("only", None, "Number of the cell to run, from 0.", 0, **own)
+    flags.DEFINE_boolean("slurm", False, "Submit what is missing as an array.", **own)
+    flags.DEFINE_string("x", None, "Of the figure: n, a flag, or a result.", **own)
+    flags.DEFINE_string("y", None, "Of the figure, and of the table.", **own)
+    flags.DEFINE_string("by", None, "Of which each value has a curve.", **own)
+    flags.DEFINE_enum("log", "", ["", "x", "y", "xy"], "Logarithmic axes.", **own)
+    return values
+
+
+def read(values: flags.FlagValues, argv: Sequence[str]) -> tuple[str, list[Cell]]:
+    """Return the script and the cells to run, once its flags are known."""
+    script, others = parse(values, argv)
+    return script, cells(values, script, others)
+
+
+def parse(values: flags.FlagValues, argv: Sequence[str]) -> tuple[str, list[str]]:
+    """Return the script and its flags, once the sweep's own are read."""
+    values.unparse_flags()
+    try:
+        _, *others = values(argv, known_only=True)
+    except (flags.Error, ValueError) as error:
+        raise BadInput(f"{error}; --help lists the flags") from error
+    if values.help:
+        sys.stdout.write(f"{sys.modules['__main__'].__doc__}\n{values.get_help()}\n")
+        sys.exit(0)
+    if values.x and not values.y:
+        raise BadInput("expected --y beside --x, got none; pass --y=<a result>")
+    if not others or others[0].startswith("-"):
+        got = others[0] if others else "none"
+        raise BadInput(f"expected a script first, got {got}; pass one before its flags")
+    return others[0], [other for other in others[1:] if other != "--"]
+
+
+def cells(values: flags.FlagValues, script: str, argv: Sequence[str]) -> list[Cell]:
+    """Return what is to be run, in order, none of it twice."""
+    known = sweep_script.known(script)
+    swept = sweep_grid.swept(argv, known, script)
+    if "out" in swept:
+        raise BadInput("expected --out before --, got it after; the sweep gives it")
+    if "seed" in known:
+        swept["seed"] = sweep_grid.seeds(swept, values.repeat)
+    elif values.repeat > 1:
+        raise BadInput(
+            f"expected a script with --seed for --repeat={values.repeat}, got "
+            f"{script}; leave --repeat out"
+        )
+    ranks = sweep_grid.counts(values.n) if values.n is not None else [None]
+    if values.random is None:
+        return sweep_grid.grid(ranks, swept)
+    return sweep_grid.drawn(ranks, swept, values.random, values.sweep_seed)

@@ -1,0 +1,143 @@
+"""Run folders of a sweep in; a row a run and a row a group of seeds out.
+
+results.csv and .parquet have what was swept, how a run ended, its summary;
+groups.csv and .parquet the median and the quartiles of each number over the seeds.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import polars as pl
+from sweep_grid import Cell
+from sweep_runs import Ended
+
+from dml.metrics import results
+
+TAKEN = ("n", "code", "wall_seconds", "run", "says")  # columns of the sweep itself
+MEASURES = ("loss", "accuracy", "seconds", "energy_kwh", "cost_usd")  # shown, if there
+STATISTICS: dict[str, Callable[[pl.Expr], pl.Expr]] = {
+    "median": lambda numbers: numbers.median(),
+    "q1": lambda numbers: numbers.quantile(0.25, "linear"),
+    "q3": lambda numbers: numbers.quantile(0.75, "linear"),
+}
+
+
+def frame(runs: Sequence[Ended]) -> pl.DataFrame:
+    """Return a row a run: flags, how it ended, and what its summary says.
+
+    A name that is taken is written --name for a flag, summary.name for a summary's.
+    """
+    columns = flags([run.job.cell for run in runs])
+    columns |= {
+        "code": [run.code for run in runs],
+        "wall_seconds": [run.seconds for run in runs],
+    }
+    summaries = [summary(run) for run in runs]
+    for key in dict.fromkeys(key for found in summaries for key in found):
+        values = [found.get(key) for found in summaries]
+        columns[f"summary.{key}" if key in {*columns, *TAKEN} else key] = values
+    columns["run"] = [run.job.folder.name for run in runs]
+    columns["says"] = [run.says for run in runs]
+    return pl.DataFrame([series(name, values) for name, values in columns.items()])
+
+
+def flags(cells: Sequence[Cell]) -> dict[str, list[Any]]:
+    """Return the columns of what was given: those that differ first, the seed last."""
+    found = {flag: [cell.flags[flag] for cell in cells] for flag in cells[0].flags}
+    ranks = [cell.ranks for cell in cells]
+    columns = {} if None in ranks else {"n": ranks}
+    columns |= {
+        f"--{flag}" if flag in TAKEN else flag: typed(texts)
+        for flag, texts in found.items()
+    }
+    return dict(
+        sorted(columns.items(), key=lambda of: (of[0] == "seed", len(set(of[1])) == 1))
+    )
+
+
+def typed(texts: Sequence[str]) -> list[Any]:
+    """Return whole numbers, else numbers, else the texts as they are."""
+    for kind in (int, float):
+        with suppress(ValueError):
+            return [kind(text) for text in texts]
+    return list(texts)
+
+
+def summary(run: Ended) -> Mapping[str, Any]:
+    """Return what a run that ended well has found; a failure has found nothing."""
+    if run.says:
+        return {}
+    found = results.parsed(run.job.folder / "summary.json")
+    return {k: v for k, v in found.items() if isinstance(v, int | float | str)}
+
+
+def series(name: str, values: Sequence[Any]) -> pl.Series:
+    """Return a column of one type: numbers, switches, or text of whatever else."""
+    kinds = {type(value) for value in values} - {type(None)}
+    if kinds <= {bool}:
+        return pl.Series(name, values, pl.Boolean)
+    if kinds == {int} and all(abs(value or 0) < 1 << 63 for value in values):
+        return pl.Series(name, values, pl.Int64)
+    if kinds <= {int, float}:
+        numbers = [value if value is None else float(value) for value in values]
+        return pl.Series(name, numbers, pl.Float64)
+    texts = [value if value is None else str(value) for value in values]
+    return pl.Series(name, texts, pl.String)
+
+
+def groups(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
+    """Return statistics of every number, of the runs that are alike in keys."""
+    numbers = measured(rows, keys)
+    well = pl.col("says") == ""
+    found = [well.sum().alias("count")]
+    found += [
+        of(pl.col(name).filter(well)).alias(f"{name}_{how}")
+        for name in numbers
+        for how, of in STATISTICS.items()
+    ]
+    if not keys:
+        return rows.select(found)
+    return rows.group_by(keys, maintain_order=True).agg(found)
+
+
+def measured(rows: pl.DataFrame, keys: Sequence[str]) -> list[str]:
+    """Return the names of numbers that runs have found."""
+    apart = {*keys, "seed", "code"}
+    return [c.name for c in rows if c.dtype.is_numeric() and c.name not in apart]
+
+
+def keys(cells: Sequence[Cell]) -> list[str]:
+    """Return the columns that a group's runs have alike: all flags but the seed."""
+    return [name for name in flags(cells) if name != "seed"]
+
+
+def write(out: Path, **frames: pl.DataFrame) -> None:
+    """Write each frame by its name, as CSV and as Parquet."""
+    for name, table in frames.items():
+        table.write_csv(out / f"{name}.csv")
+        table.write_parquet(out / f"{name}.parquet")
+
+
+def shown(
+    groups: pl.DataFrame, keys: Sequence[str], y: str | None
+) -> list[dict[str, str]]:
+    """Return what a reader looks at first: flags that differ, some medians, as text."""
+    differ = [key for key in keys if groups[key].n_unique() > 1]
+    names = [c.removesuffix("_median") for c in groups.columns if c.endswith("_median")]
+    wanted = [y] if y else [name for name in MEASURES if name in names]
+    cells = {key: [str(value) for value in groups[key]] for key in [*differ, "count"]}
+    for name in wanted or names[:3]:
+        of = zip(*(groups[f"{name}_{how}"] for how in STATISTICS), strict=True)
+        cells[name] = [spread(*three) for three in of]
+    return [
+        dict(zip(cells, row, strict=True)) for row in zip(*cells.values(), strict=True)
+    ]
+
+
+def spread(median: float | None, q1: float, q3: float) -> str:
+    """Return a median with its quartiles, where they differ from it."""
+    if median is None:
+        return "-"
+    return f"{median:.4g}" + (f" ({q1:.4g} … {q3:.4g})" if q1 < q3 else "")

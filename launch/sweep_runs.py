@@ -1,0 +1,239 @@
+"""Jobs in, run folders out: as many at once as there are cores, each on its own.
+
+A run's folder has its output.txt and, once it has ended, sweep.json: how it ended.
+"""
+
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from sweep_grid import Cell, labels, name
+
+from dml.metrics import results, runs
+from dml.types import BadInput
+
+TICK = 0.02  # seconds between looks at what runs
+GRACE = 2.0  # seconds from SIGTERM to SIGKILL
+TIMED_OUT = 124  # the exit code, as timeout(1) has it
+LAST, TAIL = 6, 1 << 13  # lines of a failure that are kept, bytes to look for them
+# What mpirun adds to the words of a rank that fails.
+NOISE = re.compile(r"[=-]{3}|=  |Abort\(|YOUR APPLICATION|This typically|Please see")
+# As launch/environment.sh: threads of a rank; more ranks than cores, and no binding.
+THREADS = ("OMP", "OPENBLAS", "MKL", "NUMBA")
+MPI = {
+    "OMPI_ALLOW_RUN_AS_ROOT": "1",
+    "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
+    "OMPI_MCA_rmaps_base_oversubscribe": "1",
+    "OMPI_MCA_hwloc_base_binding_policy": "none",
+    "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
+    "PRTE_MCA_hwloc_default_binding_policy": "none",
+}
+# A run is a local one, even where the sweep itself is a step of Slurm or of MPI.
+FOREIGN = ("SLURM_", "PMI_", "PMIX_")
+
+
+class Job(NamedTuple):
+    label: str
+    cell: Cell
+    folder: Path
+    command: list[str]
+    cores: int
+
+
+class Running(NamedTuple):
+    job: Job
+    process: subprocess.Popen
+    cores: list[int]
+    begun: float
+
+    @property
+    def seconds(self) -> float:
+        return time.perf_counter() - self.begun
+
+
+class Ended(NamedTuple):
+    """How a run ended: says is empty, or a failure's last lines."""
+
+    job: Job
+    code: int
+    seconds: float
+    says: str
+
+
+class State(NamedTuple):
+    waiting: list[Job]
+    running: list[Running]
+    ended: list[Ended]
+
+
+def jobs(
+    script: str, cells: Sequence[Cell], out: Path, mpirun: str, cores: int
+) -> list[Job]:
+    """Return what runs each cell, none twice; a rank takes a core while there are."""
+    found = {}
+    for label, cell in zip(labels(cells), cells, strict=True):
+        folder = out / name(script, cell)
+        ranks = [] if cell.ranks is None else [mpirun, "-n", str(cell.ranks)]
+        flags = [f"--{flag}={value}" for flag, value in cell.flags.items()]
+        command = [*ranks, sys.executable, script, *flags, f"--out={folder}"]
+        found[folder] = Job(label, cell, folder, command, min(cell.ranks or 1, cores))
+    return list(found.values())
+
+
+def cores(most: int | None) -> list[int]:
+    """Return the cores that this process may use, at most so many."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))[:most]
+    return list(range(os.cpu_count() or 1))[:most]
+
+
+def execute(
+    jobs: Sequence[Job], cores: Sequence[int], timeout: float
+) -> Generator[State, None, None]:
+    """Run the jobs, largest first; yield how things stand, some times a second.
+
+    Whoever closes the generator ends what runs.
+    """
+    free = list(cores)
+    state = State(sorted(jobs, key=lambda job: -job.cores), [], [])
+    try:
+        while state.waiting or state.running:
+            for waiting in list(state.waiting):
+                if waiting.cores <= len(free):
+                    mine = [free.pop(0) for _ in range(waiting.cores)]
+                    state.waiting.remove(waiting)
+                    state.running.append(start(waiting, mine))
+            yield state
+            time.sleep(TICK)
+            for running in list(state.running):
+                late = running.seconds > timeout > 0
+                if late:
+                    end([running])
+                if running.process.poll() is not None:
+                    state.running.remove(running)
+                    free = sorted(free + running.cores)
+                    state.ended.append(conclude(running, timeout if late else None))
+        yield state
+    finally:
+        end(state.running)
+
+
+def start(job: Job, cores: list[int]) -> Running:
+    """Start a job in an empty folder, on these cores alone."""
+    if job.folder.exists():
+        shutil.rmtree(job.folder)
+    job.folder.mkdir(parents=True)
+    threads = str(max(1, job.cores // (job.cell.ranks or 1)))
+    kept = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
+    own = {f"{library}_NUM_THREADS": threads for library in THREADS}
+    own |= {"NPROC": threads, "PYTHONUNBUFFERED": "1"}
+    with open(job.folder / "output.txt", "wb") as output, pinned(cores):
+        process = subprocess.Popen(
+            job.command,
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=subprocess.STDOUT,
+            env=kept | MPI | own,
+            start_new_session=True,
+        )
+    return Running(job, process, cores, time.perf_counter())
+
+
+@contextmanager
+def pinned(cores: Sequence[int]) -> Iterator[None]:
+    """Keep to some cores: what is started meanwhile inherits them, whatever it does."""
+    if not hasattr(os, "sched_setaffinity"):  # Linux alone has it
+        yield
+        return
+    before = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, cores)
+    try:
+        yield
+    finally:
+        os.sched_setaffinity(0, before)
+
+
+def end(running: Sequence[Running]) -> None:
+    """End runs with all their children: mpirun's ranks have a session of their own."""
+    for one in running:
+        kill(one.process, signal.SIGTERM)
+    deadline = time.perf_counter() + GRACE
+    for one in running:
+        with suppress(subprocess.TimeoutExpired):
+            one.process.wait(max(0.0, deadline - time.perf_counter()))
+        kill(one.process, signal.SIGKILL)
+        one.process.wait()
+
+
+def kill(process: subprocess.Popen, number: int) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(process.pid, number)
+
+
+def conclude(running: Running, timeout: float | None) -> Ended:
+    """Write how a run ended: sweep.json is the last thing in its folder."""
+    job, code, seconds = running.job, running.process.returncode, running.seconds
+    kill(running.process, signal.SIGKILL)  # what it has left behind
+    says = "\n".join(tail(job.folder)[-LAST:])
+    if timeout is not None:
+        code, says = TIMED_OUT, f"{says}\nended after --timeout={timeout:g} s".strip()
+    elif code == 0:
+        says = lacking(job.folder)
+    ended = Ended(job, code, seconds, says or ("" if code == 0 else "no output"))
+    runs.dump(
+        job.folder / "sweep.json",
+        {
+            "command": job.command,
+            "ranks": job.cell.ranks,
+            "flags": job.cell.flags,
+            "cores": running.cores,
+            "code": code,
+            "seconds": seconds,
+            "says": ended.says,
+        },
+    )
+    return ended
+
+
+def lacking(folder: Path) -> str:
+    """Say what a run that ended well has not left; nothing where all is there."""
+    try:
+        results.parsed(folder / "summary.json")
+        return ""
+    except BadInput as error:
+        return str(error)
+
+
+def before(job: Job) -> Ended | None:
+    """Return how a job has ended before; None if it did not, or was another."""
+    try:
+        record: Mapping[str, Any] = json.loads((job.folder / "sweep.json").read_text())
+        if Cell(record["ranks"], record["flags"]) != job.cell:
+            return None
+        return Ended(job, record["code"], record["seconds"], record["says"])
+    except (OSError, ValueError, TypeError, KeyError):  # killed while it was written
+        return None
+
+
+def done(job: Job) -> bool:
+    """Say whether nothing is left to do: it ended well, and its summary is there."""
+    ended = before(job)
+    return ended is not None and not ended.says and not lacking(job.folder)
+
+
+def tail(folder: Path) -> list[str]:
+    """Return the last lines of a run's output, without empty ones and mpirun's."""
+    with open(folder / "output.txt", "rb") as file:
+        file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
+        text = file.read().decode(errors="replace").replace("\r", "\n")
+    lines = (line.strip() for line in text.split("\n"))
+    return [line for line in lines if line and not NOISE.match(line)]

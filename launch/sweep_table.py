@@ -1,0 +1,103 @@
+"""The state of a sweep in; a live table on a terminal, plain lines in a pipe."""
+
+import statistics
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+
+from rich.console import Console, Group
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+from sweep_runs import Ended, Job, Running, State, tail
+
+EVERY = 12  # ticks between pictures: four a second
+ROWS = 20  # runs that are shown at once
+WIDE = 240  # characters of a line in a pipe
+
+
+@contextmanager
+def table(
+    before: int, cores: int, screen: Console | None = None
+) -> Iterator[Callable[[State], None]]:
+    """Yield what shows a state; so many runs were done before."""
+    screen = screen or Console(highlight=False, soft_wrap=True, stderr=True)
+    ticks = shown = 0
+    with Live(console=screen, auto_refresh=False, transient=True) as live:
+
+        def show(state: State) -> None:
+            nonlocal ticks, shown
+            for ended in state.ended[shown:]:
+                shown += 1
+                if ended.says or not screen.is_terminal:
+                    screen.print(line(ended, before + shown, state, cores, before))
+            if screen.is_terminal and ticks % EVERY == 0:
+                live.update(picture(state, before, cores), refresh=True)
+            ticks += 1
+
+        yield show
+
+
+def printed(rows: Iterable[Mapping[str, str]]) -> None:
+    """Print rows of text under their names."""
+    rows = list(rows)
+    found = Table(*rows[0], box=None, pad_edge=False)
+    for row in rows:
+        found.add_row(*map(Text, row.values()))
+    screen = Console(highlight=False)
+    screen.print(found, width=None if screen.is_terminal else WIDE, crop=False)
+
+
+def line(ended: Ended, number: int, state: State, cores: int, before: int) -> Text:
+    """Say how one run ended, and what is left."""
+    said = ended.says.split("\n")[-1]
+    how = f"FAILED, code {ended.code}: {said}" if ended.says else "done"
+    every = before + len(state.ended) + len(state.running) + len(state.waiting)
+    return Text(
+        f"{number}/{every}  {ended.job.label}  {ended.seconds:.1f} s  {how}"
+        f"{left(state, cores)}",
+        style="red" if ended.says else "",
+    )
+
+
+def picture(state: State, before: int, cores: int) -> Group:
+    """Draw how many runs are done and what those that run say."""
+    failed = sum(bool(ended.says) for ended in state.ended)
+    head = (
+        f"{before + len(state.ended) - failed} done  {failed} failed  "
+        f"{len(state.running)} running  {len(state.waiting)} waiting"
+    )
+    rows = Table("run", "cores", "seconds", "says", box=None, pad_edge=False)
+    rows.columns[3].no_wrap = True
+    rows.columns[3].overflow = "ellipsis"
+    for running in state.running[:ROWS]:
+        rows.add_row(*map(Text, cells(running)))
+    return Group(Text(head + left(state, cores), style="bold"), rows)
+
+
+def cells(running: Running) -> tuple[str, ...]:
+    taken = ",".join(map(str, running.cores))
+    *_, last = ["", *tail(running.job.folder)]
+    return running.job.label, taken, f"{running.seconds:.0f}", last
+
+
+def left(state: State, cores: int) -> str:
+    """Say how long the rest takes, if its runs take what those that ended took."""
+    seconds = [ended.seconds for ended in state.ended if not ended.says]
+    if not seconds or not (state.running or state.waiting):
+        return ""
+    usual = statistics.median(seconds)
+    more = [(job, usual) for job in state.waiting]
+    more += [(one.job, max(0.0, usual - one.seconds)) for one in state.running]
+    return f"  {span(sum(work(job, rest) for job, rest in more) / cores)} left"
+
+
+def work(job: Job, seconds: float) -> float:
+    return job.cores * seconds
+
+
+def span(seconds: float) -> str:
+    """Return seconds as one reads them."""
+    if seconds < 120:
+        return f"{seconds:.0f} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 120 else f"{minutes / 60:.1f} h"

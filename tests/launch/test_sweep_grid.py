@@ -1,0 +1,172 @@
+"""What a sweep's flags mean: values, grids, draws, and the names of cells."""
+
+import csv
+import io
+import math
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "launch"))
+
+import sweep_grid
+from sweep_grid import Cell
+
+from dml.types import BadInput
+
+KNOWN = {"lr": False, "seed": False, "lost": True, "text": False}
+
+
+def swept(*argv):
+    return sweep_grid.swept(argv, KNOWN, "x.py")
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.lists(st.text(), min_size=1))
+def test_quoted_as_csv_any_text_is_a_value(texts):
+    row = io.StringIO(newline="")
+    csv.writer(row, quoting=csv.QUOTE_ALL).writerow(texts)
+    once = list(dict.fromkeys(texts))
+    assert sweep_grid.values("text", row.getvalue()) == once
+
+
+def test_commas_separate_and_quotes_join():
+    assert swept('--text="0,1,10","0",$HOME a') == {"text": ["0,1,10", "0", "$HOME a"]}
+    assert swept('--text="",x,,x') == {"text": ["", "x"]}
+    assert swept("--text=a=b", "--lr=1") == {"text": ["a=b"], "lr": ["1"]}
+
+
+def test_a_file_has_a_value_a_line(tmp_path):
+    (tmp_path / "list").write_text('0,1,10\n\n"quoted" $HOME\n')
+    assert swept(f"--text=@{tmp_path}/list") == {"text": ["0,1,10", '"quoted" $HOME']}
+    assert swept('--text="@list"') == {"text": ["@list"]}
+
+
+def test_switches_need_no_value():
+    assert swept("--lost") == {"lost": ["true"]}
+    assert swept("--nolost") == {"lost": ["false"]}
+    assert swept("--lost=true,false") == {"lost": ["true", "false"]}
+
+
+@pytest.mark.parametrize(
+    "argument, says",
+    [
+        ("--lrr=1", "expected a flag of x.py, got --lrr; did you mean --lr?"),
+        ("--nolr", "expected a flag of x.py, got --nolr; did you mean --lr?"),
+        ("--zzz=1", "expected a flag of x.py, got --zzz; its --help lists them"),
+        ("--lr", "expected --flag=values, got '--lr'"),
+        ("0.1", "expected --flag=values, got '0.1'"),
+        ("--lr=", "expected values in --lr=, got none, which makes an empty grid"),
+        ("--lr=@/dev/null", "got none, which makes an empty grid"),
+        ("--lr=@/no/file", "expected values in --lr=@/no/file, got .*No such file"),
+        ('--lr="a"b', "expected values in --lr=\"a\"b, got ',' expected"),
+    ],
+)
+def test_what_is_no_value_is_one_line(argument, says):
+    with pytest.raises(BadInput, match=says.replace("?", "\\?")) as error:
+        swept(argument)
+    assert "\n" not in str(error.value)
+
+
+def test_a_grid_is_in_the_order_of_its_flags_the_last_fastest():
+    cells = sweep_grid.grid([1, 2], {"text": ["b", "a"], "lr": ["1", "2"]})
+    assert [(c.ranks, *c.flags.values()) for c in cells] == [
+        *((1, "b", "1"), (1, "b", "2"), (1, "a", "1"), (1, "a", "2")),
+        *((2, "b", "1"), (2, "b", "2"), (2, "a", "1"), (2, "a", "2")),
+    ]
+
+
+def test_names_are_stable_and_hang_on_the_cell_alone():
+    cell = Cell(2, {"seed": "0", "text": "a b/c", "lr": "0.1"})
+    name = sweep_grid.name("experiments/x.py", cell)
+    assert name == "n=2,lr=0.1,text=a_b_c,seed=0-67b0d8c30c"
+    turned = Cell(2, dict(reversed(cell.flags.items())))
+    assert sweep_grid.name("x.py", turned) == name
+
+
+def test_cells_that_differ_anywhere_have_different_names():
+    long = "x" * 1000
+    texts = ["a b", "a_b", "a/b", "", ".", long, long + "y", "ä"]
+    cells = [Cell(n, {"text": text}) for text in texts for n in (None, 1)]
+    cells += [Cell(None, {"lr": "1"}), Cell(None, {})]
+    names = {sweep_grid.name("x.py", cell) for cell in cells}
+    assert len(names) == len(cells)
+    assert all(len(name.encode()) < 200 and "/" not in name for name in names)
+    assert sweep_grid.name("y.py", cells[0]) not in names
+
+
+def test_labels_say_what_differs():
+    cells = sweep_grid.grid([1, 2], {"lr": ["5"], "text": ["a", "b\nc"]})
+    assert sweep_grid.labels(cells)[1:3] == ["n=1 text=b c", "n=2 text=a"]
+    assert sweep_grid.labels(cells[:1]) == ["run"]
+
+
+def draws(count=400, seed=0, **flags):
+    cells = sweep_grid.drawn([1, 2], {k: [v] for k, v in flags.items()}, count, seed)
+    return {flag: [float(cell.flags[flag]) for cell in cells] for flag in flags}
+
+
+def test_draws_fill_their_ranges():
+    found = draws(a="0.5..1.5", b="1e-4..1:log", c="3..5", d="1..1000:log")
+    assert all(0.5 <= a <= 1.5 for a in found["a"])
+    assert all(1e-4 <= b <= 1 for b in found["b"])
+    # 400 draws: their mean is within 5 of its standard errors
+    assert sum(found["a"]) / 400 == pytest.approx(1, abs=5 * 0.29 / 20)
+    tens = [math.log10(b) for b in found["b"]]
+    assert sum(tens) / 400 == pytest.approx(-2, abs=5 * 4 * 0.29 / 20)
+    assert set(found["c"]) == {3, 4, 5}
+    assert all(d == int(d) and 1 <= d <= 1000 for d in found["d"])
+    assert sum(d <= 31 for d in found["d"]) == pytest.approx(200, abs=50)
+
+
+def test_whole_numbers_are_written_whole():
+    (cell,) = sweep_grid.drawn([None], {"a": ["2..2"], "b": ["2.0..2"]}, 1, 0)
+    assert cell.flags == {"a": "2", "b": "2.0"}
+
+
+def test_more_draws_keep_the_first_and_another_seed_has_others():
+    few, many, other = (
+        draws(3, a="0..1.0"),
+        draws(6, a="0..1.0"),
+        draws(3, 1, a="0..1.0"),
+    )
+    assert many["a"][:3] == few["a"]
+    assert len({*many["a"], *other["a"]}) == 9
+
+
+def test_lists_and_ranks_are_drawn_from():
+    cells = sweep_grid.drawn([1, 2], {"text": ["a", "b"], "lr": ["0..1"]}, 99, 0)
+    assert {(cell.ranks, *cell.flags.values()) for cell in cells} == {
+        (n, text, lr) for n in (1, 2) for text in "ab" for lr in "01"
+    }
+
+
+@pytest.mark.parametrize("text", ["2..1", "0..1:log", "-1..1:log"])
+def test_an_impossible_range_is_one_line(text):
+    with pytest.raises(BadInput, match=f"expected low..high.*got --a={text}"):
+        sweep_grid.drawn([None], {"a": [text]}, 1, 0)
+
+
+def test_a_range_without_draws_or_in_a_list_is_one_line():
+    with pytest.raises(BadInput, match="got the range 0..1; pass --random"):
+        sweep_grid.grid([None], {"a": ["0..1"]})
+    with pytest.raises(BadInput, match="got the range 0..1; pass it alone"):
+        sweep_grid.drawn([None], {"a": ["5", "0..1"]}, 1, 0)
+
+
+def test_seeds_count_from_the_one_that_is_given():
+    assert sweep_grid.seeds({}, 3) == ["0", "1", "2"]
+    assert sweep_grid.seeds({"seed": ["7"]}, 2) == ["7", "8"]
+    assert sweep_grid.seeds({"seed": ["7", "3"]}, 1) == ["7", "3"]
+    with pytest.raises(BadInput, match="expected --seed=<the first> beside --repeat=2"):
+        sweep_grid.seeds({"seed": ["7", "3"]}, 2)
+
+
+@pytest.mark.parametrize("text", ["0", "1,x", "-1", "1.5"])
+def test_ranks_are_counted(text):
+    with pytest.raises(BadInput, match="expected numbers of ranks in --n, got"):
+        sweep_grid.counts(text)
+    assert sweep_grid.counts("1,2,8") == [1, 2, 8]

@@ -1,0 +1,200 @@
+"""The tables and the figure of a sweep, from endings and from run folders."""
+
+import io
+import re
+import sys
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+from rich.console import Console
+
+sys.path.insert(0, str(Path(__file__).parents[2] / "launch"))
+
+import sweep
+import sweep_figure
+import sweep_grid
+import sweep_results
+import sweep_runs
+import sweep_table
+from sweep_grid import Cell
+from sweep_runs import Ended, Job, State
+
+from dml.metrics import runs
+from dml.types import BadInput
+
+SCRIPT = str(Path(__file__).with_name("swept_main.py"))
+
+
+@pytest.fixture
+def ended(tmp_path):
+    """Return ended(ranks, flags, summary) -> a run that ended, in its folder."""
+
+    def write(ranks, flags, summary=None, says="", seconds=1.0):
+        cell = Cell(ranks, flags)
+        folder = tmp_path / sweep_grid.name("x.py", cell)
+        with runs.folder(folder, flags) as writer:
+            if summary is not None:
+                writer.summary(summary)
+        (folder / "output.txt").touch()
+        return Ended(
+            Job(f"lr={flags.get('lr')}", cell, folder, [], ranks or 1),
+            int(bool(says)),
+            seconds,
+            says,
+        )
+
+    return write
+
+
+def grid(ended, losses):
+    """Return the runs of losses[lr][seed]."""
+    return [
+        ended(2, {"text": "a", "lr": lr, "seed": str(seed)}, {"loss": loss})
+        for lr, of in losses.items()
+        for seed, loss in enumerate(of)
+    ]
+
+
+def test_groups_have_numpys_median_and_quartiles(ended):
+    random = np.random.default_rng(0)
+    losses = {lr: random.normal(size=n).tolist() for lr, n in (("0.5", 7), ("2", 4))}
+    found = grid(ended, losses)
+    for seed in "89":
+        flags = {"text": "a", "lr": "2", "seed": seed}
+        found.append(ended(2, flags, {"loss": 1e9}, "oh", 99.0))
+    rows = sweep_results.frame(found)
+    assert rows.columns[:4] == ["lr", "n", "text", "seed"]
+    groups = sweep_results.groups(rows, sweep_results.keys([e.job.cell for e in found]))
+    assert groups["lr"].to_list() == [0.5, 2.0]
+    assert groups["count"].to_list() == [7, 4]
+    assert groups["wall_seconds_q3"].to_list() == [1.0, 1.0]
+    for row, of in zip(groups.iter_rows(named=True), losses.values(), strict=True):
+        statistics = [row[f"loss_{name}"] for name in ("q1", "median", "q3")]
+        assert statistics == pytest.approx(np.quantile(of, [0.25, 0.5, 0.75]))
+
+
+def test_runs_of_one_cell_are_one_group(ended):
+    rows = sweep_results.frame([ended(None, {}, {"loss": x}) for x in (1, 2)])
+    assert sweep_results.groups(rows, [])["count"].to_list() == [2]
+
+
+def test_columns_of_mixed_types_are_written_and_read(ended, tmp_path):
+    mixed = [1, "one", True, None, 1.5, float("nan"), 10**30, {"not": "flat"}]
+    found = [
+        ended(None, {"lr": lr}, {"mixed": x, "whole": k, "yes": k > 2, "real": k / 2})
+        for k, (x, lr) in enumerate(zip(mixed, "1234567x", strict=True))
+    ]
+    rows = sweep_results.frame(found)
+    sweep_results.write(tmp_path, results=rows)
+    again = pl.read_parquet(tmp_path / "results.parquet")
+    assert again.equals(rows, null_equal=True)
+    kinds = {
+        name: again[name].dtype for name in ("lr", "mixed", "whole", "yes", "real")
+    }
+    assert list(kinds.values()) == [
+        pl.String,
+        pl.String,
+        pl.Int64,
+        pl.Boolean,
+        pl.Float64,
+    ]
+    csv = pl.read_csv(tmp_path / "results.csv", infer_schema=False)
+    assert csv["mixed"].to_list()[:4] == ["1", "one", "True", None]
+    numbers = sweep_results.series("x", [1, 2.5, 10**30, None])
+    assert numbers.dtype == pl.Float64 and numbers.null_count() == 1
+
+
+def test_no_name_hides_another(ended):
+    taken = {"lr": 7, "code": 8, "says": 9, "n": 10}
+    rows = sweep_results.frame([ended(3, {"lr": "1", "run": "x", "n": "4"}, taken)])
+    (row,) = rows.iter_rows(named=True)
+    assert (row["lr"], row["--run"], row["--n"], row["n"], row["code"]) == (
+        1,
+        "x",
+        4,
+        3,
+        0,
+    )
+    assert [row[f"summary.{name}"] for name in taken] == [*taken.values()]
+
+
+def test_what_is_shown_differs_or_was_asked_for(ended):
+    found = grid(ended, {"1": [1.0, 2.0, 3.0], "2": [5.0, 5.0, 5.0]})
+    keys = sweep_results.keys([run.job.cell for run in found])
+    groups = sweep_results.groups(sweep_results.frame(found), keys)
+    assert sweep_results.shown(groups, keys, None) == [
+        {"lr": "1", "count": "3", "loss": "2 (1.5 … 2.5)"},
+        {"lr": "2", "count": "3", "loss": "5"},
+    ]
+    asked = sweep_results.shown(groups, keys, "wall_seconds")
+    assert [row["wall_seconds"] for row in asked] == ["1", "1"]
+
+
+@pytest.fixture
+def drawn(monkeypatch):
+    """Return what curves are drawn of, without drawing."""
+    seen = {}
+
+    def curves(path, series, **options):
+        seen.update(options, series=series)
+
+    monkeypatch.setattr("dml.metrics.figures.curves", curves)
+    return seen
+
+
+def test_a_figure_has_medians_and_quartiles_by_name(ended, drawn, tmp_path):
+    found = grid(ended, {"1": [1.0, 2.0, 3.0], "0.5": [5.0, 7.0]})
+    rows = sweep_results.frame(found)
+    sweep_figure.draw(tmp_path, rows, "lr", "loss", "text", "x")
+    assert drawn["series"] == {"text a": ([0.5, 1.0], [6.0, 2.0])}
+    assert drawn["bands"] == {"text a": ([5.5, 1.5], [6.5, 2.5])}
+    assert (drawn["x"], drawn["y"], drawn["log"]) == ("lr", "loss", "x")
+    odd = rows.with_columns(text=pl.lit("$_$ 語"))
+    sweep_figure.draw(tmp_path, odd, "lr", "loss", "text", "")
+    assert list(drawn["series"]) == ["text \\$_\\$ □"]
+    sweep_figure.draw(tmp_path, rows, "n", "wall_seconds", None, "")
+    assert drawn["series"] == {"wall_seconds": ([2], [1.0])}
+    for axes in (("lrr", "loss", None), ("lr", "says", None), ("lr", "loss", "lrr")):
+        with pytest.raises(BadInput, match="expected --.* of .*lr.*, got (lrr|says)"):
+            sweep_figure.draw(tmp_path, rows, *axes, "")
+
+
+def test_a_finished_sweep_is_drawn_without_a_run(tmp_path):
+    argv = ["sweep.py", SCRIPT, f"--out={tmp_path}", "--lr=1,2", "--repeat=2"]
+    assert sweep.main(argv) == 0
+    before = [path.stat().st_mtime_ns for path in sorted(tmp_path.glob("*/*"))]
+    assert sweep.main([*argv, "--x=lr", "--y=loss"]) == 0
+    assert [path.stat().st_mtime_ns for path in sorted(tmp_path.glob("*/*"))] == before
+    svg = (tmp_path / "figure.svg").read_text()
+    assert "<!-- loss -->" in svg and "FillBetweenPolyCollection" in svg
+    assert (tmp_path / "figure.png").read_bytes()[1:4] == b"PNG"
+
+
+def test_a_terminal_sees_what_runs_and_what_failed(ended):
+    job = ended(2, {"lr": "[1]"}).job
+    (job.folder / "output.txt").write_text("step 1\nstep 2 [b]\n=====\n")
+    running = sweep_runs.Running(job, None, [0, 1], 0.0)
+    failed = Ended(job, 1, 10.0, "a\n[bold]why")
+    state = State([job], [running], [failed, Ended(job, 0, 8.0, "")])
+    screen = io.StringIO()
+    with sweep_table.table(
+        5, 4, Console(file=screen, force_terminal=True, width=160)
+    ) as show:
+        show(state)
+    said = re.sub(r"\x1b\[[0-9;?]*\w", "", screen.getvalue())
+    assert "6/9" in said and "FAILED, code 1: [bold]why" in said
+    assert "6 done  1 failed  1 running  1 waiting  4 s left" in said
+    assert re.search(r"lr=\[1\] +0,1 +\d+ +step 2 \[b\]", said)
+
+
+def test_a_pipe_gets_a_line_a_run(ended):
+    job = ended(None, {"lr": "1"}).job
+    state = State([job] * 3, [], [Ended(job, 0, 7200.0, "")])
+    screen = io.StringIO()
+    with sweep_table.table(0, 2, Console(file=screen, width=160)) as show:
+        show(state)
+        show(state)
+    (line,) = screen.getvalue().splitlines()
+    assert line == "1/4  lr=1  7200.0 s  done  3.0 h left"
