@@ -15,11 +15,10 @@ import pytest
 from dml.metrics import runs
 
 LAUNCH = Path(__file__).parents[2] / "launch"
-sys.path.append(str(LAUNCH))  # as python has it when it runs the script
 
-import report  # noqa: E402
-import report_curves  # noqa: E402
-import report_page  # noqa: E402
+import report
+import report_curves
+import report_page
 
 EVIL = "</script><img src=x onerror=alert(1)>"
 VOID = {"meta", "img", "input"}
