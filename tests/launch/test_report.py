@@ -11,15 +11,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-
-from dml.metrics import runs
-
-LAUNCH = Path(__file__).parents[2] / "launch"
-
 import report
 import report_curves
 import report_page
 
+from dml.metrics import runs
+
+LAUNCH = Path(__file__).parents[2] / "launch"
 EVIL = "</script><img src=x onerror=alert(1)>"
 VOID = {"meta", "img", "input"}
 
