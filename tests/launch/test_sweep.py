@@ -12,9 +12,6 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "launch"))
-
 import sweep
 import sweep_runs
 import sweep_script

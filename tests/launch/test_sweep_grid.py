@@ -3,16 +3,11 @@
 import csv
 import io
 import math
-import sys
-from pathlib import Path
 
 import pytest
+import sweep_grid
 from hypothesis import given, settings
 from hypothesis import strategies as st
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "launch"))
-
-import sweep_grid
 from sweep_grid import Cell
 
 from dml.types import BadInput

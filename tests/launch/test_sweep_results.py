@@ -2,22 +2,18 @@
 
 import io
 import re
-import sys
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
-from rich.console import Console
-
-sys.path.insert(0, str(Path(__file__).parents[2] / "launch"))
-
 import sweep
 import sweep_figure
 import sweep_grid
 import sweep_results
 import sweep_runs
 import sweep_table
+from rich.console import Console
 from sweep_grid import Cell
 from sweep_runs import Ended, Job, State
 
