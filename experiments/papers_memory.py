@@ -169,7 +169,7 @@ MEMORY = (
                 ordered,
             ),
             Claim("round robin catches up with long gradients", "figure", level),
-            Claim("and not where they are short", "> 1 ms", late),
+            Claim("and only from 1 ms a gradient on", "> 1 ms", late),
             Claim("the speed-up falls with rho", "rho 0.44: 3x, less: 4 to 9x", falls),
             Claim("many cores train an SVM faster", "3x at 10 of 12 cores", threefold),
         ),

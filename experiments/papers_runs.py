@@ -1,6 +1,7 @@
 """A paper and a size in; its commands' runs, and a record of what they say, out."""
 
 import os
+import platform
 import shlex
 import shutil
 import subprocess
@@ -8,6 +9,7 @@ import sys
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from dml.metrics import results, runs
 from dml.types import BadInput
 
 ROOT = Path(__file__).parents[1]
+TINY = "a test's, which says nothing of the paper"  # the scale of the size tiny
 Record = dict[str, Any]
 
 
@@ -36,13 +39,13 @@ def record(paper: Paper, size: str, path: Path) -> Record:
     return {
         "name": paper.name,
         "cited": paper.cited,
-        "scale": paper.scale.format(cores=os.cpu_count()),
+        "scale": TINY if size == "tiny" else paper.scale.format(cores=os.cpu_count()),
         "size": size,
         "failed": why,
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "commit": runs.commit(),
         "machine": machine(),
-        "versions": versions(seen),
+        "versions": versions(),
         "seconds": time.perf_counter() - begun,
         **energy(seen),
         "commands": [shown(one, size) for one in paper.commands.values()],
@@ -104,12 +107,10 @@ def machine() -> Record:
     return machine() | {"memory_gb": round(memory / 1e9)}
 
 
-def versions(seen: Seen) -> dict[str, str]:
-    """Return the versions of all that the runs have loaded."""
-    found: dict[str, str] = {}
-    for run in seen.values():
-        found |= run.config.get("versions", {})
-    return found
+def versions() -> dict[str, str]:
+    """Return the versions of what the experiments stand on."""
+    packages = {name: version(name) for name in ("numpy", "jax", "mpi4py")}
+    return {"python": platform.python_version()} | packages
 
 
 def energy(seen: Seen) -> Record:

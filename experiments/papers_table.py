@@ -1,7 +1,8 @@
 """Every paper, in the lectures' order: what it says, what here tests it, or why not."""
 
+from papers_batches import BATCHES
 from papers_claims import Claim, Paper, never
-from papers_learning import LEARNING
+from papers_glove import GLOVE
 from papers_memory import MEMORY
 from papers_models import MODELS
 from papers_networks import NETWORKS
@@ -47,7 +48,7 @@ UNRUN = (
         ),
     ),
 )
-ROWS = (*LEARNING, *MEMORY, *MODELS, *NETWORKS, *SERVERS, *WAITING, *UNRUN)
+ROWS = (*GLOVE, *MEMORY, *BATCHES, *MODELS, *NETWORKS, *SERVERS, *WAITING, *UNRUN)
 ORDER = (
     *("glove", "hogwild", "parameter_server", "softsync", "ssp", "distbelief"),
     *("horovod", "slim_fly", "byteps", "large_batch", "speedup", "qsgd", "cyclades"),

@@ -1,56 +1,14 @@
-"""Papers on what is learned, and how soon: their rows, and rules over our runs."""
+"""Papers on how large a minibatch may be: their rows, and rules over our runs."""
 
 import math
 from statistics import mean, stdev
-from typing import Any
 
 from papers_claims import Claim, Command, Finding, Paper, Seen, judged, untested
 
-SAME = 0.02  # of a loss: ways differ in the order of records
-POINT = 0.01  # of what is asked or classified: an accuracy that is as good
-TEXT8 = "text8"  # 17 M words, which are not here
+POINT = 0.01  # of held-out images: an accuracy that is as good
 ERRORS = 2.0  # standard errors of a mean: more is no luck
 NEAR = 4.0  # times the bound, or its part, within which B0 agrees with it
 WORTH = 2.0  # times the examples of batch 1, up to which a batch is worth it
-
-
-def same_loss(seen: Seen) -> Finding:
-    """The highest last loss of all ways and ranks is within 2 % of the lowest."""
-    losses = of_ways(seen, "loss")
-    off = max(losses.values()) / min(losses.values()) - 1
-    ours = f"{min(losses.values()):.5f} to {max(losses.values()):.5f}"
-    return judged(off <= SAME, ours, f"{off:.2%} apart, {len(losses)} runs")
-
-
-def same_accuracy(seen: Seen) -> Finding:
-    """The highest analogy accuracy of all ways is within a point of the lowest."""
-    shares = of_ways(seen, "analogy_accuracy")
-    if None in shares.values():
-        return untested("the vocabulary has no analogy's words")
-    least, most = min(shares.values()), max(shares.values())
-    ours = f"{least:.1%} to {most:.1%}"
-    return judged(most - least <= POINT, ours, f"{len(shares)} runs")
-
-
-def reference(seen: Seen) -> Finding:
-    """On text8 every way is within a point of 22 to 23 %.
-
-    Another corpus says nothing of that.
-    """
-    corpus = str(seen["glove"].flags["corpus"])
-    shares = of_ways(seen, "analogy_accuracy").values()
-    if None in shares:
-        return untested(f"{corpus} has no analogy's words")
-    least, most = min(shares), max(shares)
-    ours = f"{least:.1%} to {most:.1%}"
-    if TEXT8 not in corpus:
-        return untested(f"{corpus} is not {TEXT8}", ours)
-    return judged(least >= 0.22 - POINT and most <= 0.23 + POINT, ours, TEXT8)
-
-
-def of_ways(seen: Seen, number: str) -> dict[str, Any]:
-    rows = seen["glove"].rows
-    return {f"{row['strategy']} {row['ranks']}": row[number] for row in rows}
 
 
 def as_one(seen: Seen) -> Finding:
@@ -168,40 +126,7 @@ def repeated(seen: Seen) -> Finding:
     return judged(holds, f"{few} and {many}", "as diversity says")
 
 
-LEARNING = (
-    Paper(
-        "glove",
-        "Pennington et al., GloVe: Global Vectors for Word Representation, EMNLP 2014, "
-        "and its demo",
-        "5.0 M words of 17 M, 1 and 2 ranks on {cores} cores; 15 epochs of 15 "
-        "(3 if quick)",
-        (
-            Claim(
-                "every way reaches the same loss",
-                "22 to 23 % whoever trains",
-                same_loss,
-            ),
-            Claim(
-                "every way reaches the same accuracy",
-                "22 to 23 % whoever trains",
-                same_accuracy,
-            ),
-            Claim("text8, d = 50, 15 epochs: analogies", "22 to 23 %", reference),
-        ),
-        {
-            "glove": Command(
-                "glove_strategies.py",
-                "--corpus=newsgroups --dim=50 --ranks=1,2 "
-                "--ways=serial,rotation,hogwild,operation,synchronous,server",
-                "--epochs=3 --ranks=2 "
-                "--ways=serial,rotation,hogwild,operation,synchronous",
-                "--corpus=README.md --min_count=1 --dim=8 --epochs=1 --ranks=1 "
-                "--ways=serial,rotation",
-            )
-        },
-        "glove/strategies.svg",
-        (240, 75),
-    ),
+BATCHES = (
     Paper(
         "large_batch",
         "Goyal et al., Accurate, Large Minibatch SGD, 2017; the lecture's AlexNet",
