@@ -181,7 +181,7 @@ WAITING = (
         {
             "downpour": Command(
                 "downpour.py",
-                "",
+                "--snapshots=1",
                 "--lr=0.6 --adagrad_lr=0.2",
                 "--lr=0.5 --adagrad_lr=0.1 --clocks=4 --batch=60 --simulate=4 "
                 "--servers=1",
