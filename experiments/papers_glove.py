@@ -81,6 +81,6 @@ GLOVE = (
             )
         },
         "glove/strategies.svg",
-        (240, 75),
+        (300, 75),
     ),
 )

@@ -11,7 +11,7 @@ ROUNDED = 0.05  # of the lecture's sizes, which are rounded to two digits
 SCALES = 0.85  # of linear: nearly
 MODEL = 0.1  # of published minutes
 FORTNIGHT = 14 * 24 * 60.0  # minutes: one V100 takes more
-SHOWN = 0.01  # of a printed cell: what printed hours and watts are rounded to
+SHOWN = 0.01  # of a printed cell: what watts and hours are rounded to
 
 
 def cells(seen: Seen, table: str = "grid") -> list[dict]:
@@ -139,7 +139,7 @@ def fortnight(seen: Seen) -> Finding:
 
 
 def recomputed(seen: Seen) -> Finding:
-    """No printed cell that follows from printed hours is off by more than 1 %."""
+    """No cell is off by more than 1 %, from hours, exact ones where they are known."""
     summary = seen["carbon"].summary
     worst = summary["strubell_worst_error"]
     ours = f"off by {worst:.2%} at most"
@@ -147,7 +147,7 @@ def recomputed(seen: Seen) -> Finding:
 
 
 def rounded(seen: Seen) -> Finding:
-    """Every such cell is the printed one after rounding."""
+    """Every cell, from the same hours, is the printed one after rounding."""
     summary = seen["carbon"].summary
     exact, count = summary["strubell_exact"], summary["strubell_cells"]
     return judged(

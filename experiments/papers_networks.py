@@ -1,5 +1,7 @@
 """Papers on all-reduces and networks: their rows of the table, rules over our runs."""
 
+from collections.abc import Callable
+
 from papers_claims import Claim, Command, Finding, Paper, Seen, judged, never
 
 # 25 Gb/s out of a host of 4 GPUs, 5 us a message: Horovod's machines, as reported.
@@ -95,7 +97,7 @@ def price(seen: Seen) -> Finding:
     return beside(seen, lambda row: row["cost_a_rank"], PRICE)
 
 
-def beside(seen: Seen, number, published: float) -> Finding:
+def beside(seen: Seen, number: Callable[[dict], float], published: float) -> Finding:
     found = networks(seen)
     ratio = number(found["slim_fly"]) / number(found["fat_tree"])
     ours = f"{ratio:.2f} of a fat tree's a rank, p = {found['slim_fly']['p']:,}"

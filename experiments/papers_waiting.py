@@ -14,6 +14,7 @@ APART = 2.0  # times the objective of s = 0: diverged; it begins at 1.4 times it
 TIGHTER = 0.5  # of SSP's mean staleness
 ORACLE = 1e-9  # of the whole time: sums in another order, and nothing else
 NEAR = 0.05  # of the slowest: what a mean of few draws may be off
+SOONER = 0.02  # of the time: less is a few messages, not another way
 EARLY, LATE = 0.95, 1.25  # of virtual seconds: real ranks wake up late on busy cores
 
 
@@ -83,12 +84,12 @@ IN_STEP = ("sync_sgd", "sync_adagrad")
 
 
 def first(seen: Seen) -> Finding:
-    """Downpour with AdaGrad is at the target before Downpour with SGD."""
+    """Downpour with AdaGrad is at the target 2 % sooner than with SGD, or more."""
     return before(seen, (PLAIN,))
 
 
 def freed(seen: Seen) -> Finding:
-    """Downpour with AdaGrad is at the target before both in step."""
+    """Downpour with AdaGrad is at the target 2 % sooner than both in step, or more."""
     return before(seen, IN_STEP)
 
 
@@ -99,8 +100,8 @@ def before(seen: Seen, others: tuple[str, ...]) -> Finding:
     }
     took = {way: math.inf if one is None else one for way, one in times.items()}
     ours = ", ".join(f"{way} {one:.0f}" for way, one in took.items())
-    holds = all(took[ADAGRAD] < took[way] for way in others)
-    return judged(holds, f"virtual s to the target: {ours}", "the least time is first")
+    holds = all(took[ADAGRAD] < (1 - SOONER) * took[way] for way in others)
+    return judged(holds, f"virtual s to the target: {ours}", f"asked {SOONER:.0%} less")
 
 
 def logarithm(seen: Seen) -> Finding:
