@@ -21,6 +21,7 @@ from typing import Any
 import flags
 import papers_page
 import papers_runs
+import writing
 from papers_claims import FAILS, HOLDS, SIZES, UNTESTED, Paper
 from papers_table import PAPERS
 
@@ -30,7 +31,7 @@ from dml.types import BadInput
 
 LARGEST = 150_000  # bytes of a figure in the docs
 
-FLAGS = flags.define("out")
+FLAGS = flags.define()
 text = partial(flags.text, flag_values=FLAGS)
 switch = partial(flags.switch, flag_values=FLAGS)
 text("run", "", f"Of {', '.join(PAPERS)}; or all.")
@@ -61,9 +62,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     path, docs = runs.path(FLAGS.out, "papers"), Path(FLAGS.docs)
     asked = "quick" if FLAGS.quick and not FLAGS["size"].present else FLAGS.size
     records = []
-    with writers.many(
-        writers.table(COLUMNS), runs.folder(path, flags.chosen(FLAGS))
-    ) as writer:
+    with writing.first(path, FLAGS, None, writers.table(COLUMNS)) as writer:
         for name in names:
             records.append(papers_runs.record(PAPERS[name], asked, path / name))
             figure = papers_page.picture(docs, records[-1])

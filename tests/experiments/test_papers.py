@@ -92,7 +92,8 @@ def test_every_row_is_kept_in_the_run_folder(shelf, tmp_path):
     summary = shelf("--run=one")
     lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
     assert [json.loads(line)["claim"] for line in lines] == ["it is even", "it flies"]
-    assert json.loads((tmp_path / "run" / "summary.json").read_text()) == summary
+    kept = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary.items() <= kept.items()
 
 
 def test_one_paper_replaces_what_is_said_of_that_paper(shelf, tmp_path):
