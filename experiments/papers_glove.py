@@ -5,7 +5,7 @@ from typing import Any
 from papers_claims import Claim, Command, Finding, Paper, Seen, judged, untested
 
 SAME = 0.02  # of a loss: ways differ in the order of records
-POINT = 0.01  # of the questions: an accuracy that is as good
+HALF = 0.005  # half a point of the questions: seeds move it by nearly as much
 TEXT8 = "text8"  # 17 M words, which are not here
 LEAST, MOST = 0.22, 0.23  # published
 
@@ -19,17 +19,17 @@ def same_loss(seen: Seen) -> Finding:
 
 
 def same_accuracy(seen: Seen) -> Finding:
-    """The highest analogy accuracy of all ways is within a point of the lowest."""
+    """The highest analogy accuracy of all ways is within half a point of the lowest."""
     shares = of_ways(seen, "analogy_accuracy")
     if None in shares.values():
         return untested("the vocabulary has no analogy's words")
     least, most = min(shares.values()), max(shares.values())
     ours = f"{least:.1%} to {most:.1%}"
-    return judged(most - least <= POINT, ours, f"{len(shares)} runs")
+    return judged(most - least <= HALF, ours, f"{len(shares)} runs")
 
 
 def reference(seen: Seen) -> Finding:
-    """On text8 every way is within a point of 22 to 23 %.
+    """On text8 every way is within half a point of 22 to 23 %.
 
     Another corpus says nothing of that.
     """
@@ -41,7 +41,7 @@ def reference(seen: Seen) -> Finding:
     ours = f"{least:.1%} to {most:.1%}"
     if TEXT8 not in corpus:
         return untested(f"{corpus} is not {TEXT8}", ours)
-    return judged(least >= 0.22 - POINT and most <= 0.23 + POINT, ours, TEXT8)
+    return judged(least >= 0.22 - HALF and most <= 0.23 + HALF, ours, TEXT8)
 
 
 def of_ways(seen: Seen, number: str) -> dict[str, Any]:
