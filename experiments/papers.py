@@ -1,0 +1,110 @@
+"""Papers as commands: what was published, what we find, and a verdict by a rule.
+
+python experiments/papers.py --list
+python experiments/papers.py --run=hogwild --quick
+python experiments/papers.py --run=all                 writes docs/RESULTS.md
+python experiments/papers.py --run=all --size=tiny     whether all of it works
+
+A paper's commands run one after another, each in a folder of this run's; a rule, a
+function of their numbers, says whether a claim holds, fails, or cannot be tested here.
+A command that fails leaves its paper untested, and the exit code 1.
+
+Cost: --quick of all 7 minutes on 2 cores, in full 15; tiny a minute of one core.
+"""
+
+import sys
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import flags
+import papers_page
+import papers_runs
+import writing
+from papers_claims import FAILS, HOLDS, SIZES, UNTESTED, Paper
+from papers_table import PAPERS
+
+from dml.metrics import runs, writers
+from dml.metrics.writers import Row
+from dml.types import BadInput
+
+LARGEST = 150_000  # bytes of a figure in the docs
+
+FLAGS = flags.define()
+text = partial(flags.text, flag_values=FLAGS)
+switch = partial(flags.switch, flag_values=FLAGS)
+text("run", "", f"Of {', '.join(PAPERS)}; or all.")
+flags.choice("size", SIZES[0], SIZES, "How much of it.", flag_values=FLAGS)
+switch("quick", False, "The same as --size=quick, where no size is given.")
+switch("list", False, "Say what there is, and run nothing.")
+text("docs", "docs", "Folder of RESULTS.md, and of results/ beside it.")
+
+COLUMNS = {
+    "paper": (16, lambda row: row["paper"]),
+    "verdict": (17, lambda row: row["verdict"]),
+    "claim: ours (why)": (
+        20,
+        lambda row: f"{row['claim']}: {row['ours']} ({row['because']})",
+    ),
+}
+
+
+def main(argv: Sequence[str]) -> dict[str, Any]:
+    """Run papers as the flags say; return the summary."""
+    flags.parse(FLAGS, argv)
+    if FLAGS.list:
+        sys.stdout.write("\n".join(map(listed, PAPERS.values())) + "\n")
+        return {}
+    if not FLAGS.run:
+        raise BadInput("expected --list or --run, got neither; pass --run=all, say")
+    names = flags.names(FLAGS.run, PAPERS, "run")
+    path, docs = runs.path(FLAGS.out, "papers"), Path(FLAGS.docs)
+    asked = "quick" if FLAGS.quick and not FLAGS["size"].present else FLAGS.size
+    records = []
+    with writing.first(path, FLAGS, None, writers.table(COLUMNS)) as writer:
+        for name in names:
+            records.append(papers_runs.record(PAPERS[name], asked, path / name))
+            figure = papers_page.picture(docs, records[-1])
+            papers_runs.figure(PAPERS[name], path / name, figure, LARGEST)
+            papers_page.kept(docs, records[-1])
+            papers_page.written(docs, PAPERS)
+            for finding in records[-1]["findings"]:
+                writer.row({"paper": name} | finding)
+        summary = summed(records)
+        writer.summary(summary)
+    sys.stdout.write(f"{docs / papers_page.PAGE} says it all\n")
+    if names := papers_runs.failed(records):
+        sys.stderr.write(f"papers.py: commands failed of {', '.join(names)}\n")
+        sys.exit(1)
+    return summary
+
+
+def listed(paper: Paper) -> str:
+    """Return a paper's lines: its name and times, what it is, what it claims."""
+    full, quick = paper.seconds
+    time = f"{quick} s quick, {full} s in full" if paper.commands else "cannot be run"
+    lines = [f"{paper.name}: {time}", f"    {paper.cited}"]
+    for claim in paper.claims:
+        lines.append(f"    - {claim.says} (published: {claim.published})")
+        if not paper.commands:
+            lines.append(f"      {claim.rule({}).because}")
+    return "\n".join(lines)
+
+
+def summed(records: Sequence[Row]) -> dict[str, Any]:
+    """Return how many claims there are of each verdict, and every verdict."""
+    rows = {
+        f"{one['name']}_{i}": row["verdict"]
+        for one in records
+        for i, row in enumerate(one["findings"], 1)
+    }
+    words = {"holds": HOLDS, "fails": FAILS, "untested": UNTESTED}
+    counts = {key: list(rows.values()).count(word) for key, word in words.items()}
+    seconds = sum(one["seconds"] for one in records)
+    failed = len(papers_runs.failed(records))
+    return counts | {"papers_failed": failed, "seconds": seconds} | rows
+
+
+if __name__ == "__main__":
+    flags.run(main)

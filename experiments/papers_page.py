@@ -1,0 +1,129 @@
+"""Records of papers in; RESULTS.md out: a table of all claims, a section a paper."""
+
+import json
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from papers_claims import FAILS, HOLDS, UNTESTED
+
+Record = dict[str, Any]
+FOLDER, PAGE = "results", "RESULTS.md"
+HEAD = """# Results: papers as commands
+
+Written by `python experiments/papers.py --run=all`, never by hand: a run of one paper
+replaces what is said of that paper. Each verdict is computed from a run's numbers by a
+rule, which stands beside it; the words are *holds*, *fails*, *not testable here*."""
+
+
+def kept(docs: Path, record: Record) -> None:
+    """Keep a paper's record beside the page, where the next page finds it."""
+    path = docs / FOLDER / f"{record['name']}.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+
+
+def known(docs: Path, names: Iterable[str]) -> list[Record]:
+    """Return the kept records of papers, in their order."""
+    paths = (docs / FOLDER / f"{name}.json" for name in names)
+    return [json.loads(path.read_text()) for path in paths if path.exists()]
+
+
+def written(docs: Path, names: Iterable[str]) -> Path:
+    """Write the page of all that is kept; return where."""
+    path = docs / PAGE
+    records = known(docs, names)
+    drawn = {one["name"] for one in records if picture(docs, one).exists()}
+    path.write_text(page(records, drawn))
+    return path
+
+
+def picture(docs: Path, record: Record) -> Path:
+    return docs / FOLDER / f"{record['name']}.svg"
+
+
+def page(records: Sequence[Record], drawn: Iterable[str] = ()) -> str:
+    """Return the page of records; drawn are the papers that have a figure."""
+    pictures = set(drawn)
+    lines = [HEAD, "", counts(records), "", *where(records), "", *table(records)]
+    for one in records:
+        lines += ["", *section(one, one["name"] in pictures)]
+    return "\n".join(lines) + "\n"
+
+
+def counts(records: Sequence[Record]) -> str:
+    verdicts = [row["verdict"] for one in records for row in one["findings"]]
+    held, failed, none = (verdicts.count(word) for word in (HOLDS, FAILS, UNTESTED))
+    return (
+        f"Of {len(verdicts)} claims of {len(records)} papers {held} hold, {failed} "
+        f"fail and {none} are not testable here."
+    )
+
+
+def where(records: Sequence[Record]) -> list[str]:
+    """Say on what, when and of what size papers were run: those that agree together."""
+    found: dict[str, list[str]] = {}
+    for one in records:
+        found.setdefault(setting(one), []).append(one["name"])
+    if len(found) == 1:
+        return [f"All on {text}." for text in found]
+    return [f"- {', '.join(names)}: {text}" for text, names in found.items()]
+
+
+def setting(record: Record) -> str:
+    if not record["commands"]:
+        return "not run"
+    machine = record["machine"]
+    versions = ", ".join(f"{name} {one}" for name, one in record["versions"].items())
+    commit, *dirty = (record["commit"] or "none").split("-")
+    return (
+        f"{machine['cores']} cores of {machine['processor']}, "
+        f"{machine['memory_gb']} GB; {versions or 'versions unknown'}; commit "
+        f"{'-'.join([commit[:12], *dirty])}; {record['date']}; size {record['size']}"
+    )
+
+
+def table(records: Sequence[Record]) -> list[str]:
+    """Return a row a claim."""
+    lines = [
+        "| paper | claim | published | ours | scale | verdict |",
+        "|---|---|---|---|---|---|",
+    ]
+    for one in records:
+        for i, row in enumerate(one["findings"]):
+            name = f"[{one['name']}](#{one['name']})" if not i else ""
+            scale = one["scale"] if not i else ""
+            cells = (name, row["claim"], row["published"], row["ours"], scale)
+            said = [*map(cell, cells), f"**{row['verdict']}**"]
+            lines.append(f"| {' | '.join(said)} |")
+    return lines
+
+
+def cell(text: str) -> str:
+    """Return a text that breaks no table."""
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def section(record: Record, drawn: bool) -> list[str]:
+    """Say all of a paper: what it claims, by what rule, how it was run, its figure."""
+    lines = [f"## {record['name']}", "", f"{record['cited']}.", ""]
+    for row in record["findings"]:
+        lines += [
+            f"- **{row['claim']}**: **{row['verdict']}**. Published: "
+            f"{row['published']}. Ours: {row['ours']} ({row['because']}).",
+            f"  Rule: {row['rule']}",
+        ]
+    if record["commands"]:
+        lines += ["", f"Scale: {record['scale']}.", "", "```sh"]
+        lines += [*record["commands"], "```", "", spent(record)]
+    if drawn:
+        lines += ["", f"![{record['name']}]({FOLDER}/{record['name']}.svg)"]
+    return lines
+
+
+def spent(record: Record) -> str:
+    took = f"{record['seconds']:.0f} s"
+    if record["energy_kwh"] is None:
+        return f"It took {took}; its energy is not known."
+    kwh, source = record["energy_kwh"], record["energy_source"]
+    return f"It took {took} and {kwh:.2g} kWh ({source})."

@@ -1,0 +1,238 @@
+"""Numbers that hold and numbers that fail, for each rule of papers that run."""
+
+from pathlib import Path
+
+from dml.metrics.results import Run
+
+
+def run(rows=(), summary=None, **flags):
+    return Run(Path(), flags, {}, summary or {}, list(rows))
+
+
+def rows(keys, *values):
+    """Return rows of equal keys."""
+    return [dict(zip(keys.split(), one, strict=True)) for one in values]
+
+
+def table(name, keys, *values):
+    return [row | {"table": name} for row in rows(keys, *values)]
+
+
+def glove(losses=(0.041, 0.0412), shares=(0.049, 0.05), corpus="newsgroups"):
+    ways = zip(losses, shares, strict=True)
+    keys = "strategy ranks loss analogy_accuracy"
+    return {
+        "glove": run(
+            rows(keys, *(("serial", i, *way) for i, way in enumerate(ways))),
+            corpus=corpus,
+        )
+    }
+
+
+def races(*speeds, cores=2, names=("svm",), workers=2):
+    """Return races of hogwild, locked and round robin on problems."""
+    ways = ("hogwild", "locked", "roundrobin")
+    keys = "kind problem way workers speedup"
+    found = [
+        ("race", name, way, workers, speed)
+        for name, some in zip(names, speeds, strict=True)
+        for way, speed in zip(ways, some, strict=True)
+    ]
+    return {"hogwild": run(rows(keys, *found), {"cores": cores})}
+
+
+def delays(*ratios, takes=(0.2, 20.0, 2000.0)):
+    keys = "kind way gradient_us speedup"
+    found = [("delay", "hogwild", us, 2.0) for us in takes]
+    found += [
+        ("delay", "roundrobin", us, 2 * one)
+        for us, one in zip(takes, ratios, strict=True)
+    ]
+    return {"hogwild": run(rows(keys, *found))}
+
+
+def cyclades(*equal, ratios=(0.7, 0.8), steps=(0.2, 0.1), cores=2):
+    keys = "kind problem way workers"
+    found = [
+        {"kind": "bits", "workers": "1,2", "equal": one} for one in equal or (True,)
+    ]
+    raced = rows(keys, *(("race", name, "cyclades", 2) for name in ("svm", "cut")))
+    found += [
+        one | {"to_hogwild": ratio} for one, ratio in zip(raced, ratios, strict=True)
+    ]
+    stepped = rows(keys, *(("step", "svm", way, 1) for way in ("cyclades", "late 256")))
+    found += [one | {"rate": rate} for one, rate in zip(stepped, steps, strict=True)]
+    return {"cyclades": run(found, {"cores": cores})}
+
+
+def taus(times, idle=(0.49, 0.2, 0.01)):
+    keys = "consistency seconds_to_target idle_share"
+    ways = zip(("ssp:0", "ssp:4", "ssp:16"), times, idle, strict=True)
+    return {"staleness": run(rows(keys, *ways))}
+
+
+def keys(sifted=0.95, objective=0.56, words=100):
+    plain = {"objective": 0.56, "words_sent": 50}
+    return {
+        "filter": run(summary={"sifted_share": sifted, "objective": objective}),
+        "plain": run(summary=plain),
+        "uncached": run(summary={"words_sent": words}),
+    }
+
+
+def softsync(fixed=0.9, damped=0.05, beyond=0.0):
+    ends = {"fixed_error": fixed, "damped_error": damped, "damped_beyond_2n": beyond}
+    summary = {f"15_softsync_{end}": value for end, value in ends.items()}
+    first = {"1_softsync_fixed_error": 0.03, "1_softsync_damped_error": 0.9}
+    return {"softsync": run(summary=summary | first | {"hard_sync_error": 0.025})}
+
+
+def bounded(ssp, essp, stale=(40.0, 9.0)):
+    keys = "delay consistency objective staleness_mean"
+    return {
+        "bounded": run(
+            rows(
+                keys,
+                ("slow", "ssp:0", 0.4, 0.0),
+                ("slow", "ssp:10", ssp, stale[0]),
+                ("slow", "essp:0", 0.4, 0.0),
+                ("slow", "essp:10", essp, stale[1]),
+            )
+        )
+    }
+
+
+def clocks(name, way, off):
+    return {name: run(rows("way off", (way, off), ("other", 0.0)))}
+
+
+def downpour(adagrad, sgd, sync):
+    times = {"downpour_adagrad": adagrad, "downpour_sgd": sgd, "sync_sgd": sync}
+    times["sync_adagrad"] = None
+    return {
+        "downpour": run(
+            summary={f"{way}_seconds_to_target": s for way, s in times.items()}
+        )
+    }
+
+
+def stragglers(ten=6.9, thousand=16.0, measured=1.1):
+    keys = "way workers maxplus measured virtual"
+    found = [("synchronous", 10, ten, None, 1.0)]
+    found += [("synchronous", 1000, thousand, None, 1.0)]
+    found += [("k of p", 8, 1.0, measured, 1.0)]
+    return {"stragglers": run(rows(keys, *found))}
+
+
+def rings(many=1.05, few=4.0, most=0.5):
+    keys = "p bytes ring_seconds butterfly_seconds"
+    found = [(p, 64, few, 1.0) for p in (16, 256)]
+    found += [(16, 1 << 26, 1.0, 1 / most), (256, 1 << 26, many, many / most)]
+    return {"flat": run(table("race", keys, *found))}
+
+
+def words(sent):
+    found = rows("algorithm bytes words_sent", ("ring", 4096, sent), ("tree", 4096, 1))
+    return {"words": run(found, {"p": 4})}
+
+
+def scaling(resnet=(0.86, 1.0), vgg=(0.65, 1.0)):
+    keys = ("efficiency_512", "efficiency_overlapped_512")
+    both = {"resnet": resnet, "vgg": vgg}
+    return {
+        name: run(summary=dict(zip(keys, shares, strict=True)))
+        for name, shares in both.items()
+    }
+
+
+def fabrics(flown=(2, 500, 1300.0, 1.0), tree=(4, 1100, 2150.0, 2.0)):
+    keys = "network p ranks diameter routers cost_a_rank"
+    both = {"slim_fly": flown, "fat_tree": tree}
+    built = [(name, 4096, 5000, *one[:3]) for name, one in both.items()]
+    raced = [(name, size, one[3]) for name, one in both.items() for size in (64, 1024)]
+    return {
+        "fabrics": run(
+            table("networks", keys, *built)
+            + table("race", "network bytes seconds", *raced)
+        )
+    }
+
+
+def byteps(first=7.34, last=4.2, drained=1.0):
+    keys = "n k paper_seconds bandwidth_seconds drained"
+    paper = (7.34, 5.0, 7.34 * 8 / 14)
+    found = [(8, 0, paper[0], first, 1.0), (8, 4, paper[1], paper[1] * 1.01, 1.01)]
+    found += [(8, 8, paper[2], last if drained == 1 else paper[2] * drained, drained)]
+    return {"byteps": run(table("byteps", keys, *found))}
+
+
+def warmups(**errors):
+    known = {"baseline": (0.02, 0.022, 0.021), "gradual": (0.021, 0.02, 0.022)}
+    known |= {"none": (0.03, 0.032, 0.03), "constant": (0.031, 0.03, 0.033)}
+    known |= {"unscaled": (0.05, 0.052, 0.055)}
+    found = [
+        {"warmup": way, "workers": 1 if way == "baseline" else 16, "errors": some}
+        for way, some in (known | errors).items()
+    ]
+    return {"batches": run(found, large=16)}
+
+
+def accuracies(*errors):
+    found = [
+        {
+            "warmup": "gradual" if i else "baseline",
+            "workers": 2**i,
+            "errors": [error, error],
+        }
+        for i, error in enumerate(errors)
+    ]
+    return {"batches": run(found, large=2)}
+
+
+def sizes(diverse, repeated, bounds=(16, 4)):
+    """Return examples that batches of 1, 4, 16 and 64 take, and diversity's bounds."""
+    keys = "data batch examples steps bound_least"
+    both = zip(("diverse", "repeated"), (diverse, repeated), bounds, strict=True)
+    found = [
+        (name, batch, one, one // batch, bound)
+        for name, some, bound in both
+        for batch, one in zip((1, 4, 16, 64), some, strict=True)
+    ]
+    return {"sizes": run(rows(keys, *found))}
+
+
+def grid(*virtual, formula=(1.6, 1.9), uneven=1.1):
+    keys = "stages microbatches published virtual formula"
+    found = [
+        (2, count, one, two, three)
+        for count, one, two, three in zip(
+            (4, 32), (1.7, 1.8), virtual, formula, strict=True
+        )
+    ]
+    cuts = table("imbalance", "published bound virtual", (1.21, 1.25, uneven))
+    return {"pipeline": run(table("grid", keys, *found) + cuts)}
+
+
+def tensor(count=4, sent=100):
+    names = ("collectives", "bytes", "formula_bytes")
+    found = zip(names, (count, sent, 100), strict=True)
+    return {"tensor": run(summary={f"block_{name}_2": one for name, one in found})}
+
+
+def shapes(billions=1.56, gigabytes=24.9):
+    keys = "model billions published_billions gigabytes published_gigabytes"
+    return {
+        "memory": run(table("lecture", keys, ("gpt2", billions, 1.5, gigabytes, 24)))
+    }
+
+
+def bert(minutes=236.0, shares=(0.88, 0.87), error=0.05):
+    keys = "job minutes_256 efficiency_1024 efficiency_1472 error_1024 error_1472"
+    found = [("published", minutes, *shares, 0, 0), ("ring", 236, 0.7, 0.6, 0.2, -0.5)]
+    found += [("two levels", 236, 0.9, 0.9, -error, 0.01)]
+    return {"scaling": run(table("bert", keys, *found))}
+
+
+def carbon(worst=0.001, exact=9):
+    summary = {"strubell_worst_error": worst, "strubell_exact": exact}
+    return {"carbon": run(summary=summary | {"strubell_cells": 9})}
