@@ -101,7 +101,7 @@ def report(jobs: Sequence[Job], out: Path) -> int:
     for job, code, *_ in failed:
         print(f"failed: {job.folder}/output.txt  code {code}")
     print(f"{out}/results.csv  .parquet  groups.csv  .parquet")
-    if FLAGS.x:
+    if FLAGS.x and len(failed) < len(ended):
         from sweep_figure import draw
 
         draw(out / "figure", rows, FLAGS.x, FLAGS.y, FLAGS.by, FLAGS.log)

@@ -81,10 +81,16 @@ def series(name: str, values: Sequence[Any]) -> pl.Series:
     if kinds == {int} and all(abs(value or 0) < 1 << 63 for value in values):
         return pl.Series(name, values, pl.Int64)
     if kinds <= {int, float}:
-        numbers = [value if value is None else float(value) for value in values]
-        return pl.Series(name, numbers, pl.Float64)
-    texts = [value if value is None else str(value) for value in values]
+        with suppress(OverflowError):  # whole numbers have no bounds: such are text
+            numbers = [value if value is None else float(value) for value in values]
+            return pl.Series(name, numbers, pl.Float64)
+    texts = [value if value is None else written(value) for value in values]
     return pl.Series(name, texts, pl.String)
+
+
+def written(value: Any) -> str:
+    """Return a value as text that any file can hold: JSON may have half a letter."""
+    return str(value).encode(errors="replace").decode()
 
 
 def groups(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
@@ -129,6 +135,9 @@ def shown(
     wanted = [y] if y else [name for name in MEASURES if name in names]
     cells = {key: [str(value) for value in groups[key]] for key in [*differ, "count"]}
     for name in wanted or names[:3]:
+        if name not in names:  # as where every run has failed
+            cells[name] = ["-"] * len(groups)
+            continue
         of = zip(*(groups[f"{name}_{how}"] for how in STATISTICS), strict=True)
         cells[name] = [spread(*three) for three in of]
     return [

@@ -189,6 +189,7 @@ def conclude(running: Running, timeout: float | None) -> Ended:
     elif code == 0:
         says = lacking(job.folder)
     ended = Ended(job, code, seconds, says or ("" if code == 0 else "no output"))
+    job.folder.mkdir(parents=True, exist_ok=True)  # a script may have removed it
     runs.dump(
         job.folder / "sweep.json",
         {
@@ -232,8 +233,11 @@ def done(job: Job) -> bool:
 
 def tail(folder: Path) -> list[str]:
     """Return the last lines of a run's output, without empty ones and mpirun's."""
-    with open(folder / "output.txt", "rb") as file:
-        file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
-        text = file.read().decode(errors="replace").replace("\r", "\n")
+    try:
+        with open(folder / "output.txt", "rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
+            text = file.read().decode(errors="replace").replace("\r", "\n")
+    except OSError:  # the script has removed it
+        return []
     lines = (line.strip() for line in text.split("\n"))
     return [line for line in lines if line and not NOISE.match(line)]

@@ -27,7 +27,8 @@ def known(script: str) -> dict[str, bool]:
         raise BadInput(
             f"expected {script} --help to end, got {error}; mend it"
         ) from error
-    flags = {flag: bool(no) for no, flag in FLAG.findall(asked.stdout.decode())}
+    said = asked.stdout.decode(errors="replace")
+    flags = {flag: bool(no) for no, flag in FLAG.findall(said)}
     if asked.returncode or "out" not in flags:
         *_, last = ["nothing", *asked.stderr.decode(errors="replace").split("\n")[:-1]]
         got = f"code {asked.returncode}: {last}" if asked.returncode else "none"

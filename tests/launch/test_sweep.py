@@ -226,6 +226,22 @@ def test_a_run_without_a_summary_has_failed(tmp_path):
     assert not sweep_runs.done(job)
 
 
+def test_a_run_that_removes_its_folder_has_failed_and_no_more(tmp_path):
+    (job,) = sweep_runs.jobs(SCRIPT, [Cell(None, {})], tmp_path, "", 1)
+    gone = f"import shutil; shutil.rmtree({str(job.folder)!r})"
+    job = job._replace(command=[sys.executable, "-c", gone])
+    *_, state = sweep_runs.execute([job], sweep_runs.cores(1), 0)
+    assert "summary.json" in state.ended[0].says
+    assert sweep_runs.before(job) == state.ended[0]
+
+
+def test_where_every_run_fails_the_tables_say_so(swept, tmp_path, capsys):
+    assert swept("--text=fail", "--lr=1,2", "--x=lr", "--y=loss") == 1
+    shown = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert shown[:3] == [["lr", "count", "loss"], ["1", "0", "-"], ["2", "0", "-"]]
+    assert not (tmp_path / "out/figure.svg").exists()
+
+
 def test_one_cell_can_be_run_alone(swept, tmp_path, monkeypatch):
     assert swept("--lr=1,2,3", "--only=1") == 0
     (run,) = stamps(tmp_path)
@@ -294,6 +310,13 @@ def test_an_experiment_is_asked_for_its_flags():
     switches = {flag for flag, switch in known.items() if switch}
     assert {"strategy", "lr", "out", "network", "allreduce"} <= known.keys() - switches
     assert {"lower", "check"} <= switches and "help" not in known
+
+
+def test_help_that_is_no_text_is_read_as_far_as_it_goes(tmp_path):
+    script = tmp_path / "odd.py"
+    text = "b'\\xff\\n  --out: x\\n'"
+    script.write_text(f"import sys; sys.stdout.buffer.write({text})")
+    assert sweep_script.known(str(script)) == {"out": False}
 
 
 def test_a_script_that_says_no_flags_is_bad_input(tmp_path):

@@ -100,6 +100,9 @@ def test_columns_of_mixed_types_are_written_and_read(ended, tmp_path):
     assert csv["mixed"].to_list()[:4] == ["1", "one", "True", None]
     numbers = sweep_results.series("x", [1, 2.5, 10**30, None])
     assert numbers.dtype == pl.Float64 and numbers.null_count() == 1
+    beyond = sweep_results.series("x", [10**400, "\ud800", None])
+    assert beyond.to_list() == ["1" + 400 * "0", "?", None]
+    assert sweep_results.series("x", [10**400, 1]).to_list()[1] == "1"
 
 
 def test_no_name_hides_another(ended):
