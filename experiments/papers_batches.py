@@ -3,7 +3,7 @@
 import math
 from statistics import mean, stdev
 
-from papers_claims import Claim, Command, Finding, Paper, Seen, judged, untested
+from papers_claims import Claim, Command, Finding, Paper, Seen, judged, some, untested
 
 POINT = 0.01  # of held-out images: an accuracy that is as good
 ERRORS = 2.0  # standard errors of a mean: more is no luck
@@ -75,7 +75,7 @@ def by_data(seen: Seen) -> dict[str, list[dict]]:
     found: dict[str, list[dict]] = {}
     for row in seen["sizes"].rows:
         found.setdefault(row["data"], []).append(row)
-    return found
+    return some(found, "data")
 
 
 def knee(rows: list[dict]) -> int | None:

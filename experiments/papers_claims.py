@@ -5,7 +5,7 @@ folders, by the commands' names. Its docstring is the rule in words.
 """
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 from dml.metrics.results import Run
 
@@ -13,6 +13,9 @@ HOLDS, FAILS, UNTESTED = "holds", "fails", "not testable here"
 SIZES = ("full", "quick", "tiny")
 
 Seen = Mapping[str, Run]
+Some = TypeVar("Some", list, dict)
+# What Python says of the largest, the last or the mean of nothing.
+NOTHING = (IndexError, ValueError, TypeError, ArithmeticError)
 
 
 class Finding(NamedTuple):
@@ -78,9 +81,18 @@ def never(why: str) -> Callable[[Seen], Finding]:
     return rule
 
 
+def some(found: Some, what: str) -> Some:
+    """Return what a rule has found in a run; of nothing, anything would be true."""
+    if not found:
+        raise KeyError(what)
+    return found
+
+
 def found(claim: Claim, seen: Seen) -> Finding:
     """Judge a claim; a number that a run does not have leaves it untested."""
     try:
         return claim.rule(seen)
     except KeyError as missing:
         return untested(f"the run has no {missing}")
+    except NOTHING as error:
+        return untested(f"the run has too few numbers: {error}")

@@ -2,7 +2,7 @@
 
 import math
 
-from papers_claims import Claim, Command, Finding, Paper, Seen, judged, untested
+from papers_claims import Claim, Command, Finding, Paper, Seen, judged, some, untested
 
 LADDER = ("hogwild", "locked", "roundrobin")  # fastest first
 NOISE = 0.05  # of a speed: what turns by turns of a quiet machine differ
@@ -108,11 +108,11 @@ def threefold(seen: Seen) -> Finding:
 
 def same_bits(seen: Seen) -> Finding:
     """All hashes, on any number of workers and by every batch, are one worker's."""
-    rows = [row for row in seen["cyclades"].rows if row["kind"] == "bits"]
+    rows = some([r for r in seen["cyclades"].rows if r["kind"] == "bits"], "bits")
     same = sum(row["equal"] for row in rows)
     who = ", ".join(sorted({f"{row['workers']}" for row in rows}))
     ours = f"{same} of {len(rows)} equal, by {who} workers"
-    return judged(same == len(rows) > 0, ours, "bit for bit")
+    return judged(same == len(rows), ours, "bit for bit")
 
 
 def quicker(seen: Seen) -> Finding:

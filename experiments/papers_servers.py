@@ -1,6 +1,6 @@
 """Papers on parameter servers: their rows of the table, and rules over our runs."""
 
-from papers_claims import Claim, Command, Finding, Paper, Seen, judged, never
+from papers_claims import Claim, Command, Finding, Paper, Seen, judged, never, some
 
 STALE = "--consistency=ssp:0,ssp:1,ssp:2,ssp:4,ssp:8,ssp:16"
 KEYS = "--simulate=2 --problem=logistic --l1=5e-4 --batch=1024 --clocks=100"
@@ -18,7 +18,7 @@ RARE = 1e-4  # of the gradients, published
 def interior(seen: Seen) -> Finding:
     """The time to the target is least at a tau that is neither 0 nor the largest."""
     took = {tau(row): row["seconds_to_target"] for row in seen["staleness"].rows}
-    times = {one: seconds for one, seconds in took.items() if seconds is not None}
+    times = {one: n for one, n in some(took, "tau").items() if n is not None}
     said = ", ".join(
         f"{one}: {'never' if took[one] is None else f'{took[one]:.0f}'}" for one in took
     )

@@ -2,7 +2,7 @@
 
 import math
 
-from papers_claims import Claim, Command, Finding, Paper, Seen, judged
+from papers_claims import Claim, Command, Finding, Paper, Seen, judged, some
 
 BOUNDED = "--consistency=ssp:0,ssp:2,ssp:3,ssp:5,ssp:10,essp:0,essp:10 --network=1,0,0"
 HIGH = "--laws=shifted_exponential:1,3;shifted_exponential:1,0.5"
@@ -25,7 +25,7 @@ def objectives(seen: Seen) -> dict[str, dict[str, float]]:
         last = row["objective"]
         mine = found.setdefault(row["delay"], {})
         mine[row["consistency"]] = math.inf if last is None else last
-    return found
+    return some(found, "objective")
 
 
 def loose(seen: Seen) -> Finding:

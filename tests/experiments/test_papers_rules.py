@@ -164,6 +164,13 @@ def test_a_number_that_a_run_lacks_leaves_a_claim_untested():
     assert "has no 'strubell_worst_error'" in finding.because
 
 
+@pytest.mark.parametrize("name", [name for name, one in PAPERS.items() if one.commands])
+def test_nothing_is_true_of_a_run_that_has_no_numbers(name):
+    seen = {command: of.run() for command in PAPERS[name].commands}
+    findings = [found(claim, seen) for claim in PAPERS[name].claims]
+    assert {finding.verdict for finding in findings} == {UNTESTED}
+
+
 def test_a_run_that_diverges_is_infinitely_bad():
     ends = waiting.objectives(of.bounded(None, 0.4))
     assert ends["slow"]["ssp:10"] == math.inf
