@@ -66,8 +66,11 @@ def positions(columns: dict[str, np.ndarray], axes: Sequence[str]) -> np.ndarray
     for axis in axes[1:]:
         column = columns.get(axis)
         none = np.full(len(step), np.nan)
-        found.append(none if column is None else np.cumsum(np.nan_to_num(column)))
-    return np.array(found)
+        with np.errstate(over="ignore"):
+            found.append(none if column is None else np.cumsum(np.nan_to_num(column)))
+    with np.errstate(over="ignore"):
+        places = np.array(found, np.float32)
+    return np.where(np.isfinite(places), places, np.float32(np.nan))
 
 
 def curves(name: str, columns: Any, places: Any, points: int) -> Any:

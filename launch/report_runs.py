@@ -1,6 +1,5 @@
 """Run folders in; what a page tells of them out: names, states, flags that differ."""
 
-import json
 import math
 import os
 import re
@@ -81,9 +80,9 @@ def told(name: str, run: results.Run) -> Told:
 def failure(folder: Path) -> list[str]:
     """Return what a sweep kept of how a run failed; nothing where it did not."""
     try:
-        ended = json.loads((folder / "sweep.json").read_text(encoding="utf-8"))
+        ended = results.parsed(folder / "sweep.json")
         says = str(ended["says"] or (f"code {ended['code']}" if ended["code"] else ""))
-    except (OSError, ValueError, TypeError, KeyError):  # no sweep, or killed in writing
+    except (BadInput, KeyError, RecursionError):  # no sweep, or killed in writing
         return []
     return says.splitlines()[-TAIL:]
 
@@ -117,6 +116,8 @@ def line(error: BaseException) -> str:
 
 def last_lines(path: Path) -> list[str]:
     """Return the end of what a sweep kept of a run's output; none where it did not."""
+    if not path.is_file():  # a pipe would hang
+        return []
     try:
         with open(path, "rb") as file:
             file.seek(max(0, path.stat().st_size - 4096))

@@ -58,6 +58,8 @@ def lines(path: Path) -> list[dict[str, Any]]:
 
 def text(path: Path) -> str:
     try:
+        if path.is_fifo():
+            raise OSError("a pipe, which might never end")
         return path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(

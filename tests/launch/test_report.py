@@ -234,6 +234,20 @@ def test_failed_and_unended_runs_show_their_last_lines(made, tmp_path):
     assert "unborn: failed before it began: no such flag" in made.said.err
 
 
+@pytest.mark.parametrize("piped", ["output.txt", "sweep.json"])
+def test_a_pipe_among_a_run_s_files_is_left_alone(made, tmp_path, piped):
+    os.mkfifo(folder(tmp_path / "x", {"lr": 1}) / piped)
+    assert "1 not ended" in made(tmp_path).text
+
+
+def test_a_sum_beyond_all_numbers_warns_nobody(made, tmp_path):
+    rows = [{"step": 1, "loss": 1.0, "seconds": 1.7e308}] * 2
+    folder(tmp_path / "x", {"lr": 1}, rows)
+    page = made(tmp_path)
+    assert page.data["axes"] == ["step", "seconds so far"]
+    assert not np.isinf(page.curve("loss", 0)[0]).any()
+
+
 def test_what_is_no_finite_number_neither_breaks_the_page_nor_a_curve(made, tmp_path):
     odd = [
         {"step": 1, "loss": 2.0},

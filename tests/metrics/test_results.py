@@ -1,4 +1,5 @@
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,15 @@ def test_what_cannot_be_read_is_named(broken, content, tmp_path):
     write(tmp_path, {}, [{"step": 1}], {"loss": 1.0})
     (tmp_path / broken).write_bytes(content)
     with pytest.raises(BadInput, match=f"{broken}.*mend or remove"):
+        results.read(tmp_path)
+
+
+@pytest.mark.parametrize("piped", ["config.json", "summary.json", "metrics.jsonl"])
+def test_a_pipe_is_not_waited_for(piped, tmp_path):
+    write(tmp_path, {}, [{"step": 1}], {"loss": 1.0})
+    (tmp_path / piped).unlink()
+    os.mkfifo(tmp_path / piped)
+    with pytest.raises(BadInput, match=f"{piped}, got a pipe"):
         results.read(tmp_path)
 
 
