@@ -61,6 +61,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     names = flags.names(FLAGS.run, PAPERS, "run")
     path, docs = runs.path(FLAGS.out, "papers"), Path(FLAGS.docs)
     asked = "quick" if FLAGS.quick and not FLAGS["size"].present else FLAGS.size
+    papers_page.ready(docs)
     records = []
     with writing.first(path, FLAGS, None, writers.table(COLUMNS)) as writer:
         for name in names:

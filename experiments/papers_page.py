@@ -1,11 +1,15 @@
 """Records of papers in; RESULTS.md out: a table of all claims, a section a paper."""
 
 import json
+import os
+import tempfile
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from papers_claims import FAILS, HOLDS, UNTESTED
+
+from dml.types import BadInput
 
 Record = dict[str, Any]
 FOLDER, PAGE = "results", "RESULTS.md"
@@ -19,8 +23,29 @@ rule, which stands beside it; the words are *holds*, *fails*, *not testable here
 def kept(docs: Path, record: Record) -> None:
     """Keep a paper's record beside the page, where the next page finds it."""
     path = docs / FOLDER / f"{record['name']}.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+    whole(path, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
+
+
+def whole(path: Path, text: str) -> None:
+    """Write a file whole or not at all: another command may read it meanwhile."""
+    part = path.with_name(f".{path.name}.{os.getpid()}")
+    part.write_text(text)
+    part.replace(path)
+
+
+def ready(docs: Path) -> None:
+    """Make the folders; raise now, not after hours, where nothing can be written."""
+    try:
+        (docs / FOLDER).mkdir(parents=True, exist_ok=True)
+        with (
+            tempfile.TemporaryFile(dir=docs),
+            tempfile.TemporaryFile(dir=docs / FOLDER),
+        ):
+            pass
+    except OSError as error:
+        raise BadInput(
+            f"expected a folder to write to, got {error}; pass --docs=<another>"
+        ) from error
 
 
 def known(docs: Path, names: Iterable[str]) -> list[Record]:
@@ -34,7 +59,7 @@ def written(docs: Path, names: Iterable[str]) -> Path:
     path = docs / PAGE
     records = known(docs, names)
     drawn = {one["name"] for one in records if picture(docs, one).exists()}
-    path.write_text(page(records, drawn))
+    whole(path, page(records, drawn))
     return path
 
 

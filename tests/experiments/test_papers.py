@@ -123,6 +123,29 @@ def test_a_command_that_fails_leaves_its_paper_untested(shelf, tmp_path, capfd):
     assert (summary["papers_failed"], summary["bad_1"]) == (1, "not testable here")
 
 
+def test_docs_that_cannot_be_written_are_said_before_anything_runs(shelf, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(BadInput, match="folder to write to, .*pass --docs=<another>"):
+        shelf("--run=one", f"--docs={tmp_path / 'file'}")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_record_is_replaced_whole(shelf, tmp_path, monkeypatch):
+    shelf("--run=one")
+    kept = tmp_path / "docs/results/one.json"
+    before = kept.read_text(), page(tmp_path)
+
+    def full(path, text):
+        with open(path, "w") as file:
+            file.write(text[:9])
+        raise OSError("no space left")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(OSError, match="no space left"):
+        papers_page.kept(tmp_path / "docs", {"name": "one"})
+    assert (kept.read_text(), page(tmp_path)) == before
+
+
 def test_a_figure_is_copied_unless_it_is_large(shelf, tmp_path, monkeypatch):
     shelf("--run=one,two")
     assert "![one](results/one.svg)" in page(tmp_path)
