@@ -5,6 +5,7 @@ of all CPU time: so ranks, and runs side by side, add up to what the host took. 
 CPU second takes a stated power. GPUs count their joules themselves (NVML).
 """
 
+import math
 import threading
 import time
 from collections.abc import Iterator, Sequence
@@ -44,6 +45,7 @@ class Took(NamedTuple):
     gpus: float
     gpu_price: float  # dollars an hour
     unlisted: float  # 1: nobody knows the price
+    joules: float = math.inf  # of all that ran there, where they are read
 
 
 class Meter:
@@ -81,7 +83,7 @@ class Meter:
         """Return what its first rank knows of a host; the others add nothing."""
         elapsed = time.monotonic() - self.begun.time
         if not self.leads:
-            return Took(elapsed, 0, 0, 0, 0, 0, 0)
+            return Took(elapsed, 0, 0, 0, 0, 0, 0, 0)
         self.look()
         everyone = max(counters.busy() - self.begun.busy, counters.worked())
         read = self.joules > 0
@@ -95,6 +97,7 @@ class Meter:
             gpus.number,
             price or 0.0,
             gpus.number > 0 and price is None,
+            self.joules if read else math.inf,
         )
 
     def spent(self) -> dict[str, Any]:
@@ -120,8 +123,9 @@ def summed(
     terms: Terms,
 ) -> dict[str, Any]:
     """Add up hosts by the CPU seconds and cores that the run had of each."""
+    # A process works before its counters' zero, too: together no more than was read.
     joules = sum(
-        host.rate * seconds + host.gpu_joules
+        min(host.rate * seconds, host.joules) + host.gpu_joules
         for host, seconds in zip(hosts, cpu_seconds, strict=True)
     )
     core = PRICES["core"].on_demand if terms.core_price is None else terms.core_price

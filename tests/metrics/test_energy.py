@@ -1,6 +1,8 @@
 import math
+import os
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -59,6 +61,13 @@ def test_hosts_add_up_and_a_host_counts_its_gpus_once():
     assert found["energy_source"] == "CPU time x 10 W (estimated) and NVML and RAPL"
 
 
+def test_ranks_together_take_no_more_than_their_host_did():
+    read = HOST._replace(rate=10.0, read=1, joules=150.0)
+    for seconds, joules in ((10.0, 100), (20.0, 150)):
+        found = summed([read], [seconds], [1], Terms())
+        assert found["energy_kwh"] * 3.6e6 == pytest.approx(joules)
+
+
 def test_a_gpu_that_is_not_listed_has_no_price():
     one = HOST._replace(gpus=1, unlisted=1)
     assert summed([one], [1.0], [1], Terms())["cost_usd"] is None
@@ -70,6 +79,7 @@ def test_rapl_gives_a_run_its_part_of_cpu_time(host):
     file.write_text("65000000")  # 60 J more
     stat(busy, 1000 + 800)  # 8 CPU seconds, 2 of them ours
     assert meter.took().rate == pytest.approx(60 / 8)
+    assert meter.took().joules == pytest.approx(60)
     found = meter.spent()
     assert found["energy_kwh"] * 3.6e6 == pytest.approx(60 * 2 / 8)
     assert found["energy_source"] == "RAPL"
@@ -84,6 +94,18 @@ def test_shares_of_processes_add_up_to_their_hosts_total(host, monkeypatch):
         monkeypatch.setattr(counters, "worked", lambda seconds=seconds: seconds)
         shares.append(Meter(None, Terms(), begun).spent()["energy_kwh"] * 3.6e6)
     assert sum(shares) == pytest.approx(60)
+
+
+def test_work_before_the_counters_zero_makes_no_rate_of_nothing(host):
+    file, busy, begun = host
+    file.write_text("65000000")  # no tick since, but 2 CPU seconds of ours
+    assert Meter(None, Terms(), begun).took().rate == pytest.approx(60 / 2)
+
+
+def test_all_that_cores_do_is_busy_but_waiting_and_what_guests_took(tmp_path):
+    place = tmp_path / "stat"
+    place.write_text("cpu  100 20 3 99999 888 400 5000 777 60000 60000\ncpu0 1\n")
+    assert counters_busy(place) * os.sysconf("SC_CLK_TCK") == 100 + 20 + 3 + 400 + 5000
 
 
 def test_a_counter_that_comes_round_counts_on(host, tmp_path):
@@ -155,6 +177,9 @@ def test_a_meter_looks_now_and_then(host, monkeypatch):
         while not meter.joules and time.monotonic() < patience:
             time.sleep(0.01)
         assert meter.joules == pytest.approx(1)
+        (looks,) = (one for one in threading.enumerate() if "looks" in one.name)
+    looks.join(5)
+    assert not looks.is_alive()
 
 
 class FakeNvml:
