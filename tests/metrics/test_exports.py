@@ -33,6 +33,9 @@ def test_a_run_that_goes_on_appends_to_its_table(tmp_path):
         with exports.table(tmp_path / "m.csv", append) as writer:
             writer.row({"step": step, "loss": 1.0 / step, f"new{step}": 0})
     assert [row["step"] for row in read(tmp_path / "m.csv")] == ["1", "2", "3"]
+    with exports.table(tmp_path / "m.csv", append=True):  # killed before its first row
+        pass
+    assert [row["step"] for row in read(tmp_path / "m.csv")] == ["1", "2", "3"]
     with exports.table(tmp_path / "m.csv") as writer:  # another begins anew
         writer.row({"step": 9})
     assert read(tmp_path / "m.csv") == [{"step": "9"}]

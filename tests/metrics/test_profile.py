@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 
 import pytest
 
@@ -100,6 +101,11 @@ def test_the_newest_trace_of_a_folder_is_read_and_written_again(tmp_path):
     folder.mkdir(parents=True)
     with gzip.open(folder / "host.trace.json.gz", "wt") as file:
         json.dump({"traceEvents": [*jax(), {}]}, file)  # JAX ends with an empty one
+    assert read(tmp_path) == jax()
+    older = tmp_path / "plugins/profile/before/host.trace.json.gz"
+    older.parent.mkdir()
+    older.write_bytes(gzip.compress(b'{"traceEvents": []}'))
+    os.utime(older, (1, 1))
     assert read(tmp_path) == jax()
     trace = merged([], {0: read(tmp_path)}, {0: Fit(0, 0)})
     assert names(trace) == {1: "rank 0 JAX /host:CPU"}
