@@ -1,14 +1,19 @@
-"""What guards a sweep: one at a time in a folder, and Ctrl-C loses nothing."""
+"""What guards a sweep: one at a time in a folder, Ctrl-C loses nothing, all ends."""
 
+import ctypes
 import fcntl
 import os
 import signal
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from dml.types import BadInput
+
+LINUX = ctypes.CDLL(None) if sys.platform == "linux" else None
+PARENT_DIED = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 
 
 @contextmanager
@@ -34,6 +39,15 @@ def alone(out: Path, shared: bool) -> Iterator[None]:
         ) from error
     finally:
         os.close(held)
+
+
+def outlived() -> None:
+    """Let this process end when its parent does: a sweep that is killed ends no run.
+
+    Else the next sweep would run in the folders, and on the cores, that it still has.
+    """
+    if LINUX:
+        LINUX.prctl(PARENT_DIED, signal.SIGTERM)
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import sweep_guard
 from sweep_grid import Cell, labels, name
 
 from dml.metrics import results, runs
@@ -144,6 +145,7 @@ def start(job: Job, cores: list[int]) -> Running:
             stderr=subprocess.STDOUT,
             env=kept | MPI | own,
             start_new_session=True,
+            preexec_fn=sweep_guard.outlived,
         )
     return Running(job, process, cores, time.perf_counter())
 

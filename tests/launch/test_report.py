@@ -18,7 +18,7 @@ import report_page
 from dml.metrics import runs
 
 LAUNCH = Path(__file__).parents[2] / "launch"
-EVIL = "</script><img src=x onerror=alert(1)>"
+EVIL = """\"'></script><img src=x onerror=alert(1)>"""
 VOID = {"meta", "img", "input"}
 
 

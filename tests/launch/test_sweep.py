@@ -171,6 +171,41 @@ def test_interrupted_and_resumed_gives_the_same_table(swept, tmp_path):
     assert timeless(resumed) == timeless(table(tmp_path))
 
 
+@pytest.mark.parametrize("ranks", [[], ["--n=2"]])
+def test_a_sweep_that_is_killed_takes_its_runs_with_it(tmp_path, ranks):
+    command = [sys.executable, str(ROOT / "launch/sweep.py"), SCRIPT, "--lr=1"]
+    process = subprocess.Popen(
+        [*command, *ranks, *out(tmp_path)], env=os.environ | {"HANGS": "1"}
+    )
+    while not list((tmp_path / "out").glob("*/config.json")):
+        time.sleep(0.01)
+    process.kill()
+    process.wait()
+    patience = time.monotonic() + 5
+    while alive(tmp_path) and time.monotonic() < patience:
+        time.sleep(0.01)
+    assert not alive(tmp_path)
+
+
+def test_the_widest_runs_begin_first(tmp_path):
+    cells = [Cell(ranks, {"lr": "1", "seed": "0"}) for ranks in (1, 2)]
+    jobs = sweep_runs.jobs(SCRIPT, cells, tmp_path, sweep_script.mpirun(), 2)
+    states = sweep_runs.execute(jobs, [0, 1], 0)
+    (first,) = next(states).running
+    states.close()
+    assert first.job.cell.ranks == 2
+
+
+def test_another_run_in_a_cells_folder_is_not_its_own(tmp_path):
+    first, other = sweep_runs.jobs(
+        SCRIPT, [Cell(None, {}), Cell(2, {})], tmp_path, "", 1
+    )
+    first = first._replace(command=["true"])
+    *_, state = sweep_runs.execute([first], sweep_runs.cores(1), 0)
+    assert sweep_runs.before(first) == state.ended[0]
+    assert sweep_runs.before(other._replace(folder=first.folder)) is None
+
+
 def test_no_core_has_two_runs_at_once_and_all_are_used(swept, tmp_path):
     assert swept("--n=1,2,3", "--wait=0.05,0.1", "--repeat=2", "--jobs=2") == 0
     cores, rows = sweep_runs.cores(2), table(tmp_path)

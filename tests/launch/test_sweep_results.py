@@ -76,6 +76,11 @@ def test_runs_of_one_cell_are_one_group(ended):
     assert sweep_results.groups(rows, [])["count"].to_list() == [2]
 
 
+def test_a_failure_has_found_nothing_whatever_it_left(ended):
+    failed = ended(2, {"lr": "1"}, {"loss": 1.0}, says="no luck")
+    assert "loss" not in sweep_results.frame([failed]).columns
+
+
 def test_columns_of_mixed_types_are_written_and_read(ended, tmp_path):
     mixed = [1, "one", True, None, 1.5, float("nan"), 10**30, {"not": "flat"}]
     found = [
