@@ -31,6 +31,8 @@ def folder(
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
+        # A run that is killed must not seem to have ended as one before it did.
+        (path / "summary.json").unlink(missing_ok=True)
         dump(path / "config.json", config(flags))
     except OSError as error:
         raise BadInput(

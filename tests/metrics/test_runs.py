@@ -24,6 +24,14 @@ def test_a_run_folder_holds_config_metrics_and_summary(tmp_path):
     assert summary == {"loss": 0.25, "steps": 2}
 
 
+def test_a_run_that_is_killed_leaves_no_summary_of_one_before(tmp_path):
+    for append in (False, True):
+        with runs.folder(tmp_path, {}) as writer:
+            writer.summary({"loss": 0.25})
+        with runs.folder(tmp_path, {}, append):
+            assert not (tmp_path / "summary.json").exists()
+
+
 def test_the_commit_is_a_hash_and_none_outside_git(tmp_path, monkeypatch):
     assert re.fullmatch(r"[0-9a-f]{40}(-dirty)?", runs.commit() or "0" * 40)
     monkeypatch.setattr(runs, "__file__", str(tmp_path / "runs.py"))
