@@ -12,6 +12,7 @@ switch, choice = flags.DEFINE_boolean, flags.DEFINE_enum
 
 VIRTUAL = ("simulate", "network", "events", "virtual_seconds")
 SEEDS = 1 << 63  # as many as all generators of random numbers take
+MOST = 1e6  # of each term of energy and cost: beyond, sums are no numbers
 TERMS = ("watts", "pue", "grid", "core_price", "gpu_price")  # of energy and cost
 WRITTEN = ("out", "csv", "tensorboard", *TERMS)  # by every experiment's run
 OUTSIDE = ["star", "tree", "butterfly", "halving_doubling", "ring"]
@@ -88,22 +89,36 @@ SHARED: dict[str, Callable[..., Any]] = {
         number,
         default=10.0,
         lower_bound=0,
+        upper_bound=MOST,
         help="Of a busy core, where no counter of energy can be read.",
     ),
     "pue": partial(
         number,
         default=1.58,
         lower_bound=1,
+        upper_bound=MOST,
         help="Energy of the data centre by that of its machines.",
     ),
     "grid": partial(
-        number, default=0.4327, lower_bound=0, help="kg CO2e of a kWh there."
+        number,
+        default=0.4327,
+        lower_bound=0,
+        upper_bound=MOST,
+        help="kg CO2e of a kWh there.",
     ),
     "core_price": partial(
-        number, default=None, lower_bound=0, help="Dollars of a core's hour [a table]."
+        number,
+        default=None,
+        lower_bound=0,
+        upper_bound=MOST,
+        help="Dollars of a core's hour [a table].",
     ),
     "gpu_price": partial(
-        number, default=None, lower_bound=0, help="Dollars of a GPU's hour [a table]."
+        number,
+        default=None,
+        lower_bound=0,
+        upper_bound=MOST,
+        help="Dollars of a GPU's hour [a table].",
     ),
 }
 

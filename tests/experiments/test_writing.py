@@ -9,6 +9,7 @@ from dml import sim
 from dml.metrics import writers
 from dml.metrics.energy import Terms
 from dml.metrics.writers import Writer, ignore
+from dml.types import BadInput
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 SPENT = {"energy_kwh", "energy_source", "co2_kg", "cost_usd"}
@@ -44,6 +45,13 @@ def test_co2_and_dollars_are_by_the_flags(tmp_path):
     assert summary["co2_kg"] == pytest.approx(summary["energy_kwh"] * 1.1 * 0.02)
     assert summary["cost_usd"] == 0
     assert writing.terms(values()) == Terms()  # the flags' defaults are its own
+
+
+@pytest.mark.parametrize("name", Terms._fields)
+@pytest.mark.parametrize("value", ["inf", "-1", "nan", "1e300"])
+def test_terms_that_make_no_number_are_refused(name, value):
+    with pytest.raises(BadInput, match=name):
+        values(f"--{name}={value}")
 
 
 def test_flags_ask_for_a_table_and_for_tensorboard(tmp_path):
