@@ -9,6 +9,7 @@ from typing import Any
 
 from papers_claims import FAILS, HOLDS, UNTESTED
 
+from dml.metrics import results
 from dml.types import BadInput
 
 Record = dict[str, Any]
@@ -51,7 +52,7 @@ def ready(docs: Path) -> None:
 def known(docs: Path, names: Iterable[str]) -> list[Record]:
     """Return the kept records of papers, in their order."""
     paths = (docs / FOLDER / f"{name}.json" for name in names)
-    return [json.loads(path.read_text()) for path in paths if path.exists()]
+    return [results.parsed(path) for path in paths if path.exists()]
 
 
 def written(docs: Path, names: Iterable[str]) -> Path:

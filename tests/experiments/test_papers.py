@@ -130,6 +130,15 @@ def test_docs_that_cannot_be_written_are_said_before_anything_runs(shelf, tmp_pa
     assert not (tmp_path / "run").exists()
 
 
+def test_a_broken_record_is_named_before_anything_runs(shelf, tmp_path):
+    shelf("--run=one")
+    record = tmp_path / "docs/results/one.json"
+    record.write_text("<<<<<<< ours\n" + record.read_text())
+    with pytest.raises(BadInput, match="expected JSON in .*one.json"):
+        shelf("--run=two", f"--out={tmp_path / 'other'}")
+    assert not (tmp_path / "other").exists()
+
+
 def test_a_record_is_replaced_whole(shelf, tmp_path, monkeypatch):
     shelf("--run=one")
     kept = tmp_path / "docs/results/one.json"
