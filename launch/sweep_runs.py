@@ -28,6 +28,8 @@ TIMED_OUT = 124  # the exit code, as timeout(1) has it
 LAST, TAIL = 6, 1 << 13  # lines of a failure that are kept, bytes to look for them
 # What mpirun adds to the words of a rank that fails.
 NOISE = re.compile(r"[=-]{3}|=  |Abort\(|YOUR APPLICATION|This typically|Please see")
+# What moves a terminal's cursor or colours it, and all else that is no letter.
+CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 # As launch/environment.sh: threads of a rank; more ranks than cores, and no binding.
 THREADS = ("OMP", "OPENBLAS", "MKL", "NUMBA")
 MPI = {
@@ -241,5 +243,5 @@ def tail(folder: Path) -> list[str]:
             text = file.read().decode(errors="replace").replace("\r", "\n")
     except OSError:  # the script has removed it
         return []
-    lines = (line.strip() for line in text.split("\n"))
+    lines = (CONTROL.sub("", line).strip() for line in text.split("\n"))
     return [line for line in lines if line and not NOISE.match(line)]

@@ -270,6 +270,14 @@ def test_a_run_that_removes_its_folder_has_failed_and_no_more(tmp_path):
     assert sweep_runs.before(job) == state.ended[0]
 
 
+def test_no_output_moves_the_terminal(tmp_path):
+    text = (
+        b"one\r\x1b[2J\x1b[1;31mtwo\x1b[0m\x00\x07\n\xff \xe2\x80\xa6\tthree\x1b]0;x\n"
+    )
+    (tmp_path / "output.txt").write_bytes(text)
+    assert sweep_runs.tail(tmp_path) == ["one", "two", "\ufffd \u2026\tthree]0;x"]
+
+
 def test_where_every_run_fails_the_tables_say_so(swept, tmp_path, capsys):
     assert swept("--text=fail", "--lr=1,2", "--x=lr", "--y=loss") == 1
     shown = [line.split() for line in capsys.readouterr().out.splitlines()]
