@@ -38,7 +38,9 @@ class System(NamedTuple):
     run: list[str] = []
     figure: str = ""
     measured: str = ""  # a page of figures
-    optional: bool = False  # no page while its first file is not there
+    optional: bool = (
+        False  # no page while its first file, or its figures, are not there
+    )
 
 
 class Part(NamedTuple):
@@ -65,7 +67,9 @@ def part(docs: Path, name: str) -> Part:
 
 
 def exists(docs: Path, system: System) -> bool:
-    return (docs.parent / system.quote[0].partition(":")[0]).exists()
+    """Say whether the first file is there, and the page of figures."""
+    first = docs.parent / system.quote[0].partition(":")[0]
+    return first.exists() and (docs / system.measured.partition("#")[0]).exists()
 
 
 def pages(docs: Path = DOCS) -> dict[str, str]:
@@ -125,7 +129,7 @@ def commands(system: System, root: Path) -> Iterator[str]:
     if not system.run:
         return
     yield "## Run it\n\n" + fenced("\n".join(system.run), "sh")
-    scripts = dict.fromkeys(filter(None, map(script, system.run)))
+    scripts = dict.fromkeys(map(script, system.run))
     yield "\n".join(f"- {link(path)}: {first_line(root, path)}" for path in scripts)
 
 
@@ -185,10 +189,11 @@ def overview(found: list[Part]) -> str:
 
 
 def script(command: str) -> str:
-    """Return the script that a command runs, or nothing."""
-    found = re.search(r"\b((?:experiments|launch)/\w+\.(?:py|sh|sbatch))\b", command)
-    scripts = re.findall(r"\b(?:experiments|launch)/\w+\.py\b", command)
-    return scripts[0] if scripts else found[1] if found else ""
+    """Return the script that a command runs, or the file that it hands over."""
+    found = re.findall(
+        r"\b(?:experiments|launch)/\w+\.(?:py|sh|sbatch|yaml)\b", command
+    )
+    return next((path for path in found if path.endswith(".py")), found[0])
 
 
 def sentence(text: str) -> str:

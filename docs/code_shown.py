@@ -74,7 +74,7 @@ def comment(path: Path) -> str:
     lines = path.read_text("utf-8").splitlines()
     found = []
     for line in lines[lines[0].startswith("#!") :]:
-        if not line.startswith("#"):
+        if not line.startswith("#") or line.startswith("#SBATCH"):
             break
         found.append(line.removeprefix("#").removeprefix(" "))
     return "\n".join(found).strip("\n")
