@@ -38,9 +38,7 @@ class System(NamedTuple):
     run: list[str] = []
     figure: str = ""
     measured: str = ""  # a page of figures
-    optional: bool = (
-        False  # no page while its first file, or its figures, are not there
-    )
+    optional: bool = False  # no page while its first file or figures are not there
 
 
 class Part(NamedTuple):
@@ -166,7 +164,8 @@ def named(system: System) -> Iterator[tuple[str, str, str, str]]:
     run = f"`{system.run[0]}`" if system.run else ""
     where = f"[{system.title}](systems/{system.page}.md)"
     values = [f"`{value}`" for value in system.values]
-    for name in dict.fromkeys([system.title, *system.names, *values]):
+    every = [*values, *reversed(system.names), system.title]
+    for name in {name.casefold(): name for name in every}.values():
         yield name, where, f"[`{path}`](../{path})", run.replace("|", "\\|")
 
 
