@@ -78,9 +78,17 @@ for host in left:1 right:2; do
     ip -n "$name" link set cable up
 done
 
+# The kernel looks once a second whether a cable is in.
+for host in left right; do
+    for ((look = 0; look < 100; look++)); do
+        if [[ $(ip -n "$prefix-$host" link show cable) == *"state UP"* ]]; then break; fi
+        sleep 0.05
+    done
+done
+
 line=$(printf '%q ' "$root/launch/hosts.sh" "--hosts=$DML_TWO_HOSTS/hosts" -n "$ranks" \
     "--launcher=$root/launch/two_hosts.sh" "$@")
-export DML_TWO_HOSTS UCX_NET_DEVICES=cable # UCX would try loopbacks as well
+export DML_TWO_HOSTS UCX_NET_DEVICES=cable
 (enter left "$line") &
 trap 'kill -TERM $! 2>/dev/null' INT TERM HUP
 code=0
