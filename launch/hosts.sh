@@ -51,7 +51,7 @@ while [[ $# -gt 0 ]]; do
         ;;
     --hosts=*)
         file=${1#*=}
-        [[ -f $file && -r $file ]] ||
+        [[ -r $file && ! -d $file ]] ||
             stop 2 "expected a file of hosts, got '$file', which is none; run $usage"
         shift
         ;;
