@@ -59,7 +59,7 @@ while [[ $# -gt 0 ]]; do
         launcher=$(type -P "${1#*=}") ||
             stop 2 "expected a program or a file to run after --launcher, got '${1#*=}';" \
                 "name one that can be executed, such as ssh"
-        launcher=$(cd "$(dirname "$launcher")" && pwd)/$(basename "$launcher")
+        launcher=$(cd "$(dirname "$launcher")" && pwd)/${launcher##*/}
         shift
         ;;
     *) break ;;
