@@ -112,13 +112,12 @@ def known_by_name(comm: Comm) -> None:
 
     gloo meets at the address of that name, and would wait for long.
     """
-    bad = comm.size
     try:
-        leads_to = socket.gethostbyname(socket.gethostname())
+        name = socket.getaddrinfo(socket.gethostname(), None)
+        lost = ip_address(str(name[0][4][0])).is_loopback
     except OSError:
-        leads_to = "no address"
-    if leads_to == "no address" or ip_address(leads_to).is_loopback:
-        bad = comm.rank
+        lost = True
+    bad = comm.rank if lost else comm.size
     first = np.array([bad], np.int32)
     comm.Allreduce(None, first, np.minimum)
     if first[0] < comm.size:

@@ -69,17 +69,17 @@ def test_addresses_are_of_interfaces_too_and_loopback_is_none(monkeypatch):
     assert meeting.addresses() == ["10.1.2.3"]
 
 
-@pytest.mark.parametrize("leads_to", ["127.0.1.1", None])
+@pytest.mark.parametrize("leads_to", ["127.0.1.1", "::1", None])
 def test_a_host_whose_own_name_leads_to_nobody_else_is_named(monkeypatch, leads_to):
-    def resolve(name):
+    def resolve(name, port):
         if leads_to is None:
             raise OSError("no such name")
-        return leads_to
+        return [(0, 0, 0, "", (leads_to, 0))]
 
-    monkeypatch.setattr(socket, "gethostbyname", resolve)
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
     with pytest.raises(
         BadInput, match="no such one on rank 0's host; write it in /etc"
     ):
         sim.run(meeting.known_by_name, 2)
-    monkeypatch.setattr(socket, "gethostbyname", lambda name: "10.0.0.1")
+    leads_to = "10.0.0.1"
     sim.run(meeting.known_by_name, 2)
