@@ -201,9 +201,10 @@ def test_the_kind_of_mpi_can_be_set_and_none_at_all_is_one_line(slurm):
 
 
 def test_a_sweep_in_an_array_is_called_once_with_its_share(slurm):
-    given = ["launch/sweep.py", "experiments/echo.py", "--lr=1,2"]
+    given = ["launch/sweep.py", "experiments/echo.py", "--lr=1,2", "--", "--n=3"]
     assert slurm.run(*given, SLURM_ARRAY_TASK_ID="3") == 0, slurm.err
-    assert slurm.out == "['experiments/echo.py', '--lr=1,2', '--only=3']\n"
+    # --only before --, behind which all are the script's own
+    assert slurm.out == f"{['--only=3', *given[1:]]}\n"
     assert slurm.calls == []
 
 
