@@ -23,7 +23,7 @@ def path(out: str | None, experiment: str) -> Path:
 
 @contextmanager
 def folder(
-    path: Path, flags: Mapping[str, Any], append: bool = False
+    path: Path, flags: Mapping[str, Any], append: bool = False, ranks: int = 1
 ) -> Iterator[Writer]:
     """Make the folder; write config.json now, metrics.jsonl by rows, summary.json.
 
@@ -31,7 +31,7 @@ def folder(
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
-        dump(path / "config.json", config(flags))
+        dump(path / "config.json", config(flags, ranks))
     except OSError as error:
         raise BadInput(
             f"expected a folder to write to, got {error}; pass --out=<a new folder>"
@@ -44,12 +44,13 @@ def folder(
         yield Writer(rows.row, summary)
 
 
-def config(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what one needs to repeat a run: flags, versions, host, commit."""
+def config(flags: Mapping[str, Any], ranks: int) -> dict[str, Any]:
+    """Return what one needs to repeat a run: flags, ranks, versions, host, commit."""
     packages = [name for name in ("numpy", "jax", "mpi4py") if name in sys.modules]
     versions = {name: version(name) for name in packages}
     return {
         "flags": dict(flags),
+        "ranks": ranks,
         "versions": {"python": platform.python_version()} | versions,
         "host": platform.node(),
         "commit": commit(),
