@@ -121,7 +121,7 @@ def test_the_page_has_its_parts_in_order_and_a_row_and_details_for_each_run(
     ]
     heads = page.within["th"]
     assert heads[:7] == ["run", "status", "began", "ranks", "--lr", "loss", "seconds"]
-    assert heads[6:] == ["run-0", "run-1", "run-2"]
+    assert heads[7:] == ["run-0", "run-1", "run-2"]
     assert [each["data-run"] for each in page.all("tr")[1:]] == ["0", "1", "2"]
     each = [one for one in page.all("details") if one.get("id", "").startswith("run-")]
     assert len(each) == 3
@@ -275,7 +275,7 @@ def test_a_number_is_short_to_read_and_exact_to_sort_by(made, tmp_path):
     folder(tmp_path / "x", {}, [], {"loss": 1 / 3, "seconds": 1234567.25, "steps": 4})
     page = made(tmp_path)
     assert page.within["td"][3:] == ["0.33333", "1,234,567", "4"]
-    exact = [each.get("data-v") for each in page.all("td")][2:]
+    exact = [each.get("data-v") for each in page.all("td")][3:]
     assert exact == ["0.3333333333333333", "1234567.25", None]
     assert "1,234,567 s" in page.within["dd"]
 
