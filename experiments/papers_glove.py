@@ -41,7 +41,7 @@ def reference(seen: Seen) -> Finding:
     ours = f"{least:.1%} to {most:.1%}"
     if TEXT8 not in corpus:
         return untested(f"{corpus} is not {TEXT8}", ours)
-    return judged(LEAST - HALF <= least and most <= MOST + HALF, ours, TEXT8)
+    return judged(least >= LEAST - HALF and most <= MOST + HALF, ours, TEXT8)
 
 
 def of_ways(seen: Seen, number: str) -> dict[str, Any]:

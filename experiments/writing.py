@@ -34,8 +34,8 @@ def first(
 
     All ranks of comm come in and go out; a process alone passes None.
     """
-    rank = comm.rank if comm else 0
-    folder = runs.folder(path, flags.chosen(values), append)
+    rank, ranks = (comm.rank, comm.size) if comm else (0, 1)
+    folder = runs.folder(path, flags.chosen(values), append, ranks)
     asked = [make(path, append) for name, make in ASKED.items() if values[name].value]
     summaries: list[Row] = []
     with (

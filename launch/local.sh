@@ -3,6 +3,7 @@
 #     launch/local.sh [-n P] [--devices=D] experiments/x.py [--flags]
 # D are virtual devices of JAX on the CPU, in each rank.
 set -euo pipefail
+# shellcheck source=launch/environment.sh
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
 usage="launch/local.sh [-n P] [--devices=D] experiments/x.py [--flags]"
@@ -35,13 +36,8 @@ while [[ $# -gt 0 ]]; do
     *) break ;;
     esac
 done
-[[ $# -gt 0 ]] || stop 2 "expected a script, got none; run $usage"
-[[ $1 != -* ]] || stop 2 "expected -n P, --devices=D or a script first, got '$1'; run $usage"
-script=$1
+find_script "-n P, --devices=D" "$@"
 shift
-# From another directory, a path relative to the repository serves as well.
-if [[ ! -f $script && -f $root/$script ]]; then script=$root/$script; fi
-[[ -f $script ]] || stop 2 "expected a script, got '$script', which is no file; run $usage"
 
 ready_environment
 pin_threads $((${ranks:-1} * ${devices:-1}))

@@ -20,7 +20,7 @@ def table(runs: Sequence[Told], differ: Sequence[str], measures: Sequence[str]) 
     """Return the table of runs: what differs, then what was measured."""
     fits = measures[: max(2 * VISIBLE, CELLS // len(runs))]
     hidden = {name for name in fits[VISIBLE:] if name not in MAIN}
-    heads = [head("run"), head("status"), head("began", "off")]
+    heads = [head("run"), head("status"), head("began", "off"), head("ranks", "flag")]
     heads += [head(f"--{flag}", "flag") for flag in differ]
     heads += [head(name, "n off" if name in hidden else "n") for name in fits]
     rows = "\n".join(
@@ -56,6 +56,7 @@ def row(
         f'<a href="#run-{at}" title="{name}">{name}</a></th>',
         f'<td class="{told.status.replace(" ", "-")}">{told.status}</td>',
         f'<td class="off">{told.began}</td>',
+        f"<td>{clipped(text(told.run.config.get('ranks', '')))}</td>",
     ]
     for flag in differ:
         has = flag in told.run.flags

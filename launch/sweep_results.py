@@ -16,7 +16,7 @@ from sweep_runs import Ended
 from dml.metrics import results
 
 TAKEN = ("n", "code", "wall_seconds", "run", "says")  # columns of the sweep itself
-MEASURES = ("loss", "accuracy", "seconds", "energy_kwh", "cost_usd")  # shown, if there
+MEASURES = ("loss", "accuracy", "seconds", "energy_kwh")  # shown, if there
 STATISTICS: dict[str, Callable[[pl.Expr], pl.Expr]] = {
     "median": lambda numbers: numbers.median(),
     "q1": lambda numbers: numbers.quantile(0.25, "linear"),
@@ -149,4 +149,4 @@ def spread(median: float | None, q1: float, q3: float) -> str:
     """Return a median with its quartiles, where they differ from it."""
     if median is None:
         return "-"
-    return f"{median:.4g}" + (f" ({q1:.4g} … {q3:.4g})" if q1 < q3 else "")
+    return f"{median:.4g}" + (f" ({q1:.3g} … {q3:.3g})" if q1 < q3 else "")

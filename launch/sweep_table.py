@@ -12,7 +12,7 @@ from sweep_runs import Ended, Job, Running, State, tail
 
 EVERY = 12  # ticks between pictures: four a second
 ROWS = 20  # runs that are shown at once
-WIDE = 240  # characters of a line in a pipe
+WIDE = 240  # characters of the widest line of the last table: no cell is broken
 
 
 @contextmanager
@@ -43,8 +43,7 @@ def printed(rows: Iterable[Mapping[str, str]]) -> None:
     found = Table(*rows[0], box=None, pad_edge=False)
     for row in rows:
         found.add_row(*map(Text, row.values()))
-    screen = Console(highlight=False)
-    screen.print(found, width=None if screen.is_terminal else WIDE, crop=False)
+    Console(highlight=False, width=WIDE, soft_wrap=True).print(found)
 
 
 def line(ended: Ended, number: int, state: State, cores: int, before: int) -> Text:

@@ -3,6 +3,7 @@
 #     launch/test.sh [pytest arguments]
 # All checks run whatever fails; the exit code is that of the first that failed.
 set -euo pipefail
+# shellcheck source=launch/environment.sh
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
 first=0

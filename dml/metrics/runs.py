@@ -23,7 +23,7 @@ def path(out: str | None, experiment: str) -> Path:
 
 @contextmanager
 def folder(
-    path: Path, flags: Mapping[str, Any], append: bool = False
+    path: Path, flags: Mapping[str, Any], append: bool = False, ranks: int = 1
 ) -> Iterator[Writer]:
     """Make the folder; write config.json now, metrics.jsonl by rows, summary.json.
 
@@ -33,7 +33,7 @@ def folder(
         path.mkdir(parents=True, exist_ok=True)
         # A run that is killed must not seem to have ended as one before it did.
         (path / "summary.json").unlink(missing_ok=True)
-        dump(path / "config.json", config(flags))
+        dump(path / "config.json", config(flags, ranks))
     except OSError as error:
         raise BadInput(
             f"expected a folder to write to, got {error}; pass --out=<a new folder>"
@@ -46,12 +46,13 @@ def folder(
         yield Writer(rows.row, summary)
 
 
-def config(flags: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what one needs to repeat a run: flags, versions, host, commit."""
+def config(flags: Mapping[str, Any], ranks: int) -> dict[str, Any]:
+    """Return what one needs to repeat a run: flags, ranks, versions, host, commit."""
     packages = [name for name in ("numpy", "jax", "mpi4py") if name in sys.modules]
     versions = {name: version(name) for name in packages}
     return {
         "flags": dict(flags),
+        "ranks": ranks,
         "versions": {"python": platform.python_version()} | versions,
         "host": platform.node(),
         "commit": commit(),

@@ -5,7 +5,9 @@
     grads      whole  whole  slices slices   summed by reduce-scatter
     state      whole  slices slices slices   a device updates its slices alone
 
-Held params, their gradients and the optimizer's state in, new ones out.
+Held params, their gradients and the optimizer's state in, new ones out. Words that a
+device sends, by rings: passes of (k-1)/k·n words for n params: 2, 3 and 2 an update at
+0, 1 and 2, and at 3 three a microbatch.
 """
 
 from collections.abc import Callable

@@ -120,8 +120,8 @@ def test_the_page_has_its_parts_in_order_and_a_row_and_details_for_each_run(
         *[1] * 4
     ]
     heads = page.within["th"]
-    assert heads[:6] == ["run", "status", "began", "--lr", "loss", "seconds"]
-    assert heads[6:] == ["run-0", "run-1", "run-2"]
+    assert heads[:7] == ["run", "status", "began", "ranks", "--lr", "loss", "seconds"]
+    assert heads[7:] == ["run-0", "run-1", "run-2"]
     assert [each["data-run"] for each in page.all("tr")[1:]] == ["0", "1", "2"]
     each = [one for one in page.all("details") if one.get("id", "").startswith("run-")]
     assert len(each) == 3
@@ -263,7 +263,15 @@ def test_what_is_no_finite_number_neither_breaks_the_page_nor_a_curve(made, tmp_
     steps, losses = page.curve("loss", 1)
     assert list(steps) == [1, 3, 5] and list(losses) == [2.0, 1.0, 0.5]
     assert [each["name"] for each in page.data["measures"]] == ["loss"]
-    assert page.within["th"][:6] == ["run", "status", "began", "--lr", "loss", "huge"]
+    assert page.within["th"][:7] == [
+        "run",
+        "status",
+        "began",
+        "ranks",
+        "--lr",
+        "loss",
+        "huge",
+    ]
     assert [cell for cell in page.within["td"] if cell in ("nan", "inf")] == [
         *("nan", "inf")
     ]
@@ -280,8 +288,8 @@ def test_a_long_value_is_cut_and_a_long_text_does_not_fill_the_page(made, tmp_pa
 def test_a_number_is_short_to_read_and_exact_to_sort_by(made, tmp_path):
     folder(tmp_path / "x", {}, [], {"loss": 1 / 3, "seconds": 1234567.25, "steps": 4})
     page = made(tmp_path)
-    assert page.within["td"][2:] == ["0.33333", "1,234,567", "4"]
-    exact = [each.get("data-v") for each in page.all("td")][2:]
+    assert page.within["td"][3:] == ["0.33333", "1,234,567", "4"]
+    exact = [each.get("data-v") for each in page.all("td")][3:]
     assert exact == ["0.3333333333333333", "1234567.25", None]
     assert "1,234,567 s" in page.within["dd"]
 

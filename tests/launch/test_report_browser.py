@@ -227,7 +227,7 @@ def test_a_phone_scrolls_the_table_but_not_the_page(opened, address):
 
 
 def test_a_thousand_runs_are_all_there(opened, tmp_path, monkeypatch):
-    monkeypatch.setattr(runs, "config", lambda flags: {"flags": flags})
+    monkeypatch.setattr(runs, "config", lambda flags, ranks: {"flags": flags})
     rows = [{"step": step, "loss": 1 / step} for step in range(1, 4)]
     for k in range(1000):
         folder(tmp_path / f"x/{k:03}", {"k": k}, rows, {"loss": k / 7})

@@ -9,12 +9,14 @@ from dml.types import BadInput
 
 
 def test_a_run_folder_holds_config_metrics_and_summary(tmp_path):
-    with runs.folder(tmp_path / "a" / "b", {"seed": 3, "out": None}) as writer:
+    flags = {"seed": 3, "out": None}
+    with runs.folder(tmp_path / "a" / "b", flags, ranks=4) as writer:
         config = json.loads((tmp_path / "a/b/config.json").read_text())
         writer.row({"step": 1, "loss": 0.5})
         writer.row({"step": 2, "loss": 0.25})
         writer.summary({"loss": 0.25, "steps": 2})
-    assert config["flags"] == {"seed": 3, "out": None}
+    assert config["flags"] == flags
+    assert config["ranks"] == 4
     assert re.fullmatch(r"\d+\.\d+\.\d+\S*", config["versions"]["python"])
     assert "numpy" in config["versions"]
     assert config["host"]

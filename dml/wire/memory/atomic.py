@@ -3,7 +3,8 @@
     x_s = 3   worker 0: 3 → 3 + δ ✓        worker 1: 3 → 3 + ε ✗, 3 + δ → 3 + δ + ε ✓
 
 Numbers are whole, edges are not: a worker may read some rows before another's change
-and some after it.
+and some after it. Rows are read and written as HOGWILD!'s are, but each addition waits
+for its cache line.
 """
 
 from dml.wire.memory.atomics import add

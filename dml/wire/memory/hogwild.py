@@ -4,6 +4,7 @@
     worker 1      read x_f   gradient   x_s += δ, …          one of the two may be lost
 
 A sum is a read, an addition and a write: what another worker wrote between is lost.
+No message and no wait: an edge reads its rows and writes them.
 """
 
 from numba import njit

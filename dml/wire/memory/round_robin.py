@@ -4,7 +4,8 @@
     worker 1   gradient 1            change 1      …
 
 Step t changes the table after step t - 1: no change is lost, and each gradient is at
-most p - 1 changes old. It pays where a gradient takes much longer than a turn.
+most p - 1 changes old. It pays where a gradient takes much longer than a turn. Beside
+an edge's rows it writes one word, which all others watch.
 """
 
 from numba import njit

@@ -1,4 +1,11 @@
-"""One lock around the whole table: one worker computes, the others wait."""
+"""One lock around the whole table: one worker computes, the others wait.
+
+    worker 0   🔒 read, gradient, change 🔓                          🔒 …
+    worker 1   ⏳                          🔒 read, gradient, change 🔓
+
+All is serial, in whatever order locks are taken: p workers take as long as one, and
+what passing the lock costs.
+"""
 
 from numba import njit
 

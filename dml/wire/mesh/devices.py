@@ -7,16 +7,12 @@ rank 0      rank 1                       batch
 """
 
 import math
-import socket
 
 import jax
-import numpy as np
 from jax.sharding import AxisType, Mesh
 
 from dml.types import BadInput, Comm
-from dml.wire.messages import broadcast
-
-NAME_BYTES = 256  # as much as a host's name and a port can take
+from dml.wire.mesh.meeting import known_by_name, meeting_point, on_cpu
 
 
 def start(comm: Comm) -> None:
@@ -33,6 +29,8 @@ def start(comm: Comm) -> None:
             "drop --simulate"
         )
     hosts = comm.hosts()
+    if max(hosts) and on_cpu():
+        known_by_name(comm)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")
     # else JAX takes SIGTERM for itself, and a run cannot save and end
     jax.config.update("jax_enable_preemption_service", False)
@@ -42,17 +40,6 @@ def start(comm: Comm) -> None:
         process_id=comm.rank,
         local_device_ids=hosts[: comm.rank].count(hosts[comm.rank]),
     )
-
-
-def meeting_point(comm: Comm) -> str:
-    """Return host:port, free on rank 0's host and equal on all ranks; collective."""
-    host = socket.gethostname() if max(comm.hosts()) else "127.0.0.1"
-    with socket.socket() as free:
-        free.bind(("", 0))
-        name = f"{host}:{free.getsockname()[1]}".encode()
-    buffer = np.frombuffer(name.ljust(NAME_BYTES), np.uint8).copy()
-    broadcast(comm, buffer)
-    return buffer.tobytes().decode().rstrip()
 
 
 def mesh(**axes: int) -> Mesh:

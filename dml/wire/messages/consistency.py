@@ -36,10 +36,12 @@ class Choice(NamedTuple):
 
 
 def by_clock(choice: Choice, workers: int) -> Consistency:
+    """BSP: a clock's gradients are one update, which all wait for: bits of one rank."""
     return Consistency(0, gathers=0)
 
 
 def by_arrival(choice: Choice, workers: int) -> Consistency:
+    """Downpour (Dean 2012): each gradient is an update when it comes; nobody waits."""
     return Consistency(damped=choice.damped)
 
 

@@ -1,0 +1,85 @@
+"""What mkdocs is told: the order of pages, and what a link to the code becomes.
+
+Pages link files of the repository, as GitHub wants it. In the site each of these files
+has a page with its source; links to files that do not exist stay, and fail the build.
+"""
+
+import posixpath
+import re
+from html import escape
+from pathlib import Path
+
+import book
+from mkdocs.config.defaults import MkDocsConfig
+from mkdocs.structure.files import File, Files
+from mkdocs.structure.pages import Page
+
+LINK = re.compile(r"(?<=\]\()\.\./[^)#\s]+(?=\))")
+CODE = """<!doctype html>
+<html lang="en"><head><meta charset="utf-8"><title>{path}</title>
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<link rel="stylesheet" href="{up}book.css"></head>
+<body class="code"><p><a href="{up}index.html">dml, the book</a></p><h1>{path}</h1>
+<pre>{source}</pre></body></html>
+"""
+
+
+def on_config(config: MkDocsConfig) -> MkDocsConfig:
+    """Put the pages in order; of those that commands write, the ones that are there."""
+    docs = Path(config.docs_dir)
+    found = book.parts(docs)
+    results = [{"Papers": "RESULTS.md"}] if (docs / "RESULTS.md").exists() else []
+    config.nav = [
+        {"Start": "index.md"},
+        {"Index of names": "names.md"},
+        {"All systems": "systems/index.md"},
+        *({part.title: chapter(part)} for part in found),
+        *results,
+    ]
+    return config
+
+
+def chapter(part: book.Part) -> list[dict[str, str] | str]:
+    """List a part's systems, then its measured pages."""
+    systems = [{one.title: f"systems/{one.page}.md"} for one in part.systems]
+    return [*systems, *part.measured]
+
+
+def on_files(files: Files, config: MkDocsConfig) -> Files:
+    """Add a page for every file of the repository that a page links."""
+    root = Path(config.docs_dir).parent
+    wanted = set()
+    for file in files.documentation_pages():
+        for found in LINK.findall(file.content_string):
+            wanted.add(target(found, file.src_uri))
+    for path in sorted(wanted):
+        if not path.startswith(("..", "docs/")) and (root / path).is_file():
+            text = shown(path, (root / path).read_text("utf-8"))
+            files.append(File.generated(config, f"code/{path}.html", content=text))
+    return files
+
+
+def on_page_markdown(
+    markdown: str, page: Page, config: MkDocsConfig, files: Files
+) -> str:
+    """Lead links to the code to its pages."""
+    here = posixpath.dirname(page.file.src_uri)
+
+    def led(match: re.Match[str]) -> str:
+        code = f"code/{target(match[0], page.file.src_uri)}.html"
+        known = files.get_file_from_path(code)
+        return posixpath.relpath(code, here or ".") if known else match[0]
+
+    return LINK.sub(led, markdown)
+
+
+def target(link: str, page: str) -> str:
+    """Return the path in the repository that a page's link leads to."""
+    whole = posixpath.join("docs", posixpath.dirname(page), link)
+    return posixpath.normpath(whole)
+
+
+def shown(path: str, source: str) -> str:
+    """Return a page that shows a file, without colours: they would take most time."""
+    up = "../" * (path.count("/") + 1)
+    return CODE.format(path=path, up=up, source=escape(source, quote=False))

@@ -1,0 +1,101 @@
+#!/usr/bin/env bash
+# Run an experiment on two hosts that this machine plays: no cluster needed, but root.
+#     launch/two_hosts.sh [-n P] experiments/x.py [--flags]
+# Two network namespaces, joined by a veth pair as by a cable; each has a name, an
+# address, /etc/hosts and /dev/shm of its own. Half of the P ranks (4) run on each.
+#
+#     left 10.0.0.1 ═══════════ 10.0.0.2 right
+set -euo pipefail
+# shellcheck source=launch/environment.sh
+source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
+
+usage="launch/two_hosts.sh [-n P] experiments/x.py [--flags]"
+
+enter() { # host, a shell's line, as ssh takes one
+    local prefix
+    prefix=$(basename "$DML_TWO_HOSTS")
+    # shellcheck disable=SC2016 # $1 to $3 are the inner shell's
+    exec ip netns exec "$prefix-$1" unshare --uts --ipc --mount bash -c '
+        hostname "$1"
+        mount --bind "$2/names" /etc/hosts
+        mount -t tmpfs -o mode=1777 tmpfs /dev/shm
+        exec bash -c "$3"' bash "$1" "$DML_TWO_HOSTS" "$2"
+}
+
+# As hosts.sh's launcher, this is called with options (ssh's -x), a host and a command.
+if [[ -n ${DML_TWO_HOSTS-} ]]; then
+    while [[ ${1-} == -* ]]; do shift; done
+    enter "$1" "${*:2}"
+fi
+
+ranks=4
+case ${1-} in
+-h | --help)
+    echo "$usage"
+    exit
+    ;;
+-n)
+    ranks=${2-}
+    [[ $ranks =~ ^[1-9][0-9]{0,3}$ ]] ||
+        stop 2 "expected a positive integer after -n, got '$ranks'; run $usage"
+    shift 2
+    ;;
+esac
+find_script "-n P" "$@"
+((EUID == 0)) || stop 2 "expected root, who may make hosts, got $(id -un); run it as root"
+for tool in ip unshare mount; do
+    type -P "$tool" >/dev/null ||
+        stop 2 "expected $tool on PATH, got none; install it (Debian: iproute2, util-linux)"
+done
+
+DML_TWO_HOSTS=$(mktemp -d "${TMPDIR:-/tmp}/dml-$$-XXXX")
+prefix=$(basename "$DML_TWO_HOSTS")
+# shellcheck disable=SC2317,SC2329 # the trap calls it
+clean() {
+    local host
+    for host in left right; do
+        { ip netns pids "$prefix-$host" | xargs -r kill -9; } 2>/dev/null || true
+        ip netns del "$prefix-$host" 2>/dev/null || true
+    done
+    rm -rf "$DML_TWO_HOSTS"
+}
+trap clean EXIT
+trap 'exit 130' INT TERM HUP
+
+slots=$(((ranks + 1) / 2))
+printf '%s\n' "127.0.0.1 localhost" "10.0.0.1 left" "10.0.0.2 right" >"$DML_TWO_HOSTS/names"
+printf '%s\n' "left:$slots" "right:$slots" >"$DML_TWO_HOSTS/hosts"
+{
+    ip netns add "$prefix-left" && ip netns add "$prefix-right" &&
+        ip link add cable netns "$prefix-left" type veth \
+            peer name cable netns "$prefix-right"
+} || stop 2 "expected leave to make network namespaces, got none, as ip says above;" \
+    "run it where they are allowed"
+for host in left:1 right:2; do
+    name=$prefix-${host%:*}
+    ip -n "$name" address add "10.0.0.${host#*:}/24" dev cable
+    ip -n "$name" link set lo up
+    ip -n "$name" link set cable up
+done
+
+# The kernel looks once a second whether a cable is in.
+for host in left right; do
+    for ((look = 0; look < 100; look++)); do
+        if [[ $(ip -n "$prefix-$host" link show cable) == *"state UP"* ]]; then break; fi
+        sleep 0.05
+    done
+done
+
+line=$(printf '%q ' "$root/launch/hosts.sh" "--hosts=$DML_TWO_HOSTS/hosts" -n "$ranks" \
+    "--launcher=$root/launch/two_hosts.sh" "$@")
+export DML_TWO_HOSTS UCX_NET_DEVICES=cable
+(enter left "$line") &
+trap 'kill -TERM $! 2>/dev/null' INT TERM HUP
+code=0
+wait $! || code=$?
+# A signal ends the first wait, not the run, which may save before it ends.
+while kill -0 $! 2>/dev/null; do
+    code=0
+    wait $! || code=$?
+done
+exit "$code"

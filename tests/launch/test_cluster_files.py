@@ -1,0 +1,340 @@
+"""What clusters read: scripts by shellcheck, YAML by its schema, Slurm's by fakes."""
+
+import copy
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+
+ROOT = Path(__file__).parents[2]
+LAUNCH = ROOT / "launch"
+JOB = yaml.safe_load((LAUNCH / "mpijob.yaml").read_text())
+SCHEMA = json.loads(Path(__file__).with_name("mpijob.schema.json").read_text())
+IMAGE = (LAUNCH / "Dockerfile").read_text()
+
+# One that says what it was called with, and waits to be told to end where WAIT is set.
+SRUN = """#!/usr/bin/env bash
+if [[ $1 == --mpi=list ]]; then
+    printf '%s\\n' "plugin types are..." ${OFFERS-pmi2}
+    exit
+fi
+echo "srun $*" >>"$FAKES/calls"
+if [[ -n ${WAIT-} ]]; then
+    trap 'exit 130' TERM
+    echo $$ >"$FAKES/pid.half"
+    mv "$FAKES/pid.half" "$FAKES/pid"
+    while :; do sleep 0.02; done
+fi
+exit ${CODE:-0}
+"""
+SCONTROL = """#!/usr/bin/env bash
+if [[ $1 == show ]]; then
+    echo "JobId=7 JobState=${STATE:-RUNNING} Reason=None"
+    exit
+fi
+echo "scontrol $*" >>"$FAKES/calls"
+"""
+SCANCEL = """#!/usr/bin/env bash
+echo "scancel $*" >>"$FAKES/calls"
+kill -TERM "$(cat "$FAKES/pid")"
+"""
+
+
+class Slurm:
+    """The script as Slurm runs it: a copy elsewhere, with Slurm's variables."""
+
+    def __init__(self, house):
+        self.house = house
+        for name, text in {
+            "srun": SRUN,
+            "scontrol": SCONTROL,
+            "scancel": SCANCEL,
+        }.items():
+            house.write(house.bin / name, text)
+        for tool in ("sleep", "mv"):
+            (house.bin / tool).symlink_to(shutil.which(tool))
+        house.write(house.root / "launch/sweep.py", "import sys\nprint(sys.argv[1:])\n")
+        house.write(house.fakes / "mpi4py/__init__.py", "class rc: pass\n")
+        library = "def Get_library_version():\n    return 'MPICH Version: 5'\n"
+        house.write(house.fakes / "mpi4py/MPI.py", library)
+        house.write(house.fakes / "spool/job", (LAUNCH / "slurm.sbatch").read_text())
+
+    def start(self, *arguments, **env):
+        slurm = {"SLURM_JOB_ID": "7", "SLURM_NTASKS": "4", "SLURM_JOB_NUM_NODES": "2"}
+        slurm |= {"SLURM_SUBMIT_DIR": str(self.house.root), "SLURM_CPUS_ON_NODE": "8"}
+        given = {"PATH": str(self.house.bin), "FAKES": str(self.house.fakes)}
+        return subprocess.Popen(
+            [self.house.fakes / "spool/job", *arguments],
+            env={name: text for name, text in (given | slurm | env).items() if text},
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+
+    def run(self, *arguments, **env):
+        process = self.start(*arguments, **env)
+        self.out, self.err = process.communicate(timeout=60)
+        return process.returncode
+
+    @property
+    def calls(self):
+        log = self.house.fakes / "calls"
+        return log.read_text().splitlines() if log.exists() else []
+
+
+@pytest.fixture
+def slurm(house):
+    return Slurm(house)
+
+
+def test_a_first_start_calls_srun_once_with_a_folder_of_the_job(slurm):
+    assert slurm.run("experiments/echo.py", "--a=b") == 0, slurm.err
+    (call,) = slurm.calls
+    assert call.startswith("srun --mpi=pmi2 --kill-on-bad-exit=1 ")
+    assert call.endswith("experiments/echo.py --a=b --out=runs/echo/slurm-7")
+    assert "4 ranks on 2 nodes, 4 threads each" in slurm.err  # 8 cores, 2 ranks a node
+
+
+@pytest.mark.parametrize(
+    "restarts, saved, given, wanted",
+    [
+        ("1", "runs/echo/slurm-7", [], "--resume=runs/echo/slurm-7"),
+        ("1", None, [], "--out=runs/echo/slurm-7"),  # ended before it could save
+        ("", "runs/echo/slurm-7", [], "--out=runs/echo/slurm-7"),
+        ("2", "mine", ["--out=mine"], "--resume=mine"),
+        ("", "mine", ["--out=mine"], "--out=mine"),
+        ("1", "old", ["--resume=old"], "--resume=old"),
+    ],
+)
+def test_a_restart_goes_on_from_the_checkpoint_that_is_there(
+    slurm, restarts, saved, given, wanted
+):
+    if saved:
+        (slurm.house.root / saved / "checkpoint").mkdir(parents=True)
+    code = slurm.run("experiments/echo.py", *given, SLURM_RESTART_COUNT=restarts)
+    assert code == 0, slurm.err
+    (call,) = slurm.calls
+    assert call.partition("echo.py ")[2] == wanted
+
+
+@pytest.mark.parametrize(
+    "code, state, again",
+    [
+        ("130", "RUNNING", True),  # asked to end, and saved
+        ("130", "CANCELLED", False),  # by its user
+        ("130", "COMPLETING", False),  # Slurm requeues it already
+        ("0", "RUNNING", False),
+        ("1", "RUNNING", False),
+        ("143", "RUNNING", False),  # killed: nothing was saved
+    ],
+)
+def test_only_a_job_that_has_saved_and_still_runs_is_requeued(
+    slurm, code, state, again
+):
+    assert slurm.run("experiments/echo.py", CODE=code, STATE=state) == int(code)
+    assert slurm.calls[1:] == ["scontrol requeue 7"] * again
+
+
+@pytest.mark.parametrize(
+    "state, calls",
+    [
+        ("RUNNING", ["scancel --signal=TERM 7", "scontrol requeue 7"]),
+        ("COMPLETING", []),  # Slurm itself has told the ranks: once is enough
+    ],
+)
+def test_the_signal_before_the_end_is_passed_on_to_the_ranks(slurm, state, calls):
+    process = slurm.start("experiments/echo.py", WAIT="1", STATE=state)
+    pid = slurm.house.fakes / "pid"
+    end = time.monotonic() + 30
+    while not pid.exists() and time.monotonic() < end:
+        time.sleep(0.02)
+    process.send_signal(signal.SIGTERM)
+    if not calls:
+        time.sleep(0.3)
+        assert process.poll() is None
+        os.kill(int(pid.read_text()), signal.SIGTERM)
+    process.communicate(timeout=30)
+    assert process.returncode == 130
+    assert slurm.calls[1:] == calls
+
+
+def test_gpus_get_a_rank_each_which_sees_them_all(slurm):
+    slurm.run("experiments/echo.py", SLURM_GPUS_ON_NODE="4", SLURM_NTASKS="")
+    (call,) = slurm.calls
+    assert "--gpu-bind=none --ntasks=8 --ntasks-per-node=4 " in call
+    slurm.run("experiments/echo.py", SLURM_GPUS_ON_NODE="4", SLURM_NTASKS="2")
+    assert "--gpu-bind=none" in slurm.calls[1]
+    assert "--ntasks" not in slurm.calls[1]  # as asked for
+
+
+@pytest.mark.parametrize(
+    "library, offers, wanted",
+    [
+        ("MPICH", "none pmix pmi2", "--mpi=pmi2"),
+        ("MPICH", "none pmix", "--mpi=pmix"),
+        ("Open MPI v5", "pmi2 pmix", "--mpi=pmix"),
+        ("Open MPI v4", "pmi2", "--mpi=pmi2"),
+    ],
+)
+def test_srun_speaks_what_the_mpi_and_slurm_both_know(slurm, library, offers, wanted):
+    version = f"def Get_library_version():\n    return '{library}'\n"
+    slurm.house.write(slurm.house.fakes / "mpi4py/MPI.py", version)
+    assert slurm.run("experiments/echo.py", OFFERS=offers) == 0
+    assert slurm.calls[0].split()[1] == wanted
+
+
+def test_the_kind_of_mpi_can_be_set_and_none_at_all_is_one_line(slurm):
+    slurm.run("experiments/echo.py", SLURM_MPI_TYPE="pmix_v4")
+    assert slurm.calls[0].split()[1] == "--kill-on-bad-exit=1"  # srun reads it itself
+    assert slurm.run("experiments/echo.py", OFFERS="none") == 2
+    assert "expected Slurm with --mpi=pmi2 or pmix" in slurm.err.splitlines()[-1]
+
+
+def test_a_sweep_in_an_array_is_called_once_with_its_share(slurm):
+    given = ["launch/sweep.py", "experiments/echo.py", "--lr=1,2", "--", "--n=3"]
+    assert slurm.run(*given, SLURM_ARRAY_TASK_ID="3") == 0, slurm.err
+    # --only before --, behind which all are the script's own
+    assert slurm.out == f"{['--only=3', *given[1:]]}\n"
+    assert slurm.calls == []
+
+
+@pytest.mark.parametrize(
+    "arguments, place, says",
+    [
+        ([], None, "expected a script, got none"),
+        (["no.py"], None, "got 'no.py', which is no file"),
+        (["--flag", "experiments/echo.py"], None, "a script first, got '--flag'"),
+        (["experiments/echo.py"], "/", "expected a submission from the repository"),
+    ],
+)
+def test_a_bad_submission_is_one_line_and_code_2(slurm, arguments, place, says):
+    env = {"SLURM_SUBMIT_DIR": place} if place else {}
+    assert slurm.run(*arguments, **env) == 2
+    assert says in slurm.err
+    assert slurm.err.count("\n") == 1
+
+
+def test_the_job_asks_slurm_for_a_signal_and_a_second_start():
+    options = re.findall(r"^#SBATCH (\S+)", (LAUNCH / "slurm.sbatch").read_text(), re.M)
+    assert "--requeue" in options and "--open-mode=append" in options
+    assert any(re.fullmatch(r"--signal=B:TERM@\d+", one) for one in options)
+
+
+def test_scripts_pass_shellcheck():
+    found = shutil.which("shellcheck", path=f"{Path(sys.executable).parent}:/usr/bin")
+    found = found or shutil.which("shellcheck")
+    assert found, "expected shellcheck: pip install -e .[test]"
+    scripts = [*LAUNCH.glob("*.sh"), LAUNCH / "slurm.sbatch", ROOT / ".ci/run"]
+    assert len(scripts) >= 7
+    run = subprocess.run(
+        [found, "--external-sources", *map(str, scripts)],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+    )
+    assert (run.returncode, run.stdout) == (0, "")
+
+
+def test_the_job_is_one_of_the_operators():
+    jsonschema.Draft202012Validator.check_schema(SCHEMA)
+    jsonschema.validate(JOB, SCHEMA)
+
+
+WORKER = ("spec", "mpiReplicaSpecs", "Worker")
+CONTAINER = (*WORKER, "template", "spec", "containers", 0)
+
+
+@pytest.mark.parametrize(
+    "place, value",
+    [
+        (("apiVersion",), "kubeflow.org/v1"),
+        (("kind",), "Job"),
+        (("metadata", "name"), "My_Job"),
+        (("spec", "slotsPerWorker"), 0),
+        (("spec", "slotsPerWorker"), "4"),
+        (("spec", "mpiImplementation"), "mpich"),
+        (("spec", "slots"), 4),
+        (("spec", "sshAuthMountPath"), "home"),
+        (("spec", "runPolicy", "cleanPodPolicy"), "Sometimes"),
+        (("spec", "mpiReplicaSpecs", "Launcher", "replicas"), 2),
+        (("spec", "mpiReplicaSpecs", "Master"), {}),
+        (("spec", "mpiReplicaSpecs", "Worker"), None),
+        ((*WORKER, "restartPolicy"), "Sometimes"),
+        ((*CONTAINER, "securityContext", "runAsUser"), 0),
+        ((*CONTAINER, "securityContext", "privileged"), True),
+        ((*CONTAINER, "readinessProbe", "tcpSocket", "port"), 22),
+        ((*CONTAINER, "command"), "/usr/sbin/sshd"),
+        ((*CONTAINER, "resources", "limits", "gpu"), 1),
+        ((*CONTAINER, "resources", "limits", "memory"), "8 GB"),
+    ],
+)
+def test_a_job_that_the_operator_would_refuse_fails_the_schema(place, value):
+    job = copy.deepcopy(JOB)
+    within = job
+    for name in place[:-1]:
+        within = within[name]
+    within[place[-1]] = value
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate(job, SCHEMA)
+
+
+def test_the_job_uses_its_slots_and_a_line_asks_for_gpus():
+    launcher, worker = (
+        JOB["spec"]["mpiReplicaSpecs"][name] for name in ("Launcher", "Worker")
+    )
+    words = launcher["template"]["spec"]["containers"][0]["args"]
+    slots = JOB["spec"]["slotsPerWorker"] * worker["replicas"]
+    assert words[words.index("-n") + 1] == str(slots)
+    assert (ROOT / words[words.index("python") + 1]).is_file()
+    text = (LAUNCH / "mpijob.yaml").read_text()
+    job = yaml.safe_load(text.replace("# nvidia.com/gpu", "nvidia.com/gpu"))
+    jsonschema.validate(job, SCHEMA)
+    assert job != JOB
+
+
+def test_image_and_job_agree_on_user_port_and_place_of_keys():
+    container = JOB["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["spec"]
+    worker = container["containers"][0]
+    assert f"--uid {worker['securityContext']['runAsUser']} mpiuser" in IMAGE
+    assert f"ARG PORT={worker['readinessProbe']['tcpSocket']['port']}" in IMAGE
+    assert f"HostKey {JOB['spec']['sshAuthMountPath']}/id_rsa" in IMAGE
+    assert json.loads(instructions("CMD")[0]) == worker["command"] + worker["args"]
+    assert instructions("USER") == ["mpiuser"]
+    assert "mpich" in (ROOT / "requirements.txt").read_text().split()
+    assert JOB["spec"]["mpiImplementation"] == "MPICH"
+
+
+def test_the_image_is_made_of_what_is_there():
+    for line in instructions("COPY"):
+        *sources, _ = line.split()
+        for source in sources:
+            assert (ROOT / source).exists(), source
+    assert instructions("FROM") == ["${BASE}"]
+    assert instructions("ARG")[0].startswith("BASE=python:3")
+    runs = " ".join(instructions("RUN"))
+    assert "openssh-server openssh-client" in runs
+    assert "pip install --no-cache-dir -r requirements.txt" in runs
+
+
+def test_ssh_in_the_image_needs_no_root_and_says_yes_to_hosts_it_has_not_met():
+    for setting in ("StrictHostKeyChecking no", "UserKnownHostsFile /dev/null"):
+        assert f'"{setting}"' in IMAGE  # of the client
+    for setting in ("StrictModes no", "PidFile /home/mpiuser/sshd.pid"):
+        assert f'"{setting}"' in IMAGE  # of the server
+    assert IMAGE.count('"Port ${PORT}"') == 2
+
+
+def instructions(name):
+    """The image's instructions of that name, each as one line."""
+    lines = re.sub(r"\\\n\s*", "", IMAGE).splitlines()
+    return [line.partition(" ")[2] for line in lines if line.startswith(f"{name} ")]

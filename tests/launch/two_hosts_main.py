@@ -1,0 +1,77 @@
+"""What four ranks on two hosts see: right sums, their groups, words on the cable."""
+
+import json
+import platform
+import sys
+from pathlib import Path
+
+import numpy as np
+
+from dml.types import BadInput
+from dml.wire.buffers import allocate
+from dml.wire.messages import ALLREDUCE
+from dml.wire.messages.comm import world
+from dml.wire.messages.hierarchical import Groups
+
+LENGTH = 1000
+LONG = 1 << 18  # words of 4 bytes
+SENT = Path("/sys/class/net/cable/statistics/tx_bytes")
+
+
+def main():
+    comm = world(watchdog=30)
+    right = [name for name in ALLREDUCE if sums_are_right(comm, name)]
+    inside, across, _ = Groups.of(comm, 0, ALLREDUCE["ring"])
+    found = {
+        "right": right,
+        "hosts": comm.hosts(),
+        "names": comm.allgather(platform.node()),
+        "inside": comm.allgather((inside.size, max(inside.hosts()))),
+        "across": comm.allgather((across.size, max(across.hosts()))),
+        "memory": comm.allgather(Path("/dev/shm").stat().st_dev),
+        "cable": on_the_cable(comm),
+    }
+    if comm.rank == 0:
+        sys.stdout.write(json.dumps(found) + "\n")
+        sys.stdout.flush()
+    first = comm.Split(inside.rank)
+    if inside.rank == 0:
+        train(first)
+
+
+def train(comm):
+    """Two epochs on a mesh, whose ranks meet where the other host can come."""
+    from dml.wire.mesh import devices
+    from tests.mpi.mesh_main import agrees_with_one_worker
+
+    devices.start(comm)
+    agrees_with_one_worker(comm, comm.size, 1)
+
+
+def sums_are_right(comm, name):
+    """Integers, so that any order adds to the same; `shared` is for one host."""
+    sizes = np.arange(LENGTH) % 97
+    for new in (allocate, lambda comm, length: np.zeros(length, np.float32)):
+        buffer = new(comm, LENGTH)
+        buffer[:] = sizes + comm.rank
+        try:
+            ALLREDUCE[name](comm, buffer)
+        except BadInput:
+            return False
+        if (buffer != comm.size * sizes + sum(range(comm.size))).any():
+            return False
+    return True
+
+
+def on_the_cable(comm):
+    """Bytes that left rank 0's host in a ring, of which 3/2 of the buffer must."""
+    buffer = np.ones(LONG, np.float32)
+    comm.Barrier()
+    before = int(SENT.read_text())
+    ALLREDUCE["ring"](comm, buffer)
+    comm.Barrier()
+    return int(SENT.read_text()) - before
+
+
+if __name__ == "__main__":
+    main()
