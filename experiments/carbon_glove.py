@@ -4,13 +4,12 @@ A way → runs of glove.py as commands → the row of the last. The first may ha
 the corpus and to compile; energy is of a whole process, so no first run is a row.
 """
 
-import os
-import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+
+import started
 
 from dml.metrics import results
 from dml.metrics.results import Run
@@ -18,7 +17,6 @@ from dml.metrics.writers import Row
 from dml.types import BadInput
 
 METERED = ("energy_kwh", "energy_source", "co2_kg", "cost_usd")
-OURS = ("PMI", "HYDI", "MPI_", "OMPI", "PRTE")  # an mpirun in mpirun has its own
 MOST = 4  # times the epochs with which a way begins: then the target is out of reach
 Runner = Callable[[str, int], Run]  # a way and its epochs in
 
@@ -84,25 +82,11 @@ def command(path: Path, ranks: int, given: Sequence[str], way: str, epochs: int)
     """Run glove.py in a folder of its own and read what it left."""
     out = path / f"{way}-{epochs}"
     script = str(Path(__file__).with_name("glove.py"))
-    line = [sys.executable, script, *given, f"--strategy={way}", f"--epochs={epochs}"]
-    line += ["--timeline=0", f"--out={out}"]
-    if way != "serial":
-        line = [mpirun(), "-n", str(ranks), *line]
-    env = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
+    line = [*started.python(0 if way == "serial" else ranks), script, *given]
+    line += [f"--strategy={way}", f"--epochs={epochs}", "--timeline=0", f"--out={out}"]
+    env = started.environment()
     done = subprocess.run(line, env=env, capture_output=True, text=True)
     if done.returncode:
         last = " ".join(done.stderr.split()[-60:])
         raise BadInput(f"{way} of {epochs} epochs ended with {done.returncode}: {last}")
     return results.read(out)
-
-
-def mpirun() -> str:
-    """Return this environment's mpirun, or else one on PATH."""
-    places = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    found = shutil.which("mpirun", path=places)
-    if not found:
-        raise BadInput(
-            "expected mpirun beside Python or on PATH, got none; install MPICH (pip "
-            "install mpich) or the system's Open MPI, or pass --strategies=serial"
-        )
-    return found

@@ -12,7 +12,6 @@ operation and synchronous on one have. All reach the C program's loss.
 
 import json
 import subprocess
-import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -23,6 +22,7 @@ import flags
 import glove_flags
 import glove_reference
 import glove_ways
+import started
 import writing
 
 from dml.metrics import figures, runs, writers
@@ -93,10 +93,10 @@ def ours(path: Path, way: str, size: int, given: list[str]) -> dict[str, Any]:
     """Run one cell; return its summary."""
     out = path / f"{way}-{size}"
     script = Path(__file__).with_name("glove.py")
-    command = ["mpirun", "-n", str(size), sys.executable, str(script), *given]
-    done = subprocess.run(
-        [*command, f"--strategy={way}", f"--out={out}"], capture_output=True, text=True
-    )
+    command = [*started.python(size), str(script), *given]
+    command += [f"--strategy={way}", f"--out={out}"]
+    env = started.environment()
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
     if done.returncode:
         last = " ".join(done.stderr.split()[-60:])
         raise BadInput(f"{way} on {size} ranks ended with {done.returncode}: {last}")

@@ -5,7 +5,6 @@ import platform
 import shlex
 import shutil
 import subprocess
-import sys
 import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
@@ -13,6 +12,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+import started
 from papers_claims import Command, Finding, Paper, Seen, found, untested
 
 from dml.metrics import results, runs
@@ -64,31 +64,21 @@ def row(paper: Paper, i: int, finding: Finding) -> Record:
 def ran(command: Command, size: str, path: Path) -> results.Run:
     """Run a command of the repository; keep what it prints; read what it leaves."""
     path.mkdir(parents=True, exist_ok=True)
-    words = [*started(command.ranks), f"experiments/{command.script}"]
+    words = [*started.python(command.ranks), f"experiments/{command.script}"]
     words += [*command.words(size), f"--out={path.resolve()}"]
     output = path / "output.txt"
     with output.open("w") as file:
         code = subprocess.run(
-            words, cwd=ROOT, stdout=file, stderr=subprocess.STDOUT
+            words,
+            cwd=ROOT,
+            env=started.environment(),
+            stdout=file,
+            stderr=subprocess.STDOUT,
         ).returncode
     if code:
         last = (output.read_text().strip().splitlines() or ["nothing was said"])[-1]
         raise Failed(f"{command.script} ended with code {code}: {last}")
     return results.read(path)
-
-
-def started(ranks: int) -> list[str]:
-    """Return what starts Python, on so many ranks if any: the mpirun beside it."""
-    if not ranks:
-        return [sys.executable]
-    beside = Path(sys.executable).with_name("mpirun")
-    mpirun = str(beside) if beside.exists() else shutil.which("mpirun")
-    if not mpirun:
-        raise BadInput(
-            f"expected mpirun for {ranks} ranks, got none; install requirements.txt "
-            "into this Python's environment"
-        )
-    return [mpirun, "-n", str(ranks), sys.executable]
 
 
 def shown(command: Command, size: str) -> str:

@@ -1,8 +1,6 @@
 """When steps begin: four ways of waiting on running ranks, virtual and real."""
 
 import json
-import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -10,16 +8,16 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import started
 from stragglers_ways import Way
 
 from dml import sim
 from dml.sim.laws import straggler
-from dml.types import Comm
+from dml.types import BadInput, Comm
 from dml.wire.messages import tree_allreduce
 from dml.wire.messages.napping import Napping
 
 FREE = sim.Uniform(0, 0, 0)  # messages take no time: what is left is waiting
-OURS = ("PMI", "HYDI", "MPI_", "OMPI", "PRTE")  # an mpirun in mpirun has its own
 SCRIPT = str(Path(__file__).parent / "stragglers.py")
 Starts = dict[str, np.ndarray]  # by way
 
@@ -63,19 +61,18 @@ def begin(flags: Mapping[str, Any], path: Path) -> subprocess.Popen | None:
     """Start measuring under mpirun, in a run folder of its own; None if not wanted."""
     if not flags["measure"]:
         return None
-    places = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    mpirun = shutil.which("mpirun", path=places)
-    if not mpirun:
-        sys.stderr.write("no mpirun is here: nothing is measured\n")
+    try:
+        start = started.python(flags["measure"] + 1)
+    except BadInput as error:
+        sys.stderr.write(f"nothing is measured: {error}\n")
         return None
     here = flags | {"workers": "", "out": path}
-    command = [mpirun, "-n", str(flags["measure"] + 1), sys.executable, SCRIPT]
+    command = [*start, SCRIPT]
     command += [
         f"--{name}={value}" for name, value in here.items() if value is not None
     ]
-    env = {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
     pipes = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
-    return subprocess.Popen(command, env=env, text=True, **pipes)
+    return subprocess.Popen(command, env=started.environment(), text=True, **pipes)
 
 
 def end(child: subprocess.Popen | None, path: Path) -> list[dict[str, Any]]:

@@ -13,7 +13,7 @@ import flags
 
 from dml.metrics import energy, exports, runs, writers
 from dml.metrics.writers import Row, Writer
-from dml.types import Comm
+from dml.types import BadInput, Comm
 
 Make = Callable[[Path, bool], AbstractContextManager[Writer]]
 ASKED: dict[str, Make] = {  # by flag
@@ -34,7 +34,12 @@ def first(
 
     All ranks of comm come in and go out; a process alone passes None.
     """
-    rank, ranks = (comm.rank, comm.size) if comm else (0, 1)
+    rank, ranks = (comm.rank, comm.size) if comm else (0, processes())
+    if not comm and ranks > 1:
+        raise BadInput(
+            f"expected one process, got {ranks} ranks, each of which would do all of "
+            "it; drop mpirun"
+        )
     folder = runs.folder(path, flags.chosen(values), append, ranks)
     asked = [make(path, append) for name, make in ASKED.items() if values[name].value]
     summaries: list[Row] = []
@@ -46,6 +51,13 @@ def first(
         spent = meter.spent()
         if summaries:
             writer.summary({**summaries[-1], **spent})
+
+
+def processes() -> int:
+    """Return how many of this one mpirun has started."""
+    from dml.wire.messages.comm import world
+
+    return world().size
 
 
 def terms(values: flags.FlagValues) -> energy.Terms:

@@ -1,19 +1,16 @@
 """What guards a sweep: one at a time in a folder, Ctrl-C loses nothing, all ends."""
 
-import ctypes
 import fcntl
 import os
+import shutil
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 from dml.types import BadInput
-
-LINUX = ctypes.CDLL(None) if sys.platform == "linux" else None
-PARENT_DIED = 1  # PR_SET_PDEATHSIG of linux/prctl.h
 
 
 @contextmanager
@@ -41,13 +38,14 @@ def alone(out: Path, shared: bool) -> Iterator[None]:
         os.close(held)
 
 
-def outlived() -> None:
-    """Let this process end when its parent does: a sweep that is killed ends no run.
+@cache
+def ending_with_us() -> list[str]:
+    """Return what starts a run so that it ends when the sweep is killed, on Linux.
 
     Else the next sweep would run in the folders, and on the cores, that it still has.
     """
-    if LINUX:
-        LINUX.prctl(PARENT_DIED, signal.SIGTERM)
+    setpriv = shutil.which("setpriv")
+    return [setpriv, "--pdeathsig", "TERM", "--"] if setpriv else []
 
 
 @contextmanager

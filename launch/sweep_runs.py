@@ -141,13 +141,12 @@ def start(job: Job, cores: list[int]) -> Running:
     own |= {"NPROC": threads, "PYTHONUNBUFFERED": "1"}
     with open(job.folder / "output.txt", "wb") as output, pinned(cores):
         process = subprocess.Popen(
-            job.command,
+            [*sweep_guard.ending_with_us(), *job.command],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
             env=kept | MPI | own,
             start_new_session=True,
-            preexec_fn=sweep_guard.outlived,
         )
     return Running(job, process, cores, time.perf_counter())
 

