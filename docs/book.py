@@ -38,7 +38,6 @@ class System(NamedTuple):
     run: list[str] = []
     figure: str = ""
     measured: str = ""  # a page of figures
-    optional: bool = False  # no page while its first file or figures are not there
 
 
 class Part(NamedTuple):
@@ -59,15 +58,8 @@ def parts(docs: Path = DOCS) -> list[Part]:
 def part(docs: Path, name: str) -> Part:
     read = tomllib.loads((docs / f"table/{name}.toml").read_text("utf-8"))
     systems = [System(part=name, **entry) for entry in read["system"]]
-    there = [one for one in systems if not one.optional or exists(docs, one)]
     about = read["part"]
-    return Part(name, about["title"], about["text"], about["measured"], there)
-
-
-def exists(docs: Path, system: System) -> bool:
-    """Say whether the first file is there, and the page of figures."""
-    first = docs.parent / system.quote[0].partition(":")[0]
-    return first.exists() and (docs / system.measured.partition("#")[0]).exists()
+    return Part(name, about["title"], about["text"], about["measured"], systems)
 
 
 def pages(docs: Path = DOCS) -> dict[str, str]:

@@ -25,16 +25,15 @@ CODE = """<!doctype html>
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Put the pages in order; of those that commands write, the ones that are there."""
+    """Put the pages in order."""
     docs = Path(config.docs_dir)
     found = book.parts(docs)
-    results = [{"Papers": "RESULTS.md"}] if (docs / "RESULTS.md").exists() else []
     config.nav = [
         {"Start": "index.md"},
         {"Index of names": "names.md"},
         {"All systems": "systems/index.md"},
         *({part.title: chapter(part)} for part in found),
-        *results,
+        {"Papers": "RESULTS.md"},
     ]
     return config
 

@@ -54,8 +54,7 @@ GLOVE = (
         "glove",
         "Pennington et al., GloVe: Global Vectors for Word Representation, EMNLP 2014, "
         "and its demo",
-        "5.0 M words of 17 M, 1 and 2 ranks on {cores} cores; 15 epochs of 15 "
-        "(3 if quick)",
+        "5.0 M words of 17 M, 1 and 2 ranks on {cores} cores; 15 epochs of 15",
         (
             Claim(
                 "every way reaches the same loss",
@@ -74,13 +73,12 @@ GLOVE = (
                 "glove_strategies.py",
                 "--corpus=newsgroups --dim=50 --ranks=1,2 "
                 "--ways=serial,rotation,hogwild,operation,synchronous,server",
-                "--epochs=3 --ranks=2 "
-                "--ways=serial,rotation,hogwild,operation,synchronous",
+                "--ranks=2 --ways=serial,rotation,hogwild,operation,synchronous",
                 "--corpus=README.md --min_count=1 --dim=8 --epochs=1 --ranks=1 "
                 "--ways=serial,rotation",
             )
         },
         "glove/strategies.svg",
-        (300, 75),
+        (300, 150),
     ),
 )

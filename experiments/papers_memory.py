@@ -176,14 +176,14 @@ MEMORY = (
         {
             "hogwild": Command(
                 "hogwild.py",
-                "",
-                "--repeats=3 --epochs=5",
+                "--repeats=9",
+                "--repeats=5",
                 "--problems=sparse,dense --epochs=1 --repeats=1 --delays=0,2 "
                 "--delayed=sparse",
             )
         },
         "hogwild/speedup.svg",
-        (90, 60),
+        (90, 50),
     ),
     Paper(
         "cyclades",
