@@ -90,12 +90,14 @@ line=$(printf '%q ' "$root/launch/hosts.sh" "--hosts=$DML_TWO_HOSTS/hosts" -n "$
     "--launcher=$root/launch/two_hosts.sh" "$@")
 export DML_TWO_HOSTS UCX_NET_DEVICES=cable
 (enter left "$line") &
-trap 'kill -TERM $! 2>/dev/null' INT TERM HUP
-code=0
-wait $! || code=$?
-# A signal ends the first wait, not the run, which may save before it ends.
-while kill -0 $! 2>/dev/null; do
-    code=0
-    wait $! || code=$?
+run=$! code=0 signalled=""
+trap 'signalled=1; kill -TERM "$run" 2>/dev/null' INT TERM HUP
+wait "$run" || code=$?
+# A signal ends a wait, not the run, which saves before it ends; what has been waited
+# for is no child (127).
+while [[ -n $signalled ]]; do
+    again=0 signalled=""
+    wait "$run" || again=$?
+    if ((again != 127)); then code=$again; fi
 done
 exit "$code"

@@ -53,7 +53,7 @@ RULES = {  # of each: numbers that hold, and numbers that fail
         of.clocks("clocks", "bounded", 1e-3),
     ),
     waiting.first: (of.downpour(9, 10, 99), of.downpour(9.99, 10, 99)),
-    waiting.freed: (of.downpour(11, 10, 99), of.downpour(None, 10, None)),
+    waiting.freed: (of.downpour(11, 10, 99), of.downpour(12, 10, 11)),
     waiting.logarithm: (of.stragglers(), of.stragglers(thousand=20.0)),
     waiting.running: (
         of.clocks("stragglers", "bounded", 1e-14),

@@ -90,6 +90,7 @@ PROBLEMS = {
 # The mean of what workers learn from halves of the data: near the optimum of the whole
 # where that is convex, and no theorem says more.
 APART = {"ratings": 0.03, "cuts": 0.05, "network": 0.3}
+RUNS = {"cuts": 5}  # of which the median: one in thirty ends 1 or 2 % above
 
 
 @cache
@@ -117,7 +118,8 @@ def test_two_workers_come_within_a_hundredth_of_the_reference(name, way):
             *_, last = islice(steps, epochs)
             return last.params()
 
-    found = value(problem, sim.run(program, 1)[0])
+    runs = [value(problem, sim.run(program, 1)[0]) for _ in range(RUNS.get(name, 1))]
+    found = sorted(runs)[len(runs) // 2]
     within = APART.get(name, 0.01) if way == "average" else 0.01
     assert found <= (1 + within) * least
     if name not in ("ratings", "network"):  # those references are local
