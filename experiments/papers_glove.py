@@ -79,6 +79,6 @@ GLOVE = (
             )
         },
         "glove/strategies.svg",
-        (300, 150),
+        (300, 130),
     ),
 )
