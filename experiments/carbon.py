@@ -7,10 +7,10 @@ python experiments/carbon.py --corpus=newsgroups               5 million words
 
 GloVe runs as commands, one after another. A first run of each way tells the epochs that
 it needs; the one that counts has no more, and finds all counted and compiled.
-Cost: 130 s of CPU time, about 90 s of 2 cores; with --nomeasure 1 s.
+Cost: 107 s on 2 cores; with --nomeasure 1 s.
 Result: all 26 cells of Strubell follow, 20 of them from the hours in the table. GloVe's
-loss of 0.037 takes serial 0.016 Wh, rotation on 2 ranks 0.019, synchronous 0.039: more
-ranks save no energy. (CPU time x 10 W, on 2 cores that others used, too.)
+loss of 0.037 takes serial 0.021 Wh, rotation on 2 ranks 0.027, synchronous 0.032: more
+ranks save no energy. (CPU time x 10 W: estimated.)
 """
 
 from collections.abc import Iterator, Sequence
@@ -103,7 +103,7 @@ def measured(rows: Sequence[Row]) -> dict[str, Any]:
     if pick := carbon_report.best(rows):
         summary["glove_best"] = pick["strategy"]
         print(
-            f"\nleast energy: {pick['strategy']} on {pick['ranks']} ranks, "
+            f"\nleast energy: {pick['strategy']}, ranks: {pick['ranks']}, "
             f"{1e3 * pick['kwh']:.4f} Wh by {pick['source']}; all of a run counts, "
             "its start, evaluation and figures, too"
         )
