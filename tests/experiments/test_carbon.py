@@ -140,7 +140,7 @@ def test_glove_is_metered_by_way_and_drawn(run, tmp_path, capsys):
     assert (summary["glove_best"], summary["glove_target"]) == ("serial", 1.0)
     said = capsys.readouterr().out
     assert "to loss 1.00000" in said and "not reached" in said
-    assert "least energy: serial on 1 ranks, 0.0400 Wh by CPU time x 10 W" in said
+    assert "least energy: serial, ranks: 1, 0.0400 Wh by CPU time x 10 W" in said
     svg = (tmp_path / "carbon.svg").read_text()
     for word in ("serial, 1", "server, 2", "Wh to loss 1.00000; CPU time x 10 W"):
         assert f"<!-- {word} -->" in svg
