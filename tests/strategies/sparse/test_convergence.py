@@ -91,6 +91,8 @@ PROBLEMS = {
 # where that is convex, and no theorem says more.
 APART = {"ratings": 0.03, "cuts": 0.05, "network": 0.3}
 RUNS = {"cuts": 5}  # of which the median: one in thirty ends 1 or 2 % above
+# So does a cut whose threads hardly run at once: its labels are rounded, and jump.
+WITHIN = dict.fromkeys(PROBLEMS, 0.01) | {"cuts": 0.02}
 
 
 @cache
@@ -120,7 +122,7 @@ def test_two_workers_come_within_a_hundredth_of_the_reference(name, way):
 
     runs = [value(problem, sim.run(program, 1)[0]) for _ in range(RUNS.get(name, 1))]
     found = sorted(runs)[len(runs) // 2]
-    within = APART.get(name, 0.01) if way == "average" else 0.01
+    within = APART[name] if way == "average" and name in APART else WITHIN[name]
     assert found <= (1 + within) * least
     if name not in ("ratings", "network"):  # those references are local
         assert found >= (1 - 1e-5) * least
