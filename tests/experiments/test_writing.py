@@ -8,7 +8,7 @@ import writing
 from dml import sim
 from dml.metrics import writers
 from dml.metrics.energy import Terms
-from dml.metrics.writers import Writer, ignore
+from dml.metrics.writers import Writer
 from dml.types import BadInput
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
@@ -105,7 +105,6 @@ def test_a_run_without_a_summary_writes_none(tmp_path):
     with writing.first(tmp_path, values(), None):
         pass
     assert not (tmp_path / "summary.json").exists()
-    assert ignore({}) is None
 
 
 def test_what_is_for_one_process_is_not_done_by_each_of_many(tmp_path, monkeypatch):
