@@ -90,6 +90,8 @@ PROBLEMS = {
 # The mean of what workers learn from halves of the data: near the optimum of the whole
 # where that is convex, and no theorem says more.
 APART = {"ratings": 0.03, "cuts": 0.05, "network": 0.3}
+# Of so many the median: where one worker hardly runs, a cut may end in another valley.
+RUNS = {"cuts": 5}
 
 
 @cache
@@ -117,7 +119,8 @@ def test_two_workers_come_within_a_hundredth_of_the_reference(name, way):
             *_, last = islice(steps, epochs)
             return last.params()
 
-    found = value(problem, sim.run(program, 1)[0])
+    runs = [value(problem, sim.run(program, 1)[0]) for _ in range(RUNS.get(name, 1))]
+    found = sorted(runs)[len(runs) // 2]
     within = APART.get(name, 0.01) if way == "average" else 0.01
     assert found <= (1 + within) * least
     if name not in ("ratings", "network"):  # those references are local
