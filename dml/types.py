@@ -10,6 +10,15 @@ Grads = Any  # a pytree shaped like Params: what goes into an optimizer
 Op = np.ufunc  # how two buffers become one: np.add, np.maximum, ...
 
 
+def itself(value: Any) -> Any:
+    """Return the value: the default of calls that change nothing."""
+    return value
+
+
+def nothing() -> None:
+    """Return None: the default of calls that collect something."""
+
+
 class BadInput(ValueError):
     """Bad flags, files or sizes: experiments print one line and exit with code 2."""
 
@@ -131,24 +140,43 @@ class Tensor(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """A table of rows to be learned from examples, which go by their numbers.
+    """What is learned: a start value, and the gradient of a loss by minibatches.
 
-    A minibatch touches some rows, or all (a slice); its gradient has a row for each.
+    Strategies read minibatches in two calls. `take` may run in the background; what it
+    returns is passed to `gradient` and `touched`.
+
+    params: the start value; a pytree of arrays, or one table, an array of T rows.
+    examples: the number of examples. A minibatch is an array of their indices.
+    gradient: (params, batch) -> the mean loss over the batch and its gradient; a tree
+        like params, or the Rows of a table that the batch touches.
+    evaluate: params -> measures by name.
+    take: indices -> batch; by default the indices themselves.
+
+    The rest is optional; `dml.strategies` lists which strategy needs what.
+
+    touched: batch -> the rows that its gradient reads and changes, each once.
+    frequency: how often all examples together touch each row; None: equally often.
+    kernel: compiled descent, in place, over one example after another.
+    products: inner products of rows, whose columns can be split over ranks.
+    model: a JAX model whose loss `gradient` differentiates.
+    table: () -> the same problem whose params are one table of rows.
     """
 
-    start_TxD: np.ndarray  # float32
+    params: Params
     examples: int
-    touched: Callable[[np.ndarray], np.ndarray | slice]  # numbers -> rows, each once
-    # table, numbers, the rows they touch -> loss and grads_NxD, means over the numbers
-    gradient: Callable[
-        [np.ndarray, np.ndarray, np.ndarray | slice], tuple[float, np.ndarray]
-    ]
-    evaluate: Callable[[np.ndarray], Mapping[str, float]]  # table -> objective, ...
-    heat: np.ndarray | None = None  # how often each row is touched; None: all alike
+    gradient: Callable[[Params, Any], tuple[Any, Any]]
+    evaluate: Callable[[Params], Mapping[str, Any]]
+    take: Callable[[np.ndarray], Any] = itself
+    touched: Callable[[Any], np.ndarray | slice] | None = None
+    frequency: np.ndarray | None = None
+    kernel: Any = None
+    products: Any = None
+    model: "Model | None" = None
+    table: "Callable[[], Problem] | None" = None
 
 
 class Shard(Protocol):
-    """A server's rows, and how gradients change them."""
+    """Rows of a table, and how gradients change them."""
 
     values: np.ndarray  # RxD float32; the server may put an equal copy here
 
@@ -160,17 +188,33 @@ class Shard(Protocol):
 
 
 class Step(NamedTuple):
-    """What a strategy yields after each update."""
+    """What a strategy yields after one update, or after several.
 
-    number: int  # 1, 2, 3, ...
-    loss: float  # mean over the global batch, before the update
-    params: Params  # after the update; or a call that collects them: rank 0 has them
-    examples: int  # in the global batch
-    seconds: Mapping[str, float]  # by phase: input, gradient, wire, update, wait
-    words_sent: int  # by this rank, in this step
-    measures: Mapping[str, float] = {}  # what else the strategy saw: norms, copies
-    # -> the optimizer's state, whole arrays, to go on from; before the next step
-    state: Callable[[], Any] | None = None
+    number: updates so far.
+    loss: the mean over this step's examples, each before its update.
+    params: () -> the parameters after the update. Collective; rank 0 gets the value,
+        and where `replicas` is true every rank does. Valid until the next step.
+    examples: in this step, over all ranks.
+    seconds: by phase: input, gradient, wire, update, wait.
+    words_sent: by this rank, in this step.
+    measures: what else the strategy measured, by name.
+    state: () -> the state of the update, to resume from; collective, as params.
+    memory: () -> what this rank alone holds, such as its reducer's state.
+    epoch: epochs so far, where a step is one.
+    replicas: whether all ranks hold equal params.
+    """
+
+    number: int
+    loss: float
+    params: Callable[[], Params]
+    examples: int
+    seconds: Mapping[str, float]
+    words_sent: int
+    measures: Mapping[str, float] = {}
+    state: Callable[[], Any] = nothing
+    memory: Callable[[], Any] = nothing
+    epoch: int | None = None
+    replicas: bool = False
 
 
 STATISTICS = "statistics"  # the name of params that are running means
@@ -347,3 +391,18 @@ class CountedComm(Comm, Protocol):
 
 
 AllReduce = Callable[..., None]  # all_reduce(comm, buffer, op=np.add), in place
+
+
+class Reducer(NamedTuple):
+    """How the gradients of all ranks become their mean.
+
+    Each rank's buffer holds its term of the mean: its gradient times its share of the
+    examples. Behind the gradient stand scalars, such as the loss, that every reducer
+    sums exactly.
+
+    init: layout of the gradient -> the state of this rank; None where there is none.
+    reduce: (comm, buffer, state) -> the next state; leaves the mean in the buffer.
+    """
+
+    init: Callable[[Any], Any]
+    reduce: Callable[[Comm, np.ndarray, Any], Any]

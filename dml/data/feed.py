@@ -1,44 +1,53 @@
-"""BATCH: minibatches made while the one before is learned from.
+"""Minibatches, made in the background while the one before is used.
 
-Numbers of draws in; their examples out, cut into parts and put where they are needed.
-One thread runs ahead, so a strategy never waits for its input unless that is slower.
+One thread runs ahead, so a strategy waits for its input only where making it is slower
+than using it.
 """
 
 import atexit
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from queue import SimpleQueue
 from threading import Event, Semaphore, Thread
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from dml.data.minibatches import take
-from dml.types import BadInput, Batch, Examples
+from dml.types import BadInput, itself
 
-Fed = tuple[int, list[Any]]  # examples of the global minibatch, this rank's parts of it
+
+class Part(NamedTuple):
+    """A part of a minibatch."""
+
+    examples: int
+    batch: Any
+
+
+Fed = tuple[int, list[Part | None]]  # examples of the minibatch; None: an empty part
 
 
 def feed(
-    data: Batch | Examples,
+    take: Callable[[np.ndarray], Any],
     batches: Iterable[np.ndarray],
     split: Callable[[np.ndarray], Sequence[np.ndarray]],
-    put: Callable[[Batch], Any] = lambda batch: batch,
+    put: Callable[[Any], Any] = itself,
     ahead: int = 2,
 ) -> Iterator[Fed]:
-    """Yield (len(index), [put(take(data, part)) for part in split(index)]) an index.
+    """Yield each minibatch's number of examples, and its parts.
 
-    An empty part is None. At most `ahead` minibatches are made before they are asked
-    for; 0 makes them in the caller, as ranks that share a thread must.
+    take: indices -> batch.
+    batches: the indices of each minibatch's examples.
+    split: indices -> the indices of each part.
+    put: batch -> the batch where it is needed, such as on a device.
+    ahead: minibatches made before they are asked for; 0 makes them in the caller, as
+        ranks that share a thread must.
     """
     if ahead < 0:
         raise BadInput(f"expected {ahead=} of 0 or more; pass a number of minibatches")
-    made = (
-        (
-            len(index),
-            [put(take(data, part)) if len(part) else None for part in split(index)],
-        )
-        for index in batches
-    )
+
+    def part(index: np.ndarray) -> Part | None:
+        return Part(len(index), put(take(index))) if len(index) else None
+
+    made = ((len(index), list(map(part, split(index)))) for index in batches)
     return _ahead(made, ahead) if ahead else made
 
 

@@ -25,18 +25,18 @@ def gradient(
 
 
 def accumulated(
-    loss: Callable[[Params, Batch], Any],
+    gradient: Callable[[Params, Any], tuple[Any, Grads]],
     params: Params,
-    parts: Sequence[Batch],
+    batches: Sequence[Any],
     weights: Sequence[float],
 ) -> tuple[Any, Grads]:
-    """Return the sum of the parts' losses and gradients, each times its weight.
+    """Return the weighted sum of the batches' losses and gradients.
 
-    Products and sums are rounded as those of ranks that meet in a star: equal bits.
+    Products and sums are rounded as in an all-reduce by star: equal bits.
     """
     total: Any = None
-    for part, weight in zip(parts, weights, strict=True):
-        total = plus(total, gradient(loss, params, part), weight)
+    for batch, weight in zip(batches, weights, strict=True):
+        total = plus(total, gradient(params, batch), weight)
     return total
 
 

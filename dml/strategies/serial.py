@@ -1,6 +1,6 @@
-"""One worker, no wire: the reference that every other strategy is compared with.
+"""One worker without communication: the reference for every other strategy.
 
-Params and the global minibatches in, a Step after every update out.
+minibatch ─► gradient ─► update ─► Step
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,62 +13,47 @@ import numpy as np
 from dml.data.feed import feed
 from dml.data.shards import shards
 from dml.metrics.timer import Timer
-from dml.models.gradient import accumulated
-from dml.types import Batch, Examples, Model, Params, Step
-from dml.update.dense import Optimizer, apply
+from dml.strategies.parameters import Update, begin
+from dml.types import Comm, Problem, Step
 
 
 def serial(
-    model: Model,
-    params: Params,
-    data: Batch | Examples,
+    problem: Problem,
     batches: Iterable[np.ndarray],
-    optimizer: Optimizer,
-    timer: Timer,
+    update: Update,
     *,
-    state: Any = None,
+    comm: Comm,
+    timer: Timer,
     accumulate: int = 1,
     ahead: int = 0,
+    state: Any = None,
 ) -> Iterator[Step]:
-    """Train on data, one minibatch of batches (indices into it) a step.
+    """Train on one rank; yield a Step after every update.
 
-    The gradient is accumulated over so many microbatches. State is the optimizer's, of
-    an earlier Step; minibatches are made ahead in the background, so many.
+    problem: what is learned.
+    batches: the indices of each minibatch's examples.
+    update: an optax optimizer, or a rule of rows.
+    comm: a communicator of one rank.
+    timer: measures the phases.
+    accumulate: parts of a minibatch whose gradients are summed, as workers would.
+    ahead: minibatches made in the background.
+    state: the update's state in an earlier Step.
     """
-    params, state = put((params, optimizer.init(params) if state is None else state))
-    fed = feed(data, batches, lambda index: shards(index, accumulate), put, ahead)
+    now = begin(problem, update, state)
+    split = partial(shards, size=accumulate)
+    fed = feed(problem.take, batches, split, now.put, ahead)
     for number, (count, parts) in enumerate(timer.waits("input", fed), 1):
-        parts, weights = shares(parts, count)
         with timer("gradient", work=1):
-            loss, grads = jax.block_until_ready(
-                accumulated(model.loss, params, parts, weights)
-            )
+            loss, grads = now.mean(parts, count)
         with timer("update"):
-            params, state = jax.block_until_ready(
-                apply(optimizer, grads, state, params)
-            )
+            now.apply(grads)
         yield Step(
-            *(number, float(jax.device_get(loss)), params, count, timer.lap(), 0),
-            state=partial(jax.device_get, state),
+            number=number,
+            loss=float(jax.device_get(loss)),
+            params=now.collect,
+            examples=count,
+            seconds=timer.lap(),
+            words_sent=0,
+            state=now.state,
+            replicas=True,
         )
-
-
-def shares(
-    parts: Iterable[Batch | None], count: int
-) -> tuple[list[Batch], list[float]]:
-    """Return what is not empty of a minibatch, and each part's share of it."""
-    found = [part for part in parts if part is not None]
-    return found, [examples(part) / count for part in found]
-
-
-def examples(batch: Batch) -> int:
-    """Return how many examples a batch has."""
-    return len(jax.tree.leaves(batch.targets)[0])
-
-
-def put(tree: Any) -> Any:
-    """Give a tree to this process's first device.
-
-    What is bound to none is another argument to JAX: all would be compiled twice.
-    """
-    return jax.device_put(tree, jax.local_devices()[0])

@@ -1,0 +1,113 @@
+"""Parameters under training: a tree on a device, or one table of rows.
+
+Both kinds have the same methods, so a strategy is written once:
+
+put: batch -> the batch where `mean` reads it.
+mean: (parts of a minibatch, its examples) -> loss and gradient, weighted by examples.
+apply: change the parameters by a gradient.
+collect, state: calls for a Step.
+"""
+
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from dml.data.feed import Part
+from dml.types import Params, Problem, Rows, Shard, itself
+from dml.wire.rows import summed
+
+Update = Any  # an optax GradientTransformation, or rows -> the Shard that keeps them
+
+
+def begin(problem: Problem, update: Update, state: Any = None) -> "Tree | Table":
+    """Return the problem's parameters, to be changed by `update`.
+
+    problem: what is learned; its start value is copied.
+    update: an optax optimizer for a tree, or a rule of rows for a table.
+    state: the update's state in an earlier Step; None starts anew.
+    """
+    kind = Tree if hasattr(update, "init") else Table
+    return kind(problem, update, state)
+
+
+class Tree:
+    """A pytree on this process's first device, and the state of an optax optimizer."""
+
+    def __init__(self, problem: Problem, update: Update, state: Any) -> None:
+        self.gradient, self.optimizer = problem.gradient, update
+        start = update.init(problem.params) if state is None else state
+        self.params, self.opt_state = self.put((problem.params, start))
+
+    def put(self, tree: Any) -> Any:
+        # An array that is bound to no device is another argument to JAX: every function
+        # would be compiled twice.
+        import jax
+
+        return jax.device_put(tree, jax.local_devices()[0])
+
+    def mean(self, parts: Iterable[Part | None], count: int) -> tuple[Any, Any]:
+        import jax
+
+        from dml.models.gradient import accumulated
+
+        some = [part for part in parts if part]
+        batches = [part.batch for part in some]
+        weights = [part.examples / count for part in some]
+        found = accumulated(self.gradient, self.params, batches, weights)
+        return jax.block_until_ready(found)
+
+    def apply(self, grads: Any) -> None:
+        import jax
+
+        from dml.update.dense import apply
+
+        self.params, self.opt_state = jax.block_until_ready(
+            apply(self.optimizer, grads, self.opt_state, self.params)
+        )
+
+    @property
+    def collect(self) -> Callable[[], Params]:
+        return partial(itself, self.params)
+
+    @property
+    def state(self) -> Callable[[], Any]:
+        import jax
+
+        return partial(jax.device_get, self.opt_state)
+
+
+class Table:
+    """Rows of a table, and the rule that changes them in place."""
+
+    def __init__(self, problem: Problem, update: Update, state: Any) -> None:
+        self.gradient = problem.gradient
+        self.shard: Shard = update(problem.params)
+        if state is not None:
+            for mine, saved in zip(self.shard.state, state, strict=True):
+                mine[...] = saved
+
+    def put(self, batch: Any) -> Any:
+        return batch
+
+    def mean(self, parts: Iterable[Part | None], count: int) -> tuple[float, Rows]:
+        loss, pushes = 0.0, []
+        for part in filter(None, parts):
+            weight = part.examples / count
+            lost, rows = self.gradient(self.shard.values, part.batch)
+            loss += lost * weight
+            values = rows.values if weight == 1 else rows.values * np.float32(weight)
+            pushes.append((rows.index, values))
+        return loss, Rows(*summed(pushes))
+
+    def apply(self, grads: Rows) -> None:
+        self.shard.update(*grads)
+
+    @property
+    def collect(self) -> Callable[[], Params]:
+        return partial(getattr, self.shard, "values")
+
+    @property
+    def state(self) -> Callable[[], Any]:
+        return partial(getattr, self.shard, "state", ())

@@ -1,0 +1,1 @@
+"""Reducers: how the gradients of all ranks become their mean."""
