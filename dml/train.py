@@ -1,4 +1,4 @@
-"""Drive a strategy: Steps in, rows to the writer, one flat summary back."""
+"""Drive a strategy: pull its Steps, evaluate, write rows, return a summary."""
 
 import math
 import signal
@@ -22,36 +22,64 @@ def train(
     evaluate: Callable[[Params], Mapping[str, Any]],
     writer: Writer,
     evaluate_every: int = 0,
+    finite: bool = True,
 ) -> dict[str, Any]:
-    """Pull every step, evaluate now and then and at the end, and return the summary.
+    """Pull every step, write a row for each, and return the summary.
 
-    Seconds are those of the steps' phases: evaluation and writing do not count. Costs
-    add up in the summary; measures are those of the last step.
+    steps: a strategy's.
+    evaluate: params -> measures; called where a step's parameters are collected.
+    writer: receives a row per step.
+    evaluate_every: epochs, or updates where steps have no epoch, between evaluations;
+        0 evaluates at the end only.
+    finite: whether a loss that is not finite ends the run.
+
+    Seconds are those of the steps' phases, without evaluation and writing. Costs are
+    summed in the summary; measures are those of the last step.
     """
     totals: Counter[str] = Counter()
     last = before = None
     for last in steps:
-        if not math.isfinite(last.loss):
+        if finite and not math.isfinite(last.loss):
             raise FloatingPointError(
                 f"expected a finite loss, got {last.loss} at step {last.number}; "
                 "pass a lower --lr"
             )
         spent = costs(last)
         totals.update(spent)
-        row = {"step": last.number, "loss": last.loss, **last.measures, **spent}
-        if due(last.number, before, evaluate_every):
-            row |= evaluate(last.params)
+        row = progress(last) | {"loss": last.loss, **last.measures, **spent}
+        if due(count(last), before, evaluate_every):
+            row |= evaluated(evaluate, last)
         writer.row(row)
-        before = last.number
+        before = count(last)
     if last is None:
         raise BadInput("expected at least one step, got none; pass more batches")
+    numbers = {f"{name}s": value for name, value in progress(last).items()}
     return {
         "loss": last.loss,
         **last.measures,
-        **evaluate(last.params),
-        "steps": last.number,
+        **evaluated(evaluate, last),
+        **numbers,
         **totals,
     }
+
+
+def progress(step: Step) -> dict[str, int]:
+    """Return the updates so far and, of strategies that count them, the epochs."""
+    epoch = {} if step.epoch is None else {"epoch": step.epoch}
+    return {"step": step.number} | epoch
+
+
+def count(step: Step) -> int:
+    """Return the epochs so far, or else the updates."""
+    return step.number if step.epoch is None else step.epoch
+
+
+def evaluated(
+    evaluate: Callable[[Params], Mapping[str, Any]], step: Step
+) -> Mapping[str, Any]:
+    """Evaluate where the parameters are collected; collective."""
+    params = step.params()
+    return {} if params is None else evaluate(params)
 
 
 def due(number: int, before: int | None, every: int) -> bool:
@@ -73,8 +101,8 @@ def checked(steps: Iterable[Step], comm: Comm, every: int) -> Iterator[Step]:
 
     before = None
     for step in steps:
-        if due(step.number, before, every) and not callable(step.params):
-            leaf = different(step.params, comm)
+        if due(count(step), before, every) and step.replicas:
+            leaf = different(step.params(), comm)
             if leaf is not None:
                 raise Diverged(
                     f"expected equal replicas on {comm.size} ranks at step "
@@ -82,7 +110,7 @@ def checked(steps: Iterable[Step], comm: Comm, every: int) -> Iterator[Step]:
                     "last checkpoint, and look at what each rank does to this leaf"
                 )
         yield step
-        before = step.number
+        before = count(step)
 
 
 def kept(

@@ -41,8 +41,15 @@ class Ratings(NamedTuple):
 class Rows(NamedTuple):
     """A sparse gradient: values[i] belongs to row index[i]."""
 
-    index: np.ndarray  # type: ignore[assignment]  # hides tuple.index
+    index: np.ndarray | slice  # type: ignore[assignment]  # hides tuple.index
     values: np.ndarray
+
+
+class Touching(NamedTuple):
+    """A minibatch of a table's examples, and the rows that they touch."""
+
+    indices: np.ndarray
+    rows: np.ndarray | slice
 
 
 class Edges(NamedTuple):

@@ -29,7 +29,7 @@ from server_runs import Plan, napping, ran, virtual_if_alone, way
 from dml.metrics import runs, writers
 from dml.sim.laws import law
 from dml.strategies.server.roles import roles
-from dml.strategies.server.server import Setup
+from dml.strategies.server.server import Make, Setup
 from dml.strategies.server.workers import SKIP, Habits
 from dml.types import CountedComm
 from dml.wire.messages import first_of_each_host
@@ -71,13 +71,12 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         comm = napping(comm, FLAGS.scale)
         if comm.network is None:
             first, *_ = ways.values()
-            setup, plan = settings(comm, first, "")
-            ran(comm, problem, setup, plan._replace(clocks=1))  # compiles
+            *how, plan = settings(comm, first, "")
+            ran(comm, problem, *how, plan._replace(clocks=1))  # compiles
         with writing.first(path, FLAGS, comm, writers.table(COLUMNS)) as writer:
             for delays in FLAGS.laws.split(";"):
                 for name, make in ways.items():
-                    setup, plan = settings(comm, make, delays)
-                    found = ran(comm, problem, setup, plan)
+                    found = ran(comm, problem, *settings(comm, make, delays))
                     if found:
                         cases.append(Case(delays, name, found))
                         writer.row(row(cases, FLAGS.target))
@@ -90,18 +89,18 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     return flags.ranks(program, FLAGS)
 
 
-def settings(comm: Any, make: Callable, delays: str) -> tuple[Setup, Plan]:
-    """Return who does what, and how much of it."""
+def settings(comm: Any, make: Callable, delays: str) -> tuple[Make, Setup, Plan]:
+    """Return the update, how ranks share the work, and how much of it there is."""
     who = roles(comm.size, FLAGS.servers or min(2, max(1, comm.size // 4)))
     stated, real = PROBLEMS[FLAGS.problem], comm.network is None
-    make_shards = shards(stated, "sgd", FLAGS.lr or stated.rates["sgd"])
+    update, own = shards(stated, "sgd", FLAGS.lr or stated.rates["sgd"])
     clocks = FLAGS.clocks or max(16, min(MOST[real], 1000 // who.workers))
     scale = FLAGS.scale if real else 1.0
     habits = Habits(on_nonfinite=SKIP)  # who diverges goes on, and is counted
     rule, every = make(who.workers), FLAGS.snapshots
-    setup = Setup(who, rule, *make_shards, habits, snapshots=every)
+    setup = Setup(who, rule, own, habits, snapshots=every)
     batch = FLAGS.batch or stated.batch
-    return setup, Plan(batch, clocks, FLAGS.seed, delays, scale)
+    return update, setup, Plan(batch, clocks, FLAGS.seed, delays, scale)
 
 
 if __name__ == "__main__":

@@ -26,7 +26,7 @@ from server_runs import Plan, napping, ran, rates, virtual_if_alone
 from dml.metrics import runs, writers
 from dml.sim.laws import law
 from dml.strategies.server.roles import roles
-from dml.strategies.server.server import Setup
+from dml.strategies.server.server import Make, Setup
 from dml.strategies.server.workers import SKIP, Habits
 from dml.types import CountedComm
 from dml.wire.messages import first_of_each_host
@@ -78,8 +78,9 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         with writing.first(path, FLAGS, comm, writers.table(COLUMNS)) as writer:
             for name, (way, optimizer) in WAYS.items():
                 for rate in tried[optimizer]:
-                    setup = settings(comm, make(optimizer, rate), way)
-                    found = ran(comm, problem, setup, plan)
+                    update, own = make(optimizer, rate)
+                    setup = settings(comm, own, way)
+                    found = ran(comm, problem, update, setup, plan)
                     if found:
                         cases.append(Case(name, rate, found, FLAGS.target))
                         writer.row(row(cases[-1]))
@@ -93,13 +94,13 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     return flags.ranks(program, FLAGS)
 
 
-def settings(comm: CountedComm, make: tuple, way: str) -> Setup:
+def settings(comm: CountedComm, own: Make, way: str) -> Setup:
     """Return who does what; who is in step pushes and pulls every clock."""
     who, free = roles(comm.size, FLAGS.servers), way == "async"
     rule = consistency(way, Choice(fetches=FLAGS.n_fetch if free else 0), who.workers)
     # who diverges goes on, and is counted
     habits = Habits(FLAGS.n_push if free else 1, on_nonfinite=SKIP)
-    return Setup(who, rule, *make, habits, snapshots=FLAGS.snapshots)
+    return Setup(who, rule, own, habits, snapshots=FLAGS.snapshots)
 
 
 if __name__ == "__main__":

@@ -26,8 +26,9 @@ from server_report import drawn, ends, rows, summarised
 from server_runs import Plan, ran
 
 from dml.metrics import runs, writers
+from dml.metrics.writers import Writer, ignore
 from dml.models.sparse_logistic import kkt
-from dml.strategies.server.server import Setup
+from dml.strategies.server.server import Make, Setup
 from dml.strategies.server.workers import Sift
 from dml.types import BadInput, CountedComm
 from dml.wire.messages import first_of_each_host
@@ -55,7 +56,8 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     flags.parse(FLAGS, argv)
     stated = PROBLEMS[FLAGS.problem]
     optimizer = FLAGS.optimizer or stated.optimizer
-    make = shards(stated, optimizer, FLAGS.lr or rate(stated, optimizer), FLAGS.l1)
+    lr = FLAGS.lr or rate(stated, optimizer)
+    update, own = shards(stated, optimizer, lr, FLAGS.l1)
     plan = Plan(
         FLAGS.batch or stated.batch,
         FLAGS.clocks or stated.clocks,
@@ -67,15 +69,13 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     sift = sifting()
 
     def program(comm: CountedComm) -> dict[str, Any]:
-        problem, setup = first_of_each_host(comm, load), settings(comm, make, sift)
+        problem, setup = first_of_each_host(comm, load), settings(comm, own, sift)
         console = writers.console(plan.clocks, unit="clock", ends=ends)
         with (
             writers.first(comm.rank, console) as bar,
             writing.first(path, FLAGS, comm) as writer,
         ):
-            found = ran(
-                comm, problem, setup, plan, lambda step: bar.row({"loss": step.loss})
-            )
+            found = ran(comm, problem, update, setup, plan, Writer(bar.row, ignore))
             if not found:
                 return {}
             for line in rows(found):
@@ -101,12 +101,12 @@ def sifting() -> Sift | None:
     return partial(kkt, l1=FLAGS.l1, margin=FLAGS.kkt_margin)
 
 
-def settings(comm: CountedComm, make: tuple, sift: Sift | None) -> Setup:
+def settings(comm: CountedComm, own: Make, sift: Sift | None) -> Setup:
     """Return who does what, and when it is applied."""
     who = server_flags.roles(FLAGS, comm.size)
     rule = server_flags.rule(FLAGS, who.workers)
     habits = server_flags.habits(FLAGS)._replace(sift=sift)
-    return Setup(who, rule, *make, habits, FLAGS.key_lists, FLAGS.snapshots)
+    return Setup(who, rule, own, habits, FLAGS.key_lists, FLAGS.snapshots)
 
 
 if __name__ == "__main__":

@@ -7,12 +7,13 @@ from typing import NamedTuple
 import numpy as np
 
 from dml.strategies.server.server import Make
-from dml.types import BadInput, Problem, Shard
+from dml.types import BadInput, Batch, Model, Params, Problem, Shard
 from dml.update.rules import RULES
 
 FACTORS, MU = 10, 0.05  # of matrix factorisation
 GENERATED = (300, 200, 12_000)  # users, items, ratings
 HIDDEN = 16  # of a network: channels of the first layer
+MOST = 8192  # training examples that a network's objective is the mean of
 
 
 class Stated(NamedTuple):
@@ -46,18 +47,41 @@ def factors(seed: int, l1: float, name: str) -> Problem:
     return problem(*both, FACTORS, MU, seed)
 
 
-def network(seed: int, l1: float, name: str) -> Problem:
+def convolutional(seed: int, l1: float, name: str) -> Problem:
     """A small convolutional network on a set of images."""
     import jax
 
     from dml.data.images import images
     from dml.models.cnn import cnn
-    from dml.strategies.server.dense import problem
 
     training, held_out = images(name)
     classes = 1 + int(training.targets.max())
     model = cnn(training.inputs.shape[1:], classes, HIDDEN)
-    return problem(model, model.init(jax.random.key(seed)), training, held_out)
+    return classifier(model, model.init(jax.random.key(seed)), training, held_out)
+
+
+def classifier(
+    model: Model, start: Params, training: Batch, held_out: Batch
+) -> Problem:
+    """Return a network's problem, with its objective and its held-out metrics."""
+    from dml.data.minibatches import take
+    from dml.metrics.evaluation import evaluate
+    from dml.models.network import network
+
+    count = len(training.targets)
+    some = take(training, np.linspace(0, count - 1, min(count, MOST)).astype(int))
+    objective = model._replace(
+        metrics=lambda params, batch: {"objective": model.loss(params, batch)}
+    )
+
+    def measured(params: Params) -> dict[str, float]:
+        found = evaluate(objective, some, params) | evaluate(model, held_out, params)
+        del found["sha256"]
+        return found
+
+    return network(
+        model, start, examples=count, take=partial(take, training), evaluate=measured
+    )
 
 
 # Rates of those tried with which bsp and async, on 4 workers, both learn well.
@@ -70,7 +94,9 @@ PROBLEMS: dict[str, Stated] = {
     "factors": Stated(partial(factors, name="movielens"), 4096, 200, "sgd", RATINGS),
     "generated": Stated(partial(factors, name="generated"), 1024, 100, "sgd", SMALL),
     **{
-        name: Stated(partial(network, name=name), 64, 300, "sgd", IMAGES, dense=True)
+        name: Stated(
+            partial(convolutional, name=name), 64, 300, "sgd", IMAGES, dense=True
+        )
         for name in ("digits", "mnist_5k", "fashion_mnist")
     },
 }

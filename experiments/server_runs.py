@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import flags
 import numpy as np
@@ -12,10 +12,14 @@ import numpy as np
 from dml.data.minibatches import minibatches
 from dml.metrics.server_figure import histogram
 from dml.metrics.timer import Timer
+from dml.metrics.writers import Writer, ignore
 from dml.sim.laws import drawing, law
+from dml.strategies.parameters import Update
 from dml.strategies.server.report import Collected, Report, collected
 from dml.strategies.server.server import Setup, server
-from dml.types import BadInput, CountedComm, Problem, Step
+from dml.strategies.server.tables import tabled
+from dml.train import train
+from dml.types import BadInput, CountedComm, Problem
 from dml.wire.messages import Metered, broadcast
 from dml.wire.messages.consistency import (
     CONSISTENCIES,
@@ -26,6 +30,7 @@ from dml.wire.messages.consistency import (
 from dml.wire.messages.server import Applied
 from dml.wire.partition import partition
 
+SILENT = Writer(ignore, ignore)
 COLUMNS = (*Applied._fields, "server")  # of Collected.log
 
 
@@ -62,23 +67,27 @@ class Ran(NamedTuple):
 def ran(
     comm: CountedComm,
     problem: Problem,
+    update: Update,
     setup: Setup,
     plan: Plan,
-    seen: Callable[[Step], Any] = lambda step: None,
+    writer: Writer = SILENT,
 ) -> Ran | None:
     """Train on all ranks of comm; return what happened on rank 0, None elsewhere."""
     comm = Metered(comm)  # counts this run alone
+    problem, update = tabled(problem, update)
     report = Report()
     batches = minibatches(problem.examples, plan.batch, plan.seed)
     comm.Barrier()
     begun = comm.Wtime()
     timer = Timer(comm.Wtime, delay(comm, plan))
     some = islice(batches, plan.clocks)
-    with np.errstate(over="ignore", invalid="ignore"):  # runs that diverge go on
-        for step in server(problem, some, timer, comm=comm, setup=setup, report=report):
-            seen(step)
-    split = partition(len(problem.start_TxD), len(setup.roles.servers), problem.heat)
-    width = problem.start_TxD.shape[1]
+    steps = server(
+        problem, some, update, comm=comm, timer=timer, setup=setup, report=report
+    )
+    # runs that diverge go on; the report has the table
+    train(steps, lambda table: {}, writer, finite=False)
+    rows, width = problem.params.shape
+    split = partition(rows, len(setup.roles.servers), problem.frequency)
     found = collected(comm, setup.roles, split, width, report)
     return evaluated(problem, found, begun, plan.scale) if found else None
 
@@ -96,7 +105,7 @@ def evaluated(problem: Problem, found: Collected, begun: float, scale: float) ->
     log = dict(zip(COLUMNS, found.log.T, strict=True))
     log["seconds"] = (log["seconds"] - begun) / scale
     end = float(log["seconds"].max(initial=0))
-    moments = [(0.0, 0.0, 0, problem.start_TxD)]
+    moments = [(0.0, 0.0, 0, problem.params)]
     moments += [((s - begun) / scale, *rest) for s, *rest in found.snapshots]
     clocks = float(log["clock"].max(initial=-1) + 1)
     moments.append((end, clocks, int(found.summary["updates"]), found.table))

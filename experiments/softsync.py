@@ -27,7 +27,7 @@ from softsync_report import COLUMNS, Case, drawn, lowest, row, verdict
 from dml.metrics import runs, writers
 from dml.sim.laws import law
 from dml.strategies.server.roles import roles
-from dml.strategies.server.server import Setup
+from dml.strategies.server.server import Make, Setup
 from dml.strategies.server.workers import SKIP, Habits
 from dml.types import CountedComm
 from dml.wire.messages import first_of_each_host
@@ -72,7 +72,9 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
 
             def case(way: str, n: int, alpha: float, damped: bool = False) -> None:
                 rule = Choice(softsync=n or 1, damped=damped)
-                found = ran(comm, problem, setup(comm, make(alpha), way, rule), plan)
+                update, own = make(alpha)
+                who = setup(comm, own, way, rule)
+                found = ran(comm, problem, update, who, plan)
                 if found:
                     cases.append(Case(n, alpha, damped, found))
                     writer.row(row(cases[-1]))
@@ -92,11 +94,11 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     return flags.ranks(program, FLAGS)
 
 
-def setup(comm: CountedComm, make: tuple, way: str, choice: Choice) -> Setup:
+def setup(comm: CountedComm, own: Make, way: str, choice: Choice) -> Setup:
     who = roles(comm.size, FLAGS.servers)
     rule = consistency(way, choice, who.workers)
     habits = Habits(on_nonfinite=SKIP)  # who diverges goes on, and is counted
-    return Setup(who, rule, *make, habits, snapshots=FLAGS.snapshots)
+    return Setup(who, rule, own, habits, snapshots=FLAGS.snapshots)
 
 
 def planned(comm: CountedComm) -> Plan:

@@ -1,14 +1,14 @@
-"""Local SGD (Stich 2019): ranks update alone, and average what they have now and then.
+"""Local SGD (Stich 2019): ranks update alone and average their parameters at times.
 
     rank 0  ─x─x─x─x┐       ┌x─x─x─x┐
-    rank 1  ─x─x─x─x┼─ mean ┼x─x─x─x┼─ mean      x: an update by one's own shard only
+    rank 1  ─x─x─x─x┼─ mean ┼x─x─x─x┼─ mean      x: an update by the rank's own shard
     rank 2  ─x─x─x─x┘       └x─x─x─x┘            H = 4
 
-Post-local (Lin 2020) averages after every update at first. Params and the optimizer's
-moments are averaged alike, so that replicas are equal after it; with H = 1 and SGD that
-is the synchronous way but for rounding.
+Post-local SGD (Lin 2020) averages after every update at first. Parameters and the
+optimizer's moments are averaged alike, so that replicas are equal afterwards; with
+H = 1 and SGD the method is `synchronous` but for rounding.
 
-Words an average: those of the all-reduce over params, moments and one loss.
+Words per average: those of the all-reduce over parameters, moments and one loss.
 """
 
 from collections.abc import Iterable, Iterator
@@ -22,93 +22,94 @@ import numpy as np
 from dml.data.feed import Fed, feed
 from dml.data.shards import microbatches
 from dml.metrics.timer import Timer
-from dml.models.gradient import accumulated
-from dml.strategies.serial import put, shares
-from dml.types import (
-    AllReduce,
-    BadInput,
-    Batch,
-    CountedComm,
-    Examples,
-    Model,
-    Params,
-    Step,
-)
-from dml.update.dense import Optimizer, apply
+from dml.strategies.parameters import Tree, Update
+from dml.types import BadInput, CountedComm, Problem, Reducer, Step, itself
 from dml.wire.buffers import allocate, layout, pack, unpack
 
 
 def local(
-    model: Model,
-    params: Params,
-    data: Batch | Examples,
+    problem: Problem,
     batches: Iterable[np.ndarray],
-    optimizer: Optimizer,
-    timer: Timer,
+    update: Update,
     *,
     comm: CountedComm,
-    allreduce: AllReduce,
+    timer: Timer,
+    reducer: Reducer,
     every: int,
     after: int = 0,
     accumulate: int = 1,
-    state: Any = None,
     ahead: int = 0,
+    state: Any = None,
+    memory: Any = None,
 ) -> Iterator[Step]:
-    """Train on comm's ranks, which average after `every` updates: a Step each time.
+    """Train on all ranks; yield a Step after every average.
 
-    The first `after` updates are averaged one by one. Params, data and batches are
-    equal on all.
+    problem, batches: equal on all ranks.
+    update: an optax optimizer.
+    comm: the ranks.
+    timer: measures the phases.
+    reducer: how parameters become their mean, such as exact(ring_allreduce).
+    every: updates between two averages.
+    after: first updates that are averaged one by one.
+    accumulate: microbatches of a rank's shard.
+    ahead: minibatches made in the background.
+    state, memory: those of an earlier Step.
     """
     if every < 1 or after < 0:
         raise BadInput(
             f"expected averages after 1 update or more, got {every=}, {after=}; pass "
             "--local_every=<1 or more>"
         )
-    params, state = put((params, optimizer.init(params) if state is None else state))
-    flat = layout((params, moments(state), np.float32(0)))
-    buffer = allocate(comm, flat.length, np.result_type(*flat.dtypes))
-    ours = {"rank": comm.rank, "size": comm.size, "parts": accumulate}
-    fed = feed(data, batches, partial(microbatches, **ours), put, ahead)
+    now = Tree(problem, update, state)
+    lies = layout((now.params, moments(now.opt_state), np.float32(0)))
+    buffer = allocate(comm, lies.length, np.result_type(*lies.dtypes))
+    if memory is None:
+        memory = reducer.init(lies)
+    split = partial(microbatches, rank=comm.rank, size=comm.size, parts=accumulate)
+    fed = feed(problem.take, batches, split, now.put, ahead)
     number = 0
     for some in rounds(timer.waits("input", fed), every, after):
-        lost, seen, total, sent = 0.0, 0.0, 0, comm.bytes_sent
+        lost, seen, total, sent = 0.0, 0, 0, comm.bytes_sent
         for count, parts in some:
-            parts, weights = shares(parts, 1)  # numbers of examples
-            here, number, total = sum(weights), number + 1, total + count
+            here = sum(part.examples for part in parts if part)
+            number, total = number + 1, total + count
             if not here:
                 continue
             with timer("gradient", work=here * comm.size / count):
-                weights = [weight / here for weight in weights]
-                loss, grads = jax.block_until_ready(
-                    accumulated(model.loss, params, parts, weights)
-                )
+                loss, grads = now.mean(parts, here)
             with timer("update"):
-                new = apply(optimizer, grads, state, params)
-                params, state = jax.block_until_ready(new)
+                now.apply(grads)
             lost, seen = lost + float(jax.device_get(loss)) * here, seen + here
         with timer("wire"):
             mean = np.float32(lost / seen if seen else 0)
-            pack(jax.device_get((params, moments(state), mean)), buffer, seen / total)
-            allreduce(comm, buffer, op=np.add)
-            params, averages, loss = unpack(buffer, flat)
-            params, averages = put((params, averages))
-            state = replaced(state, averages)
-        words = (comm.bytes_sent - sent) // buffer.itemsize
+            mine = jax.device_get((now.params, moments(now.opt_state), mean))
+            pack(mine, buffer, seen / total)
+            memory = reducer.reduce(comm, buffer, memory)
+            params, averages, loss = unpack(buffer, lies)
+            now.params, averages = now.put((params, averages))
+            now.opt_state = replaced(now.opt_state, averages)
         yield Step(
-            *(number, float(loss), params, total, timer.lap(), words),
-            state=partial(jax.device_get, state),
+            number=number,
+            loss=float(loss),
+            params=now.collect,
+            examples=total,
+            seconds=timer.lap(),
+            words_sent=(comm.bytes_sent - sent) // buffer.itemsize,
+            state=now.state,
+            memory=partial(itself, memory),
+            replicas=True,
         )
 
 
 def rounds(fed: Iterator[Fed], every: int, after: int) -> Iterator[Iterator[Fed]]:
-    """Cut minibatches into the runs between two averages; the last may be shorter."""
+    """Divide minibatches into groups between two averages; the last may be shorter."""
     for number, first in enumerate(fed):
         length = 1 if number < after else every
         yield chain([first], islice(fed, length - 1))
 
 
 def moments(state: Any) -> list[jax.Array]:
-    """Return what of an optimizer's state can be averaged: all but its counts."""
+    """Return the leaves of an optimizer's state that can be averaged."""
     return [leaf for leaf in jax.tree.leaves(state) if _real(leaf)]
 
 

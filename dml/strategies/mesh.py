@@ -24,9 +24,8 @@ from dml.data.feed import feed
 from dml.metrics.noise import Noise
 from dml.metrics.timer import Timer
 from dml.models.gradient import gradient, plus
-from dml.strategies.serial import examples
 from dml.strategies.zero import ZERO, Held, Level, holding
-from dml.types import BadInput, Batch, Examples, Grads, Model, Params, Step
+from dml.types import BadInput, Batch, Comm, Grads, Params, Problem, Step
 from dml.update.dense import Optimizer
 from dml.wire.mesh.axes import FED, SLICED, WHOLE
 from dml.wire.mesh.slices import scattered
@@ -36,59 +35,75 @@ Means = Callable[[Params, Batch], tuple[Any, Any, Grads]]
 
 
 def mesh(
-    model: Model,
-    params: Params,
-    data: Batch | Examples,
+    problem: Problem,
     batches: Iterable[np.ndarray],
-    optimizer: Optimizer,
-    timer: Timer,
+    update: Optimizer,
     *,
+    comm: Comm,
+    timer: Timer,
     axes: Mesh,
     call: str = "shard_map",
     zero: int = 0,
     accumulate: int = 1,
     noise: bool = False,
-    state: Any = None,
     ahead: int = 2,
+    state: Any = None,
 ) -> Iterator[Step]:
-    """Train as serial does, on axes' devices; params, data, batches are equal on all.
+    """Train on the devices of a mesh; yield a Step after every update.
 
-    `call` of CALLS makes the devices' program, `zero` of ZERO says what lies in slices:
-    from 1 on, make the optimizer for slices over `data`.
+    problem: what is learned; `model` is compiled for the mesh.
+    batches: the indices of each global minibatch, equal in all processes.
+    update: an optax optimizer; from zero=1 on, one made for slices over `data`.
+    comm: the ranks, one JAX process each.
+    timer: measures the phases.
+    axes: the mesh, with the axis `data`.
+    call: name in CALLS of what makes the devices' program.
+    zero: level in ZERO, which says what is stored in slices.
+    accumulate: microbatches of a device's shard.
+    noise: whether the gradient noise scale is measured.
+    ahead: minibatches made in the background.
+    state: the optimizer's state in an earlier Step.
     """
+    model, params = problem.model, problem.params
+    assert model
     size, level = axes.shape["data"], ZERO[zero]
-    held = holding(level, model, params, optimizer, axes)
+    held = holding(level, model, params, update, axes)
     means = CALLS[call](held, level, axes, accumulate, noise)
     scale = Noise() if noise else None
-    state = held.begin(optimizer.init(params) if state is None else state)
+    state = held.begin(update.init(params) if state is None else state)
     now = held.hold(params)
-    fed = feed(
-        data, batches, partial(divided, axes=axes, accumulate=accumulate), ahead=ahead
-    )
+    split = partial(divided, axes=axes, accumulate=accumulate)
+    fed = feed(problem.take, batches, split, ahead=ahead)
     for number, (count, (even, rest)) in enumerate(timer.waits("input", fed), 1):
         with timer("gradient", work=1):
-            found, left = None, 0 if rest is None else examples(rest)
-            if even is not None:
-                loss, square, grads = means(now, even)
+            found, left = None, rest.examples if rest else 0
+            if even:
+                loss, square, grads = means(now, even.batch)
                 found = plus(None, (loss, grads), 1 - left / count)
-            if rest is not None:
-                lost = gradient(model.loss, held.whole(now), everywhere(rest, axes))
+            if rest:
+                batch = everywhere(rest.batch, axes)
+                lost = gradient(model.loss, held.whole(now), batch)
                 lost = lost[0], held.slice(lost[1])
                 found = plus(found, lost, left / count)
             loss, grads = jax.block_until_ready(found)
         measures: dict[str, float] = {"bytes_held": nbytes((now, state))}
         if scale:
-            if even is not None:
+            if even:
                 small, large = jax.device_get((local(square), local(_square(grads))))
                 scale.add(float(small), float(large), (count - left) / size, count)
             measures["noise_scale"] = scale.scale
         with timer("update"):
             now, state = jax.block_until_ready(held.update(grads, state, now))
-        whole = partial(held.whole, now) if level.params == SLICED else now
         yield Step(
-            *(number, float(jax.device_get(local(loss))), whole, count, timer.lap(), 0),
+            number=number,
+            loss=float(jax.device_get(local(loss))),
+            params=partial(held.whole, now),
+            examples=count,
+            seconds=timer.lap(),
+            words_sent=0,
             measures=measures,
             state=partial(held.collect, state),
+            replicas=level.params == WHOLE,
         )
 
 

@@ -1,16 +1,16 @@
-"""Synchronous data parallel: every rank has all params and a shard of each minibatch.
+"""Synchronous data parallel: every rank has all parameters and a shard of each batch.
 
        global minibatch
     ┌─────────┼─────────┐
   shard 0   shard 1   shard 2
   gradient  gradient  gradient    each a mean, times its share of the examples
     └──── all-reduce ───┘         in flat buffers, the loss last
-  update    update    update      of equal params by equal grads: replicas stay equal
+  update    update    update      equal parameters and equal gradients: equal replicas
 
-With buckets the backward pass goes layer by layer, and XLA computes the next ones while
-a bucket is on the wire ("wait-free backpropagation", Poseidon, Zhang 2017).
+With buckets the backward pass runs layer by layer, and XLA computes the next layers
+while a bucket is on the wire ("wait-free backpropagation", Poseidon, Zhang 2017).
 
-Words a step: those of the all-reduces over all params and one loss.
+Words per step: those of the all-reduces over all parameters and one loss.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -21,119 +21,128 @@ from typing import Any
 import jax
 import numpy as np
 
-from dml.data.feed import feed
+from dml.data.feed import Part, feed
 from dml.data.shards import microbatches
 from dml.metrics.noise import Noise
 from dml.metrics.timer import Timer
 from dml.models.backward import backward, order
-from dml.models.gradient import accumulated, gradient, plus
-from dml.strategies.serial import put, shares
-from dml.types import (
-    AllReduce,
-    Batch,
-    CountedComm,
-    Examples,
-    Grads,
-    Model,
-    Params,
-    Step,
-)
-from dml.update.dense import Optimizer, apply
+from dml.models.gradient import accumulated, plus
+from dml.strategies.parameters import Tree, Update
+from dml.types import CountedComm, Grads, Problem, Reducer, Step
 from dml.wire.buckets import Bucket, buckets, empty, fill
 
-ALL = ""  # the one name of params that are not cut into layers
+ALL = ""  # the one name of parameters that are not divided into layers
 Named = Iterator[tuple[str, Grads]]
 
 
 def synchronous(
-    model: Model,
-    params: Params,
-    data: Batch | Examples,
+    problem: Problem,
     batches: Iterable[np.ndarray],
-    optimizer: Optimizer,
-    timer: Timer,
+    update: Update,
     *,
     comm: CountedComm,
-    allreduce: AllReduce,
+    timer: Timer,
+    reducer: Reducer,
     bucket_mb: float = 0.0,
     accumulate: int = 1,
     noise: bool = False,
-    state: Any = None,
     ahead: int = 0,
+    state: Any = None,
+    memory: Any = None,
 ) -> Iterator[Step]:
-    """Train as serial does, on comm's ranks; params, data, batches are equal on all.
+    """Train on all ranks in lockstep; yield a Step after every update.
 
-    Buckets hold so many MB, which changes no bit; 0 sends all at once, at the end. With
-    noise the gradient's noise scale is measured, which sends one number more.
+    problem: what is learned, equal on all ranks.
+    batches: the indices of each global minibatch, equal on all ranks.
+    update: an optax optimizer.
+    comm: the ranks.
+    timer: measures the phases.
+    reducer: how gradients become their mean, such as exact(ring_allreduce).
+    bucket_mb: size of a bucket; 0 sends all gradients at once, after the backward pass.
+        It changes no bit.
+    accumulate: microbatches of a rank's shard.
+    noise: whether the gradient noise scale is measured, by one more word.
+    ahead: minibatches made in the background.
+    state, memory: those of an earlier Step.
     """
-    params, state = put((params, optimizer.init(params) if state is None else state))
-    cut = bool(bucket_mb and model.layers)
-    tree, names = (params, order(model)) if cut else ({ALL: params}, [ALL])
+    now = Tree(problem, update, state)
+    layered = bool(bucket_mb and problem.model and problem.model.layers)
+    if layered:
+        assert problem.model
+        tree, names = problem.params, order(problem.model)
+    else:
+        tree, names = {ALL: problem.params}, [ALL]
     held = buckets(comm, tree, names, bucket_mb * (1 << 20), scalars=1 + noise)
+    memories = memory or [reducer.init(bucket.layout) for bucket in held]
     scalars = held[-1].buffer[held[-1].layout.length :]  # loss, square
     scale = Noise() if noise else None
-    ours = {"rank": comm.rank, "size": comm.size, "parts": accumulate}
-    fed = feed(data, batches, partial(microbatches, **ours), put, ahead)
+    split = partial(microbatches, rank=comm.rank, size=comm.size, parts=accumulate)
+    fed = feed(problem.take, batches, split, now.put, ahead)
     for number, (count, parts) in enumerate(timer.waits("input", fed), 1):
         sent = comm.bytes_sent
-        parts, weights = shares(parts, count)
-        with timer("gradient", work=sum(weights) * comm.size):
-            loss, done, factor = begin(model, params, parts, weights, cut)
+        mine = [part for part in parts if part]
+        share = sum(part.examples for part in mine) / count
+        with timer("gradient", work=share * comm.size):
+            loss, done, factor = begin(problem, now.params, mine, count, layered)
         squares, copied = 0.0, 0
-        for bucket in held:
+        for n, bucket in enumerate(held):
             with timer("gradient"):
                 grads = collect(bucket, done)
             with timer("wire"):
                 copied += fill(bucket, grads, factor)
                 if noise:
-                    squares += square(bucket) / (sum(weights) or 1)
+                    squares += square(bucket) / (share or 1)
                 if bucket is held[-1]:
                     scalars[0] = factor * float(jax.device_get(loss))
                     scalars[1:] = squares
-                allreduce(comm, bucket.buffer, op=np.add)
+                memories[n] = reducer.reduce(comm, bucket.buffer, memories[n])
         with timer("update"):
-            found, more = whole(held, cut)
-            new = apply(optimizer, put(found), state, params)
-            params, state = jax.block_until_ready(new)
+            found, more = whole(held, layered)
+            now.apply(now.put(found))
         measures: dict[str, float] = {"host_copies": copied + more}
         if scale:
             both = float(scalars[1]), sum(map(square, held))
             measures["noise_scale"] = scale.add(*both, count / comm.size, count)
-        words = (comm.bytes_sent - sent) // scalars.itemsize
         yield Step(
-            *(number, float(scalars[0]), params, count, timer.lap(), words),
+            number=number,
+            loss=float(scalars[0]),
+            params=now.collect,
+            examples=count,
+            seconds=timer.lap(),
+            words_sent=(comm.bytes_sent - sent) // scalars.itemsize,
             measures=measures,
-            state=partial(jax.device_get, state),
+            state=now.state,
+            memory=partial(list, memories),
+            replicas=True,
         )
 
 
 def begin(
-    model: Model,
-    params: Params,
-    parts: Sequence[Batch],
-    weights: Sequence[float],
-    cut: bool,
-) -> tuple[float, Named, float]:
-    """Return the loss, names with their gradients, and the factor of both; or zeros.
+    problem: Problem, params: Any, parts: Sequence[Part], count: int, layered: bool
+) -> tuple[Any, Named, float]:
+    """Return the loss, names with their gradients, and a factor to multiply both by.
 
-    What is not yet computed comes later. Of microbatches only the last is cut: the sum
-    of the others is there before.
+    The gradients may still be in computation. Of several microbatches only the last
+    runs layer by layer; the others are summed before it. No parts: a loss of 0.
     """
     if not parts:
         return 0.0, iter(()), 1.0
     *before, last = parts
-    if cut:
-        loss, done = backward(model, params, last)
+    if layered:
+        assert problem.model
+        loss, done = backward(problem.model, params, last.batch)
     else:
-        loss, grads = gradient(model.loss, params, last)
+        loss, grads = problem.gradient(params, last.batch)
         done = iter([(ALL, grads)])
+    *others, weight = [part.examples / count for part in parts]
     if not before:
-        return loss, done, weights[-1]
-    *others, weight = weights
-    lost, sums = accumulated(model.loss, params, before, others)
-    earlier = sums if cut else {ALL: sums}
+        return loss, done, weight
+    summed, sums = accumulated(
+        problem.gradient, params, [part.batch for part in before], others
+    )
+    earlier = sums if layered else {ALL: sums}
     return (
-        plus(lost, loss, weight),
+        plus(summed, loss, weight),
         ((name, plus(earlier[name], grads, weight)) for name, grads in done),
         1.0,
     )
@@ -145,11 +154,11 @@ def collect(bucket: Bucket, done: Named) -> dict[str, Grads] | None:
     return jax.device_get(found) if found else None
 
 
-def whole(held: Sequence[Bucket], cut: bool) -> tuple[Grads, int]:
-    """Return views of all gradients as one tree, and bytes that are copied again."""
+def whole(held: Sequence[Bucket], layered: bool) -> tuple[Grads, int]:
+    """Return views of all gradients as one tree, and the bytes copied again."""
     parts = [empty(bucket) for bucket in held]
     grads = {name: found for part, _ in parts for name, found in part.items()}
-    return grads if cut else grads[ALL], sum(copied for _, copied in parts)
+    return grads if layered else grads[ALL], sum(copied for _, copied in parts)
 
 
 def square(bucket: Bucket) -> float:

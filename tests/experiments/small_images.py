@@ -3,17 +3,16 @@
 from functools import cache
 
 import jax
-from server_problems import PROBLEMS
+from server_problems import PROBLEMS, classifier
 
 from dml.data.digits import CLASSES, FEATURES, digits
 from dml.models.logistic import logistic
-from dml.strategies.server.dense import problem
 
 
 @cache
 def small(seed, l1):
     model = logistic(FEATURES, CLASSES)
-    return problem(model, model.init(jax.random.key(seed)), *digits())
+    return classifier(model, model.init(jax.random.key(seed)), *digits())
 
 
 def put(monkeypatch):

@@ -1,28 +1,32 @@
-"""Matrix factorisation as a table of factors: a minibatch touches few of its rows.
+"""Matrix factorisation as the problem of a table of factors.
 
-Ratings in, a Problem out, whose rows are as hot as they have ratings.
+A minibatch touches few rows. A row's access frequency is its number of ratings.
 """
+
+from operator import attrgetter
 
 import numpy as np
 
 from dml.models.factors import centred, gradient, metrics, start, touched
-from dml.types import Problem, Ratings
+from dml.types import Problem, Ratings, Rows, Touching
 
 
 def problem(
     training: Ratings, held_out: Ratings, factors: int, mu: float, seed: int
 ) -> Problem:
-    """Make the problem; a seed draws the table that it starts from."""
+    """Return the problem; the seed draws its start value."""
     rows = 1 + max(int(part.items.max()) for part in (training, held_out))
-    heat = np.bincount(training.users, minlength=rows)
-    heat += np.bincount(training.items, minlength=rows)
+    frequency = np.bincount(training.users, minlength=rows)
+    frequency += np.bincount(training.items, minlength=rows)
     training, held_out = centred(training, held_out)
 
-    def grads(
-        table_TxD: np.ndarray, numbers: np.ndarray, rows: np.ndarray | slice
-    ) -> tuple[float, np.ndarray]:
-        assert isinstance(rows, np.ndarray)
-        return gradient(table_TxD, training, numbers, rows, mu)
+    def take(indices: np.ndarray) -> Touching:
+        return Touching(indices, touched(training.users, training.items, indices))
+
+    def grads(table_TxD: np.ndarray, batch: Touching) -> tuple[float, Rows]:
+        assert isinstance(batch.rows, np.ndarray)
+        loss, values = gradient(table_TxD, training, batch.indices, batch.rows, mu)
+        return loss, Rows(batch.rows, values)
 
     def evaluate(table_TxD: np.ndarray) -> dict[str, float]:
         return {
@@ -33,8 +37,9 @@ def problem(
     return Problem(
         start(rows, factors, seed),
         len(training.values),
-        lambda numbers: touched(training.users, training.items, numbers),
         grads,
         evaluate,
-        heat,
+        take,
+        attrgetter("rows"),
+        frequency,
     )

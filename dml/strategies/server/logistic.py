@@ -1,35 +1,38 @@
-"""Sparse logistic regression on a server: a weight a row, touched by few examples.
+"""Sparse logistic regression as the problem of a table with one weight per row.
 
-Batches of CSR rows and labels -1, +1 in, their Problem out. The L1 norm is not in its
-gradient but in the server's update: pass the same l1 to update.table.table.
+The L1 norm is not part of the gradient but of the update: pass the same l1 to
+`dml.update.table.table`.
 """
 
 from collections.abc import Mapping
+from operator import attrgetter
 
 import numpy as np
 
 from dml.models import sparse_logistic
-from dml.types import BadInput, Batch, Problem
+from dml.types import BadInput, Batch, Problem, Rows, Touching
 
 
 def problem(training: Batch, held_out: Batch, l1: float) -> Problem:
-    """Bind the examples; evaluate training's objective, and held_out's loss, accuracy.
+    """Return the problem of CSR rows with labels -1 and +1.
 
-    zeros is the share of weights that are 0; heat counts a feature's examples.
+    It is evaluated by the objective on `training`, the loss and accuracy on `held_out`,
+    and the share of weights that are 0. A row's access frequency is the number of
+    examples with its feature.
     """
     for name, batch in (("training", training), ("held_out", held_out)):
         _check(name, batch, training.inputs.shape[1])
 
-    def touched(index: np.ndarray) -> np.ndarray:
-        return sparse_logistic.touched(training.inputs, index)
+    def take(indices: np.ndarray) -> Touching:
+        return Touching(indices, sparse_logistic.touched(training.inputs, indices))
 
-    def gradient(
-        table_Tx1: np.ndarray, index: np.ndarray, rows: np.ndarray | slice
-    ) -> tuple[float, np.ndarray]:
-        assert not isinstance(rows, slice)
+    def gradient(table_Tx1: np.ndarray, batch: Touching) -> tuple[float, Rows]:
+        assert not isinstance(batch.rows, slice)
         weights_T = table_Tx1.reshape(-1)
-        loss, grads_N = sparse_logistic.gradient(weights_T, training, index, rows)
-        return loss, grads_N[:, None]
+        loss, grads_N = sparse_logistic.gradient(
+            weights_T, training, batch.indices, batch.rows
+        )
+        return loss, Rows(batch.rows, grads_N[:, None])
 
     def evaluate(table_Tx1: np.ndarray) -> Mapping[str, float]:
         weights_T = table_Tx1.reshape(-1)
@@ -41,9 +44,10 @@ def problem(training: Batch, held_out: Batch, l1: float) -> Problem:
         }
 
     examples, features = training.inputs.shape
-    heat = np.bincount(training.inputs.indices, minlength=features)
+    frequency = np.bincount(training.inputs.indices, minlength=features)
     start_Tx1 = np.zeros((features, 1), np.float32)
-    return Problem(start_Tx1, examples, touched, gradient, evaluate, heat)
+    rows = attrgetter("rows")
+    return Problem(start_Tx1, examples, gradient, evaluate, take, rows, frequency)
 
 
 def _check(name: str, batch: Batch, features: int) -> None:

@@ -1,22 +1,26 @@
-"""Training on parameter servers: a generator of Step for any rank, whatever its role.
+"""Parameter servers: workers compute gradients, servers keep and update the rows.
 
-    minibatch k ─► shard of each worker ─► gradient ─► servers ─► table ─► workers
+    minibatch k ─► shard of each worker ─► gradient ─► servers ─► rows ─► workers
 
-Workers yield a Step a clock, of their own loss; a server yields one when all is over.
-What happened is in the report.
+A worker yields a Step per clock, with the loss of its own shard; a server yields one
+Step at the end. The report receives what happened.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from dml.metrics.timer import Timer
+from dml.strategies.parameters import Update
 from dml.strategies.server.report import Report
 from dml.strategies.server.roles import Roles
+from dml.strategies.server.tables import tabled
 from dml.strategies.server.workers import Habits, Parts, work
 from dml.types import CountedComm, Problem, Shard, Step
 from dml.wire.messages.client import Client
+from dml.wire.messages.collect import collect
 from dml.wire.messages.colocated import Colocated
 from dml.wire.messages.consistency import Consistency
 from dml.wire.messages.replica import Replica
@@ -27,54 +31,80 @@ Make = Callable[[np.ndarray], Shard]  # rows -> what keeps and updates them
 
 
 class Setup(NamedTuple):
-    """How ranks share the work, and how far they may drift apart."""
+    """How ranks share the work.
+
+    roles: which ranks work and which serve.
+    rule: how far workers may drift apart, and when gradients are applied.
+    own: makes what moves a worker's copy by its own gradients; None: as on servers.
+    habits: how a worker computes and pushes.
+    known: key lists that a server remembers of each worker.
+    snapshots: clocks between two copies of the table; 0: none.
+    """
 
     roles: Roles
     rule: Consistency
-    make: Make  # a server's shard
-    own: Make  # what moves a worker's copy by its own gradients
+    own: Make | None = None
     habits: Habits = Habits()
-    known: int = 64  # key lists that a server remembers of each worker
-    snapshots: int = 0  # clocks between two copies of the table; 0: none
+    known: int = 64
+    snapshots: int = 0
 
 
 def server(
     problem: Problem,
     batches: Iterable[np.ndarray],
-    timer: Timer,
+    update: Update,
     *,
     comm: CountedComm,
+    timer: Timer,
     setup: Setup,
-    report: Report,
+    report: Report | None = None,
 ) -> Iterator[Step]:
-    """Train as `serial` does, by the setup's consistency."""
-    # order matters: a server of the run before must have ended before anyone speaks
+    """Train by the setup's consistency; `bsp` has the bits of `serial`.
+
+    problem: what is learned; a tree of parameters becomes a table of one column.
+    batches: the indices of each clock's global minibatch, equal on all ranks.
+    update: a rule of rows, or an optimizer that treats every number alone.
+    comm: the ranks, workers and servers.
+    timer: measures the phases.
+    setup: how ranks share the work.
+    report: receives this rank's part of what happened.
+    """
+    # order matters: servers of an earlier run must end before a message of this one
     comm.Barrier()
+    problem, update = tabled(problem, update)
+    report = Report() if report is None else report
     roles = setup.roles
-    split = partition(len(problem.start_TxD), len(roles.servers), problem.heat)
+    split = partition(len(problem.params), len(roles.servers), problem.frequency)
     number, works = roles.server(comm.rank), comm.rank < roles.workers
     serving = (
-        served(problem, split, comm, setup, report) if number is not None else None
+        served(problem, update, split, comm, setup, report)
+        if number is not None
+        else None
     )
+    table = partial(collected, comm, roles, split, problem.params, serving)
     if not works:
         assert serving
         serving.serve()
         report.served(serving)
-        yield last(serving, timer)
+        yield last(serving, timer, table)
         return
     meanwhile: Any = colocated(serving, comm) if serving else None
     client = Client(
         comm,
         split,
-        problem.start_TxD.shape[1],
+        problem.params.shape[1],
         roles.servers,
         known=setup.known,
         wait=meanwhile and meanwhile.wait,
     )
-    replica = copied(problem, client, setup)
+    replica = copied(problem, client, setup, setup.own or update)
     parts = Parts(problem, batches, comm.rank, roles.workers)
     poll = meanwhile and meanwhile.poll
-    yield from work(parts, replica, timer, setup.habits, report.counts, poll)
+    step = None
+    for step in work(parts, replica, timer, setup.habits, report.counts, poll):
+        yield step._replace(params=table)
+    if step is None:  # a worker that skipped every clock
+        yield Step(client.clock, 0.0, table, 0, timer.lap(), words_sent=0)
     report.worked(client)
     if serving:
         meanwhile.finish()
@@ -82,8 +112,28 @@ def server(
         report.served(serving)
 
 
+def collected(
+    comm: CountedComm,
+    roles: Roles,
+    split: Partition,
+    start_TxD: np.ndarray,
+    serving: Server | None,
+) -> np.ndarray | None:
+    """Return the table on rank 0, None elsewhere; collective, after the run."""
+    mine = np.asarray(serving.shard.values) if serving else start_TxD[:0]
+    parts = collect(comm, mine.reshape(-1))
+    if parts is None:
+        return None
+    table_TxD = np.empty_like(start_TxD)
+    for number, rank in enumerate(roles.servers):
+        held = split.held(number)
+        table_TxD[held] = parts[rank].reshape(-1, table_TxD.shape[1])
+    return table_TxD
+
+
 def served(
     problem: Problem,
+    update: Make,
     split: Partition,
     comm: CountedComm,
     setup: Setup,
@@ -91,7 +141,7 @@ def served(
 ) -> Server:
     """Make this rank's server."""
     rows = split.held(setup.roles.server(comm.rank) or 0)
-    shard = setup.make(problem.start_TxD[rows].copy())
+    shard = update(problem.params[rows].copy())
 
     def heard(clocks: int) -> None:
         every = setup.snapshots * setup.roles.workers
@@ -102,12 +152,12 @@ def served(
     return serving
 
 
-def copied(problem: Problem, client: Client, setup: Setup) -> Replica:
-    """Make this worker's copy; it moves by itself where it is not always read anew."""
+def copied(problem: Problem, client: Client, setup: Setup, make: Make) -> Replica:
+    """Make this worker's copy; its own gradients move it where rows are cached."""
     rule, habits = setup.rule, setup.habits
-    table = problem.start_TxD.copy()
+    table = problem.params.copy()
     cached = rule.fetches != 1 or rule.eager or habits.prefetch or habits.pushes > 1
-    own = setup.own(table) if cached and rule.gathers else None
+    own = make(table) if cached and rule.gathers else None
     return Replica(client, table, rule, own)
 
 
@@ -119,10 +169,8 @@ def colocated(serving: Server, comm: CountedComm) -> Colocated:
     return Colocated(comm, serving.inbox, hear)
 
 
-def last(serving: Server, timer: Timer) -> Step:
-    """Return what a server has to say at its end."""
+def last(serving: Server, timer: Timer, table: Callable[[], Any]) -> Step:
+    """Return a server's Step at its end."""
     losses = [each.loss for each in serving.log[-serving.workers :]]
     mean = float(np.mean(losses)) if losses else 0.0
-    return Step(
-        serving.version, mean, serving.shard.values, 0, timer.lap(), words_sent=0
-    )
+    return Step(serving.version, mean, table, 0, timer.lap(), words_sent=0)

@@ -7,13 +7,13 @@ Words a clock: those of the rows that are too old, and of the gradient's.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dml.data.shards import shard
 from dml.metrics.timer import Timer
-from dml.types import BadInput, Problem, Step
+from dml.types import BadInput, Problem, Step, nothing
 from dml.wire.messages.replica import Reading, Replica
 from dml.wire.rows import Keys, summed
 
@@ -44,6 +44,7 @@ class Part(NamedTuple):
 
     clock: int
     numbers: np.ndarray
+    batch: Any  # of these examples
     rows: Keys
     weight: float  # in the minibatch
 
@@ -73,9 +74,17 @@ class Parts:
         for number, index in self.batches:
             if number == clock:
                 mine = shard(index, self.worker, self.workers)
-                rows = self.problem.touched(mine) if len(mine) else np.empty(0, int)
-                return Part(clock, mine, rows, len(mine) / len(index))
+                weight = len(mine) / len(index)
+                if not len(mine):
+                    return Part(clock, mine, None, np.empty(0, int), weight)
+                batch = self.problem.take(mine)
+                return Part(clock, mine, batch, touched(self.problem, batch), weight)
         return None
+
+
+def touched(problem: Problem, batch: Any) -> Keys:
+    """Return the rows that a batch touches; all where the problem does not tell."""
+    return problem.touched(batch) if problem.touched else slice(0, len(problem.params))
 
 
 def work(
@@ -124,9 +133,7 @@ def work(
         counts.waited += seconds.get("wait", 0.0)
         counts.computed += seconds.get("gradient", 0.0)
         words = (comm.bytes_sent - sent) // 4
-        yield Step(
-            part.clock + 1, loss, replica.table, len(part.numbers), seconds, words
-        )
+        yield Step(part.clock + 1, loss, nothing, len(part.numbers), seconds, words)
         part = following
     client.end()
     replica.finish()
@@ -143,15 +150,15 @@ def computed(
     if not len(part.numbers):
         return 0.0, np.empty((0, replica.table.shape[1]), np.float32)
     if habits.microbatches == 1:
-        loss, grads = problem.gradient(replica.table, part.numbers, part.rows)
-        return loss, grads * np.float32(part.weight)
+        loss, found = problem.gradient(replica.table, part.batch)
+        return loss, found.values * np.float32(part.weight)
     loss, total = 0.0, []
     for piece in np.array_split(part.numbers, habits.microbatches):
         if len(piece):
-            rows, share = problem.touched(piece), len(piece) / len(part.numbers)
-            lost, grads = problem.gradient(replica.table, piece, rows)
+            share = len(piece) / len(part.numbers)
+            lost, found = problem.gradient(replica.table, problem.take(piece))
             loss += lost * share
-            total.append((rows, grads * np.float32(share * part.weight)))
+            total.append((found.index, found.values * np.float32(share * part.weight)))
         if poll:
             poll()
     rows, grads = summed(total)

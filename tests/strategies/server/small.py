@@ -1,16 +1,18 @@
 """A small problem, a small shard, and runs of them that the server's tests share."""
 
+from operator import attrgetter
+
 import numpy as np
 
 from dml import sim
 from dml.metrics.timer import Timer
 from dml.sim.laws import delayed, law
+from dml.strategies.serial import serial
 from dml.strategies.server.report import Report, collected
 from dml.strategies.server.roles import roles
-from dml.strategies.server.serial import serial
 from dml.strategies.server.server import Setup, server
 from dml.strategies.server.workers import Habits
-from dml.types import Problem
+from dml.types import Problem, Rows, Touching
 from dml.wire.messages import Metered
 from dml.wire.messages.consistency import Choice, consistency
 from dml.wire.partition import partition
@@ -40,23 +42,27 @@ def problem(dense=False, seed=0):
     points = (sizes * draws.standard_normal((EXAMPLES, WIDTH))).astype(np.float32)
     row_of = draws.integers(ROWS, size=EXAMPLES)
 
-    def touched(numbers):
-        return slice(0, ROWS) if dense else np.unique(row_of[numbers])
+    def take(numbers):
+        rows = slice(0, ROWS) if dense else np.unique(row_of[numbers])
+        return Touching(numbers, rows)
 
-    def gradient(table, numbers, rows):
+    def gradient(table, batch):
+        numbers, rows = batch
         grads, loss = np.zeros((ROWS, WIDTH), np.float32), 0.0
         for number in numbers:
             miss = table[row_of[number]] - points[number]
             grads[row_of[number]] += miss
             loss += 0.5 * float(miss @ miss)
-        return loss / len(numbers), (grads / np.float32(len(numbers)))[rows]
+        values = (grads / np.float32(len(numbers)))[rows]
+        return loss / len(numbers), Rows(rows, values)
 
     def evaluate(table):
         return {"objective": float((0.5 * (table[row_of] - points) ** 2).sum(1).mean())}
 
-    heat = None if dense else np.bincount(row_of, minlength=ROWS)
+    frequency = None if dense else np.bincount(row_of, minlength=ROWS)
     start = draws.random((ROWS, WIDTH)).astype(np.float32)
-    return Problem(start, EXAMPLES, touched, gradient, evaluate, heat)
+    rows = attrgetter("rows")
+    return Problem(start, EXAMPLES, gradient, evaluate, take, rows, frequency)
 
 
 def batches(clocks, seed=1):
@@ -83,13 +89,15 @@ def program(
     comm, task = Metered(comm), of(dense)
     who = roles(comm.size, servers, colocated)
     rule, report = consistency(name, choice, who.workers), Report()
-    setup = Setup(who, rule, make, make, habits, snapshots=snapshots)
+    setup = Setup(who, rule, habits=habits, snapshots=snapshots)
     timer = Timer(comm.Wtime, delayed(comm, law(delays), 3) if delays else None)
-    steps = server(task, batches(clocks), timer, comm=comm, setup=setup, report=report)
-    for _ in steps:
-        pass
-    split = partition(ROWS, len(who.servers), task.heat)
-    return collected(comm, who, split, WIDTH, report)
+    how = {"comm": comm, "timer": timer, "setup": setup, "report": report}
+    *_, last = server(task, batches(clocks), make, **how)
+    table = last.params()
+    split = partition(ROWS, len(who.servers), task.frequency)
+    found = collected(comm, who, split, WIDTH, report)
+    assert comm.rank or np.array_equal(table, found.table, equal_nan=True)
+    return found
 
 
 def ran(size, *args, network=None, order=0, **more):
@@ -100,7 +108,6 @@ def ran(size, *args, network=None, order=0, **more):
 def alone(workers, dense=False, clocks=12, make=Descent):
     """Return the table of one rank that accumulates the same shards in order."""
     task = problem(dense)
-    table = make(task.start_TxD.copy())
-    for _ in serial(task, batches(clocks), table, Timer(), workers=workers):
-        pass
-    return table.values
+    how = {"comm": None, "timer": Timer(), "accumulate": workers}
+    *_, last = serial(task, batches(clocks), lambda rows: make(rows.copy()), **how)
+    return last.params()

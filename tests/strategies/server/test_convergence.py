@@ -13,10 +13,10 @@ from dml.metrics.timer import Timer
 from dml.models import sparse_logistic
 from dml.sim import maxplus
 from dml.sim.laws import delayed, law, seconds
+from dml.strategies.serial import serial
 from dml.strategies.server import factors, logistic
 from dml.strategies.server.report import Report, collected
 from dml.strategies.server.roles import roles
-from dml.strategies.server.serial import serial
 from dml.strategies.server.server import Setup, server
 from dml.strategies.server.workers import Habits
 from dml.types import Batch
@@ -50,16 +50,16 @@ def trained(problem, name, make, *, habits=None, size=SIZE, straggle=None, **mor
     def program(comm):
         comm, who = Metered(comm), roles(size, SERVERS, more.get("colocated", False))
         rule, report = consistency(name, CHOICE, who.workers), Report()
-        setup = Setup(who, rule, make, make, habits or Habits())
+        setup = Setup(who, rule, habits=habits or Habits())
         timer = Timer(
             comm.Wtime, delayed(comm, law(straggle or "shifted_exponential:1,1"), 5)
         )
-        for _ in server(
-            problem, batches(problem), timer, comm=comm, setup=setup, report=report
-        ):
+        how = {"comm": comm, "timer": timer, "setup": setup, "report": report}
+        for _ in server(problem, batches(problem), make, **how):
             pass
-        split = partition(len(problem.start_TxD), SERVERS, problem.heat)
-        return collected(comm, who, split, problem.start_TxD.shape[1], report)
+        rows, width = problem.params.shape
+        split = partition(rows, SERVERS, problem.frequency)
+        return collected(comm, who, split, width, report)
 
     return sim.run(program, size)[0]
 
@@ -70,10 +70,10 @@ def descent(values, l1=L1):
 
 @cache
 def reference():
-    problem, shard = task(), descent(task().start_TxD)
-    for _ in serial(problem, batches(problem), shard, Timer(), workers=SIZE - SERVERS):
-        pass
-    return problem.evaluate(shard.values)["objective"]
+    problem, how = task(), {"comm": None, "timer": Timer()}
+    steps = serial(problem, batches(problem), descent, accumulate=SIZE - SERVERS, **how)
+    *_, last = steps
+    return problem.evaluate(last.params())["objective"]
 
 
 @pytest.mark.parametrize("name", CONSISTENCIES)
@@ -108,11 +108,11 @@ def test_the_kkt_filter_saves_pushes_at_an_equal_objective():
 def test_a_gradient_that_is_not_finite_is_refused_and_counted():
     problem, calls = task(), []
 
-    def poisoned(values, numbers, rows):
-        loss, grads = problem.gradient(values, numbers, rows)
+    def poisoned(values, batch):
+        loss, grads = problem.gradient(values, batch)
         calls.append(len(calls))
         if len(calls) % 50 == 7:
-            grads = grads * np.float32(np.nan)
+            grads = grads._replace(values=grads.values * np.float32(np.nan))
         return loss, grads
 
     sick = problem._replace(gradient=poisoned)
@@ -132,14 +132,12 @@ def test_waiting_falls_as_the_bound_grows():
 
         def program(comm, choice=choice):
             comm, who, report = Metered(comm), roles(9, 1), Report()
-            setup = Setup(who, consistency("ssp", choice, 8), descent, descent)
+            setup = Setup(who, consistency("ssp", choice, 8))
             timer = Timer(comm.Wtime, delayed(comm, law("shifted_exponential:1,1"), 5))
-            steps = server(
-                task(), batches(task()), timer, comm=comm, setup=setup, report=report
-            )
-            for _ in steps:
+            how = {"comm": comm, "timer": timer, "setup": setup, "report": report}
+            for _ in server(task(), batches(task()), descent, **how):
                 pass
-            split = partition(60, 1, task().heat)
+            split = partition(60, 1, task().frequency)
             return collected(comm, who, split, 1, report)
 
         idle[staleness] = sim.run(program, 9)[0].summary["idle_share"]
@@ -169,6 +167,6 @@ def test_factors_are_learned_by_any_rule_of_rows():
         ("adam", 0.02),
     ):
         found = trained(problem, "ssp", lambda v, r=rule, x=rate: table(r, v, x))
-        before, after = problem.start_TxD, found.table
+        before, after = problem.params, found.table
         gone = problem.evaluate(after)["rmse"] / problem.evaluate(before)["rmse"]
         assert gone < 0.8, rule

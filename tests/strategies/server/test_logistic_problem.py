@@ -22,8 +22,7 @@ def filled(seed=0):
 
 def test_its_gradient_is_the_slope_of_its_objective_without_the_norm():
     one, at, every = bound(l1=0.0), filled(), np.arange(70)
-    rows = one.touched(every)
-    loss, grads_Nx1 = one.gradient(at, every, rows)
+    loss, (rows, grads_Nx1) = one.gradient(at, one.take(every))
     assert loss == pytest.approx(one.evaluate(at)["objective"], rel=1e-6)
     assert grads_Nx1.shape == (len(rows), 1) and grads_Nx1.dtype == np.float32
     for row, grad in zip(rows, grads_Nx1[:, 0], strict=True):
@@ -34,30 +33,30 @@ def test_its_gradient_is_the_slope_of_its_objective_without_the_norm():
 
 
 def test_rows_not_touched_do_not_change_the_loss_of_those_examples():
-    one, at, index = bound(), filled(), np.array([3, 60, 11])
-    rows = one.touched(index)
-    loss, grads = one.gradient(at, index, rows)
+    one, at = bound(), filled()
+    batch = one.take(np.array([3, 60, 11]))
+    loss, (rows, grads) = one.gradient(at, batch)
     elsewhere = at + 1
     elsewhere[rows] = at[rows]
-    again = one.gradient(elsewhere, index, rows)
-    assert again[0] == loss and again[1].tobytes() == grads.tobytes()
+    again = one.gradient(elsewhere, batch)
+    assert again[0] == loss and again[1].values.tobytes() == grads.tobytes()
     for row in rows:
         moved = at.copy()
         moved[row] += 1
-        assert one.gradient(moved, index, rows)[0] != loss
+        assert one.gradient(moved, batch)[0] != loss
 
 
-def test_heat_is_how_many_examples_touch_each_row():
+def test_the_frequency_is_how_many_examples_touch_each_row():
     one, counts = bound(), np.zeros(40, int)
     for number in range(one.examples):
-        counts[one.touched(np.array([number]))] += 1
-    assert one.heat.tolist() == counts.tolist() and one.examples == 70
+        counts[one.touched(one.take(np.array([number])))] += 1
+    assert one.frequency.tolist() == counts.tolist() and one.examples == 70
 
 
 def test_it_starts_at_zeros_and_is_evaluated_on_both_sets():
     one = bound()
-    assert one.start_TxD.shape == (40, 1) and one.start_TxD.dtype == np.float32
-    said = one.evaluate(one.start_TxD)
+    assert one.params.shape == (40, 1) and one.params.dtype == np.float32
+    said = one.evaluate(one.params)
     positive = float((OTHERS.targets > 0).mean())
     assert said == {
         "objective": pytest.approx(np.log(2)),
@@ -76,11 +75,10 @@ def test_it_starts_at_zeros_and_is_evaluated_on_both_sets():
 
 def test_learning_lowers_the_objective_and_leaves_zeros():
     one, rng = bound(), np.random.default_rng(0)
-    shard = table("sgd", one.start_TxD, 2.0, l1=L1)
+    shard = table("sgd", one.params, 2.0, l1=L1)
     for _ in range(400):
         index = rng.permutation(one.examples)[:20]
-        rows = one.touched(index)
-        shard.update(rows, one.gradient(shard.values, index, rows)[1])
+        shard.update(*one.gradient(shard.values, one.take(index))[1])
     said = one.evaluate(shard.values)
     assert said["objective"] < 0.6 and 0.1 < said["zeros"] < 0.9
 

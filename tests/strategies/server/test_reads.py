@@ -4,6 +4,8 @@ Column w of the table counts worker w's examples, row by row. So a read shows wh
 gradients it has, each once, twice or not.
 """
 
+from operator import attrgetter
+
 import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as some
@@ -16,7 +18,7 @@ from dml.strategies.server.report import Report, collected
 from dml.strategies.server.roles import roles
 from dml.strategies.server.server import Setup, server
 from dml.strategies.server.workers import Habits
-from dml.types import Problem
+from dml.types import Problem, Rows, Touching
 from dml.wire.messages import Metered
 from dml.wire.messages.consistency import Choice, consistency
 from dml.wire.partition import partition
@@ -61,22 +63,25 @@ class Counted:
         self.wide, self.width = wide, wide * workers
         self.reads = []  # worker, clock, rows, what they said
 
-    def touched(self, numbers):
+    def take(self, numbers):
         every = slice(0, self.rows)
-        return every if self.dense else np.flatnonzero(self.touches[numbers].any(0))
+        some = every if self.dense else np.flatnonzero(self.touches[numbers].any(0))
+        return Touching(numbers, some)
 
-    def gradient(self, table, numbers, rows):
+    def gradient(self, table, batch):
+        numbers, rows = batch
         worker, clock = self.whose[int(numbers[0])]
         self.reads.append((worker, clock, rows, table[rows, :: self.wide].copy()))
         grads = np.zeros((self.rows, self.width), np.float32)
         grads[:, worker * self.wide] = self.touches[numbers].sum(0)
-        batch = self.batches.shape[1]
-        return 0.0, (grads * np.float32(batch / len(numbers)))[rows]
+        whole = self.batches.shape[1]
+        return 0.0, Rows(rows, (grads * np.float32(whole / len(numbers)))[rows])
 
     def problem(self):
         start = np.zeros((self.rows, self.width), np.float32)
-        heat = None if self.dense else self.touches.sum(0)
-        return Problem(start, 0, self.touched, self.gradient, lambda table: {}, heat)
+        frequency = None if self.dense else self.touches.sum(0)
+        rows, silent = attrgetter("rows"), lambda table: {}
+        return Problem(start, 0, self.gradient, silent, self.take, rows, frequency)
 
     def faults(self, staleness, pushes):
         """Say which reads lack what they must have, or have too much."""
@@ -103,13 +108,12 @@ def ran(counted, who, rule, habits, fabric, seed, scale):
         timer = Timer(
             comm.Wtime, lambda work: comm.compute(scale * draws.exponential())
         )
-        setup = Setup(who, rule, Adding, Adding, habits, known=seed % 3)
+        setup = Setup(who, rule, habits=habits, known=seed % 3)
         task = counted.problem()
-        for _ in server(
-            task, counted.batches, timer, comm=comm, setup=setup, report=report
-        ):
+        how = {"comm": comm, "timer": timer, "setup": setup, "report": report}
+        for _ in server(task, counted.batches, Adding, **how):
             pass
-        split = partition(counted.rows, len(who.servers), task.heat)
+        split = partition(counted.rows, len(who.servers), task.frequency)
         return collected(comm, who, split, counted.width, report)
 
     size = max(who.workers, 1 + max(who.servers))

@@ -10,7 +10,7 @@ from dml.strategies.server.report import Report
 from dml.strategies.server.roles import roles
 from dml.strategies.server.server import Setup, server
 from dml.strategies.server.workers import Counts, Habits, Part, computed, kept
-from dml.types import Problem
+from dml.types import Problem, Rows
 from dml.update.flat import flat
 from dml.wire.messages import Metered
 from dml.wire.messages.client import Client
@@ -36,10 +36,9 @@ def steps_and_logs(size, rule, habits, seconds):
         comm, report = Metered(comm), Report()
         pace = seconds(comm.rank)
         timer = Timer(comm.Wtime, lambda work: comm.compute(next(pace)))
-        setup = Setup(who, rule(who.workers), Descent, Descent, habits)
-        steps = server(
-            problem(), batches(12), timer, comm=comm, setup=setup, report=report
-        )
+        setup = Setup(who, rule(who.workers), habits=habits)
+        how = {"comm": comm, "timer": timer, "setup": setup, "report": report}
+        steps = server(problem(), batches(12), Descent, **how)
         numbers = [step.number for step in steps]
         if comm.rank < who.workers:
             assert len(numbers) + report.counts.skipped_clocks == 12
@@ -75,16 +74,15 @@ def test_who_is_left_behind_still_pushes_all_that_it_has_computed(pushes, slow):
 def test_an_example_alone_has_its_gradient_whatever_the_microbatches():
     rows = np.array([5, 2, 9])  # rows need not rise
 
-    def gradient(table, numbers, rows):
-        return 1.0, rows[:, None] * np.ones((1, 2), np.float32)
+    def gradient(table, numbers):
+        return 1.0, Rows(rows, rows[:, None] * np.ones((1, 2), np.float32))
 
     def program(comm, examples=1):
-        task = Problem(
-            np.zeros((10, 2)), 1, lambda numbers: rows, gradient, lambda t: {}
-        )
+        task = Problem(np.zeros((10, 2)), 1, gradient, lambda table: {})
         client = Client(Metered(comm), partition(10, 1), 2, [0])
-        replica = Replica(client, task.start_TxD, consistency("bsp", Choice(), 1), None)
-        part = Part(0, np.arange(examples), rows, 0.5)
+        replica = Replica(client, task.params, consistency("bsp", Choice(), 1), None)
+        numbers = np.arange(examples)
+        part = Part(0, numbers, numbers, rows, 0.5)
         return computed(task, replica, part, Habits(microbatches=4), None)
 
     loss, grads = sim.run(program, 1)[0]
@@ -101,7 +99,7 @@ def test_a_refused_gradient_has_no_rows_and_no_weight(bad, rows):
         client = Client(Metered(comm), partition(10, 1), 1, [0])
         rule = consistency("bsp", Choice(), 1)
         replica = Replica(client, np.zeros((10, 1), np.float32), rule, None)
-        part, counts = Part(0, np.arange(2), rows, 0.5), Counts()
+        part, counts = Part(0, np.arange(2), np.arange(2), rows, 0.5), Counts()
         grads = np.array(bad, np.float32)[:, None]
         none = kept(replica, part, grads, Habits(on_nonfinite="skip"), counts, 1.0)
         huge = np.full((2, 1), 3e38, np.float32)  # finite, but its sum is not
@@ -188,7 +186,7 @@ def test_a_filter_of_keys_sees_the_gradient_of_the_workers_own_part():
         rule = consistency("bsp", Choice(), 1)
         table = np.arange(10, dtype=np.float32)[:, None]
         replica = Replica(client, table, rule, None)
-        part, counts = Part(0, np.arange(2), np.array([3, 4]), 0.25), Counts()
+        part, counts = Part(0, np.arange(2), None, np.array([3, 4]), 0.25), Counts()
         grads = np.array([[1], [2]], np.float32)
         return kept(replica, part, grads, Habits(sift=sift), counts, 1.0), counts
 
@@ -221,19 +219,18 @@ def test_a_colocated_rank_serves_between_its_microbatches(pieces):
     def program(comm):
         task = problem(dense=True)
 
-        def slow(values, numbers, rows):
+        def slow(values, batch):
             comm.compute((0.01 if comm.rank else 8) / pieces)
-            return task.gradient(values, numbers, rows)
+            return task.gradient(values, batch)
 
         metered, who = Metered(comm), roles(2, colocated=True)
         rule, report = consistency("async", Choice(), 2), Report()
         habits = Habits(microbatches=pieces)
-        setup = Setup(who, rule, Descent, Descent, habits)
+        setup = Setup(who, rule, habits=habits)
         timer, waits = Timer(comm.Wtime), []
         mine = task._replace(gradient=slow)
-        steps = server(
-            mine, batches(2), timer, comm=metered, setup=setup, report=report
-        )
+        how = {"comm": metered, "timer": timer, "setup": setup, "report": report}
+        steps = server(mine, batches(2), Descent, **how)
         for step in steps:
             waits.append(step.seconds["wait"])
         return waits

@@ -1,0 +1,88 @@
+"""A tree of parameters as a table of one column, every row of which is always touched.
+
+Parameter servers keep rows. A problem whose parameters are a tree is trained through
+this table; a problem of rows passes unchanged.
+"""
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from dml.strategies.parameters import Update
+from dml.types import BadInput, Params, Problem, Rows
+from dml.wire.buffers import Layout, layout, pack, unpack
+
+
+def tabled(problem: Problem, update: Update) -> tuple[Problem, Any]:
+    """Return the problem of a table, and the rule that updates its rows."""
+    if problem.table:
+        problem = problem.table()
+    elif not isinstance(problem.params, np.ndarray) or problem.params.ndim < 2:
+        problem = flattened(problem)
+    if hasattr(update, "init"):
+        from dml.update.flat import flat
+
+        update = partial(flat, update)
+    return problem, update
+
+
+def flattened(problem: Problem) -> Problem:
+    """Return the problem of one column with all numbers of the parameters."""
+    lies = layout(problem.params)
+    if set(lies.dtypes) != {np.dtype(np.float32)}:
+        kinds = ", ".join(sorted({str(dtype) for dtype in lies.dtypes}))
+        raise BadInput(f"expected params of float32, got {kinds}; cast them")
+    start_Tx1 = np.empty((lies.length, 1), np.float32)
+    pack(problem.params, start_Tx1[:, 0])
+    every = slice(0, lies.length)
+    differentiate = compiled(problem) if problem.model else partial(by_leaves, problem)
+
+    def gradient(table_Tx1: np.ndarray, batch: Any) -> tuple[float, Rows]:
+        loss, grads_T = differentiate(table_Tx1[:, 0], batch)
+        return float(loss), Rows(every, grads_T[:, None])
+
+    return Problem(
+        start_Tx1,
+        problem.examples,
+        gradient,
+        lambda table_Tx1: problem.evaluate(unpacked(table_Tx1, lies)),
+        problem.take,
+        lambda batch: every,
+    )
+
+
+def compiled(problem: Problem) -> Any:
+    """Return (vector, batch) -> loss and gradient, flattened by the same program."""
+    from jax.flatten_util import ravel_pytree
+
+    from dml.models.gradient import gradient
+
+    assert problem.model
+    model_loss = problem.model.loss
+    _, tree = ravel_pytree(problem.params)
+
+    def loss(vector: Any, batch: Any) -> Any:
+        return model_loss(tree(vector), batch)
+
+    def differentiate(vector_T: np.ndarray, batch: Any) -> tuple[Any, np.ndarray]:
+        lost, grads = gradient(loss, vector_T, batch)
+        return lost, np.array(grads)  # JAX's own memory is read-only
+
+    return differentiate
+
+
+def by_leaves(
+    problem: Problem, vector_T: np.ndarray, batch: Any
+) -> tuple[Any, np.ndarray]:
+    """Return the loss and the packed gradient of a problem without a model."""
+    lies = layout(problem.params)
+    loss, grads = problem.gradient(unpack(vector_T, lies), batch)
+    packed_T = np.empty_like(vector_T)
+    pack(grads, packed_T)
+    return loss, packed_T
+
+
+def unpacked(table_Tx1: np.ndarray, lies: Layout) -> Params:
+    """Return the table's numbers as the tree that they were."""
+    return unpack(table_Tx1[:, 0], lies)
