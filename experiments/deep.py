@@ -1,6 +1,6 @@
-"""Training of a deep network, whatever it learns: flags and a Task in, a run out.
+"""Training of a deep network by the flags.
 
-flags → Task (model, examples) → Steps of a strategy → guarded, checked, kept → train
+flags → Task → Problem → Steps of a strategy → guarded, checked, kept → train
 """
 
 import math
@@ -23,14 +23,16 @@ import writing
 from deep_setup import Cutter, Setup
 from deep_steps import Speed, guarded, onward
 
-from dml.data.minibatches import draws
+from dml.data.minibatches import draws, take
 from dml.metrics import runs, states, writers
 from dml.metrics.evaluation import evaluate
 from dml.metrics.learning import learning
+from dml.models.network import network
 from dml.train import checked, interruptible, kept, train
 from dml.types import BadInput, Batch, CountedComm, Examples, Model, Params, Step
 from dml.wire.mesh import devices
 from dml.wire.messages import first_of_all, tree_allreduce
+from dml.wire.messages.collect import collect
 
 
 class Task(NamedTuple):
@@ -86,19 +88,25 @@ def learn(
     steps = -(-total // values.batch)
     params = found.model.init(jax.random.key(values.seed))
     optimizer = deep_flags.optimizer(values, steps, params)
-    done, params, state = begin(values, params, optimizer, comm.rank, steps)
+    done, params, state, memory = begin(values, params, optimizer, comm, steps)
     order = draws(found.count, values.batch, values.seed, total, done * values.batch)
     # Virtual ranks have a clock of their own; devices, though of one of them, do not.
     devices_only = values.strategy in deep_ways.ON_DEVICES
     clock = time.perf_counter if devices_only else comm.Wtime
     timer = timelines.timer(comm, clock, flags.delay(values, comm))
+    problem = network(
+        found.model,
+        params,
+        examples=found.count,
+        take=partial(take, found.training),
+        evaluate=partial(scores, found, comm.rank),
+    )
     setup = Setup(
-        *(values, comm, found.model, params, found.training, order),
-        *(optimizer, timer, state, done, found.tensor),
+        *(values, comm, problem, order, optimizer, timer),
+        *(state, memory, done, found.tensor),
     )
     speed = Speed(found.units)
-    save = partial(saved, comm.rank, path / "checkpoints", deep_flags.rules(values))
-    measure = partial(scores, found, comm.rank)
+    save = partial(saved, comm, path / "checkpoints", deep_flags.rules(values))
     shown = partial(deep_ways.yields, values)
     with writing.first(
         path,
@@ -108,13 +116,13 @@ def learn(
         learning(path / "loss"),
         append=bool(values.resume),
     ) as writer:
-        some = deep_ways.STRATEGIES[values.strategy](setup)
+        some = deep_ways.begin(setup)
         some = onward(guarded(some, comm.network is not None), done)
         some = timelines.traced(some, comm, values.timeline, path, values.profile)
         some = checked(some, comm, values.check_every)
         some = kept(speed.of(some), comm, save, values.save_every, asked)
-        summary = train(some, measure, writer, values.evaluate_every)
-        params = collected(speed.last.params)
+        summary = train(some, problem.evaluate, writer, values.evaluate_every)
+        params = jax.device_get(speed.last.params())
         if comm.rank == 0:
             summary |= found.finish(path, params)
         first_of_all(comm, lambda: None)  # the others sleep while rank 0 finishes
@@ -130,49 +138,62 @@ def learn(
     return summary
 
 
-def collected(params: Params) -> Params:
-    """Return whole params on the host; collective where they lie in slices."""
-    return jax.device_get(params() if callable(params) else params)
-
-
-def saved(rank: int, folder: Path, rules: Mapping[str, Any], step: Step) -> None:
-    """Let rank 0 keep a step's params and the optimizer's state; collective."""
-    tree = {
-        "params": collected(step.params),
-        "state": step.state() if step.state else None,
-    }
-    if rank == 0:
+def saved(
+    comm: CountedComm, folder: Path, rules: Mapping[str, Any], step: Step
+) -> None:
+    """Save params, the optimizer's state and each rank's memory; collective."""
+    tree = {"params": jax.device_get(step.params()), "state": step.state()}
+    parts = [collect(comm, leaf) for leaf in jax.tree.leaves(step.memory())]
+    if comm.rank == 0:
+        tree["memory"] = [np.stack(part) for part in parts if part]
         states.save(folder, step.number, tree, rules)
 
 
 def begin(
-    values: flags.FlagValues, params: Params, optimizer: Any, rank: int, steps: int
-) -> tuple[int, Params, Any]:
-    """Return the steps done, and params and the optimizer's state after them."""
+    values: flags.FlagValues,
+    params: Params,
+    optimizer: Any,
+    comm: CountedComm,
+    steps: int,
+) -> tuple[int, Params, Any, Any]:
+    """Return the updates done; params, the optimizer's state and the memory then."""
     if not values.resume:
-        return 0, params, None
-    like = {"params": params, "state": jax.eval_shape(optimizer.init, params)}
-    done, saved = states.load(
-        Path(values.resume, "checkpoints"),
-        deep_flags.rules(values),
-        like,
-        lambda line: sys.stderr.write(f"{line}\n") if rank == 0 else None,
-    )
+        return 0, params, None, None
+
+    def say(line: str) -> None:
+        if comm.rank == 0:
+            sys.stderr.write(f"{line}\n")
+
+    folder = Path(values.resume, "checkpoints")
+    like = {
+        "params": params,
+        "state": jax.eval_shape(optimizer.init, params),
+        "memory": states.shapes(folder, "memory"),
+    }
+    done, saved = states.load(folder, deep_flags.rules(values), like, say)
     if done >= steps:
         raise BadInput(
             f"expected more than the {done} steps that are done, got {steps}; the run "
             f"in {values.resume} has ended: start another"
         )
-    saved = jax.device_put(saved)  # on no device for good: a mesh takes them to its own
-    return done, saved["params"], saved["state"]
+    memory = saved.pop("memory") or None
+    if memory and len(memory[0]) != comm.size:
+        say(
+            f"the reducer's memory of {len(memory[0])} ranks is dropped: this run has "
+            f"{comm.size}"
+        )
+        memory = None
+    # bound to no device: a mesh moves them to its own
+    saved = jax.device_put(saved)
+    own = memory and [leaf[comm.rank] for leaf in memory]
+    return done, saved["params"], saved["state"], own
 
 
 def scores(task: Task, rank: int, params: Params) -> dict[str, Any]:
-    """Return what the model makes of what it has not learned from, on rank 0."""
-    params = collected(params)
+    """Evaluate on held-out data; rank 0 only."""
     if rank:
         return {}
-    found = evaluate(task.model, task.held_out, params)
+    found = evaluate(task.model, task.held_out, jax.device_get(params))
     found["params_sha256"] = found.pop("sha256")
     if task.unit == "tokens":
         found["perplexity"] = math.exp(found["cross_entropy"])

@@ -1,4 +1,4 @@
-"""What every way of training a deep network starts from: flags and objects, in one."""
+"""What every strategy for a deep network starts from: flags and objects, in one."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -7,32 +7,34 @@ import flags
 import numpy as np
 
 from dml.metrics.timer import Timer
-from dml.types import Batch, CountedComm, Examples, Model, Params, Tensor
+from dml.types import CountedComm, Problem, Tensor
 from dml.update.dense import Optimizer
 from dml.wire.messages import rates
+from dml.wire.reducers.exact import exact
 
 AHEAD = 2  # minibatches made in the background
-Cutter = Callable[[int, bool], Tensor]  # devices of `tensor`, sequence -> a model cut
+Cutter = Callable[[int, bool], Tensor]  # devices of `tensor`, sequence -> sharded model
 
 
 class Setup(NamedTuple):
-    """What every way trains."""
+    """The arguments of a strategy.
+
+    values: the flags.
+    state, memory: of the checkpoint that a run resumes from.
+    done: updates before that checkpoint.
+    tensor: makes the tensor-parallel model; None where the network has none.
+    """
 
     values: flags.FlagValues
     comm: CountedComm
-    model: Model
-    params: Params
-    data: Batch | Examples
+    problem: Problem
     batches: Iterable[np.ndarray]
-    optimizer: Optimizer
+    update: Optimizer
     timer: Timer
-    state: Any
-    done: int  # steps of a run that goes on
-    tensor: Cutter | None = None  # None: a network that cannot be cut
-
-    @property
-    def common(self) -> tuple[Any, ...]:
-        return self[2:8]
+    state: Any = None
+    memory: Any = None
+    done: int = 0
+    tensor: Cutter | None = None
 
     @property
     def ahead(self) -> int:
@@ -49,7 +51,7 @@ class Setup(NamedTuple):
     @property
     def wire(self) -> dict[str, Any]:
         name = self.values.allreduce
-        if name == "auto":  # what measures a new machine is no part of the first step
+        if name == "auto":  # measuring a new machine is no part of the first step
             rates(self.comm)
-        reduce = flags.allreduce(name, self.values, self.comm.size)
-        return {"comm": self.comm, "allreduce": reduce}
+        allreduce = flags.allreduce(name, self.values, self.comm.size)
+        return {"reducer": exact(allreduce), "memory": self.memory}

@@ -1,59 +1,45 @@
-"""The ways to train a deep network, by name: flags and objects in, Steps out."""
+"""The strategies for a deep network by name, and what flags each reads."""
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import deep_hybrid
 import flags
 import jax
 from deep_setup import Setup
 
-from dml.strategies.local import local
-from dml.strategies.mesh import mesh
-from dml.strategies.serial import serial
-from dml.strategies.synchronous import synchronous
+from dml.strategies import strategy
 from dml.types import BadInput, CountedComm, Step
 from dml.wire.mesh import devices
 
 
-def alone(setup: Setup) -> Iterator[Step]:
-    if setup.comm.size > 1:
-        raise BadInput(
-            f"expected one rank with --strategy=serial, got {setup.comm.size}; pass "
-            "--strategy=synchronous"
-        )
-    return serial(*setup.common, **setup.options)
+def serial(setup: Setup) -> dict[str, Any]:
+    return setup.options
 
 
-def by_messages(setup: Setup) -> Iterator[Step]:
+def synchronous(setup: Setup) -> dict[str, Any]:
+    own = {"bucket_mb": setup.values.bucket_mb, "noise": setup.values.noise}
+    return setup.wire | setup.options | own
+
+
+def mesh(setup: Setup) -> dict[str, Any]:
     values = setup.values
-    wire = setup.wire | {"bucket_mb": values.bucket_mb, "noise": values.noise}
-    return synchronous(*setup.common, **wire, **setup.options)
+    own = {"call": values.call, "zero": values.zero, "noise": values.noise}
+    return {"axes": devices.mesh(data=0)} | setup.options | own
 
 
-def on_devices(setup: Setup) -> Iterator[Step]:
-    values = setup.values
-    return mesh(
-        *setup.common,
-        axes=devices.mesh(data=0),
-        call=values.call,
-        zero=values.zero,
-        noise=values.noise,
-        **setup.options,
-    )
-
-
-def by_averages(setup: Setup) -> Iterator[Step]:
-    every = setup.values.local_every
+def local(setup: Setup) -> dict[str, Any]:
     after = max(0, setup.values.local_after - setup.done)
-    wire = setup.wire | {"every": every, "after": after}
-    return local(*setup.common, **wire, **setup.options)
+    own = {"every": setup.values.local_every, "after": after}
+    return setup.wire | setup.options | own
 
 
-STRATEGIES: dict[str, Callable[[Setup], Iterator[Step]]] = {
-    "serial": alone,
-    "synchronous": by_messages,
-    "mesh": on_devices,
-    "local": by_averages,
+# Each strategy's own arguments.
+STRATEGIES: dict[str, Callable[[Setup], dict[str, Any]]] = {
+    "serial": serial,
+    "synchronous": synchronous,
+    "mesh": mesh,
+    "local": local,
     "hybrid": deep_hybrid.on_axes,
 }
 ON_DEVICES = ("mesh", "hybrid")  # on those of JAX, not on ranks
@@ -64,6 +50,20 @@ OWN = {
     "local": ["local_every", "local_after"],
     "hybrid": deep_hybrid.OWN,
 }
+
+
+def begin(setup: Setup) -> Iterator[Step]:
+    """Return the Steps of --strategy."""
+    name, problem = setup.values.strategy, setup.problem
+    train_by = strategy(name, problem, setup.comm.size if name == "serial" else 1)
+    return train_by(
+        problem,
+        setup.batches,
+        setup.update,
+        comm=setup.comm,
+        timer=setup.timer,
+        **STRATEGIES[name](setup),
+    )
 
 
 def workers(values: flags.FlagValues, comm: CountedComm) -> int:
@@ -83,12 +83,12 @@ def yields(values: flags.FlagValues, updates: int) -> int:
 
 def fits(values: flags.FlagValues, workers: int) -> None:
     """Refuse flags that the strategy does not read, or that nothing would show."""
-    for strategy, own in OWN.items():
+    for reader, own in OWN.items():
         for name in own:
             given = values[name].value != values[name].default
-            if given and values.strategy != strategy:
+            if given and values.strategy != reader:
                 raise BadInput(
-                    f"expected --strategy={strategy} with --{name}="
+                    f"expected --strategy={reader} with --{name}="
                     f"{values[name].value}, got --strategy={values.strategy}; leave "
                     f"--{name} out"
                 )

@@ -12,7 +12,7 @@ loss curve has the same bits on real and virtual ranks of equal number, and with
 rank the same as serial.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -23,23 +23,19 @@ import timelines
 import writing
 
 from dml.data.digits import CLASSES, FEATURES, digits
-from dml.data.minibatches import minibatches
+from dml.data.minibatches import minibatches, take
 from dml.metrics import figures, runs, writers
 from dml.metrics.evaluation import evaluate
 from dml.models.logistic import logistic
-from dml.strategies.serial import serial
-from dml.strategies.synchronous import synchronous
+from dml.models.network import network
+from dml.strategies import strategy
 from dml.train import train
-from dml.types import BadInput, CountedComm
+from dml.types import CountedComm
 from dml.update.dense import OPTIMIZERS, make
 from dml.wire.messages import ALLREDUCE
+from dml.wire.reducers.exact import exact
 
-STRATEGIES: dict[str, Callable[..., Any]] = {
-    "serial": lambda comm, allreduce: serial,
-    "synchronous": lambda comm, allreduce: partial(
-        synchronous, comm=comm, allreduce=allreduce
-    ),
-}
+STRATEGIES = ["serial", "synchronous"]
 
 FLAGS = flags.define(
     *("seed", *flags.VIRTUAL, "straggle", "watchdog", "check"),
@@ -48,7 +44,7 @@ FLAGS = flags.define(
 integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
 number = partial(flags.number, lower_bound=0, flag_values=FLAGS)
 choice = partial(flags.choice, flag_values=FLAGS)
-choice("strategy", "synchronous", list(STRATEGIES), "Way of training.")
+choice("strategy", "synchronous", STRATEGIES, "Training strategy.")
 choice("allreduce", "auto", list(ALLREDUCE), "All-reduce of the gradients.")
 choice("optimizer", "momentum", list(OPTIMIZERS), "Update of the parameters.")
 number("lr", 0.1, "Step size of the optimizer.")
@@ -63,21 +59,24 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     flags.parse(FLAGS, argv)
     training, held_out = digits()
     model = logistic(FEATURES, CLASSES, FLAGS.l2)
-    optimizer = make(FLAGS.optimizer, FLAGS.lr)
+    count, optimizer = len(training.targets), make(FLAGS.optimizer, FLAGS.lr)
     path = runs.path(FLAGS.out, "linear")
 
     def program(comm: CountedComm) -> dict[str, Any]:
-        if FLAGS.strategy == "serial" and comm.size > 1:
-            raise BadInput(
-                f"expected one rank with --strategy=serial, got {comm.size}; "
-                "pass --strategy=synchronous"
-            )
-        allreduce = flags.allreduce(FLAGS.allreduce, FLAGS, comm.size)
-        strategy = STRATEGIES[FLAGS.strategy](comm, allreduce)
         params = model.init(jax.random.key(FLAGS.seed))
-        batches = minibatches(len(training.targets), FLAGS.batch, FLAGS.seed)
+        problem = network(
+            model,
+            params,
+            examples=count,
+            take=partial(take, training),
+            evaluate=partial(evaluate, model, held_out),
+        )
+        train_by = strategy(FLAGS.strategy, problem, comm.size)
+        allreduce = flags.allreduce(FLAGS.allreduce, FLAGS, comm.size)
+        own = {} if FLAGS.strategy == "serial" else {"reducer": exact(allreduce)}
+        batches = minibatches(count, FLAGS.batch, FLAGS.seed)
         timer = timelines.timer(comm, comm.Wtime, flags.delay(FLAGS, comm))
-        steps = strategy(model, params, training, batches, optimizer, timer)
+        steps = train_by(problem, batches, optimizer, comm=comm, timer=timer, **own)
         with writing.first(
             path,
             FLAGS,
@@ -87,8 +86,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         ) as writer:
             some = islice(steps, FLAGS.steps)
             some = timelines.traced(some, comm, FLAGS.timeline, path, FLAGS.profile)
-            measure = partial(evaluate, model, held_out)
-            summary = train(some, measure, writer, FLAGS.evaluate_every)
+            summary = train(some, problem.evaluate, writer, FLAGS.evaluate_every)
             writer.summary(summary)
         return summary
 

@@ -105,6 +105,24 @@ def load(
     )
 
 
+def shapes(folder: Path, name: str) -> list[Any]:
+    """Return the shapes and dtypes of the last checkpoint's list of that name."""
+    for place in _places(folder):
+        try:
+            kinds = _index(place)["leaves"]
+        except Broken:
+            continue
+        found = [kind for leaf, kind in kinds.items() if leaf.startswith(f"{name}/")]
+        return [_shape(kind) for kind in found]
+    return []
+
+
+def _shape(kind: str) -> jax.ShapeDtypeStruct:
+    """Return what `_kind` describes."""
+    dtype, _, shape = kind.partition("[")
+    return jax.ShapeDtypeStruct(json.loads(f"[{shape}"), np.dtype(dtype))
+
+
 def named(tree: Any) -> dict[str, Any]:
     """Return a tree's leaves by their paths, such as optimizer/0/mu/dense/kernel."""
     return {

@@ -14,17 +14,18 @@ from dml.types import BadInput, Problem
 class Strategy(NamedTuple):
     """One strategy, imported when it is used.
 
-    module: of dml.strategies; its function has the name of its last part, or `call`.
+    module: of dml.strategies; its function has the name of the module's last part.
     needs: fields of Problem that it reads beside params, examples and gradient.
+    alone: whether it trains on one rank only.
     """
 
     module: str
     needs: tuple[str, ...] = ()
-    call: str = ""
+    alone: bool = False
 
 
 STRATEGIES = {
-    "serial": Strategy("serial"),
+    "serial": Strategy("serial", alone=True),
     "synchronous": Strategy("synchronous"),
     "local": Strategy("local"),
     "mesh": Strategy("mesh", ("model",)),
@@ -39,17 +40,26 @@ STRATEGIES = {
 }
 
 
-def strategy(name: str, problem: Problem) -> Callable[..., Any]:
-    """Return the strategy of that name; raise where it cannot train the problem."""
+def strategy(name: str, problem: Problem, ranks: int = 1) -> Callable[..., Any]:
+    """Return the strategy of that name.
+
+    It raises BadInput where the strategy cannot train the problem, or not on so many
+    ranks.
+    """
     entry = STRATEGIES[name]
+    if entry.alone and ranks > 1:
+        raise BadInput(
+            f"expected one rank with --strategy={name}, got {ranks}; pass "
+            "--strategy=synchronous"
+        )
     missing = [field for field in entry.needs if getattr(problem, field) is None]
     if missing:
         raise BadInput(
-            f"expected a problem with {' and '.join(missing)} for {name}, got one "
-            f"without; use {' or '.join(fitting(problem))}"
+            f"expected a problem with {' and '.join(missing)} for --strategy={name}, "
+            f"got one without; pass --strategy={' or '.join(fitting(problem))}"
         )
     module = import_module(f"dml.strategies.{entry.module}")
-    return getattr(module, entry.call or entry.module.rpartition(".")[2])
+    return getattr(module, entry.module.rpartition(".")[2])
 
 
 def fitting(problem: Problem) -> list[str]:

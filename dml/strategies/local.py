@@ -22,7 +22,7 @@ import numpy as np
 from dml.data.feed import Fed, feed
 from dml.data.shards import microbatches
 from dml.metrics.timer import Timer
-from dml.strategies.parameters import Tree, Update
+from dml.strategies.parameters import Tree, Update, restored
 from dml.types import BadInput, CountedComm, Problem, Reducer, Step, itself
 from dml.wire.buffers import allocate, layout, pack, unpack
 
@@ -53,7 +53,8 @@ def local(
     after: first updates that are averaged one by one.
     accumulate: microbatches of a rank's shard.
     ahead: minibatches made in the background.
-    state, memory: those of an earlier Step.
+    state: the update's state in an earlier Step.
+    memory: the leaves of an earlier Step's memory on this rank.
     """
     if every < 1 or after < 0:
         raise BadInput(
@@ -63,8 +64,7 @@ def local(
     now = Tree(problem, update, state)
     lies = layout((now.params, moments(now.opt_state), np.float32(0)))
     buffer = allocate(comm, lies.length, np.result_type(*lies.dtypes))
-    if memory is None:
-        memory = reducer.init(lies)
+    memory = restored(reducer.init(lies), memory)
     split = partial(microbatches, rank=comm.rank, size=comm.size, parts=accumulate)
     fed = feed(problem.take, batches, split, now.put, ahead)
     number = 0

@@ -32,6 +32,15 @@ def begin(problem: Problem, update: Update, state: Any = None) -> "Tree | Table"
     return kind(problem, update, state)
 
 
+def restored(memory: Any, leaves: Any) -> Any:
+    """Return a reducer's first memory with the leaves of a checkpoint, if any."""
+    import jax
+
+    if leaves is None:
+        return memory
+    return jax.tree.unflatten(jax.tree.structure(memory), leaves)
+
+
 class Tree:
     """A pytree on this process's first device, and the state of an optax optimizer."""
 

@@ -27,7 +27,7 @@ from dml.metrics.noise import Noise
 from dml.metrics.timer import Timer
 from dml.models.backward import backward, order
 from dml.models.gradient import accumulated, plus
-from dml.strategies.parameters import Tree, Update
+from dml.strategies.parameters import Tree, Update, restored
 from dml.types import CountedComm, Grads, Problem, Reducer, Step
 from dml.wire.buckets import Bucket, buckets, empty, fill
 
@@ -63,7 +63,8 @@ def synchronous(
     accumulate: microbatches of a rank's shard.
     noise: whether the gradient noise scale is measured, by one more word.
     ahead: minibatches made in the background.
-    state, memory: those of an earlier Step.
+    state: the update's state in an earlier Step.
+    memory: the leaves of an earlier Step's memory on this rank.
     """
     now = Tree(problem, update, state)
     layered = bool(bucket_mb and problem.model and problem.model.layers)
@@ -73,7 +74,7 @@ def synchronous(
     else:
         tree, names = {ALL: problem.params}, [ALL]
     held = buckets(comm, tree, names, bucket_mb * (1 << 20), scalars=1 + noise)
-    memories = memory or [reducer.init(bucket.layout) for bucket in held]
+    memories = restored([reducer.init(bucket.layout) for bucket in held], memory)
     scalars = held[-1].buffer[held[-1].layout.length :]  # loss, square
     scale = Noise() if noise else None
     split = partial(microbatches, rank=comm.rank, size=comm.size, parts=accumulate)

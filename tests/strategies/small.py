@@ -1,6 +1,6 @@
 """A small network of layers, two of which share a weight, and the ways to train it."""
 
-from functools import cache
+from functools import cache, partial
 
 import jax
 import jax.numpy as jnp
@@ -10,6 +10,7 @@ from dml.data.minibatches import draws, take
 from dml.metrics.timer import Timer
 from dml.models.gradient import gradient
 from dml.models.layers import layered
+from dml.models.network import network
 from dml.types import Batch, Layer
 from dml.update.dense import make
 
@@ -68,21 +69,25 @@ def optimizer(name, sliced):
     return make(name, 0.01, clip=0 if name == "sgd" else 1.0, **lies)
 
 
+def problem(params=None):
+    """Return the network and its data."""
+    start = start_params() if params is None else params
+    return network(MODEL, start, examples=COUNT, take=partial(take, data()))
+
+
 def train(strategy, *, name="adam", start=0, params=None, drawn=DRAWN, **options):
     """Return the steps; states are collected, for a later step takes their memory."""
     steps = strategy(
-        MODEL,
-        start_params() if params is None else params,
-        data(),
+        problem(params),
         draws(COUNT, BATCH, 0, drawn, start),
         optimizer(name, bool(options.get("zero"))),
-        Timer(),
-        **options,
+        timer=Timer(),
+        **{"comm": None, **options},
     )
 
     def kept(step):
-        params = step.params() if callable(step.params) else step.params
-        return step._replace(state=step.state(), params=jax.device_get(params))
+        collected = jax.device_get(step.params())
+        return step._replace(state=step.state(), params=collected, memory=step.memory())
 
     return list(map(kept, steps))
 

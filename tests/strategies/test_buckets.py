@@ -20,6 +20,7 @@ from dml.strategies.synchronous import synchronous
 from dml.types import BadInput, Batch
 from dml.wire.buckets import buckets
 from dml.wire.messages import ALLREDUCE, Metered
+from dml.wire.reducers.exact import exact
 from tests.strategies.small import (
     BATCH,
     COUNT,
@@ -38,7 +39,7 @@ CLOSE = 3e-6  # four updates of 0.01; float32 sums of 16 examples in another ord
 
 def on_ranks(size, strategy=synchronous, allreduce="star", **options):
     def program(comm):
-        wire = {"comm": Metered(comm), "allreduce": ALLREDUCE[allreduce]}
+        wire = {"comm": Metered(comm), "reducer": exact(ALLREDUCE[allreduce])}
         return train(strategy, **wire, **options)
 
     return sim.run(program, size)

@@ -1,3 +1,4 @@
+from functools import partial
 from itertools import islice
 
 import jax
@@ -5,9 +6,10 @@ import numpy as np
 import pytest
 
 from dml.data.digits import digits
-from dml.data.minibatches import minibatches
+from dml.data.minibatches import minibatches, take
 from dml.metrics.timer import Timer
 from dml.models.logistic import logistic
+from dml.models.network import network
 from dml.strategies.serial import serial
 from dml.update.dense import make
 
@@ -16,9 +18,11 @@ MODEL = logistic(64, 10)
 
 def steps(optimizer, batch=64, epochs=None):
     training, _ = digits()
-    params = MODEL.init(jax.random.key(0))
-    batches = minibatches(len(training.targets), batch, seed=0, epochs=epochs)
-    return serial(MODEL, params, training, batches, optimizer, Timer())
+    params, examples = MODEL.init(jax.random.key(0)), len(training.targets)
+    problem = network(MODEL, params, examples=examples, take=partial(take, training))
+    batches = minibatches(examples, batch, seed=0, epochs=epochs)
+    steps = serial(problem, batches, optimizer, comm=None, timer=Timer())
+    return (step._replace(params=step.params()) for step in steps)
 
 
 def test_serial_learns_the_digits():

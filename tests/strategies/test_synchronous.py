@@ -1,3 +1,4 @@
+from functools import partial
 from itertools import islice
 
 import jax
@@ -6,14 +7,16 @@ import pytest
 
 from dml import sim
 from dml.data.digits import digits
-from dml.data.minibatches import minibatches
+from dml.data.minibatches import minibatches, take
 from dml.metrics.evaluation import digest
 from dml.metrics.timer import Timer
 from dml.models.logistic import logistic
+from dml.models.network import network
 from dml.strategies.serial import serial
 from dml.strategies.synchronous import synchronous
 from dml.update.dense import make
 from dml.wire.messages import ALLREDUCE, Metered
+from dml.wire.reducers.exact import exact
 
 MODEL = logistic(64, 10, l2=1e-3)
 WORDS = 65 * 10 + 1  # params and loss
@@ -21,11 +24,12 @@ WORDS = 65 * 10 + 1  # params and loss
 
 def train(strategy, name, batch, count, **world):
     training, _ = digits()
-    params = MODEL.init(jax.random.key(0))
-    batches = minibatches(len(training.targets), batch, seed=1)
-    optimizer = OPTIMIZERS[name]
-    steps = strategy(MODEL, params, training, batches, optimizer, Timer(), **world)
-    return list(islice(steps, count))
+    params, examples = MODEL.init(jax.random.key(0)), len(training.targets)
+    problem = network(MODEL, params, examples=examples, take=partial(take, training))
+    batches = minibatches(examples, batch, seed=1)
+    how = {"comm": None, "timer": Timer(), **world}
+    steps = islice(strategy(problem, batches, OPTIMIZERS[name], **how), count)
+    return [step._replace(params=step.params()) for step in steps]
 
 
 OPTIMIZERS = {"momentum": make("momentum", 0.1), "adam": make("adam", 0.01)}
@@ -33,7 +37,7 @@ OPTIMIZERS = {"momentum": make("momentum", 0.1), "adam": make("adam", 0.01)}
 
 def on_ranks(size, name="momentum", batch=64, count=12, allreduce="star"):
     def program(comm):
-        world = {"comm": Metered(comm), "allreduce": ALLREDUCE[allreduce]}
+        world = {"comm": Metered(comm), "reducer": exact(ALLREDUCE[allreduce])}
         return train(synchronous, name, batch, count, **world)
 
     return sim.run(program, size)
