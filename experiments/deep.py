@@ -88,7 +88,8 @@ def learn(
     steps = -(-total // values.batch)
     params = found.model.init(jax.random.key(values.seed))
     optimizer = deep_flags.optimizer(values, steps, params)
-    done, params, state, memory = begin(values, params, optimizer, comm, steps)
+    rules = deep_flags.rules(values)
+    done, params, state, memory = begin(values, params, optimizer, comm, steps, rules)
     order = draws(found.count, values.batch, values.seed, total, done * values.batch)
     # Virtual ranks have a clock of their own; devices, though of one of them, do not.
     devices_only = values.strategy in deep_ways.ON_DEVICES
@@ -106,7 +107,7 @@ def learn(
         *(state, memory, done, found.tensor),
     )
     speed = Speed(found.units)
-    save = partial(saved, comm, path / "checkpoints", deep_flags.rules(values))
+    save = partial(saved, comm, path / "checkpoints", rules)
     shown = partial(deep_ways.yields, values)
     with writing.first(
         path,
@@ -155,6 +156,7 @@ def begin(
     optimizer: Any,
     comm: CountedComm,
     steps: int,
+    rules: Mapping[str, Any],
 ) -> tuple[int, Params, Any, Any]:
     """Return the updates done; params, the optimizer's state and the memory then."""
     if not values.resume:
@@ -170,7 +172,7 @@ def begin(
         "state": jax.eval_shape(optimizer.init, params),
         "memory": states.shapes(folder, "memory"),
     }
-    done, saved = states.load(folder, deep_flags.rules(values), like, say)
+    done, saved = states.load(folder, rules, like, say)
     if done >= steps:
         raise BadInput(
             f"expected more than the {done} steps that are done, got {steps}; the run "

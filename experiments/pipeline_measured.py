@@ -16,7 +16,7 @@ from tensor_parts import pinning
 from dml.data.minibatches import take
 from dml.metrics.writers import Row
 from dml.models import layer_costs
-from dml.models.gradient import accumulated
+from dml.models.gradient import accumulated, gradient
 from dml.models.transformer import Shape, transformer
 from dml.strategies.hybrid.hybrid import dense, shares
 from dml.strategies.hybrid.parts import holding
@@ -58,7 +58,8 @@ def alone(problem: Problem, microbatches: int) -> Callable[[], Any]:
     ]
     weights = [1 / microbatches] * microbatches
     given = jax.device_put((params, parts), jax.devices()[0])
-    return lambda: accumulated(model.loss, *given, weights)
+    one = partial(gradient, model.loss)
+    return lambda: accumulated(one, *given, weights)
 
 
 def on_stages(problem: Problem, pipeline: Pipeline) -> tuple[Callable[[], Any], Any]:

@@ -13,9 +13,11 @@ from large_batch_training import Plan, Ran, noise_scales, programmed
 from large_batch_verdicts import bounded, critical, limit, lost, warmups, worse
 
 from dml.data.digits import CLASSES, FEATURES, digits
+from dml.data.minibatches import take
 from dml.metrics.timer import Timer
 from dml.models.logistic import logistic
 from dml.models.mlp import mlp
+from dml.models.network import network
 from dml.strategies.serial import serial
 from dml.types import BadInput
 from dml.update.dense import make
@@ -44,14 +46,18 @@ def test_workers_in_one_program_learn_what_serial_learns(plan, program):
     params = plan.model.init(jax.random.key(3))
     numbers = plan.numbers(2, 3).reshape(len(RATES), -1)
     optimizer = make("momentum", lambda count: jnp.asarray(RATES)[count])
-    steps = serial(plan.model, params, plan.training, numbers, optimizer, Timer())
+    problem = network(
+        plan.model, params, examples=plan.count, take=partial(take, plan.training)
+    )
+    steps = serial(problem, numbers, optimizer, comm=None, timer=Timer())
     *_, last = done = list(steps)
+    params = last.params()
     # float32: the mean of two means of four, or one of eight
     losses = np.reshape([step.loss for step in done], (4, 2)).mean(axis=1)
     np.testing.assert_allclose(ran.losses, losses, rtol=1e-5)
-    for mine, its in zip(*map(jax.tree.leaves, (snapshots, last.params)), strict=True):
+    for mine, its in zip(*map(jax.tree.leaves, (snapshots, params)), strict=True):
         np.testing.assert_allclose(mine[-1], its, atol=1e-6)
-    found = plan.model.metrics(last.params, plan.held_out)["accuracy"]
+    found = plan.model.metrics(params, plan.held_out)["accuracy"]
     assert ran.accuracies[-1] == pytest.approx(float(found), abs=0.01)
 
 
