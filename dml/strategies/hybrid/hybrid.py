@@ -8,7 +8,7 @@ Params and the global minibatches in, a Step after every update out. What replic
 microbatches cannot share equally is one microbatch more, that all replicas compute.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -29,7 +29,7 @@ from dml.strategies.hybrid.programs import (
     updating,
 )
 from dml.strategies.serial import examples
-from dml.types import BadInput, Batch, Examples, Model, Params, Step, Tensor
+from dml.types import BadInput, Batch, Examples, Model, Params, Step, Tensor, nothing
 from dml.update.dense import Optimizer
 from dml.wire.mesh.axes import WHOLE
 
@@ -47,6 +47,7 @@ def hybrid(
     clip: float = 0.0,
     state: Any = None,
     ahead: int = 2,
+    work: Callable[[float], object] = nothing,
 ) -> Iterator[Step]:
     """Train as serial does, on axes' devices; params, data, batches are equal on all.
 
@@ -57,6 +58,7 @@ def hybrid(
             *(model, params, data, batches, optimizer, timer),
             **{"axes": axes, "pipeline": pipeline, "clip": clip, "state": state},
             ahead=ahead,
+            work=work,
         )
         return
     mine = divided(model, params, axes, pipeline)
@@ -69,7 +71,7 @@ def hybrid(
     split = partial(shares, axes.shape["data"], pipeline.microbatches)
     fed = feed(data, batches, split, ahead=ahead)
     for number, (count, (even, rest)) in enumerate(timer.waits("input", fed), 1):
-        with timer("gradient", work=1):
+        with timer("gradient"):
             found, left = None, 0 if rest is None else examples(rest)
             if even is not None:
                 equal = gradients(now, even, pipeline.microbatches)
@@ -77,6 +79,7 @@ def hybrid(
             if rest is not None:
                 found = plus(found, gradients(now, rest, 0), left / count)
             loss, grads = jax.block_until_ready(found)
+            work(1)
         with timer("update"):
             now, state = jax.block_until_ready(update(grads, state, now))
         yield Step(

@@ -8,7 +8,7 @@ last K - 1 - k updates old (its staleness). No bubble but at the ends of the run
 gradient of minibatch n is that of other weights at each stage.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -22,7 +22,7 @@ from dml.strategies.hybrid.flow import flowing
 from dml.strategies.hybrid.parts import Part, holding
 from dml.strategies.hybrid.programs import Pipeline, divided, everywhere, nbytes
 from dml.strategies.hybrid.sums import shared
-from dml.types import BadInput, Batch, Examples, Params, Step, Tensor
+from dml.types import BadInput, Batch, Examples, Params, Step, Tensor, nothing
 from dml.update.dense import Optimizer
 from dml.wire.mesh.axes import FED, WHOLE
 
@@ -40,6 +40,7 @@ def pipedream(
     clip: float = 0.0,
     state: Any = None,
     ahead: int = 2,
+    work: Callable[[float], object] = nothing,
 ) -> Iterator[Step]:
     """Train as hybrid does, a minibatch after another without waiting for updates.
 
@@ -61,12 +62,13 @@ def pipedream(
         queue.fetch(int(windows.touched(row).max()))
         row = windows.row(window, queue.total)
         given = queue.laid(windows.touched(row))
-        with timer("gradient", work=1):
+        with timer("gradient"):
             if flow is None:
                 flow = begin(now, state, given)
             laid = jax.tree.map(lambda one: everywhere(one, axes, WHOLE), row)
             found = play(flow, laid, given)
             flow, now, state, loss = jax.block_until_ready(found)
+            work(1)
         window += 1
         if windows.ends(row):
             if step:

@@ -11,8 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from dml.types import ANY, SHARED, Comm, Request, Status
+from dml.types import ANY, Comm, Request, Status
 from dml.wire.messages.comm import LOOK
+from dml.wire.messages.wrapper import Wrapper
 
 TENTH = 0.1
 Call = tuple[str, str, int, int, Any]  # what the watchdog says of a wait
@@ -34,15 +35,19 @@ class Nap:
         return True
 
 
-class Napping:
-    """Wraps a communicator, whatever wraps it already."""
+class Napping(Wrapper):
+    """Wraps a communicator, which may be wrapped already."""
 
     def __init__(self, comm: Comm, longest: float = LOOK):
-        self.comm, self.longest = comm, longest
+        super().__init__(comm)
+        self.longest = longest
         innermost: Any = comm
-        while "comm" in vars(innermost):
+        while isinstance(innermost, Wrapper):
             innermost = innermost.comm
         self.watched = innermost  # the watchdog looks at its call
+
+    def wrap(self, comm: Comm) -> "Napping":
+        return Napping(comm, self.longest)
 
     def wait(self, done: Callable[[], bool], call: Call) -> None:
         """Return when that is done; the watchdog sees for what."""
@@ -116,20 +121,5 @@ class Napping:
             request.Wait()
 
     def Barrier(self) -> None:
-        met = self.comm.raw.Ibarrier()
-        self.wait(met.Test, ("Barrier", "size", self.comm.size, 0, None))
-
-    def Split(self, color: int = 0, key: int = 0) -> "Napping":
-        return Napping(self.comm.Split(color, key), self.longest)
-
-    def Split_type(self, split_type: int = SHARED, key: int = 0) -> "Napping":
-        return Napping(self.comm.Split_type(split_type, key), self.longest)
-
-    def Dup(self) -> "Napping":
-        return Napping(self.comm.Dup(), self.longest)
-
-    def around(self, comm: Comm) -> "Napping":
-        return Napping(self.comm.around(comm), self.longest)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.comm, name)
+        met = self.platform.raw.Ibarrier()
+        self.wait(met.Test, ("Barrier", "size", self.size, 0, None))

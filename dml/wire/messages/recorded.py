@@ -5,8 +5,8 @@ from typing import Any
 
 from dml.types import ANY, Status
 from dml.wire.messages.events import Kind
-from dml.wire.messages.ordered import Glimpse, Ordered, OrderedRequest, bare
-from dml.wire.messages.traced_request import asked, given
+from dml.wire.messages.ordered import Glimpse, Ordered, OrderedRequest
+from dml.wire.messages.wrapper import asked, bare
 
 
 class Recorded(Ordered):
@@ -26,7 +26,7 @@ class Recorded(Ordered):
         self, buf: Any, source: int = ANY, tag: int = ANY, status: Any = None
     ) -> None:
         status = asked(status, source, tag)
-        self.comm.Recv(buf, source, tag, *given(status))
+        self.comm.Recv(buf, source, tag, status)
         if ANY in (source, tag):
             self.events.saw(Kind.RECV, status)
 
@@ -41,9 +41,7 @@ class Recorded(Ordered):
         status: Any = None,
     ) -> None:
         status = asked(status, source, recvtag)
-        self.comm.Sendrecv(
-            sendbuf, dest, sendtag, recvbuf, source, recvtag, *given(status)
-        )
+        self.comm.Sendrecv(sendbuf, dest, sendtag, recvbuf, source, recvtag, status)
         if ANY in (source, recvtag):
             self.events.saw(Kind.SENDRECV, status)
 
@@ -56,7 +54,7 @@ class Recorded(Ordered):
 
     def Probe(self, source: int = ANY, tag: int = ANY, status: Any = None) -> None:
         status = asked(status, source, tag)
-        self.comm.Probe(source, tag, *given(status))
+        self.comm.Probe(source, tag, status)
         if ANY in (source, tag):
             self.events.saw(Kind.PROBE, status)
 
@@ -73,7 +71,7 @@ class Recorded(Ordered):
 
     def Waitany(self, requests: Sequence[Any], status: Any = None) -> int:
         status = status or Status()
-        number = self.comm.Waitany([bare(one) for one in requests], status)
+        number = self.comm.Waitany(bare(requests, OrderedRequest), status)
         if number >= 0 and isinstance(requests[number], OrderedRequest):
             requests[number].came(status)
         self.events.add(Kind.WAITANY, number)
@@ -81,11 +79,10 @@ class Recorded(Ordered):
 
     def compute(self, seconds: float, unless: Any = None) -> bool:
         if unless is None:
-            return self.comm.compute(seconds)
-        passed = self.comm.compute(seconds, Glimpse(unless))
+            return self.comm.platform.compute(seconds)
+        passed = self.comm.platform.compute(seconds, Glimpse(unless))
         self.events.polled(Kind.COMPUTE, not passed)
         return passed
 
-    def note(self, number: int) -> None:
-        """State what the program has read, such as a version, to be compared."""
+    def note(self, number: float) -> None:
         self.events.add(Kind.NOTE, int(number))
