@@ -52,6 +52,8 @@ class Metered(Wrapper):
         self.count("Isend", buf, dest)
         return self.comm.Isend(buf, dest, tag)
 
-    def Sendrecv(self, sendbuf: np.ndarray, dest: int, *args: Any, **rest: Any) -> None:
+    def Sendrecv(
+        self, sendbuf: np.ndarray, dest: int, *args: Any, **named: Any
+    ) -> None:
         self.count("Sendrecv", sendbuf, dest)
-        self.comm.Sendrecv(sendbuf, dest, *args, **rest)
+        self.comm.Sendrecv(sendbuf, dest, *args, **named)

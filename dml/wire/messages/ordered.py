@@ -4,9 +4,10 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
-from dml.types import BadInput, Comm, Status
+from dml.types import ANY, BadInput, Comm, Status
+from dml.wire.messages.events import Kind
 from dml.wire.messages.log import Log
-from dml.wire.messages.wrapper import WrappedRequest, Wrapper
+from dml.wire.messages.wrapper import WrappedRequest, Wrapper, asked
 
 
 class Ordered(Wrapper, ABC):
@@ -24,6 +25,14 @@ class Ordered(Wrapper, ABC):
         return type(self)(comm, self.log)
 
     @abstractmethod
+    def named(self, kind: Kind, source: int, tag: int) -> tuple[int, int]:
+        """Return the source and the tag to ask for, where one of them is ANY."""
+
+    @abstractmethod
+    def saw(self, kind: Kind, status: Status) -> None:
+        """Take note of the message that such a call has received."""
+
+    @abstractmethod
     def test(self, request: "OrderedRequest", status: Any) -> bool:
         """Return whether a request has completed, as its Test does."""
 
@@ -34,6 +43,42 @@ class Ordered(Wrapper, ABC):
     @abstractmethod
     def note(self, number: float) -> None:
         """Add a number that the program has read, such as a version."""
+
+    def Recv(
+        self, buf: Any, source: int = ANY, tag: int = ANY, status: Any = None
+    ) -> None:
+        if ANY not in (source, tag):
+            return self.comm.Recv(buf, source, tag, status)
+        source, tag = self.named(Kind.RECV, source, tag)
+        status = asked(status, source, tag)
+        self.comm.Recv(buf, source, tag, status)
+        self.saw(Kind.RECV, status)
+
+    def Sendrecv(
+        self,
+        sendbuf: Any,
+        dest: int,
+        sendtag: int = 0,
+        recvbuf: Any = None,
+        source: int = ANY,
+        recvtag: int = ANY,
+        status: Any = None,
+    ) -> None:
+        wild = ANY in (source, recvtag)
+        if wild:
+            source, recvtag = self.named(Kind.SENDRECV, source, recvtag)
+            status = asked(status, source, recvtag)
+        self.comm.Sendrecv(sendbuf, dest, sendtag, recvbuf, source, recvtag, status)
+        if wild:
+            self.saw(Kind.SENDRECV, status)
+
+    def Probe(self, source: int = ANY, tag: int = ANY, status: Any = None) -> None:
+        if ANY not in (source, tag):
+            return self.comm.Probe(source, tag, status)
+        source, tag = self.named(Kind.PROBE, source, tag)
+        status = asked(status, source, tag)
+        self.comm.Probe(source, tag, status)
+        self.saw(Kind.PROBE, status)
 
     def Isend(self, buf: Any, dest: int, tag: int = 0) -> "OrderedRequest":
         return OrderedRequest(self, self.comm.Isend(buf, dest, tag), None)

@@ -7,10 +7,10 @@ from typing import Any
 import numpy as np
 from greenlet import getcurrent, greenlet
 
-from dml.types import ANY, BadInput, Comm, Op
+from dml.types import BadInput, Comm, Op
 from dml.wire.buffers import flat
 from dml.wire.messages.auto import CANDIDATES, auto_allreduce, chosen
-from dml.wire.messages.wrapper import WrappedRequest, Wrapper
+from dml.wire.messages.polling import Call, Polling
 
 
 def allreduce_async(
@@ -93,7 +93,7 @@ class Thread:
             raise self.error
 
 
-class Patient(Wrapper):
+class Patient(Polling):
     """A communicator whose blocking calls return to the caller of `poll` meanwhile."""
 
     running: Fiber  # of the top one
@@ -114,47 +114,8 @@ class Patient(Wrapper):
         else:
             self.comm.platform.pause()
 
-    def finish(self, request: Any, status: Any = None) -> None:
+    def wait(self, done: Callable[[], bool], call: Call) -> None:
+        """Return to the caller until done() is true or `Fiber.wait` is called."""
         running = self.top.running
-        while running.polled:
-            if request.Test(status):
-                return
+        while running.polled and not done():
             running.caller.switch()
-        request.Wait(status)
-
-    def Send(self, buf: Any, dest: int, tag: int = 0) -> None:
-        self.finish(self.comm.Isend(buf, dest, tag))
-
-    def Recv(
-        self, buf: Any, source: int = ANY, tag: int = ANY, status: Any = None
-    ) -> None:
-        self.finish(self.comm.Irecv(buf, source, tag), status)
-
-    def Sendrecv(
-        self,
-        sendbuf: Any,
-        dest: int,
-        sendtag: int = 0,
-        recvbuf: Any = None,
-        source: int = ANY,
-        recvtag: int = ANY,
-        status: Any = None,
-    ) -> None:
-        receive = self.comm.Irecv(recvbuf, source, recvtag)
-        send = self.comm.Isend(sendbuf, dest, sendtag)
-        self.finish(receive, status)
-        self.finish(send)
-
-    def Isend(self, buf: Any, dest: int, tag: int = 0) -> "PatientRequest":
-        return PatientRequest(self, self.comm.Isend(buf, dest, tag))
-
-    def Irecv(self, buf: Any, source: int = ANY, tag: int = ANY) -> "PatientRequest":
-        return PatientRequest(self, self.comm.Irecv(buf, source, tag))
-
-
-class PatientRequest(WrappedRequest):
-    """A request whose Wait returns to the caller of `poll` meanwhile."""
-
-    def Wait(self, status: Any = None) -> bool:
-        self.comm.finish(self.request, status)
-        return True

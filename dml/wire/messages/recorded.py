@@ -6,7 +6,7 @@ from typing import Any
 from dml.types import ANY, Status
 from dml.wire.messages.events import Kind
 from dml.wire.messages.ordered import Glimpse, Ordered, OrderedRequest
-from dml.wire.messages.wrapper import asked, bare
+from dml.wire.messages.wrapper import bare
 
 
 class Recorded(Ordered):
@@ -22,28 +22,11 @@ class Recorded(Ordered):
 
     replays = False
 
-    def Recv(
-        self, buf: Any, source: int = ANY, tag: int = ANY, status: Any = None
-    ) -> None:
-        status = asked(status, source, tag)
-        self.comm.Recv(buf, source, tag, status)
-        if ANY in (source, tag):
-            self.events.saw(Kind.RECV, status)
+    def named(self, kind: Kind, source: int, tag: int) -> tuple[int, int]:
+        return source, tag
 
-    def Sendrecv(
-        self,
-        sendbuf: Any,
-        dest: int,
-        sendtag: int = 0,
-        recvbuf: Any = None,
-        source: int = ANY,
-        recvtag: int = ANY,
-        status: Any = None,
-    ) -> None:
-        status = asked(status, source, recvtag)
-        self.comm.Sendrecv(sendbuf, dest, sendtag, recvbuf, source, recvtag, status)
-        if ANY in (source, recvtag):
-            self.events.saw(Kind.SENDRECV, status)
+    def saw(self, kind: Kind, status: Status) -> None:
+        self.events.saw(kind, status)
 
     def Irecv(self, buf: Any, source: int = ANY, tag: int = ANY) -> OrderedRequest:
         request = OrderedRequest(self, self.comm.Irecv(buf, source, tag), Status())
@@ -51,12 +34,6 @@ class Recorded(Ordered):
             request.place = self.events.add(Kind.NEVER)
             self.log.pending.add(request)
         return request
-
-    def Probe(self, source: int = ANY, tag: int = ANY, status: Any = None) -> None:
-        status = asked(status, source, tag)
-        self.comm.Probe(source, tag, status)
-        if ANY in (source, tag):
-            self.events.saw(Kind.PROBE, status)
 
     def Iprobe(self, source: int = ANY, tag: int = ANY, status: Any = None) -> bool:
         status = status or Status()

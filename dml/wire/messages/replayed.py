@@ -19,30 +19,11 @@ class Replayed(Ordered):
     replays = True
 
     def named(self, kind: Kind, source: int, tag: int) -> tuple[int, int]:
-        """Return whose message it was, where the call leaves that open."""
-        if ANY not in (source, tag):
-            return source, tag
         event = self.events.take(kind, asks=(source, tag))
         return event.source, event.tag
 
-    def Recv(
-        self, buf: Any, source: int = ANY, tag: int = ANY, status: Any = None
-    ) -> None:
-        source, tag = self.named(Kind.RECV, source, tag)
-        self.comm.Recv(buf, source, tag, status)
-
-    def Sendrecv(
-        self,
-        sendbuf: Any,
-        dest: int,
-        sendtag: int = 0,
-        recvbuf: Any = None,
-        source: int = ANY,
-        recvtag: int = ANY,
-        status: Any = None,
-    ) -> None:
-        source, recvtag = self.named(Kind.SENDRECV, source, recvtag)
-        self.comm.Sendrecv(sendbuf, dest, sendtag, recvbuf, source, recvtag, status)
+    def saw(self, kind: Kind, status: Status) -> None:
+        """Nothing: the record has it."""
 
     def Irecv(self, buf: Any, source: int = ANY, tag: int = ANY) -> OrderedRequest:
         if ANY in (source, tag):
@@ -51,10 +32,6 @@ class Replayed(Ordered):
                 return OrderedRequest(self, None, Status())
             source, tag = event.source, event.tag
         return OrderedRequest(self, self.comm.Irecv(buf, source, tag), Status())
-
-    def Probe(self, source: int = ANY, tag: int = ANY, status: Any = None) -> None:
-        source, tag = self.named(Kind.PROBE, source, tag)
-        self.comm.Probe(source, tag, status)
 
     def Iprobe(self, source: int = ANY, tag: int = ANY, status: Any = None) -> bool:
         event = self.events.poll(Kind.IPROBE, (source, tag))

@@ -37,22 +37,11 @@ class Wrapper:
     def Send(self, buf: Any, dest: int, tag: int = 0) -> None:
         self.comm.Send(buf, dest, tag)
 
-    def Recv(
-        self, buf: Any, source: int = ANY, tag: int = ANY, status: Any = None
-    ) -> None:
-        self.comm.Recv(buf, source, tag, status)
+    def Recv(self, buf: Any, *args: Any, **named: Any) -> None:
+        self.comm.Recv(buf, *args, **named)
 
-    def Sendrecv(
-        self,
-        sendbuf: Any,
-        dest: int,
-        sendtag: int = 0,
-        recvbuf: Any = None,
-        source: int = ANY,
-        recvtag: int = ANY,
-        status: Any = None,
-    ) -> None:
-        self.comm.Sendrecv(sendbuf, dest, sendtag, recvbuf, source, recvtag, status)
+    def Sendrecv(self, sendbuf: Any, dest: int, *args: Any, **named: Any) -> None:
+        self.comm.Sendrecv(sendbuf, dest, *args, **named)
 
     def Isend(self, buf: Any, dest: int, tag: int = 0) -> Request:
         return self.comm.Isend(buf, dest, tag)
@@ -96,16 +85,10 @@ class Wrapper:
 
 
 class WrappedRequest:
-    """Delegates to the request of a wrapped communicator."""
+    """A request of a wrapper `comm`, made from that of the wrapped communicator."""
 
     def __init__(self, comm: Any, request: Any):
         self.comm, self.request = comm, request
-
-    def Wait(self, status: Any = None) -> bool:
-        return self.request.Wait(status)
-
-    def Test(self, status: Any = None) -> bool:
-        return self.request.Test(status)
 
 
 def bare(requests: Sequence[Any], kind: type[WrappedRequest]) -> list[Any]:

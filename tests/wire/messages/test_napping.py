@@ -5,6 +5,7 @@ import pytest
 from dml.types import Status
 from dml.wire.messages import napping
 from dml.wire.messages.napping import Napping
+from dml.wire.messages.polling import Polled
 from dml.wire.messages.wrapper import Wrapper
 
 
@@ -112,5 +113,5 @@ def test_a_wait_takes_little_longer_than_what_it_waits_for():
         def Test(self, status=None):
             return time.perf_counter() - begun > 0.02
 
-    napping.Nap(Soon(0), Napping(Fake()).wait, ("Wait", "", 0, 0, None)).Wait()
+    Polled(Napping(Fake()), Soon(0), ("Wait", "", 0, 0, None)).Wait()
     assert 0.02 < time.perf_counter() - begun < 0.2

@@ -32,17 +32,41 @@ WRAPPERS = {
 LATE = law("shifted_exponential:1,2*1,4")
 
 
-def arguments(call):
-    return [
-        (one.name, one.default) for one in inspect.signature(call).parameters.values()
+class Noting:
+    """A communicator that only notes which operations are called, and how."""
+
+    rank, size, platform = 0, 1, None
+
+    def __init__(self):
+        self.calls = []
+
+    def __getattr__(self, name):
+        return lambda *args, **named: self.calls.append((name, args, named))
+
+
+class Plain(Wrapper):
+    def wrap(self, comm):
+        return comm
+
+
+def test_a_wrapper_passes_on_every_operation_with_all_its_arguments():
+    comm, expected = Noting(), []
+    for name, operation in vars(Comm).items():
+        if name[0].isupper():
+            parameters = list(inspect.signature(operation).parameters)[1:]
+            getattr(Plain(comm), name)(*parameters)
+            expected.append((name, tuple(parameters), {}))
+    assert comm.calls == expected and len(expected) > 15
+
+
+def test_a_wrapper_passes_on_named_arguments():
+    comm = Noting()
+    Plain(comm).Recv("buffer", tag=3)
+    Plain(comm).Sendrecv("sent", 1, recvbuf="received", recvtag=2)
+    assert comm.calls == [
+        ("Recv", ("buffer",), {"tag": 3}),
+        ("Sendrecv", ("sent", 1), {"recvbuf": "received", "recvtag": 2}),
     ]
-
-
-def test_a_wrapper_has_every_operation_with_the_arguments_of_a_communicator():
-    operations = [name for name in vars(Comm) if name[0].isupper()]
-    assert len(operations) > 15
-    for name in set(operations) - {"Reduce_local", "Wtime"}:
-        assert arguments(getattr(Wrapper, name)) == arguments(getattr(Comm, name)), name
 
 
 def test_operations_that_a_wrapper_binds_are_those_of_the_wrapped_communicator():
