@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from dml.types import Comm, Request
+from dml.types import ANY, Comm, Request
 from dml.wire.messages.reduce_scatter import all_gather
 from dml.wire.messages.wrapper import Wrapper
 
@@ -53,7 +53,14 @@ class Metered(Wrapper):
         return self.comm.Isend(buf, dest, tag)
 
     def Sendrecv(
-        self, sendbuf: np.ndarray, dest: int, *args: Any, **named: Any
+        self,
+        sendbuf: Any,
+        dest: int,
+        sendtag: int = 0,
+        recvbuf: Any = None,
+        source: int = ANY,
+        recvtag: int = ANY,
+        status: Any = None,
     ) -> None:
         self.count("Sendrecv", sendbuf, dest)
-        self.comm.Sendrecv(sendbuf, dest, *args, **named)
+        self.comm.Sendrecv(sendbuf, dest, sendtag, recvbuf, source, recvtag, status)

@@ -37,11 +37,22 @@ class Wrapper:
     def Send(self, buf: Any, dest: int, tag: int = 0) -> None:
         self.comm.Send(buf, dest, tag)
 
-    def Recv(self, buf: Any, *args: Any, **named: Any) -> None:
-        self.comm.Recv(buf, *args, **named)
+    def Recv(
+        self, buf: Any, source: int = ANY, tag: int = ANY, status: Any = None
+    ) -> None:
+        self.comm.Recv(buf, source, tag, status)
 
-    def Sendrecv(self, sendbuf: Any, dest: int, *args: Any, **named: Any) -> None:
-        self.comm.Sendrecv(sendbuf, dest, *args, **named)
+    def Sendrecv(
+        self,
+        sendbuf: Any,
+        dest: int,
+        sendtag: int = 0,
+        recvbuf: Any = None,
+        source: int = ANY,
+        recvtag: int = ANY,
+        status: Any = None,
+    ) -> None:
+        self.comm.Sendrecv(sendbuf, dest, sendtag, recvbuf, source, recvtag, status)
 
     def Isend(self, buf: Any, dest: int, tag: int = 0) -> Request:
         return self.comm.Isend(buf, dest, tag)
