@@ -324,19 +324,30 @@ class Platform(NamedTuple):
     """What the ranks of a communicator run on: real processes or virtual ranks.
 
     A wrapper replaces the functions that it changes.
+
+    Attributes:
+      raw: The communicator below all wrappers; mpi4py's own on real ranks.
+      hosts: Returns the host of every rank; hosts are numbered by their lowest rank.
+        Collective at the first call.
+      shared_window: Makes a window with so many bytes for every rank; collective. All
+        ranks must be on one host.
+      compute: compute(seconds, unless=None) advances a virtual clock or sleeps. It
+        returns False if the request `unless` completed before the end.
+      pause: Lets other ranks run; for loops that poll.
+      network: The network of virtual ranks; None on real ranks.
+      work: Takes the time of this share of an update's computation, where 1 is an even
+        share. No time, except on a Delayed communicator.
+      note: Adds a number that the program has read to a recorded run.
     """
 
-    raw: Any  # the communicator below all wrappers: mpi4py's own on real ranks
-    hosts: Callable[[], Sequence[int]]  # of all ranks, numbered by their lowest rank
-    shared_window: Callable[[int], Window]  # bytes of each rank; all on one host
-    # (seconds, unless=None): advance a virtual clock, or sleep; False if the request
-    # `unless` completed before the end
+    raw: Any
+    hosts: Callable[[], Sequence[int]]
+    shared_window: Callable[[int], Window]
     compute: Callable[..., bool]
-    pause: Callable[[], object]  # lets other ranks run, in a loop that polls
-    network: Any = None  # of virtual ranks: rates and hosts; None on real ranks
-    # takes the time of this share of an update's computation; 1 is an even share
+    pause: Callable[[], object]
+    network: Any = None
     work: Callable[[float], object] = nothing
-    note: Callable[[int], object] = nothing  # adds a number to a recorded run
+    note: Callable[[int], object] = nothing
 
     @property
     def virtual(self) -> bool:
@@ -350,6 +361,9 @@ class Region(NamedTuple):
     parts: Sequence[np.ndarray]  # bytes
     start: int  # address of this rank's part
     stop: int
+
+
+Registered = tuple[Window, list[np.ndarray]]  # all ranks' views of registered memory
 
 
 class Groups(NamedTuple):
@@ -371,22 +385,31 @@ class Stage:
 
 @dataclass
 class Cache:
-    """What collectives keep for one communicator between calls."""
+    """What collectives keep for one communicator between calls.
 
-    regions: list[Region] = field(default_factory=list)  # of wire.buffers.allocate
-    # by id of a registered buffer: the buffer, its window, this rank's chunks
-    chunks: dict[int, tuple[np.ndarray, tuple[Window, list[np.ndarray]]]] = field(
-        default_factory=dict
-    )
-    parent: tuple[Comm, Sequence[int]] | None = None  # whose regions these ranks share
-    copy: np.ndarray | None = None  # registered memory for plain buffers
+    Attributes:
+      regions: Memory registered by `wire.buffers.allocate`.
+      parent: A communicator and the ranks in it that are this one's: its regions are
+        known here, too.
+      chunks: Of registered buffers, by id: the buffer, its window, this rank's chunks.
+      copy: Registered memory for plain buffers.
+      stage: The window for plain buffers.
+      groups: Of hierarchical collectives, by width and the all-reduce across groups.
+      chosen: The predicted fastest all-reduce by length, itemsize and whether the
+        buffer is registered.
+      rates: The fields of `wire.cost.Rates`, measured on this machine.
+      patient: The wrapper for all-reduces in the background.
+    """
+
+    regions: list[Region] = field(default_factory=list)
+    parent: tuple[Comm, Sequence[int]] | None = None
+    chunks: dict[int, tuple[np.ndarray, Registered]] = field(default_factory=dict)
+    copy: np.ndarray | None = None
     stage: Stage | None = None
-    # by width and the all-reduce across groups
     groups: dict[tuple[int, Any], Groups] = field(default_factory=dict)
-    # by length, itemsize, registered: the name of the predicted fastest all-reduce
     chosen: dict[tuple[int, int, bool], str] = field(default_factory=dict)
-    rates: tuple[float, ...] | None = None  # of wire.cost.Rates, measured
-    patient: Any = None  # the wrapper of all-reduces in the background
+    rates: tuple[float, ...] | None = None
+    patient: Any = None
 
 
 AllReduce = Callable[..., None]  # all_reduce(comm, buffer, op=np.add), in place

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dml.types import BadInput, Comm, Region, Window
+from dml.types import BadInput, Comm, Region, Registered
 
 ALIGN = 64  # bytes: a cache line
 
@@ -68,7 +68,7 @@ def find(comm: Comm, start: int) -> Region | None:
     return None
 
 
-def peers(comm: Comm, buffer: np.ndarray) -> tuple[Window, list[np.ndarray]] | None:
+def peers(comm: Comm, buffer: np.ndarray) -> Registered | None:
     """Every rank's view of a registered buffer, by rank; None for a plain one."""
     start = address(buffer)
     region = find(comm, start)

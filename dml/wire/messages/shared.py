@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from dml.types import Comm, Op, Stage, Window
+from dml.types import Comm, Op, Registered, Stage
 from dml.wire.buffers import allocate, flat, peers, release
 from dml.wire.topology import SMALL, STAGE, chunks, segments
 
@@ -39,7 +39,7 @@ def shared_allreduce(comm: Comm, buffer: np.ndarray, op: Op = np.add) -> None:
     window.meet(comm.platform.pause)
 
 
-def my_chunk(comm: Comm, buffer: np.ndarray) -> tuple[Window, list[np.ndarray]] | None:
+def my_chunk(comm: Comm, buffer: np.ndarray) -> Registered | None:
     """My chunk of all ranks' registered buffers; kept, as most are reduced again."""
     known = comm.cache.chunks
     if id(buffer) in known and known[id(buffer)][0] is buffer:
