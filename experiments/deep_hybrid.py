@@ -15,9 +15,9 @@ from deep_setup import Setup
 from dml.data.minibatches import take
 from dml.models.layer_costs import COSTS
 from dml.strategies.hybrid import pipedream
-from dml.strategies.hybrid.hybrid import dense, divided, hybrid
+from dml.strategies.hybrid.hybrid import dense, hybrid
+from dml.strategies.hybrid.parts import TRANSPOSED, Pipeline, divided
 from dml.strategies.hybrid.picture import lines
-from dml.strategies.hybrid.programs import TRANSPOSED, Pipeline
 from dml.types import BadInput, Step, Tensor
 from dml.wire.mesh import axes, devices
 from dml.wire.messages import broadcast

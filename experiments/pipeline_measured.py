@@ -19,8 +19,9 @@ from dml.models import layer_costs
 from dml.models.gradient import accumulated
 from dml.models.transformer import Shape, transformer
 from dml.strategies.hybrid.hybrid import dense, shares
-from dml.strategies.hybrid.parts import holding
-from dml.strategies.hybrid.programs import Gradients, Pipeline, divided
+from dml.strategies.hybrid.layout import laid_out
+from dml.strategies.hybrid.parts import Pipeline, divided
+from dml.strategies.hybrid.programs import Gradients
 from dml.types import Batch
 from dml.wire.mesh import devices
 
@@ -69,8 +70,8 @@ def on_stages(problem: Problem, pipeline: Pipeline) -> tuple[Callable[[], Any], 
     pipeline = pipeline._replace(seconds=seconds)
     axes = devices.mesh(data=1, stage=len(jax.devices()), tensor=1)
     parts = divided(network, params, axes, pipeline)
-    held = holding(parts, params, axes, lambda tree: tree)
-    call, now = Gradients(network, held, pipeline), held.hold(params)
+    layout = laid_out(parts, params, axes, lambda tree: tree)
+    call, now = Gradients(network, layout, pipeline), layout.hold(params)
     batch = problem.batch(pipeline.microbatches)
     index, _ = shares(1, pipeline.microbatches, np.arange(len(batch.targets)))
     return partial(call, now, take(batch, index), pipeline.microbatches), call

@@ -13,7 +13,7 @@ import numpy as np
 from dml import sim
 from dml.sim.networks.named import network
 from dml.types import Request
-from dml.wire.pipelines import FORWARD, IDLE, Schedule, make, parts
+from dml.wire.pipelines import FORWARD, IDLE, Schedule, make
 from dml.wire.stages import evenly, stages
 
 # how to cut layers into so many parts, by their seconds
@@ -34,7 +34,7 @@ class Layers(NamedTuple):
 def speed_up(schedule: Schedule, layers: Layers, cut: str = "by seconds") -> float:
     """Return the time of one rank, which computes all, over that of the stages."""
     alone = make("gpipe", 1, schedule.microbatches, pieces=schedule.pieces)
-    cuts = CUTS[cut](layers.seconds, parts(schedule))
+    cuts = CUTS[cut](layers.seconds, schedule.parts)
     each = [sum(layers.seconds[part.start : part.stop]) for part in cuts]
     together = finished(schedule, each, layers)
     return finished(alone, [sum(each)], layers._replace(network="0,0,0")) / together
@@ -53,7 +53,7 @@ def finished(schedule: Schedule, seconds: Sequence[float], layers: Layers) -> fl
 
 def play(comm: Any, schedule: Schedule, seconds: Sequence[float], nbytes: int) -> None:
     """Do a stage's work: a backward takes `pieces` times as long as a forward."""
-    stages, last = schedule.stages, parts(schedule) - 1
+    stages, last = schedule.stages, schedule.parts - 1
     boundary = sim.Phantom(nbytes)
     mine = schedule.piece[:, comm.rank] != IDLE
     columns = (schedule.piece, schedule.microbatch, schedule.round)
@@ -81,5 +81,5 @@ def play(comm: Any, schedule: Schedule, seconds: Sequence[float], nbytes: int) -
 
 def tag(schedule: Schedule, piece: int, number: int, part: int) -> int:
     """Return the tag of what a piece of a microbatch needs at a part."""
-    place = number * parts(schedule) + part
+    place = number * schedule.parts + part
     return place * (1 + schedule.pieces) + piece

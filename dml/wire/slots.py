@@ -1,10 +1,10 @@
-"""Where what is alive lies: a Schedule in, every stage's slots of memory out; numpy.
+"""Instructions of a pipeline: a Schedule with slots of memory for tensors in flight.
 
-tick       0 1 2 3 4 5 6        Messages are sent at the end of a tick and put into
-interval a ███████              a slot at the start of the next. What lives begins
-         b   ███                in one tick and is read for the last time in
-         c       █████          another; two that are alive at once share no slot:
-slots      a=0 b=1 c=1          as few of them as are ever alive.
+tick       0 1 2 3 4 5 6        A message is sent at the end of a tick and occupies a
+tensor a   ███████              slot from the next tick on. Tensors that are in flight
+       b     ███                at the same time have different slots. There are as many
+       c         █████          slots as tensors in flight at most.
+slot       a=0 b=1 c=1
 """
 
 import heapq
@@ -12,103 +12,106 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dml.wire.pipelines import FORWARD, NOTHING, Schedule, parts, when
+from dml.wire.pipelines import FORWARD, NEVER, Schedule
 
 
-class Places(NamedTuple):
-    """Slots by tick and stage, -1 for none; and how many slots the fullest stage needs.
+class Instructions(NamedTuple):
+    """The work of all ticks and its slots: arrays ticks x stages, -1 for none.
 
-    In a tick, first what arrives is put down, then the stage computes: it reads, it
-    stores. All devices run one program, so all have as many slots.
+    A stage computes first: it reads and writes slots. Then messages are sent, and put
+    into slots where they arrive.
     """
 
-    arrives_forward: np.ndarray  # where the boundary from the part before is put
-    input: np.ndarray  # where a forward reads it
-    residual: np.ndarray  # where a forward stores, and its backward's pieces read
-    arrives_backward: np.ndarray  # where the cotangent from the part after is put
-    cotangent: np.ndarray  # where a backward's first piece reads it
-    inputs: int
-    residuals: int
-    cotangents: int
+    piece: np.ndarray  # these three are those of the Schedule
+    microbatch: np.ndarray
+    round: np.ndarray
+    activations: np.ndarray  # slot of received activations that a forward reads
+    saved: np.ndarray  # slot that a forward writes, and the pieces of its backward read
+    gradients: np.ndarray  # slot of a received gradient that a first piece reads
+    recv_activations: np.ndarray  # slot into which activations are received
+    recv_gradients: np.ndarray  # slot into which a gradient is received
 
 
-def places(schedule: Schedule) -> Places:
-    """Lay out what the stages keep: boundaries, residuals, cotangents.
+def slots_of(table: np.ndarray) -> int:
+    """Return the number of slots of the stage with the most."""
+    return int(table.max(initial=NEVER)) + 1
 
-    Part 0 has no boundary before it, and the last part's cotangent is the loss's 1: -1.
+
+def instructions(schedule: Schedule) -> Instructions:
+    """Return the instructions of a schedule.
+
+    Part 0 receives no activations. The last part receives no gradient, as that of the
+    loss is 1.
     """
-    ticks = when(schedule)
-    forward, backward, last = ticks[FORWARD], ticks[FORWARD + 1], ticks[-1]
-    every = np.arange(parts(schedule))
-    before, after = every[1:], every[:-1]  # parts that have one before them, or after
+    ticks = schedule.ticks
+    forward, first, last = ticks[FORWARD], ticks[FORWARD + 1], ticks[-1]
+    every = np.arange(schedule.parts)
+    receivers, senders = every[1:], every[:-1]  # of activations
 
-    came = forward[:, before - 1] + 1
-    laid, inputs = _laid(schedule, before, came, forward[:, before])
-    arrives_forward = _table(schedule, before, came, laid)
-    given = _table(schedule, before, forward[:, before], laid)
+    sent, read = forward[:, senders], forward[:, receivers]
+    slot = _slots(schedule, receivers, sent + 1, read)
+    activations = _table(schedule, receivers, read, slot)
+    recv_activations = _table(schedule, receivers, sent, slot)
 
-    laid, residuals = _laid(schedule, every, forward, last)
-    residual = _table(schedule, every, ticks, laid)
+    slot = _slots(schedule, every, forward, last)
+    saved = _table(schedule, every, ticks, slot)
 
-    came = last[:, after + 1] + 1
-    laid, cotangents = _laid(schedule, after, came, backward[:, after])
-    arrives_backward = _table(schedule, after, came, laid)
-    cotangent = _table(schedule, after, backward[:, after], laid)
-    return Places(
-        *(arrives_forward, given, residual, arrives_backward, cotangent),
-        *(inputs, residuals, cotangents),
+    sent, read = last[:, receivers], first[:, senders]
+    slot = _slots(schedule, senders, sent + 1, read)
+    gradients = _table(schedule, senders, read, slot)
+    recv_gradients = _table(schedule, senders, sent, slot)
+
+    work = schedule.piece, schedule.microbatch, schedule.round
+    return Instructions(
+        *work, activations, saved, gradients, recv_activations, recv_gradients
     )
 
 
-def slots(begin: np.ndarray, end: np.ndarray) -> tuple[np.ndarray, int]:
-    """Give each interval [begin, end) a slot; return them and the fewest that do."""
+def slots(begin: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """Return a slot for each interval [begin, end); there are no more than needed."""
     order = np.lexsort((end, begin))
     begin, end = begin[order], end[order]
-    alive = np.arange(1, len(begin) + 1) - np.searchsorted(np.sort(end), begin, "right")
-    count = int(alive.max(initial=0))
-    # first in, first out: were the one `count` before still alive, all since were too
-    if count == len(begin) or (end[1:] >= end[:-1]).all():
-        found = np.arange(len(begin)) % max(count, 1)
-    else:
-        found = np.array(_lowest(begin.tolist(), end.tolist()))
+    ended = np.searchsorted(np.sort(end), begin, "right")
+    count = int((np.arange(1, len(begin) + 1) - ended).max(initial=0))
     slot = np.empty(len(begin), np.int32)
-    slot[order] = found
-    return slot, count
+    if (end[1:] >= end[:-1]).all():
+        # first in, first out: pipedream.py needs these to repeat
+        slot[order] = np.arange(len(begin)) % max(count, 1)
+    else:
+        slot[order] = _lowest(begin.tolist(), end.tolist())
+    return slot
 
 
 def _lowest(begin: list[int], end: list[int]) -> list[int]:
-    """Give each interval, in the order they begin, the lowest slot that is free."""
+    """Return the lowest free slot of each interval; they are sorted by begin."""
     free: list[int] = []
-    alive: list[tuple[int, int]] = []
+    occupied: list[tuple[int, int]] = []
     found = []
     for first, last in zip(begin, end, strict=True):
-        while alive and alive[0][0] <= first:
-            heapq.heappush(free, heapq.heappop(alive)[1])
-        slot = heapq.heappop(free) if free else len(alive)
-        heapq.heappush(alive, (last, slot))
+        while occupied and occupied[0][0] <= first:
+            heapq.heappush(free, heapq.heappop(occupied)[1])
+        slot = heapq.heappop(free) if free else len(occupied)
+        heapq.heappush(occupied, (last, slot))
         found.append(slot)
     return found
 
 
-def _laid(
-    schedule: Schedule, which: np.ndarray, begin: np.ndarray, last: np.ndarray
-) -> tuple[np.ndarray, int]:
-    """Return slots for what lives from begin through last: microbatches x which."""
-    laid = np.empty(begin.shape, np.int32)
-    most = 0
+def _slots(
+    schedule: Schedule, parts: np.ndarray, begin: np.ndarray, last: np.ndarray
+) -> np.ndarray:
+    """Return slots from tick begin through last; arrays microbatches x parts."""
+    found = np.empty(begin.shape, np.int32)
     for stage in range(schedule.stages):
-        mine = which % schedule.stages == stage
-        starts, ends = begin[:, mine], last[:, mine] + 1
-        slot, count = slots(starts.ravel(), ends.ravel())
-        laid[:, mine] = slot.reshape(starts.shape)
-        most = max(most, count)
-    return laid, most
+        here = parts % schedule.stages == stage
+        starts, ends = begin[:, here], last[:, here] + 1
+        found[:, here] = slots(starts.ravel(), ends.ravel()).reshape(starts.shape)
+    return found
 
 
 def _table(
-    schedule: Schedule, which: np.ndarray, ticks: np.ndarray, laid: np.ndarray
+    schedule: Schedule, parts: np.ndarray, ticks: np.ndarray, slot: np.ndarray
 ) -> np.ndarray:
-    """Write the slots into a table ticks x stages, at these ticks of these parts."""
-    table = np.full(schedule.piece.shape, NOTHING, np.int32)
-    table[ticks, which % schedule.stages] = laid
+    """Return an array ticks x stages with the slots at these ticks of these parts."""
+    table = np.full(schedule.piece.shape, NEVER, np.int32)
+    table[ticks, parts % schedule.stages] = slot
     return table
