@@ -8,6 +8,7 @@ slot       a=0 b=1 c=1
 """
 
 import heapq
+from collections import deque
 from typing import NamedTuple
 
 import numpy as np
@@ -25,10 +26,10 @@ class Instructions(NamedTuple):
     piece: np.ndarray  # these three are those of the Schedule
     microbatch: np.ndarray
     round: np.ndarray
-    activations: np.ndarray  # slot of received activations that a forward reads
     saved: np.ndarray  # slot that a forward writes, and the pieces of its backward read
-    gradients: np.ndarray  # slot of a received gradient that a first piece reads
+    activations: np.ndarray  # slot of received activations that a forward reads
     recv_activations: np.ndarray  # slot into which activations are received
+    gradients: np.ndarray  # slot of a received gradient that a first piece reads
     recv_gradients: np.ndarray  # slot into which a gradient is received
 
 
@@ -43,75 +44,51 @@ def instructions(schedule: Schedule) -> Instructions:
     Part 0 receives no activations. The last part receives no gradient, as that of the
     loss is 1.
     """
-    ticks = schedule.ticks
+    ticks, parts = schedule.ticks, np.arange(schedule.parts)
     forward, first, last = ticks[FORWARD], ticks[FORWARD + 1], ticks[-1]
-    every = np.arange(schedule.parts)
-    receivers, senders = every[1:], every[:-1]  # of activations
 
-    sent, read = forward[:, senders], forward[:, receivers]
-    slot = _slots(schedule, receivers, sent + 1, read)
-    activations = _table(schedule, receivers, read, slot)
-    recv_activations = _table(schedule, receivers, sent, slot)
+    def tables(
+        receivers: np.ndarray, begin: np.ndarray, end: np.ndarray, *ticks: np.ndarray
+    ) -> list[np.ndarray]:
+        """Return arrays with the slots [begin, end) of these parts at these ticks."""
+        stages, slot = receivers % schedule.stages, np.empty(begin.shape, np.int32)
+        for stage in range(schedule.stages):
+            here = np.nonzero(stages == stage)[0]
+            found = slots(begin[:, here].ravel(), end[:, here].ravel())
+            slot[:, here] = found.reshape(len(begin), -1)
+        empty = [np.full(schedule.piece.shape, NEVER, np.int32) for _ in ticks]
+        for table, tick in zip(empty, ticks, strict=True):
+            table[tick, stages] = slot
+        return empty
 
-    slot = _slots(schedule, every, forward, last)
-    saved = _table(schedule, every, ticks, slot)
+    def messages(
+        receivers: np.ndarray, sent: np.ndarray, read: np.ndarray
+    ) -> list[np.ndarray]:
+        return tables(receivers, sent + 1, read + 1, read, sent)
 
-    sent, read = last[:, receivers], first[:, senders]
-    slot = _slots(schedule, senders, sent + 1, read)
-    gradients = _table(schedule, senders, read, slot)
-    recv_gradients = _table(schedule, senders, sent, slot)
-
-    work = schedule.piece, schedule.microbatch, schedule.round
     return Instructions(
-        *work, activations, saved, gradients, recv_activations, recv_gradients
+        schedule.piece,
+        schedule.microbatch,
+        schedule.round,
+        *tables(parts, forward, last + 1, ticks),
+        *messages(parts[1:], forward[:, :-1], forward[:, 1:]),
+        *messages(parts[:-1], last[:, 1:], first[:, :-1]),
     )
 
 
 def slots(begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """Return a slot for each interval [begin, end); there are no more than needed."""
-    order = np.lexsort((end, begin))
-    begin, end = begin[order], end[order]
-    ended = np.searchsorted(np.sort(end), begin, "right")
+    """Return a slot for each interval [begin, end); there are no more than needed.
+
+    The slots are taken in turn: of n slots, interval m has slot m % n if intervals end
+    in the order in which they begin.
+    """
+    ended = np.searchsorted(np.sort(end), np.sort(begin), "right")
     count = int((np.arange(1, len(begin) + 1) - ended).max(initial=0))
-    slot = np.empty(len(begin), np.int32)
-    if (end[1:] >= end[:-1]).all():
-        # first in, first out: pipedream.py needs these to repeat
-        slot[order] = np.arange(len(begin)) % max(count, 1)
-    else:
-        slot[order] = _lowest(begin.tolist(), end.tolist())
-    return slot
-
-
-def _lowest(begin: list[int], end: list[int]) -> list[int]:
-    """Return the lowest free slot of each interval; they are sorted by begin."""
-    free: list[int] = []
-    occupied: list[tuple[int, int]] = []
-    found = []
-    for first, last in zip(begin, end, strict=True):
-        while occupied and occupied[0][0] <= first:
-            heapq.heappush(free, heapq.heappop(occupied)[1])
-        slot = heapq.heappop(free) if free else len(occupied)
-        heapq.heappush(occupied, (last, slot))
-        found.append(slot)
+    free, occupied = deque(range(count)), list[tuple[int, int]]()
+    found = np.empty(len(begin), np.int32)
+    for number in np.lexsort((end, begin)).tolist():
+        while occupied and occupied[0][0] <= begin[number]:
+            free.append(heapq.heappop(occupied)[1])
+        found[number] = free.popleft()
+        heapq.heappush(occupied, (int(end[number]), int(found[number])))
     return found
-
-
-def _slots(
-    schedule: Schedule, parts: np.ndarray, begin: np.ndarray, last: np.ndarray
-) -> np.ndarray:
-    """Return slots from tick begin through last; arrays microbatches x parts."""
-    found = np.empty(begin.shape, np.int32)
-    for stage in range(schedule.stages):
-        here = parts % schedule.stages == stage
-        starts, ends = begin[:, here], last[:, here] + 1
-        found[:, here] = slots(starts.ravel(), ends.ravel()).reshape(starts.shape)
-    return found
-
-
-def _table(
-    schedule: Schedule, parts: np.ndarray, ticks: np.ndarray, slot: np.ndarray
-) -> np.ndarray:
-    """Return an array ticks x stages with the slots at these ticks of these parts."""
-    table = np.full(schedule.piece.shape, NEVER, np.int32)
-    table[ticks, parts % schedule.stages] = slot
-    return table

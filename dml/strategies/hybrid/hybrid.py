@@ -21,8 +21,8 @@ from dml.metrics.timer import Timer
 from dml.models.gradient import plus
 from dml.strategies.hybrid.layout import laid_out, nbytes
 from dml.strategies.hybrid.parts import Pipeline, divided
-from dml.strategies.hybrid.pipedream import pipedream
-from dml.strategies.hybrid.programs import Gradients, updating
+from dml.strategies.hybrid.pipedream import fits, pipedream
+from dml.strategies.hybrid.programs import Gradients, Learner, updating
 from dml.strategies.serial import examples
 from dml.types import BadInput, Batch, Examples, Model, Params, Step, Tensor
 from dml.update.dense import Optimizer
@@ -62,22 +62,18 @@ def hybrid(
       A Step after every update.
     """
     parts = divided(model, params, axes, pipeline)
+    if pipeline.schedule == "pipedream":
+        fits(parts, pipeline, clip)
     layout = laid_out(parts, params, axes, lambda tree: tree)
     states = laid_out(parts, params, axes, optimizer.init)
-    state = optimizer.init(params) if state is None else state
+    learner = Learner(model, layout, states, optimizer)
+    state = states.scatter(optimizer.init(params) if state is None else state)
+    params = layout.scatter(params)
     if pipeline.schedule == "pipedream":
-        yield from pipedream(
-            (model, layout, states, optimizer),
-            pipeline,
-            clip,
-            (layout.scatter(params), states.scatter(state)),
-            feed(data, batches, lambda index: [index], ahead=ahead),
-            timer,
-        )
+        fed = feed(data, batches, lambda index: [index], ahead=ahead)
+        yield from pipedream(learner, pipeline, (params, state), fed, timer)
         return
-    gradients = Gradients(model, layout, pipeline)
-    update = updating(layout, states, optimizer, clip)
-    params, state = layout.scatter(params), states.scatter(state)
+    gradients, update = Gradients(model, layout, pipeline), updating(learner, clip)
     split = partial(shares, axes.shape["data"], pipeline.microbatches)
     fed = feed(data, batches, split, ahead=ahead)
     for number, (count, (even, rest)) in enumerate(timer.waits("input", fed), 1):

@@ -1,38 +1,31 @@
 """The instructions of a pipeline stage, with names as in ShallowSpeed's pipe.py.
 
-    zero_grad             empty buffers, gradients of zero
-    load_mubatch          the examples of a microbatch
-    forward               the output of a part; saves activations for the backward
-    backward_grad_acc     a piece of a backward: adds to the gradients of the params
-    send_activations      to the next stage       recv_activations  into a slot
-    send_input_grad       to the stage before     recv_output_grad  into a slot
+    zero_grad               empty buffers, and gradients of zero
+    load_mubatch            the examples of a microbatch
+    forward                 a part's output; saves activations for the backward
+    backward_grad_acc       a piece of a backward: adds to the gradients of params
+    send_recv_activations   to the next stage, and from the stage before
+    send_recv_gradients     to the stage before, and from the next stage
 
 pipeline.py executes them in the order of a schedule. All stages run one program, where
-a send and the neighbour's receive are one ppermute: a send returns what arrives.
+a send and the receive of the neighbour are one ppermute.
 """
 
-from collections.abc import Mapping
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 
 from dml.strategies.hybrid.layout import Layout
-from dml.strategies.hybrid.pieces import Piece, Traced
-from dml.wire.mesh.packed import (
-    Vectors,
-    add,
-    largest,
-    packing,
-    read,
-    slot,
-    total,
-    write,
-    zeros,
-)
+from dml.strategies.hybrid.parts import Part
+from dml.strategies.hybrid.pieces import Piece
+from dml.wire.mesh import packed
+from dml.wire.mesh.packed import Lengths, Vectors, packing, slot
+from dml.wire.mesh.when import when
 from dml.wire.slots import Instructions, slots_of
 
-Weights = tuple[Vectors, Mapping[str, Any]]  # a part's params: vectors, first index
+Weights = tuple[Vectors, Lengths]  # vectors with a part's params, and its first index
 
 
 class InFlight(NamedTuple):
@@ -45,139 +38,124 @@ class InFlight(NamedTuple):
     input_grad: Vectors  # gradient to be sent, or incoming gradient of the next piece
     loss: Any
     grads: Vectors  # of the params
-    # in flight with PipeDream only, where updates are instructions as well
+    # of PipeDream only, which updates params while microbatches are in flight
     params: Vectors = {}
     state: Vectors = {}
     versions: Vectors = {}  # of params, in the slots of saved
 
 
 class Program(NamedTuple):
-    """The parts and slots of a pipeline."""
+    """A schedule with all that its instructions read; inside shard_map."""
 
     layout: Layout
-    parts: list[Traced]
+    pieces: list[list[Piece]]  # of each part
     table: Instructions
-    microbatches: int  # loss and gradients are means over them
+    batches: Any  # microbatches on the first axis
+    microbatches: int  # loss and gradients are means over so many
 
     @property
-    def message(self) -> dict[str, int]:
+    def message(self) -> Lengths:
         """Lengths of the largest message."""
-        return largest(one.output.lengths for part in self.parts for one in part.pieces)
+        outputs = [piece.output for part in self.pieces for piece in part]
+        return packed.largest(packing(output).lengths for output in outputs)
 
-    def saved(self, stage: int) -> dict[str, int]:
+    def saved(self, stage: int) -> Lengths:
         """Lengths of a slot of saved activations: of the stage's largest part."""
-        return largest(one.saved for one in self.parts if one.part.stage == stage)
+        parts = [part for part in self.layout.parts if part.stage == stage]
+        saved = [[one.saved for one in self.pieces[part.number]] for part in parts]
+        return packed.largest(packing(one).lengths for one in saved)
 
 
 def zero_grad(program: Program, params: Vectors) -> InFlight:
-    """Return empty buffers with the slots of the fullest stage."""
+    """ZeroGrad: return empty buffers with the slots of the fullest stage."""
     table, message = program.table, program.message
-    slots = enumerate(table.saved.max(axis=0) + 1)
-    saved = largest(slot(int(count), program.saved(stage)) for stage, count in slots)
+    saved = [
+        slot(int(count), program.saved(stage))
+        for stage, count in enumerate(table.saved.max(axis=0) + 1)
+    ]
     return InFlight(
-        zeros(message, slots_of(table.activations)),
-        zeros(message, slots_of(table.gradients)),
-        zeros(saved),
-        zeros(message),
-        zeros(message),
-        jnp.float32(0),
-        jax.tree.map(jnp.zeros_like, params),
+        activations=packed.zeros(message, slots_of(table.activations)),
+        gradients=packed.zeros(message, slots_of(table.gradients)),
+        saved=packed.zeros(packed.largest(saved)),
+        output=packed.zeros(message),
+        input_grad=packed.zeros(message),
+        loss=jnp.float32(0),
+        grads=jax.tree.map(jnp.zeros_like, params),
     )
 
 
-def load_mubatch(batches: Any, now: Instructions) -> Any:
-    """LoadMuBatchInput, LoadMuBatchTarget: return the examples of this tick."""
-    return jax.tree.map(lambda leaf: leaf[now.microbatch], batches)
+def load_mubatch(program: Program, now: Instructions) -> Any:
+    """LoadMuBatchInput, LoadMuBatchTarget: return the examples of a microbatch."""
+    return jax.tree.map(lambda leaf: leaf[now.microbatch], program.batches)
 
 
 def forward(
-    program: Program,
-    batches: Any,
-    part: Traced,
-    weights: Weights,
-    now: Instructions,
-    memory: InFlight,
+    program: Program, part: Part, weights: Weights, now: Instructions, memory: InFlight
 ) -> InFlight:
     """Forward: compute a part's output, and save activations for the backward."""
-    batch = load_mubatch(batches, now)
+    batch, pieces = load_mubatch(program, now), program.pieces[part.number]
     activations: Any = None
     if part.number:
-        sender = program.parts[part.number - 1]
+        sent = packing(program.pieces[part.number - 1][-1].output)
         at = slot(now.activations, program.message)
-        activations = read(memory.activations, sender.output, at)
-    saved, at = memory.saved, slot(now.saved, program.saved(part.part.stage))
-    for piece in part.pieces:
-        params = read_params(part, piece, weights)
+        activations = packed.read(memory.activations, sent, at)
+    layout, saved = packing([piece.saved for piece in pieces]), memory.saved
+    at = slot(now.saved, program.saved(part.stage))
+    for number, piece in enumerate(pieces):
+        params = packed.read(weights[0], part.params.pick(piece.names), weights[1])
         activations, leaves = piece.forward(params, activations, batch)
-        saved = write(saved, piece.saved, leaves, at)
-        at = total([at, piece.saved.lengths])
+        saved = packed.write(saved, layout.entry(number), leaves, at)
     memory = memory._replace(saved=saved)
-    if part.number == len(program.parts) - 1:
+    if part is program.layout.parts[-1]:
         return memory._replace(loss=memory.loss + activations / program.microbatches)
-    return memory._replace(output=write(memory.output, part.output, activations))
+    output = packed.write(memory.output, packing(activations), activations)
+    return memory._replace(output=output)
 
 
 def backward_grad_acc(
     program: Program,
-    part: Traced,
+    part: Part,
     number: int,
     weights: Weights,
     now: Instructions,
     memory: InFlight,
 ) -> InFlight:
-    """BackwardGradAcc: add the gradients of one piece; number 0 is the last piece."""
-    before, piece = part.pieces[: -1 - number], part.pieces[-1 - number]
-    grad: Any = jnp.float32(1 / program.microbatches)  # of the loss
-    if number:
-        grad = read(memory.input_grad, piece.output)
-    elif part.number < len(program.parts) - 1:
-        grad = read(
-            memory.gradients, piece.output, slot(now.gradients, program.message)
-        )
-    first = slot(now.saved, program.saved(part.part.stage))
-    at = total([first, *(other.saved.lengths for other in before)])
-    params = read_params(part, piece, weights)
-    saved = read(memory.saved, piece.saved, at)
-    grads, grad = piece.backward(params, saved, grad)
-    mine, start = part.part.params.pick(piece.names), program.layout.start(part.part)
+    """BackwardGradAcc: the backward of one piece; adds to the gradients of params."""
+    pieces = program.pieces[part.number]
+    piece, output = pieces[number], packing(pieces[number].output)
+    if number < len(pieces) - 1:
+        grad = packed.read(memory.input_grad, output)
+    elif part is program.layout.parts[-1]:
+        grad = jnp.float32(1 / program.microbatches)  # of the loss
+    else:
+        at = slot(now.gradients, program.message)
+        grad = packed.read(memory.gradients, output, at)
+    params = part.params.pick(piece.names)
+    layout = packing([piece.saved for piece in pieces]).entry(number)
+    at = slot(now.saved, program.saved(part.stage))
+    grads, grad = piece.backward(
+        packed.read(weights[0], params, weights[1]),
+        packed.read(memory.saved, layout, at),
+        grad,
+    )
     return memory._replace(
-        grads=add(memory.grads, mine, grads, start),
-        input_grad=write(memory.input_grad, packing(grad), grad),
+        grads=packed.add(memory.grads, params, grads, program.layout.start(part)),
+        input_grad=packed.write(memory.input_grad, packing(grad), grad),
     )
 
 
-def read_params(part: Traced, piece: Piece, weights: Weights) -> Any:
-    """Return the params of a piece."""
-    vectors, start = weights
-    return read(vectors, part.part.params.pick(piece.names), start)
+def send_recv_activations(now: Instructions, memory: InFlight) -> InFlight:
+    """SendActivations to the next stage, RecvActivations from the stage before."""
+    number, received = now.recv_activations, shifted(memory.output, 1)
+    put = partial(packed.put, number, received)
+    return memory._replace(activations=when(number >= 0, put, memory.activations))
 
 
-def send_activations(memory: InFlight) -> Vectors:
-    """SendActivations: return what the stage before sends to this one."""
-    return shifted(memory.output, 1)
-
-
-def recv_activations(
-    received: Vectors, now: Instructions, memory: InFlight
-) -> InFlight:
-    """RecvActivations: put received activations into their slot."""
-    return memory._replace(
-        activations=put(received, now.recv_activations, memory.activations)
-    )
-
-
-def send_input_grad(memory: InFlight) -> Vectors:
-    """SendInputGrad: return what the next stage sends to this one."""
-    return shifted(memory.input_grad, -1)
-
-
-def recv_output_grad(
-    received: Vectors, now: Instructions, memory: InFlight
-) -> InFlight:
-    """RecvOutputGrad: put a received gradient into its slot."""
-    return memory._replace(
-        gradients=put(received, now.recv_gradients, memory.gradients)
-    )
+def send_recv_gradients(now: Instructions, memory: InFlight) -> InFlight:
+    """SendInputGrad to the stage before, RecvOutputGrad from the next stage."""
+    number, received = now.recv_gradients, shifted(memory.input_grad, -1)
+    put = partial(packed.put, number, received)
+    return memory._replace(gradients=when(number >= 0, put, memory.gradients))
 
 
 def shifted(vectors: Vectors, by: int) -> Vectors:
@@ -185,11 +163,3 @@ def shifted(vectors: Vectors, by: int) -> Vectors:
     stages = jax.lax.axis_size("stage")
     ring = [(stage, (stage + by) % stages) for stage in range(stages)]
     return jax.tree.map(lambda one: jax.lax.ppermute(one, "stage", ring), vectors)
-
-
-def put(vectors: Vectors, number: Any, slots: Vectors) -> Vectors:
-    """Return the slots with vectors in the slot of this number."""
-    return {
-        dtype: jax.lax.dynamic_update_slice(slots[dtype], one, (number * one.size,))
-        for dtype, one in vectors.items()
-    }

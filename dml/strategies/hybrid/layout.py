@@ -20,6 +20,7 @@ from dml.strategies.hybrid.parts import Part
 from dml.types import Params
 from dml.wire.mesh.axes import SHARDED, WHOLE
 from dml.wire.mesh.packed import (
+    Lengths,
     Packing,
     Vectors,
     dtype_name,
@@ -35,11 +36,11 @@ class Layout(NamedTuple):
 
     shapes: Any  # of the whole arrays
     packings: tuple[Packing, ...]  # of each part's slices on one device
-    lengths: dict[str, int]  # of one part; a stage's parts follow each other
+    lengths: Lengths  # of one part; a stage's parts follow each other
     parts: tuple[Part, ...]
     axes: Mesh
 
-    def start(self, part: Part) -> dict[str, int]:
+    def start(self, part: Part) -> Lengths:
         """Return the first index of a part in the vectors of its stage."""
         return slot(part.round, self.lengths)
 

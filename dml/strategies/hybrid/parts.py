@@ -43,15 +43,20 @@ class Pipeline(NamedTuple):
 class Part(NamedTuple):
     """Consecutive layers on one stage."""
 
+    number: int
     stage: int
     round: int  # number of the part among the stage's parts
-    pieces: tuple[tuple[Layer, ...], ...]  # in the order of the forward; may be empty
-    params: Packing  # by name: the slices on one device of the params of the layers
+    pieces: list[list[Layer]]  # in the order of the forward; may be empty
+    params: Packing  # by name: the slices on one device of the layers' params
+
+    @property
+    def layers(self) -> list[Layer]:
+        return [layer for piece in self.pieces for layer in piece]
 
     @property
     def names(self) -> list[str]:
         """Names of the params that the layers read."""
-        return names([layer for piece in self.pieces for layer in piece])
+        return names(self.layers)
 
 
 def names(layers: Sequence[Layer]) -> list[str]:
@@ -77,13 +82,13 @@ def divided(
     def part(number: int, span: range) -> Part:
         count = min(pipeline.pieces, len(span))
         cuts = balanced([seconds[n] for n in span], count)
-        empty: list[tuple[Layer, ...]] = [()] * (pipeline.pieces - count)
-        pieces = (*empty, *(tuple(layers[span[n]] for n in cut) for cut in cuts))
+        pieces = [[layers[span[n]] for n in cut] for cut in cuts]
+        pieces = [[] for _ in range(pipeline.pieces - count)] + pieces
         slices = {
             name: jax.tree.map(slice_of, params[name], model.specs[name])
             for name in names([layers[n] for n in span])
         }
-        return Part(number % stages, number // stages, pieces, packing(slices))
+        return Part(number, number % stages, number // stages, pieces, packing(slices))
 
     ranges = pipeline.ranges(len(layers), stages)
     return [part(number, span) for number, span in enumerate(ranges)]

@@ -16,7 +16,6 @@ import jax
 from dml.models.layers import read
 from dml.strategies.hybrid.parts import Part, names
 from dml.types import Layer
-from dml.wire.mesh.packed import Packing, packing, total
 
 SAVED = {  # what is expensive to compute again: products and collectives
     *("dot_general", "conv_general_dilated", "psum", "pmax", "all_gather"),
@@ -29,8 +28,8 @@ class Piece(NamedTuple):
 
     apply: Callable[[Any, Any, Any], Any]  # batch, params, input -> output
     names: list[str]  # of the params
-    output: Packing
-    saved: Packing  # a list of saved activations
+    output: Any  # shapes
+    saved: list[Any]  # shapes of the saved activations
     vjp: Any  # tree structure of the function that jax.vjp returns
     params: list[int | None]  # of each leaf: which param; None: a saved activation
 
@@ -47,23 +46,6 @@ class Piece(NamedTuple):
         return self.vjp.unflatten(leaves)(grad)
 
 
-class Traced(NamedTuple):
-    """A part with its pieces."""
-
-    number: int
-    part: Part
-    pieces: list[Piece]
-
-    @property
-    def output(self) -> Packing:
-        return self.pieces[-1].output
-
-    @property
-    def saved(self) -> dict[str, int]:
-        """Lengths of the saved activations of one microbatch."""
-        return total(piece.saved.lengths for piece in self.pieces)
-
-
 def thrifty(layer: Layer) -> Callable[..., Any]:
     """Return the layer's function, which saves products and collectives only.
 
@@ -77,13 +59,13 @@ def thrifty(layer: Layer) -> Callable[..., Any]:
     return jax.checkpoint(layer.apply, policy=is_saved)
 
 
-def traced(parts: Sequence[Part], batch: Any, remat: bool) -> list[Traced]:
-    """Return all parts with their pieces, inside shard_map.
+def traced(parts: Sequence[Part], batch: Any, remat: bool) -> list[list[Piece]]:
+    """Return the pieces of each part, inside shard_map.
 
     With remat a piece saves its input only. The last layer of all computes the gradient
     together with the loss, and saves all.
     """
-    last = parts[-1].pieces[-1][-1]
+    last = parts[-1].layers[-1]
 
     def apply(
         layers: Sequence[Layer], batch: Any, params: Any, activations: Any
@@ -94,16 +76,14 @@ def traced(parts: Sequence[Part], batch: Any, remat: bool) -> list[Traced]:
         return activations
 
     inputs: Any = None
-    found = []
-    for number, part in enumerate(parts):
-        pieces = []
+    found: list[list[Piece]] = [[] for _ in parts]
+    for part, pieces in zip(parts, found, strict=True):
         for layers in part.pieces:
             call: Any = partial(apply, layers)
             call = jax.checkpoint(call) if remat else call
-            params = {name: part.params.shapes[name] for name in names(layers)}
+            params = part.params.pick(names(layers)).shapes
             pieces.append(piece(call, params, inputs, batch))
-            inputs = pieces[-1].output.shapes
-        found.append(Traced(number, part, pieces))
+            inputs = pieces[-1].output
     return found
 
 
@@ -123,6 +103,4 @@ def piece(
         return output, [leaf for leaf in leaves if id(leaf) not in known]
 
     output, saved = jax.eval_shape(once, params, inputs)
-    return Piece(
-        apply, list(params), packing(output), packing(saved), structure, numbers
-    )
+    return Piece(apply, list(params), output, saved, structure, numbers)

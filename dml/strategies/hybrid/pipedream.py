@@ -20,34 +20,25 @@ import numpy as np
 from jax.sharding import Mesh
 
 from dml.metrics.timer import Timer
+from dml.strategies.hybrid import instructions
 from dml.strategies.hybrid.gradients import part_over_tensor
-from dml.strategies.hybrid.instructions import (
-    InFlight,
-    Program,
-    backward_grad_acc,
-    forward,
-    zero_grad,
-)
-from dml.strategies.hybrid.layout import Layout, boxed, nbytes, place, unboxed
+from dml.strategies.hybrid.instructions import InFlight, Program
+from dml.strategies.hybrid.layout import boxed, nbytes, place, unboxed
 from dml.strategies.hybrid.parts import Part, Pipeline, shared
-from dml.strategies.hybrid.pieces import Traced, traced
+from dml.strategies.hybrid.pieces import traced
 from dml.strategies.hybrid.pipeline import tick
-from dml.strategies.hybrid.programs import optimizer_step
-from dml.types import BadInput, Batch, Step, Tensor
-from dml.update.dense import Optimizer
+from dml.strategies.hybrid.programs import Learner, optimizer_step
+from dml.types import BadInput, Batch, Step
+from dml.wire import pipelines, slots
 from dml.wire.mesh.axes import FED, PER_DEVICE, SHARDED, WHOLE
-from dml.wire.mesh.packed import Vectors, slot, zeros
+from dml.wire.mesh.packed import Vectors, put, slot, zeros
 from dml.wire.pipelines import FORWARD, IDLE
-from dml.wire.pipelines import pipedream as endless
-from dml.wire.slots import Instructions, instructions, slots_of
-
-Learner = tuple[Tensor, Layout, Layout, Optimizer]  # of params, of the optimizer state
+from dml.wire.slots import Instructions
 
 
 def pipedream(
     learner: Learner,
     pipeline: Pipeline,
-    clip: float,
     start: tuple[Vectors, Vectors],
     fed: Iterator[Any],
     timer: Timer,
@@ -57,15 +48,12 @@ def pipedream(
     A Step comes when the loss of its minibatch is known. Its params are those that the
     stages have at that time; the last Step has the final ones.
     """
-    _, layout, states, _ = learner
-    fits(layout.parts, pipeline, clip)
+    layout, states, (params, state) = learner.layout, learner.states, start
     stages = layout.axes.shape["stage"]
     windows = Windows(stages, pipeline.pieces)
-    begin, play = compiled(learner, pipeline, windows)
-    params, state = start
+    begin, play = compiled(learner, pipeline.remat, windows)
     queue = Queue(timer.waits("input", fed), layout.axes)
-    memory, number, step = None, 0, None
-    window = 0
+    memory, window, number, step = None, 0, 0, None
     while queue.total is None or window < queue.total + stages - 1:
         queue.fetch(max(windows.window(window, None).minibatches))
         now = windows.window(window, queue.total)
@@ -74,9 +62,8 @@ def pipedream(
             if memory is None:
                 memory = begin(params, state, batches)
             table = jax.tree.map(lambda one: place(one, layout.axes, WHOLE), now.table)
-            memory, params, state, loss = jax.block_until_ready(
-                play(memory, table, batches)
-            )
+            found = play(memory, table, batches)
+            memory, params, state, loss = jax.block_until_ready(found)
         window += 1
         if now.has_loss:
             if step:
@@ -93,9 +80,8 @@ def pipedream(
                 state=partial(states.collect, state),
             )
     if step:
-        yield step._replace(
-            params=partial(layout.collect, params), state=partial(states.collect, state)
-        )
+        last = partial(layout.collect, params), partial(states.collect, state)
+        yield step._replace(params=last[0], state=last[1])
 
 
 def fits(parts: Sequence[Part], pipeline: Pipeline, clip: float) -> None:
@@ -133,7 +119,8 @@ class Windows:
         self.ticks = 1 + pieces
         self.settled = 2 * stages  # windows; later ones are equal to this one
         self.batches = stages + 1  # minibatches that a window may read
-        self.table = instructions(endless(stages, 2 * self.settled, pieces))
+        schedule = pipelines.pipedream(stages, 2 * self.settled, pieces)
+        self.table = slots.instructions(schedule)
 
     def window(self, number: int, total: int | None) -> Window:
         """Return a window; a minibatch of number `total` or more is left out."""
@@ -162,38 +149,40 @@ class Windows:
 
 
 def compiled(
-    learner: Learner, pipeline: Pipeline, windows: Windows
+    learner: Learner, remat: bool, windows: Windows
 ) -> tuple[Callable[..., Any], Callable[..., Any]]:
     """Return compiled functions: the memory at the start, and a window's execution."""
-    _, layout, states, _ = learner
-    axes = layout.axes
+    layout = learner.layout
 
     def program(batches: Any) -> Program:
         one = jax.tree.map(lambda leaf: leaf[0], batches)
-        parts = traced(layout.parts, one, pipeline.remat)
-        # a mean over 1: each minibatch has an update
-        return Program(layout, parts, windows.table, 1)
+        pieces = traced(layout.parts, one, remat)
+        # each minibatch has an update: a gradient is a mean over one
+        return Program(layout, pieces, windows.table, batches, microbatches=1)
 
     def begin(params: Vectors, state: Vectors, batches: Any) -> Any:
         params, state = unboxed((params, state), SHARDED)
-        versions = zeros(layout.lengths, slots_of(windows.table.saved))
-        memory = zero_grad(program(batches), params)
+        versions = zeros(layout.lengths, slots.slots_of(windows.table.saved))
+        memory = instructions.zero_grad(program(batches), params)
         memory = memory._replace(params=params, state=state, versions=versions)
         return boxed(memory, PER_DEVICE)
 
     def play(memory: Any, table: Instructions, batches: Any) -> Any:
-        memory = unboxed(memory, PER_DEVICE)._replace(loss=jnp.float32(0))
-        this = program(batches)
-        do_forward = partial(versioned_forward, this, batches)
-        do_backward = partial(backward_and_step, this, learner)
-        memory, _ = jax.lax.scan(
-            partial(tick, this, do_forward, do_backward), memory, table
+        memory, this = unboxed(memory, PER_DEVICE), program(batches)
+        step = partial(
+            tick,
+            layout.parts,
+            partial(versioned_forward, this),
+            partial(backward_and_step, this, learner),
         )
-        loss = jax.lax.psum(memory.loss, ("data", "stage")) / axes.shape["data"]
+        start = memory._replace(loss=jnp.float32(0))
+        memory, _ = jax.lax.scan(step, start, table)
+        loss = jax.lax.psum(memory.loss, ("data", "stage"))
         params, state = boxed((memory.params, memory.state), SHARDED)
+        loss = loss / layout.axes.shape["data"]
         return boxed(memory, PER_DEVICE), params, state, loss
 
-    sharded = partial(jax.shard_map, mesh=axes, check_vma=False)
+    sharded = partial(jax.shard_map, mesh=layout.axes, check_vma=False)
     begin = sharded(begin, in_specs=(SHARDED, SHARDED, FED), out_specs=PER_DEVICE)
     play = sharded(
         play,
@@ -204,38 +193,31 @@ def compiled(
 
 
 def versioned_forward(
-    program: Program, batches: Any, part: Traced, now: Instructions, memory: InFlight
+    program: Program, part: Part, now: Instructions, memory: InFlight
 ) -> InFlight:
     """Forward with the newest params, which are stored for the backward."""
-    layout = program.layout
-    weights = memory.params, layout.start(part.part)
-    memory = forward(program, batches, part, weights, now, memory)
-    at = slot(now.saved, layout.lengths)
-    versions = {
-        dtype: jax.lax.dynamic_update_slice(old, memory.params[dtype], (at[dtype],))
-        for dtype, old in memory.versions.items()
-    }
-    return memory._replace(versions=versions)
+    weights = memory.params, program.layout.start(part)
+    memory = instructions.forward(program, part, weights, now, memory)
+    return memory._replace(versions=put(now.saved, memory.params, memory.versions))
 
 
 def backward_and_step(
     program: Program,
     learner: Learner,
-    part: Traced,
+    part: Part,
     number: int,
     now: Instructions,
     memory: InFlight,
 ) -> InFlight:
-    """BackwardGradAcc with stored params; OptimizerStep after the last piece."""
-    model, layout, states, optimizer = learner
-    weights = memory.versions, slot(now.saved, layout.lengths)
-    memory = backward_grad_acc(program, part, number, weights, now, memory)
-    if number < len(part.pieces) - 1:
+    """BackwardGradAcc with stored params; then, of the last piece, OptimizerStep."""
+    weights = memory.versions, slot(now.saved, program.layout.lengths)
+    memory = instructions.backward_grad_acc(program, part, number, weights, now, memory)
+    if number:
         return memory
     grads = jax.tree.map(lambda one: jax.lax.pmean(one, "data"), memory.grads)
-    grads = part_over_tensor(layout, model, part.part, grads)
+    grads = part_over_tensor(program.layout, learner.model, part, grads)
     both = memory.state, memory.params
-    state, params = optimizer_step(layout, states, optimizer, grads, part.part, both)
+    state, params = optimizer_step(learner, grads, part, both)
     grads = jax.tree.map(jnp.zeros_like, grads)
     return memory._replace(grads=grads, params=params, state=state)
 

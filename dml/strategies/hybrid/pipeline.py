@@ -9,105 +9,92 @@ activations to the next stage, and gradients to the stage before. The program is
 over ticks: its size depends on the number of parts, not of microbatches.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 import jax
 import jax.numpy as jnp
 
-from dml.strategies.hybrid.instructions import (
-    InFlight,
-    Program,
-    backward_grad_acc,
-    forward,
-    recv_activations,
-    recv_output_grad,
-    send_activations,
-    send_input_grad,
-    zero_grad,
-)
+from dml.strategies.hybrid import instructions
+from dml.strategies.hybrid.instructions import InFlight, Program
 from dml.strategies.hybrid.layout import Layout
-from dml.strategies.hybrid.pieces import Traced, traced
+from dml.strategies.hybrid.parts import Part
+from dml.strategies.hybrid.pieces import traced
+from dml.wire import slots
 from dml.wire.mesh.packed import Vectors
 from dml.wire.mesh.when import when
 from dml.wire.pipelines import FORWARD, Schedule
-from dml.wire.slots import Instructions, instructions
+from dml.wire.slots import Instructions
 
 PART, TRAVEL = "part", "travel"  # scopes, by which programs.py counts words
 
-Forward = Callable[[Traced, Instructions, InFlight], InFlight]
-Backward = Callable[[Traced, int, Instructions, InFlight], InFlight]
+Forward = Callable[[Part, Instructions, InFlight], InFlight]
+Backward = Callable[[Part, int, Instructions, InFlight], InFlight]
 
 
 def execute(
     layout: Layout, schedule: Schedule, remat: bool
 ) -> Callable[[Vectors, Any], tuple[Any, Vectors]]:
     """Return a function of a device's params and microbatches: loss and gradients."""
-    table = instructions(schedule)
+    table = slots.instructions(schedule)
 
     def run(params: Vectors, batches: Any) -> tuple[Any, Vectors]:
         one = jax.tree.map(lambda leaf: leaf[0], batches)
-        parts = traced(layout.parts, one, remat)
-        program = Program(layout, parts, table, schedule.microbatches)
+        pieces = traced(layout.parts, one, remat)
+        program = Program(layout, pieces, table, batches, schedule.microbatches)
 
-        def do_forward(part: Traced, now: Instructions, memory: InFlight) -> InFlight:
-            weights = params, layout.start(part.part)
-            return forward(program, batches, part, weights, now, memory)
+        def forward(part: Part, now: Instructions, memory: InFlight) -> InFlight:
+            weights = params, layout.start(part)
+            return instructions.forward(program, part, weights, now, memory)
 
-        def do_backward(
-            part: Traced, number: int, now: Instructions, memory: InFlight
+        def backward(
+            part: Part, number: int, now: Instructions, memory: InFlight
         ) -> InFlight:
-            weights = params, layout.start(part.part)
-            return backward_grad_acc(program, part, number, weights, now, memory)
+            weights = params, layout.start(part)
+            return instructions.backward_grad_acc(
+                program, part, number, weights, now, memory
+            )
 
-        memory, _ = jax.lax.scan(
-            partial(tick, program, do_forward, do_backward),
-            zero_grad(program, params),
-            jax.tree.map(jnp.asarray, table),
-        )
+        step = partial(tick, layout.parts, forward, backward)
+        start = instructions.zero_grad(program, params)
+        memory, _ = jax.lax.scan(step, start, jax.tree.map(jnp.asarray, table))
         return memory.loss, memory.grads
 
     return run
 
 
 def tick(
-    program: Program,
+    parts: Sequence[Part],
     forward: Forward,
     backward: Backward,
     memory: InFlight,
     row: Instructions,
 ) -> tuple[InFlight, None]:
-    """Execute one tick on all stages: compute, send and receive."""
+    """Execute one tick on all stages: compute, then send and receive."""
     stage = jax.lax.axis_index("stage")
     now = Instructions(*(column[stage] for column in row))
 
-    def is_due(part: Traced, piece: int) -> Any:
-        here = (stage == part.part.stage) & (now.round == part.part.round)
+    def is_due(part: Part, piece: int) -> Any:
+        here = (stage == part.stage) & (now.round == part.round)
         return here & (now.piece == piece)
 
     # order matters: XLA would copy all of `saved` if it were read before it is written
     with jax.named_scope(PART):
-        for part in program.parts:
+        for part in parts:
             memory = when(is_due(part, FORWARD), partial(forward, part, now), memory)
-        for part in program.parts:
-            for number in range(len(part.pieces)):
-                step = partial(backward, part, number, now)
-                memory = when(is_due(part, 1 + number), step, memory)
-
-    def exchange_activations(memory: InFlight) -> InFlight:
-        receive = partial(recv_activations, send_activations(memory), now)
-        return when(now.recv_activations >= 0, receive, memory)
-
-    def exchange_gradients(memory: InFlight) -> InFlight:
-        receive = partial(recv_output_grad, send_input_grad(memory), now)
-        return when(now.recv_gradients >= 0, receive, memory)
+        for part in parts:
+            for number in reversed(range(len(part.pieces))):  # from the last to 0
+                due = is_due(part, len(part.pieces) - number)
+                memory = when(due, partial(backward, part, number, now), memory)
 
     # all stages take part if any of them receives
     with jax.named_scope(TRAVEL):
-        if len(program.parts) > 1:
-            anywhere = (row.recv_activations >= 0).any()
-            memory = when(anywhere, exchange_activations, memory)
-            anywhere = (row.recv_gradients >= 0).any()
-            memory = when(anywhere, exchange_gradients, memory)
+        if len(parts) > 1:
+            sent = (row.recv_activations >= 0).any()
+            send_recv = partial(instructions.send_recv_activations, now)
+            memory = when(sent, send_recv, memory)
+            sent = (row.recv_gradients >= 0).any()
+            send_recv = partial(instructions.send_recv_gradients, now)
+            memory = when(sent, send_recv, memory)
     return memory, None

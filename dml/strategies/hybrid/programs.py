@@ -6,7 +6,7 @@ updating    gradients, state, params → clipping → each device's parts
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -89,16 +89,27 @@ class Gradients:
         )
 
 
+class Learner(NamedTuple):
+    """A model with the layouts of its params and of the optimizer's state."""
+
+    model: Tensor
+    layout: Layout
+    states: Layout
+    optimizer: Optimizer
+
+
 def updating(
-    layout: Layout, states: Layout, optimizer: Optimizer, clip: float
+    learner: Learner, clip: float
 ) -> Callable[[Vectors, Vectors, Vectors], tuple[Vectors, Vectors]]:
-    """Return the compiled update; each device updates its parts."""
+    """Return the compiled update of params and state; each device updates its parts."""
+    layout = learner.layout
 
     def update(*vectors: Vectors) -> tuple[Any, Any]:
         grads, state, params = unboxed(vectors, SHARDED)
         if clip:
             grads = clipped(layout, grads, clip)
-        step = partial(optimizer_step, layout, states, optimizer, grads)
+        step = partial(optimizer_step, learner, grads)
+        # order matters: with params first XLA fuses other operations, and bits differ
         state, params = each_part(layout.parts, step, (state, params))
         return boxed((params, state), SHARDED)
 
@@ -115,23 +126,17 @@ def updating(
 
 
 def optimizer_step(
-    layout: Layout,
-    states: Layout,
-    optimizer: Optimizer,
-    grads: Vectors,
-    part: Part,
-    memory: tuple[Vectors, Vectors],
+    learner: Learner, grads: Vectors, part: Part, memory: tuple[Vectors, Vectors]
 ) -> tuple[Vectors, Vectors]:
-    """OptimizerStep: update the optimizer state and the params of one part."""
-    state, params = memory
-    at, state_at = layout.start(part), states.start(part)
-    packed = states.packings[states.parts.index(part)]
+    """OptimizerStep: update the optimizer's state and the params of one part."""
+    (_, layout, states, optimizer), (state, params) = learner, memory
+    packed, at = states.packings[part.number], layout.start(part)
     before = read(params, part.params, at)
     updates, after = optimizer.update(
-        read(grads, part.params, at), read(state, packed, state_at), before
+        read(grads, part.params, at), read(state, packed, states.start(part)), before
     )
     params = write(params, part.params, optax.apply_updates(before, updates), at)
-    return write(state, packed, after, state_at), params
+    return write(state, packed, after, states.start(part)), params
 
 
 def bytes_sent(compiled: jax.stages.Compiled, schedule: Schedule) -> dict[str, float]:

@@ -21,7 +21,7 @@ from dml.strategies.hybrid.instructions import shifted
 from dml.strategies.hybrid.layout import Layout
 from dml.strategies.hybrid.parts import Part
 from dml.strategies.hybrid.pieces import traced
-from dml.wire.mesh.packed import Vectors, largest, read, write, zeros
+from dml.wire.mesh.packed import Vectors, largest, packing, read, write, zeros
 
 
 def transposed(
@@ -32,7 +32,8 @@ def transposed(
 
     def loss(params: Vectors, batches: Any) -> Any:
         one = jax.tree.map(lambda leaf: leaf[0], batches)
-        outputs = [part.output for part in traced(layout.parts, one, remat=False)]
+        pieces = traced(layout.parts, one, remat=False)
+        outputs = [packing(part[-1].output) for part in pieces]
         message = largest(output.lengths for output in outputs)
         stage = jax.lax.axis_index("stage")
 
@@ -47,7 +48,7 @@ def transposed(
             if number:
                 activations = read(received, outputs[number - 1])
             weights = read(params, part.params)
-            for layer in [layer for piece in part.pieces for layer in piece]:
+            for layer in part.layers:
                 activations = layer.apply(named(layer, weights), activations, batch)
             if number == stages - 1:
                 return activations / microbatches, zeros(message)

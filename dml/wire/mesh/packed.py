@@ -4,12 +4,12 @@
     stage 1   block_1 ······ head ··· 0 0 0    so arrays have equal shapes: the vectors
               └─ a leaf, at its offset         are as long as the longest stage needs.
 
-A Packing holds the shapes and offsets of a tree's leaves. A vector may have several
-slots of equal length; `at` is the first index of a slot, by dtype.
+A Packing has the shapes and offsets of a tree's leaves. Vectors may have several slots
+of equal lengths; `at` is the first index of a slot, by dtype.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -17,6 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 
 Vectors = dict[str, Any]  # by the name of a dtype
+Lengths = Mapping[str, Any]
 
 
 class Packing(NamedTuple):
@@ -24,23 +25,22 @@ class Packing(NamedTuple):
 
     shapes: Any  # a tree of ShapeDtypeStruct
     offsets: Any  # the same tree, of integers
-    lengths: dict[str, int]
+    lengths: Lengths
 
-    def pick(self, names: Sequence[str]) -> "Packing":
-        """Return the packing of some entries of a dict, at the same offsets."""
+    def entry(self, key: Any) -> "Packing":
+        """Return the packing of one entry of a dict or a list."""
+        return Packing(self.shapes[key], self.offsets[key], self.lengths)
+
+    def pick(self, names: Iterable[str]) -> "Packing":
+        """Return the packing of some entries of a dict."""
         shapes = {name: self.shapes[name] for name in names}
-        return self._replace(
-            shapes=shapes, offsets={name: self.offsets[name] for name in names}
-        )
+        return Packing(shapes, {n: self.offsets[n] for n in shapes}, self.lengths)
 
     def select(self, mask: Any) -> "Packing":
-        """Return the packing of the leaves where the mask is true, as lists."""
-        leaves = zip(
-            *map(jax.tree.leaves, (self.shapes, self.offsets, mask)), strict=True
-        )
-        chosen = [(like, offset) for like, offset, wanted in leaves if wanted]
-        shapes = [like for like, _ in chosen]
-        return self._replace(shapes=shapes, offsets=[offset for _, offset in chosen])
+        """Return the packing of the leaves where the mask is true, as a list."""
+        trees = map(jax.tree.leaves, (self.shapes, self.offsets, mask))
+        chosen = [leaf[:2] for leaf in zip(*trees, strict=True) if leaf[2]]
+        return Packing([s for s, _ in chosen], [o for _, o in chosen], self.lengths)
 
 
 def packing(tree: Any) -> Packing:
@@ -48,15 +48,12 @@ def packing(tree: Any) -> Packing:
     lengths: dict[str, int] = {}
 
     def offset(leaf: Any) -> int:
-        dtype = dtype_name(leaf)
-        start = lengths.get(dtype, 0)
-        lengths[dtype] = start + math.prod(leaf.shape)
+        start = lengths.get(dtype_name(leaf), 0)
+        lengths[dtype_name(leaf)] = start + math.prod(leaf.shape)
         return start
 
     offsets = jax.tree.map(offset, tree)
-    shapes = jax.tree.map(
-        lambda leaf: jax.ShapeDtypeStruct(leaf.shape, leaf.dtype), tree
-    )
+    shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), tree)
     return Packing(shapes, offsets, lengths)
 
 
@@ -64,51 +61,37 @@ def dtype_name(leaf: Any) -> str:
     return np.dtype(leaf.dtype).name
 
 
-def largest(lengths: Iterable[Mapping[str, int]]) -> dict[str, int]:
+def largest(lengths: Iterable[Lengths]) -> Lengths:
     """Return the greatest length of each dtype."""
     found: dict[str, int] = {}
     for one in lengths:
-        for dtype, length in one.items():
-            found[dtype] = max(found.get(dtype, 0), length)
+        found |= {dtype: max(found.get(dtype, 0), n) for dtype, n in one.items()}
     return found
 
 
-def total(lengths: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the sum of lengths or indices of each dtype."""
-    found: dict[str, Any] = {}
-    for one in lengths:
-        for dtype, length in one.items():
-            found[dtype] = found.get(dtype, 0) + length
-    return found
-
-
-def slot(number: Any, lengths: Mapping[str, int]) -> dict[str, Any]:
+def slot(number: Any, lengths: Lengths) -> Lengths:
     """Return the first index of a slot, where slots have these lengths."""
     return {dtype: number * length for dtype, length in lengths.items()}
 
 
-def zeros(lengths: Mapping[str, int], slots: int = 1) -> Vectors:
+def zeros(lengths: Lengths, slots: int = 1) -> Vectors:
     """Return vectors of zeros with so many slots."""
     return {dtype: jnp.zeros(slots * n, dtype) for dtype, n in lengths.items()}
 
 
-def read(vectors: Vectors, packed: Packing, at: Mapping[str, Any] | None = None) -> Any:
-    """Return the tree at its offsets in a slot."""
+def read(vectors: Vectors, packed: Packing, at: Lengths | None = None) -> Any:
+    """Return the tree in a slot."""
 
     def leaf(like: jax.ShapeDtypeStruct, offset: int) -> Any:
-        dtype, size = dtype_name(like), math.prod(like.shape)
-        if at is None:
-            flat = vectors[dtype][offset : offset + size]
-        else:
-            start = (at[dtype] + offset,)
-            flat = jax.lax.dynamic_slice(vectors[dtype], start, (size,))
-        return flat.reshape(like.shape)
+        start = offset if at is None else offset + at[dtype_name(like)]
+        vector, size = vectors[dtype_name(like)], math.prod(like.shape)
+        return jax.lax.dynamic_slice(vector, (start,), (size,)).reshape(like.shape)
 
     return jax.tree.map(leaf, packed.shapes, packed.offsets)
 
 
 def write(
-    vectors: Vectors, packed: Packing, tree: Any, at: Mapping[str, Any] | None = None
+    vectors: Vectors, packed: Packing, tree: Any, at: Lengths | None = None
 ) -> Vectors:
     """Return vectors with the tree written to a slot; XLA copies nothing in a loop."""
     found = dict(vectors)
@@ -118,38 +101,44 @@ def write(
 
 
 def add(
-    vectors: Vectors, packed: Packing, tree: Any, at: Mapping[str, Any] | None = None
+    vectors: Vectors, packed: Packing, tree: Any, at: Lengths | None = None
 ) -> Vectors:
     """Return vectors with the tree added to a slot."""
     found = dict(vectors)
     for dtype, start, values in _segments(packed, tree, at):
-        before = jax.lax.dynamic_slice(found[dtype], start, values.shape)
-        found[dtype] = jax.lax.dynamic_update_slice(
-            found[dtype], before + values, start
-        )
+        values += jax.lax.dynamic_slice(found[dtype], start, values.shape)
+        found[dtype] = jax.lax.dynamic_update_slice(found[dtype], values, start)
     return found
 
 
+def put(number: Any, vectors: Vectors, slots: Vectors) -> Vectors:
+    """Return slots with vectors in the slot of this number."""
+
+    def one(vector: jax.Array, into: jax.Array) -> jax.Array:
+        return jax.lax.dynamic_update_slice(into, vector, (number * vector.size,))
+
+    return jax.tree.map(one, vectors, slots)
+
+
 def _segments(
-    packed: Packing, tree: Any, at: Mapping[str, Any] | None
+    packed: Packing, tree: Any, at: Lengths | None
 ) -> list[tuple[str, tuple[Any], jax.Array]]:
     """Return dtype, start and values of each run of adjacent leaves.
 
     XLA compiles one kernel a segment; of a network's leaves it would compile hundreds.
     """
-    joined: list[tuple[str, int, list[jax.Array]]] = []
+    segments: list[tuple[str, int, list[jax.Array]]] = []
     newest: dict[str, tuple[int, list[jax.Array]]] = {}  # end and leaves of a segment
-    for offset, leaf in zip(
-        jax.tree.leaves(packed.offsets), jax.tree.leaves(tree), strict=True
-    ):
+    offsets, values = jax.tree.leaves(packed.offsets), jax.tree.leaves(tree)
+    for offset, leaf in zip(offsets, values, strict=True):
         dtype = dtype_name(leaf)
         end, leaves = newest.get(dtype, (-1, []))
         if end != offset:
             leaves = []
-            joined.append((dtype, offset, leaves))
+            segments.append((dtype, offset, leaves))
         leaves.append(leaf.reshape(-1))
         newest[dtype] = offset + leaf.size, leaves
     return [
         (dtype, (offset + (0 if at is None else at[dtype]),), jnp.concatenate(leaves))
-        for dtype, offset, leaves in joined
+        for dtype, offset, leaves in segments
     ]
