@@ -1,6 +1,6 @@
-"""The strategy `hybrid` of deep networks: its flags, and how they divide a network.
+"""Strategy `hybrid` of deep networks: its flags, and the division of a network.
 
-flags → axes of a mesh, a Tensor, a Pipeline → Steps, and a picture of who holds what
+flags → axes of a mesh, a Tensor, a Pipeline → Steps, and a table of the division
 """
 
 import sys
@@ -27,7 +27,7 @@ OWN = ["mesh", "pipeline", "microbatches", "rounds", "sequence", "balance"]
 
 
 def define(values: flags.FlagValues, mesh: str = "", microbatches: int = 1) -> None:
-    """Add the flags of hybrid, with these defaults."""
+    """Define the flags of hybrid, with these defaults."""
     integer = partial(flags.integer, lower_bound=1, flag_values=values)
     choice = partial(flags.choice, flag_values=values)
     flags.text(
@@ -46,26 +46,29 @@ def define(values: flags.FlagValues, mesh: str = "", microbatches: int = 1) -> N
 
 
 def on_axes(setup: Setup) -> Iterator[Step]:
-    """Train on the mesh of --mesh."""
+    """Train on the mesh of the flag --mesh."""
     count = len(jax.devices())
     return on_mesh(setup, axes.parse(setup.values.mesh or f"data:{count}", count))
 
 
 def on_mesh(setup: Setup, sizes: dict[str, int]) -> Iterator[Step]:
-    """Train on a mesh of these axes, and say who holds what."""
+    """Train on a mesh of these axes; print the division of the network."""
     fits(setup, sizes)
     values, mesh = setup.values, devices.mesh(**sizes)
     cut = network(setup, sizes["tensor"])
     pipeline = Pipeline(
-        *(values.pipeline, values.microbatches, values.rounds),
-        values.remat and setup.tensor is not None,  # a whole network's layers are
-        costs(setup) if sizes["stage"] > 1 else (),
+        schedule=values.pipeline,
+        microbatches=values.microbatches,
+        rounds=values.rounds,
+        remat=values.remat and setup.tensor is not None,  # dense layers have it already
+        seconds=costs(setup) if sizes["stage"] > 1 else (),
     )
     if setup.comm.rank == 0:
         parts = divided(cut, setup.params, mesh, pipeline)
         sys.stderr.write("\n".join([*lines(parts, mesh), ""]))
     return hybrid(
-        *(cut, *setup.common[1:]),
+        cut,
+        *setup.common[1:],
         axes=mesh,
         pipeline=pipeline,
         clip=values.clip,
@@ -75,7 +78,7 @@ def on_mesh(setup: Setup, sizes: dict[str, int]) -> Iterator[Step]:
 
 
 def fits(setup: Setup, sizes: dict[str, int]) -> None:
-    """Refuse axes over which the network cannot be divided; nothing is compiled."""
+    """Raise BadInput for axes that cannot divide the network; compile nothing."""
     values = setup.values
     if values.microbatches > values.batch:
         raise BadInput(
@@ -90,7 +93,10 @@ def fits(setup: Setup, sizes: dict[str, int]) -> None:
 
 
 def whole(values: flags.FlagValues, total: int) -> None:
-    """Refuse minibatches of two sizes where they flow; total: examples of a run."""
+    """Raise BadInput for minibatches of two sizes with pipedream.
+
+    `total` is the number of examples of a run.
+    """
     if values.strategy != "hybrid" or values.pipeline != "pipedream":
         return
     if total % values.batch:
@@ -101,7 +107,7 @@ def whole(values: flags.FlagValues, total: int) -> None:
 
 
 def network(setup: Setup, size: int) -> Tensor:
-    """Return the network cut over so many devices of `tensor`."""
+    """Return the network divided over so many devices of `tensor`."""
     if setup.tensor is not None:
         return setup.tensor(size, setup.values.sequence)
     if size > 1 or setup.values.sequence:
@@ -113,7 +119,7 @@ def network(setup: Setup, size: int) -> Tensor:
 
 
 def costs(setup: Setup) -> list[float]:
-    """Return what each layer costs by --balance, equal on all ranks."""
+    """Return the cost of each layer by --balance; equal on all ranks."""
     each = max(1, setup.values.batch // setup.values.microbatches)
     like = take(setup.data, np.arange(each))
     found = COSTS[setup.values.balance](setup.model.layers, setup.params, like)

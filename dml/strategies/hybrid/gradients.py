@@ -7,6 +7,7 @@
 All functions run inside shard_map, on the gradients of one device.
 """
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -29,9 +30,7 @@ def all_reduce_grads(layout: Layout, model: Tensor, grads: Vectors) -> Vectors:
 def over_tensor(layout: Layout, model: Tensor, grads: Vectors) -> Vectors:
     """Sum the leaves that the model calls partial, in all parts."""
     parts = [part for part in layout.parts if partial_leaves(part, model).shapes]
-    return each_part(
-        parts, lambda part, grads: part_over_tensor(layout, model, part, grads), grads
-    )
+    return each_part(parts, partial(part_over_tensor, layout, model), grads)
 
 
 def part_over_tensor(

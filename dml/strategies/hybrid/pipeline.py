@@ -1,8 +1,8 @@
 """Execution of any schedule of wire/pipelines.py, by one program on all devices.
 
     tick      0  1  2  3  4  5  6  7  8  9       F: forward   B: backward_grad_acc
-    stage 0   F0 F1 .  .  B0 B0 F2 B1 B1 .       in ticks of a piece each
-    stage 1   .  F0 B0 B0 F1 B1 B1 .  F2 B2      1f1b; a digit is a microbatch
+    stage 0   F0 F1 .  .  B0 B0 F2 B1 B1 F3      in ticks of a piece each
+    stage 1   .  F0 B0 B0 F1 B1 B1 F2 B2 B2      1f1b; a digit is a microbatch
 
 In every tick each stage computes by its column of the schedule. Then the stages send
 activations to the next stage, and gradients to the stage before. The program is a loop
