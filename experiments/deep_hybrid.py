@@ -33,16 +33,18 @@ def define(values: flags.FlagValues, mesh: str = "", microbatches: int = 1) -> N
     flags.text(
         "mesh",
         mesh,
-        "Of hybrid: axes and sizes, such as data:2,stage:2,tensor:2; none: all data.",
+        "Mesh axes and sizes of hybrid, as data:2,stage:2,tensor:2; empty: all data.",
         flag_values=values,
     )
-    choice("pipeline", "1f1b", [*SCHEDULES, TRANSPOSED], "What stages do when.")
-    integer("microbatches", microbatches, "Of a replica, that travel along the stages.")
-    integer("rounds", 1, "Parts of the network on each stage, when interleaved.")
+    choice("pipeline", "1f1b", [*SCHEDULES, TRANSPOSED], "Pipeline schedule.")
+    integer("microbatches", microbatches, "Number of microbatches of a replica.")
+    integer("rounds", 1, "Parts of the network on each stage with interleaved.")
     flags.switch(
-        "sequence", False, "Cut the stream too, by places.", flag_values=values
+        "sequence", False, "Slice activations, too, by positions.", flag_values=values
     )
-    choice("balance", "flops", list(COSTS), "What stages have alike of.")
+    choice(
+        "balance", "flops", list(COSTS), "Layer cost that is balanced over the stages."
+    )
 
 
 def on_axes(setup: Setup) -> Iterator[Step]:
@@ -122,7 +124,7 @@ def costs(setup: Setup) -> list[float]:
     """Return the cost of each layer by --balance; equal on all ranks."""
     each = max(1, setup.values.batch // setup.values.microbatches)
     like = take(setup.data, np.arange(each))
-    found = COSTS[setup.values.balance](setup.model.layers, setup.params, like)
-    buffer = np.array(found)
+    cost = COSTS[setup.values.balance]
+    buffer = np.array(cost(setup.model.layers, setup.params, like))
     broadcast(setup.comm, buffer)
     return buffer.tolist()

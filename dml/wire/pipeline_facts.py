@@ -34,12 +34,10 @@ def staleness(schedule: Schedule) -> np.ndarray:
     backward, where every backward ends with an update: min(m, K - 1 - k) of pipedream.
     """
     ticks = schedule.ticks
-    found = np.empty(ticks.shape[1:], int)
+    age = np.empty(ticks.shape[1:], int)
     for part, (forward, end) in enumerate(
         zip(ticks[FORWARD].T, ticks[-1].T, strict=True)
     ):
         updates = np.sort(end)
-        found[:, part] = np.searchsorted(updates, end) - np.searchsorted(
-            updates, forward
-        )
-    return found
+        age[:, part] = np.searchsorted(updates, end) - np.searchsorted(updates, forward)
+    return age

@@ -48,22 +48,26 @@ def instructions(schedule: Schedule) -> Instructions:
     forward, first, last = ticks[FORWARD], ticks[FORWARD + 1], ticks[-1]
 
     def tables(
-        receivers: np.ndarray, begin: np.ndarray, end: np.ndarray, *ticks: np.ndarray
+        parts: np.ndarray, begin: np.ndarray, end: np.ndarray, *used: np.ndarray
     ) -> list[np.ndarray]:
-        """Return arrays with the slots [begin, end) of these parts at these ticks."""
-        stages, slot = receivers % schedule.stages, np.empty(begin.shape, np.int32)
+        """Return a table for each array of ticks in which these parts use their slots.
+
+        A slot is occupied in [begin, end). All arrays are microbatches x parts.
+        """
+        stages, slot = parts % schedule.stages, np.empty(begin.shape, np.int32)
         for stage in range(schedule.stages):
-            here = np.nonzero(stages == stage)[0]
-            found = slots(begin[:, here].ravel(), end[:, here].ravel())
-            slot[:, here] = found.reshape(len(begin), -1)
-        empty = [np.full(schedule.piece.shape, NEVER, np.int32) for _ in ticks]
-        for table, tick in zip(empty, ticks, strict=True):
-            table[tick, stages] = slot
-        return empty
+            columns = np.nonzero(stages == stage)[0]
+            taken = slots(begin[:, columns].ravel(), end[:, columns].ravel())
+            slot[:, columns] = taken.reshape(len(begin), -1)
+        written = [np.full(schedule.piece.shape, NEVER, np.int32) for _ in used]
+        for table, ticks in zip(written, used, strict=True):
+            table[ticks, stages] = slot
+        return written
 
     def messages(
         receivers: np.ndarray, sent: np.ndarray, read: np.ndarray
     ) -> list[np.ndarray]:
+        """Return tables of the ticks of reading and of receiving."""
         return tables(receivers, sent + 1, read + 1, read, sent)
 
     return Instructions(
@@ -85,10 +89,10 @@ def slots(begin: np.ndarray, end: np.ndarray) -> np.ndarray:
     ended = np.searchsorted(np.sort(end), np.sort(begin), "right")
     count = int((np.arange(1, len(begin) + 1) - ended).max(initial=0))
     free, occupied = deque(range(count)), list[tuple[int, int]]()
-    found = np.empty(len(begin), np.int32)
+    slot = np.empty(len(begin), np.int32)
     for number in np.lexsort((end, begin)).tolist():
         while occupied and occupied[0][0] <= begin[number]:
             free.append(heapq.heappop(occupied)[1])
-        found[number] = free.popleft()
-        heapq.heappush(occupied, (int(end[number]), int(found[number])))
-    return found
+        slot[number] = free.popleft()
+        heapq.heappush(occupied, (int(end[number]), int(slot[number])))
+    return slot

@@ -58,14 +58,14 @@ def over_stages(layout: Layout, grads: Vectors) -> Vectors:
     common = packing({name: shapes[name] for name in names})
 
     def collect(part: Part, total: Vectors) -> Vectors:
-        mine = [name for name in part.names if name in names]
-        found = read(grads, part.params.pick(mine), layout.start(part))
-        return add(total, common.pick(mine), found)
+        params = part.params.pick(set(part.names) & set(names))
+        summand = read(grads, params, layout.start(part))
+        return add(total, common.pick(params.shapes), summand)
 
     def distribute(part: Part, grads: Vectors) -> Vectors:
-        mine = [name for name in part.names if name in names]
-        found = read(total, common.pick(mine))
-        return write(grads, part.params.pick(mine), found, layout.start(part))
+        params = part.params.pick(set(part.names) & set(names))
+        sums = read(total, common.pick(params.shapes))
+        return write(grads, params, sums, layout.start(part))
 
     total = each_part(layout.parts, collect, zeros(common.lengths))
     total = jax.lax.psum(total, "stage")

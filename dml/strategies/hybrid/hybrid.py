@@ -78,13 +78,13 @@ def hybrid(
     fed = feed(data, batches, split, ahead=ahead)
     for number, (count, (even, rest)) in enumerate(timer.waits("input", fed), 1):
         with timer("gradient", work=1):
-            found, left = None, 0 if rest is None else examples(rest)
+            total, left = None, 0 if rest is None else examples(rest)
             if even is not None:
                 equal = gradients(params, even, pipeline.microbatches)
-                found = plus(None, equal, 1 - left / count)
+                total = plus(None, equal, 1 - left / count)
             if rest is not None:
-                found = plus(found, gradients(params, rest, 0), left / count)
-            loss, grads = jax.block_until_ready(found)
+                total = plus(total, gradients(params, rest, 0), left / count)
+            loss, grads = jax.block_until_ready(total)
         with timer("update"):
             params, state = jax.block_until_ready(update(grads, state, params))
         yield Step(

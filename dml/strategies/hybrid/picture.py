@@ -36,9 +36,9 @@ def lines(parts: Sequence[Part], axes: Mesh) -> list[str]:
 
 def row(parts: Sequence[Part], grid: np.ndarray, stage: int) -> tuple[str, ...]:
     """Return the cells of one stage."""
-    mine = [part for part in parts if part.stage == stage]
-    names = list(dict.fromkeys(name for part in mine for name in part.names))
-    leaves = jax.tree.leaves([part.params.shapes for part in mine])
+    parts = [part for part in parts if part.stage == stage]
+    names = list(dict.fromkeys(name for part in parts for name in part.names))
+    leaves = jax.tree.leaves([part.params.shapes for part in parts])
     size, named = grid.shape[2], numbered(grid.flat)
     replicas = [" ".join(named[one.id] for one in slices) for slices in grid[:, stage]]
     shown = max(1, MOST // size)
@@ -54,12 +54,12 @@ def row(parts: Sequence[Part], grid: np.ndarray, stage: int) -> tuple[str, ...]:
 
 def numbered(devices: Iterable[Any]) -> dict[int, str]:
     """Return rank:device by JAX's id; ids of CPUs begin at 2048 times the rank."""
-    counts, found = Counter[int](), dict[int, str]()
+    counts, named = Counter[int](), dict[int, str]()
     for one in sorted(devices, key=lambda one: (one.process_index, one.id)):
         rank = one.process_index
-        found[one.id] = f"{rank}:{counts[rank]}"
+        named[one.id] = f"{rank}:{counts[rank]}"
         counts[rank] += 1
-    return found
+    return named
 
 
 def short(names: Sequence[str]) -> str:

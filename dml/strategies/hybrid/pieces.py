@@ -76,15 +76,15 @@ def traced(parts: Sequence[Part], batch: Any, remat: bool) -> list[list[Piece]]:
         return activations
 
     inputs: Any = None
-    found: list[list[Piece]] = [[] for _ in parts]
-    for part, pieces in zip(parts, found, strict=True):
+    pieces_of: list[list[Piece]] = [[] for _ in parts]
+    for part, pieces in zip(parts, pieces_of, strict=True):
         for layers in part.pieces:
             call: Any = partial(apply, layers)
             call = jax.checkpoint(call) if remat else call
             params = part.params.pick(names(layers)).shapes
             pieces.append(piece(call, params, inputs, batch))
             inputs = pieces[-1].output
-    return found
+    return pieces_of
 
 
 def piece(
@@ -92,15 +92,15 @@ def piece(
 ) -> Piece:
     """Return the piece of this function; params and inputs are shapes."""
     structure: Any = None
-    numbers: list[int | None] = []
+    param_of: list[int | None] = []
 
     def once(params: Any, inputs: Any) -> Any:
         nonlocal structure
         output, vjp = jax.vjp(partial(apply, batch), params, inputs)
         leaves, structure = jax.tree.flatten(vjp)
         known = {id(leaf): n for n, leaf in enumerate(jax.tree.leaves(params))}
-        numbers.extend(known.get(id(leaf)) for leaf in leaves)
+        param_of.extend(known.get(id(leaf)) for leaf in leaves)
         return output, [leaf for leaf in leaves if id(leaf) not in known]
 
     output, saved = jax.eval_shape(once, params, inputs)
-    return Piece(apply, list(params), output, saved, structure, numbers)
+    return Piece(apply, list(params), output, saved, structure, param_of)

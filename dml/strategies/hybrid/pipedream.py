@@ -62,8 +62,8 @@ def pipedream(
             if memory is None:
                 memory = begin(params, state, batches)
             table = jax.tree.map(lambda one: place(one, layout.axes, WHOLE), now.table)
-            found = play(memory, table, batches)
-            memory, params, state, loss = jax.block_until_ready(found)
+            memory, params, state, loss = play(memory, table, batches)
+            jax.block_until_ready((memory, params, state, loss))
         window += 1
         if now.has_loss:
             if step:
@@ -253,8 +253,8 @@ class Queue:
         count = self.axes.shape["stage"] + 1
         for old in [n for n in self.known if n < self.fetched - count]:
             del self.known[old]
-        some = {n % count: self.known[n] for n in numbers}
-        any_of = next(iter(self.known.values()))  # for an index that is not read
-        row = [some.get(index, any_of) for index in range(count)]
+        at = {n % count: self.known[n] for n in numbers}
+        unused = next(iter(self.known.values()))  # for an index that is not read
+        row = [at.get(index, unused) for index in range(count)]
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *row)
         return jax.tree.map(lambda leaf: place(leaf, self.axes, FED), stacked)

@@ -76,8 +76,8 @@ def tick(
     now = Instructions(*(column[stage] for column in row))
 
     def is_due(part: Part, piece: int) -> Any:
-        here = (stage == part.stage) & (now.round == part.round)
-        return here & (now.piece == piece)
+        is_turn = (stage == part.stage) & (now.round == part.round)
+        return is_turn & (now.piece == piece)
 
     # order matters: XLA would copy all of `saved` if it were read before it is written
     with jax.named_scope(PART):

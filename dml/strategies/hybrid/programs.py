@@ -60,12 +60,12 @@ class Gradients:
         return max((one.temp_size_in_bytes for one in known if one), default=0)
 
     def schedule(self, microbatches: int) -> Schedule:
-        """Return the schedule of so many microbatches."""
+        """Return the schedule of a number of microbatches."""
         how, stages = self.pipeline, self.layout.axes.shape["stage"]
         return make(how.name, stages, microbatches, how.rounds, how.pieces)
 
     def program(self, microbatches: int, spec: PartitionSpec) -> Any:
-        """Return the program of so many microbatches on each replica, not compiled."""
+        """Return the program of `microbatches` on each replica, not compiled."""
         layout, remat = self.layout, self.pipeline.remat
         if self.pipeline.schedule == TRANSPOSED:
             on_device = transposed(layout, microbatches, remat)
@@ -153,12 +153,12 @@ def bytes_sent(compiled: jax.stages.Compiled, schedule: Schedule) -> dict[str, f
         int(np.count_nonzero((column >= 0).any(axis=1)))
         for column in (table.recv_activations, table.recv_gradients)
     ]
-    found = {"tensor": 0.0, "stage": 0.0, "data": 0.0}
+    nbytes = {"tensor": 0.0, "stage": 0.0, "data": 0.0}
     for one in collectives(compiled.as_text() or ""):
         if PART in one.of:
-            found["tensor"] += sent(one) * schedule.microbatches / schedule.stages
+            nbytes["tensor"] += sent(one) * schedule.microbatches / schedule.stages
         elif TRAVEL in one.of:
-            found["stage"] += sent(one) * sum(ticks) / len(ticks)
+            nbytes["stage"] += sent(one) * sum(ticks) / len(ticks)
         else:
-            found["data"] += sent(one)
-    return found
+            nbytes["data"] += sent(one)
+    return nbytes

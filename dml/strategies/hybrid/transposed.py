@@ -63,10 +63,10 @@ def transposed(
             number = now - stage
             busy = (number >= 0) & (number < microbatches)
             batch = jax.tree.map(lambda leaf: leaf[number], batches)
-            found, output = jax.lax.switch(
+            loss, output = jax.lax.switch(
                 jnp.where(busy, 1 + stage, 0), work, params, received, batch
             )
-            return (total + found, shifted(output, 1)), None
+            return (total + loss, shifted(output, 1)), None
 
         ticks = jnp.arange(microbatches + stages - 1)
         (total, _), _ = jax.lax.scan(tick, (jnp.float32(0), zeros(message)), ticks)

@@ -63,10 +63,10 @@ def dtype_name(leaf: Any) -> str:
 
 def largest(lengths: Iterable[Lengths]) -> Lengths:
     """Return the greatest length of each dtype."""
-    found: dict[str, int] = {}
+    longest: dict[str, int] = {}
     for one in lengths:
-        found |= {dtype: max(found.get(dtype, 0), n) for dtype, n in one.items()}
-    return found
+        longest |= {dtype: max(longest.get(dtype, 0), n) for dtype, n in one.items()}
+    return longest
 
 
 def slot(number: Any, lengths: Lengths) -> Lengths:
@@ -75,7 +75,7 @@ def slot(number: Any, lengths: Lengths) -> Lengths:
 
 
 def zeros(lengths: Lengths, slots: int = 1) -> Vectors:
-    """Return vectors of zeros with so many slots."""
+    """Return vectors of zeros with this number of slots."""
     return {dtype: jnp.zeros(slots * n, dtype) for dtype, n in lengths.items()}
 
 
@@ -94,21 +94,21 @@ def write(
     vectors: Vectors, packed: Packing, tree: Any, at: Lengths | None = None
 ) -> Vectors:
     """Return vectors with the tree written to a slot; XLA copies nothing in a loop."""
-    found = dict(vectors)
+    changed = dict(vectors)
     for dtype, start, values in _segments(packed, tree, at):
-        found[dtype] = jax.lax.dynamic_update_slice(found[dtype], values, start)
-    return found
+        changed[dtype] = jax.lax.dynamic_update_slice(changed[dtype], values, start)
+    return changed
 
 
 def add(
     vectors: Vectors, packed: Packing, tree: Any, at: Lengths | None = None
 ) -> Vectors:
     """Return vectors with the tree added to a slot."""
-    found = dict(vectors)
+    changed = dict(vectors)
     for dtype, start, values in _segments(packed, tree, at):
-        values += jax.lax.dynamic_slice(found[dtype], start, values.shape)
-        found[dtype] = jax.lax.dynamic_update_slice(found[dtype], values, start)
-    return found
+        values += jax.lax.dynamic_slice(changed[dtype], start, values.shape)
+        changed[dtype] = jax.lax.dynamic_update_slice(changed[dtype], values, start)
+    return changed
 
 
 def put(number: Any, vectors: Vectors, slots: Vectors) -> Vectors:
