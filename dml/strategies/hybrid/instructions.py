@@ -51,7 +51,7 @@ class Program(NamedTuple):
     pieces: list[list[Piece]]  # of each part
     table: Instructions
     batches: Any  # microbatches on the first axis
-    microbatches: int  # loss and gradients are means over so many
+    microbatches: int  # their number in the means of loss and gradients
 
     @property
     def message(self) -> Lengths:
