@@ -78,7 +78,7 @@ def learn(
     asked: Callable[[], bool],
     task: Callable[[], Task],
 ) -> dict[str, Any]:
-    begun = time.perf_counter()
+    begun, comm = time.perf_counter(), flags.delayed(values, comm)
     workers = deep_ways.workers(values, comm)
     deep_flags.divisible(values, workers)
     deep_ways.fits(values, workers)
@@ -94,7 +94,7 @@ def learn(
     # Virtual ranks have a clock of their own; devices, though of one of them, do not.
     devices_only = values.strategy in deep_ways.ON_DEVICES
     clock = time.perf_counter if devices_only else comm.Wtime
-    timer = timelines.timer(comm, clock, flags.delay(values, comm))
+    timer = timelines.timer(comm, clock)
     problem = network(
         found.model,
         params,
@@ -118,7 +118,7 @@ def learn(
         append=bool(values.resume),
     ) as writer:
         some = deep_ways.begin(setup)
-        some = onward(guarded(some, comm.network is not None), done)
+        some = onward(guarded(some, comm.platform.virtual), done)
         some = timelines.traced(some, comm, values.timeline, path, values.profile)
         some = checked(some, comm, values.check_every)
         some = kept(speed.of(some), comm, save, values.save_every, asked)

@@ -63,6 +63,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     path = runs.path(FLAGS.out, "linear")
 
     def program(comm: CountedComm) -> dict[str, Any]:
+        comm = flags.delayed(FLAGS, comm)
         params = model.init(jax.random.key(FLAGS.seed))
         problem = network(
             model,
@@ -75,7 +76,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         allreduce = flags.allreduce(FLAGS.allreduce, FLAGS, comm.size)
         own = {} if FLAGS.strategy == "serial" else {"reducer": exact(allreduce)}
         batches = minibatches(count, FLAGS.batch, FLAGS.seed)
-        timer = timelines.timer(comm, comm.Wtime, flags.delay(FLAGS, comm))
+        timer = timelines.timer(comm, comm.Wtime)
         steps = train_by(problem, batches, optimizer, comm=comm, timer=timer, **own)
         with writing.first(
             path,

@@ -75,8 +75,9 @@ def local(
             number, total = number + 1, total + count
             if not here:
                 continue
-            with timer("gradient", work=here * comm.size / count):
+            with timer("gradient"):
                 loss, grads = now.mean(parts, here)
+                comm.platform.work(here * comm.size / count)
             with timer("update"):
                 now.apply(grads)
             lost, seen = lost + float(jax.device_get(loss)) * here, seen + here

@@ -43,8 +43,9 @@ def serial(
     split = partial(shards, size=accumulate)
     fed = feed(problem.take, batches, split, now.put, ahead)
     for number, (count, parts) in enumerate(timer.waits("input", fed), 1):
-        with timer("gradient", work=1):
+        with timer("gradient"):
             loss, grads = now.mean(parts, count)
+            comm.platform.work(1)
         with timer("update"):
             now.apply(grads)
         yield Step(

@@ -83,8 +83,9 @@ def synchronous(
         sent = comm.bytes_sent
         mine = [part for part in parts if part]
         share = sum(part.examples for part in mine) / count
-        with timer("gradient", work=share * comm.size):
+        with timer("gradient"):
             loss, done, factor = begin(problem, now.params, mine, count, layered)
+            comm.platform.work(share * comm.size)
         squares, copied = 0.0, 0
         for n, bucket in enumerate(held):
             with timer("gradient"):

@@ -21,6 +21,7 @@ from dml.models.network import network
 from dml.strategies.serial import serial
 from dml.types import BadInput
 from dml.update.dense import make
+from tests.strategies.small import alone
 
 SMALL = ["--seeds=2", "--factors=1,2", "--large=2", "--epochs=1", "--target=0.6"]
 SMALL += ["--warmup_epochs=0.25", "--base_batch=32", "--lr=0.05"]
@@ -49,7 +50,7 @@ def test_workers_in_one_program_learn_what_serial_learns(plan, program):
     problem = network(
         plan.model, params, examples=plan.count, take=partial(take, plan.training)
     )
-    steps = serial(problem, numbers, optimizer, comm=None, timer=Timer())
+    steps = serial(problem, numbers, optimizer, comm=alone(), timer=Timer())
     *_, last = done = list(steps)
     params = last.params()
     # float32: the mean of two means of four, or one of eight
