@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from dml.metrics.results import Run
+from dml.metrics.writers import Row
 
 HOLDS, FAILS, UNTESTED = "holds", "fails", "not testable here"
 MISSING = "-"  # the measured text of a run without the numbers of a claim
@@ -71,10 +72,16 @@ def untested(reason: str, measured: str = MISSING) -> Verdict:
 
 
 def nonempty(found: Found, name: str) -> Found:
-    """Return what was found; raise KeyError if empty, as anything holds of nothing."""
+    """Return a list or dict; raise KeyError if it is empty, as any rule holds then."""
     if not found:
         raise KeyError(name)
     return found
+
+
+def rows(run: Run, **values: str) -> list[Row]:
+    """Return the rows of a run that have the given values; KeyError if none has."""
+    found = [row for row in run.rows if all(row[k] == v for k, v in values.items())]
+    return nonempty(found, ", ".join(values.values()))
 
 
 def judge(claim: Claim, *runs: Run) -> Verdict:

@@ -22,8 +22,8 @@ from typing import Any
 
 import flags
 import writing
-from consistency_claims import CLAIMS
 from consistency_report import COLUMNS, Case, drawn, row, summarised
+from server_claims import CONSISTENCY
 from server_problems import PROBLEMS, shards
 from server_runs import Plan, napping, ran, virtual_if_alone, way
 
@@ -75,7 +75,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
             setup, plan = settings(comm, first, "")
             ran(comm, problem, setup, plan._replace(clocks=1))  # compiles
         table = writers.table(COLUMNS)
-        with writing.first(path, FLAGS, comm, table, claims=CLAIMS) as writer:
+        with writing.first(path, FLAGS, comm, table, claims=CONSISTENCY) as writer:
             for delays in FLAGS.laws.split(";"):
                 for name, make in ways.items():
                     setup, plan = settings(comm, make, delays)

@@ -22,10 +22,10 @@ from typing import Any
 
 import flags
 import writing
-from cyclades_claims import CLAIMS
 from cyclades_parts import bits, races, sizes
 from cyclades_report import KINDS, drawn, summarised
 from cyclades_steps import largest
+from hogwild_claims import CYCLADES
 from hogwild_problems import PROBLEMS
 from hogwild_report import tables
 from sparse_runs import Task, loaded
@@ -85,7 +85,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
                         yield {"problem": name} | row
 
         rows: list[Row] = []
-        with writing.first(path, FLAGS, comm, tables(KINDS), claims=CLAIMS) as writer:
+        with writing.first(path, FLAGS, comm, tables(KINDS), claims=CYCLADES) as writer:
             for row in every():
                 writer.row(row)
                 rows.append(row)

@@ -19,8 +19,8 @@ from typing import Any
 
 import flags
 import writing
-from downpour_claims import CLAIMS
 from downpour_report import COLUMNS, Case, best, drawn, row, summarised
+from server_claims import DOWNPOUR
 from server_problems import PROBLEMS, shards
 from server_runs import Plan, napping, ran, rates, virtual_if_alone
 
@@ -77,7 +77,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         scale = FLAGS.scale if comm.network is None else 1.0
         plan = Plan(FLAGS.batch, FLAGS.clocks, FLAGS.seed, FLAGS.law, scale)
         table = writers.table(COLUMNS)
-        with writing.first(path, FLAGS, comm, table, claims=CLAIMS) as writer:
+        with writing.first(path, FLAGS, comm, table, claims=DOWNPOUR) as writer:
             for name, (way, optimizer) in WAYS.items():
                 for rate in tried[optimizer]:
                     setup = settings(comm, make(optimizer, rate), way)

@@ -20,7 +20,7 @@ from typing import Any
 
 import flags
 import writing
-from hogwild_claims import CLAIMS
+from hogwild_claims import HOGWILD
 from hogwild_delays import microseconds, sweep
 from hogwild_problems import PROBLEMS
 from hogwild_report import KINDS, drawn, row, summarised, tables
@@ -77,7 +77,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
                     yield {"problem": FLAGS.delayed} | found
 
         rows: list[Row] = []
-        with writing.first(path, FLAGS, comm, tables(KINDS), claims=CLAIMS) as writer:
+        with writing.first(path, FLAGS, comm, tables(KINDS), claims=HOGWILD) as writer:
             for found in every():
                 writer.row(found)
                 rows.append(found)

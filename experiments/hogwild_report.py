@@ -102,12 +102,12 @@ def summarised(rows: Sequence[Row]) -> dict[str, Any]:
 
 def caught(rows: Sequence[Row]) -> dict[str, float | None]:
     """Return, and print, the time of a gradient from which on round robin is level."""
-    ways = {row["way"] for row in rows if row["kind"] == "delay"}
-    if not {LADDER[0], LADDER[-1]} <= ways:
+    delays = [row for row in rows if row["kind"] == "delay"]
+    if not {LADDER[0], LADDER[-1]} <= {row["way"] for row in delays}:
         return {}
     found: dict[str, float | None] = {}
     for key, way, level in (("level_us", LADDER[0], LEVEL), ("even_us", "serial", 1.0)):
-        takes, speeds = round_robin(rows, way)
+        takes, speeds = round_robin(delays, way)
         found[key] = at = crossing(takes, speeds, level)
         where = f"from {at:.3g} us a gradient on" if at else "at no delay"
         if min(speeds) >= level:

@@ -3,7 +3,7 @@
 Judged by runs of tensor.py and memory.py.
 """
 
-from claims import Verdict, claim, nonempty, verdict
+from claims import Verdict, claim, nonempty, rows, verdict
 
 from dml.metrics.results import Run
 
@@ -53,8 +53,9 @@ def sixteen_bytes(run: Run) -> Verdict:
 
 def near(run: Run, number: str, unit: str) -> Verdict:
     """Judge whether a number is near the published one, for every model."""
-    rows = [row for row in run.rows if row["table"] == "lecture"]
-    off = {row["model"]: row[number] / row[f"published_{number}"] - 1 for row in rows}
-    ours = ", ".join(f"{row['model']} {row[number]:,.4g} {unit}" for row in rows)
-    worst = max(off.values(), key=abs)
+    models = rows(run, table="lecture")
+    worst = max(
+        (row[number] / row[f"published_{number}"] - 1 for row in models), key=abs
+    )
+    ours = ", ".join(f"{row['model']} {row[number]:,.4g} {unit}" for row in models)
     return verdict(abs(worst) <= ROUNDED, ours, f"{worst:+.1%} off at most")

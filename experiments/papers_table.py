@@ -2,9 +2,6 @@
 
 import batch_size_claims
 import carbon_claims
-import consistency_claims
-import cyclades_claims
-import downpour_claims
 import glove_claims
 import hogwild_claims
 import large_batch_claims
@@ -12,7 +9,6 @@ import megatron_claims
 import pipeline_claims
 import scaling_claims
 import server_claims
-import softsync_claims
 import stragglers_claims
 import topology_claims
 from claims import never
@@ -60,7 +56,7 @@ ROWS = (
         "Gradient Descent, NIPS 2011",
         "{cores} cores of 12, 2 workers; 11,293 documents of 781,265, 8 slices of a "
         "brain, 90,004 ratings",
-        of("hogwild", *hogwild_claims.CLAIMS),
+        of("hogwild", *hogwild_claims.HOGWILD),
         {
             "hogwild": Command(
                 "hogwild.py",
@@ -81,7 +77,7 @@ ROWS = (
         "factorisation (90,000 ratings), keys of sparse logistic regression on 11,293 "
         "documents x 42,254 of 170 billion x 65 billion",
         (
-            *of("staleness", consistency_claims.interior, consistency_claims.idle),
+            *of("staleness", server_claims.interior, server_claims.idle),
             *of("filter plain", server_claims.filtered),
             *of("plain uncached", server_claims.cached),
             *of(
@@ -112,7 +108,7 @@ ROWS = (
         "Zhang et al., Staleness-Aware Async-SGD for Distributed Deep Learning, 2015",
         "30 virtual learners of 30; 1,437 digits of 50,000 images of CIFAR-10, a "
         "network of 6,090 weights",
-        of("softsync", *softsync_claims.CLAIMS),
+        of("softsync", *server_claims.SOFTSYNC),
         {
             "softsync": Command(
                 "softsync.py",
@@ -133,9 +129,9 @@ ROWS = (
         (
             *of(
                 "bounded",
-                consistency_claims.ssp_diverges,
-                consistency_claims.essp_converges,
-                consistency_claims.essp_tighter,
+                server_claims.ssp_diverges,
+                server_claims.essp_converges,
+                server_claims.essp_tighter,
             ),
             *of("clocks", stragglers_claims.ssp_clock),
         ),
@@ -161,7 +157,7 @@ ROWS = (
         "Dean et al., Large Scale Distributed Deep Networks, NIPS 2012",
         "16 virtual workers and 4 servers of thousands of cores; 1,437 digits and "
         "6,090 weights of 16 M images and 1.7 billion",
-        of("downpour", *downpour_claims.CLAIMS),
+        of("downpour", *server_claims.DOWNPOUR),
         {
             "downpour": Command(
                 "downpour.py",
@@ -314,7 +310,7 @@ ROWS = (
         "cyclades",
         "Pan et al., CYCLADES: Conflict-free Asynchronous Machine Learning, NIPS 2016",
         "{cores} cores of 18, 2 workers; 11,293 documents, 90,004 ratings",
-        of("cyclades", *cyclades_claims.CLAIMS),
+        of("cyclades", *hogwild_claims.CYCLADES),
         {
             "cyclades": Command(
                 "cyclades.py",

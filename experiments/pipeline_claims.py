@@ -2,10 +2,9 @@
 
 from itertools import pairwise
 
-from claims import Verdict, claim, nonempty, verdict
+from claims import Verdict, claim, rows, verdict
 
 from dml.metrics.results import Run
-from dml.metrics.writers import Row
 
 FORMULA = 0.05  # of a speed-up: stages are not quite even, messages take time
 CELL = 0.1  # of a published cell
@@ -14,14 +13,10 @@ BOUND = 0.2  # of K/imbalance, which no pipeline reaches: it fills and drains
 NO_GAIN = 1.3  # the published speed-up at M = 1
 
 
-def cells(run: Run, table: str = "grid") -> list[Row]:
-    return nonempty([row for row in run.rows if row["table"] == table], table)
-
-
 @claim("speed-up is KM/(M + K - 1)", "formula")
 def as_formula(run: Run) -> Verdict:
     """For every K and M virtual ranks are within 5 % of KM/(M + K - 1)."""
-    off = [row["virtual"] / row["formula"] - 1 for row in cells(run)]
+    off = [row["virtual"] / row["formula"] - 1 for row in rows(run, table="grid")]
     worst = max(off, key=abs)
     return verdict(abs(worst) <= FORMULA, f"{worst:+.1%} at most", f"{len(off)} cells")
 
@@ -32,24 +27,24 @@ def as_formula(run: Run) -> Verdict:
 )
 def as_published(run: Run) -> Verdict:
     """Each of the nine published cells is ours within 10 %."""
-    rows = cells(run)
+    cells = rows(run, table="grid")
     far = [
         f"K = {row['stages']}, M = {row['microbatches']}: {row['virtual']:.2f} of "
         f"{row['published']:g}"
-        for row in rows
+        for row in cells
         if abs(row["virtual"] / row["published"] - 1) > CELL
     ]
-    ours = f"{len(rows) - len(far)} of {len(rows)}"
+    ours = f"{len(cells) - len(far)} of {len(cells)}"
     return verdict(not far, ours, "; ".join(far) or "all are near")
 
 
 @claim("almost linear at M = 32", "0.79 K at least")
 def almost_linear(run: Run) -> Verdict:
     """At the largest M the speed-up is 0.75 K or more, for every K."""
-    rows = cells(run)
-    most = max(row["microbatches"] for row in rows)
+    cells = rows(run, table="grid")
+    most = max(row["microbatches"] for row in cells)
     shares = [
-        row["virtual"] / row["stages"] for row in rows if row["microbatches"] == most
+        row["virtual"] / row["stages"] for row in cells if row["microbatches"] == most
     ]
     ours = f"{min(shares):.2f} K at least"
     return verdict(min(shares) >= LINEAR, ours, f"M = {most}, asked {LINEAR:g}")
@@ -58,18 +53,20 @@ def almost_linear(run: Run) -> Verdict:
 @claim("imbalance bounds it", "AmoebaNet 1.21, 1.84, 3.48")
 def imbalanced(run: Run) -> Verdict:
     """Uneven stages reach at most K/imbalance, and 80 % of that or more."""
-    rows = cells(run, "imbalance")
-    shares = [row["virtual"] / row["bound"] for row in rows]
+    cells = rows(run, table="imbalance")
+    shares = [row["virtual"] / row["bound"] for row in cells]
     ours = f"{min(shares):.2f} to {max(shares):.2f} of K/imbalance"
     holds = min(shares) >= 1 - BOUND and max(shares) <= 1
-    published = ", ".join(dict.fromkeys(f"{row['published']:g}" for row in rows))
-    return verdict(holds, ours, f"{len(rows)} cuts, published {published}")
+    published = ", ".join(dict.fromkeys(f"{row['published']:g}" for row in cells))
+    return verdict(holds, ours, f"{len(cells)} cuts, published {published}")
 
 
 @claim("no gain at M = 1", "1.3 at most")
 def no_gain(run: Run) -> Verdict:
     """With one microbatch the speed-up is 1.3 at most, for every K."""
-    most = max(row["virtual"] for row in cells(run) if row["microbatches"] == 1)
+    most = max(
+        row["virtual"] for row in rows(run, table="grid") if row["microbatches"] == 1
+    )
     return verdict(most <= NO_GAIN, f"{most:.2f} at most", f"asked {NO_GAIN:g}")
 
 
@@ -78,7 +75,7 @@ def ordered(run: Run) -> Verdict:
     """The speed-up grows with M for every K, and with K for every M above 1."""
     by_k: dict[int, list[float]] = {}
     by_m: dict[int, list[float]] = {}
-    for row in cells(run):
+    for row in rows(run, table="grid"):
         by_k.setdefault(row["stages"], []).append(row["virtual"])
         if row["microbatches"] > 1:
             by_m.setdefault(row["microbatches"], []).append(row["virtual"])

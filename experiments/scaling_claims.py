@@ -3,7 +3,7 @@
 Sergeev & Del Balso, Horovod, 2018; the lecture's table of BERT-large on V100.
 """
 
-from claims import Verdict, claim, verdict
+from claims import Verdict, claim, rows, verdict
 
 from dml.metrics.results import Run
 from dml.metrics.writers import Row
@@ -35,7 +35,7 @@ def scales(resnet: Run, vgg: Run) -> Verdict:
 
 def bert(run: Run) -> dict[str, Row]:
     """Return the rows of BERT-large: as published, and by each model."""
-    return {row["job"]: row for row in run.rows if row["table"] == "bert"}
+    return {row["job"]: row for row in rows(run, table="bert")}
 
 
 @claim("it scales", "236, 67, 47 min on 256, 1024, 1472")

@@ -20,9 +20,9 @@ from typing import Any
 
 import flags
 import writing
+from server_claims import SOFTSYNC
 from server_problems import PROBLEMS, shards
 from server_runs import Plan, agreed, napping, ran, rates, virtual_if_alone
-from softsync_claims import CLAIMS
 from softsync_report import COLUMNS, Case, drawn, lowest, row, summarised
 
 from dml.metrics import runs, writers
@@ -70,7 +70,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         plan = planned(comm)
         cases: list[Case] = []
         table = writers.table(COLUMNS)
-        with writing.first(path, FLAGS, comm, table, claims=CLAIMS) as writer:
+        with writing.first(path, FLAGS, comm, table, claims=SOFTSYNC) as writer:
 
             def case(way: str, n: int, alpha: float, damped: bool = False) -> None:
                 rule = Choice(softsync=n or 1, damped=damped)

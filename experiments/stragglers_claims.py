@@ -5,7 +5,7 @@ A worker takes X = c + Exp(mu) seconds, with c = 1 and mu = 0.5 in the lecture's
 
 from collections.abc import Sequence
 
-from claims import Verdict, claim, nonempty, verdict
+from claims import Verdict, claim, nonempty, rows, verdict
 
 from dml.metrics.results import Run
 from dml.metrics.writers import Row
@@ -20,12 +20,10 @@ EARLY, LATE = 0.95, 1.25  # of virtual seconds: real ranks wake up late on busy 
 @claim("the slowest grows as log n", "1 + (ln n + 0.58)/0.5")
 def logarithm(run: Run) -> Verdict:
     """The slowest of n takes c + H_n/mu seconds, within 5 %, for every n."""
-    rows = [
-        row for row in run.rows if row["way"] == "synchronous" and row["law"] == FIGURE
-    ]
-    rows = sorted(nonempty(rows, FIGURE), key=lambda row: row["workers"])
-    off = [row["maxplus"] / slowest(row["workers"]) - 1 for row in rows]
-    ours = ", ".join(f"{row['workers']:,}: {row['maxplus']:.1f} s" for row in rows)
+    found = rows(run, way="synchronous", law=FIGURE)
+    found = sorted(found, key=lambda row: row["workers"])
+    off = [row["maxplus"] / slowest(row["workers"]) - 1 for row in found]
+    ours = ", ".join(f"{row['workers']:,}: {row['maxplus']:.1f} s" for row in found)
     worst = max(off, key=abs)
     return verdict(abs(worst) <= NEAR, ours, f"{worst:+.1%} from the formula at most")
 
@@ -44,11 +42,12 @@ def running(run: Run) -> Verdict:
 @claim("time per clock is the max-plus recursion", "definition")
 def ssp_clock(run: Run) -> Verdict:
     """Running SSP workers miss the max-plus recursion by less than 1e-9."""
-    return recursion([row for row in run.rows if row["way"] == "bounded"])
+    return recursion(rows(run, way="bounded"))
 
 
-def recursion(rows: Sequence[Row]) -> Verdict:
-    off = max(row["off"] for row in rows)
+def recursion(steps: Sequence[Row]) -> Verdict:
+    """Judge the largest deviation from max-plus, as a share of the whole time."""
+    off = max(row["off"] for row in steps)
     return verdict(off < ORACLE, f"{off:.0e} of the whole time", f"asked {ORACLE:g}")
 
 

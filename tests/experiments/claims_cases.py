@@ -138,9 +138,9 @@ def rings(many=1.05, few=4.0, most=0.5, most_bytes=1 << 26):
     return {"flat": run(table("race", keys, *found))}
 
 
-def words(sent):
+def words(sent, check=False):
     found = rows("algorithm bytes words_sent", ("ring", 4096, sent), ("tree", 4096, 1))
-    return {"words": run(found, {"p": 4}, dtype="float32")}
+    return {"words": run(found, {"p": 4}, dtype="float32", check=check)}
 
 
 def scaling(resnet=(0.86, 1.0), vgg=(0.65, 1.0)):
