@@ -6,8 +6,8 @@ Speeds are compared by their speed-up over serial: the median of pairs of turns 
 one after another, which a slow phase of the host affects alike. (Updates a second are
 medians of each strategy alone, and are not compared.) A difference of 5 % is noise, not
 3 %: two runs on a quiet machine differ by as much. The larger stable step is asked on
-every problem, against the latest simulated reads. (A larger step on some problem is a
-weaker claim: one problem in three has it by chance.)
+every problem, against the latest simulated reads. (A larger step on some problem only
+is a weaker claim.)
 """
 
 import math

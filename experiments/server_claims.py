@@ -5,9 +5,9 @@ server.py, Li et al. (Parameter Server), OSDI 2014. softsync.py: Zhang et al., 2
 downpour.py: Dean et al. (DistBelief), NIPS 2012.
 
 A run diverges if its last objective is not below the objective before training. (Twice
-the objective of s = 0 depends on how well s = 0 learns, and lets a run that has learned
-nothing pass as one that converges.) Downpour is faster if it takes 2 % less time. (A
-smaller difference is a few messages.)
+the last objective of s = 0 is higher than that: by this bound a run that has learned
+nothing would converge.) Downpour is faster if it takes 2 % less time. (A smaller
+difference is a few messages.)
 """
 
 import math
