@@ -74,7 +74,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     def program(comm: CountedComm) -> dict[str, Any]:
         problem, cases = first_of_each_host(comm, load), []
         comm = napping(comm, FLAGS.scale)
-        scale = FLAGS.scale if comm.network is None else 1.0
+        scale = 1.0 if comm.platform.virtual else FLAGS.scale
         plan = Plan(FLAGS.batch, FLAGS.clocks, FLAGS.seed, FLAGS.law, scale)
         table = writers.table(COLUMNS)
         with writing.first(path, FLAGS, comm, table, claims=DOWNPOUR) as writer:
