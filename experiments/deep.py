@@ -144,9 +144,10 @@ def saved(
 ) -> None:
     """Save params, the optimizer's state and each rank's memory; collective."""
     tree = {"params": jax.device_get(step.params()), "state": step.state()}
-    parts = [collect(comm, leaf) for leaf in jax.tree.leaves(step.memory())]
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(step.memory())]
+    parts = [collect(comm, leaf.reshape(1, *leaf.shape)) for leaf in leaves]
     if comm.rank == 0:
-        tree["memory"] = [np.stack(part) for part in parts if part]
+        tree["memory"] = [np.concatenate(part) for part in parts if part]
         states.save(folder, step.number, tree, rules)
 
 

@@ -17,6 +17,7 @@ from dml import sim
 from dml.data.generated_text import generated
 from dml.metrics import blanks, pictures
 from dml.types import BadInput, Step, nothing
+from dml.update import dense
 from dml.update.dense import make
 from tests.experiments.conftest import undrawn
 
@@ -222,8 +223,7 @@ def test_a_loss_that_is_not_finite_stops_with_its_step(see):
 
 
 def test_replicas_that_drift_stop_with_the_leaf(see, monkeypatch):
-    apply = deep.deep_ways.synchronous.__globals__["apply"]
-    calls = []
+    apply, calls = dense.apply, []
 
     def drifting(optimizer, grads, state, params):
         params, state = apply(optimizer, grads, state, params)
@@ -232,7 +232,7 @@ def test_replicas_that_drift_stop_with_the_leaf(see, monkeypatch):
             params["head"]["kernel"] = params["head"]["kernel"].at[0, 0].add(1)
         return params, state
 
-    monkeypatch.setitem(deep.deep_ways.synchronous.__globals__, "apply", drifting)
+    monkeypatch.setattr(dense, "apply", drifting)
     with pytest.raises(FloatingPointError, match=r"step 2.*\['head'\]\['kernel'\]"):
         see("--simulate=2", "--check_every=2")
 
@@ -250,13 +250,12 @@ def test_bert_fills_in_blanks_of_its_corpus(plain, tmp_path, capsys):
 
 
 def test_steps_move_nothing_unasked(see, monkeypatch):
-    names = deep.deep_ways.synchronous.__globals__
-    apply, guards = names["apply"], []
+    apply, guards = dense.apply, []
 
     def looking(*args):
         guards.append(jax.config.jax_transfer_guard)
         return apply(*args)
 
-    monkeypatch.setitem(names, "apply", looking)
+    monkeypatch.setattr(dense, "apply", looking)
     see()
     assert guards[0] != "disallow" and guards[1:] == ["disallow"] * 5

@@ -15,7 +15,7 @@ from dml.models.layers import layered
 from dml.models.network import network
 from dml.strategies.hybrid import gradients as sums
 from dml.strategies.hybrid import instructions, programs
-from dml.strategies.hybrid.hybrid import dense, hybrid, shares
+from dml.strategies.hybrid.hybrid import hybrid, shares
 from dml.strategies.hybrid.layout import laid_out
 from dml.strategies.hybrid.parts import Pipeline, divided
 from dml.strategies.hybrid.programs import Gradients
@@ -197,14 +197,16 @@ def running_statistics_are_neither_clipped_nor_counted():
     params = {"a": {"weight": table}, "b": {"weight": other}}
     params["end"] = {STATISTICS: np.ones(3, np.float32)}
 
-    def after(strategy, model, limit, **options):
-        rest = small.data(8), draws(8, 8, 0, 8), make("sgd", 0.1, clip=limit), Timer()
-        (step,) = strategy(model, params, *rest, **options)
-        return step.params() if callable(step.params) else step.params
+    problem = network(model, params, examples=8, take=partial(take, small.data(8)))
+
+    def after(strategy, limit, **options):
+        rest = draws(8, 8, 0, 8), make("sgd", 0.1, clip=limit)
+        how = {"comm": alone(), "timer": Timer(), **options}
+        (step,) = strategy(problem, *rest, **how)
+        return step.params()
 
     options = {"axes": mesh(**TWO), "pipeline": Pipeline("1f1b"), "clip": 0.1}
-    found = after(hybrid, dense(model, params), np.inf, **options)
-    assert apart(found, after(serial, model, 0.1)) < 1e-6
+    assert apart(after(hybrid, np.inf, **options), after(serial, 0.1)) < 1e-6
 
 
 def scattered_params_and_states_are_collected_bit_for_bit():
