@@ -76,6 +76,7 @@ def on_mesh(setup: Setup, sizes: dict[str, int]) -> Iterator[Step]:
         clip=values.clip,
         state=setup.state,
         ahead=setup.ahead,
+        work=setup.comm.platform.work,
     )
 
 

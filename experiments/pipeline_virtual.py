@@ -70,7 +70,7 @@ def play(comm: Any, schedule: Schedule, seconds: Sequence[float], nbytes: int) -
         part = turn * stages + comm.rank
         if request := awaited.get(tag(schedule, piece, number, part)):
             request.Wait()
-        comm.compute(seconds[part] / (1 + schedule.pieces))
+        comm.platform.compute(seconds[part] / (1 + schedule.pieces))
         after = part + 1 if piece == FORWARD else part - 1
         if piece in (FORWARD, schedule.pieces) and 0 <= after <= last:
             next_piece = FORWARD if piece == FORWARD else FORWARD + 1

@@ -8,7 +8,7 @@ Examples that cannot be divided equally among replicas and microbatches are one 
 microbatch, which all replicas compute.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -24,7 +24,7 @@ from dml.strategies.hybrid.parts import Pipeline, divided
 from dml.strategies.hybrid.pipedream import fits, pipedream
 from dml.strategies.hybrid.programs import Gradients, Learner, updating
 from dml.strategies.serial import examples
-from dml.types import BadInput, Batch, Examples, Model, Params, Step, Tensor
+from dml.types import BadInput, Batch, Examples, Model, Params, Step, Tensor, nothing
 from dml.update.dense import Optimizer
 from dml.wire.mesh.axes import WHOLE
 
@@ -42,6 +42,7 @@ def hybrid(
     clip: float = 0.0,
     state: Any = None,
     ahead: int = 2,
+    work: Callable[[float], object] = nothing,
 ) -> Iterator[Step]:
     """Train as serial does, on the devices of a mesh.
 
@@ -57,6 +58,7 @@ def hybrid(
       clip: greatest norm of the gradients; 0 does not clip.
       state: optimizer state of whole arrays; None starts with a new one.
       ahead: number of minibatches made in advance.
+      work: called with 1 after every gradient.
 
     Yields:
       A Step after every update.
@@ -71,13 +73,13 @@ def hybrid(
     params = layout.scatter(params)
     if pipeline.schedule == "pipedream":
         fed = feed(data, batches, lambda index: [index], ahead=ahead)
-        yield from pipedream(learner, pipeline, (params, state), fed, timer)
+        yield from pipedream(learner, pipeline, (params, state), fed, timer, work)
         return
     gradients, update = Gradients(model, layout, pipeline), updating(learner, clip)
     split = partial(shares, axes.shape["data"], pipeline.microbatches)
     fed = feed(data, batches, split, ahead=ahead)
     for number, (count, (even, rest)) in enumerate(timer.waits("input", fed), 1):
-        with timer("gradient", work=1):
+        with timer("gradient"):
             total, left = None, 0 if rest is None else examples(rest)
             if even is not None:
                 equal = gradients(params, even, pipeline.microbatches)
@@ -85,6 +87,7 @@ def hybrid(
             if rest is not None:
                 total = plus(total, gradients(params, rest, 0), left / count)
             loss, grads = jax.block_until_ready(total)
+            work(1)
         with timer("update"):
             params, state = jax.block_until_ready(update(grads, state, params))
         yield Step(

@@ -42,6 +42,7 @@ def pipedream(
     start: tuple[Vectors, Vectors],
     fed: Iterator[Any],
     timer: Timer,
+    work: Callable[[float], object],
 ) -> Iterator[Step]:
     """Train as hybrid does, from these params and state, without waiting for updates.
 
@@ -58,12 +59,13 @@ def pipedream(
         queue.fetch(max(windows.window(window, None).minibatches))
         now = windows.window(window, queue.total)
         batches = queue.batches(now.minibatches)
-        with timer("gradient", work=1):
+        with timer("gradient"):
             if memory is None:
                 memory = begin(params, state, batches)
             table = jax.tree.map(lambda one: place(one, layout.axes, WHOLE), now.table)
             memory, params, state, loss = play(memory, table, batches)
             jax.block_until_ready((memory, params, state, loss))
+            work(1)
         window += 1
         if now.has_loss:
             if step:
