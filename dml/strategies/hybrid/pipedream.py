@@ -247,12 +247,12 @@ class Queue:
             self.known[self.fetched], self.examples = parts[0], count
             self.fetched += 1
 
-    def batches(self, numbers: Sequence[int]) -> Batch:
+    def batches(self, minibatches: Sequence[int]) -> Batch:
         """Return minibatches on the devices; number n is at index n % (stages + 1)."""
         count = self.axes.shape["stage"] + 1
         for old in [n for n in self.known if n < self.fetched - count]:
             del self.known[old]
-        at = {n % count: self.known[n] for n in numbers}
+        at = {n % count: self.known[n] for n in minibatches}
         unused = next(iter(self.known.values()))  # for an index that is not read
         row = [at.get(index, unused) for index in range(count)]
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *row)
