@@ -34,12 +34,12 @@ def stages(seconds: Sequence[float], count: int) -> list[range]:
         last[np.triu_indices(layers + 1)] = np.inf
         cuts.append(last.argmin(axis=1))
         best = last.min(axis=1)
-    found: list[range] = []
+    parts: list[range] = []
     end = layers
     for cut in reversed(cuts):
-        found.insert(0, range(int(cut[end]), end))
-        end = found[0].start
-    return found
+        parts.insert(0, range(int(cut[end]), end))
+        end = parts[0].start
+    return parts
 
 
 def evenly(layers: int, count: int) -> list[range]:

@@ -36,7 +36,7 @@ class InFlight(NamedTuple):
     saved: Vectors  # saved activations, slot by slot
     output: Vectors  # activations to be sent
     input_grad: Vectors  # gradient to be sent, or incoming gradient of the next piece
-    loss: Any
+    loss: Any  # a vector of one, so that all fields are vectors
     grads: Vectors  # of the params
     # of PipeDream only, which updates params while microbatches are in flight
     params: Vectors = {}
@@ -79,7 +79,7 @@ def zero_grad(program: Program, params: Vectors) -> InFlight:
         saved=packed.zeros(packed.largest(saved)),
         output=packed.zeros(message),
         input_grad=packed.zeros(message),
-        loss=jnp.float32(0),
+        loss=jnp.zeros(1),
         grads=jax.tree.map(jnp.zeros_like, params),
     )
 

@@ -32,7 +32,7 @@ from dml.wire.mesh.when import State, when
 
 
 class Layout(NamedTuple):
-    """Where the leaves of a tree are in vectors stages x tensor x length."""
+    """Where the leaves of a tree are in vectors of stages x tensor x length."""
 
     shapes: Any  # of the whole arrays
     packings: tuple[Packing, ...]  # of each part's slices on one device
@@ -60,14 +60,18 @@ class Layout(NamedTuple):
             for tensor, one in enumerate(slices):
                 vectors[dtype][stage, tensor, span] = one.reshape(-1)
         return {
-            dtype: place(vector, self.axes, SHARDED)
+            dtype: place(vector.reshape(-1), self.axes, SHARDED)
             for dtype, vector in vectors.items()
         }
 
     def collect(self, vectors: Vectors) -> Any:
         """Return the tree of whole arrays on the host; collective."""
         replicated = _replicated(vectors, NamedSharding(self.axes, WHOLE))
-        arrays = {k: np.asarray(v.addressable_data(0)) for k, v in replicated.items()}
+        mesh = self.axes.shape["stage"], self.axes.shape["tensor"], -1
+        arrays = {
+            dtype: np.asarray(vector.addressable_data(0)).reshape(mesh)
+            for dtype, vector in replicated.items()
+        }
         shapes, leaves = by_path(self.shapes), dict[str, np.ndarray]()
         for path, stage, dtype, span, shape in self._entries():
             if path not in leaves:
@@ -141,16 +145,6 @@ def place(array: np.ndarray, axes: Mesh, spec: PartitionSpec) -> jax.Array:
 @partial(jax.jit, static_argnums=1)
 def _replicated(vectors: Vectors, sharding: NamedSharding) -> Vectors:
     return jax.lax.with_sharding_constraint(vectors, sharding)
-
-
-def unboxed(tree: Any, spec: PartitionSpec) -> Any:
-    """Return a device's blocks without the axes of the mesh, inside shard_map."""
-    return jax.tree.map(lambda leaf: leaf.reshape(leaf.shape[len(spec) :]), tree)
-
-
-def boxed(tree: Any, spec: PartitionSpec) -> Any:
-    """Return a device's blocks with the axes of the mesh: the inverse of unboxed."""
-    return jax.tree.map(lambda leaf: leaf.reshape((1,) * len(spec) + leaf.shape), tree)
 
 
 def nbytes(tree: Any) -> int:

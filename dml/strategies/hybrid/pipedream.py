@@ -23,7 +23,7 @@ from dml.metrics.timer import Timer
 from dml.strategies.hybrid import instructions
 from dml.strategies.hybrid.gradients import part_over_tensor
 from dml.strategies.hybrid.instructions import InFlight, Program
-from dml.strategies.hybrid.layout import boxed, nbytes, place, unboxed
+from dml.strategies.hybrid.layout import nbytes, place
 from dml.strategies.hybrid.parts import Part, Pipeline, shared
 from dml.strategies.hybrid.pieces import traced
 from dml.strategies.hybrid.pipeline import tick
@@ -163,26 +163,23 @@ def compiled(
         return Program(layout, pieces, windows.table, batches, microbatches=1)
 
     def begin(params: Vectors, state: Vectors, batches: Any) -> Any:
-        params, state = unboxed((params, state), SHARDED)
         versions = zeros(layout.lengths, slots.slots_of(windows.table.saved))
         memory = instructions.zero_grad(program(batches), params)
-        memory = memory._replace(params=params, state=state, versions=versions)
-        return boxed(memory, PER_DEVICE)
+        return memory._replace(params=params, state=state, versions=versions)
 
-    def play(memory: Any, table: Instructions, batches: Any) -> Any:
-        memory, this = unboxed(memory, PER_DEVICE), program(batches)
+    def play(memory: InFlight, table: Instructions, batches: Any) -> Any:
+        this = program(batches)
         step = partial(
             tick,
             layout.parts,
             partial(versioned_forward, this),
             partial(backward_and_step, this, learner),
         )
-        start = memory._replace(loss=jnp.float32(0))
+        start = memory._replace(loss=jnp.zeros(1))
         memory, _ = jax.lax.scan(step, start, table)
-        loss = jax.lax.psum(memory.loss, ("data", "stage"))
-        params, state = boxed((memory.params, memory.state), SHARDED)
+        loss = jax.lax.psum(memory.loss[0], ("data", "stage"))
         loss = loss / layout.axes.shape["data"]
-        return boxed(memory, PER_DEVICE), params, state, loss
+        return memory, memory.params, memory.state, loss
 
     sharded = partial(jax.shard_map, mesh=layout.axes, check_vma=False)
     begin = sharded(begin, in_specs=(SHARDED, SHARDED, FED), out_specs=PER_DEVICE)
@@ -250,12 +247,12 @@ class Queue:
             self.known[self.fetched], self.examples = parts[0].batch, count
             self.fetched += 1
 
-    def batches(self, numbers: Sequence[int]) -> Batch:
+    def batches(self, minibatches: Sequence[int]) -> Batch:
         """Return minibatches on the devices; number n is at index n % (stages + 1)."""
         count = self.axes.shape["stage"] + 1
         for old in [n for n in self.known if n < self.fetched - count]:
             del self.known[old]
-        at = {n % count: self.known[n] for n in numbers}
+        at = {n % count: self.known[n] for n in minibatches}
         unused = next(iter(self.known.values()))  # for an index that is not read
         row = [at.get(index, unused) for index in range(count)]
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *row)

@@ -59,7 +59,7 @@ def execute(
         step = partial(tick, layout.parts, forward, backward)
         start = instructions.zero_grad(program, params)
         memory, _ = jax.lax.scan(step, start, jax.tree.map(jnp.asarray, table))
-        return memory.loss, memory.grads
+        return memory.loss[0], memory.grads
 
     return run
 

@@ -14,7 +14,7 @@ import optax
 from jax.sharding import PartitionSpec
 
 from dml.strategies.hybrid.gradients import all_reduce_grads, clipped
-from dml.strategies.hybrid.layout import Layout, boxed, each_part, place, unboxed
+from dml.strategies.hybrid.layout import Layout, each_part, place
 from dml.strategies.hybrid.parts import TRANSPOSED, Part, Pipeline
 from dml.strategies.hybrid.pipeline import PART, TRAVEL, execute
 from dml.strategies.hybrid.transposed import transposed
@@ -72,10 +72,10 @@ class Gradients:
             on_device = execute(layout, self.schedule(microbatches), remat)
 
         def means(params: Vectors, batches: Batch) -> tuple[Any, Vectors]:
-            loss, grads = on_device(unboxed(params, SHARDED), batches)
+            loss, grads = on_device(params, batches)
             # all devices of `tensor` have the loss, of `stage` the last one
             loss = jax.lax.psum(loss, ("data", "stage")) / layout.axes.shape["data"]
-            return loss, boxed(all_reduce_grads(layout, self.model, grads), SHARDED)
+            return loss, all_reduce_grads(layout, self.model, grads)
 
         return jax.jit(
             jax.shard_map(
@@ -103,14 +103,13 @@ def updating(
     """Return the compiled update of params and state; each device updates its parts."""
     layout = learner.layout
 
-    def update(*vectors: Vectors) -> tuple[Any, Any]:
-        grads, state, params = unboxed(vectors, SHARDED)
+    def update(grads: Vectors, state: Vectors, params: Vectors) -> tuple[Any, Any]:
         if clip:
             grads = clipped(layout, grads, clip)
         step = partial(optimizer_step, learner, grads)
         # order matters: with params first XLA fuses other operations, and bits differ
         state, params = each_part(layout.parts, step, (state, params))
-        return boxed((params, state), SHARDED)
+        return params, state
 
     return jax.jit(
         jax.shard_map(
