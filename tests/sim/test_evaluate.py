@@ -61,15 +61,6 @@ def delays(size):
     return np.random.default_rng(0).exponential(1e-5, size).tolist()
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("name", FLAT)
-def test_every_ranks_clock_is_that_of_the_running_world(name, size):
-    for eager in EAGER:
-        for length in (0, 1, size - 1, size + 1, 10 * size, 1000):
-            schedule = SCHEDULES[name](size, length)
-            agree(ALLREDUCE[name], schedule, size, length, eager)
-
-
 @pytest.mark.parametrize("size", (2, 3, 4, 5, 7, 8, 13, 16))
 @pytest.mark.parametrize("name", FLAT)
 def test_segments_overlap_as_they_do_there_and_late_ranks_too(name, size):
