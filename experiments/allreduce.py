@@ -16,6 +16,7 @@ import flags
 import numpy as np
 import peers
 import writing
+from topology_claims import optimal
 
 from dml.metrics import races, runs, writers
 from dml.types import CountedComm
@@ -48,7 +49,7 @@ def main(argv: Sequence[str]) -> list[Row]:
     def program(comm: CountedComm) -> Row:
         summary: Row = {"p": comm.size}
         raced = names
-        if FLAGS.algorithms == "all" and max(comm.hosts()):
+        if FLAGS.algorithms == "all" and max(comm.platform.hosts()):
             raced = [name for name in names if name != "shared"]  # it is for one host
         # Four buffers a rank: the raced one, its words, and the yardsticks' two.
         flags.holds(4 * max(lengths) * np.dtype(FLAGS.dtype).itemsize, comm.size)
@@ -58,6 +59,7 @@ def main(argv: Sequence[str]) -> list[Row]:
             comm,
             writers.table(races.COLUMNS),
             races.chart(path / "allreduce", among=[*SCHEDULES, "shared"]),
+            claims=(optimal,),
         ) as writer:
             for kind in kinds:
                 for length in lengths:

@@ -25,6 +25,7 @@ import tensor_cases as cases
 import tensor_parts as parts
 import tensor_report as report
 import writing
+from megatron_claims import two_and_two
 
 from dml.metrics import runs, writers
 from dml.models.experts import Mixture
@@ -60,7 +61,12 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     with (
         compiling.fitting("a smaller --batch, --width or --vocabulary"),
         writing.first(
-            path, FLAGS, None, writers.table(report.COLUMNS), report.verdicts()
+            path,
+            FLAGS,
+            None,
+            writers.table(report.COLUMNS),
+            report.verdicts(),
+            claims=(two_and_two,),
         ) as writer,
     ):
         compiling.cached()
