@@ -20,10 +20,10 @@ from topology_claims import optimal
 
 from dml.metrics import races, runs, writers
 from dml.types import CountedComm
-from dml.wire import cost
 from dml.wire.buffers import allocate, release
 from dml.wire.messages import ALLREDUCE, predicted
 from dml.wire.messages.race import contest
+from dml.wire.schedules import SCHEDULES
 
 Row = dict[str, Any]
 
@@ -58,7 +58,7 @@ def main(argv: Sequence[str]) -> list[Row]:
             FLAGS,
             comm,
             writers.table(races.COLUMNS),
-            races.chart(path / "allreduce", among=list(cost.WORDS)),
+            races.chart(path / "allreduce", among=[*SCHEDULES, "shared"]),
             claims=(optimal,),
         ) as writer:
             for kind in kinds:

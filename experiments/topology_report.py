@@ -95,7 +95,7 @@ def gained(net: Any, known: Row) -> Row:
             yield one._replace(source=order[one.source], dest=order[one.dest])
 
     flat, levels = (known[f"{name}_seconds"] for name in LEVELS)
-    dealt, _ = topology_rows.seconds(ring(), net, size)
+    dealt, _ = topology_rows.seconds(list(ring()), net, size)
     return {
         "p": size,
         "hosts": net.number,

@@ -8,7 +8,7 @@ import pytest
 from dml import sim
 from dml.sim import world as world_of_sim
 from dml.types import BadInput
-from dml.wire.messages import ALLREDUCE, allreduce_async, barrier
+from dml.wire.messages import ALLREDUCE, allreduce_async
 from dml.wire.messages.tags import Tag
 
 ALPHA, BETA, GAMMA = 1e-3, 1e-6, 1e-7
@@ -94,7 +94,7 @@ def test_worlds_nest():
         buffer = np.full(3, comm.rank)
         ALLREDUCE["ring"](comm, buffer)
         inner = sim.run(lambda c: c.size + int(buffer[0]), 2)
-        barrier(comm)
+        comm.Barrier()
         return inner
 
     assert sim.run(program, 3) == [[5, 5]] * 3
@@ -436,7 +436,7 @@ def test_a_rank_that_polls_is_unwound_while_it_does():
 def test_a_world_that_failed_leaves_the_next_one_alone():
     with pytest.raises(sim.Deadlock):
         sim.run(lambda comm: comm.Recv(np.zeros(1), 0, Tag.RING), 2)
-    assert sim.run(lambda comm: barrier(comm), 3) == [None] * 3
+    assert sim.run(lambda comm: comm.Barrier(), 3) == [None] * 3
 
 
 # Virtual time, by hand.
