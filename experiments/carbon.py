@@ -49,7 +49,8 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     flags.parse(FLAGS, argv)
     ways = strategies() if FLAGS.measure else []
     path = runs.path(FLAGS.out, "carbon")
-    with writing.first(path, FLAGS, None) as writer:
+    tables = writers.tables(carbon_report.COLUMNS, carbon_report.TITLES)
+    with writing.first(path, FLAGS, None, tables) as writer:
         first = list(shown("strubell", carbon_rows.strubell(), writer))
         second = list(shown("patterson", carbon_rows.patterson(), writer))
         summary = carbon_rows.totals(first, second)
@@ -85,14 +86,10 @@ def strategies() -> list[str]:
 
 
 def shown(name: str, rows: Iterator[Row], writer: Writer) -> Iterator[Row]:
-    """Pass rows on; print and keep them."""
-    with writers.many(writers.table(carbon_report.COLUMNS[name])) as table:
-        for number, row in enumerate(rows):
-            if not number:
-                print(f"\n{carbon_report.TITLES[name].format(**row)}")
-            table.row(row)
-            writer.row({"table": name} | row)
-            yield row
+    """Write the rows of a table, and yield them."""
+    for row in rows:
+        writer.row({"table": name} | row)
+        yield row
 
 
 def measured(rows: Sequence[Row]) -> dict[str, Any]:

@@ -27,10 +27,9 @@ from cyclades_report import KINDS, drawn
 from cyclades_steps import largest
 from cyclades_verdict import verdict
 from hogwild_problems import PROBLEMS
-from hogwild_report import tables
 from sparse_runs import Task, loaded
 
-from dml.metrics import runs
+from dml.metrics import runs, writers
 from dml.metrics.writers import Row
 from dml.strategies.sparse.workers import Sparse
 from dml.types import BadInput, CountedComm
@@ -85,7 +84,8 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
                         yield {"problem": name} | row
 
         rows: list[Row] = []
-        with writing.first(path, FLAGS, comm, tables(KINDS)) as writer:
+        shown = writers.tables(KINDS, {}, key="kind")
+        with writing.first(path, FLAGS, comm, shown) as writer:
             for row in every():
                 writer.row(row)
                 rows.append(row)

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from server_runs import Ran, reached
 
-from dml.metrics import server_figure
-from dml.metrics.server_figure import Panel
+from dml.metrics import figures, server_figure
+from dml.metrics.figures import Panel
 from dml.metrics.writers import Row
 
 CLAIM = "Downpour with AdaGrad is faster than Downpour SGD and sync, with stragglers"
@@ -46,15 +46,15 @@ def best(cases: Sequence[Case]) -> dict[str, Case]:
 
 
 COLUMNS = {
-    "way": (16, lambda row: row["way"]),
-    "rate": (6, lambda row: f"{row['rate']:g}"),
-    "accuracy": (8, lambda row: f"{row['accuracy']:.4f}"),
-    "to target": (9, lambda row: time(row["seconds_to_target"])),
-    "seconds": (8, lambda row: f"{row['seconds']:,.1f}"),
-    "updates": (7, lambda row: f"{row['updates']:,.0f}"),
-    "stale": (6, lambda row: f"{row['staleness_mean']:.2f}"),
-    "idle": (5, lambda row: f"{row['idle_share']:.1%}"),
-    "words": (12, lambda row: f"{row['words_sent']:,}"),
+    "way": (16, "{way}"),
+    "rate": (6, "{rate:g}"),
+    "accuracy": (8, "{accuracy:.4f}"),
+    "to target": (9, "{seconds_to_target:,.1f}"),
+    "seconds": (8, "{seconds:,.1f}"),
+    "updates": (7, "{updates:,.0f}"),
+    "stale": (6, "{staleness_mean:.2f}"),
+    "idle": (5, "{idle_share:.1%}"),
+    "words": (12, "{words_sent:,}"),
 }
 
 
@@ -109,5 +109,5 @@ def drawn(path: Path, chosen: Mapping[str, Case]) -> None:
         )
         for x in ("seconds", "updates")
     ]
-    server_figure.progress(path / "accuracy", panels)
+    figures.panels(path / "accuracy", panels)
     server_figure.waits(path / "waiting", {n: ran.work for n, ran in named.items()})

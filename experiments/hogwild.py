@@ -22,12 +22,12 @@ import flags
 import writing
 from hogwild_delays import microseconds, sweep
 from hogwild_problems import PROBLEMS
-from hogwild_report import KINDS, drawn, row, tables
+from hogwild_report import KINDS, drawn, row
 from hogwild_runs import SERIAL, Case, by_turns, settings
 from hogwild_verdict import verdict
 from sparse_runs import Task, loaded
 
-from dml.metrics import runs
+from dml.metrics import runs, writers
 from dml.metrics.writers import Row
 from dml.strategies.sparse.workers import Sparse
 from dml.types import CountedComm
@@ -77,7 +77,8 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
                     yield {"problem": FLAGS.delayed} | found
 
         rows: list[Row] = []
-        with writing.first(path, FLAGS, comm, tables(KINDS)) as writer:
+        shown = writers.tables(KINDS, {}, key="kind")
+        with writing.first(path, FLAGS, comm, shown) as writer:
             for found in every():
                 writer.row(found)
                 rows.append(found)

@@ -52,14 +52,14 @@ def main(argv: Sequence[str]) -> list[Row]:
         titles = scaling_tables.titles(training, rates)
         summary = {"p": comm.size, "step_seconds": training.gradient(1)}
         summary |= rates._asdict() | scaling_report.totals(tables)
-        chart = scaling_report.chart(path / "scaling")
-        with writing.first(path, FLAGS, comm, chart) as writer:
+        shown = (
+            writers.tables(scaling_tables.COLUMNS, titles),
+            scaling_report.chart(path / "scaling"),
+        )
+        with writing.first(path, FLAGS, comm, *shown) as writer:
             for name, rows in tables.items():
-                shown = scaling_tables.shown(name, titles[name])
-                with writers.first(comm.rank, shown) as table:
-                    for row in rows:
-                        table.row(row)
-                        writer.row({"table": name} | row)
+                for row in rows:
+                    writer.row({"table": name} | row)
             writer.summary(summary)
         return summary
 

@@ -1,71 +1,47 @@
-"""What is left of `scaling.py`: a figure of speed-ups, and the summary."""
+"""The figure of speed-ups and the summary of `scaling.py`."""
 
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 from scaling_model import BY_HAND
 
-from dml.metrics.figures import save
-from dml.metrics.writers import Row, Writer
+from dml.metrics import figures
+from dml.metrics.writers import Row, Writer, collected
 
 
-@contextmanager
-def chart(path: Path) -> Iterator[Writer]:
+def chart(path: Path) -> AbstractContextManager[Writer]:
     """Draw speed-ups by workers when the summary comes."""
-    rows: list[Row] = []
-
-    def draw(summary: Row) -> None:
-        some = [row for row in rows if row["table"] == "prediction"]
-        save(drawn(some), path)
-
-    yield Writer(rows.append, draw)
-
-
-def drawn(rows: Sequence[Row]) -> Any:
-    """Draw a panel with and one without overlap; say below what binds the best."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(11.5, 4.4), layout="constrained")
-    panels = figure.subplots(1, 2, sharey=True)
-    for axes, overlap in zip(panels, (False, True), strict=True):
-        some = [row for row in rows if row["overlap"] == overlap]
-        sizes = [row["p"] for row in some]
-        axes.plot(sizes, sizes, "--", color="gray", label="linear")
-        for name in BY_HAND:
-            ups = [row[f"{name}_speedup"] for row in some]
-            axes.plot(sizes, ups, "o-", markersize=3.5, linewidth=1.4, label=name)
-        for before, row in zip([{"binds": ""}, *some], some, strict=False):
-            if row["binds"] != before["binds"]:
-                axes.axvline(row["p"], color="gray", linestyle=":", linewidth=1)
-                axes.annotate(
-                    f"{row['binds']} binds ",
-                    (row["p"], 0.98),
-                    xycoords=("data", "axes fraction"),
-                    rotation=90,
-                    fontsize=8,
-                    va="top",
-                    ha="left",
-                )
-        axes.set_title("overlapped with the backward pass" if overlap else "in turn")
-        axes.set_xscale("log", base=2)
-        axes.set_yscale("log")
-        axes.set_xticks(sizes, [str(size) for size in sizes])
-        axes.set_xlabel("workers")
-        axes.grid(alpha=0.3, linewidth=0.6)
-        axes.spines[["top", "right"]].set_visible(False)
-    panels[0].set_ylabel("speed-up")
-    figure.legend(
-        *panels[0].get_legend_handles_labels(),
-        loc="outside right center",
-        frameon=False,
+    return collected(
+        lambda rows, _: draw(path, [r for r in rows if r["table"] == "prediction"])
     )
-    return figure
+
+
+def draw(path: Path, rows: Sequence[Row]) -> None:
+    """Draw a panel with and one without overlap, and the limits of the best."""
+    with figures.drawing(path, 1, 2, size=(11.5, 4.4), sharey=True) as drawing:
+        figure, panels = drawing
+        for axes, overlap in zip(panels, (False, True), strict=True):
+            some = [row for row in rows if row["overlap"] == overlap]
+            sizes = [row["p"] for row in some]
+            axes.plot(sizes, sizes, "--", color="gray", label="linear")
+            for name in BY_HAND:
+                axes.plot(sizes, [r[f"{name}_speedup"] for r in some], "o-", label=name)
+            for before, row in zip([{"binds": ""}, *some], some, strict=False):
+                if row["binds"] != before["binds"]:
+                    axes.axvline(row["p"], color="gray", linestyle=":", linewidth=1)
+                    figures.note(axes, f"{row['binds']} binds ", row["p"], ha="left")
+            title = "overlapped with the backward pass" if overlap else "in turn"
+            axes.set(title=title, xlabel="workers", yscale="log")
+            axes.set_xscale("log", base=2)
+            axes.set_xticks(sizes, [str(size) for size in sizes])
+        panels[0].set_ylabel("speed-up")
+        figures.legend(figure)
 
 
 def totals(tables: Mapping[str, Sequence[Row]]) -> dict[str, Any]:
-    """Return what the summary says, flat."""
+    """Return the summary of all tables."""
     found: dict[str, Any] = {}
     for row in tables["prediction"]:
         end = f"{'_overlapped' if row['overlap'] else ''}_{row['p']}"

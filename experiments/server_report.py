@@ -7,8 +7,8 @@ from typing import Any
 
 from server_runs import COLUMNS, Ran
 
-from dml.metrics import server_figure
-from dml.metrics.server_figure import Panel
+from dml.metrics import figures, server_figure
+from dml.metrics.figures import Panel
 
 COUNTS = ("worker", "clock", "staleness", "rows", "late", "server")
 
@@ -62,4 +62,4 @@ def drawn(path: Path, found: Ran) -> None:
         )
         for x in ("updates", "seconds")
     ]
-    server_figure.progress(path / "objective", panels)
+    figures.panels(path / "objective", panels)

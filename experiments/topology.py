@@ -23,7 +23,6 @@ import topology_tables
 import writing
 
 from dml.metrics import runs, writers
-from dml.metrics.writers import Row
 from dml.sim.networks.named import network
 from dml.types import BadInput
 from dml.wire.schedules import SCHEDULES
@@ -57,18 +56,9 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         group=FLAGS.group,
         workers=FLAGS.workers,
     )
-    columns = topology_tables.columns(names)
-    kept: dict[str, list[Row]] = {}
-    with writing.first(path, FLAGS, None) as writer:
-        for name, make in topology_report.TABLES.items():
-            kept[name] = []
-            with writers.many(writers.table(columns[name])) as table:
-                for row in make(plan, kept):
-                    if not kept[name]:
-                        print(f"\n{topology_tables.TITLES[name]}")
-                    table.row(row)
-                    writer.row({"table": name} | row)
-                    kept[name].append(row)
+    shown = writers.tables(topology_tables.columns(names), topology_tables.TITLES)
+    with writing.first(path, FLAGS, None, shown) as writer:
+        kept = writing.tabulated(writer, topology_report.TABLES, plan)
         summary = topology_report.totals(kept)
         topology_figure.draw(path / "topology", kept["race"], names)
         writer.summary(summary)

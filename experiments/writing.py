@@ -5,9 +5,10 @@ with writing.first(path, FLAGS, comm, writers.table(COLUMNS)) as writer:
     writer.summary(...)
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import flags
 
@@ -15,6 +16,7 @@ from dml.metrics import energy, exports, runs, writers
 from dml.metrics.writers import Row, Writer
 from dml.types import BadInput, Comm
 
+Table = Callable[[Any, Mapping[str, list[Row]]], Iterable[Row]]
 Make = Callable[[Path, bool], AbstractContextManager[Writer]]
 ASKED: dict[str, Make] = {  # by flag
     "csv": lambda path, append: exports.table(path / "metrics.csv", append),
@@ -51,6 +53,22 @@ def first(
         spent = meter.spent()
         if summaries:
             writer.summary({**summaries[-1], **spent})
+
+
+def tabulated(
+    writer: Writer, tables: Mapping[str, Table], plan: Any
+) -> dict[str, list[Row]]:
+    """Write the rows of each table; return them by the name of the table.
+
+    A table is a function of the plan and of the rows of the tables before it.
+    """
+    kept: dict[str, list[Row]] = {}
+    for name, make in tables.items():
+        kept[name] = []
+        for row in make(plan, kept):
+            writer.row({"table": name} | row)
+            kept[name].append(row)
+    return kept
 
 
 def processes() -> int:
