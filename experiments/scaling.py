@@ -20,7 +20,6 @@ import scaling_bert
 import scaling_measured
 import scaling_model
 import scaling_report
-import scaling_tables
 import writing
 from scaling_flags import FLAGS, described, known
 from scaling_model import Training
@@ -49,11 +48,11 @@ def main(argv: Sequence[str]) -> list[Row]:
             "measured": measured(comm, training),
             "bert": scaling_bert.rows(),
         }
-        titles = scaling_tables.titles(training, rates)
+        titles = scaling_report.titles(training, rates)
         summary = {"p": comm.size, "step_seconds": training.gradient(1)}
         summary |= rates._asdict() | scaling_report.totals(tables)
         shown = (
-            writers.tables(scaling_tables.COLUMNS, titles),
+            writers.tables(scaling_report.COLUMNS, titles),
             scaling_report.chart(path / "scaling"),
         )
         with writing.first(path, FLAGS, comm, *shown) as writer:

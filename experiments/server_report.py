@@ -9,6 +9,7 @@ from server_runs import COLUMNS, Ran
 
 from dml.metrics import figures, server_figure
 from dml.metrics.figures import Panel
+from dml.metrics.writers import cell, line
 
 COUNTS = ("worker", "clock", "staleness", "rows", "late", "server")
 
@@ -20,8 +21,8 @@ def rows(found: Ran) -> Iterator[dict[str, Any]]:
         for name in COLUMNS
     }
     lines = zip(*(column.tolist() for column in columns.values()), strict=True)
-    for number, line in enumerate(lines, 1):
-        yield {"update": number} | dict(zip(columns, line, strict=True))
+    for number, values in enumerate(lines, 1):
+        yield {"update": number} | dict(zip(columns, values, strict=True))
 
 
 def summarised(found: Ran) -> dict[str, Any]:
@@ -36,18 +37,14 @@ def summarised(found: Ran) -> dict[str, Any]:
 
 
 def ends(summary: Mapping[str, Any]) -> str:
-    """Say the run's end in two lines."""
-    quality = [
-        f"{name} {summary[name]:.4f}"
-        for name in ("objective", "accuracy", "rmse", "zeros")
-        if summary.get(name) is not None
-    ]
-    return (
-        f"{'  '.join(quality)}  table {summary['sha256'][:8]}\n"
-        f"{summary['updates']:,} updates  {summary['late']:,} late  staleness "
-        f"{summary['staleness_mean']:.2f}, at most {summary['staleness_max']}  idle "
-        f"{summary['idle_share']:.1%}  {summary['words_sent']:,} words sent  "
-        f"imbalance {summary['imbalance']:.2f}"
+    """Return two lines about a run that has ended."""
+    scores = ("objective", "accuracy", "rmse", "zeros")
+    quality = line(summary, *(f"{name} {{{name}:.4f}}" for name in scores))
+    return f"{quality}  " + cell(
+        summary,
+        "table {sha256:.8}\n{updates:,} updates  {late:,} late  "
+        "staleness {staleness_mean:.2f}, at most {staleness_max}  "
+        "idle {idle_share:.1%}  {words_sent:,} words sent  imbalance {imbalance:.2f}",
     )
 
 

@@ -16,7 +16,6 @@ from functools import partial
 from typing import Any
 
 import flags
-import topology_figure
 import topology_report
 import topology_rows
 import topology_tables
@@ -60,7 +59,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     with writing.first(path, FLAGS, None, shown) as writer:
         kept = writing.tabulated(writer, topology_report.TABLES, plan)
         summary = topology_report.totals(kept)
-        topology_figure.draw(path / "topology", kept["race"], names)
+        topology_report.draw(path / "topology", kept["race"], names)
         writer.summary(summary)
     return summary
 

@@ -71,6 +71,11 @@ def tabulated(
     return kept
 
 
+def flat(rows: Iterable[Row], name: str, *keys: str) -> dict[str, Any]:
+    """Return values of rows for a summary, by names such as "{key}_{workers}"."""
+    return {name.format(key=key, **row): row[key] for row in rows for key in keys}
+
+
 def processes() -> int:
     """Return how many of this one mpirun has started."""
     from dml.wire.messages.comm import world

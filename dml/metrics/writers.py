@@ -82,6 +82,16 @@ def cell(row: Row, text: str | Callable[[Row], str]) -> str:
     return Cells().vformat(text, (), row) if isinstance(text, str) else text(row)
 
 
+def line(row: Row, *templates: str) -> str:
+    """Return filled templates in a line, without those of which a field is missing."""
+    parts = []
+    for template in templates:
+        fields = [field for _, field, _, _ in Cells().parse(template) if field]
+        if all(row.get(field) is not None for field in fields):
+            parts.append(cell(row, template))
+    return "  ".join(parts)
+
+
 def scaled(key: str, factor: float, form: str) -> Callable[[Row], str]:
     """Return the text of factor * row[key]; a missing number is a dash."""
 
