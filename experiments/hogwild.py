@@ -20,7 +20,7 @@ from typing import Any
 
 import flags
 import writing
-from hogwild_delays import microseconds, sweep
+from hogwild_delays import sweep
 from hogwild_problems import PROBLEMS
 from hogwild_report import KINDS, drawn, row
 from hogwild_runs import SERIAL, Case, by_turns, settings
@@ -54,8 +54,8 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     flags.parse(FLAGS, argv)
     problems = flags.names(FLAGS.problems, PROBLEMS, "problems")
     ways = flags.names(FLAGS.updates, WAYS, "updates")
-    workers = sorted({flags.positive(p, "workers") for p in FLAGS.workers.split(",")})
-    delays = microseconds(FLAGS.delays)
+    workers = sorted({*flags.integers(FLAGS, "workers")})
+    delays = sorted({*flags.numbers(FLAGS, "delays")}) if FLAGS.delays else []
     path = runs.path(FLAGS.out, "hogwild")
 
     def program(comm: CountedComm) -> dict[str, Any]:

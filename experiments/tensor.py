@@ -46,7 +46,7 @@ flags.integer("repeats", 7, "Timings, of which the median.", 0, flag_values=FLAG
 def main(argv: Sequence[str]) -> dict[str, Any]:
     """Compile, compare, count and time as the flags say; return the summary."""
     flags.parse(FLAGS, argv)
-    sizes = [flags.positive(size, "tensor") for size in FLAGS.tensor.split(",")]
+    sizes = flags.integers(FLAGS, "tensor")
     shape = Shape(FLAGS.vocabulary, FLAGS.length, 1, FLAGS.width, FLAGS.heads)
     ready(shape, sizes)
     path = runs.path(FLAGS.out, "tensor")

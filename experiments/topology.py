@@ -46,7 +46,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     flags.parse(FLAGS, argv)
     path = runs.path(FLAGS.out, "topology")
     names = flags.names(FLAGS.algorithms, SCHEDULES, "algorithms")
-    sizes = [flags.positive(p, "p") for p in FLAGS.p.split(",")]
+    sizes = flags.integers(FLAGS, "p")
     texts = FLAGS.networks.split(",")
     plan = topology_report.Plan(
         names,
