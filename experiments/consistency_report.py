@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
+from server_report import panel
 from server_runs import Ran, reached
 
 from dml.metrics import figures, server_figure
@@ -135,20 +135,9 @@ def drawn(path: Path, cases: Sequence[Case]) -> None:
 
 
 def panels(cases: Sequence[Case], x: str) -> list[Panel]:
-    """Return a panel a delay; a curve ends where it leaves the picture for good."""
-    return [
-        Panel(
-            law,
-            {
-                case.way: (
-                    case.ran.curves[x],
-                    np.clip(case.ran.curves["objective"], None, 1e6),
-                )
-                for case in cases
-                if case.law == law
-            },
-            x,
-            "objective",
-        )
+    """Return a panel for each delay distribution."""
+    named = {
+        law: {case.way: case.ran for case in cases if case.law == law}
         for law in laws(cases)
-    ]
+    }
+    return [panel(law, runs, x, "objective") for law, runs in named.items()]

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from server_report import panel
 from server_runs import Ran, reached
 
 from dml.metrics import figures, server_figure
-from dml.metrics.figures import Panel
 from dml.metrics.writers import Row
 
 CLAIM = "Downpour with AdaGrad is faster than Downpour SGD and sync, with stragglers"
@@ -97,17 +97,6 @@ def verdict(chosen: Mapping[str, Case]) -> dict[str, Any]:
 def drawn(path: Path, chosen: Mapping[str, Case]) -> None:
     """Draw the accuracy of each way at its best rate, and its workers."""
     named = {f"{way}, {case.rate:g}": case.ran for way, case in chosen.items()}
-    panels = [
-        Panel(
-            f"by {x}",
-            {
-                name: (ran.curves[x], ran.curves["accuracy"])
-                for name, ran in named.items()
-            },
-            x,
-            "accuracy",
-        )
-        for x in ("seconds", "updates")
-    ]
+    panels = [panel(f"by {x}", named, x, "accuracy") for x in ("seconds", "updates")]
     figures.panels(path / "accuracy", panels)
     server_figure.waits(path / "waiting", {n: ran.work for n, ran in named.items()})

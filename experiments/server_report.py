@@ -5,12 +5,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from server_runs import COLUMNS, Ran
 
 from dml.metrics import figures, server_figure
 from dml.metrics.figures import Panel
 from dml.metrics.writers import cell, line
 
+LARGEST = 1e6  # of what a panel shows
 COUNTS = ("worker", "clock", "staleness", "rows", "late", "server")
 
 
@@ -52,11 +54,15 @@ def drawn(path: Path, found: Ran) -> None:
     """Draw staleness, the objective by updates and by seconds, and the workers."""
     server_figure.histograms(path / "staleness", {"gradients": found.staleness})
     server_figure.waits(path / "waiting", {"workers": found.work})
-    curves = found.curves
-    panels = [
-        Panel(
-            f"by {x}", {"objective": (curves[x], curves["objective"])}, x, "objective"
-        )
-        for x in ("updates", "seconds")
-    ]
+    named, xs = {"objective": found}, ("updates", "seconds")
+    panels = [panel(f"by {x}", named, x, "objective") for x in xs]
     figures.panels(path / "objective", panels)
+
+
+def panel(title: str, named: Mapping[str, Ran], x: str, y: str) -> Panel:
+    """Return a panel with a curve for each run; one that diverges leaves the limits."""
+    series = {
+        name: (ran.curves[x], np.clip(ran.curves[y], None, LARGEST))
+        for name, ran in named.items()
+    }
+    return Panel(title, series, x, y)
