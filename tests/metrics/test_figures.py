@@ -27,9 +27,10 @@ def test_log_axes_move_the_points(tmp_path):
 
 
 def test_values_that_are_not_finite_are_left_out(tmp_path):
-    for name, ys in (("short", [1, 2]), ("long", [1, 2, np.nan, np.inf])):
-        panels(tmp_path / name, [Panel("", {"a": (range(len(ys)), ys)}, "x", "y")])
-    short, long = (tmp_path / f"{name}.svg" for name in ("short", "long"))
+    gaps = {"short": ([0, 2], [1, 2]), "long": (range(4), [1, np.nan, 2, np.inf])}
+    for name, curve in gaps.items():
+        panels(tmp_path / name, [Panel("", {"a": curve}, "x", "y")])
+    short, long = (tmp_path / f"{name}.svg" for name in gaps)
     assert short.read_bytes() == long.read_bytes()
 
 
