@@ -48,7 +48,7 @@ def main(argv: Sequence[str]) -> list[Row]:
     def program(comm: CountedComm) -> Row:
         summary: Row = {"p": comm.size}
         raced = names
-        if FLAGS.algorithms == "all" and max(comm.hosts()):
+        if FLAGS.algorithms == "all" and max(comm.platform.hosts()):
             raced = [name for name in names if name != "shared"]  # it is for one host
         # Four buffers a rank: the raced one, its words, and the yardsticks' two.
         flags.holds(4 * max(lengths) * np.dtype(FLAGS.dtype).itemsize, comm.size)

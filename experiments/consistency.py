@@ -69,7 +69,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     def program(comm: CountedComm) -> dict[str, Any]:
         problem, cases, summary = first_of_each_host(comm, load), [], {}
         comm = napping(comm, FLAGS.scale)
-        if comm.network is None:
+        if not comm.platform.virtual:
             first, *_ = ways.values()
             setup, plan = settings(comm, first, "")
             ran(comm, problem, setup, plan._replace(clocks=1))  # compiles
@@ -93,7 +93,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
 def settings(comm: Any, make: Callable, delays: str) -> tuple[Setup, Plan]:
     """Return who does what, and how much of it."""
     who = roles(comm.size, FLAGS.servers or min(2, max(1, comm.size // 4)))
-    stated, real = PROBLEMS[FLAGS.problem], comm.network is None
+    stated, real = PROBLEMS[FLAGS.problem], not comm.platform.virtual
     make_shards = shards(stated, "sgd", FLAGS.lr or stated.rates["sgd"])
     clocks = FLAGS.clocks or max(16, min(MOST[real], 1000 // who.workers))
     scale = FLAGS.scale if real else 1.0

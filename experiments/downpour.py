@@ -73,7 +73,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     def program(comm: CountedComm) -> dict[str, Any]:
         problem, cases = first_of_each_host(comm, load), []
         comm = napping(comm, FLAGS.scale)
-        scale = FLAGS.scale if comm.network is None else 1.0
+        scale = 1.0 if comm.platform.virtual else FLAGS.scale
         plan = Plan(FLAGS.batch, FLAGS.clocks, FLAGS.seed, FLAGS.law, scale)
         with writing.first(path, FLAGS, comm, writers.table(COLUMNS)) as writer:
             for name, (way, optimizer) in WAYS.items():

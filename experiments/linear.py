@@ -35,7 +35,7 @@ from dml.update.dense import OPTIMIZERS, make
 from dml.wire.messages import ALLREDUCE
 
 STRATEGIES: dict[str, Callable[..., Any]] = {
-    "serial": lambda comm, allreduce: serial,
+    "serial": lambda comm, allreduce: partial(serial, work=comm.platform.work),
     "synchronous": lambda comm, allreduce: partial(
         synchronous, comm=comm, allreduce=allreduce
     ),
@@ -72,11 +72,12 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
                 f"expected one rank with --strategy=serial, got {comm.size}; "
                 "pass --strategy=synchronous"
             )
+        comm = flags.delayed(FLAGS, comm)
         allreduce = flags.allreduce(FLAGS.allreduce, FLAGS, comm.size)
         strategy = STRATEGIES[FLAGS.strategy](comm, allreduce)
         params = model.init(jax.random.key(FLAGS.seed))
         batches = minibatches(len(training.targets), FLAGS.batch, FLAGS.seed)
-        timer = timelines.timer(comm, comm.Wtime, flags.delay(FLAGS, comm))
+        timer = timelines.timer(comm, comm.Wtime)
         steps = strategy(model, params, training, batches, optimizer, timer)
         with writing.first(
             path,

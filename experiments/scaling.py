@@ -78,7 +78,7 @@ def measured(comm: CountedComm, training: Training) -> list[Row]:
         return []
     compute: Callable[[], Any]
     if FLAGS.step_seconds:
-        wait = comm.raw.compute if FLAGS.simulate else time.sleep
+        wait = comm.platform.compute if FLAGS.simulate else time.sleep
         compute = partial(wait, training.gradient(comm.size))
     else:
         examples = max(1, round(training.examples(comm.size)))

@@ -100,7 +100,7 @@ def setup(comm: CountedComm, make: tuple, way: str, choice: Choice) -> Setup:
 
 
 def planned(comm: CountedComm) -> Plan:
-    scale = FLAGS.scale if comm.network is None else 1.0
+    scale = 1.0 if comm.platform.virtual else FLAGS.scale
     return Plan(FLAGS.batch, FLAGS.clocks, FLAGS.seed, FLAGS.law, scale)
 
 

@@ -77,8 +77,9 @@ def synchronous(
     for number, (count, parts) in enumerate(timer.waits("input", fed), 1):
         sent = comm.bytes_sent
         parts, weights = shares(parts, count)
-        with timer("gradient", work=sum(weights) * comm.size):
+        with timer("gradient"):
             loss, done, factor = begin(model, params, parts, weights, cut)
+            comm.platform.work(sum(weights) * comm.size)
         squares, copied = 0.0, 0
         for bucket in held:
             with timer("gradient"):

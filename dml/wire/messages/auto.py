@@ -46,21 +46,21 @@ def auto_allreduce(comm: Comm, buffer: np.ndarray, op: Op = np.add) -> None:
 def chosen(comm: Comm, buffer: np.ndarray) -> str:
     """Name the algorithm that `auto_allreduce` takes for this buffer."""
     registered = buffer.nbytes > SMALL and peers(comm, buffer) is not None
-    key = ("chosen", len(buffer), buffer.itemsize, registered)
-    if key not in comm.kept:
+    key = len(buffer), buffer.itemsize, registered
+    if key not in comm.cache.chosen:
         names, job = candidates(comm)
         job = job._replace(
             length=len(buffer), itemsize=buffer.itemsize, registered=registered
         )
-        comm.kept[key] = choose(job, rates(comm), names)
-    return comm.kept[key]
+        comm.cache.chosen[key] = choose(job, rates(comm), names)
+    return comm.cache.chosen[key]
 
 
 def predicted(
     comm: Comm, name: str, buffer: np.ndarray, group: int = 0, outside: str = "ring"
 ) -> float:
     """Predict the seconds of an all-reduce of this buffer on this machine."""
-    hosts = tuple(comm.hosts())
+    hosts = tuple(comm.platform.hosts())
     members = groups(hosts, group)
     job = cost.Job(
         comm.size,
@@ -77,7 +77,7 @@ def predicted(
 
 def candidates(comm: Comm) -> tuple[list[str], Job]:
     """The algorithms that the layout of hosts allows, and the job without a length."""
-    hosts = tuple(comm.hosts())
+    hosts = tuple(comm.platform.hosts())
     sizes = tuple(map(len, groups(hosts)))
     outside = {"hierarchical"} if len(sizes) in (1, comm.size) else {"shared"}
     outside |= {"shared"} if len(sizes) > 1 else set()
@@ -93,22 +93,24 @@ def rates(comm: Comm) -> Rates:
     """
     if comm.size == 1:
         return Rates(0.0, 0.0, 0.0)
-    if not comm.machine:
-        alpha, beta, gamma = comm.network.rates[:3]
+    if comm.platform.virtual:
+        alpha, beta, gamma = comm.platform.network.rates[:3]
         return Rates(alpha, beta, gamma, meet=alpha)
-    if "rates" not in comm.kept:
-        found = np.zeros(len(Rates._fields))
-        known = read(comm.machine) if comm.rank == 0 else None
+    if comm.cache.rates is None:
+        from dml.wire.messages.comm import machine
+
+        found, name = np.zeros(len(Rates._fields)), machine(comm)
+        known = read(name) if comm.rank == 0 else None
         found[:] = known or 0
         broadcast(comm, found)
         if not found.any():
             measured = measure(comm)
             if comm.rank == 0:
                 found[:] = fit(measured)
-                write(comm.machine, Rates(*found.tolist()))
+                write(name, Rates(*found.tolist()))
             broadcast(comm, found)
-        comm.kept["rates"] = Rates(*found.tolist())
-    return comm.kept["rates"]
+        comm.cache.rates = Rates(*found.tolist())
+    return Rates(*comm.cache.rates)
 
 
 def measure(comm: Comm) -> list[tuple[str, Job, float]]:

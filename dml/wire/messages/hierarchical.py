@@ -1,11 +1,10 @@
 """Hierarchical all-reduce: cheap links inside a group, few words across groups."""
 
 from collections.abc import Callable
-from typing import NamedTuple
 
 import numpy as np
 
-from dml.types import Comm, Op
+from dml.types import Comm, Groups, Op
 from dml.wire.buffers import flat
 from dml.wire.messages.reduce_scatter import onward
 from dml.wire.messages.ring import ring_allreduce, ring_gather, ring_scatter
@@ -34,12 +33,11 @@ def hierarchical_allreduce(
     2(g-1)α_l + 2(g-1)/g·nβ_l + 2(p/g-1)α_r + 2(p/g-1)/(p/g)·(n/g)β_r.
     """
     buffer = flat(comm, buffer)
-    inside, across, owners = Groups.of(comm, group, outside)
-    inside, across = comm.around(inside), comm.around(across)
+    inside, across, owners = communicators(comm, group, outside)
     parts = chunks(len(buffer), owners)
     parts += (slice(len(buffer), len(buffer)),) * (inside.size - owners)
     mine = buffer[parts[inside.rank]]
-    if max(inside.hosts()):
+    if max(inside.platform.hosts()):
         ring_scatter(inside, buffer, onward(parts), op)
         if inside.rank < owners:
             outside(across, mine, op)
@@ -51,23 +49,17 @@ def hierarchical_allreduce(
         shared_gather(inside, buffer, parts, shown)
 
 
-class Groups(NamedTuple):
-    """The communicators inside my group and across groups."""
-
-    inside: Comm
-    across: Comm
-    owners: int  # ranks of the smallest group: so many chunks there are
-
-    @staticmethod
-    def of(comm: Comm, width: int, outside: Callable[..., None]) -> "Groups":
-        key = ("groups", width, outside)
-        if key not in comm.kept:
-            members = groups(tuple(comm.hosts()), width)
-            number = next(i for i, ranks in enumerate(members) if comm.rank in ranks)
-            place = members[number].index(comm.rank)
-            inside = comm.Split(number, place)
-            inside.kept["parent"] = comm, members[number]
-            across = comm.Split(place, number)
-            outside(across, np.empty(0))  # what it sets up, all set up together now
-            comm.kept[key] = Groups(inside, across, min(map(len, members)))
-        return comm.kept[key]
+def communicators(comm: Comm, width: int, outside: Callable[..., None]) -> Groups:
+    """Return the communicators of this rank; collective at the first call."""
+    found = comm.cache.groups.get((width, outside))
+    if found is None:
+        members = groups(tuple(comm.platform.hosts()), width)
+        number = next(i for i, ranks in enumerate(members) if comm.rank in ranks)
+        place = members[number].index(comm.rank)
+        inside = comm.Split(number, place)
+        inside.cache.parent = comm, members[number]
+        across = comm.Split(place, number)
+        outside(across, np.empty(0))  # what it sets up, all set up together now
+        found = Groups(inside, across, min(map(len, members)))
+        comm.cache.groups[width, outside] = found
+    return found

@@ -21,7 +21,7 @@ def race(
 
     The slowest rank's time counts. Virtual time does not vary: one call is enough.
     """
-    times = np.zeros((len(contenders), repeats if comm.machine else 1))
+    times = np.zeros((len(contenders), 1 if comm.platform.virtual else repeats))
     calls = [enough(comm, call) for call in contenders]
     for repeat in range(times.shape[1]):
         for row, call in enumerate(contenders):
@@ -35,7 +35,7 @@ def enough(comm: Comm, call: Callable[[], None]) -> int:
     call()
     took = np.array([lap(comm, call, 1)])
     butterfly_allreduce(comm, took, np.maximum)
-    if not comm.machine:
+    if comm.platform.virtual:
         return 1
     return int(np.clip(LEAST / took[0], 1, MOST))
 
@@ -89,7 +89,7 @@ def contest(
     buffer[:] = 0
     calls.update(peers or {})
     yardsticks: list[Callable[[], None]] = [
-        partial(comm.raw.Allreduce, None, plain),
+        partial(comm.platform.raw.Allreduce, None, plain),
         partial(np.copyto, np.empty_like(plain), plain),
     ]
     times = race(comm, [*yardsticks, *calls.values()], repeats)
