@@ -16,6 +16,7 @@ import flags
 import numpy as np
 import peers
 import writing
+from topology_claims import optimal
 
 from dml.metrics import races, runs, writers
 from dml.types import CountedComm
@@ -58,6 +59,7 @@ def main(argv: Sequence[str]) -> list[Row]:
             comm,
             writers.table(races.COLUMNS),
             races.chart(path / "allreduce", among=list(cost.WORDS)),
+            claims=(optimal,),
         ) as writer:
             for kind in kinds:
                 for length in lengths:

@@ -22,6 +22,7 @@ import carbon_report
 import carbon_rows
 import flags
 import writing
+from carbon_claims import CLAIMS
 
 from dml.metrics import runs, writers
 from dml.metrics.writers import Row
@@ -50,7 +51,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     ways = strategies() if FLAGS.measure else []
     path = runs.path(FLAGS.out, "carbon")
     tables = writers.tables(carbon_report.COLUMNS, carbon_report.TITLES)
-    with writing.first(path, FLAGS, None, tables) as writer:
+    with writing.first(path, FLAGS, None, tables, claims=CLAIMS) as writer:
         kept = writing.tabulated(writer, carbon_rows.TABLES, None)
         summary = carbon_rows.totals(*kept.values())
         print(carbon_report.published(summary, kept["patterson"]))

@@ -22,7 +22,8 @@ from typing import Any
 
 import flags
 import writing
-from consistency_report import COLUMNS, Case, drawn, row, verdicts
+from consistency_report import COLUMNS, Case, drawn, row, summarised
+from server_claims import CONSISTENCY
 from server_problems import PROBLEMS, shards
 from server_runs import Plan, napping, ran, virtual_if_alone, way
 
@@ -73,7 +74,8 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
             first, *_ = ways.values()
             setup, plan = settings(comm, first, "")
             ran(comm, problem, setup, plan._replace(clocks=1))  # compiles
-        with writing.first(path, FLAGS, comm, writers.table(COLUMNS)) as writer:
+        table = writers.table(COLUMNS)
+        with writing.first(path, FLAGS, comm, table, claims=CONSISTENCY) as writer:
             for delays in FLAGS.laws.split(";"):
                 for name, make in ways.items():
                     setup, plan = settings(comm, make, delays)
@@ -82,7 +84,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
                         cases.append(Case(delays, name, found))
                         writer.row(row(cases, FLAGS.target))
             if cases:
-                summary = verdicts(cases)
+                summary = summarised(cases)
                 drawn(path, cases)
                 writer.summary(summary)
         return summary

@@ -23,9 +23,9 @@ from typing import Any
 import flags
 import writing
 from cyclades_parts import bits, races, sizes
-from cyclades_report import KINDS, drawn
+from cyclades_report import KINDS, drawn, summarised
 from cyclades_steps import largest
-from cyclades_verdict import verdict
+from hogwild_claims import CYCLADES
 from hogwild_problems import PROBLEMS
 from sparse_runs import Task, loaded
 
@@ -83,13 +83,13 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
 
         rows: list[Row] = []
         shown = writers.tables(KINDS, {}, key="kind")
-        with writing.first(path, FLAGS, comm, shown) as writer:
+        with writing.first(path, FLAGS, comm, shown, claims=CYCLADES) as writer:
             for row in every():
                 writer.row(row)
                 rows.append(row)
             if comm.rank:
                 return {}
-            summary = verdict(rows)
+            summary = summarised(rows)
             drawn(path, rows)
             writer.summary(summary)
         return summary

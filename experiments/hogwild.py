@@ -20,11 +20,11 @@ from typing import Any
 
 import flags
 import writing
+from hogwild_claims import HOGWILD
 from hogwild_delays import sweep
 from hogwild_problems import PROBLEMS
-from hogwild_report import KINDS, drawn, row
+from hogwild_report import KINDS, drawn, row, summarised
 from hogwild_runs import SERIAL, Case, by_turns, settings
-from hogwild_verdict import verdict
 from sparse_runs import Task, loaded
 
 from dml.metrics import runs, writers
@@ -78,13 +78,13 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
 
         rows: list[Row] = []
         shown = writers.tables(KINDS, {}, key="kind")
-        with writing.first(path, FLAGS, comm, shown) as writer:
+        with writing.first(path, FLAGS, comm, shown, claims=HOGWILD) as writer:
             for found in every():
                 writer.row(found)
                 rows.append(found)
             if comm.rank:
                 return {}
-            summary = verdict(rows)
+            summary = summarised(rows)
             drawn(path, rows)
             writer.summary(summary)
         return summary

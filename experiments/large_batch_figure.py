@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from large_batch_claims import BASELINE
 from large_batch_report import ALEXNET, Case, fastest, timed
-from large_batch_verdicts import BASELINE
 
 from dml.metrics.figures import drawing, note
 

@@ -21,6 +21,7 @@ import memory_figure
 import memory_report
 import memory_tables
 import writing
+from megatron_claims import counted, sixteen_bytes
 from memory_models import MODELS
 from memory_search import GB, Search, cheapest, how, text, tried
 
@@ -60,7 +61,9 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         "compiled": f"as compiled: a step of {small}, MB; arguments: params and state"
     }
     shown = writers.tables(memory_tables.COLUMNS, titles)
-    with writing.first(path, FLAGS, None, shown) as writer:
+    with writing.first(
+        path, FLAGS, None, shown, claims=(counted, sixteen_bytes)
+    ) as writer:
         kept = writing.tabulated(writer, memory_report.TABLES, plan)
         summary = memory_report.totals(plan, kept)
         pick = cheapest(by)

@@ -21,6 +21,7 @@ import scaling_measured
 import scaling_model
 import scaling_report
 import writing
+from scaling_claims import CLAIMS
 from scaling_flags import FLAGS, described, known
 from scaling_model import Training
 
@@ -55,7 +56,7 @@ def main(argv: Sequence[str]) -> list[Row]:
             writers.tables(scaling_report.COLUMNS, titles),
             scaling_report.chart(path / "scaling"),
         )
-        with writing.first(path, FLAGS, comm, *shown) as writer:
+        with writing.first(path, FLAGS, comm, *shown, claims=CLAIMS) as writer:
             for name, rows in tables.items():
                 for row in rows:
                     writer.row({"table": name} | row)

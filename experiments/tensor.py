@@ -24,6 +24,7 @@ import flags
 import tensor_parts as parts
 import tensor_report as report
 import writing
+from megatron_claims import two_and_two
 
 from dml.metrics import runs, writers
 from dml.models.tensor import tensor_transformer
@@ -52,7 +53,13 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     path = runs.path(FLAGS.out, "tensor")
     with (
         compiling.fitting("a smaller --batch, --width or --vocabulary"),
-        writing.first(path, FLAGS, None, writers.table(report.COLUMNS)) as writer,
+        writing.first(
+            path,
+            FLAGS,
+            None,
+            writers.table(report.COLUMNS),
+            claims=(two_and_two,),
+        ) as writer,
     ):
         compiling.cached()
         given = parts.problem(shape, FLAGS.batch, FLAGS.seed)

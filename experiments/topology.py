@@ -20,6 +20,7 @@ import topology_report
 import topology_rows
 import topology_tables
 import writing
+from topology_claims import CLAIMS
 
 from dml.metrics import runs, writers
 from dml.sim.networks.named import network
@@ -56,7 +57,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         workers=FLAGS.workers,
     )
     shown = writers.tables(topology_tables.columns(names), topology_tables.TITLES)
-    with writing.first(path, FLAGS, None, shown) as writer:
+    with writing.first(path, FLAGS, None, shown, claims=CLAIMS) as writer:
         kept = writing.tabulated(writer, topology_report.TABLES, plan)
         summary = topology_report.totals(kept)
         topology_report.draw(path / "topology", kept["race"], names)
