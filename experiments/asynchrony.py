@@ -56,14 +56,8 @@ number("momentum", 0.0, "Of SGD.", 0, 1)
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     """Sweep as the flags say; return the summary."""
     flags.parse(FLAGS, argv)
-    try:
-        rates = sorted({*laws.numbers(FLAGS.rates)})
-        taus = sorted({0.0, *laws.numbers(FLAGS.delays)})
-    except ValueError as error:
-        raise BadInput(
-            "expected numbers from 0 on, with commas, in --rates and --delays, got "
-            f"{FLAGS.rates!r} and {FLAGS.delays!r} ({error}); correct them"
-        ) from error
+    rates = sorted({*flags.numbers(FLAGS, "rates")})
+    taus = sorted({0.0, *flags.numbers(FLAGS, "delays")})
     late, path = laws.law(FLAGS.law), runs.path(FLAGS.out, "asynchrony")
     if len(late.speeds) > 1:
         raise BadInput(

@@ -61,8 +61,8 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     flags.parse(FLAGS, argv)
     begun = time.perf_counter()
     path = runs.path(FLAGS.out, "batch_size")
-    batches = sorted({1, *listed("batches")})
-    crews = sorted({1, *listed("workers")})
+    batches = sorted({1, *flags.integers(FLAGS, "batches")})
+    crews = sorted({1, *flags.integers(FLAGS, "workers")})
     names = flags.names(FLAGS.data, DATA, "data")
     if batches[-1] > FLAGS.examples or world().size > 1:
         raise BadInput(
@@ -86,10 +86,6 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         drawn(path, rows)
         writer.summary(summary)
     return summary
-
-
-def listed(flag: str) -> list[int]:
-    return [flags.positive(one, flag) for one in FLAGS[flag].value.split(",")]
 
 
 def compared(

@@ -8,27 +8,23 @@ from typing import Any
 from batch_size_claims import by_data, knee
 from batch_size_runs import Fastest
 
-from dml.metrics.figures import curves, save
-from dml.metrics.writers import Row
+from dml.metrics import figures
+from dml.metrics.writers import Columns, Row
 
 
-def text(name: str, form: str) -> Any:
-    return lambda row: "-" if row[name] is None else format(row[name], form)
-
-
-def columns(crews: Sequence[int]) -> dict[str, tuple[int, Any]]:
+def columns(crews: Sequence[int]) -> Columns:
     """Return the table's columns, the last ones by workers."""
     return {
-        "data": (8, lambda row: row["data"]),
-        "batch": (6, text("batch", ",d")),
-        "rate": (8, text("rate", ".4g")),
-        "examples": (9, text("examples", ",d")),
-        "steps": (8, text("steps", ",d")),
-        "speed-up": (8, text("speedup", ",.1f")),
-        "of ideal": (8, text("of_ideal", ".0%")),
-        "bound": (7, text("bound", ",.0f")),
-        "least": (7, text("bound_least", ",.0f")),
-        **{f"s, p={p}": (8, text(f"seconds_{p}", ".4f")) for p in crews},
+        "data": (8, "{data}"),
+        "batch": (6, "{batch:,d}"),
+        "rate": (8, "{rate:.4g}"),
+        "examples": (9, "{examples:,d}"),
+        "steps": (8, "{steps:,d}"),
+        "speed-up": (8, "{speedup:,.1f}"),
+        "of ideal": (8, "{of_ideal:.0%}"),
+        "bound": (7, "{bound:,.0f}"),
+        "least": (7, "{bound_least:,.0f}"),
+        **{f"s, p={p}": (8, f"{{seconds_{p}:.4f}}") for p in crews},
     }
 
 
@@ -103,31 +99,24 @@ def drawn(path: Path, rows: Sequence[Row]) -> None:
     }
     dashed = [name for name in series if name.startswith("repeated")]
     labels = {"x": "batch", "y": "seconds to ε", "log": "xy"}
-    curves(path / "seconds", series, dashed=dashed, **labels)
+    figures.curves(path / "seconds", series, dashed=dashed, **labels)
 
 
 def steps_drawn(path: Path, kinds: Mapping[str, Sequence[Row]]) -> None:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(6.4, 4.0), layout="constrained")
-    axes = figure.add_subplot()
-    for number, (name, rows) in enumerate(kinds.items()):
-        colour = f"C{number}"
-        xs, ys = [row["batch"] for row in rows], [row["steps"] for row in rows]
-        axes.plot(xs, ys, "o-", color=colour, markersize=3.5, label=name)
-        ideal = [ys[0] * xs[0] / x for x in xs]
-        axes.plot(xs, ideal, "--", color=colour, linewidth=1, label="ideal 1/B")
-        b0 = knee(rows)
-        if b0:
-            at = ys[xs.index(b0)]
-            ring = {"markersize": 11, "fillstyle": "none", "label": f"B₀ = {b0:,}"}
-            axes.plot([b0], [at], "o", color=colour, **ring)
-        bound = rows[0]["bound_least"]
-        dots = {"linestyle": ":", "linewidth": 1, "label": f"bound {bound:,.0f}"}
-        axes.axvline(bound, color=colour, **dots)
-    axes.set(xlabel="batch", ylabel="steps to ε", xscale="log", yscale="log")
-    axes.set_ylim(0.7, None)
-    axes.grid(alpha=0.3, linewidth=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
-    axes.legend(frameon=False, fontsize=8)
-    save(figure, path)
+    """Draw steps by batch, the ideal 1/B, B0 and the bound of each kind of data."""
+    with figures.drawing(path, size=(6.4, 4.0)) as (_, (axes,)):
+        for number, (name, rows) in enumerate(kinds.items()):
+            look = {"color": f"C{number}", "linewidth": 1}
+            xs, ys = [row["batch"] for row in rows], [row["steps"] for row in rows]
+            axes.plot(xs, ys, "o-", color=f"C{number}", label=name)
+            ideal = [ys[0] * xs[0] / x for x in xs]
+            axes.plot(xs, ideal, "--", label="ideal 1/B", **look)
+            b0 = knee(rows)
+            if b0:
+                ring = {"markersize": 11, "fillstyle": "none", "label": f"B₀ = {b0:,}"}
+                axes.plot([b0], [ys[xs.index(b0)]], "o", **look, **ring)
+            bound = rows[0]["bound_least"]
+            axes.axvline(bound, linestyle=":", label=f"bound {bound:,.0f}", **look)
+        axes.set(xlabel="batch", ylabel="steps to ε", xscale="log", yscale="log")
+        axes.set_ylim(0.7, None)
+        axes.legend()

@@ -1,16 +1,16 @@
 """The rows, table, summary and figures of consistency.py."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
+from server_report import panel
 from server_runs import Ran, reached
 
-from dml.metrics import server_figure
-from dml.metrics.server_figure import Panel
-from dml.metrics.writers import Row
+from dml.metrics import figures, server_figure
+from dml.metrics.figures import Panel
+from dml.metrics.writers import Columns
 
 NEAR = 1.02  # of the last objective of the first run: the default target
 
@@ -29,24 +29,20 @@ class Case(NamedTuple):
         return last if math.isfinite(last) else math.inf
 
 
-def optional(name: str, form: str) -> Callable[[Row], str]:
-    return lambda row: "-" if row[name] is None else format(row[name], form)
-
-
-COLUMNS: dict[str, tuple[int, Callable[[Row], str]]] = {
-    "consistency": (11, lambda row: row["consistency"]),
-    "delay": (25, lambda row: row["delay"]),
+COLUMNS: Columns = {
+    "consistency": (11, "{consistency}"),
+    "delay": (25, "{delay}"),
     "objective": (
         9,
         lambda row: f"{row['objective']:.4f}" if row["objective"] else "diverged",
     ),
-    "updates": (7, lambda row: f"{row['updates']:,.0f}"),
-    "seconds": (8, lambda row: f"{row['seconds']:,.1f}"),
-    "to target": (9, optional("seconds_to_target", ",.1f")),
-    "stale": (6, lambda row: f"{row['staleness_mean']:.2f}"),
-    "most": (4, lambda row: f"{row['staleness_max']}"),
-    "late": (5, lambda row: f"{row['late']:,}"),
-    "idle": (5, lambda row: f"{row['idle_share']:.1%}"),
+    "updates": (7, "{updates:,.0f}"),
+    "seconds": (8, "{seconds:,.1f}"),
+    "to target": (9, "{seconds_to_target:,.1f}"),
+    "stale": (6, "{staleness_mean:.2f}"),
+    "most": (4, "{staleness_max}"),
+    "late": (5, "{late:,}"),
+    "idle": (5, "{idle_share:.1%}"),
 }
 
 
@@ -88,10 +84,10 @@ def drawn(path: Path, cases: Sequence[Case]) -> None:
         "dashed": [case.way for case in cases if case.way.startswith("essp")],
     }
     for x in ("clocks", "updates", "seconds"):
-        server_figure.progress(path / f"objective_{x}", panels(cases, x), **look)
+        figures.panels(path / f"objective_{x}", panels(cases, x), **look)
     bounded = [case for case in cases if case.way.split(":")[0] in ("ssp", "essp")]
     if bounded:
-        server_figure.progress(path / "who_diverges", panels(bounded, "clocks"), **look)
+        figures.panels(path / "who_diverges", panels(bounded, "clocks"), **look)
     for number, law in enumerate(laws(cases), 1):
         mine = {case.way: case.ran for case in cases if case.law == law}
         server_figure.waits(
@@ -104,20 +100,9 @@ def drawn(path: Path, cases: Sequence[Case]) -> None:
 
 
 def panels(cases: Sequence[Case], x: str) -> list[Panel]:
-    """Return a panel a delay; a curve ends where it leaves the picture for good."""
-    return [
-        Panel(
-            law,
-            {
-                case.way: (
-                    case.ran.curves[x],
-                    np.clip(case.ran.curves["objective"], None, 1e6),
-                )
-                for case in cases
-                if case.law == law
-            },
-            x,
-            "objective",
-        )
+    """Return a panel for each delay distribution."""
+    named = {
+        law: {case.way: case.ran for case in cases if case.law == law}
         for law in laws(cases)
-    ]
+    }
+    return [panel(law, runs, x, "objective") for law, runs in named.items()]

@@ -10,47 +10,47 @@ from cyclades_parts import WAYS
 from hogwild_report import machine
 from hogwild_runs import SERIAL
 
-from dml.metrics import figures, server_figure
-from dml.metrics.server_figure import Panel
+from dml.metrics import figures
+from dml.metrics.figures import Panel
 from dml.metrics.writers import Row
 
-PROBLEM = {"problem": (10, lambda row: row["problem"])}
+PROBLEM = {"problem": (10, "{problem}")}
 BLOCKS = PROBLEM | {
-    "batch": (5, lambda row: f"{row['batch']}"),
-    "hubs": (6, lambda row: f"{row['hubs']:g}"),
-    "apart": (5, lambda row: f"{row['apart']}"),
+    "batch": (5, "{batch}"),
+    "hubs": (6, "{hubs:g}"),
+    "apart": (5, "{apart}"),
 }
 WHO = PROBLEM | {
-    "way": (8, lambda row: row["way"]),
-    "workers": (7, lambda row: f"{row['workers']}"),
+    "way": (8, "{way}"),
+    "workers": (7, "{workers}"),
 }
 KINDS = {
     "bits": BLOCKS
     | {
-        "workers": (9, lambda row: row["workers"]),
+        "workers": (9, "{workers}"),
         "sha256": (12, lambda row: f"{row['sha256'][:12]:>12}"),
         "equal": (5, lambda row: "yes" if row["equal"] else "NO"),
     },
     "sizes": BLOCKS
     | {
-        "components": (10, lambda row: f"{row['components']:.1f}"),
-        "mean": (7, lambda row: f"{row['mean_size']:.2f}"),
-        "largest": (7, lambda row: f"{row['largest']:.1%}"),
+        "components": (10, "{components:.1f}"),
+        "mean": (7, "{mean_size:.2f}"),
+        "largest": (7, "{largest:.1%}"),
     },
     "race": WHO
     | {
-        "batch": (5, lambda row: f"{row['batch']}"),
-        "hubs": (6, lambda row: f"{row['hubs']:g}"),
-        "updates/s": (11, lambda row: f"{row['updates_per_second']:,.0f}"),
-        "x hogwild": (9, lambda row: f"{row['to_hogwild']:.2f}"),
-        "plan s": (7, lambda row: f"{row['planned']:.4f}"),
-        "objective": (9, lambda row: f"{row['objective']:.5f}"),
+        "batch": (5, "{batch}"),
+        "hubs": (6, "{hubs:g}"),
+        "updates/s": (11, "{updates_per_second:,.0f}"),
+        "x hogwild": (9, "{to_hogwild:.2f}"),
+        "plan s": (7, "{planned:.4f}"),
+        "objective": (9, "{objective:.5f}"),
     },
     "step": WHO
     | {
-        "epochs": (6, lambda row: f"{row['epochs']}"),
-        "tries": (5, lambda row: f"{row['tries']}"),
-        "largest step": (12, lambda row: f"{row['rate']:.4g}"),
+        "epochs": (6, "{epochs}"),
+        "tries": (5, "{tries}"),
+        "largest step": (12, "{rate:.4g}"),
     },
 }
 
@@ -129,7 +129,7 @@ def drawn(path: Path, rows: Sequence[Row]) -> None:
         for name in names
     ]
     top = max(max(ys) for panel in panels for _, ys in panel.series.values())
-    server_figure.progress(path / "throughput", panels, within=(0, 1.05 * top))
+    figures.panels(path / "throughput", panels, within=(0, 1.05 * top))
 
 
 def paces(races: Sequence[Row]) -> dict[str, figures.Curve]:

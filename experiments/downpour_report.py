@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from server_report import panel
 from server_runs import Ran, reached
 
-from dml.metrics import server_figure
-from dml.metrics.server_figure import Panel
+from dml.metrics import figures, server_figure
 from dml.metrics.writers import Row
 
 
@@ -42,15 +42,15 @@ def best(cases: Sequence[Case]) -> dict[str, Case]:
 
 
 COLUMNS = {
-    "way": (16, lambda row: row["way"]),
-    "rate": (6, lambda row: f"{row['rate']:g}"),
-    "accuracy": (8, lambda row: f"{row['accuracy']:.4f}"),
-    "to target": (9, lambda row: time(row["seconds_to_target"])),
-    "seconds": (8, lambda row: f"{row['seconds']:,.1f}"),
-    "updates": (7, lambda row: f"{row['updates']:,.0f}"),
-    "stale": (6, lambda row: f"{row['staleness_mean']:.2f}"),
-    "idle": (5, lambda row: f"{row['idle_share']:.1%}"),
-    "words": (12, lambda row: f"{row['words_sent']:,}"),
+    "way": (16, "{way}"),
+    "rate": (6, "{rate:g}"),
+    "accuracy": (8, "{accuracy:.4f}"),
+    "to target": (9, "{seconds_to_target:,.1f}"),
+    "seconds": (8, "{seconds:,.1f}"),
+    "updates": (7, "{updates:,.0f}"),
+    "stale": (6, "{staleness_mean:.2f}"),
+    "idle": (5, "{idle_share:.1%}"),
+    "words": (12, "{words_sent:,}"),
 }
 
 
@@ -82,17 +82,6 @@ def summarised(chosen: Mapping[str, Case]) -> dict[str, Any]:
 def drawn(path: Path, chosen: Mapping[str, Case]) -> None:
     """Draw the accuracy of each way at its best rate, and its workers."""
     named = {f"{way}, {case.rate:g}": case.ran for way, case in chosen.items()}
-    panels = [
-        Panel(
-            f"by {x}",
-            {
-                name: (ran.curves[x], ran.curves["accuracy"])
-                for name, ran in named.items()
-            },
-            x,
-            "accuracy",
-        )
-        for x in ("seconds", "updates")
-    ]
-    server_figure.progress(path / "accuracy", panels)
+    panels = [panel(f"by {x}", named, x, "accuracy") for x in ("seconds", "updates")]
+    figures.panels(path / "accuracy", panels)
     server_figure.waits(path / "waiting", {n: ran.work for n, ran in named.items()})

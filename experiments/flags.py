@@ -4,6 +4,7 @@
 program on every rank, and `run` ends a command: bad input is one line and exit code 2.
 """
 
+import math
 import os
 import re
 import sys
@@ -54,7 +55,8 @@ def define(*shared: str) -> FlagValues:
     values = FlagValues()
     switch("help", False, "Show this.", flag_values=values)
     for name in (*WRITTEN, *shared):
-        SHARED[name](name, flag_values=values)
+        kind, *arguments = SHARED[name]
+        kind(name, *arguments, flag_values=values)
     return values
 
 
@@ -173,6 +175,27 @@ def positive(value: str, flag: str) -> int:
             f"expected whole numbers above 0 in --{flag}, got {value!r}; correct it"
         )
     return int(value)
+
+
+def integers(values: FlagValues, flag: str, empty: bool = False) -> list[int]:
+    """Return the whole numbers above 0 of a comma-separated flag, or none if empty."""
+    text = values[flag].value
+    return [] if empty and not text else [positive(n, flag) for n in text.split(",")]
+
+
+def numbers(values: FlagValues, flag: str, most: float = math.inf) -> list[float]:
+    """Return the numbers of a comma-separated flag, each from 0 to `most`."""
+    text = values[flag].value
+    try:
+        found = [float(number) for number in text.split(",")]
+    except ValueError:
+        found = [math.nan]
+    if not all(0 <= number <= most and number < math.inf for number in found):
+        bounds = "on" if most == math.inf else f"to {most:g}"
+        raise BadInput(
+            f"expected numbers from 0 {bounds} in --{flag}, got {text!r}; correct it"
+        )
+    return found
 
 
 def nbytes(value: str) -> int:

@@ -21,13 +21,13 @@ from typing import Any
 import flags
 import writing
 from hogwild_claims import HOGWILD
-from hogwild_delays import microseconds, sweep
+from hogwild_delays import sweep
 from hogwild_problems import PROBLEMS
-from hogwild_report import KINDS, drawn, row, summarised, tables
+from hogwild_report import KINDS, drawn, row, summarised
 from hogwild_runs import SERIAL, Case, by_turns, settings
 from sparse_runs import Task, loaded
 
-from dml.metrics import runs
+from dml.metrics import runs, writers
 from dml.metrics.writers import Row
 from dml.strategies.sparse.workers import Sparse
 from dml.types import CountedComm
@@ -54,8 +54,8 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     flags.parse(FLAGS, argv)
     problems = flags.names(FLAGS.problems, PROBLEMS, "problems")
     ways = flags.names(FLAGS.updates, WAYS, "updates")
-    workers = sorted({flags.positive(p, "workers") for p in FLAGS.workers.split(",")})
-    delays = microseconds(FLAGS.delays)
+    workers = sorted({*flags.integers(FLAGS, "workers")})
+    delays = sorted({*flags.numbers(FLAGS, "delays")}) if FLAGS.delays else []
     path = runs.path(FLAGS.out, "hogwild")
 
     def program(comm: CountedComm) -> dict[str, Any]:
@@ -77,7 +77,8 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
                     yield {"problem": FLAGS.delayed} | found
 
         rows: list[Row] = []
-        with writing.first(path, FLAGS, comm, tables(KINDS), claims=HOGWILD) as writer:
+        shown = writers.tables(KINDS, {}, key="kind")
+        with writing.first(path, FLAGS, comm, shown, claims=HOGWILD) as writer:
             for found in every():
                 writer.row(found)
                 rows.append(found)

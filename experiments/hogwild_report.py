@@ -3,8 +3,7 @@
 import os
 import platform
 import sys
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +11,9 @@ import numpy as np
 from hogwild_claims import LADDER, LEVEL, round_robin
 from hogwild_runs import SERIAL, Case, Turns, seconds, speedup
 
-from dml.metrics import figures, server_figure, writers
-from dml.metrics.server_figure import Panel
-from dml.metrics.writers import Row, Writer
+from dml.metrics import figures
+from dml.metrics.figures import Panel
+from dml.metrics.writers import Row
 from dml.strategies.sparse.workers import Sparse
 
 
@@ -41,38 +40,27 @@ def row(
 
 
 WHO = {
-    "problem": (10, lambda row: row["problem"]),
-    "way": (10, lambda row: row["way"]),
-    "workers": (7, lambda row: f"{row['workers']}"),
-    "updates/s": (11, lambda row: f"{row['updates_per_second']:,.0f}"),
-    "speed-up": (8, lambda row: f"{row['speedup']:.2f}"),
+    "problem": (10, "{problem}"),
+    "way": (10, "{way}"),
+    "workers": (7, "{workers}"),
+    "updates/s": (11, "{updates_per_second:,.0f}"),
+    "speed-up": (8, "{speedup:.2f}"),
 }
 COLUMNS = WHO | {
-    "objective": (9, lambda row: f"{row['objective']:.5f}"),
-    "to serial": (9, lambda row: f"{row['to_serial']:+.2%}"),
+    "objective": (9, "{objective:.5f}"),
+    "to serial": (9, "{to_serial:+.2%}"),
     "lost": (7, lambda row: f"{row['lost_share']:.1e}" if row["lost_share"] else "0"),
-    "omega": (5, lambda row: f"{row['omega']}"),
-    "delta": (7, lambda row: f"{row['delta']:.4f}"),
-    "rho": (7, lambda row: f"{row['rho']:.4f}"),
+    "omega": (5, "{omega}"),
+    "delta": (7, "{delta:.4f}"),
+    "rho": (7, "{rho:.4f}"),
 }
 DELAYED = WHO | {
-    "delay us": (8, lambda row: f"{row['delay_us']:g}"),
-    "gradient us": (11, lambda row: f"{row['gradient_us']:.2f}"),
+    "delay us": (8, "{delay_us:g}"),
+    "gradient us": (11, "{gradient_us:.2f}"),
 }
 
 
 KINDS = {"race": COLUMNS, "delay": DELAYED}
-
-
-@contextmanager
-def tables(kinds: Mapping[str, Mapping]) -> Iterator[Writer]:
-    """Print the rows of each kind under a header of their own."""
-    with ExitStack() as stack:
-        every = {
-            kind: stack.enter_context(writers.table(columns))
-            for kind, columns in kinds.items()
-        }
-        yield Writer(lambda row: every[row["kind"]].row(row), writers.ignore)
 
 
 def machine() -> dict[str, Any]:
@@ -148,7 +136,7 @@ def drawn(path: Path, rows: Sequence[Row]) -> None:
         for name, rho in rhos.items()
     ]
     top = max(row["speedup"] for row in races)
-    server_figure.progress(path / "speedup", panels, within=(0, 1.05 * top))
+    figures.panels(path / "speedup", panels, within=(0, 1.05 * top))
     if delays := [row for row in rows if row["kind"] == "delay"]:
         labels = {"x": "microseconds a gradient", "y": "speed-up over serial"}
         series = curves(delays, "gradient_us")

@@ -61,8 +61,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     flags.parse(FLAGS, argv)
     begun = time.perf_counter()
     path = runs.path(FLAGS.out, "large_batch")
-    given = [flags.positive(one, "factors") for one in FLAGS.factors.split(",")]
-    factors = sorted({1, *given})
+    factors = sorted({1, *flags.integers(FLAGS, "factors")})
     if FLAGS.large not in factors or FLAGS.large == 1:
         raise BadInput(
             f"expected --large of the --factors above 1, got {FLAGS.large} and "

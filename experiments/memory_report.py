@@ -7,6 +7,7 @@ import memory_compiled
 from megatron_claims import ROUNDED
 from memory_models import LECTURE, MODELS
 from memory_search import GB, Found, Search, cheapest, found, how, least, text
+from writing import flat
 
 from dml.metrics.writers import Row
 from dml.models.memory import LIVE, MIXED, Held, blocks, held, on_stage, parameters
@@ -143,13 +144,10 @@ TABLES: dict[str, Callable[[Plan, Kept], Iterable[Row]]] = {
 
 
 def totals(plan: Plan, kept: Kept) -> dict[str, Any]:
-    """Return what the summary says, flat."""
+    """Return the summary of all tables."""
     found: dict[str, Any] = {"model": plan.model}
-    for row in kept["lecture"]:
-        found[f"gigabytes_{row['model']}"] = row["gigabytes"]
-        found[f"verdict_{row['model']}"] = row["verdict"]
-    for row in kept["holding"]:
-        found[f"devices_{row['model']}_{row['device_gb']}"] = row["devices"]
+    found |= flat(kept["lecture"], "{key}_{model}", "gigabytes", "verdict")
+    found |= flat(kept["holding"], "{key}_{model}_{device_gb}", "devices")
     for row in kept["compiled"]:
         name = row["case"].replace(",", "").replace(" ", "_")
         found[f"temporary_ratio_{name}"] = row["temporary_ratio"]

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from server_runs import Ran
 
-from dml.metrics import server_figure
-from dml.metrics.server_figure import Panel
+from dml.metrics import figures, server_figure
+from dml.metrics.figures import Panel
 from dml.metrics.writers import Row
 
 POINT = 0.01  # of the error: a rate within it of the best is as good
@@ -40,16 +40,16 @@ class Case(NamedTuple):
 
 
 COLUMNS = {
-    "way": (22, lambda row: row["way"]),
-    "rate": (6, lambda row: f"{row['rate']:g}"),
-    "test error": (10, lambda row: f"{row['error']:.1%}"),
+    "way": (22, "{way}"),
+    "rate": (6, "{rate:g}"),
+    "test error": (10, "{error:.1%}"),
     "objective": (9, lambda row: f"{row['objective'] or math.inf:.4f}"),
-    "updates": (7, lambda row: f"{row['updates']:,.0f}"),
-    "seconds": (8, lambda row: f"{row['seconds']:,.1f}"),
-    "tau": (6, lambda row: f"{row['staleness_mean']:.2f}"),
-    "most": (4, lambda row: f"{row['staleness_max']}"),
-    "P(tau>2n)": (9, lambda row: f"{row['beyond']:.1e}"),
-    "idle": (5, lambda row: f"{row['idle_share']:.1%}"),
+    "updates": (7, "{updates:,.0f}"),
+    "seconds": (8, "{seconds:,.1f}"),
+    "tau": (6, "{staleness_mean:.2f}"),
+    "most": (4, "{staleness_max}"),
+    "P(tau>2n)": (9, "{beyond:.1e}"),
+    "idle": (5, "{idle_share:.1%}"),
 }
 
 
@@ -92,7 +92,7 @@ def drawn(path: Path, cases: Sequence[Case], alpha0: float) -> None:
             ("seconds", ("seconds", "test error")),
         )
     ]
-    server_figure.progress(path / "error", panels)
+    figures.panels(path / "error", panels)
     stale = [case for case in cases if case.n and case.damped]
     server_figure.histograms(
         path / "staleness",

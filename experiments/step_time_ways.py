@@ -171,15 +171,7 @@ def alone(setup: Setup) -> Steps:
 def by_messages(setup: Setup) -> Steps:
     values = setup.values
     reduce = flags.allreduce(values.allreduce, values, setup.comm.size)
-    for word in values.bucket_mb.split(","):
-        try:
-            nbytes = float(word)
-        except ValueError:
-            nbytes = -1.0
-        if not 0 <= nbytes < np.inf:
-            raise BadInput(
-                f"expected --bucket_mb of numbers from 0 on, got {word!r}; correct it"
-            )
+    for nbytes in flags.numbers(values, "bucket_mb"):
         name = f"synchronous {nbytes:g} MB" if nbytes else "synchronous"
         steps = synchronous(
             setup.problem,

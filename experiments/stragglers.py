@@ -54,7 +54,7 @@ ASLEEP = 25  # steps of real workers
 def main(argv: Sequence[str]) -> list[Row]:
     """Tabulate as the flags say; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
-    workers = [flags.positive(p, "workers") for p in FLAGS.workers.split(",") if p]
+    workers = flags.integers(FLAGS, "workers", empty=True)
     laws = {text: law(text) for text in FLAGS.law.split(";")}
     flags.holds(20_000, max(workers, default=1))  # bytes of a running virtual rank
     path = runs.path(FLAGS.out, "stragglers")

@@ -1,6 +1,5 @@
 """When steps begin: four ways of waiting on running ranks, virtual and real."""
 
-import json
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -12,6 +11,7 @@ import started
 from stragglers_ways import Way
 
 from dml import sim
+from dml.metrics import results
 from dml.sim.laws import straggler
 from dml.types import BadInput, Comm
 from dml.wire.messages import tree_allreduce
@@ -84,5 +84,4 @@ def end(child: subprocess.Popen | None, path: Path) -> list[dict[str, Any]]:
         last = " ".join(errors.split("\n")[-2:])
         sys.stderr.write(f"nothing is measured: {last}; --measure=0 asks for nothing\n")
         return []
-    lines = (path / "metrics.jsonl").read_text().splitlines()
-    return [json.loads(line) for line in lines]
+    return results.lines(path / "metrics.jsonl")

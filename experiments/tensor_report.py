@@ -1,29 +1,25 @@
 """Compiled collectives of cut layers beside the formula: rows, columns, a figure."""
 
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from tensor_formulas import ALL_REDUCE, Formula
 
 from dml.metrics.figures import curves
-from dml.metrics.writers import Writer, ignore
+from dml.metrics.writers import Columns, Row
 from dml.wire.mesh.traffic import WIRE, Collective, sent
 
-Row = Mapping[str, Any]
-
 PASSES = ("forward", "backward")
-COLUMNS: dict[str, tuple[int, Callable[[Row], str]]] = {
-    "layer": (7, lambda row: row["layer"]),
-    "pass": (8, lambda row: row["pass"]),
-    "collective": (18, lambda row: row["kind"]),
-    "tensor": (6, lambda row: str(row["tensor"])),
-    "compiled": (8, lambda row: str(row["count"])),
+COLUMNS: Columns = {
+    "layer": (7, "{layer}"),
+    "pass": (8, "{pass}"),
+    "collective": (18, "{kind}"),
+    "tensor": (6, "{tensor}"),
+    "compiled": (8, "{count}"),
     "formula": (7, lambda row: str(row["formula_count"] or "-")),
-    "bytes sent": (11, lambda row: f"{row['bytes']:,.0f}"),
-    "by formula": (11, lambda row: f"{row['formula_bytes']:,.0f}"),
+    "bytes sent": (11, "{bytes:,.0f}"),
+    "by formula": (11, "{formula_bytes:,.0f}"),
     "equal": (5, lambda row: "yes" if equal(row) else "no"),
 }
 
@@ -99,25 +95,20 @@ def draw(path: Path, found: Sequence[Row]) -> None:
     curves(path, series, dashed=dashed, **axes)
 
 
-@contextmanager
-def verdicts() -> Iterator[Writer]:
-    """Print what was published and what was found, when the summary comes."""
-
-    def show(summary: Row) -> None:
-        says = "as the formula says" if summary["as_the_formula_says"] else "NOT SO"
-        lines = [
-            "published: 2 all-reduces of a stream forward and 2 backward a block; "
-            "tensor 2 is asked to be 1.3 times as fast as 1",
-            f"compiled: {says}",
-        ]
-        for key, gap in summary.items():
-            name, _, size = key.rpartition("_")
-            if name == "largest_gap":
-                speed = summary.get(f"speedup_{size}")
-                lines.append(
-                    f"{size} devices: {gap:.1e} from the dense layers; a block "
-                    + (f"{speed:.2f} times as fast as on 1" if speed else "not timed")
-                )
-        sys.stdout.write("\n".join(lines) + "\n")
-
-    yield Writer(ignore, show)
+def verdict(summary: Row) -> str:
+    """Return the published claim and the compiled program's counts."""
+    says = "as the formula says" if summary["as_the_formula_says"] else "NOT SO"
+    lines = [
+        "published: 2 all-reduces of a stream forward and 2 backward a block; "
+        "tensor 2 is asked to be 1.3 times as fast as 1",
+        f"compiled: {says}",
+    ]
+    for key, gap in summary.items():
+        name, _, size = key.rpartition("_")
+        if name == "largest_gap":
+            speed = summary.get(f"speedup_{size}")
+            lines.append(
+                f"{size} devices: {gap:.1e} from the dense layers; a block "
+                + (f"{speed:.2f} times as fast as on 1" if speed else "not timed")
+            )
+    return "\n".join(lines) + "\n"

@@ -1,18 +1,23 @@
-"""The tables of `topology.py`, each made of the tables before it, and its summary."""
+"""The tables of `topology.py`, its summary and its figure."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 import topology_byteps
 import topology_rows
 from topology_tables import volume
+from writing import flat
 
+from dml.metrics import figures
 from dml.metrics.races import crossovers
 from dml.metrics.writers import Row
 from dml.types import Round
 
 LEVELS = ["ring", "hierarchical"]
+
+ACROSS = 3  # panels in a row of the figure
 
 
 class Plan(NamedTuple):
@@ -119,17 +124,37 @@ TABLES: dict[str, Callable[[Plan, Kept], Iterable[Row]]] = {
 
 
 def totals(kept: Kept) -> dict[str, Any]:
-    """Return the flat summary: winners, seconds, ratios and gains."""
-    found: dict[str, Any] = {}
-    for row in kept["race"]:
-        where = f"{row['network']}_{row['p']}_{row['bytes']}"
-        found |= {f"best_{where}": row["best"], f"seconds_{where}": row["seconds"]}
-    for row in kept["ports"]:
-        where = f"{row['network']}_{row['p']}"
-        found |= {f"{key}_{where}": row[key] for key in ("few_ratio", "many_ratio")}
-        found[f"cost_a_rank_{where}"] = row["cost_a_rank"]
-    for row in kept["levels"]:
-        found[f"hierarchical_gain_{row['p']}_{row['bytes']}"] = row["gain"]
+    """Return the summary: winners, seconds, ratios and gains."""
+    ratios = ("few_ratio", "many_ratio", "cost_a_rank")
+    found = flat(kept["race"], "{key}_{network}_{p}_{bytes}", "best", "seconds")
+    found |= flat(kept["ports"], "{key}_{network}_{p}", *ratios)
+    found |= flat(kept["levels"], "hierarchical_{key}_{p}_{bytes}", "gain")
     for row in kept["byteps"]:
         found[f"byteps_{row['k']}"] = row["bandwidth_seconds"] / row["paper_seconds"]
     return found
+
+
+def draw(path: Path, rows: Sequence[Row], names: Sequence[str]) -> None:
+    """Draw a line for each all-reduce, up to the slowest but one; mark the fastest."""
+    keys = list(dict.fromkeys((row["network"], row["p"]) for row in rows))
+    down = -(-len(keys) // ACROSS)
+    slowest = [sorted(row[f"{name}_seconds"] for name in names) for row in rows]
+    size = (11.5, 0.6 + 3.1 * down)
+    with figures.drawing(path, down, ACROSS, size=size, sharey=True) as drawing:
+        figure, panels = drawing
+        for axes, key in zip(panels, keys, strict=False):
+            some = [row for row in rows if (row["network"], row["p"]) == key]
+            sizes = [row["bytes"] for row in some]
+            for number, name in enumerate(names):
+                took = [row[f"{name}_seconds"] for row in some]
+                axes.plot(sizes, took, color=f"C{number}", label=name)
+                best = [row for row in some if row["best"] == name]
+                points = [r["bytes"] for r in best], [r["seconds"] for r in best]
+                axes.plot(*points, "o", color=f"C{number}", markersize=6)
+            axes.set(title=f"{key[0]}, p = {key[1]}", xscale="log", yscale="log")
+        panels[0].set_ylim(top=2 * max(took[-2:][0] for took in slowest))
+        for axes in panels[len(keys) :]:
+            axes.set_axis_off()
+        figure.supxlabel("bytes a rank", fontsize=10)
+        figure.supylabel("seconds (dots: the fastest)", fontsize=10)
+        figures.legend(figure)

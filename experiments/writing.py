@@ -5,9 +5,10 @@ with writing.first(path, FLAGS, comm, writers.table(COLUMNS), claims=CLAIMS) as 
     writer.summary(...)
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
+from typing import Any
 
 import flags
 from claims import Claim, conclude
@@ -16,6 +17,7 @@ from dml.metrics import energy, exports, results, runs, writers
 from dml.metrics.writers import Row, Writer
 from dml.types import BadInput, Comm
 
+Table = Callable[[Any, Mapping[str, list[Row]]], Iterable[Row]]
 Make = Callable[[Path, bool], AbstractContextManager[Writer]]
 ASKED: dict[str, Make] = {  # by flag
     "csv": lambda path, append: exports.table(path / "metrics.csv", append),
@@ -58,6 +60,27 @@ def first(
                 run = results.read(path)._replace(summary=summary)
                 summary |= conclude(claims, run)
             writer.summary(summary | spent)
+
+
+def tabulated(
+    writer: Writer, tables: Mapping[str, Table], plan: Any
+) -> dict[str, list[Row]]:
+    """Write the rows of each table; return them by the name of the table.
+
+    A table is a function of the plan and of the rows of the tables before it.
+    """
+    kept: dict[str, list[Row]] = {}
+    for name, make in tables.items():
+        kept[name] = []
+        for row in make(plan, kept):
+            writer.row({"table": name} | row)
+            kept[name].append(row)
+    return kept
+
+
+def flat(rows: Iterable[Row], name: str, *keys: str) -> dict[str, Any]:
+    """Return values of rows for a summary, by names such as "{key}_{workers}"."""
+    return {name.format(key=key, **row): row[key] for row in rows for key in keys}
 
 
 def processes() -> int:
