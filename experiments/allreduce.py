@@ -23,6 +23,7 @@ from dml.wire import cost
 from dml.wire.buffers import allocate, release
 from dml.wire.messages import ALLREDUCE, predicted
 from dml.wire.messages.race import contest
+from dml.wire.once import one_host
 
 Row = dict[str, Any]
 
@@ -48,7 +49,7 @@ def main(argv: Sequence[str]) -> list[Row]:
     def program(comm: CountedComm) -> Row:
         summary: Row = {"p": comm.size}
         raced = names
-        if FLAGS.algorithms == "all" and max(comm.hosts()):
+        if FLAGS.algorithms == "all" and not one_host(comm):
             raced = [name for name in names if name != "shared"]  # it is for one host
         # Four buffers a rank: the raced one, its words, and the yardsticks' two.
         flags.holds(4 * max(lengths) * np.dtype(FLAGS.dtype).itemsize, comm.size)

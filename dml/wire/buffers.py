@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dml.types import BadInput, Comm, Window
+from dml.wire.once import one_host
 
 ALIGN = 64  # bytes: a cache line
 
@@ -46,14 +47,14 @@ def allocate(comm: Comm, length: int, dtype: Any = np.float32) -> np.ndarray:
     """
     dtype = np.dtype(dtype)
     nbytes = length * dtype.itemsize
-    if max(comm.hosts()):
+    if not one_host(comm):
         memory = np.zeros(nbytes + ALIGN, np.uint8)
         start = -address(memory) % ALIGN
         return memory[start : start + nbytes].view(dtype)
     window = comm.shared_window((1 + max(1, -(-nbytes // ALIGN))) * ALIGN)
-    # MPI gives pages to many ranks, but any memory to one alone
-    shift = -address(window.parts[0]) % ALIGN if comm.size == 1 else 0
-    parts = [part[shift:] for part in window.parts]
+    parts = window.parts
+    if comm.size == 1:  # MPI aligns memory of several ranks only
+        parts = [parts[0][-address(parts[0]) % ALIGN :]]
     mine = parts[comm.rank]
     mine[:] = 0  # the first touch places the pages
     start = address(mine)
@@ -90,6 +91,13 @@ def peers(comm: Comm, buffer: np.ndarray) -> tuple[Window, list[np.ndarray]] | N
         return found and (found[0], [found[1][member] for member in members])
     here = slice(start - region.start, start - region.start + buffer.nbytes)
     return region.window, [part[here].view(buffer.dtype) for part in region.parts]
+
+
+def registered(comm: Comm, buffer: np.ndarray) -> bool:
+    """Return whether `peers` knows a buffer."""
+    if find(comm, address(buffer)):
+        return True
+    return "parent" in comm.kept and registered(comm.kept["parent"][0], buffer)
 
 
 def place(comm: Comm, buffer: np.ndarray) -> int | None:

@@ -10,6 +10,7 @@ from dml.wire.buffers import flat
 from dml.wire.messages.reduce_scatter import onward
 from dml.wire.messages.ring import ring_allreduce, ring_gather, ring_scatter
 from dml.wire.messages.shared import shared_gather, shared_scatter
+from dml.wire.once import once, one_host
 from dml.wire.topology import chunks, groups
 
 
@@ -39,7 +40,7 @@ def hierarchical_allreduce(
     parts = chunks(len(buffer), owners)
     parts += (slice(len(buffer), len(buffer)),) * (inside.size - owners)
     mine = buffer[parts[inside.rank]]
-    if max(inside.hosts()):
+    if not one_host(inside):
         ring_scatter(inside, buffer, onward(parts), op)
         if inside.rank < owners:
             outside(across, mine, op)
@@ -62,12 +63,28 @@ class Groups(NamedTuple):
     def of(comm: Comm, width: int, outside: Callable[..., None]) -> "Groups":
         key = ("groups", width, outside)
         if key not in comm.kept:
-            members = groups(tuple(comm.hosts()), width)
-            number = next(i for i, ranks in enumerate(members) if comm.rank in ranks)
-            place = members[number].index(comm.rank)
+            layout = once(comm, "groups", width, lambda: Layout.of(comm, width))
+            number, place = layout.places[comm.rank]
             inside = comm.Split(number, place)
-            inside.kept["parent"] = comm, members[number]
+            inside.kept["parent"] = comm, layout.members[number]
             across = comm.Split(place, number)
             outside(across, np.empty(0))  # what it sets up, all set up together now
-            comm.kept[key] = Groups(inside, across, min(map(len, members)))
+            comm.kept[key] = Groups(inside, across, layout.owners)
         return comm.kept[key]
+
+
+class Layout(NamedTuple):
+    """Which ranks are in which group."""
+
+    members: tuple[tuple[int, ...], ...]  # the ranks of each group
+    places: list[tuple[int, int]]  # of each rank: its group, its place there
+    owners: int  # ranks of the smallest group
+
+    @staticmethod
+    def of(comm: Comm, width: int) -> "Layout":
+        members = groups(comm.hosts(), width)
+        places = [(0, 0)] * comm.size
+        for number, ranks in enumerate(members):
+            for place, rank in enumerate(ranks):
+                places[rank] = number, place
+        return Layout(members, places, min(map(len, members)))
