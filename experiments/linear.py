@@ -12,7 +12,7 @@ loss curve has the same bits on real and virtual ranks of equal number, and with
 rank the same as serial.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any
@@ -30,9 +30,10 @@ from dml.models.logistic import logistic
 from dml.strategies.serial import serial
 from dml.strategies.synchronous import synchronous
 from dml.train import train
-from dml.types import BadInput, CountedComm
+from dml.types import BadInput, CountedComm, Params
 from dml.update.dense import OPTIMIZERS, make
 from dml.wire.messages import ALLREDUCE
+from dml.wire.once import once
 
 STRATEGIES: dict[str, Callable[..., Any]] = {
     "serial": lambda comm, allreduce: serial,
@@ -64,6 +65,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     training, held_out = digits()
     model = logistic(FEATURES, CLASSES, FLAGS.l2)
     optimizer = make(FLAGS.optimizer, FLAGS.lr)
+    params = model.init(jax.random.key(FLAGS.seed))
     path = runs.path(FLAGS.out, "linear")
 
     def program(comm: CountedComm) -> dict[str, Any]:
@@ -74,7 +76,6 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
             )
         allreduce = flags.allreduce(FLAGS.allreduce, FLAGS, comm.size)
         strategy = STRATEGIES[FLAGS.strategy](comm, allreduce)
-        params = model.init(jax.random.key(FLAGS.seed))
         batches = minibatches(len(training.targets), FLAGS.batch, FLAGS.seed)
         timer = timelines.timer(comm, comm.Wtime, flags.delay(FLAGS, comm))
         steps = strategy(model, params, training, batches, optimizer, timer)
@@ -87,7 +88,11 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         ) as writer:
             some = islice(steps, FLAGS.steps)
             some = timelines.traced(some, comm, FLAGS.timeline, path, FLAGS.profile)
-            measure = partial(evaluate, model, held_out)
+
+            def measure(params: Params) -> Mapping[str, Any]:
+                call = partial(evaluate, model, held_out, params)
+                return once(comm, "evaluation", id(params), call)
+
             summary = train(some, measure, writer, FLAGS.evaluate_every)
             writer.summary(summary)
         return summary

@@ -19,6 +19,7 @@ from itertools import islice
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from dml.data.feed import feed
@@ -40,6 +41,7 @@ from dml.types import (
 )
 from dml.update.dense import Optimizer, apply
 from dml.wire.buckets import Bucket, buckets, empty, fill
+from dml.wire.once import once
 
 ALL = ""  # the one name of params that are not cut into layers
 Named = Iterator[tuple[str, Grads]]
@@ -66,7 +68,13 @@ def synchronous(
     Buckets hold so many MB, which changes no bit; 0 sends all at once, at the end. With
     noise the gradient's noise scale is measured, which sends one number more.
     """
-    params, state = put((params, optimizer.init(params) if state is None else state))
+    start = params, state
+    params, state = once(
+        comm,
+        "start",
+        tuple(map(id, start)),
+        lambda: put((params, optimizer.init(params) if state is None else state)),
+    )
     cut = bool(bucket_mb and model.layers)
     tree, names = (params, order(model)) if cut else ({ALL: params}, [ALL])
     held = buckets(comm, tree, names, bucket_mb * (1 << 20), scalars=1 + noise)
@@ -93,8 +101,7 @@ def synchronous(
                 allreduce(comm, bucket.buffer, op=np.add)
         with timer("update"):
             found, more = whole(held, cut)
-            new = apply(optimizer, put(found), state, params)
-            params, state = jax.block_until_ready(new)
+            params, state = updated(comm, optimizer, held, found, state, params)
         measures: dict[str, float] = {"host_copies": copied + more}
         if scale:
             both = float(scalars[1]), sum(map(square, held))
@@ -150,6 +157,27 @@ def whole(held: Sequence[Bucket], cut: bool) -> tuple[Grads, int]:
     parts = [empty(bucket) for bucket in held]
     grads = {name: found for part, _ in parts for name, found in part.items()}
     return grads if cut else grads[ALL], sum(copied for _, copied in parts)
+
+
+def updated(
+    comm: CountedComm,
+    optimizer: Optimizer,
+    held: Sequence[Bucket],
+    grads: Grads,
+    state: Any,
+    params: Params,
+) -> tuple[Params, Any]:
+    """Return params and state after an update; virtual replicas share the result."""
+    if comm.network is None:
+        return jax.block_until_ready(apply(optimizer, put(grads), state, params))
+
+    def call() -> tuple[Params, Any]:
+        # apply reuses the memory of a state, which other ranks may still read
+        own = jax.tree.map(jnp.copy, state)
+        return jax.block_until_ready(apply(optimizer, put(grads), own, params))
+
+    bits = [bucket.buffer.tobytes() for bucket in held]
+    return once(comm, "update", (id(params), id(state), bits), call)
 
 
 def square(bucket: Bucket) -> float:
