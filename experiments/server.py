@@ -31,6 +31,7 @@ from dml.strategies.server.server import Setup
 from dml.strategies.server.workers import Sift
 from dml.types import BadInput, CountedComm
 from dml.wire.messages import first_of_each_host
+from dml.wire.once import once
 
 FLAGS = flags.define(
     *("seed", *flags.VIRTUAL, "straggle", "watchdog", "record", "replay")
@@ -67,7 +68,8 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     sift = sifting()
 
     def program(comm: CountedComm) -> dict[str, Any]:
-        problem, setup = first_of_each_host(comm, load), settings(comm, make, sift)
+        problem = first_of_each_host(comm, load)
+        setup = once(comm, "setup", None, lambda: settings(comm, make, sift))
         console = writers.console(plan.clocks, unit="clock", ends=ends)
         with (
             writers.first(comm.rank, console) as bar,

@@ -14,7 +14,7 @@ from dml.metrics.server_figure import histogram
 from dml.metrics.timer import Timer
 from dml.sim.laws import drawing, law
 from dml.strategies.server.report import Collected, Report, collected
-from dml.strategies.server.server import Setup, server
+from dml.strategies.server.server import Setup, divided, server
 from dml.types import BadInput, CountedComm, Problem, Step
 from dml.wire.messages import Metered, broadcast
 from dml.wire.messages.consistency import (
@@ -24,7 +24,6 @@ from dml.wire.messages.consistency import (
     consistency,
 )
 from dml.wire.messages.server import Applied
-from dml.wire.partition import partition
 
 COLUMNS = (*Applied._fields, "server")  # of Collected.log
 
@@ -77,7 +76,7 @@ def ran(
     with np.errstate(over="ignore", invalid="ignore"):  # runs that diverge go on
         for step in server(problem, some, timer, comm=comm, setup=setup, report=report):
             seen(step)
-    split = partition(len(problem.start_TxD), len(setup.roles.servers), problem.heat)
+    split = divided(comm, problem, len(setup.roles.servers))
     width = problem.start_TxD.shape[1]
     found = collected(comm, setup.roles, split, width, report)
     return evaluated(problem, found, begun, plan.scale) if found else None

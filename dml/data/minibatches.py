@@ -27,7 +27,7 @@ def minibatches(
         )
     turns = itertools.count() if epochs is None else range(epochs)
     return (
-        shuffled(count, seed, epoch)[start : start + batch].copy()
+        shuffled(count, seed, epoch)[start : start + batch]
         for epoch in turns
         for start in range(0, count, batch)
     )
@@ -39,7 +39,9 @@ def shuffled(count: int, seed: int, epoch: int) -> np.ndarray:
 
     Seeded by the epoch: a run can resume at any epoch without replaying others.
     """
-    return np.random.default_rng([seed, epoch]).permutation(count)
+    order = np.random.default_rng([seed, epoch]).permutation(count)
+    order.flags.writeable = False
+    return order
 
 
 def draws(

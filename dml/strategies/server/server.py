@@ -7,6 +7,7 @@ What happened is in the report.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,6 +22,7 @@ from dml.wire.messages.colocated import Colocated
 from dml.wire.messages.consistency import Consistency
 from dml.wire.messages.replica import Replica
 from dml.wire.messages.server import Server
+from dml.wire.once import once
 from dml.wire.partition import Partition, partition
 
 Make = Callable[[np.ndarray], Shard]  # rows -> what keeps and updates them
@@ -51,7 +53,7 @@ def server(
     # order matters: a server of the run before must have ended before anyone speaks
     comm.Barrier()
     roles = setup.roles
-    split = partition(len(problem.start_TxD), len(roles.servers), problem.heat)
+    split = divided(comm, problem, len(roles.servers))
     number, works = roles.server(comm.rank), comm.rank < roles.workers
     serving = (
         served(problem, split, comm, setup, report) if number is not None else None
@@ -82,6 +84,13 @@ def server(
         report.served(serving)
 
 
+def divided(comm: CountedComm, problem: Problem, servers: int) -> Partition:
+    """Return which server has which row."""
+    rows = len(problem.start_TxD)
+    call = partial(partition, rows, servers, problem.heat)
+    return once(comm, "partition", (id(problem.start_TxD), servers), call)
+
+
 def served(
     problem: Problem,
     split: Partition,
@@ -105,10 +114,9 @@ def served(
 def copied(problem: Problem, client: Client, setup: Setup) -> Replica:
     """Make this worker's copy; it moves by itself where it is not always read anew."""
     rule, habits = setup.rule, setup.habits
-    table = problem.start_TxD.copy()
     cached = rule.fetches != 1 or rule.eager or habits.prefetch or habits.pushes > 1
-    own = setup.own(table) if cached and rule.gathers else None
-    return Replica(client, table, rule, own)
+    own = setup.own(problem.start_TxD.copy()) if cached and rule.gathers else None
+    return Replica(client, problem.start_TxD, rule, own)
 
 
 def colocated(serving: Server, comm: CountedComm) -> Colocated:

@@ -8,8 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from dml.types import Comm, Op
-from dml.wire import cost
-from dml.wire import buffers
+from dml.wire import buffers, cost
 from dml.wire.buffers import allocate, flat, release
 from dml.wire.cost import Job, Rates, choose, fit
 from dml.wire.messages.broadcast import broadcast
