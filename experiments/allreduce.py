@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import estimates
 import flags
 import numpy as np
 import peers
@@ -77,6 +78,10 @@ def rows(
     """Prove and race the algorithms on a buffer of one length and kind."""
     new = partial(allocate, comm) if registered else np.zeros
     buffer = new(length, FLAGS.dtype)
+    if comm.network is not None and comm.rank == 0:
+        for name in names:
+            calls = estimates.allreduce(comm, name, buffer, FLAGS.group, FLAGS.outside)
+            estimates.warn(comm, f"{name}, {buffer.nbytes:,} bytes", calls)
     table = {name: flags.allreduce(name, FLAGS, comm.size) for name in names}
     others = peers.installed(comm, buffer) if FLAGS.peers else {}
     found = contest(comm, table, buffer, FLAGS.repeats, seed=FLAGS.seed, peers=others)

@@ -17,8 +17,10 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
+import estimates
 import flags
 import jax
+import numpy as np
 import timelines
 import writing
 
@@ -76,6 +78,12 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
             )
         allreduce = flags.allreduce(FLAGS.allreduce, FLAGS, comm.size)
         strategy = STRATEGIES[FLAGS.strategy](comm, allreduce)
+        if comm.network is not None and comm.rank == 0:
+            gradient = np.zeros(1 + FEATURES * CLASSES + CLASSES, np.float32)
+            how = FLAGS.group, FLAGS.outside
+            calls = estimates.allreduce(comm, FLAGS.allreduce, gradient, *how)
+            what = f"{FLAGS.steps} all-reduces by {FLAGS.allreduce}"
+            estimates.warn(comm, what, FLAGS.steps * calls)
         batches = minibatches(len(training.targets), FLAGS.batch, FLAGS.seed)
         timer = timelines.timer(comm, comm.Wtime, flags.delay(FLAGS, comm))
         steps = strategy(model, params, training, batches, optimizer, timer)
