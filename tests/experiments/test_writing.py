@@ -117,3 +117,13 @@ def test_what_is_for_one_process_is_not_done_by_each_of_many(tmp_path, monkeypat
 def test_every_experiment_writes_this_way():
     for path in EXPERIMENTS.glob("*.py"):
         assert path.stem == "writing" or "runs.folder(" not in path.read_text(), path
+
+
+def test_one_virtual_rank_reads_the_counters_of_the_process(tmp_path, monkeypatch):
+    meters = []
+    made = writing.energy.meter
+    monkeypatch.setattr(
+        writing.energy, "meter", lambda *args: meters.append(1) or made(*args)
+    )
+    sim.run(lambda comm: wrote(tmp_path, comm=comm), 5)
+    assert len(meters) == 1
