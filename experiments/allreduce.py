@@ -17,6 +17,7 @@ import flags
 import numpy as np
 import peers
 import writing
+from topology_claims import optimal
 
 from dml.metrics import races, runs, writers
 from dml.types import CountedComm
@@ -60,6 +61,7 @@ def main(argv: Sequence[str]) -> list[Row]:
             comm,
             writers.table(races.COLUMNS),
             races.chart(path / "allreduce", among=list(cost.WORDS)),
+            claims=(optimal,),
         ) as writer:
             for kind in kinds:
                 for length in lengths:
@@ -78,7 +80,7 @@ def rows(
     """Prove and race the algorithms on a buffer of one length and kind."""
     new = partial(allocate, comm) if registered else np.zeros
     buffer = new(length, FLAGS.dtype)
-    if comm.network is not None and comm.rank == 0:
+    if comm.platform.virtual and comm.rank == 0:
         for name in names:
             calls = estimates.allreduce(comm, name, buffer, FLAGS.group, FLAGS.outside)
             estimates.warn(comm, f"{name}, {buffer.nbytes:,} bytes", calls)

@@ -1,23 +1,18 @@
-"""Errors by delay, step and sparsity in; a table, a verdict and a figure out."""
+"""The rows, table, summary and figure of asynchrony.py."""
 
 import itertools
 import math
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from asynchrony_claims import tolerated
 
 from dml.metrics.figures import save
 from dml.metrics.writers import Row, Writer
 from dml.types import Batch
-
-TWICE = 2.0  # the error without delay: more is not tolerated
-CLAIM = (  # Mania 2015: τ below examples over conflicts, and 1/ε
-    "the delay that is tolerated grows with sparsity and falls with the step"
-)
 
 
 class Case(NamedTuple):
@@ -59,59 +54,15 @@ def row(cases: Sequence[Case], start: float) -> dict[str, Any]:
     }
 
 
-def tolerated(cases: Sequence[Case]) -> dict[tuple[str, float], float]:
-    """Return the longest delay up to which no error is TWICE that without one."""
-    found: dict[tuple[str, float], float] = {}
-    for key, group in itertools.groupby(cases, lambda case: (case.problem, case.rate)):
-        mine = list(group)
-        most = TWICE * mine[0].error
-        later = (tau for _, _, _, tau, error in mine if not error <= most)
-        end = next(later, math.inf)
-        found[key] = max((case.tau for case in mine if case.tau < end), default=0.0)
-    return found
-
-
-def verdict(cases: Sequence[Case]) -> dict[str, Any]:
-    """Judge the claim by all neighbours in sparsity, or in step; say it."""
-    longest = tolerated(cases)
+def summarised(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return the flat summary: all errors, and the tolerated delays."""
+    longest = tolerated(rows)
     summary: dict[str, Any] = {}
-    for case in cases:
-        name = f"{case.problem}_{case.rate:g}"
-        summary[f"tolerated_{name}"] = longest[case.problem, case.rate]
-        summary[f"error_{name}_{case.tau:g}"] = case.error
-    problems = list(dict.fromkeys(case.problem for case in cases))  # sparse ones first
-    rates = list(dict.fromkeys(case.rate for case in cases))
-    seen = [
-        judged(
-            "sparsity",
-            [
-                (f"{a} to {b} at rate {rate:g}", longest[a, rate], longest[b, rate])
-                for a, b in itertools.pairwise(problems)
-                for rate in rates
-            ],
-        ),
-        judged(
-            "step",
-            [
-                (f"rate {a:g} to {b:g} of {name}", longest[name, a], longest[name, b])
-                for a, b in itertools.pairwise(rates)
-                for name in problems
-            ],
-        ),
-    ]
-    summary["verdict"] = said = "; ".join(seen)
-    sys.stdout.write(f"claim (Mania 2015): {CLAIM}\nours: {said}\n")
+    for row in rows:
+        name = f"{row['problem']}_{row['rate']:g}"
+        summary[f"tolerated_{name}"] = longest[row["problem"], row["rate"]]
+        summary[f"error_{name}_{row['tau']:g}"] = row["error"]
     return summary
-
-
-def judged(what: str, pairs: Sequence[tuple[str, float, float]]) -> str:
-    """Say of pairs, each a name and two delays, whether the second is the shorter."""
-    falls = sum(before > after for _, before, after in pairs)
-    rises = [name for name, before, after in pairs if before < after]
-    found = f"{what}: shorter in {falls} of {len(pairs)} pairs, longer in {len(rises)}"
-    if rises:
-        return f"{found} ({', '.join(rises)}): {'in part' if falls else 'fails'}"
-    return f"{found}: {'holds' if falls else 'not seen'}"
 
 
 @contextmanager

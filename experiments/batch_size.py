@@ -23,8 +23,9 @@ from typing import Any
 
 import flags
 import writing
+from batch_size_claims import CLAIMS
 from batch_size_data import DATA, planned
-from batch_size_report import columns, drawn, gains, row, verdict
+from batch_size_report import columns, drawn, gains, row, summarised
 from batch_size_runs import bounds, fastest, step_seconds
 
 from dml import sim
@@ -76,10 +77,11 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
                 rows.append(made)
                 writer.row(made)
 
-    with writing.first(path, FLAGS, None, writers.table(columns(crews))) as writer:
+    table = writers.table(columns(crews))
+    with writing.first(path, FLAGS, None, table, claims=CLAIMS) as writer:
         # a virtual rank's windows are freed, of which every look makes some
         sim.run(program, 1)
-        summary = verdict(rows)
+        summary = summarised(rows)
         summary["seconds"] = time.perf_counter() - begun
         drawn(path, rows)
         writer.summary(summary)

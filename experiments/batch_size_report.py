@@ -1,22 +1,15 @@
-"""Fastest runs by batch in; rows, a verdict by a rule and two figures out."""
+"""The rows, table, summary and figures of batch_size.py."""
 
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from batch_size_claims import by_data, knee
 from batch_size_runs import Fastest
 
 from dml.metrics.figures import curves, save
 from dml.metrics.writers import Row
-
-CLAIM = (
-    "claimed (Yin 2018): k times the batch takes 1/k of the steps up to B0, about the "
-    "bound of the gradients' diversity: less where examples repeat; beyond, no fewer"
-)
-WORTH = 2  # times the examples of batch 1, up to which a batch is worth it
-NEAR = 4  # times the bound, or its part, within which B0 agrees with it
 
 
 def text(name: str, form: str) -> Any:
@@ -70,70 +63,23 @@ def gains(row: Row, first: Row) -> dict[str, float | None]:
     return {"speedup": speedup, "of_ideal": speedup * first["batch"] / row["batch"]}
 
 
-def knee(rows: Sequence[Row]) -> int | None:
-    """Return B0: the last batch, all smaller ones too, that is worth its examples."""
-    first, found = rows[0]["examples"], None
-    for row in rows if first else ():
-        if not row["examples"] or row["examples"] > WORTH * first:
-            break
-        found = row["batch"]
-    return found
-
-
-def stops(rows: Sequence[Row], b0: int | None) -> bool:
-    """Whether, from B0 to k times it, steps fall by less than the root of k."""
-    beyond = [row for row in rows if row["batch"] > (b0 or math.inf)]
-    if not beyond:
-        return False
-    at = next(row for row in rows if row["batch"] == b0)
-    fewest = min(row["steps"] or math.inf for row in beyond)
-    return at["steps"] / fewest < math.sqrt(rows[-1]["batch"] / at["batch"])
-
-
-def verdict(rows: Sequence[Row]) -> dict[str, Any]:
-    """Say what was claimed and what is found; return a flat summary."""
-    kinds = by_data(rows)
-    b0 = {name: knee(some) for name, some in kinds.items()}
-    bound = {name: some[0]["bound_least"] for name, some in kinds.items()}
-    held = {
-        "no speed-up beyond B0": all(stops(kinds[name], b0[name]) for name in kinds),
-        "B0 is near the bound": all(
-            one is not None and 1 / NEAR <= one / bound[name] <= NEAR
-            for name, one in b0.items()
-        ),
-    }
-    if len(kinds) > 1:
-        small, large = b0["repeated"], b0["diverse"]
-        held["repeated data has less"] = bool(small and large and small < large)
-    judged = "holds" if all(held.values()) else "holds in part"
-    judged = judged if any(held.values()) else "not seen"
-    found = "; ".join(
-        f"{name}: B0 = {one or 'none'} of a bound of {bound[name]:.0f}"
-        for name, one in b0.items()
-    )
-    said = ", ".join(
-        f"{claim}: {'yes' if yes else 'no'}" for claim, yes in held.items()
-    )
-    sys.stdout.write(f"{CLAIM}\nours: {found}\n{said}: {judged}\n")
-    summary: dict[str, Any] = {"verdict": judged, "found": f"{found}; {said}"}
-    for name, some in kinds.items():
-        summary |= {f"{name}_b0": b0[name], f"{name}_bound_least": bound[name]}
+def summarised(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return the flat summary: B0 and the bound of each data set, then each batch."""
+    summary: dict[str, Any] = {}
+    for name, some in by_data(rows).items():
+        summary[f"{name}_b0"] = knee(some)
+        summary[f"{name}_bound_least"] = some[0]["bound_least"]
         summary[f"{name}_bound"] = some[0]["bound"]
         for row in some:
-            key = f"{name}_{row['batch']}"
-            summary |= {f"{key}_{one}": row[one] for one in row if one in SUMMED}
             summary |= {
-                f"{key}_{one}": row[one] for one in row if one.startswith("seconds")
+                f"{name}_{row['batch']}_{key}": row[key]
+                for key in row
+                if key in SUMMED or key.startswith("seconds")
             }
     return summary
 
 
 SUMMED = ("steps", "examples", "speedup")
-
-
-def by_data(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    names = dict.fromkeys(row["data"] for row in rows)
-    return {name: [row for row in rows if row["data"] == name] for name in names}
 
 
 def drawn(path: Path, rows: Sequence[Row]) -> None:

@@ -22,6 +22,7 @@ import carbon_report
 import carbon_rows
 import flags
 import writing
+from carbon_claims import CLAIMS
 
 from dml.metrics import runs, writers
 from dml.metrics.writers import Row, Writer
@@ -49,7 +50,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     flags.parse(FLAGS, argv)
     ways = strategies() if FLAGS.measure else []
     path = runs.path(FLAGS.out, "carbon")
-    with writing.first(path, FLAGS, None) as writer:
+    with writing.first(path, FLAGS, None, claims=CLAIMS) as writer:
         first = list(shown("strubell", carbon_rows.strubell(), writer))
         second = list(shown("patterson", carbon_rows.patterson(), writer))
         summary = carbon_rows.totals(first, second)

@@ -23,9 +23,9 @@ from typing import Any
 import flags
 import writing
 from cyclades_parts import bits, races, sizes
-from cyclades_report import KINDS, drawn
+from cyclades_report import KINDS, drawn, summarised
 from cyclades_steps import largest
-from cyclades_verdict import verdict
+from hogwild_claims import CYCLADES
 from hogwild_problems import PROBLEMS
 from hogwild_report import tables
 from sparse_runs import Task, loaded
@@ -85,13 +85,13 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
                         yield {"problem": name} | row
 
         rows: list[Row] = []
-        with writing.first(path, FLAGS, comm, tables(KINDS)) as writer:
+        with writing.first(path, FLAGS, comm, tables(KINDS), claims=CYCLADES) as writer:
             for row in every():
                 writer.row(row)
                 rows.append(row)
             if comm.rank:
                 return {}
-            summary = verdict(rows)
+            summary = summarised(rows)
             drawn(path, rows)
             writer.summary(summary)
         return summary

@@ -1,7 +1,14 @@
-"""What cyclades.py shows: a table for each kind of row, and figures."""
+"""The tables, figures and summary of cyclades.py."""
 
+import math
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
+
+from cyclades_parts import WAYS
+from hogwild_report import machine
+from hogwild_runs import SERIAL
 
 from dml.metrics import figures, server_figure
 from dml.metrics.server_figure import Panel
@@ -46,6 +53,52 @@ KINDS = {
         "largest step": (12, lambda row: f"{row['rate']:.4g}"),
     },
 }
+
+
+def summarised(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return the flat summary; print the machine, and the ratios of largest steps."""
+    most, found = (
+        max(row["workers"] for row in rows if row["kind"] == "race"),
+        machine(),
+    )
+    sys.stdout.write(
+        f"{most} workers on {found['cores']} cores ({found['processor']})\n"
+    )
+    steps = [row for row in rows if row["kind"] == "step"]
+    for way in dict.fromkeys(row["way"] for row in steps):
+        if way not in (WAYS[1], SERIAL[0]):
+            ratios = ", ".join(
+                f"{name} {ratio:.2f}x" for name, ratio in to_step(steps, way).items()
+            )
+            sys.stdout.write(f"largest step, to the largest of {way}: {ratios}\n")
+    equal = all(row["equal"] for row in rows if row["kind"] == "bits")
+    return totals(rows) | found | {"bits_equal": equal}
+
+
+def to_step(steps: Sequence[Row], way: str) -> dict[str, float]:
+    """Return CYCLADES' largest step to that of another strategy, by problem."""
+    mine, other = (
+        {row["problem"]: row["rate"] for row in steps if row["way"] == one}
+        for one in (WAYS[1], way)
+    )
+    return {name: rate / (other[name] or math.nan) for name, rate in mine.items()}
+
+
+def totals(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return the entries of the summary for each row."""
+    found: dict[str, Any] = {}
+    for row in rows:
+        if row["kind"] == "sizes":
+            key = f"{row['problem']}_batch_{row['batch']}_hubs_{row['hubs']:g}"
+            found[f"{key}_largest"] = row["largest"]
+        elif row["kind"] == "race":
+            key = f"{row['problem']}_{row['way']}_{row['workers']}"
+            found[f"{key}_updates_per_second"] = row["updates_per_second"]
+            found[f"{key}_to_hogwild"] = row["to_hogwild"]
+        elif row["kind"] == "step":
+            key = f"{row['problem']}_{row['way'].replace(' ', '_')}"
+            found[f"{key}_largest_step"] = row["rate"]
+    return found
 
 
 def drawn(path: Path, rows: Sequence[Row]) -> None:

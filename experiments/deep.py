@@ -76,7 +76,7 @@ def learn(
     asked: Callable[[], bool],
     task: Callable[[], Task],
 ) -> dict[str, Any]:
-    begun = time.perf_counter()
+    begun, comm = time.perf_counter(), flags.delayed(values, comm)
     workers = deep_ways.workers(values, comm)
     deep_flags.divisible(values, workers)
     deep_ways.fits(values, workers)
@@ -91,7 +91,7 @@ def learn(
     # Virtual ranks have a clock of their own; devices, though of one of them, do not.
     devices_only = values.strategy in deep_ways.ON_DEVICES
     clock = time.perf_counter if devices_only else comm.Wtime
-    timer = timelines.timer(comm, clock, flags.delay(values, comm))
+    timer = timelines.timer(comm, clock)
     setup = Setup(
         *(values, comm, found.model, params, found.training, order),
         *(optimizer, timer, state, done, found.tensor),
@@ -109,7 +109,7 @@ def learn(
         append=bool(values.resume),
     ) as writer:
         some = deep_ways.STRATEGIES[values.strategy](setup)
-        some = onward(guarded(some, comm.network is not None), done)
+        some = onward(guarded(some, comm.platform.virtual), done)
         some = timelines.traced(some, comm, values.timeline, path, values.profile)
         some = checked(some, comm, values.check_every)
         some = kept(speed.of(some), comm, save, values.save_every, asked)

@@ -21,7 +21,7 @@ def alone(setup: Setup) -> Iterator[Step]:
             f"expected one rank with --strategy=serial, got {setup.comm.size}; pass "
             "--strategy=synchronous"
         )
-    return serial(*setup.common, **setup.options)
+    return serial(*setup.common, work=setup.comm.platform.work, **setup.options)
 
 
 def by_messages(setup: Setup) -> Iterator[Step]:
@@ -38,6 +38,7 @@ def on_devices(setup: Setup) -> Iterator[Step]:
         call=values.call,
         zero=values.zero,
         noise=values.noise,
+        work=setup.comm.platform.work,
         **setup.options,
     )
 

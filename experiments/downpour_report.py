@@ -1,7 +1,6 @@
-"""Runs of Downpour and in step in; a table, a verdict and figures out."""
+"""The rows, table, summary and figures of downpour.py."""
 
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,9 +10,6 @@ from server_runs import Ran, reached
 from dml.metrics import server_figure
 from dml.metrics.server_figure import Panel
 from dml.metrics.writers import Row
-
-CLAIM = "Downpour with AdaGrad is faster than Downpour SGD and sync, with stragglers"
-OURS = "Downpour AdaGrad"
 
 
 class Case(NamedTuple):
@@ -72,25 +68,14 @@ def row(case: Case) -> Row:
     }
 
 
-def verdict(chosen: Mapping[str, Case]) -> dict[str, Any]:
-    """Say the claim and what we see; return a flat summary."""
+def summarised(chosen: Mapping[str, Case]) -> dict[str, Any]:
+    """Return the flat summary of each strategy at its best rate."""
     summary: dict[str, Any] = {}
     for way, case in chosen.items():
         key = way.lower().replace(" ", "_")
         summary[f"{key}_accuracy"] = case.accuracy
         summary[f"{key}_rate"] = case.rate
         summary[f"{key}_seconds_to_target"] = case.seconds
-    times = {way: case.seconds for way, case in chosen.items()}
-    mine = times[OURS] if times[OURS] is not None else math.inf
-    beaten = [way for way, s in times.items() if s is None or mine < s]
-    others = len(times) - 1
-    judged = "holds" if len(beaten) == others else "holds in part"
-    if not beaten or mine == math.inf:
-        judged = "not seen"
-    found = ", ".join(f"{way} {time(seconds)}" for way, seconds in times.items())
-    target = chosen[OURS].target
-    summary["verdict"] = f"seconds to {target:.1%}: {found}: {judged}"
-    sys.stdout.write(f"published (Dean 2012): {CLAIM}\nours: {summary['verdict']}\n")
     return summary
 
 

@@ -16,7 +16,7 @@ LONG = 20.0  # seconds; shorter runs print nothing
 def warn(comm: Comm, what: str, messages: int) -> None:
     """Print the messages and seconds of a part of a virtual run that takes long."""
     seconds = messages * SECONDS
-    if comm.network is None or comm.rank or seconds < LONG:
+    if not comm.platform.virtual or comm.rank or seconds < LONG:
         return
     took = f"{seconds:,.0f} s" if seconds < 7200 else f"{seconds / 3600:,.0f} hours"
     sys.stdout.write(
@@ -42,7 +42,7 @@ def allreduce(
         return size * (size - 1)
     if name != "hierarchical":
         return count(name, size)
-    sizes = [len(ranks) for ranks in groups(comm.hosts(), group)]
+    sizes = [len(ranks) for ranks in groups(comm.platform.hosts(), group)]
     inside = sum(2 * one * (one - 1) for one in sizes)
     return inside + min(sizes) * count(outside, len(sizes))
 

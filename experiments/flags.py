@@ -129,13 +129,14 @@ def ranks(
         raise BadInput(f"{head}: {found}" if found else head) from error
 
 
-def delay(values: FlagValues, comm: CountedComm) -> Callable[[float], None] | None:
-    """Return what delays this rank's work by --straggle's law; None without one."""
+def delayed(values: FlagValues, comm: CountedComm) -> CountedComm:
+    """Return comm, on which this rank's work is delayed by --straggle's law, if any."""
     if not values.straggle:
-        return None
-    from dml.sim.laws import delayed, law
+        return comm
+    from dml.sim.laws import drawing, law
+    from dml.wire.messages import Delayed
 
-    return delayed(comm, law(values.straggle), values.seed)
+    return Delayed(comm, drawing(law(values.straggle), values.seed, comm.rank))
 
 
 def run(main: Callable[[Sequence[str]], Any]) -> None:

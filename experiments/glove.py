@@ -56,7 +56,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def program(comm: CountedComm, path: Path, asked: Callable[[], bool]) -> dict[str, Any]:
-    begun, delay = time.perf_counter(), flags.delay(FLAGS, comm)
+    begun, comm = time.perf_counter(), flags.delayed(FLAGS, comm)
     counts = counting.counted(comm, FLAGS)
     counted = time.perf_counter() - begun
     known = len(counts.vocabulary.words)
@@ -65,7 +65,7 @@ def program(comm: CountedComm, path: Path, asked: Callable[[], bool]) -> dict[st
     rules = glove_state.rules(FLAGS, known, len(counts.records))
     epoch, state = glove_state.begin(FLAGS, known, rules)
     virtual = bool(FLAGS.simulate) and FLAGS.strategy != "mesh"
-    timer = timelines.timer(comm, comm.Wtime if virtual else time.perf_counter, delay)
+    timer = timelines.timer(comm, comm.Wtime if virtual else time.perf_counter)
     state = by_row(state, blocks)
     setup = glove_ways.Setup(FLAGS, comm, state, tiles, blocks, timer, epoch, {})
     steps = islice(glove_ways.STRATEGIES[FLAGS.strategy](setup), FLAGS.epochs - epoch)

@@ -56,9 +56,10 @@ def alone(setup: Setup) -> Iterator[Step]:
             f"expected one rank with --strategy=serial, got {setup.comm.size}; "
             "pass --strategy=rotation"
         )
+    work = setup.comm.platform.work
     if setup.flags.batch:
-        return by_batches(setup, minibatch)
-    return by_records(setup, serial)
+        return by_batches(setup, minibatch, work=work)
+    return by_records(setup, serial, work=work)
 
 
 def free_for_all(setup: Setup) -> Iterator[Step]:
@@ -71,12 +72,12 @@ def free_for_all(setup: Setup) -> Iterator[Step]:
 
 
 def in_turns(setup: Setup) -> Iterator[Step]:
-    one_host = not max(setup.comm.hosts())
+    one_host = not max(setup.comm.platform.hosts())
     medium = setup.flags.medium
     if medium == "memory" and not one_host:
         raise BadInput(
             "expected all ranks on one host with --medium=memory, got ranks on "
-            f"{max(setup.comm.hosts()) + 1}; pass --medium=messages"
+            f"{max(setup.comm.platform.hosts()) + 1}; pass --medium=messages"
         )
     travel = medium == "messages" or not one_host
     return by_records(

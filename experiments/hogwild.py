@@ -20,11 +20,11 @@ from typing import Any
 
 import flags
 import writing
+from hogwild_claims import HOGWILD
 from hogwild_delays import microseconds, sweep
 from hogwild_problems import PROBLEMS
-from hogwild_report import KINDS, drawn, row, tables
+from hogwild_report import KINDS, drawn, row, summarised, tables
 from hogwild_runs import SERIAL, Case, by_turns, settings
-from hogwild_verdict import verdict
 from sparse_runs import Task, loaded
 
 from dml.metrics import runs
@@ -77,13 +77,13 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
                     yield {"problem": FLAGS.delayed} | found
 
         rows: list[Row] = []
-        with writing.first(path, FLAGS, comm, tables(KINDS)) as writer:
+        with writing.first(path, FLAGS, comm, tables(KINDS), claims=HOGWILD) as writer:
             for found in every():
                 writer.row(found)
                 rows.append(found)
             if comm.rank:
                 return {}
-            summary = verdict(rows)
+            summary = summarised(rows)
             drawn(path, rows)
             writer.summary(summary)
         return summary

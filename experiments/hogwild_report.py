@@ -1,12 +1,15 @@
-"""What hogwild.py shows: turns in; rows, two tables and figures out."""
+"""The rows, tables, figures and summary of hogwild.py."""
 
 import os
 import platform
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+from hogwild_claims import LADDER, LEVEL, round_robin
 from hogwild_runs import SERIAL, Case, Turns, seconds, speedup
 
 from dml.metrics import figures, server_figure, writers
@@ -73,11 +76,54 @@ def tables(kinds: Mapping[str, Mapping]) -> Iterator[Writer]:
 
 
 def machine() -> dict[str, Any]:
-    """Return what the numbers are of: the processor, and its cores."""
+    """Return the processor and the number of its cores."""
     path = Path("/proc/cpuinfo")
     lines = path.read_text().splitlines() if path.exists() else []
     names = [line.split(":")[1].strip() for line in lines if "model name" in line]
     return {"processor": (names or [platform.machine()])[0], "cores": os.cpu_count()}
+
+
+def summarised(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return the flat summary; print the machine, and where round robin is level."""
+    most, found = max(row["workers"] for row in rows), machine()
+    sys.stdout.write(
+        f"{most} workers on {found['cores']} cores ({found['processor']}); speed-ups "
+        "are over serial\n"
+    )
+    names = ("speedup", "to_serial", "lost_share", "updates_per_second")
+    races = {
+        f"{row['problem']}_{row['way']}_{row['workers']}_{name}": row[name]
+        for row in rows
+        if row["kind"] == "race"
+        for name in names
+    }
+    return races | caught(rows) | found
+
+
+def caught(rows: Sequence[Row]) -> dict[str, float | None]:
+    """Return, and print, the time of a gradient from which on round robin is level."""
+    delays = [row for row in rows if row["kind"] == "delay"]
+    if not {LADDER[0], LADDER[-1]} <= {row["way"] for row in delays}:
+        return {}
+    found: dict[str, float | None] = {}
+    for key, way, level in (("level_us", LADDER[0], LEVEL), ("even_us", "serial", 1.0)):
+        takes, speeds = round_robin(delays, way)
+        found[key] = at = crossing(takes, speeds, level)
+        where = f"from {at:.3g} us a gradient on" if at else "at no delay"
+        if min(speeds) >= level:
+            where = "at every delay"
+        sys.stdout.write(f"round robin has {level:.0%} of {way}'s speed {where}\n")
+    return found
+
+
+def crossing(xs: Sequence[float], ys: Sequence[float], level: float) -> float | None:
+    """Return x from which on y is not below a level, on lines over log x."""
+    below = [i for i, y in enumerate(ys) if y < level]
+    if not below or below[-1] + 1 == len(ys):  # never below, or below at the end
+        return None
+    i = below[-1]
+    share = (level - ys[i]) / (ys[i + 1] - ys[i])
+    return float(np.exp(np.interp(share, [0, 1], np.log(xs[i : i + 2]))))
 
 
 def drawn(path: Path, rows: Sequence[Row]) -> None:

@@ -5,8 +5,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from large_batch_claims import BASELINE
 from large_batch_report import ALEXNET, Case, fastest, parallel
-from large_batch_verdicts import BASELINE
 
 from dml.metrics.figures import save
 from dml.metrics.server_figure import plain, settled

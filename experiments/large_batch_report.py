@@ -1,4 +1,4 @@
-"""Trainings by workers and warm-up in; rows and tables beside published ones out."""
+"""The rows, tables and summary of large_batch.py, beside the published tables."""
 
 import math
 import sys
@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from large_batch_claims import BASELINE, SCALED
 from large_batch_training import Plan, Ran
-from large_batch_verdicts import BASELINE, bounded, critical, limit, warmups
 
 from dml.metrics.writers import Row
 from dml.wire import cost
@@ -154,17 +154,26 @@ def parallel(cases: Mapping[int, Case]) -> dict[int, float | None]:
     return found
 
 
+def critical(epochs: Mapping[int, float | None]) -> float | None:
+    """Return the batch that doubles the epochs to the target (McCandlish 2018, 2.11).
+
+    By E = E_min (1 + B / B_crit), fitted by relative error: a line over the batch.
+    """
+    known = {batch: one for batch, one in epochs.items() if one is not None}
+    if len(known) < 2:
+        return None
+    batches, needed = np.array(list(known)), np.array(list(known.values()))
+    slope, start = np.polyfit(batches, needed, 1, w=1 / needed)
+    # a slope within rounding of 0 is no slope
+    return float(start / slope) if slope > 1e-9 * start > 0 else None
+
+
 def summed(cases: Sequence[Case], large: int) -> dict[str, Any]:
-    """Return the flat summary: numbers, and three verdicts with what they rest on."""
+    """Return the flat summary."""
     at = {case.way: case for case in cases if case.factor in (1, large)}
-    scaled = {case.factor: case for case in cases if case.way in (BASELINE, "gradual")}
+    scaled = {case.factor: case for case in cases if case.way in SCALED}
     quick, best = fastest(cases), at["gradual"]
     times = parallel(quick)
-    judged = {
-        "warmups": warmups({way: case.errors for way, case in at.items()}),
-        "batches": limit({factor: case.errors for factor, case in scaled.items()}),
-        "steps": bounded({factor: case.steps for factor, case in quick.items()}),
-    }
     summary: dict[str, Any] = {
         "loss": finite(best.loss),
         "accuracy": 1 - float(best.errors.mean()),
@@ -173,8 +182,6 @@ def summed(cases: Sequence[Case], large: int) -> dict[str, Any]:
         "noise_scale": until_target(at[BASELINE]),
         "noise_scale_at_end": finite(at[BASELINE].noise[-1]),
     }
-    for name, (said, found) in judged.items():
-        summary |= {f"verdict_{name}": said, f"found_{name}": found}
     for way, case in at.items():
         summary[f"{way}_error"] = float(case.errors.mean())
     for factor, case in scaled.items():
@@ -189,21 +196,19 @@ def summed(cases: Sequence[Case], large: int) -> dict[str, Any]:
 
 
 def said(cases: Sequence[Case], large: int, summary: Row) -> None:
-    """Print three tables, each with what was published, and its verdict."""
+    """Print three tables, each with the published one; and the bounds of the batch."""
     ways = {case.way: case for case in cases if case.factor in (1, large)}
-    scaled = [case for case in cases if case.way in (BASELINE, "gradual")]
+    scaled = [case for case in cases if case.way in SCALED]
     batch = ways["gradual"].batch
     lines = [f"\nwarm-ups: error in %, Goyal 2017 at 8192 images, ours at {batch}"]
     for way, published in GOYAL.items():
         lines.append(f"{way:10}{published:>14}{spread(ways[way].errors):>18}")
-    lines += [judged(summary, "warmups")]
     lines += ["\nbatches: top-1 in %, AlexNet, and ours with gradual warm-up"]
     for case in scaled:
         images, mine = min(ALEXNET) * case.factor, spread(1 - case.errors)
         published = f"{ALEXNET[images]:.2f}" if images in ALEXNET else "-"
         lines.append(f"{images:6}{published:>8}{case.batch:10}{mine:>16}")
-    lines += [judged(summary, "batches"), *timed(cases), judged(summary, "steps")]
-    sys.stdout.write("\n".join([*lines, bounds(summary)]) + "\n")
+    sys.stdout.write("\n".join([*lines, *timed(cases), bounds(summary)]) + "\n")
 
 
 def timed(cases: Sequence[Case]) -> list[str]:
@@ -231,10 +236,6 @@ def timed(cases: Sequence[Case]) -> list[str]:
             f"{gains[0]:>10}{gains[1]:>11}{gains[2]:>10}"
         )
     return lines
-
-
-def judged(summary: Row, name: str) -> str:
-    return f"{summary[f'found_{name}']}: {summary[f'verdict_{name}']}"
 
 
 def bounds(summary: Row) -> str:

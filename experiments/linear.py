@@ -38,7 +38,7 @@ from dml.wire.messages import ALLREDUCE
 from dml.wire.once import once
 
 STRATEGIES: dict[str, Callable[..., Any]] = {
-    "serial": lambda comm, allreduce: serial,
+    "serial": lambda comm, allreduce: partial(serial, work=comm.platform.work),
     "synchronous": lambda comm, allreduce: partial(
         synchronous, comm=comm, allreduce=allreduce
     ),
@@ -76,16 +76,17 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
                 f"expected one rank with --strategy=serial, got {comm.size}; "
                 "pass --strategy=synchronous"
             )
+        comm = flags.delayed(FLAGS, comm)
         allreduce = flags.allreduce(FLAGS.allreduce, FLAGS, comm.size)
         strategy = STRATEGIES[FLAGS.strategy](comm, allreduce)
-        if comm.network is not None and comm.rank == 0:
+        if comm.platform.virtual and comm.rank == 0:
             gradient = np.zeros(1 + FEATURES * CLASSES + CLASSES, np.float32)
             how = FLAGS.group, FLAGS.outside
             calls = estimates.allreduce(comm, FLAGS.allreduce, gradient, *how)
             what = f"{FLAGS.steps} all-reduces by {FLAGS.allreduce}"
             estimates.warn(comm, what, FLAGS.steps * calls)
         batches = minibatches(len(training.targets), FLAGS.batch, FLAGS.seed)
-        timer = timelines.timer(comm, comm.Wtime, flags.delay(FLAGS, comm))
+        timer = timelines.timer(comm, comm.Wtime)
         steps = strategy(model, params, training, batches, optimizer, timer)
         with writing.first(
             path,

@@ -21,6 +21,7 @@ import memory_figure
 import memory_report
 import memory_tables
 import writing
+from megatron_claims import counted, sixteen_bytes
 from memory_models import MODELS
 from memory_search import GB, Search, cheapest, how, text, tried
 
@@ -56,7 +57,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     by = tried(asked, FLAGS.devices)
     plan = memory_report.Plan(FLAGS.model, asked, by, FLAGS.best, FLAGS.compiled)
     kept: dict[str, list[Row]] = {}
-    with writing.first(path, FLAGS, None) as writer:
+    with writing.first(path, FLAGS, None, claims=(counted, sixteen_bytes)) as writer:
         for name, make in memory_report.TABLES.items():
             kept[name] = []
             with writers.many(writers.table(memory_tables.COLUMNS[name])) as table:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import memory_compiled
+from megatron_claims import ROUNDED
 from memory_models import LECTURE, MODELS
 from memory_search import GB, Found, Search, cheapest, found, how, least, text
 
@@ -13,7 +14,7 @@ from dml.models.transformer import SIZES, Shape
 
 SIZES_GB = (16, 32, 40, 80)  # of devices: P100 or V100, V100, A100, A100 or H100
 BYTES = MIXED.parameter + MIXED.gradient + MIXED.state
-VERDICTS = {0.005: "agrees", 0.05: "agrees as rounded"}  # by how far off, at most
+VERDICTS = {0.005: "agrees", ROUNDED: "agrees as rounded"}  # by most deviation
 
 
 class Plan(NamedTuple):

@@ -22,6 +22,7 @@ import scaling_model
 import scaling_report
 import scaling_tables
 import writing
+from scaling_claims import CLAIMS
 from scaling_flags import FLAGS, described, known
 from scaling_model import Training
 
@@ -53,7 +54,7 @@ def main(argv: Sequence[str]) -> list[Row]:
         summary = {"p": comm.size, "step_seconds": training.gradient(1)}
         summary |= rates._asdict() | scaling_report.totals(tables)
         chart = scaling_report.chart(path / "scaling")
-        with writing.first(path, FLAGS, comm, chart) as writer:
+        with writing.first(path, FLAGS, comm, chart, claims=CLAIMS) as writer:
             for name, rows in tables.items():
                 shown = scaling_tables.shown(name, titles[name])
                 with writers.first(comm.rank, shown) as table:
@@ -79,7 +80,7 @@ def measured(comm: CountedComm, training: Training) -> list[Row]:
         return []
     compute: Callable[[], Any]
     if FLAGS.step_seconds:
-        wait = comm.raw.compute if FLAGS.simulate else time.sleep
+        wait = comm.platform.compute if FLAGS.simulate else time.sleep
         compute = partial(wait, training.gradient(comm.size))
     else:
         examples = max(1, round(training.examples(comm.size)))

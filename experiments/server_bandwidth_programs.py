@@ -110,7 +110,7 @@ def bare(comm: CountedComm, load: Load) -> list[Call]:
     works = comm.rank in workers
     peers = servers if works else workers
     nbytes = load.nbytes // len(servers)
-    raw: Any = comm.raw if comm.machine else comm
+    raw: Any = comm if comm.platform.virtual else comm.platform.raw
     out, back = np.ones(nbytes, np.uint8), np.empty(nbytes, np.uint8)
 
     def there_and_back() -> None:

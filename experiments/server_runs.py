@@ -16,7 +16,7 @@ from dml.sim.laws import drawing, law
 from dml.strategies.server.report import Collected, Report, collected
 from dml.strategies.server.server import Setup, divided, server
 from dml.types import BadInput, CountedComm, Problem, Step
-from dml.wire.messages import Metered, broadcast
+from dml.wire.messages import Delayed, Metered, broadcast
 from dml.wire.messages.consistency import (
     CONSISTENCIES,
     Choice,
@@ -66,12 +66,12 @@ def ran(
     seen: Callable[[Step], Any] = lambda step: None,
 ) -> Ran | None:
     """Train on all ranks of comm; return what happened on rank 0, None elsewhere."""
-    comm = Metered(comm)  # counts this run alone
+    comm = delayed(Metered(comm), plan)  # counts this run alone
     report = Report()
     batches = minibatches(problem.examples, plan.batch, plan.seed)
     comm.Barrier()
     begun = comm.Wtime()
-    timer = Timer(comm.Wtime, delay(comm, plan))
+    timer = Timer(comm.Wtime)
     some = islice(batches, plan.clocks)
     with np.errstate(over="ignore", invalid="ignore"):  # runs that diverge go on
         for step in server(problem, some, timer, comm=comm, setup=setup, report=report):
@@ -82,12 +82,12 @@ def ran(
     return evaluated(problem, found, begun, plan.scale) if found else None
 
 
-def delay(comm: CountedComm, plan: Plan) -> Callable[[float], None] | None:
-    """Return what takes a worker's time: virtual, or asleep."""
+def delayed(comm: CountedComm, plan: Plan) -> CountedComm:
+    """Return comm, on which a worker's computation takes the time of the plan's law."""
     if not plan.law:
-        return None
+        return comm
     draws = drawing(law(plan.law), plan.seed, comm.rank)
-    return lambda work: comm.compute(plan.scale * work * next(draws))
+    return Delayed(comm, draws, plan.scale)
 
 
 def evaluated(problem: Problem, found: Collected, begun: float, scale: float) -> Ran:
@@ -161,7 +161,7 @@ def rates(text: str, flag: str = "lr") -> list[float]:
 
 def napping(comm: CountedComm, scale: float) -> CountedComm:
     """Let real ranks sleep while they wait; their waits are no shorter than scale."""
-    if comm.network is not None:
+    if comm.platform.virtual:
         return comm
     from dml.wire.messages.napping import Napping
 

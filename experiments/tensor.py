@@ -23,6 +23,7 @@ import flags
 import tensor_parts as parts
 import tensor_report as report
 import writing
+from megatron_claims import two_and_two
 
 from dml.metrics import runs, writers
 from dml.models.tensor import tensor_transformer
@@ -52,7 +53,12 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     with (
         compiling.fitting("a smaller --batch, --width or --vocabulary"),
         writing.first(
-            path, FLAGS, None, writers.table(report.COLUMNS), report.verdicts()
+            path,
+            FLAGS,
+            None,
+            writers.table(report.COLUMNS),
+            report.verdicts(),
+            claims=(two_and_two,),
         ) as writer,
     ):
         compiling.cached()

@@ -21,6 +21,7 @@ import topology_report
 import topology_rows
 import topology_tables
 import writing
+from topology_claims import CLAIMS
 
 from dml.metrics import runs, writers
 from dml.metrics.writers import Row
@@ -59,7 +60,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     )
     columns = topology_tables.columns(names)
     kept: dict[str, list[Row]] = {}
-    with writing.first(path, FLAGS, None) as writer:
+    with writing.first(path, FLAGS, None, claims=CLAIMS) as writer:
         for name, make in topology_report.TABLES.items():
             kept[name] = []
             with writers.many(writers.table(columns[name])) as table:

@@ -1,17 +1,18 @@
-"""What every experiment writes: its run folder, and besides what its flags ask for.
+"""Write the run folder of an experiment, and the exports that its flags name.
 
-with writing.first(path, FLAGS, comm, writers.table(COLUMNS)) as writer:
+with writing.first(path, FLAGS, comm, writers.table(COLUMNS), claims=CLAIMS) as writer:
     writer.row(...)
     writer.summary(...)
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import flags
+from claims import Claim, conclude
 
-from dml.metrics import energy, exports, runs, writers
+from dml.metrics import energy, exports, results, runs, writers
 from dml.metrics.writers import Row, Writer
 from dml.types import BadInput, Comm
 
@@ -29,10 +30,12 @@ def first(
     comm: Comm | None,
     *others: AbstractContextManager[Writer],
     append: bool = False,
+    claims: Sequence[Claim] = (),
 ) -> Iterator[Writer]:
-    """Write on rank 0: its rows at once; its summary last, with what all ranks spent.
+    """Write on rank 0: each row at once; the summary last, with all ranks' energy.
 
-    All ranks of comm come in and go out; a process alone passes None.
+    Collective over comm; a single process passes None. The claims are judged by the run
+    as read from its folder, and their verdicts are printed and added to the summary.
     """
     rank, ranks = (comm.rank, comm.size) if comm else (0, processes())
     if not comm and ranks > 1:
@@ -40,7 +43,7 @@ def first(
             f"expected one process, got {ranks} ranks, each of which would do all of "
             "it; drop mpirun"
         )
-    if comm and rank and comm.network is not None:  # rank 0 is in this process
+    if comm and rank and comm.platform.virtual:  # rank 0 is in this process
         yield Writer(writers.ignore, writers.ignore)
         return
     folder = runs.folder(path, flags.chosen(values), append, ranks)
@@ -52,8 +55,12 @@ def first(
     ):
         yield Writer(writer.row, summaries.append)
         spent = meter.spent()
-        if summaries:
-            writer.summary({**summaries[-1], **spent})
+        if summaries and rank == 0:
+            summary = dict(summaries[-1])
+            if claims:
+                run = results.read(path)._replace(summary=summary)
+                summary |= conclude(claims, run)
+            writer.summary(summary | spent)
 
 
 def processes() -> int:

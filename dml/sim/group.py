@@ -1,13 +1,13 @@
 """A virtual communicator without its messages: who belongs to it, where, since when."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
 
 from dml.sim.meeting import Meeting, VirtualWindow, meet
 from dml.sim.process import Process
-from dml.types import SHARED, BadInput, Op, Request
+from dml.types import SHARED, BadInput, Cache, Op, Platform
 
 LINE = 64  # bytes of a cache line
 
@@ -25,15 +25,15 @@ class Group:
     """One rank's end of a group of processes; collective calls as a perfect MPI's."""
 
     __slots__ = (
-        *("alpha", "beta", "eager", "gamma", "kept", "peers", "process"),
-        *("rank", "shared", "size"),
+        *("_cache", "_platform", "alpha", "beta", "eager", "gamma", "peers"),
+        *("process", "rank", "shared", "size"),
     )
-    machine = ""  # a measurement here belongs to no machine
 
     def __init__(self, process: Process, rank: int, peers: list[Any], shared: Shared):
         self.process, self.rank, self.peers = process, rank, peers
         self.size = 0  # known when the group is complete
-        self.kept: dict[Any, Any] = {}
+        self._cache: Cache | None = None
+        self._platform: Platform | None = None
         self.alpha, self.beta, self.gamma, self.eager = process.world.rates
         self.shared = shared
 
@@ -91,13 +91,26 @@ class Group:
         return self.Split(0, self.rank)
 
     def Free(self) -> None:
-        self.kept.clear()
+        self._cache = None
 
-    def note(self, number: int) -> None:
-        """Nobody records here."""
+    @property
+    def cache(self) -> Cache:
+        if self._cache is None:
+            self._cache = Cache()
+        return self._cache
 
-    def around(self, comm: Self) -> Self:
-        return comm
+    @property
+    def platform(self) -> Platform:
+        if self._platform is None:
+            self._platform = Platform(
+                raw=self,
+                hosts=self.hosts,
+                shared_window=self.shared_window,
+                compute=self.process.compute,
+                pause=self.process.pause,
+                network=self.process.world.network,
+            )
+        return self._platform
 
     def hosts(self) -> list[int]:
         """The host of every rank, numbered by their lowest rank; one list for all."""
@@ -117,26 +130,8 @@ class Group:
         self.process.made += 1
         return VirtualWindow(self, meet(self, "Window", nbytes, conclude))
 
-    # Time.
-
-    @property
-    def raw(self) -> Self:
-        return self
-
-    @property
-    def network(self) -> Any:
-        return self.process.world.network
-
-    @property
-    def pause(self) -> Callable[[], None]:
-        return self.process.pause
-
     def Wtime(self) -> float:
         return self.process.clock
-
-    def compute(self, seconds: float, unless: Request | None = None) -> bool:
-        """Let this rank's clock advance, unless a request is done before."""
-        return self.process.compute(seconds, unless)
 
     def Reduce_local(
         self,

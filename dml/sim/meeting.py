@@ -74,7 +74,7 @@ class VirtualWindow:
 
     def meet(self, pause: Any = None) -> None:
         """Meet all ranks, as `Barrier` does; a pause of another kind is for polling."""
-        if pause == self.comm.pause:
+        if pause == self.comm.process.pause:
             pause = None
         meet(self.comm, "meet", None, lambda values: None, pause=pause)
 

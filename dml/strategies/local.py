@@ -77,11 +77,12 @@ def local(
             here, number, total = sum(weights), number + 1, total + count
             if not here:
                 continue
-            with timer("gradient", work=here * comm.size / count):
+            with timer("gradient"):
                 weights = [weight / here for weight in weights]
                 loss, grads = jax.block_until_ready(
                     accumulated(model.loss, params, parts, weights)
                 )
+                comm.platform.work(here * comm.size / count)
             with timer("update"):
                 new = apply(optimizer, grads, state, params)
                 params, state = jax.block_until_ready(new)

@@ -26,7 +26,7 @@ from dml.metrics.timer import Timer
 from dml.models.gradient import gradient, plus
 from dml.strategies.serial import examples
 from dml.strategies.zero import ZERO, Held, Level, holding
-from dml.types import BadInput, Batch, Examples, Grads, Model, Params, Step
+from dml.types import BadInput, Batch, Examples, Grads, Model, Params, Step, nothing
 from dml.update.dense import Optimizer
 from dml.wire.mesh.axes import FED, SLICED, WHOLE
 from dml.wire.mesh.slices import scattered
@@ -50,6 +50,7 @@ def mesh(
     noise: bool = False,
     state: Any = None,
     ahead: int = 2,
+    work: Callable[[float], object] = nothing,
 ) -> Iterator[Step]:
     """Train as serial does, on axes' devices; params, data, batches are equal on all.
 
@@ -66,7 +67,7 @@ def mesh(
         data, batches, partial(divided, axes=axes, accumulate=accumulate), ahead=ahead
     )
     for number, (count, (even, rest)) in enumerate(timer.waits("input", fed), 1):
-        with timer("gradient", work=1):
+        with timer("gradient"):
             found, left = None, 0 if rest is None else examples(rest)
             if even is not None:
                 loss, square, grads = means(now, even)
@@ -76,6 +77,7 @@ def mesh(
                 lost = lost[0], held.slice(lost[1])
                 found = plus(found, lost, left / count)
             loss, grads = jax.block_until_ready(found)
+            work(1)
         measures: dict[str, float] = {"bytes_held": nbytes((now, state))}
         if scale:
             if even is not None:

@@ -3,7 +3,7 @@
 Params and the global minibatches in, a Step after every update out.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any
 
@@ -14,7 +14,7 @@ from dml.data.feed import feed
 from dml.data.shards import shards
 from dml.metrics.timer import Timer
 from dml.models.gradient import accumulated
-from dml.types import Batch, Examples, Model, Params, Step
+from dml.types import Batch, Examples, Model, Params, Step, nothing
 from dml.update.dense import Optimizer, apply
 
 
@@ -29,6 +29,7 @@ def serial(
     state: Any = None,
     accumulate: int = 1,
     ahead: int = 0,
+    work: Callable[[float], object] = nothing,
 ) -> Iterator[Step]:
     """Train on data, one minibatch of batches (indices into it) a step.
 
@@ -39,10 +40,11 @@ def serial(
     fed = feed(data, batches, lambda index: shards(index, accumulate), put, ahead)
     for number, (count, parts) in enumerate(timer.waits("input", fed), 1):
         parts, weights = shares(parts, count)
-        with timer("gradient", work=1):
+        with timer("gradient"):
             loss, grads = jax.block_until_ready(
                 accumulated(model.loss, params, parts, weights)
             )
+            work(1)
         with timer("update"):
             params, state = jax.block_until_ready(
                 apply(optimizer, grads, state, params)

@@ -85,8 +85,9 @@ def synchronous(
     for number, (count, parts) in enumerate(timer.waits("input", fed), 1):
         sent = comm.bytes_sent
         parts, weights = shares(parts, count)
-        with timer("gradient", work=sum(weights) * comm.size):
+        with timer("gradient"):
             loss, done, factor = begin(model, params, parts, weights, cut)
+            comm.platform.work(sum(weights) * comm.size)
         squares, copied = 0.0, 0
         for bucket in held:
             with timer("gradient"):
@@ -168,7 +169,7 @@ def updated(
     params: Params,
 ) -> tuple[Params, Any]:
     """Return params and state after an update; virtual replicas share the result."""
-    if comm.network is None:
+    if not comm.platform.virtual:
         return jax.block_until_ready(apply(optimizer, put(grads), state, params))
 
     def call() -> tuple[Params, Any]:

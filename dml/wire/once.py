@@ -26,9 +26,9 @@ def once(comm: Comm, name: str, key: Any, call: Callable[[], Value]) -> Value:
         the ids of objects that `call` refers to.
       call: Computes the result, without communication. Nobody may change the result.
     """
-    if comm.network is None:
+    if not comm.platform.virtual:
         return call()
-    results = comm.raw.shared.results
+    results = comm.platform.raw.shared.results
     found = results.get(name)
     if found is None or found.key != key:
         found = results[name] = Result(key, call(), call)
@@ -37,4 +37,4 @@ def once(comm: Comm, name: str, key: Any, call: Callable[[], Value]) -> Value:
 
 def one_host(comm: Comm) -> bool:
     """Return whether all ranks are on one host."""
-    return once(comm, "one host", None, lambda: not max(comm.hosts()))
+    return once(comm, "one host", None, lambda: not max(comm.platform.hosts()))

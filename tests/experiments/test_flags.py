@@ -62,8 +62,8 @@ def on(argv, program):
 
 def test_a_virtual_world_is_as_its_flags_say():
     def program(comm):
-        comm.compute(1)
-        return comm.network.rates[:3], comm.bytes_sent
+        comm.platform.compute(1)
+        return comm.platform.network.rates[:3], comm.bytes_sent
 
     rates = (1, 2e-3, 0)
     assert on(["--simulate=2", "--network=1,2e-3,0"], program) == [(rates, 0)] * 2
@@ -84,7 +84,7 @@ def test_a_virtual_run_that_does_not_end_well_is_one_line():
 
     def never_ends(comm):
         while True:
-            comm.compute(1)
+            comm.platform.compute(1)
 
     with pytest.raises(BadInput, match="deadlock: 9 of 9.*rank 1 at 0.0") as caught:
         on(["--simulate=9"], waits)

@@ -33,7 +33,7 @@ def running(allreduce, size, length, network, delays=None):
         allreduce(comm, buffer)  # groups are made here
         comm.Barrier()
         if delays is not None:
-            comm.compute(delays[comm.rank])
+            comm.platform.compute(delays[comm.rank])
         start = comm.Wtime()
         allreduce(comm, buffer)
         return start, comm.Wtime()

@@ -12,11 +12,12 @@ from dml.data.minibatches import draws, take
 from dml.metrics.timer import Timer
 from dml.models.gradient import gradient
 from dml.models.layers import layered
-from dml.strategies.hybrid import pipeline as player
-from dml.strategies.hybrid import programs, sums
+from dml.strategies.hybrid import gradients as sums
+from dml.strategies.hybrid import instructions, programs
 from dml.strategies.hybrid.hybrid import dense, hybrid, shares
-from dml.strategies.hybrid.parts import holding
-from dml.strategies.hybrid.programs import Gradients, Pipeline, divided
+from dml.strategies.hybrid.layout import laid_out
+from dml.strategies.hybrid.parts import Pipeline, divided
+from dml.strategies.hybrid.programs import Gradients
 from dml.strategies.serial import serial
 from dml.types import STATISTICS, BadInput, Layer
 from dml.update.dense import make
@@ -62,8 +63,8 @@ def prepared(sizes, pipeline):
     grid, count = mesh(**sizes), blocks(sizes, pipeline)
     network, params = small.cut(sizes["tensor"], count), small.init(blocks=count)
     mine = divided(network, params, grid, pipeline)
-    held = holding(mine, params, grid, lambda tree: tree)
-    return held, Gradients(network, held, pipeline), params
+    layout = laid_out(mine, params, grid, lambda tree: tree)
+    return layout, Gradients(network, layout, pipeline), params
 
 
 def gradients(sizes, pipeline):
@@ -77,12 +78,12 @@ def kept(sizes, pipeline):
 
 
 def computed(sizes, pipeline):
-    held, call, params = prepared(sizes, pipeline)
+    layout, call, params = prepared(sizes, pipeline)
     index, rest = shares(sizes["data"], pipeline.microbatches, np.arange(BATCH))
     assert not len(rest)
     batch = take(small.data(BATCH), index)
-    loss, grads = call(held.hold(params), batch, pipeline.microbatches)
-    return float(loss.addressable_data(0)), held.collect(grads), call
+    loss, grads = call(layout.scatter(params), batch, pipeline.microbatches)
+    return float(loss.addressable_data(0)), layout.collect(grads), call
 
 
 def wrong(sizes, pipeline, find=gradients):
@@ -204,15 +205,14 @@ def running_statistics_are_neither_clipped_nor_counted():
     assert apart(found, after(serial, model, 0.1)) < 1e-6
 
 
-def what_is_held_comes_back_bit_for_bit():
+def scattered_params_and_states_are_collected_bit_for_bit():
     sizes = {"data": 1, "stage": 4, "tensor": 2}
-    held, _, params = prepared(sizes, WAYS["interleaved"])
-    assert apart(held.collect(held.hold(params)), params) == 0
+    layout, _, params = prepared(sizes, WAYS["interleaved"])
+    assert apart(layout.collect(layout.scatter(params)), params) == 0
     optimizer = make("adam", 0.01)
     state = optimizer.update(params, optimizer.init(params), params)[1]
-    parts = held.parts
-    kept = holding(parts, params, held.axes, optimizer.init)
-    assert apart(kept.collect(kept.hold(state)), state) == 0
+    states = laid_out(layout.parts, params, layout.axes, optimizer.init)
+    assert apart(states.collect(states.scatter(state)), state) == 0
 
 
 def bytes_on_the_wire_are_those_of_the_formula():
@@ -221,20 +221,19 @@ def bytes_on_the_wire_are_those_of_the_formula():
     stream = BATCH // 2 * small.WIDTH * 4  # a replica's, of all its microbatches
     # 2 all-reduces of each of 2 blocks, 2 (t - 1)/t of the stream; a stage has one
     assert call.sent["tensor"] == 2 * 2 * stream / 2
-    # a boundary forwards, a cotangent back; both stages' ends of the ring send
+    # activations forwards, gradients back; both stages send in a ring
     assert call.sent["stage"] == 2 * stream
-    leaves = jax.tree.leaves(call.held.lengths)
+    leaves = jax.tree.leaves(call.layout.lengths)
     table = small.WIDTH**2 * 4  # that both stages hold: summed, as the loss is
     assert 4 * sum(leaves) + table <= call.sent["data"] < 4 * sum(leaves) + table + 99
 
 
-def fewer_activations_live_by_1f1b():
-    held = {name: gradients(FOUR, WAYS[name])[2].temporary for name in WAYS}
-    # K - k of 12 microbatches on stage k; what one keeps is more than what it is given
-    assert held["more"] < held["gpipe"] / 2
-    assert (
-        held["more"] < 1.2 * held["1f1b"]
-    )  # whose microbatches are three times as big
+def fewer_activations_are_in_flight_by_1f1b():
+    nbytes = {name: gradients(FOUR, WAYS[name])[2].temporary for name in WAYS}
+    # K - k of 12 microbatches on stage k; saved activations are more than a message
+    assert nbytes["more"] < nbytes["gpipe"] / 2
+    # the microbatches of 1f1b are three times as large
+    assert nbytes["more"] < 1.2 * nbytes["1f1b"]
 
 
 def a_program_grows_with_the_layers_alone():
@@ -294,21 +293,21 @@ def pipedream_is_descent_along_gradients_of_old_weights():
 
 
 def mutants_are_seen():
-    turned = player.sent
+    shifted = instructions.shifted
     backwards = mock.patch.object(
-        player, "sent", lambda one, way: turned(one, [(b, a) for a, b in way])
+        instructions, "shifted", lambda one, by: shifted(one, -by)
     )
-    unshared = mock.patch.object(sums, "over_stages", lambda held, grads: grads)
+    unshared = mock.patch.object(sums, "over_stages", lambda layout, grads: grads)
 
-    def doubled(held, model, grads):
-        found = sums.summed(held, model, grads)
+    def doubled(layout, model, grads):
+        found = sums.all_reduce_grads(layout, model, grads)
         return jax.tree.map(lambda one: jax.lax.psum(one, "data"), found)
 
-    def alone(held, model, grads):
-        return sums.over_stages(held, grads)
+    def alone(layout, model, grads):
+        return sums.over_stages(layout, grads)
 
-    counted = mock.patch.object(programs, "summed", doubled)
-    missing = mock.patch.object(programs, "summed", alone)
+    counted = mock.patch.object(programs, "all_reduce_grads", doubled)
+    missing = mock.patch.object(programs, "all_reduce_grads", alone)
     for mutant, sizes in [
         (backwards, FOUR),  # a ring of two stages has but one way round
         (unshared, TWO),
@@ -338,9 +337,9 @@ CHECKS = [
     only_the_order_of_sums_changes_bits,
     a_run_moves_to_another_mesh_and_schedule,
     running_statistics_are_neither_clipped_nor_counted,
-    what_is_held_comes_back_bit_for_bit,
+    scattered_params_and_states_are_collected_bit_for_bit,
     bytes_on_the_wire_are_those_of_the_formula,
-    fewer_activations_live_by_1f1b,
+    fewer_activations_are_in_flight_by_1f1b,
     a_program_grows_with_the_layers_alone,
     pipedream_is_descent_along_gradients_of_old_weights,
     mutants_are_seen,

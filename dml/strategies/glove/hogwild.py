@@ -31,18 +31,19 @@ def hogwild(
     epoch: int = 0,
 ) -> Iterator[Step]:
     """Train as serial does, every rank on the tiles that are its own."""
-    if max(comm.hosts()):
+    if max(comm.platform.hosts()):
         raise BadInput(
             "expected all ranks on one host with --strategy=hogwild, got ranks on "
-            f"{max(comm.hosts()) + 1}; pass --strategy=rotation"
+            f"{max(comm.platform.hosts()) + 1}; pass --strategy=rotation"
         )
     table = shared_table(comm, state)
     dim = state.vectors_TxD.shape[1]
     mine = dealt(tiles, comm.rank, comm.size)
     while True:
         epoch, sent = epoch + 1, comm.bytes_sent
-        with timer("update", work=1):
+        with timer("update"):
             losses = [descend(table, tiles, these, rate) for these in mine]
+            comm.platform.work(1)
         with timer("wait"):
             total = np.array(losses)
             tree_allreduce(comm, total)

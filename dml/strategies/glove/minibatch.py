@@ -15,7 +15,7 @@ from numba import njit
 from dml.data.tiles import Tiles
 from dml.metrics.timer import Timer
 from dml.models.glove import Records
-from dml.types import Embeddings, Rows, Step
+from dml.types import Embeddings, Rows, Step, nothing
 from dml.update.rows import FAST, LANES, adagrad, pack, pad_of, padded, unpack, width
 
 
@@ -27,6 +27,7 @@ def minibatch(
     *,
     batch: int,
     epoch: int = 0,
+    work: Callable[[float], object] = nothing,
 ) -> Iterator[Step]:
     """Train for ever, an epoch a step; each of its minibatches has `batch` records."""
     rows, dim = state.vectors_TxD.shape
@@ -37,9 +38,10 @@ def minibatch(
     while True:
         epoch, loss = epoch + 1, 0.0
         for records in batches(tiles, batch):
-            with timer("gradient", work=1):
+            with timer("gradient"):
                 grads, lost = missed(products(table, records), records)
                 found = summed(table, records, grads, sums)
+                work(1)
             with timer("update"):
                 adagrad(table, found, rate)
             loss += lost

@@ -49,13 +49,15 @@ def operation(
         epoch, loss, sent = epoch + 1, 0.0, comm.bytes_sent
         for records in batches(tiles, batch):
             found = buffer[: len(records.logs)]
-            with timer("gradient", work=0.5):
+            with timer("gradient"):
                 found[:] = products(table, records, biases=comm.rank == 0)
+                comm.platform.work(0.5)
             with timer("wire"):
                 allreduce(comm, found, op=np.add)
-            with timer("gradient", work=0.5):
+            with timer("gradient"):
                 grads, lost = missed(found, records)
                 grads_of_rows = summed(table, records, grads, sums)
+                comm.platform.work(0.5)
             with timer("update"):
                 adagrad(table, grads_of_rows, rate)
             loss += lost

@@ -61,11 +61,12 @@ def rotation(
         for turn in ranks[comm.rank]:
             with timer("wait"):
                 parcels.take(turn.take)
-            with timer("update", work=load(tiles, turn.cells) * comm.size):
+            with timer("update"):
                 for cell in turn.cells:
                     losses[where[cell]] = descend(
                         table, tiles, every[tiles.grid.cells[cell]], rate
                     )
+                comm.platform.work(load(tiles, turn.cells) * comm.size)
             with timer("wire"):
                 parcels.give(turn.give)
         with timer("wait"):

@@ -47,11 +47,12 @@ def synchronous(
     while True:
         epoch, losses, sent = epoch + 1, np.zeros(1), comm.bytes_sent
         for start in range(0, count, batch):
-            with timer("gradient", work=1):
+            with timer("gradient"):
                 first, stop = bounds(min(batch, count - start), comm.rank, comm.size)
                 records = part(tiles, start + first, start + stop)
                 grads, lost = missed(products(table, records), records)
                 mine = summed(table, records, grads, sums)
+                comm.platform.work(1)
             with timer("wire"):
                 found = wire.add_up(mine, sums)
             with timer("update"):

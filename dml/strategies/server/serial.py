@@ -24,7 +24,7 @@ def serial(
     """Train on one rank; a server's bsp gives the same bits."""
     for number, index in enumerate(batches, 1):
         pushes, losses = [], []
-        with timer("gradient", work=workers):
+        with timer("gradient"):
             for worker in range(workers):
                 mine = shard(index, worker, workers)
                 if len(mine):

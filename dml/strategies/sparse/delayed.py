@@ -46,7 +46,7 @@ def delayed(
             late = delays(law, draws, lengths[visited], per_coordinate)
             past = done + np.repeat(np.arange(examples), lengths[visited])
             late = np.minimum(late, np.minimum(past, most)).astype(np.int64)
-        with timer("update", work=1):
+        with timer("update"):
             total = run(mine, data, visited, late, done, pace)
             for rows in (mine.table, mine.velocity, mine.before):
                 model.settle(rows, data, examples)

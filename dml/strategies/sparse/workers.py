@@ -44,11 +44,11 @@ class Workers:
     """Owns a rank's threads; all ranks must be on one host."""
 
     def __init__(self, comm: CountedComm, threads: int = 1):
-        if max(comm.hosts()):
+        if max(comm.platform.hosts()):
             raise BadInput(
                 "expected all ranks on one host, whose memory they share, got ranks "
-                f"on {max(comm.hosts()) + 1}; start them on one host, or use servers "
-                "(experiments/server.py) or rotation (experiments/glove.py)"
+                f"on {max(comm.platform.hosts()) + 1}; start them on one host, or use "
+                "servers (experiments/server.py) or rotation (experiments/glove.py)"
             )
         self.comm, self.threads = comm, threads
         self.count = comm.size * threads
@@ -164,7 +164,7 @@ def epochs(
     before = comm.bytes_sent
     while True:
         epoch += 1
-        with timer("update", work=1):
+        with timer("update"):
             order = visits(settings, epoch, edges)
             data, pace = paced(problem, settings, epoch)
             sums = crew.each(partial(work, data, order, pace))

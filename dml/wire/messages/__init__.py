@@ -16,6 +16,7 @@ from dml.wire.messages.auto import rates as rates
 from dml.wire.messages.barrier import barrier as barrier
 from dml.wire.messages.broadcast import broadcast as broadcast
 from dml.wire.messages.check import checked as checked
+from dml.wire.messages.delayed import Delayed as Delayed
 from dml.wire.messages.first import first_of_all as first_of_all
 from dml.wire.messages.first import first_of_each_host as first_of_each_host
 from dml.wire.messages.log import Log as Log

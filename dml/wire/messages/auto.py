@@ -47,15 +47,17 @@ def auto_allreduce(comm: Comm, buffer: np.ndarray, op: Op = np.add) -> None:
 def chosen(comm: Comm, buffer: np.ndarray) -> str:
     """Name the algorithm that `auto_allreduce` takes for this buffer."""
     registered = buffer.nbytes > SMALL and buffers.registered(comm, buffer)
-    key = ("chosen", len(buffer), buffer.itemsize, registered)
-    if key not in comm.kept:
+    key = len(buffer), buffer.itemsize, registered
+    if key not in comm.cache.chosen:
         names, job = candidates(comm)
         job = job._replace(
             length=len(buffer), itemsize=buffer.itemsize, registered=registered
         )
         known = rates(comm)
-        comm.kept[key] = once(comm, "chosen", key, lambda: choose(job, known, names))
-    return comm.kept[key]
+        comm.cache.chosen[key] = once(
+            comm, "chosen", key, lambda: choose(job, known, names)
+        )
+    return comm.cache.chosen[key]
 
 
 def predicted(
@@ -66,7 +68,7 @@ def predicted(
     known, registered = rates(comm), buffers.registered(comm, buffer)
 
     def seconds() -> float:
-        hosts = comm.hosts()
+        hosts = comm.platform.hosts()
         members = groups(hosts, group)
         job = cost.Job(
             comm.size,
@@ -90,7 +92,7 @@ def candidates(comm: Comm) -> tuple[list[str], Job]:
 
 def allowed(comm: Comm) -> tuple[list[str], Job]:
     """The same, computed."""
-    sizes = tuple(map(len, groups(comm.hosts())))
+    sizes = tuple(map(len, groups(comm.platform.hosts())))
     outside = {"hierarchical"} if len(sizes) in (1, comm.size) else {"shared"}
     outside |= {"shared"} if len(sizes) > 1 else set()
     return [name for name in CANDIDATES if name not in outside], Job(
@@ -105,22 +107,24 @@ def rates(comm: Comm) -> Rates:
     """
     if comm.size == 1:
         return Rates(0.0, 0.0, 0.0)
-    if not comm.machine:
-        alpha, beta, gamma = comm.network.rates[:3]
+    if comm.platform.virtual:
+        alpha, beta, gamma = comm.platform.network.rates[:3]
         return Rates(alpha, beta, gamma, meet=alpha)
-    if "rates" not in comm.kept:
-        found = np.zeros(len(Rates._fields))
-        known = read(comm.machine) if comm.rank == 0 else None
+    if comm.cache.rates is None:
+        from dml.wire.messages.comm import machine
+
+        found, name = np.zeros(len(Rates._fields)), machine(comm)
+        known = read(name) if comm.rank == 0 else None
         found[:] = known or 0
         broadcast(comm, found)
         if not found.any():
             measured = measure(comm)
             if comm.rank == 0:
                 found[:] = fit(measured)
-                write(comm.machine, Rates(*found.tolist()))
+                write(name, Rates(*found.tolist()))
             broadcast(comm, found)
-        comm.kept["rates"] = Rates(*found.tolist())
-    return comm.kept["rates"]
+        comm.cache.rates = Rates(*found.tolist())
+    return Rates(*comm.cache.rates)
 
 
 def measure(comm: Comm) -> list[tuple[str, Job, float]]:

@@ -15,7 +15,7 @@ Result = TypeVar("Result")
 
 def first_of_each_host(comm: Comm, call: Callable[[], Result]) -> Result:
     """Call on the lowest rank of every host, then on the others: for what is kept."""
-    hosts = comm.hosts()
+    hosts = comm.platform.hosts()
     host = hosts[comm.rank]
     here = (rank for rank, other in enumerate(hosts) if other == host)
     return _after(comm, hosts.index(host), here, call)
@@ -32,10 +32,9 @@ def _after(
     """Call on the leader, then on the other ranks; `ranks` are read on the leader."""
     nothing = np.empty(0, np.uint8)
     if comm.rank != leader:
-        # raw: how often one looks is no event of a run that is recorded
-        request = comm.raw.Irecv(nothing, leader, Tag.FIRST)
-        # to ask for comm.machine would be collective, and the leader is busy
-        while comm.network is None and not request.Test():
+        # raw: the number of polls is no event of a run that is recorded
+        request = comm.platform.raw.Irecv(nothing, leader, Tag.FIRST)
+        while not comm.platform.virtual and not request.Test():
             time.sleep(NAP)
         request.Wait()
         return call()

@@ -21,7 +21,7 @@ def race(
 
     The slowest rank's time counts. Virtual time does not vary: one call is enough.
     """
-    times = np.zeros((len(contenders), repeats if comm.network is None else 1))
+    times = np.zeros((len(contenders), 1 if comm.platform.virtual else repeats))
     calls = [enough(comm, call) for call in contenders]
     for repeat in range(times.shape[1]):
         for row, call in enumerate(contenders):
@@ -33,7 +33,7 @@ def race(
 def enough(comm: Comm, call: Callable[[], None]) -> int:
     """Warm up; count the calls that last long enough to be timed."""
     call()
-    if comm.network is not None:
+    if comm.platform.virtual:
         return 1
     took = np.array([lap(comm, call, 1)])
     comm.Allreduce(None, took, np.maximum)
@@ -70,18 +70,18 @@ def proof(
         (seed, len(buffer)),
         lambda: np.random.default_rng(seed).integers(-99, 100, len(buffer)),
     )
-    virtual = comm.network is not None
+    virtual = comm.platform.virtual
     if not virtual:
         buffer[...] = 0
         call()
     while True:
         np.divide(np.roll(words, comm.rank), 7, out=buffer, casting="unsafe")
-        before, made = comm.bytes_sent, comm.raw.process.made if virtual else 0
+        before, made = comm.bytes_sent, comm.platform.raw.process.made if virtual else 0
         comm.Barrier()
         start = comm.Wtime()
         call()
         seconds = comm.Wtime() - start
-        made = comm.raw.process.made - made if virtual else 0
+        made = comm.platform.raw.process.made - made if virtual else 0
         sums = np.array([comm.bytes_sent - before, made])
         comm.Allreduce(None, sums, np.add)
         if not sums[1]:
@@ -112,10 +112,10 @@ def contest(
     buffer[:] = 0
     calls.update(peers or {})
     yardsticks: list[Callable[[], None]] = [
-        partial(comm.raw.Allreduce, None, plain),
+        partial(comm.platform.raw.Allreduce, None, plain),
         partial(np.copyto, np.empty_like(plain), plain),
     ]
-    if comm.network is None:
+    if not comm.platform.virtual:
         times = race(comm, [*yardsticks, *calls.values()], repeats)
         medians = np.median(times, axis=1)
     else:  # virtual time does not vary: the call that was proved is timed

@@ -9,14 +9,14 @@ from dml import sim
 from dml.data.shards import bounds
 from dml.metrics.timer import Timer
 from dml.models.glove import glove
-from dml.sim.laws import delayed, law
+from dml.sim.laws import drawing, law
 from dml.strategies.glove.problem import packed, problem, unpacked, width
 from dml.strategies.glove.server import server
 from dml.strategies.glove.tiling import by_row, by_word, tiled
 from dml.strategies.server.roles import roles
 from dml.strategies.server.workers import Habits
 from dml.update.table import Table
-from dml.wire.messages import Metered
+from dml.wire.messages import Delayed, Metered
 from dml.wire.messages.consistency import CONSISTENCIES, Choice, consistency
 from tests.strategies.glove.lattice import DIM, RATE, WORDS, corpus, on_ranks, order
 
@@ -44,11 +44,11 @@ def train(
     **more,
 ):
     """Train on any communicator; return the losses, and the state by word on rank 0."""
-    comm = Metered(comm)
+    comm = Delayed(Metered(comm), drawing(law(DELAYS), 3, comm.rank))
     state, found, blocks = begun(comm, tables)
     who = roles(comm.size, servers, colocated)
     rule = consistency(name, choice, who.workers)
-    timer = Timer(comm.Wtime, delayed(comm, law(DELAYS), 3))
+    timer = Timer(comm.Wtime)
     among = {"comm": comm, "batch": batch, "roles": who, "rule": rule}
     run = server(state, found, RATE, timer, **among, **more)
     taken = list(islice(run, epochs))

@@ -4,14 +4,14 @@ import numpy as np
 
 from dml import sim
 from dml.metrics.timer import Timer
-from dml.sim.laws import delayed, law
+from dml.sim.laws import drawing, law
 from dml.strategies.server.report import Report, collected
 from dml.strategies.server.roles import roles
 from dml.strategies.server.serial import serial
 from dml.strategies.server.server import Setup, server
 from dml.strategies.server.workers import Habits
 from dml.types import Problem
-from dml.wire.messages import Metered
+from dml.wire.messages import Delayed, Metered
 from dml.wire.messages.consistency import Choice, consistency
 from dml.wire.partition import partition
 
@@ -81,10 +81,12 @@ def program(
 ):
     """Train on any communicator; return what rank 0 collects."""
     comm, task = Metered(comm), of(dense)
+    if delays:
+        comm = Delayed(comm, drawing(law(delays), 3, comm.rank))
     who = roles(comm.size, servers, colocated)
     rule, report = consistency(name, choice, who.workers), Report()
     setup = Setup(who, rule, make, make, habits, snapshots=snapshots)
-    timer = Timer(comm.Wtime, delayed(comm, law(delays), 3) if delays else None)
+    timer = Timer(comm.Wtime)
     steps = server(task, batches(clocks), timer, comm=comm, setup=setup, report=report)
     for _ in steps:
         pass

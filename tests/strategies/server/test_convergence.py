@@ -12,7 +12,7 @@ from dml.data.minibatches import minibatches
 from dml.metrics.timer import Timer
 from dml.models import sparse_logistic
 from dml.sim import maxplus
-from dml.sim.laws import delayed, law, seconds
+from dml.sim.laws import drawing, law, seconds
 from dml.strategies.server import factors, logistic
 from dml.strategies.server.report import Report, collected
 from dml.strategies.server.roles import roles
@@ -21,7 +21,7 @@ from dml.strategies.server.server import Setup, server
 from dml.strategies.server.workers import Habits
 from dml.types import Batch
 from dml.update.table import table
-from dml.wire.messages import Metered
+from dml.wire.messages import Delayed, Metered
 from dml.wire.messages.consistency import CONSISTENCIES, Choice, consistency
 from dml.wire.partition import partition
 
@@ -51,9 +51,9 @@ def trained(problem, name, make, *, habits=None, size=SIZE, straggle=None, **mor
         comm, who = Metered(comm), roles(size, SERVERS, more.get("colocated", False))
         rule, report = consistency(name, CHOICE, who.workers), Report()
         setup = Setup(who, rule, make, make, habits or Habits())
-        timer = Timer(
-            comm.Wtime, delayed(comm, law(straggle or "shifted_exponential:1,1"), 5)
-        )
+        late = law(straggle or "shifted_exponential:1,1")
+        comm = Delayed(comm, drawing(late, 5, comm.rank))
+        timer = Timer(comm.Wtime)
         for _ in server(
             problem, batches(problem), timer, comm=comm, setup=setup, report=report
         ):
@@ -133,7 +133,9 @@ def test_waiting_falls_as_the_bound_grows():
         def program(comm, choice=choice):
             comm, who, report = Metered(comm), roles(9, 1), Report()
             setup = Setup(who, consistency("ssp", choice, 8), descent, descent)
-            timer = Timer(comm.Wtime, delayed(comm, law("shifted_exponential:1,1"), 5))
+            late = law("shifted_exponential:1,1")
+            comm = Delayed(comm, drawing(late, 5, comm.rank))
+            timer = Timer(comm.Wtime)
             steps = server(
                 task(), batches(task()), timer, comm=comm, setup=setup, report=report
             )

@@ -132,7 +132,7 @@ def test_nobody_leaves_a_barrier_before_everybody_came(size):
     def program(comm):
         found = []
         for late in range(size):
-            comm.compute(1.0 * (comm.rank == late) + 0.01 * comm.rank)
+            comm.platform.compute(1.0 * (comm.rank == late) + 0.01 * comm.rank)
             came = comm.Wtime()
             barrier(comm)
             found.append((came, comm.Wtime()))
@@ -162,7 +162,7 @@ def test_barriers_in_a_row_do_not_mix(size):
     def program(comm):
         seen = []
         for turn in range(5):
-            comm.compute(0.1 * ((comm.rank * 7 + turn * 3) % size))
+            comm.platform.compute(0.1 * ((comm.rank * 7 + turn * 3) % size))
             came = comm.Wtime()
             barrier(comm)
             seen.append((came, comm.Wtime()))
