@@ -41,6 +41,7 @@ class Stopped(Exception):
 
 
 STOPPED = 130  # the exit code, as a shell says of Ctrl-C
+MOST_DRAWN = 2500  # ranks of a timeline
 DTYPES = ["float16", "float32", "float64", "int32", "int64"]
 
 
@@ -91,6 +92,7 @@ def ranks(
 
     def counted(comm: Comm) -> Any:
         drawn = "timeline" in values and values.timeline and not devices
+        drawn = drawn and comm.size <= MOST_DRAWN
         return program(Metered(Traced(comm) if drawn else comm))
 
     whole = ordered(counted, program, values)

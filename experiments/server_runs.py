@@ -16,7 +16,7 @@ from dml.metrics.writers import Writer, ignore
 from dml.sim.laws import drawing, law
 from dml.strategies.parameters import Update
 from dml.strategies.server.report import Collected, Report, collected
-from dml.strategies.server.server import Setup, server
+from dml.strategies.server.server import Setup, divided, server
 from dml.strategies.server.tables import tabled
 from dml.train import train
 from dml.types import BadInput, CountedComm, Problem
@@ -28,7 +28,7 @@ from dml.wire.messages.consistency import (
     consistency,
 )
 from dml.wire.messages.server import Applied
-from dml.wire.partition import partition
+from dml.wire.once import once
 
 SILENT = Writer(ignore, ignore)
 COLUMNS = (*Applied._fields, "server")  # of Collected.log
@@ -74,7 +74,8 @@ def ran(
 ) -> Ran | None:
     """Train on all ranks of comm; return what happened on rank 0, None elsewhere."""
     comm = delayed(Metered(comm), plan)  # counts this run alone
-    problem, update = tabled(problem, update)
+    key, call = id(problem.params), partial(tabled, problem, update)
+    problem, update = once(comm, "run's table", key, call)
     report = Report()
     batches = minibatches(problem.examples, plan.batch, plan.seed)
     comm.Barrier()
@@ -86,8 +87,8 @@ def ran(
     )
     # runs that diverge go on; the report has the table
     train(steps, lambda table: {}, writer, finite=False)
-    rows, width = problem.params.shape
-    split = partition(rows, len(setup.roles.servers), problem.frequency)
+    split = divided(comm, problem, len(setup.roles.servers))
+    width = problem.params.shape[1]
     found = collected(comm, setup.roles, split, width, report)
     return evaluated(problem, found, begun, plan.scale) if found else None
 

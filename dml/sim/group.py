@@ -12,31 +12,40 @@ from dml.types import SHARED, BadInput, Cache, Op, Platform
 LINE = 64  # bytes of a cache line
 
 
+class Shared:
+    """State that all ranks of one virtual communicator share."""
+
+    def __init__(self) -> None:
+        self.meeting: Meeting | None = None  # the collective call in progress
+        self.hosts: list[int] = []  # of the ranks, computed at the first use
+        self.results: dict[str, Any] = {}  # of `wire.once`, by name
+
+
 class Group:
     """One rank's end of a group of processes; collective calls as a perfect MPI's."""
 
     __slots__ = (
         *("_cache", "_platform", "alpha", "beta", "eager", "gamma", "peers"),
-        *("process", "rank", "room", "size"),
+        *("process", "rank", "shared", "size"),
     )
 
-    def __init__(self, process: Process, rank: int, peers: list[Any]):
+    def __init__(self, process: Process, rank: int, peers: list[Any], shared: Shared):
         self.process, self.rank, self.peers = process, rank, peers
         self.size = 0  # known when the group is complete
         self._cache: Cache | None = None
         self._platform: Platform | None = None
         self.alpha, self.beta, self.gamma, self.eager = process.world.rates
-        self.room: list[Meeting] = []  # the meeting that the group is coming to
+        self.shared = shared
 
     @classmethod
     def group(cls, processes: Sequence[Process]) -> list[Self]:
         """Connect processes; the k-th becomes rank k."""
         peers: list[Self] = []
-        room: list[Meeting] = []
+        shared = Shared()
         for rank, process in enumerate(processes):
-            peers.append(cls(process, rank, peers))
+            peers.append(cls(process, rank, peers, shared))
         for comm in peers:
-            comm.size, comm.room = len(peers), room
+            comm.size = len(peers)
         if processes:
             processes[0].world.groups.append(peers)
         return peers
@@ -59,14 +68,17 @@ class Group:
 
     def Split(self, color: int = 0, key: int = 0) -> Self:
         def conclude(wishes: list[tuple[int, int]]) -> list[Self]:
+            ranks_of: dict[int, list[int]] = {}  # by color
+            for rank, (one, _) in enumerate(wishes):
+                ranks_of.setdefault(one, []).append(rank)
             mine: dict[int, Self] = {}
-            for one in sorted({color for color, _ in wishes}):
-                ranks = [r for r, wish in enumerate(wishes) if wish[0] == one]
+            for _, ranks in sorted(ranks_of.items()):
                 ranks.sort(key=lambda rank: (wishes[rank][1], rank))
                 group = self.group([self.peers[r].process for r in ranks])
                 mine |= zip(ranks, group, strict=True)
             return [mine[rank] for rank in range(self.size)]
 
+        self.process.made += 1
         return meet(self, "Split", (color, key), conclude)[self.rank]
 
     def Split_type(self, split_type: int = SHARED, key: int = 0) -> Self:
@@ -101,19 +113,21 @@ class Group:
         return self._platform
 
     def hosts(self) -> list[int]:
-        """The host of every rank, numbered by their lowest rank."""
-        hosts = self.process.world.hosts()
-        names = [hosts[peer.process.rank] for peer in self.peers]
-        order = {name: i for i, name in enumerate(dict.fromkeys(names))}
-        return [order[name] for name in names]
+        """The host of every rank, numbered by their lowest rank; one list for all."""
+        if not self.shared.hosts:
+            hosts = self.process.world.hosts()
+            names = [hosts[peer.process.rank] for peer in self.peers]
+            order = {name: i for i, name in enumerate(dict.fromkeys(names))}
+            self.shared.hosts = [order[name] for name in names]
+        return self.shared.hosts
 
     def shared_window(self, nbytes: int) -> VirtualWindow:
-        if max(self.hosts()):
-            raise BadInput(f"rank {self.rank}: a shared window needs one host")
-
         def conclude(sizes: list[int]) -> list[np.ndarray]:
+            if max(self.hosts()):
+                raise BadInput(f"rank {self.rank}: a shared window needs one host")
             return [_aligned(size) for size in sizes]
 
+        self.process.made += 1
         return VirtualWindow(self, meet(self, "Window", nbytes, conclude))
 
     def Wtime(self) -> float:

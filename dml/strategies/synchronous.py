@@ -13,12 +13,14 @@ while a bucket is on the wire ("wait-free backpropagation", Poseidon, Zhang 2017
 Words per step: those of the all-reduces over all parameters and one loss.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from functools import partial
 from itertools import islice
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from dml.data.feed import Part, feed
@@ -30,6 +32,7 @@ from dml.models.gradient import accumulated, plus
 from dml.strategies.parameters import Tree, Update, restored
 from dml.types import CountedComm, Grads, Problem, Reducer, Step
 from dml.wire.buckets import Bucket, buckets, empty, fill
+from dml.wire.once import once
 
 ALL = ""  # the one name of parameters that are not divided into layers
 Named = Iterator[tuple[str, Grads]]
@@ -66,7 +69,8 @@ def synchronous(
     state: the update's state in an earlier Step.
     memory: the leaves of an earlier Step's memory on this rank.
     """
-    now = Tree(problem, update, state)
+    both = id(problem.params), id(state)
+    now = copy(once(comm, "start", both, partial(Tree, problem, update, state)))
     layered = bool(bucket_mb and problem.model and problem.model.layers)
     if layered:
         assert problem.model
@@ -100,7 +104,7 @@ def synchronous(
                 memories[n] = reducer.reduce(comm, bucket.buffer, memories[n])
         with timer("update"):
             found, more = whole(held, layered)
-            now.apply(now.put(found))
+            updated(comm, now, held, found)
         measures: dict[str, float] = {"host_copies": copied + more}
         if scale:
             both = float(scalars[1]), sum(map(square, held))
@@ -161,6 +165,29 @@ def whole(held: Sequence[Bucket], layered: bool) -> tuple[Grads, int]:
     parts = [empty(bucket) for bucket in held]
     grads = {name: found for part, _ in parts for name, found in part.items()}
     return grads if layered else grads[ALL], sum(copied for _, copied in parts)
+
+
+def updated(comm: CountedComm, now: Tree, held: Sequence[Bucket], grads: Grads) -> None:
+    """Update the parameters; virtual replicas share one computation."""
+    if not comm.platform.virtual:
+        now.apply(now.put(grads))
+        return
+
+    def call() -> tuple[Any, Any]:
+        # apply reuses the memory of a state, which other ranks may still read
+        now.opt_state = jax.tree.map(jnp.copy, now.opt_state)
+        now.apply(now.put(grads))
+        return now.params, now.opt_state
+
+    bits = [bucket.buffer.tobytes() for bucket in held]
+    key = id(now.params), id(now.opt_state), bits
+    # the call keeps alive what the key has ids of
+    kept = partial(call_with, call, now.params, now.opt_state)
+    now.params, now.opt_state = once(comm, "update", key, kept)
+
+
+def call_with(call: Callable[[], Any], *kept: Any) -> Any:
+    return call()
 
 
 def square(bucket: Bucket) -> float:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dml.types import BadInput, Comm, Region, Registered
+from dml.wire.once import one_host
 
 ALIGN = 64  # bytes: a cache line
 
@@ -36,14 +37,14 @@ def allocate(comm: Comm, length: int, dtype: Any = np.float32) -> np.ndarray:
     """
     dtype = np.dtype(dtype)
     nbytes = length * dtype.itemsize
-    if max(comm.platform.hosts()):
+    if not one_host(comm):
         memory = np.zeros(nbytes + ALIGN, np.uint8)
         start = -address(memory) % ALIGN
         return memory[start : start + nbytes].view(dtype)
     window = comm.platform.shared_window((1 + max(1, -(-nbytes // ALIGN))) * ALIGN)
-    # MPI gives pages to many ranks, but any memory to one alone
-    shift = -address(window.parts[0]) % ALIGN if comm.size == 1 else 0
-    parts = [part[shift:] for part in window.parts]
+    parts = window.parts
+    if comm.size == 1:  # MPI aligns memory of several ranks only
+        parts = [parts[0][-address(parts[0]) % ALIGN :]]
     mine = parts[comm.rank]
     mine[:] = 0  # the first touch places the pages
     start = address(mine)
@@ -80,6 +81,14 @@ def peers(comm: Comm, buffer: np.ndarray) -> Registered | None:
         return found and (found[0], [found[1][member] for member in members])
     here = slice(start - region.start, start - region.start + buffer.nbytes)
     return region.window, [part[here].view(buffer.dtype) for part in region.parts]
+
+
+def registered(comm: Comm, buffer: np.ndarray) -> bool:
+    """Return whether `peers` knows a buffer."""
+    if find(comm, address(buffer)):
+        return True
+    parent = comm.cache.parent
+    return parent is not None and registered(parent[0], buffer)
 
 
 def place(comm: Comm, buffer: np.ndarray) -> int | None:

@@ -119,9 +119,10 @@ def collect(
     comm: CountedComm, roles: Roles, split: Partition, shard: Table, dim: int
 ) -> Embeddings | None:
     """Return the state on rank 0, while nobody writes; collective."""
-    parts = collected(comm, np.stack([shard.values, *shard.state], axis=1))
-    if parts is None:
+    found = collected(comm, np.stack([shard.values, *shard.state], axis=1))
+    if found is None:
         return None
+    (parts,) = found
     rows, columns = int(split.edges[-1]), shard.values.shape[1]
     values_TxR, squares_TxR = np.empty((2, rows, columns), np.float32)
     for number, rank in enumerate(roles.servers):

@@ -1,6 +1,7 @@
 """Hierarchical all-reduce: cheap links inside a group, few words across groups."""
 
 from collections.abc import Callable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -9,6 +10,7 @@ from dml.wire.buffers import flat
 from dml.wire.messages.reduce_scatter import onward
 from dml.wire.messages.ring import ring_allreduce, ring_gather, ring_scatter
 from dml.wire.messages.shared import shared_gather, shared_scatter
+from dml.wire.once import once, one_host
 from dml.wire.topology import chunks, groups
 
 
@@ -37,7 +39,7 @@ def hierarchical_allreduce(
     parts = chunks(len(buffer), owners)
     parts += (slice(len(buffer), len(buffer)),) * (inside.size - owners)
     mine = buffer[parts[inside.rank]]
-    if max(inside.platform.hosts()):
+    if not one_host(inside):
         ring_scatter(inside, buffer, onward(parts), op)
         if inside.rank < owners:
             outside(across, mine, op)
@@ -53,13 +55,29 @@ def communicators(comm: Comm, width: int, outside: Callable[..., None]) -> Group
     """Return the communicators of this rank; collective at the first call."""
     found = comm.cache.groups.get((width, outside))
     if found is None:
-        members = groups(tuple(comm.platform.hosts()), width)
-        number = next(i for i, ranks in enumerate(members) if comm.rank in ranks)
-        place = members[number].index(comm.rank)
+        layout = once(comm, "groups", width, lambda: Layout.of(comm, width))
+        number, place = layout.places[comm.rank]
         inside = comm.Split(number, place)
-        inside.cache.parent = comm, members[number]
+        inside.cache.parent = comm, layout.members[number]
         across = comm.Split(place, number)
         outside(across, np.empty(0))  # what it sets up, all set up together now
-        found = Groups(inside, across, min(map(len, members)))
+        found = Groups(inside, across, layout.owners)
         comm.cache.groups[width, outside] = found
     return found
+
+
+class Layout(NamedTuple):
+    """Which ranks are in which group."""
+
+    members: tuple[tuple[int, ...], ...]  # the ranks of each group
+    places: list[tuple[int, int]]  # of each rank: its group, its place there
+    owners: int  # ranks of the smallest group
+
+    @staticmethod
+    def of(comm: Comm, width: int) -> "Layout":
+        members = groups(comm.platform.hosts(), width)
+        places = [(0, 0)] * comm.size
+        for number, ranks in enumerate(members):
+            for place, rank in enumerate(ranks):
+                places[rank] = number, place
+        return Layout(members, places, min(map(len, members)))

@@ -1,6 +1,7 @@
 """A communicator that counts what this rank sends: messages and bytes."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -21,7 +22,8 @@ class Metered(Wrapper):
         super().__init__(comm)
         self.messages: Counter = origin.messages if origin else Counter()
         self.bytes: Counter = origin.bytes if origin else Counter()
-        self.names = list(range(comm.size))  # of the ranks, in the outermost group
+        # the ranks' numbers in the outermost group
+        self.names: Sequence[int] = range(comm.size)
         if origin:
             names = np.zeros(comm.size, np.int64)
             names[comm.rank] = origin.names[origin.rank]
