@@ -13,7 +13,7 @@ while a bucket is on the wire ("wait-free backpropagation", Poseidon, Zhang 2017
 Words per step: those of the all-reduces over all parameters and one loss.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from functools import partial
 from itertools import islice
@@ -69,8 +69,8 @@ def synchronous(
     state: the update's state in an earlier Step.
     memory: the leaves of an earlier Step's memory on this rank.
     """
-    both = id(problem.params), id(state)
-    now = copy(once(comm, "start", both, partial(Tree, problem, update, state)))
+    start = partial(Tree, problem, update, state)
+    now = copy(once(comm, "start", (id(problem.params), id(state)), start))
     layered = bool(bucket_mb and problem.model and problem.model.layers)
     if layered:
         assert problem.model
@@ -173,21 +173,17 @@ def updated(comm: CountedComm, now: Tree, held: Sequence[Bucket], grads: Grads) 
         now.apply(now.put(grads))
         return
 
+    params, state = now.params, now.opt_state
+
     def call() -> tuple[Any, Any]:
         # apply reuses the memory of a state, which other ranks may still read
-        now.opt_state = jax.tree.map(jnp.copy, now.opt_state)
+        now.params, now.opt_state = params, jax.tree.map(jnp.copy, state)
         now.apply(now.put(grads))
         return now.params, now.opt_state
 
     bits = [bucket.buffer.tobytes() for bucket in held]
-    key = id(now.params), id(now.opt_state), bits
-    # the call keeps alive what the key has ids of
-    kept = partial(call_with, call, now.params, now.opt_state)
-    now.params, now.opt_state = once(comm, "update", key, kept)
-
-
-def call_with(call: Callable[[], Any], *kept: Any) -> Any:
-    return call()
+    key = id(params), id(state), bits
+    now.params, now.opt_state = once(comm, "update", key, call)
 
 
 def square(bucket: Bucket) -> float:

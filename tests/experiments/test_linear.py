@@ -5,8 +5,8 @@ import linear
 import pytest
 
 from dml.metrics.profile import MARK
-from dml.strategies import synchronous
 from dml.types import BadInput
+from dml.update import dense
 
 
 def run(out, *argv, timeline=0):
@@ -159,7 +159,7 @@ def test_virtual_replicas_compute_an_update_and_an_evaluation_once(
             module, name, lambda *args: calls.append(name) or call(*args)
         )
 
-    counted(synchronous, "apply")
+    counted(dense, "apply")
     counted(linear, "evaluate")
     run(tmp_path, "--simulate=6", "--steps=3", "--evaluate_every=9")
     assert sorted(calls) == ["apply"] * 3 + ["evaluate"]
