@@ -145,9 +145,11 @@ def saved(
     """Save params, the optimizer's state and each rank's memory; collective."""
     tree = {"params": jax.device_get(step.params()), "state": step.state()}
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(step.memory())]
-    parts = collect(comm, *(leaf.reshape(1, *leaf.shape) for leaf in leaves))
-    if parts is not None:
-        tree["memory"] = [np.concatenate(part) for part in parts]
+    tree["memory"] = []
+    if leaves:
+        parts = collect(comm, *(leaf.reshape(1, *leaf.shape) for leaf in leaves))
+        tree["memory"] = [np.concatenate(part) for part in parts or ()]
+    if comm.rank == 0:
         states.save(folder, step.number, tree, rules)
 
 

@@ -74,8 +74,7 @@ def ran(
 ) -> Ran | None:
     """Train on all ranks of comm; return what happened on rank 0, None elsewhere."""
     comm = delayed(Metered(comm), plan)  # counts this run alone
-    key, call = id(problem.params), partial(tabled, problem, update)
-    problem, update = once(comm, "run's table", key, call)
+    problem = once(comm, "run", id(problem.params), partial(tabled, problem))
     report = Report()
     batches = minibatches(problem.examples, plan.batch, plan.seed)
     comm.Barrier()

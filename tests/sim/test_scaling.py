@@ -10,7 +10,7 @@ from dml.metrics.timer import Timer
 from dml.strategies.server.report import Report, collected
 from dml.strategies.server.roles import roles
 from dml.strategies.server.server import Setup, server
-from dml.types import Problem
+from dml.types import Problem, Rows, itself
 from dml.wire.buffers import allocate
 from dml.wire.messages import ALLREDUCE, Metered, predicted
 from dml.wire.messages.check import replicas_agree
@@ -113,13 +113,13 @@ def test_arrays_are_collected_by_two_messages_of_each_rank():
 def learning(table, batch):
     """Return a problem of many rows, of which an example touches one."""
 
-    def gradient(table_TxD, numbers, rows):
-        return 1.0, np.ones((len(rows), WIDTH), np.float32)
+    def gradient(table_TxD, numbers):
+        return 1.0, Rows(numbers, np.ones((len(numbers), WIDTH), np.float32))
 
-    return Problem(table, ROWS, lambda numbers: numbers, gradient, lambda table: {})
+    return Problem(table, ROWS, gradient, lambda table: {}, touched=itself)
 
 
-class Rows:
+class Descent:
     """Plain descent of rows."""
 
     def __init__(self, values):
@@ -140,10 +140,9 @@ def trained(name, batch, clocks=3):
         rule = consistency(name, Choice(), who.workers)
         report = Report()
         batches = (np.arange(batch) + clock for clock in range(clocks))
-        setup = Setup(who, rule, Rows, Rows)
-        for _ in server(
-            problem, batches, Timer(comm.Wtime), comm=comm, setup=setup, report=report
-        ):
+        timer, setup = Timer(comm.Wtime), Setup(who, rule)
+        how = {"comm": comm, "timer": timer, "setup": setup, "report": report}
+        for _ in server(problem, batches, Descent, **how):
             pass
         found = collected(comm, who, partition(ROWS, 1), WIDTH, report)
         return found and found.table

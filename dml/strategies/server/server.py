@@ -16,7 +16,7 @@ from dml.metrics.timer import Timer
 from dml.strategies.parameters import Update
 from dml.strategies.server.report import Report
 from dml.strategies.server.roles import Roles
-from dml.strategies.server.tables import tabled
+from dml.strategies.server.tables import of_rows, tabled
 from dml.strategies.server.workers import Habits, Parts, work
 from dml.types import CountedComm, Problem, Shard, Step
 from dml.wire.messages.client import Client
@@ -72,9 +72,8 @@ def server(
     """
     # order matters: servers of an earlier run must end before a message of this one
     comm.Barrier()
-    problem, update = once(
-        comm, "table", id(problem.params), partial(tabled, problem, update)
-    )
+    problem = once(comm, "table", id(problem.params), partial(tabled, problem))
+    update = of_rows(update)
     report = Report() if report is None else report
     roles = setup.roles
     split = divided(comm, problem, len(roles.servers))

@@ -14,17 +14,22 @@ from dml.types import BadInput, Params, Problem, Rows
 from dml.wire.buffers import Layout, layout, pack, unpack
 
 
-def tabled(problem: Problem, update: Update) -> tuple[Problem, Any]:
-    """Return the problem of a table, and the rule that updates its rows."""
+def tabled(problem: Problem) -> Problem:
+    """Return the problem of a table."""
     if problem.table:
-        problem = problem.table()
-    elif not isinstance(problem.params, np.ndarray) or problem.params.ndim < 2:
-        problem = flattened(problem)
-    if hasattr(update, "init"):
-        from dml.update.flat import flat
+        return problem.table()
+    if isinstance(problem.params, np.ndarray) and problem.params.ndim == 2:
+        return problem
+    return flattened(problem)
 
-        update = partial(flat, update)
-    return problem, update
+
+def of_rows(update: Update) -> Any:
+    """Return the rule that updates rows as the optimizer would update the tree."""
+    if not hasattr(update, "init"):
+        return update
+    from dml.update.flat import flat
+
+    return partial(flat, update)
 
 
 def flattened(problem: Problem) -> Problem:
