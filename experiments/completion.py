@@ -20,7 +20,7 @@ from typing import Any
 import flags
 import sparse_flags
 from sparse_problems import counts, ratings
-from sparse_runs import ran
+from sparse_runs import run
 from sparse_ways import UPDATES
 
 from dml.metrics import runs
@@ -50,7 +50,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         mus = FLAGS.mu_user, FLAGS.mu_item
         task = ratings(FLAGS.data, FLAGS.k, mus, FLAGS.dtype, FLAGS.seed)
     path = runs.path(FLAGS.out, "completion")
-    return [ran(Metered(world(FLAGS.watchdog)), task, FLAGS, path)]
+    return [run(Metered(world(FLAGS.watchdog)), task, FLAGS, path)]
 
 
 if __name__ == "__main__":

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from hogwild_runs import SERIAL, Case, by_turns, seconds, speedup
 from server_runs import agreed
+from sparse_ways import Settings
 
 from dml.metrics.writers import Row
-from dml.strategies.sparse.workers import Settings, Sparse
-from dml.types import BadInput, CountedComm
+from dml.types import BadInput, CountedComm, Problem
 from dml.wire.memory.atomics import LINE, idle
 
 TURN = 0.1  # seconds of one worker, about
@@ -39,7 +39,7 @@ def microseconds(value: str) -> list[float]:
 
 def sweep(
     comm: CountedComm,
-    problem: Sparse,
+    problem: Problem,
     how: Settings,
     cases: Sequence[Case],
     delays: Sequence[float],
@@ -50,7 +50,7 @@ def sweep(
     for delay in delays:
         takes = GRADIENT + delay * 1e-6
         few = fewer(problem, math.ceil(TURN / takes))
-        count = len(few.data.edges.starts) - 1
+        count = few.examples
         epochs = max(1, round(TURN / takes / count))
         slow = how._replace(
             batch=max(1, min(how.batch, count // BLOCKS)), delay=round(delay * looks)
@@ -77,11 +77,12 @@ def rows(turns: dict, cases: Sequence[Case], delay: float, updates: int) -> list
     ]
 
 
-def fewer(problem: Sparse, most: int) -> Sparse:
-    """Return a problem of the first examples; what they are keeps its place."""
-    edges = problem.data.edges
-    edges = edges._replace(starts=edges.starts[: most + 1])
-    return problem._replace(data=problem.data._replace(edges=edges))
+def fewer(problem: Problem, most: int) -> Problem:
+    """Return the problem of the first examples; its data keep their place."""
+    data = problem.kernel.data
+    edges = data.edges._replace(starts=data.edges.starts[: most + 1])
+    kernel = problem.kernel._replace(data=data._replace(edges=edges))
+    return problem._replace(examples=len(edges.starts) - 1, kernel=kernel)
 
 
 def calibrated() -> float:
