@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import flags
@@ -42,7 +43,7 @@ class Setup(NamedTuple):
 
 
 def by_records(setup: Setup, train: Callable[..., Any], **own: Any) -> Iterator[Step]:
-    epochs = [order(setup.problem.kernel.data)] * setup.epochs
+    epochs = repeat(order(setup.problem.kernel.data), setup.epochs)
     update = Descent(lambda epoch: setup.flags.lr)
     return train(setup.problem, epochs, update, **setup.common, **own)
 
