@@ -11,12 +11,12 @@ import server_flags
 
 from dml.metrics.timer import Timer
 from dml.strategies import strategy
-from dml.strategies.glove.problem import minibatches, order
+from dml.strategies.glove.problem import columns, minibatches, order
 from dml.strategies.glove.server import server as train_on_servers
 from dml.strategies.server.server import Setup as Servers
 from dml.strategies.shared.workers import Descent
 from dml.types import BadInput, CountedComm, Problem, Step
-from dml.update.rows import AdaGrad, padded
+from dml.update.rows import AdaGrad
 from dml.wire.messages.gather_parts import dense_is_cheaper
 from dml.wire.reducers.exact import exact
 
@@ -84,7 +84,7 @@ def operation(setup: Setup) -> Iterator[Step]:
 
 
 def synchronous(setup: Setup) -> Iterator[Step]:
-    name, dim = setup.flags.allreduce, setup.flags.dim
+    name = setup.flags.allreduce
     dense = {
         "auto": partial(dense_is_cheaper, setup.comm, name),
         "sparse": lambda buffer, nbytes: False,
@@ -96,13 +96,8 @@ def synchronous(setup: Setup) -> Iterator[Step]:
         strategy("synchronous", setup.problem),
         reducer=exact(allreduce),
         dense=dense,
-        columns=sent(dim),
+        columns=columns(setup.flags.dim),
     )
-
-
-def sent(dim: int) -> tuple[slice, ...]:
-    """Return the columns of gradients that are sent: the vector and the bias."""
-    return slice(0, dim), slice(padded(dim), padded(dim) + 1)
 
 
 def mesh(setup: Setup) -> Iterator[Step]:

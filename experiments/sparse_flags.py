@@ -91,4 +91,5 @@ def settings(values: flags.FlagValues, stated: Stated) -> Settings:
         stated.hubs,
         values.threads,
         values.lost,
+        blocks=values.blocks if "blocks" in values else 0,
     )

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dml.metrics.timer import Timer
-from dml.strategies import strategy
+from dml.strategies import rotation, strategy
 from dml.strategies.shared.workers import Descent, orders
 from dml.types import BadInput, CountedComm, Problem, Step
 from dml.wire.memory import atomic, hogwild, locked, round_robin, whole
@@ -26,6 +26,7 @@ class Settings(NamedTuple):
     threads: workers of each rank.
     counting: whether lost changes of rows are measured.
     delay: reads of a number that each gradient takes longer.
+    blocks: blocks of rows on each side, in rotation.
     """
 
     update: Descent
@@ -35,6 +36,7 @@ class Settings(NamedTuple):
     threads: int = 1
     counting: bool = False
     delay: int = 0
+    blocks: int = 8
 
 
 Own = Callable[[Problem, Settings], dict[str, Any]]
@@ -59,6 +61,7 @@ def own_tables(problem: Problem, how: Settings) -> dict[str, Any]:
     return {"threads": how.threads}
 
 
+ROTATION = "rotation"  # of problems whose examples have a row of each of two sides
 # --updates: a strategy, and its own arguments.
 UPDATES: dict[str, tuple[str, Own]] = {
     "serial": ("hogwild", partial(by_policy, hogwild)),
@@ -82,6 +85,8 @@ def begin(
             f"expected one worker with --updates=serial, got {comm.size * how.threads};"
             " pass --updates=cyclades, which has the same bits where no row waits"
         )
+    if updates == ROTATION:
+        return rotating(problem, how, comm, timer)
     name, own = UPDATES[updates]
     return strategy(name, problem)(
         problem,
@@ -91,3 +96,18 @@ def begin(
         timer=timer,
         **own(problem, how),
     )
+
+
+def rotating(
+    problem: Problem, how: Settings, comm: CountedComm, timer: Timer
+) -> Iterator[Step]:
+    """Return the Steps of rotation, whose epochs visit one cell after another."""
+    if how.threads > 1:
+        raise BadInput(
+            f"expected one thread a rank with --updates={ROTATION}, got {how.threads}; "
+            "start more ranks, with --threads=1"
+        )
+    problem, cells = rotation.in_blocks(problem, how.blocks)
+    orders = rotation.orders(cells, how.seed)
+    train = strategy(ROTATION, problem)
+    return train(problem, orders, how.update, comm=comm, timer=timer)

@@ -10,7 +10,7 @@ from dml import sim
 from dml.data.cooccurrence import RECORD
 from dml.metrics.timer import Timer
 from dml.models.glove import glove
-from dml.strategies.glove.problem import minibatches, order, problem
+from dml.strategies.glove.problem import columns, minibatches, order, problem
 from dml.strategies.glove.server import server
 from dml.strategies.glove.tiling import Order, tiled
 from dml.strategies.server.roles import roles
@@ -52,8 +52,8 @@ def by_records(problem: Problem, **common: Any) -> Iterator[Step]:
 
 def by_batches(problem: Problem, **common: Any) -> Iterator[Step]:
     update = partial(AdaGrad, rate=RATE)
-    reducer = exact(tree_allreduce)
-    return synchronous(problem, minibatches(2, 2), update, reducer=reducer, **common)
+    own = {"reducer": exact(tree_allreduce), "columns": columns(problem.products.dim)}
+    return synchronous(problem, minibatches(2, 2), update, **own, **common)
 
 
 def on_servers(problem: Problem, **common: Any) -> Iterator[Step]:

@@ -69,6 +69,11 @@ def kernel(tiles: Tiles, blocks: Blocks, rows: int) -> Kernel:
     )
 
 
+def columns(dim: int) -> tuple[slice, ...]:
+    """Return the columns of gradients that are not padding: the vector, the bias."""
+    return slice(0, dim), slice(padded(dim), padded(dim) + 1)
+
+
 def minibatches(count: int, batch: int) -> Iterator[np.ndarray]:
     """Yield the indices of each minibatch of an epoch; the last may be shorter."""
     for start in range(0, count, batch):

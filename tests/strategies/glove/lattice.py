@@ -10,7 +10,7 @@ from dml import sim
 from dml.data.cooccurrence import RECORD
 from dml.metrics.timer import Timer
 from dml.models.glove import glove
-from dml.strategies.glove.problem import minibatches, problem
+from dml.strategies.glove.problem import columns, minibatches, problem
 from dml.strategies.glove.problem import order as order_of
 from dml.strategies.glove.server import server
 from dml.strategies.glove.tiling import Order, by_row, by_word, tiled
@@ -22,7 +22,7 @@ from dml.strategies.server.server import Setup
 from dml.strategies.shared.hogwild import hogwild
 from dml.strategies.shared.workers import Descent
 from dml.strategies.synchronous import synchronous
-from dml.update.rows import AdaGrad, padded, unpack
+from dml.update.rows import AdaGrad, unpack
 from dml.wire.messages import ALLREDUCE, Metered
 from dml.wire.messages.consistency import Choice, consistency
 from dml.wire.reducers.exact import exact
@@ -56,9 +56,6 @@ class Ended(NamedTuple):
     words: tuple[int, ...]  # sent, by epoch
 
 
-SENT = slice(0, DIM), slice(padded(DIM), padded(DIM) + 1)  # a vector and a bias
-
-
 def steps(
     comm, how, state, found, blocks, epochs=3, rate=RATE, batch=200, allreduce="ring"
 ):
@@ -75,7 +72,7 @@ def steps(
         setup = Setup(roles(comm.size, colocated=comm.size == 1), BSP)
         batches = (minibatches(count, batch) for _ in range(epochs))
         return server(task, batches, rate, **common, setup=setup)
-    rows = {"reducer": exact(reduce), "columns": SENT}
+    rows = {"reducer": exact(reduce), "columns": columns(DIM)}
     strategy, own = {
         "minibatch": (serial, {}),
         "operation": (operation, {"allreduce": reduce, "batch": batch}),
