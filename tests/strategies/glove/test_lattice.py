@@ -1,14 +1,18 @@
 """Which strategies for GloVe agree, to the last bit or how closely."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 from dml import sim
+from dml.metrics.timer import Timer
 from dml.models.glove import glove
 from dml.strategies.glove import descend
+from dml.strategies.glove.problem import Gradient, problem
 from dml.strategies.glove.problem import order as order_of
-from dml.strategies.glove.problem import problem
 from dml.strategies.glove.tiling import by_row, tiled
+from dml.strategies.serial import serial
 from dml.strategies.shared.hogwild import dealt
 from dml.types import BadInput
 from dml.update import rows
@@ -216,3 +220,30 @@ def test_a_kernel_is_compiled_once_for_all_ways_and_ranks(module):
     for how in WAYS:
         on_ranks(1 if how in ("serial", "minibatch") else 2, how, epochs=1)
     assert len(module.kernel(padded(DIM)).signatures) == 1
+
+
+@both
+def test_parts_of_a_minibatch_are_added_without_weights(tables):
+    """GloVe's gradients are sums: parts that are accumulated are those of ranks."""
+
+    def program(comm):
+        found, blocks = tiled(comm, corpus(), WORDS, order(tables))
+        task = problem(by_row(glove(WORDS, DIM, tables).init(1), blocks), found, blocks)
+        (whole,) = serially(task, comm, accumulate=1)
+        (parts,) = serially(task, comm, accumulate=4)
+        return whole, parts
+
+    whole, parts = sim.run(program, 1)[0]
+    assert parts[0] == pytest.approx(whole[0], rel=1e-6)
+    np.testing.assert_allclose(parts[1], whole[1], rtol=1e-5, atol=1e-5)
+
+
+def serially(task, comm, accumulate):
+    """Train one epoch of one minibatch; return losses and tables."""
+    batch = np.arange(task.examples)
+    task = task._replace(gradient=Gradient(len(task.params), DIM, task.examples))
+    update = partial(rows.AdaGrad, rate=0.05)
+    options = {"comm": comm, "timer": Timer(), "accumulate": accumulate}
+    return [
+        (step.loss, step.params()) for step in serial(task, [batch], update, **options)
+    ]
