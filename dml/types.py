@@ -1,6 +1,7 @@
 """Every contract between the stages, and nothing else."""
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -15,8 +16,8 @@ def itself(value: Any) -> Any:
     return value
 
 
-def nothing() -> None:
-    """Return None: the default of calls that collect something."""
+def nothing(*arguments: Any) -> None:
+    """Do nothing: the default of calls without a task."""
 
 
 class BadInput(ValueError):
@@ -314,7 +315,7 @@ class Timeline(NamedTuple):
 
 
 class Request(Protocol):
-    """An exchange under way, as mpi4py has it."""
+    """A send or receive in progress."""
 
     def Wait(self, status: Any = None) -> bool: ...
     def Test(self, status: Any = None) -> bool: ...
@@ -323,37 +324,35 @@ class Request(Protocol):
 class Window(Protocol):
     """Memory that every rank of one host reads and writes."""
 
-    parts: Sequence[np.ndarray]  # bytes, one array a rank
+    @property
+    def parts(self) -> Sequence[np.ndarray]: ...  # bytes, one array a rank
 
     def meet(self, pause: Callable[[], object]) -> None:
-        """Return when all ranks have called; what they stored before is visible."""
+        """Barrier of all ranks; stores made before it are visible after it."""
         ...
 
     def Free(self) -> None: ...
 
 
 class Comm(Protocol):
-    """A communicator: mpi4py's names on numpy buffers, real or virtual.
+    """A communicator: MPI's operations under mpi4py's names, on numpy buffers.
 
-    Real ones come from `wire.messages.world()`, virtual ones from `sim.run`.
+    Real communicators come from `wire.messages.comm.world()`, virtual ones from
+    `sim.run`. What MPI does not have is in `platform` and `cache`.
     """
-
-    kept: dict[Any, Any]  # what collectives keep between calls
 
     @property
     def rank(self) -> int: ...
     @property
     def size(self) -> int: ...
     @property
-    def machine(self) -> str: ...  # what a measurement here belongs to; "": virtual
+    def platform(self) -> "Platform": ...
     @property
-    def raw(self) -> Any: ...  # what it is underneath: mpi4py's own, if real
-    @property
-    def network(self) -> Any: ...  # of virtual ranks: alpha, beta, gamma, ...
+    def cache(self) -> "Cache": ...
 
     def Send(self, buf: Any, dest: int, tag: int = 0) -> None: ...
     def Recv(
-        self, buf: Any, source: int, tag: int = 0, status: Status | None = None
+        self, buf: Any, source: int = ANY, tag: int = ANY, status: Any = None
     ) -> None: ...
     def Sendrecv(
         self,
@@ -361,65 +360,128 @@ class Comm(Protocol):
         dest: int,
         sendtag: int = 0,
         recvbuf: Any = None,
-        source: int = 0,
-        recvtag: int = 0,
+        source: int = ANY,
+        recvtag: int = ANY,
+        status: Any = None,
     ) -> None: ...
     def Isend(self, buf: Any, dest: int, tag: int = 0) -> Request: ...
-    def Irecv(self, buf: Any, source: int, tag: int = 0) -> Request: ...
-    def Probe(
-        self, source: int = ANY, tag: int = ANY, status: Status | None = None
-    ) -> None: ...
-    def Iprobe(
-        self, source: int = ANY, tag: int = ANY, status: Status | None = None
-    ) -> bool: ...
-    def Waitany(
-        self, requests: Sequence[Request], status: Status | None = None
-    ) -> int: ...  # -1 where all are over
-    def Waitall(self, requests: Sequence[Request]) -> None: ...
+    def Irecv(self, buf: Any, source: int = ANY, tag: int = ANY) -> Request: ...
+    def Probe(self, source: int = ANY, tag: int = ANY, status: Any = None) -> None: ...
+    def Iprobe(self, source: int = ANY, tag: int = ANY, status: Any = None) -> bool: ...
+    def Waitany(self, requests: Sequence[Any], status: Any = None) -> int:
+        """Return the index of the first completed request, -1 if none is active."""
+        ...
+
+    def Waitall(self, requests: Sequence[Any]) -> None: ...
     def Barrier(self) -> None: ...
-    def Allreduce(self, sendbuf: None, recvbuf: Any, op: Op) -> None: ...
+    def Allreduce(self, sendbuf: Any, recvbuf: Any, op: Op = np.add) -> None: ...
     def Split(self, color: int = 0, key: int = 0) -> "Comm": ...
     def Split_type(self, split_type: int = SHARED, key: int = 0) -> "Comm": ...
     def Dup(self) -> "Comm": ...
     def Free(self) -> None: ...
     def Wtime(self) -> float: ...
-    def compute(self, seconds: float, unless: Request | None = None) -> bool:
-        """Take so long: a virtual rank's clock advances, a real one sleeps.
-
-        Stop when a request is done before that; say whether the time passed.
-        """
-        ...
-
     def Reduce_local(self, inbuf: Any, inoutbuf: Any, op: Op, out: Any = None) -> None:
-        """out, or inoutbuf, ← op(inoutbuf, inbuf); takes a virtual rank γ a byte."""
-        ...
-
-    def note(self, number: int) -> None:
-        """State a number that the program has read: a record keeps it, else nothing."""
-        ...
-
-    def around(self, comm: "Comm") -> "Comm":
-        """Wrap another communicator as this one is wrapped."""
-        ...
-
-    def pause(self) -> object:
-        """Let other ranks run, in a loop that waits."""
-        ...
-
-    def hosts(self) -> list[int]:
-        """The host of every rank, hosts numbered 0, 1, ... by their lowest rank."""
-        ...
-
-    def shared_window(self, nbytes: int) -> Window:
-        """Give every rank nbytes in one window; all ranks must be on one host."""
+        """Set out, or inoutbuf, to op(inoutbuf, inbuf); γ a byte on virtual ranks."""
         ...
 
 
 class CountedComm(Comm, Protocol):
-    """A communicator that counts what it sends, as Metered(comm) does."""
+    """A communicator that counts the bytes it sends: Metered(comm)."""
 
     @property
     def bytes_sent(self) -> int: ...
+
+
+class Platform(NamedTuple):
+    """What the ranks of a communicator run on: real processes or virtual ranks.
+
+    A wrapper replaces the functions that it changes.
+
+    Attributes:
+      raw: The communicator below all wrappers; mpi4py's own on real ranks.
+      hosts: Returns the host of every rank; hosts are numbered by their lowest rank.
+        Collective at the first call.
+      shared_window: Makes a window with so many bytes for every rank; collective. All
+        ranks must be on one host.
+      compute: compute(seconds, unless=None) advances a virtual clock or sleeps. It
+        returns False if the request `unless` completed before the end.
+      pause: Lets other ranks run; for loops that poll.
+      network: The network of virtual ranks; None on real ranks.
+      work: Takes the time of this share of an update's computation, where 1 is an even
+        share. No time, except on a Delayed communicator.
+      note: Adds a number that the program has read to a recorded run.
+    """
+
+    raw: Any
+    hosts: Callable[[], Sequence[int]]
+    shared_window: Callable[[int], Window]
+    compute: Callable[..., bool]
+    pause: Callable[[], object]
+    network: Any = None
+    work: Callable[[float], object] = nothing
+    note: Callable[[int], object] = nothing
+
+    @property
+    def virtual(self) -> bool:
+        return self.network is not None
+
+
+class Region(NamedTuple):
+    """Registered memory: one part a rank of the communicator, all on one host."""
+
+    window: Window
+    parts: Sequence[np.ndarray]  # bytes
+    start: int  # address of this rank's part
+    stop: int
+
+
+Registered = tuple[Window, list[np.ndarray]]  # all ranks' views of registered memory
+
+
+class Groups(NamedTuple):
+    """The communicators of a hierarchical collective."""
+
+    inside: Comm  # this rank's group
+    across: Comm  # the ranks with this rank's place in every group
+    owners: int  # ranks of the smallest group: the number of chunks
+
+
+@dataclass
+class Stage:
+    """A small window through which plain buffers pass, slot after slot."""
+
+    window: Window
+    views: list[list[np.ndarray]]  # by slot: all ranks' buffers of its last use
+    turn: int = 0  # the next slot
+
+
+@dataclass
+class Cache:
+    """What collectives keep for one communicator between calls.
+
+    Attributes:
+      regions: Memory registered by `wire.buffers.allocate`.
+      parent: A communicator and the ranks in it that are this one's: its regions are
+        known here, too.
+      chunks: Of registered buffers, by id: the buffer, its window, this rank's chunks.
+      copy: Registered memory for plain buffers.
+      stage: The window for plain buffers.
+      groups: Of hierarchical collectives, by width and the all-reduce across groups.
+      chosen: The predicted fastest all-reduce by length, itemsize and whether the
+        buffer is registered.
+      rates: The fields of `wire.cost.Rates`, measured on this machine.
+      patient: The wrapper for all-reduces in the background.
+    """
+
+    regions: list[Region] = field(default_factory=list)
+    parent: tuple[Comm, Sequence[int]] | None = None
+    chunks: dict[int, tuple[np.ndarray, Registered]] = field(default_factory=dict)
+    copy: np.ndarray | None = None
+    stage: Stage | None = None
+    groups: dict[tuple[int, Any], Groups] = field(default_factory=dict)
+    chosen: dict[tuple[int, int, bool], str] = field(default_factory=dict)
+    rates: tuple[float, ...] | None = None
+    patient: Any = None
 
 
 AllReduce = Callable[..., None]  # all_reduce(comm, buffer, op=np.add), in place

@@ -12,17 +12,20 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
+import estimates
 import flags
 import numpy as np
 import peers
 import writing
+from topology_claims import optimal
 
 from dml.metrics import races, runs, writers
 from dml.types import CountedComm
-from dml.wire import cost
 from dml.wire.buffers import allocate, release
 from dml.wire.messages import ALLREDUCE, predicted
 from dml.wire.messages.race import contest
+from dml.wire.once import one_host
+from dml.wire.schedules import SCHEDULES
 
 Row = dict[str, Any]
 
@@ -48,7 +51,7 @@ def main(argv: Sequence[str]) -> list[Row]:
     def program(comm: CountedComm) -> Row:
         summary: Row = {"p": comm.size}
         raced = names
-        if FLAGS.algorithms == "all" and max(comm.hosts()):
+        if FLAGS.algorithms == "all" and not one_host(comm):
             raced = [name for name in names if name != "shared"]  # it is for one host
         # Four buffers a rank: the raced one, its words, and the yardsticks' two.
         flags.holds(4 * max(lengths) * np.dtype(FLAGS.dtype).itemsize, comm.size)
@@ -57,7 +60,8 @@ def main(argv: Sequence[str]) -> list[Row]:
             FLAGS,
             comm,
             writers.table(races.COLUMNS),
-            races.chart(path / "allreduce", among=list(cost.WORDS)),
+            races.chart(path / "allreduce", among=[*SCHEDULES, "shared"]),
+            claims=(optimal,),
         ) as writer:
             for kind in kinds:
                 for length in lengths:
@@ -76,6 +80,10 @@ def rows(
     """Prove and race the algorithms on a buffer of one length and kind."""
     new = partial(allocate, comm) if registered else np.zeros
     buffer = new(length, FLAGS.dtype)
+    if comm.platform.virtual and comm.rank == 0:
+        for name in names:
+            calls = estimates.allreduce(comm, name, buffer, FLAGS.group, FLAGS.outside)
+            estimates.warn(comm, f"{name}, {buffer.nbytes:,} bytes", calls)
     table = {name: flags.allreduce(name, FLAGS, comm.size) for name in names}
     others = peers.installed(comm, buffer) if FLAGS.peers else {}
     found = contest(comm, table, buffer, FLAGS.repeats, seed=FLAGS.seed, peers=others)

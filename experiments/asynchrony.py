@@ -23,7 +23,8 @@ from typing import Any
 import flags
 import numpy as np
 import writing
-from asynchrony_report import COLUMNS, Case, chart, overlap, row, verdict
+from asynchrony_claims import CLAIMS
+from asynchrony_report import COLUMNS, Case, chart, overlap, row, summarised
 
 from dml import sim
 from dml.data.newsgroups import newsgroups
@@ -56,24 +57,18 @@ number("momentum", 0.0, "Of SGD.", 0, 1)
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     """Sweep as the flags say; return the summary."""
     flags.parse(FLAGS, argv)
-    try:
-        rates = sorted({*laws.numbers(FLAGS.rates)})
-        taus = sorted({0.0, *laws.numbers(FLAGS.delays)})
-    except ValueError as error:
-        raise BadInput(
-            "expected numbers from 0 on, with commas, in --rates and --delays, got "
-            f"{FLAGS.rates!r} and {FLAGS.delays!r} ({error}); correct them"
-        ) from error
+    rates = sorted({*flags.numbers(FLAGS, "rates")})
+    taus = sorted({0.0, *flags.numbers(FLAGS, "delays")})
     late, path = laws.law(FLAGS.law), runs.path(FLAGS.out, "asynchrony")
     if len(late.speeds) > 1:
         raise BadInput(
             f"expected a --law without ranks, got {FLAGS.law!r}; leave out its speeds"
         )
     batches = {name: problem(name) for name in FLAGS.problems.split(",")}
-    with writing.first(
-        path, FLAGS, None, writers.table(COLUMNS), chart(path)
-    ) as writer:
+    table = writers.table(COLUMNS)
+    with writing.first(path, FLAGS, None, table, chart(path), claims=CLAIMS) as writer:
         cases: list[Case] = []
+        rows: list[dict[str, Any]] = []
         for name, batch in sorted(batches.items(), key=lambda item: overlap(item[1])):
             data = sparse_svm.documents(batch, FLAGS.mu)
             width = batch.inputs.shape[1]
@@ -82,8 +77,9 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
                 step = trained(data, width, rate, tau, late)
                 error = sparse_svm.objective(step.params(), data) - least
                 cases.append(Case(name, overlap(batch), rate, tau, error))
-                writer.row(row(cases, 1 - least) | step.measures)
-        summary = verdict(cases)
+                rows.append(row(cases, 1 - least) | step.measures)
+                writer.row(rows[-1])
+        summary = summarised(rows)
         writer.summary(summary)
     return [summary]
 

@@ -1,23 +1,18 @@
-"""Errors by delay, step and sparsity in; a table, a verdict and a figure out."""
+"""The rows, table, summary and figure of asynchrony.py."""
 
 import itertools
 import math
-import sys
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+from asynchrony_claims import tolerated
 
-from dml.metrics.figures import save
+from dml.metrics import figures, writers
 from dml.metrics.writers import Row, Writer
 from dml.types import Batch
-
-TWICE = 2.0  # the error without delay: more is not tolerated
-CLAIM = (  # Mania 2015: τ below examples over conflicts, and 1/ε
-    "the delay that is tolerated grows with sparsity and falls with the step"
-)
 
 
 class Case(NamedTuple):
@@ -30,15 +25,15 @@ class Case(NamedTuple):
     error: float  # the objective above the optimum's
 
 
-COLUMNS: dict[str, tuple[int, Callable[[Row], str]]] = {
-    "problem": (10, lambda row: row["problem"]),
-    "overlap": (7, lambda row: f"{row['overlap']:.4f}"),
-    "rate": (5, lambda row: f"{row['rate']:g}"),
-    "tau": (5, lambda row: f"{row['tau']:g}"),
-    "mean": (6, lambda row: f"{row['delay_mean']:.1f}"),
-    "most": (5, lambda row: f"{row['delay_max']:.0f}"),
-    "error": (8, lambda row: f"{row['error']:.5f}"),
-    "x serial": (8, lambda row: f"{row['ratio']:.2f}"),
+COLUMNS: writers.Columns = {
+    "problem": (10, "{problem}"),
+    "overlap": (7, "{overlap:.4f}"),
+    "rate": (5, "{rate:g}"),
+    "tau": (5, "{tau:g}"),
+    "mean": (6, "{delay_mean:.1f}"),
+    "most": (5, "{delay_max:.0f}"),
+    "error": (8, "{error:.5f}"),
+    "x serial": (8, "{ratio:.2f}"),
     "": (9, lambda row: "diverged" if row["diverged"] else ""),
 }
 
@@ -59,93 +54,41 @@ def row(cases: Sequence[Case], start: float) -> dict[str, Any]:
     }
 
 
-def tolerated(cases: Sequence[Case]) -> dict[tuple[str, float], float]:
-    """Return the longest delay up to which no error is TWICE that without one."""
-    found: dict[tuple[str, float], float] = {}
-    for key, group in itertools.groupby(cases, lambda case: (case.problem, case.rate)):
-        mine = list(group)
-        most = TWICE * mine[0].error
-        later = (tau for _, _, _, tau, error in mine if not error <= most)
-        end = next(later, math.inf)
-        found[key] = max((case.tau for case in mine if case.tau < end), default=0.0)
-    return found
-
-
-def verdict(cases: Sequence[Case]) -> dict[str, Any]:
-    """Judge the claim by all neighbours in sparsity, or in step; say it."""
-    longest = tolerated(cases)
+def summarised(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return the flat summary: all errors, and the tolerated delays."""
+    longest = tolerated(rows)
     summary: dict[str, Any] = {}
-    for case in cases:
-        name = f"{case.problem}_{case.rate:g}"
-        summary[f"tolerated_{name}"] = longest[case.problem, case.rate]
-        summary[f"error_{name}_{case.tau:g}"] = case.error
-    problems = list(dict.fromkeys(case.problem for case in cases))  # sparse ones first
-    rates = list(dict.fromkeys(case.rate for case in cases))
-    seen = [
-        judged(
-            "sparsity",
-            [
-                (f"{a} to {b} at rate {rate:g}", longest[a, rate], longest[b, rate])
-                for a, b in itertools.pairwise(problems)
-                for rate in rates
-            ],
-        ),
-        judged(
-            "step",
-            [
-                (f"rate {a:g} to {b:g} of {name}", longest[name, a], longest[name, b])
-                for a, b in itertools.pairwise(rates)
-                for name in problems
-            ],
-        ),
-    ]
-    summary["verdict"] = said = "; ".join(seen)
-    sys.stdout.write(f"claim (Mania 2015): {CLAIM}\nours: {said}\n")
+    for row in rows:
+        name = f"{row['problem']}_{row['rate']:g}"
+        summary[f"tolerated_{name}"] = longest[row["problem"], row["rate"]]
+        summary[f"error_{name}_{row['tau']:g}"] = row["error"]
     return summary
 
 
-def judged(what: str, pairs: Sequence[tuple[str, float, float]]) -> str:
-    """Say of pairs, each a name and two delays, whether the second is the shorter."""
-    falls = sum(before > after for _, before, after in pairs)
-    rises = [name for name, before, after in pairs if before < after]
-    found = f"{what}: shorter in {falls} of {len(pairs)} pairs, longer in {len(rises)}"
-    if rises:
-        return f"{found} ({', '.join(rises)}): {'in part' if falls else 'fails'}"
-    return f"{found}: {'holds' if falls else 'not seen'}"
-
-
-@contextmanager
-def chart(path: Path) -> Iterator[Writer]:
+def chart(path: Path) -> AbstractContextManager[Writer]:
     """Collect rows; draw a panel for each problem when the summary comes."""
-    rows: list[Row] = []
-    yield Writer(rows.append, lambda summary: draw(path / "asynchrony", rows))
+    return writers.collected(lambda rows, _: draw(path / "asynchrony", rows))
 
 
 def draw(path: Path, rows: Sequence[Row]) -> None:
-    """Draw errors by delay, a curve a rate; what diverged is drawn as a cross."""
-    from matplotlib.figure import Figure
+    """Draw errors by delay, a curve for each rate, and diverged runs as crosses."""
+    problems = list(dict.fromkeys(row["problem"] for row in rows))
+    size = (3.0 * len(problems) + 1, 3.6)
+    drawing = figures.drawing(path, 1, len(problems), size=size, sharey=True)
+    with drawing as (_, panels):
+        for axes, name in zip(panels, problems, strict=True):
+            mine = [row for row in rows if row["problem"] == name]
+            for rate, curve in itertools.groupby(mine, lambda row: row["rate"]):
+                shown = [row for row in curve if row["error"] and row["error"] > 0]
+                axes.plot(*taus(shown), "o-", label=f"rate {rate:g}")
+                axes.plot(*taus([row for row in shown if row["diverged"]]), "kx")
+            title = f"{name} nonzeros" if name.isdecimal() else name
+            axes.set_title(f"{title}, overlap {mine[0]['overlap']:.2g}")
+            axes.set(xlabel="delay τ", yscale="log")
+            axes.set_xscale("symlog", linthresh=1)
+        panels[0].set_ylabel("objective above the optimum")
+        panels[0].legend()
 
-    groups = {
-        name: list(group)
-        for name, group in itertools.groupby(rows, lambda row: row["problem"])
-    }
-    figure = Figure(figsize=(3.0 * len(groups) + 1, 3.6), layout="constrained")
-    panels = figure.subplots(1, len(groups), sharey=True, squeeze=False)[0]
-    for axes, (name, mine) in zip(panels, groups.items(), strict=True):
-        title = name if not name.isdecimal() else f"{name} nonzeros"
-        curves = itertools.groupby(mine, lambda row: row["rate"])
-        for number, (rate, curve) in enumerate(curves):
-            shown = [row for row in curve if row["error"] and row["error"] > 0]
-            xy = [row["tau"] for row in shown], [row["error"] for row in shown]
-            style = {"color": f"C{number}", "markersize": 4, "linewidth": 1.4}
-            axes.plot(*xy, "o-", label=f"rate {rate:g}", **style)
-            lost = [(row["tau"], row["error"]) for row in shown if row["diverged"]]
-            axes.plot(*zip(*lost, strict=True), "kx") if lost else None
-        axes.set(title=f"{title}, overlap {mine[0]['overlap']:.2g}", xlabel="delay τ")
-        axes.set_xscale("symlog", linthresh=1)
-        axes.set_yscale("log")
-        axes.grid(alpha=0.3, linewidth=0.6)
-        axes.spines[["top", "right"]].set_visible(False)
-    panels[0].set_ylabel("objective above the optimum")
-    panels[0].legend(frameon=False)
-    save(figure, path)
+
+def taus(rows: Sequence[Row]) -> tuple[list[float], list[float]]:
+    return [row["tau"] for row in rows], [row["error"] for row in rows]

@@ -23,8 +23,9 @@ from typing import Any
 
 import flags
 import writing
+from batch_size_claims import CLAIMS
 from batch_size_data import DATA, planned
-from batch_size_report import columns, drawn, gains, row, verdict
+from batch_size_report import columns, drawn, gains, row, summarised
 from batch_size_runs import Crew, bounds, fastest, step_seconds
 
 from dml import sim
@@ -59,8 +60,8 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     flags.parse(FLAGS, argv)
     begun = time.perf_counter()
     path = runs.path(FLAGS.out, "batch_size")
-    batches = sorted({1, *listed("batches")})
-    crews = sorted({1, *listed("workers")})
+    batches = sorted({1, *flags.integers(FLAGS, "batches")})
+    crews = sorted({1, *flags.integers(FLAGS, "workers")})
     names = flags.names(FLAGS.data, DATA, "data")
     if batches[-1] > FLAGS.examples or world().size > 1:
         raise BadInput(
@@ -75,18 +76,15 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
                 rows.append(made)
                 writer.row(made)
 
-    with writing.first(path, FLAGS, None, writers.table(columns(crews))) as writer:
+    table = writers.table(columns(crews))
+    with writing.first(path, FLAGS, None, table, claims=CLAIMS) as writer:
         # a virtual rank's windows are freed, of which every look makes some
         sim.run(program, 1)
-        summary = verdict(rows)
+        summary = summarised(rows)
         summary["seconds"] = time.perf_counter() - begun
         drawn(path, rows)
         writer.summary(summary)
     return summary
-
-
-def listed(flag: str) -> list[int]:
-    return [flags.positive(one, flag) for one in FLAGS[flag].value.split(",")]
 
 
 def compared(

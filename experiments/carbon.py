@@ -13,7 +13,7 @@ loss of 0.037 takes serial 0.021 Wh, rotation on 2 ranks 0.027, synchronous 0.03
 ranks save no energy. (CPU time x 10 W: estimated.)
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -22,9 +22,10 @@ import carbon_report
 import carbon_rows
 import flags
 import writing
+from carbon_claims import CLAIMS
 
 from dml.metrics import runs, writers
-from dml.metrics.writers import Row, Writer
+from dml.metrics.writers import Row
 from dml.types import BadInput
 
 FLAGS = flags.define("seed")
@@ -49,11 +50,11 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     flags.parse(FLAGS, argv)
     ways = strategies() if FLAGS.measure else []
     path = runs.path(FLAGS.out, "carbon")
-    with writing.first(path, FLAGS, None) as writer:
-        first = list(shown("strubell", carbon_rows.strubell(), writer))
-        second = list(shown("patterson", carbon_rows.patterson(), writer))
-        summary = carbon_rows.totals(first, second)
-        print(carbon_report.published(summary, second))
+    tables = writers.tables(carbon_report.COLUMNS, carbon_report.TITLES)
+    with writing.first(path, FLAGS, None, tables, claims=CLAIMS) as writer:
+        kept = writing.tabulated(writer, carbon_rows.TABLES, None)
+        summary = carbon_rows.totals(*kept.values())
+        print(carbon_report.published(summary, kept["patterson"]))
         if ways:
             given = [
                 f"--{name}={value}"
@@ -62,8 +63,9 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
             ]
             run = partial(carbon_glove.command, path, FLAGS.ranks, given)
             target = FLAGS.target or None
-            rows = carbon_glove.rows(ways, FLAGS.ranks, FLAGS.epochs, target, run)
-            found = list(shown("glove", rows, writer))
+            metered = partial(carbon_glove.rows, ways, FLAGS.ranks, FLAGS.epochs)
+            glove = {"glove": lambda plan, kept: metered(target, run)}
+            found = writing.tabulated(writer, glove, None)["glove"]
             summary |= measured(found)
             carbon_report.draw(path / "carbon", found)
         writer.summary(summary)
@@ -82,17 +84,6 @@ def strategies() -> list[str]:
                 f"--ranks={FLAGS.ranks}; pass more, or leave {way} out of --strategies"
             )
     return ways
-
-
-def shown(name: str, rows: Iterator[Row], writer: Writer) -> Iterator[Row]:
-    """Pass rows on; print and keep them."""
-    with writers.many(writers.table(carbon_report.COLUMNS[name])) as table:
-        for number, row in enumerate(rows):
-            if not number:
-                print(f"\n{carbon_report.TITLES[name].format(**row)}")
-            table.row(row)
-            writer.row({"table": name} | row)
-            yield row
 
 
 def measured(rows: Sequence[Row]) -> dict[str, Any]:

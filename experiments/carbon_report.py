@@ -1,33 +1,14 @@
 """What `carbon.py` prints: columns of its tables, the bars of its figure, its words."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
 from carbon_rows import follows
 from carbon_tables import POUNDS, PUE, SEARCH
 
+from dml.metrics import figures
 from dml.metrics.carbon import POUND
-from dml.metrics.figures import save
-from dml.metrics.writers import Row
-
-Column = tuple[int, Callable[[Row], str]]
-
-
-def number(key: str, form: str, width: int, scale: float = 1) -> Column:
-    def text(row: Row) -> str:
-        return "—" if row[key] is None else format(row[key] * scale, form)
-
-    return width, text
-
-
-def word(key: str, width: int) -> Column:
-    return width, lambda row: row[key]
-
-
-def dollars(prefix: str) -> Column:
-    low, high = f"{prefix}dollars_low", f"{prefix}dollars_high"
-    return 17, lambda row: f"{row[low]:,.0f}-{row[high]:,.0f}"
+from dml.metrics.writers import Columns, Row, scaled
 
 
 def verdict(row: Row) -> str:
@@ -41,42 +22,42 @@ TITLES = {
     "by the grid there",
     "glove": "Energy of GloVe to loss {target:.5f}, by way of training",
 }
-COLUMNS: dict[str, dict[str, Column]] = {
+COLUMNS: dict[str, Columns] = {
     "strubell": {
-        "model": word("model", 9),
-        " on": (8, lambda row: row["hardware"]),
-        " hours": number("hours", ",g", 7),
-        " kWh": number("published_kwh", ",d", 7),
-        " ours": number("kwh", ",.0f", 7),
-        " lbs CO2e": number("published_pounds", ",d", 8),
-        "  ours": number("pounds", ",.0f", 7),
-        " dollars": dollars("published_"),
-        "   ours": dollars(""),
+        "model": (9, "{model}"),
+        " on": (8, "{hardware}"),
+        " hours": (7, "{hours:,g}"),
+        " kWh": (7, "{published_kwh:,d}"),
+        " ours": (7, "{kwh:,.0f}"),
+        " lbs CO2e": (8, "{published_pounds:,d}"),
+        "  ours": (7, "{pounds:,.0f}"),
+        " dollars": (17, "{published_dollars_low:,.0f}-{published_dollars_high:,.0f}"),
+        "   ours": (17, "{dollars_low:,.0f}-{dollars_high:,.0f}"),
         " ": (0, verdict),
     },
     "patterson": {
-        "model": word("model", 11),
-        " on": (11, lambda row: row["hardware"]),
-        " days": number("days", "g", 4),
-        " W": number("watts", "d", 3),
-        " PUE": number("pue", ".2f", 4),
-        " kg/kWh": number("intensity", ".3f", 6),
-        " MWh": number("mwh", "g", 6),
-        " ours": number("mwh_ours", ",.1f", 7),
-        " t CO2e": number("tonnes", "g", 6),
-        "  ours": number("tonnes_ours", ".1f", 6),
-        " by days": number("implied_days", ".2f", 7),
-        f" t at {PUE}, {POUND * POUNDS:.3f}": number("average_tonnes", ",.1f", 15),
-        " times": number("average_ratio", ".2f", 5),
+        "model": (11, "{model}"),
+        " on": (11, "{hardware}"),
+        " days": (4, "{days:g}"),
+        " W": (3, "{watts:d}"),
+        " PUE": (4, "{pue:.2f}"),
+        " kg/kWh": (6, "{intensity:.3f}"),
+        " MWh": (6, "{mwh:g}"),
+        " ours": (7, "{mwh_ours:,.1f}"),
+        " t CO2e": (6, "{tonnes:g}"),
+        "  ours": (6, "{tonnes_ours:.1f}"),
+        " by days": (7, "{implied_days:.2f}"),
+        f" t at {PUE}, {POUND * POUNDS:.3f}": (15, "{average_tonnes:,.1f}"),
+        " times": (5, "{average_ratio:.2f}"),
     },
     "glove": {
-        "strategy": word("strategy", 11),
-        " ranks": number("ranks", "d", 5),
-        " epochs": number("epochs", "d", 6),
-        " seconds": number("seconds", ".2f", 7),
-        " Wh": number("kwh", ".4f", 8, 1e3),
-        " g CO2e": number("co2_kg", ".4f", 8, 1e3),
-        " cents": number("cost_usd", ".5f", 8, 100),
+        "strategy": (11, "{strategy}"),
+        " ranks": (5, "{ranks:d}"),
+        " epochs": (6, "{epochs:d}"),
+        " seconds": (7, "{seconds:.2f}"),
+        " Wh": (8, scaled("kwh", 1e3, ".4f")),
+        " g CO2e": (8, scaled("co2_kg", 1e3, ".4f")),
+        " cents": (8, scaled("cost_usd", 100, ".5f")),
         " by": (0, lambda row: row["source"] or "not reached"),
     },
 }
@@ -105,24 +86,19 @@ def best(rows: Sequence[Row]) -> Row | None:
 
 
 def draw(path: Path, rows: Sequence[Row]) -> None:
-    """Draw a bar a way: energy, and what it emits at its end."""
-    from matplotlib.figure import Figure
-
+    """Draw the energy of each strategy as a bar, with its emissions."""
     rows = [row for row in rows if row["kwh"] is not None]
     if not rows:
         return
-    figure = Figure(figsize=(6.4, 1.2 + 0.36 * len(rows)), layout="constrained")
-    axes = figure.add_subplot()
     names = [f"{row['strategy']}, {row['ranks']}" for row in rows]
     energy = [1e3 * row["kwh"] for row in rows]
-    bars: Any = axes.barh(names, energy, height=0.62)
     notes = [
         f" {row['epochs']} epochs, {row['seconds']:.1f} s, {1e3 * row['co2_kg']:.3f} g"
         for row in rows
     ]
-    axes.bar_label(bars, notes, fontsize=8)
-    axes.set_xlim(right=1.5 * max(energy))
-    axes.invert_yaxis()
-    axes.set(xlabel=f"Wh to loss {rows[0]['target']:.5f}; {rows[0]['source']}")
-    axes.spines[["top", "right"]].set_visible(False)
-    save(figure, path)
+    size = (6.4, 1.2 + 0.36 * len(rows))
+    with figures.drawing(path, size=size, style=figures.PICTURE) as (_, (axes,)):
+        axes.bar_label(axes.barh(names, energy, height=0.62), notes, fontsize=8)
+        axes.set_xlim(right=1.5 * max(energy))
+        axes.invert_yaxis()
+        axes.set(xlabel=f"Wh to loss {rows[0]['target']:.5f}; {rows[0]['source']}")

@@ -1,6 +1,6 @@
 """The published tables recomputed, a row each; what of them is equal, in numbers."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 from carbon_tables import PATTERSON, POUNDS, PUE, STRUBELL, Training
@@ -85,6 +85,12 @@ def deviations(rows: Sequence[Row]) -> list[float]:
     pairs = [(row["mwh_ours"], row["mwh"]) for row in rows]
     pairs += [(row["tonnes_ours"], row["tonnes"]) for row in rows]
     return [abs(ours / published - 1) for ours, published in pairs]
+
+
+TABLES: dict[str, Callable[..., Iterable[Row]]] = {
+    "strubell": lambda plan, kept: strubell(),
+    "patterson": lambda plan, kept: patterson(),
+}
 
 
 def totals(first: Sequence[Row], second: Sequence[Row]) -> dict[str, Any]:

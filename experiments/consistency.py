@@ -22,7 +22,8 @@ from typing import Any
 
 import flags
 import writing
-from consistency_report import COLUMNS, Case, drawn, row, verdicts
+from consistency_report import COLUMNS, Case, drawn, row, summarised
+from server_claims import CONSISTENCY
 from server_problems import PROBLEMS, shards
 from server_runs import Plan, napping, ran, virtual_if_alone, way
 
@@ -69,11 +70,12 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     def program(comm: CountedComm) -> dict[str, Any]:
         problem, cases, summary = first_of_each_host(comm, load), [], {}
         comm = napping(comm, FLAGS.scale)
-        if comm.network is None:
+        if not comm.platform.virtual:
             first, *_ = ways.values()
             *how, plan = settings(comm, first, "")
             ran(comm, problem, *how, plan._replace(clocks=1))  # compiles
-        with writing.first(path, FLAGS, comm, writers.table(COLUMNS)) as writer:
+        table = writers.table(COLUMNS)
+        with writing.first(path, FLAGS, comm, table, claims=CONSISTENCY) as writer:
             for delays in FLAGS.laws.split(";"):
                 for name, make in ways.items():
                     found = ran(comm, problem, *settings(comm, make, delays))
@@ -81,7 +83,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
                         cases.append(Case(delays, name, found))
                         writer.row(row(cases, FLAGS.target))
             if cases:
-                summary = verdicts(cases)
+                summary = summarised(cases)
                 drawn(path, cases)
                 writer.summary(summary)
         return summary
@@ -92,7 +94,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
 def settings(comm: Any, make: Callable, delays: str) -> tuple[Make, Setup, Plan]:
     """Return the update, how ranks share the work, and how much of it there is."""
     who = roles(comm.size, FLAGS.servers or min(2, max(1, comm.size // 4)))
-    stated, real = PROBLEMS[FLAGS.problem], comm.network is None
+    stated, real = PROBLEMS[FLAGS.problem], not comm.platform.virtual
     update, own = shards(stated, "sgd", FLAGS.lr or stated.rates["sgd"])
     clocks = FLAGS.clocks or max(16, min(MOST[real], 1000 // who.workers))
     scale = FLAGS.scale if real else 1.0

@@ -1,20 +1,18 @@
-"""Runs under several consistencies and delays in; a table, verdicts and figures out."""
+"""The rows, table, summary and figures of consistency.py."""
 
 import math
-import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
+from server_report import panel
 from server_runs import Ran, reached
 
-from dml.metrics import server_figure
-from dml.metrics.server_figure import Panel
-from dml.metrics.writers import Row
+from dml.metrics import figures, server_figure
+from dml.metrics.figures import Panel
+from dml.metrics.writers import Columns
 
-NEAR = 1.02  # of the first one's last objective: the target, and what is no worse
-CLAIM = "larger s diverges under high delay, ESSP does not"  # Dai 2015; the lecture
+NEAR = 1.02  # of the last objective of the first run: the default target
 
 
 class Case(NamedTuple):
@@ -30,29 +28,21 @@ class Case(NamedTuple):
         last = self.ran.curves["objective"][-1]
         return last if math.isfinite(last) else math.inf
 
-    @property
-    def diverged(self) -> bool:
-        return self.objective >= self.ran.curves["objective"][0]
 
-
-def optional(name: str, form: str) -> Callable[[Row], str]:
-    return lambda row: "-" if row[name] is None else format(row[name], form)
-
-
-COLUMNS: dict[str, tuple[int, Callable[[Row], str]]] = {
-    "consistency": (11, lambda row: row["consistency"]),
-    "delay": (25, lambda row: row["delay"]),
+COLUMNS: Columns = {
+    "consistency": (11, "{consistency}"),
+    "delay": (25, "{delay}"),
     "objective": (
         9,
         lambda row: f"{row['objective']:.4f}" if row["objective"] else "diverged",
     ),
-    "updates": (7, lambda row: f"{row['updates']:,.0f}"),
-    "seconds": (8, lambda row: f"{row['seconds']:,.1f}"),
-    "to target": (9, optional("seconds_to_target", ",.1f")),
-    "stale": (6, lambda row: f"{row['staleness_mean']:.2f}"),
-    "most": (4, lambda row: f"{row['staleness_max']}"),
-    "late": (5, lambda row: f"{row['late']:,}"),
-    "idle": (5, lambda row: f"{row['idle_share']:.1%}"),
+    "updates": (7, "{updates:,.0f}"),
+    "seconds": (8, "{seconds:,.1f}"),
+    "to target": (9, "{seconds_to_target:,.1f}"),
+    "stale": (6, "{staleness_mean:.2f}"),
+    "most": (4, "{staleness_max}"),
+    "late": (5, "{late:,}"),
+    "idle": (5, "{idle_share:.1%}"),
 }
 
 
@@ -64,50 +54,21 @@ def row(cases: Sequence[Case], target: float) -> dict[str, Any]:
         "consistency": way,
         "delay": law,
         **ran.summary,
+        "objective_at_start": ran.curves["objective"][0],
         "seconds_to_target": reached(ran, "objective", target),
         "staleness": ran.staleness.tolist(),
     }
 
 
-def verdicts(cases: Sequence[Case]) -> dict[str, Any]:
-    """Judge the claim under every delay; say it, and return a flat summary."""
+def summarised(cases: Sequence[Case]) -> dict[str, Any]:
+    """Return the flat summary: four numbers of each consistency and delay."""
     summary: dict[str, Any] = {}
     for number, law in enumerate(laws(cases), 1):
-        mine = {case.way: case for case in cases if case.law == law}
-        for name, case in mine.items():
-            key = f"{name}_{number}".replace(":", "_")
-            summary[f"{key}_objective"] = case.ran.summary["objective"]
-            summary[f"{key}_seconds"] = case.ran.summary["seconds"]
-            summary[f"{key}_staleness_mean"] = case.ran.summary["staleness_mean"]
-            summary[f"{key}_idle_share"] = case.ran.summary["idle_share"]
-        if len(family(mine, "ssp")) > 1 and family(mine, "essp"):
-            summary[f"verdict_{number}"] = said = verdict(mine)
-            sys.stdout.write(f"published: {CLAIM}\nours, {law}: {said}\n")
+        for case in (case for case in cases if case.law == law):
+            key = f"{case.way}_{number}".replace(":", "_")
+            for name in ("objective", "seconds", "staleness_mean", "idle_share"):
+                summary[f"{key}_{name}"] = case.ran.summary[name]
     return summary
-
-
-def verdict(mine: Mapping[str, Case]) -> str:
-    """Compare SSP and ESSP at their largest s with the smallest s."""
-    ssp, essp = family(mine, "ssp"), family(mine, "essp")
-    best, loose, eager = ssp[0], ssp[-1], essp[-1]
-    seen = ", ".join(
-        f"{case.way} {case.objective:.4g}" for case in (best, loose, eager)
-    )
-    if eager.diverged:
-        judged = "fails, ESSP diverges too"
-    elif loose.diverged:
-        judged = "holds"
-    elif loose.objective > NEAR * max(best.objective, eager.objective):
-        judged = "holds in part: SSP is worse, and does not diverge"
-    else:
-        judged = "not seen: neither diverges"
-    return f"{seen}: {judged}"
-
-
-def family(mine: Mapping[str, Case], kind: str) -> list[Case]:
-    """Return the cases of a kind, by s."""
-    found = [case for name, case in mine.items() if name.split(":")[0] == kind]
-    return sorted(found, key=lambda case: int(case.way.partition(":")[2] or 1))
 
 
 def laws(cases: Sequence[Case]) -> list[str]:
@@ -123,10 +84,10 @@ def drawn(path: Path, cases: Sequence[Case]) -> None:
         "dashed": [case.way for case in cases if case.way.startswith("essp")],
     }
     for x in ("clocks", "updates", "seconds"):
-        server_figure.progress(path / f"objective_{x}", panels(cases, x), **look)
+        figures.panels(path / f"objective_{x}", panels(cases, x), **look)
     bounded = [case for case in cases if case.way.split(":")[0] in ("ssp", "essp")]
     if bounded:
-        server_figure.progress(path / "who_diverges", panels(bounded, "clocks"), **look)
+        figures.panels(path / "who_diverges", panels(bounded, "clocks"), **look)
     for number, law in enumerate(laws(cases), 1):
         mine = {case.way: case.ran for case in cases if case.law == law}
         server_figure.waits(
@@ -139,20 +100,9 @@ def drawn(path: Path, cases: Sequence[Case]) -> None:
 
 
 def panels(cases: Sequence[Case], x: str) -> list[Panel]:
-    """Return a panel a delay; a curve ends where it leaves the picture for good."""
-    return [
-        Panel(
-            law,
-            {
-                case.way: (
-                    case.ran.curves[x],
-                    np.clip(case.ran.curves["objective"], None, 1e6),
-                )
-                for case in cases
-                if case.law == law
-            },
-            x,
-            "objective",
-        )
+    """Return a panel for each delay distribution."""
+    named = {
+        law: {case.way: case.ran for case in cases if case.law == law}
         for law in laws(cases)
-    ]
+    }
+    return [panel(law, runs, x, "objective") for law, runs in named.items()]

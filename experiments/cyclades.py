@@ -23,16 +23,15 @@ from typing import Any
 import flags
 import writing
 from cyclades_parts import bits, races, sizes
-from cyclades_report import KINDS, drawn
+from cyclades_report import KINDS, drawn, summarised
 from cyclades_steps import largest
-from cyclades_verdict import verdict
+from hogwild_claims import CYCLADES
 from hogwild_problems import PROBLEMS
-from hogwild_report import tables
 from sparse_runs import Task, loaded
 
-from dml.metrics import runs
+from dml.metrics import runs, writers
 from dml.metrics.writers import Row
-from dml.types import BadInput, CountedComm, Problem
+from dml.types import CountedComm, Problem
 from dml.wire.messages import Metered
 from dml.wire.messages.comm import world
 
@@ -56,13 +55,11 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     flags.parse(FLAGS, argv)
     problems = flags.names(FLAGS.problems, PROBLEMS, "problems")
     counts = {
-        name: sorted(
-            {flags.positive(one, name) for one in FLAGS[name].value.split(",")}
-        )
+        name: sorted({*flags.integers(FLAGS, name)})
         for name in ("bits", "checked", "batches", "workers")
     }
-    hubs = shares(FLAGS.hubs)
-    late = [flags.positive(one, "late") for one in FLAGS.late.split(",") if one]
+    hubs = flags.numbers(FLAGS, "hubs", 1)
+    late = flags.integers(FLAGS, "late", empty=True)
     path = runs.path(FLAGS.out, "cyclades")
 
     def program(comm: CountedComm) -> dict[str, Any]:
@@ -84,31 +81,19 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
                         yield {"problem": name} | row
 
         rows: list[Row] = []
-        with writing.first(path, FLAGS, comm, tables(KINDS)) as writer:
+        shown = writers.tables(KINDS, {}, key="kind")
+        with writing.first(path, FLAGS, comm, shown, claims=CYCLADES) as writer:
             for row in every():
                 writer.row(row)
                 rows.append(row)
             if comm.rank:
                 return {}
-            summary = verdict(rows)
+            summary = summarised(rows)
             drawn(path, rows)
             writer.summary(summary)
         return summary
 
     return [program(Metered(world(FLAGS.watchdog)))]
-
-
-def shares(value: str) -> list[float]:
-    """Read comma-separated shares."""
-    try:
-        found = [float(one) for one in value.split(",")]
-    except ValueError:
-        found = [-1.0]
-    if not all(0 <= one <= 1 for one in found):
-        raise BadInput(
-            f"expected shares of 0 to 1 in --hubs, got {value!r}; correct it"
-        )
-    return found
 
 
 if __name__ == "__main__":

@@ -1,51 +1,104 @@
-"""What cyclades.py shows: a table for each kind of row, and figures."""
+"""The tables, figures and summary of cyclades.py."""
 
+import math
+import sys
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
-from dml.metrics import figures, server_figure
-from dml.metrics.server_figure import Panel
+from cyclades_parts import WAYS
+from hogwild_report import machine
+from hogwild_runs import SERIAL
+
+from dml.metrics import figures
+from dml.metrics.figures import Panel
 from dml.metrics.writers import Row
 
-PROBLEM = {"problem": (10, lambda row: row["problem"])}
+PROBLEM = {"problem": (10, "{problem}")}
 BLOCKS = PROBLEM | {
-    "batch": (5, lambda row: f"{row['batch']}"),
-    "hubs": (6, lambda row: f"{row['hubs']:g}"),
-    "apart": (5, lambda row: f"{row['apart']}"),
+    "batch": (5, "{batch}"),
+    "hubs": (6, "{hubs:g}"),
+    "apart": (5, "{apart}"),
 }
 WHO = PROBLEM | {
-    "way": (8, lambda row: row["way"]),
-    "workers": (7, lambda row: f"{row['workers']}"),
+    "way": (8, "{way}"),
+    "workers": (7, "{workers}"),
 }
 KINDS = {
     "bits": BLOCKS
     | {
-        "workers": (9, lambda row: row["workers"]),
+        "workers": (9, "{workers}"),
         "sha256": (12, lambda row: f"{row['sha256'][:12]:>12}"),
         "equal": (5, lambda row: "yes" if row["equal"] else "NO"),
     },
     "sizes": BLOCKS
     | {
-        "components": (10, lambda row: f"{row['components']:.1f}"),
-        "mean": (7, lambda row: f"{row['mean_size']:.2f}"),
-        "largest": (7, lambda row: f"{row['largest']:.1%}"),
+        "components": (10, "{components:.1f}"),
+        "mean": (7, "{mean_size:.2f}"),
+        "largest": (7, "{largest:.1%}"),
     },
     "race": WHO
     | {
-        "batch": (5, lambda row: f"{row['batch']}"),
-        "hubs": (6, lambda row: f"{row['hubs']:g}"),
-        "updates/s": (11, lambda row: f"{row['updates_per_second']:,.0f}"),
-        "x hogwild": (9, lambda row: f"{row['to_hogwild']:.2f}"),
-        "plan s": (7, lambda row: f"{row['planned']:.4f}"),
-        "objective": (9, lambda row: f"{row['objective']:.5f}"),
+        "batch": (5, "{batch}"),
+        "hubs": (6, "{hubs:g}"),
+        "updates/s": (11, "{updates_per_second:,.0f}"),
+        "x hogwild": (9, "{to_hogwild:.2f}"),
+        "plan s": (7, "{planned:.4f}"),
+        "objective": (9, "{objective:.5f}"),
     },
     "step": WHO
     | {
-        "epochs": (6, lambda row: f"{row['epochs']}"),
-        "tries": (5, lambda row: f"{row['tries']}"),
-        "largest step": (12, lambda row: f"{row['rate']:.4g}"),
+        "epochs": (6, "{epochs}"),
+        "tries": (5, "{tries}"),
+        "largest step": (12, "{rate:.4g}"),
     },
 }
+
+
+def summarised(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return the flat summary; print the machine, and the ratios of largest steps."""
+    most, found = (
+        max(row["workers"] for row in rows if row["kind"] == "race"),
+        machine(),
+    )
+    sys.stdout.write(
+        f"{most} workers on {found['cores']} cores ({found['processor']})\n"
+    )
+    steps = [row for row in rows if row["kind"] == "step"]
+    for way in dict.fromkeys(row["way"] for row in steps):
+        if way not in (WAYS[1], SERIAL[0]):
+            ratios = ", ".join(
+                f"{name} {ratio:.2f}x" for name, ratio in to_step(steps, way).items()
+            )
+            sys.stdout.write(f"largest step, to the largest of {way}: {ratios}\n")
+    equal = all(row["equal"] for row in rows if row["kind"] == "bits")
+    return totals(rows) | found | {"bits_equal": equal}
+
+
+def to_step(steps: Sequence[Row], way: str) -> dict[str, float]:
+    """Return CYCLADES' largest step to that of another strategy, by problem."""
+    mine, other = (
+        {row["problem"]: row["rate"] for row in steps if row["way"] == one}
+        for one in (WAYS[1], way)
+    )
+    return {name: rate / (other[name] or math.nan) for name, rate in mine.items()}
+
+
+def totals(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return the entries of the summary for each row."""
+    found: dict[str, Any] = {}
+    for row in rows:
+        if row["kind"] == "sizes":
+            key = f"{row['problem']}_batch_{row['batch']}_hubs_{row['hubs']:g}"
+            found[f"{key}_largest"] = row["largest"]
+        elif row["kind"] == "race":
+            key = f"{row['problem']}_{row['way']}_{row['workers']}"
+            found[f"{key}_updates_per_second"] = row["updates_per_second"]
+            found[f"{key}_to_hogwild"] = row["to_hogwild"]
+        elif row["kind"] == "step":
+            key = f"{row['problem']}_{row['way'].replace(' ', '_')}"
+            found[f"{key}_largest_step"] = row["rate"]
+    return found
 
 
 def drawn(path: Path, rows: Sequence[Row]) -> None:
@@ -76,7 +129,7 @@ def drawn(path: Path, rows: Sequence[Row]) -> None:
         for name in names
     ]
     top = max(max(ys) for panel in panels for _, ys in panel.series.values())
-    server_figure.progress(path / "throughput", panels, within=(0, 1.05 * top))
+    figures.panels(path / "throughput", panels, within=(0, 1.05 * top))
 
 
 def paces(races: Sequence[Row]) -> dict[str, figures.Curve]:

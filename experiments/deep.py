@@ -78,7 +78,7 @@ def learn(
     asked: Callable[[], bool],
     task: Callable[[], Task],
 ) -> dict[str, Any]:
-    begun = time.perf_counter()
+    begun, comm = time.perf_counter(), flags.delayed(values, comm)
     workers = deep_ways.workers(values, comm)
     deep_flags.divisible(values, workers)
     deep_ways.fits(values, workers)
@@ -88,12 +88,13 @@ def learn(
     steps = -(-total // values.batch)
     params = found.model.init(jax.random.key(values.seed))
     optimizer = deep_flags.optimizer(values, steps, params)
-    done, params, state, memory = begin(values, params, optimizer, comm, steps)
+    rules = deep_flags.rules(values)
+    done, params, state, memory = begin(values, params, optimizer, comm, steps, rules)
     order = draws(found.count, values.batch, values.seed, total, done * values.batch)
     # Virtual ranks have a clock of their own; devices, though of one of them, do not.
     devices_only = values.strategy in deep_ways.ON_DEVICES
     clock = time.perf_counter if devices_only else comm.Wtime
-    timer = timelines.timer(comm, clock, flags.delay(values, comm))
+    timer = timelines.timer(comm, clock)
     problem = network(
         found.model,
         params,
@@ -106,7 +107,7 @@ def learn(
         *(state, memory, done, found.tensor),
     )
     speed = Speed(found.units)
-    save = partial(saved, comm, path / "checkpoints", deep_flags.rules(values))
+    save = partial(saved, comm, path / "checkpoints", rules)
     shown = partial(deep_ways.yields, values)
     with writing.first(
         path,
@@ -117,7 +118,7 @@ def learn(
         append=bool(values.resume),
     ) as writer:
         some = deep_ways.begin(setup)
-        some = onward(guarded(some, comm.network is not None), done)
+        some = onward(guarded(some, comm.platform.virtual), done)
         some = timelines.traced(some, comm, values.timeline, path, values.profile)
         some = checked(some, comm, values.check_every)
         some = kept(speed.of(some), comm, save, values.save_every, asked)
@@ -143,9 +144,10 @@ def saved(
 ) -> None:
     """Save params, the optimizer's state and each rank's memory; collective."""
     tree = {"params": jax.device_get(step.params()), "state": step.state()}
-    parts = [collect(comm, leaf) for leaf in jax.tree.leaves(step.memory())]
-    if comm.rank == 0:
-        tree["memory"] = [np.stack(part) for part in parts if part]
+    leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(step.memory())]
+    parts = collect(comm, *(leaf.reshape(1, *leaf.shape) for leaf in leaves))
+    if parts is not None:
+        tree["memory"] = [np.concatenate(part) for part in parts]
         states.save(folder, step.number, tree, rules)
 
 
@@ -155,6 +157,7 @@ def begin(
     optimizer: Any,
     comm: CountedComm,
     steps: int,
+    rules: Mapping[str, Any],
 ) -> tuple[int, Params, Any, Any]:
     """Return the updates done; params, the optimizer's state and the memory then."""
     if not values.resume:
@@ -170,7 +173,7 @@ def begin(
         "state": jax.eval_shape(optimizer.init, params),
         "memory": states.shapes(folder, "memory"),
     }
-    done, saved = states.load(folder, deep_flags.rules(values), like, say)
+    done, saved = states.load(folder, rules, like, say)
     if done >= steps:
         raise BadInput(
             f"expected more than the {done} steps that are done, got {steps}; the run "

@@ -21,37 +21,11 @@ SHARED = ("seed", *flags.VIRTUAL, "straggle", "watchdog", "check")
 SHARED += ("group", "outside", "timeline", "profile")
 WARM = 10  # a warm-up is one of so many steps
 # What may change when a run is resumed: neither the order of its examples nor its rates
-FREE = {
-    *flags.WRITTEN,
-    "resume",
-    "save_every",
-    "check_every",
-    "evaluate_every",
-    "timeline",
-}
+FREE = {*flags.WRITTEN, *flags.VIRTUAL, *deep_hybrid.OWN, "straggle", "watchdog"}
+FREE |= {"resume", "save_every", "check_every", "evaluate_every", "timeline"}
 FREE |= {"strategy", "allreduce", "bucket_mb", "call", "zero", "accumulate", "noise"}
-FREE |= {
-    "timeline",
-    "local_every",
-    "local_after",
-    "group",
-    "outside",
-    "watchdog",
-    "check",
-}
-FREE |= {
-    "blank",
-    "prompt",
-    "sample",
-    "simulate",
-    "network",
-    "events",
-    "virtual_seconds",
-    "straggle",
-    "profile",
-    "remat",
-    *deep_hybrid.OWN,
-}
+FREE |= {"local_every", "local_after", "group", "outside", "check", "profile", "remat"}
+FREE |= {"blank", "prompt", "sample"}
 
 
 def define(

@@ -1,23 +1,23 @@
-"""The strategy `hybrid` of deep networks: its flags, and how they divide a network.
+"""Strategy `hybrid` of deep networks: its flags, and the division of a network.
 
-flags → axes of a mesh, a Tensor, a Pipeline → Steps, and a picture of who holds what
+flags → axes of a mesh, a Tensor, a Pipeline → Steps, and a table of the division
 """
 
 import sys
 from collections.abc import Iterator
 from functools import partial
+from typing import Any
 
 import flags
 import jax
 import numpy as np
 from deep_setup import Setup
 
-from dml.data.minibatches import take
 from dml.models.layer_costs import COSTS
 from dml.strategies.hybrid import pipedream
-from dml.strategies.hybrid.hybrid import dense, divided, hybrid
+from dml.strategies.hybrid.hybrid import dense, hybrid
+from dml.strategies.hybrid.parts import TRANSPOSED, Pipeline, divided
 from dml.strategies.hybrid.picture import lines
-from dml.strategies.hybrid.programs import TRANSPOSED, Pipeline
 from dml.types import BadInput, Step, Tensor
 from dml.wire.mesh import axes, devices
 from dml.wire.messages import broadcast
@@ -27,55 +27,71 @@ OWN = ["mesh", "pipeline", "microbatches", "rounds", "sequence", "balance"]
 
 
 def define(values: flags.FlagValues, mesh: str = "", microbatches: int = 1) -> None:
-    """Add the flags of hybrid, with these defaults."""
+    """Define the flags of hybrid, with these defaults."""
     integer = partial(flags.integer, lower_bound=1, flag_values=values)
     choice = partial(flags.choice, flag_values=values)
     flags.text(
         "mesh",
         mesh,
-        "Of hybrid: axes and sizes, such as data:2,stage:2,tensor:2; none: all data.",
+        "Mesh axes and sizes of hybrid, as data:2,stage:2,tensor:2; empty: all data.",
         flag_values=values,
     )
-    choice("pipeline", "1f1b", [*SCHEDULES, TRANSPOSED], "What stages do when.")
-    integer("microbatches", microbatches, "Of a replica, that travel along the stages.")
-    integer("rounds", 1, "Parts of the network on each stage, when interleaved.")
+    choice("pipeline", "1f1b", [*SCHEDULES, TRANSPOSED], "Pipeline schedule.")
+    integer("microbatches", microbatches, "Number of microbatches of a replica.")
+    integer("rounds", 1, "Parts of the network on each stage with interleaved.")
     flags.switch(
-        "sequence", False, "Cut the stream too, by places.", flag_values=values
+        "sequence", False, "Slice activations, too, by positions.", flag_values=values
     )
-    choice("balance", "flops", list(COSTS), "What stages have alike of.")
+    choice(
+        "balance", "flops", list(COSTS), "Layer cost that is balanced over the stages."
+    )
 
 
-def on_axes(setup: Setup) -> Iterator[Step]:
-    """Train on the mesh of --mesh."""
+def on_axes(setup: Setup) -> dict[str, Any]:
+    """Train on the mesh of the flag --mesh."""
     count = len(jax.devices())
-    return on_mesh(setup, axes.parse(setup.values.mesh or f"data:{count}", count))
+    return own(setup, axes.parse(setup.values.mesh or f"data:{count}", count))
 
 
 def on_mesh(setup: Setup, sizes: dict[str, int]) -> Iterator[Step]:
-    """Train on a mesh of these axes, and say who holds what."""
+    """Train on a mesh of these axes; print the division of the network."""
+    return hybrid(
+        setup.problem,
+        setup.batches,
+        setup.update,
+        comm=setup.comm,
+        timer=setup.timer,
+        **own(setup, sizes),
+    )
+
+
+def own(setup: Setup, sizes: dict[str, int]) -> dict[str, Any]:
+    """Return hybrid's own arguments for a mesh; print the division of the network."""
     fits(setup, sizes)
     values, mesh = setup.values, devices.mesh(**sizes)
     cut = network(setup, sizes["tensor"])
     pipeline = Pipeline(
-        *(values.pipeline, values.microbatches, values.rounds),
-        values.remat and setup.tensor is not None,  # a whole network's layers are
-        costs(setup) if sizes["stage"] > 1 else (),
+        schedule=values.pipeline,
+        microbatches=values.microbatches,
+        rounds=values.rounds,
+        remat=values.remat and setup.tensor is not None,  # dense layers have it already
+        seconds=costs(setup) if sizes["stage"] > 1 else (),
     )
     if setup.comm.rank == 0:
-        parts = divided(cut, setup.params, mesh, pipeline)
+        parts = divided(cut, setup.problem.params, mesh, pipeline)
         sys.stderr.write("\n".join([*lines(parts, mesh), ""]))
-    return hybrid(
-        *(cut, *setup.common[1:]),
-        axes=mesh,
-        pipeline=pipeline,
-        clip=values.clip,
-        state=setup.state,
-        ahead=setup.ahead,
-    )
+    return {
+        "axes": mesh,
+        "pipeline": pipeline,
+        "cut": cut,
+        "clip": values.clip,
+        "state": setup.state,
+        "ahead": setup.ahead,
+    }
 
 
 def fits(setup: Setup, sizes: dict[str, int]) -> None:
-    """Refuse axes over which the network cannot be divided; nothing is compiled."""
+    """Raise BadInput for axes that cannot divide the network; compile nothing."""
     values = setup.values
     if values.microbatches > values.batch:
         raise BadInput(
@@ -84,13 +100,16 @@ def fits(setup: Setup, sizes: dict[str, int]) -> None:
         )
     pipeline = Pipeline(values.pipeline, values.microbatches, values.rounds)
     cut = network(setup, sizes["tensor"])
-    parts = divided(cut, setup.params, devices.mesh(**sizes), pipeline)
+    parts = divided(cut, setup.problem.params, devices.mesh(**sizes), pipeline)
     if values.pipeline == "pipedream":
         pipedream.fits(parts, pipeline, values.clip)
 
 
 def whole(values: flags.FlagValues, total: int) -> None:
-    """Refuse minibatches of two sizes where they flow; total: examples of a run."""
+    """Raise BadInput for minibatches of two sizes with pipedream.
+
+    `total` is the number of examples of a run.
+    """
     if values.strategy != "hybrid" or values.pipeline != "pipedream":
         return
     if total % values.batch:
@@ -101,7 +120,7 @@ def whole(values: flags.FlagValues, total: int) -> None:
 
 
 def network(setup: Setup, size: int) -> Tensor:
-    """Return the network cut over so many devices of `tensor`."""
+    """Return the network divided over so many devices of `tensor`."""
     if setup.tensor is not None:
         return setup.tensor(size, setup.values.sequence)
     if size > 1 or setup.values.sequence:
@@ -109,14 +128,16 @@ def network(setup: Setup, size: int) -> Tensor:
             f"expected a network that can be cut with tensor:{size} or --sequence, got "
             "one that cannot; pass tensor:1 alone, or run gpt.py or bert.py"
         )
-    return dense(setup.model, setup.params)
+    assert setup.problem.model
+    return dense(setup.problem.model, setup.problem.params)
 
 
 def costs(setup: Setup) -> list[float]:
-    """Return what each layer costs by --balance, equal on all ranks."""
+    """Return the cost of each layer by --balance; equal on all ranks."""
     each = max(1, setup.values.batch // setup.values.microbatches)
-    like = take(setup.data, np.arange(each))
-    found = COSTS[setup.values.balance](setup.model.layers, setup.params, like)
-    buffer = np.array(found)
+    problem, cost = setup.problem, COSTS[setup.values.balance]
+    assert problem.model
+    like = problem.take(np.arange(each))
+    buffer = np.array(cost(problem.model.layers, problem.params, like))
     broadcast(setup.comm, buffer)
     return buffer.tolist()

@@ -38,7 +38,7 @@ class Setup(NamedTuple):
 
     @property
     def ahead(self) -> int:
-        return AHEAD if self.comm.network is None else 0  # virtual ranks: one thread
+        return 0 if self.comm.platform.virtual else AHEAD  # virtual ranks: one thread
 
     @property
     def options(self) -> dict[str, Any]:

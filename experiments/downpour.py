@@ -19,7 +19,8 @@ from typing import Any
 
 import flags
 import writing
-from downpour_report import COLUMNS, Case, best, drawn, row, verdict
+from downpour_report import COLUMNS, Case, best, drawn, row, summarised
+from server_claims import DOWNPOUR
 from server_problems import PROBLEMS, shards
 from server_runs import Plan, napping, ran, rates, virtual_if_alone
 
@@ -73,9 +74,10 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     def program(comm: CountedComm) -> dict[str, Any]:
         problem, cases = first_of_each_host(comm, load), []
         comm = napping(comm, FLAGS.scale)
-        scale = FLAGS.scale if comm.network is None else 1.0
+        scale = 1.0 if comm.platform.virtual else FLAGS.scale
         plan = Plan(FLAGS.batch, FLAGS.clocks, FLAGS.seed, FLAGS.law, scale)
-        with writing.first(path, FLAGS, comm, writers.table(COLUMNS)) as writer:
+        table = writers.table(COLUMNS)
+        with writing.first(path, FLAGS, comm, table, claims=DOWNPOUR) as writer:
             for name, (way, optimizer) in WAYS.items():
                 for rate in tried[optimizer]:
                     update, own = make(optimizer, rate)
@@ -85,7 +87,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
                         cases.append(Case(name, rate, found, FLAGS.target))
                         writer.row(row(cases[-1]))
             chosen = best(cases)
-            summary = verdict(chosen) if cases else {}
+            summary = summarised(chosen) if cases else {}
             if cases:
                 drawn(path, chosen)
                 writer.summary(summary)

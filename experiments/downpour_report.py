@@ -1,19 +1,15 @@
-"""Runs of Downpour and in step in; a table, a verdict and figures out."""
+"""The rows, table, summary and figures of downpour.py."""
 
 import math
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from server_report import panel
 from server_runs import Ran, reached
 
-from dml.metrics import server_figure
-from dml.metrics.server_figure import Panel
+from dml.metrics import figures, server_figure
 from dml.metrics.writers import Row
-
-CLAIM = "Downpour with AdaGrad is faster than Downpour SGD and sync, with stragglers"
-OURS = "Downpour AdaGrad"
 
 
 class Case(NamedTuple):
@@ -46,15 +42,15 @@ def best(cases: Sequence[Case]) -> dict[str, Case]:
 
 
 COLUMNS = {
-    "way": (16, lambda row: row["way"]),
-    "rate": (6, lambda row: f"{row['rate']:g}"),
-    "accuracy": (8, lambda row: f"{row['accuracy']:.4f}"),
-    "to target": (9, lambda row: time(row["seconds_to_target"])),
-    "seconds": (8, lambda row: f"{row['seconds']:,.1f}"),
-    "updates": (7, lambda row: f"{row['updates']:,.0f}"),
-    "stale": (6, lambda row: f"{row['staleness_mean']:.2f}"),
-    "idle": (5, lambda row: f"{row['idle_share']:.1%}"),
-    "words": (12, lambda row: f"{row['words_sent']:,}"),
+    "way": (16, "{way}"),
+    "rate": (6, "{rate:g}"),
+    "accuracy": (8, "{accuracy:.4f}"),
+    "to target": (9, "{seconds_to_target:,.1f}"),
+    "seconds": (8, "{seconds:,.1f}"),
+    "updates": (7, "{updates:,.0f}"),
+    "stale": (6, "{staleness_mean:.2f}"),
+    "idle": (5, "{idle_share:.1%}"),
+    "words": (12, "{words_sent:,}"),
 }
 
 
@@ -72,42 +68,20 @@ def row(case: Case) -> Row:
     }
 
 
-def verdict(chosen: Mapping[str, Case]) -> dict[str, Any]:
-    """Say the claim and what we see; return a flat summary."""
+def summarised(chosen: Mapping[str, Case]) -> dict[str, Any]:
+    """Return the flat summary of each strategy at its best rate."""
     summary: dict[str, Any] = {}
     for way, case in chosen.items():
         key = way.lower().replace(" ", "_")
         summary[f"{key}_accuracy"] = case.accuracy
         summary[f"{key}_rate"] = case.rate
         summary[f"{key}_seconds_to_target"] = case.seconds
-    times = {way: case.seconds for way, case in chosen.items()}
-    mine = times[OURS] if times[OURS] is not None else math.inf
-    beaten = [way for way, s in times.items() if s is None or mine < s]
-    others = len(times) - 1
-    judged = "holds" if len(beaten) == others else "holds in part"
-    if not beaten or mine == math.inf:
-        judged = "not seen"
-    found = ", ".join(f"{way} {time(seconds)}" for way, seconds in times.items())
-    target = chosen[OURS].target
-    summary["verdict"] = f"seconds to {target:.1%}: {found}: {judged}"
-    sys.stdout.write(f"published (Dean 2012): {CLAIM}\nours: {summary['verdict']}\n")
     return summary
 
 
 def drawn(path: Path, chosen: Mapping[str, Case]) -> None:
     """Draw the accuracy of each way at its best rate, and its workers."""
     named = {f"{way}, {case.rate:g}": case.ran for way, case in chosen.items()}
-    panels = [
-        Panel(
-            f"by {x}",
-            {
-                name: (ran.curves[x], ran.curves["accuracy"])
-                for name, ran in named.items()
-            },
-            x,
-            "accuracy",
-        )
-        for x in ("seconds", "updates")
-    ]
-    server_figure.progress(path / "accuracy", panels)
+    panels = [panel(f"by {x}", named, x, "accuracy") for x in ("seconds", "updates")]
+    figures.panels(path / "accuracy", panels)
     server_figure.waits(path / "waiting", {n: ran.work for n, ran in named.items()})

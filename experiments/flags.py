@@ -4,6 +4,7 @@
 program on every rank, and `run` ends a command: bad input is one line and exit code 2.
 """
 
+import math
 import os
 import re
 import sys
@@ -40,6 +41,7 @@ class Stopped(Exception):
 
 
 STOPPED = 130  # the exit code, as a shell says of Ctrl-C
+MOST_DRAWN = 2500  # ranks of a timeline
 DTYPES = ["float16", "float32", "float64", "int32", "int64"]
 
 
@@ -54,7 +56,8 @@ def define(*shared: str) -> FlagValues:
     values = FlagValues()
     switch("help", False, "Show this.", flag_values=values)
     for name in (*WRITTEN, *shared):
-        SHARED[name](name, flag_values=values)
+        kind, *arguments = SHARED[name]
+        kind(name, *arguments, flag_values=values)
     return values
 
 
@@ -89,6 +92,7 @@ def ranks(
 
     def counted(comm: Comm) -> Any:
         drawn = "timeline" in values and values.timeline and not devices
+        drawn = drawn and comm.size <= MOST_DRAWN
         return program(Metered(Traced(comm) if drawn else comm))
 
     whole = ordered(counted, program, values)
@@ -127,13 +131,14 @@ def ranks(
         raise BadInput(f"{head}: {found}" if found else head) from error
 
 
-def delay(values: FlagValues, comm: CountedComm) -> Callable[[float], None] | None:
-    """Return what delays this rank's work by --straggle's law; None without one."""
+def delayed(values: FlagValues, comm: CountedComm) -> CountedComm:
+    """Return comm, on which this rank's work is delayed by --straggle's law, if any."""
     if not values.straggle:
-        return None
-    from dml.sim.laws import delayed, law
+        return comm
+    from dml.sim.laws import drawing, law
+    from dml.wire.messages import Delayed
 
-    return delayed(comm, law(values.straggle), values.seed)
+    return Delayed(comm, drawing(law(values.straggle), values.seed, comm.rank))
 
 
 def run(main: Callable[[Sequence[str]], Any]) -> None:
@@ -172,6 +177,27 @@ def positive(value: str, flag: str) -> int:
             f"expected whole numbers above 0 in --{flag}, got {value!r}; correct it"
         )
     return int(value)
+
+
+def integers(values: FlagValues, flag: str, empty: bool = False) -> list[int]:
+    """Return the whole numbers above 0 of a comma-separated flag, or none if empty."""
+    text = values[flag].value
+    return [] if empty and not text else [positive(n, flag) for n in text.split(",")]
+
+
+def numbers(values: FlagValues, flag: str, most: float = math.inf) -> list[float]:
+    """Return the numbers of a comma-separated flag, each from 0 to `most`."""
+    text = values[flag].value
+    try:
+        found = [float(number) for number in text.split(",")]
+    except ValueError:
+        found = [math.nan]
+    if not all(0 <= number <= most and number < math.inf for number in found):
+        bounds = "on" if most == math.inf else f"to {most:g}"
+        raise BadInput(
+            f"expected numbers from 0 {bounds} in --{flag}, got {text!r}; correct it"
+        )
+    return found
 
 
 def nbytes(value: str) -> int:

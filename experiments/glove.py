@@ -57,7 +57,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def program(comm: CountedComm, path: Path, asked: Callable[[], bool]) -> dict[str, Any]:
-    begun, delay = time.perf_counter(), flags.delay(FLAGS, comm)
+    begun, comm = time.perf_counter(), flags.delayed(FLAGS, comm)
     counts = counting.counted(comm, FLAGS)
     counted = time.perf_counter() - begun
     known = len(counts.vocabulary.words)
@@ -67,7 +67,7 @@ def program(comm: CountedComm, path: Path, asked: Callable[[], bool]) -> dict[st
     rules = glove_state.rules(FLAGS, known, len(counts.records))
     done, state = glove_state.begin(FLAGS, known, rules)
     virtual = bool(FLAGS.simulate) and FLAGS.strategy != "mesh"
-    timer = timelines.timer(comm, comm.Wtime if virtual else time.perf_counter, delay)
+    timer = timelines.timer(comm, comm.Wtime if virtual else time.perf_counter)
     batch = glove_ways.batch(FLAGS, comm.size)
 
     def state_of(table: np.ndarray) -> Embeddings:

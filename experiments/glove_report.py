@@ -11,6 +11,7 @@ from dml.data import vocabulary
 from dml.data.vocabulary import Vocabulary
 from dml.metrics import vectors, words
 from dml.metrics.wordmap import wordmap
+from dml.metrics.writers import cell
 from dml.types import Embeddings
 
 
@@ -54,14 +55,7 @@ def progress(row: Mapping[str, Any], virtual: bool) -> str:
 
 
 def results(summary: Mapping[str, Any]) -> str:
-    """Say in a few lines what came out."""
-
-    def share(name: str) -> str:
-        return "unknown" if summary[name] is None else f"{summary[name]:.1%}"
-
-    def number(name: str) -> str:
-        return "unknown" if summary[name] is None else f"{summary[name]:.3f}"
-
+    """Return a few lines about a run that has ended."""
     rate = summary["records_per_second"]
     pace = "on virtual ranks" if rate is None else f"{rate / 1e6:.1f} M records/s"
     near = [
@@ -69,19 +63,13 @@ def results(summary: Mapping[str, Any]) -> str:
         for name, value in summary.items()
         if name.startswith("near_")
     ]
-    return "\n".join(
-        [
-            *near,
-            f"analogies {share('analogy_accuracy')} of {summary['analogy_questions']}"
-            f"  semantic {share('analogy_semantic')}"
-            f"  syntactic {share('analogy_syntactic')}"
-            f"  WordSim-353 {number('wordsim353')}  SimLex-999 {number('simlex999')}",
-            f"loss {summary['loss']:.5f}  {summary['records']:,} records"
-            f"  {pace}"
-            f"  {summary['words_sent']:,} words sent"
-            f"  vectors {summary['vectors_sha256'][:8]}",
-            f"counting {summary['cooccurrence_seconds']:.1f} s"
-            f"  training {summary['seconds']:.1f} s"
-            f"  in all {summary['total_seconds']:.1f} s",
-        ]
+    templates = (
+        "analogies {analogy_accuracy:.1%} of {analogy_questions}"
+        "  semantic {analogy_semantic:.1%}  syntactic {analogy_syntactic:.1%}"
+        "  WordSim-353 {wordsim353:.3f}  SimLex-999 {simlex999:.3f}",
+        f"loss {{loss:.5f}}  {{records:,}} records  {pace}"
+        "  {words_sent:,} words sent  vectors {vectors_sha256:.8}",
+        "counting {cooccurrence_seconds:.1f} s  training {seconds:.1f} s"
+        "  in all {total_seconds:.1f} s",
     )
+    return "\n".join([*near, *(cell(summary, template) for template in templates)])

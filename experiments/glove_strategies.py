@@ -24,6 +24,7 @@ import glove_reference
 import glove_ways
 import started
 import writing
+from glove_claims import CLAIMS
 
 from dml.metrics import figures, runs, writers
 from dml.types import BadInput
@@ -79,7 +80,8 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
             for size in ranks
         ]
     rows = []
-    with writing.first(path, FLAGS, None, writers.table(COLUMNS)) as writer:
+    table = writers.table(COLUMNS)
+    with writing.first(path, FLAGS, None, table, claims=CLAIMS) as writer:
         for cell in cells:
             rows.append(cell())
             writer.row(rows[-1])

@@ -20,14 +20,14 @@ from typing import Any
 
 import flags
 import writing
-from hogwild_delays import microseconds, sweep
+from hogwild_claims import HOGWILD
+from hogwild_delays import sweep
 from hogwild_problems import PROBLEMS
-from hogwild_report import KINDS, drawn, row, tables
+from hogwild_report import KINDS, drawn, row, summarised
 from hogwild_runs import SERIAL, Case, by_turns, settings
-from hogwild_verdict import verdict
 from sparse_runs import Task, loaded
 
-from dml.metrics import runs
+from dml.metrics import runs, writers
 from dml.metrics.writers import Row
 from dml.types import CountedComm, Problem
 from dml.wire.memory.structure import structure
@@ -53,8 +53,8 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     flags.parse(FLAGS, argv)
     problems = flags.names(FLAGS.problems, PROBLEMS, "problems")
     ways = flags.names(FLAGS.updates, WAYS, "updates")
-    workers = sorted({flags.positive(p, "workers") for p in FLAGS.workers.split(",")})
-    delays = microseconds(FLAGS.delays)
+    workers = sorted({*flags.integers(FLAGS, "workers")})
+    delays = sorted({*flags.numbers(FLAGS, "delays")}) if FLAGS.delays else []
     path = runs.path(FLAGS.out, "hogwild")
 
     def program(comm: CountedComm) -> dict[str, Any]:
@@ -76,13 +76,14 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
                     yield {"problem": FLAGS.delayed} | found
 
         rows: list[Row] = []
-        with writing.first(path, FLAGS, comm, tables(KINDS)) as writer:
+        shown = writers.tables(KINDS, {}, key="kind")
+        with writing.first(path, FLAGS, comm, shown, claims=HOGWILD) as writer:
             for found in every():
                 writer.row(found)
                 rows.append(found)
             if comm.rank:
                 return {}
-            summary = verdict(rows)
+            summary = summarised(rows)
             drawn(path, rows)
             writer.summary(summary)
         return summary

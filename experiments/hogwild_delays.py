@@ -13,7 +13,7 @@ from server_runs import agreed
 from sparse_ways import Settings
 
 from dml.metrics.writers import Row
-from dml.types import BadInput, CountedComm, Problem
+from dml.types import CountedComm, Problem
 from dml.wire.memory.atomics import LINE, idle
 
 TURN = 0.1  # seconds of one worker, about
@@ -22,19 +22,6 @@ BLOCKS = (
     64  # or more, in a turn: workers take them by turns, and all should end at once
 )
 LOOKS = 200_000  # to be timed at once: longer than a timer's own time
-
-
-def microseconds(value: str) -> list[float]:
-    """Read comma-separated delays; none, where nothing is given."""
-    try:
-        found = [float(one) for one in value.split(",") if one]
-    except ValueError:
-        found = [math.nan]
-    if not all(0 <= one < math.inf for one in found):
-        raise BadInput(
-            f"expected microseconds of 0 or more in --delays, got {value!r}; correct it"
-        )
-    return sorted(set(found))
 
 
 def sweep(

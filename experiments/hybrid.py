@@ -22,10 +22,11 @@ import writing
 from deep_setup import Setup
 
 from dml.data.language import causal
-from dml.data.minibatches import draws
+from dml.data.minibatches import draws, take
 from dml.data.tokens import tokens
 from dml.metrics import runs, writers
 from dml.metrics.timer import Timer
+from dml.models.network import network
 from dml.models.tensor import tensor_transformer
 from dml.models.transformer import Shape, transformer
 from dml.strategies.serial import serial
@@ -57,6 +58,9 @@ def setups(comm: CountedComm) -> Callable[..., Setup]:
     model = transformer(shape, causal=True)
     params = model.init(jax.random.key(FLAGS.seed))
     training, _ = causal(known.ids, FLAGS.length)
+    problem = network(
+        model, params, examples=training.count, take=partial(take, training)
+    )
 
     def cut(size: int, sequence: bool) -> Tensor:
         return tensor_transformer(shape, True, size, sequence=sequence)
@@ -65,10 +69,7 @@ def setups(comm: CountedComm) -> Callable[..., Setup]:
         batch = FLAGS.batch
         order = draws(training.count, batch, FLAGS.seed, FLAGS.steps * batch)
         optimizer = make("adamw", FLAGS.lr, clip=clip, axis=axis, like=params)
-        return Setup(
-            *(FLAGS, comm, model, params, training, order, optimizer, Timer()),
-            *(None, 0, cut),
-        )
+        return Setup(FLAGS, comm, problem, order, optimizer, Timer(), tensor=cut)
 
     return start
 
@@ -80,7 +81,12 @@ def runners(comm: CountedComm) -> Iterator[tuple[str, Callable[[], Iterator[Step
     meshes = chosen or axes.shapes(count)
     for sizes in meshes:  # all of them before the first is compiled
         deep_hybrid.fits(start(0.0), sizes)
-    yield "one device", lambda: serial(*start(FLAGS.clip).common)
+    one = start(FLAGS.clip)
+    ranks = {"comm": one.comm, "timer": one.timer}
+    yield (
+        "one device",
+        lambda: serial(one.problem, one.batches, one.update, **ranks),
+    )
     for sizes in meshes:
         # no part of a network has the whole norm: hybrid clips by it
         setup = start(0.0, "tensor")

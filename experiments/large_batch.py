@@ -23,15 +23,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import writing
+from large_batch_claims import BASELINE, CLAIMS
 from large_batch_figure import drawn
-from large_batch_report import BASELINE, COLUMNS, Case, row, said, summed
+from large_batch_report import COLUMNS, Case, row, said, summed
 from large_batch_training import MODELS, Plan, noise_scales, plan, programmed
 
 from dml.metrics import runs, writers
 from dml.types import BadInput
 from dml.update.schedules import SCHEDULES, linear_scaling, schedule
 
-SEEDS = 12  # the test of the verdicts tries 2^seeds signs
+SEEDS = 12  # the exact test of the claims tries 2^seeds signs
 WARMUPS = {  # whether k workers have k times the rate; how it gets there
     "unscaled": (False, "none"),
     "none": (True, "none"),
@@ -60,8 +61,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     flags.parse(FLAGS, argv)
     begun = time.perf_counter()
     path = runs.path(FLAGS.out, "large_batch")
-    given = [flags.positive(one, "factors") for one in FLAGS.factors.split(",")]
-    factors = sorted({1, *given})
+    factors = sorted({1, *flags.integers(FLAGS, "factors")})
     if FLAGS.large not in factors or FLAGS.large == 1:
         raise BadInput(
             f"expected --large of the --factors above 1, got {FLAGS.large} and "
@@ -69,7 +69,8 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         )
     found = plan(FLAGS.model, FLAGS.data, FLAGS.base_batch, factors, FLAGS.epochs)
     cases: list[Case] = []
-    with writing.first(path, FLAGS, None, writers.table(COLUMNS)) as writer:
+    table = writers.table(COLUMNS)
+    with writing.first(path, FLAGS, None, table, claims=CLAIMS) as writer:
         for case in compared(found, factors):
             cases.append(case)
             writer.row(row(case))

@@ -1,15 +1,14 @@
 """Rows of large batches in; three figures out: accuracy, time to a target, losses."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from large_batch_report import ALEXNET, Case, fastest, parallel
-from large_batch_verdicts import BASELINE
+from large_batch_claims import BASELINE
+from large_batch_report import ALEXNET, Case, fastest, timed
 
-from dml.metrics.figures import save
-from dml.metrics.server_figure import plain, settled
+from dml.metrics.figures import drawing, note
 
 COLOURS = {
     BASELINE: "#555555",
@@ -19,7 +18,8 @@ COLOURS = {
     "gradual": "C0",
 }
 
-LINE = {"linewidth": 1.4, "markersize": 3.5}
+LABEL = "images in a minibatch"
+SMALL = {"legend.fontsize": 8}
 
 
 def drawn(path: Path, cases: Sequence[Case], large: int, limit: float | None) -> None:
@@ -29,146 +29,105 @@ def drawn(path: Path, cases: Sequence[Case], large: int, limit: float | None) ->
     losses(path / "warmups", [case for case in cases if case.factor in (1, large)])
 
 
-def accuracies(path: Path, cases: Sequence[Case]) -> None:
-    """Draw accuracy by batch, ours of every warm-up beside AlexNet's."""
-    figure, (ours, theirs) = panels(2)
+def warmed(cases: Sequence[Case]) -> Iterator[tuple[str, list[Case]]]:
+    """Yield each warm-up with its cases, the first of which is the baseline."""
     for way in COLOURS:
-        # each begins at the one worker that warms up to nothing
         mine = [case for case in cases if case.way in (BASELINE, way)]
-        if way == BASELINE or len(mine) < 2:
-            continue
-        several = [100 * (1 - case.errors) for case in mine]
-        means = [one.mean() for one in several]
-        around = np.array(
-            [[m - s.min(), s.max() - m] for m, s in zip(means, several, strict=True)]
-        ).T
-        batches = [case.batch for case in mine]
-        ours.errorbar(
-            batches,
-            means,
-            around,
-            fmt="o-",
-            capsize=2,
-            markersize=3.5,
-            label=way,
-            color=COLOURS[way],
-            linewidth=1.4,
-            elinewidth=0.8,
-        )
+        if way != BASELINE and len(mine) > 1:
+            yield way, mine
+
+
+def accuracies(path: Path, cases: Sequence[Case]) -> None:
+    """Draw the accuracy of every warm-up by batch, and AlexNet's."""
     seeds = len(cases[0].runs)
-    ours.set_title(f"ours: mean, least and most of {seeds} seeds", fontsize=10)
     low = min(100 * (1 - c.errors.mean()) for c in cases if c.way != "unscaled")
-    ours.set_ylim(min(max(low - 5, 0), 90), 100)
-    ours.legend(frameon=False, fontsize=8, loc="lower left")
-    theirs.plot(list(ALEXNET), list(ALEXNET.values()), "o-", color="k", markersize=3.5)
-    theirs.set_title("published: AlexNet, top-1", fontsize=10)
-    theirs.set_ylim(55, 60)
-    for axes in (ours, theirs):
-        axes.set(xlabel="images in a minibatch", ylabel="held-out accuracy, %")
-        doubling(axes)
-    save(settled(figure), path)
+    with drawing(path, 1, 2, size=(8.6, 3.7), style=SMALL) as (_, (ours, theirs)):
+        for way, mine in warmed(cases):
+            shares = 100 * (1 - np.array([case.errors for case in mine]))
+            means = shares.mean(axis=1)
+            around = means - shares.min(axis=1), shares.max(axis=1) - means
+            batches = [case.batch for case in mine]
+            look = {"label": way, "color": COLOURS[way], "elinewidth": 0.8}
+            ours.errorbar(batches, means, around, fmt="o-", capsize=2, **look)
+        ours.set_title(f"ours: mean, least and most of {seeds} seeds")
+        ours.set_ylim(min(max(low - 5, 0), 90), 100)
+        ours.legend(loc="lower left")
+        theirs.plot(list(ALEXNET), list(ALEXNET.values()), "o-", color="k")
+        theirs.set(title="published: AlexNet, top-1", ylim=(55, 60))
+        for axes in (ours, theirs):
+            axes.set(xlabel=LABEL, ylabel="held-out accuracy, %")
+            doubling(axes)
 
 
 def targets(path: Path, cases: Sequence[Case], limit: float | None) -> None:
     """Draw steps, epochs and speed-up to the target by batch or workers."""
-    figure, (steps, epochs, gains) = panels(3)
-    for way in COLOURS:
-        mine = [c for c in cases if c.way in (BASELINE, way) and c.steps is not None]
-        if way == BASELINE or len(mine) < 2:
-            continue
-        for axes, values in (
-            (steps, [case.steps for case in mine]),
-            (epochs, [case.epochs for case in mine]),
-        ):
-            axes.plot(
-                [case.batch for case in mine],
-                values,
-                "o-",
-                label=way,
-                color=COLOURS[way],
-                linewidth=1.4,
-                markersize=3.5,
-            )
-    batches = [case.batch for case in fastest(cases).values()]
-    one = cases[0].steps
-    if one is not None:
-        ideal = [one * batches[0] / batch for batch in batches]
-        steps.plot(batches, ideal, "k:", linewidth=1, label="1/k")
-    if limit is not None:
-        for axes in (steps, epochs):
-            axes.axvline(limit, color="gray", linestyle="--", linewidth=1)
-        epochs.annotate(
-            "epochs double",
-            (limit, 0.98),
-            xycoords=("data", "axes fraction"),
-            rotation=90,
-            fontsize=8,
-            ha="right",
-            va="top",
-        )
-    speedups(gains, cases)
-    steps.set(xlabel="images in a minibatch", ylabel="steps to the target")
-    epochs.set(xlabel="images in a minibatch", ylabel="epochs to the target")
-    epochs.set_ylim(0, None)
-    steps.legend(frameon=False, fontsize=8)
-    for axes in (steps, gains):
-        axes.set_yscale("log", base=2)
-        axes.yaxis.set_major_formatter("{x:g}")
-    for axes in (steps, epochs, gains):
-        doubling(axes)
-    save(settled(figure), path)
+    quick = list(fastest(cases).values())
+    panels = drawing(path, 1, 3, size=(12.9, 3.7), style=SMALL)
+    with panels as (_, (steps, epochs, gains)):
+        for way, mine in warmed([case for case in cases if case.steps is not None]):
+            batches, look = [case.batch for case in mine], {"color": COLOURS[way]}
+            steps.plot(batches, [case.steps for case in mine], "o-", label=way, **look)
+            epochs.plot(batches, [case.epochs for case in mine], "o-", **look)
+        if cases[0].steps is not None:
+            ideal = [cases[0].steps * quick[0].batch / case.batch for case in quick]
+            batches = [case.batch for case in quick]
+            steps.plot(batches, ideal, "k:", linewidth=1, label="1/k")
+        if limit is not None:
+            for axes in (steps, epochs):
+                axes.axvline(limit, color="gray", linestyle="--", linewidth=1)
+            note(epochs, "epochs double", limit)
+        speedups(gains, cases)
+        steps.set(xlabel=LABEL, ylabel="steps to the target")
+        epochs.set(xlabel=LABEL, ylabel="epochs to the target")
+        epochs.set_ylim(0, None)
+        steps.legend()
+        for axes in (steps, epochs, gains):
+            doubling(axes)
+        for axes in (steps, gains):
+            axes.set_yscale("log", base=2)
+            axes.yaxis.set_major_formatter("{x:g}")
 
 
 def speedups(axes: Any, cases: Sequence[Case]) -> None:
     """Draw serial over parallel time to the target, by workers."""
-    quick = fastest(cases)
-    axes.plot(list(quick), list(quick), "k:", linewidth=1, label="linear")
-    predicted, one = parallel(quick), quick[1]
-    if one.steps is not None:
-        seen = {k: case for k, case in quick.items() if case.steps is not None}
-        for label, gains in {
-            "in steps": [one.steps / case.steps for case in seen.values()],
-            "k processors, predicted": [predicted[1] / predicted[k] for k in seen],
-            "one core, measured": [one.seconds / c.seconds for c in seen.values()],
-        }.items():
-            axes.plot(list(seen), gains, "o-", label=label, **LINE)
+    rows = timed(cases)
+    workers = [row["workers"] for row in rows]
+    axes.plot(workers, workers, "k:", linewidth=1, label="linear")
+    seen = [row for row in rows if row["in_steps"] is not None]
+    for label, key in {
+        "in steps": "in_steps",
+        "k processors, predicted": "predicted",
+        "one core, measured": "measured",
+    }.items():
+        if seen:
+            points = [row["workers"] for row in seen], [row[key] for row in seen]
+            axes.plot(*points, "o-", label=label)
     axes.set(xlabel="workers", ylabel="speed-up to the target")
-    axes.legend(frameon=False, fontsize=8)
+    axes.legend()
 
 
 def losses(path: Path, cases: Sequence[Case]) -> None:
     """Draw the training loss of every warm-up, and of the baseline, by epochs."""
-    figure, (whole, start) = panels(2)
-    for case in cases:
-        curves = np.array([run.losses for run in case.runs])
-        epochs = np.arange(1, curves.shape[1] + 1) * case.plan.between / case.plan.count
-        for axes in (whole, start):
-            colour = COLOURS[case.way]
+    with drawing(path, 1, 2, size=(8.6, 3.7), style=SMALL) as (_, (whole, start)):
+        for case in cases:
+            curves = np.array([run.losses for run in case.runs])
+            count = case.plan.between / case.plan.count
+            epochs = np.arange(1, curves.shape[1] + 1) * count
+            around, colour = (curves.min(0), curves.max(0)), COLOURS[case.way]
             label = f"{case.way}, {case.batch} images"
-            axes.plot(epochs, curves.mean(0), color=colour, label=label, linewidth=1.4)
-            around = curves.min(0), curves.max(0)
-            axes.fill_between(epochs, *around, color=colour, alpha=0.12, linewidth=0)
-    for axes in (whole, start):
-        axes.set(xlabel="epochs", ylabel="training loss", yscale="log")
-        axes.grid(alpha=0.3, linewidth=0.6)
-        plain(axes)
-    first = min(8.0, float(epochs[-1]))
-    start.set(xlim=(0, first), title="the start")
-    whole.set_title("mean, least and most of all seeds", fontsize=10)
-    start.title.set_fontsize(10)
-    whole.legend(frameon=False, fontsize=8)
-    save(settled(figure), path)
-
-
-def panels(count: int) -> tuple[Any, Any]:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(4.3 * count, 3.7), layout="constrained")
-    return figure, figure.subplots(1, count)
+            for axes in (whole, start):
+                axes.plot(epochs, curves.mean(0), color=colour, label=label)
+                axes.fill_between(
+                    epochs, *around, color=colour, alpha=0.12, linewidth=0
+                )
+        for axes in (whole, start):
+            axes.set(xlabel="epochs", ylabel="training loss", yscale="log")
+        start.set(xlim=(0, min(8.0, float(epochs[-1]))), title="the start")
+        whole.set_title("mean, least and most of all seeds")
+        whole.legend()
 
 
 def doubling(axes: Any) -> None:
+    """Make the horizontal axis logarithmic, with plain numbers."""
     axes.set_xscale("log", base=2)
     axes.xaxis.set_major_formatter("{x:g}")
-    axes.grid(alpha=0.3, linewidth=0.6)
-    plain(axes)

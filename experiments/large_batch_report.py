@@ -1,4 +1,4 @@
-"""Trainings by workers and warm-up in; rows and tables beside published ones out."""
+"""The rows, tables and summary of large_batch.py, beside the published tables."""
 
 import math
 import sys
@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
+from large_batch_claims import BASELINE, SCALED
 from large_batch_training import Plan, Ran
-from large_batch_verdicts import BASELINE, bounded, critical, limit, warmups
 
-from dml.metrics.writers import Row
+from dml.metrics.writers import Columns, Row, printer
 from dml.wire import cost
 
 GOYAL = {  # errors in % at 8192 images, of the baseline at 256
@@ -86,22 +86,18 @@ def until_target(case: Case) -> float | None:
     return finite(case.noise[(case.reached[0] or 0) - 1])
 
 
-def text(name: str, form: str) -> Any:
-    return lambda row: "-" if row[name] is None else format(row[name], form)
-
-
 COLUMNS = {
-    "warm-up": (8, lambda row: row["warmup"]),
-    "workers": (7, text("workers", "d")),
-    "batch": (5, text("batch", "d")),
-    "rate": (6, text("rate", ".4g")),
-    "steps": (6, text("steps", ",d")),
+    "warm-up": (8, "{warmup}"),
+    "workers": (7, "{workers:d}"),
+    "batch": (5, "{batch:d}"),
+    "rate": (6, "{rate:.4g}"),
+    "steps": (6, "{steps:,d}"),
     "error %": (14, lambda row: spread(row["errors"])),
-    "loss": (8, text("loss", ".4f")),
+    "loss": (8, "{loss:.4f}"),
     "at target": (9, lambda row: f"{row['reached']} of {len(row['errors'])}"),
-    "epochs to": (9, text("epochs_to_target", ".2f")),
-    "steps to": (8, text("steps_to_target", ",.0f")),
-    "seconds to": (10, text("seconds_to_target", ".3f")),
+    "epochs to": (9, "{epochs_to_target:.2f}"),
+    "steps to": (8, "{steps_to_target:,.0f}"),
+    "seconds to": (10, "{seconds_to_target:.3f}"),
 }
 
 
@@ -154,17 +150,26 @@ def parallel(cases: Mapping[int, Case]) -> dict[int, float | None]:
     return found
 
 
+def critical(epochs: Mapping[int, float | None]) -> float | None:
+    """Return the batch that doubles the epochs to the target (McCandlish 2018, 2.11).
+
+    By E = E_min (1 + B / B_crit), fitted by relative error: a line over the batch.
+    """
+    known = {batch: one for batch, one in epochs.items() if one is not None}
+    if len(known) < 2:
+        return None
+    batches, needed = np.array(list(known)), np.array(list(known.values()))
+    slope, start = np.polyfit(batches, needed, 1, w=1 / needed)
+    # a slope within rounding of 0 is no slope
+    return float(start / slope) if slope > 1e-9 * start > 0 else None
+
+
 def summed(cases: Sequence[Case], large: int) -> dict[str, Any]:
-    """Return the flat summary: numbers, and three verdicts with what they rest on."""
+    """Return the flat summary."""
     at = {case.way: case for case in cases if case.factor in (1, large)}
-    scaled = {case.factor: case for case in cases if case.way in (BASELINE, "gradual")}
+    scaled = {case.factor: case for case in cases if case.way in SCALED}
     quick, best = fastest(cases), at["gradual"]
     times = parallel(quick)
-    judged = {
-        "warmups": warmups({way: case.errors for way, case in at.items()}),
-        "batches": limit({factor: case.errors for factor, case in scaled.items()}),
-        "steps": bounded({factor: case.steps for factor, case in quick.items()}),
-    }
     summary: dict[str, Any] = {
         "loss": finite(best.loss),
         "accuracy": 1 - float(best.errors.mean()),
@@ -173,8 +178,6 @@ def summed(cases: Sequence[Case], large: int) -> dict[str, Any]:
         "noise_scale": until_target(at[BASELINE]),
         "noise_scale_at_end": finite(at[BASELINE].noise[-1]),
     }
-    for name, (said, found) in judged.items():
-        summary |= {f"verdict_{name}": said, f"found_{name}": found}
     for way, case in at.items():
         summary[f"{way}_error"] = float(case.errors.mean())
     for factor, case in scaled.items():
@@ -188,53 +191,88 @@ def summed(cases: Sequence[Case], large: int) -> dict[str, Any]:
     return summary
 
 
+PUBLISHED: dict[str, Columns] = {
+    "warmups": {
+        "warm-up": (8, "{way}"),
+        "Goyal": (12, "{published}"),
+        "ours": (12, "{ours}"),
+    },
+    "batches": {
+        "batch": (5, "{images}"),
+        "AlexNet": (7, "{published:.2f}"),
+        "our batch": (9, "{batch}"),
+        "ours": (12, "{ours}"),
+    },
+    "steps": {
+        "workers": (7, "{workers}"),
+        "batch": (5, "{batch}"),
+        "warm-up": (8, "{way}"),
+        "epochs": (6, "{epochs:.2f}"),
+        "steps": (6, "{steps:.1f}"),
+        "seconds": (8, "{seconds:.4f}"),
+        "in steps": (8, "{in_steps:.2f}"),
+        "predicted": (9, "{predicted:.2f}"),
+        "measured": (8, "{measured:.2f}"),
+    },
+}
+
+
 def said(cases: Sequence[Case], large: int, summary: Row) -> None:
-    """Print three tables, each with what was published, and its verdict."""
+    """Print three tables, each with published numbers, and the bounds."""
     ways = {case.way: case for case in cases if case.factor in (1, large)}
-    scaled = [case for case in cases if case.way in (BASELINE, "gradual")]
-    batch = ways["gradual"].batch
-    lines = [f"\nwarm-ups: error in %, Goyal 2017 at 8192 images, ours at {batch}"]
-    for way, published in GOYAL.items():
-        lines.append(f"{way:10}{published:>14}{spread(ways[way].errors):>18}")
-    lines += [judged(summary, "warmups")]
-    lines += ["\nbatches: top-1 in %, AlexNet, and ours with gradual warm-up"]
-    for case in scaled:
-        images, mine = min(ALEXNET) * case.factor, spread(1 - case.errors)
-        published = f"{ALEXNET[images]:.2f}" if images in ALEXNET else "-"
-        lines.append(f"{images:6}{published:>8}{case.batch:10}{mine:>16}")
-    lines += [judged(summary, "batches"), *timed(cases), judged(summary, "steps")]
-    sys.stdout.write("\n".join([*lines, bounds(summary)]) + "\n")
+    scaled = [case for case in cases if case.way in SCALED]
+    batch, target = ways["gradual"].batch, cases[0].target
+    titles = {
+        "warmups": f"warm-ups: error in %, Goyal 2017 at 8192 images, ours at {batch}",
+        "batches": "batches: top-1 in %, AlexNet, and ours with gradual warm-up",
+        "steps": f"time to {target:.1%} by the fastest warm-up (-: missed by a seed); "
+        "speed-up: in steps, of k processors (predicted), of this one (measured)",
+    }
+    rows: dict[str, list[Row]] = {
+        "warmups": [
+            {"way": way, "published": error, "ours": spread(ways[way].errors)}
+            for way, error in GOYAL.items()
+        ],
+        "batches": [
+            {
+                "images": min(ALEXNET) * case.factor,
+                "published": ALEXNET.get(min(ALEXNET) * case.factor),
+                "batch": case.batch,
+                "ours": spread(1 - case.errors),
+            }
+            for case in scaled
+        ],
+        "steps": timed(cases),
+    }
+    for name, columns in PUBLISHED.items():
+        show = printer(columns, titles[name])
+        for row in rows[name]:
+            show(row)
+    sys.stdout.write(bounds(summary) + "\n")
 
 
-def timed(cases: Sequence[Case]) -> list[str]:
-    """Return the table of what the target takes, and the speed-ups, by workers."""
+def timed(cases: Sequence[Case]) -> list[Row]:
+    """Return the time to the target and the speed-ups, by workers."""
     quick = fastest(cases)
     times, one = parallel(quick), quick[1]
-    lines = [
-        f"\ntime to {one.target:.1%} by the fastest warm-up; speed-up: in steps, of k "
-        "processors (predicted), of this one (measured)",
-        "workers   batch  warm-up    epochs    steps   seconds  in steps  predicted"
-        "  measured",
+    return [
+        {
+            "workers": factor,
+            "batch": case.batch,
+            "way": case.way,
+            "epochs": case.epochs,
+            "steps": case.steps,
+            "seconds": case.seconds,
+            "in_steps": gain(one.steps, case.steps),
+            "predicted": gain(times[1], times[factor]),
+            "measured": gain(one.seconds, case.seconds),
+        }
+        for factor, case in quick.items()
     ]
-    for factor, case in quick.items():
-        head = f"{factor:7}{case.batch:8}  "
-        if case.steps is None:
-            lines.append(f"{head}not reached by every seed")
-            continue
-        gains = ["-"] * 3
-        if one.steps is not None:
-            both = (one.steps, case.steps), (times[1], times[factor])
-            both += ((one.seconds, case.seconds),)
-            gains = [f"{serial / mine:.2f}" for serial, mine in both]
-        lines.append(
-            f"{head}{case.way:8}{case.epochs:9.2f}{case.steps:9.1f}{case.seconds:10.4f}"
-            f"{gains[0]:>10}{gains[1]:>11}{gains[2]:>10}"
-        )
-    return lines
 
 
-def judged(summary: Row, name: str) -> str:
-    return f"{summary[f'found_{name}']}: {summary[f'verdict_{name}']}"
+def gain(serial: float | None, parallel: float | None) -> float | None:
+    return None if serial is None or parallel is None else serial / parallel
 
 
 def bounds(summary: Row) -> str:

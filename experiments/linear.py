@@ -12,13 +12,15 @@ loss curve has the same bits on real and virtual ranks of equal number, and with
 rank the same as serial.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import islice
 from typing import Any
 
+import estimates
 import flags
 import jax
+import numpy as np
 import timelines
 import writing
 
@@ -30,9 +32,10 @@ from dml.models.logistic import logistic
 from dml.models.network import network
 from dml.strategies import strategy
 from dml.train import train
-from dml.types import CountedComm
+from dml.types import CountedComm, Params
 from dml.update.dense import OPTIMIZERS, make
 from dml.wire.messages import ALLREDUCE
+from dml.wire.once import once
 from dml.wire.reducers.exact import exact
 
 STRATEGIES = ["serial", "synchronous"]
@@ -60,22 +63,28 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     training, held_out = digits()
     model = logistic(FEATURES, CLASSES, FLAGS.l2)
     count, optimizer = len(training.targets), make(FLAGS.optimizer, FLAGS.lr)
+    problem = network(
+        model,
+        model.init(jax.random.key(FLAGS.seed)),
+        examples=count,
+        take=partial(take, training),
+        evaluate=partial(evaluate, model, held_out),
+    )
     path = runs.path(FLAGS.out, "linear")
 
     def program(comm: CountedComm) -> dict[str, Any]:
-        params = model.init(jax.random.key(FLAGS.seed))
-        problem = network(
-            model,
-            params,
-            examples=count,
-            take=partial(take, training),
-            evaluate=partial(evaluate, model, held_out),
-        )
+        comm = flags.delayed(FLAGS, comm)
         train_by = strategy(FLAGS.strategy, problem, comm.size)
         allreduce = flags.allreduce(FLAGS.allreduce, FLAGS, comm.size)
         own = {} if FLAGS.strategy == "serial" else {"reducer": exact(allreduce)}
+        if comm.platform.virtual and comm.rank == 0:
+            gradient = np.zeros(1 + FEATURES * CLASSES + CLASSES, np.float32)
+            how = FLAGS.group, FLAGS.outside
+            calls = estimates.allreduce(comm, FLAGS.allreduce, gradient, *how)
+            what = f"{FLAGS.steps} all-reduces by {FLAGS.allreduce}"
+            estimates.warn(comm, what, FLAGS.steps * calls)
         batches = minibatches(count, FLAGS.batch, FLAGS.seed)
-        timer = timelines.timer(comm, comm.Wtime, flags.delay(FLAGS, comm))
+        timer = timelines.timer(comm, comm.Wtime)
         steps = train_by(problem, batches, optimizer, comm=comm, timer=timer, **own)
         with writing.first(
             path,
@@ -86,7 +95,12 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         ) as writer:
             some = islice(steps, FLAGS.steps)
             some = timelines.traced(some, comm, FLAGS.timeline, path, FLAGS.profile)
-            summary = train(some, problem.evaluate, writer, FLAGS.evaluate_every)
+
+            def measure(params: Params) -> Mapping[str, Any]:
+                call = partial(problem.evaluate, params)
+                return once(comm, "evaluation", id(params), call)
+
+            summary = train(some, measure, writer, FLAGS.evaluate_every)
             writer.summary(summary)
         return summary
 

@@ -21,6 +21,7 @@ import memory_figure
 import memory_report
 import memory_tables
 import writing
+from megatron_claims import counted, sixteen_bytes
 from memory_models import MODELS
 from memory_search import GB, Search, cheapest, how, text, tried
 
@@ -55,19 +56,15 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     asked = search()
     by = tried(asked, FLAGS.devices)
     plan = memory_report.Plan(FLAGS.model, asked, by, FLAGS.best, FLAGS.compiled)
-    kept: dict[str, list[Row]] = {}
-    with writing.first(path, FLAGS, None) as writer:
-        for name, make in memory_report.TABLES.items():
-            kept[name] = []
-            with writers.many(writers.table(memory_tables.COLUMNS[name])) as table:
-                for row in make(plan, kept):
-                    if not kept[name]:
-                        title = memory_tables.TITLES[name]
-                        small, _ = memory_report.compilable(plan)
-                        print(f"\n{title.format(compiled=small)}")
-                    table.row(row)
-                    writer.row({"table": name} | row)
-                    kept[name].append(row)
+    small, _ = memory_report.compilable(plan)
+    titles = memory_tables.TITLES | {
+        "compiled": f"as compiled: a step of {small}, MB; arguments: params and state"
+    }
+    shown = writers.tables(memory_tables.COLUMNS, titles)
+    with writing.first(
+        path, FLAGS, None, shown, claims=(counted, sixteen_bytes)
+    ) as writer:
+        kept = writing.tabulated(writer, memory_report.TABLES, plan)
         summary = memory_report.totals(plan, kept)
         pick = cheapest(by)
         others = [plans[0] for plans in by.values() if plans[0] != pick]

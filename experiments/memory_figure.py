@@ -5,7 +5,7 @@ from pathlib import Path
 
 from memory_search import GB, Found, Search, how, text
 
-from dml.metrics.figures import save
+from dml.metrics import figures
 from dml.models.memory import Held, fullest
 from dml.wire.mesh.plan import Plan
 
@@ -31,25 +31,22 @@ def label(plan: Plan) -> str:
 
 
 def draw(path: Path, drawn: dict[str, Held], limit: float, title: str) -> None:
-    """Draw a bar a plan, and the device's limit."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8.4, 0.9 + 0.5 * len(drawn)), layout="constrained")
-    axes = figure.add_subplot()
+    """Draw the memory of each plan as a bar, and the limit of a device."""
     labels, left = list(drawn), [0.0] * len(drawn)
-    for part in Held._fields:
-        sizes = [getattr(one, part) / GB for one in drawn.values()]
-        axes.barh(labels, sizes, left=left, label=part, height=0.62)
-        left = [a + b for a, b in zip(left, sizes, strict=True)]
-    axes.axvline(limit / GB, color="black", linewidth=1, linestyle="--")
-    axes.set_xlim(right=1.02 * max(limit / GB, *(min(x, 2 * limit / GB) for x in left)))
-    for place, total in enumerate(left):
-        if total > 2 * limit / GB:  # does not fit in the picture, nor in a device
-            at = 0.99 * axes.get_xlim()[1], place
-            axes.text(*at, f"{total:,.0f} GB", ha="right", va="center", fontsize=8)
-    axes.invert_yaxis()
-    axes.tick_params(axis="y", labelsize=8)
-    axes.set(xlabel="GB on the fullest device (dashed: what it has)", title=title)
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.legend(loc="outside lower center", ncols=4, frameon=False)
-    save(figure, path)
+    size = (8.4, 0.9 + 0.5 * len(drawn))
+    with figures.drawing(path, size=size, style=figures.PICTURE) as (figure, (axes,)):
+        for part in Held._fields:
+            sizes = [getattr(one, part) / GB for one in drawn.values()]
+            axes.barh(labels, sizes, left=left, label=part, height=0.62)
+            left = [a + b for a, b in zip(left, sizes, strict=True)]
+        axes.axvline(limit / GB, color="black", linewidth=1, linestyle="--")
+        shown = max(limit / GB, *(min(end, 2 * limit / GB) for end in left))
+        axes.set_xlim(right=1.02 * shown)
+        for place, total in enumerate(left):
+            if total > 2 * limit / GB:  # beyond the axes, and beyond a device
+                at = 0.99 * axes.get_xlim()[1], place
+                axes.text(*at, f"{total:,.0f} GB", ha="right", va="center", fontsize=8)
+        axes.invert_yaxis()
+        axes.tick_params(axis="y", labelsize=8)
+        axes.set(xlabel="GB on the fullest device (dashed: what it has)", title=title)
+        figures.legend(figure, "outside lower center", ncols=4)

@@ -4,8 +4,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import memory_compiled
+from megatron_claims import ROUNDED
 from memory_models import LECTURE, MODELS
 from memory_search import GB, Found, Search, cheapest, found, how, least, text
+from writing import flat
 
 from dml.metrics.writers import Row
 from dml.models.memory import LIVE, MIXED, Held, blocks, held, on_stage, parameters
@@ -13,7 +15,7 @@ from dml.models.transformer import SIZES, Shape
 
 SIZES_GB = (16, 32, 40, 80)  # of devices: P100 or V100, V100, A100, A100 or H100
 BYTES = MIXED.parameter + MIXED.gradient + MIXED.state
-VERDICTS = {0.005: "agrees", 0.05: "agrees as rounded"}  # by how far off, at most
+VERDICTS = {0.005: "agrees", ROUNDED: "agrees as rounded"}  # by most deviation
 
 
 class Plan(NamedTuple):
@@ -142,13 +144,10 @@ TABLES: dict[str, Callable[[Plan, Kept], Iterable[Row]]] = {
 
 
 def totals(plan: Plan, kept: Kept) -> dict[str, Any]:
-    """Return what the summary says, flat."""
+    """Return the summary of all tables."""
     found: dict[str, Any] = {"model": plan.model}
-    for row in kept["lecture"]:
-        found[f"gigabytes_{row['model']}"] = row["gigabytes"]
-        found[f"verdict_{row['model']}"] = row["verdict"]
-    for row in kept["holding"]:
-        found[f"devices_{row['model']}_{row['device_gb']}"] = row["devices"]
+    found |= flat(kept["lecture"], "{key}_{model}", "gigabytes", "verdict")
+    found |= flat(kept["holding"], "{key}_{model}_{device_gb}", "devices")
     for row in kept["compiled"]:
         name = row["case"].replace(",", "").replace(" ", "_")
         found[f"temporary_ratio_{name}"] = row["temporary_ratio"]

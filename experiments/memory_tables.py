@@ -2,80 +2,70 @@
 
 from collections.abc import Callable
 
-from dml.metrics.writers import Row
-
-Column = tuple[int, Callable[[Row], str]]
+from dml.metrics.writers import Columns, Row
 
 
-def number(key: str, form: str, width: int = 9) -> Column:
-    return width, lambda row: format(row[key], form)
+def megabytes(key: str) -> Callable[[Row], str]:
+    return lambda row: f"{row[key] / 1e6:.2f}"
 
 
-def word(key: str, width: int) -> Column:
-    return width, lambda row: row[key]
-
-
-def megabytes(key: str, width: int) -> Column:
-    return width, lambda row: f"{row[key] / 1e6:.2f}"
-
-
-DEVICES: dict[str, Column] = {
-    "devices": number("devices", "d", 7),
-    "mesh": word("mesh", 27),
-    "how": word("how", 21),
-    "b x M": (7, lambda row: f"{row['microbatch']} x {row['microbatches']}"),
+DEVICES: Columns = {
+    "devices": (7, "{devices:d}"),
+    "mesh": (27, "{mesh}"),
+    "how": (21, "{how}"),
+    "b x M": (7, "{microbatch} x {microbatches}"),
 }
-HELD: dict[str, Column] = {
-    "params": number("parameters_gb", ".3g", 7),
-    "grads": number("gradients_gb", ".3g", 7),
-    "state": number("state_gb", ".3g", 7),
-    "activ.": number("activations_gb", ".3g", 7),
-    "GB held": number("gb", ".4g", 7),
+HELD: Columns = {
+    "params": (7, "{parameters_gb:.3g}"),
+    "grads": (7, "{gradients_gb:.3g}"),
+    "state": (7, "{state_gb:.3g}"),
+    "activ.": (7, "{activations_gb:.3g}"),
+    "GB held": (7, "{gb:.4g}"),
 }
-COLUMNS: dict[str, dict[str, Column]] = {
+COLUMNS: dict[str, Columns] = {
     "lecture": {
-        "model": word("model", 10),
-        "published B": number("published_billions", "g", 11),
-        "counted B": number("billions", ".3f", 9),
-        "published GB": number("published_gigabytes", "g", 12),
-        "16 x published": number("lecture_gigabytes", "g", 14),
-        "16 x counted": number("gigabytes", ".2f", 12),
-        "off": number("off", "+.1%", 6),
-        " verdict": (0, lambda row: f" {row['verdict']}"),
+        "model": (10, "{model}"),
+        "published B": (11, "{published_billions:g}"),
+        "counted B": (9, "{billions:.3f}"),
+        "published GB": (12, "{published_gigabytes:g}"),
+        "16 x published": (14, "{lecture_gigabytes:g}"),
+        "16 x counted": (12, "{gigabytes:.2f}"),
+        "off": (6, "{off:+.1%}"),
+        " verdict": (0, " {verdict}"),
     },
     "holding": {
-        "model": word("model", 10),
-        "of GB": number("device_gb", "d", 5),
+        "model": (10, "{model}"),
+        "of GB": (5, "{device_gb:d}"),
         **DEVICES,
-        "GB held": number("gb", ".4g", 7),
-        "s a step": number("seconds", ".3g", 8),
+        "GB held": (7, "{gb:.4g}"),
+        "s a step": (8, "{seconds:.3g}"),
     },
     "proposals": {
         **DEVICES,
         **HELD,
-        "s a step": number("seconds", ".3g", 8),
-        "tokens/s": number("tokens_per_second", ",.0f", 10),
-        "compute": number("compute_share", ".1%", 7),
-        "binds": (14, lambda row: f"{row['binds']} {row['binds_share']:.1%}"),
+        "s a step": (8, "{seconds:.3g}"),
+        "tokens/s": (10, "{tokens_per_second:,.0f}"),
+        "compute": (7, "{compute_share:.1%}"),
+        "binds": (14, "{binds} {binds_share:.1%}"),
     },
     "stages": {
-        "stage": number("stage", "d", 5),
-        "blocks": number("blocks", "d", 6),
-        "alive": number("alive", "d", 5),
-        "parameters a device": number("parameters", ",", 19),
+        "stage": (5, "{stage:d}"),
+        "blocks": (6, "{blocks:d}"),
+        "alive": (5, "{alive:d}"),
+        "parameters a device": (19, "{parameters:,}"),
         **HELD,
     },
     "compiled": {
-        "case": word("case", 20),
-        "batch": number("batch", "d", 5),
-        "length": number("length", "d", 6),
-        "arguments": megabytes("arguments", 9),
-        "pred/comp": number("arguments_ratio", ".3f", 9),
-        "output": megabytes("output", 7),
-        "temporary": megabytes("temporary", 9),
-        "predicted": megabytes("expected_temporary", 9),
-        "pred/comp ": number("temporary_ratio", ".3f", 9),
-        "s": number("compile_seconds", ".1f", 4),
+        "case": (20, "{case}"),
+        "batch": (5, "{batch:d}"),
+        "length": (6, "{length:d}"),
+        "arguments": (9, megabytes("arguments")),
+        "pred/comp": (9, "{arguments_ratio:.3f}"),
+        "output": (7, megabytes("output")),
+        "temporary": (9, megabytes("temporary")),
+        "predicted": (9, megabytes("expected_temporary")),
+        "pred/comp ": (9, "{temporary_ratio:.3f}"),
+        "s": (4, "{compile_seconds:.1f}"),
     },
 }
 TITLES = {
@@ -83,5 +73,4 @@ TITLES = {
     "holding": "fewest devices that hold a model, and the fastest plan for so many",
     "proposals": "fastest meshes by number of devices; GB on the fullest device",
     "stages": "the cheapest of them by stages: microbatches alive, and GB on a device",
-    "compiled": "as compiled: a step of {compiled}, MB; arguments: params and state",
 }

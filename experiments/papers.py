@@ -1,13 +1,14 @@
-"""Papers as commands: what was published, what we find, and a verdict by a rule.
+"""Papers as commands: published numbers, ours, and a verdict by a rule.
 
 python experiments/papers.py --list
 python experiments/papers.py --run=hogwild --quick
 python experiments/papers.py --run=all                 writes docs/RESULTS.md
-python experiments/papers.py --run=all --size=tiny     whether all of it works
+python experiments/papers.py --run=all --size=tiny     a test of all commands
 
-A paper's commands run one after another, each in a folder of this run's; a rule, a
-function of their numbers, says whether a claim holds, fails, or cannot be tested here.
-A command that fails leaves its paper untested, and the exit code 1.
+A paper's commands run one after another, each in a folder of this run. Each claim is
+judged by its rule, which is defined beside the experiment and used by the experiment
+itself: the claim holds, fails, or is not testable here. If a command fails, the claims
+of its paper are not tested and the exit code is 1.
 
 Cost: --quick of all 7 minutes on 2 cores, in full 15; tiny a minute of one core.
 """
@@ -22,7 +23,8 @@ import flags
 import papers_page
 import papers_runs
 import writing
-from papers_claims import FAILS, HOLDS, SIZES, UNTESTED, Paper
+from claims import FAILS, HOLDS, UNTESTED, judge
+from papers_runs import SIZES, Paper
 from papers_table import PAPERS
 
 from dml.metrics import runs, writers
@@ -34,11 +36,11 @@ LARGEST = 150_000  # bytes of a figure in the docs
 FLAGS = flags.define()
 text = partial(flags.text, flag_values=FLAGS)
 switch = partial(flags.switch, flag_values=FLAGS)
-text("run", "", f"Of {', '.join(PAPERS)}; or all.")
-flags.choice("size", SIZES[0], SIZES, "How much of it.", flag_values=FLAGS)
-switch("quick", False, "The same as --size=quick, where no size is given.")
-switch("list", False, "Say what there is, and run nothing.")
-text("docs", "docs", "Folder of RESULTS.md, and of results/ beside it.")
+text("run", "", f"Papers of {', '.join(PAPERS)}; or all.")
+flags.choice("size", SIZES[0], SIZES, "Size of the runs.", flag_values=FLAGS)
+switch("quick", False, "--size=quick, if no size is given.")
+switch("list", False, "List the papers and claims; run nothing.")
+text("docs", "docs", "Folder of RESULTS.md and of results/.")
 
 COLUMNS = {
     "paper": (16, lambda row: row["paper"]),
@@ -62,7 +64,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     path, docs = runs.path(FLAGS.out, "papers"), Path(FLAGS.docs)
     asked = "quick" if FLAGS.quick and not FLAGS["size"].present else FLAGS.size
     papers_page.ready(docs)
-    papers_page.known(docs, PAPERS)  # one that is broken is named now
+    papers_page.known(docs, PAPERS)  # raises now if a record is broken
     records = []
     with writing.first(path, FLAGS, None, writers.table(COLUMNS)) as writer:
         for name in names:
@@ -75,7 +77,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
                 writer.row({"paper": name} | finding)
         summary = summed(records)
         writer.summary(summary)
-    sys.stdout.write(f"{docs / papers_page.PAGE} says it all\n")
+    sys.stdout.write(f"{docs / papers_page.PAGE} is written\n")
     if names := papers_runs.failed(records):
         sys.stderr.write(f"papers.py: commands failed of {', '.join(names)}\n")
         sys.exit(1)
@@ -83,19 +85,19 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
 
 
 def listed(paper: Paper) -> str:
-    """Return a paper's lines: its name and times, what it is, what it claims."""
+    """Return the lines of a paper: name, times, citation and claims."""
     full, quick = paper.seconds
     time = f"{quick} s quick, {full} s in full" if paper.commands else "cannot be run"
     lines = [f"{paper.name}: {time}", f"    {paper.cited}"]
-    for claim in paper.claims:
-        lines.append(f"    - {claim.says} (published: {claim.published})")
+    for claim, _ in paper.claims:
+        lines.append(f"    - {claim.text} (published: {claim.published})")
         if not paper.commands:
-            lines.append(f"      {claim.rule({}).because}")
+            lines.append(f"      {judge(claim).reason}")
     return "\n".join(lines)
 
 
 def summed(records: Sequence[Row]) -> dict[str, Any]:
-    """Return how many claims there are of each verdict, and every verdict."""
+    """Return the number of claims of each verdict, and every verdict."""
     rows = {
         f"{one['name']}_{i}": row["verdict"]
         for one in records

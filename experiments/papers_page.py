@@ -1,4 +1,4 @@
-"""Records of papers in; RESULTS.md out: a table of all claims, a section a paper."""
+"""Write RESULTS.md from the records of papers: a table, and a section a paper."""
 
 import json
 import os
@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from papers_claims import FAILS, HOLDS, UNTESTED
+from claims import FAILS, HOLDS, UNTESTED
 
 from dml.metrics import results
 from dml.types import BadInput
@@ -17,25 +17,26 @@ FOLDER, PAGE = "results", "RESULTS.md"
 HEAD = """# Results: papers as commands
 
 Written by `python experiments/papers.py --run=all`, never by hand: a run of one paper
-replaces what is said of that paper. Each verdict is computed from a run's numbers by a
-rule, which stands beside it; the words are *holds*, *fails*, *not testable here*."""
+replaces the results of that paper. Each verdict is computed from the numbers of a run
+by the rule beside it, and the experiment itself uses the same rule. A claim *holds*,
+*fails* or is *not testable here*."""
 
 
 def kept(docs: Path, record: Record) -> None:
-    """Keep a paper's record beside the page, where the next page finds it."""
+    """Write a paper's record to the folder that the page is made of."""
     path = docs / FOLDER / f"{record['name']}.json"
     whole(path, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
 
 
 def whole(path: Path, text: str) -> None:
-    """Write a file whole or not at all: another command may read it meanwhile."""
+    """Write a file atomically: another command may read it at the same time."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
     part.write_text(text)
     part.replace(path)
 
 
 def ready(docs: Path) -> None:
-    """Make the folders; raise now, not after hours, where nothing can be written."""
+    """Make the folders; raise BadInput if they cannot be written."""
     try:
         (docs / FOLDER).mkdir(parents=True, exist_ok=True)
         with (
@@ -50,13 +51,13 @@ def ready(docs: Path) -> None:
 
 
 def known(docs: Path, names: Iterable[str]) -> list[Record]:
-    """Return the kept records of papers, in their order."""
+    """Return the records of papers, in the order of names."""
     paths = (docs / FOLDER / f"{name}.json" for name in names)
     return [results.parsed(path) for path in paths if path.exists()]
 
 
 def written(docs: Path, names: Iterable[str]) -> Path:
-    """Write the page of all that is kept; return where."""
+    """Write the page of all records; return its path."""
     path = docs / PAGE
     records = known(docs, names)
     drawn = {one["name"] for one in records if picture(docs, one).exists()}
@@ -69,7 +70,7 @@ def picture(docs: Path, record: Record) -> Path:
 
 
 def page(records: Sequence[Record], drawn: Iterable[str] = ()) -> str:
-    """Return the page of records; drawn are the papers that have a figure."""
+    """Return the page of records; drawn are the names of papers with a figure."""
     pictures = set(drawn)
     lines = [HEAD, "", counts(records), "", *where(records), "", *table(records)]
     for one in records:
@@ -87,7 +88,7 @@ def counts(records: Sequence[Record]) -> str:
 
 
 def where(records: Sequence[Record]) -> list[str]:
-    """Say on what, when and of what size papers were run: those that agree together."""
+    """Return lines of machine, date and size, with the papers that share them."""
     found: dict[str, list[str]] = {}
     for one in records:
         found.setdefault(setting(one), []).append(one["name"])
@@ -110,7 +111,7 @@ def setting(record: Record) -> str:
 
 
 def table(records: Sequence[Record]) -> list[str]:
-    """Return a row a claim."""
+    """Return the lines of the table, a row for each claim."""
     lines = [
         "| paper | claim | published | ours | scale | verdict |",
         "|---|---|---|---|---|---|",
@@ -126,12 +127,12 @@ def table(records: Sequence[Record]) -> list[str]:
 
 
 def cell(text: str) -> str:
-    """Return a text that breaks no table."""
+    """Return a text as a cell of a table: one line, with | escaped."""
     return " ".join(text.split()).replace("|", "\\|")
 
 
 def section(record: Record, drawn: bool) -> list[str]:
-    """Say all of a paper: what it claims, by what rule, how it was run, its figure."""
+    """Return a paper's section: claims, rules, commands and figure."""
     lines = [f"## {record['name']}", "", f"{record['cited']}.", ""]
     for row in record["findings"]:
         lines += [

@@ -1,4 +1,4 @@
-"""A paper and a size in; its commands' runs, and a record of what they say, out."""
+"""Run the commands of a paper; return the record of its runs and verdicts."""
 
 import os
 import platform
@@ -6,36 +6,77 @@ import shlex
 import shutil
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import started
-from papers_claims import Command, Finding, Paper, Seen, found, untested
+from claims import Claim, Verdict, judge, untested
 
 from dml.metrics import results, runs
+from dml.metrics.results import Run
 from dml.types import BadInput
 
 ROOT = Path(__file__).parents[1]
+SIZES = ("full", "quick", "tiny")
 TINY = "a test's, which says nothing of the paper"  # the scale of the size tiny
 Record = dict[str, Any]
 
 
+class Command(NamedTuple):
+    """An experiment, its flags at full size, and the flags that make it smaller."""
+
+    script: str
+    flags: str = ""
+    quick: str = ""
+    tiny: str = ""
+    ranks: int = 0  # of mpirun; 0: none
+
+    def words(self, size: str) -> list[str]:
+        """Return the flags of a size; later ones replace earlier ones."""
+        more = {"full": "", "quick": self.quick, "tiny": self.tiny}[size]
+        words = f"{self.flags} {more}".split()
+        return list({word.partition("=")[0]: word for word in words}.values())
+
+
+class Judged(NamedTuple):
+    """A claim, and the commands whose runs its rule takes."""
+
+    claim: Claim
+    commands: tuple[str, ...]
+
+
+class Paper(NamedTuple):
+    """A row of the table; a paper without commands cannot be run."""
+
+    name: str
+    cited: str  # authors, title, where, year
+    scale: str  # ours against theirs; {cores} are this machine's
+    claims: tuple[Judged, ...]
+    commands: Mapping[str, Command] = {}
+    figure: str = ""  # of a command's run folder: command/name.svg
+    seconds: tuple[int, int] = (0, 0)  # about, on two quiet cores: full and quick
+
+
+def of(commands: str, *claims: Claim) -> tuple[Judged, ...]:
+    """Return claims that are judged by the runs of the named commands."""
+    return tuple(Judged(claim, tuple(commands.split())) for claim in claims)
+
+
 class Failed(Exception):
-    """A command that ended with another code than 0: says which, and its last line."""
+    """A command ended with an exit code other than 0."""
 
 
 def record(paper: Paper, size: str, path: Path) -> Record:
-    """Run a paper's commands one after another; say what every claim's rule finds."""
+    """Run a paper's commands one after another; judge all its claims."""
     begun, seen, why = time.perf_counter(), {}, ""
     try:
         for name, command in paper.commands.items():
             seen[name] = ran(command, size, path / name)
     except (Failed, BadInput) as error:
         why = str(error)
-    findings = [untested(why) if why else found(one, seen) for one in paper.claims]
     return {
         "name": paper.name,
         "cited": paper.cited,
@@ -49,20 +90,32 @@ def record(paper: Paper, size: str, path: Path) -> Record:
         "seconds": time.perf_counter() - begun,
         **energy(seen),
         "commands": [shown(one, size) for one in paper.commands.values()],
-        "findings": [row(paper, i, finding) for i, finding in enumerate(findings)],
+        "findings": [
+            row(one.claim, untested(why) if why else found(one, seen))
+            for one in paper.claims
+        ],
     }
 
 
-def row(paper: Paper, i: int, finding: Finding) -> Record:
-    """Return what is kept of a claim: its text, its rule in words, and the finding."""
-    claim = paper.claims[i]
-    rule = " ".join((claim.rule.__doc__ or "").split())
-    says = {"claim": claim.says, "published": claim.published, "rule": rule}
-    return says | finding._asdict()
+def found(judged: Judged, seen: Mapping[str, Run]) -> Verdict:
+    """Judge a claim by the runs of its commands."""
+    return judge(judged.claim, *(seen[name] for name in judged.commands))
+
+
+def row(claim: Claim, verdict: Verdict) -> Record:
+    """Return the record of a claim: its text, its rule in words, and the verdict."""
+    return {
+        "claim": claim.text,
+        "published": claim.published,
+        "rule": claim.rule_text,
+        "verdict": verdict.result,
+        "ours": verdict.measured,
+        "because": verdict.reason,
+    }
 
 
 def ran(command: Command, size: str, path: Path) -> results.Run:
-    """Run a command of the repository; keep what it prints; read what it leaves."""
+    """Run a command of the repository; write its output to a file; read its run."""
     path.mkdir(parents=True, exist_ok=True)
     words = [*started.python(command.ranks), f"experiments/{command.script}"]
     words += [*command.words(size), f"--out={path.resolve()}"]
@@ -76,13 +129,13 @@ def ran(command: Command, size: str, path: Path) -> results.Run:
             stderr=subprocess.STDOUT,
         ).returncode
     if code:
-        last = (output.read_text().strip().splitlines() or ["nothing was said"])[-1]
+        last = (output.read_text().strip().splitlines() or ["no output"])[-1]
         raise Failed(f"{command.script} ended with code {code}: {last}")
     return results.read(path)
 
 
 def shown(command: Command, size: str) -> str:
-    """Return the command as one would type it."""
+    """Return the command line of a command."""
     start = f"mpirun -n {command.ranks} python" if command.ranks else "python"
     return (
         f"{start} {shlex.join([f'experiments/{command.script}', *command.words(size)])}"
@@ -90,7 +143,7 @@ def shown(command: Command, size: str) -> str:
 
 
 def machine() -> Record:
-    """Return what the numbers are of: the processor, its cores, the memory."""
+    """Return the processor, its cores, and the memory."""
     from hogwild_report import machine
 
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
@@ -98,13 +151,13 @@ def machine() -> Record:
 
 
 def versions() -> dict[str, str]:
-    """Return the versions of what the experiments stand on."""
+    """Return the versions of Python and of the packages."""
     packages = {name: version(name) for name in ("numpy", "jax", "mpi4py")}
     return {"python": platform.python_version()} | packages
 
 
-def energy(seen: Seen) -> Record:
-    """Return the energy of all runs, if they say it, and how it is known."""
+def energy(seen: Mapping[str, Run]) -> Record:
+    """Return the energy of all runs, None if one is not known, and its source."""
     summaries = [run.summary for run in seen.values()]
     known = [
         one["energy_kwh"] for one in summaries if one.get("energy_kwh") is not None
@@ -120,7 +173,7 @@ def energy(seen: Seen) -> Record:
 
 
 def figure(paper: Paper, path: Path, to: Path, most: int) -> None:
-    """Copy a paper's figure, if there is one of at most so many bytes."""
+    """Copy a paper's figure if it has at most the given number of bytes."""
     to.unlink(missing_ok=True)
     at = path / paper.figure
     if paper.figure and at.exists() and at.stat().st_size <= most:
@@ -129,5 +182,5 @@ def figure(paper: Paper, path: Path, to: Path, most: int) -> None:
 
 
 def failed(records: Sequence[Record]) -> list[str]:
-    """Return the papers a command of which has failed."""
+    """Return the names of the papers with a failed command."""
     return [one["name"] for one in records if one["failed"]]

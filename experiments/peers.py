@@ -15,7 +15,7 @@ from dml.types import BadInput, CountedComm
 
 def installed(comm: CountedComm, buffer: np.ndarray) -> dict[str, Callable[[], Any]]:
     """The calls of those peers that are installed here and know the dtype."""
-    if not comm.machine:
+    if comm.platform.virtual:
         raise BadInput("expected real ranks with --peers, got --simulate; drop one")
     makers = {"torch": torch_gloo, "jax": jax_psum}
     return {

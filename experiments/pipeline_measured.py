@@ -1,7 +1,7 @@
-"""A pipeline on real devices: seconds of a step beside one device's, and live memory.
+"""Pipelines on real devices: seconds of a step compared with one device, and memory.
 
-A network, its microbatches and schedules in; rows of medians of turns that alternate,
-all threads on as many cores as devices compute, and of bytes as compiled, out.
+The rows have medians over alternating turns, with one core for each device that
+computes, and bytes as compiled.
 """
 
 import time
@@ -16,24 +16,25 @@ from tensor_parts import pinning
 from dml.data.minibatches import take
 from dml.metrics.writers import Row
 from dml.models import layer_costs
-from dml.models.gradient import accumulated
+from dml.models.gradient import accumulated, gradient
 from dml.models.transformer import Shape, transformer
 from dml.strategies.hybrid.hybrid import dense, shares
-from dml.strategies.hybrid.parts import holding
-from dml.strategies.hybrid.programs import Gradients, Pipeline, divided
+from dml.strategies.hybrid.layout import laid_out
+from dml.strategies.hybrid.parts import Pipeline, divided
+from dml.strategies.hybrid.programs import Gradients
 from dml.types import Batch
 from dml.wire.mesh import devices
 
 MB = 1e6
-ALONE = "one device"
-WAYS = {  # what is timed beside it
+SERIAL = "one device"
+SCHEDULES = {
     "gpipe": Pipeline("gpipe"),
     "1f1b": Pipeline("1f1b"),
 }
 
 
 class Problem(NamedTuple):
-    """What is computed: a GPT's gradient, of microbatches of so many examples."""
+    """The gradient of a GPT for microbatches of `each` examples."""
 
     shape: Shape
     each: int
@@ -49,8 +50,8 @@ class Problem(NamedTuple):
         return Batch(*rng.integers(self.shape.vocabulary, size=size, dtype=np.int32))
 
 
-def alone(problem: Problem, microbatches: int) -> Callable[[], Any]:
-    """Return what computes the gradient on one device."""
+def serial(problem: Problem, microbatches: int) -> Callable[[], Any]:
+    """Return a function that computes the gradient on one device."""
     model, params = problem.network()
     batch, each = problem.batch(microbatches), problem.each
     parts = [
@@ -58,39 +59,43 @@ def alone(problem: Problem, microbatches: int) -> Callable[[], Any]:
     ]
     weights = [1 / microbatches] * microbatches
     given = jax.device_put((params, parts), jax.devices()[0])
-    return lambda: accumulated(model.loss, *given, weights)
+    one = partial(gradient, model.loss)
+    return lambda: accumulated(one, *given, weights)
 
 
 def on_stages(problem: Problem, pipeline: Pipeline) -> tuple[Callable[[], Any], Any]:
-    """Return what computes it on all devices, a stage each, and its programs."""
+    """Return a function that computes it on all devices, and its programs.
+
+    Each device is a stage.
+    """
     model, params = problem.network()
     network, one = dense(model, params), problem.batch(1)
     seconds = layer_costs.flops(model.layers, params, one)
     pipeline = pipeline._replace(seconds=seconds)
     axes = devices.mesh(data=1, stage=len(jax.devices()), tensor=1)
     parts = divided(network, params, axes, pipeline)
-    held = holding(parts, params, axes, lambda tree: tree)
-    call, now = Gradients(network, held, pipeline), held.hold(params)
+    layout = laid_out(parts, params, axes, lambda tree: tree)
+    call, now = Gradients(network, layout, pipeline), layout.hold(params)
     batch = problem.batch(pipeline.microbatches)
     index, _ = shares(1, pipeline.microbatches, np.arange(len(batch.targets)))
     return partial(call, now, take(batch, index), pipeline.microbatches), call
 
 
 def speeds(problem: Problem, numbers: Sequence[int], turns: int) -> Iterator[Row]:
-    """Race every way against one device, for each number of microbatches.
+    """Time all schedules and one device, for each number of microbatches.
 
-    A row also says what the way needs beside params and gradients, as compiled.
+    A row also has the bytes besides params and gradients, as compiled.
     """
     stages = len(jax.devices())
     for microbatches in numbers:
         made = {
             name: on_stages(problem, way._replace(microbatches=microbatches))
-            for name, way in WAYS.items()
+            for name, way in SCHEDULES.items()
         }
         calls = {name: (stages, call) for name, (call, _) in made.items()}
-        spent = raced({ALONE: (1, alone(problem, microbatches))} | calls, turns)
+        spent = raced({SERIAL: (1, serial(problem, microbatches))} | calls, turns)
         for name, (_, programs) in made.items():
-            pairs = zip(spent[ALONE], spent[name], strict=True)
+            pairs = zip(spent[SERIAL], spent[name], strict=True)
             yield {
                 "way": name,
                 "stages": stages,
@@ -105,7 +110,7 @@ def speeds(problem: Problem, numbers: Sequence[int], turns: int) -> Iterator[Row
 def raced(
     calls: dict[str, tuple[int, Callable[[], Any]]], turns: int
 ) -> dict[str, list[float]]:
-    """Time each call so often, in turns, on so many cores as it has devices."""
+    """Return seconds of each call in each turn, on one core for each of its devices."""
     spent: dict[str, list[float]] = {name: [] for name in calls}
     with pinning() as pinned:
         for turn in range(1 + turns):  # the first one compiles

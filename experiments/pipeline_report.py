@@ -1,20 +1,11 @@
-"""What `pipeline.py` says: its tables, what of them a summary keeps, and verdicts."""
+"""The tables of `pipeline.py`, and the numbers of them in its summary."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-from pipeline_rows import MANY, TRANSFORMER, Plan, compared, grid, measured, uneven
+from pipeline_rows import MANY, Plan, compared, grid, measured, uneven
 
 from dml.metrics.writers import Row
-
-CLAIMS = {
-    "no_gain": "no gain at M = 1 (1.3 at most)",
-    "almost_linear": f"almost linear at M = {MANY} (0.79 K at least)",
-    "order": "faster the larger M, and K",
-    "cells": "its nine cells",
-}
-NO_GAIN, LINEAR, NEAR = 1.3, 0.75, 0.1
 
 
 def said(counts: Sequence[int]) -> str:
@@ -90,23 +81,3 @@ TABLES: dict[str, Table] = {
         },
     ),
 }
-
-
-def verdicts(kept: Mapping[str, Sequence[Row]]) -> dict[str, str]:
-    """Judge the paper's claims, and its cells, by our rows of its Transformer."""
-    rows = kept["grid"]
-    found = np.array([row["virtual"] for row in rows]).reshape(len(TRANSFORMER), -1)
-    linear = min(found[:, -1] / list(TRANSFORMER))
-    ordered = (np.diff(found) > 0).all() and (np.diff(found[:, 1:], axis=0) > 0).all()
-    off = [abs(row["virtual"] / row["published"] - 1) for row in rows]
-    near = sum(one <= NEAR for one in off)
-    judged = {
-        "no_gain": (found[:, 0].max() <= NO_GAIN, f"{found[:, 0].max():.2f} at most"),
-        "almost_linear": (linear >= LINEAR, f"{linear:.2f} K at least"),
-        "order": (ordered, "by M for every K, by K where M > 1"),
-        "cells": (near == len(off), f"{near} of {len(off)} within {NEAR:.0%}"),
-    }
-    return {
-        claim: f"{'holds' if holds else 'not seen'}: {seen}"
-        for claim, (holds, seen) in judged.items()
-    }

@@ -100,7 +100,7 @@ def compared(plan: Plan) -> Iterator[Row]:
             "schedule": name,
             "rounds": schedule.rounds,
             "bubble": facts.bubble(schedule),
-            "alive": facts.alive(schedule).tolist(),
+            "alive": facts.in_flight(schedule).tolist(),
             "formula": facts.speed_up(schedule),
             "virtual": speed_up(schedule, plan.layers),
             "staleness": (stale * (SCHEDULES[name] is pipedream)).tolist(),

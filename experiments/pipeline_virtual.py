@@ -1,8 +1,8 @@
-"""Pipelines on the virtual cluster: a schedule, layers' seconds, a network; times out.
+"""Pipelines on the virtual cluster: the time of a schedule by seconds and network.
 
-A rank is a stage. It does what stands in its column of the schedule, in that order,
-each as soon as what it needs has come: ticks are no clock here. Receives are posted
-ahead, so that messages travel while ranks compute.
+A rank is a stage. It executes its column of the schedule in order, each entry as soon
+as its message has arrived: ticks are no clock here. Receives are posted in advance, so
+messages are in transit while ranks compute.
 """
 
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ import numpy as np
 from dml import sim
 from dml.sim.networks.named import network
 from dml.types import Request
-from dml.wire.pipelines import FORWARD, IDLE, Schedule, make, parts
+from dml.wire.pipelines import FORWARD, IDLE, Schedule, make
 from dml.wire.stages import evenly, stages
 
-# how to cut layers into so many parts, by their seconds
+# partitions of layers into so many parts, by their seconds
 CUTS = {
     "evenly": lambda seconds, count: evenly(len(seconds), count),
     "by seconds": stages,
@@ -24,24 +24,24 @@ CUTS = {
 
 
 class Layers(NamedTuple):
-    """What is cut into parts, and where they lie."""
+    """The layers of a pipeline, and the network of its stages."""
 
     seconds: Sequence[float]  # of each layer's forward and backward, of a microbatch
-    nbytes: int  # that a layer gives the next
+    nbytes: int  # of the activations of a layer
     network: str
 
 
 def speed_up(schedule: Schedule, layers: Layers, cut: str = "by seconds") -> float:
-    """Return the time of one rank, which computes all, over that of the stages."""
+    """Return the time of one rank with all layers over that of the stages."""
     alone = make("gpipe", 1, schedule.microbatches, pieces=schedule.pieces)
-    cuts = CUTS[cut](layers.seconds, parts(schedule))
+    cuts = CUTS[cut](layers.seconds, schedule.parts)
     each = [sum(layers.seconds[part.start : part.stop]) for part in cuts]
     together = finished(schedule, each, layers)
     return finished(alone, [sum(each)], layers._replace(network="0,0,0")) / together
 
 
 def finished(schedule: Schedule, seconds: Sequence[float], layers: Layers) -> float:
-    """Return when the last rank is done; seconds of every part."""
+    """Return the time at which the last rank ends; seconds are those of each part."""
 
     def program(comm: Any) -> float:
         play(comm, schedule, seconds, layers.nbytes)
@@ -52,8 +52,8 @@ def finished(schedule: Schedule, seconds: Sequence[float], layers: Layers) -> fl
 
 
 def play(comm: Any, schedule: Schedule, seconds: Sequence[float], nbytes: int) -> None:
-    """Do a stage's work: a backward takes `pieces` times as long as a forward."""
-    stages, last = schedule.stages, parts(schedule) - 1
+    """Execute a stage; a backward takes `pieces` times as long as a forward."""
+    stages, last = schedule.stages, schedule.parts - 1
     boundary = sim.Phantom(nbytes)
     mine = schedule.piece[:, comm.rank] != IDLE
     columns = (schedule.piece, schedule.microbatch, schedule.round)
@@ -70,7 +70,7 @@ def play(comm: Any, schedule: Schedule, seconds: Sequence[float], nbytes: int) -
         part = turn * stages + comm.rank
         if request := awaited.get(tag(schedule, piece, number, part)):
             request.Wait()
-        comm.compute(seconds[part] / (1 + schedule.pieces))
+        comm.platform.compute(seconds[part] / (1 + schedule.pieces))
         after = part + 1 if piece == FORWARD else part - 1
         if piece in (FORWARD, schedule.pieces) and 0 <= after <= last:
             next_piece = FORWARD if piece == FORWARD else FORWARD + 1
@@ -80,6 +80,6 @@ def play(comm: Any, schedule: Schedule, seconds: Sequence[float], nbytes: int) -
 
 
 def tag(schedule: Schedule, piece: int, number: int, part: int) -> int:
-    """Return the tag of what a piece of a microbatch needs at a part."""
-    place = number * parts(schedule) + part
+    """Return the tag of the message that a piece of a microbatch needs at a part."""
+    place = number * schedule.parts + part
     return place * (1 + schedule.pieces) + piece

@@ -20,8 +20,8 @@ import scaling_bert
 import scaling_measured
 import scaling_model
 import scaling_report
-import scaling_tables
 import writing
+from scaling_claims import CLAIMS
 from scaling_flags import FLAGS, described, known
 from scaling_model import Training
 
@@ -49,17 +49,17 @@ def main(argv: Sequence[str]) -> list[Row]:
             "measured": measured(comm, training),
             "bert": scaling_bert.rows(),
         }
-        titles = scaling_tables.titles(training, rates)
+        titles = scaling_report.titles(training, rates)
         summary = {"p": comm.size, "step_seconds": training.gradient(1)}
         summary |= rates._asdict() | scaling_report.totals(tables)
-        chart = scaling_report.chart(path / "scaling")
-        with writing.first(path, FLAGS, comm, chart) as writer:
+        shown = (
+            writers.tables(scaling_report.COLUMNS, titles),
+            scaling_report.chart(path / "scaling"),
+        )
+        with writing.first(path, FLAGS, comm, *shown, claims=CLAIMS) as writer:
             for name, rows in tables.items():
-                shown = scaling_tables.shown(name, titles[name])
-                with writers.first(comm.rank, shown) as table:
-                    for row in rows:
-                        table.row(row)
-                        writer.row({"table": name} | row)
+                for row in rows:
+                    writer.row({"table": name} | row)
             writer.summary(summary)
         return summary
 
@@ -79,7 +79,7 @@ def measured(comm: CountedComm, training: Training) -> list[Row]:
         return []
     compute: Callable[[], Any]
     if FLAGS.step_seconds:
-        wait = comm.raw.compute if FLAGS.simulate else time.sleep
+        wait = comm.platform.compute if FLAGS.simulate else time.sleep
         compute = partial(wait, training.gradient(comm.size))
     else:
         examples = max(1, round(training.examples(comm.size)))

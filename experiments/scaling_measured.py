@@ -50,7 +50,7 @@ def line(comm: Comm, parameters: int, examples: int) -> tuple[float, float]:
 
 def slowest(comm: Comm, program: Callable[[], Any]) -> float:
     """Median seconds of a call on the slowest rank, all calling at once."""
-    took = np.zeros(REPEATS if comm.machine else 1)
+    took = np.zeros(1 if comm.platform.virtual else REPEATS)
     program()
     for i in range(len(took)):
         comm.Barrier()
@@ -68,7 +68,7 @@ def steps(
     spent, found = slowest(comm, compute), []
     buffer = allocate(comm, parameters, f"f{itemsize}")
     for name, allreduce in ALLREDUCE.items():
-        if name == "shared" and max(comm.hosts()):
+        if name == "shared" and max(comm.platform.hosts()):
             continue  # across hosts there is no memory to share
 
         def step(reduce: Callable[..., None] = allreduce) -> None:

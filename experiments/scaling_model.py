@@ -8,9 +8,10 @@ from typing import NamedTuple
 
 from dml.wire import cost
 from dml.wire.cost import Job, Rates
+from dml.wire.schedules import SCHEDULES
 from dml.wire.topology import groups
 
-BY_HAND = [name for name in cost.WORDS if name != "shared"]  # that is for one host
+BY_HAND = list(SCHEDULES)
 BACKWARD = 2 / 3  # of a gradient's time: two products a layer, against one forward
 
 

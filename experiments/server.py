@@ -18,6 +18,7 @@ from collections.abc import Sequence
 from functools import cache, partial
 from typing import Any
 
+import estimates
 import flags
 import server_flags
 import writing
@@ -32,7 +33,9 @@ from dml.strategies.server.server import Make, Setup
 from dml.strategies.server.workers import Sift
 from dml.types import BadInput, CountedComm
 from dml.wire.messages import first_of_each_host
+from dml.wire.once import once
 
+MESSAGES = 4  # of a worker and a server in a clock: pull, state, rows, push
 FLAGS = flags.define(
     *("seed", *flags.VIRTUAL, "straggle", "watchdog", "record", "replay")
 )
@@ -69,7 +72,11 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     sift = sifting()
 
     def program(comm: CountedComm) -> dict[str, Any]:
-        problem, setup = first_of_each_host(comm, load), settings(comm, own, sift)
+        problem = first_of_each_host(comm, load)
+        setup = once(comm, "setup", None, lambda: settings(comm, own, sift))
+        pairs = setup.roles.workers * len(setup.roles.servers)
+        what = f"{plan.clocks} clocks of {pairs:,} pairs of a worker and a server"
+        estimates.warn(comm, what, pairs * (MESSAGES * plan.clocks + 1))
         console = writers.console(plan.clocks, unit="clock", ends=ends)
         with (
             writers.first(comm.rank, console) as bar,

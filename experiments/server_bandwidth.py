@@ -92,8 +92,9 @@ def measured(comm: CountedComm, load: Load) -> Row:
     workers, servers = load.roles.workers, len(load.roles.servers)
     nbytes = load.nbytes * (2 if load.pulls else 1)
     clock = server_cost.Clock(load.nbytes, workers, servers, load.key_bytes)
-    of = comm.network.rates if comm.network else rates(comm)
-    known = Rates(of.alpha, of.beta, 0.0 if comm.network else of.gamma)
+    network = comm.platform.network
+    of = network.rates if network else rates(comm)
+    known = Rates(of.alpha, of.beta, 0.0 if network else of.gamma)
     return {
         "what": load.what,
         "bytes": load.nbytes,

@@ -25,15 +25,15 @@ def gigabytes(row: Row) -> str:
 
 
 COLUMNS: dict[str, tuple[int, Callable[[Row], str]]] = {
-    "what": (14, lambda row: row["what"]),
-    "bytes": (9, lambda row: f"{row['bytes']:,}"),
-    "servers": (7, lambda row: str(row["servers"])),
-    "workers": (7, lambda row: str(row["workers"])),
+    "what": (14, "{what}"),
+    "bytes": (9, "{bytes:,}"),
+    "servers": (7, "{servers}"),
+    "workers": (7, "{workers}"),
     "us": (9, lambda row: f"{1e6 * row['seconds']:.1f}"),
-    "pushes/s": (9, lambda row: f"{row['pushes_per_second']:,.0f}"),
+    "pushes/s": (9, "{pushes_per_second:,.0f}"),
     "GB/s": (6, gigabytes),
-    "of raw": (6, lambda row: f"{row['of_raw']:.2f}"),
-    "of both": (7, lambda row: f"{row['of_both']:.2f}"),
+    "of raw": (6, "{of_raw:.2f}"),
+    "of both": (7, "{of_both:.2f}"),
     "formula": (9, lambda row: f"{1e6 * row['predicted_seconds']:.1f}"),
 }
 
@@ -110,7 +110,7 @@ def bare(comm: CountedComm, load: Load) -> list[Call]:
     works = comm.rank in workers
     peers = servers if works else workers
     nbytes = load.nbytes // len(servers)
-    raw: Any = comm.raw if comm.machine else comm
+    raw: Any = comm if comm.platform.virtual else comm.platform.raw
     out, back = np.ones(nbytes, np.uint8), np.empty(nbytes, np.uint8)
 
     def there_and_back() -> None:

@@ -5,11 +5,14 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 from server_runs import COLUMNS, Ran
 
-from dml.metrics import server_figure
-from dml.metrics.server_figure import Panel
+from dml.metrics import figures, server_figure
+from dml.metrics.figures import Panel
+from dml.metrics.writers import cell, line
 
+LARGEST = 1e6  # of what a panel shows
 COUNTS = ("worker", "clock", "staleness", "rows", "late", "server")
 
 
@@ -20,8 +23,8 @@ def rows(found: Ran) -> Iterator[dict[str, Any]]:
         for name in COLUMNS
     }
     lines = zip(*(column.tolist() for column in columns.values()), strict=True)
-    for number, line in enumerate(lines, 1):
-        yield {"update": number} | dict(zip(columns, line, strict=True))
+    for number, values in enumerate(lines, 1):
+        yield {"update": number} | dict(zip(columns, values, strict=True))
 
 
 def summarised(found: Ran) -> dict[str, Any]:
@@ -36,18 +39,14 @@ def summarised(found: Ran) -> dict[str, Any]:
 
 
 def ends(summary: Mapping[str, Any]) -> str:
-    """Say the run's end in two lines."""
-    quality = [
-        f"{name} {summary[name]:.4f}"
-        for name in ("objective", "accuracy", "rmse", "zeros")
-        if summary.get(name) is not None
-    ]
-    return (
-        f"{'  '.join(quality)}  table {summary['sha256'][:8]}\n"
-        f"{summary['updates']:,} updates  {summary['late']:,} late  staleness "
-        f"{summary['staleness_mean']:.2f}, at most {summary['staleness_max']}  idle "
-        f"{summary['idle_share']:.1%}  {summary['words_sent']:,} words sent  "
-        f"imbalance {summary['imbalance']:.2f}"
+    """Return two lines about a run that has ended."""
+    scores = ("objective", "accuracy", "rmse", "zeros")
+    quality = line(summary, *(f"{name} {{{name}:.4f}}" for name in scores))
+    return f"{quality}  " + cell(
+        summary,
+        "table {sha256:.8}\n{updates:,} updates  {late:,} late  "
+        "staleness {staleness_mean:.2f}, at most {staleness_max}  "
+        "idle {idle_share:.1%}  {words_sent:,} words sent  imbalance {imbalance:.2f}",
     )
 
 
@@ -55,11 +54,15 @@ def drawn(path: Path, found: Ran) -> None:
     """Draw staleness, the objective by updates and by seconds, and the workers."""
     server_figure.histograms(path / "staleness", {"gradients": found.staleness})
     server_figure.waits(path / "waiting", {"workers": found.work})
-    curves = found.curves
-    panels = [
-        Panel(
-            f"by {x}", {"objective": (curves[x], curves["objective"])}, x, "objective"
-        )
-        for x in ("updates", "seconds")
-    ]
-    server_figure.progress(path / "objective", panels)
+    named, xs = {"objective": found}, ("updates", "seconds")
+    panels = [panel(f"by {x}", named, x, "objective") for x in xs]
+    figures.panels(path / "objective", panels)
+
+
+def panel(title: str, named: Mapping[str, Ran], x: str, y: str) -> Panel:
+    """Return a panel with a curve for each run; one that diverges leaves the limits."""
+    series = {
+        name: (ran.curves[x], np.clip(ran.curves[y], None, LARGEST))
+        for name, ran in named.items()
+    }
+    return Panel(title, series, x, y)

@@ -16,11 +16,11 @@ from dml.metrics.writers import Writer, ignore
 from dml.sim.laws import drawing, law
 from dml.strategies.parameters import Update
 from dml.strategies.server.report import Collected, Report, collected
-from dml.strategies.server.server import Setup, server
+from dml.strategies.server.server import Setup, divided, server
 from dml.strategies.server.tables import tabled
 from dml.train import train
 from dml.types import BadInput, CountedComm, Problem
-from dml.wire.messages import Metered, broadcast
+from dml.wire.messages import Delayed, Metered, broadcast
 from dml.wire.messages.consistency import (
     CONSISTENCIES,
     Choice,
@@ -28,7 +28,7 @@ from dml.wire.messages.consistency import (
     consistency,
 )
 from dml.wire.messages.server import Applied
-from dml.wire.partition import partition
+from dml.wire.once import once
 
 SILENT = Writer(ignore, ignore)
 COLUMNS = (*Applied._fields, "server")  # of Collected.log
@@ -73,31 +73,32 @@ def ran(
     writer: Writer = SILENT,
 ) -> Ran | None:
     """Train on all ranks of comm; return what happened on rank 0, None elsewhere."""
-    comm = Metered(comm)  # counts this run alone
-    problem, update = tabled(problem, update)
+    comm = delayed(Metered(comm), plan)  # counts this run alone
+    key, call = id(problem.params), partial(tabled, problem, update)
+    problem, update = once(comm, "run's table", key, call)
     report = Report()
     batches = minibatches(problem.examples, plan.batch, plan.seed)
     comm.Barrier()
     begun = comm.Wtime()
-    timer = Timer(comm.Wtime, delay(comm, plan))
+    timer = Timer(comm.Wtime)
     some = islice(batches, plan.clocks)
     steps = server(
         problem, some, update, comm=comm, timer=timer, setup=setup, report=report
     )
     # runs that diverge go on; the report has the table
     train(steps, lambda table: {}, writer, finite=False)
-    rows, width = problem.params.shape
-    split = partition(rows, len(setup.roles.servers), problem.frequency)
+    split = divided(comm, problem, len(setup.roles.servers))
+    width = problem.params.shape[1]
     found = collected(comm, setup.roles, split, width, report)
     return evaluated(problem, found, begun, plan.scale) if found else None
 
 
-def delay(comm: CountedComm, plan: Plan) -> Callable[[float], None] | None:
-    """Return what takes a worker's time: virtual, or asleep."""
+def delayed(comm: CountedComm, plan: Plan) -> CountedComm:
+    """Return comm, on which a worker's computation takes the time of the plan's law."""
     if not plan.law:
-        return None
+        return comm
     draws = drawing(law(plan.law), plan.seed, comm.rank)
-    return lambda work: comm.compute(plan.scale * work * next(draws))
+    return Delayed(comm, draws, plan.scale)
 
 
 def evaluated(problem: Problem, found: Collected, begun: float, scale: float) -> Ran:
@@ -171,7 +172,7 @@ def rates(text: str, flag: str = "lr") -> list[float]:
 
 def napping(comm: CountedComm, scale: float) -> CountedComm:
     """Let real ranks sleep while they wait; their waits are no shorter than scale."""
-    if comm.network is not None:
+    if comm.platform.virtual:
         return comm
     from dml.wire.messages.napping import Napping
 

@@ -1,7 +1,5 @@
 """The flags that experiments share, by name; `flags.define` takes those one needs."""
 
-from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from absl import flags
@@ -16,110 +14,55 @@ MOST = 1e6  # of each term of energy and cost: beyond, sums are no numbers
 TERMS = ("watts", "pue", "grid", "core_price", "gpu_price")  # of energy and cost
 WRITTEN = ("out", "csv", "tensorboard", *TERMS)  # by every experiment's run
 OUTSIDE = ["star", "tree", "butterfly", "halving_doubling", "ring"]
-SHARED: dict[str, Callable[..., Any]] = {
-    "out": partial(
-        text, default=None, help="Run folder [runs/<experiment>/<UTC time>]."
-    ),
-    "seed": partial(
-        integer, default=0, lower_bound=0, upper_bound=SEEDS - 1, help="Of every draw."
-    ),
-    "simulate": partial(
-        integer,
-        default=0,
-        lower_bound=0,
-        upper_bound=1 << 20,
-        help="Virtual ranks; 0 runs on real ones.",
-    ),
-    "network": partial(
+SHARED: dict[str, tuple[Any, ...]] = {  # a kind, and its arguments after the name
+    "out": (text, None, "Run folder [runs/<experiment>/<UTC time>]."),
+    "seed": (integer, 0, "Random seed.", 0, SEEDS - 1),
+    "simulate": (integer, 0, "Virtual ranks; 0 runs on real ones.", 0, 1 << 20),
+    "network": (
         text,
-        default="1e-6,1e-9,1e-10",
-        help="Of virtual ranks: alpha,beta,gamma (seconds a message, a byte sent, a "
+        "1e-6,1e-9,1e-10",
+        "Of virtual ranks: alpha,beta,gamma (seconds a message, a byte sent, a "
         "byte reduced), or hosts:16x8, torus:8x8x8, fat_tree, dragonfly, slim_fly:5, "
         "ring, graph:FILE, each also with @alpha,beta,gamma.",
     ),
-    "events": partial(
+    "events": (
         text,
-        default="",
-        help="Trouble of virtual ranks: die:RANK@T; die_host:HOST@T; "
+        "",
+        "Failures of virtual ranks: die:RANK@T; die_host:HOST@T; "
         "slow:RANKS-RANKS*FACTOR@T..T; cut:RANKS-RANKS@T..T; cut_link:LINK@T..T.",
     ),
-    "virtual_seconds": partial(
-        number, default=1e9, lower_bound=0, help="After which a virtual run is ended."
-    ),
-    "straggle": partial(
-        text, default="", help="Law of what an update's computing takes; none: nothing."
-    ),
-    "watchdog": partial(
-        number, default=60.0, lower_bound=0, help="Seconds to wait in a call; 0 is off."
-    ),
-    "check": partial(
-        switch, default=False, help="Compare buffers between ranks at every call."
-    ),
-    "group": partial(
-        integer, default=0, lower_bound=0, help="Ranks in a group; 0 groups by host."
-    ),
-    "outside": partial(
-        choice,
-        default="ring",
-        enum_values=OUTSIDE,
-        help="What a hierarchical all-reduce does across groups.",
-    ),
-    "timeline": partial(
+    "virtual_seconds": (number, 1e9, "Seconds after which a virtual run ends.", 0),
+    "straggle": (text, "", "Delay distribution of an update; empty: no delays."),
+    "watchdog": (number, 60.0, "Seconds to wait in a call; 0 is off.", 0),
+    "check": (switch, False, "Compare buffers between ranks at every call."),
+    "group": (integer, 0, "Ranks in a group; 0 groups by host.", 0),
+    "outside": (choice, "ring", OUTSIDE, "All-reduce across groups of hierarchical."),
+    "timeline": (
         integer,
-        default=1,
-        lower_bound=0,
-        help="Steps after the first to draw as timeline.svg; 0 draws none.",
+        1,
+        "Steps after the first to draw as timeline.svg; 0 draws none.",
+        0,
     ),
-    "profile": partial(
+    "profile": (
         switch,
-        default=False,
-        help="Let JAX trace the steps of --timeline, too: profile.json.gz has both.",
+        False,
+        "Trace the steps of --timeline with JAX as well: profile.json.gz has both.",
     ),
-    "record": partial(
-        text, default=None, help="File for the order in which messages came from ANY."
-    ),
-    "replay": partial(
-        text, default=None, help="File with the order in which they shall come."
-    ),
-    "csv": partial(switch, default=False, help="Write metrics.csv as well."),
-    "tensorboard": partial(
-        switch, default=False, help="Write TensorBoard's event files as well."
-    ),
-    "watts": partial(
+    "record": (text, None, "File for the order of messages received from ANY."),
+    "replay": (text, None, "File with the order of messages to receive from ANY."),
+    "csv": (switch, False, "Write metrics.csv as well."),
+    "tensorboard": (switch, False, "Write TensorBoard's event files as well."),
+    "watts": (
         number,
-        default=10.0,
-        lower_bound=0,
-        upper_bound=MOST,
-        help="Of a busy core, where no counter of energy can be read.",
+        10.0,
+        "Watts of a busy core, where no counter of energy can be read.",
+        0,
+        MOST,
     ),
-    "pue": partial(
-        number,
-        default=1.58,
-        lower_bound=1,
-        upper_bound=MOST,
-        help="Energy of the data centre by that of its machines.",
-    ),
-    "grid": partial(
-        number,
-        default=0.4327,
-        lower_bound=0,
-        upper_bound=MOST,
-        help="kg CO2e of a kWh there.",
-    ),
-    "core_price": partial(
-        number,
-        default=None,
-        lower_bound=0,
-        upper_bound=MOST,
-        help="Dollars of a core's hour [a table].",
-    ),
-    "gpu_price": partial(
-        number,
-        default=None,
-        lower_bound=0,
-        upper_bound=MOST,
-        help="Dollars of a GPU's hour [a table].",
-    ),
+    "pue": (number, 1.58, "Energy of the data centre by that of machines.", 1, MOST),
+    "grid": (number, 0.4327, "kg CO2e of a kWh there.", 0, MOST),
+    "core_price": (number, None, "Dollars of a core's hour [a table].", 0, MOST),
+    "gpu_price": (number, None, "Dollars of a GPU's hour [a table].", 0, MOST),
 }
 
 

@@ -20,9 +20,10 @@ from typing import Any
 
 import flags
 import writing
+from server_claims import SOFTSYNC
 from server_problems import PROBLEMS, shards
 from server_runs import Plan, agreed, napping, ran, rates, virtual_if_alone
-from softsync_report import COLUMNS, Case, drawn, lowest, row, verdict
+from softsync_report import COLUMNS, Case, drawn, lowest, row, summarised
 
 from dml.metrics import runs, writers
 from dml.sim.laws import law
@@ -68,7 +69,8 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         comm = napping(comm, FLAGS.scale)
         plan = planned(comm)
         cases: list[Case] = []
-        with writing.first(path, FLAGS, comm, writers.table(COLUMNS)) as writer:
+        table = writers.table(COLUMNS)
+        with writing.first(path, FLAGS, comm, table, claims=SOFTSYNC) as writer:
 
             def case(way: str, n: int, alpha: float, damped: bool = False) -> None:
                 rule = Choice(softsync=n or 1, damped=damped)
@@ -85,7 +87,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
             for n in splits:
                 for damped in (False, True):
                     case("softsync", n, alpha0, damped)
-            summary = verdict(cases, alpha0) if cases else {}
+            summary = summarised(cases, alpha0) if cases else {}
             if cases:
                 drawn(path, cases, alpha0)
                 writer.summary(summary)
@@ -102,7 +104,7 @@ def setup(comm: CountedComm, own: Make, way: str, choice: Choice) -> Setup:
 
 
 def planned(comm: CountedComm) -> Plan:
-    scale = FLAGS.scale if comm.network is None else 1.0
+    scale = 1.0 if comm.platform.virtual else FLAGS.scale
     return Plan(FLAGS.batch, FLAGS.clocks, FLAGS.seed, FLAGS.law, scale)
 
 

@@ -1,11 +1,11 @@
-"""What a run of training edge by edge says: lines on the way, and at the end."""
+"""Lines of text about a training edge by edge: of its epochs, and of its end."""
 
 from collections.abc import Mapping
-from typing import Any
 
 import numpy as np
 
-Row = Mapping[str, Any]
+from dml.metrics.writers import Row, line
+
 ENDS = "accuracy", "rmse", "cut", "exact_cut", "cut_bound", "cut_ratio", "cut_accuracy"
 UPDATING = ("update_seconds", "wait_seconds")  # what an epoch takes
 
@@ -39,46 +39,29 @@ def connected(largest: Mapping[int, float], apart: np.ndarray) -> str:
 
 
 def progress(row: Row) -> str:
-    held_out = "".join(
-        f"  {name.replace('_', ' ')} {row[name]:.4f}"
-        for name in ("accuracy", "rmse", "cut")
-        if name in row
-    )
-    lost = f"  {row['rows_lost']:,.0f} changes lost" if "rows_lost" in row else ""
-    return (
-        f"objective {row['objective']:.5f}{held_out}"
-        f"  {pace(row) / 1e6:.2f} M updates/s{lost}"
-    )
+    """Return a line about an epoch."""
+    scores = (f"{name} {{{name}:.4f}}" for name in ("accuracy", "rmse", "cut"))
+    before = line(row, "objective {objective:.5f}", *scores)
+    lost = line(row, "  {rows_lost:,.0f} changes lost")
+    return f"{before}  {pace(row) / 1e6:.2f} M updates/s{lost}"
 
 
 def ends(summary: Row) -> str:
-    """Say in a few lines what came out."""
-    first = [
-        f"objective {summary['objective']:.5f}",
-        *(
-            [f"optimum {summary['optimum']:.5f} ({summary['gap']:+.2%})"]
-            if "optimum" in summary
-            else []
-        ),
-        *(
-            f"{name.replace('_', ' ')} {summary[name]:.4f}"
-            for name in ENDS
-            if name in summary
-        ),
-    ]
-    others = [
+    """Return a few lines about a run that has ended."""
+    scores = (f"{name.replace('_', ' ')} {{{name}:.4f}}" for name in ENDS)
+    optimum = "optimum {optimum:.5f} ({gap:+.2%})"
+    first = [line(summary, "objective {objective:.5f}", optimum, *scores)]
+    first += [
         f"{name.split('_')[0]} {summary[name] / 1e6:.3g} M updates/s"
         for name in summary
         if name.endswith("_updates_per_second")
     ]
-    lost = summary.get("lost_share")
-    counted = "" if lost is None else f"  {lost:.2%} of changes lost at the end"
-    return "\n".join(
-        [
-            "  ".join(first + others),
-            f"{summary['updates_per_second'] / 1e6:.2f} M updates/s by "
-            f"{summary['workers']} worker{'s' * (summary['workers'] > 1)}{counted}"
-            f"  training {summary['seconds']:.2f} s"
-            f"  in all {summary['total_seconds']:.1f} s",
-        ]
+    workers = f"{summary['workers']} worker{'s' * (summary['workers'] > 1)}"
+    last = line(
+        summary,
+        f"{summary['updates_per_second'] / 1e6:.2f} M updates/s by {workers}",
+        "{lost_share:.2%} of changes lost at the end",
+        "training {seconds:.2f} s",
+        "in all {total_seconds:.1f} s",
     )
+    return "  ".join(first) + "\n" + last

@@ -123,7 +123,7 @@ def place(comm: CountedComm) -> Any:
 
     if jax.default_backend() != "gpu" or not torch.cuda.is_available():
         return torch.device("cpu")
-    hosts = comm.hosts()
+    hosts = comm.platform.hosts()
     return torch.device("cuda", hosts[: comm.rank].count(hosts[comm.rank]))
 
 

@@ -9,8 +9,8 @@ overlap share   how much less a step with buckets takes than one without, to the
                 latter's wire: 1 would be all of the wire hidden
 """
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +21,9 @@ from step_time_ways import LARGE, PRODUCT, PSUM, Laps, Setup
 
 from dml.data.minibatches import take
 from dml.data.shards import shard
-from dml.metrics.figures import save
+from dml.metrics import figures
 from dml.metrics.races import ratio
-from dml.metrics.writers import Row, Writer
+from dml.metrics.writers import Columns, Row, Writer, collected
 from dml.models.gradient import gradient
 
 # Dense, without sparsity, by NVIDIA's data sheets; JAX's float32 products are TF32
@@ -116,24 +116,20 @@ def whole(setup: Setup) -> int:
     )
 
 
-def share(value: float | None) -> str:
-    return "-" if value is None else f"{value:.1%}"
-
-
-def columns(unit: str) -> dict[str, tuple[int, Callable[[Row], str]]]:
-    """Return the table's."""
+def columns(unit: str) -> Columns:
+    """Return the columns of the table."""
     return {
-        "contestant": (18, lambda row: row["contestant"]),
-        "ms": (8, lambda row: f"{row['ms']:.1f}"),
-        "quartiles": (15, lambda row: f"{row['lower_ms']:.1f}-{row['upper_ms']:.1f}"),
-        f"{unit}/s": (10, lambda row: f"{row[f'{unit}_per_second']:,.0f}"),
-        "TFLOP/s": (7, lambda row: f"{row['teraflops']:.3g}"),
-        "of peak": (7, lambda row: share(row["share_of_peak"])),
+        "contestant": (18, "{contestant}"),
+        "ms": (8, "{ms:.1f}"),
+        "quartiles": (15, "{lower_ms:.1f}-{upper_ms:.1f}"),
+        f"{unit}/s": (10, f"{{{unit}_per_second:,.0f}}"),
+        "TFLOP/s": (7, "{teraflops:.3g}"),
+        "of peak": (7, "{share_of_peak:.1%}"),
         "MB held": (8, lambda row: f"{row['bytes_held'] / 1e6:,.1f}"),
-        "wire": (6, lambda row: share(row["wire_share"])),
-        "overlap": (7, lambda row: share(row["overlap_share"])),
+        "wire": (6, "{wire_share:.1%}"),
+        "overlap": (7, "{overlap_share:.1%}"),
         "x torch": (7, lambda row: ratio(row["torch_ratio"], 1)),
-        "first loss": (10, lambda row: f"{row['first_loss']:.5f}"),
+        "first loss": (10, "{first_loss:.5f}"),
     }
 
 
@@ -170,63 +166,38 @@ def summary(
     return found
 
 
-@contextmanager
-def chart(path: Path) -> Iterator[Writer]:
-    """Collect rows; draw a bar of parts each when the summary comes."""
-    rows: list[Row] = []
+def chart(path: Path) -> AbstractContextManager[Writer]:
+    """Collect rows; draw them as bars when the summary comes."""
+    return collected(lambda rows, summary: draw(path, rows, summary))
 
-    def show(summary: Row) -> None:
-        title = (
-            f"{summary['p']} x {summary['threads']} threads, "
-            f"{summary['device']}: peak {summary['peak_teraflops']:.3g} TFLOP/s"
+
+def draw(path: Path, rows: Sequence[Row], summary: Row) -> None:
+    """Draw a bar of the parts of a step for each row, with its quartiles."""
+    names, left = [row["contestant"] for row in rows], np.zeros(len(rows))
+    medians, low, high = np.array(
+        [(row["ms"], row["lower_ms"], row["upper_ms"]) for row in rows]
+    ).T
+    size = (7.2, 1.4 + 0.42 * len(rows))
+    with figures.drawing(path, size=size, style=figures.PICTURE) as (figure, (axes,)):
+        for part, color in PARTS.items():
+            spent = np.array([row.get(f"{part}_ms", 0.0) for row in rows])
+            look = {"color": color, "label": part, "height": 0.62}
+            bars = axes.barh(names, spent, left=left, **look)
+            for bar, name in zip(bars, names, strict=True):
+                if part == "wire" and name.startswith("mesh"):
+                    bar.set(hatch="///", edgecolor="white", linewidth=0)
+            left += spent
+        ends = np.maximum(left, high)
+        for name, median, end in zip(names, medians, ends, strict=True):
+            axes.text(end, name, f"  {median:.4g} ms", va="center", fontsize=8)
+        around = {"fmt": "none", "color": "black", "linewidth": 0.8, "capsize": 2}
+        axes.errorbar(medians, names, xerr=(medians - low, high - medians), **around)
+        axes.invert_yaxis()
+        axes.margins(x=0.12)
+        axes.set(xlabel="milliseconds a step (wire of mesh, hatched: by itself)")
+        axes.set_title(
+            f"{summary['p']} x {summary['threads']} threads, {summary['device']}: "
+            f"peak {summary['peak_teraflops']:.3g} TFLOP/s",
+            fontsize=9,
         )
-        draw(path, rows, title)
-
-    yield Writer(rows.append, show)
-
-
-def draw(path: Path, rows: Sequence[Row], title: str) -> None:
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(7.2, 1.4 + 0.42 * len(rows)), layout="constrained")
-    axes = figure.add_subplot()
-    names = [row["contestant"] for row in rows]
-    left = np.zeros(len(rows))
-    for part, color in PARTS.items():
-        spent = np.array([row.get(f"{part}_ms", 0.0) for row in rows])
-        bars = axes.barh(names, spent, left=left, color=color, label=part, height=0.62)
-        for bar, row in zip(bars, rows, strict=True):
-            if part == "wire" and row["contestant"].startswith("mesh"):
-                bar.set(hatch="///", edgecolor="white", linewidth=0)
-        left += spent
-    for name, end, row in zip(names, left, rows, strict=True):
-        axes.annotate(
-            f"  {row['ms']:.4g} ms",
-            (max(end, row["upper_ms"]), name),
-            va="center",
-            fontsize=8,
-        )
-    axes.errorbar(
-        [row["ms"] for row in rows],
-        names,
-        xerr=np.array(
-            [[row["ms"] - row["lower_ms"], row["upper_ms"] - row["ms"]] for row in rows]
-        ).T,
-        fmt="none",
-        color="black",
-        linewidth=0.8,
-        capsize=2,
-    )
-    axes.invert_yaxis()
-    axes.margins(x=0.12)
-    axes.set(xlabel="milliseconds a step (wire of mesh, hatched: by itself)")
-    axes.set_title(title, fontsize=9)
-    axes.spines[["top", "right"]].set_visible(False)
-    figure.legend(
-        *axes.get_legend_handles_labels(),
-        frameon=False,
-        ncols=len(PARTS),
-        loc="outside lower center",
-        fontsize=8,
-    )
-    save(figure, path)
+        figures.legend(figure, "outside lower center", ncols=len(PARTS))

@@ -17,17 +17,28 @@ import numpy as np
 import vision
 from jax.sharding import NamedSharding, PartitionSpec
 
-from dml.data.minibatches import draws
+from dml.data.minibatches import draws, take
 from dml.data.shards import shard
 from dml.metrics.timer import Timer
+from dml.models.network import network
 from dml.models.transformer import DTYPES, SIZES, Shape, transformer
 from dml.strategies.mesh import mesh
 from dml.strategies.serial import serial
 from dml.strategies.synchronous import synchronous
-from dml.types import BadInput, Batch, CountedComm, Model, Params, Step
+from dml.types import (
+    BadInput,
+    Batch,
+    CountedComm,
+    Model,
+    Params,
+    Problem,
+    Step,
+    nothing,
+)
 from dml.update.dense import Optimizer, make
 from dml.wire.mesh import devices
 from dml.wire.messages.butterfly import butterfly_allreduce
+from dml.wire.reducers.exact import exact
 
 WARM = 2  # turns that compile
 MINIBATCHES = 4  # that are drawn; then they come again
@@ -60,14 +71,20 @@ class Setup(NamedTuple):
     optimizer: Optimizer
     batches: Callable[[], Iterator[np.ndarray]]
 
-    def common(self, **other: Any) -> tuple[Any, ...]:
-        """Return a strategy's arguments: each contestant has a timer of its own."""
-        mine = {"params": self.params, "optimizer": self.optimizer} | other
-        return (
-            *(self.task.model, mine["params"], self.task.data),
-            *(mine.get("batches") or self.batches(), mine["optimizer"]),
-            Timer(self.comm.Wtime),
+    @property
+    def problem(self) -> Problem:
+        data = self.task.data
+        return network(
+            self.task.model,
+            self.params,
+            examples=len(jax.tree.leaves(data.targets)[0]),
+            take=partial(take, data),
         )
+
+    @property
+    def ranks(self) -> dict[str, Any]:
+        """Return the communicator, and a timer for one contestant."""
+        return {"comm": self.comm, "timer": Timer(self.comm.Wtime)}
 
     def state(self) -> Any:
         """Return the optimizer's first state, another each time: updates take it."""
@@ -144,24 +161,28 @@ def alone(setup: Setup) -> Steps:
     """A rank's shard as if it were all: of many ranks, a step whose wire is free."""
     rank, size = setup.comm.rank, setup.comm.size
     mine = (shard(index, rank, size) for index in setup.batches())
-    yield "serial", serial(*setup.common(batches=mine), state=setup.state())
+    state = setup.state()
+    yield (
+        "serial",
+        serial(setup.problem, mine, setup.optimizer, **setup.ranks, state=state),
+    )
 
 
 def by_messages(setup: Setup) -> Steps:
     values = setup.values
     reduce = flags.allreduce(values.allreduce, values, setup.comm.size)
-    for word in values.bucket_mb.split(","):
-        try:
-            nbytes = float(word)
-        except ValueError:
-            nbytes = -1.0
-        if not 0 <= nbytes < np.inf:
-            raise BadInput(
-                f"expected --bucket_mb of numbers from 0 on, got {word!r}; correct it"
-            )
+    for nbytes in flags.numbers(values, "bucket_mb"):
         name = f"synchronous {nbytes:g} MB" if nbytes else "synchronous"
-        wire = {"comm": setup.comm, "allreduce": reduce, "bucket_mb": nbytes}
-        yield name, synchronous(*setup.common(), **wire, state=setup.state())
+        steps = synchronous(
+            setup.problem,
+            setup.batches(),
+            setup.optimizer,
+            **setup.ranks,
+            reducer=exact(reduce),
+            bucket_mb=nbytes,
+            state=setup.state(),
+        )
+        yield name, steps
 
 
 def on_devices(setup: Setup) -> Steps:
@@ -173,8 +194,9 @@ def on_devices(setup: Setup) -> Steps:
             optimizer = make("adamw", clip=setup.values.clip, **LEARNING, **sliced)
             name = f"mesh zero={level}"
         # from the host: the mesh puts them on its devices, many processes' too
-        common = setup.common(optimizer=optimizer, params=params)
-        yield name, mesh(*common, axes=axes, zero=int(level), ahead=0)
+        problem = setup.problem._replace(params=params)
+        own = {"axes": axes, "zero": int(level), "ahead": 0}
+        yield name, mesh(problem, setup.batches(), optimizer, **setup.ranks, **own)
 
 
 WAYS: dict[str, Callable[[Setup], Steps]] = {
@@ -232,7 +254,9 @@ def turns(
             found = calls[names[row]]()
             seconds[row, max(number, 0)] = comm.Wtime() - start
             if isinstance(found, Step):
-                steps[row].append(found._replace(params=None, state=None))
+                steps[row].append(
+                    found._replace(params=nothing, state=nothing, memory=nothing)
+                )
     ends = [[one[0].loss, one[-1].loss] if one else [0, 0] for one in steps]
     losses = np.array(ends) / comm.size
     butterfly_allreduce(comm, losses)

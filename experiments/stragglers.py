@@ -20,6 +20,7 @@ from typing import Any
 
 import flags
 import writing
+from stragglers_claims import CLAIMS
 from stragglers_ranks import Starts, begin, end, measured
 from stragglers_report import COLUMNS, chart, compared, totals
 from stragglers_ways import Way, ways
@@ -53,7 +54,7 @@ ASLEEP = 25  # steps of real workers
 def main(argv: Sequence[str]) -> list[Row]:
     """Tabulate as the flags say; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
-    workers = [flags.positive(p, "workers") for p in FLAGS.workers.split(",") if p]
+    workers = flags.integers(FLAGS, "workers", empty=True)
     laws = {text: law(text) for text in FLAGS.law.split(";")}
     flags.holds(20_000, max(workers, default=1))  # bytes of a running virtual rank
     path = runs.path(FLAGS.out, "stragglers")
@@ -65,7 +66,7 @@ def main(argv: Sequence[str]) -> list[Row]:
             draws_TxP = seconds(one, FLAGS.seed, ASLEEP, p)
             real[text] = measured(comm, table(p), draws_TxP, FLAGS.scale)
         shown = (writers.table(COLUMNS), chart(path / "stragglers", table))
-        with writing.first(path, FLAGS, comm, *shown) as writer:
+        with writing.first(path, FLAGS, comm, *shown, claims=CLAIMS) as writer:
             return first_of_all(
                 comm, lambda: {} if comm.rank else tabulate(writer, real, p)
             )

@@ -1,23 +1,25 @@
 """When steps begin: four ways of waiting on running ranks, virtual and real."""
 
-import json
 import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+import estimates
 import numpy as np
 import started
 from stragglers_ways import Way
 
 from dml import sim
+from dml.metrics import results
 from dml.sim.laws import straggler
 from dml.types import BadInput, Comm
 from dml.wire.messages import tree_allreduce
 from dml.wire.messages.napping import Napping
 
 FREE = sim.Uniform(0, 0, 0)  # messages take no time: what is left is waiting
+MESSAGES = 7  # of a worker in a step: 2, 2 and 2 where it waits for others, else 1
 SCRIPT = str(Path(__file__).parent / "stragglers.py")
 Starts = dict[str, np.ndarray]  # by way
 
@@ -40,7 +42,13 @@ def live(
 def virtual(table: Mapping[str, Way], seconds_TxP: np.ndarray) -> Starts:
     """Return S_TxP of every way, on virtual ranks."""
     p = seconds_TxP.shape[1]
-    *workers, _ = sim.run(lambda comm: live(comm, table, seconds_TxP), p + 1, FREE)
+
+    def program(comm: Any) -> Starts:
+        messages = MESSAGES * p * len(seconds_TxP)
+        estimates.warn(comm, f"{len(seconds_TxP)} steps of {p:,} workers", messages)
+        return live(comm, table, seconds_TxP)
+
+    *workers, _ = sim.run(program, p + 1, FREE)
     return {name: np.stack([one[name] for one in workers], 1) for name in table}
 
 
@@ -84,5 +92,4 @@ def end(child: subprocess.Popen | None, path: Path) -> list[dict[str, Any]]:
         last = " ".join(errors.split("\n")[-2:])
         sys.stderr.write(f"nothing is measured: {last}; --measure=0 asks for nothing\n")
         return []
-    lines = (path / "metrics.jsonl").read_text().splitlines()
-    return [json.loads(line) for line in lines]
+    return results.lines(path / "metrics.jsonl")

@@ -1,7 +1,7 @@
 """Draws in; rows, a table, a summary and a figure with a panel for each law out."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
@@ -9,27 +9,22 @@ import numpy as np
 from stragglers_ranks import Starts, virtual
 from stragglers_ways import Way
 
-from dml.metrics.figures import save
-from dml.metrics.writers import Row, Writer
+from dml.metrics import figures
+from dml.metrics.writers import Columns, Row, Writer, collected
 from dml.sim.laws import Law, law
 from dml.sim.maxplus import pace
 
-
-def seen(name: str, form: str) -> Callable[[Row], str]:
-    return lambda row: "-" if row[name] is None else format(row[name], form)
-
-
-COLUMNS: dict[str, tuple[int, Callable[[Row], str]]] = {
-    "law": (25, lambda row: row["law"]),
-    "workers": (7, lambda row: f"{row['workers']:,}"),
-    "way": (12, lambda row: row["way"]),
-    "grads": (6, lambda row: f"{row['grads']:,}"),
-    "formula": (8, seen("formula", ".3f")),
-    "max-plus": (8, seen("maxplus", ".3f")),
-    "virtual": (8, seen("virtual", ".3f")),
-    "off": (7, seen("off", ".0e")),
-    "measured": (8, seen("measured", ".3f")),
-    "grads/s": (8, seen("grads_per_second", ",.2f")),
+COLUMNS: Columns = {
+    "law": (25, "{law}"),
+    "workers": (7, "{workers:,}"),
+    "way": (12, "{way}"),
+    "grads": (6, "{grads:,}"),
+    "formula": (8, "{formula:.3f}"),
+    "max-plus": (8, "{maxplus:.3f}"),
+    "virtual": (8, "{virtual:.3f}"),
+    "off": (7, "{off:.0e}"),
+    "measured": (8, "{measured:.3f}"),
+    "grads/s": (8, "{grads_per_second:,.2f}"),
 }
 
 
@@ -68,29 +63,24 @@ MARKS = {  # of a row's columns
 Table = Callable[[int], Mapping[str, Way]]  # of the ways, for so many workers
 
 
-@contextmanager
-def chart(path: Path, table: Table) -> Iterator[Writer]:
+def chart(path: Path, table: Table) -> AbstractContextManager[Writer]:
     """Collect rows; draw them when the summary comes."""
-    rows: list[Row] = []
-    yield Writer(rows.append, lambda summary: draw(path, rows, table))
+    return collected(lambda rows, _: draw(path, rows, table))
 
 
 def draw(path: Path, rows: Sequence[Row], table: Table) -> None:
-    from matplotlib.figure import Figure
-
+    """Draw a panel for each delay distribution."""
     texts = list(dict.fromkeys(row["law"] for row in rows))
-    figure = Figure(figsize=(4.3 * len(texts) + 2, 4.2), layout="constrained")
-    panels = figure.subplots(1, max(1, len(texts)), squeeze=False)[0]
-    for axes, text in zip(panels, texts, strict=False):
-        panel(axes, text, [row for row in rows if row["law"] == text], table)
-    first = panels[0]
-    first.set_ylabel("seconds a step")
-    handles, labels = first.get_legend_handles_labels()
-    for style, label in (("-", "formula"), *MARKS.values()):
-        handles += first.plot([], [], style, color="gray", fillstyle="none")
-        labels.append(label)
-    figure.legend(handles, labels, loc="outside right center", frameon=False)
-    save(figure, path)
+    count = max(1, len(texts))
+    with figures.drawing(path, 1, count, size=(4.3 * count + 2, 4.2)) as drawing:
+        figure, panels = drawing
+        for axes, text in zip(panels, texts, strict=False):
+            panel(axes, text, [row for row in rows if row["law"] == text], table)
+        panels[0].set_ylabel("seconds a step")
+        for style, label in (("-", "formula"), *MARKS.values()):
+            look = {"color": "gray", "fillstyle": "none", "label": label}
+            panels[0].plot([], [], style, **look)
+        figures.legend(figure)
 
 
 def panel(axes: Any, text: str, rows: Sequence[Row], table: Table) -> None:
@@ -112,8 +102,6 @@ def panel(axes: Any, text: str, rows: Sequence[Row], table: Table) -> None:
         log_n = one.tail(np.exp(-np.euler_gamma) / np.array(many)) / one.speeds[0]
         axes.plot(many, log_n, "k:", label="c + (ln n + γ)/μ")
     axes.set(title=text, xlabel="workers", xscale="log", ylim=(0, None))
-    axes.grid(alpha=0.3, linewidth=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
 
 
 def totals(row: Row) -> Row:

@@ -1,7 +1,7 @@
-"""A transformer's layers one by one, dense and cut: forward and backward, compiled.
+"""One layer, dense or cut over devices: its forward and backward pass, compiled.
 
-What a layer gets (params, a stream, a loss) comes in; what XLA made of it, with its
-outputs to compare, its collectives to count and its seconds, goes out.
+`dense` and `cut` compile a layer for given operands and partition specs. A compiled
+`Part` has outputs and gradients to compare and collectives to count; `race` times it.
 """
 
 import os
@@ -17,31 +17,36 @@ import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
 from dml.models.cut import AXIS
-from dml.models.layers import read
-from dml.models.tensor import tensor_transformer
-from dml.models.transformer import Shape, transformer
 from dml.types import BadInput, Batch, Layer, Params
 from dml.wire.mesh.traffic import Collective, collectives
 
-PARTS = {"embed": 0, "block": 1, "head": -1}  # by their places among the layers
 WHOLE = PartitionSpec()
 
 
 class Operands(NamedTuple):
-    """What goes into a layer's forward and backward."""
+    """Inputs of a layer's forward and backward pass."""
 
     params: Params
-    given: Any  # by the layer before it
+    given: Any  # output of the layer before
     batch: Batch
-    seen: Any  # the weights of its outputs' squares in a loss
+    seen: Any  # weights of the squared outputs in the loss
+
+
+class Lies(NamedTuple):
+    """Partition specs of a layer that is cut."""
+
+    params: Any
+    given: Any
+    out: Any
+    partial: Any  # True where each device has a part of the gradient's sum
 
 
 class Part(NamedTuple):
     """A compiled layer."""
 
-    run: Callable[[], Any]  # -> what it gives, grads of params, and of what it got
+    run: Callable[[], Any]  # -> output, gradients of params and of the input
     collectives: list[Collective]
-    parts: Any  # of its grads: those of which each device has a part
+    parts: Any  # True where each device has a part of the gradient's sum
 
 
 def devices(count: int) -> None:
@@ -59,30 +64,6 @@ def devices(count: int) -> None:
         )
 
 
-def problem(shape: Shape, batch: int, seed: int) -> tuple[Params, Batch, Any, Any]:
-    """Draw params none of which is 0, tokens, a stream and weights of its numbers."""
-    rng = np.random.default_rng(seed)
-    params = jax.tree.map(
-        lambda leaf: leaf + rng.normal(0, 0.02, leaf.shape).astype("f4"),
-        jax.device_get(transformer(shape, True).init(jax.random.key(seed))),
-    )
-    wide = batch, shape.length
-    inputs, targets = rng.integers(shape.vocabulary, size=(2, *wide), dtype=np.int32)
-    stream, seen = rng.standard_normal((2, *wide, shape.width), np.float32)
-    return params, Batch(inputs, targets), stream, seen
-
-
-def operands(name: str, layer: Layer, given: tuple[Params, Batch, Any, Any]) -> Any:
-    """Return what goes into the layer: the first gets none, the last gives a loss."""
-    params, batch, stream, seen = given
-    return Operands(
-        read(layer, params),
-        None if name == "embed" else stream,
-        batch,
-        np.float32(1) if name == "head" else seen,
-    )
-
-
 def both(layer: Layer, parts: Any, given: Operands) -> Any:
     """Run forward and backward; parts of a gradient get an axis for their devices."""
     out, pull = jax.vjp(
@@ -95,42 +76,36 @@ def both(layer: Layer, parts: Any, given: Operands) -> Any:
     return out, grads, back
 
 
-def dense(shape: Shape, name: str, given: Any) -> Part:
-    """Compile a layer of the dense network, for one device."""
-    layer = transformer(shape, True).layers[PARTS[name]]
-    whole = operands(name, layer, given)
-    parts = jax.tree.map(lambda leaf: False, whole.params)
-    program = jax.jit(partial(both, layer, parts)).lower(whole).compile()
-    return Part(partial(program, jax.device_put(whole)), [], parts)
+def dense(layer: Layer, given: Operands) -> Part:
+    """Compile a layer for one device."""
+    parts = jax.tree.map(lambda leaf: False, given.params)
+    program = jax.jit(partial(both, layer, parts)).lower(given).compile()
+    return Part(partial(program, jax.device_put(given)), [], parts)
 
 
-def cut(shape: Shape, name: str, given: Any, size: int, sequence: bool) -> Part:
-    """Compile a layer that is cut over so many devices."""
-    tensor = tensor_transformer(shape, True, size, sequence=sequence)
-    layer = tensor.layers[PARTS[name]]
-    specs, parts = read(layer, tensor.specs), read(layer, tensor.partial)
-    places = PartitionSpec(None, AXIS) if sequence and size > 1 else WHOLE
-    gives = WHOLE if name == "head" else places
+def cut(layer: Layer, given: Operands, size: int, lies: Lies) -> Part:
+    """Compile a layer that is cut over `size` devices."""
     stacked = jax.tree.map(
-        lambda part, spec: PartitionSpec(AXIS) if part else spec, parts, specs
+        lambda part, spec: PartitionSpec(AXIS) if part else spec,
+        lies.partial,
+        lies.params,
     )
     axes = jax.make_mesh(
         (size,), (AXIS,), devices=jax.devices()[:size], axis_types=(AxisType.Auto,)
     )
-    lie = Operands(specs, places, WHOLE, gives)
-    whole = operands(name, layer, given)
+    specs = Operands(lies.params, lies.given, WHOLE, lies.out)
     put = jax.tree.map(
-        lambda spec, some: jax.device_put(some, NamedSharding(axes, spec)), lie, whole
+        lambda spec, some: jax.device_put(some, NamedSharding(axes, spec)), specs, given
     )
     program = jax.shard_map(
-        partial(both, layer, parts),
+        partial(both, layer, lies.partial),
         mesh=axes,
-        in_specs=(lie,),
-        out_specs=(gives, stacked, places),
+        in_specs=(specs,),
+        out_specs=(lies.out, stacked, lies.given),
         check_vma=False,
     )
     found = jax.jit(program).lower(put).compile()
-    return Part(partial(found, put), collectives(found.as_text()), parts)
+    return Part(partial(found, put), collectives(found.as_text()), lies.partial)
 
 
 def whole(part: Part) -> Any:

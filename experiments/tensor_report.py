@@ -1,78 +1,46 @@
-"""What the cut layers send, beside the formula: rows, columns, a figure.
+"""Compiled collectives of cut layers beside the formula: rows, columns, a figure."""
 
-Collectives of compiled programs come in. n is batch x places x width x 4 bytes: a
-stream. An all-reduce of it sends 2 n (t - 1)/t from each of t devices; an all-gather
-and a reduce-scatter send half as many each.
-"""
-
-import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from tensor_formulas import ALL_REDUCE, Formula
+
 from dml.metrics.figures import curves
-from dml.metrics.writers import Writer, ignore
-from dml.models.transformer import Shape
+from dml.metrics.writers import Columns, Row
 from dml.wire.mesh.traffic import WIRE, Collective, sent
 
-Row = Mapping[str, Any]
-
 PASSES = ("forward", "backward")
-ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = "all-reduce", "all-gather", "reduce-scatter"
-# streams that a layer sends, by kind of collective, forward and backward
-STREAMS: dict[bool, dict[str, tuple[dict[str, int], dict[str, int]]]] = {
-    False: {
-        "embed": ({ALL_REDUCE: 1}, {}),
-        "block": ({ALL_REDUCE: 2}, {ALL_REDUCE: 2}),
-        "head": ({}, {ALL_REDUCE: 1}),
-    },
-    True: {  # in slices of places
-        "embed": ({REDUCE_SCATTER: 1}, {ALL_GATHER: 1}),
-        "block": (
-            {ALL_GATHER: 2, REDUCE_SCATTER: 2},
-            {ALL_GATHER: 2, REDUCE_SCATTER: 2},
-        ),
-        "head": ({ALL_GATHER: 1}, {REDUCE_SCATTER: 1}),
-    },
-}
-TOLD = 3  # numbers a place: of the cross entropy, in all-reduces of the head
-COLUMNS: dict[str, tuple[int, Callable[[Row], str]]] = {
-    "layer": (6, lambda row: row["layer"]),
-    "pass": (8, lambda row: row["pass"]),
-    "collective": (14, lambda row: row["kind"]),
-    "tensor": (6, lambda row: str(row["tensor"])),
-    "compiled": (8, lambda row: str(row["count"])),
+COLUMNS: Columns = {
+    "layer": (7, "{layer}"),
+    "pass": (8, "{pass}"),
+    "collective": (18, "{kind}"),
+    "tensor": (6, "{tensor}"),
+    "compiled": (8, "{count}"),
     "formula": (7, lambda row: str(row["formula_count"] or "-")),
-    "bytes sent": (11, lambda row: f"{row['bytes']:,.0f}"),
-    "by formula": (11, lambda row: f"{row['formula_bytes']:,.0f}"),
+    "bytes sent": (11, "{bytes:,.0f}"),
+    "by formula": (11, "{formula_bytes:,.0f}"),
     "equal": (5, lambda row: "yes" if equal(row) else "no"),
 }
 
 
 def rows(
-    found: Sequence[Collective],
-    name: str,
-    shape: Shape,
-    batch: int,
-    size: int,
-    sequence: bool,
+    found: Sequence[Collective], name: str, size: int, formula: Formula
 ) -> Iterator[Row]:
-    """Yield a row for each pass and kind: of whole streams, then of what is smaller."""
-    places = 4 * batch * shape.length
-    stream = places * shape.width
-    for when, kinds in zip(PASSES, STREAMS[sequence][name], strict=True):
+    """Yield a row for each pass and kind: of the formula's size, then of others."""
+    nbytes = formula.nbytes
+    for when, kinds in zip(PASSES, formula.kinds, strict=True):
         mine = [one for one in found if when == PASSES["transpose" in one.of]]
-        for kind in {**kinds, **{one.kind: 0 for one in mine if one.nbytes == stream}}:
-            some = [one for one in mine if (one.kind, one.nbytes) == (kind, stream)]
+        for kind in {**kinds, **{one.kind: 0 for one in mine if one.nbytes == nbytes}}:
+            some = [one for one in mine if (one.kind, one.nbytes) == (kind, nbytes)]
             count = kinds.get(kind, 0)
             yield row(name, when, size, some) | {
                 "kind": kind,
                 "formula_count": count,
-                "formula_bytes": count * WIRE[kind](stream, size),
+                "formula_bytes": count * WIRE[kind](nbytes, size),
             }
-        told = places * TOLD if (name, when) == ("head", PASSES[0]) else 0
-        small = [one for one in mine if one.nbytes != stream]
+        told = formula.small if when == PASSES[0] else 0
+        small = [one for one in mine if one.nbytes != nbytes]
         if small or told:
             yield row(name, when, size, small) | {
                 "kind": "small ones",
@@ -111,7 +79,7 @@ def draw(path: Path, found: Sequence[Row]) -> None:
     """Draw what a device sends for each layer, compiled and by formula."""
     sizes = sorted({one["tensor"] for one in found})
     series = {}
-    for name in STREAMS[False]:
+    for name in dict.fromkeys(one["layer"] for one in found):
         for label, key in (("", "bytes"), (", formula", "formula_bytes")):
             total = [
                 sum(
@@ -127,25 +95,20 @@ def draw(path: Path, found: Sequence[Row]) -> None:
     curves(path, series, dashed=dashed, **axes)
 
 
-@contextmanager
-def verdicts() -> Iterator[Writer]:
-    """Print what was published and what was found, when the summary comes."""
-
-    def show(summary: Row) -> None:
-        says = "as the formula says" if summary["as_the_formula_says"] else "NOT SO"
-        lines = [
-            "published: 2 all-reduces of a stream forward and 2 backward a block; "
-            "tensor 2 is asked to be 1.3 times as fast as 1",
-            f"compiled: {says}",
-        ]
-        for key, gap in summary.items():
-            name, _, size = key.rpartition("_")
-            if name == "largest_gap":
-                speed = summary.get(f"speedup_{size}")
-                lines.append(
-                    f"{size} devices: {gap:.1e} from the dense layers; a block "
-                    + (f"{speed:.2f} times as fast as on 1" if speed else "not timed")
-                )
-        sys.stdout.write("\n".join(lines) + "\n")
-
-    yield Writer(ignore, show)
+def verdict(summary: Row) -> str:
+    """Return the published claim and the compiled program's counts."""
+    says = "as the formula says" if summary["as_the_formula_says"] else "NOT SO"
+    lines = [
+        "published: 2 all-reduces of a stream forward and 2 backward a block; "
+        "tensor 2 is asked to be 1.3 times as fast as 1",
+        f"compiled: {says}",
+    ]
+    for key, gap in summary.items():
+        name, _, size = key.rpartition("_")
+        if name == "largest_gap":
+            speed = summary.get(f"speedup_{size}")
+            lines.append(
+                f"{size} devices: {gap:.1e} from the dense layers; a block "
+                + (f"{speed:.2f} times as fast as on 1" if speed else "not timed")
+            )
+    return "\n".join(lines) + "\n"

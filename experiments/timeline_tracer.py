@@ -18,7 +18,7 @@ class Tracer:
     def __init__(self, comm: Any, limit: int, folder: Path | None) -> None:
         self.comm, self.limit, self.on = comm, limit, False
         self.profiler: Any = None
-        if folder and (comm.network is None or comm.rank == 0):
+        if folder and (not comm.platform.virtual or comm.rank == 0):
             import jax.profiler  # now, not while steps are traced: it takes long
 
             self.profiler, self.folder = jax.profiler, folder / f"rank{comm.rank}"

@@ -17,12 +17,11 @@ from dml.types import BadInput, Step, Timeline
 
 FIRST = 1  # the steps that compile, and so are not drawn
 SPANS = 40_000  # drawn at most, over all ranks: JSON of some MB
-FEWEST = 16  # spans a rank; so many ranks that each has fewer are not drawn
 
 
-def timer(comm: Any, clock: Callable[[], float], delay: Any = None) -> Timer:
+def timer(comm: Any, clock: Callable[[], float]) -> Timer:
     """Return a timer whose phases comm notes, where it is traced."""
-    return Timer(clock, delay, seen=getattr(comm, "seen", None))
+    return Timer(clock, getattr(comm, "seen", None))
 
 
 def traced(
@@ -40,7 +39,7 @@ def traced(
             "--timeline=<how many>"
         )
     limit = SPANS // comm.size
-    noted = hasattr(comm, "seen") and limit >= FEWEST
+    noted = hasattr(comm, "seen")
     if not noted and not profiled:
         yield from steps
         return
@@ -76,7 +75,7 @@ def nothing(comm: Any) -> Timeline | None:
 
 def beside(comm: Any, path: Path, found: Timeline, marks: profile.Marks) -> None:
     """Write profile.json.gz: the timeline, and JAX's traces that this host sees."""
-    virtual = comm.network is not None
+    virtual = comm.platform.virtual
     traces = {
         rank: profile.read(path / f"profile/rank{rank}")
         for rank in range(1 if virtual else comm.size)

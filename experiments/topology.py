@@ -16,14 +16,13 @@ from functools import partial
 from typing import Any
 
 import flags
-import topology_figure
 import topology_report
 import topology_rows
 import topology_tables
 import writing
+from topology_claims import CLAIMS
 
 from dml.metrics import runs, writers
-from dml.metrics.writers import Row
 from dml.sim.networks.named import network
 from dml.types import BadInput
 from dml.wire.schedules import SCHEDULES
@@ -48,7 +47,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     flags.parse(FLAGS, argv)
     path = runs.path(FLAGS.out, "topology")
     names = flags.names(FLAGS.algorithms, SCHEDULES, "algorithms")
-    sizes = [flags.positive(p, "p") for p in FLAGS.p.split(",")]
+    sizes = flags.integers(FLAGS, "p")
     texts = FLAGS.networks.split(",")
     plan = topology_report.Plan(
         names,
@@ -57,20 +56,11 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         group=FLAGS.group,
         workers=FLAGS.workers,
     )
-    columns = topology_tables.columns(names)
-    kept: dict[str, list[Row]] = {}
-    with writing.first(path, FLAGS, None) as writer:
-        for name, make in topology_report.TABLES.items():
-            kept[name] = []
-            with writers.many(writers.table(columns[name])) as table:
-                for row in make(plan, kept):
-                    if not kept[name]:
-                        print(f"\n{topology_tables.TITLES[name]}")
-                    table.row(row)
-                    writer.row({"table": name} | row)
-                    kept[name].append(row)
+    shown = writers.tables(topology_tables.columns(names), topology_tables.TITLES)
+    with writing.first(path, FLAGS, None, shown, claims=CLAIMS) as writer:
+        kept = writing.tabulated(writer, topology_report.TABLES, plan)
         summary = topology_report.totals(kept)
-        topology_figure.draw(path / "topology", kept["race"], names)
+        topology_report.draw(path / "topology", kept["race"], names)
         writer.summary(summary)
     return summary
 

@@ -2,9 +2,7 @@
 
 from collections.abc import Callable, Sequence
 
-from dml.metrics.writers import Row
-
-Column = tuple[int, Callable[[Row], str]]
+from dml.metrics.writers import Columns, Row, scaled
 
 
 def volume(nbytes: float) -> str:
@@ -16,86 +14,78 @@ def volume(nbytes: float) -> str:
     return f"{nbytes:.3g} GB"
 
 
-def milliseconds(key: str, width: int = 9) -> Column:
-    return max(width, 9), lambda row: f"{row[key] * 1e3:.4g}"
+def size(key: str) -> Callable[[Row], str]:
+    return lambda row: volume(row[key])
 
 
-def number(key: str, form: str, width: int = 9) -> Column:
-    return width, lambda row: format(row[key], form)
-
-
-def ratio(key: str) -> Column:
-    return 11, lambda row: "-" if row[key] is None else f"{row[key]:.3f}"
-
-
-NETWORK: dict[str, Column] = {
-    "network": (10, lambda row: row["network"]),
-    "p": (6, lambda row: f"{row['p']}"),
+NETWORK: Columns = {
+    "network": (10, "{network}"),
+    "p": (6, "{p}"),
 }
-BYTES: Column = (8, lambda row: volume(row["bytes"]))
+BYTES = (8, size("bytes"))
 
 
-BYTEPS: dict[str, Column] = {
-    "workers": number("n", "d", 7),
-    "spare": number("k", "d", 5),
-    "spare's share": number("spare_share", ".1%", 13),
-    "worker's share": number("worker_share", ".1%", 14),
-    "paper ms": milliseconds("paper_seconds"),
-    "running ms": milliseconds("bandwidth_seconds", 10),
+BYTEPS: Columns = {
+    "workers": (7, "{n:d}"),
+    "spare": (5, "{k:d}"),
+    "spare's share": (13, "{spare_share:.1%}"),
+    "worker's share": (14, "{worker_share:.1%}"),
+    "paper ms": (9, scaled("paper_seconds", 1e3, ".4g")),
+    "running ms": (10, scaled("bandwidth_seconds", 1e3, ".4g")),
     "run/paper": (
         9,
         lambda r: f"{r['bandwidth_seconds'] / r['paper_seconds']:.6f}",
     ),
-    "1 + 1/S": number("drained", ".6f"),
-    "with α, γ ms": milliseconds("seconds", 12),
+    "1 + 1/S": (9, "{drained:.6f}"),
+    "with α, γ ms": (12, scaled("seconds", 1e3, ".4g")),
     "pred/run": (8, lambda r: f"{r['predicted_seconds'] / r['seconds']:.4f}"),
 }
 
 
-def columns(names: Sequence[str]) -> dict[str, dict[str, Column]]:
+def columns(names: Sequence[str]) -> dict[str, Columns]:
     """Return every table's columns, for these all-reduces."""
     return {
         "networks": NETWORK
         | {
-            "holds": number("ranks", ","),
-            "routers": number("routers", ",", 7),
-            "cables": number("links", ",", 7),
-            "diameter": number("diameter", "d", 8),
-            "bisection": number("bisection", ","),
-            "$ a rank": number("cost_a_rank", ",.0f", 8),
-            "cables a rank": number("cables_a_rank", ".2f", 13),
-            "bisection a rank": number("bisection_a_rank", ".3f", 16),
+            "holds": (9, "{ranks:,}"),
+            "routers": (7, "{routers:,}"),
+            "cables": (7, "{links:,}"),
+            "diameter": (8, "{diameter:d}"),
+            "bisection": (9, "{bisection:,}"),
+            "$ a rank": (8, "{cost_a_rank:,.0f}"),
+            "cables a rank": (13, "{cables_a_rank:.2f}"),
+            "bisection a rank": (16, "{bisection_a_rank:.3f}"),
         },
         "race": NETWORK
         | {
             "bytes": BYTES,
-            "fastest": (16, lambda row: row["best"]),
-            "lead": (6, lambda row: f"{row['lead']:.3g}x"),
-            **{name: milliseconds(f"{name}_seconds", len(name)) for name in names},
+            "fastest": (16, "{best}"),
+            "lead": (6, "{lead:.3g}x"),
+            **{n: (max(len(n), 9), scaled(f"{n}_seconds", 1e3, ".4g")) for n in names},
             "": (1, lambda row: " " if row["exact"] else "~"),
         },
-        "wins": NETWORK | {"fastest, by bytes": (17, lambda row: row["wins"])},
+        "wins": NETWORK | {"fastest, by bytes": (17, "{wins}")},
         "ports": NETWORK
         | {
-            "diameter": number("diameter", "d", 8),
-            "$ a rank": number("cost_a_rank", ",.0f", 8),
-            "bisection a rank": number("bisection_a_rank", ".3f", 16),
-            "few": (8, lambda row: volume(row["few_bytes"])),
-            "ms": milliseconds("few_seconds"),
-            "of Slim Fly": ratio("few_ratio"),
-            "many": (8, lambda row: volume(row["many_bytes"])),
-            "ms ": milliseconds("many_seconds"),
-            "of Slim Fly ": ratio("many_ratio"),
+            "diameter": (8, "{diameter:d}"),
+            "$ a rank": (8, "{cost_a_rank:,.0f}"),
+            "bisection a rank": (16, "{bisection_a_rank:.3f}"),
+            "few": (8, size("few_bytes")),
+            "ms": (9, scaled("few_seconds", 1e3, ".4g")),
+            "of Slim Fly": (11, "{few_ratio:.3f}"),
+            "many": (8, size("many_bytes")),
+            "ms ": (9, scaled("many_seconds", 1e3, ".4g")),
+            "of Slim Fly ": (11, "{many_ratio:.3f}"),
         },
         "levels": {
             "p": NETWORK["p"],
-            "hosts": number("hosts", ",", 6),
+            "hosts": (6, "{hosts:,}"),
             "bytes": BYTES,
-            "ring ms": milliseconds("ring_seconds"),
-            "ring dealt out ms": milliseconds("dealt_seconds", 17),
-            "two levels ms": milliseconds("hierarchical_seconds", 13),
-            "gain": number("gain", ".3g", 6),
-            "gain over dealt": number("dealt_gain", ".3g", 15),
+            "ring ms": (9, scaled("ring_seconds", 1e3, ".4g")),
+            "ring dealt out ms": (17, scaled("dealt_seconds", 1e3, ".4g")),
+            "two levels ms": (13, scaled("hierarchical_seconds", 1e3, ".4g")),
+            "gain": (6, "{gain:.3g}"),
+            "gain over dealt": (15, "{dealt_gain:.3g}"),
         },
         "byteps": BYTEPS,
     }

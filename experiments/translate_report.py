@@ -12,19 +12,19 @@ from beside import WHOLE, Ran, Way, alone, apart, axes, laid
 from jax.sharding import Mesh
 
 from dml.metrics import figures
-from dml.metrics.learning import smooth
-from dml.metrics.writers import Row
+from dml.metrics.learning import losses
+from dml.metrics.writers import Row, scaled
 from dml.models.translator import AXIS, SPECS, ticks, translator, wave, wavefront
 from dml.types import Batch, Params
 
 COLUMNS = {
-    "way": (14, lambda row: row["way"]),
-    "layers": (6, lambda row: f"{row['layers']}"),
-    "ticks": (5, lambda row: f"{row['ticks']}"),
-    "gain": (5, lambda row: f"{row['gain']:.2f}"),
-    "ms a step": (9, lambda row: f"{1000 * row['seconds_per_step']:.1f}"),
-    "loss": (7, lambda row: f"{row['loss']:.4f}"),
-    "exactly right": (13, lambda row: f"{row['accuracy']:.1%}"),
+    "way": (14, "{way}"),
+    "layers": (6, "{layers}"),
+    "ticks": (5, "{ticks}"),
+    "gain": (5, "{gain:.2f}"),
+    "ms a step": (9, scaled("seconds_per_step", 1000, ".1f")),
+    "loss": (7, "{loss:.4f}"),
+    "exactly right": (13, "{accuracy:.1%}"),
 }
 ONE_DEVICE, WAVEFRONT = "one device", "wavefront"
 TURNS = 12  # of a race
@@ -145,29 +145,15 @@ def drawn(
 
     Shape is how many layers there are, and words read and written.
     """
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9.6, 5.6), layout="constrained")
-    panels = figure.subplot_mosaic([["left", "right"], ["below"] * 2])
-    left, right = panels["left"], panels["right"]
-    for name, ran in found.items():
-        wide = name == ONE_DEVICE
-        left.plot(
-            smooth(np.array(ran.losses)),
-            label=name,
-            linewidth=4 if wide else 1.3,
-            alpha=0.35 if wide else 1,
-        )
-    left.set(xlabel="step", ylabel="loss", yscale="log")
-    left.legend(frameon=False)
-    right.plot(list(shares), list(shares.values()), marker="o", markersize=3.5)
-    right.set(xlabel="step", ylabel="held out, exactly right", ylim=(0, 1))
-    right.yaxis.set_major_formatter("{x:.0%}")
-    for panel in (left, right):
-        panel.grid(alpha=0.3, linewidth=0.6)
-        panel.spines[["top", "right"]].set_visible(False)
-    sweep(panels["below"], *shape)
-    figures.save(figure, path)
+    with figures.figure(path, (9.6, 5.6)) as figure:
+        panels = figure.subplot_mosaic([["left", "right"], ["below"] * 2])
+        left, right, below = panels["left"], panels["right"], panels["below"]
+        losses(left, {name: ran.losses for name, ran in found.items()})
+        right.plot(list(shares), list(shares.values()), "o-")
+        right.set(xlabel="step", ylabel="held out, exactly right", ylim=(0, 1))
+        right.yaxis.set_major_formatter("{x:.0%}")
+        below.grid(False)
+        sweep(below, *shape)
 
 
 def sweep(panel: Any, layers: int, read: int, written: int) -> None:
@@ -183,10 +169,8 @@ def sweep(panel: Any, layers: int, read: int, written: int) -> None:
             Rectangle((tick, layer + 0.5), 0.94, 0.94, color=colour, clip_on=False)
         )
         said = at + 1 if at < read else at - read + 1
-        panel.text(
-            *(tick + 0.47, layer + 0.97, str(said)),
-            **{"ha": "center", "va": "center", "fontsize": 7, "color": "white"},
-        )
+        look = {"ha": "center", "va": "center", "fontsize": 7, "color": "white"}
+        panel.text(tick + 0.47, layer + 0.97, str(said), **look)
     panel.set(
         xlim=(0, times_KxN.shape[1]),
         ylim=(0.4, layers + 0.6),
@@ -196,4 +180,3 @@ def sweep(panel: Any, layers: int, read: int, written: int) -> None:
         title=f"{layers} layers x {read + written} times (read, then written) "
         f"in {times_KxN.shape[1]} ticks",
     )
-    panel.spines[["top", "right"]].set_visible(False)

@@ -8,8 +8,8 @@ import numpy as np
 from beside import Ran, apart
 
 from dml.metrics import figures
-from dml.metrics.learning import smooth
-from dml.metrics.writers import Row
+from dml.metrics.learning import losses
+from dml.metrics.writers import Row, scaled
 from dml.models.alexnet import TOWERS
 from dml.types import Params
 from dml.wire.mesh.traffic import collectives, sent
@@ -35,13 +35,13 @@ class Trained(NamedTuple):
 
 
 COLUMNS = {
-    "layers that cross": (17, lambda row: row["crossings"]),
-    "devices": (7, lambda row: f"{row['devices']}"),
-    "accuracy": (8, lambda row: f"{row['accuracy']:.1%}"),
-    "loss": (6, lambda row: f"{row['cross_entropy']:.4f}"),
+    "layers that cross": (17, "{crossings}"),
+    "devices": (7, "{devices}"),
+    "accuracy": (8, "{accuracy:.1%}"),
+    "loss": (6, "{cross_entropy:.4f}"),
     "KB a step": (9, lambda row: f"{row['formula_bytes'] / 1024:,.0f}"),
     "compiled": (9, lambda row: f"{row['compiled_bytes'] / 1024:,.0f}"),
-    "ms a step": (9, lambda row: f"{1000 * row['seconds_per_step']:.1f}"),
+    "ms a step": (9, scaled("seconds_per_step", 1000, ".1f")),
 }
 
 
@@ -92,34 +92,22 @@ def learned(one: Trained, start: Params) -> np.ndarray:
 
 def drawn(path: Path, found: Sequence[Trained], kernel_HxWxIxO: np.ndarray) -> None:
     """Draw the first layer's filters, a tower a panel, and the curves of all losses."""
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(9.6, 3.9), layout="constrained")
     names = list(range(1, TOWERS + 1))
-    panels = figure.subplot_mosaic(
-        [[name, "losses"] for name in names], width_ratios=(1, 2)
-    )
-    right = panels["losses"]
     halves = np.split(kernel_HxWxIxO, TOWERS, axis=3)
-    for name, half in zip(names, halves, strict=True):
-        axes = panels[name]
-        axes.imshow(tiled(half), vmin=0, vmax=1, cmap="gray", clip_on=False)
-        axes.set_axis_off()
-        axes.set_title(f"tower {name}: what its filters have learned", fontsize=9)
-    for number, one in enumerate(found):
-        losses = smooth(np.array(one.went.losses))
+    curves = {}
+    for one in found:
         where = "one device" if one.devices == 1 else f"{one.devices} devices"
-        right.plot(
-            losses,
-            label=f"cross at {one.name}, {where}: {one.scores['accuracy']:.1%} right",
-            linewidth=4 if number == 0 else 1.3,
-            alpha=0.35 if number == 0 else 1,
-        )
-    right.set(xlabel="step", ylabel="loss", yscale="log")
-    right.grid(alpha=0.3, linewidth=0.6)
-    right.spines[["top", "right"]].set_visible(False)
-    right.legend(frameon=False, fontsize=8)
-    figures.save(figure, path)
+        share = f"{one.scores['accuracy']:.1%} right"
+        curves[f"cross at {one.name}, {where}: {share}"] = one.went.losses
+    with figures.figure(path, (9.6, 3.9)) as figure:
+        layout = [[name, "losses"] for name in names]
+        panels = figure.subplot_mosaic(layout, width_ratios=(1, 2))
+        for name, half in zip(names, halves, strict=True):
+            axes = panels[name]
+            axes.imshow(tiled(half), vmin=0, vmax=1, cmap="gray", clip_on=False)
+            axes.set_axis_off()
+            axes.set_title(f"tower {name}: what its filters have learned", fontsize=9)
+        losses(panels["losses"], curves)
 
 
 def tiled(kernel_HxWxIxO: np.ndarray) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""A run's figures in; images inside a page out, as many as its size allows.
+"""The figures of runs, as texts inside a page, as many as its size allows.
 
 An SVG is compressed (a tenth of its bytes) and made an image when it is first looked
 at: a script in an image never runs, and nothing that it names is fetched.
@@ -7,7 +7,6 @@ at: a script in an image never runs, and nothing that it names is fetched.
 import base64
 import gzip
 from collections.abc import Iterable, Sequence
-from html import escape
 from pathlib import Path
 from typing import NamedTuple
 
@@ -24,23 +23,22 @@ class Figure(NamedTuple):
     text: str
 
 
-def figures(runs: Sequence[Told], room: int) -> list[list[Figure]]:
-    """Return every run's figures; the largest are left out where room is short."""
-    found = [[figure(path) for path in pictures(each.run.path)] for each in runs]
-    whole = sum(len(each.text) for mine in found for each in mine)
-    order = sorted(
-        (
-            (len(each.text), run, at)
-            for run, of in enumerate(found)
-            for at, each in enumerate(of)
-        ),
-        reverse=True,
-    )
-    for size, run, at in order:
-        if whole <= room:
+def figures(runs: Sequence[Told]) -> list[list[Figure]]:
+    """Return the figures of every run."""
+    return [[figure(path) for path in pictures(each.run.path)] for each in runs]
+
+
+def without_largest(figures: list[list[Figure]], excess: int) -> list[list[Figure]]:
+    """Return figures without the texts of the largest, of `excess` bytes or more."""
+    found = [list(each) for each in figures]
+    places = [(run, at) for run, each in enumerate(found) for at in range(len(each))]
+    for run, at in sorted(
+        places, key=lambda place: -len(found[place[0]][place[1]].text)
+    ):
+        if excess <= 0:
             break
+        excess -= len(found[run][at].text)
         found[run][at] = found[run][at]._replace(text="")
-        whole -= size
     return found
 
 
@@ -63,34 +61,3 @@ def figure(path: Path) -> Figure:
     if svg and data:
         data = gzip.compress(data, 9, mtime=0)
     return Figure(shown(path.name), svg, base64.b64encode(data).decode())
-
-
-def drawn(figures: Sequence[Figure], run: str) -> str:
-    """Return the HTML of one run's figures, its timeline under a heading of its own."""
-    lines, timeline = [], "timeline.svg"
-    for title, mine in (
-        ("Figures", [each for each in figures if each.name != timeline]),
-        ("Timeline", [each for each in figures if each.name == timeline]),
-    ):
-        if mine:
-            lines.append(f"<h3>{title}</h3>")
-            lines += [image(each, run) for each in mine if each.text]
-        lost = ", ".join(escape(each.name) for each in mine if not each.text)
-        if lost:
-            lines.append(
-                f'<p class="note">Left out, to keep the page small: {lost}.</p>'
-            )
-    return "\n".join(lines)
-
-
-def image(figure: Figure, run: str) -> str:
-    name = escape(figure.name)
-    source = (
-        f'data-svg="{figure.text}"'
-        if figure.svg
-        else f'loading="lazy" src="data:image/png;base64,{figure.text}"'
-    )
-    return (
-        f'<figure><img alt="{name} of {escape(run)}" {source}>'
-        f"<figcaption>{name}</figcaption></figure>"
-    )

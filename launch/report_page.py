@@ -1,74 +1,88 @@
-"""Runs told, HTML out: one page that holds its own style, script, numbers and images.
+"""Runs in, HTML out: one page with its own style, script, numbers and images.
 
-Nothing may leave it: its policy forbids every request, and scripts other than ours.
+The page makes no request: its policy forbids all of them, and other scripts.
 """
 
 import base64
 import hashlib
 import json
-from collections.abc import Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
 
+from jinja2 import Environment, FileSystemLoader
+from markupsafe import Markup
 from report_curves import packed
-from report_figures import figures
-from report_runs import Same, Skipped, Told, compared, measures, total
-from report_table import clipped, lines, listed, own, rounded, table, text
+from report_figures import figures, without_largest
+from report_runs import MAIN, Skipped, Told, compared, measures, number, total
 
 HERE = Path(__file__).parent
 STYLES, SCRIPTS = ("report.css",), ("report_charts.js", "report.js")
 LIMIT = 9_800_000  # bytes of a page: figures over it are left out
-TOTALS = {  # what all runs took together
+TOTALS = {  # of all runs together
     "seconds": ("run time", " s"),
     "energy_kwh": ("energy", " kWh"),
     "co2_kg": ("carbon", " kg CO₂e"),
     "cost_usd": ("cost", " USD"),
 }
+VISIBLE = 8  # measures shown at first; a reader chooses others
+LONG = 60  # letters of a cell
+TITLE = 2000  # letters of a longer value in its title
+CELLS = 60_000  # of the table, about: more of them open too slowly
 
 
 def page(runs: Sequence[Told], skipped: Sequence[Skipped]) -> str:
-    """Return the whole page."""
+    """Return the page; the largest figures are left out beyond LIMIT."""
     differ, same = compared(runs)
+    every = measures(runs)
+    fits = every[: max(2 * VISIBLE, CELLS // len(runs))]
     data = packed(runs)
-    parts = [
-        summary(runs, skipped),
-        "<main>",
-        *failures(runs),
-        runs_section(runs, differ, measures(runs), same),
-        curves(data["measures"]),
-    ]
-    data |= {"names": [each.name for each in runs]}
-    body = "\n".join(parts)
-    bare = document(runs, body + each_run(runs, [[] for _ in runs]), data)
-    drawn = figures(runs, LIMIT - len(bare.encode("utf-8", "replace")))
-    return document(runs, body + each_run(runs, drawn), data)
-
-
-def document(runs: Sequence[Told], body: str, data: dict[str, Any]) -> str:
     style, script = ("".join(map(source, names)) for names in (STYLES, SCRIPTS))
-    policy = (
-        "default-src 'none'; img-src data:; base-uri 'none'; form-action 'none'; "
-        f"style-src '{digest(style)}'; script-src '{digest(script)}'"
+    values = {
+        "title": title(runs),
+        "style": style,
+        "script": script,
+        "policy": "default-src 'none'; img-src data:; base-uri 'none'; "
+        f"form-action 'none'; style-src '{digest(style)}'; "
+        f"script-src '{digest(script)}'",
+        "states": states(runs).capitalize(),
+        "facts": facts(runs),
+        "skipped": skipped,
+        "runs": runs,
+        "differ": differ,
+        "measures": fits,
+        "hidden": {name for name in fits[VISIBLE:] if name not in MAIN},
+        "left": len(every) - len(fits),
+        "everywhere": {
+            k: one.value for k, one in same.items() if one.runs == len(runs)
+        },
+        "elsewhere": {k: one.value for k, one in same.items() if one.runs < len(runs)},
+        "charts": [each["name"] for each in data["measures"]],
+        "data": embedded(data | {"names": [each.name for each in runs]}),
+        "timeline": "timeline.svg",
+    }
+    template = environment().get_template("report.html")
+    drawn = figures(runs)
+    found = template.render(values, figures=drawn)
+    excess = len(found.encode("utf-8", "replace")) - LIMIT
+    if excess <= 0:
+        return found
+    return template.render(values, figures=without_largest(drawn, excess))
+
+
+def environment() -> Environment:
+    """Return Jinja's environment, which escapes all values."""
+    found = Environment(
+        loader=FileSystemLoader(HERE),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
     )
-    return f"""<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta name="color-scheme" content="light dark">
-<title>{escape(title(runs))}</title>
-<style>{style}</style>
-</head>
-<body>
-<a class="skip" href="#runs">Skip to the runs</a>
-{body}
-<script type="application/json" id="data">{embedded(data)}</script>
-<script>{script}</script>
-</body>
-</html>
-"""
+    found.filters |= {"clip": clip, "lines": lines, "text": text, "cell": cell}
+    found.filters["environment"] = surroundings
+    return found
 
 
 def source(name: str) -> str:
@@ -76,12 +90,12 @@ def source(name: str) -> str:
 
 
 def digest(text: str) -> str:
-    """Return what a policy calls this text."""
+    """Return the name of a text in a content security policy."""
     return f"sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}"
 
 
 def embedded(data: dict[str, Any]) -> str:
-    """Return data as JSON that cannot end the element that holds it."""
+    """Return data as JSON that cannot end the element around it."""
     whole = json.dumps(data, allow_nan=False, separators=(",", ":"))
     return whole.replace("<", "\\u003c")
 
@@ -92,48 +106,29 @@ def title(runs: Sequence[Told]) -> str:
     return f"{'A run' if one else f'{len(runs)} runs'} of {few(experiments)}"
 
 
-def few(words: Sequence[str] | dict[str, None], most: int = 4) -> str:
-    """Return words as a list, of many the first."""
-    every = list(words)
-    rest = len(every) - most
-    return listed([*every[:most], f"{rest} more"] if rest > 0 else every)
+def states(runs: Sequence[Told]) -> str:
+    """Return the numbers of runs that are done, failed and not ended."""
+    found = [each.status for each in runs]
+    names = [name for name in ("done", "failed", "not ended") if name in found]
+    return listed(f"{found.count(name)} {name}" for name in names)
 
 
-def summary(runs: Sequence[Told], skipped: Sequence[Skipped]) -> str:
-    """Return the head of the page: what ran, where, when, and what it took."""
+def facts(runs: Sequence[Told]) -> list[tuple[str, str]]:
+    """Return hosts, commits, days and totals of the runs, by name."""
+    found = []
+    for name, values in (
+        ("hosts", config(runs, "host")),
+        ("commits", config(runs, "commit", 10)),
+    ):
+        if values:
+            found.append((name if len(values) > 1 else name[:-1], few(values)))
     days = sorted({each.began[:10] for each in runs})
-    facts = {"hosts": config(runs, "host"), "commits": config(runs, "commit", 10)}
-    told = "".join(
-        f"<div><dt>{name if len(values) > 1 else name[:-1]}</dt>"
-        f"<dd>{escape(few(values))}</dd></div>"
-        for name, values in facts.items()
-        if values
-    )
-    when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
-    told += f"<div><dt>began</dt><dd>{when}</dd></div>"
+    found.append(("began", days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"))
     for measure, (name, unit) in TOTALS.items():
-        found = total(runs, measure)
-        if found is not None:
-            told += f"<div><dt>{name}</dt><dd>{rounded(found, 3)}{unit}</dd></div>"
-    states = [each.status for each in runs]
-    counts = [
-        f"{states.count(state)} {state}"
-        for state in ("done", "failed", "not ended")
-        if state in states
-    ]
-    left = "".join(
-        f"<li><code>{clipped(each.folder, 200)}</code> {clipped(each.why, 400)}</li>"
-        for each in skipped
-    )
-    many = "folder is" if len(skipped) == 1 else "folders are"
-    note = f"<p>{len(skipped)} {many} left out:</p><ul>{left}</ul>" if left else ""
-    return f"""<header>
-<button type="button" id="theme" hidden>Dark</button>
-<h1>{escape(title(runs))}</h1>
-<p class="lead">{listed(counts).capitalize()}.</p>
-<dl class="facts">{told}</dl>
-{f'<div class="skipped" role="note">{note}</div>' if note else ""}
-</header>"""
+        value = total(runs, measure)
+        if value is not None:
+            found.append((name, f"{rounded(value, 3)}{unit}"))
+    return found
 
 
 def config(runs: Sequence[Told], key: str, long: int = 80) -> list[str]:
@@ -146,86 +141,66 @@ def config(runs: Sequence[Told], key: str, long: int = 80) -> list[str]:
     ]
 
 
-def failures(runs: Sequence[Told]) -> list[str]:
-    """Return the last line of each run that failed."""
-    items = "".join(
-        f'<li><a href="#run-{at}">{escape(each.name)}</a> '
-        f"<code>{clipped(each.tail[-1], 200)}</code></li>"
-        for at, each in enumerate(runs)
-        if each.status == "failed"
+def surroundings(each: Told) -> dict[str, Any]:
+    """Return the config of a run without flags, with the versions of packages."""
+    found = {key: value for key, value in each.run.config.items() if key != "flags"}
+    versions = found.pop("versions", {})
+    if isinstance(versions, dict):
+        found |= versions
+    return {"began (UTC)": each.began} | found
+
+
+def cell(value: Any, hidden: bool) -> Markup:
+    """Return the cell of a number, with all its digits to sort by."""
+    found, kind = number(value), "n off" if hidden else "n"
+    if found is None:
+        return Markup(f'<td class="{kind}"></td>')
+    short = rounded(found)
+    exact = repr(found).removesuffix(".0") if math.isfinite(found) else ""
+    data = f' data-v="{exact}"' if exact != short else ""
+    return Markup(f'<td class="{kind}"{data}>{short}</td>')
+
+
+def clip(words: str, long: int = LONG) -> Markup:
+    """Return words as HTML; of a long text the first ones, with more in its title."""
+    if len(words) <= long:
+        return Markup(escape(words))
+    title = escape(words[:TITLE])
+    return Markup(f'<span title="{title}">{escape(words[: long - 1])}…</span>')
+
+
+def lines(values: Mapping[str, Any], start: str = "", between: str = "  ") -> Markup:
+    """Return names and values as preformatted lines, the values below each other."""
+    if not values:
+        return Markup('<p class="note">None.</p>')
+    wide = max(map(len, values)) if between.isspace() else 0
+    body = "\n".join(
+        f"{escape(start + name.ljust(wide))}{between}{clip(text(value), 4 * LONG)}"
+        for name, value in values.items()
     )
-    if not items:
-        return []
-    return [f'<section class="failures"><h2>Failed</h2><ul>{items}</ul></section>']
+    return Markup(f"<pre>{body}</pre>")
 
 
-def runs_section(
-    runs: Sequence[Told],
-    differ: Sequence[str],
-    measures: Sequence[str],
-    same: dict[str, Same],
-) -> str:
-    everywhere = {flag: same[flag] for flag in same if same[flag].runs == len(runs)}
-    elsewhere = {flag: same[flag] for flag in same if flag not in everywhere}
-    return f"""<section id="runs" aria-labelledby="runs-title">
-<h2 id="runs-title">Runs</h2>
-<div class="tools" hidden>
-<label>Filter <input type="search" id="filter" placeholder="word or --lr=0.1"></label>
-<details id="columns"><summary>Columns</summary><div></div></details>
-<span id="count" role="status"></span>
-</div>
-{table(runs, differ, measures)}
-<button type="button" id="all" hidden>Show all rows</button>
-{equal("Same in all runs", everywhere)}
-{equal("Same in the runs that have them", elsewhere)}
-</section>"""
+def rounded(value: float, digits: int = 5) -> str:
+    """Return a number with few digits, or whole and in groups of three."""
+    if 10 ** (digits - 1) <= abs(value) < 1e15:
+        return f"{value:,.0f}"
+    return f"{value:.{digits}g}"
 
 
-def equal(title: str, flags: dict[str, Same]) -> str:
-    """Return flags of one value, folded."""
-    if not flags:
-        return ""
-    values = lines({flag: each.value for flag, each in flags.items()}, "--", "=")
-    many = f"{len(flags)} flag{'s' * (len(flags) != 1)}"
-    return (
-        f'<details class="same"><summary>{title} <span class="note">{many}</span>'
-        f"</summary>{values}</details>"
-    )
+def text(value: Any) -> str:
+    """Return a text as it is, and another value as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
 
 
-def curves(measures: Sequence[dict[str, Any]]) -> str:
-    """Return the places of the charts, one a measure; the script draws them."""
-    charts = "\n".join(
-        f'<figure class="chart" data-measure="{at}"><figcaption><b>'
-        f"{clipped(each['name'])}</b><span></span><i></i></figcaption><div></div></figure>"
-        for at, each in enumerate(measures)
-    )
-    if not measures:
-        charts = '<p class="note">No run has rows with numbers.</p>'
-    return f"""<section id="curves" aria-labelledby="curves-title">
-<h2 id="curves-title">Curves</h2>
-<noscript><p>Curves and figures are drawn by this page's script.</p></noscript>
-<div class="tools" hidden>
-<label>Against <select id="axis"></select></label>
-<label>Scale <select id="scale"><option>linear</option><option>log</option></select>
-</label>
-<label>Colour by <select id="colour"></select></label>
-<ul id="legend"></ul>
-</div>
-<div class="charts">
-{charts}
-</div>
-</section>"""
+def few(words: Iterable[str], most: int = 4) -> str:
+    """Return words as a list, of many the first."""
+    every = list(words)
+    rest = len(every) - most
+    return listed([*every[:most], f"{rest} more"] if rest > 0 else every)
 
 
-def each_run(runs: Sequence[Told], drawn: Sequence[Sequence[Any]]) -> str:
-    every = "\n".join(
-        own(at, each, mine)
-        for at, (each, mine) in enumerate(zip(runs, drawn, strict=True))
-    )
-    return f"""
-<section id="each" aria-labelledby="each-title">
-<h2 id="each-title">Each run</h2>
-{every}
-</section>
-</main>"""
+def listed(words: Iterable[str]) -> str:
+    """Return words with commas between them, and `and` before the last."""
+    *first, last = [*words] or [""]
+    return f"{', '.join(first)} and {last}" if first else last

@@ -10,7 +10,7 @@ from dml.metrics.evaluation import digest, evaluate
 from dml.metrics.replicas import Diverged
 from dml.metrics.writers import Writer
 from dml.train import checked, interruptible, kept, train
-from dml.types import BadInput, Batch, Model, Step
+from dml.types import BadInput, Batch, Model, Step, itself, nothing
 
 # a model of one number whose only metric tells params and batch
 MODEL = Model(
@@ -18,13 +18,15 @@ MODEL = Model(
     loss=lambda params, batch: params,
     metrics=lambda params, batch: {"score": params * 10 + batch.inputs.sum()},
 )
+QUIET = Writer(lambda row: None, lambda row: None)
 HELD_OUT = Batch(np.float32([2, 3]), np.zeros(2))
 
 
 def steps(*losses):
     for number, loss in enumerate(losses, 1):
         seconds = {"gradient": 0.5, "wire": 0.25 * number}
-        yield Step(number, loss, jnp.float32(number), 10, seconds, words_sent=7)
+        params = partial(jnp.float32, number)
+        yield Step(number, loss, params, 10, seconds, words_sent=7)
 
 
 def run(steps, evaluate_every=2):
@@ -68,6 +70,26 @@ def test_the_summary_is_flat_and_adds_up():
     }
 
 
+def test_steps_with_epochs_are_counted_and_evaluated_by_them():
+    epochs = (
+        one._replace(number=100 * one.number, epoch=one.number)
+        for one in steps(3.0, 2.0, 1.0)
+    )
+    rows, summary = run(epochs)
+    assert [(row["step"], row["epoch"]) for row in rows] == [
+        (100, 1),
+        (200, 2),
+        (300, 3),
+    ]
+    assert ["score" in row for row in rows] == [False, True, False]
+    assert (summary["steps"], summary["epochs"]) == (300, 3)
+
+
+def test_a_run_that_may_diverge_is_not_stopped():
+    found = train(steps(1.0, float("nan"), 1.0), lambda params: {}, QUIET, finite=False)
+    assert found["steps"] == 3
+
+
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 def test_a_loss_that_is_not_finite_stops_and_names_the_step(bad):
     later = []
@@ -97,8 +119,7 @@ def test_what_else_a_strategy_measures_is_in_the_rows_and_its_last_in_the_summar
 
 
 def test_params_that_a_call_collects_are_evaluated_where_there_are_any():
-    collected = [one._replace(params=lambda one=one: one.params) for one in steps(2.0)]
-    assert run(collected)[1] == run(steps(2.0))[1]
+    assert run(steps(2.0))[1]["score"] == 15
     elsewhere = [one._replace(params=lambda: None) for one in steps(2.0)]
     assert "score" not in run(elsewhere)[1]
 
@@ -122,7 +143,9 @@ def check(every, wrong_from, numbers=(1, 2, 3, 4)):
             for number in numbers:
                 wrong = comm.rank == 1 and number >= wrong_from
                 params = {"a": np.ones(2), "b": np.float32([number, wrong])}
-                yield Step(number, 1.0, params, 1, {}, 0)
+                yield Step(
+                    number, 1.0, partial(itself, params), 1, {}, 0, replicas=True
+                )
 
         try:
             for step in checked(differing(), comm, every):
@@ -153,7 +176,7 @@ def test_steps_of_many_updates_are_checked_when_they_pass_by_a_multiple():
         assert passed == [3, 7] and "at step 11," in error
 
 
-def test_params_that_a_call_collects_are_not_compared():
+def test_params_without_replicas_are_not_compared():
     step = Step(1, 1.0, lambda: pytest.fail("was called"), 1, {}, 0)
     found = sim.run(lambda comm: list(checked([step], comm, 1)), 2)
     assert found == [[step]] * 2
@@ -237,7 +260,7 @@ def test_a_signal_before_there_is_anything_to_save_ends_at_once(number):
 def test_a_strategy_that_overflows_says_so_by_its_loss_alone():
     def overflows():
         with_inf = np.float32([3e38]) * np.float32([10])
-        yield Step(1, float((with_inf - with_inf)[0]), None, 1, {}, 0)
+        yield Step(1, float((with_inf - with_inf)[0]), nothing, 1, {}, 0)
 
     with pytest.raises(FloatingPointError):  # and no RuntimeWarning, an error here
         run(overflows())

@@ -6,6 +6,7 @@ rank then takes its shard of every global minibatch.
 
 import itertools
 from collections.abc import Iterator
+from functools import lru_cache
 
 import numpy as np
 
@@ -26,12 +27,21 @@ def minibatches(
         )
     turns = itertools.count() if epochs is None else range(epochs)
     return (
-        order[start : start + batch]
+        shuffled(count, seed, epoch)[start : start + batch]
         for epoch in turns
-        # seeded by the epoch: a run can resume at any epoch without replaying others
-        for order in [np.random.default_rng([seed, epoch]).permutation(count)]
         for start in range(0, count, batch)
     )
+
+
+@lru_cache(maxsize=1)  # virtual ranks share one order
+def shuffled(count: int, seed: int, epoch: int) -> np.ndarray:
+    """Return the numbers 0 to count - 1 in the order of an epoch.
+
+    Seeded by the epoch: a run can resume at any epoch without replaying others.
+    """
+    order = np.random.default_rng([seed, epoch]).permutation(count)
+    order.flags.writeable = False
+    return order
 
 
 def draws(
@@ -52,14 +62,11 @@ def draws(
 
 def _draws(count: int, batch: int, seed: int, places: range) -> Iterator[np.ndarray]:
     """Cut places of the endless stream, count an epoch, into minibatches."""
-    shuffled, order = -1, np.empty(0, np.int64)
     for first in range(0, len(places), batch):
         wanted, parts = places[first : first + batch], []
         while wanted:
             epoch, at = divmod(wanted[0], count)
-            if epoch != shuffled:
-                order = np.random.default_rng([seed, epoch]).permutation(count)
-                shuffled = epoch
+            order = shuffled(count, seed, epoch)
             parts.append(epoch * count + order[at : at + len(wanted)])
             wanted = wanted[len(parts[-1]) :]
         yield np.concatenate(parts)

@@ -104,19 +104,17 @@ def percent(chance: float) -> str:
 
 def draw(path: Path, blanks: Sequence[Blank], columns: int = 2) -> None:
     """Write path.svg and path.png: of each sentence a panel with a bar a word."""
-    from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     rows = max(1, -(-len(blanks) // columns))
     size = (5.4 * columns, 1.75 * rows)
     layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.08)
-    figure = Figure(figsize=size, layout=layout, facecolor="white")
-    panels = figure.subplots(rows, columns, squeeze=False).ravel()
-    for axes in panels[len(blanks) :]:
-        axes.remove()
-    for axes, blank in zip(panels, blanks, strict=False):
-        bars(axes, blank)
-    figures.save(figure, path)
+    look: dict[str, Any] = {"layout": layout, "style": figures.PICTURE}
+    with figures.drawing(path, rows, columns, size=size, **look) as (_, panels):
+        for axes in panels[len(blanks) :]:
+            axes.remove()
+        for axes, blank in zip(panels, blanks, strict=False):
+            bars(axes, blank)
 
 
 def bars(axes: Any, blank: Blank) -> None:

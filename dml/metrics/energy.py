@@ -58,9 +58,9 @@ class Meter:
     def __init__(
         self, comm: Comm | None, terms: Terms, begun: counters.Reading = BEGUN
     ) -> None:
-        many = comm is not None and comm.network is None and comm.size > 1
+        many = comm is not None and not comm.platform.virtual and comm.size > 1
         self.comm = comm if many else None
-        self.hosts = self.comm.hosts() if self.comm else [0]
+        self.hosts = self.comm.platform.hosts() if self.comm else [0]
         rank = self.comm.rank if self.comm else 0
         self.host = self.hosts[rank]
         self.leads = self.hosts.index(self.host) == rank

@@ -3,7 +3,7 @@
 Training loss is drawn light, its mean over the steps around it dark.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -55,36 +55,40 @@ def draw(
     shares: dict[float, float],
 ) -> None:
     """Write path.svg and path.png."""
-    from matplotlib.figure import Figure
-
     panels = 2 if len(shares) > 1 else 1  # one share needs no curve
     size = (5.6 * panels + 0.8, 3.9)
-    figure = Figure(figsize=size, layout="constrained", facecolor="white")
-    left, *right = figure.subplots(1, panels, squeeze=False)[0]
     steps, losses = losses_Nx2.T
     means = smooth(losses)
-    some = thinned(losses)
-    left.plot(steps[some], losses[some], color=TRAINING, alpha=0.25, linewidth=0.8)
-    some = np.unique(np.linspace(0, len(steps) - 1, POINTS).astype(int))
-    left.plot(steps[some], means[some], color=TRAINING, linewidth=1.8, label="training")
     last = "".join(f" · accuracy {share:.1%}" for share in [*shares.values()][-1:])
-    evaluated(left, held_out, "{:.3g}" + (last if panels == 1 else ""))
-    if means.min() > 0 and means[0] > STEEP * means[-1]:
-        left.set_yscale("log")
-    left.set(ylabel="loss")
-    if held_out:
-        left.legend(frameon=False)
-    for axes in right:
-        evaluated(axes, shares, "{:.1%}")
-        axes.legend(frameon=False, loc="lower right")
-        axes.set(ylabel="accuracy", xlim=left.get_xlim())
-        axes.yaxis.set_major_formatter("{x:.0%}")
-        axes.set_ylim(0, 1)
-    for axes in (left, *right):
-        axes.set(xlabel="step")
-        axes.grid(alpha=0.3, linewidth=0.6)
-        axes.spines[["top", "right"]].set_visible(False)
-    figures.save(figure, path)
+    with figures.drawing(path, 1, panels, size=size) as (_, (left, *right)):
+        some = thinned(losses)
+        look = {"color": TRAINING, "alpha": 0.25, "linewidth": 0.8}
+        left.plot(steps[some], losses[some], **look)
+        some = np.unique(np.linspace(0, len(steps) - 1, POINTS).astype(int))
+        look = {"color": TRAINING, "linewidth": 1.8, "label": "training"}
+        left.plot(steps[some], means[some], **look)
+        evaluated(left, held_out, "{:.3g}" + (last if panels == 1 else ""))
+        if means.min() > 0 and means[0] > STEEP * means[-1]:
+            left.set_yscale("log")
+        left.set(xlabel="step", ylabel="loss")
+        if held_out:
+            left.legend()
+        for axes in right:
+            evaluated(axes, shares, "{:.1%}")
+            axes.legend(loc="lower right")
+            axes.set(xlabel="step", ylabel="accuracy", xlim=left.get_xlim())
+            axes.yaxis.set_major_formatter("{x:.0%}")
+            axes.set_ylim(0, 1)
+
+
+def losses(axes: Any, curves: Mapping[str, Sequence[float]]) -> None:
+    """Draw smoothed losses by step; the first curve is wide, the others lie on it."""
+    wide = {"linewidth": 4, "alpha": 0.35}
+    for number, (name, values) in enumerate(curves.items()):
+        look = wide if number == 0 else {}
+        axes.plot(smooth(np.array(values)), label=name, **look)
+    axes.set(xlabel="step", ylabel="loss", yscale="log")
+    axes.legend(fontsize=8)
 
 
 def smooth(values: np.ndarray) -> np.ndarray:
@@ -113,8 +117,10 @@ def evaluated(axes: Any, found: dict[float, float], said: str) -> None:
     """Draw what was found at some steps; the legend says the last of it."""
     if found:
         axes.plot(
-            *(list(found), list(found.values())),
-            **{"color": HELD_OUT, "linewidth": 1.4, "marker": "o", "markersize": 4},
+            list(found),
+            list(found.values()),
+            "o-",
+            color=HELD_OUT,
             label="held out " + said.format(list(found.values())[-1]),
             zorder=3,
         )

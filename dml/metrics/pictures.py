@@ -28,7 +28,6 @@ def draw(
     names: Sequence[str] = (),
 ) -> None:
     """Write path.svg and path.png; the classes' names are their numbers, or `names`."""
-    from matplotlib.figure import Figure
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     classes, scores_BxC = np.asarray(classes), np.asarray(scores_BxC, np.float64)
@@ -38,28 +37,26 @@ def draw(
     shown = chosen(classes, chances_BxC)
     ink = pixels(images_BxHxWxC, shown)
     layout = ConstrainedLayoutEngine(rect=(0.005, 0.02, 0.99, 0.96))
-    figure = Figure(figsize=(12, 5.9), layout=layout, facecolor="white")
-    left, right = figure.subplots(1, 2, width_ratios=(1.2, 1))
-    for place, example in enumerate(shown):
-        mark(
-            *(left, place, ink[place]),
-            names[classes[example]],
-            {
-                names[i]: chances_BxC[example, i]
-                for i in [chances_BxC[example].argmax()]
-            },
-        )
-    left.set(xlim=(-0.1, COLUMNS + 0.02), ylim=(LINES, -0.12), aspect=TALL)
-    left.set_axis_off()
-    left.set_anchor("NW")
-    hits = int((chances_BxC.argmax(axis=1) == classes).sum())
-    left.set_title(
+    guesses = chances_BxC.argmax(axis=1)
+    hits = int((guesses == classes).sum())
+    title = (
         f"{hits:,} of {len(classes):,} right ({hits / len(classes):.1%}); "
-        "surest mistakes first, then closest calls",
-        **{"loc": "left", "fontsize": 9, "color": "#555555"},
+        "surest mistakes first, then closest calls"
     )
-    matrix(right, confusion(classes, chances_BxC.argmax(axis=1), count), names)
-    figures.save(figure, path)
+    style = figures.PICTURE | {"axes.spines.top": True, "axes.spines.right": True}
+    look: dict[str, Any] = {"style": style, "layout": layout, "size": (12, 5.9)}
+    drawing = figures.drawing(path, 1, 2, width_ratios=(1.2, 1), **look)
+    with drawing as (_, (left, right)):
+        for place, example in enumerate(shown):
+            guess = guesses[example]
+            chance = chances_BxC[example, guess]
+            truth = names[classes[example]]
+            mark(left, place, ink[place], truth, names[guess], chance)
+        left.set(xlim=(-0.1, COLUMNS + 0.02), ylim=(LINES, -0.12), aspect=TALL)
+        left.set_axis_off()
+        left.set_anchor("NW")
+        left.set_title(title, loc="left", fontsize=9, color="#555555")
+        matrix(right, confusion(classes, guesses, count), names)
 
 
 def softmax(scores_BxC: np.ndarray) -> np.ndarray:
@@ -106,17 +103,16 @@ def pixels(images_BxHxWxC: np.ndarray, index: np.ndarray) -> np.ndarray:
 
 
 def mark(
-    axes: Any, place: int, image: np.ndarray, truth: str, guess: dict[str, float]
+    axes: Any, place: int, image: np.ndarray, truth: str, guess: str, chance: float
 ) -> None:
-    """Draw an image, what it was taken for and how surely; of a wrong one what it is.
+    """Draw an image with its guessed class and probability, and a missed true one.
 
     Its cell is 1 by 1 in the axes' units, of which the vertical one is TALL.
     """
     from matplotlib.patches import Rectangle
 
-    ((name, chance),) = guess.items()
     x, y, edge = place % COLUMNS, place // COLUMNS, 0.66
-    colour = RIGHT_COLOUR if name == truth else WRONG_COLOUR
+    colour = RIGHT_COLOUR if guess == truth else WRONG_COLOUR
     wide = edge * TALL
     box = (x, x + wide, y + edge, y)
     # unclipped: a clip is named by where it lies in memory
@@ -125,11 +121,11 @@ def mark(
         Rectangle((x, y), wide, edge, fill=False, edgecolor=colour, linewidth=1.4)
     )
     said = {"fontsize": 8, "va": "top", "parse_math": False}
-    axes.text(x, y + edge + 0.03, name, color=colour, weight="bold", **said)
+    axes.text(x, y + edge + 0.03, guess, color=colour, weight="bold", **said)
     axes.text(
         x + wide, y + edge + 0.03, f"{chance:.0%}", color=colour, ha="right", **said
     )
-    if name != truth:
+    if guess != truth:
         axes.text(x, y + edge + 0.16, f"is {truth}", color=FAINT, **said)
 
 

@@ -1,13 +1,13 @@
 """LOG: a race's rows in; a table, and seconds by bytes with their crossovers, out."""
 
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dml.metrics.figures import save
-from dml.metrics.writers import Row, Writer
+from dml.metrics.figures import drawing, legend, note
+from dml.metrics.writers import Columns, Row, Writer, collected, scaled
 
 
 def ratio(above: float | None, below: float) -> str:
@@ -19,11 +19,11 @@ def bus_gigabytes(row: Row) -> float:
     return 2 * (row["p"] - 1) / row["p"] * row["bytes"] / 1e9
 
 
-COLUMNS: dict[str, tuple[int, Callable[[Row], str]]] = {
+COLUMNS: Columns = {
     "buffer": (10, lambda row: "registered" if row["registered"] else "plain"),
-    "bytes": (11, lambda row: f"{row['bytes']:,}"),
-    "algorithm": (16, lambda row: row["algorithm"]),
-    "ms": (9, lambda row: f"{row['seconds'] * 1e3:.4f}"),
+    "bytes": (11, "{bytes:,}"),
+    "algorithm": (16, "{algorithm}"),
+    "ms": (9, scaled("seconds", 1e3, ".4f")),
     "bus GB/s": (8, lambda row: ratio(bus_gigabytes(row), row["seconds"])),
     "x native": (8, lambda row: ratio(row["native_seconds"], row["seconds"])),
     "pred/meas": (9, lambda row: ratio(row["predicted_seconds"], row["seconds"])),
@@ -58,34 +58,27 @@ def crossovers(lines: Lines) -> list[Crossover]:
     return found
 
 
-@contextmanager
-def chart(path: Path, among: Sequence[str]) -> Iterator[Writer]:
+def chart(path: Path, among: Sequence[str]) -> AbstractContextManager[Writer]:
     """Collect rows; draw a panel for each kind of buffer when the summary comes.
 
     Crossovers are sought among the algorithms named.
     """
-    rows: list[Row] = []
-    yield Writer(rows.append, lambda summary: draw(path, rows, among))
+    return collected(lambda rows, _: draw(path, rows, among))
 
 
 def draw(path: Path, rows: Sequence[Row], among: Sequence[str]) -> None:
-    from matplotlib.figure import Figure
-
+    """Draw measured and predicted seconds by bytes."""
     kinds = list(dict.fromkeys(row["registered"] for row in rows))
-    width = 5.6 * len(kinds) + 1.6
-    figure = Figure(figsize=(width, 4.4), layout="constrained")
-    panels = figure.subplots(1, len(kinds), sharey=True, squeeze=False)[0]
     names = list(dict.fromkeys(row["algorithm"] for row in rows))
-    for axes, kind in zip(panels, kinds, strict=True):
-        some = [row for row in rows if row["registered"] == kind]
-        title = f"{'registered' if kind else 'plain'} buffers, p = {some[0]['p']}"
-        panel(axes, title, some, names, among)
-    panels[0].set_ylabel("seconds")
-    handles, labels = panels[0].get_legend_handles_labels()
-    handles += panels[0].plot([], [], "--", color="gray")
-    labels.append("predicted")
-    figure.legend(handles, labels, loc="outside right center", frameon=False)
-    save(figure, path)
+    size = (5.6 * len(kinds) + 1.6, 4.4)
+    with drawing(path, 1, len(kinds), size=size, sharey=True) as (figure, panels):
+        for axes, kind in zip(panels, kinds, strict=True):
+            some = [row for row in rows if row["registered"] == kind]
+            title = f"{'registered' if kind else 'plain'} buffers, p = {some[0]['p']}"
+            panel(axes, title, some, names, among)
+        panels[0].set_ylabel("seconds")
+        panels[0].plot([], [], "--", color="gray", label="predicted")
+        legend(figure)
 
 
 def panel(
@@ -100,22 +93,12 @@ def panel(
         sizes = [row["bytes"] for row in mine]
         measured = [row["seconds"] for row in mine]
         expected = [row["predicted_seconds"] for row in mine]
-        style = {"color": f"C{number}", "linewidth": 1.4}
-        axes.plot(sizes, measured, "o-", markersize=3.5, label=name, **style)
+        axes.plot(sizes, measured, "o-", color=f"C{number}", label=name)
         if None not in expected:
-            axes.plot(sizes, expected, "--", alpha=0.6, **style)
+            axes.plot(sizes, expected, "--", color=f"C{number}", alpha=0.6)
         if name in among:
             lines[name] = dict(zip(sizes, measured, strict=True))
     for cross in crossovers(lines) if lines else ():
         axes.axvline(cross.bytes, color="gray", linestyle=":", linewidth=1)
-        axes.annotate(
-            f"{cross.before} → {cross.after}",
-            (cross.bytes, 0.02),
-            xycoords=("data", "axes fraction"),
-            rotation=90,
-            fontsize=7,
-            ha="right",
-        )
+        note(axes, f"{cross.before} → {cross.after}", cross.bytes, va="bottom")
     axes.set(title=title, xlabel="bytes a rank", xscale="log", yscale="log")
-    axes.grid(alpha=0.3, linewidth=0.6)
-    axes.spines[["top", "right"]].set_visible(False)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dml.metrics.figures import save
+from dml.metrics.figures import drawing
 
 BINS = 61
 FEWEST = 20  # entries that a point stands for
@@ -32,22 +32,15 @@ def residuals(path: Path, misses: np.ndarray, seen: np.ndarray) -> None:
 
     seen says how many entries of the same item there were to learn from.
     """
-    from matplotlib.figure import Figure
-
-    figure = Figure(figsize=(8.4, 3.6), layout="constrained")
-    left, right = figure.subplots(1, 2)
     reach = float(np.quantile(abs(misses), 0.995)) or 1.0
-    left.hist(np.clip(misses, -reach, reach), BINS, color="C0")
-    left.set(xlabel="predicted − rated", ylabel="held-out ratings")
     root = float(np.sqrt(np.square(misses, dtype=np.float64).mean()))
-    left.set_title(f"RMSE {root:.3f}", fontsize=10)
     points = by_seen(misses, seen)
-    right.plot(*points, "o-", markersize=4)
-    right.axhline(root, color="gray", linestyle="--", linewidth=1)
-    right.set(xlabel="ratings of the same item to learn from", ylabel="RMSE")
-    if len(points[0]):  # of nothing there is no logarithm
-        right.set_xscale("log")
-    for axes in (left, right):
-        axes.grid(alpha=0.3, linewidth=0.6)
-        axes.spines[["top", "right"]].set_visible(False)
-    save(figure, path)
+    with drawing(path, 1, 2, size=(8.4, 3.6)) as (_, (left, right)):
+        left.hist(np.clip(misses, -reach, reach), BINS, color="C0")
+        left.set(xlabel="predicted − rated", ylabel="held-out ratings")
+        left.set_title(f"RMSE {root:.3f}")
+        right.plot(*points, "o-")
+        right.axhline(root, color="gray", linestyle="--", linewidth=1)
+        right.set(xlabel="ratings of the same item to learn from", ylabel="RMSE")
+        if len(points[0]):  # of nothing there is no logarithm
+            right.set_xscale("log")

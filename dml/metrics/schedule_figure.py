@@ -53,28 +53,21 @@ def lines(schedule: Drawn, width: int = WIDTH) -> list[str]:
 
 
 def draw(path: Path, schedules: Mapping[str, Drawn]) -> None:
-    """Write path.svg and path.png: a panel a schedule under its title."""
-    from matplotlib.figure import Figure
-
+    """Write path.svg and path.png: a panel for each schedule under its title."""
     stages = max(one.piece.shape[1] for one in schedules.values())
     time = max(len(one.piece) / one.rounds for one in schedules.values())
-    panel = 0.55 + min(0.28 * stages, 4.0)
-    figure = Figure(
-        figsize=(10, 0.5 + panel * len(schedules)),
-        layout="constrained",
-        facecolor="white",
-    )
-    every = figure.subplots(len(schedules), sharex=True, squeeze=False)[:, 0]
-    for axes, (title, schedule) in zip(every, schedules.items(), strict=True):
-        add(axes, schedule, INCHES / time)
-        axes.set_title(title, loc="left", fontsize=9, color="#555555")
-        axes.set(ylabel="stage")
-        axes.spines[["top", "right", "left"]].set_visible(False)
-        axes.tick_params(axis="y", length=0)
-    every[-1].set(xlabel="time, in forwards of a stage", xlim=(0, time))
-    handles, names = every[0].get_legend_handles_labels()
-    figure.legend(handles, names, loc="upper right", ncols=3, frameon=False, fontsize=9)
-    figures.save(figure, path)
+    panel, count = 0.55 + min(0.28 * stages, 4.0), len(schedules)
+    style = figures.PICTURE | {"axes.spines.left": False, "axes.titlesize": 9}
+    size = (10, 0.5 + panel * count)
+    drawing = figures.drawing(path, count, 1, size=size, style=style, sharex=True)
+    with drawing as (figure, every):
+        for axes, (title, schedule) in zip(every, schedules.items(), strict=True):
+            add(axes, schedule, INCHES / time)
+            axes.set_title(title, loc="left", color="#555555")
+            axes.set(ylabel="stage")
+            axes.tick_params(axis="y", length=0)
+        every[-1].set(xlabel="time, in forwards of a stage", xlim=(0, time))
+        figures.legend(figure, "upper right", ncols=3)
 
 
 def add(axes: Any, schedule: Drawn, room: float) -> None:

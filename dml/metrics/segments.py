@@ -71,7 +71,6 @@ def _figure(
 ) -> None:
     """Draw a column a title, a line a slice, and below them which colour is what."""
     from matplotlib.colors import ListedColormap
-    from matplotlib.figure import Figure
     from matplotlib.patches import Patch
 
     shades = shaded(len(names))
@@ -79,8 +78,6 @@ def _figure(
     tall, wide = first.shape[1:3]
     side = SIDE / max(tall, wide)
     size = (wide * side * len(columns) + 0.2, tall * side * len(first) + 0.7)
-    figure = Figure(figsize=size, layout="constrained", facecolor="white")
-    grid = figure.subplots(len(first), len(columns), squeeze=False)
     looks = {
         "what is seen": {"cmap": "gray", "vmin": first.min(), "vmax": first.max()},
         "errors": {
@@ -90,24 +87,20 @@ def _figure(
         },
     }
     ours = {"cmap": ListedColormap(shades), "vmin": 0, "vmax": len(names) - 1}
-    for across, (title, shown) in enumerate(columns.items()):
-        for down, one in enumerate(shown):
-            axes = grid[down, across]
-            axes.imshow(one, interpolation="nearest", **looks.get(title, ours))
-            axes.set(xticks=[], yticks=[])
-            axes.spines[:].set_visible(False)
-        grid[0, across].set_title(title, fontsize=9)
     marks = [
         Patch(facecolor=shade, edgecolor="#777777", label=figures.legible(name))
         for shade, name in zip(shades, names, strict=True)
     ]
     if "errors" in columns:
         marks.append(Patch(facecolor=WRONG, label="wrong"))
-    figure.legend(
-        handles=marks,
-        loc="outside lower center",
-        ncols=len(marks),
-        frameon=False,
-        fontsize=9,
-    )
-    figures.save(figure, path)
+    with figures.figure(path, size, figures.PICTURE) as figure:
+        grid = figure.subplots(len(first), len(columns), squeeze=False)
+        for across, (title, shown) in enumerate(columns.items()):
+            for down, one in enumerate(shown):
+                axes = grid[down, across]
+                axes.imshow(one, interpolation="nearest", **looks.get(title, ours))
+                axes.set(xticks=[], yticks=[])
+                axes.spines[:].set_visible(False)
+            grid[0, across].set_title(title, fontsize=9)
+        place = {"loc": "outside lower center", "ncols": len(marks)}
+        figure.legend(handles=marks, **place)

@@ -20,43 +20,37 @@ FEW = 16  # ranks: between so few bars there is room for lines
 
 
 def draw(path: Path, timeline: Timeline) -> None:
-    """Write path.svg and path.png: a row a rank, a slanted line a message."""
-    from matplotlib.figure import Figure
-
+    """Write path.svg and path.png: a row for each rank, a line for each message."""
     rows = len(ranks(timeline))
     begin = min(span.start for span in timeline.spans)
     seconds = max(span.end for span in timeline.spans) - begin
     unit, scale = axis_unit(seconds)
-    height = min(1.5 + 0.42 * rows, 9.0)
-    figure = Figure(figsize=(10, height), layout="constrained", facecolor="white")
-    axes = figure.add_subplot()
+    size = (10, min(1.5 + 0.42 * rows, 9.0))
     half = 0.28 if rows <= FEW else 0.2  # of a bar's height; a row's is 1
-    for name, colour, when in layers(timeline):
-        boxes = [
-            (rank, (start - begin) / scale, (end - begin) / scale)
-            for rank, each in when.items()
-            for start, end in merged(each, seconds / PIXELS)
-            if end > start
-        ]
-        if boxes:
-            bars(axes, np.array(boxes), half, facecolor=colour, label=name)
-    if timeline.flights:
-        reach = half if rows <= FEW else 0.0
-        lines(axes, messages(timeline.flights, begin, scale), reach)
-    axes.set_xlim(0, max(seconds / scale, 1e-9))
-    axes.set_ylim(max(ranks(timeline)) + 0.6, -0.6)
-    if rows <= FEW:
-        axes.set_yticks(ranks(timeline))
-    axes.set(xlabel=unit, ylabel="rank")
-    axes.set_title(said(timeline, seconds), loc="left", fontsize=9, color="#555555")
-    axes.spines[["top", "right", "left"]].set_visible(False)
-    axes.tick_params(axis="y", length=0)
-    if axes.get_legend_handles_labels()[0]:
-        axes.legend(
-            **{"loc": "lower right", "bbox_to_anchor": (1, 1), "borderaxespad": 0.2},
-            **{"ncols": 8, "frameon": False, "fontsize": 9, "handlelength": 1.4},
-        )
-    figures.save(figure, path)
+    style = figures.PICTURE | {"axes.spines.left": False, "axes.titlesize": 9}
+    with figures.drawing(path, size=size, style=style) as (_, (axes,)):
+        for name, colour, when in layers(timeline):
+            boxes = [
+                (rank, (start - begin) / scale, (end - begin) / scale)
+                for rank, each in when.items()
+                for start, end in merged(each, seconds / PIXELS)
+                if end > start
+            ]
+            if boxes:
+                bars(axes, np.array(boxes), half, facecolor=colour, label=name)
+        if timeline.flights:
+            reach = half if rows <= FEW else 0.0
+            lines(axes, messages(timeline.flights, begin, scale), reach)
+        axes.set_xlim(0, max(seconds / scale, 1e-9))
+        axes.set_ylim(max(ranks(timeline)) + 0.6, -0.6)
+        if rows <= FEW:
+            axes.set_yticks(ranks(timeline))
+        axes.set(xlabel=unit, ylabel="rank")
+        axes.set_title(said(timeline, seconds), loc="left", color="#555555")
+        axes.tick_params(axis="y", length=0)
+        if axes.get_legend_handles_labels()[0]:
+            place = {"bbox_to_anchor": (1, 1), "borderaxespad": 0.2}
+            axes.legend(loc="lower right", ncols=8, handlelength=1.4, **place)
 
 
 def axis_unit(seconds: float) -> tuple[str, float]:

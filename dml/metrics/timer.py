@@ -11,31 +11,23 @@ Item = TypeVar("Item")
 class Timer:
     """Adds up seconds by phase until the next lap.
 
-    `delay(work)` is called at the end of a phase that computes: it lets virtual ranks
-    take their time, and straggling real ones sleep. `seen(phase, start, end)` hears of
-    every phase.
+    `seen(phase, start, end)` is called at the end of every phase.
     """
 
     def __init__(
         self,
         clock: Callable[[], float] = time.perf_counter,
-        delay: Callable[[float], object] | None = None,
         seen: Callable[[str, float, float], object] | None = None,
     ) -> None:
-        self.clock, self.delay, self.seen = clock, delay, seen
+        self.clock, self.seen = clock, seen
         self.seconds: dict[str, float] = {}
 
     @contextmanager
-    def __call__(self, phase: str, work: float = 0.0) -> Iterator[None]:
-        """Count what runs inside under phase; force the device before you leave.
-
-        Work is what this rank computes: 1 is its even share of an update.
-        """
+    def __call__(self, phase: str) -> Iterator[None]:
+        """Count what runs inside under phase; force the device before you leave."""
         start = self.clock()
         try:
             yield
-            if work and self.delay:
-                self.delay(work)
         finally:
             end = self.clock()
             self.seconds[phase] = self.seconds.get(phase, 0.0) + end - start

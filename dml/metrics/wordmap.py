@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from dml.metrics.figures import save
+from dml.metrics import figures
 
 GROUPS = {
     "country → capital": "france paris, germany berlin, italy rome, russia moscow, "
@@ -58,26 +58,24 @@ def wordmap(path: Path, words: Sequence[str], vectors: np.ndarray) -> None:
     frequent words are drawn.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
-    from matplotlib.figure import Figure
 
     groups = relations(words) or {"most frequent": np.arange(len(words))[:FALLBACK]}
     columns = min(len(groups), 2)
     rows = -(-len(groups) // columns)
-    figure = Figure(figsize=(6.4 * columns, 4.8 * rows), layout="constrained")
-    FigureCanvasAgg(figure)  # measures labels; without it each one makes its own
-    panels = figure.subplots(rows, columns, squeeze=False).ravel()
-    for axes in panels[len(groups) :]:
-        axes.remove()
-    drawn = list(zip(panels, groups.items(), strict=False))
-    places = [plane(vectors[index]) for index in groups.values()]
-    for (axes, (title, index)), place in zip(drawn, places, strict=True):
-        scatter(axes, title, place, paired=index.ndim == 2)
-    figure.draw_without_rendering()  # labels need the panels where they will be
-    figure.set_layout_engine("none")  # and they stay there
-    for (axes, (_, index)), place in zip(drawn, places, strict=True):
-        names = [words[row] for row in index.T.ravel()]
-        label(axes, names, place, paired=index.ndim == 2)
-    save(figure, path)
+    size = (6.4 * columns, 4.8 * rows)
+    with figures.drawing(path, rows, columns, size=size) as (figure, panels):
+        FigureCanvasAgg(figure)  # measures labels; without it each one makes its own
+        for axes in panels[len(groups) :]:
+            axes.remove()
+        drawn = list(zip(panels, groups.items(), strict=False))
+        places = [plane(vectors[index]) for index in groups.values()]
+        for (axes, (title, index)), place in zip(drawn, places, strict=True):
+            scatter(axes, title, place, paired=index.ndim == 2)
+        figure.draw_without_rendering()  # labels need the panels where they will be
+        figure.set_layout_engine("none")  # and they stay there
+        for (axes, (_, index)), place in zip(drawn, places, strict=True):
+            names = [words[row] for row in index.T.ravel()]
+            label(axes, names, place, paired=index.ndim == 2)
 
 
 def relations(words: Sequence[str]) -> dict[str, np.ndarray]:
@@ -134,8 +132,6 @@ def scatter(axes: Any, title: str, place: np.ndarray, paired: bool) -> None:
     axes.set(title=title, xlabel="first component", ylabel="second component")
     axes.set_aspect("equal", adjustable="datalim")  # parallel must look parallel
     axes.margins(0.1)
-    axes.grid(alpha=0.3, linewidth=0.6)
-    axes.spines[["top", "right"]].set_visible(False)
 
 
 def label(axes: Any, words: Sequence[str], place: np.ndarray, paired: bool) -> None:

@@ -4,6 +4,7 @@ A writer is made by `with`, which closes it however the run ends.
 """
 
 import json
+import string
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
@@ -60,10 +61,52 @@ def jsonl(path: Path, append: bool = False) -> Iterator[Writer]:
 
 
 @contextmanager
-def table(columns: Mapping[str, tuple[int, Callable[[Row], str]]]) -> Iterator[Writer]:
-    """Print each row at once, under a header: by title, a width and a cell's text.
+def collected(finish: Callable[[list[Row], Row], None]) -> Iterator[Writer]:
+    """Collect the rows; call finish(rows, summary) when the summary comes."""
+    rows: list[Row] = []
+    yield Writer(rows.append, lambda summary: finish(rows, summary))
 
-    Words stand left, numbers right; of the summary, a line.
+
+Columns = Mapping[str, tuple[int, str | Callable[[Row], str]]]
+
+
+class Cells(string.Formatter):
+    """Formats a template with the fields of a row; a missing number is a dash."""
+
+    def format_field(self, value: Any, spec: str) -> str:
+        return "-" if value is None else super().format_field(value, spec)
+
+
+def cell(row: Row, text: str | Callable[[Row], str]) -> str:
+    """Return the text of a cell: a template such as "{loss:.3f}", or a function."""
+    return Cells().vformat(text, (), row) if isinstance(text, str) else text(row)
+
+
+def line(row: Row, *templates: str) -> str:
+    """Return filled templates in a line, without those of which a field is missing."""
+    parts = []
+    for template in templates:
+        fields = [field for _, field, _, _ in Cells().parse(template) if field]
+        if all(row.get(field) is not None for field in fields):
+            parts.append(cell(row, template))
+    return "  ".join(parts)
+
+
+def scaled(key: str, factor: float, form: str) -> Callable[[Row], str]:
+    """Return the text of factor * row[key]; a missing number is a dash."""
+
+    def text(row: Row) -> str:
+        return "-" if row[key] is None else format(factor * row[key], form)
+
+    return text
+
+
+def printer(columns: Columns, title: str = "") -> Callable[[Row], None]:
+    """Return a function that prints each row at once, the first one under a header.
+
+    A column has a title, a width, and a template or function of the row. Words are
+    aligned to the left, numbers to the right. A title stands above the header, and may
+    have fields of the first row.
     """
 
     def show(cells: Iterable[str]) -> None:
@@ -77,12 +120,31 @@ def table(columns: Mapping[str, tuple[int, Callable[[Row], str]]]) -> Iterator[W
 
     def row(row: Row) -> None:
         if not shown:
+            if title:
+                sys.stdout.write(f"\n{cell(row, title)}\n")
             show(columns)
             shown.append(True)
-        show(text(row) for _, text in columns.values())
+        show(cell(row, text) for _, text in columns.values())
 
     shown: list[bool] = []
-    yield Writer(row, ignore)
+    return row
+
+
+@contextmanager
+def table(columns: Columns) -> Iterator[Writer]:
+    """Print the rows as one table; the summary is not printed."""
+    yield Writer(printer(columns), ignore)
+
+
+@contextmanager
+def tables(
+    kinds: Mapping[str, Columns], titles: Mapping[str, str], key: str = "table"
+) -> Iterator[Writer]:
+    """Print each row in the table that row[key] names; a table may have a title."""
+    printers = {
+        kind: printer(columns, titles.get(kind, "")) for kind, columns in kinds.items()
+    }
+    yield Writer(lambda row: printers[row[key]](row), ignore)
 
 
 def loss_of(row: Row) -> str:

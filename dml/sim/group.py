@@ -1,42 +1,51 @@
 """A virtual communicator without its messages: who belongs to it, where, since when."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
 
 from dml.sim.meeting import Meeting, VirtualWindow, meet
 from dml.sim.process import Process
-from dml.types import SHARED, BadInput, Op, Request
+from dml.types import SHARED, BadInput, Cache, Op, Platform
 
 LINE = 64  # bytes of a cache line
+
+
+class Shared:
+    """State that all ranks of one virtual communicator share."""
+
+    def __init__(self) -> None:
+        self.meeting: Meeting | None = None  # the collective call in progress
+        self.hosts: list[int] = []  # of the ranks, computed at the first use
+        self.results: dict[str, Any] = {}  # of `wire.once`, by name
 
 
 class Group:
     """One rank's end of a group of processes; collective calls as a perfect MPI's."""
 
     __slots__ = (
-        *("alpha", "beta", "eager", "gamma", "kept", "peers", "process"),
-        *("rank", "room", "size"),
+        *("_cache", "_platform", "alpha", "beta", "eager", "gamma", "peers"),
+        *("process", "rank", "shared", "size"),
     )
-    machine = ""  # a measurement here belongs to no machine
 
-    def __init__(self, process: Process, rank: int, peers: list[Any]):
+    def __init__(self, process: Process, rank: int, peers: list[Any], shared: Shared):
         self.process, self.rank, self.peers = process, rank, peers
         self.size = 0  # known when the group is complete
-        self.kept: dict[Any, Any] = {}
+        self._cache: Cache | None = None
+        self._platform: Platform | None = None
         self.alpha, self.beta, self.gamma, self.eager = process.world.rates
-        self.room: list[Meeting] = []  # the meeting that the group is coming to
+        self.shared = shared
 
     @classmethod
     def group(cls, processes: Sequence[Process]) -> list[Self]:
         """Connect processes; the k-th becomes rank k."""
         peers: list[Self] = []
-        room: list[Meeting] = []
+        shared = Shared()
         for rank, process in enumerate(processes):
-            peers.append(cls(process, rank, peers))
+            peers.append(cls(process, rank, peers, shared))
         for comm in peers:
-            comm.size, comm.room = len(peers), room
+            comm.size = len(peers)
         if processes:
             processes[0].world.groups.append(peers)
         return peers
@@ -59,14 +68,17 @@ class Group:
 
     def Split(self, color: int = 0, key: int = 0) -> Self:
         def conclude(wishes: list[tuple[int, int]]) -> list[Self]:
+            ranks_of: dict[int, list[int]] = {}  # by color
+            for rank, (one, _) in enumerate(wishes):
+                ranks_of.setdefault(one, []).append(rank)
             mine: dict[int, Self] = {}
-            for one in sorted({color for color, _ in wishes}):
-                ranks = [r for r, wish in enumerate(wishes) if wish[0] == one]
+            for _, ranks in sorted(ranks_of.items()):
                 ranks.sort(key=lambda rank: (wishes[rank][1], rank))
                 group = self.group([self.peers[r].process for r in ranks])
                 mine |= zip(ranks, group, strict=True)
             return [mine[rank] for rank in range(self.size)]
 
+        self.process.made += 1
         return meet(self, "Split", (color, key), conclude)[self.rank]
 
     def Split_type(self, split_type: int = SHARED, key: int = 0) -> Self:
@@ -79,50 +91,47 @@ class Group:
         return self.Split(0, self.rank)
 
     def Free(self) -> None:
-        self.kept.clear()
+        self._cache = None
 
-    def note(self, number: int) -> None:
-        """Nobody records here."""
+    @property
+    def cache(self) -> Cache:
+        if self._cache is None:
+            self._cache = Cache()
+        return self._cache
 
-    def around(self, comm: Self) -> Self:
-        return comm
+    @property
+    def platform(self) -> Platform:
+        if self._platform is None:
+            self._platform = Platform(
+                raw=self,
+                hosts=self.hosts,
+                shared_window=self.shared_window,
+                compute=self.process.compute,
+                pause=self.process.pause,
+                network=self.process.world.network,
+            )
+        return self._platform
 
     def hosts(self) -> list[int]:
-        """The host of every rank, numbered by their lowest rank."""
-        hosts = self.process.world.hosts()
-        names = [hosts[peer.process.rank] for peer in self.peers]
-        order = {name: i for i, name in enumerate(dict.fromkeys(names))}
-        return [order[name] for name in names]
+        """The host of every rank, numbered by their lowest rank; one list for all."""
+        if not self.shared.hosts:
+            hosts = self.process.world.hosts()
+            names = [hosts[peer.process.rank] for peer in self.peers]
+            order = {name: i for i, name in enumerate(dict.fromkeys(names))}
+            self.shared.hosts = [order[name] for name in names]
+        return self.shared.hosts
 
     def shared_window(self, nbytes: int) -> VirtualWindow:
-        if max(self.hosts()):
-            raise BadInput(f"rank {self.rank}: a shared window needs one host")
-
         def conclude(sizes: list[int]) -> list[np.ndarray]:
+            if max(self.hosts()):
+                raise BadInput(f"rank {self.rank}: a shared window needs one host")
             return [_aligned(size) for size in sizes]
 
+        self.process.made += 1
         return VirtualWindow(self, meet(self, "Window", nbytes, conclude))
-
-    # Time.
-
-    @property
-    def raw(self) -> Self:
-        return self
-
-    @property
-    def network(self) -> Any:
-        return self.process.world.network
-
-    @property
-    def pause(self) -> Callable[[], None]:
-        return self.process.pause
 
     def Wtime(self) -> float:
         return self.process.clock
-
-    def compute(self, seconds: float, unless: Request | None = None) -> bool:
-        """Let this rank's clock advance, unless a request is done before."""
-        return self.process.compute(seconds, unless)
 
     def Reduce_local(
         self,

@@ -159,16 +159,7 @@ def straggler(
     comm: Any, draws: Iterator[float], scale: float = 1.0
 ) -> Callable[[Any], bool]:
     """Return the work of a rank that only takes its time, unless a request is done."""
-    return lambda unless: comm.compute(scale * next(draws), unless)
-
-
-def delayed(comm: Any, law: Law, seed: int) -> Callable[[float], None]:
-    """Return what a Timer's delay calls: this rank takes work times a draw.
-
-    A virtual rank's clock advances, a real one sleeps.
-    """
-    draws = drawing(law, seed, comm.rank)
-    return lambda work: comm.compute(work * next(draws))
+    return lambda unless: comm.platform.compute(scale * next(draws), unless)
 
 
 def expected(law: Law, k: int, p: int) -> float | None:

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from dml.sim.crowd import Crowd, Message
-from dml.sim.group import Group
+from dml.sim.group import Group, Shared
 from dml.sim.process import Process, mail
 from dml.sim.transfer import VirtualRequest, arrive, fill, settled
 from dml.types import ANY
@@ -31,8 +31,8 @@ class Matching(Group):
 
     __slots__ = ("awaits", "crowd", "inbox", "posted", "there")
 
-    def __init__(self, process: Process, rank: int, peers: list[Any]):
-        super().__init__(process, rank, peers)
+    def __init__(self, process: Process, rank: int, peers: list[Any], shared: Shared):
+        super().__init__(process, rank, peers, shared)
         self.inbox: dict[int, list[Any]] = {}  # by source: sends that wait
         self.posted: dict[int, Any] = {}  # by source: receives that wait
         self.awaits = NOBODY  # whose message this rank waits for, without a request

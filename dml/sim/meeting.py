@@ -33,9 +33,9 @@ def meet(
 ) -> Any:
     """Wait for all ranks; the last one concludes from their values."""
     process = comm.process
-    if not comm.room:
-        comm.room.append(Meeting(name, comm.size))
-    meeting = comm.room[0]
+    meeting = comm.shared.meeting
+    if meeting is None:
+        meeting = comm.shared.meeting = Meeting(name, comm.size)
     if meeting.name != name:
         raise BadInput(
             f"rank {comm.rank} calls {name}() where {len(meeting.came)} of "
@@ -45,7 +45,7 @@ def meet(
     meeting.values[comm.rank] = value
     meeting.came.append(process)
     if len(meeting.came) == comm.size:
-        comm.room.clear()
+        comm.shared.meeting = None
         meeting.result = conclude(meeting.values)
         rounds = (comm.size - 1).bit_length()
         start = max(process.clock for process in meeting.came)
@@ -74,7 +74,7 @@ class VirtualWindow:
 
     def meet(self, pause: Any = None) -> None:
         """Meet all ranks, as `Barrier` does; a pause of another kind is for polling."""
-        if pause == self.comm.pause:
+        if pause == self.comm.process.pause:
             pause = None
         meet(self.comm, "meet", None, lambda values: None, pause=pause)
 

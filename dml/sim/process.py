@@ -12,7 +12,7 @@ class Process:
 
     __slots__ = (
         *("asked", "clock", "died", "dies", "ends", "fiber", "in_free", "left"),
-        *("met_free", "offers", "open", "out_free", "polls", "rank", "root"),
+        *("made", "met_free", "offers", "open", "out_free", "polls", "rank", "root"),
         *("settled", "waits", "world"),
     )
 
@@ -25,6 +25,7 @@ class Process:
         self.polls: Any = None  # what it asks for again and again, likewise
         self.asked = False  # in vain, since its clock last advanced
         self.settled = -1.0  # until when all has happened that can
+        self.made = 0  # communicators and windows
         self.left = world.limits.messages  # that it may send, or wait for
         self.open = self.offers = 0  # receives posted, and sends that wait for one
         self.dies, self.died = float("inf"), False

@@ -1,9 +1,10 @@
-"""Virtual time of a schedule where all ranks are equally far: round after round.
+"""Virtual time of a schedule on a network without shared links, round by round.
 
-A round and the clocks before it come in, the clocks after it go out: those of the
-running world, by the arithmetic of `sim.comm`, `sim.transfer` and `wire.messages.lane`.
-In a round nothing depends on who comes first, but where only the last segment is eager:
-here it leaves after those that wait for their receives, there it may go beside them.
+`follow` takes rounds and the clock of every rank and returns the clocks after them. The
+arithmetic is that of the running world (`sim.comm`, `sim.transfer`,
+`wire.messages.lane`). No link is shared, so the order of arrival does not matter, with
+one exception: if only the last segment is eager, it leaves here after segments that
+wait for their receives; in the running world it may leave beside them.
 """
 
 from collections.abc import Iterable
@@ -15,24 +16,24 @@ from numba import njit
 from dml.sim.networks.fabric import Rates
 from dml.types import Round
 
-ROUNDING = 1e-15  # of the latest clock: by how much shifts differ that are the same
+ROUNDING = 1e-15  # of the latest clock: equal shifts may differ by this much
 
 
 class State(NamedTuple):
-    """What every rank knows in a round: seconds, and a count.
+    """Times of every rank within a round, in seconds, and its number of segments.
 
-    Between rounds only the clocks matter: whoever ends one has waited for both ports.
+    Between rounds only `clock` matters: a rank leaves a round when both ports are free.
     """
 
     clock: np.ndarray
-    ready: np.ndarray  # when the segment is posted
-    sent: np.ndarray  # when the out port is free
-    came: np.ndarray  # when the in port is free
+    ready: np.ndarray  # the next segment is posted
+    sent: np.ndarray  # the out port is free
+    came: np.ndarray  # the in port is free
     takes: np.ndarray  # segments to receive
 
 
 def follow(rounds: Iterable[Round], rates: Rates, clock: np.ndarray) -> np.ndarray:
-    """Return every rank's clock after the rounds, from that before them."""
+    """Return the clock of every rank after the rounds, from the clocks before them."""
     size = len(clock)
     ready, sent, came = np.zeros((3, size))
     state = State(clock.copy(), ready, sent, came, np.zeros(size, np.int64))
@@ -42,10 +43,10 @@ def follow(rounds: Iterable[Round], rates: Rates, clock: np.ndarray) -> np.ndarr
 
 
 def repeat(one: Round, rates: Rates, state: State) -> None:
-    """Play a round as often as it says, or until all its ranks only shift.
+    """Play a round `times` times, or until it shifts all its ranks by one constant.
 
-    It maps clocks to clocks by max and plus: what has shifted them all by one constant
-    does so for ever, and does so from any origin.
+    A round maps clocks to clocks by maxima and sums. If it shifts all clocks by one
+    constant once, it does so in every repetition, from any origin.
     """
     clock, how = state.clock, (one.reduces, one.segment)
     messages = one.source, one.dest, one.nbytes
@@ -54,8 +55,7 @@ def repeat(one: Round, rates: Rates, state: State) -> None:
     ranks = np.zeros(len(clock), np.bool_)
     ranks[one.source] = ranks[one.dest] = True
     origin = clock[ranks].min()  # a small shift is lost in the last bits of a late one
-    for times in state[:4]:
-        times[ranks] -= origin
+    clock[ranks] -= origin
     for left in reversed(range(one.times)):
         before = clock[ranks]
         play(*messages, how, rates, state)
@@ -63,19 +63,19 @@ def repeat(one: Round, rates: Rates, state: State) -> None:
         if np.ptp(shift) <= ROUNDING * clock[ranks].max():
             clock[ranks] += left * shift.mean()
             break
-    for times in state[:4]:
-        times[ranks] += origin
+    clock[ranks] += origin
 
 
 @njit(cache=True)
 def play(source, dest, nbytes, how, rates, state):
-    """Let ranks send and receive a round's messages, segment by segment."""
+    """Send and receive the messages of a round, segment by segment."""
     reduces, segment = how
-    clock, ready, _, _, takes = state
+    clock, ready, sent, came, takes = state
     most, least = 0, np.iinfo(np.int64).max
     for m in range(len(source)):
         s, d = source[m], dest[m]
-        ready[s], ready[d] = clock[s], clock[d]
+        ready[s] = sent[s] = came[s] = clock[s]
+        ready[d] = sent[d] = came[d] = clock[d]
         takes[d] = 1
         if 0 < segment < nbytes[m]:
             takes[d] = (nbytes[m] + segment - 1) // segment
@@ -93,7 +93,7 @@ def play(source, dest, nbytes, how, rates, state):
                     least_shift, most_shift = wait(s, 0.0, state)
                     low, high = min(low, least_shift), max(high, most_shift)
         k += 1
-        # As with rounds: when all that a segment changes shifts, skip to the last two.
+        # If a segment shifts all times by one constant, continue with the last two.
         if k < least - 2 and high - low <= ROUNDING * clock[dest[0]]:
             skip((least - 2 - k) * (low + high) / 2, source, dest, state)
             k = least - 2
@@ -103,7 +103,7 @@ def play(source, dest, nbytes, how, rates, state):
 
 @njit(cache=True, inline="always")
 def fly(k, source, dest, nbytes, segment, rates, state):
-    """Send the k-th segments, all as of before any of them has come."""
+    """Send segment k of all messages, with all ports as they are before it."""
     _, ready, sent, came, takes = state
     low, high = np.inf, 0.0
     for m in range(len(source)):
@@ -121,16 +121,16 @@ def fly(k, source, dest, nbytes, segment, rates, state):
 
 @njit(cache=True, inline="always")
 def part(k, nbytes, segment):
-    """The bytes of the k-th segment."""
+    """Return the bytes of segment k."""
     return min(segment, nbytes - k * segment) if segment else nbytes
 
 
 @njit(cache=True, inline="always")
 def wait(rank, added, state):
-    """Let a rank go on when both ports are done; return how its times have shifted.
+    """Advance a rank to when both ports are free; return the least and largest shift.
 
-    What it exchanges next was posted before, as of its clock until now; but a rank that
-    only sends does so when it comes back.
+    A rank that receives has posted the next segment before it waited, a rank that only
+    sends posts the next segment after it waited.
     """
     clock, ready, sent, came, takes = state
     before, posted = clock[rank], ready[rank]
@@ -142,7 +142,7 @@ def wait(rank, added, state):
 
 @njit(cache=True)
 def skip(shift, source, dest, state):
-    """Let all ranks of a round do for so long what they have just done."""
+    """Shift all times of the ranks of a round by one constant."""
     clock, ready, sent, came, takes = state
     for m in range(len(source)):
         s, d = source[m], dest[m]

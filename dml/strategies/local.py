@@ -22,7 +22,7 @@ import numpy as np
 from dml.data.feed import Fed, feed
 from dml.data.shards import microbatches
 from dml.metrics.timer import Timer
-from dml.strategies.parameters import Tree, Update, restored
+from dml.strategies.parameters import Update, begin, restored
 from dml.types import BadInput, CountedComm, Problem, Reducer, Step, itself
 from dml.wire.buffers import allocate, layout, pack, unpack
 
@@ -45,7 +45,7 @@ def local(
     """Train on all ranks; yield a Step after every average.
 
     problem, batches: equal on all ranks.
-    update: an optax optimizer.
+    update: an optax optimizer, or a rule of rows.
     comm: the ranks.
     timer: measures the phases.
     reducer: how parameters become their mean, such as exact(ring_allreduce).
@@ -61,8 +61,8 @@ def local(
             f"expected averages after 1 update or more, got {every=}, {after=}; pass "
             "--local_every=<1 or more>"
         )
-    now = Tree(problem, update, state)
-    lies = layout((now.params, moments(now.opt_state), np.float32(0)))
+    now = begin(problem, update, state)
+    lies = layout((now.averaged(), np.float32(0)))
     buffer = allocate(comm, lies.length, np.result_type(*lies.dtypes))
     memory = restored(reducer.init(lies), memory)
     split = partial(microbatches, rank=comm.rank, size=comm.size, parts=accumulate)
@@ -75,19 +75,18 @@ def local(
             number, total = number + 1, total + count
             if not here:
                 continue
-            with timer("gradient", work=here * comm.size / count):
+            with timer("gradient"):
                 loss, grads = now.mean(parts, here)
+                comm.platform.work(here * comm.size / count)
             with timer("update"):
                 now.apply(grads)
             lost, seen = lost + float(jax.device_get(loss)) * here, seen + here
         with timer("wire"):
             mean = np.float32(lost / seen if seen else 0)
-            mine = jax.device_get((now.params, moments(now.opt_state), mean))
-            pack(mine, buffer, seen / total)
+            pack(jax.device_get((now.averaged(), mean)), buffer, seen / total)
             memory = reducer.reduce(comm, buffer, memory)
-            params, averages, loss = unpack(buffer, lies)
-            now.params, averages = now.put((params, averages))
-            now.opt_state = replaced(now.opt_state, averages)
+            averages, loss = unpack(buffer, lies)
+            now.assign(averages)
         yield Step(
             number=number,
             loss=float(loss),
@@ -106,18 +105,3 @@ def rounds(fed: Iterator[Fed], every: int, after: int) -> Iterator[Iterator[Fed]
     for number, first in enumerate(fed):
         length = 1 if number < after else every
         yield chain([first], islice(fed, length - 1))
-
-
-def moments(state: Any) -> list[jax.Array]:
-    """Return the leaves of an optimizer's state that can be averaged."""
-    return [leaf for leaf in jax.tree.leaves(state) if _real(leaf)]
-
-
-def replaced(state: Any, averages: Iterable[jax.Array]) -> Any:
-    """Return the state with these moments."""
-    new = iter(averages)
-    return jax.tree.map(lambda leaf: next(new) if _real(leaf) else leaf, state)
-
-
-def _real(leaf: Any) -> bool:
-    return np.issubdtype(leaf.dtype, np.floating)

@@ -75,7 +75,7 @@ def mesh(
     split = partial(divided, axes=axes, accumulate=accumulate)
     fed = feed(problem.take, batches, split, ahead=ahead)
     for number, (count, (even, rest)) in enumerate(timer.waits("input", fed), 1):
-        with timer("gradient", work=1):
+        with timer("gradient"):
             found, left = None, rest.examples if rest else 0
             if even:
                 loss, square, grads = means(now, even.batch)
@@ -86,6 +86,7 @@ def mesh(
                 lost = lost[0], held.slice(lost[1])
                 found = plus(found, lost, left / count)
             loss, grads = jax.block_until_ready(found)
+            comm.platform.work(1)
         measures: dict[str, float] = {"bytes_held": nbytes((now, state))}
         if scale:
             if even:

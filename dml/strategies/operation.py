@@ -18,7 +18,7 @@ from dml.metrics.timer import Timer
 from dml.strategies.parameters import Update, mean
 from dml.types import AllReduce, CountedComm, Problem, Shard, Step
 from dml.wire.buffers import allocate
-from dml.wire.messages import collect
+from dml.wire.messages.collect import collect
 
 
 def operation(
@@ -55,11 +55,13 @@ def operation(
         (part,) = parts
         assert part
         products = buffer[:count]
-        with timer("gradient", work=0.5):
+        with timer("gradient"):
+            comm.platform.work(0.5)
             products[:] = terms(shard.values, part.batch)
         with timer("wire"):
             allreduce(comm, products, op=np.add)
-        with timer("gradient", work=0.5):
+        with timer("gradient"):
+            comm.platform.work(0.5)
             loss, grads = gradient(shard.values, part.batch, products)
         with timer("update"):
             shard.update(*grads)
@@ -80,5 +82,5 @@ def operation(
 
 def joined(problem: Problem, comm: CountedComm, shard: Shard) -> np.ndarray | None:
     """Return the table of all columns on rank 0, None elsewhere; collective."""
-    tables = collect.collect(comm, shard.values)
-    return problem.products.join(tables) if tables else None
+    found = collect(comm, shard.values)
+    return problem.products.join(found[0]) if found else None

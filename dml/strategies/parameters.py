@@ -5,6 +5,7 @@ Both kinds have the same methods, so a strategy is written once:
 put: batch -> the batch where `mean` reads it.
 mean: (parts of a minibatch, its examples) -> loss and gradient, weighted by examples.
 apply: change the parameters by a gradient.
+averaged, assign: what replicas average, and its mean in its place.
 collect, state: calls for a Step.
 """
 
@@ -85,6 +86,15 @@ class Tree:
             apply(self.optimizer, grads, self.opt_state, self.params)
         )
 
+    def averaged(self) -> Any:
+        """Return what replicas average: the parameters and the optimizer's moments."""
+        return self.params, moments(self.opt_state)
+
+    def assign(self, averages: Any) -> None:
+        """Take the place of what `averaged` returned."""
+        self.params, averaged = self.put(averages)
+        self.opt_state = replaced(self.opt_state, averaged)
+
     @property
     def collect(self) -> Callable[[], Params]:
         return partial(itself, self.params)
@@ -126,6 +136,15 @@ class Table:
     def apply(self, grads: Rows) -> None:
         self.shard.update(*grads)
 
+    def averaged(self) -> Any:
+        return self.shard.values, tuple(getattr(self.shard, "state", ()))
+
+    def assign(self, averages: Any) -> None:
+        values, state = averages
+        self.shard.values[...] = values
+        for mine, average in zip(getattr(self.shard, "state", ()), state, strict=True):
+            mine[...] = average
+
     @property
     def collect(self) -> Callable[[], Params]:
         return partial(getattr, self.shard, "values")
@@ -133,3 +152,22 @@ class Table:
     @property
     def state(self) -> Callable[[], Any]:
         return partial(getattr, self.shard, "state", ())
+
+
+def moments(state: Any) -> list[Any]:
+    """Return the leaves of an optimizer's state that can be averaged: not counts."""
+    import jax
+
+    return [leaf for leaf in jax.tree.leaves(state) if _real(leaf)]
+
+
+def replaced(state: Any, averages: Iterable[Any]) -> Any:
+    """Return the state with these moments."""
+    import jax
+
+    new = iter(averages)
+    return jax.tree.map(lambda leaf: next(new) if _real(leaf) else leaf, state)
+
+
+def _real(leaf: Any) -> bool:
+    return np.issubdtype(leaf.dtype, np.floating)

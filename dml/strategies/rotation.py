@@ -50,7 +50,7 @@ def rotation(
     """
     blocks = problem.kernel.blocks
     sides, count = shape(problem.kernel)
-    hosts = max(comm.hosts()) + 1
+    hosts = max(comm.platform.hosts()) + 1
     if comm.size > count:
         raise BadInput(
             f"expected at most {count} ranks for {count} blocks, got {comm.size}; "
@@ -84,7 +84,8 @@ def rotation(
             mine = [where[cell] for cell in turn.cells]
             visits = [order.visits[order.bounds[n] : order.bounds[n + 1]] for n in mine]
             work = load(problem.kernel, order, visits) * comm.size
-            with timer("update", work=work):
+            with timer("update"):
+                comm.platform.work(work)
                 for n, some in zip(mine, visits, strict=True):
                     losses[n] = descend(table, data, some, pace)
             with timer("wire"):

@@ -53,7 +53,8 @@ def by_rows(
     losses: list[tuple[float, int]] = []
     sent = comm.bytes_sent
     for number, (count, parts) in enumerate(timer.waits("input", fed), 1):
-        with timer("gradient", work=1):
+        with timer("gradient"):
+            comm.platform.work(1)
             loss, grads = now.mean(parts, count)
         with timer("wire"):
             total = sums.add_up(grads)

@@ -46,8 +46,9 @@ def serial(
     fed = feed(problem.take, batches, split, now.put, ahead)
     losses: list[tuple[float, int]] = []
     for number, (count, parts) in enumerate(timer.waits("input", fed), 1):
-        with timer("gradient", work=1):
+        with timer("gradient"):
             loss, grads = now.mean(parts, count)
+            comm.platform.work(1)
         with timer("update"):
             now.apply(grads)
         losses.append((float(jax.device_get(loss)), count))

@@ -13,12 +13,14 @@ while a bucket is on the wire ("wait-free backpropagation", Poseidon, Zhang 2017
 Words per step: those of the all-reduces over all parameters and one loss.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from copy import copy
 from functools import partial
 from itertools import islice
 from typing import Any
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 
 from dml.data.feed import Part, feed
@@ -31,6 +33,7 @@ from dml.strategies.parameters import Tree, Update, restored
 from dml.strategies.row_sums import by_rows
 from dml.types import CountedComm, Grads, Problem, Reducer, Step
 from dml.wire.buckets import Bucket, buckets, empty, fill
+from dml.wire.once import once
 
 ALL = ""  # the one name of parameters that are not divided into layers
 Named = Iterator[tuple[str, Grads]]
@@ -83,7 +86,8 @@ def synchronous(
             **rows,
         )
         return
-    now = Tree(problem, update, state)
+    both = id(problem.params), id(state)
+    now = copy(once(comm, "start", both, partial(Tree, problem, update, state)))
     layered = bool(bucket_mb and problem.model and problem.model.layers)
     if layered:
         assert problem.model
@@ -100,8 +104,9 @@ def synchronous(
         sent = comm.bytes_sent
         mine = [part for part in parts if part]
         share = sum(part.examples for part in mine) / count
-        with timer("gradient", work=share * comm.size):
+        with timer("gradient"):
             loss, done, factor = begin(problem, now.params, mine, count, layered)
+            comm.platform.work(share * comm.size)
         squares, copied = 0.0, 0
         for n, bucket in enumerate(held):
             with timer("gradient"):
@@ -116,7 +121,7 @@ def synchronous(
                 memories[n] = reducer.reduce(comm, bucket.buffer, memories[n])
         with timer("update"):
             found, more = whole(held, layered)
-            now.apply(now.put(found))
+            updated(comm, now, held, found)
         measures: dict[str, float] = {"host_copies": copied + more}
         if scale:
             both = float(scalars[1]), sum(map(square, held))
@@ -177,6 +182,29 @@ def whole(held: Sequence[Bucket], layered: bool) -> tuple[Grads, int]:
     parts = [empty(bucket) for bucket in held]
     grads = {name: found for part, _ in parts for name, found in part.items()}
     return grads if layered else grads[ALL], sum(copied for _, copied in parts)
+
+
+def updated(comm: CountedComm, now: Tree, held: Sequence[Bucket], grads: Grads) -> None:
+    """Update the parameters; virtual replicas share one computation."""
+    if not comm.platform.virtual:
+        now.apply(now.put(grads))
+        return
+
+    def call() -> tuple[Any, Any]:
+        # apply reuses the memory of a state, which other ranks may still read
+        now.opt_state = jax.tree.map(jnp.copy, now.opt_state)
+        now.apply(now.put(grads))
+        return now.params, now.opt_state
+
+    bits = [bucket.buffer.tobytes() for bucket in held]
+    key = id(now.params), id(now.opt_state), bits
+    # the call keeps alive what the key has ids of
+    kept = partial(call_with, call, now.params, now.opt_state)
+    now.params, now.opt_state = once(comm, "update", key, kept)
+
+
+def call_with(call: Callable[[], Any], *kept: Any) -> Any:
+    return call()
 
 
 def square(bucket: Bucket) -> float:

@@ -3,12 +3,12 @@
 Gradients come in, one contiguous vector goes to a collective, and back.
 """
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dml.types import BadInput, Comm, Window
+from dml.types import BadInput, Comm, Region, Registered
+from dml.wire.once import one_host
 
 ALIGN = 64  # bytes: a cache line
 
@@ -28,15 +28,6 @@ def flat(comm: Comm, buffer: np.ndarray) -> np.ndarray:
     )
 
 
-class Region(NamedTuple):
-    """Registered memory: one part a rank of the communicator, all on one host."""
-
-    window: Window
-    parts: Sequence[np.ndarray]  # bytes
-    start: int  # address of this rank's part
-    stop: int
-
-
 def allocate(comm: Comm, length: int, dtype: Any = np.float32) -> np.ndarray:
     """Give every rank a vector of registered memory, zeroed; collective.
 
@@ -46,50 +37,58 @@ def allocate(comm: Comm, length: int, dtype: Any = np.float32) -> np.ndarray:
     """
     dtype = np.dtype(dtype)
     nbytes = length * dtype.itemsize
-    if max(comm.hosts()):
+    if not one_host(comm):
         memory = np.zeros(nbytes + ALIGN, np.uint8)
         start = -address(memory) % ALIGN
         return memory[start : start + nbytes].view(dtype)
-    window = comm.shared_window((1 + max(1, -(-nbytes // ALIGN))) * ALIGN)
-    # MPI gives pages to many ranks, but any memory to one alone
-    shift = -address(window.parts[0]) % ALIGN if comm.size == 1 else 0
-    parts = [part[shift:] for part in window.parts]
+    window = comm.platform.shared_window((1 + max(1, -(-nbytes // ALIGN))) * ALIGN)
+    parts = window.parts
+    if comm.size == 1:  # MPI aligns memory of several ranks only
+        parts = [parts[0][-address(parts[0]) % ALIGN :]]
     mine = parts[comm.rank]
     mine[:] = 0  # the first touch places the pages
     start = address(mine)
     region = Region(window, parts, start, start + len(mine))
-    comm.kept.setdefault("regions", []).append(region)
+    comm.cache.regions.append(region)
     return mine[:nbytes].view(dtype)
 
 
 def release(comm: Comm, buffer: np.ndarray) -> None:
     """Give back what `allocate` gave; collective."""
     region = find(comm, address(buffer))
-    comm.kept.pop("chunks", None)
+    comm.cache.chunks.clear()
     if region:
-        comm.kept["regions"].remove(region)
+        comm.cache.regions.remove(region)
         region.window.Free()
 
 
 def find(comm: Comm, start: int) -> Region | None:
-    for region in comm.kept.get("regions", ()):
+    for region in comm.cache.regions:
         if region.start <= start < region.stop:
             return region
     return None
 
 
-def peers(comm: Comm, buffer: np.ndarray) -> tuple[Window, list[np.ndarray]] | None:
+def peers(comm: Comm, buffer: np.ndarray) -> Registered | None:
     """Every rank's view of a registered buffer, by rank; None for a plain one."""
     start = address(buffer)
     region = find(comm, start)
     if region is None:
-        if "parent" not in comm.kept:
+        if comm.cache.parent is None:
             return None
-        parent, members = comm.kept["parent"]  # a group knows what its parent knows
+        parent, members = comm.cache.parent  # a group knows what its parent knows
         found = peers(parent, buffer)
         return found and (found[0], [found[1][member] for member in members])
     here = slice(start - region.start, start - region.start + buffer.nbytes)
     return region.window, [part[here].view(buffer.dtype) for part in region.parts]
+
+
+def registered(comm: Comm, buffer: np.ndarray) -> bool:
+    """Return whether `peers` knows a buffer."""
+    if find(comm, address(buffer)):
+        return True
+    parent = comm.cache.parent
+    return parent is not None and registered(parent[0], buffer)
 
 
 def place(comm: Comm, buffer: np.ndarray) -> int | None:

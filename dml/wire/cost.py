@@ -1,66 +1,51 @@
-"""What an all-reduce costs: seconds by α, β, γ, and the words that every rank sends.
+"""Seconds of an all-reduce by α, β and γ, for any number of ranks and any length.
 
-Pure arithmetic, for any number of ranks and any length; a word is one element. On the
-`Uniform` virtual network the seconds are exact, but for hierarchical ones of uneven
-groups, where they are a bound: the ranks of smaller groups come early.
+On the `Uniform` virtual network the seconds are exact, except for a hierarchical
+all-reduce with groups of different sizes: there they are an upper bound, because ranks
+of smaller groups arrive early. `wire.schedules` gives the words that ranks send.
 """
 
 import math
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import NamedTuple
 
 from dml.wire.byteps import byteps_cut
-from dml.wire.topology import (
-    SEGMENT,
-    SMALL,
-    STAGE,
-    children,
-    chunks,
-    fold,
-    halving,
-    rounds,
-    segments,
-)
+from dml.wire.topology import SEGMENT, SMALL, STAGE, fold, rounds, segments
 
 
 class Rates(NamedTuple):
-    """Seconds that a machine takes; the last two are for memory that ranks share."""
+    """Seconds per operation of a machine; the last two concern shared memory."""
 
-    alpha: float  # a message
-    beta: float  # a byte sent
-    gamma: float  # a byte reduced
-    meet: float = 0.0  # a round of a meeting in shared memory
-    touch: float = 0.0  # a byte copied in shared memory
+    alpha: float  # per message
+    beta: float  # per byte sent
+    gamma: float  # per byte reduced
+    meet: float = 0.0  # per round of a barrier in shared memory
+    touch: float = 0.0  # per byte copied in shared memory
 
 
 class Job(NamedTuple):
-    """One all-reduce: all that its cost depends on."""
+    """Size and layout of one all-reduce: everything that its cost depends on."""
 
     size: int
     length: int
     itemsize: int = 4
     registered: bool = True
     segment: int = SEGMENT
-    groups: tuple[int, ...] = ()  # the sizes of a hierarchical one's groups
-    hosts: bool = True  # groups share memory inside
-    outside: str = "ring"  # what a hierarchical one does across groups
+    groups: tuple[int, ...] = ()  # hierarchical: ranks of each group
+    hosts: bool = True  # hierarchical: the ranks of a group share memory
+    outside: str = "ring"  # hierarchical: the all-reduce across groups
 
 
 def seconds(algorithm: str, job: Job, rates: Rates) -> float:
-    """Predict how long the slowest rank takes."""
+    """Predict the seconds of the slowest rank."""
     return SECONDS[algorithm](job, rates) if job.size > 1 else 0.0
 
 
-def words(algorithm: str, job: Job) -> list[int]:
-    """Say how many words every rank sends."""
-    return WORDS[algorithm](job) if job.size > 1 else [0]
-
-
 def fit(measurements: Iterable[tuple[str, Job, float]]) -> Rates:
-    """Find the rates that predict (algorithm, job, seconds) best, by relative error.
+    """Fit rates to measured (algorithm, job, seconds) by relative error.
 
-    A meeting's round is no slower than a message, nor a byte copied than a byte sent:
-    messages on a host are made of both. So noise cannot turn the choice around.
+    `meet` is at most `alpha` and `touch` at most `beta`, because a message on one host
+    consists of both. Without these bounds noise could reverse the choice.
     """
     import numpy as np
     from scipy.optimize import least_squares
@@ -81,7 +66,7 @@ def fit(measurements: Iterable[tuple[str, Job, float]]) -> Rates:
 
 
 def choose(job: Job, rates: Rates, candidates: Iterable[str]) -> str:
-    """Name the algorithm that is predicted to be the fastest."""
+    """Return the name of the algorithm with the smallest predicted time."""
     return min(candidates, key=lambda name: seconds(name, job, rates))
 
 
@@ -90,7 +75,7 @@ def send(job: Job, rates: Rates, length: int) -> float:
 
 
 def add(job: Job, rates: Rates, length: int) -> float:
-    """Receive and reduce by segments: one is added while the next one comes."""
+    """Seconds to receive and reduce in segments; a segment is added during the next."""
     came = added = 0.0
     for part in segments(length, max(1, job.segment // job.itemsize)):
         nbytes = (part.stop - part.start) * job.itemsize
@@ -108,18 +93,9 @@ def star_seconds(job: Job, rates: Rates) -> float:
     return (job.size - 1) * (add(job, rates, n) + send(job, rates, n))
 
 
-def star_words(job: Job) -> list[int]:
-    return [(job.size - 1) * job.length] + [job.length] * (job.size - 1)
-
-
 def tree_seconds(job: Job, rates: Rates) -> float:
     n = job.length
     return rounds(job.size) * (add(job, rates, n) + send(job, rates, n))
-
-
-def tree_words(job: Job) -> list[int]:
-    down = [len(list(children(rank, job.size))) for rank in range(job.size)]
-    return [((rank > 0) + down[rank]) * job.length for rank in range(job.size)]
 
 
 def folding_seconds(job: Job, rates: Rates) -> float:
@@ -134,23 +110,6 @@ def butterfly_seconds(job: Job, rates: Rates) -> float:
     return inner + folding_seconds(job, rates)
 
 
-def butterfly_words(job: Job) -> list[int]:
-    exchanges = rounds(fold(job.size).power)
-    return folded_words(job, lambda place: exchanges * job.length)
-
-
-def folded_words(job: Job, sent: Callable[[int], int]) -> list[int]:
-    """Add what folding sends to what a place of the power of two sends."""
-    folded, found = fold(job.size), []
-    for rank in range(job.size):
-        place = folded.place(rank)
-        if place < 0:
-            found.append(job.length)
-        else:
-            found.append(sent(place) + (place < folded.extra) * job.length)
-    return found
-
-
 def halving_doubling_seconds(job: Job, rates: Rates) -> float:
     total, length = folding_seconds(job, rates), job.length
     for _ in range(rounds(fold(job.size).power)):
@@ -159,27 +118,10 @@ def halving_doubling_seconds(job: Job, rates: Rates) -> float:
     return total
 
 
-def halving_doubling_words(job: Job) -> list[int]:
-    power = fold(job.size).power
-
-    def sent(place: int) -> int:
-        halves = halving(place, power, job.length)
-        return sum(count(half.give) + count(half.keep) for half in halves)
-
-    return folded_words(job, sent)
-
-
 def ring_seconds(job: Job, rates: Rates) -> float:
     longest = -(-job.length // job.size)
     both = add(job, rates, longest) + send(job, rates, longest)
     return (job.size - 1) * both
-
-
-def ring_words(job: Job) -> list[int]:
-    p, lengths = job.size, [count(part) for part in chunks(job.length, job.size)]
-    return [
-        2 * job.length - lengths[(r + 1) % p] - lengths[(r + 2) % p] for r in range(p)
-    ]
 
 
 def hierarchical_seconds(job: Job, rates: Rates) -> float:
@@ -196,20 +138,6 @@ def hierarchical_seconds(job: Job, rates: Rates) -> float:
     return total + (largest - 1) * both
 
 
-def hierarchical_words(job: Job) -> list[int]:
-    owners, sent = min(job.groups), []
-    owned = [count(part) for part in chunks(job.length, owners)]
-    for number, size in enumerate(job.groups):
-        lengths = owned + [0] * (size - owners)
-        for place in range(size):
-            inside = 2 * job.length - lengths[place] - lengths[(place + 1) % size]
-            inside *= not job.hosts and size > 1
-            across = job._replace(size=len(job.groups), length=lengths[place])
-            beyond = words(job.outside, across)[number] if place < owners else 0
-            sent.append(inside + beyond)
-    return sent
-
-
 def shared_seconds(job: Job, rates: Rates) -> float:
     p, nbytes = job.size, job.length * job.itemsize
     if nbytes <= SMALL:
@@ -219,23 +147,23 @@ def shared_seconds(job: Job, rates: Rates) -> float:
         return 2 * meet(p, rates) + (p - 1) * chunk * (rates.gamma + rates.touch)
     total = meet(p, rates)
     for part in segments(job.length, STAGE // job.itemsize):
-        chunk = -(-count(part) // p) * job.itemsize
+        chunk = -(-(part.stop - part.start) // p) * job.itemsize
         added = (p - 1) * chunk * rates.gamma
         total += meet(p, rates) + added + 2 * p * chunk * rates.touch
     return total
 
 
 def native_seconds(job: Job, rates: Rates) -> float:
-    """The bound of any algorithm that does not add while it receives (Chan 2007)."""
+    """Lower bound for algorithms that do not add while receiving (Chan 2007)."""
     share = (job.size - 1) / job.size * job.length * job.itemsize
     return rounds(job.size) * rates.alpha + share * (2 * rates.beta + rates.gamma)
 
 
 def byteps_seconds(job: Job, rates: Rates, spare: int = 0) -> float:
-    """What `byteps_allreduce` takes if the last `spare` of job.size ranks only serve.
+    """Seconds of `byteps_allreduce`; the last `spare` of job.size ranks only serve.
 
-    Without γ exact for even pieces, else a bound. The paper's time (Jiang 2020),
-    2n(n-1)M/((n² + kn - 2k)B), is that of all stages but the last, which drains.
+    Exact for equal pieces and γ = 0, otherwise an upper bound. The time in the paper
+    (Jiang 2020), 2n(n-1)M/((n² + kn - 2k)B), omits the last stage, which drains.
     """
     workers, nbytes = job.size - spare, job.length * job.itemsize
     if workers < 2:
@@ -252,12 +180,8 @@ def byteps_seconds(job: Job, rates: Rates, spare: int = 0) -> float:
 
 
 def gather_seconds(size: int, nbytes: int, rates: Rates) -> float:
-    """An all-gather of nbytes in all, round a ring."""
+    """Seconds of a ring all-gather of `nbytes` in total."""
     return (size - 1) * rates.alpha + (size - 1) / size * nbytes * rates.beta
-
-
-def count(part: slice) -> int:
-    return part.stop - part.start
 
 
 SECONDS = {
@@ -269,13 +193,4 @@ SECONDS = {
     "hierarchical": hierarchical_seconds,
     "shared": shared_seconds,
     "native": native_seconds,
-}
-WORDS = {
-    "star": star_words,
-    "tree": tree_words,
-    "butterfly": butterfly_words,
-    "halving_doubling": halving_doubling_words,
-    "ring": ring_words,
-    "hierarchical": hierarchical_words,
-    "shared": lambda job: [0] * job.size,
 }

@@ -1,17 +1,12 @@
-"""What a Schedule is worth, and whether it is one: bubble, alive, violations.
-
-A Schedule in; shares of time, counts by stage, lines of complaint out; pure numpy.
-"""
-
-from collections.abc import Iterator
+"""Properties of a pipeline schedule: bubble, microbatches in flight, staleness."""
 
 import numpy as np
 
-from dml.wire.pipelines import FORWARD, IDLE, NOTHING, Schedule, parts, when
+from dml.wire.pipelines import FORWARD, IDLE, Schedule
 
 
 def bubble(schedule: Schedule) -> float:
-    """Return the share of all stages' ticks in which nothing is done."""
+    """Return the fraction of all stages' ticks that are idle."""
     return float((schedule.piece == IDLE).mean())
 
 
@@ -20,94 +15,29 @@ def speed_up(schedule: Schedule) -> float:
     return schedule.stages * (1 - bubble(schedule))
 
 
-def alive(schedule: Schedule) -> np.ndarray:
-    """Return what each stage keeps at most: microbatches between their two passes.
+def in_flight(schedule: Schedule) -> np.ndarray:
+    """Return each stage's greatest number of microbatches with saved activations.
 
-    One round of gpipe M, of 1f1b min(M, K - k); v rounds, each counted, vK - k.
+    One round of gpipe has M, of 1f1b min(M, K - k). v rounds have vK - k, where a
+    microbatch counts once for each part.
     """
     begun = (schedule.piece == FORWARD).cumsum(axis=0)
     done = (schedule.piece == schedule.pieces).cumsum(axis=0)
-    done = np.concatenate([0 * done[:1], done[:-1]])  # its last piece still needs it
+    done = np.concatenate([0 * done[:1], done[:-1]])  # the last piece reads them too
     return (begun - done).max(axis=0)
 
 
-def versions(schedule: Schedule) -> np.ndarray:
-    """Return how often a part was updated before a forward: microbatches x parts.
-
-    As without flush, where every backward ends with an update.
-    """
-    ticks = when(schedule)
-    return _done(ticks[-1], ticks[FORWARD])
-
-
 def staleness(schedule: Schedule) -> np.ndarray:
-    """Count a part's updates between a microbatch's forward and its backward's end.
+    """Return the age of the params of each gradient: microbatches x parts.
 
-    Of pipedream min(m, K - 1 - k): microbatches x parts.
+    The age is the number of a part's updates between the forward and the end of the
+    backward, where every backward ends with an update: min(m, K - 1 - k) of pipedream.
     """
-    ticks = when(schedule)
-    return _done(ticks[-1], ticks[-1]) - _done(ticks[-1], ticks[FORWARD])
-
-
-def _done(ends: np.ndarray, ticks: np.ndarray) -> np.ndarray:
-    """Count those of ends, part by part, that come before each of ticks."""
-    return np.stack(
-        [
-            np.searchsorted(np.sort(end), tick)
-            for end, tick in zip(ends.T, ticks.T, strict=True)
-        ],
-        axis=1,
-    )
-
-
-def violations(schedule: Schedule) -> list[str]:
-    """Say what is wrong with a schedule, a line each: nothing, if it can be played.
-
-    A stage does one thing a tick: there is no room for more. Each is done once, in
-    order; and what a part sends at the end of a tick is there in the next.
-    """
-    ranges = {
-        "piece": (schedule.piece, 1 + schedule.pieces),
-        "microbatch": (schedule.microbatch, schedule.microbatches),
-        "round": (schedule.round, schedule.rounds),
-    }
-    wrong = []
-    for name, (table, count) in ranges.items():
-        idle = schedule.piece == IDLE
-        bad = np.where(idle, table != NOTHING, (table < 0) | (table >= count))
-        wrong += [
-            f"stage {stage} in tick {tick}: {name} {table[tick, stage]} of {count}"
-            for tick, stage in np.argwhere(bad)
-        ]
-    return wrong or [*_repeated(schedule), *_early(schedule)]
-
-
-def _repeated(schedule: Schedule) -> Iterator[str]:
-    """Name what is done never, or more than once."""
-    counts = np.zeros(when(schedule).shape, np.int32)
-    tick, stage = np.nonzero(schedule.piece != IDLE)
-    part = schedule.round[tick, stage] * schedule.stages + stage
-    done = schedule.piece[tick, stage], schedule.microbatch[tick, stage], part
-    np.add.at(counts, done, 1)
-    for piece, number, part in np.argwhere(counts != 1):
-        times = counts[piece, number, part]
-        yield f"{_named(piece, number, part)} is done {times} times, not once"
-
-
-def _early(schedule: Schedule) -> Iterator[str]:
-    """Name what is done before that which it needs."""
-    ticks = when(schedule)
-    last = parts(schedule) - 1
-    after = ticks[1:] - ticks[:-1]  # the piece before it, at the same part
-    for piece, number, part in np.argwhere(after < 1):
-        yield f"{_named(piece + 1, number, part)} comes before piece {piece}"
-    for number, part in np.argwhere(np.diff(ticks[FORWARD]) < 1):
-        yield f"{_named(FORWARD, number, part + 1)} comes before that of part {part}"
-    gaps = ticks[FORWARD + 1][:, :last] - ticks[-1][:, 1:]
-    for number, part in np.argwhere(gaps < 1):
-        yield f"{_named(1, number, part)} comes before that of part {part + 1}"
-
-
-def _named(piece: int, number: int, part: int) -> str:
-    what = "the forward" if piece == FORWARD else f"piece {piece} of the backward"
-    return f"{what} of microbatch {number} at part {part}"
+    ticks = schedule.ticks
+    age = np.empty(ticks.shape[1:], int)
+    for part, (forward, end) in enumerate(
+        zip(ticks[FORWARD].T, ticks[-1].T, strict=True)
+    ):
+        updates = np.sort(end)
+        age[:, part] = np.searchsorted(updates, end) - np.searchsorted(updates, forward)
+    return age

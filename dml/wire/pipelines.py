@@ -1,14 +1,13 @@
-"""Pipelines as data: which stage works on which microbatch in every tick; pure numpy.
+"""Pipeline schedules as arrays: the work of each stage in each tick; pure numpy.
 
     stage 0   0 1 2 3 . . . 3 3 2 2 1 1 0 0       gpipe: all forwards, then all
-    stage 1   . 0 1 2 3 3 3 2 2 1 1 0 0 . .       backwards, two ticks each
+    stage 1   . 0 1 2 3 3 3 2 2 1 1 0 0 . .       backwards of two ticks each
 
-    stage 0   0 1 . . 0 0 2 1 1 3 2 2 . 3 3       1f1b: a backward as soon as its
-    stage 1   . 0 0 0 1 1 1 2 2 2 3 3 3 . .       turn has come: fewer are alive
+    stage 0   0 1 . . 0 0 2 1 1 3 2 2 . 3 3       1f1b: backwards as early as possible,
+    stage 1   . 0 0 0 1 1 1 2 2 2 3 3 3 . .       so fewer microbatches are in flight
 
-The number of stages and of microbatches in, a Schedule out. A tick is the time of a
-forward. Without stages to wait for, M microbatches take M(1 + pieces) ticks; K - 1 more
-are the bubble: (K - 1)/(M + K - 1) of all.
+A tick is the time of a forward, a digit a microbatch. M microbatches on one stage take
+M(1 + pieces) ticks. K stages have a bubble: (K - 1)/(M + K - 1) of all ticks.
 """
 
 from collections.abc import Callable
@@ -18,20 +17,34 @@ import numpy as np
 
 from dml.types import BadInput
 
-NOTHING = IDLE = -1
+NEVER = IDLE = -1
 FORWARD = 0
 
 
 class Schedule(NamedTuple):
-    """What every stage does in every tick: arrays ticks x stages, -1 for nothing."""
+    """The work of every stage in every tick: arrays ticks x stages, -1 for idle."""
 
     stages: int
     microbatches: int
-    rounds: int  # parts of the model on each stage; part p lies on stage p % stages
+    rounds: int  # parts of the model on each stage; part p is on stage p % stages
     pieces: int  # ticks of a backward
-    piece: np.ndarray  # 0: a forward; 1 ... pieces: those of a backward, one by one
+    piece: np.ndarray  # 0: a forward; 1 ... pieces: the pieces of a backward in order
     microbatch: np.ndarray
-    round: np.ndarray  # which of the stage's parts: 0 ... rounds - 1
+    round: np.ndarray  # number of the part among the stage's parts
+
+    @property
+    def parts(self) -> int:
+        """Number of parts of the model."""
+        return self.stages * self.rounds
+
+    @property
+    def ticks(self) -> np.ndarray:
+        """Tick of each piece: 1 + pieces x microbatches x parts, -1 for never."""
+        ticks = np.full((1 + self.pieces, self.microbatches, self.parts), NEVER)
+        tick, stage = np.nonzero(self.piece != IDLE)
+        part = self.round[tick, stage] * self.stages + stage
+        ticks[self.piece[tick, stage], self.microbatch[tick, stage], part] = tick
+        return ticks
 
 
 def gpipe(stages: int, microbatches: int, pieces: int = 2) -> Schedule:
@@ -48,7 +61,7 @@ def one_forward_one_backward(
 ) -> Schedule:
     """PipeDream-flush (Narayanan 2021): stage k begins with K - k forwards."""
     stage, number = np.arange(stages), np.arange(microbatches)[:, None]
-    ahead = stages - stage  # microbatches alive at a stage
+    ahead = stages - stage  # microbatches in flight at a stage
     period = 1 + pieces
     backward = stages + pieces * (stages - 1 - stage) + period * number
     before = stages + pieces * (stages - stage) + period * (number - ahead)
@@ -59,39 +72,39 @@ def one_forward_one_backward(
 def interleaved(
     stages: int, microbatches: int, rounds: int = 2, pieces: int = 2
 ) -> Schedule:
-    """Narayanan 2021: a stage has several parts, and the bubble shrinks by as many.
+    """Narayanan 2021: `rounds` parts on each stage, and a bubble divided by rounds.
 
-    Microbatches go in groups of K through all parts, so that a group comes back to
-    stage 0 just as its last one has left it: (K - 1)/(vM + K - 1) is bubble. A last
-    group of fewer leaves the places of those that lack idle. Megatron begins stage k
-    with 2(K - k - 1) + (v - 1)K + 1 forwards; where a message takes no time of its own
-    vK - k suffice, and one round is 1f1b.
+    Microbatches pass through all parts in groups of K, so that a group returns to
+    stage 0 when its last microbatch has left: the bubble is (K - 1)/(vM + K - 1). The
+    ticks that an incomplete last group does not need are idle. Megatron begins stage k
+    with 2(K - k - 1) + (v - 1)K + 1 forwards. Here messages take no time of their own,
+    so vK - k forwards are enough, and one round is 1f1b.
     """
     groups = -(-microbatches // stages)
-    work = groups * stages * rounds  # forwards of a stage, and places in its order
+    work = groups * stages * rounds  # forwards of a stage
     number, part = np.indices((microbatches, stages * rounds))
     stage, turn = part % stages, part // stages
-    first = number // stages * stages * rounds + number % stages  # its place in round 0
+    first = number // stages * stages * rounds + number % stages  # rank in round 0
     place, back = first + stages * turn, first + stages * (rounds - 1 - turn)
     ahead, period = rounds * stages - stage, 1 + pieces
 
     def settled(place: np.ndarray) -> np.ndarray:
-        """Begin backwards as 1f1b does, each with a forward after it."""
+        """Return the ticks of backwards as in 1f1b, each followed by a forward."""
         return rounds * stages + pieces * (stages - 1 - stage) + period * place
 
-    ending = work + period * (stages - 1) - pieces * (stage - back)  # no forwards left
+    # after the last forward backwards follow each other
+    ending = work + period * (stages - 1) - pieces * (stage - back)
     backward = np.minimum(settled(back), ending)
-    forward = np.where(
-        place < ahead, stage + place, settled(place - ahead) + pieces
-    )  # after the backward that makes room for it
+    # a forward follows the backward that frees its slot
+    forward = np.where(place < ahead, stage + place, settled(place - ahead) + pieces)
     return filled(forward, backward, pieces, rounds)
 
 
 def pipedream(stages: int, minibatches: int, pieces: int = 2) -> Schedule:
-    """PipeDream (Narayanan 2019): 1f1b over all minibatches of a run, never flushed.
+    """PipeDream (Narayanan 2019): 1f1b over all minibatches of a run, without flush.
 
-    A stage updates its parameters after every backward, which uses the version that
-    its forward had: `staleness` says how old that is.
+    A stage updates its params after every backward. The backward uses the version of
+    the params that its forward used; `staleness` returns the age of that version.
     """
     return one_forward_one_backward(stages, minibatches, pieces)
 
@@ -117,7 +130,7 @@ def make(
 def possible(
     name: str, stages: int, microbatches: int, rounds: int = 1, pieces: int = 2
 ) -> None:
-    """Refuse a name and sizes that make no schedule."""
+    """Raise BadInput where no schedule has this name and these sizes."""
     if name not in SCHEDULES:
         raise BadInput(
             f"expected a schedule, got {name!r}; pass one of {', '.join(SCHEDULES)}"
@@ -135,31 +148,15 @@ def possible(
 def filled(
     forward: np.ndarray, backward: np.ndarray, pieces: int, rounds: int = 1
 ) -> Schedule:
-    """Return the schedule in which these begin: microbatches x parts."""
+    """Return the schedule with these first ticks: arrays microbatches x parts."""
     microbatches, stages = forward.shape[0], forward.shape[1] // rounds
-    ticks = int(backward.max()) + pieces
-    piece = np.full((ticks, stages), IDLE, np.int8)
-    microbatch = np.full((ticks, stages), IDLE, np.int32)
-    turn = np.full((ticks, stages), IDLE, np.int32)
+    shape = int(backward.max()) + pieces, stages
+    piece, microbatch, turn = (np.full(shape, IDLE, np.int32) for _ in range(3))
     number, part = np.indices(forward.shape)
-    for what in range(1 + pieces):
-        at = forward if what == FORWARD else backward + what - 1, part % stages
-        piece[at], microbatch[at], turn[at] = what, number, part // stages
-    # a last group of fewer may leave ticks to nobody
+    for which in range(1 + pieces):
+        tick = forward if which == FORWARD else backward + which - 1
+        at = tick, part % stages
+        piece[at], microbatch[at], turn[at] = which, number, part // stages
+    # an incomplete last group of interleaved may leave a tick without work
     tables = (table[(piece != IDLE).any(axis=1)] for table in (piece, microbatch, turn))
     return Schedule(stages, microbatches, rounds, pieces, *tables)
-
-
-def parts(schedule: Schedule) -> int:
-    """Return into how many parts the model is cut."""
-    return schedule.stages * schedule.rounds
-
-
-def when(schedule: Schedule) -> np.ndarray:
-    """Return the tick of each: 1 + pieces x microbatches x parts, -1 for never."""
-    shape = (1 + schedule.pieces, schedule.microbatches, parts(schedule))
-    ticks = np.full(shape, NOTHING, np.int32)
-    tick, stage = np.nonzero(schedule.piece != IDLE)
-    part = schedule.round[tick, stage] * schedule.stages + stage
-    ticks[schedule.piece[tick, stage], schedule.microbatch[tick, stage], part] = tick
-    return ticks

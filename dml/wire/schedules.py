@@ -1,10 +1,11 @@
-"""The message all-reduces as data: who sends how much to whom, round by round.
+"""All-reduces as data: source, destination and bytes of every message, by round.
 
-A number of ranks and a length come in, the rounds go out. They are those of
-`wire.messages`, message for message; what runs none, `sim.evaluate`, reads them.
+Each function takes a number of ranks and a length and yields the rounds of the
+all-reduce of the same name in `wire.messages`, message for message. `sim.evaluate`
+computes virtual seconds from them, `words` counts what they send.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from dml.wire.topology import SEGMENT, fold
 def star(
     size: int, length: int, itemsize: int = 4, segment: int = SEGMENT
 ) -> Iterator[Round]:
-    """Reduce at rank 0 one peer after another; send to one after another."""
+    """Reduce at rank 0, peer after peer; then send to peer after peer."""
     root, nbytes = np.zeros(1, np.int64), full(1, length * itemsize)
     for peer in range(1, size):
         yield Round(full(1, peer), root, nbytes, True, step(itemsize, segment))
@@ -40,7 +41,7 @@ def tree(
 def butterfly(
     size: int, length: int, itemsize: int = 4, segment: int = SEGMENT
 ) -> Iterator[Round]:
-    """Exchange everything with the partner 1, 2, 4, … places away."""
+    """Exchange the whole buffer with the partner 1, 2, 4, … places away."""
     places, ranks, folding, unfolding = folded(size, length * itemsize)
     segment = step(itemsize, segment)
     yield from (one._replace(segment=segment) for one in folding)
@@ -55,12 +56,12 @@ def butterfly(
 def halving_doubling(
     size: int, length: int, itemsize: int = 4, segment: int = SEGMENT
 ) -> Iterator[Round]:
-    """Exchange a half, a quarter, … with such partners; then the same way back."""
+    """Exchange a half, a quarter, … with these partners; then the reverse, copying."""
     places, ranks, folding, unfolding = folded(size, length * itemsize)
     segment = step(itemsize, segment)
     yield from (one._replace(segment=segment) for one in folding)
     low, high = np.zeros(1, np.int64), full(1, length)
-    kept = []  # by reach: what a place keeps, which only its last bits decide
+    kept = []  # by reach: bytes that a place keeps; only its last bits decide them
     reach = 1
     while reach < len(places):
         middle = (low + high) // 2
@@ -80,21 +81,22 @@ def halving_doubling(
 def ring(
     size: int, length: int, itemsize: int = 4, segment: int = SEGMENT
 ) -> Iterator[Round]:
-    """Pass p chunks to the right while they are summed, and once more when they are.
+    """Pass p chunks round a ring while they are summed, and once more to copy them.
 
-    Equal chunks make all rounds one that is repeated.
+    Equal chunks make all rounds equal: one round that is repeated.
     """
     if size == 1:
         return
-    ranks = np.arange(size)
-    right, nbytes = np.roll(ranks, -1), chunk_bytes(length, size, itemsize)
-    once = length % size == 0
-    for reduces in (True, False):
-        first = nbytes if reduces else np.roll(nbytes, -1)
-        whole = step(itemsize, segment) if reduces else 0
-        for i in range(1 if once else size - 1):
-            given = np.roll(first, i)
-            yield Round(ranks, right, given, reduces, whole, size - 1 if once else 1)
+    ranks, nbytes = range(size), chunk_bytes(length, size, itemsize)
+    owned = np.roll(nbytes, -1)  # rank c - 1 ends with chunk c
+    for rounds in (
+        inside([ranks], owned, step(itemsize, segment)),
+        inside([ranks], owned, None),
+    ):
+        if length % size:
+            yield from rounds
+        else:
+            yield next(rounds)._replace(times=size - 1)
 
 
 def hierarchical(
@@ -107,8 +109,9 @@ def hierarchical(
 ) -> Iterator[Round]:
     """Scatter inside groups, all-reduce across their l-th ranks, gather inside.
 
-    `topology.groups` gives the members; those of a group are on different hosts, for
-    on one host they would share memory. `outside` is any of the others.
+    `members` are the ranks of each group, as from `topology.groups`. All messages of a
+    group are listed, so its ranks are on different hosts: ranks of one host would share
+    memory. `outside` is any other schedule.
     """
     members = members or [range(size)]
     owners = min(map(len, members))
@@ -130,9 +133,9 @@ def hierarchical(
 def inside(
     members: Sequence[Sequence[int]], owned: np.ndarray, segment: int | None
 ) -> Iterator[Round]:
-    """Go round a ring in every group at once; reduce if there is a segment, else copy.
+    """Ring reduce-scatter in all groups at once; an all-gather if `segment` is None.
 
-    Rank l of a group ends with chunk l; those without one pass on empty messages.
+    Rank l of a group ends with chunk l; ranks without a chunk send empty messages.
     """
     sizes = np.array([len(group) for group in members])
     ranks = np.concatenate([np.asarray(group) for group in members])
@@ -152,7 +155,7 @@ def inside(
 def folded(
     size: int, nbytes: int
 ) -> tuple[np.ndarray, np.ndarray, list[Round], list[Round]]:
-    """Places of the power of two, their ranks, and the rounds that (un)fold pairs."""
+    """Return places of the power of two, their ranks, and rounds to (un)fold pairs."""
     power, extra = fold(size)
     places = np.arange(power)
     ranks = np.where(places < extra, 2 * places, places + extra)
@@ -169,18 +172,23 @@ def folded(
 
 
 def chunk_bytes(length: int, parts: int, itemsize: int) -> np.ndarray:
-    """The bytes of every chunk, as `topology.chunks` cuts them."""
+    """Return the bytes of every chunk, as cut by `topology.chunks`."""
     short, longer = divmod(length, parts)
     return (short + (np.arange(parts) < longer)) * itemsize
 
 
 def step(itemsize: int, segment: int) -> int:
-    """The bytes of a segment: whole elements, at least one."""
+    """Return the bytes of a segment: whole elements, at least one."""
     return max(1, segment // itemsize) * itemsize
 
 
 def full(count: int, value: int) -> np.ndarray:
     return np.full(count, value, np.int64)
+
+
+def words(rounds: Iterable[Round], itemsize: int = 4) -> int:
+    """Count the words that all ranks together send."""
+    return sum(one.times * int(one.nbytes.sum()) // itemsize for one in rounds)
 
 
 SCHEDULES: dict[str, Callable[..., Iterator[Round]]] = {

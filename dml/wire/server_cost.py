@@ -39,9 +39,3 @@ def seconds(clock: Clock, rates: Rates, pulls: bool = True) -> float:
     update = rates.gamma * n
     alone = s * push + pull + update + answer  # answers come while others are pushed
     return max(alone, clock.workers * (push + pull + update + answer))
-
-
-def words(clock: Clock, pulls: bool = True) -> int:
-    """Say how many words all ranks send in a clock, without heads."""
-    each = (clock.nbytes + clock.keys) * (2 if pulls else 1)
-    return clock.workers * each // 4

@@ -1,6 +1,6 @@
 """Who speaks with whom in round k, about which part of a buffer: pure arithmetic."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from itertools import pairwise
 from typing import NamedTuple
@@ -92,7 +92,7 @@ def halving(place: int, power: int, length: int) -> list[Half]:
     return rounds
 
 
-def groups(hosts: tuple[int, ...], width: int = 0) -> tuple[tuple[int, ...], ...]:
+def groups(hosts: Sequence[int], width: int = 0) -> tuple[tuple[int, ...], ...]:
     """The ranks of each group: those of one host, or `width` neighbours."""
     size = len(hosts)
     if width:

@@ -4,17 +4,19 @@ import sys
 import threading
 import time
 import traceback
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 import pytest
 
 from dml.data.feed import feed
-from dml.data.minibatches import draws
+from dml.data.minibatches import draws, take
 from dml.data.shards import shard
 from dml.types import BadInput, Batch
 
 DATA = Batch(np.arange(20).reshape(10, 2), np.arange(10))
+examples = partial(take, DATA)
 
 
 def threads():
@@ -32,15 +34,16 @@ def whole(index):
 @pytest.mark.parametrize("ahead", [1, 2, 7])
 def test_a_thread_ahead_changes_nothing_and_ends(ahead):
     alone, fed = (
-        list(feed(DATA, draws(10, 3, 0, 34), halves, ahead=n)) for n in (0, ahead)
+        list(feed(examples, draws(10, 3, 0, 34), halves, ahead=n)) for n in (0, ahead)
     )
     assert [count for count, _ in fed] == [3] * 11 + [1]
     assert fed[-1][1][1] is None and alone[-1][1][1] is None  # one example, two parts
     for (_, one), (_, other) in zip(alone[:-1], fed[:-1], strict=True):
         for left, right in zip(one, other, strict=True):
-            assert np.array_equal(left.inputs, right.inputs)
-            assert np.array_equal(left.targets, right.targets)
-    seen = [part.targets for _, parts in fed for part in parts if part is not None]
+            assert left.examples == right.examples == len(left.batch.targets)
+            assert np.array_equal(left.batch.inputs, right.batch.inputs)
+            assert np.array_equal(left.batch.targets, right.batch.targets)
+    seen = [part.batch.targets for _, parts in fed for part in parts if part]
     assert np.array_equal(
         np.concatenate(seen), np.concatenate(list(draws(10, 3, 0, 34))) % 10
     )
@@ -49,7 +52,9 @@ def test_a_thread_ahead_changes_nothing_and_ends(ahead):
 
 def test_without_looking_ahead_the_caller_makes_them():
     made = []
-    fed = feed(DATA, draws(10, 3, 0, 30), whole, lambda batch: made.append(1), ahead=0)
+    fed = feed(
+        examples, draws(10, 3, 0, 30), whole, lambda batch: made.append(1), ahead=0
+    )
     next(fed)
     assert len(made) == 1 and not threads()
 
@@ -57,7 +62,9 @@ def test_without_looking_ahead_the_caller_makes_them():
 @pytest.mark.parametrize("ahead", [1, 3])
 def test_the_thread_is_so_many_minibatches_ahead_and_no_more(ahead):
     made = threading.Semaphore(0)
-    fed = feed(DATA, draws(10, 2, 0, 80), whole, lambda _: made.release(), ahead=ahead)
+    fed = feed(
+        examples, draws(10, 2, 0, 80), whole, lambda _: made.release(), ahead=ahead
+    )
     next(fed)
     for taken in range(1, 4):
         for _ in range(1 + ahead if taken == 1 else 1):
@@ -75,7 +82,7 @@ def slowly(batch):
 @pytest.mark.parametrize("taken", [0, 1, 5])
 def test_closing_it_or_dropping_it_ends_the_thread(taken):
     for end in (lambda fed: fed.close(), lambda fed: None):
-        fed = feed(DATA, draws(10, 2, 0, 80), whole, slowly)
+        fed = feed(examples, draws(10, 2, 0, 80), whole, slowly)
         for _ in range(taken):
             next(fed)
         assert len(threads()) == (taken > 0)
@@ -87,7 +94,7 @@ def test_closing_it_or_dropping_it_ends_the_thread(taken):
 
 def test_a_consumer_that_raises_ends_the_thread():
     def consume():
-        for _ in feed(DATA, draws(10, 2, 0, 80), whole, slowly):
+        for _ in feed(examples, draws(10, 2, 0, 80), whole, slowly):
             raise KeyError
 
     with pytest.raises(KeyError):
@@ -104,7 +111,7 @@ def spoiled(index):
 
 @pytest.mark.parametrize("ahead", [0, 2])
 def test_an_error_comes_in_its_turn_with_the_place_that_raised_it(ahead):
-    fed = feed(DATA, draws(10, 3, 0, 8), spoiled, ahead=ahead)
+    fed = feed(examples, draws(10, 3, 0, 8), spoiled, ahead=ahead)
     assert [next(fed)[0], next(fed)[0]] == [3, 3]
     with pytest.raises(BadInput, match="a better part") as caught:
         next(fed)
@@ -118,9 +125,8 @@ def test_a_process_ends_though_its_feed_was_never_closed():
     program = (
         "import sys, time, numpy as np\n"
         "from dml.data.feed import feed\n"
-        "from dml.types import Examples\n"
-        "data = Examples(1, lambda draws: time.sleep(0.01))\n"
-        "sys.kept = feed(data, [np.arange(1)] * 10**6, lambda index: [index])\n"
+        "take = lambda draws: time.sleep(0.01)\n"
+        "sys.kept = feed(take, [np.arange(1)] * 10**6, lambda index: [index])\n"
         "next(sys.kept)"
     )
     root = Path(__file__).parents[2]
@@ -132,4 +138,4 @@ def test_a_process_ends_though_its_feed_was_never_closed():
 
 def test_looking_back_is_bad_input():
     with pytest.raises(BadInput, match="ahead=-1 of 0 or more"):
-        feed(DATA, [], whole, ahead=-1)
+        feed(examples, [], whole, ahead=-1)

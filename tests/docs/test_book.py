@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from dml.sim.networks.named import NETWORKS
-from dml.strategies.hybrid.programs import TRANSPOSED
+from dml.strategies.hybrid.parts import TRANSPOSED
 from dml.wire.messages import ALLREDUCE
 from dml.wire.messages.consistency import CONSISTENCIES
 from dml.wire.pipelines import SCHEDULES

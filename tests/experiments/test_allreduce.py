@@ -40,8 +40,10 @@ def test_the_summary_says_how_auto_does_and_the_folder_has_a_figure(tmp_path, ca
     assert "memcpy_share_1024" in summary
     for name in ("allreduce.svg", "allreduce.png", "config.json"):
         assert (tmp_path / name).stat().st_size > 0
-    header, *lines = capsys.readouterr().out.splitlines()
+    header, *lines, claim, verdict = capsys.readouterr().out.splitlines()
     assert header.split()[:3] == ["buffer", "bytes", "algorithm"]
+    assert claim.startswith("published: a ring sends the least there is")
+    assert verdict.endswith("(--check sends words, too): not testable here")
     assert len(lines) == len(rows(tmp_path))
 
 

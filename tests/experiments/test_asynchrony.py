@@ -5,7 +5,6 @@ import asynchrony
 import asynchrony_report
 import numpy as np
 import pytest
-from asynchrony_report import Case, tolerated, verdict
 
 from dml.types import BadInput
 
@@ -26,10 +25,12 @@ def test_a_run_leaves_a_table_a_verdict_and_a_figure(tmp_path, capsys):
     )
     for name in ("asynchrony.svg", "asynchrony.png", "config.json"):
         assert (tmp_path / name).stat().st_size > 0
-    header, *lines, claim, said = capsys.readouterr().out.splitlines()
+    header, *lines, claim, said, _, _ = capsys.readouterr().out.splitlines()
     assert header.split()[:4] == ["problem", "overlap", "rate", "tau"]
     assert len(lines) == len(rows) == 8
-    assert "grows with sparsity" in claim and said == f"ours: {summary['verdict']}"
+    kept = json.loads((tmp_path / "summary.json").read_text())
+    assert "grows with sparsity" in claim
+    assert said.startswith(f"ours: {kept['found_sparsity']} ")
     assert [row["problem"] for row in rows] == ["2"] * 4 + ["20"] * 4  # sparse first
     worst = max(rows, key=lambda row: row["ratio"])
     assert (worst["problem"], worst["rate"], worst["tau"]) == ("20", 0.8, 200)
@@ -60,35 +61,6 @@ def test_overlap_is_the_mean_product_of_two_examples():
     np.testing.assert_allclose((dense_ExT**2).sum(axis=1), 1, rtol=1e-6)
     products_ExE = dense_ExT @ dense_ExT.T
     assert asynchrony.overlap(batch) == pytest.approx(products_ExE.mean(), rel=1e-5)
-
-
-def cases(*errors):
-    """Two problems, two rates, delays 0, 1 and 2: so many errors."""
-    places = [(*one, tau) for one in PLACES for tau in (0.0, 1.0, 2.0)]
-    return [Case(*place, e) for place, e in zip(places, errors, strict=True)]
-
-
-PLACES = [("a", 0.1, 1.0), ("a", 0.1, 2.0), ("b", 0.2, 1.0), ("b", 0.2, 2.0)]
-FINE, LATE, LOST = (1, 1, 2), (1, 1, 2.1), (1, 3, 1)
-
-
-def test_a_delay_is_tolerated_if_none_up_to_it_doubles_the_error():
-    assert list(tolerated(cases(*FINE, *LATE, *LOST, *FINE)).values()) == [2, 1, 0, 2]
-    assert tolerated(cases(*(1, 1, math.nan), *FINE * 3))["a", 1.0] == 1
-
-
-@pytest.mark.parametrize(
-    "errors, sparsity, step",
-    [
-        ((FINE, LATE, LATE, LOST), "holds", "holds"),
-        ((FINE, FINE, FINE, FINE), "not seen", "not seen"),
-        ((LOST, LOST, FINE, FINE), "fails", "not seen"),
-        ((FINE, LOST, LOST, FINE), "in part", "in part"),
-    ],
-)
-def test_the_verdict_follows_from_neighbours(errors, sparsity, step):
-    said = verdict(cases(*(e for three in errors for e in three)))["verdict"]
-    assert [part.split(": ")[-1] for part in said.split("; ")] == [sparsity, step]
 
 
 @pytest.mark.parametrize(

@@ -2,7 +2,6 @@ import json
 
 import batch_size
 import batch_size_data
-import batch_size_report
 import batch_size_runs
 import numpy as np
 import pytest
@@ -135,67 +134,14 @@ def test_the_search_climbs_to_the_best_rate_from_either_side(monkeypatch):
     assert batch_size_runs.fastest(plan(), 1, 1.0, None).examples == np.inf
 
 
-def curve(name, examples, bound):
-    """Return rows of batches 1, 4, 16, … that take so many examples."""
-    rows = []
-    for k, many in enumerate(examples):
-        found = batch_size_runs.Fastest(0.1, many)
-        row = batch_size_report.row(name, 4**k, found, [bound, bound + 1], {1: 1e-6})
-        rows.append(row | batch_size_report.gains(row, rows[0] if rows else row))
-    return rows
-
-
-INF = float("inf")
-
-
-@pytest.mark.parametrize(
-    "examples, b0",
-    [
-        ([100, 100, 200, 201], 16),
-        ([100, 100, 300, 100], 4),  # what comes after a bad one does not count
-        ([100, 90, 80, 70], 64),
-        ([100, INF, 100, 100], 1),
-        ([INF, 100, 100, 100], None),
-    ],
-)
-def test_b0_is_the_last_batch_of_at_most_twice_the_examples(examples, b0):
-    rows = curve("diverse", examples, 10)
-    assert batch_size_report.knee(rows) == b0
-
-
-FLAT = [1024, 1024, 4096, 16384]  # B0 = 4, then as many steps as before
-LATER = [1024, 1024, 1024, 4096]  # B0 = 16
-NEVER = [1024, 1024, 1024, 1024]  # B0 = 64, the largest
-
-
-@pytest.mark.parametrize(
-    "diverse, repeated, bounds, said",
-    [
-        (LATER, FLAT, (30, 4), "holds"),
-        (FLAT, LATER, (4, 30), "holds in part"),  # the wrong one has less
-        (LATER, FLAT, (30, 17), "holds in part"),  # 4 is not near 17
-        (NEVER, FLAT, (64, 4), "holds in part"),  # nothing beyond was seen
-        (NEVER, NEVER, (500, 500), "not seen"),
-        ([INF] * 4, [INF] * 4, (500, 500), "not seen"),
-    ],
-)
-def test_the_verdict_wants_all_that_is_claimed(diverse, repeated, bounds, said, capsys):
-    rows = curve("diverse", diverse, bounds[0]) + curve("repeated", repeated, bounds[1])
-    summary = batch_size_report.verdict(rows)
-    assert summary["verdict"] == said
-    assert f": {said}" in capsys.readouterr().out
-
-
-def test_steps_that_fall_on_beyond_b0_are_not_a_stop():
-    rows = curve("diverse", [1000, 1000, 2500, 3000], 10)
-    assert batch_size_report.knee(rows) == 4
-    assert not batch_size_report.stops(rows, 4)  # a third of the ideal 16, root 4
-
-
-def test_who_does_not_get_there_is_said_so(tmp_path, capsys):
+def test_a_target_that_is_not_reached_is_printed(tmp_path, capsys):
     argv = [f"--out={tmp_path}", *SMALL, "--data=diverse", "--batches=4", "--epochs=1"]
     summary = batch_size.main(["batch_size.py", *argv, "--within=1e-6"])
-    assert summary["verdict"] == "not seen"
+    kept = json.loads((tmp_path / "summary.json").read_text())
+    assert (kept["verdict_bounded"], kept["verdict_beyond"]) == (
+        "fails",
+        "not testable here",
+    )
     assert summary["diverse_b0"] is summary["diverse_1_seconds_1"] is None
     assert "B0 = none" in capsys.readouterr().out
 

@@ -1,5 +1,4 @@
 import json
-import math
 import os
 import subprocess
 import sys
@@ -7,7 +6,6 @@ from pathlib import Path
 
 import consistency
 import pytest
-from consistency_report import Case, verdict
 
 from dml.types import BadInput
 
@@ -40,8 +38,8 @@ def test_every_consistency_is_compared_under_every_delay(tmp_path, capsys, undra
     )
     out = capsys.readouterr().out.splitlines()
     assert out[0].split()[:3] == ["consistency", "delay", "objective"]
-    assert sum(line.startswith("published: ") for line in out) == 2
-    assert sum(line.startswith("ours, ") for line in out) == 2
+    ends = [f"{law}: essp:4 " for law in (EVEN, LATE)]
+    assert any(all(end in line for end in ends) for line in out)
     of = {(row["delay"], row["consistency"]): row for row in rows}
     for law in (EVEN, LATE):
         in_step, bounded = of[law, "bsp"], of[law, "ssp:0"]
@@ -76,29 +74,6 @@ def test_the_figures_are_drawn_even_of_what_diverges(tmp_path):
     for name in figures:
         for kind in ("svg", "png"):
             assert (tmp_path / f"{name}.{kind}").stat().st_size > 0
-
-
-class Told:
-    def __init__(self, first, last):
-        self.curves = {"objective": [first, last]}
-
-
-@pytest.mark.parametrize(
-    "ends, said",
-    [
-        ((0.2, 9.0, 0.2), "holds"),
-        ((0.2, math.nan, 0.2), "holds"),
-        ((0.2, 9.0, 9.0), "fails, ESSP diverges too"),
-        ((0.2, 0.3, 0.2), "holds in part: SSP is worse, and does not diverge"),
-        ((0.2, 0.2, 0.2), "not seen: neither diverges"),
-    ],
-)
-def test_the_verdict_says_who_diverges(ends, said):
-    names = ("ssp:0", "ssp:10", "essp:10")
-    runs = zip(names, ends, strict=True)
-    mine = {name: Case(EVEN, name, Told(0.9, end)) for name, end in runs}
-    mine["ssp:2"] = Case(EVEN, "ssp:2", Told(0.9, 5.0))  # s is a number, not a word
-    assert verdict(mine).split(": ", 1)[1] == said
 
 
 def test_the_target_is_near_the_first_ones_end_if_none_is_given(tmp_path, undrawn):

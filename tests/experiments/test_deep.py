@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from types import SimpleNamespace
 
 import bert
 import compiling
@@ -12,9 +13,12 @@ import pytest
 import vision
 from deep_steps import Speed
 
+from dml import sim
 from dml.data.generated_text import generated
 from dml.metrics import blanks, pictures
-from dml.types import BadInput, Step
+from dml.types import BadInput, Step, nothing
+from dml.update import dense
+from dml.update.dense import make
 from tests.experiments.conftest import undrawn
 
 SMALL = ["--data=digits", "--model=mlp", "--batch=48", "--steps=6", "--timeline=0"]
@@ -148,6 +152,34 @@ def test_a_corrupt_checkpoint_is_passed_over_and_another_model_refused(
     assert again["params_sha256"] == see(out="whole")["params_sha256"]
 
 
+@pytest.mark.parametrize("ranks", [2, 3])
+def test_each_rank_resumes_with_its_memory_or_all_without(tmp_path, ranks, capsys):
+    params, optimizer = {"w": np.ones(3, np.float32)}, make("sgd", 0.1)
+
+    def state():
+        return optimizer.init(params)
+
+    def save(comm):
+        memory = [np.full(4, comm.rank, np.float32), np.float32(comm.rank)]
+        step = Step(7, 0.0, lambda: params, 1, {}, 0, state=state)
+        step = step._replace(memory=lambda: memory)
+        deep.saved(comm, tmp_path / "checkpoints", {}, step)
+
+    values = SimpleNamespace(resume=tmp_path)
+    sim.run(save, 2)
+
+    def load(comm):
+        return deep.begin(values, params, optimizer, comm, steps=9, rules={})[3]
+
+    found = sim.run(load, ranks)
+    if ranks == 2:
+        assert [leaf.tolist() for leaf in found[1]] == [[1.0] * 4, 1.0]
+        assert [leaf.tolist() for leaf in found[0]] == [[0.0] * 4, 0.0]
+    else:
+        assert found == [None] * 3
+        assert "memory of 2 ranks is dropped: this run has 3" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "argv, says",
     [
@@ -172,7 +204,7 @@ def test_bad_input_is_one_line(see, argv, says):
 
 def test_the_speed_leaves_out_what_compiles():
     def step(examples, seconds):
-        return Step(1, 0.0, None, examples, {"gradient": seconds}, 0)
+        return Step(1, 0.0, nothing, examples, {"gradient": seconds}, 0)
 
     speed = Speed(units=10)
     steps = [step(8, 9.0), step(8, 1.0), step(8, 1.0), step(5, 9.0)]
@@ -191,8 +223,7 @@ def test_a_loss_that_is_not_finite_stops_with_its_step(see):
 
 
 def test_replicas_that_drift_stop_with_the_leaf(see, monkeypatch):
-    apply = deep.deep_ways.synchronous.__globals__["apply"]
-    calls = []
+    apply, calls = dense.apply, []
 
     def drifting(optimizer, grads, state, params):
         params, state = apply(optimizer, grads, state, params)
@@ -201,7 +232,7 @@ def test_replicas_that_drift_stop_with_the_leaf(see, monkeypatch):
             params["head"]["kernel"] = params["head"]["kernel"].at[0, 0].add(1)
         return params, state
 
-    monkeypatch.setitem(deep.deep_ways.synchronous.__globals__, "apply", drifting)
+    monkeypatch.setattr(dense, "apply", drifting)
     with pytest.raises(FloatingPointError, match=r"step 2.*\['head'\]\['kernel'\]"):
         see("--simulate=2", "--check_every=2")
 
@@ -219,13 +250,12 @@ def test_bert_fills_in_blanks_of_its_corpus(plain, tmp_path, capsys):
 
 
 def test_steps_move_nothing_unasked(see, monkeypatch):
-    names = deep.deep_ways.synchronous.__globals__
-    apply, guards = names["apply"], []
+    apply, guards = dense.apply, []
 
     def looking(*args):
         guards.append(jax.config.jax_transfer_guard)
         return apply(*args)
 
-    monkeypatch.setitem(names, "apply", looking)
+    monkeypatch.setattr(dense, "apply", looking)
     see()
     assert guards[0] != "disallow" and guards[1:] == ["disallow"] * 5

@@ -52,6 +52,25 @@ def test_a_bad_flag_is_bad_input_that_points_to_help(flag, message):
     assert "--help lists" in str(caught.value)
 
 
+LISTS = flags.define()
+flags.text("several", "1,2", "Numbers.", flag_values=LISTS)
+
+
+def test_lists_of_numbers_are_read_within_their_bounds():
+    flags.parse(LISTS, ["x", "--several=4,2,4"])
+    assert flags.integers(LISTS, "several") == [4, 2, 4]
+    assert flags.numbers(LISTS, "several", 4) == [4.0, 2.0, 4.0]
+    with pytest.raises(BadInput, match="numbers from 0 to 3 in --several, got '4,2,4'"):
+        flags.numbers(LISTS, "several", 3)
+    flags.parse(LISTS, ["x", "--several="])
+    assert flags.integers(LISTS, "several", empty=True) == []
+    for read in (flags.integers, flags.numbers):
+        for text in ("", "1,x", "-1", "1,,2", "inf"):
+            flags.parse(LISTS, ["x", f"--several={text}"])
+            with pytest.raises(BadInput, match="in --several"):
+                read(LISTS, "several")
+
+
 WORLD = flags.define(*flags.VIRTUAL)
 
 
@@ -62,8 +81,8 @@ def on(argv, program):
 
 def test_a_virtual_world_is_as_its_flags_say():
     def program(comm):
-        comm.compute(1)
-        return comm.network.rates[:3], comm.bytes_sent
+        comm.platform.compute(1)
+        return comm.platform.network.rates[:3], comm.bytes_sent
 
     rates = (1, 2e-3, 0)
     assert on(["--simulate=2", "--network=1,2e-3,0"], program) == [(rates, 0)] * 2
@@ -84,7 +103,7 @@ def test_a_virtual_run_that_does_not_end_well_is_one_line():
 
     def never_ends(comm):
         while True:
-            comm.compute(1)
+            comm.platform.compute(1)
 
     with pytest.raises(BadInput, match="deadlock: 9 of 9.*rank 1 at 0.0") as caught:
         on(["--simulate=9"], waits)

@@ -5,6 +5,7 @@ import linear
 import pytest
 
 from dml.metrics.profile import MARK
+from dml.strategies import synchronous
 from dml.types import BadInput
 
 
@@ -145,3 +146,20 @@ def test_virtual_ranks_have_one_profile_whose_clocks_begin_alike(tmp_path, capsy
 def test_bad_input_is_named(tmp_path, argv, message):
     with pytest.raises(BadInput, match=message):
         run(tmp_path, *argv)
+
+
+def test_virtual_replicas_compute_an_update_and_an_evaluation_once(
+    tmp_path, monkeypatch
+):
+    calls = []
+
+    def counted(module, name):
+        call = getattr(module, name)
+        monkeypatch.setattr(
+            module, name, lambda *args: calls.append(name) or call(*args)
+        )
+
+    counted(synchronous, "apply")
+    counted(linear, "evaluate")
+    run(tmp_path, "--simulate=6", "--steps=3", "--evaluate_every=9")
+    assert sorted(calls) == ["apply"] * 3 + ["evaluate"]

@@ -9,9 +9,11 @@ import papers
 import papers_page
 import papers_runs
 import pytest
-from papers_claims import SIZES, Claim, Command, Paper, judged, never
+from claims import claim, never, verdict
+from papers_runs import SIZES, Command, Paper, of
 from papers_table import PAPERS
 
+from dml.metrics import results
 from dml.types import BadInput
 
 ROOT = Path(__file__).parents[2]
@@ -30,14 +32,15 @@ for name, value in dumped.items():
 """
 
 
-def even(seen):
+@claim("it is even", "2")
+def even(run):
     """The number is even."""
-    n = seen["a"].summary["n"]
-    return judged(n % 2 == 0, f"{n} | of all", "parity")
+    n = run.summary["n"]
+    return verdict(n % 2 == 0, f"{n} | of all", "parity")
 
 
 def paper(name, *words):
-    claims = (Claim("it is even", "2", even), Claim("it flies", "high", never("no")))
+    claims = (*of("a", even), *of("", never("it flies", "high", "no")))
     return Paper(
         name, f"{name} 2001", "1 of 3", claims, {"a": Command("fake.py", *words)}
     )
@@ -212,7 +215,7 @@ def test_the_list_shows_every_paper_and_claim(capsys):
     text = capsys.readouterr().out
     for one in PAPERS.values():
         assert f"{one.name}: " in text and one.cited in text
-        assert all(claim.says in text for claim in one.claims)
+        assert all(claim.text in text for claim, _ in one.claims)
     assert text.count("cannot be run") == sum(not p.commands for p in PAPERS.values())
 
 
@@ -248,6 +251,11 @@ def test_a_paper_runs_by_its_real_commands(name, tmp_path):
     assert not record["failed"]
     assert len(record["findings"]) == len(PAPERS[name].claims)
     assert not any("run has no" in one["because"] for one in record["findings"])
+    for judged, one in zip(PAPERS[name].claims, record["findings"], strict=True):
+        if len(judged.commands) == 1:
+            run, rule = results.read(tmp_path / judged.commands[0]), judged.claim.name
+            assert run.summary[f"verdict_{rule}"] == one["verdict"]
+            assert run.summary[f"found_{rule}"] == one["ours"]
     assert papers_page.page([record]).count("| **") == len(record["findings"])
 
 

@@ -20,7 +20,9 @@ def main(*argv):
     flags.parse(FLAGS, ["x", *argv])
 
     def program(comm):
-        rng = np.random.default_rng([comm.rank, round(1 / comm.network.rates.alpha)])
+        rng = np.random.default_rng(
+            [comm.rank, round(1 / comm.platform.network.rates.alpha)]
+        )
         return serve(comm, lambda: FLAGS.pace * rng.uniform(0.1, 9))
 
     return flags.ranks(program, FLAGS)

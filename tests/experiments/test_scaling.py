@@ -72,7 +72,7 @@ def test_a_measured_line_meets_a_clock_that_knows_it():
 
     def program(comm):
         def took(parameters, examples):
-            return lambda: comm.compute(0.002 + 0.0001 * examples)
+            return lambda: comm.platform.compute(0.002 + 0.0001 * examples)
 
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(scaling_measured, "descent", took)

@@ -44,6 +44,8 @@ def test_every_network_size_and_allreduce_is_timed(made):
         assert row["seconds"] == min(took) > 0
         assert row["exact"]
         assert row["lead"] >= 1
+        for name in ("star", "tree", "ring", "halving_doubling"):
+            assert row[f"{name}_words"] == 2 * 15 * row["bytes"] // 4
     assert json.loads((out / "summary.json").read_text()).items() >= summary.items()
     for name in ("topology.svg", "topology.png", "config.json"):
         assert (out / name).stat().st_size > 0
@@ -127,7 +129,7 @@ def test_what_repeats_is_extrapolated_to_two_in_a_hundred(text, monkeypatch):
         times = []
         for most in (10**9, 0):
             monkeypatch.setattr(topology_rows, "MOST", most)
-            rounds = topology_rows.schedule("ring", net, 64, nbytes // 4, 0)
+            rounds = list(topology_rows.schedule("ring", net, 64, nbytes // 4, 0))
             times.append(topology_rows.seconds(rounds, net, 64))
         (whole, exact), (guess, known) = times
         assert (exact, known) == (True, False)

@@ -117,3 +117,40 @@ def test_what_is_for_one_process_is_not_done_by_each_of_many(tmp_path, monkeypat
 def test_every_experiment_writes_this_way():
     for path in EXPERIMENTS.glob("*.py"):
         assert path.stem == "writing" or "runs.folder(" not in path.read_text(), path
+
+
+def test_a_table_is_made_of_those_before_it_and_its_rows_carry_its_name(tmp_path):
+    made = {
+        "first": lambda plan, kept: [{"n": n} for n in plan],
+        "squares": lambda plan, kept: [{"n": row["n"] ** 2} for row in kept["first"]],
+    }
+    with writing.first(tmp_path, values(), None) as writer:
+        kept = writing.tabulated(writer, made, [2, 3])
+    assert kept == {"first": [{"n": 2}, {"n": 3}], "squares": [{"n": 4}, {"n": 9}]}
+    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line) for line in lines] == [
+        {"table": "first", "n": 2},
+        {"table": "first", "n": 3},
+        {"table": "squares", "n": 4},
+        {"table": "squares", "n": 9},
+    ]
+
+
+def test_values_of_rows_are_named_by_a_template():
+    rows = [{"way": "ring", "p": 2, "s": 0.5}, {"way": "tree", "p": 4, "s": None}]
+    assert writing.flat(rows, "{key}_{way}_{p}", "s", "p") == {
+        "s_ring_2": 0.5,
+        "p_ring_2": 2,
+        "s_tree_4": None,
+        "p_tree_4": 4,
+    }
+
+
+def test_one_virtual_rank_reads_the_counters_of_the_process(tmp_path, monkeypatch):
+    meters = []
+    made = writing.energy.meter
+    monkeypatch.setattr(
+        writing.energy, "meter", lambda *args: meters.append(1) or made(*args)
+    )
+    sim.run(lambda comm: wrote(tmp_path, comm=comm), 5)
+    assert len(meters) == 1

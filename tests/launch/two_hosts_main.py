@@ -24,10 +24,10 @@ def main():
     inside, across, _ = Groups.of(comm, 0, ALLREDUCE["ring"])
     found = {
         "right": right,
-        "hosts": comm.hosts(),
+        "hosts": comm.platform.hosts(),
         "names": comm.allgather(platform.node()),
-        "inside": comm.allgather((inside.size, max(inside.hosts()))),
-        "across": comm.allgather((across.size, max(across.hosts()))),
+        "inside": comm.allgather((inside.size, max(inside.platform.hosts()))),
+        "across": comm.allgather((across.size, max(across.platform.hosts()))),
         "memory": comm.allgather(Path("/dev/shm").stat().st_dev),
         "cable": on_the_cable(comm),
     }

@@ -156,7 +156,7 @@ def test_cores_are_those_that_any_rank_may_use(monkeypatch):
 
 def test_virtual_ranks_are_one_process():
     def program(comm):
-        comm.compute(100.0)
+        comm.platform.compute(100.0)
         with energy.meter(comm, Terms()) as meter:
             sent = comm.Wtime()
             found = meter.spent()

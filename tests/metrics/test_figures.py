@@ -1,7 +1,9 @@
 import subprocess
 import sys
 
-from dml.metrics.figures import chart, curves
+import numpy as np
+
+from dml.metrics.figures import Panel, chart, curves, panels
 
 
 def test_curves_are_labelled_and_written_as_svg_and_png(tmp_path):
@@ -22,6 +24,24 @@ def test_log_axes_move_the_points(tmp_path):
         curves(tmp_path / "a", {"": ([1, 10, 100], [3, 5, 40])}, x="x", y="y", log=log)
         drawn.add((tmp_path / "a.svg").read_bytes())
     assert len(drawn) == 4
+
+
+def test_values_that_are_not_finite_are_left_out(tmp_path):
+    gaps = {"short": ([0, 2], [1, 2]), "long": (range(4), [1, np.nan, 2, np.inf])}
+    for name, curve in gaps.items():
+        panels(tmp_path / name, [Panel("", {"a": curve}, "x", "y")])
+    short, long = (tmp_path / f"{name}.svg" for name in gaps)
+    assert short.read_bytes() == long.read_bytes()
+
+
+def test_panels_stand_side_by_side_within_the_same_limits(tmp_path):
+    series = {"a": ([0, 1], [1, 2]), "b": ([0, 1], [3, 900])}
+    two = [Panel(title, series, "x", "y") for title in ("left", "right")]
+    panels(tmp_path / "free", two)
+    panels(tmp_path / "within", two, within=(0, 3))
+    svg = (tmp_path / "within.svg").read_text()
+    assert all(svg.count(f"<!-- {word} -->") == 1 for word in ("left", "right", "a"))
+    assert svg != (tmp_path / "free.svg").read_text()
 
 
 def test_equal_numbers_draw_equal_bytes(tmp_path):

@@ -1,6 +1,7 @@
 import pytest
 
 from dml.metrics import races
+from dml.metrics.writers import cell
 
 
 def test_a_crossover_is_where_two_straight_lines_meet():
@@ -46,6 +47,6 @@ def test_the_figure_draws_peers_without_predictions(tmp_path):
 
 def test_every_column_has_a_text_for_a_peer_and_for_no_time_at_all():
     for each in (row("torch gloo", 1000, 1e-3, None), row("ring", 0, 0.0, 0.0)):
-        cells = {title: text(each) for title, (_, text) in races.COLUMNS.items()}
+        cells = {title: cell(each, text) for title, (_, text) in races.COLUMNS.items()}
         assert all(cells.values())
-    assert races.COLUMNS["x native"][1](row("ring", 8, 1e-3, 1e-3)) == "2"
+    assert cell(row("ring", 8, 1e-3, 1e-3), races.COLUMNS["x native"][1]) == "2"

@@ -1,8 +1,7 @@
 import numpy as np
 import pytest
 
-from dml.metrics import server_figure
-from dml.metrics.server_figure import Panel
+from dml.metrics import figures, server_figure
 
 
 def bytes_of(path):
@@ -14,12 +13,11 @@ def test_a_histogram_counts_every_gradient_by_its_staleness():
     assert server_figure.histogram([]).tolist() == []
 
 
-@pytest.mark.parametrize("draw", ["histograms", "waits", "progress"])
+@pytest.mark.parametrize("draw", ["histograms", "waits"])
 def test_equal_numbers_give_equal_bytes_and_others_do_not(tmp_path, draw):
     given = {
         "histograms": lambda k: {"a": np.array([1, 2, k]), "none": np.array([], int)},
         "waits": lambda k: {"a": np.array([[1.0, 2.0], [k, 0.0]])},
-        "progress": lambda k: [Panel("", {"a": ([0, 1], [1, k])}, "x", "y")],
     }[draw]
     for name, k in (("one", 3), ("again", 3), ("other", 4)):
         getattr(server_figure, draw)(tmp_path / name, given(k))
@@ -27,16 +25,9 @@ def test_equal_numbers_give_equal_bytes_and_others_do_not(tmp_path, draw):
     assert bytes_of(tmp_path / "one") != bytes_of(tmp_path / "other")
 
 
-def test_a_curve_that_leaves_the_numbers_ends_there(tmp_path):
-    for name, ys in (("short", [1, 2]), ("long", [1, 2, np.nan, np.inf])):
-        series = {"a": (range(len(ys)), ys)}
-        server_figure.progress(tmp_path / name, [Panel("", series, "x", "y")])
-    assert bytes_of(tmp_path / "short") == bytes_of(tmp_path / "long")
-
-
 def test_marks_stand_in_the_picture(tmp_path, monkeypatch):
     seen = []
-    monkeypatch.setattr(server_figure, "save", lambda figure, path: seen.append(figure))
+    monkeypatch.setattr(figures, "save", lambda figure, path: seen.append(figure))
     server_figure.histograms(tmp_path, {"a": np.array([1, 1])}, {"a": (2, 9)})
     (axes,) = seen[0].axes
     assert axes.get_xlim() == (-0.5, 9.5)

@@ -23,7 +23,7 @@ def ring(size, seed=0, length=1000, late=0.0):
     def program(comm):
         comm = Traced(comm)
         comm.begin()
-        comm.compute(1e-6 + late * (comm.rank == 1))
+        comm.platform.compute(1e-6 + late * (comm.rank == 1))
         comm.seen("gradient", 0.0, comm.Wtime())
         start = comm.Wtime()
         buffer = np.random.default_rng([seed, comm.rank]).normal(size=length)

@@ -36,20 +36,6 @@ def test_the_default_clock_runs():
     assert 0 < timer.lap()["wait"] < 60
 
 
-def test_a_phase_that_computes_takes_its_delay_and_others_none():
-    now = [0.0]
-
-    def delay(work):
-        now[0] += 10 * work
-
-    timer = Timer(lambda: now[0], delay)
-    with timer("gradient", work=0.5):
-        now[0] += 1
-    with timer("wire"):
-        now[0] += 2
-    assert timer.lap() == {"gradient": 6, "wire": 2}
-
-
 def test_whoever_listens_hears_of_every_phase():
     heard = []
     timer = Timer(count().__next__, seen=lambda *phase: heard.append(phase))

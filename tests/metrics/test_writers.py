@@ -3,7 +3,17 @@ from contextlib import contextmanager
 
 import pytest
 
-from dml.metrics.writers import Writer, console, first, jsonl, many
+from dml.metrics.writers import (
+    Writer,
+    console,
+    first,
+    jsonl,
+    line,
+    many,
+    scaled,
+    table,
+    tables,
+)
 
 
 @contextmanager
@@ -60,3 +70,38 @@ def test_a_piped_console_says_loss_and_time_left_ten_times_and_the_summary(capsy
     assert rows[1].startswith("step 8/40  loss 0.1250  ")
     assert rows[1].endswith(" s left")
     assert last == "loss 0.025  words_sent 12"
+
+
+def test_a_table_fills_templates_and_shows_a_dash_for_a_missing_number(capsys):
+    columns = {
+        "way": (6, "{way}"),
+        "ms": (6, scaled("seconds", 1e3, ".1f")),
+        "gain": (5, "{gain:.1%}"),
+        "both": (5, lambda row: f"{row['way']}!"),
+    }
+    with table(columns) as writer:
+        writer.row({"way": "ring", "seconds": 0.0125, "gain": 0.5})
+        writer.row({"way": "tree", "seconds": None, "gain": None})
+        writer.summary({"way": "none"})
+    assert capsys.readouterr().out.splitlines() == [
+        "way     ms      gain   both",
+        "ring      12.5  50.0%  ring!",
+        "tree         -      -  tree!",
+    ]
+
+
+def test_each_kind_of_row_has_one_title_and_one_header(capsys):
+    kinds = {"few": {"n": (3, "{n}")}, "many": {"m": (3, "{m}")}}
+    titles = {"many": "up to {m}"}
+    with tables(kinds, titles, key="kind") as writer:
+        for n in (1, 2):
+            writer.row({"kind": "few", "n": n})
+        for m in (30, 40):
+            writer.row({"kind": "many", "m": m})
+    lines = capsys.readouterr().out.split("\n")
+    assert lines == ["n", "  1", "  2", "", "up to 30", "m", " 30", " 40", ""]
+
+
+def test_a_line_leaves_out_templates_whose_fields_are_missing():
+    templates = ("loss {loss:.1f}", "of {count} ({share:.0%})", "{none}", "end")
+    assert line({"loss": 2, "count": 3, "none": None}, *templates) == "loss 2.0  end"

@@ -19,6 +19,7 @@ from dml.wire.messages import (
     auto,
     barrier,
 )
+from dml.wire.messages.wrapper import Wrapper
 from tests.wire.messages import orders
 from tests.wire.messages.conformance import (
     DTYPES,
@@ -35,23 +36,12 @@ MEGABYTES = 1_048_583  # words: several segments, several stages of shared memor
 VIRTUAL = sorted(ALLREDUCE.keys() - {"auto", "native"})  # the same on virtual ranks
 
 
-class Apart:
+class Apart(Wrapper):
     """A communicator whose ranks seem to be on hosts of their own."""
 
     def __init__(self, comm):
-        self.comm, self.kept = comm, {}
-
-    def hosts(self):
-        return list(range(self.comm.size))
-
-    def Split(self, color=0, key=0):
-        return Apart(self.comm.Split(color, key))
-
-    def Dup(self):
-        return Apart(self.comm.Dup())
-
-    def __getattr__(self, name):
-        return getattr(self.comm, name)
+        super().__init__(comm)
+        self.platform = comm.platform._replace(hosts=lambda: list(range(comm.size)))
 
 
 def real(program, size, wrap=lambda comm: comm):

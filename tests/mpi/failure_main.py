@@ -157,7 +157,7 @@ def one_waits_for(call):
 
     def wait():
         comm = world(watchdog=QUICK)
-        comm.hosts()
+        comm.platform.hosts()
         if comm.rank == 0:
             call(comm)
         time.sleep(60)
@@ -226,7 +226,7 @@ WAYS = {
 WAYS |= {
     "Dup": one_waits_for(lambda comm: comm.Dup()),
     "Split": one_waits_for(lambda comm: comm.Split(0, 0)),
-    "shared_window": one_waits_for(lambda comm: comm.shared_window(64)),
+    "shared_window": one_waits_for(lambda comm: comm.platform.shared_window(64)),
     "Allreduce": one_waits_for(lambda comm: comm.Allreduce(None, np.zeros(3))),
 }
 

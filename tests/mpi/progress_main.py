@@ -25,7 +25,7 @@ def under_way(comm, name, threads, cases):
     ]
     turned = handles if comm.rank % 2 else handles[::-1]
     while not all([handle.poll() for handle in turned]):
-        comm.pause()
+        comm.platform.pause()
     for handle in turned:
         handle.wait()
         assert handle.poll()

@@ -38,7 +38,7 @@ def told_once(comm):
     status, into = Status(), np.zeros(1)
     request = comm.Irecv(into, ANY, ANY)
     comm.Send(np.ones(1), comm.rank, 7)
-    while comm.compute(1e-3, unless=request):
+    while comm.platform.compute(1e-3, unless=request):
         pass
     request.Wait(status)
     return (*vars(status).values(),) == (comm.rank, 7, 8)

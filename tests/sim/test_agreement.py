@@ -101,7 +101,7 @@ class Player:
     def play(self, name, *args):
         if name in POLLS:
             # How many vain polls of one moment let time pass is nobody's promise.
-            self.top.compute(self.unit)
+            self.top.platform.compute(self.unit)
         if name in ("Send", "Isend"):
             group, dest, tag, nbytes = args
             dest = dest // 2 if group else dest
@@ -124,7 +124,7 @@ class Player:
             self.top.Barrier()
             self.note(name)
         elif name == "compute":
-            self.top.compute(args[0] * self.unit)
+            self.top.platform.compute(args[0] * self.unit)
         elif self.under_way:
             self.go_on(name, *args)
 
@@ -145,7 +145,7 @@ class Player:
             self.note(name, there, status.Get_source(), status.Get_tag())
         else:
             while not comm.Iprobe(source, tag, status):
-                comm.compute(self.unit)
+                comm.platform.compute(self.unit)
             self.note(name, status.Get_source(), status.Get_tag())
 
     def go_on(self, name, number):
@@ -165,12 +165,12 @@ class Player:
                 return
             self.over(name, buffer, status)
         elif name == "unless":
-            passed = self.top.compute(number * self.unit, unless=request)
+            passed = self.top.platform.compute(number * self.unit, unless=request)
             return self.note(name, passed)
         else:
             while not request.Test(status):
                 if name == "poll":
-                    self.top.compute(number * self.unit / 3)
+                    self.top.platform.compute(number * self.unit / 3)
             self.over(name, buffer, status)
         del self.under_way[place]
 

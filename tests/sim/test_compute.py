@@ -16,7 +16,7 @@ def cut(work, sent, network=FREE, wrap=lambda comm: comm):
     def program(comm):
         comm = wrap(comm)
         if comm.rank:
-            comm.compute(sent)
+            comm.platform.compute(sent)
             comm.Send(NOTHING, 0, Tag.LEAVE)
             return None
         leave = comm.Irecv(NOTHING, 1, Tag.LEAVE)
@@ -29,7 +29,7 @@ def cut(work, sent, network=FREE, wrap=lambda comm: comm):
 
 
 def at_once(comm, leave):
-    return comm.compute(2.0, leave)
+    return comm.platform.compute(2.0, leave)
 
 
 def test_a_word_cuts_computing_off_when_it_comes():
@@ -47,8 +47,10 @@ def test_a_word_that_waits_already_lets_nothing_begin():
     def program(comm):
         if comm.rank:
             return comm.Send(NOTHING, 0, Tag.LEAVE)
-        comm.compute(1.0)
-        return comm.compute(2.0, comm.Irecv(NOTHING, 1, Tag.LEAVE)), comm.Wtime()
+        comm.platform.compute(1.0)
+        return comm.platform.compute(
+            2.0, comm.Irecv(NOTHING, 1, Tag.LEAVE)
+        ), comm.Wtime()
 
     assert sim.run(program, 2, FREE)[0] == (False, 1.0)
 
@@ -65,13 +67,13 @@ def test_a_rank_that_dies_while_it_computes_is_not_cut_off_any_more():
         return at_once(comm, comm.Irecv(NOTHING, 1, Tag.LEAVE))
 
     def both(comm):
-        return program(comm) if comm.rank == 0 else comm.compute(3.0)
+        return program(comm) if comm.rank == 0 else comm.platform.compute(3.0)
 
     assert sim.run(both, 2, FREE, events=[Death(0, 1.0)]) == [None, True]
 
 
 def test_without_a_request_computing_takes_its_time():
     def program(comm):
-        return comm.compute(3.0), comm.Wtime()
+        return comm.platform.compute(3.0), comm.Wtime()
 
     assert sim.run(program, 1) == [(True, 3.0)]

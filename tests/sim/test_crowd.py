@@ -45,7 +45,7 @@ def test_who_sends_first_in_virtual_time_is_received_first(events, seed, eager):
     def program(comm):
         if comm.rank == 0:
             return received(comm, 4)
-        comm.compute(delays[comm.rank])
+        comm.platform.compute(delays[comm.rank])
         comm.Send(WORD, 0, comm.rank * 10)
 
     found = run(program, 5, eager, events=events, seed=seed)[0]
@@ -64,13 +64,13 @@ def test_a_chain_of_causes_comes_before_what_merely_ran_first(events):
         if comm.rank == 0:
             return [source for source, *_ in received(comm, 2)]
         if comm.rank == 1:
-            comm.compute(0.5)
+            comm.platform.compute(0.5)
             comm.Send(WORD, 2)
         if comm.rank == 2:
             comm.Recv(np.zeros(1), ANY)
             comm.Send(WORD, 0)
         if comm.rank == 3:
-            comm.compute(1)
+            comm.platform.compute(1)
             comm.Send(WORD, 0)
 
     assert run(program, 4, events=events)[0] == [2, 3]
@@ -93,7 +93,7 @@ def test_messages_of_one_pair_never_overtake_each_other(events, eager):
     def program(comm):
         if comm.rank == 0:
             status, lengths = Status(), []
-            comm.compute(0.5)
+            comm.platform.compute(0.5)
             for _ in range(6):
                 comm.Recv(np.zeros(9), ANY, 3, status)
                 lengths.append(status.count)
@@ -108,13 +108,13 @@ def test_messages_of_one_pair_never_overtake_each_other(events, eager):
 def test_tags_and_sources_choose_among_those_that_wait(events):
     def program(comm):
         if comm.rank == 0:
-            comm.compute(1)
+            comm.platform.compute(1)
             status, found = Status(), []
             for source, tag in ((ANY, 7), (2, ANY), (ANY, ANY), (1, 5)):
                 comm.Recv(np.zeros(1), source, tag, status)
                 found.append((status.source, status.tag))
             return found
-        comm.compute(comm.rank * 0.1)
+        comm.platform.compute(comm.rank * 0.1)
         comm.Send(WORD, 0, 5)
         comm.Send(WORD, 0, 7)
 
@@ -130,7 +130,7 @@ def test_tags_and_sources_choose_among_those_that_wait(events):
     def three(comm):
         if comm.rank:
             return program(comm)
-        comm.compute(1)
+        comm.platform.compute(1)
         status, found = Status(), []
         for source, tag in ((ANY, 7), (2, ANY), (ANY, ANY), (ANY, 7)):
             comm.Recv(np.zeros(1), source, tag, status)
@@ -159,7 +159,7 @@ def test_receives_before_and_after_the_first_from_anyone_all_find_theirs(events)
     def program(comm):
         if comm.rank == 0:
             named = comm.Irecv(one := np.zeros(1), 1, 1)
-            comm.compute(0.5)
+            comm.platform.compute(0.5)
             comm.Recv(two := np.zeros(1), ANY, 2)
             comm.Recv(three := np.zeros(1), 1, 3)
             named.Wait()
@@ -183,7 +183,7 @@ def test_a_probe_sees_a_message_alpha_after_it_was_sent_and_takes_nothing(
             when = comm.Wtime()
             comm.Recv(np.zeros(3), status.source, status.tag)
             return seen, when
-        comm.compute(0.2 * comm.rank)
+        comm.platform.compute(0.2 * comm.rank)
         comm.Send(np.zeros(3), 0, 6)
         if comm.rank == 1:
             comm.Recv(np.zeros(1), 2)
@@ -214,7 +214,7 @@ def test_a_probe_waits_for_its_tag_and_iprobe_counts_bytes(events):
             comm.Recv(np.zeros(3), 1, 5)
             return seen
         for tag in (6, 5):
-            comm.compute(0.1)
+            comm.platform.compute(0.1)
             comm.Send(np.zeros(8 - tag), 0, tag)
 
     sent = exactly(0.2 + took(16) + ALPHA)
@@ -228,11 +228,11 @@ def test_iprobe_turns_true_when_the_message_can_be_seen_and_not_before(events, n
         if comm.rank == 0:
             status = Status()
             while not comm.Iprobe(ANY, 4, status):
-                comm.compute(nap) if nap else None
+                comm.platform.compute(nap) if nap else None
             when = comm.Wtime()
             comm.Recv(np.zeros(1), status.source, 4)
             return status.source, when
-        comm.compute(0.1)
+        comm.platform.compute(0.1)
         comm.Send(WORD, 0, 4)
 
     source, when = run(program, 2, events=events)[0]
@@ -249,14 +249,14 @@ def test_a_test_between_computations_sees_what_has_happened_by_then(events):
             request = comm.Irecv(np.zeros(1), 1)
             polls = 0
             while not request.Test():
-                comm.compute(1e-3)
+                comm.platform.compute(1e-3)
                 polls += 1
             return polls
         if comm.rank == 1:
             comm.Recv(np.zeros(1), ANY)
             comm.Send(WORD, 0)
         if comm.rank == 2:
-            comm.compute(0.05)
+            comm.platform.compute(0.05)
             comm.Send(WORD, 1)
 
     assert run(program, 3, events=events)[0] == int((0.05 + 2 * took()) / 1e-3) + 1
@@ -274,7 +274,7 @@ def test_waitany_names_the_request_that_is_done_first_then_the_others(events):
             while (place := comm.Waitany(requests, status)) >= 0:
                 found.append((place, status.source, comm.Wtime()))
             return found
-        comm.compute(delays[comm.rank])
+        comm.platform.compute(delays[comm.rank])
         comm.Send(WORD, 0)
 
     found = run(program, 4, events=events)[0]
@@ -292,7 +292,7 @@ def test_waitany_waits_for_what_an_unmatched_request_may_still_bring():
             late, early = comm.Irecv(np.zeros(1), 3), comm.Irecv(np.zeros(1), 2)
             return comm.Waitany([late, early]), comm.Waitany([late, early])
         if comm.rank == 3:
-            comm.compute(1)
+            comm.platform.compute(1)
             comm.Send(WORD, 0)
         if comm.rank == 1:
             comm.Send(WORD, 2)
@@ -310,7 +310,7 @@ def test_a_server_of_two_thousand_workers_serves_each_by_time():
         if comm.rank == 0:
             return [source for source, *_ in received(comm, 2 * (size - 1))]
         for _ in range(2):
-            comm.compute((comm.rank * 7919 % 2003 + 1) * 0.1)
+            comm.platform.compute((comm.rank * 7919 % 2003 + 1) * 0.1)
             comm.Send(WORD, 0)
 
     found = run(program, size)[0]
@@ -352,7 +352,7 @@ def test_a_message_that_nobody_receives_is_lost_and_told(events, anyone):
 def test_a_virtual_host_has_a_communicator_of_its_own():
     def program(comm):
         host = comm.Split_type(SHARED)
-        window = host.shared_window(8)
+        window = host.platform.shared_window(8)
         window.parts[host.rank][:] = comm.rank + 1
         host.Barrier()
         return host.size, host.rank, [int(part[0]) for part in window.parts]

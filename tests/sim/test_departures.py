@@ -55,7 +55,7 @@ def agree(allreduce, schedule, size, length, place):
     delays = np.random.default_rng(size).exponential(2e-6, size)
 
     def program(comm):
-        comm.compute(float(delays[comm.rank]))
+        comm.platform.compute(float(delays[comm.rank]))
         allreduce(comm, np.ones(length, np.float32))
         return comm.Wtime()
 

@@ -28,7 +28,7 @@ def test_a_rank_that_dies_does_nothing_from_then_on():
 
     def program(comm):
         for step in range(5):
-            comm.compute(0.1)
+            comm.platform.compute(0.1)
             seen.append((comm.rank, step))
         return comm.rank
 
@@ -40,7 +40,7 @@ def test_a_rank_that_dies_does_nothing_from_then_on():
 def test_a_rank_dies_in_whatever_it_does(how):
     def program(comm):
         if comm.rank == 0:
-            comm.compute(2)
+            comm.platform.compute(2)
             return "lives"
         try:
             if how == "waits":
@@ -87,7 +87,7 @@ def test_a_rank_that_dies_while_its_message_travels_never_has_it():
 
 def test_whoever_waits_for_a_dead_rank_is_told_so():
     def program(comm):
-        comm.compute(1)
+        comm.platform.compute(1)
         if comm.rank == 0:
             comm.Recv(WORD, 1)
         else:
@@ -103,10 +103,10 @@ def test_what_a_rank_sent_before_it_died_arrives_and_what_it_would_send_does_not
     def program(comm):
         if comm.rank == 0:
             comm.Recv(WORD, 1)
-            comm.compute(1)
+            comm.platform.compute(1)
             return comm.Iprobe(1)
         comm.Send(WORD, 0)
-        comm.compute(0.4)
+        comm.platform.compute(0.4)
         comm.Send(WORD, 0)
 
     assert run(program, 2, "die:1@0.3") == [False, None]
@@ -116,7 +116,7 @@ def test_what_a_rank_sent_before_it_died_arrives_and_what_it_would_send_does_not
 
 def test_a_host_takes_its_ranks_with_it():
     def program(comm):
-        comm.compute(1)
+        comm.platform.compute(1)
         return comm.rank
 
     assert run(program, 5, "die_host:1@0.5") == [0, 1, None, None, 4]
@@ -127,7 +127,7 @@ def test_a_host_takes_its_ranks_with_it():
 def test_whoever_dies_twice_dies_the_first_time(text):
     def program(comm):
         try:
-            comm.compute(1)
+            comm.platform.compute(1)
         finally:
             ended.append(comm.Wtime())
 
@@ -141,7 +141,7 @@ def exchange(comm):
     found = []
     for k in range(4):
         if comm.rank == 0:
-            comm.compute(k - comm.Wtime())
+            comm.platform.compute(k - comm.Wtime())
             comm.Send(WORD, 1)
         else:
             comm.Recv(WORD, 0)
@@ -247,9 +247,9 @@ def test_a_message_that_waits_for_the_out_port_dies_with_its_sender():
         if comm.rank == 0:
             for _ in range(2):
                 comm.Isend(WORD, 1)
-            comm.compute(1)
+            comm.platform.compute(1)
         comm.Recv(np.zeros(1), 0)
-        comm.compute(1)
+        comm.platform.compute(1)
         return comm.Iprobe(0)
 
     for when in (TOOK, TOOK / 2):
@@ -305,7 +305,7 @@ def test_events_of_what_is_not_there_are_refused(event):
 
 def never_computing(comm):
     while True:
-        comm.compute(1.0)
+        comm.platform.compute(1.0)
 
 
 def never_waiting(comm):
@@ -321,7 +321,7 @@ def never_tired(comm):
 
 def never_sure(comm):
     while not comm.Iprobe(1 - comm.rank):
-        comm.compute(1e-3)
+        comm.platform.compute(1e-3)
 
 
 @ROUTED

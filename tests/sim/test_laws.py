@@ -6,7 +6,6 @@ import pytest
 from dml import sim
 from dml.sim.laws import (
     LAWS,
-    delayed,
     expected,
     integral,
     law,
@@ -116,22 +115,6 @@ def test_a_rank_twice_as_fast_takes_half_as_long():
 def test_expected_times_follow_a_common_speed_and_are_unknown_for_many():
     assert expected(law("constant:3*2,2"), 4, 4) == 1.5
     assert expected(law("constant:3*2,1"), 4, 4) is None
-
-
-def test_a_delay_takes_a_virtual_rank_its_own_draws_times_the_work(text):
-    one = law(f"{text}*1,4")
-
-    def program(comm):
-        delay = delayed(comm, one, SEED)
-        times = [comm.Wtime()]
-        for work in (1.0, 1.0, 0.5):
-            delay(work)
-            times.append(comm.Wtime())
-        return np.diff(times)
-
-    drawn = seconds(one, SEED, steps=3, size=3)
-    found = np.array(sim.run(program, 3))
-    assert found == pytest.approx((drawn * [[1], [1], [0.5]]).T, rel=1e-12)
 
 
 @pytest.mark.parametrize(

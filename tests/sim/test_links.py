@@ -56,9 +56,9 @@ def sends(*messages, receives_late=0.0):
     def program(comm):
         for source, dest, nbytes, after in messages:
             if comm.rank == source:
-                comm.compute(max(0, after - comm.Wtime()))
+                comm.platform.compute(max(0, after - comm.Wtime()))
                 comm.Isend(np.zeros(nbytes, np.uint8), dest)
-        comm.compute(receives_late)
+        comm.platform.compute(receives_late)
         there = {}
         for k, (source, dest, nbytes, _) in enumerate(messages):
             if comm.rank == dest:
@@ -174,7 +174,7 @@ def test_a_send_up_to_the_eager_limit_does_not_wait_for_its_receive(late, nbytes
         if comm.rank == 0:
             comm.Send(np.zeros(nbytes, np.uint8), 1)
         else:
-            comm.compute(1.0)
+            comm.platform.compute(1.0)
             comm.Recv(np.zeros(nbytes, np.uint8), 0)
         return comm.Wtime()
 
@@ -211,7 +211,7 @@ def test_a_send_above_the_eager_limit_departs_when_its_receive_is_there():
         if comm.rank == 0:
             comm.Send(buffer, 2)
         elif comm.rank == 2:
-            comm.compute(1)
+            comm.platform.compute(1)
             comm.Recv(buffer, 0)
         return comm.Wtime()
 
@@ -279,10 +279,10 @@ def test_who_is_there_first_is_received_first_from_anyone_not_who_departed(late)
                 found.append(status.source)
             return found
         if comm.rank in (1, 5):
-            comm.compute(2 * HOP if comm.rank == 1 else 0.0)
+            comm.platform.compute(2 * HOP if comm.rank == 1 else 0.0)
             comm.Send(np.zeros(1), 0)
         if comm.rank == 2 and late:
-            comm.compute(1.0)
+            comm.platform.compute(1.0)
             comm.Send(np.zeros(1), 0)
 
     assert run(program, 6)[0] == [1, 5]
@@ -301,13 +301,13 @@ def test_a_large_message_waits_for_the_small_one_that_a_busy_link_holds_up(first
         if comm.rank == 1:
             comm.Send(np.zeros(60_000, np.uint8), 0, 1)  # the last link is busy
         elif comm.rank == 2:
-            comm.compute(2 * HOP)
+            comm.platform.compute(2 * HOP)
             comm.Send(np.zeros(1), 0, 2)
             comm.Send(np.zeros(10_000), 0, 2)
         else:
             status, words, sizes = Status(), np.zeros(10_000), []
             if not first:  # from now on it may take from anyone
-                comm.compute(took(8) + 3 * HOP)
+                comm.platform.compute(took(8) + 3 * HOP)
             comm.Iprobe(ANY, 3)
             for _ in range(2):
                 comm.Recv(words, 2, 2, status)

@@ -8,7 +8,7 @@ import pytest
 from dml import sim
 from dml.sim import world as world_of_sim
 from dml.types import BadInput
-from dml.wire.messages import ALLREDUCE, allreduce_async, barrier
+from dml.wire.messages import ALLREDUCE, allreduce_async
 from dml.wire.messages.tags import Tag
 
 ALPHA, BETA, GAMMA = 1e-3, 1e-6, 1e-7
@@ -51,7 +51,7 @@ def test_results_and_clocks_repeat_exactly_and_no_seed_changes_them():
         found = []
         for allreduce in ALLREDUCE.values():
             buffer = rows[comm.rank].copy()
-            comm.compute(1e-4 * (comm.rank * 5 % 9))
+            comm.platform.compute(1e-4 * (comm.rank * 5 % 9))
             allreduce(comm, buffer)
             found.append((buffer.tobytes(), comm.Wtime()))
         return found
@@ -94,7 +94,7 @@ def test_worlds_nest():
         buffer = np.full(3, comm.rank)
         ALLREDUCE["ring"](comm, buffer)
         inner = sim.run(lambda c: c.size + int(buffer[0]), 2)
-        barrier(comm)
+        comm.Barrier()
         return inner
 
     assert sim.run(program, 3) == [[5, 5]] * 3
@@ -130,7 +130,7 @@ def test_messages_of_one_pair_and_tag_arrive_in_order_and_tags_choose():
             for number in (1, 2, 3, 4):
                 comm.Send(np.array([number]), 1, Tag.RING if number % 2 else Tag.TREE)
             return None
-        comm.compute(1)
+        comm.platform.compute(1)
         got = []
         for tag in (Tag.TREE, Tag.RING, Tag.RING, Tag.TREE):
             buffer = np.zeros(1, int)
@@ -149,7 +149,7 @@ def test_a_receive_that_waits_takes_only_its_own_tag():
             for request in requests[::-1]:
                 request.Wait()
             return tree[0], ring[0]
-        comm.compute(1)
+        comm.platform.compute(1)
         comm.Send(np.array([7.0]), 1, Tag.RING)
         comm.Send(np.array([8.0]), 1, Tag.TREE)
         return None
@@ -200,7 +200,7 @@ def test_a_vector_may_be_received_into_a_matrix():
 @pytest.mark.parametrize("late", (0, 1))
 def test_a_message_longer_than_its_receive_raises(late):
     def program(comm):
-        comm.compute(1.0 * (comm.rank == late))
+        comm.platform.compute(1.0 * (comm.rank == late))
         if comm.rank != late:
             comm.Barrier()
         if comm.rank:
@@ -400,7 +400,7 @@ def test_what_is_under_way_is_unwound_with_its_rank():
     def program(comm):
         try:
             if comm.rank == 2:
-                comm.compute(1)
+                comm.platform.compute(1)
                 raise KeyError("lost")
             handle = allreduce_async(comm, np.zeros(9), allreduce=ALLREDUCE["ring"])
             handle.wait()
@@ -436,7 +436,7 @@ def test_a_rank_that_polls_is_unwound_while_it_does():
 def test_a_world_that_failed_leaves_the_next_one_alone():
     with pytest.raises(sim.Deadlock):
         sim.run(lambda comm: comm.Recv(np.zeros(1), 0, Tag.RING), 2)
-    assert sim.run(lambda comm: barrier(comm), 3) == [None] * 3
+    assert sim.run(lambda comm: comm.Barrier(), 3) == [None] * 3
 
 
 # Virtual time, by hand.
@@ -468,7 +468,7 @@ def test_a_late_receive_keeps_a_sender_above_the_eager_limit_only(eager, sender)
         if comm.rank == 0:
             comm.Send(np.zeros(500, np.uint8), 1, Tag.RING)
         else:
-            comm.compute(1.0)
+            comm.platform.compute(1.0)
             comm.Recv(np.zeros(500, np.uint8), 0, Tag.RING)
 
     sent, came = times(program, network=SLOW._replace(eager=eager))
@@ -480,7 +480,7 @@ def test_a_late_receive_keeps_a_sender_above_the_eager_limit_only(eager, sender)
 def test_a_late_send_keeps_its_receiver(eager):
     def program(comm):
         if comm.rank == 0:
-            comm.compute(1.0)
+            comm.platform.compute(1.0)
             comm.Send(np.zeros(500, np.uint8), 1, Tag.RING)
         else:
             comm.Recv(np.zeros(500, np.uint8), 0, Tag.RING)
@@ -546,7 +546,7 @@ def test_an_isend_costs_nothing_until_it_is_waited_for():
         if comm.rank == 0:
             request = comm.Isend(data, 1, Tag.RING)
             assert comm.Wtime() == 0
-            comm.compute(10.0)
+            comm.platform.compute(10.0)
             request.Wait()
         else:
             comm.Recv(data, 0, Tag.RING)
@@ -561,7 +561,7 @@ def test_a_receive_posted_early_hides_its_message_behind_a_computation():
             comm.Send(data, 1, Tag.RING)
         else:
             request = comm.Irecv(data, 0, Tag.RING)
-            comm.compute(10.0)
+            comm.platform.compute(10.0)
             request.Wait()
 
     assert times(program) == [exactly(message(500)), 10.0]
@@ -576,10 +576,10 @@ def test_a_test_does_not_jump_ahead_in_time():
             comm.Send(data, 1, Tag.RING)
             return
         request = comm.Irecv(data, 0, Tag.RING)
-        comm.compute(message(500) / 2)
+        comm.platform.compute(message(500) / 2)
         assert not request.Test()
         assert comm.Wtime() < message(500)
-        comm.compute(message(500))
+        comm.platform.compute(message(500))
         assert request.Test()
         assert comm.Wtime() < 2 * message(500)
 
@@ -607,7 +607,7 @@ def test_reducing_may_put_its_result_elsewhere():
 @pytest.mark.parametrize("size, rounds", ((1, 0), (2, 1), (5, 3), (8, 3), (9, 4)))
 def test_a_barrier_ends_rounds_after_the_last_one_came(size, rounds):
     def program(comm):
-        comm.compute(1.0 * comm.rank)
+        comm.platform.compute(1.0 * comm.rank)
         comm.Barrier()
 
     assert times(program, size) == [exactly(size - 1 + rounds * ALPHA)] * size
@@ -669,7 +669,10 @@ def test_a_groups_port_is_its_ranks_port():
     "host, hosts", ((0, [0] * 5), (1, [0, 1, 2, 3, 4]), (2, [0, 0, 1, 1, 2]))
 )
 def test_hosts_hold_as_many_ranks_as_the_network_says(host, hosts):
-    assert sim.run(lambda comm: comm.hosts(), 5, sim.Uniform(host=host)) == [hosts] * 5
+    assert (
+        sim.run(lambda comm: comm.platform.hosts(), 5, sim.Uniform(host=host))
+        == [hosts] * 5
+    )
 
 
 def test_a_groups_hosts_are_numbered_by_its_own_lowest_ranks():
@@ -682,11 +685,11 @@ def test_a_groups_hosts_are_numbered_by_its_own_lowest_ranks():
 
 def test_a_window_is_everyones_memory_and_free_gives_it_back():
     def program(comm):
-        window = comm.shared_window(8)
+        window = comm.platform.shared_window(8)
         window.parts[comm.rank][:] = comm.rank + 1
-        window.meet(comm.pause)
+        window.meet(comm.platform.pause)
         seen = [int(part[0]) for part in window.parts]
-        window.meet(comm.pause)
+        window.meet(comm.platform.pause)
         window.Free()
         return seen, len(window.parts)
 

@@ -1,6 +1,6 @@
 """What hybrid must do on eight devices of one process; prints each check's name."""
 
-from functools import cache
+from functools import cache, partial
 from unittest import mock
 
 import jax
@@ -12,18 +12,20 @@ from dml.data.minibatches import draws, take
 from dml.metrics.timer import Timer
 from dml.models.gradient import gradient
 from dml.models.layers import layered
-from dml.strategies.hybrid import pipeline as player
-from dml.strategies.hybrid import programs, sums
-from dml.strategies.hybrid.hybrid import dense, hybrid, shares
-from dml.strategies.hybrid.parts import holding
-from dml.strategies.hybrid.programs import Gradients, Pipeline, divided
+from dml.models.network import network
+from dml.strategies.hybrid import gradients as sums
+from dml.strategies.hybrid import instructions, programs
+from dml.strategies.hybrid.hybrid import hybrid, shares
+from dml.strategies.hybrid.layout import laid_out
+from dml.strategies.hybrid.parts import Pipeline, divided
+from dml.strategies.hybrid.programs import Gradients
 from dml.strategies.serial import serial
 from dml.types import STATISTICS, BadInput, Layer
 from dml.update.dense import make
 from dml.wire.mesh import axes, devices
 from tests.checks import run
 from tests.strategies import small_tensor as small
-from tests.strategies.small import apart
+from tests.strategies.small import alone, apart
 
 DEVICES, BATCH = 8, 24
 # float32 sums of 24 examples in other orders, to the largest of all gradients
@@ -62,8 +64,8 @@ def prepared(sizes, pipeline):
     grid, count = mesh(**sizes), blocks(sizes, pipeline)
     network, params = small.cut(sizes["tensor"], count), small.init(blocks=count)
     mine = divided(network, params, grid, pipeline)
-    held = holding(mine, params, grid, lambda tree: tree)
-    return held, Gradients(network, held, pipeline), params
+    layout = laid_out(mine, params, grid, lambda tree: tree)
+    return layout, Gradients(network, layout, pipeline), params
 
 
 def gradients(sizes, pipeline):
@@ -77,12 +79,12 @@ def kept(sizes, pipeline):
 
 
 def computed(sizes, pipeline):
-    held, call, params = prepared(sizes, pipeline)
+    layout, call, params = prepared(sizes, pipeline)
     index, rest = shares(sizes["data"], pipeline.microbatches, np.arange(BATCH))
     assert not len(rest)
     batch = take(small.data(BATCH), index)
-    loss, grads = call(held.hold(params), batch, pipeline.microbatches)
-    return float(loss.addressable_data(0)), held.collect(grads), call
+    loss, grads = call(layout.scatter(params), batch, pipeline.microbatches)
+    return float(loss.addressable_data(0)), layout.collect(grads), call
 
 
 def wrong(sizes, pipeline, find=gradients):
@@ -121,22 +123,23 @@ def train(strategy, *, clip=0.1, start=0, drawn=3 * BATCH + 7, params=None, **op
     """Return the steps, of adam; the last minibatch is uneven."""
     many, few = small.data(50), 2
     mine = clip if strategy is serial else 0.0
-    model = small.model(few)
     if strategy is hybrid:
         sizes = options.pop("sizes")
-        model = small.cut(sizes["tensor"], few)
-        options |= {"axes": mesh(**sizes), "clip": clip}
+        cut = small.cut(sizes["tensor"], few)
+        options |= {"axes": mesh(**sizes), "clip": clip, "cut": cut}
+    params = small.init(blocks=few) if params is None else params
     steps = strategy(
-        *(model, small.init(blocks=few) if params is None else params, many),
+        network(small.model(few), params, examples=50, take=partial(take, many)),
         draws(50, BATCH, 0, drawn, start),
         make("adam", 0.01, clip=np.inf if strategy is hybrid else mine),
-        *(Timer(),),
+        comm=alone(),
+        timer=Timer(),
         **options,
     )
 
     def kept(step):
-        params = step.params() if callable(step.params) else step.params
-        return step._replace(state=step.state(), params=jax.device_get(params))
+        collected = jax.device_get(step.params())
+        return step._replace(state=step.state(), params=collected)
 
     return list(map(kept, guarded(steps)))
 
@@ -194,25 +197,26 @@ def running_statistics_are_neither_clipped_nor_counted():
     params = {"a": {"weight": table}, "b": {"weight": other}}
     params["end"] = {STATISTICS: np.ones(3, np.float32)}
 
-    def after(strategy, model, limit, **options):
-        rest = small.data(8), draws(8, 8, 0, 8), make("sgd", 0.1, clip=limit), Timer()
-        (step,) = strategy(model, params, *rest, **options)
-        return step.params() if callable(step.params) else step.params
+    problem = network(model, params, examples=8, take=partial(take, small.data(8)))
+
+    def after(strategy, limit, **options):
+        rest = draws(8, 8, 0, 8), make("sgd", 0.1, clip=limit)
+        how = {"comm": alone(), "timer": Timer(), **options}
+        (step,) = strategy(problem, *rest, **how)
+        return step.params()
 
     options = {"axes": mesh(**TWO), "pipeline": Pipeline("1f1b"), "clip": 0.1}
-    found = after(hybrid, dense(model, params), np.inf, **options)
-    assert apart(found, after(serial, model, 0.1)) < 1e-6
+    assert apart(after(hybrid, np.inf, **options), after(serial, 0.1)) < 1e-6
 
 
-def what_is_held_comes_back_bit_for_bit():
+def scattered_params_and_states_are_collected_bit_for_bit():
     sizes = {"data": 1, "stage": 4, "tensor": 2}
-    held, _, params = prepared(sizes, WAYS["interleaved"])
-    assert apart(held.collect(held.hold(params)), params) == 0
+    layout, _, params = prepared(sizes, WAYS["interleaved"])
+    assert apart(layout.collect(layout.scatter(params)), params) == 0
     optimizer = make("adam", 0.01)
     state = optimizer.update(params, optimizer.init(params), params)[1]
-    parts = held.parts
-    kept = holding(parts, params, held.axes, optimizer.init)
-    assert apart(kept.collect(kept.hold(state)), state) == 0
+    states = laid_out(layout.parts, params, layout.axes, optimizer.init)
+    assert apart(states.collect(states.scatter(state)), state) == 0
 
 
 def bytes_on_the_wire_are_those_of_the_formula():
@@ -221,20 +225,19 @@ def bytes_on_the_wire_are_those_of_the_formula():
     stream = BATCH // 2 * small.WIDTH * 4  # a replica's, of all its microbatches
     # 2 all-reduces of each of 2 blocks, 2 (t - 1)/t of the stream; a stage has one
     assert call.sent["tensor"] == 2 * 2 * stream / 2
-    # a boundary forwards, a cotangent back; both stages' ends of the ring send
+    # activations forwards, gradients back; both stages send in a ring
     assert call.sent["stage"] == 2 * stream
-    leaves = jax.tree.leaves(call.held.lengths)
+    leaves = jax.tree.leaves(call.layout.lengths)
     table = small.WIDTH**2 * 4  # that both stages hold: summed, as the loss is
     assert 4 * sum(leaves) + table <= call.sent["data"] < 4 * sum(leaves) + table + 99
 
 
-def fewer_activations_live_by_1f1b():
-    held = {name: gradients(FOUR, WAYS[name])[2].temporary for name in WAYS}
-    # K - k of 12 microbatches on stage k; what one keeps is more than what it is given
-    assert held["more"] < held["gpipe"] / 2
-    assert (
-        held["more"] < 1.2 * held["1f1b"]
-    )  # whose microbatches are three times as big
+def fewer_activations_are_in_flight_by_1f1b():
+    nbytes = {name: gradients(FOUR, WAYS[name])[2].temporary for name in WAYS}
+    # K - k of 12 microbatches on stage k; saved activations are more than a message
+    assert nbytes["more"] < nbytes["gpipe"] / 2
+    # the microbatches of 1f1b are three times as large
+    assert nbytes["more"] < 1.2 * nbytes["1f1b"]
 
 
 def a_program_grows_with_the_layers_alone():
@@ -266,11 +269,10 @@ def pipedream_is_descent_along_gradients_of_old_weights():
     params = {"in": table, **weights, "out": table.T}
     pipeline, optimizer = Pipeline("pipedream"), make("adam", 0.01)
     order = list(draws(50, BATCH, 0, count * BATCH))
-    steps = hybrid(
-        *(dense(model, params), params, small.data(50), order, optimizer, Timer()),
-        axes=mesh(data=2, stage=stages, tensor=1),
-        pipeline=pipeline,
-    )
+    problem = network(model, params, examples=50, take=partial(take, small.data(50)))
+    axes = mesh(data=2, stage=stages, tensor=1)
+    how = {"axes": axes, "pipeline": pipeline}
+    steps = hybrid(problem, order, optimizer, comm=alone(), timer=Timer(), **how)
     steps = list(guarded(steps))
     ranges = pipeline.ranges(len(model.layers), stages)
     names = [[model.layers[n].names[0] for n in span] for span in ranges]
@@ -294,21 +296,21 @@ def pipedream_is_descent_along_gradients_of_old_weights():
 
 
 def mutants_are_seen():
-    turned = player.sent
+    shifted = instructions.shifted
     backwards = mock.patch.object(
-        player, "sent", lambda one, way: turned(one, [(b, a) for a, b in way])
+        instructions, "shifted", lambda one, by: shifted(one, -by)
     )
-    unshared = mock.patch.object(sums, "over_stages", lambda held, grads: grads)
+    unshared = mock.patch.object(sums, "over_stages", lambda layout, grads: grads)
 
-    def doubled(held, model, grads):
-        found = sums.summed(held, model, grads)
+    def doubled(layout, model, grads):
+        found = sums.all_reduce_grads(layout, model, grads)
         return jax.tree.map(lambda one: jax.lax.psum(one, "data"), found)
 
-    def alone(held, model, grads):
-        return sums.over_stages(held, grads)
+    def alone(layout, model, grads):
+        return sums.over_stages(layout, grads)
 
-    counted = mock.patch.object(programs, "summed", doubled)
-    missing = mock.patch.object(programs, "summed", alone)
+    counted = mock.patch.object(programs, "all_reduce_grads", doubled)
+    missing = mock.patch.object(programs, "all_reduce_grads", alone)
     for mutant, sizes in [
         (backwards, FOUR),  # a ring of two stages has but one way round
         (unshared, TWO),
@@ -338,9 +340,9 @@ CHECKS = [
     only_the_order_of_sums_changes_bits,
     a_run_moves_to_another_mesh_and_schedule,
     running_statistics_are_neither_clipped_nor_counted,
-    what_is_held_comes_back_bit_for_bit,
+    scattered_params_and_states_are_collected_bit_for_bit,
     bytes_on_the_wire_are_those_of_the_formula,
-    fewer_activations_live_by_1f1b,
+    fewer_activations_are_in_flight_by_1f1b,
     a_program_grows_with_the_layers_alone,
     pipedream_is_descent_along_gradients_of_old_weights,
     mutants_are_seen,

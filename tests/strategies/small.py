@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from dml import sim
 from dml.data.minibatches import draws, take
 from dml.metrics.timer import Timer
 from dml.models.gradient import gradient
@@ -69,6 +70,11 @@ def optimizer(name, sliced):
     return make(name, 0.01, clip=0 if name == "sgd" else 1.0, **lies)
 
 
+def alone():
+    """Return a communicator of one virtual rank."""
+    return sim.run(lambda comm: comm, 1)[0]
+
+
 def problem(params=None):
     """Return the network and its data."""
     start = start_params() if params is None else params
@@ -82,7 +88,7 @@ def train(strategy, *, name="adam", start=0, params=None, drawn=DRAWN, **options
         draws(COUNT, BATCH, 0, drawn, start),
         optimizer(name, bool(options.get("zero"))),
         timer=Timer(),
-        **{"comm": None, **options},
+        **{"comm": alone(), **options},
     )
 
     def kept(step):

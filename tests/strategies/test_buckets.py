@@ -17,7 +17,7 @@ from dml.strategies import synchronous as module
 from dml.strategies.local import local
 from dml.strategies.serial import serial
 from dml.strategies.synchronous import synchronous
-from dml.types import BadInput, Batch
+from dml.types import BadInput, Batch, Reducer
 from dml.wire.buckets import buckets
 from dml.wire.messages import ALLREDUCE, Metered
 from dml.wire.reducers.exact import exact
@@ -116,6 +116,54 @@ def test_a_run_that_goes_on_has_the_bits_of_one_that_was_not_stopped(strategy):
         *(2, strategy), start=2 * BATCH, params=half.params, state=half.state
     )[0]
     assert same_bits(rest, whole[2:])
+
+
+def halving(comm):
+    """Return a reducer that sends half of its buffer and remembers the other half."""
+    star = ALLREDUCE["star"]
+
+    def init(lies):
+        return np.zeros(lies.length, np.float32)
+
+    def reduce(comm, buffer, memory):
+        gradient = buffer[: len(memory)]
+        gradient += memory
+        memory = gradient / 2 * np.float32(comm.rank + 1) / comm.size
+        gradient -= memory
+        star(comm, buffer)
+        return memory
+
+    return Reducer(init, reduce)
+
+
+@pytest.mark.parametrize(
+    "strategy",
+    [
+        synchronous,
+        partial(synchronous, bucket_mb=1e-9),
+        partial(local, every=1),
+    ],
+)
+def test_a_reducer_s_memory_is_part_of_what_a_run_resumes_from(strategy):
+    def trained(comm, **start):
+        steps = partial(strategy, reducer=halving(comm))
+        return train(steps, comm=Metered(comm), **start)
+
+    whole = sim.run(trained, 2)
+    halves = [steps[1] for steps in whole]
+    one, other = (jax.tree.leaves(half.memory) for half in halves)
+    assert all((a != b).any() for a, b in zip(one, other, strict=True))
+
+    def rest(comm, remembers=True):
+        half = halves[comm.rank]
+        start = {"params": half.params, "state": half.state, "start": 2 * BATCH}
+        if remembers:
+            start["memory"] = jax.tree.leaves(half.memory)
+        return trained(comm, **start)
+
+    resumed, forgotten = sim.run(rest, 2), sim.run(partial(rest, remembers=False), 2)
+    assert all(map(same_bits, resumed, [steps[2:] for steps in whole]))
+    assert not same_bits(forgotten[0], whole[0][2:])
 
 
 def test_local_updates_averaged_each_time_are_synchronous_for_sgd():

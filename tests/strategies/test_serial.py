@@ -12,6 +12,7 @@ from dml.models.logistic import logistic
 from dml.models.network import network
 from dml.strategies.serial import serial
 from dml.update.dense import make
+from tests.strategies.small import alone as solo
 
 MODEL = logistic(64, 10)
 
@@ -21,7 +22,7 @@ def steps(optimizer, batch=64, epochs=None):
     params, examples = MODEL.init(jax.random.key(0)), len(training.targets)
     problem = network(MODEL, params, examples=examples, take=partial(take, training))
     batches = minibatches(examples, batch, seed=0, epochs=epochs)
-    steps = serial(problem, batches, optimizer, comm=None, timer=Timer())
+    steps = serial(problem, batches, optimizer, comm=solo(), timer=Timer())
     return (step._replace(params=step.params()) for step in steps)
 
 

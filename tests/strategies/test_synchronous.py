@@ -17,6 +17,7 @@ from dml.strategies.synchronous import synchronous
 from dml.update.dense import make
 from dml.wire.messages import ALLREDUCE, Metered
 from dml.wire.reducers.exact import exact
+from tests.strategies.small import alone
 
 MODEL = logistic(64, 10, l2=1e-3)
 WORDS = 65 * 10 + 1  # params and loss
@@ -27,7 +28,7 @@ def train(strategy, name, batch, count, **world):
     params, examples = MODEL.init(jax.random.key(0)), len(training.targets)
     problem = network(MODEL, params, examples=examples, take=partial(take, training))
     batches = minibatches(examples, batch, seed=1)
-    how = {"comm": None, "timer": Timer(), **world}
+    how = {"comm": alone(), "timer": Timer(), **world}
     steps = islice(strategy(problem, batches, OPTIMIZERS[name], **how), count)
     return [step._replace(params=step.params()) for step in steps]
 

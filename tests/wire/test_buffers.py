@@ -35,7 +35,7 @@ def test_allocated_memory_is_a_zeroed_vector_of_what_was_asked(host, dtype):
             assert flat(comm, buffer) is buffer
             buffer[:] = 7
             release(comm, buffer)
-        return not comm.kept.get("regions")
+        return not comm.cache.regions
 
     assert sim.run(program, 4, sim.Uniform(host=host)) == [True] * 4
 
@@ -72,7 +72,7 @@ def test_groups_see_their_members_part_of_their_parents_memory():
         buffer[:] = comm.rank
         inside = comm.Split(comm.rank % 2, -comm.rank)
         members = [r for r in range(5) if r % 2 == comm.rank % 2][::-1]
-        inside.kept["parent"] = comm, members
+        inside.cache.parent = comm, members
         comm.Barrier()
         return [int(view[0]) for view in peers(inside, buffer)[1]]
 

@@ -49,7 +49,7 @@ def test_one_worker_and_one_server_take_exactly_the_formula(rows, pulls):
     clock = server_cost.Clock(4 * rows, 1, 1)
     assert found == pytest.approx(server_cost.seconds(clock, RATES, pulls), rel=1e-9)
     heads = (2 * server_cost.HEAD + server_cost.WORDS) if pulls else server_cost.HEAD
-    assert sent == 4 * server_cost.words(clock, pulls) + heads
+    assert sent == clock.nbytes * (1 + pulls) + heads
 
 
 @pytest.mark.parametrize(("workers", "servers"), [(3, 1), (6, 2), (1, 4), (8, 1)])
@@ -57,7 +57,7 @@ def test_many_of_large_rows_take_about_the_formula(workers, servers):
     found, sent = taken(600_000, workers, servers)
     clock = server_cost.Clock(4 * 600_000, workers, servers)
     assert found == pytest.approx(server_cost.seconds(clock, RATES), rel=0.12)
-    assert sent == pytest.approx(4 * server_cost.words(clock), rel=1e-3)
+    assert sent == pytest.approx(2 * workers * clock.nbytes, rel=1e-3)
 
 
 def test_workers_in_each_others_way_take_half_as_long_again():

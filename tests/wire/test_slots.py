@@ -1,13 +1,13 @@
-"""What is alive lies in a slot of its own, in as few as there are alive at once."""
+"""Tensors in flight have different slots, and no slot is without need."""
 
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dml.wire.pipeline_facts import alive
+from dml.wire.pipeline_facts import in_flight
 from dml.wire.pipelines import SCHEDULES, make
-from dml.wire.slots import places, slots
+from dml.wire.slots import instructions, slots, slots_of
 
 few = settings(derandomize=True, deadline=None, max_examples=60, database=None)
 INTERVALS = st.lists(st.tuples(st.integers(0, 20), st.integers(1, 9)), max_size=20)
@@ -15,7 +15,7 @@ INTERVALS = st.lists(st.tuples(st.integers(0, 20), st.integers(1, 9)), max_size=
 
 @given(INTERVALS, st.sampled_from(["any", "first in, first out", "last in, first out"]))
 @few
-def test_no_two_alive_share_a_slot_and_none_is_too_many(lives, order):
+def test_overlapping_intervals_have_different_slots_and_none_is_too_many(lives, order):
     begin = np.array([first for first, _ in lives], int)
     end = np.array([first + length for first, length in lives], int)
     if order != "any":  # queues and stacks have ways of their own
@@ -23,14 +23,22 @@ def test_no_two_alive_share_a_slot_and_none_is_too_many(lives, order):
         end = np.maximum(np.sort(end), begin + 1)
         if order == "last in, first out":
             end = end[::-1] + begin.max(initial=0)
-    slot, count = slots(begin, end)
+    slot = slots(begin, end)
     peak = 0
     for tick in range(int(end.max(initial=0))):
         now = slot[(begin <= tick) & (tick < end)]
         assert len(set(now.tolist())) == len(now)
         peak = max(peak, len(now))
-    assert count == peak
-    assert set(slot.tolist()) <= set(range(count))
+    assert set(slot.tolist()) == set(range(peak))
+
+
+@given(INTERVALS)
+@few
+def test_queues_take_slots_in_turn(lives):
+    begin = np.cumsum([first + 1 for first, _ in lives]).astype(int)
+    end = begin + np.cumsum([length for _, length in lives]).astype(int)
+    slot = slots(begin, end)
+    assert slot.tolist() == [n % slots_of(slot) for n in range(len(slot))]
 
 
 @given(
@@ -44,13 +52,13 @@ def test_no_two_alive_share_a_slot_and_none_is_too_many(lives, order):
 def test_every_stage_reads_what_was_put_there(name, k, m, rounds, pieces):
     rounds = rounds if name == "interleaved" else 1
     schedule = make(name, k, m, rounds, pieces)
-    played(schedule, places(schedule))
+    played(schedule, instructions(schedule))
 
 
-@pytest.mark.parametrize("table", ["input", "residual", "cotangent"])
+@pytest.mark.parametrize("table", ["activations", "saved", "gradients"])
 def test_a_wrong_place_is_seen(table):
     schedule = make("1f1b", 3, 6)
-    right = places(schedule)
+    right = instructions(schedule)
     wrong = getattr(right, table).copy()
     at = tuple(np.argwhere(wrong >= 0)[-1])
     wrong[at] += 1
@@ -58,44 +66,37 @@ def test_a_wrong_place_is_seen(table):
         played(schedule, right._replace(**{table: wrong}))
 
 
-def played(schedule, places):
+def played(schedule, table):
     """Play it on slots that remember what was put there last."""
     k, last = schedule.stages, schedule.stages * schedule.rounds - 1
-    memory, sent = {}, {}
+    memory = {}
     for tick in range(len(schedule.piece)):
-        arrived, sent = sent, {}
-        for stage in range(k):
-            forth = arrived.get(("forward", stage))
-            put(memory, ("input", stage), places.arrives_forward[tick, stage], forth)
-            back = arrived.get(("backward", stage))
-            put(memory, ("given", stage), places.arrives_backward[tick, stage], back)
-            piece, number = (
-                schedule.piece[tick, stage],
-                schedule.microbatch[tick, stage],
-            )
-            part = schedule.round[tick, stage] * k + stage
-            held = places.input[tick, stage], places.residual[tick, stage]
-            given = places.cotangent[tick, stage]
-            reads = part > 0 and piece == 0
-            read(memory, ("input", stage), held[0], (number, part) if reads else None)
+        now = [type(table)(*row) for row in zip(*(t[tick] for t in table), strict=True)]
+        sent = {}
+        for stage, row in enumerate(now):
+            piece, part = row.piece, row.round * k + stage
+            mine = row.microbatch, part
+            reads = {
+                "activations": piece == 0 and part > 0,
+                "saved": piece >= 0,
+                "gradients": piece == 1 and part < last,
+            }
             if piece == 0:
-                put(memory, ("residual", stage), held[1], (number, part))
-            kept = (number, part) if piece >= 0 else None
-            read(memory, ("residual", stage), held[1], kept)
-            reads = piece == 1 and part < last
-            read(memory, ("given", stage), given, (number, part) if reads else None)
+                put(memory, ("saved", stage), row.saved, mine)
+            for kind, needed in reads.items():
+                slot = getattr(row, kind)
+                read(memory, (kind, stage), slot, mine if needed else None)
             if piece == 0 and part < last:
-                sent["forward", (stage + 1) % k] = (number, part + 1)
+                sent["activations", (stage + 1) % k] = (row.microbatch, part + 1)
             if piece == schedule.pieces and part > 0:
-                sent["backward", (stage - 1) % k] = (number, part - 1)
-    assert not sent
-    for kind, count in (
-        ("input", places.inputs),
-        ("residual", places.residuals),
-        ("given", places.cotangents),
-    ):
+                sent["gradients", (stage - 1) % k] = (row.microbatch, part - 1)
+        for stage, row in enumerate(now):
+            for kind in ("activations", "gradients"):
+                slot, what = getattr(row, f"recv_{kind}"), sent.get((kind, stage))
+                put(memory, (kind, stage), slot, what)
+    for kind in ("activations", "saved", "gradients"):
         used = [slot for (each, _), slot in memory if each == kind]
-        assert max(used, default=-1) == count - 1
+        assert max(used, default=-1) == slots_of(getattr(table, kind)) - 1
 
 
 def put(memory, where, slot, what):
@@ -113,6 +114,6 @@ def read(memory, where, slot, what):
 @pytest.mark.parametrize(
     "name, rounds", [("gpipe", 1), ("1f1b", 1), ("interleaved", 2)]
 )
-def test_residuals_have_as_many_slots_as_microbatches_are_alive(name, rounds):
+def test_there_are_as_many_slots_as_microbatches_in_flight(name, rounds):
     schedule = make(name, 4, 8, rounds)
-    assert places(schedule).residuals == alive(schedule).max()
+    assert slots_of(instructions(schedule).saved) == in_flight(schedule).max()

@@ -52,7 +52,8 @@ def by_records(problem: Problem, **common: Any) -> Iterator[Step]:
 
 def by_batches(problem: Problem, **common: Any) -> Iterator[Step]:
     update = partial(AdaGrad, rate=RATE)
-    own = {"reducer": exact(tree_allreduce), "columns": columns(problem.products.dim)}
+    own: dict[str, Any] = {"columns": columns(problem.products.dim)}
+    own["reducer"] = exact(tree_allreduce)
     return synchronous(problem, minibatches(2, 2), update, **own, **common)
 
 

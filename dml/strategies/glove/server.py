@@ -118,9 +118,10 @@ def collected(
     comm: CountedComm, roles: Roles, split: Partition, shard: Table, dim: int
 ) -> np.ndarray | None:
     """Return the table with its squares on rank 0, None elsewhere; collective."""
-    parts = collect(comm, np.stack([shard.values, *shard.state], axis=1))
-    if parts is None:
+    found = collect(comm, np.stack([shard.values, *shard.state], axis=1))
+    if found is None:
         return None
+    (parts,) = found
     rows, columns = int(split.edges[-1]), shard.values.shape[1]
     values_TxR, squares_TxR = np.empty((2, rows, columns), np.float32)
     for number, rank in enumerate(roles.servers):

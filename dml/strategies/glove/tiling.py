@@ -41,7 +41,7 @@ def tiled(
     comm: Comm, records: np.ndarray, words: int, order: Order
 ) -> tuple[Tiles, Blocks]:
     """Tile all records, once a host; collective. Records may come in any order."""
-    hosts = comm.hosts()
+    hosts = comm.platform.hosts()
     host = comm.Split(hosts[comm.rank], comm.rank) if max(hosts) else comm
     start, stop = bounds(len(records), host.rank, host.size)
     mine = records[start:stop]

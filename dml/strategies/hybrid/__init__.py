@@ -1,1 +1,1 @@
-"""Model parallel: layers over stages, matrices over tensor, examples over data."""
+"""Model parallelism: layers over stages, matrices over tensor, examples over data."""

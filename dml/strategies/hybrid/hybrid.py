@@ -1,11 +1,11 @@
-"""Training divided three ways at once: examples, layers, and matrices over a mesh.
+"""Training on a mesh of three axes: examples, layers and matrices are divided at once.
 
-    data 0   stage 0 → stage 1 → stage 2     microbatches travel along stages, gradients
-    data 1   stage 0 → stage 1 → stage 2     of replicas meet over data; every stage is
-             └ tensor 0, 1: slices ┘         some devices that share its matrices
+    data 0   stage 0 → stage 1 → stage 2     microbatches pass through the stages;
+    data 1   stage 0 → stage 1 → stage 2     gradients are summed over data; the devices
+             └ tensor 0, 1: slices ┘         of a stage have slices of its matrices
 
-Params and the global minibatches in, a Step after every update out. What replicas and
-microbatches cannot share equally is one microbatch more, that all replicas compute.
+Examples that cannot be divided equally among replicas and microbatches are one more
+microbatch, which all replicas compute.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,83 +19,93 @@ from jax.sharding import Mesh
 from dml.data.feed import feed
 from dml.metrics.timer import Timer
 from dml.models.gradient import plus
-from dml.strategies.hybrid.parts import holding
-from dml.strategies.hybrid.pipedream import pipedream
-from dml.strategies.hybrid.programs import (
-    Gradients,
-    Pipeline,
-    divided,
-    nbytes,
-    updating,
-)
-from dml.strategies.serial import examples
-from dml.types import BadInput, Batch, Examples, Model, Params, Step, Tensor
+from dml.strategies.hybrid.layout import laid_out, nbytes
+from dml.strategies.hybrid.parts import Pipeline, divided
+from dml.strategies.hybrid.pipedream import fits, pipedream
+from dml.strategies.hybrid.programs import Gradients, Learner, updating
+from dml.types import BadInput, Comm, Model, Params, Problem, Step, Tensor, itself
 from dml.update.dense import Optimizer
 from dml.wire.mesh.axes import WHOLE
 
 
 def hybrid(
-    model: Tensor,
-    params: Params,
-    data: Batch | Examples,
+    problem: Problem,
     batches: Iterable[np.ndarray],
-    optimizer: Optimizer,
-    timer: Timer,
+    update: Optimizer,
     *,
+    comm: Comm,
+    timer: Timer,
     axes: Mesh,
     pipeline: Pipeline,
+    cut: Tensor | None = None,
     clip: float = 0.0,
-    state: Any = None,
     ahead: int = 2,
+    state: Any = None,
 ) -> Iterator[Step]:
-    """Train as serial does, on axes' devices; params, data, batches are equal on all.
+    """Train on a mesh of devices; yield a Step after every update.
 
-    The optimizer must not clip: gradients are, by their whole norm, before it.
+    problem: what is learned; its model has layers.
+    batches: the indices of each global minibatch, equal in all processes.
+    update: an optax optimizer that does not clip: no device has the norm of all
+        gradients.
+    comm: the ranks, one JAX process each.
+    timer: measures the phases.
+    axes: the mesh, with the axes data, stage and tensor.
+    pipeline: the division among stages, and their schedule.
+    cut: the layers of one device of the axis tensor; None replicates the model's.
+    clip: greatest norm of the gradients; 0 does not clip.
+    ahead: minibatches made in the background.
+    state: the optimizer's state in an earlier Step.
     """
+    assert problem.model
+    start = problem.params
+    model = cut or dense(problem.model, start)
+    parts = divided(model, start, axes, pipeline)
     if pipeline.schedule == "pipedream":
-        yield from pipedream(
-            *(model, params, data, batches, optimizer, timer),
-            **{"axes": axes, "pipeline": pipeline, "clip": clip, "state": state},
-            ahead=ahead,
-        )
+        fits(parts, pipeline, clip)
+    layout = laid_out(parts, start, axes, itself)
+    states = laid_out(parts, start, axes, update.init)
+    learner = Learner(model, layout, states, update)
+    state = states.scatter(update.init(start) if state is None else state)
+    params = layout.scatter(start)
+    if pipeline.schedule == "pipedream":
+        fed = feed(problem.take, batches, lambda index: [index], ahead=ahead)
+        both = params, state
+        yield from pipedream(learner, pipeline, both, fed, timer, comm.platform.work)
         return
-    mine = divided(model, params, axes, pipeline)
-    held = holding(mine, params, axes, lambda tree: tree)
-    kept = holding(mine, params, axes, optimizer.init)
-    gradients = Gradients(model, held, pipeline)
-    update = updating(held, kept, optimizer, clip)
-    now = held.hold(params)
-    state = kept.hold(optimizer.init(params) if state is None else state)
+    gradients, updated = Gradients(model, layout, pipeline), updating(learner, clip)
     split = partial(shares, axes.shape["data"], pipeline.microbatches)
-    fed = feed(data, batches, split, ahead=ahead)
+    fed = feed(problem.take, batches, split, ahead=ahead)
     for number, (count, (even, rest)) in enumerate(timer.waits("input", fed), 1):
-        with timer("gradient", work=1):
-            found, left = None, 0 if rest is None else examples(rest)
-            if even is not None:
-                equal = gradients(now, even, pipeline.microbatches)
-                found = plus(None, equal, 1 - left / count)
-            if rest is not None:
-                found = plus(found, gradients(now, rest, 0), left / count)
-            loss, grads = jax.block_until_ready(found)
+        with timer("gradient"):
+            total, left = None, rest.examples if rest else 0
+            if even:
+                equal = gradients(params, even.batch, pipeline.microbatches)
+                total = plus(None, equal, 1 - left / count)
+            if rest:
+                total = plus(total, gradients(params, rest.batch, 0), left / count)
+            loss, grads = jax.block_until_ready(total)
+            comm.platform.work(1)
         with timer("update"):
-            now, state = jax.block_until_ready(update(grads, state, now))
+            params, state = jax.block_until_ready(updated(grads, state, params))
         yield Step(
-            *(number, float(jax.device_get(loss.addressable_data(0)))),
-            partial(held.collect, now),
-            count,
-            timer.lap(),
-            0,
+            number=number,
+            loss=float(jax.device_get(loss.addressable_data(0))),
+            params=partial(layout.collect, params),
+            examples=count,
+            seconds=timer.lap(),
+            words_sent=0,
             measures={
-                "bytes_held": nbytes((now, state)),
+                "bytes_held": nbytes((params, state)),
                 "bytes_temporary": gradients.temporary,
                 **{f"{axis}_bytes": sent for axis, sent in gradients.sent.items()},
             },
-            state=partial(kept.collect, state),
+            state=partial(states.collect, state),
         )
 
 
 def dense(model: Model, params: Params) -> Tensor:
-    """Return a model that is whole on every device."""
+    """Return a model whose layers are replicated over the axis tensor."""
     if not model.layers:
         raise BadInput(
             "expected a model of layers, got one whose loss is whole; pass a network"
@@ -105,10 +115,10 @@ def dense(model: Model, params: Params) -> Tensor:
 
 
 def shares(replicas: int, microbatches: int, index: np.ndarray) -> list[np.ndarray]:
-    """Return the examples that all share equally, and the rest.
+    """Return the examples that are divided equally, and the rest.
 
-    The first are ordered by microbatch, then by replica.
+    The former are in the order of microbatches, then of replicas.
     """
     even = len(index) - len(index) % (replicas * microbatches)
-    mine = index[:even].reshape(replicas, microbatches, -1)
-    return [mine.swapaxes(0, 1).reshape(-1), index[even:]]
+    equal = index[:even].reshape(replicas, microbatches, -1)
+    return [equal.swapaxes(0, 1).reshape(-1), index[even:]]

@@ -1,15 +1,15 @@
-"""Who holds what on a mesh, as lines for a terminal: parts of a model in, text out.
+"""The division of a model on a mesh, as lines for a terminal.
 
 stage  layers                  of a matrix  parameters  devices (rank:device)
 0      embed block_0 block_1   1/2          0.61 MB     0:0 0:1 | 0:4 0:5
 1      block_2 block_3 head    1/2          0.58 MB     0:2 0:3 | 0:6 0:7
 """
 
-import math
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+import jax
 import numpy as np
 from jax.sharding import Mesh
 
@@ -22,7 +22,7 @@ MOST = 8  # devices named in a row
 
 
 def lines(parts: Sequence[Part], axes: Mesh) -> list[str]:
-    """Return a head and a row a stage; replicas of it are parted by a bar."""
+    """Return a head and a row for each stage; a bar separates replicas."""
     order = [axes.axis_names.index(name) for name in ("data", "stage", "tensor")]
     grid = np.transpose(axes.devices, order)
     rows = [HEAD, *(row(parts, grid, stage) for stage in range(grid.shape[1]))]
@@ -35,38 +35,33 @@ def lines(parts: Sequence[Part], axes: Mesh) -> list[str]:
 
 
 def row(parts: Sequence[Part], grid: np.ndarray, stage: int) -> tuple[str, ...]:
-    """Return what the devices of one stage hold."""
-    mine = [part for part in parts if part.stage == stage]
-    names = dict.fromkeys(name for part in mine for name in part.names)
-    size = grid.shape[2]
-    each = sum(
-        math.prod(like.shape) * np.dtype(like.dtype).itemsize
-        for part in mine
-        for like in part.params.like
-    )
-    named = numbered(grid.flat)
+    """Return the cells of one stage."""
+    parts = [part for part in parts if part.stage == stage]
+    names = list(dict.fromkeys(name for part in parts for name in part.names))
+    leaves = jax.tree.leaves([part.params.shapes for part in parts])
+    size, named = grid.shape[2], numbered(grid.flat)
     replicas = [" ".join(named[one.id] for one in slices) for slices in grid[:, stage]]
     shown = max(1, MOST // size)
     more = [f"{len(replicas) - shown} more"] if len(replicas) > shown else []
     return (
         str(stage),
-        short(list(names)),
+        short(names),
         f"1/{size}" if size > 1 else "all",
-        f"{each / MB:.2f} MB",
+        f"{sum(leaf.size * leaf.dtype.itemsize for leaf in leaves) / MB:.2f} MB",
         " | ".join([*replicas[:shown], *more]),
     )
 
 
 def numbered(devices: Iterable[Any]) -> dict[int, str]:
-    """Return rank:device by JAX's id, in which a rank's CPUs begin at 2048 a rank."""
-    counts, found = Counter[int](), dict[int, str]()
+    """Return rank:device by JAX's id; ids of CPUs begin at 2048 times the rank."""
+    counts, named = Counter[int](), dict[int, str]()
     for one in sorted(devices, key=lambda one: (one.process_index, one.id)):
         rank = one.process_index
-        found[one.id] = f"{rank}:{counts[rank]}"
+        named[one.id] = f"{rank}:{counts[rank]}"
         counts[rank] += 1
-    return found
+    return named
 
 
 def short(names: Sequence[str]) -> str:
-    """Return names, those between the first and the last left out where many."""
+    """Return the names; of many, the first two and the last."""
     return " ".join(names) if len(names) < 5 else f"{names[0]} {names[1]} … {names[-1]}"

@@ -1,93 +1,93 @@
-"""PipeDream (Narayanan 2019): a pipeline that never drains; stages update at once.
+"""PipeDream (Narayanan 2019): a pipeline without flush, whose stages update at once.
 
-    stage 0   0 1 . . 0 0 2 1 1 3 2 2 4 3 3 ...    a number: a minibatch's forward,
-    stage 1   . 0 0 0 1 1 1 2 2 2 3 3 3 4 4 ...    numbers: its backward, then an update
+    stage 0   0 1 . . 0 0 2 1 1 3 2 2 4 3 3 ...    once: a minibatch's forward; twice:
+    stage 1   . 0 0 0 1 1 1 2 2 2 3 3 3 4 4 ...    its backward, followed by an update
+    window      0     1     2     3     4
 
-A backward uses the weights that its forward has used: stage k keeps K - k versions, the
-last K - 1 - k updates old (its staleness). No bubble but at the ends of the run; the
-gradient of minibatch n is that of other weights at each stage.
+A backward uses the params that its forward used: stage k stores K - k versions, and the
+oldest is K - 1 - k updates old (its staleness). There is no bubble except at the start
+and the end of a run. The program executes a window, the ticks of one minibatch. Later
+windows differ in the numbers of minibatches only, so the schedule needs no end.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh
 
-from dml.data.feed import feed
 from dml.metrics.timer import Timer
-from dml.strategies.hybrid.flow import flowing
-from dml.strategies.hybrid.parts import Part, holding
-from dml.strategies.hybrid.programs import Pipeline, divided, everywhere, nbytes
-from dml.strategies.hybrid.sums import shared
-from dml.types import BadInput, Batch, Examples, Params, Step, Tensor
-from dml.update.dense import Optimizer
-from dml.wire.mesh.axes import FED, WHOLE
+from dml.strategies.hybrid import instructions
+from dml.strategies.hybrid.gradients import part_over_tensor
+from dml.strategies.hybrid.instructions import InFlight, Program
+from dml.strategies.hybrid.layout import nbytes, place
+from dml.strategies.hybrid.parts import Part, Pipeline, shared
+from dml.strategies.hybrid.pieces import traced
+from dml.strategies.hybrid.pipeline import tick
+from dml.strategies.hybrid.programs import Learner, optimizer_step
+from dml.types import BadInput, Batch, Step
+from dml.wire import pipelines, slots
+from dml.wire.mesh.axes import FED, PER_DEVICE, SHARDED, WHOLE
+from dml.wire.mesh.packed import Vectors, put, slot, zeros
+from dml.wire.pipelines import FORWARD, IDLE
+from dml.wire.slots import Instructions
 
 
 def pipedream(
-    model: Tensor,
-    params: Params,
-    data: Batch | Examples,
-    batches: Iterable[np.ndarray],
-    optimizer: Optimizer,
-    timer: Timer,
-    *,
-    axes: Mesh,
+    learner: Learner,
     pipeline: Pipeline,
-    clip: float = 0.0,
-    state: Any = None,
-    ahead: int = 2,
+    start: tuple[Vectors, Vectors],
+    fed: Iterator[Any],
+    timer: Timer,
+    work: Callable[[float], object],
 ) -> Iterator[Step]:
-    """Train as hybrid does, a minibatch after another without waiting for updates.
+    """Train as hybrid does, from these params and state, without waiting for updates.
 
-    A Step comes when the loss of its minibatch is known; its params are what stages
-    have by then, those of the last one are final.
+    A Step comes when the loss of its minibatch is known. Its params are those that the
+    stages have at that time; the last Step has the final ones.
     """
-    mine = divided(model, params, axes, pipeline)
-    fits(mine, pipeline, clip)
-    held = holding(mine, params, axes, lambda tree: tree)
-    kept = holding(mine, params, axes, optimizer.init)
-    begin, play, windows = flowing(model, held, kept, pipeline, optimizer)
-    now = held.hold(params)
-    state = kept.hold(optimizer.init(params) if state is None else state)
-    fed = feed(data, batches, lambda index: [index], ahead=ahead)
-    queue = Queue(timer.waits("input", fed), axes)
-    flow, window, number, step = None, 0, 0, None
-    while queue.total is None or window < queue.total + axes.shape["stage"] - 1:
-        row = windows.row(window, None)
-        queue.fetch(int(windows.touched(row).max()))
-        row = windows.row(window, queue.total)
-        given = queue.laid(windows.touched(row))
-        with timer("gradient", work=1):
-            if flow is None:
-                flow = begin(now, state, given)
-            laid = jax.tree.map(lambda one: everywhere(one, axes, WHOLE), row)
-            found = play(flow, laid, given)
-            flow, now, state, loss = jax.block_until_ready(found)
+    layout, states, (params, state) = learner.layout, learner.states, start
+    stages = layout.axes.shape["stage"]
+    windows = Windows(stages, pipeline.pieces)
+    begin, play = compiled(learner, pipeline.remat, windows)
+    queue = Queue(timer.waits("input", fed), layout.axes)
+    memory, window, number, step = None, 0, 0, None
+    while queue.total is None or window < queue.total + stages - 1:
+        queue.fetch(max(windows.window(window, None).minibatches))
+        now = windows.window(window, queue.total)
+        batches = queue.batches(now.minibatches)
+        with timer("gradient"):
+            if memory is None:
+                memory = begin(params, state, batches)
+            table = jax.tree.map(lambda one: place(one, layout.axes, WHOLE), now.table)
+            memory, params, state, loss = play(memory, table, batches)
+            jax.block_until_ready((memory, params, state, loss))
+            work(1)
         window += 1
-        if windows.ends(row):
+        if now.has_loss:
             if step:
                 yield step
             number += 1
             step = Step(
-                *(number, float(jax.device_get(loss.addressable_data(0)))),
-                partial(held.collect, now),
+                number,
+                float(jax.device_get(loss.addressable_data(0))),
+                partial(layout.collect, params),
                 queue.examples,
                 timer.lap(),
                 0,
-                measures={"bytes_held": nbytes((flow, now, state))},
-                state=partial(kept.collect, state),
+                measures={"bytes_held": nbytes((memory, params, state))},
+                state=partial(states.collect, state),
             )
     if step:
-        last = partial(held.collect, now), partial(kept.collect, state)
+        last = partial(layout.collect, params), partial(states.collect, state)
         yield step._replace(params=last[0], state=last[1])
 
 
 def fits(parts: Sequence[Part], pipeline: Pipeline, clip: float) -> None:
-    """Refuse what updates at each stage by itself cannot do."""
+    """Raise BadInput for what separate updates of the stages cannot do."""
     both = shared(parts)
     if both:
         raise BadInput(
@@ -106,17 +106,132 @@ def fits(parts: Sequence[Part], pipeline: Pipeline, clip: float) -> None:
         )
 
 
+class Window(NamedTuple):
+    """The ticks of one minibatch."""
+
+    table: Instructions  # microbatch: index into the batches of the window
+    minibatches: list[int]  # of the forwards
+    has_loss: bool  # the last stage computes a forward
+
+
+class Windows:
+    """An endless schedule, divided into windows."""
+
+    def __init__(self, stages: int, pieces: int) -> None:
+        self.ticks = 1 + pieces
+        self.settled = 2 * stages  # windows; later ones are equal to this one
+        self.batches = stages + 1  # minibatches that a window may read
+        schedule = pipelines.pipedream(stages, 2 * self.settled, pieces)
+        self.table = slots.instructions(schedule)
+
+    def window(self, number: int, total: int | None) -> Window:
+        """Return a window; a minibatch of number `total` or more is left out."""
+        known = min(number, self.settled)
+        later = number - known
+        span = slice(known * self.ticks, (known + 1) * self.ticks)
+
+        def moved(table: np.ndarray) -> np.ndarray:
+            # first in, first out: minibatch m is in slot m % count
+            slots = np.maximum(table.max(axis=0) + 1, 1)
+            return np.where(table[span] < 0, table[span], (table[span] + later) % slots)
+
+        piece = self.table.piece[span]
+        minibatch = np.where(piece == IDLE, IDLE, self.table.microbatch[span] + later)
+        if total is not None:
+            piece = np.where(minibatch >= total, IDLE, piece)
+        table = Instructions(
+            piece,
+            minibatch % self.batches,
+            self.table.round[span],
+            *map(moved, self.table[3:]),
+        )
+        forwards = piece == FORWARD
+        minibatches = np.unique(minibatch[forwards]).tolist()
+        return Window(table, minibatches, bool(forwards[:, -1].any()))
+
+
+def compiled(
+    learner: Learner, remat: bool, windows: Windows
+) -> tuple[Callable[..., Any], Callable[..., Any]]:
+    """Return compiled functions: the memory at the start, and a window's execution."""
+    layout = learner.layout
+
+    def program(batches: Any) -> Program:
+        one = jax.tree.map(lambda leaf: leaf[0], batches)
+        pieces = traced(layout.parts, one, remat)
+        # each minibatch has an update: a gradient is a mean over one
+        return Program(layout, pieces, windows.table, batches, microbatches=1)
+
+    def begin(params: Vectors, state: Vectors, batches: Any) -> Any:
+        versions = zeros(layout.lengths, slots.slots_of(windows.table.saved))
+        memory = instructions.zero_grad(program(batches), params)
+        return memory._replace(params=params, state=state, versions=versions)
+
+    def play(memory: InFlight, table: Instructions, batches: Any) -> Any:
+        this = program(batches)
+        step = partial(
+            tick,
+            layout.parts,
+            partial(versioned_forward, this),
+            partial(backward_and_step, this, learner),
+        )
+        start = memory._replace(loss=jnp.zeros(1))
+        memory, _ = jax.lax.scan(step, start, table)
+        loss = jax.lax.psum(memory.loss[0], ("data", "stage"))
+        loss = loss / layout.axes.shape["data"]
+        return memory, memory.params, memory.state, loss
+
+    sharded = partial(jax.shard_map, mesh=layout.axes, check_vma=False)
+    begin = sharded(begin, in_specs=(SHARDED, SHARDED, FED), out_specs=PER_DEVICE)
+    play = sharded(
+        play,
+        in_specs=(PER_DEVICE, WHOLE, FED),
+        out_specs=(PER_DEVICE, SHARDED, SHARDED, WHOLE),
+    )
+    return jax.jit(begin), jax.jit(play, donate_argnums=0)
+
+
+def versioned_forward(
+    program: Program, part: Part, now: Instructions, memory: InFlight
+) -> InFlight:
+    """Forward with the newest params, which are stored for the backward."""
+    weights = memory.params, program.layout.start(part)
+    memory = instructions.forward(program, part, weights, now, memory)
+    return memory._replace(versions=put(now.saved, memory.params, memory.versions))
+
+
+def backward_and_step(
+    program: Program,
+    learner: Learner,
+    part: Part,
+    number: int,
+    now: Instructions,
+    memory: InFlight,
+) -> InFlight:
+    """BackwardGradAcc with stored params; then, of the last piece, OptimizerStep."""
+    weights = memory.versions, slot(now.saved, program.layout.lengths)
+    memory = instructions.backward_grad_acc(program, part, number, weights, now, memory)
+    if number:
+        return memory
+    grads = jax.tree.map(lambda one: jax.lax.pmean(one, "data"), memory.grads)
+    grads = part_over_tensor(program.layout, learner.model, part, grads)
+    both = memory.state, memory.params
+    state, params = optimizer_step(learner, grads, part, both)
+    grads = jax.tree.map(jnp.zeros_like, grads)
+    return memory._replace(grads=grads, params=params, state=state)
+
+
 class Queue:
-    """The minibatches on their way, and how many there are once that is known."""
+    """The minibatches in flight."""
 
     def __init__(self, fed: Iterator[Any], axes: Mesh) -> None:
         self.fed, self.axes = fed, axes
         self.known: dict[int, Batch] = {}
         self.fetched, self.examples = 0, 0
-        self.total: int | None = None
+        self.total: int | None = None  # number of all minibatches, once it is known
 
     def fetch(self, number: int) -> None:
-        """Have this minibatch, and all before it; or know that there are fewer."""
+        """Fetch minibatches up to this number, or find that there are fewer."""
         while self.total is None and self.fetched <= number:
             count, parts = next(self.fed, (0, None))
             if parts is None:
@@ -129,16 +244,16 @@ class Queue:
                     f"equally, got {count} examples after {self.examples}; pass another"
                     " --batch, and --steps in place of --epochs"
                 )
-            self.known[self.fetched], self.examples = parts[0], count
+            self.known[self.fetched], self.examples = parts[0].batch, count
             self.fetched += 1
 
-    def laid(self, numbers: np.ndarray) -> Batch:
-        """Give the devices as many minibatches as are ever alive, each in its place."""
-        places = self.axes.shape["stage"] + 1
-        for old in [n for n in self.known if n < self.fetched - places]:
+    def batches(self, minibatches: Sequence[int]) -> Batch:
+        """Return minibatches on the devices; number n is at index n % (stages + 1)."""
+        count = self.axes.shape["stage"] + 1
+        for old in [n for n in self.known if n < self.fetched - count]:
             del self.known[old]
-        some = {n % places: self.known[n] for n in numbers.tolist()}
-        any_of = next(iter(self.known.values()))
-        row = [some.get(place, any_of) for place in range(places)]
+        at = {n % count: self.known[n] for n in minibatches}
+        unused = next(iter(self.known.values()))  # for an index that is not read
+        row = [at.get(index, unused) for index in range(count)]
         stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *row)
-        return jax.tree.map(lambda leaf: everywhere(leaf, self.axes, FED), stacked)
+        return jax.tree.map(lambda leaf: place(leaf, self.axes, FED), stacked)

@@ -1,234 +1,100 @@
-"""One program that plays any schedule of wire/pipelines.py, on every device at once.
+"""Execution of any schedule of wire/pipelines.py, by one program on all devices.
 
-    tick t    stage k: puts down what has come, looks up its row of the schedule, and
-              ╭ a forward: reads a boundary, writes what the backward needs, gives on
-              ╰ a piece of a backward: reads both, adds to the gradients, gives back
-    then      boundaries travel to stage k + 1, cotangents to stage k - 1 (ppermute)
+    tick      0  1  2  3  4  5  6  7  8  9       F: forward   B: backward_grad_acc
+    stage 0   F0 F1 .  .  B0 B0 F2 B1 B1 F3      in ticks of a piece each
+    stage 1   .  F0 B0 B0 F1 B1 B1 F2 B2 B2      1f1b; a digit is a microbatch
 
-A loop over ticks, not unrolled: the program grows with the parts alone, not with the
-microbatches. Parts of a model, a schedule, and (inside shard_map) a device's params and
-microbatches in; the loss and the gradients out, means over the device's microbatches.
+In every tick each stage computes by its column of the schedule. Then the stages send
+activations to the next stage, and gradients to the stage before. The program is a loop
+over ticks: its size depends on the number of parts, not of microbatches.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from dml.strategies.hybrid.parts import Held
-from dml.strategies.hybrid.traced import Piece, Traced, trace
-from dml.wire.mesh.packed import (
-    Vectors,
-    add,
-    base,
-    empty,
-    named,
-    packing,
-    read,
-    room,
-    sums,
-    write,
-)
+from dml.strategies.hybrid import instructions
+from dml.strategies.hybrid.instructions import InFlight, Program
+from dml.strategies.hybrid.layout import Layout
+from dml.strategies.hybrid.parts import Part
+from dml.strategies.hybrid.pieces import traced
+from dml.wire import slots
+from dml.wire.mesh.packed import Vectors
 from dml.wire.mesh.when import when
 from dml.wire.pipelines import FORWARD, Schedule
-from dml.wire.slots import Places, places
+from dml.wire.slots import Instructions
 
-# a part's params: in which vectors, from where on
-Lying = tuple[Vectors, Mapping[str, Any]]
-PART, TRAVEL = "part", "travel"  # in XLA's names of what it runs
+PART, TRAVEL = "part", "travel"  # scopes, by which programs.py counts words
 
-
-class Alive(NamedTuple):
-    """What a device holds beside its params while a schedule is played."""
-
-    given: Vectors  # boundaries that have come, slot by slot
-    towards: Vectors  # cotangents that have come
-    kept: Vectors  # what backwards need
-    out: Vectors  # a boundary on its way out
-    back: Vectors  # a cotangent on its way back, or between two pieces
-    loss: Any
-    grads: Vectors
+Forward = Callable[[Part, Instructions, InFlight], InFlight]
+Backward = Callable[[Part, int, Instructions, InFlight], InFlight]
 
 
-class Row(NamedTuple):
-    """What one tick asks of a stage; what comes at its end included."""
-
-    piece: Any
-    microbatch: Any
-    round: Any
-    input: Any
-    residual: Any
-    cotangent: Any
-    comes: Any  # into which slot of given
-    returns: Any  # into which slot of towards
-    travels: Any  # whether any stage gets a boundary
-    travels_back: Any
-
-
-def rows(schedule: Schedule, laid: Places) -> Row:
-    """Return all ticks' rows, arrays ticks x stages."""
-    nothing = np.full((1, schedule.stages), -1, np.int32)
-    comes = np.concatenate([laid.arrives_forward[1:], nothing])
-    returns = np.concatenate([laid.arrives_backward[1:], nothing])
-    anywhere = [
-        np.broadcast_to((table >= 0).any(axis=1, keepdims=True), table.shape)
-        for table in (comes, returns)
-    ]
-    return Row(
-        *(schedule.piece, schedule.microbatch, schedule.round, laid.input),
-        *(laid.residual, laid.cotangent, comes, returns, *anywhere),
-    )
-
-
-def play(
-    held: Held, schedule: Schedule, remat: bool
+def execute(
+    layout: Layout, schedule: Schedule, remat: bool
 ) -> Callable[[Vectors, Any], tuple[Any, Vectors]]:
-    """Return what one device does with its params and microbatches."""
-    laid = places(schedule)
-    table = rows(schedule, laid)
+    """Return a function of a device's params and microbatches: loss and gradients."""
+    table = slots.instructions(schedule)
 
     def run(params: Vectors, batches: Any) -> tuple[Any, Vectors]:
         one = jax.tree.map(lambda leaf: leaf[0], batches)
-        program = Program(held, trace(held.parts, one, remat), schedule, laid)
-        tick = partial(program.tick, params, batches)
-        ticks = jax.tree.map(jnp.asarray, table)
-        alive, _ = jax.lax.scan(tick, program.begin(params), ticks)
-        return alive.loss, alive.grads
+        pieces = traced(layout.parts, one, remat)
+        program = Program(layout, pieces, table, batches, schedule.microbatches)
+
+        def forward(part: Part, now: Instructions, memory: InFlight) -> InFlight:
+            weights = params, layout.start(part)
+            return instructions.forward(program, part, weights, now, memory)
+
+        def backward(
+            part: Part, number: int, now: Instructions, memory: InFlight
+        ) -> InFlight:
+            weights = params, layout.start(part)
+            return instructions.backward_grad_acc(
+                program, part, number, weights, now, memory
+            )
+
+        step = partial(tick, layout.parts, forward, backward)
+        start = instructions.zero_grad(program, params)
+        memory, _ = jax.lax.scan(step, start, jax.tree.map(jnp.asarray, table))
+        return memory.loss[0], memory.grads
 
     return run
 
 
-class Program(NamedTuple):
-    """What a tick is made of."""
+def tick(
+    parts: Sequence[Part],
+    forward: Forward,
+    backward: Backward,
+    memory: InFlight,
+    row: Instructions,
+) -> tuple[InFlight, None]:
+    """Execute one tick on all stages: compute, then send and receive."""
+    stage = jax.lax.axis_index("stage")
+    now = Instructions(*(column[stage] for column in row))
 
-    held: Held
-    parts: list[Traced]
-    schedule: Schedule
-    laid: Places
+    def is_due(part: Part, piece: int) -> Any:
+        is_turn = (stage == part.stage) & (now.round == part.round)
+        return is_turn & (now.piece == piece)
 
-    @property
-    def boundary(self) -> dict[str, int]:
-        """The length of what travels: that of the largest."""
-        return room(piece.gives.lengths for part in self.parts for piece in part.pieces)
+    # order matters: XLA would copy all of `saved` if it were read before it is written
+    with jax.named_scope(PART):
+        for part in parts:
+            memory = when(is_due(part, FORWARD), partial(forward, part, now), memory)
+        for part in parts:
+            for number in reversed(range(len(part.pieces))):  # from the last to 0
+                due = is_due(part, len(part.pieces) - number)
+                memory = when(due, partial(backward, part, number, now), memory)
 
-    def keeps(self, stage: int) -> dict[str, int]:
-        """Return what a slot must hold: what the stage's largest part keeps."""
-        return room(one.keeps for one in self.parts if one.part.stage == stage)
-
-    def begin(self, params: Vectors) -> Alive:
-        """Return empty memory: as much as the stage that needs most."""
-        stages, each = range(self.schedule.stages), self.boundary
-        counts = self.laid.residual.max(axis=0) + 1
-        kept = room(base(int(counts[stage]), self.keeps(stage)) for stage in stages)
-        return Alive(
-            empty(base(self.laid.inputs, each)),
-            empty(base(self.laid.cotangents, each)),
-            *(empty(kept), empty(each), empty(each), jnp.float32(0)),
-            jax.tree.map(jnp.zeros_like, params),
-        )
-
-    def tick(
-        self, params: Vectors, batches: Any, alive: Alive, row: Row
-    ) -> tuple[Alive, None]:
-        """Do what the schedule's row asks of this stage."""
-        stage = jax.lax.axis_index("stage")
-        mine = Row(*(column[stage] for column in row))
-
-        def here(one: Traced, piece: int) -> Any:
-            turn = (stage == one.part.stage) & (mine.round == one.part.round)
-            return turn & (mine.piece == piece)
-
-        # order matters: XLA would copy all that is kept, were it read before written
-        with jax.named_scope(PART):
-            for one in self.parts:
-                lying = params, self.held.base(one.part)
-                does = partial(self.forward, one, lying, batches, mine)
-                alive = when(here(one, FORWARD), does, alive)
-            for one in self.parts:
-                lying = params, self.held.base(one.part)
-                for number in range(self.schedule.pieces):
-                    undoes = partial(self.backward, one, number, lying, mine)
-                    alive = when(here(one, 1 + number), undoes, alive)
-        with jax.named_scope(TRAVEL):
-            return self.exchange(alive, mine), None
-
-    def forward(
-        self, one: Traced, params: Lying, batches: Any, row: Row, alive: Alive
-    ) -> Alive:
-        """Compute a part of a microbatch, and keep what its backward needs."""
-        batch = jax.tree.map(lambda leaf: leaf[row.microbatch], batches)
-        given: Any = None
-        if one.number:
-            came = self.parts[one.number - 1].gives
-            given = read(alive.given, came, base(row.input, self.boundary))
-        kept, at = alive.kept, base(row.residual, self.keeps(one.part.stage))
-        for piece in one.pieces:
-            weights = weighed(one, piece, params)
-            given, leaves = piece.forward(weights, given, batch)
-            kept = write(kept, piece.kept, leaves, at)
-            at = sums([at, piece.kept.lengths])
-        alive = alive._replace(kept=kept)
-        if one.number == len(self.parts) - 1:
-            return alive._replace(loss=alive.loss + given / self.schedule.microbatches)
-        return alive._replace(out=write(alive.out, one.gives, given))
-
-    def backward(
-        self, one: Traced, number: int, params: Lying, row: Row, alive: Alive
-    ) -> Alive:
-        """Undo one of a part's pieces; the last comes first."""
-        before, piece = one.pieces[: -1 - number], one.pieces[-1 - number]
-        towards: Any = jnp.float32(1 / self.schedule.microbatches)  # of the loss
-        if number:
-            towards = read(alive.back, piece.gives)
-        elif one.number < len(self.parts) - 1:
-            slot = base(row.cotangent, self.boundary)
-            towards = read(alive.towards, piece.gives, slot)
-        slot = base(row.residual, self.keeps(one.part.stage))
-        at = sums([slot, *(other.kept.lengths for other in before)])
-        weights = weighed(one, piece, params)
-        kept = read(alive.kept, piece.kept, at)
-        grads, towards = piece.backward(weights, kept, towards)
-        mine = named(one.part.params, piece.names)
-        return alive._replace(
-            grads=add(alive.grads, mine, grads, self.held.base(one.part)),
-            back=write(alive.back, packing(towards), towards),
-        )
-
-    def exchange(self, alive: Alive, row: Row) -> Alive:
-        """Let boundaries and cotangents travel, and put down what has come."""
-        stages = self.schedule.stages
-        if len(self.parts) == 1:
-            return alive
-        onward = [(stage, (stage + 1) % stages) for stage in range(stages)]
-
-        def forth(alive: Alive) -> Alive:
-            put = partial(_put, sent(alive.out, onward), row.comes)
-            return alive._replace(given=when(row.comes >= 0, put, alive.given))
-
-        def back(alive: Alive) -> Alive:
-            came = sent(alive.back, [(there, here) for here, there in onward])
-            put = partial(_put, came, row.returns)
-            return alive._replace(towards=when(row.returns >= 0, put, alive.towards))
-
-        return when(row.travels_back, back, when(row.travels, forth, alive))
-
-
-def weighed(one: Traced, piece: Piece, params: Lying) -> Any:
-    """Return the params that a piece reads."""
-    vectors, at = params
-    return read(vectors, named(one.part.params, piece.names), at)
-
-
-def sent(vectors: Vectors, way: list[tuple[int, int]]) -> Vectors:
-    """Give every stage the vectors of the one from which the way leads to it."""
-    return jax.tree.map(lambda one: jax.lax.ppermute(one, "stage", way), vectors)
-
-
-def _put(vectors: Vectors, slot: Any, into: Vectors) -> Vectors:
-    return {
-        kind: jax.lax.dynamic_update_slice(into[kind], one, (slot * one.size,))
-        for kind, one in vectors.items()
-    }
+    # all stages take part if any of them receives
+    with jax.named_scope(TRAVEL):
+        if len(parts) > 1:
+            sent = (row.recv_activations >= 0).any()
+            send_recv = partial(instructions.send_recv_activations, now)
+            memory = when(sent, send_recv, memory)
+            sent = (row.recv_gradients >= 0).any()
+            send_recv = partial(instructions.send_recv_gradients, now)
+            memory = when(sent, send_recv, memory)
+    return memory, None

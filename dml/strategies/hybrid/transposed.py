@@ -1,12 +1,12 @@
-"""GPipe (Huang 2019) the short way: a forward that JAX transposes into its backward.
+"""GPipe (Huang 2019) as a forward that JAX transposes into its backward.
 
-    tick       0 1 2 3 4      for each tick: take what the stage before has sent,
-    stage 0    0 1 2 3 .      compute one microbatch, send what it gives (ppermute).
-    stage 1    . 0 1 2 3      The transpose of a loop runs from its end, that of
+    tick       0 1 2 3 4      each tick: receive from the stage before, compute one
+    stage 0    0 1 2 3 .      microbatch, send to the next stage (ppermute).
+    stage 1    . 0 1 2 3      The transpose of a loop runs from its end, and that of
                               ppermute sends the other way: the backward pipeline.
 
-The whole algorithm in one loop; what pipeline.py plays is the same for any schedule.
-Without remat JAX keeps what every stage's backward would need, on every device.
+pipeline.py executes the same schedule with its own backward. Here JAX saves, on every
+device, what the backwards of all stages would read; remat avoids it.
 """
 
 from collections.abc import Callable, Sequence
@@ -17,59 +17,59 @@ import jax
 import jax.numpy as jnp
 
 from dml.models.layers import read as named
-from dml.strategies.hybrid.parts import Held, Part
-from dml.strategies.hybrid.traced import trace
-from dml.wire.mesh.packed import Vectors, empty, read, room, write
+from dml.strategies.hybrid.instructions import shifted
+from dml.strategies.hybrid.layout import Layout
+from dml.strategies.hybrid.parts import Part
+from dml.strategies.hybrid.pieces import traced
+from dml.wire.mesh.packed import Vectors, largest, packing, read, write, zeros
 
 
 def transposed(
-    held: Held, microbatches: int, remat: bool
+    layout: Layout, microbatches: int, remat: bool
 ) -> Callable[[Vectors, Any], tuple[Any, Vectors]]:
-    """Return what one device does with its params and microbatches; see play."""
-    stages = held.axes.shape["stage"]
-    onward = [(stage, (stage + 1) % stages) for stage in range(stages)]
+    """Return a function of a device's params and microbatches: loss and gradients."""
+    stages = layout.axes.shape["stage"]
 
     def loss(params: Vectors, batches: Any) -> Any:
         one = jax.tree.map(lambda leaf: leaf[0], batches)
-        traced = trace(held.parts, one, remat=False)
-        gives = [part.gives for part in traced]
-        boundary = room(some.lengths for some in gives)
+        pieces = traced(layout.parts, one, remat=False)
+        outputs = [packing(part[-1].output) for part in pieces]
+        message = largest(output.lengths for output in outputs)
         stage = jax.lax.axis_index("stage")
 
-        def idle(params: Vectors, came: Vectors, batch: Any) -> tuple[Any, Vectors]:
-            return jnp.float32(0), empty(boundary)
+        def idle(params: Vectors, received: Vectors, batch: Any) -> tuple[Any, Vectors]:
+            return jnp.float32(0), zeros(message)
 
-        def computes(
-            part: Part, params: Vectors, came: Vectors, batch: Any
+        def forward(
+            part: Part, params: Vectors, received: Vectors, batch: Any
         ) -> tuple[Any, Vectors]:
             number = part.stage
-            given: Any = read(came, gives[number - 1]) if number else None
-            layers = [layer for piece in part.pieces for layer in piece]
+            activations: Any = None
+            if number:
+                activations = read(received, outputs[number - 1])
             weights = read(params, part.params)
-            for layer in layers:
-                given = layer.apply(named(layer, weights), given, batch)
+            for layer in part.layers:
+                activations = layer.apply(named(layer, weights), activations, batch)
             if number == stages - 1:
-                return given / microbatches, empty(boundary)
-            return jnp.float32(0), write(empty(boundary), gives[number], given)
+                return activations / microbatches, zeros(message)
+            return jnp.float32(0), write(zeros(message), outputs[number], activations)
 
-        does: Sequence[Any] = [idle, *(partial(computes, part) for part in held.parts)]
+        work: Sequence[Any] = [idle, *(partial(forward, p) for p in layout.parts)]
         if remat:
-            does = [jax.checkpoint(one) for one in does]
+            work = [jax.checkpoint(one) for one in work]
 
         def tick(carry: tuple[Any, Vectors], now: Any) -> tuple[Any, None]:
-            total, came = carry
-            turn = now - stage
-            busy = (turn >= 0) & (turn < microbatches)
-            batch = jax.tree.map(lambda leaf: leaf[turn], batches)
-            found, out = jax.lax.switch(
-                jnp.where(busy, 1 + stage, 0), does, params, came, batch
+            total, received = carry
+            number = now - stage
+            busy = (number >= 0) & (number < microbatches)
+            batch = jax.tree.map(lambda leaf: leaf[number], batches)
+            loss, output = jax.lax.switch(
+                jnp.where(busy, 1 + stage, 0), work, params, received, batch
             )
-            sent = jax.tree.map(lambda one: jax.lax.ppermute(one, "stage", onward), out)
-            return (total + found, sent), None
+            return (total + loss, shifted(output, 1)), None
 
-        start = jnp.float32(0), empty(boundary)
         ticks = jnp.arange(microbatches + stages - 1)
-        (total, _), _ = jax.lax.scan(tick, start, ticks)
+        (total, _), _ = jax.lax.scan(tick, (jnp.float32(0), zeros(message)), ticks)
         return total
 
     return jax.value_and_grad(loss)

@@ -73,10 +73,10 @@ def collected(
     flat = np.concatenate([np.empty(0, np.float32), *copies])
     ends = np.array([[comm.bytes_sent // 4, report.version]], float)
     mine = (report.values.reshape(-1), log, moments, flat, report.work, ends)
-    pages = [collect(comm, page) for page in mine]
-    if comm.rank:
+    pages = collect(comm, *mine)
+    if pages is None:
         return None
-    values, logs, times, copies_of, work, ends_of = (page or [] for page in pages)
+    values, logs, times, copies_of, work, ends_of = pages
 
     def whole(parts: list[np.ndarray]) -> np.ndarray:
         table_TxD = np.empty((int(split.edges[-1]), width), np.float32)

@@ -13,11 +13,12 @@ class Roles(NamedTuple):
     """Workers are ranks 0 to workers - 1."""
 
     workers: int
-    servers: tuple[int, ...]  # their ranks
+    servers: tuple[int, ...]  # their ranks, which are consecutive
 
     def server(self, rank: int) -> int | None:
         """Return the number of the server on that rank, if there is one."""
-        return self.servers.index(rank) if rank in self.servers else None
+        number = rank - self.servers[0]
+        return number if 0 <= number < len(self.servers) else None
 
 
 def roles(size: int, servers: int = 0, colocated: bool = False) -> Roles:

@@ -25,6 +25,7 @@ from dml.wire.messages.colocated import Colocated
 from dml.wire.messages.consistency import Consistency
 from dml.wire.messages.replica import Replica
 from dml.wire.messages.server import Server
+from dml.wire.once import once
 from dml.wire.partition import Partition, partition
 
 Make = Callable[[np.ndarray], Shard]  # rows -> what keeps and updates them
@@ -71,10 +72,12 @@ def server(
     """
     # order matters: servers of an earlier run must end before a message of this one
     comm.Barrier()
-    problem, update = tabled(problem, update)
+    problem, update = once(
+        comm, "table", id(problem.params), partial(tabled, problem, update)
+    )
     report = Report() if report is None else report
     roles = setup.roles
-    split = partition(len(problem.params), len(roles.servers), problem.frequency)
+    split = divided(comm, problem, len(roles.servers))
     number, works = roles.server(comm.rank), comm.rank < roles.workers
     serving = (
         served(problem, update, split, comm, setup, report)
@@ -121,14 +124,21 @@ def collected(
 ) -> np.ndarray | None:
     """Return the table on rank 0, None elsewhere; collective, after the run."""
     mine = np.asarray(serving.shard.values) if serving else start_TxD[:0]
-    parts = collect(comm, mine.reshape(-1))
-    if parts is None:
+    found = collect(comm, mine.reshape(-1))
+    if found is None:
         return None
+    (parts,) = found
     table_TxD = np.empty_like(start_TxD)
     for number, rank in enumerate(roles.servers):
         held = split.held(number)
         table_TxD[held] = parts[rank].reshape(-1, table_TxD.shape[1])
     return table_TxD
+
+
+def divided(comm: CountedComm, problem: Problem, servers: int) -> Partition:
+    """Return the partition of the rows among servers."""
+    call = partial(partition, len(problem.params), servers, problem.frequency)
+    return once(comm, "partition", (id(problem.params), servers), call)
 
 
 def served(
@@ -155,10 +165,9 @@ def served(
 def copied(problem: Problem, client: Client, setup: Setup, make: Make) -> Replica:
     """Make this worker's copy; its own gradients move it where rows are cached."""
     rule, habits = setup.rule, setup.habits
-    table = problem.params.copy()
     cached = rule.fetches != 1 or rule.eager or habits.prefetch or habits.pushes > 1
-    own = make(table) if cached and rule.gathers else None
-    return Replica(client, table, rule, own)
+    own = make(problem.params.copy()) if cached and rule.gathers else None
+    return Replica(client, problem.params, rule, own)
 
 
 def colocated(serving: Server, comm: CountedComm) -> Colocated:

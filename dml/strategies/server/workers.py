@@ -119,8 +119,9 @@ def work(
         if habits.prefetch and following:
             with timer("wire"):
                 reading = replica.ask(following.rows, following.clock)
-        with timer("gradient", work=part.weight * parts.workers):
+        with timer("gradient"):
             loss, grads = computed(parts.problem, replica, part, habits, poll)
+            comm.platform.work(part.weight * parts.workers)
         with timer("wire"):
             summing.append(kept(replica, part, grads, habits, counts, loss))
             replica.wrote(*summing[-1][:3])

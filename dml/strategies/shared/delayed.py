@@ -59,7 +59,7 @@ def delayed(
             late = delays(law, draws, lengths[visited], per_coordinate)
             past = done + np.repeat(np.arange(order.steps), lengths[visited])
             late = np.minimum(late, np.minimum(past, most)).astype(np.int64)
-        with timer("update", work=1):
+        with timer("update"):
             total = run(mine, data, visited, late, done, pace)
             settle(kernel, data, order.steps, mine.table, mine.velocity, mine.before)
         done += order.steps

@@ -60,10 +60,11 @@ class Workers:
     """Owns a rank's threads; all ranks must be on one host."""
 
     def __init__(self, comm: CountedComm, threads: int, examples: int):
-        if max(comm.hosts()):
+        hosts = max(comm.platform.hosts()) + 1
+        if hosts > 1:
             raise BadInput(
                 "expected all ranks on one host, whose memory they share, got ranks "
-                f"on {max(comm.hosts()) + 1}; start them on one host, or use servers "
+                f"on {hosts}; start them on one host, or use servers "
                 "(--strategy=server) or rotation (--strategy=rotation)"
             )
         self.comm, self.threads = comm, threads
@@ -205,7 +206,8 @@ def epochs(
     comm.Barrier()
     before = comm.bytes_sent
     for epoch, order in enumerate(timer.waits("update", batches), 1):
-        with timer("update", work=1):
+        with timer("update"):
+            comm.platform.work(1)
             data, pace = paced(problem, update, epoch, delay)
             sums = crew.each(partial(work, data, order, pace))
         with timer("wait"):

@@ -27,7 +27,7 @@ def share(comm: Comm, length: int, dtype: Any = np.float32) -> np.ndarray:
     if host.size == 1:
         return np.zeros(length, dtype)
     nbytes = length * dtype.itemsize if host.rank == 0 else 0
-    window = host.shared_window(nbytes)
+    window = host.platform.shared_window(nbytes)
     vector = window.parts[0][: length * dtype.itemsize].view(dtype)
     if host.rank == 0:
         vector[:] = 0
@@ -99,5 +99,5 @@ def view(memory: np.ndarray, at: int, dtype: np.dtype, shape: Any) -> np.ndarray
 
 def own_host(comm: Comm) -> Comm:
     """Return the ranks of this rank's host."""
-    hosts = comm.hosts()
+    hosts = comm.platform.hosts()
     return comm.Split(hosts[comm.rank], comm.rank) if max(hosts) else comm

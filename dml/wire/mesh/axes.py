@@ -20,8 +20,8 @@ AXES = ("data", "stage", "tensor")
 WHOLE = PartitionSpec()  # alike on every device
 SLICED = PartitionSpec("data")  # of ZeRO: see slices.py
 FED = PartitionSpec(None, "data")  # microbatches x examples
-HELD = PartitionSpec("stage", "tensor")  # vectors of a stage's own: see packed.py
-OWN = PartitionSpec("data", "stage", "tensor")  # what each device has for itself
+SHARDED = PartitionSpec(("stage", "tensor"))  # vectors of a stage: see packed.py
+PER_DEVICE = PartitionSpec(("data", "stage", "tensor"))  # vectors of one device
 COLUMNS, ROWS = PartitionSpec(None, "tensor"), PartitionSpec("tensor")  # of matrices
 
 

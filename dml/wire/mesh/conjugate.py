@@ -7,13 +7,13 @@
    x/t ─ f' ─→   as above   ─→ g' ─ y/t         f' joins slices, g' sums into slices;
                                                 backward: g' joins, f' sums into slices
 
-A product by columns makes a part of what is between from all of x, one by rows a part
-of the sum y from that part. What a device of the axis holds goes in and out.
+A product by columns needs all of x and computes a slice of the hidden units; a product
+by rows computes a summand of y from that slice. Arguments and results are per device.
 """
 
-# JAX's own psum would not do. With check_vma=False, as here, it transposes into another
-# psum, but the gradient of y is whole on every device already: it would count t times.
-# And that x is equal on all devices JAX cannot know: its gradient would stay a part.
+# JAX's psum is not enough. With check_vma=False it transposes into another psum. The
+# gradient of y is equal on all devices already: the sum would be t times too large. And
+# JAX does not know that x is replicated: its gradient would stay a summand.
 
 from functools import partial
 
@@ -22,7 +22,7 @@ import jax
 
 @partial(jax.custom_vjp, nondiff_argnums=(1,))
 def shared(x: jax.Array, axis: str) -> jax.Array:
-    """f: take what is equal on all devices; its gradient is summed over them.
+    """f: return the replicated x; the gradient is summed over the devices.
 
     Cost: backward an all-reduce of x; a ring of t sends 2 (t - 1)/t of its words.
     """
@@ -31,7 +31,7 @@ def shared(x: jax.Array, axis: str) -> jax.Array:
 
 @partial(jax.custom_vjp, nondiff_argnums=(1,))
 def summed(x: jax.Array, axis: str) -> jax.Array:
-    """g: sum over the devices; each takes the sum's gradient, which all have, as it is.
+    """g: return the sum over the devices; its gradient is replicated and unchanged.
 
     Cost: forward an all-reduce of x.
     """
@@ -40,25 +40,25 @@ def summed(x: jax.Array, axis: str) -> jax.Array:
 
 @partial(jax.custom_vjp, nondiff_argnums=(1, 2))
 def gathered(x: jax.Array, axis: str, along: int) -> jax.Array:
-    """f': join the devices' slices; the gradient is summed over them, in slices.
+    """f': return the joined slices; the gradient is summed and sliced.
 
-    Cost: forward an all-gather, (t - 1)/t of the joined words, backward a
-    reduce-scatter of as many: together what f costs.
+    Cost: forward an all-gather, (t - 1)/t of the joined words; backward a
+    reduce-scatter of the same number of words. The sum is the cost of f.
     """
     return joined(x, axis, along)
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(1, 2))
 def scattered(x: jax.Array, axis: str, along: int) -> jax.Array:
-    """g': sum over the devices, of which each keeps a slice; gradients are joined.
+    """g': return a slice of the sum over the devices; the gradients are joined.
 
-    Cost: forward a reduce-scatter, backward an all-gather: together what g costs.
+    Cost: forward a reduce-scatter, backward an all-gather: in total the cost of g.
     """
     return parted(x, axis, along)
 
 
 def joined(x: jax.Array, axis: str, along: int) -> jax.Array:
-    """Call JAX itself: a policy of what a backward keeps then knows a collective."""
+    """Return the joined slices by JAX's own primitive, as checkpoint policies need."""
     return jax.lax.all_gather(x, axis, axis=along, tiled=True)
 
 

@@ -23,12 +23,12 @@ def start(comm: Comm) -> None:
     """
     if comm.size == 1 or jax.distributed.is_initialized():
         return
-    if not comm.machine:
+    if comm.platform.virtual:
         raise BadInput(
             f"expected real ranks on a mesh of devices, got {comm.size} virtual ones; "
             "drop --simulate"
         )
-    hosts = comm.hosts()
+    hosts = comm.platform.hosts()
     if max(hosts) and on_cpu():
         known_by_name(comm)
     jax.config.update("jax_cpu_collectives_implementation", "gloo")

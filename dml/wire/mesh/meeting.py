@@ -33,7 +33,7 @@ def meeting_point(comm: Comm) -> str:
     first door that all found is taken: a host's own idea of its address is often
     one that no other can use (127.0.1.1, a bridge, a network of its own).
     """
-    hosts = comm.hosts()
+    hosts = comm.platform.hosts()
     with ExitStack() as open_until_chosen:
         text = np.zeros(NAMES_BYTES, np.uint8)
         if comm.rank == 0:

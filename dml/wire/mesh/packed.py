@@ -1,14 +1,15 @@
-"""What a device holds as vectors, one of each dtype: alike on all, whatever it means.
+"""Trees of arrays in flat vectors, one vector for each dtype.
 
-    stage 0   embed ······· block_0 ······     One program runs on all devices, so what
-    stage 1   block_1 ······ head ··· 0 0 0    each holds must look alike: vectors of
-              └─ a leaf, at its offset         equal lengths, read at offsets.
+    stage 0   embed ······· block_0 ······     shard_map runs one program on all stages,
+    stage 1   block_1 ······ head ··· 0 0 0    so arrays have equal shapes: the vectors
+              └─ a leaf, at its offset         are as long as the longest stage needs.
 
-A tree of shapes in, its Packing out; with it trees are read from vectors and written.
+A Packing has the shapes and offsets of a tree's leaves. Vectors may have several slots
+of equal lengths; `at` is the first index of a slot, by dtype.
 """
 
 import math
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any, NamedTuple
 
 import jax
@@ -16,129 +17,128 @@ import jax.numpy as jnp
 import numpy as np
 
 Vectors = dict[str, Any]  # by the name of a dtype
+Lengths = Mapping[str, Any]
 
 
 class Packing(NamedTuple):
-    """Where the leaves of a tree lie in vectors."""
+    """Shapes and offsets of a tree's leaves in vectors of these lengths."""
 
-    tree: Any
-    like: tuple[jax.ShapeDtypeStruct, ...]
-    offsets: tuple[int, ...]
-    lengths: dict[str, int]
+    shapes: Any  # a tree of ShapeDtypeStruct
+    offsets: Any  # the same tree, of integers
+    lengths: Lengths
+
+    def entry(self, key: Any) -> "Packing":
+        """Return the packing of one entry of a dict or a list."""
+        return Packing(self.shapes[key], self.offsets[key], self.lengths)
+
+    def pick(self, names: Iterable[str]) -> "Packing":
+        """Return the packing of some entries of a dict."""
+        shapes = {name: self.shapes[name] for name in names}
+        return Packing(shapes, {n: self.offsets[n] for n in shapes}, self.lengths)
+
+    def select(self, mask: Any) -> "Packing":
+        """Return the packing of the leaves where the mask is true, as a list."""
+        trees = map(jax.tree.leaves, (self.shapes, self.offsets, mask))
+        chosen = [leaf[:2] for leaf in zip(*trees, strict=True) if leaf[2]]
+        return Packing([s for s, _ in chosen], [o for _, o in chosen], self.lengths)
 
 
-def packing(like: Any) -> Packing:
-    """Lay leaves, or their shapes, one after another, in the order of the tree."""
-    leaves, tree = jax.tree.flatten(like)
+def packing(tree: Any) -> Packing:
+    """Return a packing of the leaves one after another, in the order of the tree."""
     lengths: dict[str, int] = {}
-    offsets = []
-    for leaf in leaves:
-        kind = np.dtype(leaf.dtype).name
-        offsets.append(lengths.get(kind, 0))
-        lengths[kind] = offsets[-1] + math.prod(leaf.shape)
-    shapes = tuple(jax.ShapeDtypeStruct(leaf.shape, leaf.dtype) for leaf in leaves)
-    return Packing(tree, shapes, tuple(offsets), lengths)
+
+    def offset(leaf: Any) -> int:
+        start = lengths.get(dtype_name(leaf), 0)
+        lengths[dtype_name(leaf)] = start + math.prod(leaf.shape)
+        return start
+
+    offsets = jax.tree.map(offset, tree)
+    shapes = jax.tree.map(lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype), tree)
+    return Packing(shapes, offsets, lengths)
 
 
-def named(packed: Packing, names: Sequence[str]) -> Packing:
-    """Return where the leaves of some names lie."""
-    offsets = iter(packed.offsets)
-    shapes = packed.tree.unflatten(packed.like)
-    places = jax.tree.map(lambda _: next(offsets), shapes)
-    some = packing({name: shapes[name] for name in names})
-    leaves = jax.tree.leaves({name: places[name] for name in names})
-    return some._replace(offsets=tuple(leaves))
+def dtype_name(leaf: Any) -> str:
+    return np.dtype(leaf.dtype).name
 
 
-def room(lengths: Iterable[Mapping[str, int]]) -> dict[str, int]:
-    """Return the lengths in which each of these has room."""
-    found: dict[str, int] = {}
+def largest(lengths: Iterable[Lengths]) -> Lengths:
+    """Return the greatest length of each dtype."""
+    longest: dict[str, int] = {}
     for one in lengths:
-        for kind, length in one.items():
-            found[kind] = max(found.get(kind, 0), length)
-    return found
+        longest |= {dtype: max(longest.get(dtype, 0), n) for dtype, n in one.items()}
+    return longest
 
 
-def sums(lengths: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the lengths, or offsets, of these one after another."""
-    found: dict[str, Any] = {}
-    for one in lengths:
-        for kind, length in one.items():
-            found[kind] = found.get(kind, 0) + length
-    return found
+def slot(number: Any, lengths: Lengths) -> Lengths:
+    """Return the first index of a slot, where slots have these lengths."""
+    return {dtype: number * length for dtype, length in lengths.items()}
 
 
-def empty(lengths: Mapping[str, int]) -> dict[str, jax.Array]:
-    """Return vectors of zeros."""
-    return {kind: jnp.zeros(length, kind) for kind, length in lengths.items()}
+def zeros(lengths: Lengths, slots: int = 1) -> Vectors:
+    """Return vectors of zeros with this number of slots."""
+    return {dtype: jnp.zeros(slots * n, dtype) for dtype, n in lengths.items()}
 
 
-def base(slot: Any, lengths: Mapping[str, int]) -> dict[str, Any]:
-    """Return where a slot begins, of vectors that hold many such lengths."""
-    return {kind: slot * length for kind, length in lengths.items()}
-
-
-def read(vectors: Vectors, packed: Packing, at: Mapping[str, Any] | None = None) -> Any:
-    """Return the tree that lies in vectors, after that base."""
+def read(vectors: Vectors, packed: Packing, at: Lengths | None = None) -> Any:
+    """Return the tree in a slot."""
 
     def leaf(like: jax.ShapeDtypeStruct, offset: int) -> Any:
-        kind, size = np.dtype(like.dtype).name, math.prod(like.shape)
-        if at is None:
-            flat = vectors[kind][offset : offset + size]
-        else:
-            start = (at[kind] + offset,)
-            flat = jax.lax.dynamic_slice(vectors[kind], start, (size,))
-        return flat.reshape(like.shape)
+        start = offset if at is None else offset + at[dtype_name(like)]
+        vector, size = vectors[dtype_name(like)], math.prod(like.shape)
+        return jax.lax.dynamic_slice(vector, (start,), (size,)).reshape(like.shape)
 
-    return packed.tree.unflatten(map(leaf, packed.like, packed.offsets))
+    return jax.tree.map(leaf, packed.shapes, packed.offsets)
 
 
 def write(
-    vectors: Vectors, packed: Packing, tree: Any, at: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """Return vectors with the tree in its place; inside a loop XLA copies nothing."""
-    found = dict(vectors)
-    for kind, start, flat in flattened(packed, tree, at):
-        found[kind] = jax.lax.dynamic_update_slice(found[kind], flat, start)
-    return found
-
-
-def runs(packed: Packing) -> list[tuple[str, int, list[int]]]:
-    """Return dtype, offset and numbers of leaves that lie one behind another.
-
-    One write of all is one kernel for XLA to compile; of a network's leaves, hundreds.
-    """
-    found: list[tuple[str, int, list[int]]] = []
-    ends: dict[str, int] = {}
-    last: dict[str, list[int]] = {}
-    for number, (like, offset) in enumerate(
-        zip(packed.like, packed.offsets, strict=True)
-    ):
-        kind = np.dtype(like.dtype).name
-        if ends.get(kind) != offset:
-            last[kind] = []
-            found.append((kind, offset, last[kind]))
-        last[kind].append(number)
-        ends[kind] = offset + math.prod(like.shape)
-    return found
+    vectors: Vectors, packed: Packing, tree: Any, at: Lengths | None = None
+) -> Vectors:
+    """Return vectors with the tree written to a slot; XLA copies nothing in a loop."""
+    changed = dict(vectors)
+    for dtype, start, values in _segments(packed, tree, at):
+        changed[dtype] = jax.lax.dynamic_update_slice(changed[dtype], values, start)
+    return changed
 
 
 def add(
-    vectors: Vectors, packed: Packing, tree: Any, at: Mapping[str, Any] | None = None
-) -> dict[str, Any]:
-    """Return vectors with the tree added in its place."""
-    found = dict(vectors)
-    for kind, start, flat in flattened(packed, tree, at):
-        before = jax.lax.dynamic_slice(found[kind], start, flat.shape)
-        found[kind] = jax.lax.dynamic_update_slice(found[kind], before + flat, start)
-    return found
+    vectors: Vectors, packed: Packing, tree: Any, at: Lengths | None = None
+) -> Vectors:
+    """Return vectors with the tree added to a slot."""
+    changed = dict(vectors)
+    for dtype, start, values in _segments(packed, tree, at):
+        values += jax.lax.dynamic_slice(changed[dtype], start, values.shape)
+        changed[dtype] = jax.lax.dynamic_update_slice(changed[dtype], values, start)
+    return changed
 
 
-def flattened(
-    packed: Packing, tree: Any, at: Mapping[str, Any] | None
-) -> Iterator[tuple[str, tuple[Any], jax.Array]]:
-    """Yield dtype, start and numbers of the tree's runs."""
-    leaves = packed.tree.flatten_up_to(tree)
-    for kind, offset, run in runs(packed):
-        start = offset + (0 if at is None else at[kind])
-        yield kind, (start,), jnp.concatenate([leaves[n].reshape(-1) for n in run])
+def put(number: Any, vectors: Vectors, slots: Vectors) -> Vectors:
+    """Return slots with vectors in the slot of this number."""
+
+    def one(vector: jax.Array, into: jax.Array) -> jax.Array:
+        return jax.lax.dynamic_update_slice(into, vector, (number * vector.size,))
+
+    return jax.tree.map(one, vectors, slots)
+
+
+def _segments(
+    packed: Packing, tree: Any, at: Lengths | None
+) -> list[tuple[str, tuple[Any], jax.Array]]:
+    """Return dtype, start and values of each run of adjacent leaves.
+
+    XLA compiles one kernel a segment; of a network's leaves it would compile hundreds.
+    """
+    segments: list[tuple[str, int, list[jax.Array]]] = []
+    newest: dict[str, tuple[int, list[jax.Array]]] = {}  # end and leaves of a segment
+    offsets, values = jax.tree.leaves(packed.offsets), jax.tree.leaves(tree)
+    for offset, leaf in zip(offsets, values, strict=True):
+        dtype = dtype_name(leaf)
+        end, leaves = newest.get(dtype, (-1, []))
+        if end != offset:
+            leaves = []
+            segments.append((dtype, offset, leaves))
+        leaves.append(leaf.reshape(-1))
+        newest[dtype] = offset + leaf.size, leaves
+    return [
+        (dtype, (offset + (0 if at is None else at[dtype]),), jnp.concatenate(leaves))
+        for dtype, offset, leaves in segments
+    ]

@@ -1,8 +1,8 @@
-"""What some devices do and others do not, in one program of them all.
+"""A conditional change of some devices' state, in one program of all devices.
 
-A conditional copies all that it may change; a loop of no or one round changes it where
-it lies. So `when` is a loop. Collectives inside are right where all devices that they
-join agree.
+`lax.cond` copies all state that a branch may change. A loop of no or one turn changes
+the state in place. A collective inside is correct if all its devices have the same
+condition.
 """
 
 from collections.abc import Callable
@@ -20,5 +20,5 @@ def when(condition: Any, change: Callable[[State], State], state: State) -> Stat
     def once(carry: tuple[Any, State]) -> tuple[Any, State]:
         return jnp.zeros((), bool), change(carry[1])
 
-    asked = jnp.asarray(condition, bool)
-    return jax.lax.while_loop(lambda carry: carry[0], once, (asked, state))[1]
+    first = jnp.asarray(condition, bool), state
+    return jax.lax.while_loop(lambda carry: carry[0], once, first)[1]

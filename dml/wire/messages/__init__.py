@@ -5,17 +5,14 @@
 
 from collections.abc import Callable
 
-import numpy as np
-
-from dml.types import Comm
 from dml.wire.messages.all_to_all import all_to_all as all_to_all
 from dml.wire.messages.auto import CANDIDATES, auto_allreduce
 from dml.wire.messages.auto import chosen as chosen
 from dml.wire.messages.auto import predicted as predicted
 from dml.wire.messages.auto import rates as rates
-from dml.wire.messages.barrier import barrier as barrier
 from dml.wire.messages.broadcast import broadcast as broadcast
 from dml.wire.messages.check import checked as checked
+from dml.wire.messages.delayed import Delayed as Delayed
 from dml.wire.messages.first import first_of_all as first_of_all
 from dml.wire.messages.first import first_of_each_host as first_of_each_host
 from dml.wire.messages.log import Log as Log
@@ -37,23 +34,3 @@ ALLREDUCE: dict[str, Callable[..., None]] = {
     "native": native_allreduce,
     "auto": auto_allreduce,
 }
-OPS = {
-    "sum": np.add,
-    "product": np.multiply,
-    "max": np.maximum,
-    "min": np.minimum,
-}
-
-
-def mean(allreduce: Callable[..., None]) -> Callable[[Comm, np.ndarray], None]:
-    """Make an all-reduce that averages: the one place where a mean is defined.
-
-    The sum is divided once; integers round down.
-    """
-
-    def mean_allreduce(comm: Comm, buffer: np.ndarray) -> None:
-        allreduce(comm, buffer, np.add)
-        divide = np.floor_divide if buffer.dtype.kind in "iu" else np.divide
-        divide(buffer, buffer.dtype.type(comm.size), out=buffer)
-
-    return mean_allreduce

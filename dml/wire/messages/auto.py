@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from dml.types import Comm, Op
-from dml.wire import cost
-from dml.wire.buffers import allocate, flat, peers, release
+from dml.wire import buffers, cost
+from dml.wire.buffers import allocate, flat, release
 from dml.wire.cost import Job, Rates, choose, fit
 from dml.wire.messages.broadcast import broadcast
 from dml.wire.messages.butterfly import butterfly_allreduce
@@ -18,6 +18,7 @@ from dml.wire.messages.hierarchical import hierarchical_allreduce
 from dml.wire.messages.race import race
 from dml.wire.messages.ring import ring_allreduce
 from dml.wire.messages.shared import shared_allreduce
+from dml.wire.once import once
 from dml.wire.topology import SMALL, groups
 
 # Star and tree are left out: a butterfly is never slower than either.
@@ -45,40 +46,53 @@ def auto_allreduce(comm: Comm, buffer: np.ndarray, op: Op = np.add) -> None:
 
 def chosen(comm: Comm, buffer: np.ndarray) -> str:
     """Name the algorithm that `auto_allreduce` takes for this buffer."""
-    registered = buffer.nbytes > SMALL and peers(comm, buffer) is not None
-    key = ("chosen", len(buffer), buffer.itemsize, registered)
-    if key not in comm.kept:
+    registered = buffer.nbytes > SMALL and buffers.registered(comm, buffer)
+    key = len(buffer), buffer.itemsize, registered
+    if key not in comm.cache.chosen:
         names, job = candidates(comm)
         job = job._replace(
             length=len(buffer), itemsize=buffer.itemsize, registered=registered
         )
-        comm.kept[key] = choose(job, rates(comm), names)
-    return comm.kept[key]
+        known = rates(comm)
+        comm.cache.chosen[key] = once(
+            comm, "chosen", key, lambda: choose(job, known, names)
+        )
+    return comm.cache.chosen[key]
 
 
 def predicted(
     comm: Comm, name: str, buffer: np.ndarray, group: int = 0, outside: str = "ring"
 ) -> float:
     """Predict the seconds of an all-reduce of this buffer on this machine."""
-    hosts = tuple(comm.hosts())
-    members = groups(hosts, group)
-    job = cost.Job(
-        comm.size,
-        len(buffer),
-        buffer.itemsize,
-        peers(comm, buffer) is not None,
-        groups=tuple(map(len, members)),
-        hosts=all(len({hosts[rank] for rank in ranks}) == 1 for ranks in members),
-        outside=outside,
-    )
     name = chosen(comm, buffer) if name == "auto" else name
-    return cost.seconds(name, job, rates(comm))
+    known, registered = rates(comm), buffers.registered(comm, buffer)
+
+    def seconds() -> float:
+        hosts = comm.platform.hosts()
+        members = groups(hosts, group)
+        job = cost.Job(
+            comm.size,
+            len(buffer),
+            buffer.itemsize,
+            registered,
+            groups=tuple(map(len, members)),
+            hosts=all(len({hosts[rank] for rank in ranks}) == 1 for ranks in members),
+            outside=outside,
+        )
+        return cost.seconds(name, job, known)
+
+    key = name, len(buffer), buffer.itemsize, registered, group, outside
+    return once(comm, "predicted", key, seconds)
 
 
 def candidates(comm: Comm) -> tuple[list[str], Job]:
     """The algorithms that the layout of hosts allows, and the job without a length."""
-    hosts = tuple(comm.hosts())
-    sizes = tuple(map(len, groups(hosts)))
+    return once(comm, "candidates", None, lambda: allowed(comm))
+
+
+def allowed(comm: Comm) -> tuple[list[str], Job]:
+    """The same, computed."""
+    sizes = tuple(map(len, groups(comm.platform.hosts())))
     outside = {"hierarchical"} if len(sizes) in (1, comm.size) else {"shared"}
     outside |= {"shared"} if len(sizes) > 1 else set()
     return [name for name in CANDIDATES if name not in outside], Job(
@@ -93,22 +107,24 @@ def rates(comm: Comm) -> Rates:
     """
     if comm.size == 1:
         return Rates(0.0, 0.0, 0.0)
-    if not comm.machine:
-        alpha, beta, gamma = comm.network.rates[:3]
+    if comm.platform.virtual:
+        alpha, beta, gamma = comm.platform.network.rates[:3]
         return Rates(alpha, beta, gamma, meet=alpha)
-    if "rates" not in comm.kept:
-        found = np.zeros(len(Rates._fields))
-        known = read(comm.machine) if comm.rank == 0 else None
+    if comm.cache.rates is None:
+        from dml.wire.messages.comm import machine
+
+        found, name = np.zeros(len(Rates._fields)), machine(comm)
+        known = read(name) if comm.rank == 0 else None
         found[:] = known or 0
         broadcast(comm, found)
         if not found.any():
             measured = measure(comm)
             if comm.rank == 0:
                 found[:] = fit(measured)
-                write(comm.machine, Rates(*found.tolist()))
+                write(name, Rates(*found.tolist()))
             broadcast(comm, found)
-        comm.kept["rates"] = Rates(*found.tolist())
-    return comm.kept["rates"]
+        comm.cache.rates = Rates(*found.tolist())
+    return Rates(*comm.cache.rates)
 
 
 def measure(comm: Comm) -> list[tuple[str, Job, float]]:

@@ -56,11 +56,16 @@ def describe(comm: Comm, buffer: np.ndarray, op: Op) -> str:
 def replicas_agree(comm: Comm, buffer: np.ndarray) -> str:
     """Return the hash of a buffer that has the same bits on all ranks; raise if not."""
     mine = hashlib.sha256(buffer.data)
-    each = np.zeros((comm.size, mine.digest_size), np.uint8)
-    each[comm.rank] = list(mine.digest())
-    all_gather(comm, each)
-    differ = np.flatnonzero((each != each[0]).any(axis=1))
-    if len(differ):
+    digest = np.frombuffer(mine.digest(), np.uint8)
+    # the largest and, as a complement, the smallest value of each byte
+    bounds = np.concatenate([digest, ~digest])
+    comm.Allreduce(None, bounds, np.maximum)
+    largest, smallest = bounds[: len(digest)], ~bounds[len(digest) :]
+    if (largest != smallest).any():
+        each = np.zeros((comm.size, len(digest)), np.uint8)
+        each[comm.rank] = digest
+        all_gather(comm, each)
+        differ = np.flatnonzero((each != each[0]).any(axis=1))
         raise RuntimeError(
             f"expected equal bits on all ranks, but rank {differ[0]} differs from "
             "rank 0; this all-reduce is wrong"

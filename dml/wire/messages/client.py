@@ -178,7 +178,7 @@ class Client:
             words[server] = word
             self.answers[server] += 1
             self.versions[server] = word[1]
-            self.comm.note(int(word[1]))
+            self.comm.platform.note(int(word[1]))
             if values is None and len(rows) == asked.rows and isinstance(which, slice):
                 values = rows  # all are here, in their order
                 continue

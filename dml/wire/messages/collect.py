@@ -6,20 +6,32 @@ from dml.types import Comm
 from dml.wire.messages.tags import Tag
 
 
-def collect(comm: Comm, mine: np.ndarray) -> list[np.ndarray] | None:
-    """Return every rank's array on rank 0, None elsewhere; collective.
+def collect(comm: Comm, *mine: np.ndarray) -> list[list[np.ndarray]] | None:
+    """Return every rank's arrays on rank 0, a list an argument; None elsewhere.
 
-    They differ at most in the length of their first axis. 2(p-1) messages.
+    The arrays of an argument differ at most in the length of their first axis.
+    Collective; 2(p-1) messages.
     """
-    mine = np.ascontiguousarray(mine)
+    arrays = [np.ascontiguousarray(array) for array in mine]
+    lengths = np.array([len(array) for array in arrays])
     if comm.rank:
-        comm.Send(np.array([len(mine)]), 0, Tag.COLLECT)
-        comm.Send(mine.reshape(-1), 0, Tag.COLLECT)
+        comm.Send(lengths, 0, Tag.COLLECT)
+        parts = [array.reshape(-1).view(np.uint8) for array in arrays]
+        comm.Send(np.concatenate(parts), 0, Tag.COLLECT)
         return None
-    found, length = [mine], np.zeros(1, np.int64)
+    found = [[array] for array in arrays]
     for source in range(1, comm.size):
-        comm.Recv(length, source, Tag.COLLECT)
-        part = np.empty((int(length[0]), *mine.shape[1:]), mine.dtype)
-        comm.Recv(part.reshape(-1), source, Tag.COLLECT)
-        found.append(part)
+        comm.Recv(lengths, source, Tag.COLLECT)
+        parts = [
+            np.empty((length, *array.shape[1:]), array.dtype)
+            for length, array in zip(lengths.tolist(), arrays, strict=True)
+        ]
+        whole = np.empty(sum(part.nbytes for part in parts), np.uint8)
+        comm.Recv(whole, source, Tag.COLLECT)
+        start = 0
+        for each, part in zip(found, parts, strict=True):
+            stop = start + part.nbytes
+            part.reshape(-1).view(np.uint8)[:] = whole[start:stop]
+            each.append(part)
+            start = stop
     return found

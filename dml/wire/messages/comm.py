@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 from mpi4py import MPI
 
-from dml.types import ANY, SHARED, BadInput, Op, Status
+from dml.types import ANY, SHARED, BadInput, Cache, Comm, Op, Platform, Status
 from dml.wire.memory.nameless import nameless
 from dml.wire.memory.window import HEADER, HostWindow
 from dml.wire.messages.watchdog import Watchdog
@@ -71,8 +71,9 @@ class World(MPI.Intracomm):
     """
 
     call: tuple | None = None
-    kept: dict[Any, Any]
-    network = None
+    cache: Cache
+    platform: Platform
+    known_hosts: list[int] | None = None
     windows: dict[tuple, MPI.Win]  # of this process, to be freed before MPI ends
     lineage: tuple = ()  # the same on all members, who split and allocate alike
     made: int = 0  # communicators and windows, of this one
@@ -83,12 +84,24 @@ class World(MPI.Intracomm):
         self.made += 1
         return (*self.lineage, self.made, color)
 
+    def equip(self, windows: dict[tuple, MPI.Win], watchdog: Watchdog) -> None:
+        """Set what mpi4py's constructor does not."""
+        self.windows, self.watchdog = windows, watchdog
+        self.cache = Cache()
+        self.platform = Platform(
+            raw=MPI.Intracomm(self),  # not watched
+            hosts=self.hosts,
+            shared_window=self.shared_window,
+            compute=compute,
+            pause=os.sched_yield,
+        )
+        watchdog.add(self)
+
     def adopt(self, handle: Any, color: int = 0) -> "World":
-        """Take a new communicator into this one's care."""
+        """Make a World of a communicator that was made from this one."""
         comm = World(handle)
         comm.lineage = self.born(color)
-        comm.kept, comm.windows, comm.watchdog = {}, self.windows, self.watchdog
-        comm.watchdog.add(comm)
+        comm.equip(self.windows, self.watchdog)
         return comm
 
     def Dup(self, info: Any = None) -> "World":
@@ -104,11 +117,6 @@ class World(MPI.Intracomm):
         if split_type != SHARED:
             raise BadInput(f"expected split_type=SHARED ({SHARED}), got {split_type}")
         return self.Split(self.hosts()[self.rank], key)
-
-    @property
-    def raw(self) -> MPI.Intracomm:
-        """The same communicator without any watching: for yardsticks."""
-        return MPI.Intracomm(self)
 
     @contextmanager
     def waits_for_all(self, name: str, nbytes: int = 0) -> Iterator[None]:
@@ -205,46 +213,20 @@ class World(MPI.Intracomm):
     ) -> None:
         op(inoutbuf, inbuf, out=inoutbuf if out is None else out)
 
-    pause = staticmethod(os.sched_yield)
-
     def Wtime(self) -> float:
         return time.perf_counter()
 
-    def compute(self, seconds: float, unless: Any = None) -> bool:
-        """Sleep, unless a request is done before; say whether the time passed."""
-        end = time.perf_counter() + seconds
-        while unless is not None and (left := end - time.perf_counter()) > 0:
-            if unless.Test():
-                return False
-            time.sleep(min(left, LOOK))
-        if unless is None:
-            time.sleep(seconds)
-        return True
-
-    @property
-    def machine(self) -> str:
-        """What a measurement on this communicator belongs to."""
-        hosts = "+".join(str(self.hosts().count(h)) for h in sorted(set(self.hosts())))
-        version = MPI.Get_library_version().split("\n")[0].strip("\0 ")
-        return f"{MPI.Get_processor_name()}, {os.cpu_count()} cores, {version}, {hosts}"
-
-    def note(self, number: int) -> None:
-        """Nobody records here."""
-
-    def around(self, comm: "World") -> "World":
-        return comm
-
     def hosts(self) -> list[int]:
         """The host of every rank, hosts numbered 0, 1, ... by their lowest rank."""
-        if "hosts" in self.kept:
-            return self.kept["hosts"]
+        if self.known_hosts is not None:
+            return self.known_hosts
         with self.waits_for_all("hosts"):
             host = MPI.Intracomm.Split_type(self, MPI.COMM_TYPE_SHARED)
             names = self.allgather(host.bcast(self.rank))
             host.Free()
             order = {name: i for i, name in enumerate(dict.fromkeys(names))}
-            self.kept["hosts"] = [order[name] for name in names]
-        return self.kept["hosts"]
+            self.known_hosts = [order[name] for name in names]
+        return self.known_hosts
 
     def shared_window(self, nbytes: int) -> HostWindow:
         if max(self.hosts()):
@@ -272,6 +254,26 @@ class World(MPI.Intracomm):
         return HostWindow(self, win, raw, free)
 
 
+def compute(seconds: float, unless: Any = None) -> bool:
+    """Sleep; return False if the request `unless` completed before the end."""
+    end = time.perf_counter() + seconds
+    while unless is not None and (left := end - time.perf_counter()) > 0:
+        if unless.Test():
+            return False
+        time.sleep(min(left, LOOK))
+    if unless is None:
+        time.sleep(seconds)
+    return True
+
+
+def machine(comm: Comm) -> str:
+    """Name the machine for which a measurement on real ranks is valid."""
+    hosts = comm.platform.hosts()
+    ranks = "+".join(str(hosts.count(host)) for host in sorted(set(hosts)))
+    version = MPI.Get_library_version().split("\n")[0].strip("\0 ")
+    return f"{MPI.Get_processor_name()}, {os.cpu_count()} cores, {version}, {ranks}"
+
+
 def world(watchdog: float = 60) -> World:
     """All ranks of this run, on a communicator of our own.
 
@@ -289,9 +291,7 @@ def only_world() -> World:
     comm.Barrier()
     nameless()
     name = f"rank {comm.rank} of {comm.size}"
-    comm.kept, comm.windows = {}, {}
-    comm.watchdog = Watchdog(name, lambda: comm.Abort(1))
-    comm.watchdog.add(comm)
+    comm.equip({}, Watchdog(name, lambda: comm.Abort(1)))
 
     def end(kind: Any, error: BaseException | None, trace: Any) -> None:
         lines = traceback.format_exception(kind, error, trace)

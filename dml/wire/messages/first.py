@@ -1,7 +1,7 @@
 """One rank goes first, the others sleep: waiting must not take the core it needs."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 import numpy as np
@@ -15,29 +15,31 @@ Result = TypeVar("Result")
 
 def first_of_each_host(comm: Comm, call: Callable[[], Result]) -> Result:
     """Call on the lowest rank of every host, then on the others: for what is kept."""
-    hosts = comm.hosts()
-    return _after(comm, hosts.index(hosts[comm.rank]), hosts, call)
+    hosts = comm.platform.hosts()
+    host = hosts[comm.rank]
+    here = (rank for rank, other in enumerate(hosts) if other == host)
+    return _after(comm, hosts.index(host), here, call)
 
 
 def first_of_all(comm: Comm, call: Callable[[], Result]) -> Result:
     """Call on rank 0, then on the others."""
-    return _after(comm, 0, [0] * comm.size, call)
+    return _after(comm, 0, range(comm.size), call)
 
 
 def _after(
-    comm: Comm, leader: int, groups: list[int], call: Callable[[], Result]
+    comm: Comm, leader: int, ranks: Iterable[int], call: Callable[[], Result]
 ) -> Result:
+    """Call on the leader, then on the other ranks; `ranks` are read on the leader."""
     nothing = np.empty(0, np.uint8)
     if comm.rank != leader:
-        # raw: how often one looks is no event of a run that is recorded
-        request = comm.raw.Irecv(nothing, leader, Tag.FIRST)
-        # to ask for comm.machine would be collective, and the leader is busy
-        while comm.network is None and not request.Test():
+        # raw: the number of polls is no event of a run that is recorded
+        request = comm.platform.raw.Irecv(nothing, leader, Tag.FIRST)
+        while not comm.platform.virtual and not request.Test():
             time.sleep(NAP)
         request.Wait()
         return call()
     result = call()
-    for rank, group in enumerate(groups):
-        if group == groups[leader] and rank != leader:
+    for rank in ranks:
+        if rank != leader:
             comm.Send(nothing, rank, Tag.FIRST)
     return result

@@ -5,11 +5,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dml.types import Comm, Op
+from dml.types import Comm, Groups, Op
 from dml.wire.buffers import flat
 from dml.wire.messages.reduce_scatter import onward
 from dml.wire.messages.ring import ring_allreduce, ring_gather, ring_scatter
 from dml.wire.messages.shared import shared_gather, shared_scatter
+from dml.wire.once import once, one_host
 from dml.wire.topology import chunks, groups
 
 
@@ -34,12 +35,11 @@ def hierarchical_allreduce(
     2(g-1)α_l + 2(g-1)/g·nβ_l + 2(p/g-1)α_r + 2(p/g-1)/(p/g)·(n/g)β_r.
     """
     buffer = flat(comm, buffer)
-    inside, across, owners = Groups.of(comm, group, outside)
-    inside, across = comm.around(inside), comm.around(across)
+    inside, across, owners = communicators(comm, group, outside)
     parts = chunks(len(buffer), owners)
     parts += (slice(len(buffer), len(buffer)),) * (inside.size - owners)
     mine = buffer[parts[inside.rank]]
-    if max(inside.hosts()):
+    if not one_host(inside):
         ring_scatter(inside, buffer, onward(parts), op)
         if inside.rank < owners:
             outside(across, mine, op)
@@ -51,23 +51,33 @@ def hierarchical_allreduce(
         shared_gather(inside, buffer, parts, shown)
 
 
-class Groups(NamedTuple):
-    """The communicators inside my group and across groups."""
+def communicators(comm: Comm, width: int, outside: Callable[..., None]) -> Groups:
+    """Return the communicators of this rank; collective at the first call."""
+    found = comm.cache.groups.get((width, outside))
+    if found is None:
+        layout = once(comm, "groups", width, lambda: Layout.of(comm, width))
+        number, place = layout.places[comm.rank]
+        inside = comm.Split(number, place)
+        inside.cache.parent = comm, layout.members[number]
+        across = comm.Split(place, number)
+        outside(across, np.empty(0))  # what it sets up, all set up together now
+        found = Groups(inside, across, layout.owners)
+        comm.cache.groups[width, outside] = found
+    return found
 
-    inside: Comm
-    across: Comm
-    owners: int  # ranks of the smallest group: so many chunks there are
+
+class Layout(NamedTuple):
+    """Which ranks are in which group."""
+
+    members: tuple[tuple[int, ...], ...]  # the ranks of each group
+    places: list[tuple[int, int]]  # of each rank: its group, its place there
+    owners: int  # ranks of the smallest group
 
     @staticmethod
-    def of(comm: Comm, width: int, outside: Callable[..., None]) -> "Groups":
-        key = ("groups", width, outside)
-        if key not in comm.kept:
-            members = groups(tuple(comm.hosts()), width)
-            number = next(i for i, ranks in enumerate(members) if comm.rank in ranks)
-            place = members[number].index(comm.rank)
-            inside = comm.Split(number, place)
-            inside.kept["parent"] = comm, members[number]
-            across = comm.Split(place, number)
-            outside(across, np.empty(0))  # what it sets up, all set up together now
-            comm.kept[key] = Groups(inside, across, min(map(len, members)))
-        return comm.kept[key]
+    def of(comm: Comm, width: int) -> "Layout":
+        members = groups(comm.platform.hosts(), width)
+        places = [(0, 0)] * comm.size
+        for number, ranks in enumerate(members):
+            for place, rank in enumerate(ranks):
+                places[rank] = number, place
+        return Layout(members, places, min(map(len, members)))

@@ -59,8 +59,8 @@ class Mail:
         self.comm, self.width, self.ranks, self.wait = comm, width, ranks, wait
         self.lists = [Lists(known) for _ in ranks]
         self.keys_sent = self.keys_known = self.turn = 0
-        most = [longest(partition.count(s), width) for s in range(len(ranks))]
-        self.rooms = [[np.empty(n, np.uint8) for n in most] for _ in range(TURNS)]
+        empty = np.empty(0, np.uint8)  # grows with the messages
+        self.rooms = [[empty for _ in ranks] for _ in range(TURNS)]
         self.sending: list[list[list]] = [[[] for _ in ranks] for _ in range(TURNS)]
 
     def next_turn(self) -> None:
@@ -77,7 +77,8 @@ class Mail:
     ) -> None:
         """Send a server its part of some keys, or of a gradient."""
         server, local = part.server, part.local
-        message, rows, start = self.room(server), length(local), 0
+        rows, start = length(local), 0
+        message = self.room(server, longest(rows, self.width))
         if isinstance(local, slice):
             start = local.start
         elif rows:
@@ -108,7 +109,7 @@ class Mail:
 
     def tell(self, server: int, kind: int, clock: int, heard: Heard) -> None:
         """Send a server a message without rows."""
-        message = self.room(server)[:NBYTES]
+        message = self.room(server, NBYTES)[:NBYTES]
         write(Head(kind, 0, 0, clock, *heard, 0.0, 0.0), message)
         self.dispatch(message, server, Tag.SERVER)
 
@@ -116,10 +117,13 @@ class Mail:
         request = self.comm.Isend(message, self.ranks[server], tag)
         self.sending[self.turn][server].append(request)
 
-    def room(self, server: int) -> np.ndarray:
+    def room(self, server: int, nbytes: int) -> np.ndarray:
         """Return memory for a message, once what was there before is sent."""
         self.sent(self.sending[self.turn][server])
-        return self.rooms[self.turn][server]
+        rooms = self.rooms[self.turn]
+        if len(rooms[server]) < nbytes:
+            rooms[server] = np.empty(nbytes, np.uint8)
+        return rooms[server]
 
     def settle(self) -> None:
         """Return when all is sent."""

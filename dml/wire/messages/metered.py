@@ -1,15 +1,17 @@
 """A communicator that counts what this rank sends: messages and bytes."""
 
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
-from dml.types import SHARED, Comm
+from dml.types import ANY, Comm, Request
 from dml.wire.messages.reduce_scatter import all_gather
+from dml.wire.messages.wrapper import Wrapper
 
 
-class Metered:
+class Metered(Wrapper):
     """Wraps a communicator; counts by (operation, peer), also on what it splits.
 
     Memory registered with a communicator is known to that communicator: allocate on
@@ -17,18 +19,19 @@ class Metered:
     """
 
     def __init__(self, comm: Comm, origin: "Metered | None" = None):
-        self.comm = comm
-        self.rank, self.size = comm.rank, comm.size
-        self.pause, self.Reduce_local = comm.pause, comm.Reduce_local  # often called
-        self.kept: dict[Any, Any] = {}
+        super().__init__(comm)
         self.messages: Counter = origin.messages if origin else Counter()
         self.bytes: Counter = origin.bytes if origin else Counter()
-        self.names = list(range(comm.size))  # of the ranks, in the outermost group
+        # the ranks' numbers in the outermost group
+        self.names: Sequence[int] = range(comm.size)
         if origin:
             names = np.zeros(comm.size, np.int64)
             names[comm.rank] = origin.names[origin.rank]
             all_gather(comm, names)
             self.names = names.tolist()
+
+    def wrap(self, comm: Comm) -> "Metered":
+        return Metered(comm, self)
 
     @property
     def bytes_sent(self) -> int:
@@ -47,31 +50,19 @@ class Metered:
         self.count("Send", buf, dest)
         self.comm.Send(buf, dest, tag)
 
-    def Isend(self, buf: np.ndarray, dest: int, tag: int = 0) -> Any:
+    def Isend(self, buf: np.ndarray, dest: int, tag: int = 0) -> Request:
         self.count("Isend", buf, dest)
         return self.comm.Isend(buf, dest, tag)
 
     def Sendrecv(
         self,
-        sendbuf: np.ndarray,
+        sendbuf: Any,
         dest: int,
         sendtag: int = 0,
         recvbuf: Any = None,
-        source: int = 0,
-        recvtag: int = 0,
-        *status: Any,
+        source: int = ANY,
+        recvtag: int = ANY,
+        status: Any = None,
     ) -> None:
         self.count("Sendrecv", sendbuf, dest)
-        self.comm.Sendrecv(sendbuf, dest, sendtag, recvbuf, source, recvtag, *status)
-
-    def Split(self, color: int = 0, key: int = 0) -> "Metered":
-        return Metered(self.comm.Split(color, key), self)
-
-    def Split_type(self, split_type: int = SHARED, key: int = 0) -> "Metered":
-        return Metered(self.comm.Split_type(split_type, key), self)
-
-    def Dup(self) -> "Metered":
-        return Metered(self.comm.Dup(), self)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.comm, name)
+        self.comm.Sendrecv(sendbuf, dest, sendtag, recvbuf, source, recvtag, status)

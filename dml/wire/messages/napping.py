@@ -1,7 +1,7 @@
-"""A real communicator that sleeps while it waits: for ranks that outnumber the cores.
+"""A real communicator that sleeps while it waits: for more ranks than cores.
 
-MPI's own waiting would take the core of a rank whose time to wake has come. A message
-is seen up to a nap later: LOOK, or up to `longest`, a tenth of what was waited before.
+MPI's own waiting would take the core that another rank needs. A message is noticed up
+to LOOK late, or up to `longest`, a tenth of the time waited before.
 """
 
 import time
@@ -9,43 +9,30 @@ from collections.abc import Callable, Sequence
 from itertools import islice
 from typing import Any
 
-import numpy as np
-
-from dml.types import ANY, SHARED, Comm, Request, Status
+from dml.types import ANY, Comm
 from dml.wire.messages.comm import LOOK
+from dml.wire.messages.polling import Call, Polled, Polling
+from dml.wire.messages.wrapper import Wrapper
 
 TENTH = 0.1
-Call = tuple[str, str, int, int, Any]  # what the watchdog says of a wait
 
 
-class Nap:
-    """A request whose Wait sleeps; `over` when it has been seen to be done."""
-
-    def __init__(self, request: Request, wait: Callable[..., None], call: Call):
-        self.request, self.wait, self.call = request, wait, call
-        self.over = False
-
-    def Test(self, status: Any = None) -> bool:
-        self.over = self.over or self.request.Test(status)
-        return self.over
-
-    def Wait(self, status: Any = None) -> bool:
-        self.wait(lambda: self.Test(status), self.call)
-        return True
-
-
-class Napping:
-    """Wraps a communicator, whatever wraps it already."""
+class Napping(Polling):
+    """Wraps a communicator, which may be wrapped already."""
 
     def __init__(self, comm: Comm, longest: float = LOOK):
-        self.comm, self.longest = comm, longest
+        super().__init__(comm)
+        self.longest = longest
         innermost: Any = comm
-        while "comm" in vars(innermost):
+        while isinstance(innermost, Wrapper):
             innermost = innermost.comm
         self.watched = innermost  # the watchdog looks at its call
 
+    def wrap(self, comm: Comm) -> "Napping":
+        return Napping(comm, self.longest)
+
     def wait(self, done: Callable[[], bool], call: Call) -> None:
-        """Return when that is done; the watchdog sees for what."""
+        """Return when done() is true; the watchdog sees the call."""
         if done():
             return
         self.watched.call, begun = call, time.perf_counter()
@@ -57,53 +44,17 @@ class Napping:
             waited = time.perf_counter() - begun
         self.watched.call = None
 
-    def Isend(self, buf: np.ndarray, dest: int, tag: int = 0) -> Nap:
-        call = ("Isend", "dest", dest, tag, buf)
-        return Nap(self.comm.Isend(buf, dest, tag), self.wait, call)
-
-    def Irecv(self, buf: np.ndarray, source: int = ANY, tag: int = ANY) -> Nap:
-        call = ("Irecv", "source", source, tag, buf)
-        return Nap(self.comm.Irecv(buf, source, tag), self.wait, call)
-
-    def Send(self, buf: np.ndarray, dest: int, tag: int = 0) -> None:
-        self.Isend(buf, dest, tag).Wait()
-
-    def Recv(
-        self,
-        buf: np.ndarray,
-        source: int = ANY,
-        tag: int = ANY,
-        status: Status | None = None,
-    ) -> None:
-        self.Irecv(buf, source, tag).Wait(status)
-
-    def Sendrecv(
-        self,
-        sendbuf: np.ndarray,
-        dest: int,
-        sendtag: int = 0,
-        recvbuf: Any = None,
-        source: int = ANY,
-        recvtag: int = ANY,
-        status: Status | None = None,
-    ) -> None:
-        receive = self.Irecv(recvbuf, source, recvtag)
-        self.Send(sendbuf, dest, sendtag)
-        receive.Wait(status)
-
-    def Probe(
-        self, source: int = ANY, tag: int = ANY, status: Status | None = None
-    ) -> None:
+    def Probe(self, source: int = ANY, tag: int = ANY, status: Any = None) -> None:
         call = ("Probe", "source", source, tag, None)
         self.wait(lambda: self.comm.Iprobe(source, tag, status), call)
 
-    def Waitany(self, requests: Sequence[Nap], status: Status | None = None) -> int:
+    def Waitany(self, requests: Sequence[Polled], status: Any = None) -> int:
         """Wait for the first that is done; return its place, -1 if all are over."""
         left = [(k, request) for k, request in enumerate(requests) if not request.over]
         found: list[int] = []
 
         def done() -> bool:
-            # no further than to the first: who is tested is over
+            # only up to the first: a Test that succeeds ends its request
             found.extend(islice((k for k, one in left if one.Test(status)), 1))
             return bool(found)
 
@@ -111,25 +62,6 @@ class Napping:
             self.wait(done, ("Waitany", "requests", len(left), 0, None))
         return found[0] if found else -1
 
-    def Waitall(self, requests: Sequence[Nap]) -> None:
-        for request in requests:
-            request.Wait()
-
     def Barrier(self) -> None:
-        met = self.comm.raw.Ibarrier()
-        self.wait(met.Test, ("Barrier", "size", self.comm.size, 0, None))
-
-    def Split(self, color: int = 0, key: int = 0) -> "Napping":
-        return Napping(self.comm.Split(color, key), self.longest)
-
-    def Split_type(self, split_type: int = SHARED, key: int = 0) -> "Napping":
-        return Napping(self.comm.Split_type(split_type, key), self.longest)
-
-    def Dup(self) -> "Napping":
-        return Napping(self.comm.Dup(), self.longest)
-
-    def around(self, comm: Comm) -> "Napping":
-        return Napping(self.comm.around(comm), self.longest)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.comm, name)
+        barrier = self.platform.raw.Ibarrier()
+        self.wait(barrier.Test, ("Barrier", "size", self.size, 0, None))

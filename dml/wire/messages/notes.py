@@ -89,7 +89,7 @@ def collect(notes: Notes) -> Timeline | None:
     """Return the timeline of all ranks on rank 0, None elsewhere; collective."""
     comm = notes.world
     comm.Barrier()  # a receive from ANY must not take what is collected
-    hosts, mine = comm.hosts(), Pages.of(notes)
+    hosts, mine = comm.platform.hosts(), Pages.of(notes)
     if comm.rank:
         mine.send(comm)
         return None

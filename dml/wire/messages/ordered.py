@@ -1,30 +1,84 @@
-"""What recorded and replayed communicators share: who they are, and their requests."""
+"""What recorded and replayed communicators share: their log and their requests."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, Self
 
-from dml.types import SHARED, BadInput, Comm, Status
+from dml.types import ANY, BadInput, Comm, Status
+from dml.wire.messages.events import Kind
 from dml.wire.messages.log import Log
-from dml.wire.messages.traced_request import given
+from dml.wire.messages.wrapper import WrappedRequest, Wrapper, asked
 
 
-class Ordered(ABC):
-    """Wraps a communicator, and so what it splits; its log says who came first."""
+class Ordered(Wrapper, ABC):
+    """Wraps a communicator, and so what it splits; the log has the order of events."""
 
     replays: bool
 
     def __init__(self, comm: Comm, log: Log):
-        self.comm, self.log = comm, log
-        self.rank, self.size = comm.rank, comm.size
-        self.pause, self.Reduce_local = comm.pause, comm.Reduce_local  # often called
-        self.Send, self.Wtime = comm.Send, comm.Wtime
-        self.kept: dict[Any, Any] = {}
+        super().__init__(comm)
+        self.log = log
         self.events = log.open(comm, self.replays)
+        self.platform = comm.platform._replace(compute=self.compute, note=self.note)
+
+    def wrap(self, comm: Comm) -> Self:
+        return type(self)(comm, self.log)
+
+    @abstractmethod
+    def named(self, kind: Kind, source: int, tag: int) -> tuple[int, int]:
+        """Return the source and the tag to ask for, where one of them is ANY."""
+
+    @abstractmethod
+    def saw(self, kind: Kind, status: Status) -> None:
+        """Take note of the message that such a call has received."""
 
     @abstractmethod
     def test(self, request: "OrderedRequest", status: Any) -> bool:
-        """Say whether a request is done, as its Test does."""
+        """Return whether a request has completed, as its Test does."""
+
+    @abstractmethod
+    def compute(self, seconds: float, unless: Any = None) -> bool:
+        """Compute as the platform does."""
+
+    @abstractmethod
+    def note(self, number: float) -> None:
+        """Add a number that the program has read, such as a version."""
+
+    def Recv(
+        self, buf: Any, source: int = ANY, tag: int = ANY, status: Any = None
+    ) -> None:
+        if ANY not in (source, tag):
+            return self.comm.Recv(buf, source, tag, status)
+        source, tag = self.named(Kind.RECV, source, tag)
+        status = asked(status, source, tag)
+        self.comm.Recv(buf, source, tag, status)
+        self.saw(Kind.RECV, status)
+
+    def Sendrecv(
+        self,
+        sendbuf: Any,
+        dest: int,
+        sendtag: int = 0,
+        recvbuf: Any = None,
+        source: int = ANY,
+        recvtag: int = ANY,
+        status: Any = None,
+    ) -> None:
+        wild = ANY in (source, recvtag)
+        if wild:
+            source, recvtag = self.named(Kind.SENDRECV, source, recvtag)
+            status = asked(status, source, recvtag)
+        self.comm.Sendrecv(sendbuf, dest, sendtag, recvbuf, source, recvtag, status)
+        if wild:
+            self.saw(Kind.SENDRECV, status)
+
+    def Probe(self, source: int = ANY, tag: int = ANY, status: Any = None) -> None:
+        if ANY not in (source, tag):
+            return self.comm.Probe(source, tag, status)
+        source, tag = self.named(Kind.PROBE, source, tag)
+        status = asked(status, source, tag)
+        self.comm.Probe(source, tag, status)
+        self.saw(Kind.PROBE, status)
 
     def Isend(self, buf: Any, dest: int, tag: int = 0) -> "OrderedRequest":
         return OrderedRequest(self, self.comm.Isend(buf, dest, tag), None)
@@ -33,30 +87,18 @@ class Ordered(ABC):
         for request in requests:
             request.Wait()
 
-    def Split(self, color: int = 0, key: int = 0) -> Self:
-        return type(self)(self.comm.Split(color, key), self.log)
 
-    def Split_type(self, split_type: int = SHARED, key: int = 0) -> Self:
-        return type(self)(self.comm.Split_type(split_type, key), self.log)
+class OrderedRequest(WrappedRequest):
+    """A request that keeps its status; the communicator decides each Test.
 
-    def Dup(self) -> Self:
-        return type(self)(self.comm.Dup(), self.log)
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.comm, name)
-
-
-class OrderedRequest:
-    """A request that keeps what it has found; its communicator answers a Test.
-
-    `place` is where its event waits to be filled; `found` is None for a send.
+    `place` is where its event waits to be filled; `status` is None for a send.
     """
 
     def __init__(
-        self, comm: Any, request: Any, found: Status | None, place: int | None = None
+        self, comm: Any, request: Any, status: Status | None, place: int | None = None
     ):
-        self.comm, self.request, self.found, self.place = comm, request, found, place
-        self.done = False
+        super().__init__(comm, request)
+        self.status, self.place, self.done = status, place, False
 
     def Wait(self, status: Any = None) -> bool:
         if self.request is None:
@@ -70,29 +112,29 @@ class OrderedRequest:
         return self.comm.test(self, status)
 
     def finish(self, call: Callable[..., bool], status: Any = None) -> bool:
-        """Wait or test; keep who sent, which MPI says only once."""
-        if self.found is None:
-            return call(*given(status))
+        """Wait or test; keep the status, which MPI returns only once."""
+        if self.status is None:
+            return call(status)
         if not self.done:
-            if not call(self.found):
+            if not call(self.status):
                 return False
             self.came()
         if status is not None:
-            vars(status).update(vars(self.found))
+            vars(status).update(vars(self.status))
         return True
 
     def came(self, status: Status | None = None) -> None:
-        """Note that it is done, and what a Waitany has found."""
+        """Mark as completed, with the status of a Waitany if there is one."""
         self.done = True
-        if self.found is not None and status is not None:
-            vars(self.found).update(vars(status))
+        if self.status is not None and status is not None:
+            vars(self.status).update(vars(status))
         if self.place is not None:
-            self.comm.events.fill(self.place, self.found)
+            self.comm.events.fill(self.place, self.status)
             self.comm.log.pending.discard(self)
 
 
 class Glimpse:
-    """A request as `compute` looks at it: that is no Test of the program's."""
+    """A request for `compute`, whose Test is not a Test of the program."""
 
     def __init__(self, request: OrderedRequest):
         self.request = request
@@ -101,8 +143,4 @@ class Glimpse:
         return self.request.finish(self.request.request.Test, status)
 
     def __getattr__(self, name: str) -> Any:
-        return getattr(self.request.request, name)  # a virtual one's moment
-
-
-def bare(request: Any) -> Any:
-    return request.request if isinstance(request, OrderedRequest) else request
+        return getattr(self.request.request, name)  # a virtual request's time

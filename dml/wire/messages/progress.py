@@ -10,6 +10,7 @@ from greenlet import getcurrent, greenlet
 from dml.types import BadInput, Comm, Op
 from dml.wire.buffers import flat
 from dml.wire.messages.auto import CANDIDATES, auto_allreduce, chosen
+from dml.wire.messages.polling import Call, Polling
 
 
 def allreduce_async(
@@ -33,33 +34,37 @@ def allreduce_async(
         allreduce = CANDIDATES[chosen(comm, flat(comm, buffer))]
     if not thread:
         return Fiber(comm, lambda patient: allreduce(patient, buffer, op))
-    if not comm.machine:
+    if comm.platform.virtual:
         raise BadInput("virtual ranks live in one thread; poll() or wait() instead")
     return Thread(lambda: allreduce(comm, buffer, op))
 
 
 class Fiber:
-    """A collective that gives way wherever it would wait, and goes on at the next poll.
+    """A collective that returns wherever it would wait, and resumes at the next poll.
 
     It stays in the thread in which it began.
     """
 
     def __init__(self, comm: Comm, program: Callable[[Any], None]):
-        self.patient = True  # until `wait`
+        if comm.cache.patient is None:
+            comm.cache.patient = Patient(comm)
+        self.comm: Patient = comm.cache.patient
+        self.polled = True  # until `wait`
         self.caller: Any = None
-        self.fiber = greenlet(lambda: program(Patient(comm, self)))
+        self.fiber = greenlet(lambda: program(self.comm))
         self.poll()
 
     def poll(self) -> bool:
-        """Go on as far as possible without waiting; say whether it is done."""
+        """Continue as far as possible without waiting; return whether it is done."""
         if not self.fiber.dead:
+            self.comm.running = self
             self.caller = self.fiber.parent = getcurrent()
             self.fiber.switch()
         return self.fiber.dead
 
     def wait(self) -> None:
-        """Go on to the end."""
-        self.patient = False
+        """Continue to the end."""
+        self.polled = False
         self.poll()
 
 
@@ -88,65 +93,29 @@ class Thread:
             raise self.error
 
 
-class Patient:
-    """A communicator whose blocking calls give way to the caller till they are done."""
+class Patient(Polling):
+    """A communicator whose blocking calls return to the caller of `poll` meanwhile."""
 
-    def __init__(self, comm: Comm, handle: Fiber):
-        self.comm, self.handle = comm, handle
+    running: Fiber  # of the top one
 
-    def around(self, comm: Comm) -> "Patient":
-        return Patient(comm, self.handle)
+    def __init__(self, comm: Comm, top: "Patient | None" = None):
+        super().__init__(comm)
+        self.top = top or self
+        self.platform = comm.platform._replace(pause=self.pause)
+        self.cache.parent = comm, range(comm.size)
+
+    def wrap(self, comm: Comm) -> "Patient":
+        return Patient(comm, self.top)
 
     def pause(self) -> None:
-        if self.handle.patient:
-            self.handle.caller.switch()
+        running = self.top.running
+        if running.polled:
+            running.caller.switch()
         else:
-            self.comm.pause()
+            self.comm.platform.pause()
 
-    def finish(self, request: Any) -> None:
-        while self.handle.patient and not request.Test():
-            self.handle.caller.switch()
-        request.Wait()
-
-    def Send(self, buf: np.ndarray, dest: int, tag: int = 0) -> None:
-        self.finish(self.comm.Isend(buf, dest, tag))
-
-    def Recv(self, buf: np.ndarray, source: int, tag: int = 0) -> None:
-        self.finish(self.comm.Irecv(buf, source, tag))
-
-    def Sendrecv(
-        self,
-        sendbuf: np.ndarray,
-        dest: int,
-        sendtag: int = 0,
-        recvbuf: Any = None,
-        source: int = 0,
-        recvtag: int = 0,
-    ) -> None:
-        receive = self.comm.Irecv(recvbuf, source, recvtag)
-        send = self.comm.Isend(sendbuf, dest, sendtag)
-        self.finish(receive)
-        self.finish(send)
-
-    def Isend(self, buf: np.ndarray, dest: int, tag: int = 0) -> "PatientRequest":
-        return PatientRequest(self, self.comm.Isend(buf, dest, tag))
-
-    def Irecv(self, buf: np.ndarray, source: int, tag: int = 0) -> "PatientRequest":
-        return PatientRequest(self, self.comm.Irecv(buf, source, tag))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.comm, name)
-
-
-class PatientRequest:
-    """A request whose Wait gives way."""
-
-    def __init__(self, patient: Patient, request: Any):
-        self.patient, self.request = patient, request
-
-    def Wait(self, status: Any = None) -> bool:
-        self.patient.finish(self.request)
-        return True
-
-    def Test(self, status: Any = None) -> bool:
-        return self.request.Test()
+    def wait(self, done: Callable[[], bool], call: Call) -> None:
+        """Return to the caller until done() is true or `Fiber.wait` is called."""
+        running = self.top.running
+        while running.polled and not done():
+            running.caller.switch()

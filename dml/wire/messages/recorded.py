@@ -5,8 +5,8 @@ from typing import Any
 
 from dml.types import ANY, Status
 from dml.wire.messages.events import Kind
-from dml.wire.messages.ordered import Glimpse, Ordered, OrderedRequest, bare
-from dml.wire.messages.traced_request import asked, given
+from dml.wire.messages.ordered import Glimpse, Ordered, OrderedRequest
+from dml.wire.messages.wrapper import bare
 
 
 class Recorded(Ordered):
@@ -22,30 +22,11 @@ class Recorded(Ordered):
 
     replays = False
 
-    def Recv(
-        self, buf: Any, source: int = ANY, tag: int = ANY, status: Any = None
-    ) -> None:
-        status = asked(status, source, tag)
-        self.comm.Recv(buf, source, tag, *given(status))
-        if ANY in (source, tag):
-            self.events.saw(Kind.RECV, status)
+    def named(self, kind: Kind, source: int, tag: int) -> tuple[int, int]:
+        return source, tag
 
-    def Sendrecv(
-        self,
-        sendbuf: Any,
-        dest: int,
-        sendtag: int = 0,
-        recvbuf: Any = None,
-        source: int = ANY,
-        recvtag: int = ANY,
-        status: Any = None,
-    ) -> None:
-        status = asked(status, source, recvtag)
-        self.comm.Sendrecv(
-            sendbuf, dest, sendtag, recvbuf, source, recvtag, *given(status)
-        )
-        if ANY in (source, recvtag):
-            self.events.saw(Kind.SENDRECV, status)
+    def saw(self, kind: Kind, status: Status) -> None:
+        self.events.saw(kind, status)
 
     def Irecv(self, buf: Any, source: int = ANY, tag: int = ANY) -> OrderedRequest:
         request = OrderedRequest(self, self.comm.Irecv(buf, source, tag), Status())
@@ -53,12 +34,6 @@ class Recorded(Ordered):
             request.place = self.events.add(Kind.NEVER)
             self.log.pending.add(request)
         return request
-
-    def Probe(self, source: int = ANY, tag: int = ANY, status: Any = None) -> None:
-        status = asked(status, source, tag)
-        self.comm.Probe(source, tag, *given(status))
-        if ANY in (source, tag):
-            self.events.saw(Kind.PROBE, status)
 
     def Iprobe(self, source: int = ANY, tag: int = ANY, status: Any = None) -> bool:
         status = status or Status()
@@ -73,7 +48,7 @@ class Recorded(Ordered):
 
     def Waitany(self, requests: Sequence[Any], status: Any = None) -> int:
         status = status or Status()
-        number = self.comm.Waitany([bare(one) for one in requests], status)
+        number = self.comm.Waitany(bare(requests, OrderedRequest), status)
         if number >= 0 and isinstance(requests[number], OrderedRequest):
             requests[number].came(status)
         self.events.add(Kind.WAITANY, number)
@@ -81,11 +56,10 @@ class Recorded(Ordered):
 
     def compute(self, seconds: float, unless: Any = None) -> bool:
         if unless is None:
-            return self.comm.compute(seconds)
-        passed = self.comm.compute(seconds, Glimpse(unless))
+            return self.comm.platform.compute(seconds)
+        passed = self.comm.platform.compute(seconds, Glimpse(unless))
         self.events.polled(Kind.COMPUTE, not passed)
         return passed
 
-    def note(self, number: int) -> None:
-        """State what the program has read, such as a version, to be compared."""
+    def note(self, number: float) -> None:
         self.events.add(Kind.NOTE, int(number))

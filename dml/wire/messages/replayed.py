@@ -6,7 +6,6 @@ from typing import Any
 from dml.types import ANY, Status
 from dml.wire.messages.events import Kind
 from dml.wire.messages.ordered import Ordered, OrderedRequest
-from dml.wire.messages.traced_request import given
 
 
 class Replayed(Ordered):
@@ -20,32 +19,11 @@ class Replayed(Ordered):
     replays = True
 
     def named(self, kind: Kind, source: int, tag: int) -> tuple[int, int]:
-        """Return whose message it was, where the call leaves that open."""
-        if ANY not in (source, tag):
-            return source, tag
         event = self.events.take(kind, asks=(source, tag))
         return event.source, event.tag
 
-    def Recv(
-        self, buf: Any, source: int = ANY, tag: int = ANY, status: Any = None
-    ) -> None:
-        source, tag = self.named(Kind.RECV, source, tag)
-        self.comm.Recv(buf, source, tag, *given(status))
-
-    def Sendrecv(
-        self,
-        sendbuf: Any,
-        dest: int,
-        sendtag: int = 0,
-        recvbuf: Any = None,
-        source: int = ANY,
-        recvtag: int = ANY,
-        status: Any = None,
-    ) -> None:
-        source, recvtag = self.named(Kind.SENDRECV, source, recvtag)
-        self.comm.Sendrecv(
-            sendbuf, dest, sendtag, recvbuf, source, recvtag, *given(status)
-        )
+    def saw(self, kind: Kind, status: Status) -> None:
+        """Nothing: the record has it."""
 
     def Irecv(self, buf: Any, source: int = ANY, tag: int = ANY) -> OrderedRequest:
         if ANY in (source, tag):
@@ -55,15 +33,11 @@ class Replayed(Ordered):
             source, tag = event.source, event.tag
         return OrderedRequest(self, self.comm.Irecv(buf, source, tag), Status())
 
-    def Probe(self, source: int = ANY, tag: int = ANY, status: Any = None) -> None:
-        source, tag = self.named(Kind.PROBE, source, tag)
-        self.comm.Probe(source, tag, *given(status))
-
     def Iprobe(self, source: int = ANY, tag: int = ANY, status: Any = None) -> bool:
         event = self.events.poll(Kind.IPROBE, (source, tag))
         if event is None:
             return False
-        self.comm.Probe(event.source, event.tag, *given(status))
+        self.comm.Probe(event.source, event.tag, status)
         return True
 
     def test(self, request: OrderedRequest, status: Any) -> bool:
@@ -80,10 +54,10 @@ class Replayed(Ordered):
 
     def compute(self, seconds: float, unless: Any = None) -> bool:
         if unless is None or self.events.poll(Kind.COMPUTE) is None:
-            return self.comm.compute(seconds)
+            return self.comm.platform.compute(seconds)
         unless.Wait()
         return False
 
-    def note(self, number: int) -> None:
-        """State what the program has read; raise where the record has another."""
+    def note(self, number: float) -> None:
+        """Compare a number that the program has read with the recorded one."""
         self.events.meets(Kind.NOTE, int(number))

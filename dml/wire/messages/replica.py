@@ -51,11 +51,15 @@ class Replica:
     ):
         self.client, self.rule, self.own = client, rule, own
         self.table = own.values if own else table_TxD
-        servers = len(client.ranks)
-        # of each row, when it was read: that clock is complete, at this own clock
-        self.complete = np.full(len(table_TxD), NEVER)
-        self.fetched = np.full(len(table_TxD), NEVER)
-        self.version = np.zeros(len(table_TxD), np.int64)
+        self.copied = own is not None  # else at the first rows that come
+        servers, rows = len(client.ranks), len(table_TxD)
+        # A rule that reads all rows anew needs no record of earlier reads.
+        self.records = rule.eager or rule.fetches != 1
+        # of each row, when it was read: that clock is complete, at this own clock;
+        # one number each until rows come, as most of many workers read none
+        self.complete = np.broadcast_to(np.int64(NEVER), rows)
+        self.fetched = np.broadcast_to(np.int64(NEVER), rows)
+        self.version = np.broadcast_to(np.int64(0), rows)
         # of each server, what its changes brought all rows to that were ever read
         self.changes = np.full((servers, 2), NEVER)  # clock, version
         self.owned: list[Own] = []
@@ -107,17 +111,30 @@ class Replica:
 
     def install(self, rows: Keys, read: Read, clock: int) -> None:
         """Put rows that have come into the copy."""
-        self.table[rows] = read.values
-        self.fetched[rows] = clock
+        if length(rows):
+            self.allocate()
+            self.table[rows] = read.values
+        if length(rows) and self.records:
+            self.fetched[rows] = clock
         for part in self.client.parts(rows):
             if part.server in read.servers:
                 complete, version, applied, _ = read.words[part.server].tolist()
                 here = within(rows, part.which)
-                self.complete[here], self.version[here] = complete, version
+                if length(here) and self.records:
+                    self.complete[here], self.version[here] = complete, version
                 self.clock = max(self.clock, complete)
                 self.add_own(here, applied)
                 if not self.rule.eager:  # else older changes may still be on their way
                     self.prune(part.server, applied)
+
+    def allocate(self) -> None:
+        """Make the copy, and the record of reads, where there are none yet."""
+        if not self.copied:
+            self.table, self.copied = self.table.copy(), True
+        if self.records and not self.complete.flags.writeable:
+            self.complete = self.complete.copy()
+            self.fetched = self.fetched.copy()
+            self.version = self.version.copy()
 
     def oldest(self, server: int, rows: Keys, which: Keys) -> float:
         """Return the clock that is complete in all these rows of a server."""
@@ -148,7 +165,9 @@ class Replica:
             for server in range(len(self.client.ranks)):
                 while self.take_changes(server):
                     pass
-            self.complete[:] = self.changes[:] = NEVER  # what follows is not sent
+            # what follows is not sent
+            self.complete = np.full(len(self.complete), NEVER)
+            self.changes[:] = NEVER
 
     def take_changes(self, server: int) -> bool:
         """Wait for a server's next changes, put them into the copy; False: no more."""
@@ -169,6 +188,7 @@ class Replica:
             self.receive(values, server)
         newer = self.version[held] <= version
         rows = held[newer]
+        self.allocate()
         self.table[rows] = values[newer]
         self.changes[server] = clock, version
         self.clock = max(self.clock, clock)

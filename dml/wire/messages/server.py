@@ -77,6 +77,7 @@ class Server:
         self.body = np.empty(shard.values.size, np.float32)
         self.clock = self.version = 0  # closed clocks, updates
         self.clocks = [0] * workers  # that each has ended
+        self.total = 0  # of them
         self.through = 0  # workers that have ended the clock that is open
         self.applied = [0] * workers  # pushes of each that are in the rows, or late
         self.ended: set[int] = set()
@@ -111,18 +112,21 @@ class Server:
         self.out.forget(worker, head)
         if head.kind & (PULL | PUSH):
             at = self.keys(worker, head, message)
-            if head.kind & PULL:
+            if head.kind & PULL and head.clock <= self.clock:
+                self.out.answer(worker, at, self.state(worker))
+            elif head.kind & PULL:
                 self.waiting.append((worker, head.clock, at))
             else:
                 self.take(self.push(worker, head, at, message))
         if head.kind & CLOCK:
+            before = self.clock
             self.tick(worker, head.clock + 1)
+            if self.clock > before:
+                self.answer()
         if head.kind & END:
             self.ended.add(worker)
             if self.rule.eager:
                 self.out.send_last(worker)
-        if self.waiting:
-            self.answer()
 
     def keys(self, worker: int, head: Head, message: np.ndarray) -> Keys:
         """Return the rows that a message is about; keep a new list of keys."""
@@ -170,6 +174,7 @@ class Server:
     def tick(self, worker: int, clock: int) -> None:
         """A worker has ended its clock: close those that enough workers have ended."""
         self.through += self.clocks[worker] <= self.clock < clock
+        self.total += clock - self.clocks[worker]
         self.clocks[worker] = clock
         while self.through >= self.workers - self.rule.spare:
             if not self.rule.gathers:
@@ -182,7 +187,7 @@ class Server:
             self.through = sum(each > self.clock for each in self.clocks)
             if self.rule.eager:
                 self.send_changes()
-        self.heard(sum(self.clocks))
+        self.heard(self.total)
 
     def flush(self, pushes: list[Push]) -> None:
         """Apply gradients as one update."""

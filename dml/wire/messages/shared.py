@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from dml.types import Comm, Op, Window
+from dml.types import Comm, Op, Registered, Stage
 from dml.wire.buffers import allocate, flat, peers, release
 from dml.wire.topology import SMALL, STAGE, chunks, segments
 
@@ -34,14 +34,14 @@ def shared_allreduce(comm: Comm, buffer: np.ndarray, op: Op = np.add) -> None:
     if registered is None:
         return add_in_stages(comm, buffer, op)
     window, theirs = registered
-    window.meet(comm.pause)
+    window.meet(comm.platform.pause)
     add_up(comm, theirs, theirs[0], op, theirs[1:])
-    window.meet(comm.pause)
+    window.meet(comm.platform.pause)
 
 
-def my_chunk(comm: Comm, buffer: np.ndarray) -> tuple[Window, list[np.ndarray]] | None:
+def my_chunk(comm: Comm, buffer: np.ndarray) -> Registered | None:
     """My chunk of all ranks' registered buffers; kept, as most are reduced again."""
-    known = comm.kept.setdefault("chunks", {})
+    known = comm.cache.chunks
     if id(buffer) in known and known[id(buffer)][0] is buffer:
         return known[id(buffer)][1]
     registered = peers(comm, buffer)
@@ -92,20 +92,20 @@ def add_block(
 
 def add_everything(comm: Comm, buffer: np.ndarray, op: Op) -> None:
     """Show the buffer, meet once, add up all buffers: for small ones."""
-    stage = Stage.of(comm)
-    shown = stage.slot(buffer)
+    stage = staging(comm)
+    shown = slot(stage, buffer)
     shown[comm.rank][...] = buffer
-    stage.window.meet(comm.pause)
+    stage.window.meet(comm.platform.pause)
     add_up(comm, shown, buffer, op)
 
 
 def add_in_stages(comm: Comm, buffer: np.ndarray, op: Op) -> None:
     """Pass a plain buffer through the window: show stage k+1 while k is collected."""
-    stage = Stage.of(comm)
+    stage = staging(comm)
     rank, size = comm.rank, comm.size
 
     def show(words: np.ndarray) -> list[np.ndarray]:
-        shown, mine = stage.slot(words), chunks(len(words), size)[rank]
+        shown, mine = slot(stage, words), chunks(len(words), size)[rank]
         shown[rank][: mine.start] = words[: mine.start]
         shown[rank][mine.stop :] = words[mine.stop :]
         return shown
@@ -125,12 +125,12 @@ def add_in_stages(comm: Comm, buffer: np.ndarray, op: Op) -> None:
     for piece in segments(len(buffer), STAGE // buffer.itemsize):
         words = buffer[piece]
         shown = show(words)
-        stage.window.meet(comm.pause)
+        stage.window.meet(comm.platform.pause)
         add(words, shown)
         if before:
             collect(*before)
         before = words, shown
-    stage.window.meet(comm.pause)
+    stage.window.meet(comm.platform.pause)
     if before:
         collect(*before)
 
@@ -142,7 +142,7 @@ def shared_scatter(
     registered = peers(comm, buffer) or peers(comm, copied(comm, buffer))
     assert registered  # `copied` is
     shown = registered[1]
-    Stage.of(comm).window.meet(comm.pause)
+    staging(comm).window.meet(comm.platform.pause)
     mine = parts[comm.rank]
     total = np.empty_like(buffer[mine])
     add_up(comm, [part[mine] for part in shown], total, op, [buffer[mine]])
@@ -153,53 +153,47 @@ def shared_gather(
     comm: Comm, buffer: np.ndarray, parts: Sequence[slice], shown: list[np.ndarray]
 ) -> None:
     """Copy part r of rank r's buffer into everyone's, for every r."""
-    meet = Stage.of(comm).window.meet
+    meet = staging(comm).window.meet
     mine = parts[comm.rank]
     shown[comm.rank][mine] = buffer[mine]  # which are the same where registered
-    meet(comm.pause)
+    meet(comm.platform.pause)
     for peer, theirs in enumerate(parts):
         if peer != comm.rank:
             buffer[theirs] = shown[peer][theirs]
-    meet(comm.pause)
+    meet(comm.platform.pause)
 
 
 def copied(comm: Comm, buffer: np.ndarray) -> np.ndarray:
     """Copy a plain buffer into registered memory that is kept for the next call."""
-    memory = comm.kept.get("copy")
+    memory = comm.cache.copy
     if memory is None or len(memory) < buffer.nbytes:
         if memory is not None:
             release(comm, memory)
-        memory = comm.kept["copy"] = allocate(comm, buffer.nbytes, np.uint8)
+        memory = comm.cache.copy = allocate(comm, buffer.nbytes, np.uint8)
     copy = memory[: buffer.nbytes].view(buffer.dtype)
     copy[...] = buffer
     return copy
 
 
-class Stage:
-    """A small window that plain buffers pass through, slot after slot.
+def staging(comm: Comm) -> Stage:
+    """Return the window through which plain buffers pass; collective at first.
 
-    Whoever fills a slot again has met everyone twice since, so all have read it.
+    A slot is filled again after two barriers, so all ranks have read it.
     """
+    stage = comm.cache.stage
+    if stage is None:
+        window = comm.platform.shared_window(SLOTS * STAGE)
+        stage = comm.cache.stage = Stage(window, [[] for _ in range(SLOTS)])
+    return stage
 
-    def __init__(self, window: Window):
-        self.window = window
-        self.turn = 0
-        self.views: list[list[np.ndarray]] = [[] for _ in range(SLOTS)]
 
-    @staticmethod
-    def of(comm: Comm) -> "Stage":
-        stage = comm.kept.get("stage")
-        if stage is None:
-            stage = comm.kept["stage"] = Stage(comm.shared_window(SLOTS * STAGE))
-        return stage
-
-    def slot(self, like: np.ndarray) -> list[np.ndarray]:
-        """Every rank's next slot, as long as `like`."""
-        turn = self.turn
-        self.turn = (turn + 1) % SLOTS
-        views = self.views[turn]  # of the last time, which are most often right
-        if not views or len(views[0]) != len(like) or views[0].dtype is not like.dtype:
-            here = slice(turn * STAGE, turn * STAGE + like.nbytes)
-            views = [part[here].view(like.dtype) for part in self.window.parts]
-            self.views[turn] = views
-        return views
+def slot(stage: Stage, like: np.ndarray) -> list[np.ndarray]:
+    """Return every rank's next slot, as long as `like`."""
+    turn = stage.turn
+    stage.turn = (turn + 1) % SLOTS
+    views = stage.views[turn]  # of its last use, most often the same
+    if not views or len(views[0]) != len(like) or views[0].dtype is not like.dtype:
+        here = slice(turn * STAGE, turn * STAGE + like.nbytes)
+        views = [part[here].view(like.dtype) for part in stage.window.parts]
+        stage.views[turn] = views
+    return views

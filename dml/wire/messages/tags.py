@@ -10,9 +10,6 @@ class Tag(IntEnum):
     HALVING_DOUBLING = 4
     RING = 5
     BROADCAST = 6
-    BARRIER = 7
-    ALL_GATHER = 8
-    REDUCE_SCATTER = 9
     ALL_TO_ALL = 10
     COLLECT = 11
     FIRST = 12

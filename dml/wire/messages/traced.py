@@ -7,14 +7,14 @@ import numpy as np
 
 from dml.types import ANY, SHARED, Comm, Op, Status, Timeline, Window
 from dml.wire.messages.notes import Notes, collect
-from dml.wire.messages.traced_request import TracedRequest, asked, bare, given
+from dml.wire.messages.wrapper import WrappedRequest, Wrapper, asked, bare
 
 BARRIERS = 5  # by which clocks are compared
 ENDLESS = 1 << 62
 CALLS = ("Send", "Isend", "Recv", "Irecv", "Sendrecv", "Probe", "Barrier", "Allreduce")
 
 
-class Traced:
+class Traced(Wrapper):
     """Wraps a communicator, and so what it splits; notes from `begin` to `end`.
 
         comm = Traced(world());  comm.align();  comm.begin();  …;  comm.end()
@@ -22,16 +22,15 @@ class Traced:
 
     Every call that may wait is a Span of its name, every message a Flight. Tracing
     sends nothing and takes no virtual time before `timeline`. While it is off, CALLS
-    are the wrapped communicator's own. Trace whole exchanges: a message that is under
-    way at `begin` shifts its kind by one.
+    are the wrapped communicator's own. Trace whole exchanges: a message in transit at
+    `begin` shifts its kind by one.
     """
 
     def __init__(self, comm: Comm, origin: "Traced | None" = None, color: int = 0):
-        self.comm = comm
-        self.rank, self.size = comm.rank, comm.size
-        self.pause, self.Reduce_local = comm.pause, comm.Reduce_local  # often called
-        self.Wtime = comm.Wtime
-        self.kept: dict[Any, Any] = {}
+        super().__init__(comm)
+        self.platform = comm.platform._replace(
+            shared_window=self.shared_window, compute=self.compute
+        )
         self.notes: Notes = origin.notes if origin else Notes(comm)
         self.children = 0  # all members split alike, so all give one name to a group
         self.group: int = 0
@@ -44,8 +43,8 @@ class Traced:
     # When to note.
 
     def align(self) -> None:
-        """Compare real clocks; collective. Virtual ones are one."""
-        if self.comm.network is None:
+        """Compare the clocks of real ranks; collective. Virtual ranks share one."""
+        if not self.platform.virtual:
             for _ in range(BARRIERS):
                 self.comm.Barrier()
                 self.notes.met.append(self.Wtime())
@@ -63,7 +62,7 @@ class Traced:
         for name in CALLS:
             if on:
                 vars(self).pop(name, None)
-            elif hasattr(self.comm, name):
+            else:
                 vars(self)[name] = getattr(self.comm, name)
 
     def timeline(self) -> Timeline | None:
@@ -80,8 +79,12 @@ class Traced:
             if len(notes.calls) >= notes.limit:
                 notes.switch(False)
 
-    def waited(self, name: str, start: float) -> None:
+    def timed(self, name: str, call: Callable[..., Any], *args: Any) -> Any:
+        """Return what a call returns; note how long it took."""
+        start = self.Wtime()
+        result = call(*args)
         self.seen(name, start, self.Wtime())
+        return result
 
     def sends(self, buffer: Any, dest: int, tag: int, when: float) -> None:
         self.notes.sends.append([self.group, dest, tag, buffer.nbytes, when])
@@ -97,22 +100,22 @@ class Traced:
             place[1:3] = status.Get_source(), status.Get_tag()
         place[4] = self.Wtime()
 
-    # Messages. A status is passed on where there is one or where it must be asked.
+    # Messages.
 
     def Send(self, buf: Any, dest: int, tag: int = 0) -> None:
         start = self.Wtime()
         self.sends(buf, dest, tag, start)
         self.comm.Send(buf, dest, tag)
-        self.waited("Send", start)
+        self.seen("Send", start, self.Wtime())
 
     def Recv(
         self, buf: Any, source: int = ANY, tag: int = ANY, status: Any = None
     ) -> None:
         status = asked(status, source, tag)
         start, place = self.Wtime(), self.expects(source, tag)
-        self.comm.Recv(buf, source, tag, *given(status))
+        self.comm.Recv(buf, source, tag, status)
         self.has(place, status)
-        self.waited("Recv", start)
+        self.seen("Recv", start, self.Wtime())
 
     def Sendrecv(
         self,
@@ -127,11 +130,9 @@ class Traced:
         status = asked(status, source, recvtag)
         start, place = self.Wtime(), self.expects(source, recvtag)
         self.sends(sendbuf, dest, sendtag, start)
-        self.comm.Sendrecv(
-            sendbuf, dest, sendtag, recvbuf, source, recvtag, *given(status)
-        )
+        self.comm.Sendrecv(sendbuf, dest, sendtag, recvbuf, source, recvtag, status)
         self.has(place, status)
-        self.waited("Sendrecv", start)
+        self.seen("Sendrecv", start, self.Wtime())
 
     def Isend(self, buf: Any, dest: int, tag: int = 0) -> "TracedRequest":
         self.sends(buf, dest, tag, self.Wtime())
@@ -141,76 +142,101 @@ class Traced:
         place = self.expects(source, tag)
         return TracedRequest(self, self.comm.Irecv(buf, source, tag), place)
 
-    def Probe(self, source: int = ANY, tag: int = ANY, status: Any = None) -> Any:
-        return self.timed("Probe", source, tag, *given(status))
+    def Probe(self, source: int = ANY, tag: int = ANY, status: Any = None) -> None:
+        self.timed("Probe", self.comm.Probe, source, tag, status)
 
     def Waitany(self, requests: Sequence[Any], status: Any = None) -> int:
-        start, status = self.Wtime(), status or Status()
-        number = self.comm.Waitany([bare(one) for one in requests], status)
+        status = status or Status()
+        inner = bare(requests, TracedRequest)
+        number = self.timed("Waitany", self.comm.Waitany, inner, status)
         if number >= 0 and isinstance(requests[number], TracedRequest):
             requests[number].came(status)
-        self.waited("Waitany", start)
         return number
 
     def Waitall(self, requests: Sequence[Any]) -> None:
-        start = self.Wtime()
+        self.timed("Waitall", self.finish, requests)
+
+    def finish(self, requests: Sequence[Any]) -> None:
         for request in requests:
             if isinstance(request, TracedRequest):
                 request.finish(request.request.Wait, None)
             else:
                 request.Wait()
-        self.waited("Waitall", start)
 
     # Collective calls.
 
-    def timed(self, name: str, *args: Any) -> Any:
-        """Call that method of the wrapped communicator; note how long it took."""
-        start = self.Wtime()
-        result = getattr(self.comm, name)(*args)
-        self.waited(name, start)
-        return result
-
     def Barrier(self) -> None:
-        self.timed("Barrier")
+        self.timed("Barrier", self.comm.Barrier)
 
     def Allreduce(self, sendbuf: Any, recvbuf: Any, op: Op = np.add) -> None:
-        self.timed("Allreduce", sendbuf, recvbuf, op)
+        self.timed("Allreduce", self.comm.Allreduce, sendbuf, recvbuf, op)
 
     def Split(self, color: int = 0, key: int = 0) -> "Traced":
-        self.children += 1
-        return Traced(self.timed("Split", color, key), self, color)
+        return self.child(self.timed("Split", self.comm.Split, color, key), color)
 
     def Split_type(self, split_type: int = SHARED, key: int = 0) -> "Traced":
-        self.children += 1
-        host = self.comm.hosts()[self.rank]
-        return Traced(self.timed("Split_type", split_type, key), self, host)
+        host = self.platform.hosts()[self.rank]
+        comm = self.timed("Split_type", self.comm.Split_type, split_type, key)
+        return self.child(comm, host)
 
     def Dup(self) -> "Traced":
+        return self.child(self.timed("Dup", self.comm.Dup), 0)
+
+    def child(self, comm: Comm, color: int) -> "Traced":
         self.children += 1
-        return Traced(self.timed("Dup"), self)
+        return Traced(comm, self, color)
+
+    # The platform.
 
     def compute(self, seconds: float, unless: Any = None) -> bool:
-        return self.comm.compute(seconds, bare(unless))
+        return self.comm.platform.compute(seconds, *bare([unless], TracedRequest))
 
     def shared_window(self, nbytes: int) -> Window:
-        return TracedWindow(self, self.timed("shared_window", nbytes))
+        allocate = self.comm.platform.shared_window
+        return TracedWindow(self, self.timed("shared_window", allocate, nbytes))
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.comm, name)
+
+class TracedRequest(WrappedRequest):
+    """A request that notes its Wait, and when it had its message."""
+
+    def __init__(self, comm: Traced, request: Any, place: list | None):
+        super().__init__(comm, request)
+        self.place = place
+
+    def Wait(self, status: Any = None) -> bool:
+        return self.comm.timed("Wait", self.finish, self.request.Wait, status)
+
+    def Test(self, status: Any = None) -> bool:
+        return self.finish(self.request.Test, status)
+
+    def finish(self, call: Callable[..., bool], status: Any) -> bool:
+        """Wait or test; note when there is a message."""
+        if self.place:
+            status = asked(status, self.place[1], self.place[2])
+        done = call(status)
+        if done:
+            self.came(status)
+        return done
+
+    def came(self, status: Any) -> None:
+        """Note that the message has been received, the first time."""
+        if self.place:
+            self.comm.has(self.place, status)
+            self.place = None
 
 
 class TracedWindow:
-    """A shared window whose meetings are noted."""
+    """A shared window whose barriers are noted."""
 
     def __init__(self, comm: Traced, window: Window):
         self.comm, self.window = comm, window
+        self.parts = window.parts
 
     def meet(self, pause: Callable[[], object]) -> None:
-        if not self.comm.notes.on:
-            return self.window.meet(pause)
-        start = self.comm.Wtime()
-        self.window.meet(pause)
-        self.comm.waited("Meet", start)
+        if self.comm.notes.on:
+            self.comm.timed("Meet", self.window.meet, pause)
+        else:
+            self.window.meet(pause)
 
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self.window, name)
+    def Free(self) -> None:
+        self.window.Free()

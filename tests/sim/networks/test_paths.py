@@ -6,7 +6,6 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import shortest_path
 
 from dml.sim.links import RunningLinks
-from dml.sim.networks.degraded import Degraded
 from dml.sim.networks.dragonfly import Dragonfly
 from dml.sim.networks.fabric import Prices, Rates
 from dml.sim.networks.fat_tree import FatTree
@@ -15,7 +14,6 @@ from dml.sim.networks.hosts import Hosts
 from dml.sim.networks.slim_fly import SlimFly
 from dml.sim.networks.tables import table
 from dml.sim.networks.torus import Torus
-from dml.types import BadInput
 
 TREE = np.array([[0, 1], [0, 2], [1, 3], [1, 4], [2, 5]])
 RATES = Rates(alpha=3e-6, beta=2e-9, hop=5e-7, link=4e-9)
@@ -28,7 +26,6 @@ NETWORKS = [
     *(SlimFly(q) for q in (3, 4, 5)),
     SlimFly(7, concentration=1),
     Graph(table(TREE, 6), (1.0,) * 10, (0, 3, 4, 5), 2),
-    Degraded(Torus((4, 4)), {3: 2.0, 40: 8.0}),
 ]
 
 
@@ -195,35 +192,3 @@ def test_minimal_ways_between_all_ranks_load_links_of_slim_fly_alike():
     network = SlimFly(5)
     load = np.bincount(network.paths(*all_pairs(network)).links)
     assert load.min() > 0 and load.max() <= 2 * load.min()
-
-
-def test_a_degraded_link_is_slower_in_its_direction_only():
-    ring = Torus((5,), RATES)
-    worse = Degraded(ring, {2: 4.0, 7: 1.5})
-    factor = np.ones(10)
-    factor[2], factor[7] = 4.0, 1.5
-    assert (worse.links().beta == ring.links().beta * factor).all()
-    assert (ring.links().beta == 4e-9).all()
-    assert worse.rates == RATES and worse.capacity == 5
-
-
-def test_a_degraded_network_keeps_its_hosts_and_leaves_the_sound_one_as_it_was():
-    class Kept(Hosts):
-        """Always the same arrays."""
-
-        def links(self):
-            return kept
-
-    kept = Hosts(2, 3, RATES).links()
-    worse = Degraded(Kept(2, 3, RATES), {1: 2.0})
-    assert worse.hosts(6) == worse.at(np.arange(6)).tolist() == [0, 0, 0, 1, 1, 1]
-    for _ in range(2):
-        assert worse.links().beta.tolist() == [4e-9, 8e-9, 4e-9, 4e-9]
-
-
-@pytest.mark.parametrize(
-    "factors", [{10: 2.0}, {-1: 2.0}, {0: 0.0}, {0: np.nan}, {0: np.inf}]
-)
-def test_a_link_that_is_not_there_or_a_factor_of_nothing_is_refused(factors):
-    with pytest.raises(BadInput, match=r"expected links 0 ... 9 .*got .*pass"):
-        Degraded(Torus((5,)), factors).links()

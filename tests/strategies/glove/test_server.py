@@ -7,7 +7,7 @@ from dml import sim
 from dml.data.shards import bounds
 from dml.metrics.timer import Timer
 from dml.models.glove import glove
-from dml.sim.laws import delayed, law
+from dml.sim.laws import drawing, law
 from dml.strategies.glove.problem import minibatches
 from dml.strategies.glove.problem import problem as problem_of
 from dml.strategies.glove.served import packed, problem, unpacked, width
@@ -18,7 +18,7 @@ from dml.strategies.server.server import Setup
 from dml.strategies.server.workers import Habits
 from dml.update.rows import unpack
 from dml.update.table import Table
-from dml.wire.messages import Metered
+from dml.wire.messages import Delayed, Metered
 from dml.wire.messages.consistency import CONSISTENCIES, Choice, consistency
 from tests.strategies.glove.lattice import DIM, RATE, WORDS, corpus, on_ranks, order
 
@@ -46,11 +46,11 @@ def train(
     **more,
 ):
     """Train on any communicator; return the losses, and the state by word on rank 0."""
-    comm = Metered(comm)
+    comm = Delayed(Metered(comm), drawing(law(DELAYS), 3, comm.rank))
     state, found, blocks = begun(comm, tables)
     who = roles(comm.size, servers, colocated)
     rule = consistency(name, choice, who.workers)
-    timer = Timer(comm.Wtime, delayed(comm, law(DELAYS), 3))
+    timer = Timer(comm.Wtime)
     task, losses = problem_of(state, found, blocks, batch), []
     batches = (minibatches(task.examples, batch) for _ in range(epochs))
     setup = Setup(who, rule, **more)

@@ -6,8 +6,8 @@ import pytest
 from dml import sim
 from dml.strategies.glove.tiling import tiled
 from dml.update.rows import width
-from dml.wire import cost
-from dml.wire.cost import Job
+from dml.wire.schedules import SCHEDULES
+from dml.wire.schedules import words as words_of
 from tests.strategies.glove.lattice import (
     BLOCKS,
     DIM,
@@ -24,9 +24,14 @@ def sent(size, how, network=None, **k):
     return np.array([one.words for one in on_ranks(size, how, network, **k)]).sum(0)
 
 
+def allreduced(name, size, length):
+    """Return the words of an all-reduce, of all ranks."""
+    return words_of(SCHEDULES[name](size, length))
+
+
 def reduced(size, count, itemsize=8):
     """Return the words of float32 of a tree's all-reduce of so many float64."""
-    return sum(cost.words("tree", Job(size, count))) * itemsize // 4
+    return allreduced("tree", size, count) * itemsize // 4
 
 
 @pytest.mark.parametrize("size", (1, 2, 3, 8))
@@ -47,7 +52,7 @@ def test_hogwild_sends_losses_alone(size):
 @pytest.mark.parametrize("size", (1, 2, 3, 8))
 @pytest.mark.parametrize("name", ("ring", "tree", "halving_doubling"))
 def test_operation_sends_products_alone(name, size):
-    whole, ragged = (sum(cost.words(name, Job(size, n))) for n in (400, 300))
+    whole, ragged = (allreduced(name, size, n) for n in (400, 300))
     moved = sent(size, "operation", batch=400, allreduce=name)
     assert moved.tolist() == [3 * whole + ragged] * 3
 
@@ -59,7 +64,7 @@ def gathered_lengths(size):
 @pytest.mark.parametrize("size", (1, 2, 3, 8))
 @pytest.mark.parametrize("name", ("ring", "tree"))
 def test_dense_sends_the_whole_gradient_each_minibatch(name, size):
-    table = sum(cost.words(name, Job(size, 2 * WORDS * (DIM + 1))))
+    table = allreduced(name, size, 2 * WORDS * (DIM + 1))
     moved = sent(size, "dense", batch=400, allreduce=name)
     each = table + gathered_lengths(size)
     assert moved.tolist() == [4 * each + reduced(size, 1)] * 3

@@ -6,16 +6,17 @@ import numpy as np
 
 from dml import sim
 from dml.metrics.timer import Timer
-from dml.sim.laws import delayed, law
+from dml.sim.laws import drawing, law
 from dml.strategies.serial import serial
 from dml.strategies.server.report import Report, collected
 from dml.strategies.server.roles import roles
 from dml.strategies.server.server import Setup, server
 from dml.strategies.server.workers import Habits
 from dml.types import Problem, Rows, Touching
-from dml.wire.messages import Metered
+from dml.wire.messages import Delayed, Metered
 from dml.wire.messages.consistency import Choice, consistency
 from dml.wire.partition import partition
+from tests.strategies.small import alone as one_rank
 
 ROWS, WIDTH, EXAMPLES, BATCH = 11, 3, 64, 29
 DELAYS = "shifted_exponential:1,1"
@@ -87,10 +88,12 @@ def program(
 ):
     """Train on any communicator; return what rank 0 collects."""
     comm, task = Metered(comm), of(dense)
+    if delays:
+        comm = Delayed(comm, drawing(law(delays), 3, comm.rank))
     who = roles(comm.size, servers, colocated)
     rule, report = consistency(name, choice, who.workers), Report()
     setup = Setup(who, rule, habits=habits, snapshots=snapshots)
-    timer = Timer(comm.Wtime, delayed(comm, law(delays), 3) if delays else None)
+    timer = Timer(comm.Wtime)
     how = {"comm": comm, "timer": timer, "setup": setup, "report": report}
     *_, last = server(task, batches(clocks), make, **how)
     table = last.params()
@@ -108,6 +111,6 @@ def ran(size, *args, network=None, order=0, **more):
 def alone(workers, dense=False, clocks=12, make=Descent):
     """Return the table of one rank that accumulates the same shards in order."""
     task = problem(dense)
-    how = {"comm": None, "timer": Timer(), "accumulate": workers}
+    how = {"comm": one_rank(), "timer": Timer(), "accumulate": workers}
     *_, last = serial(task, batches(clocks), lambda rows: make(rows.copy()), **how)
     return last.params()

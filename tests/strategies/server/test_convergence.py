@@ -12,7 +12,7 @@ from dml.data.minibatches import minibatches
 from dml.metrics.timer import Timer
 from dml.models import sparse_logistic
 from dml.sim import maxplus
-from dml.sim.laws import delayed, law, seconds
+from dml.sim.laws import drawing, law, seconds
 from dml.strategies.serial import serial
 from dml.strategies.server import factors, logistic
 from dml.strategies.server.report import Report, collected
@@ -21,9 +21,10 @@ from dml.strategies.server.server import Setup, server
 from dml.strategies.server.workers import Habits
 from dml.types import Batch
 from dml.update.table import table
-from dml.wire.messages import Metered
+from dml.wire.messages import Delayed, Metered
 from dml.wire.messages.consistency import CONSISTENCIES, Choice, consistency
 from dml.wire.partition import partition
+from tests.strategies.small import alone
 
 SIZE, SERVERS, BATCH, CLOCKS, RATE, L1 = 6, 2, 64, 300, 2.0, 5e-4
 CHOICE = Choice(staleness=3, softsync=2, backup=1)
@@ -51,9 +52,9 @@ def trained(problem, name, make, *, habits=None, size=SIZE, straggle=None, **mor
         comm, who = Metered(comm), roles(size, SERVERS, more.get("colocated", False))
         rule, report = consistency(name, CHOICE, who.workers), Report()
         setup = Setup(who, rule, habits=habits or Habits())
-        timer = Timer(
-            comm.Wtime, delayed(comm, law(straggle or "shifted_exponential:1,1"), 5)
-        )
+        late = law(straggle or "shifted_exponential:1,1")
+        comm = Delayed(comm, drawing(late, 5, comm.rank))
+        timer = Timer(comm.Wtime)
         how = {"comm": comm, "timer": timer, "setup": setup, "report": report}
         for _ in server(problem, batches(problem), make, **how):
             pass
@@ -70,7 +71,7 @@ def descent(values, l1=L1):
 
 @cache
 def reference():
-    problem, how = task(), {"comm": None, "timer": Timer()}
+    problem, how = task(), {"comm": alone(), "timer": Timer()}
     steps = serial(problem, batches(problem), descent, accumulate=SIZE - SERVERS, **how)
     *_, last = steps
     return problem.evaluate(last.params())["objective"]
@@ -133,7 +134,9 @@ def test_waiting_falls_as_the_bound_grows():
         def program(comm, choice=choice):
             comm, who, report = Metered(comm), roles(9, 1), Report()
             setup = Setup(who, consistency("ssp", choice, 8))
-            timer = Timer(comm.Wtime, delayed(comm, law("shifted_exponential:1,1"), 5))
+            late = law("shifted_exponential:1,1")
+            comm = Delayed(comm, drawing(late, 5, comm.rank))
+            timer = Timer(comm.Wtime)
             how = {"comm": comm, "timer": timer, "setup": setup, "report": report}
             for _ in server(task(), batches(task()), descent, **how):
                 pass

@@ -19,7 +19,7 @@ from dml.strategies.server.roles import roles
 from dml.strategies.server.server import Setup, server
 from dml.strategies.server.workers import Habits
 from dml.types import Problem, Rows, Touching
-from dml.wire.messages import Metered
+from dml.wire.messages import Delayed, Metered
 from dml.wire.messages.consistency import Choice, consistency
 from dml.wire.partition import partition
 
@@ -103,11 +103,10 @@ class Counted:
 
 def ran(counted, who, rule, habits, fabric, seed, scale):
     def program(comm):
-        comm, report = Metered(comm), Report()
         draws = np.random.default_rng([seed, comm.rank])
-        timer = Timer(
-            comm.Wtime, lambda work: comm.compute(scale * draws.exponential())
-        )
+        pace = iter(draws.exponential, None)
+        comm, report = Delayed(Metered(comm), pace, scale), Report()
+        timer = Timer(comm.Wtime)
         setup = Setup(who, rule, habits=habits, known=seed % 3)
         task = counted.problem()
         how = {"comm": comm, "timer": timer, "setup": setup, "report": report}

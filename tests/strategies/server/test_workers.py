@@ -12,7 +12,7 @@ from dml.strategies.server.server import Setup, server
 from dml.strategies.server.workers import Counts, Habits, Part, computed, kept
 from dml.types import Problem, Rows
 from dml.update.flat import flat
-from dml.wire.messages import Metered
+from dml.wire.messages import Delayed, Metered
 from dml.wire.messages.client import Client
 from dml.wire.messages.consistency import Choice, consistency
 from dml.wire.messages.replica import Replica
@@ -33,9 +33,8 @@ def steps_and_logs(size, rule, habits, seconds):
     who = roles(size)
 
     def program(comm):
-        comm, report = Metered(comm), Report()
-        pace = seconds(comm.rank)
-        timer = Timer(comm.Wtime, lambda work: comm.compute(next(pace)))
+        comm, report = Delayed(Metered(comm), seconds(comm.rank)), Report()
+        timer = Timer(comm.Wtime)
         setup = Setup(who, rule(who.workers), habits=habits)
         how = {"comm": comm, "timer": timer, "setup": setup, "report": report}
         steps = server(problem(), batches(12), Descent, **how)
@@ -220,7 +219,7 @@ def test_a_colocated_rank_serves_between_its_microbatches(pieces):
         task = problem(dense=True)
 
         def slow(values, batch):
-            comm.compute((0.01 if comm.rank else 8) / pieces)
+            comm.platform.compute((0.01 if comm.rank else 8) / pieces)
             return task.gradient(values, batch)
 
         metered, who = Metered(comm), roles(2, colocated=True)

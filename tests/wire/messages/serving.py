@@ -23,7 +23,7 @@ def by_probe(comm, pace, answer):
 def by_look(comm, pace, answer):
     into, status = buffer(), Status()
     while not comm.Iprobe(ANY, ANY, status):
-        comm.compute(pace() / 3)
+        comm.platform.compute(pace() / 3)
     comm.Recv(into, status.Get_source(), ANY, status)
     answer(into, status)
 
@@ -32,14 +32,14 @@ def by_test(comm, pace, answer):
     into, status = buffer(), Status()
     request = comm.Irecv(into, ANY, ANY)
     while not request.Test(status):
-        comm.compute(pace() / 3)
+        comm.platform.compute(pace() / 3)
     answer(into, status)
 
 
 def by_computing_until_then(comm, pace, answer):
     into, status = buffer(), Status()
     request = comm.Irecv(into, ANY, ANY)
-    while comm.compute(pace() / 3, unless=request):
+    while comm.platform.compute(pace() / 3, unless=request):
         pass
     request.Wait(status)
     answer(into, status)
@@ -76,7 +76,7 @@ def served(comm, steps, pace):
 
     def answer(grads, status):
         table[0] = table[0] * np.float32(0.7) + grads
-        comm.note(len(order))
+        comm.platform.note(len(order))
         order.append(status.Get_source())
         comm.Send(table[0], order[-1], status.Get_tag())
 
@@ -89,7 +89,7 @@ def served(comm, steps, pace):
 def worked(comm, steps, pace):
     grads, table = np.full(3, comm.rank, np.float32), buffer()
     for step in range(steps):
-        comm.compute(pace())
+        comm.platform.compute(pace())
         comm.Send(grads, 0, step % 3)
         comm.Recv(table, 0, step % 3)
         grads = np.float32(comm.rank) - table / 3

@@ -27,7 +27,7 @@ def reads(workers, clocks, rule, law_text, seed):
             replica.have(replica.ask(rows, k), rows, k)
             starts.append(comm.Wtime())
             seen.append(replica.table.reshape(workers, clocks).copy())
-            comm.compute(draws_TxP[k, comm.rank])
+            comm.platform.compute(draws_TxP[k, comm.rank])
             mark = np.zeros((rows.stop, 1), np.float32)
             mark[comm.rank * clocks + k] = 1
             replica.wrote(rows, mark, 1)
@@ -151,7 +151,7 @@ def test_an_eager_server_sends_only_what_changed_of_what_was_read():
         rows, wrote = (np.array(of[comm.rank], np.int32) for of in (reads, writes))
         for k in range(4):
             replica.have(replica.ask(rows, k), rows, k)
-            comm.compute(1)
+            comm.platform.compute(1)
             if k == 1:
                 client.push(wrote, np.ones((len(wrote), 1), np.float32))
             client.clock_ends()

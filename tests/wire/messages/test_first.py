@@ -35,7 +35,7 @@ def test_the_lowest_rank_of_each_host_goes_before_the_others(seed):
     called = []
 
     def program(comm):
-        assert comm.hosts() == [0, 0, 0, 1, 1, 1, 2]
+        assert comm.platform.hosts() == [0, 0, 0, 1, 1, 1, 2]
         comm = Metered(comm)
         first_of_each_host(comm, lambda: called.append(comm.rank))
         return comm.messages_sent

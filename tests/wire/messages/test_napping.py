@@ -5,6 +5,8 @@ import pytest
 from dml.types import Status
 from dml.wire.messages import napping
 from dml.wire.messages.napping import Napping
+from dml.wire.messages.polling import Polled
+from dml.wire.messages.wrapper import Wrapper
 
 
 class Later:
@@ -25,6 +27,7 @@ class Fake:
     """A communicator whose messages come after so many looks."""
 
     rank, size, call = 0, 2, None
+    platform = Reduce_local = Wtime = None
 
     def __init__(self, tests=3):
         self.tests, self.calls = tests, []
@@ -38,14 +41,6 @@ class Fake:
 
     def Iprobe(self, source, tag, status=None):
         return self.probe.Test(status)
-
-
-class Wrapped:
-    def __init__(self, comm):
-        self.comm = comm
-
-    def __getattr__(self, name):
-        return getattr(self.comm, name)
 
 
 @pytest.fixture
@@ -103,7 +98,7 @@ def test_waiting_for_any_ends_one_request_only_and_forgets_who_is_over(naps):
 def test_the_watchdog_sees_what_is_waited_for_through_every_wrapper(monkeypatch):
     world, seen = Fake(2), []
     monkeypatch.setattr(napping.time, "sleep", lambda _: seen.append(world.call))
-    comm = Napping(Wrapped(Wrapped(world)))
+    comm = Napping(Wrapper(Wrapper(world)))
     comm.Recv(b"abc", 1, 5)
     assert seen == [("Irecv", "source", 1, 5, b"abc")] * 2
     comm.Probe(1, 5)
@@ -118,5 +113,5 @@ def test_a_wait_takes_little_longer_than_what_it_waits_for():
         def Test(self, status=None):
             return time.perf_counter() - begun > 0.02
 
-    napping.Nap(Soon(0), Napping(Fake()).wait, ("Wait", "", 0, 0, None)).Wait()
+    Polled(Napping(Fake()), Soon(0), ("Wait", "", 0, 0, None)).Wait()
     assert 0.02 < time.perf_counter() - begun < 0.2

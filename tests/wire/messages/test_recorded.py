@@ -123,7 +123,7 @@ def test_many_polls_in_vain_are_one_event():
         request = comm.Irecv(into, ANY)
         for _ in range(2000):
             found += [comm.Iprobe(), request.Test()]
-            found.append(comm.compute(1e-6, unless=request))
+            found.append(comm.platform.compute(1e-6, unless=request))
         comm.Send(into, 1)
         request.Wait()
         return found, into[0]
@@ -141,9 +141,9 @@ def test_what_cut_off_computing_is_there():
     def program(comm, seconds):
         into = np.zeros(1)
         if comm.rank:
-            comm.compute(seconds)
+            comm.platform.compute(seconds)
             return comm.Send(np.ones(1), 0)
-        passed = comm.compute(5, unless=comm.Irecv(into, ANY, ANY))
+        passed = comm.platform.compute(5, unless=comm.Irecv(into, ANY, ANY))
         return passed, into[0]
 
     def run(wrap, seconds):
@@ -159,7 +159,7 @@ def test_what_cut_off_computing_is_there():
 def test_an_irecv_that_nobody_waited_for_takes_the_same_message_again():
     def program(comm, slow, tag):
         if comm.rank:
-            comm.compute(float(comm.rank == slow))
+            comm.platform.compute(float(comm.rank == slow))
             comm.Send(np.full(1, comm.rank), 0)
             comm.Send(np.full(1, 10 * comm.rank), 0)
             return None
@@ -187,8 +187,8 @@ def test_an_irecv_that_nobody_waited_for_takes_nothing_of_what_is_collected():
         for group in (top, top, top.Split(comm.rank % 2)):
             group.Irecv(np.zeros(99), ANY, ANY)
         top.Isend(np.zeros(1), right, comm.rank)
-        comm.compute(1e-3 * comm.rank)
-        top.note(comm.rank)
+        comm.platform.compute(1e-3 * comm.rank)
+        top.platform.note(comm.rank)
         return log.collect(comm), log.words()
 
     for seed in range(4):
@@ -210,7 +210,7 @@ def test_what_groups_receive_is_kept_apart():
         top = wrap(comm)
         half, whole = top.Split(comm.rank % 2), top.Dup()
         if comm.rank:
-            comm.compute(float(comm.rank == first))
+            comm.platform.compute(float(comm.rank == first))
             for group in (half, whole):
                 if group is whole or comm.rank % 2 == 0:
                     group.Send(np.full(1, comm.rank), 0)

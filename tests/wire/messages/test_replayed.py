@@ -21,13 +21,13 @@ def polls(comm, times):
 
 CHANGES = [
     (
-        lambda comm: comm.note(12),
-        lambda comm: comm.note(13),
+        lambda comm: comm.platform.note(12),
+        lambda comm: comm.platform.note(13),
         "rank 0, event 1: expected 12 noted, got 13 noted; replay the program that",
     ),
     (
-        lambda comm: [receives(comm), comm.note(-1)],
-        lambda comm: [receives(comm), comm.note(1)],
+        lambda comm: [receives(comm), comm.platform.note(-1)],
+        lambda comm: [receives(comm), comm.platform.note(1)],
         "event 2: expected -1 noted, got 1 noted",
     ),
     (
@@ -51,13 +51,13 @@ CHANGES = [
         "event 2: expected the end: the record ends after 1 events, got Recv(",
     ),
     (
-        lambda comm: [receives(comm), comm.note(5)],
+        lambda comm: [receives(comm), comm.platform.note(5)],
         receives,
         "event 2: expected 5 noted, got the end of the program",
     ),
     (
-        lambda comm: [polls(comm, 3), comm.note(5)],
-        lambda comm: [polls(comm, 1), comm.note(5)],
+        lambda comm: [polls(comm, 3), comm.platform.note(5)],
+        lambda comm: [polls(comm, 1), comm.platform.note(5)],
         "event 1: expected 2 polls in vain, got 5 noted",
     ),
     (
@@ -128,7 +128,7 @@ def test_only_numbers_of_60_bits_are_noted():
 
     def program(comm):
         for number in numbers:
-            comm.note(number)
+            comm.platform.note(number)
         return 1
 
     _, words = recorded(lambda wrap: sim.run(lambda c: program(wrap(c)), 1), 1)

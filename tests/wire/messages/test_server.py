@@ -24,7 +24,7 @@ def test_async_loses_nothing_and_applies_nothing_twice(workers, servers, seed):
     def work(client, comm):
         draws = np.random.default_rng([seed, comm.rank])
         for _ in range(pushes):
-            comm.compute(draws.exponential())
+            comm.platform.compute(draws.exponential())
             keys = draws.permutation(8)[: draws.integers(0, 9)].astype(np.int32)
             values = draws.integers(-9, 9, (len(keys), 2)).astype(np.float32)
             client.push(keys, values, ends_clock=bool(draws.integers(2)))
@@ -81,7 +81,7 @@ def test_a_copy_is_read_anew_where_a_server_goes_on():
         client = Client(comm, split, 1, [2])
         replica = Replica(client, np.zeros((8, 1), np.float32), rule, None)
         replica.have(replica.ask(rows, 0), rows, 0)
-        comm.compute(comm.rank)
+        comm.platform.compute(comm.rank)
         client.push(rows, np.ones((1, 1), np.float32), ends_clock=True)
         client.end()
         replica.finish()
@@ -101,7 +101,7 @@ def torn(rows=40_000):
     def work(client, comm):
         everything, fitting = slice(0, rows), []
         for _ in range(6):
-            comm.compute(1e-6 * (1 + comm.rank))
+            comm.platform.compute(1e-6 * (1 + comm.rank))
             values = client.pull(everything)
             fitting.append(bool((values == client.versions[0]).all()))
             client.push(everything, np.ones((rows, 1), np.float32))
@@ -145,10 +145,10 @@ def test_rows_are_copied_only_while_they_may_be_under_way(monkeypatch):
         assert client.clock == 0
 
     def one_is_silent(client, comm):
-        comm.compute(comm.rank)
+        comm.platform.compute(comm.rank)
         if comm.rank == 0:
             client.pull(slice(0, 8))
-            comm.compute(9)
+            comm.platform.compute(9)
         else:
             for _ in range(3):
                 client.push(slice(0, 8), np.ones((8, 1), np.float32))
@@ -167,7 +167,7 @@ def test_softsync_divides_each_gradient_by_its_own_staleness():
     def work(client, comm):
         for k in range(10):
             client.pull(slice(0, 1))
-            comm.compute(law_of[comm.rank, k])
+            comm.platform.compute(law_of[comm.rank, k])
             grads = np.full((1, 1), 64 * (comm.rank + 1), np.float32)
             client.push(slice(0, 1), grads / 4, weight=0.25)
 
@@ -216,7 +216,7 @@ def test_backup_sums_the_first_of_a_clock_and_counts_the_late():
         while client.clock < 6:
             client.pull(slice(0, 1), client.clock)
             clocks.append(client.clock)
-            comm.compute(5.5 if comm.rank == 2 else 1)
+            comm.platform.compute(5.5 if comm.rank == 2 else 1)
             grads = np.full((1, 1), 3.0 ** (comm.rank + 1), np.float32)
             client.push(slice(0, 1), grads, weight=1 / 3, ends_clock=True)
         return clocks
@@ -235,7 +235,7 @@ def test_who_needs_no_rows_may_be_clocks_ahead(name):
     rule = consistency(name, Choice(backup=0), 2)
 
     def work(client, comm):
-        comm.compute(comm.rank)
+        comm.platform.compute(comm.rank)
         for k in range(3):
             grads = np.full((1, 1), 10.0**k, np.float32)
             client.push(slice(0, 1), grads, weight=0.5, ends_clock=True)
@@ -270,7 +270,7 @@ def test_a_worker_that_leaps_closes_all_that_waited_for_it():
     rule = consistency("backup", Choice(backup=1), 3)
 
     def work(client, comm):
-        comm.compute(comm.rank)
+        comm.platform.compute(comm.rank)
         if comm.rank == 0:
             client.clock_ends()
             client.clock_ends()

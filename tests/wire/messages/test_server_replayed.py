@@ -39,8 +39,8 @@ def train(comm, rule, seed):
     replica, rows = Replica(client, start, rule, own), slice(0, ROWS)
     for k in range(CLOCKS):
         replica.have(replica.ask(rows, k), rows, k)
-        comm.note(int(replica.version.sum()))
-        comm.compute(draws.exponential())
+        comm.platform.note(int(replica.version.sum()))
+        comm.platform.compute(draws.exponential())
         grads = (replica.table - np.arange(ROWS, dtype=np.float32)[:, None]) / 3
         replica.wrote(rows, grads, 1)
         replica.pushes += 1

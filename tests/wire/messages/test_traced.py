@@ -8,6 +8,7 @@ from dml.types import ANY, Span, Status
 from dml.wire.messages import ALLREDUCE, Metered, Traced, allreduce_async
 from dml.wire.messages.notes import origins
 from dml.wire.messages.traced import BARRIERS
+from dml.wire.messages.wrapper import Wrapper
 
 ALPHA, BETA = 1e-6, 1e-9
 NETWORK = sim.Uniform(alpha=ALPHA, beta=BETA, gamma=1e-10)
@@ -76,7 +77,7 @@ def test_messages_on_groups_are_told_apart_and_named_by_the_outermost_ranks():
             other.Send(some(20), 1, 7)
         if comm.rank == 2:
             other.Recv(some(20), 0, 7)
-            comm.compute(1.0)
+            comm.platform.compute(1.0)
             one.Recv(some(10), 0, 7)
 
     timeline = traced(program, 4)
@@ -104,7 +105,7 @@ def test_groups_made_alike_are_told_apart_and_so_are_those_made_at_once(make):
             other.Send(some(20), 1, 7)
         else:
             other.Recv(some(20), 0, 7)
-            noting.compute(1.0)
+            noting.platform.compute(1.0)
             one.Recv(some(10), 0, 7)
         return noting.timeline()
 
@@ -153,12 +154,12 @@ def test_receives_are_filled_as_posted_whatever_is_waited_for_first():
     def program(comm):
         if comm.rank == 0:
             comm.Send(some(1), 1, 4)
-            comm.compute(1.0)
+            comm.platform.compute(1.0)
             comm.Isend(some(2), 1, 4).Wait()
         else:
             requests = [comm.Irecv(some(2), 0, 4) for _ in range(2)]
             requests[1].Wait()
-            comm.compute(1.0)
+            comm.platform.compute(1.0)
             requests[0].Wait()
 
     one, two = traced(program, 2).flights
@@ -211,7 +212,7 @@ def test_who_receives_from_anyone_notes_who_it_was(hear):
             hear(comm, 12)
             hear(comm, 11)
         else:
-            comm.compute(3.0 - comm.rank)
+            comm.platform.compute(3.0 - comm.rank)
             comm.Send(some(1), 0, 10 + comm.rank)
 
     timeline = traced(program, 3)
@@ -221,10 +222,10 @@ def test_who_receives_from_anyone_notes_who_it_was(hear):
 
 def test_calls_that_wait_are_spans_of_their_names():
     def program(comm):
-        comm.compute(float(comm.rank))
+        comm.platform.compute(float(comm.rank))
         comm.Barrier()
         comm.Allreduce(None, np.ones(1), np.add)
-        comm.shared_window(8).meet(comm.pause)
+        comm.platform.shared_window(8).meet(comm.platform.pause)
         comm.seen("update", 0.25, 0.5)
 
     timeline = traced(program, 2)
@@ -244,7 +245,7 @@ def test_waiting_for_requests_and_probing_are_spans_of_their_names():
             comm.Waitall(requests[1:])
         else:
             for tag in range(3):
-                comm.compute(1.0)
+                comm.platform.compute(1.0)
                 comm.Send(some(1), 0, tag)
 
     spans = [span for span in traced(program, 2).spans if span.rank == 0]
@@ -256,10 +257,10 @@ def test_computing_is_cut_off_by_a_request_that_is_traced():
     def program(comm):
         if comm.rank == 0:
             request = comm.Irecv(some(1), 1)
-            found.append((comm.compute(9.0, request), comm.Wtime()))
+            found.append((comm.platform.compute(9.0, request), comm.Wtime()))
             request.Wait()
         else:
-            comm.compute(1.0)
+            comm.platform.compute(1.0)
             comm.Send(some(1), 0)
 
     found = []
@@ -268,19 +269,10 @@ def test_computing_is_cut_off_by_a_request_that_is_traced():
 
 
 def test_real_clocks_are_compared_when_a_rank_leaves_each_barrier():
-    class Real:
-        """A virtual rank that does not say that it is one."""
-
-        network = None
-
-        def __init__(self, comm):
-            self.comm = comm
-
-        def __getattr__(self, name):
-            return getattr(self.comm, name)
-
     def program(comm):
-        noting = Traced(Real(comm))
+        real = Wrapper(comm)
+        real.platform = comm.platform._replace(network=None)
+        noting = Traced(real)
         noting.align()
         assert noting.notes.met == sorted({*noting.notes.met})
         assert noting.notes.met[-1] == comm.Wtime() > noting.notes.met[0] > 0
@@ -381,7 +373,7 @@ def test_hosts_whose_clocks_differ_tell_one_story():
             noting.Wtime = lambda: comm.Wtime() + ahead
             noting.notes.met = [ahead] * 3
             noting.begin()
-            noting.compute(1e-3 * (3 - comm.rank))
+            noting.platform.compute(1e-3 * (3 - comm.rank))
             ALLREDUCE["ring"](noting, np.ones(100))
             return noting.timeline()
 

@@ -1,4 +1,4 @@
-"""Numbers that hold and numbers that fail, for each rule of papers that run."""
+"""Runs by command, of which a claim holds or fails."""
 
 from pathlib import Path
 
@@ -29,14 +29,16 @@ def glove(losses=(0.041, 0.0412), shares=(0.049, 0.05), corpus="newsgroups"):
     }
 
 
-def races(*speeds, cores=2, names=("svm",), workers=2):
+WAYS = ("hogwild", "locked", "roundrobin")
+
+
+def races(*speeds, cores=2, names=("svm",), workers=2, ways=WAYS):
     """Return races of hogwild, locked and round robin on problems."""
-    ways = ("hogwild", "locked", "roundrobin")
     keys = "kind problem way workers speedup"
     found = [
         ("race", name, way, workers, speed)
         for name, some in zip(names, speeds, strict=True)
-        for way, speed in zip(ways, some, strict=True)
+        for way, speed in zip(ways, some, strict=False)
     ]
     return {"hogwild": run(rows(keys, *found), {"cores": cores})}
 
@@ -66,8 +68,9 @@ def cyclades(*equal, ratios=(0.7, 0.8), steps=(0.2, 0.1), cores=2):
 
 
 def taus(times, idle=(0.49, 0.2, 0.01)):
-    keys = "consistency seconds_to_target idle_share"
-    ways = zip(("ssp:0", "ssp:4", "ssp:16"), times, idle, strict=True)
+    keys = "consistency delay seconds_to_target idle_share"
+    names = ("ssp:0", "ssp:4", "ssp:16")
+    ways = zip(names, ["slow"] * 3, times, idle, strict=True)
     return {"staleness": run(rows(keys, *ways))}
 
 
@@ -88,18 +91,18 @@ def softsync(fixed=0.9, damped=0.05, beyond=0.0):
 
 
 def bounded(ssp, essp, stale=(40.0, 9.0)):
+    """Return runs of SSP and ESSP, all of which begin at an objective of 0.56."""
     keys = "delay consistency objective staleness_mean"
-    return {
-        "bounded": run(
-            rows(
-                keys,
-                ("slow", "ssp:0", 0.4, 0.0),
-                ("slow", "ssp:10", ssp, stale[0]),
-                ("slow", "essp:0", 0.4, 0.0),
-                ("slow", "essp:10", essp, stale[1]),
-            )
-        )
-    }
+    found = rows(
+        keys,
+        ("slow", "ssp:10", ssp, stale[0]),
+        ("slow", "ssp:2", 0.4, 1.0),  # s is a number, not a word
+        ("slow", "ssp:0", 0.4, 0.0),
+        ("slow", "bsp", 0.4, 0.0),
+        ("slow", "essp:0", 0.4, 0.0),
+        ("slow", "essp:10", essp, stale[1]),
+    )
+    return {"bounded": run([one | {"objective_at_start": 0.56} for one in found])}
 
 
 def clocks(name, way, off):
@@ -118,22 +121,26 @@ def downpour(adagrad, sgd, sync):
 
 def stragglers(ten=6.9, thousand=16.0, measured=1.1):
     keys = "way workers maxplus measured virtual"
-    found = [("synchronous", 10, ten, None, 1.0)]
+    found: list[tuple] = [("synchronous", 10, ten, None, 1.0)]
     found += [("synchronous", 1000, thousand, None, 1.0)]
     found += [("k of p", 8, 1.0, measured, 1.0)]
-    return {"stragglers": run(rows(keys, *found))}
+    law = {"law": "shifted_exponential:1,0.5"}
+    other = law | {"law": "pareto:2,3", "way": "synchronous", "workers": 10}
+    other |= {"maxplus": 99.0, "measured": None}
+    return {"stragglers": run([one | law for one in rows(keys, *found)] + [other])}
 
 
-def rings(many=1.05, few=4.0, most=0.5):
-    keys = "p bytes ring_seconds butterfly_seconds"
+def rings(many=1.05, few=4.0, most=0.5, most_bytes=1 << 26):
+    keys = "p bytes ring_seconds butterfly_seconds network"
     found = [(p, 64, few, 1.0) for p in (16, 256)]
-    found += [(16, 1 << 26, 1.0, 1 / most), (256, 1 << 26, many, many / most)]
+    found += [(16, most_bytes, 1.0, 1 / most), (256, most_bytes, many, many / most)]
+    found = [(*one, "uniform") for one in found] + [(256, 64, 9.0, 1.0, "torus")]
     return {"flat": run(table("race", keys, *found))}
 
 
-def words(sent):
+def words(sent, check=False):
     found = rows("algorithm bytes words_sent", ("ring", 4096, sent), ("tree", 4096, 1))
-    return {"words": run(found, {"p": 4})}
+    return {"words": run(found, {"p": 4}, dtype="float32", check=check)}
 
 
 def scaling(resnet=(0.86, 1.0), vgg=(0.65, 1.0)):
@@ -149,11 +156,15 @@ def fabrics(flown=(2, 500, 1300.0, 1.0), tree=(4, 1100, 2150.0, 2.0)):
     keys = "network p ranks diameter routers cost_a_rank"
     both = {"slim_fly": flown, "fat_tree": tree}
     built = [(name, 4096, 5000, *one[:3]) for name, one in both.items()]
-    raced = [(name, size, one[3]) for name, one in both.items() for size in (64, 1024)]
+    built += [("hosts", 4096, 5000, 2, 1, 9.0)]  # whose switch has all ports
+    both |= {"hosts": (2, 1, 9.0, 0.1)}
+    raced = [
+        (name, 4096, size, one[3]) for name, one in both.items() for size in (64, 1024)
+    ]
     return {
         "fabrics": run(
             table("networks", keys, *built)
-            + table("race", "network bytes seconds", *raced)
+            + table("race", "network p bytes seconds", *raced)
         )
     }
 
@@ -166,15 +177,32 @@ def byteps(first=7.34, last=4.2, drained=1.0):
     return {"byteps": run(table("byteps", keys, *found))}
 
 
-def warmups(**errors):
-    known = {"baseline": (0.02, 0.022, 0.021), "gradual": (0.021, 0.02, 0.022)}
-    known |= {"none": (0.03, 0.032, 0.03), "constant": (0.031, 0.03, 0.033)}
-    known |= {"unscaled": (0.05, 0.052, 0.055)}
+SLIGHTLY_MORE = (0.022, 0.024, 0.022, 0.023, 0.024)  # than the baseline, by each seed
+
+
+def warmups(seeds=5, **errors):
+    known = {"baseline": (0.02, 0.022, 0.021, 0.02, 0.022)}
+    known |= {"gradual": (0.021, 0.02, 0.022, 0.02, 0.022)}
+    known |= {"none": (0.03, 0.032, 0.03, 0.031, 0.032)}
+    known |= {"constant": (0.031, 0.03, 0.033, 0.031, 0.032)}
+    known |= {"unscaled": (0.05, 0.052, 0.055, 0.051, 0.053)}
     found = [
-        {"warmup": way, "workers": 1 if way == "baseline" else 16, "errors": some}
+        {
+            "warmup": way,
+            "workers": 1 if way == "baseline" else 16,
+            "errors": some[:seeds],
+        }
         for way, some in (known | errors).items()
     ]
     return {"batches": run(found, large=16)}
+
+
+def epochs(*steps):
+    """Return by workers 1, 2, 4, ... the steps to the target; None: never."""
+    keys = "workers warmup steps_to_target"
+    found = [(2**i, "gradual", one) for i, one in enumerate(steps)]
+    found += [(2**i, "none", one and 2 * one) for i, one in enumerate(steps) if i]
+    return {"batches": run(rows(keys, *found))}
 
 
 def accuracies(*errors):
@@ -194,16 +222,17 @@ def sizes(diverse, repeated, bounds=(16, 4)):
     keys = "data batch examples steps bound_least"
     both = zip(("diverse", "repeated"), (diverse, repeated), bounds, strict=True)
     found = [
-        (name, batch, one, one // batch, bound)
+        (name, batch, one, one and one // batch, bound)
         for name, some, bound in both
         for batch, one in zip((1, 4, 16, 64), some, strict=True)
     ]
     return {"sizes": run(rows(keys, *found))}
 
 
-def grid(*virtual, formula=(1.6, 1.9), uneven=1.1):
+def grid(*virtual, formula=(1.6, 1.9), uneven=1.1, first=None):
     keys = "stages microbatches published virtual formula"
-    found = [
+    found = [] if first is None else [(2, 1, 1.0, first, 1.0)]
+    found += [
         (2, count, one, two, three)
         for count, one, two, three in zip(
             (4, 32), (1.7, 1.8), virtual, formula, strict=True
@@ -236,3 +265,18 @@ def bert(minutes=236.0, shares=(0.88, 0.87), error=0.05):
 def carbon(worst=0.001, exact=9):
     summary = {"strubell_worst_error": worst, "strubell_exact": exact}
     return {"carbon": run(summary=summary | {"strubell_cells": 9})}
+
+
+def late(*longest):
+    """Return rows of two problems and rates, each by the longest tolerated delay."""
+    places = [("a", 1.0), ("a", 2.0), ("b", 1.0), ("b", 2.0)]
+    found = [
+        (*place, tau, 1.0 if tau <= most else 2.1)
+        for place, most in zip(places, longest, strict=True)
+        for tau in (0.0, 1.0, 2.0)
+    ]
+    return rows("problem rate tau error", *found)
+
+
+def delayed(*longest):
+    return {"asynchrony": run(late(*longest))}

@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import pytest
 from jax.sharding import AxisType, PartitionSpec
 
-from dml.strategies.hybrid.traced import thrifty
+from dml.strategies.hybrid.pieces import thrifty
 from dml.types import Layer
 from dml.wire.mesh.conjugate import gathered, scattered, shared, summed
 

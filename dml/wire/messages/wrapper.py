@@ -1,0 +1,112 @@
+"""The base class of communicators that wrap another one and change some operations."""
+
+from collections.abc import Callable, Sequence
+from functools import cached_property
+from typing import Any, Self
+
+import numpy as np
+
+from dml.types import ANY, SHARED, Cache, Comm, Op, Request, Status
+
+
+class Wrapper:
+    """Delegates every operation to the wrapped communicator `comm`.
+
+    A subclass overrides the operations that it changes, and `wrap`, which wraps the
+    communicators that Split, Split_type and Dup return. The platform is that of the
+    wrapped communicator; the cache is not, since it contains communicators.
+    """
+
+    Reduce_local: Callable[..., None]
+    Wtime: Callable[[], float]
+
+    def __init__(self, comm: Comm):
+        self.comm = comm
+        self.rank, self.size = comm.rank, comm.size
+        self.platform = comm.platform
+        self.Reduce_local, self.Wtime = comm.Reduce_local, comm.Wtime  # often called
+
+    @cached_property
+    def cache(self) -> Cache:
+        return Cache()
+
+    def wrap(self, comm: Comm) -> Self:
+        """Wrap a communicator that was made from the wrapped one."""
+        return type(self)(comm)
+
+    def Send(self, buf: Any, dest: int, tag: int = 0) -> None:
+        self.comm.Send(buf, dest, tag)
+
+    def Recv(
+        self, buf: Any, source: int = ANY, tag: int = ANY, status: Any = None
+    ) -> None:
+        self.comm.Recv(buf, source, tag, status)
+
+    def Sendrecv(
+        self,
+        sendbuf: Any,
+        dest: int,
+        sendtag: int = 0,
+        recvbuf: Any = None,
+        source: int = ANY,
+        recvtag: int = ANY,
+        status: Any = None,
+    ) -> None:
+        self.comm.Sendrecv(sendbuf, dest, sendtag, recvbuf, source, recvtag, status)
+
+    def Isend(self, buf: Any, dest: int, tag: int = 0) -> Request:
+        return self.comm.Isend(buf, dest, tag)
+
+    def Irecv(self, buf: Any, source: int = ANY, tag: int = ANY) -> Request:
+        return self.comm.Irecv(buf, source, tag)
+
+    def Probe(self, source: int = ANY, tag: int = ANY, status: Any = None) -> None:
+        self.comm.Probe(source, tag, status)
+
+    def Iprobe(self, source: int = ANY, tag: int = ANY, status: Any = None) -> bool:
+        return self.comm.Iprobe(source, tag, status)
+
+    def Waitany(self, requests: Sequence[Any], status: Any = None) -> int:
+        return self.comm.Waitany(requests, status)
+
+    def Waitall(self, requests: Sequence[Any]) -> None:
+        self.comm.Waitall(requests)
+
+    def Barrier(self) -> None:
+        self.comm.Barrier()
+
+    def Allreduce(self, sendbuf: Any, recvbuf: Any, op: Op = np.add) -> None:
+        self.comm.Allreduce(sendbuf, recvbuf, op)
+
+    def Split(self, color: int = 0, key: int = 0) -> Self:
+        return self.wrap(self.comm.Split(color, key))
+
+    def Split_type(self, split_type: int = SHARED, key: int = 0) -> Self:
+        return self.wrap(self.comm.Split_type(split_type, key))
+
+    def Dup(self) -> Self:
+        return self.wrap(self.comm.Dup())
+
+    def Free(self) -> None:
+        self.comm.Free()
+
+    def __getattr__(self, name: str) -> Any:
+        """Return what a wrapper below adds to the operations, such as bytes_sent."""
+        return getattr(self.comm, name)
+
+
+class WrappedRequest:
+    """A request of a wrapper `comm`, made from that of the wrapped communicator."""
+
+    def __init__(self, comm: Any, request: Any):
+        self.comm, self.request = comm, request
+
+
+def bare(requests: Sequence[Any], kind: type[WrappedRequest]) -> list[Any]:
+    """Return the wrapped request in place of each request of this kind."""
+    return [one.request if isinstance(one, kind) else one for one in requests]
+
+
+def asked(status: Any, source: int, tag: int) -> Any:
+    """Return a status; a new one where only it would have the source or the tag."""
+    return Status() if status is None and ANY in (source, tag) else status

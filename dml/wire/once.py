@@ -1,0 +1,40 @@
+"""Results that all virtual ranks of a communicator share: each is computed once."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple, TypeVar
+
+from dml.types import Comm
+
+Value = TypeVar("Value")
+
+
+class Result(NamedTuple):
+    """The last result of a name."""
+
+    key: Any
+    value: Any
+    call: Callable[[], Any]  # keeps alive what the key has ids of
+
+
+def once(comm: Comm, name: str, key: Any, call: Callable[[], Value]) -> Value:
+    """Return call(), which virtual ranks that pass equal keys compute once.
+
+    Args:
+      comm: Communicator. A real rank always computes the result itself.
+      name: Name of the result. Only its last key is kept.
+      key: All that the result depends on, besides the group of `comm`. It may contain
+        the ids of objects that `call` refers to.
+      call: Computes the result, without communication. Nobody may change the result.
+    """
+    if not comm.platform.virtual:
+        return call()
+    results = comm.platform.raw.shared.results
+    found = results.get(name)
+    if found is None or found.key != key:
+        found = results[name] = Result(key, call(), call)
+    return found.value
+
+
+def one_host(comm: Comm) -> bool:
+    """Return whether all ranks are on one host."""
+    return once(comm, "one host", None, lambda: not max(comm.platform.hosts()))

@@ -1,0 +1,49 @@
+"""Every strategy on every problem: which fit, and which agree bit for bit.
+
+python experiments/matrix.py                             all cells, on virtual ranks
+python experiments/matrix.py --problems=linear,ratings --updates=10
+mpirun -n 3 python experiments/matrix.py                 cells of three ranks, real
+
+Each cell trains the same minibatches. In a row, equal letters are equal bits of the
+trained parameters. Words are those that all ranks send; seconds are virtual, of
+messages alone, by the network of --network.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import flags
+import matrix_report as report
+import writing
+from matrix_cells import cells
+from matrix_methods import METHODS
+from matrix_problems import PROBLEMS
+
+from dml.metrics import runs, writers
+from dml.wire.messages.comm import world
+
+FLAGS = flags.define("watchdog")
+flags.text("problems", "all", "Problems, by commas; all.", flag_values=FLAGS)
+flags.text("methods", "all", "Methods, by commas; all.", flag_values=FLAGS)
+flags.integer("updates", 4, "Updates of each cell.", 1, flag_values=FLAGS)
+
+
+def main(argv: Sequence[str]) -> list[dict[str, Any]]:
+    """Train every cell; return the rows."""
+    flags.parse(FLAGS, argv)
+    problems = flags.names(FLAGS.problems, PROBLEMS, "problems")
+    methods = flags.names(FLAGS.methods, METHODS, "methods")
+    path = runs.path(FLAGS.out, "matrix")
+    comm, rows = world(FLAGS.watchdog), []
+    with writing.first(path, FLAGS, comm, writers.table(report.COLUMNS)) as writer:
+        for row in report.lettered(cells(comm, problems, methods, FLAGS.updates)):
+            rows.append(row)
+            writer.row(row)
+        if comm.rank == 0:
+            report.write(path / "matrix.md", rows)
+        writer.summary(report.summary(rows))
+    return rows
+
+
+if __name__ == "__main__":
+    flags.run(main)

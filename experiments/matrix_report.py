@@ -1,0 +1,82 @@
+"""What the matrix shows: a table of its cells, and a page."""
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from string import ascii_uppercase
+from typing import Any
+
+Row = dict[str, Any]
+COLUMNS = {
+    "problem": (10, lambda row: row["problem"]),
+    "method": (17, lambda row: row["method"]),
+    "ranks": (5, lambda row: str(row.get("ranks", ""))),
+    "bits": (4, lambda row: row["bits"]),
+    "loss": (9, lambda row: f"{row['loss']:.5f}" if row["fits"] else ""),
+    "words": (9, lambda row: f"{row['words_sent']:,}" if row["fits"] else ""),
+    "virtual ms": (10, lambda row: milliseconds(row)),
+}
+
+
+def milliseconds(row: Row) -> str:
+    seconds = row.get("virtual_seconds")
+    return "" if seconds is None else f"{1e3 * seconds:.3f}"
+
+
+def lettered(rows: Iterable[Row]) -> Iterator[Row]:
+    """Add to each row a letter: in a problem's rows, equal letters are equal bits."""
+    letters: dict[tuple[str, str], str] = {}
+    for row in rows:
+        if not row["fits"]:
+            yield row | {"bits": "-"}
+            continue
+        key = row["problem"], row["sha256"]
+        used = [one for one in letters if one[0] == row["problem"]]
+        yield row | {"bits": letters.setdefault(key, ascii_uppercase[len(used)])}
+
+
+def summary(rows: list[Row]) -> Row:
+    """Return the numbers of cells."""
+    fit = [row for row in rows if row["fits"]]
+    bits = {(row["problem"], row["bits"]) for row in fit}
+    return {
+        "cells": len(rows),
+        "cells_that_fit": len(fit),
+        "equal_to_another": len(fit) - len(bits),
+    }
+
+
+def write(path: Path, rows: list[Row]) -> None:
+    """Write the matrix as a page of two tables."""
+    problems = list(dict.fromkeys(row["problem"] for row in rows))
+    methods = list(dict.fromkeys(row["method"] for row in rows))
+    cells = {(row["problem"], row["method"]): row for row in rows}
+    bits = [[cells[p, m]["bits"] for m in methods] for p in problems]
+    lines = [HEAD, *markdown(["problem", *methods], problems, bits), "", COSTS]
+    for field, unit in (("words_sent", "Words"), ("virtual_seconds", "Virtual ms")):
+        texts = [[cost(cells[p, m], field) for m in methods] for p in problems]
+        lines += ["", f"{unit}:", "", *markdown(["problem", *methods], problems, texts)]
+    path.write_text("\n".join(lines) + "\n")
+
+
+def cost(row: Row, field: str) -> str:
+    if not row["fits"] or row.get(field) is None:
+        return "-"
+    value = row[field]
+    return f"{value:,}" if isinstance(value, int) else f"{1e3 * value:.3f}"
+
+
+def markdown(head: list[str], names: list[str], texts: list[list[str]]) -> list[str]:
+    lines = [head, ["---"] * len(head)]
+    lines += [[name, *row] for name, row in zip(names, texts, strict=True)]
+    return [f"| {' | '.join(line)} |" for line in lines]
+
+
+HEAD = """# Every strategy on every problem
+
+Written by `python experiments/matrix.py`. Each cell trains the same minibatches. In a
+row, equal letters are equal bits of the trained parameters; `-` is a method that needs
+what the problem does not offer.
+"""
+COSTS = """Costs of these updates, of all ranks together: words that are counted as they
+are sent, and virtual milliseconds of messages on the default network. XLA moves what
+`mesh` and `hybrid` send; it is not counted here."""

@@ -1,0 +1,176 @@
+"""Messages, calls and memory of virtual ranks as their number grows."""
+
+import tracemalloc
+
+import numpy as np
+import pytest
+
+from dml import sim
+from dml.metrics.timer import Timer
+from dml.strategies.server.report import Report, collected
+from dml.strategies.server.roles import roles
+from dml.strategies.server.server import Setup, server
+from dml.types import Problem
+from dml.wire.buffers import allocate
+from dml.wire.messages import ALLREDUCE, Metered, predicted
+from dml.wire.messages.check import replicas_agree
+from dml.wire.messages.collect import collect
+from dml.wire.messages.consistency import Choice, consistency
+from dml.wire.messages.race import contest, lap
+from dml.wire.messages.server import Server
+from dml.wire.partition import partition
+
+ROWS = 5_000
+WIDTH = 4
+
+
+def bytes_a_rank(program, few=64, many=512):
+    """Return the growth of the peak of memory from few to many ranks, a rank."""
+    peaks = []
+    for size in (few, few, many):  # the first run fills caches
+        tracemalloc.start()
+        sim.run(program, size)
+        peaks.append(tracemalloc.get_traced_memory()[1])
+        tracemalloc.stop()
+    return (peaks[2] - peaks[1]) / (many - few)
+
+
+def test_a_race_of_virtual_ranks_keeps_no_list_of_all_ranks_on_each():
+    def program(comm):
+        comm = Metered(comm)
+        buffer = allocate(comm, 100)
+        contest(comm, {"butterfly": ALLREDUCE["butterfly"]}, buffer, 1)
+        predicted(comm, "butterfly", buffer)
+
+    sizes = (64, 512), (512, 1536)
+    first, second = (bytes_a_rank(program, *pair) for pair in sizes)
+    assert second < 1.3 * first
+
+
+@pytest.mark.parametrize("size", (2, 7, 64))
+def test_a_proof_of_an_allreduce_sends_no_more_than_the_allreduce(size):
+    def program(comm):
+        comm = Metered(comm)
+        buffer = np.zeros(10, np.float32)
+        ALLREDUCE["tree"](comm, buffer)
+        once = comm.messages_sent
+        contest(comm, {"tree": ALLREDUCE["tree"]}, buffer, 3)
+        return comm.messages_sent, 2 * once
+
+    for sent, twice in sim.run(program, size):
+        assert sent == twice
+
+
+def test_replicas_that_differ_are_named():
+    def program(comm):
+        replicas_agree(comm, np.array([comm.rank == 3]))
+
+    with pytest.raises(RuntimeError, match="rank 3 differs from rank 0"):
+        sim.run(program, 5)
+
+
+@pytest.mark.parametrize("name", ("hierarchical", "shared", "auto", "ring"))
+def test_what_an_allreduce_sets_up_is_not_in_its_virtual_seconds(name):
+    def program(comm):
+        comm = Metered(comm)
+        buffer = np.zeros(1000)
+        (row,) = contest(comm, {name: ALLREDUCE[name]}, buffer, 1)
+        return row["seconds"], lap(comm, lambda: ALLREDUCE[name](comm, buffer), 1)
+
+    found = np.array(sim.run(program, 6, sim.Uniform(host=6)))
+    np.testing.assert_allclose(found[:, 0], found[:, 1].max(), rtol=1e-9)
+
+
+def test_a_split_finds_the_members_of_many_groups():
+    def program(comm):
+        group = comm.Split(comm.rank % 5, -comm.rank)
+        word = np.array([comm.rank])
+        group.Allreduce(None, word, np.add)
+        return group.rank, group.size, int(word[0])
+
+    ranks = np.arange(17)
+    for rank, found in enumerate(sim.run(program, 17)):
+        members = ranks[ranks % 5 == rank % 5][::-1]
+        place = int(np.flatnonzero(members == rank)[0])
+        assert found == (place, len(members), members.sum())
+
+
+def test_arrays_are_collected_by_two_messages_of_each_rank():
+    def program(comm):
+        comm = Metered(comm)
+        numbers = np.arange(comm.rank, dtype=np.float32)
+        found = collect(comm, numbers, np.full((2, 3), comm.rank), np.empty(0))
+        return comm.messages_sent, found
+
+    (first, (numbers, squares, empty)), *others = sim.run(program, 5)
+    assert (first, [sent for sent, _ in others]) == (0, [2] * 4)
+    assert [one.tolist() for one in numbers] == [list(range(r)) for r in range(5)]
+    assert [one.tolist() for one in squares] == [[[r] * 3] * 2 for r in range(5)]
+    assert [one.dtype for one in numbers + squares] == [np.float32] * 5 + [int] * 5
+    assert [len(one) for one in empty] == [0] * 5
+
+
+def learning(table, batch):
+    """Return a problem of many rows, of which an example touches one."""
+
+    def gradient(table_TxD, numbers, rows):
+        return 1.0, np.ones((len(rows), WIDTH), np.float32)
+
+    return Problem(table, ROWS, lambda numbers: numbers, gradient, lambda table: {})
+
+
+class Rows:
+    """Plain descent of rows."""
+
+    def __init__(self, values):
+        self.values = values
+
+    def update(self, at, grads, share=1.0):
+        self.values[at] -= grads
+
+
+def trained(name, batch, clocks=3):
+    """Return a program of one server, and workers of which `batch` have an example."""
+    table = np.zeros((ROWS, WIDTH), np.float32)
+    problem = learning(table, batch)
+
+    def program(comm):
+        comm = Metered(comm)
+        who = roles(comm.size, servers=1)
+        rule = consistency(name, Choice(), who.workers)
+        report = Report()
+        batches = (np.arange(batch) + clock for clock in range(clocks))
+        setup = Setup(who, rule, Rows, Rows)
+        for _ in server(
+            problem, batches, Timer(comm.Wtime), comm=comm, setup=setup, report=report
+        ):
+            pass
+        found = collected(comm, who, partition(ROWS, 1), WIDTH, report)
+        return found and found.table
+
+    return program
+
+
+def test_workers_without_examples_keep_no_copy_of_the_table():
+    grown = bytes_a_rank(trained("bsp", batch=4), 32, 256)
+    assert grown < ROWS * WIDTH  # bytes: a quarter of a copy
+
+
+def test_workers_that_read_all_rows_anew_record_no_reads():
+    few, many = (bytes_a_rank(trained("bsp", n), 32, 64) for n in (4, 64))
+    assert many - few < 2 * 4 * ROWS * WIDTH  # bytes: one copy and what is sent
+
+
+@pytest.mark.parametrize("name", ("bsp", "ssp"))
+@pytest.mark.parametrize("workers", (3, 40))
+def test_a_server_looks_through_waiting_workers_once_a_clock(
+    name, workers, monkeypatch
+):
+    calls = []
+    answer = Server.answer
+    monkeypatch.setattr(
+        Server, "answer", lambda self: calls.append(self.clock) or answer(self)
+    )
+    table, *_ = sim.run(trained(name, batch=2), workers + 1)
+    assert calls == [1, 2, 3]
+    assert table.sum() == -3 * WIDTH
