@@ -29,6 +29,26 @@ def problem(
     return Problem(start, examples, None, evaluate, kernel=Kernel(data, model))
 
 
+@njit(nogil=True, cache=True, forceinline=True)
+def dot(x_NxD, i, y_MxD, j, width):
+    """Return ⟨x_i, y_j⟩ over the first columns, by four sums that do not wait.
+
+    `sparse_svm.score` has the same sums over the values of sparse rows.
+    """
+    one = two = three = four = x_NxD.dtype.type(0)
+    d = 0
+    while d + 3 < width:
+        one += x_NxD[i, d] * y_MxD[j, d]
+        two += x_NxD[i, d + 1] * y_MxD[j, d + 1]
+        three += x_NxD[i, d + 2] * y_MxD[j, d + 2]
+        four += x_NxD[i, d + 3] * y_MxD[j, d + 3]
+        d += 4
+    while d < width:
+        one += x_NxD[i, d] * y_MxD[j, d]
+        d += 1
+    return (one + two) + (three + four)
+
+
 @njit(nogil=True, cache=True)
 def descend(table, row, grads, s, rate):
     """grads[s] ← what the row changes by: -rate · gradient."""
