@@ -136,6 +136,27 @@ class SparseModel(Protocol):
         ...
 
 
+class Kernel(NamedTuple):
+    """Compiled descent, in place, over one example after another.
+
+    data: arrays that all workers of a host read; a model's has the field `edges` first.
+    model: the gradient of an edge and the change of a row.
+    fused: (table, data, blocks, rate) -> the summed loss of the examples of these
+        blocks; it changes the table by each. It replaces the model.
+    sizes: examples of each block; None: all blocks are equally long.
+    blocks: rows that rotation moves together; those of a second side come last.
+    sides: 2 where an example has a row of each of two sides, 1 where both its rows are
+        of one side.
+    """
+
+    data: Any
+    model: Any = None  # a SparseModel
+    fused: Callable[..., float] | None = None
+    sizes: Any = None  # int64
+    blocks: Any = None  # a list of slices
+    sides: int = 2
+
+
 class Tensor(NamedTuple):
     """A model cut over the axis `tensor`: what one of its devices computes and holds.
 
@@ -156,7 +177,8 @@ class Problem(NamedTuple):
     params: the start value; a pytree of arrays, or one table, an array of T rows.
     examples: the number of examples. A minibatch is an array of their indices.
     gradient: (params, batch) -> the mean loss over the batch and its gradient; a tree
-        like params, or the Rows of a table that the batch touches.
+        like params, or the Rows of a table that the batch touches. None where only the
+        kernel computes gradients.
     evaluate: params -> measures by name.
     take: indices -> batch; by default the indices themselves.
 
@@ -168,11 +190,13 @@ class Problem(NamedTuple):
     products: inner products of rows, whose columns can be split over ranks.
     model: a JAX model whose loss `gradient` differentiates.
     table: () -> the same problem whose params are one table of rows.
+    sums: whether gradients are those of the summed loss, not of the mean: parts of a
+        minibatch are added without weights.
     """
 
     params: Params
     examples: int
-    gradient: Callable[[Params, Any], tuple[Any, Any]]
+    gradient: Any
     evaluate: Callable[[Params], Mapping[str, Any]]
     take: Callable[[np.ndarray], Any] = itself
     touched: Callable[[Any], np.ndarray | slice] | None = None
@@ -181,6 +205,7 @@ class Problem(NamedTuple):
     products: Any = None
     model: "Model | None" = None
     table: "Callable[[], Problem] | None" = None
+    sums: bool = False
 
 
 class Shard(Protocol):

@@ -1,4 +1,4 @@
-"""How late may reads be? Error by delay, step and sparsity, of HOGWILD!'s twin.
+"""How late may reads be? Error by delay, step and sparsity, of simulated HOGWILD!
 
 python experiments/asynchrony.py                             4 problems, 3 rates
 python experiments/asynchrony.py --law=shifted_exponential:0,1 --per_coordinate
@@ -26,15 +26,16 @@ import writing
 from asynchrony_claims import CLAIMS
 from asynchrony_report import COLUMNS, Case, chart, overlap, row, summarised
 
+from dml import sim
 from dml.data.newsgroups import newsgroups
 from dml.data.svmlight import generate
 from dml.metrics import runs, writers
 from dml.metrics.timer import Timer
-from dml.models import sparse_svm
+from dml.models import descent, sparse_svm
 from dml.sim import laws
-from dml.strategies.sparse.delayed import delayed
-from dml.strategies.sparse.workers import Settings, Sparse
-from dml.types import BadInput, Batch, Step
+from dml.strategies.shared.delayed import delayed
+from dml.strategies.shared.workers import Descent, orders
+from dml.types import BadInput, Batch, Comm, Step
 
 FLAGS = flags.define("seed")
 switch = partial(flags.switch, flag_values=FLAGS)
@@ -74,7 +75,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
             least = sparse_svm.objective(sparse_svm.optimum(data, width), data)
             for rate, tau in itertools.product(rates, taus):
                 step = trained(data, width, rate, tau, late)
-                error = sparse_svm.objective(step.params, data) - least
+                error = sparse_svm.objective(step.params(), data) - least
                 cases.append(Case(name, overlap(batch), rate, tau, error))
                 rows.append(row(cases, 1 - least) | step.measures)
                 writer.row(rows[-1])
@@ -102,14 +103,22 @@ def problem(name: str) -> Batch:
 def trained(data: Any, width: int, rate: float, tau: float, late: laws.Law) -> Step:
     """Return the last epoch's Step."""
     start = np.zeros(width, data.values.dtype)
-    steps = delayed(
-        Sparse(sparse_svm, data, start),
-        Settings(lambda epoch: rate, 1, FLAGS.seed, FLAGS.momentum),
-        Timer(),
-        law=late._replace(draws=lambda draws, n: tau * late.draws(draws, n)),
-        per_coordinate=FLAGS.per_coordinate,
-    )
-    return next(itertools.islice(steps, FLAGS.epochs - 1, None))
+    problem = descent.problem(sparse_svm, data, start)
+
+    def program(comm: Comm) -> Step:
+        *_, last = delayed(
+            problem,
+            itertools.islice(orders(problem.examples, 1, FLAGS.seed), FLAGS.epochs),
+            Descent(lambda epoch: rate, FLAGS.momentum),
+            comm=comm,
+            timer=Timer(),
+            law=late._replace(draws=lambda draws, n: tau * late.draws(draws, n)),
+            seed=FLAGS.seed,
+            per_coordinate=FLAGS.per_coordinate,
+        )
+        return last
+
+    return sim.run(program, 1)[0]
 
 
 if __name__ == "__main__":

@@ -26,11 +26,10 @@ import writing
 from batch_size_claims import CLAIMS
 from batch_size_data import DATA, planned
 from batch_size_report import columns, drawn, gains, row, summarised
-from batch_size_runs import bounds, fastest, step_seconds
+from batch_size_runs import Crew, bounds, fastest, step_seconds
 
 from dml import sim
 from dml.metrics import runs, writers
-from dml.strategies.sparse.workers import workers
 from dml.types import BadInput, Comm
 from dml.wire.messages import Metered
 from dml.wire.messages.comm import world
@@ -95,20 +94,17 @@ def compared(
     plan, rate = planned(name, FLAGS), FLAGS.lr
     first: Row | None = None
     for batch in batches:
-        with workers(Metered(comm)) as crew:
-            found = fastest(plan, batch, rate, crew)
-            along = bounds(plan, batch, found, crew)
+        crew = Crew(Metered(comm))
+        found = fastest(plan, batch, rate, crew)
+        along = bounds(plan, batch, found, crew)
         if found.examples < math.inf:
             rate = found.rate
-        took = {p: clocked(comm, p, plan, batch, rate) for p in crews}
+        took = {
+            p: step_seconds(plan, batch, rate, Crew(Metered(comm), p)) for p in crews
+        }
         made = row(name, batch, found, along, took)
         first = first or made
         yield made | gains(made, first)
-
-
-def clocked(comm: Comm, p: int, *job: Any) -> float:
-    with workers(Metered(comm), p) as crew:
-        return step_seconds(*job, crew)
 
 
 if __name__ == "__main__":

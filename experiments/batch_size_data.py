@@ -9,17 +9,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dml.data.svmlight import generate, laid_out
+from dml.models import descent
 from dml.models import sparse_logistic_edges as logistic
 from dml.models.sparse_logistic_edges import Documents
 from dml.models.sparse_svm import matrix
-from dml.strategies.sparse.workers import Sparse
-from dml.types import BadInput, Batch
+from dml.types import BadInput, Batch, Problem
 
 
 class Plan(NamedTuple):
     """Where descent starts and ends."""
 
-    problem: Sparse
+    problem: Problem
     first: float  # the objective that it starts with
     goal: float  # the one to be reached
     window: int  # examples between two looks at the objective, at least
@@ -27,7 +27,7 @@ class Plan(NamedTuple):
 
     @property
     def examples(self) -> int:
-        return len(self.problem.data.labels)
+        return self.problem.examples
 
 
 def diverse(size: tuple[int, int, int], copies: int, seed: int) -> Batch:
@@ -60,7 +60,7 @@ def planned(name: str, values: Any) -> Plan:
     start = np.zeros(values.features, np.float32)
     least = logistic.objective(logistic.optimum(data, values.features), data)
     return Plan(
-        Sparse(logistic, data, start),
+        descent.problem(logistic, data, start),
         logistic.objective(start, data),
         (1 + values.within) * least,
         max(1, values.examples // values.looks),

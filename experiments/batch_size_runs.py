@@ -14,16 +14,24 @@ import numpy as np
 from batch_size_data import Plan, diversity
 
 from dml.metrics.timer import Timer
+from dml.models import descent as models
 from dml.models.sparse_logistic_edges import Documents
 from dml.models.sparse_svm import RANGE
-from dml.strategies.sparse.batched import batched
-from dml.strategies.sparse.workers import Settings, Sparse, Workers
-from dml.types import Edges
+from dml.strategies.shared.cyclades import cyclades
+from dml.strategies.shared.workers import Descent, orders
+from dml.types import CountedComm, Edges
 
 CLOCKED = 6  # windows, the first of which warms the caches
 TRIED = 3  # epochs after which who is no better than at the start is given up
 PATIENCE = 2.0  # times the fewest examples yet, after which a rate is given up
 LOWEST = 2.0**-12  # of the rate that a search begins with
+
+
+class Crew(NamedTuple):
+    """The workers of a step: the threads of every rank."""
+
+    comm: CountedComm
+    threads: int = 1
 
 
 class Fastest(NamedTuple):
@@ -44,33 +52,43 @@ def part(data: Documents, first: int, last: int) -> Documents:
 
 
 def descent(
-    plan: Plan, batch: int, rate: float, crew: Workers
+    plan: Plan, batch: int, rate: float, crew: Crew
 ) -> Iterator[tuple[int, np.ndarray, float]]:
     """Yield of window after window: the examples seen, the table, the seconds.
 
     An update is the sum of a batch's gradients, so the rate is that of one example.
     """
-    problem, seen = plan.problem, 0
-    table, everything = problem.start, np.ones(len(problem.start), np.bool_)
+    kernel, table, seen = plan.problem.kernel, plan.problem.params, 0
+    everything = np.ones(len(table), np.bool_)
     window = -(-max(batch, plan.window) // batch) * batch
     for turn in count():
         for first in range(0, plan.examples, window):
             last = min(first + window, plan.examples)
-            here = Sparse(problem.model, part(problem.data, first, last), table)
-            settings = Settings(lambda _: rate, min(batch, last - first), turn)
-            step = next(batched(here, settings, Timer(), crew=crew, apart=everything))
+            here = part(kernel.data, first, last)
+            problem = models.problem(kernel.model, here, table)
+            size = min(batch, last - first)
+            (step,) = cyclades(
+                problem,
+                islice(orders(problem.examples, size, turn), 1),
+                Descent(lambda epoch: rate),
+                comm=crew.comm,
+                timer=Timer(),
+                apart=everything,
+                batch=size,
+                threads=crew.threads,
+            )
             table, seen = step.params(), seen + last - first
             yield seen, table, step.seconds["update"] + step.seconds["wait"]
 
 
-def reached(plan: Plan, batch: int, rate: float, crew: Workers, limit: float) -> float:
+def reached(plan: Plan, batch: int, rate: float, crew: Crew, limit: float) -> float:
     """Return how many examples it takes to the goal; inf: more than the limit."""
-    model, data = plan.problem.model, plan.problem.data
+    kernel = plan.problem.kernel
     steps = max(batch + plan.window, RANGE)
-    if rate * data.mu * steps > RANGE / 2:  # the norm's scale would be 0
+    if rate * kernel.data.mu * steps > RANGE / 2:  # the norm's scale would be 0
         return np.inf
     for seen, table, _ in descent(plan, batch, rate, crew):
-        objective = model.objective(table, data)
+        objective = kernel.model.objective(table, kernel.data)
         if objective <= plan.goal:
             return seen
         lost = seen >= TRIED * plan.examples and objective > plan.first
@@ -79,7 +97,7 @@ def reached(plan: Plan, batch: int, rate: float, crew: Workers, limit: float) ->
     return np.inf
 
 
-def fastest(plan: Plan, batch: int, rate: float, crew: Workers) -> Fastest:
+def fastest(plan: Plan, batch: int, rate: float, crew: Crew) -> Fastest:
     """Climb from this rate by factors of 2 to the one with the fewest examples."""
     tried: dict[float, float] = {}
 
@@ -98,10 +116,10 @@ def fastest(plan: Plan, batch: int, rate: float, crew: Workers) -> Fastest:
     return Fastest(best, examples(best))
 
 
-def bounds(plan: Plan, batch: int, found: Fastest, crew: Workers) -> list[float]:
+def bounds(plan: Plan, batch: int, found: Fastest, crew: Crew) -> list[float]:
     """Return the bound of the batch at the start, and along the fastest run."""
-    bound = diversity(plan.problem.data, len(plan.problem.start))
-    values = [bound(plan.problem.start)]
+    bound = diversity(plan.problem.kernel.data, len(plan.problem.params))
+    values = [bound(plan.problem.params)]
     for seen, table, _ in descent(plan, batch, found.rate, crew):
         if not seen <= found.examples < np.inf:
             break
@@ -109,7 +127,7 @@ def bounds(plan: Plan, batch: int, found: Fastest, crew: Workers) -> list[float]
     return values
 
 
-def step_seconds(plan: Plan, batch: int, rate: float, crew: Workers) -> float:
+def step_seconds(plan: Plan, batch: int, rate: float, crew: Crew) -> float:
     """Return the median seconds of a step, by the crew."""
     wide = plan._replace(window=max(plan.window, plan.examples // 16))
     seen, took = 0, []

@@ -1,6 +1,7 @@
 """A matrix completed from its ratings by HOGWILD! and its rivals, on one host's cores.
 
 mpirun -n 4 python experiments/completion.py --updates=cyclades   the bits of one worker
+mpirun -n 4 python experiments/completion.py --updates=rotation   Gemulla 2011
 python experiments/completion.py --threads=2                      MovieLens, 100 k
 python experiments/completion.py --data=ml-1m/ratings.dat --k=20
 python experiments/completion.py --data=counts/                   GloVe's matrix
@@ -20,15 +21,15 @@ from typing import Any
 import flags
 import sparse_flags
 from sparse_problems import counts, ratings
-from sparse_runs import ran
-from sparse_ways import UPDATES
+from sparse_runs import run
+from sparse_ways import ROTATION, UPDATES
 
 from dml.metrics import runs
 from dml.wire.messages import Metered
 from dml.wire.messages.comm import world
 
 FLAGS = flags.define("seed", "watchdog")
-sparse_flags.define(FLAGS, UPDATES)
+sparse_flags.define(FLAGS, [*UPDATES, ROTATION])
 number = partial(flags.number, flag_values=FLAGS)
 flags.text(
     "data",
@@ -37,6 +38,13 @@ flags.text(
     flag_values=FLAGS,
 )
 flags.integer("k", 10, "Factors of a row.", 1, flag_values=FLAGS)
+flags.integer(
+    "blocks",
+    8,
+    "Blocks of users and of items, in rotation: at least the ranks.",
+    1,
+    flag_values=FLAGS,
+)
 number("mu_user", 0.1, "Weight of half a user's squared row, a rating.", 0)
 number("mu_item", 0.2, "Weight of half an item's squared row, a rating.", 0)
 
@@ -50,7 +58,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         mus = FLAGS.mu_user, FLAGS.mu_item
         task = ratings(FLAGS.data, FLAGS.k, mus, FLAGS.dtype, FLAGS.seed)
     path = runs.path(FLAGS.out, "completion")
-    return [ran(Metered(world(FLAGS.watchdog)), task, FLAGS, path)]
+    return [run(Metered(world(FLAGS.watchdog)), task, FLAGS, path)]
 
 
 if __name__ == "__main__":

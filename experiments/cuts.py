@@ -22,7 +22,7 @@ from typing import Any
 import flags
 import sparse_flags
 from sparse_cuts import Sizes, cuts
-from sparse_runs import ran
+from sparse_runs import run
 from sparse_ways import UPDATES
 
 from dml.metrics import runs
@@ -55,7 +55,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     sizes = Sizes(FLAGS.slices, FLAGS.every, FLAGS.smoothness)
     task = cuts(FLAGS.data, sizes, FLAGS.reference, FLAGS.dtype, FLAGS.seed)
     path = runs.path(FLAGS.out, "cuts")
-    return [ran(Metered(world(FLAGS.watchdog)), task, FLAGS, path)]
+    return [run(Metered(world(FLAGS.watchdog)), task, FLAGS, path)]
 
 
 if __name__ == "__main__":

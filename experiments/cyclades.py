@@ -31,8 +31,7 @@ from sparse_runs import Task, loaded
 
 from dml.metrics import runs, writers
 from dml.metrics.writers import Row
-from dml.strategies.sparse.workers import Sparse
-from dml.types import CountedComm
+from dml.types import CountedComm, Problem
 from dml.wire.messages import Metered
 from dml.wire.messages.comm import world
 
@@ -64,7 +63,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     path = runs.path(FLAGS.out, "cyclades")
 
     def program(comm: CountedComm) -> dict[str, Any]:
-        known: list[tuple[str, Task, Sparse]] = []
+        known: list[tuple[str, Task, Problem]] = []
         for name in problems:
             task = PROBLEMS[name](FLAGS.seed)
             known.append((name, task, loaded(comm, task)[0]))

@@ -9,17 +9,18 @@ from functools import partial
 from itertools import islice
 
 import numpy as np
-from cyclades_parts import WAYS
+from cyclades_parts import WAYS, objective
 from hogwild_runs import SERIAL, Case, by_turns, settings
 from server_runs import agreed
 from sparse_flags import Stated
+from sparse_ways import Settings
 
 from dml.metrics.timer import Timer
 from dml.metrics.writers import Row
 from dml.sim.laws import law
-from dml.strategies.sparse.delayed import delayed
-from dml.strategies.sparse.workers import Settings, Sparse
-from dml.types import BadInput, CountedComm
+from dml.strategies.shared.delayed import delayed
+from dml.strategies.shared.workers import orders
+from dml.types import BadInput, CountedComm, Problem
 
 Train = Callable[[Settings, int], np.ndarray | None]  # so many epochs; rank 0's table
 NEAR = 1.25  # of the largest step to one that is too large
@@ -30,7 +31,7 @@ def largest(
     most: int,
     tried: tuple[Sequence[int], int],
     comm: CountedComm,
-    problem: Sparse,
+    problem: Problem,
     stated: Stated,
     seed: int,
 ) -> Iterator[Row]:
@@ -40,7 +41,7 @@ def largest(
     """
     late, epochs = tried
     ways: dict[str, tuple[int, Train]] = {
-        way: (count, partial(raced, comm, problem, (way, count), stated.hubs))
+        way: (count, partial(raced, comm, problem, (way, count)))
         for way, count in (SERIAL, *((way, most) for way in WAYS))
     }
     for delay in late:
@@ -49,7 +50,7 @@ def largest(
 
         def falls(rate: float, train: Train = train) -> bool:
             plain = stated._replace(lr=rate, decay=1.0)
-            how = settings(plain, epochs, seed)
+            how = settings(plain, epochs, seed)._replace(hubs=stated.hubs)
             return fallen(comm, problem, partial(train, how, epochs), rate)
 
         rate, tries = search(falls, stated.lr)
@@ -66,27 +67,34 @@ def largest(
 
 def raced(
     comm: CountedComm,
-    problem: Sparse,
+    problem: Problem,
     case: Case,
-    hubs: float,
     how: Settings,
     epochs: int,
 ) -> np.ndarray | None:
     """Return the table of a way after so many epochs, on rank 0."""
-    turns = by_turns(comm, problem, how, [case], (1, epochs), hubs)[case]
+    turns = by_turns(comm, problem, how, [case], (1, epochs))[case]
     return turns[0].table if turns else None
 
 
 def simulated(
-    comm: CountedComm, problem: Sparse, delay: int, how: Settings, epochs: int
+    comm: CountedComm, problem: Problem, delay: int, how: Settings, epochs: int
 ) -> np.ndarray | None:
     """Return it of HOGWILD! whose reads are so many updates late; rank 0 runs it."""
     if comm.rank:
         return None
-    late = law(f"constant:{delay}")
-    steps = delayed(problem, how, Timer(), law=late, most=delay)
-    *_, last = islice(steps, epochs)
-    return last.params
+    steps = delayed(
+        problem,
+        islice(orders(problem.examples, how.batch, how.seed), epochs),
+        how.update,
+        comm=comm,
+        timer=Timer(),
+        law=law(f"constant:{delay}"),
+        seed=how.seed,
+        most=delay,
+    )
+    *_, last = steps
+    return last.params()
 
 
 def search(falls: Callable[[float], bool], start: float) -> tuple[float, int]:
@@ -110,21 +118,19 @@ def search(falls: Callable[[float], bool], start: float) -> tuple[float, int]:
 
 def fallen(
     comm: CountedComm,
-    problem: Sparse,
+    problem: Problem,
     train: Callable[[], np.ndarray | None],
     rate: float,
 ) -> bool:
     """Say whether the objective of the table at the end is below the start's."""
     try:  # on all ranks: where one alone is refused, others would wait for it
-        problem.model.paced(problem.data, rate)
+        problem.kernel.model.paced(problem.kernel.data, rate)
     except BadInput:  # a norm that would leave nothing of the weights
         return False
     with np.errstate(all="ignore"):  # what diverges overflows
         table = train()
     found = 0.0
     if table is not None and np.isfinite(table).all():
-        before, after = (
-            problem.model.objective(one, problem.data) for one in (problem.start, table)
-        )
+        before, after = (objective(problem, one) for one in (problem.params, table))
         found = float(after < before)
     return bool(agreed(comm, found))

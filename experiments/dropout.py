@@ -15,7 +15,7 @@ from typing import Any
 import flags
 import sparse_flags
 from sparse_problems import images
-from sparse_runs import ran
+from sparse_runs import run
 from sparse_ways import UPDATES
 
 from dml.metrics import runs
@@ -36,7 +36,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     sizes = FLAGS.keep, FLAGS.hidden, FLAGS.masks, FLAGS.mu
     task = images(*sizes, FLAGS.dtype, FLAGS.seed)
     path = runs.path(FLAGS.out, "dropout")
-    return [ran(Metered(world(FLAGS.watchdog)), task, FLAGS, path)]
+    return [run(Metered(world(FLAGS.watchdog)), task, FLAGS, path)]
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""GloVe (Pennington 2014): a corpus in, word vectors out, trained in any of seven ways.
+"""GloVe (Pennington 2014): a corpus in, word vectors out, by any of seven strategies.
 
 mpirun -n 8 python experiments/glove.py                        Wikipedia's 106 articles
 mpirun -n 8 python experiments/glove.py --corpus=newsgroups    5 million words
@@ -11,9 +11,8 @@ Result: 4.9 % of 10,070 analogies, as the C program; the same bits on 1 to 8 ran
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -28,10 +27,12 @@ import writing
 from glove_report import conclude, progress, results, speeds
 
 from dml.metrics import checkpoints, figures, runs, writers
-from dml.strategies.glove.rehearsal import rehearse
+from dml.strategies.glove.compiled import compile_ahead
+from dml.strategies.glove.problem import problem
 from dml.strategies.glove.tiling import by_row, by_word, tiled
 from dml.train import interruptible, kept, train
-from dml.types import CountedComm, Step
+from dml.types import CountedComm, Embeddings, Step
+from dml.update.rows import unpack
 from dml.wire.messages import first_of_all, tree_allreduce
 
 FLAGS = flags.define(
@@ -60,27 +61,39 @@ def program(comm: CountedComm, path: Path, asked: Callable[[], bool]) -> dict[st
     counts = counting.counted(comm, FLAGS)
     counted = time.perf_counter() - begun
     known = len(counts.vocabulary.words)
-    rehearse(comm, glove_flags.columns(FLAGS, comm.size), glove_flags.rehearsed(FLAGS))
+    dim = glove_flags.columns(FLAGS, comm.size)
+    compile_ahead(comm, dim, glove_flags.kernels(FLAGS))
     tiles, blocks = tiled(comm, counts.records, known, glove_flags.order(FLAGS))
     rules = glove_state.rules(FLAGS, known, len(counts.records))
-    epoch, state = glove_state.begin(FLAGS, known, rules)
+    done, state = glove_state.begin(FLAGS, known, rules)
     virtual = bool(FLAGS.simulate) and FLAGS.strategy != "mesh"
     timer = timelines.timer(comm, comm.Wtime if virtual else time.perf_counter)
-    state = by_row(state, blocks)
-    setup = glove_ways.Setup(FLAGS, comm, state, tiles, blocks, timer, epoch, {})
-    steps = islice(glove_ways.STRATEGIES[FLAGS.strategy](setup), FLAGS.epochs - epoch)
+    batch = glove_ways.batch(FLAGS, comm.size)
+
+    def state_of(table: np.ndarray) -> Embeddings:
+        return by_word(unpack(table, FLAGS.dim), blocks)
+
+    def evaluate(table: np.ndarray) -> Mapping[str, Any]:
+        words = FLAGS.neighbours.split(",")
+        return conclude(path, counts.vocabulary, state_of(table), words)
+
+    setup = glove_ways.Setup(
+        FLAGS,
+        comm,
+        problem(by_row(state, blocks), tiles, blocks, batch, evaluate),
+        timer,
+        FLAGS.epochs - done,
+        batch,
+        {},
+    )
+    steps = glove_state.resumed(glove_ways.STRATEGIES[FLAGS.strategy](setup), done)
     steps = timelines.traced(steps, comm, FLAGS.timeline, path, FLAGS.profile)
 
     def save(step: Step) -> None:
-        if state := step.params():
-            state = by_word(state, blocks)
-            checkpoints.save(path / "checkpoint", step.number, rules, state)
-
-    def measure(collect: Any) -> dict[str, Any]:
-        if state := collect():
-            of = FLAGS.neighbours.split(",")
-            return conclude(path, counts.vocabulary, by_word(state, blocks), of)
-        return {}
+        table = step.params()
+        if table is not None:
+            state = state_of(table)
+            checkpoints.save(path / "checkpoint", step.epoch or 0, rules, state)
 
     with writing.first(
         path,
@@ -88,16 +101,16 @@ def program(comm: CountedComm, path: Path, asked: Callable[[], bool]) -> dict[st
         comm,
         writers.console(
             FLAGS.epochs,
-            epoch,
+            done,
             unit="epoch",
             says=partial(progress, virtual=virtual),
             ends=results,
         ),
-        figures.chart(path / "loss"),
+        figures.chart(path / "loss", "epoch"),
         append=bool(FLAGS.resume),
     ) as writer:
         steps = kept(steps, comm, save, FLAGS.save_every, asked)
-        summary = train(steps, measure, writer)
+        summary = train(steps, setup.problem.evaluate, writer)
         first_of_all(comm, lambda: None)  # the others sleep while rank 0 evaluates
         words = np.array([summary["words_sent"]])
         tree_allreduce(comm, words)
@@ -109,10 +122,10 @@ def program(comm: CountedComm, path: Path, asked: Callable[[], bool]) -> dict[st
             "total_seconds": time.perf_counter() - begun,
         }
         writer.summary(summary)
-    if summary["steps"] < FLAGS.epochs:
+    if summary["epochs"] < FLAGS.epochs:
         raise flags.Stopped(
-            f"stopped after epoch {summary['steps']} of {FLAGS.epochs}; go on with the "
-            f"same flags and --resume={path}"
+            f"stopped after epoch {summary['epochs']} of {FLAGS.epochs}; go on with "
+            f"the same flags and --resume={path}"
         )
     return summary
 

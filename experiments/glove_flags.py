@@ -1,4 +1,4 @@
-"""The flags of GloVe and of the ways to train it, and what follows from them."""
+"""The flags of GloVe and its strategies, and values derived from them."""
 
 from collections.abc import Iterable
 from functools import partial
@@ -15,8 +15,8 @@ from dml.wire.messages import ALLREDUCE
 BATCH = 16_384  # records of a minibatch
 TINY = 1e-6
 BATCHED = ("operation", "synchronous", "mesh")
-SERVED = 131_072  # likewise of one that waits for all workers: messages are few
-STALE = 32_768  # likewise where gradients are stale: larger ones throw biases about
+SERVED = 131_072  # of a minibatch that waits for all workers: messages are few
+STALE = 32_768  # of a minibatch with stale gradients: larger ones move biases too far
 
 
 def columns(values: flags.FlagValues, size: int) -> int:
@@ -24,8 +24,8 @@ def columns(values: flags.FlagValues, size: int) -> int:
     return values.dim // size if values.strategy == "operation" else values.dim
 
 
-def rehearsed(values: flags.FlagValues) -> str:
-    """Say which kernels a run needs: of records, of batches or of servers."""
+def kernels(values: flags.FlagValues) -> str:
+    """Return which kernels a run needs: of records, of batches or of servers."""
     if values.strategy == "server":
         return "servers"
     alone = values.strategy == "serial" and values.batch > 0
@@ -33,7 +33,7 @@ def rehearsed(values: flags.FlagValues) -> str:
 
 
 def order(values: flags.FlagValues) -> Order:
-    """Return how the records are ordered: for all ways alike."""
+    """Return how the records are ordered, equally for all strategies."""
     cells = [
         cell
         for tasks in schedule.rounds(values.blocks, values.tables)
@@ -53,12 +53,12 @@ def order(values: flags.FlagValues) -> Order:
 
 
 def define(values: flags.FlagValues, strategies: Iterable[str]) -> None:
-    """Add the flags of the model and of the ways to train it."""
+    """Add the flags of the model and of its strategies."""
     integer = partial(flags.integer, flag_values=values)
     positive = partial(integer, lower_bound=1)
     number = partial(flags.number, flag_values=values)
     choice = partial(flags.choice, flag_values=values)
-    choice("strategy", "rotation", list(strategies), "Way of training.")
+    choice("strategy", "rotation", list(strategies), "Strategy.")
     positive("dim", 50, "Numbers of a vector.")
     integer(
         "tables", 2, "Words and contexts apart (2), or one table for both (1).", 1, 2
@@ -75,8 +75,10 @@ def define(values: flags.FlagValues, strategies: Iterable[str]) -> None:
         f"server {SERVED}, or {STALE} where gradients are stale.",
         0,
     )
-    choice("medium", "auto", ["auto", "memory", "messages"], "Of rotating blocks.")
-    choice("rows", "auto", ["auto", "sparse", "dense"], "How summed rows travel.")
+    choice(
+        "medium", "auto", ["auto", "memory", "messages"], "Medium of rotating blocks."
+    )
+    choice("rows", "auto", ["auto", "sparse", "dense"], "Exchange of summed rows.")
     positive("columns", 1, "Devices that share the columns, in a mesh.")
-    choice("allreduce", "auto", list(ALLREDUCE), "Of products or of rows.")
+    choice("allreduce", "auto", list(ALLREDUCE), "All-reduce of products or of rows.")
     server_flags.define(values)

@@ -1,6 +1,6 @@
 """The state that a run of GloVe begins with: drawn from the seed, or a checkpoint."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +8,7 @@ import flags
 
 from dml.metrics import checkpoints
 from dml.models.glove import glove
-from dml.types import BadInput, Embeddings
+from dml.types import BadInput, Embeddings, Step
 
 # What may change when a run is resumed; ranks and medium change no bit of rotation.
 FREE = {"out", "epochs", "resume", "save_every", "watchdog", "check", "neighbours"}
@@ -34,3 +34,11 @@ def begin(
             f"--epochs={values.epochs}; pass more"
         )
     return epoch, state
+
+
+def resumed(steps: Iterator[Step], done: int) -> Iterator[Step]:
+    """Count the epochs and updates of earlier runs; all epochs are equally long."""
+    for step in steps:
+        assert step.epoch
+        before = done * (step.number // step.epoch)
+        yield step._replace(number=before + step.number, epoch=done + step.epoch)

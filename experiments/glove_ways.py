@@ -1,96 +1,89 @@
-"""The ways of training GloVe by name, and how the flags make each of them.
-
-A Setup in, a generator of Step, an epoch each, out.
-"""
+"""The strategies for GloVe by name, and the arguments that each gets from the flags."""
 
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import flags
 import glove_flags
 import server_flags
 
-from dml.data.tiles import Blocks, Tiles
 from dml.metrics.timer import Timer
-from dml.strategies.glove.hogwild import hogwild
-from dml.strategies.glove.minibatch import minibatch
-from dml.strategies.glove.operation import operation
-from dml.strategies.glove.rotation import rotation
-from dml.strategies.glove.serial import serial
-from dml.strategies.glove.server import server
-from dml.strategies.glove.synchronous import synchronous
-from dml.types import BadInput, CountedComm, Embeddings, Step
+from dml.strategies import strategy
+from dml.strategies.glove.problem import columns, minibatches, order
+from dml.strategies.glove.server import server as train_on_servers
+from dml.strategies.server.server import Setup as Servers
+from dml.strategies.shared.workers import Descent
+from dml.types import BadInput, CountedComm, Problem, Step
+from dml.update.rows import AdaGrad
 from dml.wire.messages.gather_parts import dense_is_cheaper
+from dml.wire.reducers.exact import exact
 
 
 class Setup(NamedTuple):
-    """What every way begins with."""
+    """The arguments of all strategies.
+
+    epochs: to train for.
+    batch: records of a minibatch.
+    summary: receives what a strategy measures over the whole run.
+    """
 
     flags: flags.FlagValues
     comm: CountedComm
-    state: Embeddings
-    tiles: Tiles
-    blocks: Blocks
+    problem: Problem
     timer: Timer
-    epoch: int
-    summary: dict[str, Any]  # what a way adds to the run's
+    epochs: int
+    batch: int
+    summary: dict[str, Any]
+
+    @property
+    def common(self) -> dict[str, Any]:
+        return {"comm": self.comm, "timer": self.timer}
 
 
-def by_records(setup: Setup, way: Callable[..., Any], **more: Any) -> Iterator[Step]:
-    return way(*common(setup), epoch=setup.epoch, **more)
+def by_records(setup: Setup, train: Callable[..., Any], **own: Any) -> Iterator[Step]:
+    epochs = repeat(order(setup.problem.kernel.data), setup.epochs)
+    update = Descent(lambda epoch: setup.flags.lr)
+    return train(setup.problem, epochs, update, **setup.common, **own)
 
 
-def by_batches(setup: Setup, way: Callable[..., Any], **more: Any) -> Iterator[Step]:
-    batch = setup.flags.batch or glove_flags.BATCH
-    return way(*common(setup), epoch=setup.epoch, batch=batch, **more)
+def by_batches(setup: Setup, train: Callable[..., Any], **own: Any) -> Iterator[Step]:
+    count, batch = setup.problem.examples, setup.batch
+    batches = (b for _ in range(setup.epochs) for b in minibatches(count, batch))
+    update = partial(AdaGrad, rate=setup.flags.lr)
+    own["every"] = -(-count // batch)
+    return train(setup.problem, batches, update, **setup.common, **own)
 
 
-def common(setup: Setup) -> tuple[Any, ...]:
-    return setup.state, setup.tiles, setup.flags.lr, setup.timer
-
-
-def alone(setup: Setup) -> Iterator[Step]:
-    if setup.comm.size > 1:
-        raise BadInput(
-            f"expected one rank with --strategy=serial, got {setup.comm.size}; "
-            "pass --strategy=rotation"
-        )
-    work = setup.comm.platform.work
+def serial(setup: Setup) -> Iterator[Step]:
+    by_minibatches = strategy("serial", setup.problem, setup.comm.size)
     if setup.flags.batch:
-        return by_batches(setup, minibatch, work=work)
-    return by_records(setup, serial, work=work)
+        return by_batches(setup, by_minibatches)
+    return by_records(setup, strategy("hogwild", setup.problem))
 
 
-def free_for_all(setup: Setup) -> Iterator[Step]:
+def hogwild(setup: Setup) -> Iterator[Step]:
     if setup.flags.simulate:
         raise BadInput(
             "expected real ranks with --strategy=hogwild, got --simulate, whose ranks "
             "never run at once; start it with mpirun"
         )
-    return by_records(setup, hogwild, comm=setup.comm)
+    return by_records(setup, strategy("hogwild", setup.problem))
 
 
-def in_turns(setup: Setup) -> Iterator[Step]:
-    one_host = not max(setup.comm.platform.hosts())
-    medium = setup.flags.medium
-    if medium == "memory" and not one_host:
-        raise BadInput(
-            "expected all ranks on one host with --medium=memory, got ranks on "
-            f"{max(setup.comm.platform.hosts()) + 1}; pass --medium=messages"
-        )
-    travel = medium == "messages" or not one_host
-    return by_records(
-        setup, rotation, comm=setup.comm, blocks=setup.blocks, travel=travel
-    )
+def rotation(setup: Setup) -> Iterator[Step]:
+    travel = {"auto": None, "memory": False, "messages": True}[setup.flags.medium]
+    return by_records(setup, strategy("rotation", setup.problem), travel=travel)
 
 
-def by_operations(setup: Setup) -> Iterator[Step]:
+def operation(setup: Setup) -> Iterator[Step]:
     allreduce = flags.allreduce(setup.flags.allreduce, setup.flags, setup.comm.size)
-    return by_batches(setup, operation, comm=setup.comm, allreduce=allreduce)
+    train = strategy("operation", setup.problem)
+    return by_batches(setup, train, allreduce=allreduce, batch=setup.batch)
 
 
-def by_gradients(setup: Setup) -> Iterator[Step]:
+def synchronous(setup: Setup) -> Iterator[Step]:
     name = setup.flags.allreduce
     dense = {
         "auto": partial(dense_is_cheaper, setup.comm, name),
@@ -99,51 +92,66 @@ def by_gradients(setup: Setup) -> Iterator[Step]:
     }[setup.flags.rows]
     allreduce = flags.allreduce(name, setup.flags, setup.comm.size)
     return by_batches(
-        setup, synchronous, comm=setup.comm, allreduce=allreduce, dense=dense
+        setup,
+        strategy("synchronous", setup.problem),
+        reducer=exact(allreduce),
+        dense=dense,
+        columns=columns(setup.flags.dim),
     )
 
 
-def on_a_mesh(setup: Setup) -> Iterator[Step]:
+def mesh(setup: Setup) -> Iterator[Step]:
     from dml.strategies.glove.mesh import mesh as train
     from dml.wire.mesh.devices import mesh, start
 
     start(setup.comm)
-    axes = mesh(batch=0, dim=setup.flags.columns)
-    return by_batches(setup, train, comm=setup.comm, axes=axes)
+    own = {"axes": mesh(batch=0, dim=setup.flags.columns), "batch": setup.batch}
+    epochs = range(setup.epochs)
+    return train(setup.problem, epochs, setup.flags.lr, **setup.common, **own)
 
 
-def through_servers(setup: Setup) -> Iterator[Step]:
-    values, size = setup.flags, setup.comm.size
-    roles = server_flags.roles(values, size)
-    rule = server_flags.rule(values, roles.workers)
-    usual = glove_flags.STALE if rule.gathers else glove_flags.SERVED
-    return by_records(
-        setup,
-        server,
-        comm=setup.comm,
-        batch=values.batch or usual,
-        roles=roles,
-        rule=rule,
+def server(setup: Setup) -> Iterator[Step]:
+    values, count = setup.flags, setup.problem.examples
+    roles = server_flags.roles(values, setup.comm.size)
+    servers = Servers(
+        roles,
+        server_flags.rule(values, roles.workers),
         habits=server_flags.habits(values),
         known=values.key_lists,
+    )
+    return train_on_servers(
+        setup.problem,
+        (minibatches(count, setup.batch) for _ in range(setup.epochs)),
+        values.lr,
+        **setup.common,
+        setup=servers,
         summary=setup.summary,
     )
 
 
 STRATEGIES: dict[str, Callable[[Setup], Iterator[Step]]] = {
-    "serial": alone,
-    "hogwild": free_for_all,
-    "rotation": in_turns,
-    "operation": by_operations,
-    "synchronous": by_gradients,
-    "mesh": on_a_mesh,
-    "server": through_servers,
+    "serial": serial,
+    "hogwild": hogwild,
+    "rotation": rotation,
+    "operation": operation,
+    "synchronous": synchronous,
+    "mesh": mesh,
+    "server": server,
 }
-FEWEST = {"server": 2}  # ranks that a way needs, where it is not one
+FEWEST = {"server": 2}  # ranks that a strategy needs, where it is not one
 
 
-def sizes(way: str, ranks: Iterable[int]) -> list[int]:
-    """Return on how many of these ranks a way can train."""
-    if way == "serial":
+def sizes(name: str, ranks: Iterable[int]) -> list[int]:
+    """Return on how many of these ranks a strategy can train."""
+    if name == "serial":
         return [1]
-    return [size for size in ranks if size >= FEWEST.get(way, 1)]
+    return [size for size in ranks if size >= FEWEST.get(name, 1)]
+
+
+def batch(values: flags.FlagValues, size: int) -> int:
+    """Return the records of a minibatch."""
+    if values.strategy != "server":
+        return values.batch or glove_flags.BATCH
+    workers = server_flags.roles(values, size).workers
+    stale = server_flags.rule(values, workers).gathers
+    return values.batch or (glove_flags.STALE if stale else glove_flags.SERVED)

@@ -29,8 +29,7 @@ from sparse_runs import Task, loaded
 
 from dml.metrics import runs, writers
 from dml.metrics.writers import Row
-from dml.strategies.sparse.workers import Sparse
-from dml.types import CountedComm
+from dml.types import CountedComm, Problem
 from dml.wire.memory.structure import structure
 from dml.wire.messages import Metered
 from dml.wire.messages.comm import world
@@ -60,7 +59,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
 
     def program(comm: CountedComm) -> dict[str, Any]:
         @cache
-        def load(name: str) -> tuple[Task, Sparse]:
+        def load(name: str) -> tuple[Task, Problem]:
             task = PROBLEMS[name](FLAGS.seed)
             return task, loaded(comm, task)[0]
 
@@ -93,17 +92,17 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def race(
-    comm: CountedComm, loaded: tuple[Task, Sparse], cases: Sequence[Case]
+    comm: CountedComm, loaded: tuple[Task, Problem], cases: Sequence[Case]
 ) -> Iterator[Row]:
     """Time all cases by turns, and count what is lost; rank 0 yields a row each."""
     task, problem = loaded
-    epochs, data = FLAGS.epochs, problem.data
+    epochs = FLAGS.epochs
     how = settings(task.stated, epochs, FLAGS.seed)
     timed = by_turns(comm, problem, how, [SERIAL, *cases], (FLAGS.repeats, epochs))
     counting = how._replace(counting=True)
     counted = by_turns(comm, problem, counting, cases, (1, epochs))
     if comm.rank == 0:
-        facts = structure(data.edges, len(problem.start))
+        facts = structure(problem.kernel.data.edges, len(problem.params))
         updates = epochs * facts.edges
         for case in [SERIAL, *cases]:
             yield row(problem, case, (timed, counted), updates) | {

@@ -10,10 +10,10 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from hogwild_runs import SERIAL, Case, by_turns, seconds, speedup
 from server_runs import agreed
+from sparse_ways import Settings
 
 from dml.metrics.writers import Row
-from dml.strategies.sparse.workers import Settings, Sparse
-from dml.types import CountedComm
+from dml.types import CountedComm, Problem
 from dml.wire.memory.atomics import LINE, idle
 
 TURN = 0.1  # seconds of one worker, about
@@ -26,7 +26,7 @@ LOOKS = 200_000  # to be timed at once: longer than a timer's own time
 
 def sweep(
     comm: CountedComm,
-    problem: Sparse,
+    problem: Problem,
     how: Settings,
     cases: Sequence[Case],
     delays: Sequence[float],
@@ -37,7 +37,7 @@ def sweep(
     for delay in delays:
         takes = GRADIENT + delay * 1e-6
         few = fewer(problem, math.ceil(TURN / takes))
-        count = len(few.data.edges.starts) - 1
+        count = few.examples
         epochs = max(1, round(TURN / takes / count))
         slow = how._replace(
             batch=max(1, min(how.batch, count // BLOCKS)), delay=round(delay * looks)
@@ -64,11 +64,12 @@ def rows(turns: dict, cases: Sequence[Case], delay: float, updates: int) -> list
     ]
 
 
-def fewer(problem: Sparse, most: int) -> Sparse:
-    """Return a problem of the first examples; what they are keeps its place."""
-    edges = problem.data.edges
-    edges = edges._replace(starts=edges.starts[: most + 1])
-    return problem._replace(data=problem.data._replace(edges=edges))
+def fewer(problem: Problem, most: int) -> Problem:
+    """Return the problem of the first examples; its data keep their place."""
+    data = problem.kernel.data
+    edges = data.edges._replace(starts=data.edges.starts[: most + 1])
+    kernel = problem.kernel._replace(data=data._replace(edges=edges))
+    return problem._replace(examples=len(edges.starts) - 1, kernel=kernel)
 
 
 def calibrated() -> float:

@@ -14,16 +14,16 @@ from hogwild_runs import SERIAL, Case, Turns, seconds, speedup
 from dml.metrics import figures
 from dml.metrics.figures import Panel
 from dml.metrics.writers import Row
-from dml.strategies.sparse.workers import Sparse
+from dml.types import Problem
 
 
 def row(
-    problem: Sparse, case: Case, turns: tuple[Turns, Turns], updates: int
+    problem: Problem, case: Case, turns: tuple[Turns, Turns], updates: int
 ) -> dict[str, Any]:
     """Return what the table says of a case: of turns that were timed, and counted."""
     timed, counted = turns
     objectives = [
-        problem.model.objective(timed[one][0].table, problem.data)
+        problem.kernel.model.objective(timed[one][0].table, problem.kernel.data)
         for one in (case, SERIAL)
     ]
     way, count = case

@@ -1,30 +1,30 @@
-"""Ways of updating that run by turns: some epochs of each, then some more of each.
+"""Strategies in shared memory that run by turns: some epochs of each, then some more.
 
-A problem, Settings and cases (a way, so many workers) in; Turns by case out. What slows
-a host down for a while slows all of them.
+A problem, Settings and cases (--updates, workers) in; Turns by case out. What slows a
+host down for a while slows all of them.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, closing, contextmanager
 from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
 from sparse_flags import Stated
-from sparse_ways import UPDATES, Setup
+from sparse_ways import Settings, begin
 
 from dml.metrics.timer import Timer
-from dml.strategies.sparse.workers import Settings, Sparse, workers
-from dml.types import BadInput, CountedComm, Step
+from dml.strategies.shared.workers import Descent
+from dml.types import BadInput, CountedComm, Problem, Step
 from dml.wire.messages import first_of_all
 
 UPDATING = ("update", "wait")  # the phases of a Step that an epoch takes
-Case = tuple[str, int]  # a way, and its workers
+Case = tuple[str, int]  # a strategy by its name in --updates, and its workers
 SERIAL: Case = ("serial", 1)
 
 
 class Turn(NamedTuple):
-    """Some epochs of one way."""
+    """Some epochs of one case."""
 
     seconds: float
     table: np.ndarray | None  # at their end, where it was asked for; rank 0 has it
@@ -36,35 +36,34 @@ Turns = Mapping[Case, Sequence[Turn]]
 
 
 def settings(stated: Stated, epochs: int, seed: int) -> Settings:
-    """Return how all go about it; each turn of so many epochs has the same rates."""
-    return Settings(
-        lambda epoch: stated.lr * stated.decay ** ((epoch - 1) % epochs),
-        stated.batch,
-        seed,
-    )
+    """Return the arguments of all cases; all turns have the same rates."""
+
+    def rate(epoch: int) -> float:
+        return stated.lr * stated.decay ** ((epoch - 1) % epochs)
+
+    return Settings(Descent(rate), stated.batch, seed)
 
 
 def by_turns(
     comm: CountedComm,
-    problem: Sparse,
+    problem: Problem,
     how: Settings,
     cases: Sequence[Case],
     turns: tuple[int, int],
-    hubs: float = 1.0,
 ) -> Turns:
     """Run every case for so many turns of so many epochs; keep the first's tables.
 
-    Who is not among the workers sleeps, and has no Turns.
+    Ranks without a worker sleep, and return no Turns.
     """
     repeats, epochs = turns
     with ExitStack() as stack:
-        begun = {
-            case: stack.enter_context(running(comm, problem, how, case, hubs))
+        running_cases = {
+            case: stack.enter_context(running(comm, problem, how, case))
             for case in cases
         }
         found: dict[Case, list[Turn]] = {case: [] for case in cases}
         for number in range(repeats):
-            for case, run in begun.items():
+            for case, run in running_cases.items():
                 comm.Barrier()
                 found[case] += run(epochs, not number)
     return found
@@ -72,18 +71,18 @@ def by_turns(
 
 @contextmanager
 def running(
-    comm: CountedComm, problem: Sparse, how: Settings, case: Case, hubs: float
+    comm: CountedComm, problem: Problem, how: Settings, case: Case
 ) -> Iterator[Callable[[int, bool], list[Turn]]]:
-    """Begin; give what trains for some epochs. One worker is rank 0's alone."""
-    way, count = case
+    """Begin a case; yield a call that trains for some epochs. One worker is rank 0."""
+    updates, count = case
     team = comm.Split(comm.rank, comm.rank) if count == 1 < comm.size else comm
     if count % team.size:
         raise BadInput(
             f"expected 1 worker or a multiple of {comm.size} ranks, got {count}; pass "
             f"--workers=1,{comm.size}"
         )
-    with workers(team, count // team.size) as crew:
-        steps = UPDATES[way](Setup(problem, how, Timer(), crew, hubs))
+    how = how._replace(threads=count // team.size)
+    with closing(begin(updates, problem, how, team, Timer())) as steps:
         if team is comm:
             yield lambda epochs, table: [turn(steps, epochs, table)]
             return

@@ -13,7 +13,7 @@ from dml.data.graphs import Graph
 from dml.metrics import segments
 from dml.models import cuts as model
 from dml.models.cuts_optimum import Optimum, flow, optimum
-from dml.strategies.sparse.workers import Sparse
+from dml.types import Problem
 
 GENERATED = ((40, 40), 3)  # a picture's points, and labels
 PHOTOGRAPH = "flower"
@@ -49,7 +49,7 @@ def cuts(
         def evaluate(table: np.ndarray) -> Measures:
             return measured(graph, made, model.rounded(table))
 
-        def least(problem: Sparse) -> np.ndarray:
+        def least(problem: Problem) -> np.ndarray:
             return best().table_NxK.astype(dtype)
 
         def drawn(path: Path, table: np.ndarray) -> Measures:

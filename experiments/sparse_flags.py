@@ -1,19 +1,20 @@
-"""The flags of training edge by edge, on one table in shared memory."""
+"""The flags of training on one table in shared memory."""
 
 from collections.abc import Iterable
 from functools import partial
 from typing import NamedTuple
 
 import flags
+from sparse_ways import Settings
 
-from dml.strategies.sparse.workers import Settings
+from dml.strategies.shared.workers import Descent
 from dml.types import BadInput
 
 DTYPES = ["float32", "float64"]
 
 
 class Stated(NamedTuple):
-    """With what a problem is learned, where flags say nothing else."""
+    """The default values of a problem's flags."""
 
     lr: float
     decay: float
@@ -27,29 +28,43 @@ def define(values: flags.FlagValues, updates: Iterable[str]) -> None:
     number = partial(flags.number, flag_values=values)
     integer = partial(flags.integer, flag_values=values)
     choice = partial(flags.choice, flag_values=values)
-    choice("updates", "hogwild", list(updates), "How workers change the table.")
+    choice("updates", "hogwild", list(updates), "Strategy in shared memory.")
     integer("threads", 1, "Workers of each rank.", 1)
-    integer("epochs", 0, "Times that all examples are seen; 0: as is stated.", 0)
-    integer("batch", 0, "Examples in a block; 0: as is stated.", 0)
-    number("lr", 0.0, "Rate of the first epoch; 0: as is stated.", 0)
-    number("decay", 0.0, "Of the rate, from epoch to epoch; 0: as is stated.", 0, 1)
-    number("momentum", 0.0, "Polyak's. Without locks it adds to asynchrony's own.", 0)
+    integer("epochs", 0, "Number of epochs; 0 uses the problem's default.", 0)
+    integer("batch", 0, "Examples in a block; 0 uses the problem's default.", 0)
+    number("lr", 0.0, "Rate of the first epoch; 0 uses the problem's default.", 0)
+    number(
+        "decay",
+        0.0,
+        "Factor of the rate from epoch to epoch; 0 uses the problem's default.",
+        0,
+        1,
+    )
+    number(
+        "momentum",
+        0.0,
+        "Momentum (Polyak). Without locks it adds to asynchrony's own.",
+        0,
+    )
     number(
         "hubs",
         -1.0,
-        "Rows in more than this share of the examples wait for a batch's end, in "
-        "cyclades; 1: none do; -1: as is stated.",
+        "Share of the examples; rows in more of them wait for a batch's end, in "
+        "cyclades; 1: none do; -1 uses the problem's default.",
         *(-1, 1),
     )
-    choice("dtype", "float32", DTYPES, "Of the table and the data.")
-    flags.switch("lost", True, "Count lost updates.", flag_values=values)
+    choice("dtype", "float32", DTYPES, "Type of the numbers of the table and the data.")
+    flags.switch("lost", True, "Whether lost updates are counted.", flag_values=values)
     flags.switch(
-        "reference", True, "Compare with the optimum at the end.", flag_values=values
+        "reference",
+        True,
+        "Whether the result is compared with the optimum.",
+        flag_values=values,
     )
 
 
 def filled(values: flags.FlagValues, stated: Stated) -> Stated:
-    """Return what is stated, but as the flags say where they do."""
+    """Return the defaults, replaced by the flags that are given."""
     if values.momentum >= 1:
         raise BadInput(
             f"expected a momentum below 1, got {values.momentum:g}; pass --momentum=0.9"
@@ -64,11 +79,17 @@ def filled(values: flags.FlagValues, stated: Stated) -> Stated:
 
 
 def settings(values: flags.FlagValues, stated: Stated) -> Settings:
-    """Return how all ways of updating go about it."""
+    """Return the arguments of all strategies in shared memory."""
+
+    def rate(epoch: int) -> float:
+        return stated.lr * stated.decay ** (epoch - 1)
+
     return Settings(
-        lambda epoch: stated.lr * stated.decay ** (epoch - 1),
+        Descent(rate, values.momentum),
         stated.batch,
         values.seed,
-        values.momentum,
+        stated.hubs,
+        values.threads,
         values.lost,
+        blocks=values.blocks if "blocks" in values else 0,
     )

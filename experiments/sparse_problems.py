@@ -1,4 +1,4 @@
-"""What may be learned edge by edge: Tasks of documents, ratings and images."""
+"""Problems of sparse models, as Tasks: documents, ratings and images."""
 
 from collections.abc import Callable
 from functools import partial
@@ -12,8 +12,7 @@ from sparse_runs import Extras, Measures, Task, save
 
 from dml.metrics.residuals import residuals
 from dml.models import completion, dropout, factors, sparse_logistic_edges, sparse_svm
-from dml.strategies.sparse.workers import Sparse
-from dml.types import BadInput, Batch
+from dml.types import BadInput, Batch, Problem
 
 LOSSES: dict[str, tuple[ModuleType, Stated]] = {
     "hinge": (sparse_svm, Stated(0.5, 0.82, 20, 256, hubs=5e-4)),
@@ -45,8 +44,8 @@ def documents(
         def evaluate(table: np.ndarray) -> Measures:
             return {"accuracy": sparse_svm.accuracy(table, held_out)}
 
-        def least(problem: Sparse) -> np.ndarray:
-            return model.optimum(problem.data, width)
+        def least(problem: Problem) -> np.ndarray:
+            return model.optimum(problem.kernel.data, width)
 
         def named(path: Path, table: np.ndarray) -> Measures:
             weights = np.empty_like(table)
@@ -161,9 +160,9 @@ def counts(folder: str, k: int, dtype: str = "float32", seed: int = 0) -> Task:
     return Task(completion, load, COUNTS)
 
 
-def reference(problem: Sparse) -> np.ndarray:
+def reference(problem: Problem) -> np.ndarray:
     """Return where alternating least squares end, from the same start."""
-    return completion.optimum(problem.data, problem.start, SWEEPS)
+    return completion.optimum(problem.kernel.data, problem.params, SWEEPS)
 
 
 def in_drawn_order(whole: Any, seed: int) -> Any:
@@ -196,8 +195,8 @@ def images(
         def evaluate(table: np.ndarray) -> Measures:
             return {"accuracy": dropout.accuracy(table, held_out)}
 
-        def least(problem: Sparse) -> np.ndarray:
-            return dropout.optimum(problem.data, problem.start)
+        def least(problem: Problem) -> np.ndarray:
+            return dropout.optimum(problem.kernel.data, problem.params)
 
         return made, start, Extras(evaluate, least, save)
 

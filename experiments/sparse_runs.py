@@ -1,4 +1,4 @@
-"""A run of training edge by edge: loads once a host, says how sparse it is, trains.
+"""A run of training in shared memory: load once a host, measure sparsity, train.
 
 A Task in; rows, a summary, the table and its figures in the run folder out.
 """
@@ -6,6 +6,7 @@ A Task in; rows, a summary, the table and its figures in the run folder out.
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -15,13 +16,13 @@ import numpy as np
 import sparse_flags
 import writing
 from sparse_report import connected, ends, gap, progress, speeds
-from sparse_ways import UPDATES, Setup
+from sparse_ways import begin
 
 from dml.metrics import figures, writers
 from dml.metrics.timer import Timer
-from dml.strategies.sparse.workers import Sparse, workers
+from dml.models import descent
 from dml.train import train
-from dml.types import CountedComm, Edges, SparseModel
+from dml.types import CountedComm, Edges, Problem, SparseModel
 from dml.wire.memory.conflicts import component_sizes, hubs
 from dml.wire.memory.shared import place
 from dml.wire.memory.structure import lines, structure
@@ -33,19 +34,27 @@ Measures = Mapping[str, Any]
 
 
 class Extras(NamedTuple):
-    """What only the rank that writes needs."""
+    """What only the rank that writes needs.
 
-    evaluate: Callable[[np.ndarray], Measures]  # on what is held out
-    # the table of the least objective, where it can be found
-    optimum: Callable[[Sparse], np.ndarray] | None
-    save: Callable[[Path, np.ndarray], Measures]  # and draw; says what is to be seen
+    evaluate: table -> measures on held-out examples.
+    optimum: problem -> the table of the least objective; None where it takes too long.
+    save: (folder, table) -> what was measured while the table was written and drawn.
+    """
+
+    evaluate: Callable[[np.ndarray], Measures]
+    optimum: Callable[[Problem], np.ndarray] | None
+    save: Callable[[Path, np.ndarray], Measures]
 
 
 class Task(NamedTuple):
-    """A problem that is loaded when it is asked for."""
+    """A problem that is not yet loaded.
+
+    load: () -> the model's data, the start value, and what rank 0 needs.
+    stated: the default values of its flags.
+    """
 
     model: SparseModel
-    load: Callable[[], tuple[Any, np.ndarray, Extras]]  # data, start
+    load: Callable[[], tuple[Any, np.ndarray, Extras]]
     stated: sparse_flags.Stated
 
 
@@ -55,8 +64,8 @@ def save(path: Path, table: np.ndarray) -> Measures:
     return {}
 
 
-def loaded(comm: CountedComm, task: Task) -> tuple[Sparse, list[Extras]]:
-    """Load on one rank; its data is shared, what else it has stays there."""
+def loaded(comm: CountedComm, task: Task) -> tuple[Problem, list[Extras]]:
+    """Load on one rank a host; the data is shared, the Extras stay on that rank."""
     extras: list[Extras] = []
 
     def load() -> tuple[Any, np.ndarray]:
@@ -64,12 +73,17 @@ def loaded(comm: CountedComm, task: Task) -> tuple[Sparse, list[Extras]]:
         extras.append(more)
         return data, start
 
-    return Sparse(task.model, *place(comm, load)), extras
+    def evaluate(table: np.ndarray) -> Measures:
+        objective = task.model.objective(table, problem.kernel.data)
+        return {"objective": objective, **extras[0].evaluate(table)}
+
+    problem = descent.problem(task.model, *place(comm, load), evaluate)
+    return problem, extras
 
 
-def told(problem: Sparse, stated: sparse_flags.Stated) -> dict[str, float]:
-    """Say and return how sparse a problem is, and how conflicts connect its batches."""
-    edges, rows = problem.data.edges, len(problem.start)
+def sparsity(problem: Problem, stated: sparse_flags.Stated) -> dict[str, float]:
+    """Print and return how sparse a problem is, and how conflicts connect batches."""
+    edges, rows = problem.kernel.data.edges, len(problem.params)
     found, apart = structure(edges, rows), hubs(edges, rows, stated.hubs)
     # they lie in a drawn order: the first are as good as any
     count = min(len(edges.starts) - 1, SOME)
@@ -88,52 +102,54 @@ def mean_share(blocks: Sequence[np.ndarray]) -> float:
     return float(np.mean([sizes[0] / sizes.sum() for sizes in blocks]))
 
 
-def ran(
+def run(
     comm: CountedComm,
     task: Task,
     values: flags.FlagValues,
     path: Path,
-    peers: Callable[[Sparse, sparse_flags.Stated], Measures] | None = None,
+    peers: Callable[[Problem, sparse_flags.Stated], Measures] | None = None,
 ) -> dict[str, Any]:
-    """Train as the flags say, and let peers do the same; return the summary."""
+    """Train by the flags; return the summary.
+
+    comm: the ranks, all on one host.
+    task: what is learned.
+    values: the flags.
+    path: the run folder.
+    peers: measures other programs on the same problem; None: no comparison.
+    """
     begun = time.perf_counter()
     stated = sparse_flags.filled(values, task.stated)
     problem, extras = loaded(comm, task)
-    settings = sparse_flags.settings(values, stated)
-    # who has nothing to do sleeps: a core that waits is one that another needs
-    facts = first_of_all(comm, lambda: {} if comm.rank else told(problem, stated))
-
-    def evaluate(collect: Callable[[], np.ndarray | None]) -> Measures:
-        table = collect()
-        if table is None:
-            return {}
-        tables[:] = [table]
-        objective = task.model.objective(table, problem.data)
-        return {"objective": objective, **extras[0].evaluate(table)}
-
+    how = sparse_flags.settings(values, stated)
+    # ranks without work sleep: a core that waits is one that another needs
+    facts = first_of_all(comm, lambda: {} if comm.rank else sparsity(problem, stated))
     tables: list[np.ndarray] = []
-    with (
-        workers(comm, values.threads) as crew,
-        writing.first(
-            path,
-            values,
-            comm,
-            writers.console(stated.epochs, unit="epoch", says=progress, ends=ends),
-            figures.chart(path / "objective", "step", "objective"),
-        ) as writer,
-    ):
-        setup = Setup(problem, settings, Timer(), crew, stated.hubs)
-        steps = islice(UPDATES[values.updates](setup), stated.epochs)
-        summary = train(steps, evaluate, writer, evaluate_every=1)
-        summary |= {"workers": crew.count, **facts}
+
+    def evaluate(table: np.ndarray) -> Measures:
+        tables[:] = [table]
+        return problem.evaluate(table)
+
+    with writing.first(
+        path,
+        values,
+        comm,
+        writers.console(stated.epochs, unit="epoch", says=progress, ends=ends),
+        figures.chart(path / "objective", "epoch", "objective"),
+    ) as writer:
+        steps = begin(values.updates, problem, how, comm, Timer())
+        with closing(steps):
+            epochs = islice(steps, stated.epochs)
+            summary = train(epochs, evaluate, writer, evaluate_every=1)
+        summary |= {"workers": comm.size * values.threads, **facts}
 
         def conclude() -> None:
             if comm.rank:
                 return
             summary.update(speeds(summary), **extras[0].save(path, tables[-1]))
             if values.reference and extras[0].optimum:
-                least = task.model.objective(extras[0].optimum(problem), problem.data)
-                summary.update(gap(summary["objective"], least))
+                least = extras[0].optimum(problem)
+                objective = task.model.objective(least, problem.kernel.data)
+                summary.update(gap(summary["objective"], objective))
             if peers:
                 summary.update(peers(problem, stated))
             summary["total_seconds"] = time.perf_counter() - begun

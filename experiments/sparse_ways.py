@@ -1,68 +1,113 @@
-"""The ways of updating one table by name, and how a Setup makes each of them."""
+"""The strategies in shared memory by the names of --updates, and their arguments."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
 from types import ModuleType
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from dml.metrics.timer import Timer
-from dml.strategies.sparse.average import average
-from dml.strategies.sparse.batched import batched
-from dml.strategies.sparse.free import free
-from dml.strategies.sparse.workers import Settings, Sparse, Workers
-from dml.types import BadInput, Step
+from dml.strategies import rotation, strategy
+from dml.strategies.shared.workers import Descent, orders
+from dml.types import BadInput, CountedComm, Problem, Step
 from dml.wire.memory import atomic, hogwild, locked, round_robin, whole
 from dml.wire.memory.conflicts import hubs
 
 
-class Setup(NamedTuple):
-    """What every way begins with."""
+class Settings(NamedTuple):
+    """The arguments of all strategies in shared memory.
 
-    problem: Sparse
-    settings: Settings
-    timer: Timer
-    crew: Workers
-    hubs: float  # rows in more than this share of the edges wait
+    update: rates and momentum.
+    batch: examples of a block.
+    seed: of the order of blocks.
+    hubs: rows in more than this share of the examples wait for a block's end, in
+        cyclades.
+    threads: workers of each rank.
+    counting: whether lost changes of rows are measured.
+    delay: reads of a number that each gradient takes longer.
+    blocks: blocks of rows on each side, in rotation.
+    """
 
-
-def freely(guard: ModuleType, setup: Setup) -> Iterator[Step]:
-    return free(*setup[:3], crew=setup.crew, guard=guard)
-
-
-def alone(setup: Setup) -> Iterator[Step]:
-    if setup.crew.count > 1:
-        raise BadInput(
-            f"expected one worker with --updates=serial, got {setup.crew.count}; pass "
-            "--updates=cyclades, which has the same bits where no row waits"
-        )
-    return freely(hogwild, setup)
-
-
-def without_conflicts(setup: Setup) -> Iterator[Step]:
-    problem = setup.problem
-    apart = hubs(problem.data.edges, len(problem.start), setup.hubs)
-    return batched(*setup[:3], crew=setup.crew, apart=apart)
+    update: Descent
+    batch: int
+    seed: int = 0
+    hubs: float = 1.0
+    threads: int = 1
+    counting: bool = False
+    delay: int = 0
+    blocks: int = 8
 
 
-def in_step(setup: Setup) -> Iterator[Step]:
-    everything = np.ones(len(setup.problem.start), np.bool_)
-    return batched(*setup[:3], crew=setup.crew, apart=everything)
+Own = Callable[[Problem, Settings], dict[str, Any]]
 
 
-def apart(setup: Setup) -> Iterator[Step]:
-    return average(*setup[:3], crew=setup.crew)
+def by_policy(policy: ModuleType, problem: Problem, how: Settings) -> dict[str, Any]:
+    own = {"counting": how.counting, "delay": how.delay}
+    return {"policy": policy, "threads": how.threads, **own}
 
 
-UPDATES: dict[str, Callable[[Setup], Iterator[Step]]] = {
-    "serial": alone,
-    "hogwild": partial(freely, hogwild),
-    "atomic": partial(freely, atomic),
-    "locked": partial(freely, locked),
-    "global": partial(freely, whole),
-    "roundrobin": partial(freely, round_robin),
-    "cyclades": without_conflicts,
-    "average": apart,
-    "minibatch": in_step,
+def hubs_apart(problem: Problem, how: Settings) -> dict[str, Any]:
+    apart = hubs(problem.kernel.data.edges, len(problem.params), how.hubs)
+    return {"apart": apart, "batch": how.batch, "threads": how.threads}
+
+
+def all_apart(problem: Problem, how: Settings) -> dict[str, Any]:
+    apart = np.ones(len(problem.params), np.bool_)
+    return {"apart": apart, "batch": how.batch, "threads": how.threads}
+
+
+def own_tables(problem: Problem, how: Settings) -> dict[str, Any]:
+    return {"threads": how.threads}
+
+
+ROTATION = "rotation"  # of problems whose examples have a row of each of two sides
+# --updates: a strategy, and its own arguments.
+UPDATES: dict[str, tuple[str, Own]] = {
+    "serial": ("hogwild", partial(by_policy, hogwild)),
+    "hogwild": ("hogwild", partial(by_policy, hogwild)),
+    "atomic": ("hogwild", partial(by_policy, atomic)),
+    "locked": ("hogwild", partial(by_policy, locked)),
+    "global": ("hogwild", partial(by_policy, whole)),
+    "roundrobin": ("hogwild", partial(by_policy, round_robin)),
+    "cyclades": ("cyclades", hubs_apart),
+    "average": ("average", own_tables),
+    "minibatch": ("cyclades", all_apart),
 }
+
+
+def begin(
+    updates: str, problem: Problem, how: Settings, comm: CountedComm, timer: Timer
+) -> Iterator[Step]:
+    """Return the Steps of --updates, an epoch each, without end."""
+    if updates == "serial" and comm.size * how.threads > 1:
+        raise BadInput(
+            f"expected one worker with --updates=serial, got {comm.size * how.threads};"
+            " pass --updates=cyclades, which has the same bits where no row waits"
+        )
+    if updates == ROTATION:
+        return rotating(problem, how, comm, timer)
+    name, own = UPDATES[updates]
+    return strategy(name, problem)(
+        problem,
+        orders(problem.examples, how.batch, how.seed),
+        how.update,
+        comm=comm,
+        timer=timer,
+        **own(problem, how),
+    )
+
+
+def rotating(
+    problem: Problem, how: Settings, comm: CountedComm, timer: Timer
+) -> Iterator[Step]:
+    """Return the Steps of rotation, whose epochs visit one cell after another."""
+    if how.threads > 1:
+        raise BadInput(
+            f"expected one thread a rank with --updates={ROTATION}, got {how.threads}; "
+            "start more ranks, with --threads=1"
+        )
+    problem, cells = rotation.in_blocks(problem, how.blocks)
+    orders = rotation.orders(cells, how.seed)
+    train = strategy(ROTATION, problem)
+    return train(problem, orders, how.update, comm=comm, timer=timer)

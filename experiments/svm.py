@@ -18,7 +18,7 @@ from typing import Any
 import flags
 import sparse_flags
 from sparse_problems import LOSSES, documents
-from sparse_runs import ran
+from sparse_runs import run
 from sparse_ways import UPDATES
 from svm_peers import peers
 
@@ -41,7 +41,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     task = documents(FLAGS.data, FLAGS.loss, FLAGS.mu, FLAGS.dtype, FLAGS.seed)
     path = runs.path(FLAGS.out, "svm")
     others = partial(peers, loss=FLAGS.loss) if FLAGS.peers else None
-    return [ran(Metered(world(FLAGS.watchdog)), task, FLAGS, path, others)]
+    return [run(Metered(world(FLAGS.watchdog)), task, FLAGS, path, others)]
 
 
 if __name__ == "__main__":

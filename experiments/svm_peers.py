@@ -1,4 +1,4 @@
-"""What others make of the same examples in the same order: scikit-learn, and numpy."""
+"""The speed of scikit-learn and of numpy on the same examples in the same order."""
 
 import time
 from typing import Any
@@ -7,8 +7,7 @@ import numpy as np
 import sparse_flags
 
 from dml.models.sparse_svm import matrix
-from dml.strategies.sparse.workers import Sparse
-from dml.types import Batch
+from dml.types import Batch, Problem
 
 NUMPY = 2000  # examples that the loop takes
 SLOPES = {
@@ -19,11 +18,11 @@ NAMES = {"hinge": "hinge", "logistic": "log_loss"}  # scikit-learn's
 
 
 def peers(
-    problem: Sparse, stated: sparse_flags.Stated, *, loss: str
+    problem: Problem, stated: sparse_flags.Stated, *, loss: str
 ) -> dict[str, float]:
     """Return the updates a second of SGDClassifier, and of a loop in numpy."""
-    data, width = problem.data, len(problem.start)
-    batch = Batch(matrix(data, width).astype(problem.start.dtype), data.labels)
+    data, width = problem.kernel.data, len(problem.params)
+    batch = Batch(matrix(data, width).astype(problem.params.dtype), data.labels)
     return {
         "sklearn_updates_per_second": sklearn(batch, loss, data.mu, stated),
         "numpy_updates_per_second": loop(batch, loss, data.mu, stated.lr),

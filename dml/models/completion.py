@@ -4,6 +4,9 @@
 
 A row of the table has the factors, then the bias; users' rows come before items'. GloVe
 (Pennington 2014) is this, with v the log counts, w their weights, and μ_u = μ_i = 0.
+
+`factors` has the same gradient by minibatches, for servers; its sums are in the order
+of SIMD lanes, so bits differ. `tests/models/test_completion.py` compares both.
 """
 
 import math
@@ -13,6 +16,7 @@ import numpy as np
 from numba import njit
 
 from dml.models.descent import descend as move
+from dml.models.descent import dot
 from dml.models.descent import unpaced as paced
 from dml.models.descent import unsettled as settle
 from dml.models.glove import weight
@@ -82,23 +86,12 @@ def _edges(users: np.ndarray, items: np.ndarray) -> Edges:
 
 @njit(nogil=True, cache=True)
 def miss(table, data, e):
-    """Return ⟨l, r⟩ + b_u + b_i - v, by sums that need not wait for one another."""
+    """Return ⟨l, r⟩ + b_u + b_i - v."""
     k = data.edges.starts[e]
     user, item = data.edges.rows[k], data.edges.rows[k + 1]
     bias = table.shape[1] - 1
-    one = two = three = four = table.dtype.type(0)
-    d = 0
-    while d + 3 < bias:
-        one += table[user, d] * table[item, d]
-        two += table[user, d + 1] * table[item, d + 1]
-        three += table[user, d + 2] * table[item, d + 2]
-        four += table[user, d + 3] * table[item, d + 3]
-        d += 4
-    while d < bias:
-        one += table[user, d] * table[item, d]
-        d += 1
     biases = table[user, bias] + table[item, bias] - data.targets[e]
-    return (one + two) + (three + four) + biases
+    return dot(table, user, table, item, bias) + biases
 
 
 @njit(nogil=True, cache=True)

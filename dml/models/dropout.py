@@ -14,6 +14,7 @@ import numpy as np
 from numba import njit
 
 from dml.models.descent import descend as move
+from dml.models.descent import dot
 from dml.models.descent import unpaced as paced
 from dml.models.descent import unsettled as settle
 from dml.types import BadInput, Batch, Edges
@@ -78,38 +79,9 @@ def start(
 
 @njit(nogil=True, cache=True)
 def activation(table, unit, inputs, image):
-    """Return what a unit makes of an image, by sums that need not wait for others."""
+    """Return the activation of a unit for an image."""
     width = inputs.shape[1]
-    one = two = three = four = table.dtype.type(0)
-    i = 0
-    while i + 3 < width:
-        one += table[unit, i] * inputs[image, i]
-        two += table[unit, i + 1] * inputs[image, i + 1]
-        three += table[unit, i + 2] * inputs[image, i + 2]
-        four += table[unit, i + 3] * inputs[image, i + 3]
-        i += 4
-    while i < width:
-        one += table[unit, i] * inputs[image, i]
-        i += 1
-    return np.tanh((one + two) + (three + four) + table[unit, width])
-
-
-@njit(nogil=True, cache=True)
-def square(table, unit):
-    """Return |row|², by such sums."""
-    width = table.shape[1]
-    one = two = three = four = table.dtype.type(0)
-    d = 0
-    while d + 3 < width:
-        one += table[unit, d] * table[unit, d]
-        two += table[unit, d + 1] * table[unit, d + 1]
-        three += table[unit, d + 2] * table[unit, d + 2]
-        four += table[unit, d + 3] * table[unit, d + 3]
-        d += 4
-    while d < width:
-        one += table[unit, d] * table[unit, d]
-        d += 1
-    return (one + two) + (three + four)
+    return np.tanh(dot(table, unit, inputs, image, width) + table[unit, width])
 
 
 @njit(nogil=True, cache=True)
@@ -139,7 +111,7 @@ def gradient(table, data, e, t, grads):
         unit = data.edges.rows[k]
         active = activation(table, unit, data.inputs_BxI, image)
         grads[k - first, width] = active  # lies there until its slope is known
-        squares += square(table, unit)
+        squares += dot(table, unit, table, unit, table.shape[1])
         for c in range(len(scores)):
             scores[c] += scale * active * table[unit, width + 1 + c]
     loss = entropy(scores, data.targets[image])

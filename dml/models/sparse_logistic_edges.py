@@ -3,7 +3,8 @@
     objective = mean of log(1 + exp(-y_e ⟨x_e, w⟩)) + ½ μ |w|²
 
 Its documents and the norm are those of sparse_svm: the table has v, w = a_t v. For
-servers, with minibatches and an L1 norm, it is in sparse_logistic.
+servers, with minibatches and an L1 norm, it is in sparse_logistic, whose sums have
+another order. `tests/models/test_sparse_edges.py` compares both gradients.
 """
 
 import numpy as np

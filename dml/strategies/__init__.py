@@ -15,7 +15,7 @@ class Strategy(NamedTuple):
     """One strategy, imported when it is used.
 
     module: of dml.strategies; its function has the name of the module's last part.
-    needs: fields of Problem that it reads beside params, examples and gradient.
+    needs: fields of Problem that it reads beside params and examples.
     alone: whether it trains on one rank only.
     """
 
@@ -25,17 +25,17 @@ class Strategy(NamedTuple):
 
 
 STRATEGIES = {
-    "serial": Strategy("serial", alone=True),
-    "synchronous": Strategy("synchronous"),
-    "local": Strategy("local"),
+    "serial": Strategy("serial", ("gradient",), alone=True),
+    "synchronous": Strategy("synchronous", ("gradient",)),
+    "local": Strategy("local", ("gradient",)),
     "mesh": Strategy("mesh", ("model",)),
     "hybrid": Strategy("hybrid.hybrid", ("model",)),
-    "server": Strategy("server.server"),
+    "server": Strategy("server.server", ("gradient",)),
     "hogwild": Strategy("shared.hogwild", ("kernel",)),
-    "average": Strategy("shared.average", ("kernel",)),
-    "cyclades": Strategy("shared.cyclades", ("kernel",)),
-    "delayed": Strategy("shared.delayed", ("kernel",)),
-    "rotation": Strategy("rotation", ("kernel",)),
+    "average": Strategy("shared.average", ("kernel.model",)),
+    "cyclades": Strategy("shared.cyclades", ("kernel.model",)),
+    "delayed": Strategy("shared.delayed", ("kernel.model",), alone=True),
+    "rotation": Strategy("rotation", ("kernel.blocks",)),
     "operation": Strategy("operation", ("products",)),
 }
 
@@ -52,7 +52,7 @@ def strategy(name: str, problem: Problem, ranks: int = 1) -> Callable[..., Any]:
             f"expected one rank with --strategy={name}, got {ranks}; pass "
             "--strategy=synchronous"
         )
-    missing = [field for field in entry.needs if getattr(problem, field) is None]
+    missing = [field for field in entry.needs if not has(problem, field)]
     if missing:
         raise BadInput(
             f"expected a problem with {' and '.join(missing)} for --strategy={name}, "
@@ -67,5 +67,13 @@ def fitting(problem: Problem) -> list[str]:
     return [
         name
         for name, entry in STRATEGIES.items()
-        if all(getattr(problem, field) is not None for field in entry.needs)
+        if all(has(problem, field) for field in entry.needs)
     ]
+
+
+def has(problem: Problem, field: str) -> bool:
+    """Say whether a problem has a field, such as "kernel" or "kernel.model"."""
+    value: Any = problem
+    for name in field.split("."):
+        value = getattr(value, name, None)
+    return value is not None

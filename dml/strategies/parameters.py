@@ -9,7 +9,8 @@ averaged, assign: what replicas average, and its mean in its place.
 collect, state: calls for a Step.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
+from copy import deepcopy
 from functools import partial
 from typing import Any
 
@@ -40,6 +41,14 @@ def restored(memory: Any, leaves: Any) -> Any:
     if leaves is None:
         return memory
     return jax.tree.unflatten(jax.tree.structure(memory), leaves)
+
+
+def mean(losses: Sequence[tuple[float, int]]) -> float:
+    """Return the mean of losses, each with its number of examples."""
+    if len(losses) == 1:
+        return losses[0][0]
+    total = sum(examples for _, examples in losses)
+    return sum(loss * examples for loss, examples in losses) / total
 
 
 class Tree:
@@ -101,7 +110,7 @@ class Table:
     """Rows of a table, and the rule that changes them in place."""
 
     def __init__(self, problem: Problem, update: Update, state: Any) -> None:
-        self.gradient = problem.gradient
+        self.gradient, self.sums = problem.gradient, problem.sums
         self.shard: Shard = update(problem.params)
         if state is not None:
             for mine, saved in zip(self.shard.state, state, strict=True):
@@ -110,15 +119,19 @@ class Table:
     def put(self, batch: Any) -> Any:
         return batch
 
-    def mean(self, parts: Iterable[Part | None], count: int) -> tuple[float, Rows]:
+    def mean(self, parts: Iterable[Part | None], count: int) -> tuple[float, Any]:
         loss, pushes = 0.0, []
-        for part in filter(None, parts):
+        some = [part for part in parts if part]
+        for part in some:
             weight = part.examples / count
             lost, rows = self.gradient(self.shard.values, part.batch)
             loss += lost * weight
-            values = rows.values if weight == 1 else rows.values * np.float32(weight)
-            pushes.append((rows.index, values))
-        return loss, Rows(*summed(pushes))
+            weight = 1 if self.sums else weight
+            if weight != 1 or len(some) > 1:
+                # copies: the next gradient may use the memory of this one
+                rows = deepcopy(rows)._replace(values=rows.values * np.float32(weight))
+            pushes.append(rows)
+        return loss, Rows(*summed(pushes)) if pushes else None
 
     def apply(self, grads: Rows) -> None:
         self.shard.update(*grads)

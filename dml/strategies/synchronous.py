@@ -30,6 +30,7 @@ from dml.metrics.timer import Timer
 from dml.models.backward import backward, order
 from dml.models.gradient import accumulated, plus
 from dml.strategies.parameters import Tree, Update, restored
+from dml.strategies.row_sums import by_rows
 from dml.types import CountedComm, Grads, Problem, Reducer, Step
 from dml.wire.buckets import Bucket, buckets, empty, fill
 from dml.wire.once import once
@@ -52,12 +53,13 @@ def synchronous(
     ahead: int = 0,
     state: Any = None,
     memory: Any = None,
+    **rows: Any,
 ) -> Iterator[Step]:
     """Train on all ranks in lockstep; yield a Step after every update.
 
     problem: what is learned, equal on all ranks.
     batches: the indices of each global minibatch, equal on all ranks.
-    update: an optax optimizer.
+    update: an optax optimizer, or a rule of rows.
     comm: the ranks.
     timer: measures the phases.
     reducer: how gradients become their mean, such as exact(ring_allreduce).
@@ -68,7 +70,22 @@ def synchronous(
     ahead: minibatches made in the background.
     state: the update's state in an earlier Step.
     memory: the leaves of an earlier Step's memory on this rank.
+    rows: own arguments of `row_sums.by_rows`, for a rule of rows.
     """
+    if not hasattr(update, "init"):
+        yield from by_rows(
+            problem,
+            batches,
+            update,
+            comm=comm,
+            timer=timer,
+            reducer=reducer,
+            accumulate=accumulate,
+            ahead=ahead,
+            state=state,
+            **rows,
+        )
+        return
     start = partial(Tree, problem, update, state)
     now = copy(once(comm, "start", (id(problem.params), id(state)), start))
     layered = bool(bucket_mb and problem.model and problem.model.layers)

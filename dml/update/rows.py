@@ -41,16 +41,17 @@ def pad_of(table_TxR: np.ndarray) -> int:
     return (table_TxR.shape[1] - LANES) // 2
 
 
-def pack(state: Embeddings, table_TxR: np.ndarray) -> None:
-    """Write the state into the rows of a table."""
-    dim = state.vectors_TxD.shape[1]
+def pack(state: Embeddings) -> np.ndarray:
+    """Return the table whose rows are the state."""
+    rows, dim = state.vectors_TxD.shape
     pad = padded(dim)
-    table_TxR[:] = 0
+    table_TxR = np.zeros((rows, width(dim)), np.float32)
     table_TxR[:, pad : 2 * pad] = 1  # of the padding: its roots must be finite
     table_TxR[:, :dim] = state.vectors_TxD
     table_TxR[:, pad : pad + dim] = state.vector_squares_TxD
     table_TxR[:, 2 * pad] = state.biases_T
     table_TxR[:, 2 * pad + 1] = state.bias_squares_T
+    return table_TxR
 
 
 def unpack(table_TxR: np.ndarray, dim: int) -> Embeddings:
@@ -115,6 +116,25 @@ def kernel(pad: int) -> Callable[..., None]:
             row[2 * pad + 1] = squares
 
     return adagrad
+
+
+class AdaGrad:
+    """A table of rows and its rule: a Shard whose squares are part of its values.
+
+    values: the rows, changed in place.
+    rate: of vectors; a bias moves at rate 1.
+    """
+
+    state = ()
+
+    def __init__(self, values: np.ndarray, rate: float) -> None:
+        self.values, self.rate = values.copy(), rate
+
+    def update(
+        self, at: np.ndarray | slice, grads: np.ndarray, share: float = 1.0
+    ) -> None:
+        """Step on those rows, each once, by their summed gradients."""
+        adagrad(self.values, Rows(at, grads), self.rate)
 
 
 def adagrad(table_TxR: np.ndarray, rows: Rows, rate: float) -> None:

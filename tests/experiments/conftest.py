@@ -14,7 +14,7 @@ SMALL = ["--min_count=1", "--window=5", "--dim=8", "--epochs=2", "--save_every=1
 
 
 @contextmanager
-def undrawn(path):
+def undrawn(path, *axes):
     yield Writer(ignore, ignore)
 
 

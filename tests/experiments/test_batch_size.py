@@ -8,10 +8,9 @@ import pytest
 
 from dml import sim
 from dml.models import sparse_logistic_edges as logistic
-from dml.strategies.sparse.workers import workers
 from dml.types import BadInput
 from dml.wire.messages import Metered
-from tests.strategies.sparse import small
+from tests.strategies.shared import small
 
 SMALL = ["--examples=256", "--features=60", "--nonzeros=5", "--copies=16", "--mu=1e-3"]
 KINDS = ["diverse", "repeated"]
@@ -27,11 +26,7 @@ def plan(**chosen):
 def alone(program):
     """Call program(crew) with one worker."""
 
-    def rank(comm):
-        with workers(Metered(comm)) as crew:
-            return program(crew)
-
-    return sim.run(rank, 1)[0]
+    return sim.run(lambda comm: program(batch_size_runs.Crew(Metered(comm))), 1)[0]
 
 
 def gradients(data, table):
@@ -68,13 +63,13 @@ def test_a_run_says_steps_and_seconds_and_leaves_figures(tmp_path):
 @pytest.mark.parametrize("data", KINDS)
 def test_diversity_is_that_of_each_examples_gradient(data):
     problem = plan(data=data).problem
-    width = len(problem.start)
+    width = len(problem.params)
     rng = np.random.default_rng(1)
-    for table in (problem.start, rng.standard_normal(width).astype(np.float32)):
-        grads_NxT = gradients(problem.data, table)
+    for table in (problem.params, rng.standard_normal(width).astype(np.float32)):
+        grads_NxT = gradients(problem.kernel.data, table)
         wanted = len(grads_NxT) * (grads_NxT**2).sum()
         wanted /= (grads_NxT.sum(axis=0) ** 2).sum()
-        found = batch_size_data.diversity(problem.data, width)(table)
+        found = batch_size_data.diversity(problem.kernel.data, width)(table)
         assert found == pytest.approx(wanted)
 
 
@@ -106,9 +101,11 @@ def test_copies_of_all_examples_leave_the_bound_as_it_is():
 @pytest.mark.parametrize("batch, ends", [(256, [256, 256, 256]), (96, [96, 192, 256])])
 def test_a_window_of_one_batch_is_a_step_down_the_sum_of_its_gradients(batch, ends):
     one = plan()
-    data, rate = one.problem.data._replace(mu=0.0), 0.02
-    free = one._replace(problem=one.problem._replace(data=data))
-    table = one.problem.start
+    data, rate = one.problem.kernel.data._replace(mu=0.0), 0.02
+    free = one._replace(
+        problem=one.problem._replace(kernel=one.problem.kernel._replace(data=data))
+    )
+    table = one.problem.params
 
     def four(crew):
         run = batch_size_runs.descent(free, batch, rate, crew)

@@ -13,12 +13,13 @@ from hogwild_problems import PROBLEMS, unused
 from hogwild_runs import SERIAL, Turn
 from sparse_flags import Stated
 from sparse_runs import Task
+from sparse_ways import Settings
 
 from dml import sim
-from dml.strategies.sparse.workers import Settings
+from dml.strategies.shared.workers import Descent
 from dml.types import BadInput
 from dml.wire.messages import Metered
-from tests.strategies.sparse.small import documents, ratings
+from tests.strategies.shared.small import documents, ratings
 
 SMALL = ["--bits=1,2,3", "--checked=8,32", "--batches=1,8,64", "--hubs=1,0.05"]
 SMALL += ["--epochs=2", "--repeats=2", "--tried=1", "--late=3"]
@@ -35,8 +36,11 @@ def small(monkeypatch):
 
     def put(name):
         def task(seed):
-            model, data, start = MADE[name](seed=seed)
-            return Task(model, lambda: (data, start, unused()), STATED[name])
+            made = MADE[name](seed=seed)
+            kernel, start = made.kernel, made.params
+            return Task(
+                kernel.model, lambda: (kernel.data, start, unused()), STATED[name]
+            )
 
         monkeypatch.setitem(PROBLEMS, name, task)
 
@@ -152,7 +156,7 @@ def test_a_search_without_a_limit_ends(falls, rate):
 
 def fell(train, problem, rate):
     """Try one epoch at a rate, on one rank."""
-    how = Settings(lambda epoch: rate, batch=16)
+    how = Settings(Descent(lambda epoch: rate), batch=16, hubs=0.05)
 
     def program(comm):
         comm = Metered(comm)
@@ -165,8 +169,8 @@ def fell(train, problem, rate):
 @pytest.mark.parametrize(
     "train",
     [
-        partial(cyclades_steps.raced, case=SERIAL, hubs=1.0),
-        partial(cyclades_steps.raced, case=("cyclades", 2), hubs=0.05),
+        partial(cyclades_steps.raced, case=SERIAL),
+        partial(cyclades_steps.raced, case=("cyclades", 2)),
         partial(cyclades_steps.simulated, delay=3),
     ],
 )
@@ -180,10 +184,10 @@ def test_a_norm_that_leaves_no_weights_does_not_fall():
 
 
 def test_reads_that_are_not_late_have_the_bits_of_serial():
-    problem, how = documents(), Settings(lambda epoch: 0.3, batch=16)
+    problem, how = documents(), Settings(Descent(lambda epoch: 0.3), batch=16)
 
     def program(comm):
-        one = cyclades_steps.raced(Metered(comm), problem, SERIAL, 1.0, how, 2)
+        one = cyclades_steps.raced(Metered(comm), problem, SERIAL, how, 2)
         return one, *(
             cyclades_steps.simulated(Metered(comm), problem, late, how, 2)
             for late in (0, 9)

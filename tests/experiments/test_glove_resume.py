@@ -30,7 +30,8 @@ def test_two_epochs_and_two_more_are_four(train, tmp_path, before, after):
     train(*before, "--epochs=2", out="half")
     rest = train(*after, "--epochs=4", f"--resume={tmp_path / 'half'}", out="rest")[0]
     assert rest["vectors_sha256"] == whole["vectors_sha256"]
-    assert (rest["loss"], rest["steps"]) == (whole["loss"], 4)
+    assert (rest["loss"], rest["epochs"]) == (whole["loss"], 4)
+    assert rest["steps"] == whole["steps"] >= 4
     assert rest["examples"] == 2 * rest["records"]  # what this run did itself
     ends = [tmp_path / out / "checkpoint" for out in ("whole", "rest")]
     for name in ("parameters-4.bin", "squares-4.bin"):

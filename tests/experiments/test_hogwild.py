@@ -15,7 +15,7 @@ from sparse_runs import Task
 from dml import sim
 from dml.types import BadInput
 from dml.wire.messages import Metered
-from tests.strategies.sparse.small import documents
+from tests.strategies.shared.small import documents
 
 SMALL = ["--epochs=2", "--repeats=2", "--delays="]
 STATED = Stated(0.3, 0.8, 3, 16)
@@ -26,8 +26,9 @@ def small(monkeypatch):
     """Put few documents in the place of every problem."""
 
     def newsgroups(seed):
-        model, data, start = documents(seed=seed)
-        return Task(model, lambda: (data, start, unused()), STATED)
+        made = documents(seed=seed)
+        data, start = made.kernel.data, made.params
+        return Task(made.kernel.model, lambda: (data, start, unused()), STATED)
 
     monkeypatch.setattr(hogwild_problems, "HYPERGRAPH", (200, 200, 4))
     monkeypatch.setattr(hogwild_delays, "TURN", 0.01)
@@ -90,14 +91,14 @@ def test_a_delay_is_what_a_gradient_takes_longer(tmp_path, undrawn):
 def test_the_first_examples_are_a_problem_of_their_own():
     whole = documents()
     few = hogwild_delays.fewer(whole, 20)
-    assert len(few.data.edges.starts) == 21
-    assert few.data.edges.starts[-1] == whole.data.edges.starts[20]
-    assert hogwild_delays.fewer(whole, 10**6).data.edges[0] is not None
-    assert len(hogwild_delays.fewer(whole, 10**6).data.edges.starts) == 201
+    assert len(few.kernel.data.edges.starts) == 21
+    assert few.kernel.data.edges.starts[-1] == whole.kernel.data.edges.starts[20]
+    assert hogwild_delays.fewer(whole, 10**6).kernel.data.edges[0] is not None
+    assert len(hogwild_delays.fewer(whole, 10**6).kernel.data.edges.starts) == 201
 
 
 def test_each_turn_has_the_same_rates():
-    rate = settings(STATED, 3, seed=0).rate
+    rate = settings(STATED, 3, seed=0).update.rate
     assert [rate(epoch) for epoch in range(1, 8)] == pytest.approx(
         [0.3, 0.24, 0.192] * 2 + [0.3]
     )

@@ -45,7 +45,10 @@ def test_a_classifier_learns_and_says_how_sparse_its_data_are(tmp_path, capsys):
         json.loads((tmp_path / "summary.json").read_text()).items() >= summary.items()
     )
     rows = (tmp_path / "metrics.jsonl").read_text().splitlines()
-    assert [json.loads(row)["step"] for row in rows] == list(range(1, 21))
+    rows = [json.loads(row) for row in rows]
+    assert [row["epoch"] for row in rows] == list(range(1, 21))
+    assert [row["step"] for row in rows] == list(range(4000, 80_001, 4000))
+    assert (summary["steps"], summary["epochs"]) == (80_000, 20)
     assert np.load(tmp_path / "table.npy").shape == (1000,)
     assert (tmp_path / "objective.svg").stat().st_size > 0
     out = capsys.readouterr().out

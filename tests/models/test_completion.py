@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from dml.data.ratings import generated
+from dml.models import factors as factors_of
 from dml.models.completion import (
     gradient,
     move,
@@ -93,6 +94,12 @@ def test_of_ratings_it_is_the_model_of_the_servers(factors):
     want = metrics(table_TxD, training, 0.3)
     assert objective(table_TxD, data) == pytest.approx(want["loss"], rel=1e-5)
     assert rmse(table_TxD, data) == pytest.approx(want["rmse"], rel=1e-5)
+    index = np.arange(len(training.values))
+    rows = factors_of.touched(training.users, training.items, index)
+    _, grads_NxD = factors_of.gradient(table_TxD, training, index, rows, 0.3)
+    # the same terms of float32, summed in another order
+    want_NxD = slopes(table_TxD, data)[rows]
+    np.testing.assert_allclose(grads_NxD, want_NxD, rtol=1e-4, atol=1e-5)
     rows_Ex2 = data.edges.rows.reshape(-1, 2)
     assert (rows_Ex2[:, 0] < rows_Ex2[:, 1]).all()
     np.testing.assert_array_equal(rows_Ex2.T, [training.users, training.items])

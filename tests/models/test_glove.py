@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from dml.models.glove import Records, glove, misses, weight
-from dml.strategies.glove.minibatch import Sums, missed, products, summed
+from dml.strategies.glove.problem import Gradient
 from dml.types import Embeddings
-from dml.update.rows import pack, padded, width
+from dml.update.rows import pack, padded
 
 WORDS, DIM, COUNT = 9, 5, 40
 one_and_two = pytest.mark.parametrize("tables", [1, 2])
@@ -78,10 +78,7 @@ def test_gradients_are_the_finite_differences_of_the_loss(tables):
 def test_the_rows_of_minibatch_are_the_gradient_of_the_loss(tables):
     params, batch = example(tables)
     rows = tables * WORDS
-    table = np.empty((rows, width(DIM)), np.float32)
-    pack(params, table)
-    each, lost = missed(products(table, batch), batch)
-    found = summed(table, batch, each, Sums(rows, DIM, COUNT))
+    lost, found = Gradient(rows, DIM, COUNT)(pack(params), batch)
     model = glove(WORDS, DIM, tables)
     loss, grads = jax.value_and_grad(lambda p: COUNT * model.loss(p, batch))(params)
     vectors, biases = np.zeros((rows, DIM)), np.zeros(rows)
@@ -90,7 +87,7 @@ def test_the_rows_of_minibatch_are_the_gradient_of_the_loss(tables):
     assert len(set(found.index)) == len(found.index)
     assert not found.values[:, DIM : padded(DIM)].any()
     # float32: sums of up to some 40 terms of size 10
-    assert lost == pytest.approx(float(loss), rel=1e-5)
+    assert COUNT * lost == pytest.approx(float(loss), rel=1e-5)
     np.testing.assert_allclose(vectors, grads.vectors_TxD, rtol=1e-5, atol=1e-4)
     np.testing.assert_allclose(biases, grads.biases_T, rtol=1e-5, atol=1e-4)
 

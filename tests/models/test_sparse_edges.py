@@ -8,7 +8,7 @@ from scipy.optimize import minimize
 from scipy.sparse import csr_matrix
 
 from dml.data.svmlight import generate
-from dml.models import sparse_logistic_edges, sparse_svm
+from dml.models import sparse_logistic, sparse_logistic_edges, sparse_svm
 from dml.types import BadInput, Batch
 
 EXAMPLES, FEATURES, LONGEST = 300, 40, 9
@@ -275,3 +275,20 @@ def test_documents_lie_as_their_batch_does():
         want = BATCH.inputs[e]
         assert rows_of(data, e).tolist() == want.indices.tolist()
     assert (sparse_svm.matrix(data, FEATURES) != BATCH.inputs).nnz == 0
+
+
+def test_its_edges_have_the_logistic_gradient_of_minibatches():
+    """By servers and by edges: the same terms, summed in another order."""
+    batch = generate(60, 30, 5, 0)
+    data = sparse_logistic_edges.documents(batch, 1e-3)
+    weights = np.random.default_rng(0).standard_normal(30).astype(np.float32)
+    index = np.arange(60)
+    rows = sparse_logistic.touched(batch.inputs, index)
+    loss, grads = sparse_logistic.gradient(weights, batch, index, rows)
+    total, edge, lost = np.zeros(30), np.empty(30, np.float32), 0.0
+    for e in range(60):
+        first, last = data.edges.starts[e : e + 2]
+        lost += sparse_logistic_edges.gradient(weights, data, e, 0, edge)[0] / 60
+        total[data.edges.rows[first:last]] += edge[: last - first] / 60
+    assert lost == pytest.approx(loss, rel=1e-5)
+    np.testing.assert_allclose(grads, total[rows], rtol=1e-4, atol=1e-6)

@@ -1,16 +1,25 @@
 """GloVe on meshes of real ranks, a device each: by batches, then by dimensions."""
 
 import sys
-from itertools import islice
+from functools import partial
 
 import numpy as np
 
 from dml.metrics.timer import Timer
 from dml.strategies.glove.mesh import mesh
-from dml.strategies.glove.minibatch import minibatch
+from dml.strategies.glove.problem import minibatches
+from dml.strategies.serial import serial
+from dml.update.rows import AdaGrad, unpack
 from dml.wire.mesh import devices
 from dml.wire.messages.comm import world
-from tests.strategies.glove.mesh_main import BATCH, CLOSE, CLOSE_LOSS, RATE, problem
+from tests.strategies.glove.mesh_main import (
+    BATCH,
+    CLOSE,
+    CLOSE_LOSS,
+    DIM,
+    RATE,
+    problem,
+)
 
 EPOCHS = 2
 
@@ -25,17 +34,21 @@ def main():
 
 def agrees_with_one_worker(comm, batch, dim):
     axes = devices.mesh(batch=batch, dim=dim)
-    state, tiles = problem(tables=2)
-    options = {"comm": comm, "axes": axes, "batch": BATCH}
-    found = list(islice(mesh(state, tiles, RATE, Timer(), **options), EPOCHS))
-    alone = list(islice(minibatch(state, tiles, RATE, Timer(), batch=BATCH), EPOCHS))
-    params = found[-1].params()
-    assert (params is None) == (comm.rank > 0)
+    task = problem(tables=2)
+    common = {"comm": comm, "timer": Timer()}
+    found = list(mesh(task, range(EPOCHS), RATE, axes=axes, batch=BATCH, **common))
+    batches = [b for _ in range(EPOCHS) for b in minibatches(task.examples, BATCH)]
+    update, each = partial(AdaGrad, rate=RATE), len(batches) // EPOCHS
+    alone = list(serial(task, batches, update, every=each, **common))
+    table = found[-1].params()
+    assert (table is None) == (comm.rank > 0)
     losses = [step.loss for step in found]
     assert comm.allgather(losses) == [losses] * comm.size
     np.testing.assert_allclose(losses, [step.loss for step in alone], **CLOSE_LOSS)
     if comm.rank == 0:
-        for mine, want in zip(params, alone[-1].params(), strict=True):
+        want_table = alone[-1].params()
+        both = (unpack(one, DIM) for one in (table, want_table))
+        for mine, want in zip(*both, strict=True):
             np.testing.assert_allclose(mine, want, **CLOSE)
         sys.stdout.write(f"a mesh of {batch} x {dim} is as one worker\n")
 

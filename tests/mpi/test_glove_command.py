@@ -59,7 +59,7 @@ def train(tmp_path, monkeypatch):
     """Train the same corpus in this process, without figures; return the hash."""
 
     @contextmanager
-    def undrawn(path):
+    def undrawn(path, *axes):
         yield Writer(ignore, ignore)
 
     def run(*argv):
@@ -99,7 +99,7 @@ def test_a_stopped_run_saves_says_how_to_go_on_and_does(
     (line,) = [line for line in said.splitlines() if line]
     done = int(re.search(r"stopped after epoch (\d+) of 100000000; go on", line)[1])
     assert line.endswith(f"--resume={out}")
-    assert len(rows.read_text().splitlines()) == summary(out)["steps"] == done
+    assert len(rows.read_text().splitlines()) == summary(out)["epochs"] == done
     assert (out / "vectors.txt").exists()
     whole = train(f"--epochs={done + 2}")
     assert train(f"--epochs={done + 2}", f"--resume={out}") == whole

@@ -25,7 +25,7 @@ def state(dim, seed=0):
 
 def packed(one):
     table = np.full((ROWS, width(one.vectors_TxD.shape[1])), np.nan, np.float32)
-    pack(one, table)
+    table = pack(one)
     return table
 
 

@@ -1,1 +1,1 @@
-"""Ways of training GloVe, each a generator of Step, an epoch each."""
+"""GloVe's Problem, and its strategies for devices and servers."""

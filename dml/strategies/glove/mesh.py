@@ -1,4 +1,4 @@
-"""The synchronous ways in JAX: minibatches and columns split over a mesh of devices.
+"""Synchronous GloVe in JAX: minibatches and columns split over a mesh of devices.
 
           dim ─►   columns   columns
     batch   ┌─────────┬─────────┐   psum over dim: the products of a device's records
@@ -7,11 +7,15 @@
             │ records │ records │   Biases are on all devices. One call of XLA does a
             └─────────┴─────────┘   group of minibatches, on CPUs and GPUs alike.
 
-Words: none by messages of ours; what XLA moves for its psums is not counted.
+Words: none by our messages; what XLA moves for its psums is not counted.
+
+This program is GloVe's own: columns are split over `dim`, biases are not, and one call
+takes a group of minibatches. `dml.strategies.mesh` splits minibatches only. AdaGrad
+takes exact roots here, so bits are not those of `serial`; test_mesh compares both.
 """
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import jax
@@ -22,8 +26,9 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from dml.data.tiles import Tiles
 from dml.metrics.timer import Timer
 from dml.models.glove import Records
-from dml.strategies.glove.minibatch import part
-from dml.types import BadInput, Comm, Embeddings, Step
+from dml.strategies.glove.problem import take
+from dml.types import BadInput, Comm, Embeddings, Problem, Step
+from dml.update.rows import pack
 
 GROUP = 64  # minibatches in a call, at most: so that to start it costs nothing
 SPLIT = PartitionSpec(None, "dim")
@@ -34,42 +39,55 @@ FED = PartitionSpec(None, "batch")
 
 
 def mesh(
-    state: Embeddings,
-    tiles: Tiles,
-    rate: float,
-    timer: Timer,
+    problem: Problem,
+    batches: Iterable[Any],
+    update: float,
     *,
     comm: Comm,
+    timer: Timer,
     axes: Mesh,
     batch: int,
-    epoch: int = 0,
 ) -> Iterator[Step]:
-    """Train as minibatch does, on the devices of all ranks; axes: batch and dim.
+    """Train as serial does, on the devices of all ranks; yield a Step an epoch.
 
-    A step's params can be had until the next step, which takes over their memory.
+    problem: of GloVe, equal on all ranks.
+    batches: an item for each epoch, which is a pass over all records in their order.
+    update: the rate of AdaGrad.
+    comm: the ranks, all in one run of JAX.
+    timer: measures the phases.
+    axes: the axes batch and dim.
+    batch: records of a minibatch, at most.
     """
-    check(state.vectors_TxD.shape[1], comm, axes)
+    state, tiles = problem.products.state, problem.kernel.data
+    check(problem.products.dim, comm, axes)
     count = len(tiles.logs)
     batch, train = min(batch, count), trainer(axes)
     total = -(-count // batch)
     group = -(-total // -(-total // GROUP))  # groups of one size: one compilation
     now = tuple(split(n, axes, spec) for n, spec in zip(state, STATE, strict=True))
     losses: list[jax.Array]
-    while True:
-        epoch, losses = epoch + 1, []
+    for epoch, _ in enumerate(batches, 1):
+        losses = []
         with timer("update"):
             for first in range(0, total, group):
                 records = feed(tiles, first * batch, (group, batch), axes)
-                now, lost = train(now, records, np.float32(rate))
+                now, lost = train(now, records, np.float32(update))
                 jax.block_until_ready(losses[-1:])  # feed one group ahead, no more
                 losses.append(lost)
             loss = float(np.concatenate(losses).sum(dtype=np.float64)) / count
-        params = functools.partial(collect, comm, axes, now)
-        yield Step(epoch, loss, params, count, timer.lap(), 0)
+        yield Step(
+            number=epoch * total,
+            loss=loss,
+            params=functools.partial(collect, comm, axes, now),
+            examples=count,
+            seconds=timer.lap(),
+            words_sent=0,
+            epoch=epoch,
+        )
 
 
 def check(dim: int, comm: Comm, axes: Mesh) -> None:
-    """Refuse columns that the mesh can't share, and ranks that aren't in it."""
+    """Raise where devices cannot share the columns, or ranks are not in the mesh."""
     if dim % axes.shape["dim"]:
         raise BadInput(
             f"expected dimensions that {axes.shape['dim']} devices can share equally, "
@@ -164,18 +182,19 @@ def cut(tiles: Tiles, start: int, shape: tuple[int, int], columns: range) -> Rec
     for n, left in enumerate(range(start, start + group * batch, batch)):
         right = min(left + min(columns.stop, batch), len(tiles.logs))
         if left + columns.start < right:
-            some = part(tiles, left + columns.start, right)
+            some = take(tiles, range(left + columns.start, right))
             for out, values in zip(found, some, strict=True):
                 out[n, : len(values)] = values
     return found
 
 
-def collect(comm: Comm, axes: Mesh, state: State) -> Embeddings | None:
-    """Return the state on rank 0; collective."""
+def collect(comm: Comm, axes: Mesh, state: State) -> np.ndarray | None:
+    """Return the table on rank 0, None elsewhere; collective."""
     whole = copier(axes)(state)
     if comm.rank:
         return None
-    return Embeddings(*(np.array(numbers.addressable_data(0)) for numbers in whole))
+    parts = (np.asarray(numbers.addressable_data(0)) for numbers in whole)
+    return pack(Embeddings(*parts))
 
 
 @functools.cache

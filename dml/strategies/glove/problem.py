@@ -1,163 +1,241 @@
-"""GRADIENT of GloVe for parameter servers: a run of records in, a row a word out.
+"""GloVe as a Problem: co-occurrence records in tiles, and a table of rows.
 
-    row    | vector, zeros            | bias |      As the bias is the last number of a
-             0 … dim                   R - 1        row, every loop goes over all of it.
-
-⟨x, y⟩ of whole rows has the biases' product too many, which is taken off again.
+A row of the table keeps together the vector, the bias and AdaGrad's squares of both
+(`dml.update.rows`). Minibatches are runs of records, epochs are orders of tiles.
 """
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
 
-from dml.data.tiles import Tiles
-from dml.types import Embeddings, Problem
-from dml.update.rows import FAST, padded
-
-HALF = np.float32(0.5)
-
-
-def width(dim: int) -> int:
-    """Return the floats of a row: so many fill whole registers."""
-    return padded(dim + 1)
+from dml.data.tiles import Blocks, Tiles
+from dml.models.glove import Records
+from dml.strategies.glove import served
+from dml.strategies.glove.descend import descend
+from dml.types import BadInput, Embeddings, Kernel, Problem, Rows
+from dml.update.rows import FAST, LANES, pack, pad_of, padded, unpack
+from dml.wire.memory.state import Order
 
 
-def packed(vectors_TxD: np.ndarray, biases_T: np.ndarray, fill: float) -> np.ndarray:
-    """Return rows of a vector and a bias each, or of their squares."""
-    rows, dim = vectors_TxD.shape
-    table_TxR = np.full((rows, width(dim)), fill, np.float32)
-    table_TxR[:, :dim] = vectors_TxD
-    table_TxR[:, -1] = biases_T
-    return table_TxR
+def problem(
+    state: Embeddings,
+    tiles: Tiles,
+    blocks: Blocks,
+    batch: int = 1,
+    evaluate: Callable[[np.ndarray], Mapping[str, Any]] = lambda table: {},
+) -> Problem:
+    """Return the problem of some records.
 
+    Its gradients are those of a minibatch's summed loss.
 
-def unpacked(values_TxR: np.ndarray, squares_TxR: np.ndarray, dim: int) -> Embeddings:
-    """Copy rows and their squares out."""
-    return Embeddings(
-        values_TxR[:, :dim].copy(),
-        values_TxR[:, -1].copy(),
-        squares_TxR[:, :dim].copy(),
-        squares_TxR[:, -1].copy(),
+    state: the start value; its rows are in the order of the tiles.
+    tiles: the records, in the order of an epoch.
+    blocks: the words of each block.
+    batch: records of a minibatch, at most.
+    evaluate: table -> measures by name.
+    """
+    rows, dim = state.vectors_TxD.shape
+    return Problem(
+        pack(state),
+        len(tiles.logs),
+        Gradient(rows, dim, batch),
+        evaluate,
+        partial(take, tiles),
+        kernel=kernel(tiles, blocks, rows),
+        products=Products(state, batch),
+        table=partial(served.problem, state, tiles, batch),
+        sums=True,
     )
 
 
-def problem(state: Embeddings, tiles: Tiles, batch: int) -> Problem:
-    """Bind records to their rows; the numbers of a minibatch are a range.
-
-    Gradients are not means, but as large as a whole minibatch's sum: AdaGrad sums them
-    as it does in `minibatch`, whatever a worker's part of it is.
-    """
-    start_TxR = packed(state.vectors_TxD, state.biases_T, 0)
-    rows, count = len(start_TxR), len(tiles.logs)
-    place = np.full(rows, -1, np.int32)  # memory of the kernels: -1 before and after
-    grid = tiles.starts, tiles.grid.words, tiles.grid.contexts
-    offsets = tiles.words, tiles.contexts
-    gradients = kernel(start_TxR.shape[1])
-
-    def first(start: int) -> int:
-        return int(np.searchsorted(tiles.starts, start, "right")) - 1
-
-    def touched(numbers: np.ndarray) -> np.ndarray:
-        start, stop = int(numbers[0]), int(numbers[-1]) + 1
-        found = np.empty(min(rows, 2 * (stop - start)), np.int32)
-        used = touch(grid, offsets, first(start), (start, stop), place, found)
-        return found[:used]
-
-    def gradient(
-        table_TxR: np.ndarray, numbers: np.ndarray, at: np.ndarray | slice
-    ) -> tuple[float, np.ndarray]:
-        assert isinstance(at, np.ndarray)
-        start, stop = int(numbers[0]), int(numbers[-1]) + 1
-        whole = min(batch, count - start // batch * batch)
-        scale = np.float32(whole / (stop - start))
-        sums_NxR = np.zeros((len(at), table_TxR.shape[1]), np.float32)
-        records = *offsets, tiles.logs, tiles.weights
-        where, sums = (first(start), start, stop), (at, place, sums_NxR)
-        loss = gradients(table_TxR, grid, records, where, scale, sums)
-        return loss / (stop - start), sums_NxR
-
-    def evaluate(table_TxR: np.ndarray) -> dict[str, float]:
-        return {}
-
-    heat = np.zeros(rows, np.int64)
-    warm(grid, offsets, heat)
-    return Problem(start_TxR, count, touched, gradient, evaluate, heat)
+def kernel(tiles: Tiles, blocks: Blocks, rows: int) -> Kernel:
+    """Return the fused kernel; its blocks of examples are tiles."""
+    words = len(blocks.row)
+    return Kernel(
+        tiles,
+        fused=descend,
+        sizes=np.diff(tiles.starts),
+        blocks=[
+            slice(first + side, last + side)
+            for side in range(0, rows, words)
+            for first, last in pairwise(blocks.edges)
+        ],
+        sides=rows // words,
+    )
 
 
-@njit(cache=True, nogil=True)
-def warm(grid, offsets, heat):
-    """Count the records of each row."""
-    starts, firsts, seconds = grid
-    words, contexts = offsets
-    for tile in range(len(firsts)):
-        for k in range(starts[tile], starts[tile + 1]):
-            heat[firsts[tile] + words[k]] += 1
-            heat[seconds[tile] + contexts[k]] += 1
+def columns(dim: int) -> tuple[slice, ...]:
+    """Return the columns of gradients that are not padding: the vector, the bias."""
+    return slice(0, dim), slice(padded(dim), padded(dim) + 1)
+
+
+def minibatches(count: int, batch: int) -> Iterator[np.ndarray]:
+    """Yield the indices of each minibatch of an epoch; the last may be shorter."""
+    for start in range(0, count, batch):
+        yield np.arange(start, min(start + batch, count))
+
+
+def order(tiles: Tiles) -> Order:
+    """Return the order of an epoch: all tiles, a part for each cell."""
+    bounds = [0, *(cell.stop for cell in tiles.grid.cells.values())]
+    visits = np.arange(len(tiles.starts) - 1)
+    return Order(visits, 0, len(tiles.logs), np.array(bounds))
+
+
+def take(tiles: Tiles, indices: Sequence[int] | np.ndarray) -> Records:
+    """Return a run of records, with their rows in the table."""
+    start, stop = int(indices[0]), int(indices[-1]) + 1
+    words, contexts = np.empty((2, stop - start), np.int32)
+    first = np.searchsorted(tiles.starts, start, "right") - 1
+    place(
+        (tiles.starts, tiles.grid.words, tiles.grid.contexts),
+        (tiles.words, tiles.contexts),
+        first,
+        start,
+        (words, contexts),
+    )
+    return Records(words, contexts, tiles.logs[start:stop], tiles.weights[start:stop])
 
 
 @njit(cache=True, nogil=True)
-def touch(grid, offsets, tile, records, place, found):
-    """Find the rows of some records, in the order of their use; return how many."""
-    starts, firsts, seconds = grid
+def place(tiles, offsets, tile, start, out):
+    starts, first_words, first_contexts = tiles
     words, contexts = offsets
-    start, stop = records
-    used = 0
-    while start < stop:
-        while starts[tile + 1] <= start:
+    for n in range(len(out[0])):
+        while starts[tile + 1] <= start + n:
             tile += 1
-        end = min(stop, starts[tile + 1])
-        for k in range(start, end):
-            for row in (firsts[tile] + words[k], seconds[tile] + contexts[k]):
-                if place[row] < 0:
-                    place[row], found[used] = used, row
-                    used += 1
-        start = end
-    for n in range(used):
-        place[found[n]] = -1
-    return used
+        out[0][n] = first_words[tile] + words[start + n]
+        out[1][n] = first_contexts[tile] + contexts[start + n]
+
+
+class Gradient:
+    """Owns the memory in which the gradients of equal rows are added up."""
+
+    def __init__(self, rows: int, dim: int, batch: int):
+        self.rows, self.dim, self.most = rows, dim, min(rows, 2 * batch)
+
+    @functools.cached_property
+    def memory(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Allocate, at the first call: where each row's sum is, or -1; the sums."""
+        values = np.empty((self.most, padded(self.dim) + LANES), np.float32)
+        slot = np.full(self.rows, -1, np.int32)
+        return slot, np.empty(self.most, np.int32), values
+
+    def __call__(self, table_TxR: np.ndarray, records: Records) -> tuple[float, Rows]:
+        """Return the mean loss, and the summed gradients of the records' rows."""
+        return self.of_products(table_TxR, records, products(table_TxR, records))
+
+    def of_products(
+        self, table_TxR: np.ndarray, records: Records, found: np.ndarray
+    ) -> tuple[float, Rows]:
+        """Return them, given the products of all records. Valid until the next call."""
+        misses = found - records.logs
+        slopes = records.weights * misses
+        loss = 0.5 * float(np.dot(slopes, misses)) / len(misses)
+        _, index, values = self.memory
+        used = kernels(pad_of(table_TxR)).summed(
+            table_TxR, records.words, records.contexts, slopes, *self.memory
+        )
+        return loss, Rows(index[:used], values[:used])
+
+
+def products(
+    table_TxR: np.ndarray, records: Records, biases: bool = True
+) -> np.ndarray:
+    """Return ⟨x, y⟩ of each record, with both biases or without."""
+    found = np.empty(len(records.logs), np.float32)
+    kernels(pad_of(table_TxR)).products(
+        table_TxR, records.words, records.contexts, np.float32(biases), found
+    )
+    return found
+
+
+class Products(NamedTuple):
+    """The inner products of GloVe, whose columns are split over ranks."""
+
+    state: Embeddings
+    batch: int
+
+    @property
+    def dim(self) -> int:
+        return self.state.vectors_TxD.shape[1]
+
+    def split(self, rank: int, size: int) -> tuple[np.ndarray, Callable]:
+        """Return the table of a rank's columns and all biases, and its gradient.
+
+        The gradient is (table, records, products) -> the mean loss, and summed rows.
+        """
+        rows, dim = len(self.state.biases_T), self.dim
+        if dim % size:
+            raise BadInput(
+                f"expected dimensions that {size} ranks can share equally, got {dim}; "
+                f"pass --dim=<a multiple of {size}>"
+            )
+        dim //= size
+        here = slice(rank * dim, (rank + 1) * dim)
+        mine = self.state._replace(
+            vectors_TxD=self.state.vectors_TxD[:, here],
+            vector_squares_TxD=self.state.vector_squares_TxD[:, here],
+        )
+        return pack(mine), Gradient(rows, dim, self.batch).of_products
+
+    def terms(self, rank: int) -> Callable[[np.ndarray, Records], np.ndarray]:
+        """Return (table, records) -> a rank's terms of all products."""
+        return partial(products, biases=rank == 0)
+
+    def join(self, tables: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the table of all columns from the tables of all ranks."""
+        parts = [unpack(table, self.dim // len(tables)) for table in tables]
+        whole = parts[0]._replace(
+            vectors_TxD=np.concatenate([one.vectors_TxD for one in parts], axis=1),
+            vector_squares_TxD=np.concatenate(
+                [one.vector_squares_TxD for one in parts], axis=1
+            ),
+        )
+        return pack(whole)
+
+
+class Kernels(NamedTuple):
+    products: Callable[..., None]
+    summed: Callable[..., int]
 
 
 @functools.cache
-def kernel(width: int) -> Callable[..., float]:
-    """Compile for rows of so many floats: known lengths are faster."""
-    last = width - 1
+def kernels(pad: int) -> Kernels:
+    """Compile for vectors of so many floats: known lengths are faster."""
 
     @njit(fastmath=FAST, nogil=True, cache=True)
-    def gradient(table_TxR, grid, records, where, scale, sums):
-        starts, firsts, seconds = grid
-        words, contexts, logs, weights = records
-        tile, start, stop = where
-        at, place, sums_NxR = sums
-        for n in range(len(at)):
-            place[at[n]] = n
-        loss = 0.0
-        while start < stop:
-            while starts[tile + 1] <= start:
-                tile += 1
-            end = min(stop, starts[tile + 1])
-            for k in range(start, end):
-                word = firsts[tile] + words[k]
-                context = seconds[tile] + contexts[k]
-                x, y = table_TxR[word], table_TxR[context]
-                to_x, to_y = sums_NxR[place[word]], sums_NxR[place[context]]
-                product = np.float32(0)
-                for d in range(width):
-                    product += x[d] * y[d]
-                both = x[last] + y[last] - x[last] * y[last]
-                miss = product + both - logs[k]
-                grad = weights[k] * miss
-                loss += HALF * grad * miss
-                grad *= scale
-                x_bias, y_bias = to_x[last] + grad, to_y[last] + grad
-                for d in range(width):
-                    to_x[d] += grad * y[d]
-                    to_y[d] += grad * x[d]
-                to_x[last], to_y[last] = x_bias, y_bias
-            start = end
-        for n in range(len(at)):
-            place[at[n]] = -1
-        return loss
+    def products(table_TxR, words, contexts, biases, found):
+        for k in range(len(words)):
+            x, y = table_TxR[words[k]], table_TxR[contexts[k]]
+            product = np.float32(0)
+            for d in range(pad):
+                product += x[d] * y[d]
+            found[k] = product + biases * (x[2 * pad] + y[2 * pad])
 
-    return gradient
+    @njit(fastmath=FAST, nogil=True, cache=True)
+    def summed(table_TxR, words, contexts, grads, slot, index, values):
+        used = 0
+        for k in range(len(words)):
+            for row in (words[k], contexts[k]):
+                if slot[row] < 0:
+                    slot[row], index[used] = used, row
+                    values[used] = 0
+                    used += 1
+            x, y = table_TxR[words[k]], table_TxR[contexts[k]]
+            to_x, to_y = values[slot[words[k]]], values[slot[contexts[k]]]
+            for d in range(pad):
+                to_x[d] += grads[k] * y[d]
+                to_y[d] += grads[k] * x[d]
+            to_x[pad] += grads[k]
+            to_y[pad] += grads[k]
+        for n in range(used):
+            slot[index[n]] = -1
+        return used
+
+    return Kernels(products, summed)

@@ -36,11 +36,19 @@ class Worker(NamedTuple):
 
 
 class Order(NamedTuple):
-    """An epoch visits blocks of so many edges; the last one may be shorter."""
+    """The order in which an epoch visits blocks of examples.
 
-    visits: np.ndarray  # int64
+    visits: numbers of blocks, int64.
+    batch: examples in a block; the last one may be shorter.
+    steps: examples of all blocks.
+    bounds: part n has visits[bounds[n] : bounds[n + 1]], and a loss of its own; None:
+        all blocks are one part.
+    """
+
+    visits: np.ndarray
     batch: int
-    steps: int  # edges of all of them
+    steps: int
+    bounds: Any = None  # int64
 
 
 class Pace(NamedTuple):

@@ -1,8 +1,7 @@
-"""One little corpus, and every way of training on it, for virtual and real ranks."""
+"""A small corpus, and every strategy on it, for virtual and real ranks."""
 
 import hashlib
 from functools import partial
-from itertools import islice
 from typing import NamedTuple
 
 import numpy as np
@@ -11,17 +10,22 @@ from dml import sim
 from dml.data.cooccurrence import RECORD
 from dml.metrics.timer import Timer
 from dml.models.glove import glove
-from dml.strategies.glove.hogwild import hogwild
-from dml.strategies.glove.minibatch import minibatch
-from dml.strategies.glove.operation import operation
-from dml.strategies.glove.rotation import rotation
-from dml.strategies.glove.serial import serial
+from dml.strategies.glove.problem import columns, minibatches, problem
+from dml.strategies.glove.problem import order as order_of
 from dml.strategies.glove.server import server
-from dml.strategies.glove.synchronous import synchronous
 from dml.strategies.glove.tiling import Order, by_row, by_word, tiled
+from dml.strategies.operation import operation
+from dml.strategies.rotation import rotation
+from dml.strategies.serial import serial
 from dml.strategies.server.roles import roles
+from dml.strategies.server.server import Setup
+from dml.strategies.shared.hogwild import hogwild
+from dml.strategies.shared.workers import Descent
+from dml.strategies.synchronous import synchronous
+from dml.update.rows import AdaGrad, unpack
 from dml.wire.messages import ALLREDUCE, Metered
 from dml.wire.messages.consistency import Choice, consistency
+from dml.wire.reducers.exact import exact
 from dml.wire.rotation import rounds
 
 WORDS, DIM, BLOCKS, ROWS, RATE = 90, 24, 8, 4, 0.05
@@ -52,25 +56,32 @@ class Ended(NamedTuple):
     words: tuple[int, ...]  # sent, by epoch
 
 
-def steps(comm, how, state, found, blocks, rate=RATE, batch=200, allreduce="ring", **k):
-    """Begin one of the WAYS on a state whose rows lie as the tiles' do."""
-    who = roles(comm.size, colocated=comm.size == 1)
-    timer = Timer()
-    wire = {"comm": comm, "allreduce": ALLREDUCE[allreduce], "batch": batch}
-    among = {"comm": comm, "blocks": blocks}
-    gather, reduce = (lambda *_: False), (lambda *_: True)
-    ways = {
-        "serial": partial(serial),
-        "hogwild": partial(hogwild, comm=comm),
-        "travel": partial(rotation, travel=True, **among),
-        "stay": partial(rotation, travel=False, **among),
-        "minibatch": partial(minibatch, batch=batch),
-        "operation": partial(operation, **wire),
-        "sparse": partial(synchronous, dense=gather, **wire),
-        "dense": partial(synchronous, dense=reduce, **wire),
-        "server": partial(server, comm=comm, batch=batch, roles=who, rule=BSP),
-    }
-    return ways[how](state, found, rate, timer, **k)
+def steps(
+    comm, how, state, found, blocks, epochs=3, rate=RATE, batch=200, allreduce="ring"
+):
+    """Begin one of the WAYS on a state whose rows are in the order of the tiles."""
+    task, count = problem(state, found, blocks, batch), len(found.logs)
+    common = {"comm": comm, "timer": Timer()}
+    reduce = ALLREDUCE[allreduce]
+    if how in ("serial", "hogwild", "travel", "stay"):
+        strategy = hogwild if how in ("serial", "hogwild") else rotation
+        own = {} if strategy is hogwild else {"travel": how == "travel"}
+        orders = [order_of(found)] * epochs
+        return strategy(task, orders, Descent(lambda epoch: rate), **common, **own)
+    if how == "server":
+        setup = Setup(roles(comm.size, colocated=comm.size == 1), BSP)
+        batches = (minibatches(count, batch) for _ in range(epochs))
+        return server(task, batches, rate, **common, setup=setup)
+    rows = {"reducer": exact(reduce), "columns": columns(DIM)}
+    strategy, own = {
+        "minibatch": (serial, {}),
+        "operation": (operation, {"allreduce": reduce, "batch": batch}),
+        "sparse": (synchronous, rows | {"dense": lambda *_: False}),
+        "dense": (synchronous, rows | {"dense": lambda *_: True}),
+    }[how]
+    batches = (some for _ in range(epochs) for some in minibatches(count, batch))
+    own["every"] = -(-count // batch)
+    return strategy(task, batches, partial(AdaGrad, rate=rate), **common, **own)
 
 
 WAYS = (
@@ -80,20 +91,23 @@ WAYS = (
 
 
 def train(comm, how, tables=2, epochs=3, start=None, records=None, **k):
-    """Train for some epochs; start is a state by word, and the epochs behind it."""
+    """Train for some epochs; start is a state by word."""
     comm = Metered(comm)
     found, blocks = tiled(
         comm, corpus() if records is None else records, WORDS, order(tables)
     )
-    state, behind = start or (glove(WORDS, DIM, tables).init(1), 0)
-    state = by_row(state, blocks)
-    going = steps(comm, how, state, found, blocks, epoch=behind, **k)
-    taken = list(islice(going, epochs))
-    assert [step.number - behind for step in taken] == list(range(1, epochs + 1))
-    state = taken[-1].params()
+    state = by_row(start or glove(WORDS, DIM, tables).init(1), blocks)
+    taken = []
+    for step in steps(comm, how, state, found, blocks, epochs, **k):
+        taken.append(step)
+        if step.epoch == epochs:
+            table = step.params()
+    assert [step.epoch for step in taken] == list(range(1, epochs + 1))
+    each = taken[0].number  # updates of an epoch
+    assert [step.number for step in taken] == [n * each for n in range(1, epochs + 1)]
     return Ended(
         tuple(step.loss for step in taken),
-        state and by_word(state, blocks),
+        None if comm.rank else by_word(unpack(table, DIM), blocks),
         tuple(step.words_sent for step in taken),
     )
 

@@ -4,18 +4,18 @@ A process of its own: how many devices there are is settled when JAX starts.
 """
 
 import sys
-from itertools import islice
 
 import jax
 import numpy as np
 
 from dml import sim
-from dml.data.tiles import Tiles
 from dml.metrics.timer import Timer
 from dml.models.glove import glove
 from dml.strategies.glove import mesh as module
+from dml.strategies.glove.problem import problem as problem_of
 from dml.strategies.glove.tiling import Order, tiled
-from dml.types import Embeddings
+from dml.types import Problem
+from dml.update.rows import unpack
 from dml.wire.mesh.devices import mesh
 from dml.wire.rotation import rounds
 
@@ -27,7 +27,7 @@ CLOSE_LOSS = {"rtol": 1e-5}
 RECORD = [("word", "<i4"), ("context", "<i4"), ("value", "<f8")]
 
 
-def problem(tables: int, seed: int = 0) -> tuple[Embeddings, Tiles]:
+def problem(tables: int, seed: int = 0) -> Problem:
     """Draw records; 1 and 2 tables have different ones, as 1 lacks the diagonal."""
     rng = np.random.default_rng(seed)
     records = np.zeros(2000, RECORD)
@@ -36,8 +36,8 @@ def problem(tables: int, seed: int = 0) -> tuple[Embeddings, Tiles]:
     records["value"] = 20 * rng.random(len(records))
     cells = [cell for one in rounds(4, tables) for task in one for cell in task]
     order = Order(cells, 4, tables, 16, 0, 10.0, 0.75)
-    (tiles,) = sim.run(lambda comm: tiled(comm, records, WORDS, order)[0], 1)
-    return glove(WORDS, DIM, tables).init(1), tiles
+    ((tiles, blocks),) = sim.run(lambda comm: tiled(comm, records, WORDS, order), 1)
+    return problem_of(glove(WORDS, DIM, tables).init(1), tiles, blocks, BATCH)
 
 
 def alone(program):
@@ -47,19 +47,20 @@ def alone(program):
 
 def train(axes, tables, compiled):
     """Return losses, end, how often XLA compiled a step, and if memory was reused."""
-    state, tiles = problem(tables)
+    task = problem(tables)
+    state = task.products.state
     before = [numbers.copy() for numbers in state]
 
     def program(comm):
-        options = {"comm": comm, "axes": axes, "batch": BATCH}
-        steps = module.mesh(state, tiles, RATE, Timer(), **options)
+        options = {"comm": comm, "timer": Timer(), "axes": axes, "batch": BATCH}
+        steps = module.mesh(task, range(EPOCHS), RATE, **options)
         start, held, losses = len(compiled), [], []
-        for step in islice(steps, EPOCHS):
+        for step in steps:
             losses.append(step.loss)
             held.append(step.params.args[-1])
         count = len(compiled) - start
         reused = all(n.is_deleted() for old in held[:-1] for n in old)
-        return losses, step.params(), count, reused
+        return losses, unpack(step.params(), DIM), count, reused
 
     losses, end, count, reused = alone(program)
     assert all(map(np.array_equal, before, state)), "the caller's state was changed"

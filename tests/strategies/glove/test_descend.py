@@ -6,7 +6,7 @@ import pytest
 from dml import sim
 from dml.models.glove import glove
 from dml.strategies.glove.descend import CLIP, descend
-from dml.strategies.glove.minibatch import part
+from dml.strategies.glove.problem import take
 from dml.strategies.glove.tiling import tiled
 from dml.update.rows import pack, padded, unpack, width
 from tests.strategies.glove.lattice import DIM, RATE, WORDS, corpus, order
@@ -38,8 +38,7 @@ def reference(state, records, rate):
 
 
 def run(state, tiles, these, rate=RATE):
-    table = np.empty((len(state.biases_T), width(DIM)), np.float32)
-    pack(state, table)
+    table = pack(state)
     loss = descend(table, tiles, np.asarray(these), rate)
     return table, loss
 
@@ -51,7 +50,7 @@ def compare(tables, tiles, tolerance):
     """
     state = glove(WORDS, DIM, tables).init(3)
     table, loss = run(state, tiles, range(len(tiles.starts) - 1))
-    every = part(tiles, 0, len(tiles.logs))
+    every = take(tiles, range(len(tiles.logs)))
     want, lost, clipped = reference(state, every, RATE)
     assert loss == pytest.approx(lost, rel=tolerance)
     rows = np.concatenate([every.words, every.contexts])
@@ -86,25 +85,22 @@ def test_only_the_tiles_named_are_taken_and_in_that_order():
     full = np.flatnonzero(np.diff(tiles.starts))
     some = full[[5, 2, 9]]
     whole, loss = run(state, tiles, some)
-    table, parts = np.empty_like(whole), []
-    pack(state, table)
+    table, parts = pack(state), []
     for tile in some:
         parts.append(descend(table, tiles, np.array([tile]), RATE))
     assert table.tobytes() == whole.tobytes()
     assert loss == pytest.approx(sum(parts), rel=1e-14)
-    before = np.empty_like(whole)
-    pack(state, before)
+    before = pack(state)
     touched = set()
     for tile in some:
-        records = part(tiles, tiles.starts[tile], tiles.starts[tile + 1])
+        records = take(tiles, range(tiles.starts[tile], tiles.starts[tile + 1]))
         touched |= set(records.words) | set(records.contexts)
     assert set(np.flatnonzero((whole != before).any(axis=1))) == touched
 
 
 def test_padding_keeps_its_bits():
     tiles, state = made(2, 1500), glove(WORDS, DIM).init(3)
-    before = np.empty((2 * WORDS, width(DIM)), np.float32)
-    pack(state, before)
+    before = pack(state)
     table, _ = run(state, tiles, range(len(tiles.starts) - 1))
     pad = padded(DIM)
     kept = np.r_[DIM:pad, pad + DIM : 2 * pad, 2 * pad + 2 : width(DIM)]
@@ -114,7 +110,7 @@ def test_padding_keeps_its_bits():
 @pytest.mark.parametrize("name", ("vectors_TxD", "biases_T", "vector_squares_TxD"))
 def test_what_is_not_a_number_is_seen_in_the_loss(name):
     tiles, state = made(2, 1500), glove(WORDS, DIM).init(3)
-    getattr(state, name)[int(part(tiles, 0, 1).words[0])] = np.nan
+    getattr(state, name)[int(take(tiles, range(1)).words[0])] = np.nan
     every = np.arange(len(tiles.starts) - 1)
     table, _ = run(state, tiles, every)
     assert np.isnan(descend(table, tiles, every, RATE))

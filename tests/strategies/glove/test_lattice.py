@@ -1,15 +1,23 @@
-"""Which ways of training GloVe agree, and to the last bit or to how much."""
+"""Which strategies for GloVe agree, to the last bit or how closely."""
+
+from functools import partial
 
 import numpy as np
 import pytest
 
 from dml import sim
+from dml.metrics.timer import Timer
 from dml.models.glove import glove
-from dml.strategies.glove import descend, hogwild
+from dml.strategies.glove import descend
+from dml.strategies.glove.problem import Gradient, problem
+from dml.strategies.glove.problem import order as order_of
 from dml.strategies.glove.tiling import by_row, tiled
+from dml.strategies.serial import serial
+from dml.strategies.shared.hogwild import dealt
 from dml.types import BadInput
 from dml.update import rows
 from dml.update.rows import LANES, padded
+from dml.wire.memory.state import Worker
 from dml.wire.messages import ALLREDUCE, Metered
 from tests.strategies.glove.lattice import (
     DIM,
@@ -73,8 +81,9 @@ def test_ranks_of_hogwild_take_each_record_once(size, tables):
 @pytest.mark.parametrize("rows", (4, 1 << 16))
 def test_ranks_of_hogwild_have_equal_records_however_few_tiles_a_cell_has(size, rows):
     one = order(2, rows=rows)
-    found, _ = sim.run(lambda comm: tiled(comm, corpus(), WORDS, one), 1)[0]
-    shares = [hogwild.dealt(found, rank, size) for rank in range(size)]
+    found, blocks = sim.run(lambda comm: tiled(comm, corpus(), WORDS, one), 1)[0]
+    kernel = problem(glove(WORDS, DIM).init(1), found, blocks).kernel
+    shares = [dealt(kernel, order_of(found), Worker(me, size)) for me in range(size)]
     for cell, *parts in zip(found.grid.cells.values(), *shares, strict=True):
         every = sorted(tile for part in parts for tile in part)
         assert every == list(range(cell.start, cell.stop))
@@ -130,7 +139,9 @@ def replica(comm, how, allreduce):
     state = by_row(glove(WORDS, DIM).init(1), blocks)
     going = steps(comm, how, state, found, blocks, allreduce=allreduce)
     loss = [next(going).loss for _ in range(2)][-1]
-    table = going.gi_frame.f_locals["table"]
+    frame = going.gi_yieldfrom.gi_frame if going.gi_yieldfrom else going.gi_frame
+    kept = frame.f_locals
+    table = (kept["shard"] if how == "operation" else kept["now"].shard).values
     begin = table.shape[1] - LANES if how == "operation" else 0
     return loss, table[:, begin:].tobytes()
 
@@ -155,30 +166,25 @@ def test_resumed_is_uninterrupted_bit_for_bit(how):
     for tables in (1, 2):
         whole = on_ranks(size, how, tables=tables, epochs=4)[0]
         half = on_ranks(size, how, tables=tables, epochs=2)[0]
-        start = half.state, 2
-        rest = on_ranks(size, how, tables=tables, epochs=2, start=start)[0]
+        rest = on_ranks(size, how, tables=tables, epochs=2, start=half.state)[0]
         assert half.losses + rest.losses == whole.losses
         assert digest(rest._replace(losses=whole.losses)) == digest(whole)
 
 
 @pytest.mark.parametrize("how", WAYS)
 def test_collecting_after_each_epoch_changes_nothing(how):
-    """A state that is looked at is a copy, and blocks go on from where they were."""
+    """Blocks go on from where they were."""
     size = 1 if how in ("serial", "hogwild", "minibatch") else 3
 
     def program(comm, look):
         comm = Metered(comm)
         found, blocks = tiled(comm, corpus(), WORDS, order(2))
         state = by_row(glove(WORDS, DIM).init(1), blocks)
-        seen, kept = [], None
-        going = steps(comm, how, state, found, blocks)
-        for step, _ in zip(going, range(3), strict=False):
+        seen = []
+        for step in steps(comm, how, state, found, blocks):
             if look:
-                kept = step.params()
-                assert (kept is None) == (comm.rank > 0)
-                if kept:
-                    for part in kept:
-                        part[:] = np.nan  # mine
+                table = step.params()
+                assert (table is None) == (comm.rank > 0 and not step.replicas)
             seen.append((step.loss, step.words_sent))
         return seen
 
@@ -199,7 +205,7 @@ def test_the_loss_falls(how):
         ("operation", 5, None, f"5 ranks .* got {DIM}; pass --dim=<a multiple of 5>"),
         ("travel", 9, None, "at most 8 ranks for 8 blocks, got 9; pass --blocks=<at"),
         ("stay", 9, None, "at most 8 ranks for 8 blocks, got 9; pass --blocks=<at"),
-        ("hogwild", 4, HOSTS, "on one host .* got ranks on 2; pass --strategy=rota"),
+        ("hogwild", 4, HOSTS, "on one host, .* got ranks on 2; .*--strategy=rota"),
     ],
 )
 def test_ranks_that_do_not_fit_are_refused(how, size, network, message):
@@ -209,8 +215,35 @@ def test_ranks_that_do_not_fit_are_refused(how, size, network, message):
 
 @pytest.mark.parametrize("module", (descend, rows))
 def test_a_kernel_is_compiled_once_for_all_ways_and_ranks(module):
-    """So that a rehearsal on one rank compiles what all need."""
+    """So that compile_ahead on one rank compiles what all ranks need."""
     module.kernel.cache_clear()
     for how in WAYS:
         on_ranks(1 if how in ("serial", "minibatch") else 2, how, epochs=1)
     assert len(module.kernel(padded(DIM)).signatures) == 1
+
+
+@both
+def test_parts_of_a_minibatch_are_added_without_weights(tables):
+    """GloVe's gradients are sums: parts that are accumulated are those of ranks."""
+
+    def program(comm):
+        found, blocks = tiled(comm, corpus(), WORDS, order(tables))
+        task = problem(by_row(glove(WORDS, DIM, tables).init(1), blocks), found, blocks)
+        (whole,) = serially(task, comm, accumulate=1)
+        (parts,) = serially(task, comm, accumulate=4)
+        return whole, parts
+
+    whole, parts = sim.run(program, 1)[0]
+    assert parts[0] == pytest.approx(whole[0], rel=1e-6)
+    np.testing.assert_allclose(parts[1], whole[1], rtol=1e-5, atol=1e-5)
+
+
+def serially(task, comm, accumulate):
+    """Train one epoch of one minibatch; return losses and tables."""
+    batch = np.arange(task.examples)
+    task = task._replace(gradient=Gradient(len(task.params), DIM, task.examples))
+    update = partial(rows.AdaGrad, rate=0.05)
+    options = {"comm": comm, "timer": Timer(), "accumulate": accumulate}
+    return [
+        (step.loss, step.params()) for step in serial(task, [batch], update, **options)
+    ]

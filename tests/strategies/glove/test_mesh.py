@@ -1,8 +1,7 @@
 import os
 import subprocess
 import sys
-from functools import cache
-from itertools import islice
+from functools import cache, partial
 from pathlib import Path
 
 import jax
@@ -14,8 +13,10 @@ from dml import sim
 from dml.metrics.timer import Timer
 from dml.models.glove import glove
 from dml.strategies.glove.mesh import mesh
-from dml.strategies.glove.minibatch import batches, minibatch
+from dml.strategies.glove.problem import minibatches, take
+from dml.strategies.serial import serial
 from dml.types import BadInput
+from dml.update.rows import AdaGrad, unpack
 from dml.wire.mesh import devices
 from tests.strategies.glove.mesh_main import (
     BATCH,
@@ -58,10 +59,16 @@ def found(tmp_path_factory):
 
 @cache
 def reference(tables):
-    state, tiles = problem(tables)
-    steps = minibatch(state, tiles, RATE, Timer(), batch=BATCH)
-    steps = list(islice(steps, EPOCHS))
-    return [step.loss for step in steps], steps[-1].params()
+    task = problem(tables)
+    each = -(-task.examples // BATCH)
+    batches = [b for _ in range(EPOCHS) for b in minibatches(task.examples, BATCH)]
+    update = partial(AdaGrad, rate=RATE)
+
+    def program(comm):
+        return list(serial(task, batches, update, comm=comm, timer=Timer(), every=each))
+
+    steps = alone(program)
+    return [step.loss for step in steps], unpack(steps[-1].params(), DIM)
 
 
 every_mesh = pytest.mark.parametrize("shape", MESHES)
@@ -89,19 +96,20 @@ def test_a_step_is_compiled_once_and_its_memory_used_again(found, shape, tables)
 # In this process: one device.
 
 
-def train(state, tiles, epoch=0, epochs=EPOCHS, batch=BATCH):
+def train(task, epochs=EPOCHS, batch=BATCH):
     def program(comm):
         axes = devices.mesh(batch=1, dim=1)
-        options = {"comm": comm, "axes": axes, "batch": batch, "epoch": epoch}
-        steps = mesh(state, tiles, RATE, Timer(), **options)
-        return [(step, step.params()) for step in islice(steps, epochs)]
+        options = {"comm": comm, "timer": Timer(), "axes": axes, "batch": batch}
+        steps = mesh(task, range(epochs), RATE, **options)
+        return [(step, unpack(step.params(), DIM)) for step in steps]
 
     return alone(program)
 
 
 @one_and_two
 def test_an_epoch_is_optax_on_the_gradients_of_the_model(tables):
-    state, tiles = problem(tables)
+    task = problem(tables)
+    state, tiles = task.products.state, task.kernel.data
     model, optimizer = glove(WORDS, DIM, tables), optax.adagrad(1.0, 1.0, eps=0.0)
     params = state._replace(vector_squares_TxD=None, bias_squares_T=None)
     sums, total = optimizer.init(params), 0.0
@@ -117,10 +125,11 @@ def test_an_epoch_is_optax_on_the_gradients_of_the_model(tables):
         updates, sums = optimizer.update(steps, sums)
         return optax.apply_updates(params, updates), sums, loss
 
-    for records in batches(tiles, BATCH):
+    for indices in minibatches(task.examples, BATCH):
+        records = take(tiles, indices)
         params, sums, loss = descend(params, sums, records)
         total += float(loss)
-    ((step, end),) = train(state, tiles, epochs=1)
+    ((step, end),) = train(task, epochs=1)
     # both take exact roots: the order of float32 sums is all that differs
     assert step.loss == pytest.approx(total / len(tiles.logs), rel=1e-6)
     for mine, want in [
@@ -133,19 +142,19 @@ def test_an_epoch_is_optax_on_the_gradients_of_the_model(tables):
 
 
 def test_a_state_taken_out_and_put_in_again_goes_on_bit_for_bit():
-    state, tiles = problem(tables=2)
-    whole = train(state, tiles, epochs=3)
-    again = train(whole[0][1], tiles, epoch=1, epochs=2)
-    assert [step.number for step, _ in again] == [2, 3]
+    task = problem(tables=2)
+    whole = train(task, epochs=3)
+    products = task.products._replace(state=whole[0][1])
+    again = train(task._replace(products=products), epochs=2)
     assert [step.loss for step, _ in again] == [step.loss for step, _ in whole[1:]]
     for mine, want in zip(again[-1][1], whole[-1][1], strict=True):
         assert mine.tobytes() == want.tobytes()
 
 
 def test_a_minibatch_may_be_longer_than_all_records():
-    state, tiles = problem(tables=2)
-    count = len(tiles.logs)
-    long, exact = (train(state, tiles, batch=b)[-1] for b in (10 * count, count))
+    task = problem(tables=2)
+    count = task.examples
+    long, exact = (train(task, batch=b)[-1] for b in (10 * count, count))
     assert long[0].loss == exact[0].loss
     assert long[0].examples == count
     for mine, want in zip(long[1], exact[1], strict=True):
@@ -153,11 +162,12 @@ def test_a_minibatch_may_be_longer_than_all_records():
 
 
 def test_columns_that_devices_cannot_share_are_named():
-    state, tiles = problem(tables=2)
+    task = problem(tables=2)
     axes = jax.sharding.AbstractMesh((1, 3), ("batch", "dim"))
 
     def program(comm):
-        next(mesh(state, tiles, RATE, Timer(), comm=comm, axes=axes, batch=9))
+        options = {"comm": comm, "timer": Timer(), "axes": axes, "batch": 9}
+        next(mesh(task, range(1), RATE, **options))
 
     with pytest.raises(
         BadInput, match="3 devices can share equally, got 8; .*multiple"
@@ -166,11 +176,12 @@ def test_columns_that_devices_cannot_share_are_named():
 
 
 def test_ranks_that_are_not_in_the_mesh_are_named():
-    state, tiles = problem(tables=2)
+    task = problem(tables=2)
     axes = devices.mesh(batch=1, dim=1)
 
     def program(comm):
-        next(mesh(state, tiles, RATE, Timer(), comm=comm, axes=axes, batch=9))
+        options = {"comm": comm, "timer": Timer(), "axes": axes, "batch": 9}
+        next(mesh(task, range(1), RATE, **options))
 
     with pytest.raises(BadInput, match="one run of JAX on 2 ranks, got one on 1"):
         sim.run(program, 2)

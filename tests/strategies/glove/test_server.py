@@ -1,7 +1,5 @@
 """GloVe on parameter servers: the bits of one rank, and the loss of serial."""
 
-from itertools import islice
-
 import numpy as np
 import pytest
 
@@ -10,11 +8,15 @@ from dml.data.shards import bounds
 from dml.metrics.timer import Timer
 from dml.models.glove import glove
 from dml.sim.laws import drawing, law
-from dml.strategies.glove.problem import packed, problem, unpacked, width
+from dml.strategies.glove.problem import minibatches
+from dml.strategies.glove.problem import problem as problem_of
+from dml.strategies.glove.served import packed, problem, unpacked, width
 from dml.strategies.glove.server import server
 from dml.strategies.glove.tiling import by_row, by_word, tiled
 from dml.strategies.server.roles import roles
+from dml.strategies.server.server import Setup
 from dml.strategies.server.workers import Habits
+from dml.update.rows import unpack
 from dml.update.table import Table
 from dml.wire.messages import Delayed, Metered
 from dml.wire.messages.consistency import CONSISTENCIES, Choice, consistency
@@ -49,11 +51,15 @@ def train(
     who = roles(comm.size, servers, colocated)
     rule = consistency(name, choice, who.workers)
     timer = Timer(comm.Wtime)
-    among = {"comm": comm, "batch": batch, "roles": who, "rule": rule}
-    run = server(state, found, RATE, timer, **among, **more)
-    taken = list(islice(run, epochs))
-    state = taken[-1].params()
-    return [step.loss for step in taken], state and by_word(state, blocks)
+    task, losses = problem_of(state, found, blocks, batch), []
+    batches = (minibatches(task.examples, batch) for _ in range(epochs))
+    setup = Setup(who, rule, **more)
+    for step in server(task, batches, RATE, comm=comm, timer=timer, setup=setup):
+        losses.append(step.loss)
+        if step.epoch == epochs:
+            table = step.params()
+    state = None if comm.rank else by_word(unpack(table, DIM), blocks)
+    return losses, state
 
 
 def ran(size, *args, **more):
@@ -73,7 +79,7 @@ def accumulated(workers, tables=2, batch=200, epochs=3):
         rates = np.full(width(DIM), RATE, np.float32)
         rates[-1] = 1
         squares = packed(state.vector_squares_TxD, state.bias_squares_T, 1)
-        table, losses = Table("glove", task.start_TxD.copy(), rates, (squares,)), []
+        table, losses = Table("glove", task.params.copy(), rates, (squares,)), []
         for _ in range(epochs):
             losses.append(0.0)
             for start in range(0, count, batch):
@@ -82,8 +88,8 @@ def accumulated(workers, tables=2, batch=200, epochs=3):
                 for worker in range(workers):
                     mine = start + np.arange(*bounds(size, worker, workers))
                     if len(mine):
-                        at = task.touched(mine)
-                        loss, grads = task.gradient(table.values, mine, at)
+                        records = task.take(mine)
+                        loss, (at, grads) = task.gradient(table.values, records)
                         total[at] += grads * np.float32(len(mine) / size)
                         hit |= set(at.tolist())
                         losses[-1] += loss * len(mine) / count
@@ -153,12 +159,13 @@ def test_a_gradient_is_that_of_a_whole_minibatch_of_such_records(tables):
     for start, stop in ((0, 400), (130, 275), (count - 7, count)):
         some, size = slice(start, stop), min(batch, count - start // batch * batch)
         grads = (found.weights * misses)[some] * size / (stop - start)
-        want = np.zeros((len(task.start_TxD), DIM + 1))
+        want = np.zeros((len(task.params), DIM + 1))
         for rows, other in ((words[some], y[some]), (contexts[some], x[some])):
             np.add.at(want, rows, np.column_stack([grads[:, None] * other, grads]))
-        at = task.touched(np.arange(start, stop))
+        records = task.take(np.arange(start, stop))
+        at = task.touched(records)
         assert sorted(at) == sorted({*words[some], *contexts[some]})
-        loss, sums = task.gradient(task.start_TxD, np.arange(start, stop), at)
+        loss, (_, sums) = task.gradient(task.params, records)
         mean = (0.5 * found.weights * misses**2)[some].mean()
         assert loss == pytest.approx(mean, rel=1e-5)
         np.testing.assert_allclose(sums[:, :DIM], want[at, :DIM], rtol=1e-4, atol=1e-4)

@@ -7,7 +7,7 @@ from dml.data.svmlight import generate
 from dml.models import sparse_svm
 from dml.wire.memory.delayed import kernel, twin
 from dml.wire.memory.state import Pace
-from tests.strategies.sparse import quadratic
+from tests.strategies.shared import quadratic
 
 EDGES, ROWS, MOST = 60, 12, 9
 RATE, MU = 0.3, 0.01

@@ -70,7 +70,8 @@ def gradient(table, data, e, t, grads):
 RUN = """
 import sys
 import numpy as np
-from dml.strategies.sparse.workers import Settings, Sparse, paced, room, visits
+from dml.models.descent import problem
+from dml.strategies.shared.workers import Descent, gradients, orders, paced
 from dml.types import Edges
 from dml.wire.memory import hogwild
 from dml.wire.memory.free import free
@@ -84,11 +85,11 @@ else:
     from dml.models import sparse_svm as model
     data = model.documents(generate(2, 1, 1, 0), 1e-3)
 start = np.zeros(1, np.float32)
-problem, how = Sparse(model, data, start), Settings(lambda epoch: 0.1, 1)
-data, pace = paced(problem, how, 1)
+one = problem(model, data, start)
+data, pace = paced(one, Descent(lambda epoch: 0.1), 1)
 shared = state(start, 1, False, False, np.zeros)
-order = visits(how, 1, 2)
-free(model, hogwild)(shared, data, order, Worker(0, 1), pace, room(problem))
+order = next(orders(2, 1))
+free(model, hogwild)(shared, data, order, Worker(0, 1), pace, gradients(one))
 """
 
 

@@ -7,9 +7,9 @@ import numpy as np
 from numba import njit
 
 from dml.models.descent import descend as move
+from dml.models.descent import problem
 from dml.models.descent import unpaced as paced
 from dml.models.descent import unsettled as settle
-from dml.strategies.sparse.workers import Sparse
 from dml.types import Edges
 
 __all__ = ["gradient", "move", "objective", "paced", "settle"]
@@ -37,4 +37,4 @@ def tally(edges):
     rows = np.sort([rng.choice(ROWS, TOUCHED, replace=False) for _ in range(edges)])
     starts = np.arange(edges + 1) * TOUCHED
     data = Tally(Edges(starts.astype(np.int64), rows.ravel().astype(np.uint32)))
-    return Sparse(sys.modules[__name__], data, np.zeros(ROWS, np.float32))
+    return problem(sys.modules[__name__], data, np.zeros(ROWS, np.float32))

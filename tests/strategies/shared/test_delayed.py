@@ -5,19 +5,22 @@ from itertools import islice
 import numpy as np
 import pytest
 
+from dml import sim
 from dml.data.svmlight import generate
 from dml.metrics.timer import Timer
 from dml.models import sparse_svm
+from dml.models.descent import problem
 from dml.sim.laws import law
-from dml.strategies.sparse.delayed import delayed
-from dml.strategies.sparse.workers import Settings, Sparse, visits
-from tests.strategies.sparse import quadratic
+from dml.strategies.shared.delayed import delayed
+from dml.strategies.shared.workers import Descent, orders
+from tests.strategies.shared import quadratic
+from tests.strategies.shared.small import How, visits
 
 EXAMPLES, FEATURES, BATCH = 203, 40, 8
 
 
 def settings(rate=0.2, seed=0, momentum=0.0):
-    return Settings(lambda epoch: rate / epoch, BATCH, seed, momentum)
+    return How(lambda epoch: rate / epoch, BATCH, seed, momentum)
 
 
 def documents(dtype=np.float32):
@@ -37,9 +40,23 @@ def train(
 ):
     data = documents() if data is None else data
     table = np.zeros(FEATURES, data.values.dtype) if table is None else table
-    how = settings(rate, seed, momentum)
-    steps = delayed(Sparse(model, data, table), how, Timer(), law=law(text), **given)
-    return list(islice(steps, epochs))
+
+    def program(comm):
+        steps = []
+        for step in delayed(
+            problem(model, data, table),
+            islice(orders(EXAMPLES, BATCH, seed), epochs),
+            Descent(lambda epoch: rate / epoch, momentum),
+            comm=comm,
+            timer=Timer(),
+            law=law(text),
+            seed=seed,
+            **given,
+        ):
+            steps.append((step, step.params()))
+        return steps
+
+    return sim.run(program, 1)[0]
 
 
 def serial(data, table, momentum, epochs):
@@ -76,9 +93,9 @@ def test_without_delay_it_is_serial_bit_for_bit(dtype, momentum):
     data, start = documents(dtype), np.zeros(FEATURES, dtype)
     steps = train("constant:0.9", data=data, table=start, momentum=momentum)
     wanted, losses = serial(data, np.zeros(FEATURES, dtype), momentum, epochs=3)
-    assert steps[-1].params.dtype == dtype
-    np.testing.assert_array_equal(steps[-1].params, wanted)
-    assert [step.loss for step in steps] == losses
+    assert steps[-1][1].dtype == dtype
+    np.testing.assert_array_equal(steps[-1][1], wanted)
+    assert [step.loss for step, _ in steps] == losses
     assert losses[-1] < losses[0]
     assert not start.any()  # it is the caller's
 
@@ -89,7 +106,7 @@ def test_a_seed_repeats_all_delays_and_bits(per_coordinate):
         steps = train(
             "shifted_exponential:0,0.1", per_coordinate=per_coordinate, **given
         )
-        return steps[-1].params.tobytes(), [step.measures for step in steps]
+        return steps[-1][1].tobytes(), [step.measures for step, _ in steps]
 
     assert run(seed=5) == run(seed=5)
     assert run(seed=5)[0] != run(seed=6)[0]
@@ -97,11 +114,11 @@ def test_a_seed_repeats_all_delays_and_bits(per_coordinate):
 
 
 def test_delays_are_the_laws_but_for_what_has_not_been():
-    first, second, _ = train("constant:30.5")
+    (first, _), (second, _), _ = train("constant:30.5")
     assert first.measures["delay_max"] == second.measures["delay_max"] == 30
     assert first.measures["delay_mean"] == 30 - sum(range(31)) / EXAMPLES
     assert second.measures["delay_mean"] == 30  # reaches into the epoch before
-    late = train("pareto:5,1.1", most=40)[1].measures
+    late = train("pareto:5,1.1", most=40)[1][0].measures
     assert late["delay_max"] == 40
     assert 5 < late["delay_mean"] < 40
 
@@ -113,7 +130,7 @@ def test_rows_of_one_update_are_late_together_or_each_by_itself():
         means = [
             train(
                 "shifted_exponential:0,0.1", 2, seed=seed, per_coordinate=per_coordinate
-            )[1].measures["delay_mean"]
+            )[1][0].measures["delay_mean"]
             for seed in range(40)
         ]
         return np.std(means)
@@ -144,7 +161,7 @@ def test_weights_are_settled_in_the_past_too():
         for table in tables:
             sparse_svm.settle(table, paced, EXAMPLES)
         t0 += EXAMPLES
-        np.testing.assert_allclose((one, two)[epoch - 1].params, tables[-1], atol=1e-12)
+        np.testing.assert_allclose((one, two)[epoch - 1][1], tables[-1], atol=1e-12)
     assert known.low[1] < 1
 
 
@@ -154,7 +171,7 @@ def test_late_reads_undo_large_steps_and_leave_small_ones():
 
     def error(delay, rate):
         steps = train(f"constant:{delay}", 6, quadratic, data, start, rate)
-        return quadratic.objective(steps[-1].params, data)
+        return quadratic.objective(steps[-1][1], data)
 
     small = [error(delay, 0.02) for delay in (0, 16, 64)]
     large = [error(delay, 0.6) for delay in (0, 16, 64)]

@@ -1,7 +1,6 @@
 """Each problem is learned to 1 % of its full-batch reference, by every way."""
 
 from functools import cache, partial
-from itertools import islice
 
 import numpy as np
 import pytest
@@ -11,7 +10,6 @@ from dml.data.digits import digits
 from dml.data.graphs import generated as grid
 from dml.data.ratings import generated
 from dml.data.svmlight import generate
-from dml.metrics.timer import Timer
 from dml.models import (
     completion,
     cuts,
@@ -20,32 +18,31 @@ from dml.models import (
     sparse_logistic_edges,
     sparse_svm,
 )
+from dml.models.descent import problem as problem_of
 from dml.models.factors import centred, start
-from dml.strategies.sparse.average import average
-from dml.strategies.sparse.batched import batched
-from dml.strategies.sparse.free import free
-from dml.strategies.sparse.workers import Settings, Sparse, workers
+from dml.strategies.shared.average import average
+from dml.strategies.shared.cyclades import cyclades
+from dml.strategies.shared.hogwild import hogwild
 from dml.types import Batch
-from dml.wire.memory import atomic, hogwild, locked, round_robin, whole
-from dml.wire.messages import Metered
+from dml.wire.memory import atomic, locked, round_robin, whole
+from tests.strategies.shared.small import How, begin
 
 LABELS = 2
 
 
-def in_batches(problem, *rest, share, **more):
-    apart = np.full(len(problem.start), share)
-    return batched(problem, *rest, apart=apart, **more)
+def apart(all_rows, problem):
+    return {"apart": np.full(len(problem.params), all_rows)}
 
 
 WAYS = {
-    "hogwild": partial(free, guard=hogwild),
-    "atomic": partial(free, guard=atomic),
-    "locked": partial(free, guard=locked),
-    "global": partial(free, guard=whole),
-    "roundrobin": partial(free, guard=round_robin),
-    "average": average,
-    "cyclades": partial(in_batches, share=False),
-    "minibatch": partial(in_batches, share=True),
+    "hogwild": (hogwild, lambda problem: {}),
+    "atomic": (hogwild, lambda problem: {"policy": atomic}),
+    "locked": (hogwild, lambda problem: {"policy": locked}),
+    "global": (hogwild, lambda problem: {"policy": whole}),
+    "roundrobin": (hogwild, lambda problem: {"policy": round_robin}),
+    "average": (average, lambda problem: {}),
+    "cyclades": (cyclades, partial(apart, False)),
+    "minibatch": (cyclades, partial(apart, True)),
 }
 
 
@@ -53,7 +50,7 @@ def documents(model):
     batch = generate(600, 150, 6, seed=1)
     data = model.documents(batch._replace(inputs=0.6 * batch.inputs), 1e-2)
     least = model.objective(model.optimum(data, 150), data)
-    return Sparse(model, data, np.zeros(150, np.float32)), least
+    return problem_of(model, data, np.zeros(150, np.float32)), least
 
 
 def ratings():
@@ -61,13 +58,13 @@ def ratings():
     data = completion.of_ratings(training, 0.1, 0.2)
     begin = start(70, 4, 3).astype(np.float32)
     least = completion.objective(completion.optimum(data, begin), data)
-    return Sparse(completion, data, begin), least
+    return problem_of(completion, data, begin), least
 
 
 def graph():
     whole = grid((48, 48), LABELS, 1)  # of 24 a single rounded label is 1 % of the cut
     data = cuts.cuts(whole, 0)
-    return Sparse(cuts, data, cuts.start(whole)), cuts_optimum.flow(whole).cut
+    return problem_of(cuts, data, cuts.start(whole)), cuts_optimum.flow(whole).cut
 
 
 def network():
@@ -76,7 +73,7 @@ def network():
     data = dropout.kept(few, 16, 0.5, 1, 0, 0.1)
     begin = dropout.start(16, 64, 10, 0)
     least = dropout.objective(dropout.optimum(data, begin), data)
-    return Sparse(dropout, data, begin), least
+    return problem_of(dropout, data, begin), least
 
 
 # how it is made, and its rate, that rate's decay, epochs, batch
@@ -101,9 +98,11 @@ def made(name):
 
 def value(problem, table):
     """The objective; of a cut, that of the labels that it is rounded to."""
-    if problem.model is cuts:
-        return cuts.cut_value(cuts.corners(cuts.rounded(table), LABELS), problem.data)
-    return problem.model.objective(table, problem.data)
+    if problem.kernel.model is cuts:
+        return cuts.cut_value(
+            cuts.corners(cuts.rounded(table), LABELS), problem.kernel.data
+        )
+    return problem.kernel.model.objective(table, problem.kernel.data)
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -111,13 +110,12 @@ def value(problem, table):
 def test_two_workers_come_within_a_hundredth_of_the_reference(name, way):
     problem, least = made(name)
     _, rate, decay, epochs, batch = PROBLEMS[name]
-    how = Settings(lambda epoch: rate * decay ** (epoch - 1), batch)
+    how = How(lambda epoch: rate * decay ** (epoch - 1), batch)
 
     def program(comm):
-        with workers(Metered(comm), 2) as crew:
-            steps = WAYS[way](problem, how, Timer(), crew=crew)
-            *_, last = islice(steps, epochs)
-            return last.params()
+        strategy, own = WAYS[way]
+        *_, last = begin(strategy, problem, how, comm, epochs, 2, **own(problem))
+        return last.params()
 
     runs = [value(problem, sim.run(program, 1)[0]) for _ in range(RUNS.get(name, 1))]
     found = sorted(runs)[len(runs) // 2]
@@ -125,4 +123,4 @@ def test_two_workers_come_within_a_hundredth_of_the_reference(name, way):
     assert found <= (1 + within) * least
     if name not in ("ratings", "network"):  # those references are local
         assert found >= (1 - 1e-5) * least
-    assert value(problem, problem.start) > (1 + within) * least
+    assert value(problem, problem.params) > (1 + within) * least

@@ -1,0 +1,66 @@
+"""Compile GloVe's kernels ahead, on one rank of each host; numba keeps the code."""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from dml import sim
+from dml.data.cooccurrence import RECORD
+from dml.metrics.timer import Timer
+from dml.models.glove import glove
+from dml.strategies.glove.problem import columns, minibatches, order, problem
+from dml.strategies.glove.server import server
+from dml.strategies.glove.tiling import Order, tiled
+from dml.strategies.server.roles import roles
+from dml.strategies.server.server import Setup
+from dml.strategies.shared.hogwild import hogwild
+from dml.strategies.shared.workers import Descent
+from dml.strategies.synchronous import synchronous
+from dml.types import Comm, Problem, Step
+from dml.update.rows import AdaGrad
+from dml.wire.messages import Metered, first_of_each_host, tree_allreduce
+from dml.wire.messages.consistency import Consistency
+from dml.wire.reducers.exact import exact
+
+RATE = 0.1
+
+
+def compile_ahead(comm: Comm, dim: int, kernels: str) -> None:
+    """Train two words on virtual ranks, so that all kernels for dim are compiled.
+
+    comm: the ranks.
+    dim: numbers of a vector.
+    kernels: those of "records", "batches" or "servers".
+    """
+    begin, size = KERNELS[kernels]
+    first_of_each_host(comm, lambda: sim.run(partial(program, dim, begin), size))
+
+
+def program(dim: int, begin: Callable[..., Iterator[Step]], comm: Comm) -> None:
+    records = np.array([(1, 2, 1.0), (2, 1, 1.0)], RECORD)
+    tiles, blocks = tiled(comm, records, 2, Order([(0, 0)], 1, 2, 16, 0, 1.0, 1.0))
+    two_words = problem(glove(2, dim).init(0), tiles, blocks, batch=2)
+    next(begin(two_words, comm=Metered(comm), timer=Timer()))
+
+
+def by_records(problem: Problem, **common: Any) -> Iterator[Step]:
+    epochs = [order(problem.kernel.data)]
+    return hogwild(problem, epochs, Descent(lambda epoch: RATE), **common)
+
+
+def by_batches(problem: Problem, **common: Any) -> Iterator[Step]:
+    update = partial(AdaGrad, rate=RATE)
+    own: dict[str, Any] = {"columns": columns(problem.products.dim)}
+    own["reducer"] = exact(tree_allreduce)
+    return synchronous(problem, minibatches(2, 2), update, **own, **common)
+
+
+def on_servers(problem: Problem, **common: Any) -> Iterator[Step]:
+    setup, epochs = Setup(roles(2), Consistency()), [minibatches(2, 2)]
+    return server(problem, epochs, RATE, setup=setup, **common)
+
+
+KERNELS = {"records": (by_records, 1), "batches": (by_batches, 1)}
+KERNELS |= {"servers": (on_servers, 2)}

@@ -1,0 +1,195 @@
+"""Rotation (Gemulla 2011): ranks work on blocks that share no row, then pass them on.
+
+      words  contexts           Of each turn's blocks, those that another rank had come
+    r0 │ 0     0 ──► r1         by a message: the block itself or, where all ranks see
+    r0 │ 1     1                one table, an empty one, which says that it is free.
+    r1 │ 2     2 ──► r0         A rank sends on its first block's contexts and works
+    r1 │ 3     3                on; the rank that waits for them needs them last.
+
+An example has two rows: a word and a context, or a user and an item. Every row changes
+in the order of one rank, so the bits are those of one rank, on any number of ranks and
+by either medium. By messages each of the B blocks of contexts, n/B numbers, moves
+between ranks p times an epoch, of two sides: pn words; and the losses of all cells.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+
+import numpy as np
+
+from dml.metrics.timer import Timer
+from dml.strategies.shared.workers import Descent, descent, paced
+from dml.types import BadInput, CountedComm, Kernel, Problem, Step
+from dml.wire import rotation as schedule
+from dml.wire.memory.shared import share
+from dml.wire.memory.state import Order
+from dml.wire.messages import tree_allreduce
+from dml.wire.messages.parcels import Parcels
+from dml.wire.rotation import Cell
+
+
+def rotation(
+    problem: Problem,
+    batches: Iterable[Order],
+    update: Descent,
+    *,
+    comm: CountedComm,
+    timer: Timer,
+    travel: bool | None = None,
+) -> Iterator[Step]:
+    """Train as one worker of `hogwild` does; yield a Step an epoch.
+
+    problem: what is learned, equal on all ranks; it needs a kernel with blocks of rows.
+    batches: the order of each epoch, a part for each cell of `cells`; equal on all
+        ranks.
+    update: rates; no momentum, as rows travel without it.
+    comm: the ranks.
+    timer: measures the phases.
+    travel: whether blocks travel by messages, or stay in shared memory; None: memory
+        where all ranks are on one host.
+    """
+    blocks = problem.kernel.blocks
+    sides, count = shape(problem.kernel)
+    hosts = max(comm.platform.hosts()) + 1
+    if comm.size > count:
+        raise BadInput(
+            f"expected at most {count} ranks for {count} blocks, got {comm.size}; "
+            f"pass --blocks=<at least {comm.size}>"
+        )
+    if update.momentum:
+        raise BadInput(
+            f"expected no momentum with rotation, got {update.momentum:g}; pass "
+            "--momentum=0"
+        )
+    if travel is False and hosts > 1:
+        raise BadInput(
+            "expected all ranks on one host with --medium=memory, got ranks on "
+            f"{hosts}; pass --medium=messages"
+        )
+    travel = hosts > 1 if travel is None else travel
+    homes = schedule.homes(count, sides, comm.size)
+    ranks, back = schedule.turns(count, sides, comm.size)
+    table = problem.params.copy() if travel else shared_table(comm, problem.params)
+    parts = {n: table[rows].reshape(-1) for n, rows in enumerate(blocks)}
+    parcels = Parcels(comm, parts if travel else {})
+    where = {cell: n for n, cell in enumerate(cells(count, sides))}
+    descend, number = descent(problem), 0
+    for epoch, order in enumerate(timer.waits("update", batches), 1):
+        sent = comm.bytes_sent
+        losses = np.zeros(len(where))
+        data, pace = paced(problem, update, epoch)
+        for turn in ranks[comm.rank]:
+            with timer("wait"):
+                parcels.take(turn.take)
+            mine = [where[cell] for cell in turn.cells]
+            visits = [order.visits[order.bounds[n] : order.bounds[n + 1]] for n in mine]
+            work = load(problem.kernel, order, visits) * comm.size
+            with timer("update"):
+                comm.platform.work(work)
+                for n, some in zip(mine, visits, strict=True):
+                    losses[n] = descend(table, data, some, pace)
+            with timer("wire"):
+                parcels.give(turn.give)
+        with timer("wait"):
+            parcels.take(back[comm.rank])
+            tree_allreduce(comm, losses)  # of zeros and one number: any order is exact
+        number += order.steps
+        yield Step(
+            number=number,
+            loss=losses.sum() / order.steps,
+            params=partial(collected, parcels, homes, table),
+            examples=order.steps,
+            seconds=timer.lap(),
+            words_sent=(comm.bytes_sent - sent) // table.itemsize,
+            epoch=epoch,
+        )
+
+
+def shape(kernel: Kernel) -> tuple[int, int]:
+    """Return the sides, 1 or 2, and the blocks of each."""
+    return kernel.sides, len(kernel.blocks) // kernel.sides
+
+
+def cells(count: int, sides: int) -> list[Cell]:
+    """Return the cells in the order of an epoch."""
+    rounds = schedule.rounds(count, sides)
+    return [cell for tasks in rounds for task in tasks for cell in task]
+
+
+def shared_table(comm: CountedComm, start: np.ndarray) -> np.ndarray:
+    """Copy the start value to a table that all ranks of a host read and write."""
+    table = share(comm, start.size, start.dtype).reshape(start.shape)
+    if comm.rank == 0:
+        table[:] = start
+    comm.Barrier()
+    return table
+
+
+def load(kernel: Kernel, order: Order, visits: Sequence[np.ndarray]) -> float:
+    """Return the share of all examples that some blocks have."""
+    if kernel.sizes is None:
+        return sum(map(len, visits)) / len(order.visits)
+    return float(sum(kernel.sizes[some].sum() for some in visits) / order.steps)
+
+
+def collected(
+    parcels: Parcels, homes: list[int], table: np.ndarray
+) -> np.ndarray | None:
+    """Return the table on rank 0, None elsewhere; collective."""
+    comm, found = parcels.comm, None
+    parcels.settle()
+    if comm.rank == 0:
+        parcels.take((block, home) for block, home in enumerate(homes) if home)
+        found = table.copy()
+    else:
+        mine = [block for block, home in enumerate(homes) if home == comm.rank]
+        parcels.give((block, 0) for block in mine)
+    parcels.settle()
+    comm.Barrier()
+    return found
+
+
+def in_blocks(problem: Problem, count: int) -> tuple[Problem, list[np.ndarray]]:
+    """Divide a problem whose edges have a row of each of two sides.
+
+    Return the problem with blocks of rows, and the edges of each cell. The blocks of a
+    side have about equal numbers of edges.
+
+    count: blocks of each side.
+    """
+    pairs_Ex2 = problem.kernel.data.edges.rows.reshape(-1, 2)
+    second = int(pairs_Ex2[:, 1].min())
+    limits = [0, second, len(problem.params)]
+    edges_of, blocks = [], []
+    for side in range(2):
+        first, last = limits[side : side + 2]
+        counts = np.bincount(pairs_Ex2[:, side] - first, minlength=last - first)
+        if not 1 <= count <= last - first:
+            raise BadInput(
+                f"expected 1 to {last - first} blocks of rows, got {count}; pass "
+                f"--blocks=<at most {last - first}>"
+            )
+        shares = np.cumsum(counts) * count / max(1, counts.sum())
+        edges = np.searchsorted(shares, np.arange(1, count)) + 1
+        bounds = first + np.concatenate([[0], edges, [last - first]])
+        blocks += [slice(*pair) for pair in zip(bounds[:-1], bounds[1:], strict=True)]
+        edges_of.append(np.searchsorted(bounds, pairs_Ex2[:, side], "right") - 1)
+    kernel = problem.kernel._replace(blocks=blocks, sides=2)
+    place = np.empty((count, count), np.int64)
+    for n, cell in enumerate(cells(count, 2)):
+        place[cell] = n
+    cell_E = place[tuple(edges_of)]
+    by_cell = np.argsort(cell_E, kind="stable")
+    ends = np.cumsum(np.bincount(cell_E, minlength=count * count))
+    return problem._replace(kernel=kernel), np.split(by_cell, ends[:-1])
+
+
+def orders(cells: Sequence[np.ndarray], seed: int = 0) -> Iterator[Order]:
+    """Yield the order of each epoch, without end: the edges of every cell shuffled."""
+    bounds = np.cumsum([0, *map(len, cells)])
+    epoch = 0
+    while True:
+        epoch += 1
+        draws = np.random.default_rng([seed, epoch])
+        visits = np.concatenate([draws.permutation(edges) for edges in cells])
+        yield Order(visits, 1, len(visits), bounds)

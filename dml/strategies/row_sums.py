@@ -1,0 +1,166 @@
+"""Sums of sparse gradients over ranks, and synchronous training by them.
+
+      minibatch shard 0  shard 1  shard 2
+                rows     rows     rows       equal ones of a shard are added up first
+                 └── sparse: all-gather ──┘  the rows of all shards, p-1 times; or
+                 └── dense: all-reduce ───┘  all T rows, by any algorithm
+                table    table    table      one rule on the same sums: equal bits
+
+All ranks choose the cheaper exchange from the numbers of rows. Words an update: (p-1)n
+of n gathered words and 2p(p-1) of lengths; or those of the all-reduce over the table.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
+from typing import Any
+
+import numpy as np
+from numba import njit
+
+from dml.data.feed import feed
+from dml.data.shards import microbatches
+from dml.metrics.timer import Timer
+from dml.strategies.parameters import Table, Update, mean
+from dml.types import CountedComm, Problem, Reducer, Rows, Step
+from dml.wire.buffers import allocate, layout
+from dml.wire.messages import tree_allreduce
+from dml.wire.messages.gather_parts import gather_parts, lengths
+from dml.wire.rows import indices
+
+ALL = (slice(None),)
+
+
+def by_rows(
+    problem: Problem,
+    batches: Iterable[np.ndarray],
+    update: Update,
+    *,
+    comm: CountedComm,
+    timer: Timer,
+    reducer: Reducer,
+    dense: Callable[[np.ndarray, int], bool] = lambda buffer, nbytes: False,
+    columns: Sequence[slice] = ALL,
+    accumulate: int = 1,
+    every: int | None = None,
+    ahead: int = 0,
+    state: Any = None,
+) -> Iterator[Step]:
+    """Train a table on all ranks in lockstep; see `synchronous`."""
+    now = Table(problem, update, state)
+    sums = RowSums(comm, reducer, dense, now.shard.values, columns)
+    split = partial(microbatches, rank=comm.rank, size=comm.size, parts=accumulate)
+    fed = feed(problem.take, batches, split, now.put, ahead)
+    losses: list[tuple[float, int]] = []
+    sent = comm.bytes_sent
+    for number, (count, parts) in enumerate(timer.waits("input", fed), 1):
+        with timer("gradient"):
+            comm.platform.work(1)
+            loss, grads = now.mean(parts, count)
+        with timer("wire"):
+            total = sums.add_up(grads)
+        with timer("update"):
+            now.apply(total)
+        losses.append((loss, count))
+        if number % (every or 1):
+            continue
+        with timer("wire"):
+            step_loss = np.array([mean(losses)])
+            tree_allreduce(comm, step_loss)
+        yield Step(
+            number=number,
+            loss=float(step_loss[0]),
+            params=now.collect,
+            examples=sum(examples for _, examples in losses),
+            seconds=timer.lap(),
+            words_sent=(comm.bytes_sent - sent) // sums.buffer.itemsize,
+            state=now.state,
+            epoch=every and number // every,
+            replicas=True,
+        )
+        losses, sent = [], comm.bytes_sent
+
+
+class RowSums:
+    """Adds up rows over ranks, sparse or dense; owns the dense buffer.
+
+    comm: the ranks.
+    reducer: sums the dense buffer.
+    dense: (buffer, bytes to gather) -> whether to reduce the buffer instead.
+    table: TxR, of the shape of gradients of all rows.
+    columns: the columns of gradients that are not always zero.
+    """
+
+    def __init__(
+        self,
+        comm: CountedComm,
+        reducer: Reducer,
+        dense: Callable[[np.ndarray, int], bool],
+        table: np.ndarray,
+        columns: Sequence[slice] = ALL,
+    ):
+        self.comm, self.reducer, self.dense = comm, reducer, dense
+        self.rows, self.columns = len(table), columns
+        self.wide = columns[-1].stop or table.shape[1]
+        self.width = sum(len(range(self.wide)[part]) for part in columns)
+        self.buffer = allocate(comm, self.rows * self.width)
+        self.memory = reducer.init(layout(self.buffer))
+        self.slot = np.full(self.rows, -1, np.int32)  # of each row: its sum, or -1
+
+    def add_up(self, mine: Rows | None) -> Rows:
+        """Return the sums of all ranks' rows, equal on all ranks; None: no rows."""
+        if mine is None:
+            touched, narrow = np.empty(0, np.int32), np.empty((0, self.width))
+        else:
+            touched = indices(mine.index).astype(np.int32, copy=False)
+            narrow = np.concatenate([mine.values[:, s] for s in self.columns], axis=1)
+        record = self.width + 1  # the number of the row, and its gradient
+        each = lengths(self.comm, len(touched) * record)
+        if self.dense(self.buffer, int(each.sum()) * self.buffer.itemsize):
+            return self.reduced(touched, narrow)
+        parcel = np.empty((len(touched), record), np.float32)
+        parcel[:, 0] = touched.view(np.float32)
+        parcel[:, 1:] = narrow
+        parcels = gather_parts(self.comm, parcel.reshape(-1), each).reshape(-1, record)
+        index, values = parcels[:, 0].view(np.int32), parcels[:, 1:]
+        found = np.empty(min(self.rows, len(index)), np.int32)
+        sums = np.empty((len(found), self.width), np.float32)
+        used = merge(index, values, self.slot, found, sums)
+        return self.widened(found[:used], sums[:used])
+
+    def reduced(self, index: np.ndarray, narrow: np.ndarray) -> Rows:
+        """Return the sums by an all-reduce over all rows."""
+        buffer_TxW = self.buffer.reshape(self.rows, -1)
+        buffer_TxW[:] = 0
+        buffer_TxW[index] = narrow
+        self.memory = self.reducer.reduce(self.comm, self.buffer, self.memory)
+        index = np.flatnonzero(buffer_TxW.any(axis=1)).astype(np.int32)
+        return self.widened(index, buffer_TxW[index])
+
+    def widened(self, index: np.ndarray, narrow: np.ndarray) -> Rows:
+        """Return rows with all columns."""
+        if self.columns == ALL:
+            return Rows(index, narrow)
+        values, first = np.zeros((len(index), self.wide), np.float32), 0
+        for part in self.columns:
+            last = first + len(range(self.wide)[part])
+            values[:, part] = narrow[:, first:last]
+            first = last
+        return Rows(index, values)
+
+
+@njit(cache=True, nogil=True)
+def merge(index, values, slot, found, sums):
+    """Add up the values of equal rows, in their order; return how many there are."""
+    used = 0
+    for n in range(len(index)):
+        row = index[n]
+        if slot[row] < 0:
+            slot[row], found[used] = used, row
+            sums[used] = 0
+            used += 1
+        to = sums[slot[row]]
+        for d in range(values.shape[1]):
+            to[d] += values[n, d]
+    for n in range(used):
+        slot[found[n]] = -1
+    return used

@@ -1,0 +1,80 @@
+"""Runs of each worker on its own table, averaged at the end (Zinkevich 2010).
+
+    worker 0   blocks 5 0 1   w_0 ─┐
+    worker 1   blocks 2 4 3   w_1 ─┴─► (w_0 + w_1) / 2      no worker waits before that
+
+p tables in memory instead of one. Words a step: the loss, and the rows changed.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+
+from dml.metrics.timer import Timer
+from dml.strategies.shared.workers import (
+    Descent,
+    Table,
+    epochs,
+    gradients,
+    settle,
+    workers,
+)
+from dml.types import CountedComm, Problem, Step
+from dml.wire.memory import hogwild
+from dml.wire.memory import state as memory
+from dml.wire.memory.free import free as compiled
+from dml.wire.memory.state import Order, Pace, Worker
+
+
+def average(
+    problem: Problem,
+    batches: Iterable[Order],
+    update: Descent,
+    *,
+    comm: CountedComm,
+    timer: Timer,
+    threads: int = 1,
+) -> Iterator[Step]:
+    """Train every worker on its own blocks; a Step has the mean of all tables.
+
+    problem: what is learned, equal on all ranks; it needs a kernel with a model.
+    batches: the order of each epoch, equal on all ranks.
+    update: rates and momentum.
+    comm: the ranks, all on one host.
+    timer: measures the phases.
+    threads: workers of each rank.
+    """
+    start, kernel = problem.params, problem.kernel
+    with workers(comm, threads, problem.examples) as crew:
+        flat = crew.allocate(crew.count * start.size, start.dtype)
+        tables = flat.reshape(crew.count, *start.shape)
+        momentum = bool(update.momentum)
+        own = [memory.state(start, 1, momentum, False, np.zeros) for _ in crew.mine]
+        grads = [gradients(problem) for _ in crew.mine]
+        descend = compiled(kernel.model, hogwild)
+        if crew.comm.rank == 0:
+            tables[:] = start
+
+        def work(data: Any, order: Order, pace: Pace, worker: Worker) -> Any:
+            order = share_of(order, worker)
+            thread = worker.me % threads
+            state = own[thread]._replace(table=tables[worker.me])
+            found = descend(state, data, order, Worker(0, 1), pace, grads[thread])[:2]
+            settle(kernel, data, order.steps, state.table, state.velocity)
+            return found
+
+        def mean() -> np.ndarray:
+            return tables.mean(axis=0, dtype=np.float64).astype(start.dtype)
+
+        table = Table(lambda data, steps: None, mean)
+        yield from epochs(problem, batches, update, crew, timer, work, table)
+
+
+def share_of(order: Order, worker: Worker) -> Order:
+    """Return the blocks of an order that are a worker's, and their steps."""
+    visits = order.visits[worker.me :: worker.count]
+    steps = len(visits) * order.batch
+    if len(visits) and visits[-1] == order.visits[-1]:  # the one that may be short
+        steps -= len(order.visits) * order.batch - order.steps
+    return Order(np.ascontiguousarray(visits), order.batch, steps)

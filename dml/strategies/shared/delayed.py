@@ -1,0 +1,93 @@
+"""HOGWILD! simulated on one core: reads are late by drawn delays, writes are not.
+
+No run of a lock-free strategy repeats another; this one does, and its delays are known:
+so error can be swept against delay, step and sparsity. No delay: serial, bit for bit.
+"""
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+
+import numpy as np
+
+from dml.metrics.timer import Timer
+from dml.sim.laws import Law, stream
+from dml.strategies.shared.workers import Descent, paced, settle
+from dml.types import Comm, Problem, Step
+from dml.wire.memory.delayed import kernel as compiled
+from dml.wire.memory.delayed import twin
+from dml.wire.memory.state import Order
+
+MOST = 1024  # updates that are remembered: no delay is longer
+
+
+def delayed(
+    problem: Problem,
+    batches: Iterable[Order],
+    update: Descent,
+    *,
+    comm: Comm,
+    timer: Timer,
+    law: Law,
+    seed: int = 0,
+    per_coordinate: bool = False,
+    most: int = MOST,
+) -> Iterator[Step]:
+    """Train as one worker does, but with late reads; yield a Step an epoch.
+
+    A delay is a draw, rounded down. None reaches before the first update.
+
+    problem: what is learned; it needs a kernel with a model.
+    batches: the order of each epoch.
+    update: rates and momentum.
+    comm: a communicator of one rank.
+    timer: measures the phases.
+    law: the distribution of delays, in updates.
+    seed: of the delays.
+    per_coordinate: whether each row that is read has its own delay, not each update.
+    most: the longest delay.
+    """
+    kernel = problem.kernel
+    edges, momentum = kernel.data.edges, bool(update.momentum)
+    mine = twin(problem.params.copy(), edges, most, momentum)
+    run, lengths = compiled(kernel.model), np.diff(edges.starts)
+    done = 0
+    for epoch, order in enumerate(timer.waits("input", batches), 1):
+        with timer("input"):
+            data, pace = paced(problem, update, epoch)
+            visited = in_turn(order)
+            draws = stream(seed, epoch)
+            late = delays(law, draws, lengths[visited], per_coordinate)
+            past = done + np.repeat(np.arange(order.steps), lengths[visited])
+            late = np.minimum(late, np.minimum(past, most)).astype(np.int64)
+        with timer("update"):
+            total = run(mine, data, visited, late, done, pace)
+            settle(kernel, data, order.steps, mine.table, mine.velocity, mine.before)
+        done += order.steps
+        yield Step(
+            number=done,
+            loss=total / order.steps,
+            params=partial(np.copy, mine.table),
+            examples=order.steps,
+            seconds=timer.lap(),
+            words_sent=0,
+            measures={
+                "delay_mean": float(late.mean()),
+                "delay_max": float(late.max()),
+            },
+            epoch=epoch,
+        )
+
+
+def in_turn(order: Order) -> np.ndarray:
+    """Return the edges of the blocks in turn; the last block may be short."""
+    edges = (order.visits[:, None] * order.batch + np.arange(order.batch)).ravel()
+    return edges[edges < order.steps].astype(np.int64)
+
+
+def delays(
+    law: Law, draws: np.random.Generator, lengths: np.ndarray, per_coordinate: bool
+) -> np.ndarray:
+    """Draw how late each row is read, of updates that read so many rows each."""
+    if per_coordinate:
+        return law.draws(draws, int(lengths.sum()))
+    return np.repeat(law.draws(draws, len(lengths)), lengths)

@@ -1,0 +1,243 @@
+"""The workers of one host: the threads of each rank, and one table in shared memory.
+
+    rank 0  threads 0 1      rank 1  threads 2 3      one host, one copy of the data
+
+Strategies of this folder call `epochs`, which sums over workers and yields Steps.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from functools import partial
+from itertools import count
+from threading import Barrier
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dml.metrics.timer import Timer
+from dml.types import BadInput, CountedComm, Kernel, Problem, Step
+from dml.wire.memory import hogwild
+from dml.wire.memory.free import free
+from dml.wire.memory.shared import share
+from dml.wire.memory.state import Order, Pace, State, Worker, state
+from dml.wire.messages import first_of_each_host, tree_allreduce
+from dml.wire.topology import chunks
+
+
+class Descent(NamedTuple):
+    """The update of strategies with a kernel.
+
+    rate: epoch (1, 2, ...) -> the rate of its steps.
+    momentum: the share of a row's last change that is added to the next (Polyak).
+    """
+
+    rate: Callable[[int], float]
+    momentum: float = 0.0
+
+
+def orders(examples: int, batch: int, seed: int = 0) -> Iterator[Order]:
+    """Yield the order of each epoch, without end.
+
+    examples: the number of examples.
+    batch: examples in a block; a shorter block is the last of every epoch.
+    seed: of the order.
+    """
+    if not 1 <= batch <= examples:
+        raise BadInput(
+            f"expected a batch of 1 to {examples} examples, got {batch}; "
+            f"pass --batch=<at most {examples}>"
+        )
+    blocks = examples // batch
+    for epoch in count(1):
+        visits = np.random.default_rng([seed, epoch]).permutation(blocks)
+        if examples % batch:
+            visits = np.append(visits, blocks)
+        yield Order(visits, batch, examples)
+
+
+class Workers:
+    """Owns a rank's threads; all ranks must be on one host."""
+
+    def __init__(self, comm: CountedComm, threads: int, examples: int):
+        hosts = max(comm.platform.hosts()) + 1
+        if hosts > 1:
+            raise BadInput(
+                "expected all ranks on one host, whose memory they share, got ranks "
+                f"on {hosts}; start them on one host, or use servers "
+                "(--strategy=server) or rotation (--strategy=rotation)"
+            )
+        self.comm, self.threads = comm, threads
+        self.count = comm.size * threads
+        if self.count > examples:
+            raise BadInput(
+                f"expected at most {examples} workers for {examples} examples, got "
+                f"{self.count}; pass fewer ranks or --threads"
+            )
+        first = comm.rank * threads
+        self.mine = [Worker(first + thread, self.count) for thread in range(threads)]
+        self.allocate = partial(share, comm)
+        self.pool = ThreadPoolExecutor(threads - 1) if threads > 1 else None
+        if self.pool:  # start all threads now, not in the first epoch
+            started = Barrier(threads - 1)
+            list(self.pool.map(lambda _: started.wait(), range(threads - 1)))
+
+    def each(self, call: Callable[[Worker], np.ndarray]) -> np.ndarray:
+        """Call every worker; return the sum of what they return."""
+        first, *others = self.mine
+        # this thread is the first worker: to wake one takes as long as 100 updates
+        ahead = self.pool.map(call, others) if self.pool else ()
+        return np.array([call(first), *ahead], np.float64).sum(axis=0)
+
+    def close(self) -> None:
+        """End the threads."""
+        if self.pool:
+            self.pool.shutdown()
+
+
+@contextmanager
+def workers(comm: CountedComm, threads: int, examples: int) -> Iterator[Workers]:
+    """Start the threads; end them however the run ends.
+
+    comm: the ranks.
+    threads: workers of each rank.
+    examples: of the problem; each worker needs one.
+    """
+    crew = Workers(comm, threads, examples)
+    try:
+        yield crew
+    finally:
+        crew.close()
+
+
+def paced(
+    problem: Problem, update: Descent, epoch: int, delay: int = 0
+) -> tuple[Any, Pace]:
+    """Return the data and the pace of an epoch."""
+    kernel, kind, rate = problem.kernel, problem.params.dtype.type, update.rate(epoch)
+    data = kernel.model.paced(kernel.data, rate) if kernel.model else kernel.data
+    return data, Pace(kind(rate), kind(update.momentum), delay)
+
+
+def settle(kernel: Kernel, data: Any, steps: int, *tables: np.ndarray) -> None:
+    """Turn rows into the parameters that they stand for after these steps."""
+    for table in tables if kernel.model else ():
+        kernel.model.settle(table, data, steps)
+
+
+def descent(
+    problem: Problem,
+) -> Callable[[np.ndarray, Any, np.ndarray, Pace], float]:
+    """Return (table, data, blocks, pace) -> loss: lock-free descent, in this order.
+
+    Blocks of a problem without a fused kernel are single edges.
+    """
+    kernel = problem.kernel
+    if kernel.fused:
+        return lambda table, data, blocks, pace: kernel.fused(
+            table, data, blocks, pace.rate
+        )
+    run, grads = free(kernel.model, hogwild), gradients(problem)
+    empty = state(problem.params[:1], 1, False, False, np.zeros)
+
+    def descend(table: np.ndarray, data: Any, blocks: np.ndarray, pace: Pace) -> float:
+        order = Order(blocks, 1, len(blocks))
+        now = empty._replace(table=table)
+        return run(now, data, order, Worker(0, 1), pace, grads)[0]
+
+    return descend
+
+
+def gradients(problem: Problem) -> np.ndarray:
+    """Allocate the gradients of the edge with the most rows."""
+    most = int(np.diff(problem.kernel.data.edges.starts).max())
+    return np.empty((most, *problem.params.shape[1:]), problem.params.dtype)
+
+
+class Table(NamedTuple):
+    """The table at an epoch's end.
+
+    settle: (data of the epoch, its steps) -> None; turns rows into parameters.
+    copy: () -> a copy of the table; on rank 0.
+    clear: resets what is counted anew in each epoch; on rank 0.
+    measure: the workers' sums -> measures by name.
+    """
+
+    settle: Callable[[Any, int], None]
+    copy: Callable[[], np.ndarray]
+    clear: Callable[[], None] = lambda: None
+    measure: Callable[[np.ndarray], dict[str, float]] = lambda sums: {}
+
+
+def one_table(problem: Problem, shared: State, crew: Workers) -> Table:
+    """Return the Table that all workers share; rank 0 fills it."""
+    if crew.comm.rank == 0:
+        shared.table[...] = problem.params
+    mine = chunks(len(shared.table), crew.comm.size)[crew.comm.rank]
+
+    def settled(data: Any, steps: int) -> None:
+        settle(problem.kernel, data, steps, shared.table[mine], shared.velocity[mine])
+
+    return Table(settled, shared.table.copy)
+
+
+def epochs(
+    problem: Problem,
+    batches: Iterable[Order],
+    update: Descent,
+    crew: Workers,
+    timer: Timer,
+    work: Callable[[Any, Order, Pace, Worker], np.ndarray],
+    table: Table,
+    counts: Sequence[str] = ("rows_changed",),
+    delay: int = 0,
+) -> Iterator[Step]:
+    """Yield a Step an epoch.
+
+    work: (data, order, pace, worker) -> losses, then `counts`; summed over workers.
+    counts: names of the last numbers that work returns.
+    delay: of each gradient, in reads of a number.
+    """
+    comm, number = crew.comm, 0
+    with timer("compile"):
+        data, pace = paced(problem, update, 1)
+        nothing = Order(np.empty(0, np.int64), 1, 0)
+        first_of_each_host(comm, lambda: work(data, nothing, pace, crew.mine[0]))
+    comm.Barrier()
+    before = comm.bytes_sent
+    for epoch, order in enumerate(timer.waits("update", batches), 1):
+        with timer("update"):
+            comm.platform.work(1)
+            data, pace = paced(problem, update, epoch, delay)
+            sums = crew.each(partial(work, data, order, pace))
+        with timer("wait"):
+            tree_allreduce(comm, sums)
+        with timer("update"):
+            table.settle(data, order.steps)
+        losses = len(sums) - len(counts)
+        measures = dict(zip(counts, sums[losses:].tolist(), strict=True))
+        measures |= table.measure(sums)
+        with timer("wait"):
+            comm.Barrier()
+        sent, before = comm.bytes_sent - before, comm.bytes_sent
+        number += order.steps
+        yield Step(
+            number=number,
+            loss=sums[:losses].sum() / order.steps,
+            params=partial(collect, table, comm),
+            examples=order.steps,
+            seconds=timer.lap(),
+            words_sent=sent // sums.itemsize,
+            measures=measures,
+            epoch=epoch,
+        )
+        if comm.rank == 0:
+            table.clear()
+        comm.Barrier()
+
+
+def collect(table: Table, comm: CountedComm) -> np.ndarray | None:
+    """Return a copy of the table on rank 0, None elsewhere; collective."""
+    found = table.copy() if comm.rank == 0 else None
+    comm.Barrier()
+    return found

@@ -1,1 +1,0 @@
-"""Training edge by edge, by all cores of one host on one table."""

@@ -1,0 +1,73 @@
+"""Small problems of sparse models, and one call of every strategy in shared memory."""
+
+from collections.abc import Callable
+from itertools import islice
+from typing import NamedTuple
+
+import numpy as np
+
+from dml.data.ratings import generated
+from dml.data.svmlight import generate
+from dml.metrics.timer import Timer
+from dml.models import completion, sparse_svm
+from dml.models.descent import problem
+from dml.models.factors import centred, start
+from dml.strategies.shared.cyclades import cyclades
+from dml.strategies.shared.hogwild import hogwild
+from dml.strategies.shared.workers import Descent, orders
+from dml.wire.messages import Metered
+
+MU = 1e-3
+
+
+def documents(examples=200, features=90, nonzeros=6, dtype="float32", seed=3):
+    """A vector of weights; feature 0 is in every example: a hub."""
+    batch = generate(examples, features, nonzeros, seed)
+    inputs = batch.inputs.tolil()
+    inputs[:, 0] = 0.3
+    batch = batch._replace(inputs=inputs.tocsr())
+    data = sparse_svm.documents(batch, MU, dtype)
+    return problem(sparse_svm, data, np.zeros(features, dtype))
+
+
+def ratings(count=300, dtype="float32", seed=3):
+    """A table of rows."""
+    training, held_out = centred(*generated(30, 25, count, 2, seed))
+    data = completion.of_ratings(training, 0.02, 0.02, dtype)
+    return problem(completion, data, start(55, 4, seed).astype(dtype))
+
+
+PROBLEMS = {"documents": documents, "ratings": ratings}
+RATES = {"documents": 0.3, "ratings": 0.05}
+
+
+class How(NamedTuple):
+    """The arguments of all strategies."""
+
+    rate: Callable[[int], float]
+    batch: int
+    seed: int = 0
+    momentum: float = 0.0
+    counting: bool = False
+
+
+def begin(strategy, problem, how, comm, epochs, threads=1, **own):
+    """Return the Steps of some epochs."""
+    if strategy is cyclades:
+        own["batch"] = how.batch
+    if strategy is hogwild:
+        own["counting"] = how.counting
+    return strategy(
+        problem,
+        islice(orders(problem.examples, how.batch, how.seed), epochs),
+        Descent(how.rate, how.momentum),
+        comm=Metered(comm),
+        timer=Timer(),
+        threads=threads,
+        **own,
+    )
+
+
+def visits(how, epoch, examples):
+    """Return the order of one epoch."""
+    return next(islice(orders(examples, how.batch, how.seed), epoch - 1, None))

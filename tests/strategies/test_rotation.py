@@ -1,0 +1,101 @@
+"""Rotation of matrix completion, its first use (Gemulla 2011)."""
+
+from itertools import islice
+
+import numpy as np
+import pytest
+
+from dml import sim
+from dml.metrics.timer import Timer
+from dml.strategies import strategy
+from dml.strategies.rotation import cells, in_blocks, orders, rotation
+from dml.strategies.shared.hogwild import hogwild
+from dml.strategies.shared.workers import Descent
+from dml.types import BadInput
+from dml.wire.messages import Metered
+from tests.strategies.shared.small import documents, ratings
+
+BLOCKS, EPOCHS = 4, 3
+
+
+def train(comm, method=rotation, blocks=BLOCKS, momentum=0.0, **own):
+    """Return the losses, the table of rank 0, and the words of an epoch."""
+    problem, parts = in_blocks(ratings(), blocks)
+    update = Descent(lambda epoch: 0.05 * 0.8 ** (epoch - 1), momentum)
+    steps = method(
+        problem,
+        islice(orders(parts), EPOCHS),
+        update,
+        comm=Metered(comm),
+        timer=Timer(),
+        **own,
+    )
+    losses, words = [], []
+    for step in steps:
+        losses.append(step.loss)
+        words.append(step.words_sent)
+        if step.epoch == EPOCHS:
+            table = step.params()
+    assert step.number == EPOCHS * problem.examples
+    return losses, None if table is None else table.tobytes(), words
+
+
+def on_ranks(size, network=None, **own):
+    first, *others = sim.run(lambda comm: train(comm, **own), size, network)
+    assert all(losses == first[0] and table is None for losses, table, _ in others)
+    return first[:2]
+
+
+@pytest.mark.parametrize("travel", (True, False))
+def test_any_ranks_have_the_bits_of_one_by_both_media(travel):
+    losses, table = on_ranks(1, travel=travel)
+    assert losses == sorted(losses, reverse=True)
+    for size in (2, 3, 4):
+        assert on_ranks(size, travel=travel) == (losses, table)
+    assert on_ranks(3, sim.Uniform(host=2, eager=0)) == (losses, table)
+
+
+def test_one_rank_is_one_worker_of_hogwild():
+    assert on_ranks(1)[1] == on_ranks(1, method=hogwild)[1]
+
+
+def test_blocks_have_all_rows_once_and_cells_all_edges_once():
+    whole = ratings()
+    problem, parts = in_blocks(whole, BLOCKS)
+    rows = [row for block in problem.kernel.blocks for row in range(*block.indices(99))]
+    assert rows == list(range(len(whole.params)))
+    assert sorted(np.concatenate(parts)) == list(range(whole.examples))
+    pairs = whole.kernel.data.edges.rows.reshape(-1, 2)
+    for (user, item), edges in zip(cells(BLOCKS, 2), parts, strict=True):
+        for side, block in enumerate((user, BLOCKS + item)):
+            place = problem.kernel.blocks[block]
+            assert (pairs[edges, side] >= place.start).all()
+            assert (pairs[edges, side] < place.stop).all()
+
+
+def test_epochs_shuffle_the_edges_of_each_cell():
+    parts = in_blocks(ratings(), BLOCKS)[1]
+    one, two = islice(orders(parts), 2)
+    assert one.visits.tolist() != two.visits.tolist()
+    for order in (one, two):
+        for n, edges in enumerate(parts):
+            here = order.visits[order.bounds[n] : order.bounds[n + 1]]
+            assert sorted(here) == sorted(edges)
+
+
+@pytest.mark.parametrize(
+    "size, own, message",
+    [
+        (5, {}, "at most 4 ranks for 4 blocks, got 5"),
+        (1, {"momentum": 0.5}, "no momentum with rotation, got 0.5"),
+        (1, {"blocks": 26}, "1 to 25 blocks of rows, got 26"),
+    ],
+)
+def test_what_rotation_cannot_do_is_refused(size, own, message):
+    with pytest.raises(BadInput, match=message):
+        on_ranks(size, **own)
+
+
+def test_a_problem_without_blocks_is_refused():
+    with pytest.raises(BadInput, match="kernel.blocks for --strategy=rotation"):
+        strategy("rotation", documents())
