@@ -66,7 +66,12 @@ def cyclades(
         def work(data: Any, order: Order, pace: Pace, worker: Worker) -> Any:
             return descend(state, data, order, worker, pace, board)[:2]
 
-        yield from epochs(problem, batches, update, crew, timer, work, table)
+        def updates(order: Order) -> int:
+            return len(order.visits) if apart.all() else order.steps
+
+        yield from epochs(
+            problem, batches, update, crew, timer, work, table, updates=updates
+        )
 
 
 def pinboard(problem: Problem, batch: int, crew: Workers, plan: Plan) -> Board:

@@ -10,6 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from functools import partial
 from itertools import count
+from operator import attrgetter
 from threading import Barrier
 from typing import Any, NamedTuple
 
@@ -191,12 +192,14 @@ def epochs(
     table: Table,
     counts: Sequence[str] = ("rows_changed",),
     delay: int = 0,
+    updates: Callable[[Order], int] = attrgetter("steps"),
 ) -> Iterator[Step]:
     """Yield a Step an epoch.
 
     work: (data, order, pace, worker) -> losses, then `counts`; summed over workers.
     counts: names of the last numbers that work returns.
     delay: of each gradient, in reads of a number.
+    updates: order -> the updates of an epoch; by default one for each example.
     """
     comm, number = crew.comm, 0
     with timer("compile"):
@@ -220,7 +223,7 @@ def epochs(
         with timer("wait"):
             comm.Barrier()
         sent, before = comm.bytes_sent - before, comm.bytes_sent
-        number += order.steps
+        number += updates(order)
         yield Step(
             number=number,
             loss=sums[:losses].sum() / order.steps,

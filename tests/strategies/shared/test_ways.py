@@ -170,7 +170,9 @@ def test_losses_and_changes_are_those_of_all_workers():
     rows = problem.kernel.data.edges.rows.reshape(50, -1)
     due = sum(len(np.unique(rows[first : first + 8])) for first in range(0, 50, 8))
     everything = np.ones(len(problem.params), bool)
-    for step in run(cyclades, problem, how, threads=2, apart=everything)[0]:
+    steps = run(cyclades, problem, how, threads=2, apart=everything)[0]
+    assert [step.number for step in steps] == [7, 14, 21]  # minibatches
+    for step in steps:
         assert step.measures["rows_changed"] == due
 
 
