@@ -177,8 +177,8 @@ class Problem(NamedTuple):
     params: the start value; a pytree of arrays, or one table, an array of T rows.
     examples: the number of examples. A minibatch is an array of their indices.
     gradient: (params, batch) -> the mean loss over the batch and its gradient; a tree
-        like params, or the Rows of a table that the batch touches. None where only the
-        kernel computes gradients.
+        like params, or the Rows of a table that the batch touches, valid until the next
+        call. None where only the kernel computes gradients.
     evaluate: params -> measures by name.
     take: indices -> batch; by default the indices themselves.
 

@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from textwrap import dedent
 
-LONGEST = 34  # lines of a function that is shown: a slide has twenty to thirty
+LONGEST = 60  # lines of a function that is shown: a slide has twenty to thirty
 
 
 @cache

@@ -33,6 +33,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
         {"Index of names": "names.md"},
         {"All systems": "systems/index.md"},
         *({part.title: chapter(part)} for part in found),
+        {"Every strategy on every problem": "matrix.md"},
         {"Papers": "RESULTS.md"},
     ]
     return config

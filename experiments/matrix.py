@@ -5,10 +5,15 @@ python experiments/matrix.py --problems=linear,ratings --updates=10
 mpirun -n 3 python experiments/matrix.py                 cells of three ranks, real
 
 Each cell trains the same minibatches. In a row, equal letters are equal bits of the
-trained parameters. Words are those that all ranks send; seconds are virtual, of
-messages alone, by the network of --network.
+trained parameters. Words are those that all ranks send. Seconds are virtual: those of
+messages alone, on the default network.
+
+Cost: 3 minutes of one core, most of it compilation.
+Result: methods that divide a minibatch among three workers and add in their order have
+the bits of `serial`; so do `cyclades` and `rotation` on three workers of one.
 """
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -39,9 +44,11 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         for row in report.lettered(cells(comm, problems, methods, FLAGS.updates)):
             rows.append(row)
             writer.row(row)
+        summary = report.summary(rows)
         if comm.rank == 0:
             report.write(path / "matrix.md", rows)
-        writer.summary(report.summary(rows))
+            sys.stdout.write(f"{report.conclusion(summary)}\n")
+        writer.summary(summary)
     return rows
 
 

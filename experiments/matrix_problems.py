@@ -86,7 +86,7 @@ def linear() -> Problem:
 
 def perceptron() -> Problem:
     training, _ = digits()
-    return classifier(mlp(training.inputs.shape[1:], CLASSES, widths=(16,)))
+    return classifier(mlp(training.inputs.shape[1:], CLASSES, widths=(16, 16)))
 
 
 def gpt() -> Problem:
@@ -186,7 +186,7 @@ PROBLEMS: dict[str, Entry] = {
     "svm": Entry(cache(svm), 48, None, rate=0.3),
     "completion": Entry(cache(completion), 48, None, rate=0.05, blocks=True),
     "glove": Entry(
-        cache(glove),
+        glove,  # each rank has its own: a gradient is valid until the next one
         GLOVE_BATCH,
         partial(AdaGrad, rate=0.05),
         rate=0.05,

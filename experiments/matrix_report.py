@@ -45,6 +45,13 @@ def summary(rows: list[Row]) -> Row:
     }
 
 
+def conclusion(summary: Row) -> str:
+    return (
+        f"{summary['cells_that_fit']} of {summary['cells']} cells train; "
+        f"{summary['equal_to_another']} of them have the bits of an earlier cell."
+    )
+
+
 def write(path: Path, rows: list[Row]) -> None:
     """Write the matrix as a page of two tables."""
     problems = list(dict.fromkeys(row["problem"] for row in rows))

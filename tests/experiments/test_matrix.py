@@ -1,0 +1,99 @@
+"""Every cell of the matrix: it trains, or is refused; and those that agree, agree."""
+
+import math
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import pytest
+from matrix_cells import cell
+from matrix_methods import DEVICES, METHODS
+from matrix_problems import PROBLEMS
+
+from dml.strategies import STRATEGIES, fitting
+from dml.types import BadInput
+from tests.strategies.small import alone
+
+UPDATES = 4
+ON_RANKS = [name for name, method in METHODS.items() if method.fabric != DEVICES]
+ROOT = Path(__file__).parents[2]
+# Equal bits of trained parameters, in every problem that both methods train.
+EQUAL = [
+    ("serial", "synchronous star"),
+    ("serial", "server bsp"),
+    ("hogwild, 1 worker", "cyclades"),
+    ("hogwild, 1 worker", "minibatch"),
+    ("rotation, 1 rank", "rotation"),
+]
+ELSEWHERE = {("glove", "server bsp")}  # rows of another layout, summed in another order
+
+
+@cache
+def row(problem, method):
+    try:
+        return cell(alone(), METHODS[method], PROBLEMS[problem], UPDATES)
+    except BadInput as error:
+        return str(error)
+
+
+@pytest.mark.parametrize("method", ON_RANKS)
+@pytest.mark.parametrize("problem", PROBLEMS)
+def test_every_cell_trains_or_is_refused_in_one_line(problem, method):
+    found, strategy = row(problem, method), METHODS[method].strategy
+    if isinstance(found, str):
+        fits = fitting(PROBLEMS[problem].make())
+        assert strategy not in fits
+        assert f"for --strategy={strategy}, got" in found and "\n" not in found
+        assert all(name in found for name in fits)
+    else:
+        assert math.isfinite(found["loss"])
+        assert (found["words_sent"] > 0) == (METHODS[method].ranks > 1)
+
+
+@pytest.mark.parametrize("one, other", EQUAL)
+def test_methods_that_should_agree_have_equal_bits(one, other):
+    compared = 0
+    for problem in PROBLEMS:
+        rows = row(problem, one), row(problem, other)
+        if isinstance(rows[0], str) or isinstance(rows[1], str):
+            continue
+        if {(problem, one), (problem, other)} & ELSEWHERE:
+            continue
+        assert rows[0]["sha256"] == rows[1]["sha256"], problem
+        compared += 1
+    assert compared
+
+
+def test_another_order_of_a_sum_is_seen():
+    bits = [row("linear", f"synchronous {name}")["sha256"] for name in ("star", "ring")]
+    assert bits[0] != bits[1]
+
+
+def test_rotation_of_glove_is_one_worker_of_hogwild():
+    both = row("glove", "rotation"), row("glove", "hogwild, 1 worker")
+    assert both[0]["sha256"] == both[1]["sha256"]
+
+
+def test_every_strategy_has_a_method_and_trains_a_problem():
+    assert {method.strategy for method in METHODS.values()} == STRATEGIES.keys()
+    trained = set().union(*(fitting(entry.make()) for entry in PROBLEMS.values()))
+    assert trained | {"rotation"} == STRATEGIES.keys()
+
+
+def test_meshes_train_on_devices_and_the_page_has_every_cell(tmp_path):
+    methods = [name for name in METHODS if name not in ON_RANKS]
+    command = [sys.executable, str(ROOT / "experiments/matrix.py")]
+    command += [
+        "--problems=mlp,documents",
+        f"--methods={','.join(['serial', *methods])}",
+    ]
+    done = subprocess.run(
+        [*command, f"--out={tmp_path}"], capture_output=True, text=True, timeout=250
+    )
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "matrix.md").read_text()
+    for name in ("mlp", "documents"):
+        cells = [line for line in page.splitlines() if line.startswith(f"| {name} |")]
+        assert len(cells) == 3
+        assert ("| - |" in cells[0]) == (name == "documents")
