@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 import numpy as np
-from matrix_methods import DEVICES, METHODS, WORKERS, Method, steps
+from matrix_methods import DEVICES, METHODS, THREADS, WORKERS, Method, steps
 from matrix_problems import PROBLEMS, Entry
 
 from dml import sim
@@ -65,7 +65,7 @@ def trained(
     return {
         "fits": True,
         "fabric": method.fabric,
-        "ranks": WORKERS if method.fabric == DEVICES else method.ranks,
+        "ranks": WORKERS if method.fabric in (DEVICES, THREADS) else method.ranks,
         "loss": losses[-1],
         "words_sent": int(words[0]),
         "virtual_seconds": None if method.fabric == DEVICES else seconds,

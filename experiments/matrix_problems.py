@@ -3,26 +3,40 @@
 A new problem is a new row of PROBLEMS; the matrix and its tests then cover it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache, partial
+from itertools import repeat
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from dml.data.digits import CLASSES, FEATURES, digits
-from dml.data.minibatches import take
+from dml.data.minibatches import minibatches, take
 from dml.metrics.evaluation import evaluate
+from dml.models.descent import problem as of_edges
 from dml.models.logistic import logistic
 from dml.models.mlp import mlp
 from dml.models.network import network
 from dml.models.transformer import Shape, transformer
+from dml.strategies.shared.workers import orders
 from dml.types import Batch, Model, Params, Problem
 from dml.update.dense import make
+from dml.update.rows import AdaGrad
 from dml.update.table import table
+from dml.wire.memory.state import Order
 
-SEED = 0
+SEED, GLOVE_BATCH = 0, 60
+GLOVE_ROW = 31  # numbers of a row on servers, besides the bias
 TEXT = Shape(vocabulary=64, length=8, layers=2, width=16, heads=2)
+
+
+def shuffled(problem: Problem, batch: int) -> Iterator[np.ndarray]:
+    return minibatches(problem.examples, batch, SEED)
+
+
+def visited(problem: Problem) -> Iterator[Order]:
+    return orders(problem.examples, 1, SEED)
 
 
 class Entry(NamedTuple):
@@ -30,12 +44,24 @@ class Entry(NamedTuple):
 
     make: () -> the problem.
     batch: examples in a minibatch.
-    update: an optax optimizer, or a rule of rows.
+    update: an optax optimizer, or a rule of rows; None where a kernel alone trains.
+    rate: of steps by single examples.
+    batches: (problem, batch) -> the indices of each minibatch.
+    orders: problem -> the order of each epoch.
+    served: the rule of rows on servers, where it is another one.
+    blocks: whether `rotation` divides the examples, which have a row of each side.
+    own: arguments of strategies that the problem needs, by strategy.
     """
 
     make: Callable[[], Problem]
     batch: int
     update: Any
+    rate: float = 0.1
+    batches: Callable[[Problem, int], Iterator[np.ndarray]] = shuffled
+    orders: Callable[[Problem], Iterator[Order]] = visited
+    served: Any = None
+    blocks: bool = False
+    own: Mapping[str, Mapping[str, Any]] = {}
 
 
 def classifier(model: Model) -> Problem:
@@ -93,6 +119,59 @@ def ratings() -> Problem:
     return problem(*generated(30, 20, 500, 3, SEED), factors=4, mu=0.05, seed=SEED)
 
 
+def svm() -> Problem:
+    """Return a support vector machine on sparse rows."""
+    from dml.data.svmlight import generate
+    from dml.models import sparse_svm
+
+    batch = generate(500, 60, 8, SEED)
+    data = sparse_svm.documents(batch, mu=1e-3)
+    return of_edges(sparse_svm, data, np.zeros(60, np.float32))
+
+
+def completion() -> Problem:
+    """Return matrix completion, rating by rating."""
+    from dml.data.ratings import generated
+    from dml.models import completion, factors
+
+    training, _ = factors.centred(*generated(30, 20, 500, 3, SEED))
+    data = completion.of_ratings(training, 0.02, 0.02)
+    return of_edges(completion, data, factors.start(50, 4, SEED))
+
+
+def glove() -> Problem:
+    """Return GloVe on random records."""
+    from dml import sim
+    from dml.data.cooccurrence import RECORD
+    from dml.models.glove import glove
+    from dml.strategies.glove.problem import problem
+    from dml.strategies.glove.tiling import Order, tiled
+    from dml.wire.rotation import rounds
+
+    draws = np.random.default_rng(SEED)
+    records = np.empty(600, RECORD)
+    for name in ("word", "context"):
+        records[name] = draws.integers(1, 31, len(records))
+    records["value"] = draws.random(len(records)) * 20 + 0.1
+    cells = [cell for one in rounds(3, 2) for task in one for cell in task]
+    order = Order(cells, 3, 2, 16, SEED, 10.0, 0.75)
+    (made,) = sim.run(lambda comm: tiled(comm, records, 30, order), 1)
+    return problem(glove(30, 12).init(SEED), *made, GLOVE_BATCH)
+
+
+def in_runs(problem: Problem, batch: int) -> Iterator[np.ndarray]:
+    from dml.strategies.glove.problem import minibatches
+
+    while True:
+        yield from minibatches(problem.examples, batch)
+
+
+def in_tiles(problem: Problem) -> Iterator[Order]:
+    from dml.strategies.glove.problem import order
+
+    return repeat(order(problem.kernel.data))
+
+
 def descent(rate: float) -> Callable[[np.ndarray], Any]:
     """Return SGD on rows."""
     return partial(table, "sgd", rate=rate)
@@ -104,4 +183,16 @@ PROBLEMS: dict[str, Entry] = {
     "gpt": Entry(cache(gpt), 24, make("sgd", 0.1)),
     "documents": Entry(cache(documents), 48, descent(2.0)),
     "ratings": Entry(cache(ratings), 48, descent(2.0)),
+    "svm": Entry(cache(svm), 48, None, rate=0.3),
+    "completion": Entry(cache(completion), 48, None, rate=0.05, blocks=True),
+    "glove": Entry(
+        cache(glove),
+        GLOVE_BATCH,
+        partial(AdaGrad, rate=0.05),
+        rate=0.05,
+        batches=in_runs,
+        orders=in_tiles,
+        served=partial(table, "glove", rate=[0.05] * GLOVE_ROW + [1]),
+        own={"synchronous": {"columns": (slice(0, 12), slice(32, 33))}},
+    ),
 }
