@@ -57,9 +57,8 @@ def by_batches(setup: Setup, train: Callable[..., Any], **own: Any) -> Iterator[
 
 
 def serial(setup: Setup) -> Iterator[Step]:
-    by_minibatches = strategy("serial", setup.problem, setup.comm.size)
-    if setup.flags.batch:
-        return by_batches(setup, by_minibatches)
+    if setup.flags.batch or setup.comm.size > 1:  # the table refuses several ranks
+        return by_batches(setup, strategy("serial", setup.problem, setup.comm.size))
     return by_records(setup, strategy("hogwild", setup.problem))
 
 

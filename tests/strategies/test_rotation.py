@@ -18,9 +18,9 @@ from tests.strategies.shared.small import documents, ratings
 BLOCKS, EPOCHS = 4, 3
 
 
-def train(comm, method=rotation, blocks=BLOCKS, momentum=0.0, **own):
+def train(comm, method=rotation, blocks=BLOCKS, momentum=0.0, problem=None, **own):
     """Return the losses, the table of rank 0, and the words of an epoch."""
-    problem, parts = in_blocks(ratings(), blocks)
+    problem, parts = in_blocks(problem or ratings(), blocks)
     update = Descent(lambda epoch: 0.05 * 0.8 ** (epoch - 1), momentum)
     steps = method(
         problem,
@@ -71,6 +71,24 @@ def test_blocks_have_all_rows_once_and_cells_all_edges_once():
             place = problem.kernel.blocks[block]
             assert (pairs[edges, side] >= place.start).all()
             assert (pairs[edges, side] < place.stop).all()
+
+
+def test_blocks_of_a_side_have_about_equal_edges():
+    whole = ratings()
+    problem, _ = in_blocks(whole, BLOCKS)
+    degrees = np.bincount(whole.kernel.data.edges.rows)
+    loads = np.array([degrees[block].sum() for block in problem.kernel.blocks])
+    # a bound of two blocks is off by less than the edges of a row
+    assert (abs(loads - whole.examples / BLOCKS) <= degrees.max()).all()
+
+
+def test_blocks_without_rows_may_travel():
+    uneven = ratings()
+    uneven.kernel.data.edges.rows[::2] = 7  # one user has all ratings
+    blocks = in_blocks(uneven, BLOCKS)[0].kernel.blocks
+    assert 0 in {block.stop - block.start for block in blocks}
+    one, many = (on_ranks(size, problem=uneven, travel=True) for size in (1, 3))
+    assert one == many
 
 
 def test_epochs_shuffle_the_edges_of_each_cell():

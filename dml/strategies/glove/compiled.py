@@ -10,14 +10,13 @@ from dml import sim
 from dml.data.cooccurrence import RECORD
 from dml.metrics.timer import Timer
 from dml.models.glove import glove
+from dml.strategies import strategy
 from dml.strategies.glove.problem import columns, minibatches, order, problem
 from dml.strategies.glove.server import server
 from dml.strategies.glove.tiling import Order, tiled
 from dml.strategies.server.roles import roles
 from dml.strategies.server.server import Setup
-from dml.strategies.shared.hogwild import hogwild
 from dml.strategies.shared.workers import Descent
-from dml.strategies.synchronous import synchronous
 from dml.types import Comm, Problem, Step
 from dml.update.rows import AdaGrad
 from dml.wire.messages import Metered, first_of_each_host, tree_allreduce
@@ -47,14 +46,17 @@ def program(dim: int, begin: Callable[..., Iterator[Step]], comm: Comm) -> None:
 
 def by_records(problem: Problem, **common: Any) -> Iterator[Step]:
     epochs = [order(problem.kernel.data)]
-    return hogwild(problem, epochs, Descent(lambda epoch: RATE), **common)
+    return strategy("hogwild", problem)(
+        problem, epochs, Descent(lambda epoch: RATE), **common
+    )
 
 
 def by_batches(problem: Problem, **common: Any) -> Iterator[Step]:
-    update = partial(AdaGrad, rate=RATE)
+    train = strategy("synchronous", problem)  # imports JAX, which others do not need
     own: dict[str, Any] = {"columns": columns(problem.products.dim)}
     own["reducer"] = exact(tree_allreduce)
-    return synchronous(problem, minibatches(2, 2), update, **own, **common)
+    update = partial(AdaGrad, rate=RATE)
+    return train(problem, minibatches(2, 2), update, **own, **common)
 
 
 def on_servers(problem: Problem, **common: Any) -> Iterator[Step]:
