@@ -80,7 +80,7 @@ def local(
                 comm.platform.work(here * comm.size / count)
             with timer("update"):
                 now.apply(grads)
-            lost, seen = lost + float(jax.device_get(loss)) * here, seen + here
+            lost, seen = lost + loss * here, seen + here
         with timer("wire"):
             mean = np.float32(lost / seen if seen else 0)
             pack(jax.device_get((now.averaged(), mean)), buffer, seen / total)

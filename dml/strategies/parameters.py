@@ -74,8 +74,10 @@ class Tree:
         some = [part for part in parts if part]
         batches = [part.batch for part in some]
         weights = [part.examples / count for part in some]
-        found = accumulated(self.gradient, self.params, batches, weights)
-        return jax.block_until_ready(found)
+        loss, grads = jax.block_until_ready(
+            accumulated(self.gradient, self.params, batches, weights)
+        )
+        return float(jax.device_get(loss)), grads
 
     def apply(self, grads: Any) -> None:
         import jax

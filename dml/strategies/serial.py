@@ -7,7 +7,6 @@ from collections.abc import Iterable, Iterator
 from functools import partial
 from typing import Any
 
-import jax
 import numpy as np
 
 from dml.data.feed import feed
@@ -51,7 +50,7 @@ def serial(
             comm.platform.work(1)
         with timer("update"):
             now.apply(grads)
-        losses.append((float(jax.device_get(loss)), count))
+        losses.append((loss, count))
         if number % (every or 1):
             continue
         yield Step(

@@ -11,7 +11,7 @@ from dml.types import BadInput
 from dml.wire.buffers import allocate
 from dml.wire.messages import ALLREDUCE
 from dml.wire.messages.comm import world
-from dml.wire.messages.hierarchical import Groups
+from dml.wire.messages.hierarchical import communicators
 
 LENGTH = 1000
 LONG = 1 << 18  # words of 4 bytes
@@ -21,7 +21,7 @@ SENT = Path("/sys/class/net/cable/statistics/tx_bytes")
 def main():
     comm = world(watchdog=30)
     right = [name for name in ALLREDUCE if sums_are_right(comm, name)]
-    inside, across, _ = Groups.of(comm, 0, ALLREDUCE["ring"])
+    inside, across, _ = communicators(comm, 0, ALLREDUCE["ring"])
     found = {
         "right": right,
         "hosts": comm.platform.hosts(),

@@ -13,7 +13,7 @@ from dml.metrics.noise import Noise
 from dml.models.backward import backward, order
 from dml.models.gradient import gradient
 from dml.models.layers import composed
-from dml.strategies import synchronous as module
+from dml.strategies import bucket_sums as module
 from dml.strategies.local import local
 from dml.strategies.serial import serial
 from dml.strategies.synchronous import synchronous
