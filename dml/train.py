@@ -14,6 +14,8 @@ from dml.metrics.writers import Writer
 from dml.types import BadInput, Comm, Params, Step
 
 GRACE = 0.25  # seconds until a signal has come to all ranks
+SOON = 0.001  # seconds until a signal that comes too early is looked at again
+NUMBA = "numba.core.serialize"
 
 
 @np.errstate(over="ignore", invalid="ignore")  # a loss that is not finite says it
@@ -157,6 +159,12 @@ def interruptible() -> Iterator[Callable[[], bool]]:
             signal.signal(number, handler)
 
     def note(number: int, frame: Any) -> None:
+        if not asking and frame and frame.f_globals.get("__name__") == NUMBA:
+            # order matters: a kernel's C code calls this module for its results, and
+            # crashes where an exception comes back
+            signal.signal(signal.SIGALRM, note)
+            signal.setitimer(signal.ITIMER_REAL, SOON)
+            return
         if not asking:  # mpirun passes on what the terminal has sent: one is enough
             for number in signals:
                 signal.signal(number, signal.SIG_IGN)

@@ -1,5 +1,7 @@
 import signal
+import time
 from functools import partial
+from types import FunctionType
 
 import jax.numpy as jnp
 import numpy as np
@@ -9,7 +11,7 @@ from dml import sim
 from dml.metrics.evaluation import digest, evaluate
 from dml.metrics.replicas import Diverged
 from dml.metrics.writers import Writer
-from dml.train import checked, interruptible, kept, train
+from dml.train import NUMBA, checked, interruptible, kept, train
 from dml.types import BadInput, Batch, Model, Step, itself, nothing
 
 # a model of one number whose only metric tells params and batch
@@ -255,6 +257,25 @@ def test_a_signal_before_there_is_anything_to_save_ends_at_once(number):
     with pytest.raises(KeyboardInterrupt), interruptible():
         signal.raise_signal(number)
     assert signal.getsignal(number) is before
+
+
+@pytest.mark.parametrize("number", (signal.SIGINT, signal.SIGTERM))
+def test_a_signal_inside_numba_ends_once_numba_has_returned(number):
+    def raises(number, returned):
+        signal.raise_signal(number)
+        returned.append(1)
+
+    names, returned = {"__name__": NUMBA, "signal": signal}, []
+    of_numba = FunctionType(raises.__code__, names)
+    before = signal.getsignal(signal.SIGALRM)
+    try:
+        with pytest.raises(KeyboardInterrupt), interruptible():
+            of_numba(number, returned)
+            time.sleep(5)
+            pytest.fail("no KeyboardInterrupt")
+    finally:
+        signal.signal(signal.SIGALRM, before)
+    assert returned == [1]
 
 
 def test_a_strategy_that_overflows_says_so_by_its_loss_alone():
