@@ -19,7 +19,7 @@ from dml.strategies.server.report import Collected, Report, collected
 from dml.strategies.server.server import Setup, divided, server
 from dml.strategies.server.tables import tabled
 from dml.train import train
-from dml.types import BadInput, CountedComm, Problem
+from dml.types import BadInput, CountedComm, Problem, nothing
 from dml.wire.messages import Delayed, Metered, broadcast
 from dml.wire.messages.consistency import (
     CONSISTENCIES,
@@ -84,7 +84,8 @@ def ran(
     steps = server(
         problem, some, update, comm=comm, timer=timer, setup=setup, report=report
     )
-    # runs that diverge go on; the report has the table
+    # runs that diverge go on; the report has the table, which is collected once
+    steps = (step._replace(params=nothing) for step in steps)
     train(steps, lambda table: {}, writer, finite=False)
     split = divided(comm, problem, len(setup.roles.servers))
     width = problem.params.shape[1]
