@@ -6,11 +6,11 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from dml.metrics.writers import Writer
+from dml.metrics.writers import Row, Writer, ignore
 from dml.types import BadInput, Comm, Params, Step
 
 GRACE = 0.25  # seconds until a signal has come to all ranks
@@ -63,6 +63,33 @@ def train(
         **numbers,
         **totals,
     }
+
+
+class Curve(NamedTuple):
+    """The result of `train` without a run folder."""
+
+    rows: list[Row]  # one per step
+    summary: dict[str, Any]
+
+    @property
+    def losses(self) -> list[float]:
+        """Return the loss of every step."""
+        return [row["loss"] for row in self.rows]
+
+
+def curve(
+    steps: Iterable[Step],
+    evaluate: Callable[[Params], Mapping[str, Any]] = lambda params: {},
+    evaluate_every: int = 0,
+    finite: bool = True,
+) -> Curve:
+    """Train without a run folder, as one of several runs that a command compares.
+
+    The arguments are those of `train`.
+    """
+    rows: list[Row] = []
+    writer = Writer(rows.append, ignore)
+    return Curve(rows, train(steps, evaluate, writer, evaluate_every, finite))
 
 
 def progress(step: Step) -> dict[str, int]:

@@ -11,7 +11,7 @@ from dml import sim
 from dml.metrics.evaluation import digest, evaluate
 from dml.metrics.replicas import Diverged
 from dml.metrics.writers import Writer
-from dml.train import NUMBA, checked, interruptible, kept, train
+from dml.train import NUMBA, checked, curve, interruptible, kept, train
 from dml.types import BadInput, Batch, Model, Step, itself, nothing
 
 # a model of one number whose only metric tells params and batch
@@ -70,6 +70,14 @@ def test_the_summary_is_flat_and_adds_up():
         "wire_seconds": 1.5,
         "sha256": digest(np.float32(3)),
     }
+
+
+def test_a_curve_has_the_rows_and_the_summary_of_train():
+    measure = partial(evaluate, MODEL, HELD_OUT)
+    rows, summary = run(steps(3.0, 2.0, 1.0))
+    found = curve(steps(3.0, 2.0, 1.0), measure, 2)
+    assert found == (rows, summary)
+    assert found.losses == [3.0, 2.0, 1.0]
 
 
 def test_steps_with_epochs_are_counted_and_evaluated_by_them():
