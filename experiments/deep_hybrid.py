@@ -33,7 +33,8 @@ def define(values: flags.FlagValues, mesh: str = "", microbatches: int = 1) -> N
     flags.text(
         "mesh",
         mesh,
-        "Mesh axes and sizes of hybrid, as data:2,stage:2,tensor:2; empty: all data.",
+        "Mesh axes and sizes of hybrid: data, stage, tensor, sequence, as "
+        "data:2,stage:2,tensor:2; empty: all data.",
         flag_values=values,
     )
     choice("pipeline", "1f1b", [*SCHEDULES, TRANSPOSED], "Pipeline schedule.")
@@ -69,7 +70,7 @@ def own(setup: Setup, sizes: dict[str, int]) -> dict[str, Any]:
     """Return hybrid's own arguments for a mesh; print the division of the network."""
     fits(setup, sizes)
     values, mesh = setup.values, devices.mesh(**sizes)
-    cut = network(setup, sizes["tensor"])
+    cut = network(setup, sizes)
     pipeline = Pipeline(
         schedule=values.pipeline,
         microbatches=values.microbatches,
@@ -99,7 +100,7 @@ def fits(setup: Setup, sizes: dict[str, int]) -> None:
             f"{values.microbatches}; pass fewer"
         )
     pipeline = Pipeline(values.pipeline, values.microbatches, values.rounds)
-    cut = network(setup, sizes["tensor"])
+    cut = network(setup, sizes)
     parts = divided(cut, setup.problem.params, devices.mesh(**sizes), pipeline)
     if values.pipeline == "pipedream":
         pipedream.fits(parts, pipeline, values.clip)
@@ -119,14 +120,16 @@ def whole(values: flags.FlagValues, total: int) -> None:
         )
 
 
-def network(setup: Setup, size: int) -> Tensor:
-    """Return the network divided over so many devices of `tensor`."""
+def network(setup: Setup, sizes: dict[str, int]) -> Tensor:
+    """Return the network divided over the axes tensor and sequence."""
+    size, ring = sizes["tensor"], sizes.get("sequence", 1)
     if setup.tensor is not None:
-        return setup.tensor(size, setup.values.sequence)
-    if size > 1 or setup.values.sequence:
+        return setup.tensor(size, sequence=setup.values.sequence, ring=ring)
+    if size > 1 or ring > 1 or setup.values.sequence:
         raise BadInput(
-            f"expected a network that can be cut with tensor:{size} or --sequence, got "
-            "one that cannot; pass tensor:1 alone, or run gpt.py or bert.py"
+            f"expected a network that can be divided by tensor:{size}, sequence:{ring} "
+            "or --sequence, got one that cannot; pass tensor:1 and sequence:1, or run "
+            "gpt.py or bert.py"
         )
     assert setup.problem.model
     return dense(setup.problem.model, setup.problem.params)

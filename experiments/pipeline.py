@@ -22,10 +22,8 @@ from typing import Any
 import flags
 import writing
 from pipeline_claims import CLAIMS
-from pipeline_layers import given, measured
-from pipeline_report import TABLES
-from pipeline_rows import MOST, Plan, scheduled
-from pipeline_virtual import Layers
+from pipeline_rows import MOST, TABLES, Plan, scheduled
+from pipeline_virtual import Layers, given, measured
 from tensor_parts import devices
 
 from dml.metrics import runs, schedule_figure, writers
@@ -63,15 +61,16 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         devices(FLAGS.devices)
     path = runs.path(FLAGS.out, "pipeline")
     summary: dict[str, Any] = {}
-    with writing.first(path, FLAGS, None, claims=CLAIMS) as writer:
+    tables = writers.tables(
+        {name: table.columns for name, table in TABLES.items()},
+        {name: table.title for name, table in TABLES.items()},
+    )
+    with writing.first(path, FLAGS, None, tables, claims=CLAIMS) as writer:
         plan = planned(fixed or measured(shape(FLAGS.blocks), FLAGS.microbatch))
         for name, table in TABLES.items():
-            print(f"\n{table.title}")
-            with writers.many(writers.table(table.columns)) as shown:
-                for row in table.rows(plan):
-                    shown.row(row)
-                    writer.row({"table": name} | row)
-                    summary |= table.keeps(row)
+            for row in table.rows(plan):
+                writer.row({"table": name} | row)
+                summary |= table.keeps(row)
         pictured(path, plan)
         print()
         writer.summary(summary)

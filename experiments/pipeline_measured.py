@@ -4,14 +4,13 @@ The rows have medians over alternating turns, with one core for each device that
 computes, and bytes as compiled.
 """
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from tensor_parts import pinning
+from tensor_parts import raced
 
 from dml.data.minibatches import take
 from dml.metrics.writers import Row
@@ -105,19 +104,3 @@ def speeds(problem: Problem, numbers: Sequence[int], turns: int) -> Iterator[Row
                 "measured": float(np.median([one / every for one, every in pairs])),
                 "temporary_mb": programs.temporary / MB,
             }
-
-
-def raced(
-    calls: dict[str, tuple[int, Callable[[], Any]]], turns: int
-) -> dict[str, list[float]]:
-    """Return seconds of each call in each turn, on one core for each of its devices."""
-    spent: dict[str, list[float]] = {name: [] for name in calls}
-    with pinning() as pinned:
-        for turn in range(1 + turns):  # the first one compiles
-            for name, (cores, call) in calls.items():
-                pinned(cores if turn else len(jax.devices()))
-                begun = time.perf_counter()
-                jax.block_until_ready(call())
-                if turn:
-                    spent[name].append(time.perf_counter() - begun)
-    return spent

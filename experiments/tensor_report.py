@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tensor_formulas import ALL_REDUCE, Formula
+from tensor_cases import ALL_REDUCE, Formula
 
 from dml.metrics.figures import curves
 from dml.metrics.writers import Columns, Row
