@@ -9,7 +9,7 @@ import flags
 from deep_ways import STRATEGIES
 
 from dml.strategies.mesh import CALLS
-from dml.types import BadInput, Params
+from dml.types import Params
 from dml.update.dense import OPTIMIZERS, Optimizer, make
 from dml.update.schedules import SCHEDULES, WARMUPS, linear_scaling, schedule
 from dml.wire.messages import ALLREDUCE
@@ -105,16 +105,3 @@ def optimizer(values: flags.FlagValues, steps: int, like: Params) -> Optimizer:
         axis=axis,
         like=like,
     )
-
-
-def divisible(values: flags.FlagValues, workers: int) -> None:
-    """Refuse a batch that cannot be divided among workers and microbatches."""
-    parts = workers * values.accumulate
-    if values.batch % parts:
-        below, above = values.batch - values.batch % parts, values.batch // parts + 1
-        nearest = [one for one in (below, above * parts) if one]
-        raise BadInput(
-            f"expected --batch divisible by {workers} workers x {values.accumulate} "
-            f"microbatches, got {values.batch}; pass "
-            f"--batch={' or '.join(map(str, nearest))}"
-        )

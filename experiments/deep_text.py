@@ -51,13 +51,19 @@ def run(
 ) -> list[dict[str, Any]]:
     """Train as the flags say; return the summaries of the ranks of this process."""
     return deep.run(
-        *(values, argv, kind.name),
+        values,
+        argv,
+        kind.name,
         lambda: task(
-            *(kind, values.size, values.length, values.corpus, values.vocabulary),
+            kind,
+            values.size,
+            values.length,
+            values.corpus,
+            values.vocabulary,
             values.seed,
             (values.experts, values.choices, values.capacity, values.balance_weight),
-            dtype=values.dtype,
-            remat=values.remat,
+            values.dtype,
+            values.remat,
         ),
     )
 

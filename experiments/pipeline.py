@@ -91,15 +91,15 @@ def planned(seconds: Sequence[float]) -> Plan:
         f"{nbytes / 1e3:,.0f} kB over --network={FLAGS.network}"
     )
     layers = Layers(seconds, nbytes, FLAGS.network)
-    raced = [flags.positive(one, "measured") for one in words(FLAGS.measured)]
     return Plan(
-        *(layers, FLAGS.stages, FLAGS.microbatches, FLAGS.rounds),
-        *(raced, shape(FLAGS.few), FLAGS.microbatch),
+        layers,
+        FLAGS.stages,
+        FLAGS.microbatches,
+        FLAGS.rounds,
+        flags.integers(FLAGS, "measured", empty=True),
+        shape(FLAGS.few),
+        FLAGS.microbatch,
     )
-
-
-def words(text: str) -> list[str]:
-    return text.split(",") if text else []
 
 
 def pictured(path: Any, plan: Plan) -> None:

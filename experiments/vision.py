@@ -2,7 +2,7 @@
 
 python experiments/vision.py                                        one process
 mpirun -n 4 python experiments/vision.py --allreduce=ring           our own messages
-mpirun -n 2 python experiments/vision.py --strategy=mesh            gradients summed by XLA
+mpirun -n 2 python experiments/vision.py --strategy=mesh            sums by XLA
 python experiments/vision.py --simulate=8 --strategy=mesh --zero=3  eight devices
 python experiments/vision.py --resume=runs/vision/…                 resume
 
@@ -72,7 +72,9 @@ def show(
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     """Train as the flags say; return the summaries of the ranks of this process."""
     return deep.run(
-        *(FLAGS, argv, "vision"),
+        FLAGS,
+        argv,
+        "vision",
         lambda: task(FLAGS.model, FLAGS.data, FLAGS.dtype, FLAGS.remat),
     )
 

@@ -16,8 +16,10 @@ import jax
 import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
+from dml.models.cut import AXIS, Cut, divisible, offset
 from dml.models.initial import initial
 from dml.types import BadInput, Params
+from dml.wire.mesh.conjugate import summed
 
 
 class Mixture(NamedTuple):
@@ -46,6 +48,13 @@ class Measures(NamedTuple):
     dropped: jax.Array  # choices above the capacity
     load_E: jax.Array  # choices by expert, before any is dropped
     balance: jax.Array  # 1 where loads are equal
+
+
+class Routing(NamedTuple):
+    """Measures of the routes in all blocks so far; each a sum of means."""
+
+    balance: Any
+    dropped: Any  # share of the choices
 
 
 def shapes(mixture: Mixture, size: int = 1) -> Any:
@@ -201,3 +210,29 @@ def combined(way: Routes, made_ExCxD: jax.Array) -> jax.Array:
     )
     gates_RxKx1 = way.gates_RxK[:, :, None].astype(made_ExCxD.dtype)
     return (made_RxKxD * gates_RxKx1).sum(axis=1)
+
+
+def mixed(
+    params: Params, rows_RxD: jax.Array, count: int, mixture: Mixture, cut: Cut
+) -> tuple[jax.Array, Routing]:
+    """Return the outputs of experts for the rows of `count` examples, on a Cut.
+
+    Every device of `tensor` has all rows, and routes those of its own examples.
+    """
+    size, width = cut.size, rows_RxD.shape[1]
+    divisible("the examples of a microbatch", count, size)
+    rows_BxLxD, each = rows_RxD.reshape(count, -1, width), count // size
+    choices = each * rows_BxLxD.shape[1] * mixture.choices
+    if size == 1:
+        made_BxLxD, seen = experts(params, rows_BxLxD, mixture)
+        return made_BxLxD.reshape(-1, width), Routing(
+            seen.balance, seen.dropped / choices
+        )
+    start = offset(cut, each)
+    own_BxLxD = jax.lax.dynamic_slice_in_dim(rows_BxLxD, start, each)
+    own_BxLxD, seen = experts(params, own_BxLxD, mixture, AXIS)
+    empty_BxLxD = jnp.zeros_like(rows_BxLxD)
+    made_BxLxD = jax.lax.dynamic_update_slice_in_dim(empty_BxLxD, own_BxLxD, start, 0)
+    means = seen.balance, seen.dropped / choices
+    routing = Routing(*(summed(one / size, AXIS) for one in means))
+    return cut.leave(made_BxLxD.reshape(-1, width), count), routing

@@ -12,8 +12,8 @@ from jax.sharding import PartitionSpec as P
 
 from dml.data.minibatches import draws, take
 from dml.metrics.timer import Timer
+from dml.models import blocks
 from dml.models import cut as cuts
-from dml.models import transformer as network_module
 from dml.models.experts import Mixture
 from dml.models.layers import composed
 from dml.models.network import network
@@ -260,7 +260,7 @@ def positions_that_all_devices_count_from_0_are_seen():
     def first(places_MxD, length, cut):
         return places_MxD[:length]
 
-    with broken(network_module, "own", first):
+    with broken(blocks, "own", first):
         assert differs(on_axes(data=2, sequence=2)) > 100 * CLOSE
 
 
