@@ -273,6 +273,11 @@ def experts_over_devices_learn_as_on_one_device():
 def the_balance_of_experts_is_part_of_the_loss():
     plain = on_one_device(MIXTURE._replace(weight=0.0))[0][0]
     assert 1.0 < (on_one_device(MIXTURE)[0][0] - plain) / MIXTURE.weight < 2.0
+    _, batch, _ = given("gpt")
+    model = transformer(SHAPE, True, mixture=MIXTURE._replace(factor=0.5))
+    measures = model.metrics(model.init(jax.random.key(0)), batch)
+    assert 1.0 < measures["balance"] < 2.0
+    assert 0.5 <= measures["dropped"] < 1  # the capacity is half of the choices
 
 
 def axes_that_do_not_go_together_are_refused():
