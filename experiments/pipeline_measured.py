@@ -26,10 +26,7 @@ from dml.wire.mesh import devices
 
 MB = 1e6
 SERIAL = "one device"
-SCHEDULES = {
-    "gpipe": Pipeline("gpipe"),
-    "1f1b": Pipeline("1f1b"),
-}
+SCHEDULES = {name: Pipeline(name) for name in ("gpipe", "1f1b")}
 
 
 class Problem(NamedTuple):
@@ -53,9 +50,7 @@ def serial(problem: Problem, microbatches: int) -> Callable[[], Any]:
     """Return a function that computes the gradient on one device."""
     model, params = problem.network()
     batch, each = problem.batch(microbatches), problem.each
-    parts = [
-        take(batch, np.arange(n * each, (n + 1) * each)) for n in range(microbatches)
-    ]
+    parts = [take(batch, n * each + np.arange(each)) for n in range(microbatches)]
     weights = [1 / microbatches] * microbatches
     given = jax.device_put((params, parts), jax.devices()[0])
     one = partial(gradient, model.loss)
@@ -68,8 +63,8 @@ def on_stages(problem: Problem, pipeline: Pipeline) -> tuple[Callable[[], Any], 
     Each device is a stage.
     """
     model, params = problem.network()
-    network, one = dense(model, params), problem.batch(1)
-    seconds = layer_costs.flops(model.layers, params, one)
+    network = dense(model, params)
+    seconds = layer_costs.flops(model.layers, params, problem.batch(1))
     pipeline = pipeline._replace(seconds=seconds)
     axes = devices.mesh(data=1, stage=len(jax.devices()), tensor=1)
     parts = divided(network, params, axes, pipeline)
