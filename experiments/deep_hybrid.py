@@ -41,7 +41,7 @@ def define(values: flags.FlagValues, mesh: str = "", microbatches: int = 1) -> N
     integer("microbatches", microbatches, "Number of microbatches of a replica.")
     integer("rounds", 1, "Parts of the network on each stage with interleaved.")
     flags.switch(
-        "sequence", False, "Slice activations, too, by positions.", flag_values=values
+        "sequence", False, "Slice activations over tensor, too.", flag_values=values
     )
     choice(
         "balance", "flops", list(COSTS), "Layer cost that is balanced over the stages."

@@ -66,7 +66,7 @@ def tensor_transformer(
         divisible("the length", shape.length, size)
     if mixture:
         divisible("experts", mixture.experts, size)
-    around(shape, causal, ring, sequence, mixture)
+    fits(shape, causal, ring, sequence, mixture)
     cut = over(size, sequence, ring)
     layers = transformer(shape, causal, dtype, cut=cut, mixture=mixture).layers
 
@@ -90,7 +90,7 @@ def tensor_transformer(
     return Tensor(layers, specs, partial)
 
 
-def around(
+def fits(
     shape: Shape, causal: bool, ring: int, sequence: bool, mixture: Mixture | None
 ) -> None:
     """Raise BadInput where positions, or experts, cannot be divided."""
