@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 from absl import flags
-from shared_flags import SHARED, FlagValues, switch
+from shared_flags import SHARED, FlagValues
 from shared_flags import VIRTUAL as VIRTUAL
 from shared_flags import WRITTEN as WRITTEN
 from shared_flags import choice as choice
 from shared_flags import chosen as chosen
 from shared_flags import integer as integer
 from shared_flags import number as number
+from shared_flags import switch as switch
 from shared_flags import text as text
 
 from dml.types import BadInput, Comm, CountedComm
@@ -46,18 +47,16 @@ DTYPES = ["float16", "float32", "float64", "int32", "int64"]
 
 
 def define(*shared: str) -> FlagValues:
-    """Return a set of flags: those of SHARED named here, to which one adds one's own.
+    """Return the flags WRITTEN and those of SHARED with the given names.
 
-    What a run writes, every experiment asks for alike.
-
-    Each experiment has a set of its own (pass it as flag_values), so two experiments
-    can be imported side by side, and no flag exists that its experiment doesn't use.
+    Each experiment has a set of its own, to which it adds its own flags. Two
+    experiments can be imported side by side.
     """
     values = FlagValues()
-    switch("help", False, "Show this.", flag_values=values)
+    values.switch("help", False, "Show this.")
     for name in (*WRITTEN, *shared):
         kind, *arguments = SHARED[name]
-        kind(name, *arguments, flag_values=values)
+        getattr(values, kind)(name, *arguments)
     return values
 
 
