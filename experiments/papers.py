@@ -23,8 +23,7 @@ import papers_page
 import papers_runs
 import writing
 from claims import FAILS, HOLDS, UNTESTED, judge
-from papers_runs import SIZES, Paper
-from papers_table import PAPERS
+from papers_runs import PAPERS, SIZES, Paper
 
 from dml.metrics import runs, writers
 from dml.metrics.writers import Row
