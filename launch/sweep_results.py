@@ -1,7 +1,8 @@
 """Run folders of a sweep in; a row a run and a row a group of seeds out.
 
 results.csv and .parquet have what was swept, how a run ended, its summary;
-groups.csv and .parquet the median and the quartiles of each number over the seeds.
+groups.csv and .parquet the median and the quartiles of each number over the seeds;
+figure.svg and .png these, a curve for each value of --by.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +14,8 @@ import polars as pl
 from sweep_grid import Cell
 from sweep_runs import Ended
 
-from dml.metrics import results
+from dml.metrics import figures, results
+from dml.types import BadInput
 
 TAKEN = ("n", "code", "wall_seconds", "run", "says")  # columns of the sweep itself
 MEASURES = ("loss", "accuracy", "seconds", "energy_kwh")  # shown, if there
@@ -150,3 +152,28 @@ def spread(median: float | None, q1: float, q3: float) -> str:
     if median is None:
         return "-"
     return f"{median:.4g}" + (f" ({q1:.3g} … {q3:.3g})" if q1 < q3 else "")
+
+
+def draw(path: Path, rows: pl.DataFrame, x: str, y: str, by: str, log: str) -> None:
+    """Draw y against x, over all runs that are alike in both x and by."""
+    numbers = [column.name for column in rows if column.dtype.is_numeric()]
+    every = rows.columns
+    for flag, name, known in (("x", x, numbers), ("y", y, numbers), ("by", by, every)):
+        if name and name not in known:
+            raise BadInput(
+                f"expected --{flag} of {', '.join(known)}, got {name}; correct it"
+            )
+    keys = [by, x] if by and by != x else [x]
+    whole = rows.select(*keys, "says", pl.col(y).alias("y")).drop_nulls()
+    if whole.is_empty():
+        raise BadInput(f"expected runs with {x} and {y} to draw, got none; mend them")
+    found = groups(whole, keys).sort(x)
+    names = list(dict.fromkeys(whole[by])) if by else [y]
+    curves, bands = {}, {}
+    for name in names:
+        part = found.filter(pl.col(by) == name) if by else found
+        words = f"{by} {name}" if by else y
+        label = figures.legible(words.replace("$", "\\$"))  # else it would be math
+        curves[label] = (part[x].to_list(), part["y_median"].to_list())
+        bands[label] = (part["y_q1"].to_list(), part["y_q3"].to_list())
+    figures.curves(path, curves, x=x, y=y, log=log, bands=bands)
