@@ -9,14 +9,13 @@ from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from timeline_tracer import Tracer
-
 from dml.metrics import profile, timeline, timeline_figure
 from dml.metrics.timer import Timer
 from dml.types import BadInput, Step, Timeline
 
 FIRST = 1  # the steps that compile, and so are not drawn
 SPANS = 40_000  # drawn at most, over all ranks: JSON of some MB
+MARKS = 8  # moments in both traces, by which their clocks are compared
 
 
 def timer(comm: Any, clock: Callable[[], float]) -> Timer:
@@ -65,6 +64,54 @@ def traced(
         sys.stdout.write(f"timeline {path / 'timeline.svg'}\n")
     if profiled and (found.spans or not noted):
         beside(comm, path, found, marks)
+
+
+class Tracer:
+    """Starts and stops a rank's own trace and, in a folder, that of JAX's profiler.
+
+    comm: traced, or not if the limit is 0.
+    limit: the number of spans of this rank.
+    folder: None for no profile. Virtual ranks are one process: rank 0 profiles it.
+    """
+
+    def __init__(self, comm: Any, limit: int, folder: Path | None) -> None:
+        self.comm, self.limit, self.on = comm, limit, False
+        self.profiler: Any = None
+        if folder and (not comm.platform.virtual or comm.rank == 0):
+            import jax.profiler  # now, not while steps are traced: it takes long
+
+            self.profiler, self.folder = jax.profiler, folder / f"rank{comm.rank}"
+
+    def begin(self) -> None:
+        """Start both traces."""
+        self.on = True
+        if self.profiler:
+            self.profiler.start_trace(self.folder, **options(self.profiler))
+        if self.limit:
+            self.comm.begin(self.limit + (MARKS if self.profiler else 0))
+        if self.limit and self.profiler:
+            for _ in range(MARKS):
+                start = self.comm.Wtime()
+                with self.profiler.TraceAnnotation(profile.MARK):
+                    pass
+                self.comm.seen(profile.MARK, start, self.comm.Wtime())
+
+    def end(self) -> None:
+        """Stop both traces."""
+        if self.on and self.limit:
+            self.comm.end()
+        if self.on and self.profiler:
+            self.profiler.stop_trace()
+        self.on = False
+
+
+def options(profiler: Any) -> dict[str, Any]:
+    """Return the options of a JAX trace without calls of Python, if JAX has them."""
+    if not hasattr(profiler, "ProfileOptions"):
+        return {}
+    chosen = profiler.ProfileOptions()
+    chosen.python_tracer_level = 0
+    return {"profiler_options": chosen}
 
 
 def nothing(comm: Any) -> Timeline | None:

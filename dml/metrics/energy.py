@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dml.metrics import counters
-from dml.metrics.carbon import rent
-from dml.metrics.prices import PRICES, hourly
+from dml.metrics.carbon import PRICES, hourly, rent
 from dml.types import Comm
 
 BEGUN = counters.reading()  # the zero of counters, as a process's CPU time has its own
