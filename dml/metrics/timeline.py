@@ -1,4 +1,4 @@
-"""LOG: a timeline in; Chrome's trace events, a hash and the waiting of ranks out."""
+"""Chrome's trace events, a hash and the waiting time of a timeline."""
 
 import hashlib
 import json
@@ -22,7 +22,7 @@ def write(path: Path, timeline: Timeline) -> None:
 
 
 def digest(timeline: Timeline) -> str:
-    """Return the sha256 of all that happened: the same for the same virtual run."""
+    """Return the sha256 of all events; equal virtual runs have equal hashes."""
     lines = [repr(tuple(one)) for one in (*timeline.spans, *timeline.flights)]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
@@ -36,11 +36,11 @@ def waiting(timeline: Timeline) -> dict[int, float]:
 
 
 def waits(timeline: Timeline) -> dict[int, list[Interval]]:
-    """Return when each rank waited: it could not have gone on, whatever the wire.
+    """Return the intervals in which each rank waited for other ranks.
 
-    In a call that receives messages, that is until the last one is sent: from then on
-    it travels. A call that receives none (Barrier, Allreduce, ...) waits all the time,
-    as a phase named wait does outside of calls. Send only hands over.
+    A call that receives messages waits until the last one is sent. A call that receives
+    none (Barrier, Allreduce, ...) waits all the time, as does a phase named wait
+    outside of calls. Send does not wait.
     """
     arrived: dict[int, list[tuple[float, float]]] = {}
     for flight in timeline.flights:
@@ -65,7 +65,7 @@ def waits(timeline: Timeline) -> dict[int, list[Interval]]:
 
 
 def without(intervals: list[Interval], holes: list[Interval]) -> Iterator[Interval]:
-    """Yield what intervals cover and holes do not."""
+    """Yield the parts of the intervals outside of the holes."""
     edges = merged(holes)
     for start, end in intervals:
         first = bisect_right(edges, (start, start))
@@ -80,9 +80,10 @@ def without(intervals: list[Interval], holes: list[Interval]) -> Iterator[Interv
 
 
 def span_waits(span: Span, arrived: list[tuple[float, float]]) -> float:
-    """Return until when a call waits; arrived says when its rank had what, sent when.
+    """Return the time until which a call waits.
 
-    A message that comes at the very start came to the call before.
+    arrived: times at which its rank received messages, and at which they were sent. A
+    message received at the very start belongs to the call before.
     """
     first = bisect_right(arrived, (span.start, math.inf))
     after = bisect_right(arrived, (span.end, math.inf))
@@ -91,7 +92,7 @@ def span_waits(span: Span, arrived: list[tuple[float, float]]) -> float:
 
 
 def is_call(span: Span) -> bool:
-    """Say whether a span is a call, which MPI writes with a capital, or a phase."""
+    """Return whether a span is an MPI call, whose name is capitalized, or a phase."""
     return span.name[0].isupper()
 
 
@@ -100,7 +101,7 @@ def ranks(timeline: Timeline) -> list[int]:
 
 
 def merged(intervals: Iterable[Interval], gap: float = 0.0) -> list[Interval]:
-    """Return what intervals cover, each time once; gaps of so much are none."""
+    """Return the union of intervals; gaps of at most `gap` are closed."""
     found: list[Interval] = []
     for start, end in sorted(intervals):
         if found and start - found[-1][1] <= gap:
@@ -114,7 +115,7 @@ def merged(intervals: Iterable[Interval], gap: float = 0.0) -> list[Interval]:
 
 
 def events(timeline: Timeline) -> list[Event]:
-    """Return a thread a rank, a slice a span, an arrow a message; in order of time."""
+    """Return a thread a rank, a slice a span, an arrow a message, sorted by time."""
     timed = [slice_of(span) for span in timeline.spans]
     for number, flight in enumerate(timeline.flights):
         timed += arrow(number, flight)
