@@ -29,20 +29,20 @@ class System(NamedTuple):
 
     page: str
     title: str
-    text: str  # what it is, in words that no docstring has
+    text: str  # its first paragraph
     quote: list[str]  # file, or file:function, whose docstrings the page shows
     part: str = ""
-    names: list[str] = []  # by which readers may look for it
-    values: list[str] = []  # of flags, that choose it
+    names: list[str] = []  # in the index
+    values: list[str] = []  # flags that select it
     show: str = ""  # file:function, shown without its docstring
-    files: list[str] = []  # beside those
+    files: list[str] = []  # further ones
     run: list[str] = []
     figure: str = ""
     measured: str = ""  # a page of figures
 
 
 class Part(NamedTuple):
-    """Systems that are rivals, or belong together."""
+    """A group of systems."""
 
     name: str
     title: str
@@ -64,7 +64,7 @@ def part(docs: Path, name: str) -> Part:
 
 
 def pages(docs: Path = DOCS) -> dict[str, str]:
-    """Return every page that is made, by its path in docs."""
+    """Return every generated page, by its path in docs."""
     found = parts(docs)
     index = template("index.md.jinja", docs.parent).render(parts=found)
     made = {"names.md": index_of_names(found), "systems/index.md": index}
@@ -81,7 +81,7 @@ def page(system: System, part: Part, root: Path) -> str:
 
 @cache
 def template(name: str, root: Path) -> Template:
-    """Return a template of docs/table, with what it shows of the code below root."""
+    """Return a template of docs/table, whose filters read the code below root."""
     environment = Environment(
         loader=FileSystemLoader(DOCS / "table"),
         trim_blocks=True,
@@ -125,7 +125,7 @@ def named(system: System) -> Iterator[tuple[str, str, str, str]]:
 
 
 def script(command: str) -> str:
-    """Return the script that a command runs, or the file that it hands over."""
+    """Return the script of a command, or else its first file."""
     found = re.findall(
         r"\b(?:experiments|launch)/\w+\.(?:py|sh|sbatch|yaml)\b", command
     )
@@ -152,7 +152,7 @@ def heading(root: Path, measured: str) -> str:
 
 
 def main() -> int:
-    """Write what has changed; pages that nothing makes any more are removed."""
+    """Write the pages that have changed, and delete those without a system."""
     made = pages()
     for path in DOCS.glob("systems/*.md"):
         if path.relative_to(DOCS).as_posix() not in made:

@@ -1,7 +1,7 @@
-"""Timelines of training: some steps of a generator traced, drawn into the run folder.
+"""Timelines of training: trace some steps, and draw them into the run folder.
 
-Ranks are traced where --timeline says so and `flags.ranks` has wrapped them. With
---profile JAX traces the same steps, and both are written side by side.
+Ranks are traced if `flags.ranks` has wrapped their communicator, by --timeline. With
+--profile JAX traces the same steps, and both traces are merged.
 """
 
 import sys
@@ -13,24 +13,24 @@ from dml.metrics import profile, timeline, timeline_figure
 from dml.metrics.timer import Timer
 from dml.types import BadInput, Step, Timeline
 
-FIRST = 1  # the steps that compile, and so are not drawn
+FIRST = 1  # steps that compile, which are not drawn
 SPANS = 40_000  # drawn at most, over all ranks: JSON of some MB
 MARKS = 8  # moments in both traces, by which their clocks are compared
 
 
 def timer(comm: Any, clock: Callable[[], float]) -> Timer:
-    """Return a timer whose phases comm notes, where it is traced."""
+    """Return a timer whose phases are in the timeline, if comm is traced."""
     return Timer(clock, getattr(comm, "seen", None))
 
 
 def traced(
     steps: Iterable[Step], comm: Any, count: int, path: Path, profiled: bool = False
 ) -> Iterator[Step]:
-    """Pass steps on; trace so many of them after the first, and draw them at the end.
+    """Yield the steps; trace `count` of them after the first, and draw them at the end.
 
-    Collecting is collective and takes time, so it waits for the last step.
-    Writes timeline.json, timeline.svg and timeline.png into path, and says so; if
-    profiled, also profile/rank<k>, which is JAX's, and profile.json.gz, of both.
+    Writes timeline.json, timeline.svg and timeline.png into path; if profiled, also
+    profile/rank<k>, the trace of JAX, and profile.json.gz, both traces. Collective
+    after the last step.
     """
     if profiled and not count:
         raise BadInput(
@@ -115,13 +115,13 @@ def options(profiler: Any) -> dict[str, Any]:
 
 
 def nothing(comm: Any) -> Timeline | None:
-    """Return the timeline of ranks that note nothing; collective, as any is."""
+    """Return the empty timeline of ranks without a trace; collective."""
     comm.Barrier()
     return None if comm.rank else Timeline([], [])
 
 
 def beside(comm: Any, path: Path, found: Timeline, marks: profile.Marks) -> None:
-    """Write profile.json.gz: the timeline, and JAX's traces that this host sees."""
+    """Write profile.json.gz: the timeline, and JAX's traces in this host's files."""
     virtual = comm.platform.virtual
     traces = {
         rank: profile.read(path / f"profile/rank{rank}")

@@ -8,7 +8,7 @@ python launch/sweep.py SCRIPT … --x=lr --y=loss --by=n    draw; run what is mi
 python launch/sweep.py SCRIPT … -- --n=1,30               a flag of the script's own
 
 A run takes a core for each of its ranks, or one; on a shared GPU, pass --jobs=1.
-A failed run is kept, and run again by the next start; what is done is not.
+The next start runs failed runs again, and no run that is done.
 """
 
 import os
@@ -34,13 +34,13 @@ TASK = "SLURM_ARRAY_TASK_ID"
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run what is missing, write the tables; return 1 if any run failed."""
-    script, found = sweep_flags.read(FLAGS, argv)
-    sweep_grid.drawable(found, FLAGS.x)
+    """Run the missing cells, write the tables; return 1 if any run failed."""
+    script, cells = sweep_flags.read(FLAGS, argv)
+    sweep_grid.drawable(cells, FLAGS.x)
     mpirun = "" if FLAGS.n is None else sweep_flags.mpirun()
     out = Path(FLAGS.out or Path("runs", "sweeps", Path(script).stem))
     cores = sweep_runs.cores(FLAGS.jobs)
-    jobs = sweep_runs.jobs(script, found, out, mpirun, len(cores))
+    jobs = sweep_runs.jobs(script, cells, out, mpirun, len(cores))
     asked = wanted(FLAGS.only, len(jobs))
     missing = [number for number in asked if not sweep_runs.done(jobs[number])]
     if FLAGS.slurm:
@@ -73,7 +73,7 @@ def wanted(only: int | None, count: int) -> Sequence[int]:
 
 
 def submit(argv: Sequence[str], jobs: Sequence[Job], missing: Sequence[int]) -> int:
-    """Submit what is missing, or print how; the same command later makes the table."""
+    """Submit the missing cells, or print the command; the tables are made later."""
     most = max(job.cell.ranks or 1 for job in jobs)
     command = submission(argv, missing, most)
     if missing and not FLAGS.dry_run:
@@ -83,7 +83,7 @@ def submit(argv: Sequence[str], jobs: Sequence[Job], missing: Sequence[int]) -> 
 
 
 def submission(argv: Sequence[str], missing: Sequence[int], cores: int) -> list[str]:
-    """Return the sbatch of an array with a task a cell, which has so many cores."""
+    """Return the sbatch command of an array with a task a cell, and its cores."""
     own = argv.index("--") if "--" in argv else len(argv)
     again = [
         argument
@@ -105,7 +105,7 @@ def ranges(numbers: Sequence[int]) -> str:
 
 
 def run(missing: Sequence[Job], every: int, cores: Sequence[int]) -> bool:
-    """Run what is missing and show it; return whether it came to its end."""
+    """Run the missing cells with their progress; return False if interrupted."""
     from sweep_table import table
 
     with (

@@ -66,7 +66,7 @@ def parse(values: flags.FlagValues, argv: Sequence[str]) -> tuple[str, list[str]
 
 
 def cells(values: flags.FlagValues, script: str, argv: Sequence[str]) -> list[Cell]:
-    """Return what is to be run, in order, none of it twice."""
+    """Return the cells to run, in order."""
     listed = known(script)
     swept = sweep_grid.swept(argv, listed, script)
     if "out" in swept:
@@ -85,27 +85,27 @@ def cells(values: flags.FlagValues, script: str, argv: Sequence[str]) -> list[Ce
 
 
 def known(script: str) -> dict[str, bool]:
-    """Ask the script for its flags; return of each whether it is a switch."""
+    """Return the flags in the script's --help, and whether each is a switch."""
     if not os.access(script, os.R_OK) or not Path(script).is_file():
         there = "one that cannot be read" if Path(script).exists() else "no such file"
         raise BadInput(f"expected a script, got {script}, {there}; correct the path")
     command = [sys.executable, script, "--help"]
     try:
-        asked = subprocess.run(
+        ended = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE
         )
     except subprocess.TimeoutExpired as error:
         raise BadInput(
-            f"expected {script} --help to end, got {error}; mend it"
+            f"expected {script} --help to end, got {error}; fix it"
         ) from error
-    said = asked.stdout.decode(errors="replace")
-    flags = {flag: bool(no) for no, flag in FLAG.findall(said)}
-    if asked.returncode or "out" not in flags:
-        *_, last = ["nothing", *asked.stderr.decode(errors="replace").split("\n")[:-1]]
-        got = f"code {asked.returncode}: {last}" if asked.returncode else "none"
+    text = ended.stdout.decode(errors="replace")
+    flags = {flag: bool(no) for no, flag in FLAG.findall(text)}
+    if ended.returncode or "out" not in flags:
+        *_, last = ["nothing", *ended.stderr.decode(errors="replace").split("\n")[:-1]]
+        got = f"code {ended.returncode}: {last}" if ended.returncode else "none"
         raise BadInput(
             f"expected {script} --help to list its flags, --out among them, got {got}; "
-            "mend the script"
+            "fix the script"
         )
     return {k: v for k, v in flags.items() if k not in ("help", "flagfile", "undefok")}
 

@@ -367,7 +367,7 @@ def test_a_script_that_says_no_flags_is_bad_input(tmp_path):
         sweep_flags.known("/no/x.py")
     broken = tmp_path / "broken.py"
     broken.write_text("raise ValueError('oh')")
-    with pytest.raises(BadInput, match="got code 1: ValueError: oh; mend the script"):
+    with pytest.raises(BadInput, match="got code 1: ValueError: oh; fix the script"):
         sweep_flags.known(str(broken))
     with pytest.raises(BadInput, match="expected a script first, got --lr=1"):
         sweep.main(["sweep.py", "--lr=1", SCRIPT])
