@@ -1,7 +1,6 @@
 """The papers of papers.toml: their commands, and the record of runs and verdicts."""
 
 import os
-import platform
 import shlex
 import shutil
 import subprocess
@@ -10,7 +9,6 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from importlib import import_module
-from importlib.metadata import version
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -120,7 +118,7 @@ def record(paper: Paper, size: str, path: Path) -> Record:
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "commit": runs.commit(),
         "machine": machine(),
-        "versions": versions(),
+        "versions": runs.versions(),
         "seconds": time.perf_counter() - begun,
         **energy(seen),
         "commands": [shown(one, size) for one in paper.commands.values()],
@@ -184,25 +182,14 @@ def machine() -> Record:
     return machine() | {"memory_gb": round(memory / 1e9)}
 
 
-def versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages."""
-    packages = {name: version(name) for name in ("numpy", "jax", "mpi4py")}
-    return {"python": platform.python_version()} | packages
-
-
 def energy(seen: Mapping[str, Run]) -> Record:
     """Return the energy of all runs, None if one is not known, and its source."""
     summaries = [run.summary for run in seen.values()]
-    known = [
-        one["energy_kwh"] for one in summaries if one.get("energy_kwh") is not None
-    ]
-    sources = dict.fromkeys(
-        one["energy_source"] for one in summaries if one.get("energy_source")
-    )
-    whole = bool(known) and len(known) == len(summaries)
+    kwh = [summary.get("energy_kwh") for summary in summaries]
+    sources = dict.fromkeys(summary.get("energy_source") for summary in summaries)
     return {
-        "energy_kwh": sum(known) if whole else None,
-        "energy_source": ", ".join(sources),
+        "energy_kwh": sum(kwh) if kwh and None not in kwh else None,
+        "energy_source": ", ".join(filter(None, sources)),
     }
 
 

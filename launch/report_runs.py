@@ -68,13 +68,11 @@ def gathered(paths: Iterable[Path]) -> tuple[list[Told], list[Skipped]]:
 
 
 def told(name: str, run: results.Run) -> Told:
-    says = failure(run.path)
-    if says:
-        return Told(name, run, "failed", says, began(run.path))
-    if run.summary:
-        return Told(name, run, "done", [], began(run.path))
-    tail = last_lines(run.path / "output.txt")
-    return Told(name, run, "not ended", tail, began(run.path))
+    tail = failure(run.path)
+    status = "failed" if tail else "done" if run.summary else "not ended"
+    if status == "not ended":
+        tail = last_lines(run.path / "output.txt")
+    return Told(name, run, status, tail, began(run.path))
 
 
 def failure(folder: Path) -> list[str]:

@@ -6,6 +6,7 @@ annotations, in its JAX trace.
 
 import gzip
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
@@ -87,11 +88,9 @@ def merged(
     flows = count(1 + max((one["id"] for one in messages if "id" in one), default=-1))
     pids = count(1)
     for rank in sorted(traces):
-        pid_of: dict[Any, int] = {}
-        flow_of: dict[Any, int] = {}
+        pid_of: dict[Any, int] = defaultdict(pids.__next__)
+        flow_of: dict[Any, int] = defaultdict(flows.__next__)
         for event in traces[rank]:
-            if event["pid"] not in pid_of:
-                pid_of[event["pid"]] = next(pids)
             event = event | {"pid": pid_of[event["pid"]]}
             if event["ph"] == "M" and event["name"] == "process_name":
                 found += process(event["pid"], f"rank {rank} JAX {named(event)}")
@@ -99,8 +98,6 @@ def merged(
             if event["ph"] == "M" and event["name"] == "process_sort_index":
                 continue
             if "id" in event:
-                if event["id"] not in flow_of:
-                    flow_of[event["id"]] = next(flows)
                 event["id"] = flow_of[event["id"]]
             if "ts" in event:
                 event["ts"] = round(event["ts"] + fits[rank].ahead, 3)

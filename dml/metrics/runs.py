@@ -4,7 +4,7 @@ import json
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -13,6 +13,8 @@ from typing import Any
 
 from dml.metrics.writers import Row, Writer, jsonl
 from dml.types import BadInput
+
+PACKAGES = ("numpy", "jax", "mpi4py")
 
 
 def path(out: str | None, experiment: str) -> Path:
@@ -48,15 +50,18 @@ def folder(
 
 def config(flags: Mapping[str, Any], ranks: int) -> dict[str, Any]:
     """Return the flags, ranks, versions, host and commit, to repeat a run."""
-    packages = [name for name in ("numpy", "jax", "mpi4py") if name in sys.modules]
-    versions = {name: version(name) for name in packages}
     return {
         "flags": dict(flags),
         "ranks": ranks,
-        "versions": {"python": platform.python_version()} | versions,
+        "versions": versions(name for name in PACKAGES if name in sys.modules),
         "host": platform.node(),
         "commit": commit(),
     }
+
+
+def versions(packages: Iterable[str] = PACKAGES) -> dict[str, str]:
+    """Return the versions of Python and of packages."""
+    return {"python": platform.python_version()} | {k: version(k) for k in packages}
 
 
 def commit() -> str | None:

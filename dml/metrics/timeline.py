@@ -4,6 +4,7 @@ import hashlib
 import json
 import math
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -42,26 +43,24 @@ def waits(timeline: Timeline) -> dict[int, list[Interval]]:
     none (Barrier, Allreduce, ...) waits all the time, as does a phase named wait
     outside of calls. Send does not wait.
     """
-    arrived: dict[int, list[tuple[float, float]]] = {}
+    arrived = defaultdict(list)
     for flight in timeline.flights:
-        arrived.setdefault(flight.dest, []).append((flight.received, flight.sent))
+        arrived[flight.dest].append((flight.received, flight.sent))
     for each in arrived.values():
         each.sort()
-    of = ranks(timeline)
-    found: dict[int, list[Interval]] = {rank: [] for rank in of}
-    calls: dict[int, list[Interval]] = {rank: [] for rank in of}
-    phases: dict[int, list[Interval]] = {rank: [] for rank in of}
+    waited: dict[int, list[Interval]] = {rank: [] for rank in ranks(timeline)}
+    calls, phases = defaultdict(list), defaultdict(list)
     for span in timeline.spans:
         if span.name == "wait":
             phases[span.rank].append((span.start, span.end))
         elif is_call(span):
             calls[span.rank].append((span.start, span.end))
-            until = span_waits(span, arrived.get(span.rank, []))
+            until = span_waits(span, arrived[span.rank])
             if until > span.start and span.name != "Send":
-                found[span.rank].append((span.start, until))
-    for rank in of:
-        found[rank] += without(phases[rank], calls[rank])
-    return found
+                waited[span.rank].append((span.start, until))
+    for rank in waited:
+        waited[rank] += without(phases[rank], calls[rank])
+    return waited
 
 
 def without(intervals: list[Interval], holes: list[Interval]) -> Iterator[Interval]:
