@@ -62,14 +62,13 @@ def table(rows: Sequence[dict[str, Any]]) -> dict[str, np.ndarray]:
 def positions(columns: dict[str, np.ndarray], axes: Sequence[str]) -> np.ndarray:
     """Return the value of each row on each axis; NaN on an axis that a run lacks."""
     step = columns["step"]
-    found = [step]
-    for axis in axes[1:]:
-        column = columns.get(axis)
-        none = np.full(len(step), np.nan)
-        with np.errstate(over="ignore"):
-            found.append(none if column is None else np.cumsum(np.nan_to_num(column)))
+    missing = np.full(len(step), np.nan)
     with np.errstate(over="ignore"):
-        places = np.array(found, np.float32)
+        sums = [
+            np.cumsum(np.nan_to_num(columns[axis])) if axis in columns else missing
+            for axis in axes[1:]
+        ]
+        places = np.array([step, *sums], np.float32)
     return np.where(np.isfinite(places), places, np.float32(np.nan))
 
 
