@@ -49,7 +49,7 @@ DTYPES = ["float16", "float32", "float64", "int32", "int64"]
 def define(*shared: str) -> FlagValues:
     """Return the flags WRITTEN and those of SHARED with the given names.
 
-    Each experiment has a set of its own, to which it adds its own flags. Two
+    Each experiment has its own set, to which it adds further flags. Two
     experiments can be imported side by side.
     """
     values = FlagValues()

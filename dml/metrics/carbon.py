@@ -18,7 +18,7 @@ class Footprint(NamedTuple):
 
 
 def footprint(watts: float, hours: float, pue: float, intensity: float) -> Footprint:
-    """Return the footprint of computers of so many watts; intensity is of a kWh."""
+    """Return the footprint of computers by their watts; intensity is of a kWh."""
     kwh = pue * watts * hours / 1000
     return Footprint(kwh, intensity * kwh)
 

@@ -16,7 +16,7 @@ def noise(
 ) -> tuple[float, float]:
     """Return unbiased estimates of |G|² and of tr(Σ); both may be below 0.
 
-    The squares are of gradients of so many examples; small_square may be a mean.
+    The squares are of gradients of `small` and `large` examples, or means of such.
     """
     if not 0 < small < large:
         raise BadInput(

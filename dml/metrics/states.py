@@ -129,7 +129,7 @@ def shapes(folder: Path, name: str) -> list[Any]:
 
 
 def _shape(kind: str) -> jax.ShapeDtypeStruct:
-    """Return what `_kind` describes."""
+    """Return the shape and dtype of a text by `_kind`."""
     dtype, _, shape = kind.partition("[")
     return jax.ShapeDtypeStruct(json.loads(f"[{shape}"), np.dtype(dtype))
 
