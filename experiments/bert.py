@@ -28,7 +28,7 @@ from dml.types import Batch, Model, Params
 
 AROUND = 4  # windows
 FLAGS = deep_text.define("bert", "WordPiece", 32, batch=64, steps=1200, decay=0.01)
-flags.text("blank", None, "Sentence with ___ to predict at the end.", FLAGS)
+FLAGS.text("blank", None, "Sentence with ___ to predict at the end.")
 
 
 def show(

@@ -1,7 +1,6 @@
 """The flags of deep learning: of the strategy, of the update, and of checkpoints."""
 
 import math
-from functools import partial
 from typing import Any
 
 import deep_hybrid
@@ -31,44 +30,57 @@ def define(**defaults: Any) -> flags.FlagValues:
     defaults: batch, steps, optimizer, lr, decay; clip and bucket_mb or not.
     """
     values = flags.define(*SHARED)
-    integer = partial(flags.integer, flag_values=values)
-    number = partial(flags.number, lower_bound=0, flag_values=values)
-    choice = partial(flags.choice, flag_values=values)
-    switch = partial(flags.switch, flag_values=values)
-    choice("strategy", "synchronous", list(STRATEGIES), "Strategy.")
-    choice("allreduce", "auto", list(ALLREDUCE), "All-reduce of messages.")
-    number(
+    values.choice("strategy", "synchronous", list(STRATEGIES), "Strategy.")
+    values.choice("allreduce", "auto", list(ALLREDUCE), "All-reduce of messages.")
+    values.number(
         "bucket_mb",
         defaults.get("bucket_mb", 0.0),
         "MB of gradients in a bucket; 0: all at the end.",
+        0,
     )
-    choice("call", "shard_map", list(CALLS), "Compilation of mesh.")
-    integer("zero", 0, "Of mesh: shard state (1), gradients (2), parameters (3).", 0, 3)
-    integer("local_every", 8, "Updates of local between two averages.", 1)
-    integer("local_after", 0, "Updates of local that are averaged one by one.", 0)
-    integer("accumulate", 1, "Microbatches of a rank, one after another.", 1)
-    switch("noise", False, "Measure the gradient noise scale.")
-    integer("batch", defaults["batch"], "Examples in a minibatch, over all ranks.", 1)
-    integer("steps", defaults["steps"], "Number of updates without --epochs.", 1)
-    integer("epochs", 0, "Number of epochs; 0: by --steps.", 0)
-    choice("optimizer", defaults["optimizer"], list(OPTIMIZERS), "Optimizer.")
-    number("lr", defaults["lr"], "Highest learning rate.")
-    integer("base_batch", 0, "Batch of --lr, which is scaled with --batch; 0: not.", 0)
-    number("decay", defaults["decay"], "Weight decay.")
-    number("clip", defaults.get("clip", 0.0), "Greatest norm of a gradient; 0: any.")
-    choice("schedule", "cosine", list(SCHEDULES), "Learning rates after the warm-up.")
-    choice("warmup", "gradual", list(WARMUPS), "Learning rates in the warm-up.")
-    integer("warmup_steps", -1, f"Steps of the warm-up; -1: one in {WARM}.", -1)
-    number("start_lr", 0.0, "Learning rate at the start of the warm-up.")
-    choice(
+    values.choice("call", "shard_map", list(CALLS), "Compilation of mesh.")
+    values.integer(
+        "zero", 0, "Of mesh: shard state (1), gradients (2), parameters (3).", 0, 3
+    )
+    values.integer("local_every", 8, "Updates of local between two averages.", 1)
+    values.integer(
+        "local_after", 0, "Updates of local that are averaged one by one.", 0
+    )
+    values.integer("accumulate", 1, "Microbatches of a rank, one after another.", 1)
+    values.switch("noise", False, "Measure the gradient noise scale.")
+    values.integer(
+        "batch", defaults["batch"], "Examples in a minibatch, over all ranks.", 1
+    )
+    values.integer("steps", defaults["steps"], "Number of updates without --epochs.", 1)
+    values.integer("epochs", 0, "Number of epochs; 0: by --steps.", 0)
+    values.choice("optimizer", defaults["optimizer"], list(OPTIMIZERS), "Optimizer.")
+    values.number("lr", defaults["lr"], "Highest learning rate.", 0)
+    values.integer(
+        "base_batch", 0, "Batch of --lr, which is scaled with --batch; 0: not.", 0
+    )
+    values.number("decay", defaults["decay"], "Weight decay.", 0)
+    values.number(
+        "clip", defaults.get("clip", 0.0), "Greatest norm of a gradient; 0: any.", 0
+    )
+    values.choice(
+        "schedule", "cosine", list(SCHEDULES), "Learning rates after the warm-up."
+    )
+    values.choice("warmup", "gradual", list(WARMUPS), "Learning rates in the warm-up.")
+    values.integer("warmup_steps", -1, f"Steps of the warm-up; -1: one in {WARM}.", -1)
+    values.number("start_lr", 0.0, "Learning rate at the start of the warm-up.", 0)
+    values.choice(
         "dtype", "float32", ["float32", "bfloat16"], "Type of the products of layers."
     )
-    switch("remat", False, "Recompute layers in the backward pass: less memory.")
-    integer("check_every", 100, "Steps between checks of equal replicas; 0: none.", 0)
-    integer("evaluate_every", 0, "Steps between evaluations; 0: at the end.", 0)
-    number("save_every", 60.0, "Seconds between checkpoints; 0: when stopped.")
+    values.switch("remat", False, "Recompute layers in the backward pass: less memory.")
+    values.integer(
+        "check_every", 100, "Steps between checks of equal replicas; 0: none.", 0
+    )
+    values.integer("evaluate_every", 0, "Steps between evaluations; 0: at the end.", 0)
+    values.number(
+        "save_every", 60.0, "Seconds between checkpoints; 0: when stopped.", 0
+    )
     deep_hybrid.define(values)
-    flags.text("resume", None, "Run folder to continue.", flag_values=values)
+    values.text("resume", None, "Run folder to continue.")
     return values
 
 

@@ -5,7 +5,6 @@ flags → axes of a mesh, a Tensor, a Pipeline → Steps, and a table of the div
 
 import sys
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import flags
@@ -28,22 +27,21 @@ OWN = ["mesh", "pipeline", "microbatches", "rounds", "sequence", "balance"]
 
 def define(values: flags.FlagValues, mesh: str = "", microbatches: int = 1) -> None:
     """Define the flags of hybrid, with these defaults."""
-    integer = partial(flags.integer, lower_bound=1, flag_values=values)
-    choice = partial(flags.choice, flag_values=values)
-    flags.text(
+    values.text(
         "mesh",
         mesh,
         "Mesh axes and sizes of hybrid: data, stage, tensor, sequence, as "
         "data:2,stage:2,tensor:2; empty: all data.",
-        flag_values=values,
     )
-    choice("pipeline", "1f1b", [*SCHEDULES, TRANSPOSED], "Pipeline schedule.")
-    integer("microbatches", microbatches, "Number of microbatches of a replica.")
-    integer("rounds", 1, "Parts of the network on each stage with interleaved.")
-    flags.switch(
-        "sequence", False, "Slice activations over tensor, too.", flag_values=values
+    values.choice("pipeline", "1f1b", [*SCHEDULES, TRANSPOSED], "Pipeline schedule.")
+    values.integer(
+        "microbatches", microbatches, "Number of microbatches of a replica.", 1
     )
-    choice(
+    values.integer(
+        "rounds", 1, "Parts of the network on each stage with interleaved.", 1
+    )
+    values.switch("sequence", False, "Slice activations over tensor, too.")
+    values.choice(
         "balance", "flops", list(COSTS), "Layer cost that is balanced over the stages."
     )
 

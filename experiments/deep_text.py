@@ -32,17 +32,22 @@ def define(name: str, subwords: str, length: int, **defaults: Any) -> flags.Flag
     """Return the flags; defaults: batch, steps and decay."""
     own = {"optimizer": "adamw", "lr": 2e-3, "clip": 1.0, "bucket_mb": 1.0}
     values = deep_flags.define(**own, **defaults)
-    text = partial(flags.text, flag_values=values)
-    integer = partial(flags.integer, flag_values=values)
-    number = partial(flags.number, lower_bound=0, flag_values=values)
-    text("corpus", "enwiki", "Text: names, files or folders, separated by commas.")
-    integer("vocabulary", 2048, f"Tokens of {subwords}, trained on the corpus.", 1)
-    integer("length", length, "Tokens of an example.", 1)
-    flags.choice("size", "tiny", list(SIZES[name]), "Network.", flag_values=values)
-    integer("experts", 0, "Experts in place of each feed-forward; 0: none.", 0)
-    integer("choices", 1, "Experts of a token.", 1)
-    number("capacity", 1.25, "Capacity of an expert, relative to equal loads.")
-    number("balance_weight", 0.01, "Weight of the experts' load balance in the loss.")
+    values.text(
+        "corpus", "enwiki", "Text: names, files or folders, separated by commas."
+    )
+    values.integer(
+        "vocabulary", 2048, f"Tokens of {subwords}, trained on the corpus.", 1
+    )
+    values.integer("length", length, "Tokens of an example.", 1)
+    values.choice("size", "tiny", list(SIZES[name]), "Network.")
+    values.integer("experts", 0, "Experts in place of each feed-forward; 0: none.", 0)
+    values.integer("choices", 1, "Experts of a token.", 1)
+    values.number(
+        "capacity", 1.25, "Capacity of an expert, relative to equal loads.", 0
+    )
+    values.number(
+        "balance_weight", 0.01, "Weight of the experts' load balance in the loss.", 0
+    )
     return values
 
 

@@ -29,8 +29,8 @@ from dml.metrics import samples, surprise
 from dml.types import Batch, Model, Params
 
 FLAGS = deep_text.define("gpt", "BPE", 64, batch=8, steps=3000, decay=0.1)
-flags.text("prompt", "The history of", "Prompt to continue at the end.", FLAGS)
-flags.integer("sample", 40, "Tokens of the continuation.", 1, flag_values=FLAGS)
+FLAGS.text("prompt", "The history of", "Prompt to continue at the end.")
+FLAGS.integer("sample", 40, "Tokens of the continuation.", 1)
 
 
 def show(

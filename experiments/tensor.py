@@ -17,7 +17,6 @@ Result: 2 + 2 all-reduces of a stream a block, of 2 b s h (t - 1)/t words each; 
 import os
 import sys
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import compiling
@@ -35,19 +34,17 @@ from dml.models.transformer import Shape
 
 NEAR = 1e-4  # float32, sums of some thousand numbers in another order
 FLAGS = flags.define("seed")
-integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
-flags.text("tensor", "2,4", "Numbers of devices, 2 or more.", flag_values=FLAGS)
-switch = partial(flags.switch, flag_values=FLAGS)
-switch("sequence", False, "Cut the stream's places too.")
-switch("ring", False, "Measure ring attention too.")
-flags.integer("experts", 0, "Experts of a mixture; 0: none.", 0, flag_values=FLAGS)
-integer("choices", 1, "Experts that a row is sent to.")
-integer("width", 1024, "Of the stream.")
-integer("heads", 16, "Of attention.")
-integer("vocabulary", 8192, "Tokens there are.")
-integer("length", 128, "Tokens of an example.")
-integer("batch", 4, "Examples.")
-flags.integer("repeats", 7, "Timings, of which the median.", 0, flag_values=FLAGS)
+FLAGS.text("tensor", "2,4", "Numbers of devices, 2 or more.")
+FLAGS.switch("sequence", False, "Cut the stream's places too.")
+FLAGS.switch("ring", False, "Measure ring attention too.")
+FLAGS.integer("experts", 0, "Experts of a mixture; 0: none.", 0)
+FLAGS.integer("choices", 1, "Experts that a row is sent to.", 1)
+FLAGS.integer("width", 1024, "Of the stream.", 1)
+FLAGS.integer("heads", 16, "Of attention.", 1)
+FLAGS.integer("vocabulary", 8192, "Tokens there are.", 1)
+FLAGS.integer("length", 128, "Tokens of an example.", 1)
+FLAGS.integer("batch", 4, "Examples.", 1)
+FLAGS.integer("repeats", 7, "Timings, of which the median.", 0)
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:

@@ -41,9 +41,9 @@ SHOWN = 256  # held-out images, of which the picture has a part
 FLAGS = deep_flags.define(
     batch=64, steps=300, optimizer="momentum", lr=0.05, decay=1e-4
 )
-flags.choice("model", "cnn", list(MODELS), "Network.", flag_values=FLAGS)
+FLAGS.choice("model", "cnn", list(MODELS), "Network.")
 IMAGES_OF = f"Images: {', '.join(IMAGES)}, or a folder of IDX or CIFAR files."
-flags.text("data", "mnist_5k", IMAGES_OF, FLAGS)
+FLAGS.text("data", "mnist_5k", IMAGES_OF)
 
 
 @cache  # virtual ranks share it
