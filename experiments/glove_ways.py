@@ -7,12 +7,13 @@ from typing import Any, NamedTuple
 
 import flags
 import glove_flags
+import numpy as np
 import server_flags
 
 from dml.metrics.timer import Timer
 from dml.strategies import strategy
 from dml.strategies.glove.problem import columns, minibatches, order
-from dml.strategies.glove.server import server as train_on_servers
+from dml.strategies.glove.served import on_servers
 from dml.strategies.server.server import Setup as Servers
 from dml.strategies.shared.workers import Descent
 from dml.types import BadInput, CountedComm, Problem, Step
@@ -49,11 +50,20 @@ def by_records(setup: Setup, train: Callable[..., Any], **own: Any) -> Iterator[
 
 
 def by_batches(setup: Setup, train: Callable[..., Any], **own: Any) -> Iterator[Step]:
-    count, batch = setup.problem.examples, setup.batch
-    batches = (b for _ in range(setup.epochs) for b in minibatches(count, batch))
+    own |= setup.common | {"every": every(setup)}
     update = partial(AdaGrad, rate=setup.flags.lr)
-    own["every"] = -(-count // batch)
-    return train(setup.problem, batches, update, **setup.common, **own)
+    return train(setup.problem, batches(setup), update, **own)
+
+
+def batches(setup: Setup) -> Iterator[np.ndarray]:
+    """Yield the minibatches of all epochs."""
+    for _ in range(setup.epochs):
+        yield from minibatches(setup.problem.examples, setup.batch)
+
+
+def every(setup: Setup) -> int:
+    """Return the minibatches of an epoch."""
+    return -(-setup.problem.examples // setup.batch)
 
 
 def serial(setup: Setup) -> Iterator[Step]:
@@ -110,7 +120,7 @@ def mesh(setup: Setup) -> Iterator[Step]:
 
 
 def server(setup: Setup) -> Iterator[Step]:
-    values, count = setup.flags, setup.problem.examples
+    values = setup.flags
     roles = server_flags.roles(values, setup.comm.size)
     servers = Servers(
         roles,
@@ -118,12 +128,13 @@ def server(setup: Setup) -> Iterator[Step]:
         habits=server_flags.habits(values),
         known=values.key_lists,
     )
-    return train_on_servers(
+    return on_servers(
         setup.problem,
-        (minibatches(count, setup.batch) for _ in range(setup.epochs)),
+        batches(setup),
         values.lr,
         **setup.common,
         setup=servers,
+        every=every(setup),
         summary=setup.summary,
     )
 

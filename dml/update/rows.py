@@ -98,6 +98,15 @@ def rsqrt(number):
     return guess * (THREE_HALVES - half * guess * guess)
 
 
+@njit(inline="always")
+def dot(x, y, length):
+    """Return the inner product of the first numbers of two rows."""
+    product = np.float32(0)
+    for d in range(length):
+        product += x[d] * y[d]
+    return product
+
+
 @functools.cache
 def kernel(pad: int) -> Callable[..., None]:
     """Compile AdaGrad for rows of so many floats: a loop of known length is faster."""

@@ -12,10 +12,9 @@ import numpy as np
 from numba import njit
 
 from dml.data.tiles import Tiles
-from dml.update.rows import FAST, pad_of, rsqrt
+from dml.update.rows import FAST, HALF, dot, pad_of, rsqrt
 
 CLIP = np.float32(100)  # as in the reference program, no gradient is larger
-HALF = np.float32(0.5)
 
 
 @functools.cache
@@ -30,10 +29,7 @@ def kernel(pad: int) -> Callable[..., float]:
             for k in range(starts[t], starts[t + 1]):
                 x = table_TxR[firsts[0][t] + words[k]]
                 y = table_TxR[firsts[1][t] + contexts[k]]
-                product = np.float32(0)
-                for d in range(pad):
-                    product += x[d] * y[d]
-                miss = product + x[2 * pad] + y[2 * pad] - logs[k]
+                miss = dot(x, y, pad) + x[2 * pad] + y[2 * pad] - logs[k]
                 grad = weights[k] * miss
                 loss += HALF * grad * miss
                 for d in range(pad):

@@ -15,10 +15,9 @@ from numba import njit
 
 from dml.data.tiles import Blocks, Tiles
 from dml.models.glove import Records
-from dml.strategies.glove import served
 from dml.strategies.glove.descend import descend
 from dml.types import BadInput, Embeddings, Kernel, Problem, Rows
-from dml.update.rows import FAST, LANES, pack, pad_of, padded, unpack
+from dml.update.rows import FAST, LANES, dot, pack, pad_of, padded, unpack
 from dml.wire.memory.state import Order
 
 
@@ -48,9 +47,16 @@ def problem(
         partial(take, tiles),
         kernel=kernel(tiles, blocks, rows),
         products=Products(state, batch),
-        table=partial(served.problem, state, tiles, batch),
+        table=partial(of_servers, state, tiles, batch),
         sums=True,
     )
+
+
+def of_servers(state: Embeddings, tiles: Tiles, batch: int) -> Problem:
+    """Return the problem of rows without AdaGrad's squares."""
+    from dml.strategies.glove.served import problem
+
+    return problem(state, tiles, batch)
 
 
 def kernel(tiles: Tiles, blocks: Blocks, rows: int) -> Kernel:
@@ -213,10 +219,7 @@ def kernels(pad: int) -> Kernels:
     def products(table_TxR, words, contexts, biases, found):
         for k in range(len(words)):
             x, y = table_TxR[words[k]], table_TxR[contexts[k]]
-            product = np.float32(0)
-            for d in range(pad):
-                product += x[d] * y[d]
-            found[k] = product + biases * (x[2 * pad] + y[2 * pad])
+            found[k] = dot(x, y, pad) + biases * (x[2 * pad] + y[2 * pad])
 
     @njit(fastmath=FAST, nogil=True, cache=True)
     def summed(table_TxR, words, contexts, grads, slot, index, values):
