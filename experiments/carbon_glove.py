@@ -4,14 +4,12 @@ A way → runs of glove.py as commands → the row of the last. The first may ha
 the corpus and to compile; energy is of a whole process, so no first run is a row.
 """
 
-import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 import started
 
-from dml.metrics import results
 from dml.metrics.results import Run
 from dml.metrics.writers import Row
 from dml.types import BadInput
@@ -79,14 +77,8 @@ def cost(run: Run | None) -> Row:
 
 
 def command(path: Path, ranks: int, given: Sequence[str], way: str, epochs: int) -> Run:
-    """Run glove.py in a folder of its own and read what it left."""
-    out = path / f"{way}-{epochs}"
-    script = str(Path(__file__).with_name("glove.py"))
-    line = [*started.python(0 if way == "serial" else ranks), script, *given]
-    line += [f"--strategy={way}", f"--epochs={epochs}", "--timeline=0", f"--out={out}"]
-    env = started.environment()
-    done = subprocess.run(line, env=env, capture_output=True, text=True)
-    if done.returncode:
-        last = " ".join(done.stderr.split()[-60:])
-        raise BadInput(f"{way} of {epochs} epochs ended with {done.returncode}: {last}")
-    return results.read(out)
+    """Run glove.py in a folder of its own; return what it wrote."""
+    size = 0 if way == "serial" else ranks
+    own = [*given, f"--strategy={way}", f"--epochs={epochs}", "--timeline=0"]
+    name, out = f"{way} of {epochs} epochs", path / f"{way}-{epochs}"
+    return started.run(name, size, "glove.py", own, out)

@@ -10,8 +10,6 @@ Result: serial, rotation on any number of ranks and hogwild on one have equal bi
 operation and synchronous on one have. All reach the C program's loss.
 """
 
-import json
-import subprocess
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -27,7 +25,6 @@ import writing
 from glove_claims import CLAIMS
 
 from dml.metrics import figures, runs, writers
-from dml.types import BadInput
 
 FLAGS = flags.define("seed")
 counting.define(FLAGS)
@@ -93,17 +90,9 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
 
 def ours(path: Path, way: str, size: int, given: list[str]) -> dict[str, Any]:
     """Run one cell; return its summary."""
-    out = path / f"{way}-{size}"
-    script = Path(__file__).with_name("glove.py")
-    command = [*started.python(size), str(script), *given]
-    command += [f"--strategy={way}", f"--out={out}"]
-    env = started.environment()
-    done = subprocess.run(command, env=env, capture_output=True, text=True)
-    if done.returncode:
-        last = " ".join(done.stderr.split()[-60:])
-        raise BadInput(f"{way} on {size} ranks ended with {done.returncode}: {last}")
-    summary = json.loads((out / "summary.json").read_text())
-    return {"strategy": way, "ranks": size, **summary}
+    name, own = f"{way} on {size} ranks", [*given, f"--strategy={way}"]
+    run = started.run(name, size, "glove.py", own, path / f"{way}-{size}")
+    return {"strategy": way, "ranks": size, **run.summary}
 
 
 def chart(path: Path, rows: list[dict[str, Any]]) -> None:

@@ -2,9 +2,12 @@
 
 import os
 import shutil
+import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+from dml.metrics import results
 from dml.types import BadInput
 
 OURS = ("PMI", "HYDI", "MPI_", "OMPI", "PRTE")  # an mpirun in mpirun has its own
@@ -31,3 +34,19 @@ def mpirun() -> str:
 def environment() -> dict[str, str]:
     """Return the variables of what is started: it is in no world of ours."""
     return {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
+
+
+def run(
+    name: str, ranks: int, script: str, given: Sequence[str], out: Path
+) -> results.Run:
+    """Run a script of this folder into `out`; return what it wrote there.
+
+    An error message begins with the name.
+    """
+    path = str(Path(__file__).with_name(script))
+    line = [*python(ranks), path, *given, f"--out={out}"]
+    done = subprocess.run(line, env=environment(), capture_output=True, text=True)
+    if done.returncode:
+        last = " ".join(done.stderr.split()[-60:])
+        raise BadInput(f"{name} ended with {done.returncode}: {last}")
+    return results.read(out)
