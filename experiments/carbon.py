@@ -21,6 +21,7 @@ import carbon_glove
 import carbon_report
 import carbon_rows
 import flags
+import started
 import writing
 from carbon_claims import CLAIMS
 
@@ -56,11 +57,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         summary = carbon_rows.totals(*kept.values())
         print(carbon_report.published(summary, kept["patterson"]))
         if ways:
-            given = [
-                f"--{name}={value}"
-                for name, value in flags.chosen(FLAGS).items()
-                if FLAGS[name].present and name not in OWN
-            ]
+            given = started.given(FLAGS, leave_out=OWN)
             run = partial(carbon_glove.command, path, FLAGS.ranks, given)
             target = FLAGS.target or None
             metered = partial(carbon_glove.rows, ways, FLAGS.ranks, FLAGS.epochs)

@@ -10,7 +10,7 @@ Result: serial, rotation on any number of ranks and hogwild on one have equal bi
 operation and synchronous on one have. All reach the C program's loss.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -36,21 +36,17 @@ flags.text("reference", None, "Folder with the built C program.", flag_values=FL
 OWN = ("out", "ranks", "ways", "reference", "strategy", "help")
 
 
-def number(name: str, digits: int) -> Callable[[Any], str]:
-    return lambda row: "" if row[name] is None else f"{row[name]:,.{digits}f}"
-
-
-COLUMNS = {
-    "way": (12, lambda row: row["strategy"]),
-    "ranks": (5, lambda row: str(row["ranks"])),
-    "loss": (8, number("loss", 5)),
-    "analogies": (9, number("analogy_accuracy", 4)),
-    "WordSim": (7, number("wordsim353", 3)),
-    "SimLex": (6, number("simlex999", 3)),
-    "M records/s": (11, lambda row: f"{row['records_per_second'] / 1e6:.1f}"),
-    "seconds": (8, number("seconds", 1)),
-    "words sent": (16, number("words_sent", 0)),
-    "sha256": (8, lambda row: row["vectors_sha256"][:8]),
+COLUMNS: writers.Columns = {
+    "way": (12, "{strategy}"),
+    "ranks": (5, "{ranks:d}"),
+    "loss": (8, "{loss:.5f}"),
+    "analogies": (9, "{analogy_accuracy:.4f}"),
+    "WordSim": (7, "{wordsim353:.3f}"),
+    "SimLex": (6, "{simlex999:.3f}"),
+    "M records/s": (11, writers.scaled("records_per_second", 1e-6, ".1f")),
+    "seconds": (8, "{seconds:,.1f}"),
+    "words sent": (16, "{words_sent:,d}"),
+    "sha256": (8, "{vectors_sha256:.8}"),
 }
 
 
@@ -60,11 +56,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     path = runs.path(FLAGS.out, "glove_strategies")
     ranks = [flags.positive(word, "ranks") for word in FLAGS.ranks.split(",")]
     ways = flags.names(FLAGS.ways, glove_ways.STRATEGIES, "ways")
-    given = [
-        f"--{name}={getattr(FLAGS, name)}"
-        for name in flags.chosen(FLAGS)
-        if (FLAGS[name].present and name not in OWN) or name == "dim"
-    ]
+    given = started.given(FLAGS, leave_out=OWN, always=("dim",))
     cells = [
         partial(ours, path, way, size, given)
         for way in ways

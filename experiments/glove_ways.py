@@ -1,8 +1,9 @@
-"""The strategies for GloVe by name, and the arguments that each gets from the flags."""
+"""The strategies for GloVe by name, with arguments from the flags; the start value."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import repeat
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import flags
@@ -10,13 +11,15 @@ import glove_flags
 import numpy as np
 import server_flags
 
+from dml.metrics import checkpoints
 from dml.metrics.timer import Timer
+from dml.models.glove import glove
 from dml.strategies import strategy
 from dml.strategies.glove.problem import columns, minibatches, order
 from dml.strategies.glove.served import on_servers
 from dml.strategies.server.server import Setup as Servers
 from dml.strategies.shared.workers import Descent
-from dml.types import BadInput, CountedComm, Problem, Step
+from dml.types import BadInput, CountedComm, Embeddings, Problem, Step
 from dml.update.rows import AdaGrad
 from dml.wire.messages.gather_parts import dense_is_cheaper
 from dml.wire.reducers.exact import exact
@@ -165,3 +168,37 @@ def batch(values: flags.FlagValues, size: int) -> int:
     workers = server_flags.roles(values, size).workers
     stale = server_flags.rule(values, workers).gathers
     return values.batch or (glove_flags.STALE if stale else glove_flags.SERVED)
+
+
+# What may change when a run is resumed; ranks and medium change no bit of rotation.
+FREE = {"out", "epochs", "resume", "save_every", "watchdog", "check", "neighbours"}
+FREE |= {"simulate", "network", "medium", "memory", "profile", *flags.WRITTEN}
+
+
+def rules(values: flags.FlagValues, words: int, records: int) -> dict[str, Any]:
+    """Return what a run depends on, so that only such a run goes on from it."""
+    fixed = {k: v for k, v in flags.chosen(values).items() if k not in FREE}
+    return fixed | {"words": words, "records": records}
+
+
+def begin(
+    values: flags.FlagValues, words: int, rules: Mapping[str, Any]
+) -> tuple[int, Embeddings]:
+    """Return the epochs done and the state after them."""
+    if not values.resume:
+        return 0, glove(words, values.dim, values.tables).init(values.seed)
+    epoch, state = checkpoints.load(Path(values.resume, "checkpoint"), rules)
+    if epoch >= values.epochs:
+        raise BadInput(
+            f"expected more epochs than the {epoch} that are done, got "
+            f"--epochs={values.epochs}; pass more"
+        )
+    return epoch, state
+
+
+def resumed(steps: Iterator[Step], done: int) -> Iterator[Step]:
+    """Count the epochs and updates of earlier runs; all epochs are equally long."""
+    for step in steps:
+        assert step.epoch
+        before = done * (step.number // step.epoch)
+        yield step._replace(number=before + step.number, epoch=done + step.epoch)

@@ -4,8 +4,10 @@ import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
+
+import flags
 
 from dml.metrics import results
 from dml.types import BadInput
@@ -34,6 +36,17 @@ def mpirun() -> str:
 def environment() -> dict[str, str]:
     """Return the variables of what is started: it is in no world of ours."""
     return {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
+
+
+def given(
+    values: flags.FlagValues, leave_out: Collection[str], always: Collection[str] = ()
+) -> list[str]:
+    """Return the flags of the command line, for another command."""
+    return [
+        f"--{name}={value}"
+        for name, value in flags.chosen(values).items()
+        if (values[name].present and name not in leave_out) or name in always
+    ]
 
 
 def run(

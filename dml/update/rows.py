@@ -15,7 +15,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from dml.types import Embeddings, Rows
+from dml.types import Embeddings
 
 LANES = 16  # floats in the widest register, and in a cache line
 HALF, THREE_HALVES = np.float32(0.5), np.float32(1.5)
@@ -142,15 +142,11 @@ class AdaGrad:
     def update(
         self, at: np.ndarray | slice, grads: np.ndarray, share: float = 1.0
     ) -> None:
-        """Step on those rows, each once, by their summed gradients."""
-        adagrad(self.values, Rows(at, grads), self.rate)
+        """Step on those rows, each once, by their summed gradients, vector then bias.
 
-
-def adagrad(table_TxR: np.ndarray, rows: Rows, rate: float) -> None:
-    """Take a step on rows whose values are summed gradients, vector then bias.
-
-    As in the reference program the squares are those of rate · grad, and a bias moves
-    at rate 1. But they are added first, so that no number moves by more than 1, however
-    many records a sum has: optax's adagrad(1) of rate · grads.
-    """
-    kernel(pad_of(table_TxR))(table_TxR, rows.index, rows.values, np.float32(rate))
+        As in the reference program the squares are those of rate · grad, and a bias
+        moves at rate 1. But they are added first, so that no number moves by more than
+        1, however many records a sum has: optax's adagrad(1) of rate · grads.
+        """
+        step = kernel(pad_of(self.values))
+        step(self.values, at, grads, np.float32(self.rate))

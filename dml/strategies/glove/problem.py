@@ -184,11 +184,9 @@ class Products(NamedTuple):
             )
         dim //= size
         here = slice(rank * dim, (rank + 1) * dim)
-        mine = self.state._replace(
-            vectors_TxD=self.state.vectors_TxD[:, here],
-            vector_squares_TxD=self.state.vector_squares_TxD[:, here],
-        )
-        return pack(mine), Gradient(rows, dim, self.batch).of_products
+        vectors_TxD, biases, squares_TxD, bias_squares = self.state
+        mine = vectors_TxD[:, here], biases, squares_TxD[:, here], bias_squares
+        return pack(Embeddings(*mine)), Gradient(rows, dim, self.batch).of_products
 
     def terms(self, rank: int) -> Callable[[np.ndarray, Records], np.ndarray]:
         """Return (table, records) -> a rank's terms of all products."""
@@ -196,14 +194,10 @@ class Products(NamedTuple):
 
     def join(self, tables: Sequence[np.ndarray]) -> np.ndarray:
         """Return the table of all columns from the tables of all ranks."""
-        parts = [unpack(table, self.dim // len(tables)) for table in tables]
-        whole = parts[0]._replace(
-            vectors_TxD=np.concatenate([one.vectors_TxD for one in parts], axis=1),
-            vector_squares_TxD=np.concatenate(
-                [one.vector_squares_TxD for one in parts], axis=1
-            ),
-        )
-        return pack(whole)
+        parts = (unpack(table, self.dim // len(tables)) for table in tables)
+        vectors, biases, squares, bias_squares = zip(*parts, strict=True)
+        columns = np.hstack(vectors), biases[0], np.hstack(squares), bias_squares[0]
+        return pack(Embeddings(*columns))
 
 
 class Kernels(NamedTuple):
