@@ -1,4 +1,4 @@
-"""The published tables recomputed, a row each; what of them is equal, in numbers."""
+"""Rows of the published tables, recomputed, and counts of equal cells."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -21,7 +21,7 @@ def strubell() -> Iterator[Row]:
 
 
 def recomputed(one: Training, hours: float, source: str) -> Row:
-    """Return what is printed of a training beside what follows from its hours."""
+    """Return the printed cells of a training, and those that follow from its hours."""
     price = PRICES[one.device]
     low, high = (rent(one.devices, hours, each) for each in price[:2])
     ours: dict[str, float | None] = {"kwh": None, "pounds": None}
@@ -75,7 +75,7 @@ def patterson() -> Iterator[Row]:
 
 
 def follows(row: Row) -> bool:
-    """Say whether the printed MWh need no other days than the printed ones, rounded."""
+    """Return whether the printed MWh imply the printed days, after rounding."""
     digits = 0 if float(row["days"]).is_integer() else 1
     return round(row["implied_days"], digits) == row["days"]
 

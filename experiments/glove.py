@@ -4,7 +4,7 @@ mpirun -n 8 python experiments/glove.py                        Wikipedia's 106 a
 mpirun -n 8 python experiments/glove.py --corpus=newsgroups    5 million words
 mpirun -n 4 python experiments/glove.py --strategy=server      3 workers, 1 server
 python experiments/glove.py --simulate=8 --medium=messages     virtual ranks
-python experiments/glove.py --resume=runs/glove/…              go on, bit for bit
+python experiments/glove.py --resume=runs/glove/…              continue, bit for bit
 
 Cost: 26 s for the newsgroups by 8 ranks on 2 cores, 40 M records a second.
 Result: 4.9 % of 10,070 analogies, as the C program; the same bits on 1 to 8 ranks.

@@ -1,4 +1,4 @@
-"""The reference C program on the same counts and flags, in a table beside our ways."""
+"""The reference C program on the same counts and flags, as a row of the table."""
 
 import re
 import subprocess
@@ -19,7 +19,7 @@ NAME = "C program"
 
 
 def check(tools: Path) -> None:
-    """Refuse a folder without the C program."""
+    """Raise BadInput where a folder lacks the C program."""
     for tool in ("shuffle", "glove"):
         if not (tools / tool).is_file():
             raise BadInput(
@@ -29,7 +29,7 @@ def check(tools: Path) -> None:
 
 
 def run(tools: Path, path: Path, threads: int, values: flags.FlagValues) -> dict:
-    """Shuffle and train with so many threads; return a row like a summary.json."""
+    """Shuffle and train with some threads; return a row like a summary.json."""
     check(tools)
     tools = tools.resolve()  # the program runs in a folder of its own
     counts = counting.counted(Metered(world(0)), values)
@@ -61,14 +61,14 @@ def run(tools: Path, path: Path, threads: int, values: flags.FlagValues) -> dict
 
 
 def timed(command: list, folder: Path) -> tuple[str, float]:
-    """Run a tool; return what it said, and its seconds."""
+    """Run a tool; return its text on stderr, and its seconds."""
     start = time.perf_counter()
     said = called(command, folder)
     return said, time.perf_counter() - start
 
 
 def called(command: list, folder: Path, **streams: Any) -> str:
-    """Run a tool in a folder; return what it said on stderr."""
+    """Run a tool in a folder; return its text on stderr."""
     done = subprocess.run(
         command, cwd=folder, stderr=subprocess.PIPE, text=True, **streams
     )

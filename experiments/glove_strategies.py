@@ -1,10 +1,10 @@
-"""Every way of training GloVe on one corpus, side by side: a table and a figure.
+"""All training strategies of GloVe on one corpus: a table and a figure.
 
 python experiments/glove_strategies.py --corpus=newsgroups
 python experiments/glove_strategies.py --reference=GloVe/build    and the C program
 
-Each cell is a run of its own, `mpirun -n <ranks> python experiments/glove.py …`, one
-after another; the hash shows which of them end with the same bits.
+Cells are runs of `mpirun -n <ranks> python experiments/glove.py …`, one after another;
+the hash shows which of them end with the same bits.
 Cost: a quarter of an hour with --epochs=3, most of it 8 processes of mesh on 2 cores.
 Result: serial, rotation on any number of ranks and hogwild on one have equal bits, as
 operation and synchronous on one have. All reach the C program's loss.

@@ -170,13 +170,13 @@ def batch(values: flags.FlagValues, size: int) -> int:
     return values.batch or (glove_flags.STALE if stale else glove_flags.SERVED)
 
 
-# What may change when a run is resumed; ranks and medium change no bit of rotation.
+# Flags that may differ in a resumed run; ranks and medium change no bit of rotation.
 FREE = {"out", "epochs", "resume", "save_every", "watchdog", "check", "neighbours"}
 FREE |= {"simulate", "network", "medium", "memory", "profile", *flags.WRITTEN}
 
 
 def rules(values: flags.FlagValues, words: int, records: int) -> dict[str, Any]:
-    """Return what a run depends on, so that only such a run goes on from it."""
+    """Return the flags and sizes that a resumed run must share."""
     fixed = {k: v for k, v in flags.chosen(values).items() if k not in FREE}
     return fixed | {"words": words, "records": records}
 

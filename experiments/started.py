@@ -16,7 +16,7 @@ OURS = ("PMI", "HYDI", "MPI_", "OMPI", "PRTE")  # an mpirun in mpirun has its ow
 
 
 def python(ranks: int = 0) -> list[str]:
-    """Return what starts Python, on so many ranks if any."""
+    """Return the command of Python, under mpirun if there are ranks."""
     return [mpirun(), "-n", str(ranks), sys.executable] if ranks else [sys.executable]
 
 
@@ -34,7 +34,7 @@ def mpirun() -> str:
 
 
 def environment() -> dict[str, str]:
-    """Return the variables of what is started: it is in no world of ours."""
+    """Return the environment without the variables of this process's MPI."""
     return {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
 
 
@@ -52,9 +52,9 @@ def given(
 def run(
     name: str, ranks: int, script: str, given: Sequence[str], out: Path
 ) -> results.Run:
-    """Run a script of this folder into `out`; return what it wrote there.
+    """Run a script of this folder, which writes to `out`; return the run folder.
 
-    An error message begins with the name.
+    Error messages begin with the name.
     """
     path = str(Path(__file__).with_name(script))
     line = [*python(ranks), path, *given, f"--out={out}"]

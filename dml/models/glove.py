@@ -25,9 +25,9 @@ class Records(NamedTuple):
 
 
 def glove(words: int, dim: int, tables: int = 2) -> Model:
-    """Make the model of so many words; one table or two.
+    """Return the model of a number of words; one table or two.
 
-    Batches are Records, arrays of numpy or of JAX alike; init takes a seed.
+    Batches are Records of NumPy or JAX arrays; init takes a seed.
     """
 
     def start(seed: int) -> Embeddings:

@@ -107,24 +107,27 @@ def dot(x, y, length):
     return product
 
 
+@njit(inline="always")
+def adagrad(number, squares, step):
+    """Return a number and its sum of squares after a step; the sum includes it."""
+    total = squares + step * step
+    return number - step * rsqrt(total), total
+
+
 @functools.cache
 def kernel(pad: int) -> Callable[..., None]:
-    """Compile AdaGrad for rows of so many floats: a loop of known length is faster."""
+    """Compile AdaGrad for vectors of `pad` floats: known lengths are faster."""
 
     @njit(fastmath=FAST, nogil=True, cache=True)
-    def adagrad(table_TxR, index, grads_NxS, rate):
+    def update(table_TxR, index, grads_NxS, rate):
         for n in range(len(index)):
             row, grads = table_TxR[index[n]], grads_NxS[n]
             for d in range(pad):
-                step = rate * grads[d]
-                squares = row[pad + d] + step * step
-                row[d] -= step * rsqrt(squares)
-                row[pad + d] = squares
-            squares = row[2 * pad + 1] + grads[pad] * grads[pad]
-            row[2 * pad] -= grads[pad] * rsqrt(squares)
-            row[2 * pad + 1] = squares
+                row[d], row[pad + d] = adagrad(row[d], row[pad + d], rate * grads[d])
+            bias, squares = row[2 * pad], row[2 * pad + 1]
+            row[2 * pad], row[2 * pad + 1] = adagrad(bias, squares, grads[pad])
 
-    return adagrad
+    return update
 
 
 class AdaGrad:

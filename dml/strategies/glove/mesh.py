@@ -5,7 +5,7 @@
       │     │ records │ records │   psum over batch: the gradients of its columns, dense
       ▼     ├─────────┼─────────┤
             │ records │ records │   Biases are on all devices. One call of XLA does a
-            └─────────┴─────────┘   group of minibatches, on CPUs and GPUs alike.
+            └─────────┴─────────┘   group of minibatches, on CPUs and on GPUs.
 
 Words: none by our messages; what XLA moves for its psums is not counted.
 
@@ -122,7 +122,7 @@ def trainer(axes: Mesh) -> Callable[..., tuple[State, jax.Array]]:
 
 
 def descend(state: State, records: Records, rate: jax.Array) -> tuple[State, jax.Array]:
-    """Take a step on a device's part of a minibatch; return the summed loss."""
+    """Update a device's columns by a minibatch; return the summed loss."""
     vectors_TxD, biases, squares_TxD, bias_squares = state
     words, contexts, _, weights = records
     missed = misses(state, records, lambda products: jax.lax.psum(products, "dim"))

@@ -207,7 +207,7 @@ class Kernels(NamedTuple):
 
 @functools.cache
 def kernels(pad: int) -> Kernels:
-    """Compile for vectors of so many floats: known lengths are faster."""
+    """Compile for vectors of `pad` floats: known lengths are faster."""
 
     @njit(fastmath=FAST, nogil=True, cache=True)
     def products(table_TxR, words, contexts, biases, found):

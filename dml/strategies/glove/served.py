@@ -82,7 +82,7 @@ def problem(state: Embeddings, tiles: Tiles, batch: int) -> Problem:
     """Return the problem of rows without squares.
 
     Gradients are not means, but as large as a whole minibatch's sum: AdaGrad sums them
-    as it does in `serial`, whatever a worker's part of it is.
+    as it does in `serial`, for parts of any size.
 
     state: the start value.
     tiles: the records; a batch is a run of them.
@@ -123,7 +123,7 @@ def problem(state: Embeddings, tiles: Tiles, batch: int) -> Problem:
 
 @functools.cache
 def kernel(width: int) -> Callable[..., float]:
-    """Compile for rows of so many floats: known lengths are faster."""
+    """Compile for rows of `width` floats: known lengths are faster."""
     last = width - 1
 
     @njit(fastmath=FAST, nogil=True, cache=True)
