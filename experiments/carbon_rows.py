@@ -37,8 +37,11 @@ def recomputed(one: Training, hours: float, source: str) -> Row:
         if value is not None and round(value) != published[name]
     ]
     return {
-        **{"model": one.model, "hardware": f"{one.devices} {one.device}"},
-        **{"watts": one.watts, "hours": hours, "hours_are": source},
+        "model": one.model,
+        "hardware": f"{one.devices} {one.device}",
+        "watts": one.watts,
+        "hours": hours,
+        "hours_are": source,
         **{f"published_{name}": value for name, value in published.items()},
         **ours,
         "unequal": ", ".join(unequal),
@@ -101,11 +104,12 @@ def totals(first: Sequence[Row], second: Sequence[Row]) -> dict[str, Any]:
     _, as_printed, worst_printed = agreement(printed)
     searched = next(row for row in printed if row["kwh"] and row["model"] == "NAS")
     return {
-        **{"strubell_cells": cells, "strubell_exact": right},
+        "strubell_cells": cells,
+        "strubell_exact": right,
         "strubell_worst_error": worst,
         "strubell_exact_printed": as_printed,
         "strubell_worst_error_printed": worst_printed,
-        **{"patterson_cells": 2 * len(second)},
+        "patterson_cells": 2 * len(second),
         "patterson_worst_error": max(deviations(second)),
         "patterson_follows": sum(map(follows, second)),
         "search_tonnes": searched["pounds"] * POUND / 1e3,

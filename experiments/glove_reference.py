@@ -40,7 +40,7 @@ def run(tools: Path, path: Path, threads: int, values: flags.FlagValues) -> dict
         open(counts.folder / "cooccurrence.bin", "rb") as source,
         open(out / "shuffled.bin", "wb") as target,
     ):
-        called(
+        timed(
             [tools / "shuffle", "-verbose", "0", "-seed", str(values.seed + 1)],
             out,
             stdin=source,
@@ -60,15 +60,9 @@ def run(tools: Path, path: Path, threads: int, values: flags.FlagValues) -> dict
     return row(out, said, seconds - idle, threads, len(counts.records))
 
 
-def timed(command: list, folder: Path) -> tuple[str, float]:
-    """Run a tool; return its text on stderr, and its seconds."""
+def timed(command: list, folder: Path, **streams: Any) -> tuple[str, float]:
+    """Run a tool in a folder; return its text on stderr, and its seconds."""
     start = time.perf_counter()
-    said = called(command, folder)
-    return said, time.perf_counter() - start
-
-
-def called(command: list, folder: Path, **streams: Any) -> str:
-    """Run a tool in a folder; return its text on stderr."""
     done = subprocess.run(
         command, cwd=folder, stderr=subprocess.PIPE, text=True, **streams
     )
@@ -77,7 +71,7 @@ def called(command: list, folder: Path, **streams: Any) -> str:
             f"expected {command[0]} to end well, got {done.returncode}: "
             f"{done.stderr[-300:]}; try it by hand in {folder}"
         )
-    return done.stderr
+    return done.stderr, time.perf_counter() - start
 
 
 def row(out: Path, said: str, seconds: float, threads: int, records: int) -> dict:

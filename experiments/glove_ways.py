@@ -46,13 +46,17 @@ class Setup(NamedTuple):
         return {"comm": self.comm, "timer": self.timer}
 
 
-def by_records(setup: Setup, train: Callable[..., Any], **own: Any) -> Iterator[Step]:
+def by_records(setup: Setup, name: str, **own: Any) -> Iterator[Step]:
+    """Train by the fused kernel, record by record."""
+    train = strategy(name, setup.problem)
     epochs = repeat(order(setup.problem.kernel.data), setup.epochs)
     update = Descent(lambda epoch: setup.flags.lr)
     return train(setup.problem, epochs, update, **setup.common, **own)
 
 
-def by_batches(setup: Setup, train: Callable[..., Any], **own: Any) -> Iterator[Step]:
+def by_batches(setup: Setup, name: str, **own: Any) -> Iterator[Step]:
+    """Train by gradients of minibatches."""
+    train = strategy(name, setup.problem, setup.comm.size)
     own |= setup.common | {"every": every(setup)}
     update = partial(AdaGrad, rate=setup.flags.lr)
     return train(setup.problem, batches(setup), update, **own)
@@ -71,8 +75,8 @@ def every(setup: Setup) -> int:
 
 def serial(setup: Setup) -> Iterator[Step]:
     if setup.flags.batch or setup.comm.size > 1:  # the table refuses several ranks
-        return by_batches(setup, strategy("serial", setup.problem, setup.comm.size))
-    return by_records(setup, strategy("hogwild", setup.problem))
+        return by_batches(setup, "serial")
+    return by_records(setup, "hogwild")
 
 
 def hogwild(setup: Setup) -> Iterator[Step]:
@@ -81,18 +85,17 @@ def hogwild(setup: Setup) -> Iterator[Step]:
             "expected real ranks with --strategy=hogwild, got --simulate, whose ranks "
             "never run at once; start it with mpirun"
         )
-    return by_records(setup, strategy("hogwild", setup.problem))
+    return by_records(setup, "hogwild")
 
 
 def rotation(setup: Setup) -> Iterator[Step]:
     travel = {"auto": None, "memory": False, "messages": True}[setup.flags.medium]
-    return by_records(setup, strategy("rotation", setup.problem), travel=travel)
+    return by_records(setup, "rotation", travel=travel)
 
 
 def operation(setup: Setup) -> Iterator[Step]:
     allreduce = flags.allreduce(setup.flags.allreduce, setup.flags, setup.comm.size)
-    train = strategy("operation", setup.problem)
-    return by_batches(setup, train, allreduce=allreduce, batch=setup.batch)
+    return by_batches(setup, "operation", allreduce=allreduce, batch=setup.batch)
 
 
 def synchronous(setup: Setup) -> Iterator[Step]:
@@ -102,14 +105,9 @@ def synchronous(setup: Setup) -> Iterator[Step]:
         "sparse": lambda buffer, nbytes: False,
         "dense": lambda buffer, nbytes: True,
     }[setup.flags.rows]
-    allreduce = flags.allreduce(name, setup.flags, setup.comm.size)
-    return by_batches(
-        setup,
-        strategy("synchronous", setup.problem),
-        reducer=exact(allreduce),
-        dense=dense,
-        columns=columns(setup.flags.dim),
-    )
+    reducer = exact(flags.allreduce(name, setup.flags, setup.comm.size))
+    sent = columns(setup.flags.dim)
+    return by_batches(setup, "synchronous", reducer=reducer, dense=dense, columns=sent)
 
 
 def mesh(setup: Setup) -> Iterator[Step]:
