@@ -1,4 +1,4 @@
-"""Experiments that an experiment starts, as commands: its own Python, an mpirun."""
+"""How an experiment starts other experiments: Python, mpirun and the environment."""
 
 import os
 import shutil
@@ -12,11 +12,11 @@ import flags
 from dml.metrics import results
 from dml.types import BadInput
 
-OURS = ("PMI", "HYDI", "MPI_", "OMPI", "PRTE")  # an mpirun in mpirun has its own
+OURS = ("PMI", "HYDI", "MPI_", "OMPI", "PRTE")  # variables of an outer mpirun
 
 
 def python(ranks: int = 0) -> list[str]:
-    """Return the command of Python, under mpirun if there are ranks."""
+    """Return the command of Python, on a number of ranks unless it is 0."""
     return [mpirun(), "-n", str(ranks), sys.executable] if ranks else [sys.executable]
 
 
@@ -34,7 +34,7 @@ def mpirun() -> str:
 
 
 def environment() -> dict[str, str]:
-    """Return the environment without the variables of this process's MPI."""
+    """Return the environment without the variables of an outer mpirun."""
     return {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
 
 
