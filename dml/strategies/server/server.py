@@ -14,7 +14,7 @@ import numpy as np
 
 from dml.metrics.timer import Timer
 from dml.strategies.parameters import Update
-from dml.strategies.server.report import Report
+from dml.strategies.server.report import Report, joined
 from dml.strategies.server.roles import Roles
 from dml.strategies.server.tables import of_rows, tabled
 from dml.strategies.server.workers import Habits, Parts, work
@@ -59,6 +59,8 @@ def server(
     timer: Timer,
     setup: Setup,
     report: Report | None = None,
+    every: int | None = None,
+    **own: Any,
 ) -> Iterator[Step]:
     """Train by the setup's consistency; `bsp` has the bits of `serial`.
 
@@ -69,11 +71,31 @@ def server(
     timer: measures the phases.
     setup: how ranks share the work.
     report: receives this rank's part of what happened.
+    every: updates of an epoch; a Step is an epoch, on all ranks. None: see above.
+
+    Of epochs also:
+
+    state: the arrays of the update's state in an earlier Step.
+    summary: receives the staleness and waiting of all epochs.
     """
-    # order matters: servers of an earlier run must end before a message of this one
-    comm.Barrier()
     problem = once(comm, "table", id(problem.params), partial(tabled, problem))
     update = of_rows(update)
+    if every:
+        from dml.strategies.server.epochs import by_epochs
+
+        yield from by_epochs(
+            problem,
+            batches,
+            update,
+            comm=comm,
+            timer=timer,
+            setup=setup,
+            every=every,
+            **own,
+        )
+        return
+    # order matters: servers of an earlier run must end before a message of this one
+    comm.Barrier()
     report = Report() if report is None else report
     roles = setup.roles
     split = divided(comm, problem, len(roles.servers))
@@ -83,7 +105,11 @@ def server(
         if number is not None
         else None
     )
-    table = partial(collected, comm, roles, split, problem.params, serving)
+
+    def values() -> np.ndarray:
+        return np.asarray(serving.shard.values) if serving else problem.params[:0]
+
+    table = partial(collected, comm, roles, split, values)
     if not works:
         assert serving
         serving.serve()
@@ -118,20 +144,11 @@ def collected(
     comm: CountedComm,
     roles: Roles,
     split: Partition,
-    start_TxD: np.ndarray,
-    serving: Server | None,
+    rows: Callable[[], np.ndarray],
 ) -> np.ndarray | None:
-    """Return the table on rank 0, None elsewhere; collective, after the run."""
-    mine = np.asarray(serving.shard.values) if serving else start_TxD[:0]
-    found = collect(comm, mine.reshape(-1))
-    if found is None:
-        return None
-    (parts,) = found
-    table_TxD = np.empty_like(start_TxD)
-    for number, rank in enumerate(roles.servers):
-        held = split.held(number)
-        table_TxD[held] = parts[rank].reshape(-1, table_TxD.shape[1])
-    return table_TxD
+    """Return the servers' rows on rank 0, None elsewhere; collective, after the run."""
+    found = collect(comm, rows())
+    return joined(split, [found[0][rank] for rank in roles.servers]) if found else None
 
 
 def divided(comm: CountedComm, problem: Problem, servers: int) -> Partition:
