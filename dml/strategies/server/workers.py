@@ -13,7 +13,7 @@ import numpy as np
 
 from dml.data.shards import shard
 from dml.metrics.timer import Timer
-from dml.types import BadInput, Problem, Step, nothing
+from dml.types import BadInput, Problem, Rows, Step, nothing
 from dml.wire.messages.replica import Reading, Replica
 from dml.wire.rows import Keys, summed
 
@@ -159,7 +159,8 @@ def computed(
             share = len(piece) / len(part.numbers)
             lost, found = problem.gradient(replica.table, problem.take(piece))
             loss += lost * share
-            total.append((found.index, found.values * np.float32(share * part.weight)))
+            scaled = found.values * np.float32(share * part.weight)
+            total.append(Rows(found.index, scaled))
         if poll:
             poll()
     rows, grads = summed(total)
@@ -209,5 +210,8 @@ def push(replica: Replica, summing: list[Kept], ends_clock: bool = True) -> None
         (one,) = summing
         keys, grads, has = one.of, one.grads, one.has
     else:
-        (keys, grads), has = summed([(one.rows, one.grads) for one in summing]), None
+        (keys, grads), has = (
+            summed([Rows(one.rows, one.grads) for one in summing]),
+            None,
+        )
     replica.client.push(keys, grads, weight, loss, ends_clock=ends_clock, has=has)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dml.types import ANY, Comm, Shard, Status
+from dml.types import ANY, Combine, Comm, Rows, Shard, Status
 from dml.wire.messages.answers import Answers, State
 from dml.wire.messages.consistency import Consistency
 from dml.wire.messages.head import (
@@ -69,8 +69,9 @@ class Server:
         workers: int,
         rule: Consistency,
         heard: Callable[[int], object] = lambda clocks: None,
+        combine: Combine = summed,
     ):
-        self.comm, self.shard, self.rule = comm, shard, rule
+        self.comm, self.shard, self.rule, self.combine = comm, shard, rule, combine
         self.workers, self.heard = workers, heard
         self.rows, self.width = shard.values.shape
         self.inbox = np.empty(longest(self.rows, self.width), np.uint8)
@@ -199,7 +200,7 @@ class Server:
                 np.divide(push.grads, np.float32(max(1, stale)), out=push.grads)
             self.note(push)
         share = round(sum(push.head.weight for push in pushes), 9)  # 1 where all came
-        at, grads = summed([(push.at, push.grads) for push in pushes])
+        at, grads = self.combine([Rows(push.at, push.grads) for push in pushes])
         if self.rule.averaged and share:
             grads, share = np.divide(grads, np.float32(share)), 1.0
         self.out.before_update()
