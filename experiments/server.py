@@ -45,7 +45,7 @@ number = partial(flags.number, flag_values=FLAGS)
 text = partial(flags.text, flag_values=FLAGS)
 flags.choice("problem", "digits", list(PROBLEMS), "To learn.", flag_values=FLAGS)
 text("svmlight", "", "A file with examples for --problem=logistic.")
-text("optimizer", "", "On the servers; none: as is stated for the problem.")
+text("optimizer", "sgd", "Update rule of the servers.")
 number("lr", 0.0, "Its rate; 0: as is stated for the problem.", 0)
 integer("batch", 0, "Examples in a minibatch, over all workers; 0: as stated.", 0)
 integer("clocks", 0, "Minibatches; 0: as stated.", 0)
@@ -58,9 +58,8 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     """Train as the flags say; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
     stated = PROBLEMS[FLAGS.problem]
-    optimizer = FLAGS.optimizer or stated.optimizer
-    lr = FLAGS.lr or rate(stated, optimizer)
-    update, own = shards(stated, optimizer, lr, FLAGS.l1)
+    lr = FLAGS.lr or rate(stated, FLAGS.optimizer)
+    update, own = shards(stated, FLAGS.optimizer, lr, FLAGS.l1)
     plan = Plan(
         FLAGS.batch or stated.batch,
         FLAGS.clocks or stated.clocks,

@@ -3,13 +3,16 @@
 Who serves, how far workers may drift apart, and how they go about it.
 """
 
+from collections.abc import Callable
 from functools import partial
 
 import flags
+from server_problems import PROBLEMS
 
 from dml.strategies.server.roles import Roles
 from dml.strategies.server.roles import roles as divided
 from dml.strategies.server.workers import SKIP, STOP, Habits
+from dml.types import BadInput
 from dml.wire.messages.consistency import (
     CONSISTENCIES,
     Choice,
@@ -38,6 +41,26 @@ def define(values: flags.FlagValues) -> None:
     choice("on_nonfinite", STOP, [SKIP, STOP], "What to do with NaN in a gradient.")
 
 
+def images(
+    values: flags.FlagValues, *, servers: int, batch: int, clocks: int, snapshots: int
+) -> None:
+    """Add the flags of a study of images, with its default values."""
+    integer = partial(flags.integer, lower_bound=1, flag_values=values)
+    dense = [name for name, stated in PROBLEMS.items() if stated.dense]
+    flags.choice("problem", "digits", dense, "Data set.", flag_values=values)
+    integer("servers", servers, "Number of ranks that serve.")
+    integer("batch", batch, "Images in a minibatch, over all workers.")
+    integer("clocks", clocks, "Number of minibatches.")
+    integer("snapshots", snapshots, "Clocks between two evaluations.")
+    flags.number(
+        "scale",
+        0.02,
+        "Seconds that a real worker sleeps for each of --law.",
+        lower_bound=1e-4,
+        flag_values=values,
+    )
+
+
 def roles(values: flags.FlagValues, size: int) -> Roles:
     """Return who works and who serves."""
     return divided(size, values.servers, values.colocated)
@@ -56,6 +79,18 @@ def rule(values: flags.FlagValues, workers: int) -> Consistency:
         ),
         workers,
     )
+
+
+def way(name: str) -> Callable[[int], Consistency]:
+    """Read a consistency such as ssp:3; return what makes it for so many workers."""
+    kind, _, value = name.partition(":")
+    if kind not in CONSISTENCIES or not (value or "0").isdecimal():
+        raise BadInput(
+            f"expected --consistency of {', '.join(CONSISTENCIES)}, each with a whole "
+            f"number after a colon if it has one, got {name!r}; correct it"
+        )
+    n = int(value or 1)
+    return partial(consistency, kind, Choice(staleness=n, softsync=n, backup=n))
 
 
 def habits(values: flags.FlagValues) -> Habits:

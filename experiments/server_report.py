@@ -6,12 +6,23 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from server_runs import COLUMNS, Ran
+import server_runs
+from server_runs import Ran
 
 from dml.metrics import figures, server_figure
 from dml.metrics.figures import Panel
-from dml.metrics.writers import cell, line
+from dml.metrics.writers import Columns, cell, line
 
+COLUMNS: Columns = {  # of a run, in the tables of studies
+    "updates": (7, "{updates:,.0f}"),
+    "seconds": (8, "{seconds:,.1f}"),
+    "to target": (9, "{seconds_to_target:,.1f}"),
+    "stale": (6, "{staleness_mean:.2f}"),
+    "most": (4, "{staleness_max}"),
+    "late": (5, "{late:,}"),
+    "idle": (5, "{idle_share:.1%}"),
+    "words": (12, "{words_sent:,}"),
+}
 LARGEST = 1e6  # of what a panel shows
 COUNTS = ("worker", "clock", "staleness", "rows", "late", "server")
 
@@ -20,7 +31,7 @@ def rows(found: Ran) -> Iterator[dict[str, Any]]:
     """Yield a row a gradient and server, and which update of that server it was in."""
     columns = {
         name: found.log[name].astype(int) if name in COUNTS else found.log[name]
-        for name in COLUMNS
+        for name in server_runs.COLUMNS
     }
     lines = zip(*(column.tolist() for column in columns.values()), strict=True)
     for number, values in enumerate(lines, 1):
@@ -50,13 +61,28 @@ def ends(summary: Mapping[str, Any]) -> str:
     )
 
 
+def picked(*names: str) -> Columns:
+    """Return the named columns of COLUMNS."""
+    return {name: COLUMNS[name] for name in names}
+
+
 def drawn(path: Path, found: Ran) -> None:
     """Draw staleness, the objective by updates and by seconds, and the workers."""
-    server_figure.histograms(path / "staleness", {"gradients": found.staleness})
-    server_figure.waits(path / "waiting", {"workers": found.work})
+    staleness(path / "staleness", {"gradients": found})
+    waits(path / "waiting", {"workers": found})
     named, xs = {"objective": found}, ("updates", "seconds")
     panels = [panel(f"by {x}", named, x, "objective") for x in xs]
     figures.panels(path / "objective", panels)
+
+
+def staleness(path: Path, named: Mapping[str, Ran]) -> None:
+    """Draw the histogram of each run's staleness."""
+    server_figure.histograms(path, {name: ran.staleness for name, ran in named.items()})
+
+
+def waits(path: Path, named: Mapping[str, Ran]) -> None:
+    """Draw the computing and waiting of each run's workers."""
+    server_figure.waits(path, {name: ran.work for name, ran in named.items()})
 
 
 def panel(title: str, named: Mapping[str, Ran], x: str, y: str) -> Panel:

@@ -1,12 +1,11 @@
-"""One run on parameter servers: a problem and a setup in; what happened, on rank 0."""
+"""One run on parameter servers: train, collect, evaluate every snapshot."""
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
-import flags
 import numpy as np
 
 from dml.data.minibatches import minibatches
@@ -19,14 +18,8 @@ from dml.strategies.server.report import Collected, Report, collected
 from dml.strategies.server.server import Setup, divided, server
 from dml.strategies.server.tables import tabled
 from dml.train import train
-from dml.types import BadInput, CountedComm, Problem, nothing
-from dml.wire.messages import Delayed, Metered, broadcast
-from dml.wire.messages.consistency import (
-    CONSISTENCIES,
-    Choice,
-    Consistency,
-    consistency,
-)
+from dml.types import CountedComm, Problem, nothing
+from dml.wire.messages import Delayed, Metered
 from dml.wire.messages.server import Applied
 from dml.wire.once import once
 
@@ -73,7 +66,9 @@ def ran(
     writer: Writer = SILENT,
 ) -> Ran | None:
     """Train on all ranks of comm; return what happened on rank 0, None elsewhere."""
-    comm = delayed(Metered(comm), plan)  # counts this run alone
+    comm = Metered(comm)  # counts this run alone
+    if plan.law:
+        comm = Delayed(comm, drawing(law(plan.law), plan.seed, comm.rank), plan.scale)
     problem = once(comm, "run", id(problem.params), partial(tabled, problem))
     report = Report()
     batches = minibatches(problem.examples, plan.batch, plan.seed)
@@ -91,14 +86,6 @@ def ran(
     width = problem.params.shape[1]
     found = collected(comm, setup.roles, split, width, report)
     return evaluated(problem, found, begun, plan.scale) if found else None
-
-
-def delayed(comm: CountedComm, plan: Plan) -> CountedComm:
-    """Return comm, on which a worker's computation takes the time of the plan's law."""
-    if not plan.law:
-        return comm
-    draws = drawing(law(plan.law), plan.seed, comm.rank)
-    return Delayed(comm, draws, plan.scale)
 
 
 def evaluated(problem: Problem, found: Collected, begun: float, scale: float) -> Ran:
@@ -135,53 +122,3 @@ def reached(ran: Ran, column: str, target: float, falls: bool = True) -> float |
     values = np.array(ran.curves[column])
     good = np.flatnonzero(values <= target if falls else values >= target)
     return ran.curves["seconds"][good[0]] if len(good) else None
-
-
-def agreed(comm: CountedComm, value: float | None) -> float:
-    """Return what rank 0 has found, on every rank."""
-    word = np.array([value or 0.0])
-    broadcast(comm, word)
-    return float(word[0])
-
-
-def way(name: str) -> Callable[[int], Consistency]:
-    """Read a consistency such as ssp:3; return what makes it for so many workers."""
-    kind, _, value = name.partition(":")
-    if kind not in CONSISTENCIES or not (value or "0").isdecimal():
-        raise BadInput(
-            f"expected --consistency of {', '.join(CONSISTENCIES)}, each with a whole "
-            f"number after a colon if it has one, got {name!r}; correct it"
-        )
-    n = int(value or 1)
-    return partial(consistency, kind, Choice(staleness=n, softsync=n, backup=n))
-
-
-def rates(text: str, flag: str = "lr") -> list[float]:
-    """Read a flag's comma-separated rates."""
-    try:
-        found = [float(rate) for rate in text.split(",")]
-    except ValueError:
-        found = []
-    if not found or not all(0 < rate < math.inf for rate in found):
-        raise BadInput(
-            f"expected rates above 0 in --{flag}, such as 0.1,0.2, got {text!r}; "
-            "correct it"
-        )
-    return found
-
-
-def napping(comm: CountedComm, scale: float) -> CountedComm:
-    """Let real ranks sleep while they wait; their waits are no shorter than scale."""
-    if comm.platform.virtual:
-        return comm
-    from dml.wire.messages.napping import Napping
-
-    return Napping(comm, longest=scale)  # type: ignore[return-value]
-
-
-def virtual_if_alone(values: flags.FlagValues, ranks: int) -> None:
-    """Run on so many virtual ranks where mpirun has started no more than one."""
-    from dml.wire.messages.comm import world
-
-    if not values.simulate and world(values.watchdog).size == 1:
-        values.simulate = ranks
