@@ -47,7 +47,8 @@ def main(argv: Sequence[str]) -> list[Row]:
     """Measure as the flags say; return the summaries of the ranks of this process."""
     flags.parse(FLAGS, argv)
     sizes = flags.lengths(FLAGS.sizes, np.dtype(np.float32)) if FLAGS.sizes else []
-    many = [flags.positive(s, "servers") if s != "0" else 0 for s in commas()]
+    many = FLAGS.servers.split(",")
+    many = [flags.positive(s, "servers") if s != "0" else 0 for s in many]
     path = runs.path(FLAGS.out, "server_bandwidth")
 
     def program(comm: CountedComm) -> Row:
@@ -58,27 +59,21 @@ def main(argv: Sequence[str]) -> list[Row]:
             for load in loads(sizes, many, comm.size):
                 row = measured(comm, load)
                 writer.row(row)
-                summary[f"{row['what']}_{row['bytes']}_{row['servers']}"] = row[
-                    "of_raw"
-                ]
+                key = f"{row['what']}_{row['bytes']}_{row['servers']}"
+                summary[key] = row["of_raw"]
             writer.summary(summary)
         return summary
 
     return flags.ranks(program, FLAGS)
 
 
-def commas() -> list[str]:
-    return FLAGS.servers.split(",")
-
-
 def loads(sizes: list[int], many: list[int], size: int) -> Iterator[Load]:
     """Yield what is measured: pushes, dense ones with pulls, and sparse rows."""
     for servers in many:
         who = roles(size, servers)
-        for words in sizes:
-            yield Load("push", who, words, 1, None)
-        for words in sizes:
-            yield Load("push and pull", who, words, 1, None)
+        for what in ("push", "push and pull"):
+            for words in sizes:
+                yield Load(what, who, words, 1, None)
         draws = np.random.default_rng(FLAGS.seed).permutation(FLAGS.table)
         keys = draws[: FLAGS.rows].astype(np.int32)
         yield Load("rows", who, FLAGS.table, FLAGS.width, keys)
@@ -91,7 +86,8 @@ def measured(comm: CountedComm, load: Load) -> Row:
     seconds, raw, both = times.tolist()
     workers, servers = load.roles.workers, len(load.roles.servers)
     nbytes = load.nbytes * (2 if load.pulls else 1)
-    clock = server_cost.Clock(load.nbytes, workers, servers, load.key_bytes)
+    # servers know the keys from the first time on
+    clock = server_cost.Clock(load.nbytes, workers, servers)
     network = comm.platform.network
     of = network.rates if network else rates(comm)
     known = Rates(of.alpha, of.beta, 0.0 if network else of.gamma)

@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dml.metrics.writers import Columns, scaled
 from dml.strategies.server.roles import Roles
 from dml.types import CountedComm
 from dml.update.table import table
@@ -17,24 +18,18 @@ from dml.wire.rows import length
 
 TAG = 99  # of bare messages
 Call = Callable[[], Any]
-Row = dict[str, Any]
 
-
-def gigabytes(row: Row) -> str:
-    return f"{row['gigabytes_per_second']:.2f}"
-
-
-COLUMNS: dict[str, tuple[int, Callable[[Row], str]]] = {
+COLUMNS: Columns = {
     "what": (14, "{what}"),
     "bytes": (9, "{bytes:,}"),
     "servers": (7, "{servers}"),
     "workers": (7, "{workers}"),
-    "us": (9, lambda row: f"{1e6 * row['seconds']:.1f}"),
+    "us": (9, scaled("seconds", 1e6, ".1f")),
     "pushes/s": (9, "{pushes_per_second:,.0f}"),
-    "GB/s": (6, gigabytes),
+    "GB/s": (6, "{gigabytes_per_second:.2f}"),
     "of raw": (6, "{of_raw:.2f}"),
     "of both": (7, "{of_both:.2f}"),
-    "formula": (9, lambda row: f"{1e6 * row['predicted_seconds']:.1f}"),
+    "formula": (9, scaled("predicted_seconds", 1e6, ".1f")),
 }
 
 
@@ -48,16 +43,9 @@ class Load(NamedTuple):
     keys: np.ndarray | None  # None: the whole table
 
     @property
-    def count(self) -> int:
-        return self.rows if self.keys is None else len(self.keys)
-
-    @property
     def nbytes(self) -> int:
-        return 4 * self.count * self.width
-
-    @property
-    def key_bytes(self) -> int:
-        return 0  # servers know them from the first time on
+        rows = self.rows if self.keys is None else len(self.keys)
+        return 4 * rows * self.width
 
     @property
     def pulls(self) -> bool:

@@ -6,6 +6,7 @@ from functools import partial
 from itertools import islice
 from typing import NamedTuple
 
+import flags
 import numpy as np
 
 from dml.data.minibatches import minibatches
@@ -19,7 +20,7 @@ from dml.strategies.server.server import Setup, divided, server
 from dml.strategies.server.tables import tabled
 from dml.train import train
 from dml.types import CountedComm, Problem, nothing
-from dml.wire.messages import Delayed, Metered
+from dml.wire.messages import Delayed, Metered, broadcast
 from dml.wire.messages.server import Applied
 from dml.wire.once import once
 
@@ -122,3 +123,18 @@ def reached(ran: Ran, column: str, target: float, falls: bool = True) -> float |
     values = np.array(ran.curves[column])
     good = np.flatnonzero(values <= target if falls else values >= target)
     return ran.curves["seconds"][good[0]] if len(good) else None
+
+
+def agreed(comm: CountedComm, value: float | None) -> float:
+    """Return rank 0's value on every rank."""
+    word = np.array([value or 0.0])
+    broadcast(comm, word)
+    return float(word[0])
+
+
+def virtual_if_alone(values: flags.FlagValues, ranks: int) -> None:
+    """Use so many virtual ranks where mpirun has started no more than one."""
+    from dml.wire.messages.comm import world
+
+    if not values.simulate and world(values.watchdog).size == 1:
+        values.simulate = ranks

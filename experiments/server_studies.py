@@ -13,7 +13,7 @@ import flags
 import writing
 from claims import Claim
 from server_problems import PROBLEMS
-from server_runs import Plan, Ran, ran
+from server_runs import Plan, Ran, ran, virtual_if_alone
 
 from dml.metrics import runs, writers
 from dml.metrics.writers import Columns, Row
@@ -59,11 +59,8 @@ def compared(
     drawn: (run folder, cases) -> None; draws the figures.
     claims: judged at the end.
     """
-    from dml.wire.messages.comm import world
-
     stated, path = PROBLEMS[values.problem], runs.path(values.out, study)
-    if not values.simulate and world(values.watchdog).size == 1:
-        values.simulate = ranks
+    virtual_if_alone(values, ranks)
     load = cache(partial(stated.make, values.seed, 0.0))
 
     def program(comm: CountedComm) -> Row:

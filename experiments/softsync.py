@@ -19,16 +19,15 @@ from functools import cache, partial
 from typing import Any
 
 import flags
-import numpy as np
 from server_claims import SOFTSYNC
 from server_flags import images
 from server_problems import PROBLEMS, shards
+from server_runs import agreed
 from server_studies import Case, Run, compared
 from softsync_report import COLUMNS, case, drawn, lowest, summarised
 
 from dml.sim.laws import law
 from dml.types import CountedComm
-from dml.wire.messages import broadcast
 from dml.wire.messages.consistency import Choice, consistency
 
 RANKS = 31  # a server and, as published, 30 workers
@@ -57,11 +56,10 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         for alpha in alphas:
             hard.append(trial("bsp", 0, alpha))
             yield hard[-1]
-        alpha0 = np.array([lowest([case for case in hard if case])])
-        broadcast(comm, alpha0)
+        alpha0 = agreed(comm, lowest([case for case in hard if case]))
         for n in splits:
             for damped in (False, True):
-                yield trial("softsync", n, float(alpha0[0]), damped)
+                yield trial("softsync", n, alpha0, damped)
 
     return compared(
         FLAGS,
