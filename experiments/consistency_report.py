@@ -5,8 +5,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from server_report import panel, picked, staleness, waits
-from server_runs import Ran, reached
+from server_runs import Ran, panel, picked, reached, staleness, waits
 from server_studies import Case
 
 from dml.metrics import figures

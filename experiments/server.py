@@ -23,8 +23,7 @@ import flags
 import server_flags
 import writing
 from server_problems import PROBLEMS, loading, rate, shards
-from server_report import drawn, ends, rows, summarised
-from server_runs import Plan, ran
+from server_runs import Plan, drawn, ends, ran, rows, summarised
 
 from dml.metrics import runs, writers
 from dml.metrics.writers import Writer, ignore

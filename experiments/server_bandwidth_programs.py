@@ -1,7 +1,6 @@
 """What server_bandwidth.py races: a server's clock, and the same bytes without one."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -112,4 +111,4 @@ def bare(comm: CountedComm, load: Load) -> list[Call]:
         for peer in peers:
             raw.Sendrecv(out, peer, TAG, back, peer, TAG)
 
-    return [partial(there_and_back), both]
+    return [there_and_back, both]

@@ -6,9 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from server_report import COLUMNS as NUMBERS
-from server_report import picked
-from server_runs import Ran
+from server_runs import COLUMNS as NUMBERS
+from server_runs import Ran, picked
 from server_studies import Case
 
 from dml.metrics import figures, server_figure
