@@ -61,7 +61,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     def trials(comm: CountedComm, run: Run) -> Iterator[Case | None]:
         for name, (way, optimizer) in WAYS.items():
             free = way == "async"  # the others push and pull every clock
-            choice = Choice(fetches=FLAGS.n_fetch if free else 0)
+            choice = Choice(pull_period=FLAGS.n_fetch if free else 0)
             habits = GOES_ON._replace(pushes=FLAGS.n_push if free else 1)
             rule = partial(consistency, way, choice)
             for rate in tried[optimizer]:

@@ -74,8 +74,8 @@ def rule(values: flags.FlagValues, workers: int) -> Consistency:
             staleness=values.staleness,
             softsync=values.softsync,
             backup=values.backup,
-            damped=values.staleness_lr,
-            fetches=values.n_fetch,
+            staleness_scaled=values.staleness_lr,
+            pull_period=values.n_fetch,
         ),
         workers,
     )

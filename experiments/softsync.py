@@ -48,7 +48,9 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
 
     def trials(comm: CountedComm, run: Run) -> Iterator[Case | None]:
         def trial(way: str, n: int, alpha: float, damped: bool = False) -> Case | None:
-            rule = partial(consistency, way, Choice(softsync=n or 1, damped=damped))
+            rule = partial(
+                consistency, way, Choice(softsync=n or 1, staleness_scaled=damped)
+            )
             found = run(make(alpha), rule, law=FLAGS.law)
             return found and case(found, n, alpha, damped)
 

@@ -174,8 +174,10 @@ def served(
 def copied(problem: Problem, client: Client, setup: Setup, make: Make) -> Replica:
     """Make this worker's copy; its own gradients move it where rows are cached."""
     rule, habits = setup.rule, setup.habits
-    cached = rule.fetches != 1 or rule.eager or habits.prefetch or habits.pushes > 1
-    own = make(problem.params.copy()) if cached and rule.gathers else None
+    cached = (
+        rule.pull_period != 1 or rule.push_based or habits.prefetch or habits.pushes > 1
+    )
+    own = make(problem.params.copy()) if cached and rule.aggregation_count else None
     return Replica(client, problem.params, rule, own)
 
 

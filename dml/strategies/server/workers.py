@@ -105,7 +105,7 @@ def work(
         with timer("wait"):
             reading = reading or replica.ask(part.rows, part.clock)
             replica.have(reading, part.rows, part.clock)
-        if replica.rule.spare and replica.clock > part.clock:
+        if replica.rule.backups and replica.clock > part.clock:
             # the others have gone on without this worker: join them
             if summing:
                 push(replica, summing, ends_clock=False)

@@ -35,7 +35,7 @@ class Given(NamedTuple):
 class Answers:
     """Owns what has been sent and may not have arrived."""
 
-    def __init__(self, comm: Comm, shard: Shard, workers: int, eager: bool):
+    def __init__(self, comm: Comm, shard: Shard, workers: int, push_based: bool):
         self.comm, self.shard, self.workers = comm, shard, workers
         self.rows, self.width = shard.values.shape
         # by worker: answers, and changes
@@ -44,15 +44,15 @@ class Answers:
         self.had = [[0, 0] for _ in range(workers)]
         self.lent: set[int] = set()  # messages sent from the rows as they are now
         self.rooms: list[np.ndarray] = []
-        self.eager = eager
-        if eager:
+        self.push_based = push_based
+        if push_based:
             self.reads = np.zeros((workers, self.rows), bool)  # what each has read
             self.dirty = np.zeros(self.rows, bool)  # since the last clock
 
     def answer(self, worker: int, at: Keys, state: State) -> None:
         """Begin to send a worker those rows."""
         self.sent[worker][ANSWERS].append(self.give(worker, at, state, Tag.VALUES))
-        if self.eager:
+        if self.push_based:
             self.reads[worker, at] = True
 
     def give(self, worker: int, at: Keys, state: State, tag: Tag) -> Given:

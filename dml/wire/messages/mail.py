@@ -16,13 +16,39 @@ from dml.wire.messages.head import (
     longest,
     write,
 )
-from dml.wire.messages.known_keys import Lists
 from dml.wire.messages.tags import Tag
 from dml.wire.partition import Part, Partition
 from dml.wire.rows import Keys, length
 
 TURNS = 2  # message buffers a server: one is filled while the other is sent
 Heard = tuple[int, int, int]  # the version read, and how many answers and changes
+
+
+class Lists:
+    """The last lists of keys sent to a server, by their number (Li 2014).
+
+    The server has the same lists, which need not be sent again. Both ends number them
+    alike, as messages between two ranks never overtake each other.
+    """
+
+    def __init__(self, most: int):
+        self.most, self.count = most, 0
+        self.numbers: dict[bytes, int] = {}
+
+    def number(self, keys: np.ndarray) -> tuple[int, bool]:
+        """Return a list's number, and whether the server has it."""
+        if not self.most:
+            return 0, False
+        text = keys.tobytes()
+        number = self.numbers.get(text)
+        if number is not None:
+            return number, True
+        number = self.count % self.most
+        if self.count >= self.most:
+            del self.numbers[next(iter(self.numbers))]
+        self.numbers[text] = number
+        self.count += 1
+        return number, False
 
 
 class Gradient(NamedTuple):

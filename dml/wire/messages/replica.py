@@ -3,9 +3,9 @@
     clock      3        4        5        6        staleness s = 2, read at clock 3
     copy       read  ── own g ── own g ── read     at 6 a row needs all clocks before 4
 
-A row is read anew when its copy lacks clocks that it must have (older than the worker's
-clock by more than s), or when it was read `fetches` clocks ago. Between two reads the
-worker's own gradients move the copy: a read returns them too (Ho 2013).
+A row is read again when its copy lacks clocks that it must have (older than the
+worker's clock by more than s), or when it was read `pull_period` clocks ago. Between
+two reads the worker's own gradients update the copy: a read returns them too (Ho 2013).
 """
 
 import math
@@ -54,7 +54,7 @@ class Replica:
         self.copied = own is not None  # else at the first rows that come
         servers, rows = len(client.ranks), len(table_TxD)
         # A rule that reads all rows anew needs no record of earlier reads.
-        self.records = rule.eager or rule.fetches != 1
+        self.records = rule.push_based or rule.pull_period != 1
         # of each row, when it was read: that clock is complete, at this own clock;
         # one number each until rows come, as most of many workers read none
         self.complete = np.broadcast_to(np.int64(NEVER), rows)
@@ -72,7 +72,7 @@ class Replica:
     def ask(self, rows: Keys, clock: int) -> Reading:
         """Begin to read what of these rows is too old at that clock of this worker."""
         need = clock - self.rule.staleness
-        if self.rule.eager:
+        if self.rule.push_based:
             self.drain()
         old = self.due(rows, need, clock)
         if old is None:
@@ -86,11 +86,11 @@ class Replica:
         """
         if not length(rows):
             return rows if need > 0 else None
-        if self.rule.eager:
+        if self.rule.push_based:
             old = self.complete[rows] == NEVER
         else:
             old = self.complete[rows] < need
-        old |= self.fetched[rows] <= clock - self.rule.fetches
+        old |= self.fetched[rows] <= clock - self.rule.pull_period
         if old.all():
             return rows
         if isinstance(rows, slice):
@@ -101,12 +101,12 @@ class Replica:
         """Return when all of rows is in the copy, as new as the rule wants it."""
         if reading.asked:
             self.install(reading.rows, self.client.have(reading.asked), clock)
-        if self.rule.eager:
+        if self.rule.push_based:
             need = clock - self.rule.staleness
             for part in self.client.parts(rows):
                 while self.oldest(part.server, rows, part.which) < need:
                     self.take_changes(part.server)
-        if self.rule.eager or self.rule.fetches != 1:
+        if self.rule.push_based or self.rule.pull_period != 1:
             self.tell_versions(rows)
 
     def install(self, rows: Keys, read: Read, clock: int) -> None:
@@ -124,7 +124,9 @@ class Replica:
                     self.complete[here], self.version[here] = complete, version
                 self.clock = max(self.clock, complete)
                 self.add_own(here, applied)
-                if not self.rule.eager:  # else older changes may still be on their way
+                if (
+                    not self.rule.push_based
+                ):  # else older changes may still be on their way
                     self.prune(part.server, applied)
 
     def allocate(self) -> None:
@@ -161,7 +163,7 @@ class Replica:
 
     def finish(self) -> None:
         """Take what is still to come, after the end was told."""
-        if self.rule.eager:
+        if self.rule.push_based:
             for server in range(len(self.client.ranks)):
                 while self.take_changes(server):
                     pass

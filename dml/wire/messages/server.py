@@ -87,7 +87,7 @@ class Server:
         self.pending: list[Push] = []  # not applied yet, in the order of arrival
         self.waiting: list[tuple[int, int, Keys]] = []  # pulls: who, for when, what
         self.lists: list[dict[int, np.ndarray]] = [{} for _ in range(workers)]
-        self.out = Answers(comm, shard, workers, rule.eager)
+        self.out = Answers(comm, shard, workers, rule.push_based)
 
     def serve(self) -> None:
         """Take messages until every worker has ended."""
@@ -126,7 +126,7 @@ class Server:
                 self.answer()
         if head.kind & END:
             self.ended.add(worker)
-            if self.rule.eager:
+            if self.rule.push_based:
                 self.out.send_last(worker)
 
     def keys(self, worker: int, head: Head, message: np.ndarray) -> Keys:
@@ -161,14 +161,14 @@ class Server:
 
     def take(self, push: Push) -> None:
         """Apply a gradient, or hold it until more are there."""
-        if self.rule.gathers == 1:
+        if self.rule.aggregation_count == 1:
             self.flush([push])
-        elif not self.rule.gathers and push.head.clock < self.clock:
+        elif not self.rule.aggregation_count and push.head.clock < self.clock:
             self.note(push, late=1)
         else:
             held = push._replace(grads=push.grads.copy())  # the inbox is used again
             self.pending.append(held)
-            if len(self.pending) == self.rule.gathers:
+            if len(self.pending) == self.rule.aggregation_count:
                 self.flush(self.pending)
                 self.pending = []
 
@@ -177,8 +177,8 @@ class Server:
         self.through += self.clocks[worker] <= self.clock < clock
         self.total += clock - self.clocks[worker]
         self.clocks[worker] = clock
-        while self.through >= self.workers - self.rule.spare:
-            if not self.rule.gathers:
+        while self.through >= self.workers - self.rule.backups:
+            if not self.rule.aggregation_count:
                 # order matters: not that of arrival, so that the sum has the same bits
                 order = sorted(self.pending, key=by_clock_and_worker)
                 due = [push for push in order if push.head.clock <= self.clock]
@@ -186,7 +186,7 @@ class Server:
                 self.flush(due)
             self.clock += 1
             self.through = sum(each > self.clock for each in self.clocks)
-            if self.rule.eager:
+            if self.rule.push_based:
                 self.send_changes()
         self.heard(self.total)
 
@@ -195,7 +195,7 @@ class Server:
         if not pushes:
             return
         for push in pushes:
-            if self.rule.damped:
+            if self.rule.staleness_scaled:
                 stale = self.version - push.head.version
                 np.divide(push.grads, np.float32(max(1, stale)), out=push.grads)
             self.note(push)
@@ -205,7 +205,7 @@ class Server:
             grads, share = np.divide(grads, np.float32(share)), 1.0
         self.out.before_update()
         self.shard.update(at, grads, share)
-        if self.rule.eager:
+        if self.rule.push_based:
             self.out.dirty[at] = True
         self.version += 1
 
