@@ -1,4 +1,4 @@
-"""Who waits, who is stale, who diverges: every consistency of a server, by delay.
+"""Waiting, staleness and convergence of every consistency, by delay distribution.
 
 python experiments/consistency.py                     8 virtual ranks, 2 of them serve
 python experiments/consistency.py --simulate=64       64, 2 of them serve
@@ -40,15 +40,22 @@ FLAGS = flags.define("seed", *flags.VIRTUAL, "watchdog")
 text = partial(flags.text, flag_values=FLAGS)
 integer = partial(flags.integer, flag_values=FLAGS)
 number = partial(flags.number, flag_values=FLAGS)
-flags.choice("problem", SETS[0], SETS, "Ratings to learn.", flag_values=FLAGS)
-text("consistency", WAYS, "Of the servers, each with its s, n or b after a colon.")
-text("laws", LAWS, "Of what a worker's computing takes, each after a semicolon.")
-integer("servers", 0, "Ranks that serve; 0: 1 in 4, at most 2.", 0)
-integer("clocks", 0, "Minibatches; 0: 60, 30 if real, fewer for many ranks.", 0)
-integer("batch", 0, "Ratings in a minibatch; 0: as stated for the problem.", 0)
+flags.choice("problem", SETS[0], SETS, "Data set of ratings.", flag_values=FLAGS)
+text("consistency", WAYS, "Consistencies, each with its s, n or b after a colon.")
+text("laws", LAWS, "Delay distributions of a worker, separated by semicolons.")
+integer("servers", 0, "Number of servers; 0 uses 1 rank in 4, at most 2.", 0)
+integer(
+    "clocks",
+    0,
+    "Number of minibatches; 0 uses 60, or 30 if real; fewer for many ranks.",
+    0,
+)
+integer("batch", 0, "Ratings in a minibatch; 0 uses the problem's default.", 0)
 integer("snapshots", 4, "Clocks between two evaluations.", 1)
-number("lr", 0.0, "Rate of SGD; 0: as stated for the problem.", 0)
-number("target", 0.0, "Objective to be reached; 0: 2 % above the first one's last.", 0)
+number("lr", 0.0, "Step size of SGD; 0 uses the problem's default.", 0)
+number(
+    "target", 0.0, "Objective to reach; 0 uses the first run's last one, plus 2 %.", 0
+)
 number("scale", 0.006, "Seconds that real workers sleep for each of X.", 1e-4)
 
 

@@ -1,10 +1,10 @@
-"""Downpour with SGD and AdaGrad, and both in step: who is accurate first? (Dean 2012)
+"""Time to an accuracy of Downpour and of synchronous SGD and AdaGrad (Dean 2012).
 
 python experiments/downpour.py                              20 virtual ranks, 4 serve
 python experiments/downpour.py --n_push=4 --n_fetch=4
 mpirun -n 8 python experiments/downpour.py --servers=1 --clocks=60
 
-All go through the same minibatches. Downpour applies gradients as they come, in step
+All runs have the same minibatches. Downpour applies gradients as they come, in step
 their sum; each takes the rate of --lr with which its accuracy is first at --target, or
 highest. One worker in eight is four times slower; all draw their delays from --law.
 
@@ -45,7 +45,7 @@ text("adagrad_lr", "0.1,0.2,0.4", "Rates of AdaGrad that each strategy tries.")
 text("law", "shifted_exponential:1,1*1,1,1,1,1,1,1,0.25", "Delay distribution.")
 integer("n_push", 1, "Clocks after which Downpour pushes.")
 integer("n_fetch", 1, "Clocks after which Downpour pulls.")
-flags.number("target", 0.95, "Accuracy to be reached.", 1e-4, flag_values=FLAGS)
+flags.number("target", 0.95, "Accuracy to reach.", 1e-4, flag_values=FLAGS)
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:

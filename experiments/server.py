@@ -42,15 +42,17 @@ server_flags.define(FLAGS)
 integer = partial(flags.integer, flag_values=FLAGS)
 number = partial(flags.number, flag_values=FLAGS)
 text = partial(flags.text, flag_values=FLAGS)
-flags.choice("problem", "digits", list(PROBLEMS), "To learn.", flag_values=FLAGS)
-text("svmlight", "", "A file with examples for --problem=logistic.")
+flags.choice(
+    "problem", "digits", list(PROBLEMS), "Problem to train.", flag_values=FLAGS
+)
+text("svmlight", "", "File of examples for --problem=logistic.")
 text("optimizer", "sgd", "Update rule of the servers.")
-number("lr", 0.0, "Its rate; 0: as is stated for the problem.", 0)
-integer("batch", 0, "Examples in a minibatch, over all workers; 0: as stated.", 0)
-integer("clocks", 0, "Minibatches; 0: as stated.", 0)
+number("lr", 0.0, "Step size; 0 uses the default of the problem and optimizer.", 0)
+integer("batch", 0, "Examples in a minibatch, over all workers; 0 uses the default.", 0)
+integer("clocks", 0, "Number of minibatches; 0 uses the default.", 0)
 integer("snapshots", 10, "Clocks between two evaluations; 0: only at the end.", 0)
 number("l1", 0.0, "Weight of the L1 norm in logistic's objective.", 0)
-number("kkt_margin", -1.0, "Send what is so near to leaving zero; -1: send all.", -1)
+number("kkt_margin", -1.0, "Margin of the KKT filter of keys; -1 sends all keys.", -1)
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
@@ -95,7 +97,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def sifting() -> Sift | None:
-    """Return the filter of keys, if one is asked for."""
+    """Return the filter of keys; None without one."""
     if FLAGS.kkt_margin < 0:
         return None
     if not FLAGS.l1:
@@ -107,7 +109,7 @@ def sifting() -> Sift | None:
 
 
 def settings(comm: CountedComm, own: Make, sift: Sift | None) -> Setup:
-    """Return who does what, and when it is applied."""
+    """Return how ranks share the work."""
     who = server_flags.roles(FLAGS, comm.size)
     rule = server_flags.rule(FLAGS, who.workers)
     habits = server_flags.habits(FLAGS)._replace(sift=sift)

@@ -1,12 +1,12 @@
-"""Pushes a second and bytes a second of parameter servers, beside bare messages.
+"""Pushes and bytes per second of parameter servers, compared with plain messages.
 
 mpirun -n 2 python experiments/server_bandwidth.py                 1 worker, 1 server
 mpirun -n 4 python experiments/server_bandwidth.py --servers=1,2
 python experiments/server_bandwidth.py --simulate=8                by the formula alone
 
 `raw` is the same bytes there and back by mpi4py's own Send and Recv, with no server;
-`both` by Sendrecv, both ways at once. Medians of timings by turns, so that drift meets
-all alike.
+`both` by Sendrecv, both ways at once. Medians of interleaved timings, so that drift
+is equal for all.
 
 Cost: 10 s on 2 cores. Result: 4 MB pushed and pulled at 0.44 to 0.78 of raw, 4096 rows
 of 50 at 0.14 to 0.46, 1 KB at 0.04 to 0.10: Python takes so long for a message.
@@ -38,9 +38,9 @@ integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
 text("sizes", "1KB,64KB,1MB,4MB", "Bytes of a dense push, and of a pull; may be none.")
 text("servers", "0", "Numbers of servers; 0: one rank in four.")
 integer("rows", 4096, "Rows of a sparse push.")
-integer("width", 50, "Numbers of a row.")
-integer("table", 60_000, "Rows of the table that they are of.")
-integer("repeats", 7, "Timings, of which the median.")
+integer("width", 50, "Numbers in a row.")
+integer("table", 60_000, "Rows of the table.")
+integer("repeats", 7, "Number of timings, whose median is taken.")
 
 
 def main(argv: Sequence[str]) -> list[Row]:
@@ -68,7 +68,7 @@ def main(argv: Sequence[str]) -> list[Row]:
 
 
 def loads(sizes: list[int], many: list[int], size: int) -> Iterator[Load]:
-    """Yield what is measured: pushes, dense ones with pulls, and sparse rows."""
+    """Yield the loads: dense pushes, without and with pulls, and sparse rows."""
     for servers in many:
         who = roles(size, servers)
         for what in ("push", "push and pull"):
@@ -80,7 +80,7 @@ def loads(sizes: list[int], many: list[int], size: int) -> Iterator[Load]:
 
 
 def measured(comm: CountedComm, load: Load) -> Row:
-    """Race a load against bare messages; a row."""
+    """Return the row of a load, compared with plain messages."""
     contenders = programs.contenders(comm, load)
     times = np.median(race(comm, contenders, FLAGS.repeats), axis=1)
     seconds, raw, both = times.tolist()

@@ -1,4 +1,4 @@
-"""What server_bandwidth.py races: a server's clock, and the same bytes without one."""
+"""The contenders of server_bandwidth.py: a server's clock, and plain messages."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -33,7 +33,7 @@ COLUMNS: Columns = {
 
 
 class Load(NamedTuple):
-    """What every worker pushes, and pulls, in a clock."""
+    """The rows that every worker pushes and pulls in a clock."""
 
     what: str
     roles: Roles
@@ -52,9 +52,9 @@ class Load(NamedTuple):
 
 
 def contenders(comm: CountedComm, load: Load) -> list[Call]:
-    """Return what to race on this rank: servers, bare messages, and both ways at once.
+    """Return the contenders on this rank: servers, Send and Recv, and Sendrecv.
 
-    Every call of a worker's meets one of each server's.
+    A call on a worker belongs to one call on each server.
     """
     number = load.roles.server(comm.rank)
     ours = serving(comm, load, number) if number is not None else working(comm, load)

@@ -1,7 +1,4 @@
-"""The flags of parameter servers, which experiments share, and what follows from them.
-
-Who serves, how far workers may drift apart, and how they go about it.
-"""
+"""The flags of parameter servers, and the roles, consistency and habits they name."""
 
 from collections.abc import Callable
 from functools import partial
@@ -26,19 +23,34 @@ def define(values: flags.FlagValues) -> None:
     integer = partial(flags.integer, flag_values=values)
     switch = partial(flags.switch, flag_values=values)
     choice = partial(flags.choice, flag_values=values)
-    integer("servers", 0, "Ranks that serve; 0: 1 in 4, or colocated all.", 0)
+    integer(
+        "servers", 0, "Number of servers; 0 uses 1 rank in 4, or all if colocated.", 0
+    )
     switch("colocated", False, "Every rank works, and the first ones serve too.")
-    choice("consistency", "bsp", list(CONSISTENCIES), "How workers stay together.")
-    integer("staleness", 3, "Clocks between the workers of ssp and essp.", 0)
-    integer("softsync", 1, "n of softsync: an update has 1 gradient of n workers.", 1)
-    integer("backup", 1, "Workers that a clock of backup is not waited for.", 0)
+    choice("consistency", "bsp", list(CONSISTENCIES), "Consistency of the workers.")
+    integer("staleness", 3, "Largest difference of clocks in ssp and essp.", 0)
+    integer(
+        "softsync", 1, "Number n of softsync: an update has 1 gradient of n workers.", 1
+    )
+    integer("backup", 1, "Number of backup workers, which no clock waits for.", 0)
     switch("staleness_lr", False, "Divide a gradient by its staleness.")
     integer("n_push", 1, "Clocks after which a worker pushes.", 1)
-    integer("n_fetch", 0, "Clocks after which it pulls; 0: by its consistency.", 0)
-    switch("prefetch", False, "Ask for the next rows before computing.")
-    integer("microbatches", 1, "Pieces of its part, between which a server serves.", 1)
-    integer("key_lists", 64, "Lists of keys that a server remembers of a worker.", 0)
-    choice("on_nonfinite", STOP, [SKIP, STOP], "What to do with NaN in a gradient.")
+    integer(
+        "n_fetch", 0, "Clocks after which a worker pulls; 0 uses the consistency's.", 0
+    )
+    switch("prefetch", False, "Request the next rows before the gradient is computed.")
+    integer(
+        "microbatches",
+        1,
+        "Parts of a worker's minibatch; a colocated server serves in between.",
+        1,
+    )
+    integer(
+        "key_lists", 64, "Number of key lists that a server remembers of a worker.", 0
+    )
+    choice(
+        "on_nonfinite", STOP, [SKIP, STOP], "Action at a gradient with NaN or infinity."
+    )
 
 
 def images(
@@ -62,12 +74,12 @@ def images(
 
 
 def roles(values: flags.FlagValues, size: int) -> Roles:
-    """Return who works and who serves."""
+    """Return the workers and the servers."""
     return divided(size, values.servers, values.colocated)
 
 
 def rule(values: flags.FlagValues, workers: int) -> Consistency:
-    """Return how so many workers stay together."""
+    """Return the consistency of so many workers."""
     return consistency(
         values.consistency,
         Choice(
@@ -94,7 +106,7 @@ def way(name: str) -> Callable[[int], Consistency]:
 
 
 def habits(values: flags.FlagValues) -> Habits:
-    """Return how a worker goes about it."""
+    """Return how a worker computes and pushes."""
     return Habits(
         values.n_push, values.prefetch, values.microbatches, values.on_nonfinite
     )
