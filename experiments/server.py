@@ -46,7 +46,7 @@ flags.choice(
     "problem", "digits", list(PROBLEMS), "Problem to train.", flag_values=FLAGS
 )
 text("svmlight", "", "File of examples for --problem=logistic.")
-text("optimizer", "sgd", "Update rule of the servers.")
+text("optimizer", "", "Update rule of the servers; empty uses sgd.")
 number("lr", 0.0, "Step size; 0 uses the default of the problem and optimizer.", 0)
 integer("batch", 0, "Examples in a minibatch, over all workers; 0 uses the default.", 0)
 integer("clocks", 0, "Number of minibatches; 0 uses the default.", 0)
@@ -59,14 +59,11 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     """Train as the flags say; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
     stated = PROBLEMS[FLAGS.problem]
-    lr = FLAGS.lr or rate(stated, FLAGS.optimizer)
-    update, own = shards(stated, FLAGS.optimizer, lr, FLAGS.l1)
-    plan = Plan(
-        FLAGS.batch or stated.batch,
-        FLAGS.clocks or stated.clocks,
-        FLAGS.seed,
-        FLAGS.straggle,
-    )
+    optimizer = FLAGS.optimizer or "sgd"
+    lr = FLAGS.lr or rate(stated, optimizer)
+    update, own = shards(stated, optimizer, lr, FLAGS.l1)
+    batch, clocks = FLAGS.batch or stated.batch, FLAGS.clocks or stated.clocks
+    plan = Plan(batch, clocks, FLAGS.seed, FLAGS.straggle)
     path = runs.path(FLAGS.out, "server")
     load = cache(loading(FLAGS.problem, FLAGS.seed, FLAGS.l1, FLAGS.svmlight))
     sift = sifting()
