@@ -164,7 +164,7 @@ def batch(values: flags.FlagValues, size: int) -> int:
     if values.strategy != "server":
         return values.batch or glove_flags.BATCH
     workers = server_flags.roles(values, size).workers
-    stale = server_flags.rule(values, workers).gathers
+    stale = server_flags.rule(values, workers).aggregation_count
     return values.batch or (glove_flags.STALE if stale else glove_flags.SERVED)
 
 

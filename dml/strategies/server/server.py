@@ -18,7 +18,8 @@ from dml.strategies.server.report import Report, joined
 from dml.strategies.server.roles import Roles
 from dml.strategies.server.tables import of_rows, tabled
 from dml.strategies.server.workers import Habits, Parts, work
-from dml.types import CountedComm, Problem, Shard, Step
+from dml.types import BadInput, CountedComm, Problem, Reducer, Shard, Step
+from dml.wire.messages import tree_allreduce
 from dml.wire.messages.client import Client
 from dml.wire.messages.collect import collect
 from dml.wire.messages.colocated import Colocated
@@ -27,6 +28,7 @@ from dml.wire.messages.replica import Replica
 from dml.wire.messages.server import Server
 from dml.wire.once import once
 from dml.wire.partition import Partition, partition
+from dml.wire.reducers.exact import exact
 
 Make = Callable[[np.ndarray], Shard]  # rows -> what keeps and updates them
 
@@ -40,6 +42,7 @@ class Setup(NamedTuple):
     habits: how a worker computes and pushes.
     known: key lists that a server remembers of each worker.
     snapshots: clocks between two copies of the table; 0: none.
+    reducer: its `combine` adds up the terms of an update on each server.
     """
 
     roles: Roles
@@ -48,6 +51,7 @@ class Setup(NamedTuple):
     habits: Habits = Habits()
     known: int = 64
     snapshots: int = 0
+    reducer: Reducer = exact(tree_allreduce)
 
 
 def server(
@@ -166,23 +170,31 @@ def served(
     report: Report,
 ) -> Server:
     """Make this rank's server."""
+    combine, workers = setup.reducer.combine, setup.roles.workers
+    if combine is None:
+        raise BadInput(
+            "expected a reducer with `combine` on servers, got one without, whose sum "
+            "needs all ranks; pass --strategy=synchronous"
+        )
     rows = split.held(setup.roles.server(comm.rank) or 0)
     shard = update(problem.params[rows].copy())
 
     def heard(clocks: int) -> None:
-        every = setup.snapshots * setup.roles.workers
+        every = setup.snapshots * workers
         if every and clocks // every > len(report.snapshots):
-            report.snapshot(comm.Wtime(), clocks / setup.roles.workers, serving)
+            report.snapshot(comm.Wtime(), clocks / workers, serving)
 
-    serving = Server(comm, shard, setup.roles.workers, setup.rule, heard)
+    serving = Server(comm, shard, workers, setup.rule, heard, combine)
     return serving
 
 
 def copied(problem: Problem, client: Client, setup: Setup, make: Make) -> Replica:
     """Make this worker's copy; its own gradients move it where rows are cached."""
     rule, habits = setup.rule, setup.habits
-    cached = rule.fetches != 1 or rule.eager or habits.prefetch or habits.pushes > 1
-    own = make(problem.params.copy()) if cached and rule.gathers else None
+    cached = (
+        rule.pull_period != 1 or rule.push_based or habits.prefetch or habits.pushes > 1
+    )
+    own = make(problem.params.copy()) if cached and rule.aggregation_count else None
     return Replica(client, problem.params, rule, own)
 
 
