@@ -60,7 +60,7 @@ def average(
             order = share_of(order, worker)
             thread = worker.me % threads
             state = own[thread]._replace(table=tables[worker.me])
-            found = descend(state, data, order, Worker(0, 1), pace, grads[thread])[:2]
+            found = descend(state, data, order, Worker(0, 1), pace, grads[thread])
             settle(kernel, data, order.steps, state.table, state.velocity)
             return found
 

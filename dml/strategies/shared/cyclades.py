@@ -64,7 +64,7 @@ def cyclades(
         table = one_table(problem, state, crew)
 
         def work(data: Any, order: Order, pace: Pace, worker: Worker) -> Any:
-            return descend(state, data, order, worker, pace, board)[:2]
+            return descend(state, data, order, worker, pace, board)
 
         def updates(order: Order) -> int:
             return len(order.visits) if apart.all() else order.steps

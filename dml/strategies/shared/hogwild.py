@@ -79,7 +79,7 @@ def hogwild(
         grads = {worker.me: gradients(problem) for worker in crew.mine}
 
         def work(data: Any, order: Order, pace: Pace, worker: Worker) -> Any:
-            return descend(state, data, order, worker, pace, grads[worker.me])[:2]
+            return descend(state, data, order, worker, pace, grads[worker.me])
 
         def clear() -> None:
             state.hits[:] = 0

@@ -10,7 +10,6 @@ applied, each row by one worker. With all rows apart it is a synchronous minibat
 """
 
 import functools
-import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -20,7 +19,7 @@ from numba import njit
 from dml.wire.memory.atomics import meet
 from dml.wire.memory.conflicts import Plan
 from dml.wire.memory.free import add_row, gather
-from dml.wire.memory.stamps import named, stamp
+from dml.wire.memory.stamps import compiled
 
 
 class Board(NamedTuple):
@@ -36,10 +35,8 @@ class Board(NamedTuple):
 @functools.cache
 def batches(model: Any) -> Callable[..., tuple]:
     """Compile the loop for a model; it returns the summed loss and the rows changed."""
-    mark = stamp(model, sys.modules[__name__])
 
-    @njit(nogil=True, cache=True)
-    @named(model)
+    @compiled(model)
     def batches(state, data, order, worker, pace, board):
         table, edges, plan = state.table, data.edges, board.plan
         velocity = state.velocity.reshape(-1)
@@ -82,7 +79,7 @@ def batches(model: Any) -> Callable[..., tuple]:
                 add_row(table, r, total, 0)
             changed += rows
             meet(state.sync.flags, worker.me, worker.count)
-        return loss, changed, mark
+        return loss, changed
 
     return batches
 

@@ -9,7 +9,6 @@ A kernel closes over a model; data, edges to visit and delays in, the table chan
 """
 
 import functools
-import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -18,7 +17,7 @@ from numba import njit
 
 from dml.types import Edges
 from dml.wire.memory.free import add_row, gather
-from dml.wire.memory.stamps import named, stamp
+from dml.wire.memory.stamps import compiled
 
 
 class Twin(NamedTuple):
@@ -58,18 +57,15 @@ def twin(table: np.ndarray, edges: Edges, most: int, momentum: bool) -> Twin:
 
 @functools.cache
 def kernel(model: Any) -> Callable[..., float]:
-    """Compile it for a module of models."""
-    mark = stamp(model, sys.modules[__name__])
+    """Compile the loop for a model, a module."""
 
-    @njit(nogil=True, cache=True)
-    @named(model)
+    @compiled(model)
     def delayed(twin, data, edges, delays, clock, pace):
         """Visit the edges, after clock updates of earlier calls; return their losses.
 
         One delay for each row that is read, in the order of reading: at most as many as
         there were updates. Older than the rings remember is read as they remember it.
         """
-        assert mark >= 0  # its use makes it part of what the compiled code is kept by
         total, reads = 0.0, 0
         velocity = twin.velocity.reshape(-1)
         for t in range(len(edges)):
