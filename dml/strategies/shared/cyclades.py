@@ -3,11 +3,12 @@
     plan   block 0: worker 0 ▯▯▯  worker 1 ▯▯     made once: blocks keep their edges,
            block 1: worker 0 ▯▯   worker 1 ▯▯▯    epochs visit them in a new order
 
-Both are serial descent in the epoch's order, except that rows apart change at a batch's
-end; of minibatches all rows do. Words a step: the loss, and the rows changed.
+Both are serial descent in the epoch's order, except that rows apart change at the end
+of a batch. In minibatches all rows do. Words a step: the loss, and the rows changed.
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,6 @@ from dml.strategies.shared.workers import (
     Workers,
     epochs,
     one_table,
-    workers,
 )
 from dml.types import CountedComm, Problem, Step
 from dml.wire.memory import state as memory
@@ -53,7 +53,7 @@ def cyclades(
     threads: workers of each rank.
     """
     start, kernel = problem.params, problem.kernel
-    with workers(comm, threads, problem.examples) as crew:
+    with closing(Workers(comm, threads, problem.examples)) as crew:
         with timer("plan"):
             edges = kernel.data.edges
             made = place(comm, lambda: plan(edges, batch, crew.count, apart))

@@ -1,12 +1,13 @@
-"""A worker's way through an epoch of batches, after each of which all meet.
+"""The loop of a worker over an epoch of batches, each of which ends with a barrier.
 
     block     e0 e1 e2 e3 e4 e5     Edges that share a row have the same worker, so each
     worker    0  1  0  0  1  1      row changes as if one worker took all edges in their
     rows      ┊ apart: later ┊      order: the bits of one (CYCLADES, Pan 2016).
 
 Rows apart, which too many edges share, are read as they were when the batch began.
-Their gradients wait on a board until all have met, are summed in the edges' order and
-applied, each row by one worker. With all rows apart it is a synchronous minibatch.
+Their gradients wait on a board until the barrier. Then each row is changed by one
+worker, by their sum in the edges' order. With all rows apart the method is a
+synchronous minibatch.
 """
 
 import functools
@@ -23,7 +24,7 @@ from dml.wire.memory.stamps import compiled
 
 
 class Board(NamedTuple):
-    """Who takes what, and where all see a batch's gradients; in shared memory."""
+    """The plan, and the gradients of a batch; in shared memory."""
 
     plan: Plan
     grads: np.ndarray  # of each row of each edge, as edges.rows has them
@@ -43,7 +44,7 @@ def batches(model: Any) -> Callable[..., tuple]:
         total = np.empty((1, *table.shape[1:]), table.dtype)
         mine = np.empty(len(plan.apart), np.uint32)
         at_once = len(plan.slots) == 0
-        # who changes all rows later computes all gradients at the batch's first step
+        # where all rows are apart, all gradients are those of the batch's first step
         stride = 0 if plan.apart.all() else 1
         loss, changed = 0.0, 0
         for position in range(len(order.visits)):
@@ -88,7 +89,7 @@ def batches(model: Any) -> Callable[..., tuple]:
 def sum_up(board, edges, batch, worker, mine):
     """Sum the gradients of a worker's rows apart, in the edges' order.
 
-    Return how many rows have some; they stand first in mine.
+    Return the number of rows with gradients; they are the first of mine.
     """
     (base, size), plan = batch, board.plan
     origin, count = edges.starts[base], 0

@@ -1,4 +1,4 @@
-"""Memory that all ranks of a host see: zeroed vectors, and whole trees of arrays."""
+"""Shared memory of the ranks of a host: zeroed vectors, and trees of arrays."""
 
 import io
 import pickle
@@ -13,14 +13,14 @@ from dml.wire.messages.first import first_of_each_host
 
 ALIGNED = 64  # bytes: a cache line
 Tree = TypeVar("Tree")
-Part = tuple[int, np.ndarray]  # where in memory, and what
+Part = tuple[int, np.ndarray]  # an offset in memory, and the array
 
 
 def share(comm: Comm, length: int, dtype: Any = np.float32) -> np.ndarray:
-    """Give the ranks of each host one zeroed vector that they all see; collective.
+    """Allocate one zeroed vector that all ranks of a host share; collective.
 
-    It lives as long as the run, and goes with it, however that ends. A rank alone on
-    its host has plain memory: windows are few.
+    It is freed when the run ends. A rank alone on its host has plain memory, as the
+    number of windows is limited.
     """
     dtype = np.dtype(dtype)
     host = own_host(comm)
@@ -36,9 +36,10 @@ def share(comm: Comm, length: int, dtype: Any = np.float32) -> np.ndarray:
 
 
 def place(comm: Comm, load: Callable[[], Tree]) -> Tree:
-    """Return what one rank of each host loads; its arrays are once in memory, for all.
+    """Return the value that one rank of each host loads; its arrays are shared.
 
-    It is a tree of arrays and of what can be pickled. The others sleep meanwhile.
+    It is a tree of arrays and of values that can be pickled. The other ranks sleep
+    while it loads.
     """
     host, parts = own_host(comm), list[Part]()
 
@@ -59,7 +60,7 @@ def place(comm: Comm, load: Callable[[], Tree]) -> Tree:
 
 
 def outline(tree: Any, parts: list[Part]) -> bytes:
-    """Pickle a tree without its arrays, to which parts gives places in memory."""
+    """Pickle a tree without its arrays, whose offsets in memory are added to parts."""
 
     class Outline(pickle.Pickler):
         def persistent_id(self, one: Any) -> tuple | None:
@@ -74,7 +75,7 @@ def outline(tree: Any, parts: list[Part]) -> bytes:
 
 
 def filled(text: bytes, memory: np.ndarray) -> Any:
-    """Return the tree of an outline, with its arrays as they lie in memory."""
+    """Return the tree of an outline, with its arrays as views of memory."""
 
     class Filled(pickle.Unpickler):
         def persistent_load(self, one: tuple) -> np.ndarray:
@@ -84,7 +85,7 @@ def filled(text: bytes, memory: np.ndarray) -> Any:
 
 
 def end(parts: list[Part]) -> int:
-    """Return where the next part begins."""
+    """Return the offset of the next part."""
     if not parts:
         return 0
     at, array = parts[-1]
@@ -92,7 +93,7 @@ def end(parts: list[Part]) -> int:
 
 
 def view(memory: np.ndarray, at: int, dtype: np.dtype, shape: Any) -> np.ndarray:
-    """Return the array that lies in memory from there on."""
+    """Return the array at an offset in memory."""
     nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
     return memory[at : at + nbytes].view(dtype).reshape(shape)
 

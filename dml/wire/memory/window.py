@@ -12,7 +12,7 @@ HEADER = 4096  # bytes before each rank's part: its flag, on a page of its own
 
 
 class HostWindow:
-    """Owns an MPI shared window; part r is rank r's bytes, in everyone's memory."""
+    """Owns an MPI shared window; part r has rank r's bytes, which all ranks map."""
 
     def __init__(
         self, comm: Any, win: Any, raw: Sequence[memoryview], free: Callable[[], None]
@@ -25,10 +25,10 @@ class HostWindow:
         self.count = 0
 
     def meet(self, pause: Callable[[], object] = os.sched_yield) -> None:
-        """Return when all ranks have called; what they stored before is visible.
+        """Wait until all ranks have called: a barrier. Earlier stores are visible.
 
-        Each rank counts its meetings in a flag that the others read: no message, and
-        no switch of processes where every rank has a core.
+        Each rank counts its calls in a flag that the others read: no message, and no
+        switch of processes where every rank has a core.
         """
         self.count = count = self.count + 1
         self.win.Sync()  # my stores before my flag
@@ -42,7 +42,7 @@ class HostWindow:
         self.win.Sync()  # their flags before my loads
 
     def Free(self) -> None:
-        """Give the memory back; collective, and no array on it may be used after."""
+        """Free the memory; collective. No array in it may be used afterwards."""
         self.parts, self.others = [], []
         self.free()
 
