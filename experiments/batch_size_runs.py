@@ -34,7 +34,7 @@ LOWEST = 2.0**-12  # of the rate that a search begins with
 class Plan(NamedTuple):
     """A problem, and the objectives between which it is trained.
 
-    problem: what is learned.
+    problem: the problem.
     first: the objective of the start value.
     goal: the objective to be reached.
     window: the least number of examples between two evaluations.

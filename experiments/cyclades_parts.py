@@ -123,7 +123,7 @@ def races(
     stated: Stated,
     seed: int,
 ) -> Iterator[Row]:
-    """Time CYCLADES and HOGWILD! by turns; the hubs are the problem's default."""
+    """Time CYCLADES and HOGWILD! alternately; hubs are the problem's default."""
     cases = [(way, count) for count in workers for way in WAYS]
     how = settings(stated, epochs, seed)._replace(hubs=stated.hubs)
     found = by_turns(comm, problem, how, cases, repeats, epochs)
@@ -179,7 +179,7 @@ def largest(
 def decreases(
     comm: CountedComm, problem: Problem, how: Settings, case: Case, epochs: int
 ) -> bool:
-    """Say whether a case ends below the objective of the start value."""
+    """Return whether a case ends below the objective of the start value."""
     try:  # on all ranks: if one alone refused the rate, the others would wait for it
         problem.kernel.model.paced(problem.kernel.data, how.update.rate(1))
     except BadInput:  # a norm that would leave nothing of the weights

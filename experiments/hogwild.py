@@ -4,9 +4,10 @@ python experiments/hogwild.py                        threads of one process, 2 w
 python experiments/hogwild.py --workers=1,2,4,8 --updates=all --problems=svm
 mpirun -n 4 python experiments/hogwild.py --workers=1,4,8      1 and 2 threads a rank
 
-All policies run by turns of some epochs. A speed-up is the median over turns, to those
-of serial. An objective is that of the first turn. Lost updates are counted in a run of
-its own. Then gradients take longer, up to where round robin is as fast.
+All policies run alternately, in turns of several epochs. A speed-up is the median over
+turns, to those of serial. An objective is that of the first turn. Lost updates are
+counted in a separate run. Then gradients take longer, up to where round robin is as
+fast.
 
 Cost: 45 s on two cores.
 Result: lock-free ≥ locked ≥ round robin on all five problems, brain 1.6 to 2.0 times as

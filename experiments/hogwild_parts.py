@@ -31,7 +31,7 @@ def race(
     repeats: int,
     epochs: int,
 ) -> Iterator[Row]:
-    """Time all cases by turns; count lost updates in a run of its own.
+    """Time all cases alternately; count lost updates in a separate run.
 
     The arguments are those of `by_turns`.
     """
@@ -67,7 +67,7 @@ def sweep(
     delays: Sequence[float],
     repeats: int,
 ) -> Iterator[Row]:
-    """Time all cases by turns with each delay of a gradient, in microseconds.
+    """Time all cases alternately with each delay of a gradient, in microseconds.
 
     The longer the delay, the fewer examples. The time of a gradient is that of an
     update of serial.

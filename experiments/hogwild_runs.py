@@ -1,7 +1,7 @@
-"""Problems of hogwild.py and cyclades.py, and strategies that run on them by turns.
+"""Problems of hogwild.py and cyclades.py, and strategies that take turns on them.
 
-A case is a strategy of --updates and a number of workers. Cases run by turns of some
-epochs, so that a slow phase of the host affects all of them alike.
+A case is a strategy of --updates and a number of workers. Cases run alternately, in
+turns of several epochs, so that a slow phase of the host affects all of them.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -110,7 +110,7 @@ def by_turns(
     """Run every case for `repeats` turns; ranks without a worker return no Turns.
 
     comm: the ranks, all on one host.
-    problem: what is learned.
+    problem: the problem.
     how: the arguments of all strategies.
     cases: what takes turns.
     repeats: turns of each case.

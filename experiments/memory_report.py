@@ -133,7 +133,7 @@ def lecture(plan: Plan, *_: Any) -> Iterator[Row]:
 
 
 def holding(plan: Plan, *_: Any) -> Iterator[Row]:
-    """Find the fewest devices of each size, and the fastest plan for so many."""
+    """Find the fewest devices of each size, and the fastest plan for that number."""
     for name in LECTURE:
         for size in SIZES_GB:
             search = plan.search._replace(known=MODELS[name], limit=size * GB)

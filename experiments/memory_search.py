@@ -114,7 +114,7 @@ def fits(search: Search, plan: Plan) -> Held | None:
 
 
 def holds(search: Search, mesh: Plan) -> bool:
-    """Say whether the mesh holds the model by the plan that needs the least memory."""
+    """Return whether the mesh holds the model, by the plan of the least memory."""
     spare = mesh._replace(sequence=mesh.tensor > 1, zero=3 if mesh.data > 1 else 0)
     return any(fits(search, spare._replace(remat=remat)) for remat in (False, True))
 

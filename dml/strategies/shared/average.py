@@ -39,7 +39,7 @@ def average(
 ) -> Iterator[Step]:
     """Train each worker on its own blocks; a Step has the mean of all tables.
 
-    problem: what is learned, equal on all ranks; it needs a kernel with a model.
+    problem: the problem, equal on all ranks; it needs a kernel with a model.
     batches: the order of each epoch, equal on all ranks.
     update: rates and momentum.
     comm: the ranks, all on one host.

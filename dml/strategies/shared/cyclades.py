@@ -42,7 +42,7 @@ def cyclades(
 ) -> Iterator[Step]:
     """Train block after block; yield a Step an epoch.
 
-    problem: what is learned, equal on all ranks; it needs a kernel with a model.
+    problem: the problem, equal on all ranks; it needs a kernel with a model.
     batches: the order of each epoch, equal on all ranks, in blocks of `batch` edges.
     update: rates and momentum.
     comm: the ranks, all on one host.

@@ -37,7 +37,7 @@ def delayed(
 
     A delay is a draw, rounded down, and at most the updates so far.
 
-    problem: what is learned; it needs a kernel with a model.
+    problem: the problem; it needs a kernel with a model.
     batches: the order of each epoch.
     update: rates and momentum.
     comm: a communicator of one rank.

@@ -45,7 +45,7 @@ def hogwild(
 ) -> Iterator[Step]:
     """Train on one table; yield a Step an epoch.
 
-    problem: what is learned, equal on all ranks; it needs a kernel.
+    problem: the problem, equal on all ranks; it needs a kernel.
     batches: the order of each epoch, equal on all ranks.
     update: rates and momentum.
     comm: the ranks, all on one host.
