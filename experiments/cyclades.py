@@ -60,10 +60,10 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     late = flags.integers(FLAGS, "late", empty=True)
     path = runs.path(FLAGS.out, "cyclades")
     parts = (
-        partial(bits, hubs, checked, workers),
-        partial(sizes, hubs, batches),
-        partial(races, raced, FLAGS.repeats, FLAGS.epochs),
-        partial(largest, raced[-1], late, FLAGS.tried),
+        partial(bits, shares=hubs, batches=checked, workers=workers),
+        partial(sizes, shares=hubs, batches=batches),
+        partial(races, workers=raced, repeats=FLAGS.repeats, epochs=FLAGS.epochs),
+        partial(largest, most=raced[-1], late=late, epochs=FLAGS.tried),
     )
 
     def rows(comm: CountedComm) -> Iterator[Row]:

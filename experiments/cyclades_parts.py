@@ -7,7 +7,6 @@ of one kind on rank 0.
 import hashlib
 import math
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
 
 import numpy as np
 from hogwild_runs import (
@@ -35,13 +34,14 @@ DOUBLINGS = 30  # most doublings or halvings of a rate
 
 
 def bits(
-    shares: Sequence[float],
-    batches: Sequence[int],
-    workers: Sequence[int],
     comm: CountedComm,
     problem: Problem,
     stated: Stated,
     seed: int,
+    *,
+    shares: Sequence[float],
+    batches: Sequence[int],
+    workers: Sequence[int],
 ) -> Iterator[Row]:
     """Compare the tables of numbers of workers, for each batch and share of hubs.
 
@@ -92,11 +92,13 @@ def distinct_hubs(
 
 
 def sizes(
-    shares: Sequence[float],
-    batches: Sequence[int],
     comm: CountedComm,
     problem: Problem,
-    *_: Any,
+    stated: Stated,
+    seed: int,
+    *,
+    shares: Sequence[float],
+    batches: Sequence[int],
 ) -> Iterator[Row]:
     """Count on one rank how conflicts connect the examples of a batch."""
     edges = problem.kernel.data.edges
@@ -115,13 +117,14 @@ def sizes(
 
 
 def races(
-    workers: Sequence[int],
-    repeats: int,
-    epochs: int,
     comm: CountedComm,
     problem: Problem,
     stated: Stated,
     seed: int,
+    *,
+    workers: Sequence[int],
+    repeats: int,
+    epochs: int,
 ) -> Iterator[Row]:
     """Time CYCLADES and HOGWILD! alternately; hubs are the problem's default."""
     cases = [(way, count) for count in workers for way in WAYS]
@@ -143,13 +146,14 @@ def races(
 
 
 def largest(
-    most: int,
-    late: Sequence[int],
-    epochs: int,
     comm: CountedComm,
     problem: Problem,
     stated: Stated,
     seed: int,
+    *,
+    most: int,
+    late: Sequence[int],
+    epochs: int,
 ) -> Iterator[Row]:
     """Search the largest step after which the objective is below the start's.
 

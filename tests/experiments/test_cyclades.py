@@ -87,7 +87,7 @@ def test_rows_apart_change_the_bits_and_batches_the_order():
 
     def program(comm):
         given = Metered(comm), problem, STATED["svm"], 0
-        return list(bits([1.0, 0.05], [8, 32], [1, 2], *given))
+        return list(bits(*given, shares=[1.0, 0.05], batches=[8, 32], workers=[1, 2]))
 
     rows = sim.run(program, 1)[0]
     assert len({row["sha256"] for row in rows}) == 4
@@ -109,13 +109,15 @@ def test_a_bit_that_differs_is_seen(monkeypatch, wrong):
 
     monkeypatch.setattr(cyclades_parts, "by_turns", turns)
     comm = sim.run(Metered, 1)[0]
-    (row,) = bits([1.0], [8], [1, 2, 4], comm, documents(), STATED["svm"], 0)
+    given = comm, documents(), STATED["svm"], 0
+    (row,) = bits(*given, shares=[1.0], batches=[8], workers=[1, 2, 4])
     assert row["equal"] == (wrong is None)
 
 
 def test_conflicts_connect_more_the_larger_the_batch_and_less_without_hubs():
     problem = documents()
-    rows = list(sizes([1.0, 0.05], [1, 8, 64], sim.run(Metered, 1)[0], problem))
+    given = sim.run(Metered, 1)[0], problem, STATED["svm"], 0
+    rows = list(sizes(*given, shares=[1.0, 0.05], batches=[1, 8, 64]))
     every, fewer = rows[:3], rows[3:]
     assert [row["mean_size"] for row in every] == [1, 8, pytest.approx(50)]
     assert [row["components"] for row in every] == [1, 1, 1]  # all meet in a feature
