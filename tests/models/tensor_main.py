@@ -12,7 +12,6 @@ from jax.sharding import PartitionSpec as P
 
 from dml.data.minibatches import draws, take
 from dml.metrics.timer import Timer
-from dml.models import blocks
 from dml.models import cut as cuts
 from dml.models.experts import Mixture
 from dml.models.layers import composed
@@ -256,14 +255,6 @@ def positions_over_a_ring_learn_as_on_one_device():
     assert differs(on_axes(tensor=2, sequence=2)) < CLOSE
 
 
-def positions_that_all_devices_count_from_0_are_seen():
-    def first(places_MxD, length, cut):
-        return places_MxD[:length]
-
-    with broken(blocks, "own", first):
-        assert differs(on_axes(data=2, sequence=2)) > 100 * CLOSE
-
-
 def experts_over_devices_learn_as_on_one_device():
     found = trained(mesh, MIXTURE, axes=devices.mesh(data=4))
     assert differs(found, MIXTURE) < CLOSE
@@ -295,7 +286,6 @@ def axes_that_do_not_go_together_are_refused():
 
 CHECKS = [
     positions_over_a_ring_learn_as_on_one_device,
-    positions_that_all_devices_count_from_0_are_seen,
     experts_over_devices_learn_as_on_one_device,
     the_balance_of_experts_is_part_of_the_loss,
     axes_that_do_not_go_together_are_refused,
