@@ -25,7 +25,7 @@ import writing
 from asynchrony_claims import CLAIMS
 from asynchrony_report import COLUMNS, chart, errors, overlap, summarised
 
-from dml.data.newsgroups import newsgroups
+from dml.data.documents import documents
 from dml.data.svmlight import generate
 from dml.metrics import runs, writers
 from dml.metrics.writers import Row
@@ -75,7 +75,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
 def problem(name: str) -> Batch:
     """Return the examples of a name, each of length 1."""
     if name == "newsgroups":
-        return newsgroups()[0]
+        return documents("newsgroups")[0]
     nonzeros = flags.positive(name, "problems")
     if nonzeros > FLAGS.features:
         raise BadInput(

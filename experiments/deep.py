@@ -36,16 +36,16 @@ from dml.wire.messages.collect import collect
 
 
 class Task(NamedTuple):
-    """What a network learns."""
+    """A network and its data."""
 
     model: Model
     training: Batch | Examples
     held_out: Batch
-    unit: str  # what is counted a second: images, tokens
-    units: int  # of an example
-    # on rank 0, at the end: folder and params in, numbers of the summary out
+    unit: str  # of the speed: images, tokens
+    units: int  # in an example
+    # called on rank 0 at the end: folder, params -> numbers of the summary
     finish: Callable[[Path, Params], Mapping[str, Any]]
-    tensor: Cutter | None = None  # None: it cannot be cut over devices
+    tensor: Cutter | None = None  # None: it cannot be divided over `tensor`
 
     @property
     def count(self) -> int:
@@ -71,6 +71,42 @@ def run(
         return flags.ranks(program, values, devices=on_mesh)
 
 
+def prepared(
+    values: flags.FlagValues, comm: CountedComm, task: Task
+) -> tuple[Setup, int]:
+    """Return the start of a run, new or resumed, and its number of updates."""
+    total = deep_flags.total(values, task.count)
+    deep_hybrid.whole(values, total)
+    steps = -(-total // values.batch)
+    params = task.model.init(jax.random.key(values.seed))
+    optimizer = deep_flags.optimizer(values, steps, params)
+    rules = deep_flags.rules(values)
+    done, params, state, memory = begin(values, params, optimizer, comm, steps, rules)
+    # Virtual ranks have a clock of their own; devices, though of one of them, do not.
+    devices_only = values.strategy in deep_ways.ON_DEVICES
+    problem = network(
+        task.model,
+        params,
+        examples=task.count,
+        take=partial(take, task.training),
+        evaluate=partial(scores, task, comm.rank),
+    )
+    order = draws(task.count, values.batch, values.seed, total, done * values.batch)
+    setup = Setup(
+        values,
+        comm,
+        problem,
+        order,
+        optimizer,
+        timelines.timer(comm, time.perf_counter if devices_only else comm.Wtime),
+        state,
+        memory,
+        done,
+        task.tensor,
+    )
+    return setup, steps
+
+
 def learn(
     values: flags.FlagValues,
     comm: CountedComm,
@@ -78,51 +114,28 @@ def learn(
     asked: Callable[[], bool],
     task: Callable[[], Task],
 ) -> dict[str, Any]:
+    """Train on this rank; return its summary."""
     begun, comm = time.perf_counter(), flags.delayed(values, comm)
-    workers = deep_ways.workers(values, comm)
-    deep_flags.divisible(values, workers)
-    deep_ways.fits(values, workers)
+    deep_ways.fits(values, deep_ways.workers(values, comm))
     found = task()
-    total = deep_flags.total(values, found.count)
-    deep_hybrid.whole(values, total)
-    steps = -(-total // values.batch)
-    params = found.model.init(jax.random.key(values.seed))
-    optimizer = deep_flags.optimizer(values, steps, params)
-    rules = deep_flags.rules(values)
-    done, params, state, memory = begin(values, params, optimizer, comm, steps, rules)
-    order = draws(found.count, values.batch, values.seed, total, done * values.batch)
-    # Virtual ranks have a clock of their own; devices, though of one of them, do not.
-    devices_only = values.strategy in deep_ways.ON_DEVICES
-    clock = time.perf_counter if devices_only else comm.Wtime
-    timer = timelines.timer(comm, clock)
-    problem = network(
-        found.model,
-        params,
-        examples=found.count,
-        take=partial(take, found.training),
-        evaluate=partial(scores, found, comm.rank),
-    )
-    setup = Setup(
-        *(values, comm, problem, order, optimizer, timer),
-        *(state, memory, done, found.tensor),
-    )
+    setup, steps = prepared(values, comm, found)
     speed = Speed(found.units)
-    save = partial(saved, comm, path / "checkpoints", rules)
-    shown = partial(deep_ways.yields, values)
+    save = partial(saved, comm, path / "checkpoints", deep_flags.rules(values))
+    shown = [deep_ways.yields(values, updates) for updates in (steps, setup.done)]
     with writing.first(
         path,
         values,
         comm,
-        writers.console(shown(steps), shown(done), says=partial(says, speed, found)),
+        writers.console(*shown, says=partial(says, speed, found)),
         learning(path / "loss"),
         append=bool(values.resume),
     ) as writer:
         some = deep_ways.begin(setup)
-        some = onward(guarded(some, comm.platform.virtual), done)
+        some = onward(guarded(some, comm.platform.virtual), setup.done)
         some = timelines.traced(some, comm, values.timeline, path, values.profile)
         some = checked(some, comm, values.check_every)
         some = kept(speed.of(some), comm, save, values.save_every, asked)
-        summary = train(some, problem.evaluate, writer, values.evaluate_every)
+        summary = train(some, setup.problem.evaluate, writer, values.evaluate_every)
         params = jax.device_get(speed.last.params())
         if comm.rank == 0:
             summary |= found.finish(path, params)

@@ -1,18 +1,14 @@
-"""The flags of deep learning, which its experiments share, and what follows from them.
-
-How ranks work together, what an update is, and what keeps a run safe.
-"""
+"""The flags of deep learning: of the strategy, of the update, and of checkpoints."""
 
 import math
-from collections.abc import Mapping
-from functools import partial
 from typing import Any
 
 import deep_hybrid
 import flags
+from deep_ways import STRATEGIES
 
 from dml.strategies.mesh import CALLS
-from dml.types import BadInput, Params
+from dml.types import Params
 from dml.update.dense import OPTIMIZERS, Optimizer, make
 from dml.update.schedules import SCHEDULES, WARMUPS, linear_scaling, schedule
 from dml.wire.messages import ALLREDUCE
@@ -20,7 +16,7 @@ from dml.wire.messages import ALLREDUCE
 SHARED = ("seed", *flags.VIRTUAL, "straggle", "watchdog", "check")
 SHARED += ("group", "outside", "timeline", "profile")
 WARM = 10  # a warm-up is one of so many steps
-# What may change when a run is resumed: neither the order of its examples nor its rates
+# Flags that a resumed run may change: its examples, their order and rates stay
 FREE = {*flags.WRITTEN, *flags.VIRTUAL, *deep_hybrid.OWN, "straggle", "watchdog"}
 FREE |= {"resume", "save_every", "check_every", "evaluate_every", "timeline"}
 FREE |= {"strategy", "allreduce", "bucket_mb", "call", "zero", "accumulate", "noise"}
@@ -28,47 +24,64 @@ FREE |= {"local_every", "local_after", "group", "outside", "check", "profile", "
 FREE |= {"blank", "prompt", "sample"}
 
 
-def define(
-    values: flags.FlagValues, strategies: Mapping[str, Any], **defaults: Any
-) -> None:
-    """Add the flags; defaults: batch, steps, optimizer, lr, decay; clip, bucket_mb."""
-    integer = partial(flags.integer, flag_values=values)
-    number = partial(flags.number, lower_bound=0, flag_values=values)
-    choice = partial(flags.choice, flag_values=values)
-    switch = partial(flags.switch, flag_values=values)
-    choice("strategy", "synchronous", list(strategies), "Way of training.")
-    choice("allreduce", "auto", list(ALLREDUCE), "All-reduce of messages.")
-    number(
+def define(**defaults: Any) -> flags.FlagValues:
+    """Return the flags, with defaults of an experiment.
+
+    defaults: batch, steps, optimizer, lr, decay; clip and bucket_mb or not.
+    """
+    values = flags.define(*SHARED)
+    values.choice("strategy", "synchronous", list(STRATEGIES), "Strategy.")
+    values.choice("allreduce", "auto", list(ALLREDUCE), "All-reduce of messages.")
+    values.number(
         "bucket_mb",
         defaults.get("bucket_mb", 0.0),
-        "MB after which gradients are sent; 0: all at the end.",
+        "MB of gradients in a bucket; 0: all at the end.",
+        0,
     )
-    choice("call", "shard_map", list(CALLS), "What makes the program of mesh.")
-    integer("zero", 0, "Of mesh: shard state (1), gradients (2), parameters (3).", 0, 3)
-    integer("local_every", 8, "Updates of local between two averages.", 1)
-    integer("local_after", 0, "Updates of local that are averaged one by one.", 0)
-    integer("accumulate", 1, "Microbatches of a rank, one after another.", 1)
-    switch("noise", False, "Measure the gradient noise scale.")
-    integer("batch", defaults["batch"], "Examples in a minibatch, over all ranks.", 1)
-    integer("steps", defaults["steps"], "Updates, if there are no --epochs.", 1)
-    integer("epochs", 0, "Times that every example is learned from; 0: by --steps.", 0)
-    choice("optimizer", defaults["optimizer"], list(OPTIMIZERS), "Kind of update.")
-    number("lr", defaults["lr"], "Highest rate of learning.")
-    integer("base_batch", 0, "Batch that --lr is for: scaled with --batch; 0: not.", 0)
-    number("decay", defaults["decay"], "Weight decay.")
-    number("clip", defaults.get("clip", 0.0), "Greatest norm of a gradient; 0: any.")
-    choice("schedule", "cosine", list(SCHEDULES), "Rates after the warm-up.")
-    choice("warmup", "gradual", list(WARMUPS), "Rates in it.")
-    integer("warmup_steps", -1, f"Of the warm-up; -1: one in {WARM}.", -1)
-    number("start_lr", 0.0, "Rate at which a warm-up begins, or stays.")
-    choice("dtype", "float32", ["float32", "bfloat16"], "What layers compute in.")
-    switch("remat", False, "Compute a layer anew in the backward pass: less memory.")
-    integer("check_every", 100, "Steps between proofs of equal replicas; 0: none.", 0)
-    integer("evaluate_every", 0, "Steps between evaluations; 0: at the end.", 0)
-    number("save_every", 60.0, "Seconds between checkpoints; 0: when stopped.")
-    if "hybrid" in strategies:
-        deep_hybrid.define(values)
-    flags.text("resume", None, "Run folder to go on from, and in.", flag_values=values)
+    values.choice("call", "shard_map", list(CALLS), "Compilation of mesh.")
+    values.integer(
+        "zero", 0, "Of mesh: shard state (1), gradients (2), parameters (3).", 0, 3
+    )
+    values.integer("local_every", 8, "Updates of local between two averages.", 1)
+    values.integer(
+        "local_after", 0, "Updates of local that are averaged one by one.", 0
+    )
+    values.integer("accumulate", 1, "Microbatches of a rank, one after another.", 1)
+    values.switch("noise", False, "Measure the gradient noise scale.")
+    values.integer(
+        "batch", defaults["batch"], "Examples in a minibatch, over all ranks.", 1
+    )
+    values.integer("steps", defaults["steps"], "Number of updates without --epochs.", 1)
+    values.integer("epochs", 0, "Number of epochs; 0: by --steps.", 0)
+    values.choice("optimizer", defaults["optimizer"], list(OPTIMIZERS), "Optimizer.")
+    values.number("lr", defaults["lr"], "Highest learning rate.", 0)
+    values.integer(
+        "base_batch", 0, "Batch of --lr, which is scaled with --batch; 0: not.", 0
+    )
+    values.number("decay", defaults["decay"], "Weight decay.", 0)
+    values.number(
+        "clip", defaults.get("clip", 0.0), "Greatest norm of a gradient; 0: any.", 0
+    )
+    values.choice(
+        "schedule", "cosine", list(SCHEDULES), "Learning rates after the warm-up."
+    )
+    values.choice("warmup", "gradual", list(WARMUPS), "Learning rates in the warm-up.")
+    values.integer("warmup_steps", -1, f"Steps of the warm-up; -1: one in {WARM}.", -1)
+    values.number("start_lr", 0.0, "Learning rate at the start of the warm-up.", 0)
+    values.choice(
+        "dtype", "float32", ["float32", "bfloat16"], "Type of the products of layers."
+    )
+    values.switch("remat", False, "Recompute layers in the backward pass: less memory.")
+    values.integer(
+        "check_every", 100, "Steps between checks of equal replicas; 0: none.", 0
+    )
+    values.integer("evaluate_every", 0, "Steps between evaluations; 0: at the end.", 0)
+    values.number(
+        "save_every", 60.0, "Seconds between checkpoints; 0: when stopped.", 0
+    )
+    deep_hybrid.define(values)
+    values.text("resume", None, "Run folder to continue.")
+    return values
 
 
 def rules(values: flags.FlagValues) -> dict[str, Any]:
@@ -77,12 +90,12 @@ def rules(values: flags.FlagValues) -> dict[str, Any]:
 
 
 def total(values: flags.FlagValues, count: int) -> int:
-    """Return the draws of a run, of so many examples."""
+    """Return the number of draws of a run from so many examples."""
     return values.epochs * count or values.steps * values.batch
 
 
 def optimizer(values: flags.FlagValues, steps: int, like: Params) -> Optimizer:
-    """Return what updates params in so many steps; like has their shapes."""
+    """Return the optimizer for so many steps; like has the shapes of params."""
     peak = values.lr
     if values.base_batch:
         peak = linear_scaling(peak, values.batch, values.base_batch)
@@ -104,16 +117,3 @@ def optimizer(values: flags.FlagValues, steps: int, like: Params) -> Optimizer:
         axis=axis,
         like=like,
     )
-
-
-def divisible(values: flags.FlagValues, workers: int) -> None:
-    """Refuse a batch that workers and their microbatches cannot share equally."""
-    parts = workers * values.accumulate
-    if values.batch % parts:
-        below, above = values.batch - values.batch % parts, values.batch // parts + 1
-        nearest = [one for one in (below, above * parts) if one]
-        raise BadInput(
-            f"expected --batch divisible by {workers} workers x {values.accumulate} "
-            f"microbatches, got {values.batch}; pass "
-            f"--batch={' or '.join(map(str, nearest))}"
-        )

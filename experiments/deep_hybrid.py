@@ -5,7 +5,6 @@ flags → axes of a mesh, a Tensor, a Pipeline → Steps, and a table of the div
 
 import sys
 from collections.abc import Iterator
-from functools import partial
 from typing import Any
 
 import flags
@@ -28,21 +27,21 @@ OWN = ["mesh", "pipeline", "microbatches", "rounds", "sequence", "balance"]
 
 def define(values: flags.FlagValues, mesh: str = "", microbatches: int = 1) -> None:
     """Define the flags of hybrid, with these defaults."""
-    integer = partial(flags.integer, lower_bound=1, flag_values=values)
-    choice = partial(flags.choice, flag_values=values)
-    flags.text(
+    values.text(
         "mesh",
         mesh,
-        "Mesh axes and sizes of hybrid, as data:2,stage:2,tensor:2; empty: all data.",
-        flag_values=values,
+        "Mesh axes and sizes of hybrid: data, stage, tensor, sequence, as "
+        "data:2,stage:2,tensor:2; empty: all data.",
     )
-    choice("pipeline", "1f1b", [*SCHEDULES, TRANSPOSED], "Pipeline schedule.")
-    integer("microbatches", microbatches, "Number of microbatches of a replica.")
-    integer("rounds", 1, "Parts of the network on each stage with interleaved.")
-    flags.switch(
-        "sequence", False, "Slice activations, too, by positions.", flag_values=values
+    values.choice("pipeline", "1f1b", [*SCHEDULES, TRANSPOSED], "Pipeline schedule.")
+    values.integer(
+        "microbatches", microbatches, "Number of microbatches of a replica.", 1
     )
-    choice(
+    values.integer(
+        "rounds", 1, "Parts of the network on each stage with interleaved.", 1
+    )
+    values.switch("sequence", False, "Slice activations over tensor, too.")
+    values.choice(
         "balance", "flops", list(COSTS), "Layer cost that is balanced over the stages."
     )
 
@@ -69,7 +68,7 @@ def own(setup: Setup, sizes: dict[str, int]) -> dict[str, Any]:
     """Return hybrid's own arguments for a mesh; print the division of the network."""
     fits(setup, sizes)
     values, mesh = setup.values, devices.mesh(**sizes)
-    cut = network(setup, sizes["tensor"])
+    cut = network(setup, sizes)
     pipeline = Pipeline(
         schedule=values.pipeline,
         microbatches=values.microbatches,
@@ -99,7 +98,7 @@ def fits(setup: Setup, sizes: dict[str, int]) -> None:
             f"{values.microbatches}; pass fewer"
         )
     pipeline = Pipeline(values.pipeline, values.microbatches, values.rounds)
-    cut = network(setup, sizes["tensor"])
+    cut = network(setup, sizes)
     parts = divided(cut, setup.problem.params, devices.mesh(**sizes), pipeline)
     if values.pipeline == "pipedream":
         pipedream.fits(parts, pipeline, values.clip)
@@ -119,14 +118,16 @@ def whole(values: flags.FlagValues, total: int) -> None:
         )
 
 
-def network(setup: Setup, size: int) -> Tensor:
-    """Return the network divided over so many devices of `tensor`."""
+def network(setup: Setup, sizes: dict[str, int]) -> Tensor:
+    """Return the network divided over the axes tensor and sequence."""
+    size, ring = sizes["tensor"], sizes.get("sequence", 1)
     if setup.tensor is not None:
-        return setup.tensor(size, setup.values.sequence)
-    if size > 1 or setup.values.sequence:
+        return setup.tensor(size, sequence=setup.values.sequence, ring=ring)
+    if size > 1 or ring > 1 or setup.values.sequence:
         raise BadInput(
-            f"expected a network that can be cut with tensor:{size} or --sequence, got "
-            "one that cannot; pass tensor:1 alone, or run gpt.py or bert.py"
+            f"expected a network that can be divided by tensor:{size}, sequence:{ring} "
+            "or --sequence, got one that cannot; pass tensor:1 and sequence:1, or run "
+            "gpt.py or bert.py"
         )
     assert setup.problem.model
     return dense(setup.problem.model, setup.problem.params)

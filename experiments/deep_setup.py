@@ -13,7 +13,7 @@ from dml.wire.messages import rates
 from dml.wire.reducers.exact import exact
 
 AHEAD = 2  # minibatches made in the background
-Cutter = Callable[[int, bool], Tensor]  # devices of `tensor`, sequence -> sharded model
+Cutter = Callable[..., Tensor]  # tensor_transformer of one network
 
 
 class Setup(NamedTuple):

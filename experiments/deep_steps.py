@@ -1,7 +1,4 @@
-"""What happens to the Steps of a deep network on their way to train.
-
-They are guarded against transfers that nobody asked for, numbered, and timed.
-"""
+"""Filters of Steps: a guard of transfers, numbers of a resumed run, the speed."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -12,9 +9,9 @@ from dml.types import Step
 
 
 def guarded(steps: Iterator[Step], virtual: bool) -> Iterator[Step]:
-    """Pass steps on; after the first no number moves to or from a device unasked.
+    """Pass steps on; after the first, implicit transfers to or from a device raise.
 
-    Virtual ranks share a thread, and so a guard: they have none.
+    Virtual ranks share a thread, so they have no guard.
     """
     yield next(steps)
     guard = "allow" if virtual else "disallow"
@@ -27,12 +24,12 @@ def guarded(steps: Iterator[Step], virtual: bool) -> Iterator[Step]:
 
 
 def onward(steps: Iterable[Step], done: int) -> Iterator[Step]:
-    """Number the steps of a run that goes on."""
+    """Number the steps of a resumed run."""
     return (step._replace(number=step.number + done) for step in steps)
 
 
 class Speed:
-    """Units a second, without the steps that compile; the first and the last step."""
+    """Units a second without the steps that compile, and the last step."""
 
     def __init__(self, units: int) -> None:
         self.units, self.examples, self.seconds = units, 0, 0.0

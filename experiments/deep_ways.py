@@ -1,4 +1,4 @@
-"""The strategies for a deep network by name, and what flags each reads."""
+"""The strategies for a deep network by name, and the flags that each reads."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -42,7 +42,7 @@ STRATEGIES: dict[str, Callable[[Setup], dict[str, Any]]] = {
     "local": local,
     "hybrid": deep_hybrid.on_axes,
 }
-ON_DEVICES = ("mesh", "hybrid")  # on those of JAX, not on ranks
+ON_DEVICES = ("mesh", "hybrid")  # strategies on JAX's devices, not on ranks
 # Flags that only one strategy reads.
 OWN = {
     "synchronous": ["bucket_mb"],
@@ -67,14 +67,14 @@ def begin(setup: Setup) -> Iterator[Step]:
 
 
 def workers(values: flags.FlagValues, comm: CountedComm) -> int:
-    """Return who shares a minibatch equally: ranks, or the devices of them all."""
+    """Return the number of equal shares of a minibatch: ranks, or all their devices."""
     if values.strategy == "hybrid":
-        return 1  # what microbatches cannot share is one more
+        return 1  # the rest of a division by microbatches is one more
     return len(jax.devices()) if values.strategy == "mesh" else comm.size
 
 
 def yields(values: flags.FlagValues, updates: int) -> int:
-    """Return the Steps of so many updates: those of local end with an average."""
+    """Return the number of Steps of so many updates; one of local has several."""
     if values.strategy != "local":
         return updates
     single = min(values.local_after, updates)
@@ -82,7 +82,16 @@ def yields(values: flags.FlagValues, updates: int) -> int:
 
 
 def fits(values: flags.FlagValues, workers: int) -> None:
-    """Refuse flags that the strategy does not read, or that nothing would show."""
+    """Raise BadInput for flags that the strategy does not read or cannot follow."""
+    parts = workers * values.accumulate
+    if values.batch % parts:
+        below, above = values.batch - values.batch % parts, values.batch // parts + 1
+        nearest = [one for one in (below, above * parts) if one]
+        raise BadInput(
+            f"expected --batch divisible by {workers} workers x {values.accumulate} "
+            f"microbatches, got {values.batch}; pass "
+            f"--batch={' or '.join(map(str, nearest))}"
+        )
     for reader, own in OWN.items():
         for name in own:
             given = values[name].value != values[name].default

@@ -30,7 +30,7 @@ from dml.models.network import network
 from dml.models.tensor import tensor_transformer
 from dml.models.transformer import Shape, transformer
 from dml.strategies.serial import serial
-from dml.types import CountedComm, Step, Tensor
+from dml.types import CountedComm, Step
 from dml.update.dense import make
 from dml.wire.mesh import axes, devices
 
@@ -58,12 +58,10 @@ def setups(comm: CountedComm) -> Callable[..., Setup]:
     model = transformer(shape, causal=True)
     params = model.init(jax.random.key(FLAGS.seed))
     training, _ = causal(known.ids, FLAGS.length)
+    cut = partial(tensor_transformer, shape, True)
     problem = network(
         model, params, examples=training.count, take=partial(take, training)
     )
-
-    def cut(size: int, sequence: bool) -> Tensor:
-        return tensor_transformer(shape, True, size, sequence=sequence)
 
     def start(clip: float, axis: str | None = None) -> Setup:
         batch = FLAGS.batch

@@ -16,16 +16,13 @@ real cores M = 32 is 1.4 to 1.9 times one; 1f1b keeps 14 MB where gpipe keeps 13
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import flags
 import writing
 from pipeline_claims import CLAIMS
-from pipeline_layers import given, measured
-from pipeline_report import TABLES
-from pipeline_rows import MOST, Plan, scheduled
-from pipeline_virtual import Layers
+from pipeline_rows import MOST, TABLES, Plan, scheduled
+from pipeline_virtual import Layers, given, measured
 from tensor_parts import devices
 
 from dml.metrics import runs, schedule_figure, writers
@@ -34,21 +31,19 @@ from dml.wire.pipeline_facts import bubble
 from dml.wire.stages import stages
 
 FLAGS = flags.define("network")
-text = partial(flags.text, flag_values=FLAGS)
-integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
-integer("stages", 4, "K, where schedules are compared.")
-integer("microbatches", 8, "M, where schedules are compared.")
-integer("rounds", 2, "Parts of a stage: v of interleaved.")
-text("layer_seconds", "", "Of a microbatch, layer by layer; none: measured here.")
-integer("blocks", 46, "Of the GPT; an embedding and a head are layers, too.")
-integer("width", 128, "Of it.")
-integer("heads", 4, "Of its attention.")
-integer("length", 64, "Tokens of an example.")
-integer("vocabulary", 512, "Tokens there are.")
-integer("microbatch", 4, "Examples in one.")
-text("measured", "4,32", "Microbatches of races on real devices; none: no race.")
-flags.integer("devices", 2, "Stages of a race, a core each.", 1, flag_values=FLAGS)
-flags.integer("few", 4, "Blocks of the GPT that races.", 1, flag_values=FLAGS)
+FLAGS.integer("stages", 4, "K, where schedules are compared.", 1)
+FLAGS.integer("microbatches", 8, "M, where schedules are compared.", 1)
+FLAGS.integer("rounds", 2, "Parts of a stage: v of interleaved.", 1)
+FLAGS.text("layer_seconds", "", "Of a microbatch, layer by layer; none: measured here.")
+FLAGS.integer("blocks", 46, "Of the GPT; an embedding and a head are layers, too.", 1)
+FLAGS.integer("width", 128, "Of it.", 1)
+FLAGS.integer("heads", 4, "Of its attention.", 1)
+FLAGS.integer("length", 64, "Tokens of an example.", 1)
+FLAGS.integer("vocabulary", 512, "Tokens there are.", 1)
+FLAGS.integer("microbatch", 4, "Examples in one.", 1)
+FLAGS.text("measured", "4,32", "Microbatches of races on real devices; none: no race.")
+FLAGS.integer("devices", 2, "Stages of a race, a core each.", 1)
+FLAGS.integer("few", 4, "Blocks of the GPT that races.", 1)
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:
@@ -63,15 +58,16 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         devices(FLAGS.devices)
     path = runs.path(FLAGS.out, "pipeline")
     summary: dict[str, Any] = {}
-    with writing.first(path, FLAGS, None, claims=CLAIMS) as writer:
+    tables = writers.tables(
+        {name: table.columns for name, table in TABLES.items()},
+        {name: table.title for name, table in TABLES.items()},
+    )
+    with writing.first(path, FLAGS, None, tables, claims=CLAIMS) as writer:
         plan = planned(fixed or measured(shape(FLAGS.blocks), FLAGS.microbatch))
         for name, table in TABLES.items():
-            print(f"\n{table.title}")
-            with writers.many(writers.table(table.columns)) as shown:
-                for row in table.rows(plan):
-                    shown.row(row)
-                    writer.row({"table": name} | row)
-                    summary |= table.keeps(row)
+            for row in table.rows(plan):
+                writer.row({"table": name} | row)
+                summary |= table.keeps(row)
         pictured(path, plan)
         print()
         writer.summary(summary)
@@ -92,15 +88,15 @@ def planned(seconds: Sequence[float]) -> Plan:
         f"{nbytes / 1e3:,.0f} kB over --network={FLAGS.network}"
     )
     layers = Layers(seconds, nbytes, FLAGS.network)
-    raced = [flags.positive(one, "measured") for one in words(FLAGS.measured)]
     return Plan(
-        *(layers, FLAGS.stages, FLAGS.microbatches, FLAGS.rounds),
-        *(raced, shape(FLAGS.few), FLAGS.microbatch),
+        layers,
+        FLAGS.stages,
+        FLAGS.microbatches,
+        FLAGS.rounds,
+        flags.integers(FLAGS, "measured", empty=True),
+        shape(FLAGS.few),
+        FLAGS.microbatch,
     )
-
-
-def words(text: str) -> list[str]:
-    return text.split(",") if text else []
 
 
 def pictured(path: Any, plan: Plan) -> None:

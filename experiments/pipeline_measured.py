@@ -4,14 +4,13 @@ The rows have medians over alternating turns, with one core for each device that
 computes, and bytes as compiled.
 """
 
-import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
-from tensor_parts import pinning
+from tensor_parts import raced
 
 from dml.data.minibatches import take
 from dml.metrics.writers import Row
@@ -27,10 +26,7 @@ from dml.wire.mesh import devices
 
 MB = 1e6
 SERIAL = "one device"
-SCHEDULES = {
-    "gpipe": Pipeline("gpipe"),
-    "1f1b": Pipeline("1f1b"),
-}
+SCHEDULES = {name: Pipeline(name) for name in ("gpipe", "1f1b")}
 
 
 class Problem(NamedTuple):
@@ -54,9 +50,7 @@ def serial(problem: Problem, microbatches: int) -> Callable[[], Any]:
     """Return a function that computes the gradient on one device."""
     model, params = problem.network()
     batch, each = problem.batch(microbatches), problem.each
-    parts = [
-        take(batch, np.arange(n * each, (n + 1) * each)) for n in range(microbatches)
-    ]
+    parts = [take(batch, n * each + np.arange(each)) for n in range(microbatches)]
     weights = [1 / microbatches] * microbatches
     given = jax.device_put((params, parts), jax.devices()[0])
     one = partial(gradient, model.loss)
@@ -69,8 +63,8 @@ def on_stages(problem: Problem, pipeline: Pipeline) -> tuple[Callable[[], Any], 
     Each device is a stage.
     """
     model, params = problem.network()
-    network, one = dense(model, params), problem.batch(1)
-    seconds = layer_costs.flops(model.layers, params, one)
+    network = dense(model, params)
+    seconds = layer_costs.flops(model.layers, params, problem.batch(1))
     pipeline = pipeline._replace(seconds=seconds)
     axes = devices.mesh(data=1, stage=len(jax.devices()), tensor=1)
     parts = divided(network, params, axes, pipeline)
@@ -105,19 +99,3 @@ def speeds(problem: Problem, numbers: Sequence[int], turns: int) -> Iterator[Row
                 "measured": float(np.median([one / every for one, every in pairs])),
                 "temporary_mb": programs.temporary / MB,
             }
-
-
-def raced(
-    calls: dict[str, tuple[int, Callable[[], Any]]], turns: int
-) -> dict[str, list[float]]:
-    """Return seconds of each call in each turn, on one core for each of its devices."""
-    spent: dict[str, list[float]] = {name: [] for name in calls}
-    with pinning() as pinned:
-        for turn in range(1 + turns):  # the first one compiles
-            for name, (cores, call) in calls.items():
-                pinned(cores if turn else len(jax.devices()))
-                begun = time.perf_counter()
-                jax.block_until_ready(call())
-                if turn:
-                    spent[name].append(time.perf_counter() - begun)
-    return spent

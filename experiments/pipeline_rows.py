@@ -1,11 +1,11 @@
-"""Pipelines as `pipeline.py` asks for them in; a row of each, beside GPipe's, out."""
+"""The tables of `pipeline.py`: rows of pipelines, with GPipe's published ones."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
 
 from pipeline_virtual import CUTS, Layers, speed_up
 
-from dml.metrics.writers import Row
+from dml.metrics.writers import Columns, Row
 from dml.wire import pipeline_facts as facts
 from dml.wire.pipelines import SCHEDULES, Schedule, make, pipedream
 from dml.wire.stages import imbalance
@@ -22,8 +22,6 @@ MANY, MOST = 32, max(TRANSFORMER)  # microbatches, stages
 # Of a network that shrinks as it deepens: its eighths take 25, 25, 15, 15, 5, 5, 5, 5 %
 # of the time. Ours, chosen to be, cut evenly, as uneven as AmoebaNet's row implies.
 UNEVEN = [0.020] * 6 + [0.012] * 6 + [0.004] * 12
-
-
 TURNS = 5  # of a race on real devices
 
 
@@ -105,3 +103,74 @@ def compared(plan: Plan) -> Iterator[Row]:
             "virtual": speed_up(schedule, plan.layers),
             "staleness": (stale * (SCHEDULES[name] is pipedream)).tolist(),
         }
+
+
+def said(counts: Sequence[int]) -> str:
+    """Return the counts of all stages; of many, those of the first and last stages."""
+    short = [*counts[:4], "…", *counts[-3:]] if len(counts) > 8 else counts
+    return " ".join(map(str, short))
+
+
+class Table(NamedTuple):
+    """A table: its rows, and the fields of a row in the summary."""
+
+    title: str
+    columns: Columns
+    rows: Callable[[Plan], Iterator[Row]]
+    keeps: Callable[[Row], Row]
+
+
+FOUND = {"formula": (7, "{formula:.2f}"), "virtual": (7, "{virtual:.2f}")}
+PLACE = {"K": (2, "{stages}")}
+PUBLISHED = {"published": (9, "{published:.2f}")}
+TABLES: dict[str, Table] = {
+    "grid": Table(
+        "GPipe's Table 2, Transformer: speed-up over one device, KM/(M + K - 1)",
+        PLACE | {"M": (2, "{microbatches}")} | PUBLISHED | FOUND,
+        grid,
+        lambda row: {f"speed_up_{row['stages']}_{row['microbatches']}": row["virtual"]},
+    ),
+    "imbalance": Table(
+        f"The same of uneven layers (AmoebaNet), M = {MANY}: at most K / imbalance",
+        PLACE
+        | {"layers cut": (10, "{cut}")}
+        | PUBLISHED
+        | {"imbalance": (9, "{imbalance:.2f}"), "K/imbalance": (11, "{bound:.2f}")}
+        | {"virtual": FOUND["virtual"]},
+        uneven,
+        lambda row: {
+            f"uneven_{row['stages']}_{row['cut'].replace(' ', '_')}": row["virtual"]
+        },
+    ),
+    "measured": Table(
+        "On real devices, a core each: speed-up over one, and MB beside the params",
+        PLACE
+        | {"M": (2, "{microbatches}")}
+        | {"schedule": (8, "{way:8}")}
+        | {"ms a step": (9, "{milliseconds:.0f}"), "formula": FOUND["formula"]}
+        | {"measured": (8, "{measured:.2f}"), "MB": (7, "{temporary_mb:.1f}")},
+        measured,
+        lambda row: {
+            f"measured_{row['way']}_{row['microbatches']}": row["measured"],
+            f"temporary_mb_{row['way']}_{row['microbatches']}": row["temporary_mb"],
+        },
+    ),
+    "schedules": Table(
+        "Schedules; alive: microbatches that a stage keeps at most, over its v parts",
+        {
+            "schedule": (11, "{schedule:11}"),
+            "v": (2, "{rounds}"),
+            "bubble": (6, "{bubble:.1%}"),
+            "alive by stage": (20, lambda row: said(row["alive"])),
+        }
+        | FOUND
+        | {"staleness by stage": (20, lambda row: said(row["staleness"]))},
+        compared,
+        lambda row: {
+            f"bubble_{row['schedule']}": row["bubble"],
+            f"alive_{row['schedule']}": max(row["alive"]),
+            f"speed_up_{row['schedule']}": row["virtual"],
+            f"staleness_{row['schedule']}": max(row["staleness"]),
+        },
+    ),
+}

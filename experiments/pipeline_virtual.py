@@ -1,10 +1,11 @@
-"""Pipelines on the virtual cluster: the time of a schedule by seconds and network.
+"""Pipelines on the virtual cluster: the time of a schedule by layers and network.
 
 A rank is a stage. It executes its column of the schedule in order, each entry as soon
 as its message has arrived: ticks are no clock here. Receives are posted in advance, so
 messages are in transit while ranks compute.
 """
 
+import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -12,10 +13,11 @@ import numpy as np
 
 from dml import sim
 from dml.sim.networks.named import network
-from dml.types import Request
+from dml.types import BadInput, Request
 from dml.wire.pipelines import FORWARD, IDLE, Schedule, make
 from dml.wire.stages import evenly, stages
 
+REPEATS = 20  # timings, of which the least
 # partitions of layers into so many parts, by their seconds
 CUTS = {
     "evenly": lambda seconds, count: evenly(len(seconds), count),
@@ -29,6 +31,41 @@ class Layers(NamedTuple):
     seconds: Sequence[float]  # of each layer's forward and backward, of a microbatch
     nbytes: int  # of the activations of a layer
     network: str
+
+
+def given(text: str) -> list[float]:
+    """Return the seconds of --layer_seconds; none of an empty one."""
+    try:
+        found = [float(word) for word in text.split(",")] if text else []
+        if all(0 < one < math.inf for one in found):
+            return found
+    except ValueError:
+        pass
+    raise BadInput(
+        f"expected seconds above 0 in --layer_seconds, got {text!r}; pass such as "
+        "0.001,0.004"
+    )
+
+
+def measured(sizes: Sequence[int], microbatch: int) -> list[float]:
+    """Time the layers of a GPT of transformer.Shape(*sizes); its blocks are alike."""
+    import compiling
+    import jax
+    import jax.numpy as jnp
+
+    from dml.models.layer_costs import seconds
+    from dml.models.transformer import Shape, shapes, transformer
+    from dml.types import Batch
+
+    shape = Shape(*sizes)
+    one = shape._replace(layers=1)
+    tokens_BxL = jax.ShapeDtypeStruct((microbatch, shape.length), jnp.int32)
+    with compiling.fitting("a smaller --microbatch, --width or --vocabulary"):
+        compiling.cached()
+        layers = transformer(one, causal=True).layers
+        batch = Batch(tokens_BxL, tokens_BxL)
+        embed, block, head = seconds(layers, shapes(one, True), batch, REPEATS)
+    return [embed, *[block] * shape.layers, head]
 
 
 def speed_up(schedule: Schedule, layers: Layers, cut: str = "by seconds") -> float:

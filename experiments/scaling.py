@@ -27,7 +27,6 @@ from scaling_model import Training
 
 from dml.metrics import runs, writers
 from dml.types import BadInput, CountedComm
-from dml.wire.cost import Rates
 
 Row = dict[str, Any]
 
@@ -45,7 +44,11 @@ def main(argv: Sequence[str]) -> list[Row]:
     def program(comm: CountedComm) -> Row:
         training, rates = described(comm), known(comm)
         tables = {
-            "prediction": predicted(training, rates),
+            "prediction": [
+                row
+                for overlap in (False, True)
+                for row in scaling_model.rows(training, rates, FLAGS.workers, overlap)
+            ],
             "measured": measured(comm, training),
             "bert": scaling_bert.rows(),
         }
@@ -66,15 +69,8 @@ def main(argv: Sequence[str]) -> list[Row]:
     return flags.ranks(program, FLAGS)
 
 
-def predicted(training: Training, rates: Rates) -> list[Row]:
-    found = []
-    for overlap in (False, True):
-        found += scaling_model.rows(training, rates, FLAGS.workers, overlap)
-    return found
-
-
 def measured(comm: CountedComm, training: Training) -> list[Row]:
-    """Run steps of this training on the ranks that are here, where there are two."""
+    """Run steps of this training on the ranks, of which there are two or more."""
     if comm.size == 1:
         return []
     compute: Callable[[], Any]

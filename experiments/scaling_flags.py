@@ -1,7 +1,5 @@
 """The flags of `scaling.py`, and what they say of a training and its machine."""
 
-from functools import partial
-
 import flags
 import scaling_measured
 from scaling_model import Training
@@ -12,22 +10,20 @@ from dml.wire import messages
 from dml.wire.cost import Rates
 
 FLAGS = flags.define(*flags.VIRTUAL, "watchdog")
-integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
-number = partial(flags.number, lower_bound=0, flag_values=FLAGS)
-choice = partial(flags.choice, flag_values=FLAGS)
-integer("parameters", 1_000_000, "Of the model.", upper_bound=10**10)
-choice("bytes_per_parameter", "4", ["2", "4", "8"], "On the wire.")
-integer("batch", 64, "Examples a worker if weak, over all workers if strong.")
-choice("scaling", "weak", ["weak", "strong"], "What of the minibatch stays.")
-integer("workers", 1024, "Up to which to predict.", upper_bound=1 << 16)
-integer("host", 8, "Workers that share memory.")
-number("step_seconds", 0.0, "Of one worker's gradient of --batch; 0 measures it here.")
-flags.text(
+FLAGS.integer("parameters", 1_000_000, "Of the model.", 1, 10**10)
+FLAGS.choice("bytes_per_parameter", "4", ["2", "4", "8"], "On the wire.")
+FLAGS.integer("batch", 64, "Examples a worker if weak, over all workers if strong.", 1)
+FLAGS.choice("scaling", "weak", ["weak", "strong"], "What of the minibatch stays.")
+FLAGS.integer("workers", 1024, "Up to which to predict.", 1, 1 << 16)
+FLAGS.integer("host", 8, "Workers that share memory.", 1)
+FLAGS.number(
+    "step_seconds", 0.0, "Of one worker's gradient of --batch; 0 measures it here.", 0
+)
+FLAGS.text(
     "rates",
     "",
     "alpha,beta,gamma[,meet,touch] in seconds; else measured between ranks that are "
     "here, or for one those of --network.",
-    flag_values=FLAGS,
 )
 
 

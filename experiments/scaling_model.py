@@ -1,10 +1,11 @@
-"""What a synchronous step takes on p workers, by α, β, γ: pure arithmetic.
+"""Seconds of a synchronous step on p workers, by α, β, γ: pure arithmetic.
 
 T = gradient + all-reduce; or, where layers are reduced while those before them are
 still computed, forward + max(backward, all-reduce), the backward pass being 2/3.
 """
 
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any, NamedTuple
 
 from dml.wire import cost
 from dml.wire.cost import Job, Rates
@@ -27,7 +28,7 @@ class Training(NamedTuple):
     host: int = 1  # workers that share memory
 
     def examples(self, size: int) -> float:
-        """How many one worker takes."""
+        """Return the examples of one worker."""
         return self.batch / size if self.strong else float(self.batch)
 
     def gradient(self, size: int) -> float:
@@ -62,42 +63,37 @@ def speedup(training: Training, rates: Rates, name: str, size: int, overlap: boo
 def binds(training: Training, rates: Rates, name: str, size: int, overlap: bool) -> str:
     """Name the resource of which a double would shorten the step most."""
     halves = {"fixed": training.fixed / 2, "example": training.example / 2}
-    better = {
-        "computing": (training._replace(**halves), rates),
+    less = {
         "latency": rates._replace(alpha=rates.alpha / 2, meet=rates.meet / 2),
         "bandwidth": rates._replace(beta=rates.beta / 2, touch=rates.touch / 2),
         "adding": rates._replace(gamma=rates.gamma / 2),
     }
-
-    def then(resource: str) -> float:
-        new = better[resource]
-        both = (training, new) if isinstance(new, Rates) else new
-        return step(*both, name, size, overlap)
-
-    return min(better, key=then)
+    took = {
+        "computing": step(training._replace(**halves), rates, name, size, overlap)
+    } | {what: step(training, one, name, size, overlap) for what, one in less.items()}
+    return min(took, key=lambda what: took[what])
 
 
-def rows(training: Training, rates: Rates, most: int, overlap: bool) -> list[dict]:
-    """Predict for 1, 2, 4, ... workers: every all-reduce, the best, what binds it."""
-    found, size = [], 1
+def rows(
+    training: Training, rates: Rates, most: int, overlap: bool
+) -> Iterator[dict[str, Any]]:
+    """Predict for 1, 2, 4, ... workers: all all-reduces, the fastest, its limit."""
+    size = 1
     while size <= most and training.examples(size) >= 1:
         of = {
             name: speedup(training, rates, name, size, overlap)
             for name in (*BY_HAND, "native")
         }
         best = max(BY_HAND, key=lambda name: of[name])
-        found.append(
-            {
-                "p": size,
-                "overlap": overlap,
-                "gradient_seconds": training.gradient(size),
-                "step_seconds": step(training, rates, best, size, overlap),
-                "best": best if size > 1 else "-",
-                "speedup": of[best],
-                "efficiency": of[best] / size,
-                "binds": binds(training, rates, best, size, overlap),
-                **{f"{name}_speedup": value for name, value in of.items()},
-            }
-        )
+        yield {
+            "p": size,
+            "overlap": overlap,
+            "gradient_seconds": training.gradient(size),
+            "step_seconds": step(training, rates, best, size, overlap),
+            "best": best if size > 1 else "-",
+            "speedup": of[best],
+            "efficiency": of[best] / size,
+            "binds": binds(training, rates, best, size, overlap),
+            **{f"{name}_speedup": value for name, value in of.items()},
+        }
         size *= 2
-    return found

@@ -28,11 +28,11 @@ class Stated(NamedTuple):
 
 def logistic(seed: int, l1: float, path: str = "") -> Problem:
     """20 Newsgroups, or a fifth of an svmlight file held out."""
-    from dml.data.newsgroups import newsgroups
+    from dml.data.documents import documents
     from dml.data.svmlight import halves
     from dml.strategies.server.logistic import problem
 
-    return problem(*(halves(path, seed) if path else newsgroups()), l1)
+    return problem(*(halves(path, seed) if path else documents("newsgroups")), l1)
 
 
 def factors(seed: int, l1: float, name: str) -> Problem:

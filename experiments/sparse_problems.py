@@ -89,15 +89,15 @@ def of_file(path: str, seed: int) -> tuple[Batch, Batch]:
 
 
 def newsgroups(seed: int) -> tuple[Batch, Batch]:
-    from dml.data.newsgroups import newsgroups
+    from dml.data.documents import documents
 
-    return newsgroups()
+    return documents("newsgroups")
 
 
 def reuters(seed: int) -> tuple[Batch, Batch]:
-    from dml.data.reuters import reuters
+    from dml.data.documents import documents
 
-    return reuters()
+    return documents("reuters")
 
 
 def generated(seed: int) -> tuple[Batch, Batch]:

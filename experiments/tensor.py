@@ -17,11 +17,11 @@ Result: 2 + 2 all-reduces of a stream a block, of 2 b s h (t - 1)/t words each; 
 import os
 import sys
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import compiling
 import flags
+import numpy as np
 import tensor_cases as cases
 import tensor_parts as parts
 import tensor_report as report
@@ -31,23 +31,20 @@ from megatron_claims import two_and_two
 from dml.metrics import runs, writers
 from dml.models.experts import Mixture
 from dml.models.transformer import Shape
-from dml.types import BadInput
 
 NEAR = 1e-4  # float32, sums of some thousand numbers in another order
 FLAGS = flags.define("seed")
-integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
-flags.text("tensor", "2,4", "Numbers of devices, 2 or more.", flag_values=FLAGS)
-switch = partial(flags.switch, flag_values=FLAGS)
-switch("sequence", False, "Cut the stream's places too.")
-switch("ring", False, "Measure ring attention too.")
-flags.integer("experts", 0, "Experts of a mixture; 0: none.", 0, flag_values=FLAGS)
-integer("choices", 1, "Experts that a row is sent to.")
-integer("width", 1024, "Of the stream.")
-integer("heads", 16, "Of attention.")
-integer("vocabulary", 8192, "Tokens there are.")
-integer("length", 128, "Tokens of an example.")
-integer("batch", 4, "Examples.")
-flags.integer("repeats", 7, "Timings, of which the median.", 0, flag_values=FLAGS)
+FLAGS.text("tensor", "2,4", "Numbers of devices, 2 or more.")
+FLAGS.switch("sequence", False, "Cut the stream's places too.")
+FLAGS.switch("ring", False, "Measure ring attention too.")
+FLAGS.integer("experts", 0, "Experts of a mixture; 0: none.", 0)
+FLAGS.integer("choices", 1, "Experts that a row is sent to.", 1)
+FLAGS.integer("width", 1024, "Of the stream.", 1)
+FLAGS.integer("heads", 16, "Of attention.", 1)
+FLAGS.integer("vocabulary", 8192, "Tokens there are.", 1)
+FLAGS.integer("length", 128, "Tokens of an example.", 1)
+FLAGS.integer("batch", 4, "Examples.", 1)
+FLAGS.integer("repeats", 7, "Timings, of which the median.", 0)
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:
@@ -57,7 +54,9 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     shape = Shape(FLAGS.vocabulary, FLAGS.length, 1, FLAGS.width, FLAGS.heads)
     mixture = Mixture(FLAGS.experts, FLAGS.width, 4 * FLAGS.width, FLAGS.choices)
     wanted = cases.Wanted(shape, FLAGS.batch, FLAGS.sequence, mixture, FLAGS.ring)
-    ready(wanted, sizes)
+    parts.devices(max(sizes))
+    for size in sizes:
+        cases.check(wanted, size)
     path = runs.path(FLAGS.out, "tensor")
     with (
         compiling.fitting("a smaller --batch, --width or --vocabulary"),
@@ -81,18 +80,6 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     return summary
 
 
-def ready(wanted: cases.Wanted, sizes: Sequence[int]) -> None:
-    """Get the devices; raise where the layers cannot be cut over them."""
-    parts.devices(max(sizes))
-    for size in sizes:
-        if size < 2:
-            raise BadInput(
-                f"expected 2 devices or more, got --tensor={size}; the dense layers, "
-                "which all are compared with, are those of 1"
-            )
-        cases.check(wanted, size)
-
-
 def timed(
     size: int, known: dict[str, cases.Case], found: list, writer: Any
 ) -> dict[str, Any]:
@@ -112,8 +99,9 @@ def timed(
             writer.row(row)
     summary = {f"largest_gap_{size}": gap, **report.sums(found, size)}
     if FLAGS.repeats and size <= len(os.sched_getaffinity(0)):
-        both = dense["block"], layers["block"], size, FLAGS.repeats
-        alone, together = parts.race(*both)
+        both = {"dense": (1, dense["block"].run), "cut": (size, layers["block"].run)}
+        spent = parts.raced(both, FLAGS.repeats)
+        alone, together = (float(np.median(times)) for times in spent.values())
         summary |= {
             f"block_ms_1_beside_{size}": 1e3 * alone,
             f"block_ms_{size}": 1e3 * together,

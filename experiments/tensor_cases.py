@@ -1,7 +1,9 @@
 """The layers that `tensor.py` measures: dense, cut over devices, and their formulas.
 
 A transformer's layers are cut by Megatron's scheme. A mixture of experts is cut by
-experts and rows, attention by places in a ring.
+experts and rows, attention by positions in a ring. A stream is batch x positions x
+width x 4 bytes. An all-reduce of n bytes sends 2 n (t - 1)/t bytes from each of t
+devices, an all-gather, a reduce-scatter or an all-to-all half as many, a permutation n.
 """
 
 from collections.abc import Callable
@@ -9,10 +11,8 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
-import tensor_formulas as formulas
 import tensor_parts as parts
 from jax.sharding import PartitionSpec
-from tensor_formulas import Formula
 from tensor_parts import Lies, Operands, Part
 
 from dml.models import experts
@@ -27,6 +27,35 @@ from dml.types import BadInput, Batch, Layer, Params
 
 PLACES = {"embed": 0, "block": 1, "head": -1}  # among the layers of a transformer
 EMPTY = Batch(np.zeros(0), np.zeros(0))
+
+
+ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = "all-reduce", "all-gather", "reduce-scatter"
+ALL_TO_ALL, PERMUTE = "all-to-all", "collective-permute"
+# collectives of a whole stream by kind, forward and backward
+STREAMS: dict[bool, dict[str, tuple[dict[str, int], dict[str, int]]]] = {
+    False: {
+        "embed": ({ALL_REDUCE: 1}, {}),
+        "block": ({ALL_REDUCE: 2}, {ALL_REDUCE: 2}),
+        "head": ({}, {ALL_REDUCE: 1}),
+    },
+    True: {  # in slices of places
+        "embed": ({REDUCE_SCATTER: 1}, {ALL_GATHER: 1}),
+        "block": (
+            {ALL_GATHER: 2, REDUCE_SCATTER: 2},
+            {ALL_GATHER: 2, REDUCE_SCATTER: 2},
+        ),
+        "head": ({ALL_GATHER: 1}, {REDUCE_SCATTER: 1}),
+    },
+}
+CROSS_ENTROPY = 3  # numbers a place that the head reduces: maximum, sum, target's score
+
+
+class Formula(NamedTuple):
+    """Collectives of one size by kind, forward and backward."""
+
+    kinds: tuple[dict[str, int], dict[str, int]]
+    nbytes: int  # of each
+    small: int = 0  # bytes of smaller all-reduces in the forward pass
 
 
 class Wanted(NamedTuple):
@@ -49,12 +78,17 @@ class Case(NamedTuple):
 
 def check(wanted: Wanted, size: int) -> None:
     """Raise where a layer cannot be cut over `size` devices."""
+    if size < 2:
+        raise BadInput(
+            f"expected 2 devices or more, got --tensor={size}; the dense layers, "
+            "which all are compared with, are those of 1"
+        )
     shape, mixture = wanted.shape, wanted.mixture
     tensor_transformer(shape, True, size, sequence=wanted.sequence)
     shared = {"length": shape.length} if wanted.ring else {}
     if mixture.experts:
         shared["experts"] = mixture.experts
-        experts.capacity(mixture, wanted.batch * shape.length, size)
+        experts.capacity(mixture, wanted.batch * shape.length // size)
     for name, count in shared.items():
         if count % size:
             raise BadInput(
@@ -100,7 +134,7 @@ def layers(shape: Shape, batch: int, seed: int, sequence: bool) -> dict[str, Cas
             return parts.cut(layer, given, size, Lies(specs, places, out, partial))
 
         dense = parts.dense(layer, given)
-        formula = formulas.transformer(name, shape, batch, sequence)
+        formula = of_transformer(name, shape, batch, sequence)
         return Case(lambda size: dense, cut, lambda size: formula)
 
     return {name: case(name) for name in PLACES}
@@ -117,19 +151,19 @@ def mixture(mixture: Mixture, rows: int, seed: int) -> Case:
     cut_rows = PartitionSpec(AXIS)
     lies = Lies(experts.specs(AXIS), cut_rows, cut_rows, partial)
 
-    def dense(size: int) -> Part:
+    def layer(groups: int, axis: str | None) -> Layer:
         def apply(params, rows_RxD, batch):
-            return experts.dense_experts(params, rows_RxD, mixture, size)[0]
+            rows_GxRxD = rows_RxD.reshape(groups, -1, mixture.width)
+            mixed_GxRxD, _ = experts.experts(params, rows_GxRxD, mixture, axis)
+            return mixed_GxRxD.reshape(rows_RxD.shape)
 
-        return parts.dense(Layer((), apply), given)
+        return Layer((), apply)
 
-    def cut(size: int) -> Part:
-        def apply(params, rows_RxD, batch):
-            return experts.experts(params, rows_RxD, mixture, AXIS)[0]
-
-        return parts.cut(Layer((), apply), given, size, lies)
-
-    return Case(dense, cut, lambda size: formulas.experts(mixture, rows, size))
+    return Case(
+        lambda size: parts.dense(layer(size, None), given),
+        lambda size: parts.cut(layer(1, AXIS), given, size, lies),
+        lambda size: of_experts(mixture, rows, size),
+    )
 
 
 def ring(shape: Shape, batch: int, seed: int) -> Case:
@@ -155,7 +189,7 @@ def ring(shape: Shape, batch: int, seed: int) -> Case:
         lambda size: parts.cut(
             Layer((), around), given, size, Lies({}, places, places, {})
         ),
-        lambda size: formulas.ring(shape, batch, size),
+        lambda size: of_ring(shape, batch, size),
     )
 
 
@@ -165,3 +199,25 @@ def noisy(params: Params, rng: np.random.Generator) -> Params:
         lambda leaf: leaf + rng.normal(0, 0.02, leaf.shape).astype("f4"),
         jax.device_get(params),
     )
+
+
+def of_transformer(name: str, shape: Shape, batch: int, sequence: bool) -> Formula:
+    """Return the collectives of an embedding, a block or a head."""
+    places = 4 * batch * shape.length
+    small = places * CROSS_ENTROPY if name == "head" else 0
+    return Formula(STREAMS[sequence][name], places * shape.width, small)
+
+
+def of_experts(mixture: Mixture, rows: int, size: int) -> Formula:
+    """Return the collectives of a mixture: to the experts and back, in each pass."""
+    slots = mixture.experts * experts.capacity(mixture, rows // size)
+    return Formula(({ALL_TO_ALL: 2}, {ALL_TO_ALL: 2}), 4 * slots * mixture.width)
+
+
+def of_ring(shape: Shape, batch: int, size: int) -> Formula:
+    """Return the collectives of ring attention: keys, values, and their gradients."""
+    keys = 4 * batch * (shape.length // size) * shape.width
+    rounds = 2 * (size - 1)
+    # On two devices XLA unrolls the loop and keeps the keys of the forward pass.
+    again = rounds if size > 2 else 0
+    return Formula(({PERMUTE: rounds}, {PERMUTE: again + 2 * size}), keys)

@@ -1,7 +1,7 @@
 """One layer, dense or cut over devices: its forward and backward pass, compiled.
 
 `dense` and `cut` compile a layer for given operands and partition specs. A compiled
-`Part` has outputs and gradients to compare and collectives to count; `race` times it.
+`Part` has outputs and gradients to compare and collectives to count; `raced` times it.
 """
 
 import os
@@ -127,21 +127,20 @@ def gap(part: Part, reference: Part) -> float:
     return float(max(jax.tree.leaves(gaps)))
 
 
-def race(one: Part, other: Part, size: int, repeats: int) -> tuple[float, float]:
-    """Return the median seconds of a dense part and of one cut over size devices.
-
-    They take turns, after one to warm up. CPU devices have a core each: the dense one
-    would else be computed by all of them.
-    """
-    times = np.zeros((1 + repeats, 2))
+def raced(
+    calls: dict[str, tuple[int, Callable[[], Any]]], turns: int
+) -> dict[str, list[float]]:
+    """Return seconds of each call in each turn, on one core for each of its devices."""
+    spent: dict[str, list[float]] = {name: [] for name in calls}
     with pinning() as pinned:
-        for turn, column in np.ndindex(times.shape):
-            pinned((1, size)[column])
-            begun = time.perf_counter()
-            jax.block_until_ready((one, other)[column].run())
-            times[turn, column] = time.perf_counter() - begun
-    first, second = np.median(times[1:], axis=0)
-    return float(first), float(second)
+        for turn in range(1 + turns):  # the first one compiles
+            for name, (cores, call) in calls.items():
+                pinned(cores if turn else len(jax.devices()))
+                begun = time.perf_counter()
+                jax.block_until_ready(call())
+                if turn:
+                    spent[name].append(time.perf_counter() - begun)
+    return spent
 
 
 @contextmanager

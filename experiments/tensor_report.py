@@ -1,10 +1,11 @@
-"""Compiled collectives of cut layers beside the formula: rows, columns, a figure."""
+"""Compiled collectives of cut layers and their formulas: rows, columns, a figure."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-from tensor_formulas import ALL_REDUCE, Formula
+from tensor_cases import ALL_REDUCE, Formula
 
 from dml.metrics.figures import curves
 from dml.metrics.writers import Columns, Row
@@ -60,13 +61,13 @@ def row(name: str, when: str, size: int, some: Sequence[Collective]) -> dict[str
 
 
 def equal(row: Row) -> bool:
-    """Tell whether what is compiled is what the formula says."""
+    """Say whether the compiled collectives are those of the formula."""
     counted = row["formula_count"] in (None, row["count"])
     return counted and row["bytes"] == row["formula_bytes"]
 
 
 def sums(found: Sequence[Row], size: int) -> Row:
-    """Return what the summary says of the devices: a block, both passes."""
+    """Return the summary of a block over so many devices, both passes."""
     block = [one for one in found if (one["layer"], one["tensor"]) == ("block", size)]
     return {
         f"block_collectives_{size}": sum(one["count"] for one in block),
@@ -76,20 +77,17 @@ def sums(found: Sequence[Row], size: int) -> Row:
 
 
 def draw(path: Path, found: Sequence[Row]) -> None:
-    """Draw what a device sends for each layer, compiled and by formula."""
+    """Draw the bytes that a device sends for each layer, compiled and by formula."""
+    total: Counter[tuple[str, str, int]] = Counter()
+    for one in found:
+        for key in ("bytes", "formula_bytes"):
+            total[one["layer"], key, one["tensor"]] += one[key]
     sizes = sorted({one["tensor"] for one in found})
-    series = {}
-    for name in dict.fromkeys(one["layer"] for one in found):
-        for label, key in (("", "bytes"), (", formula", "formula_bytes")):
-            total = [
-                sum(
-                    one[key]
-                    for one in found
-                    if (one["layer"], one["tensor"]) == (name, size)
-                )
-                for size in sizes
-            ]
-            series[f"{name}{label}"] = sizes, total
+    series = {
+        name + label: (sizes, [total[name, key, size] for size in sizes])
+        for name in dict.fromkeys(one["layer"] for one in found)
+        for label, key in (("", "bytes"), (", formula", "formula_bytes"))
+    }
     dashed = [name for name in series if name.endswith("formula")]
     axes = {"x": "devices", "y": "bytes a device sends in a step"}
     curves(path, series, dashed=dashed, **axes)

@@ -1,10 +1,10 @@
-"""Images and their classes, learned by a network on many devices, or processes.
+"""Classification of images by a network on many devices or processes.
 
 python experiments/vision.py                                        one process
-mpirun -n 4 python experiments/vision.py --allreduce=ring           messages, by hand
-mpirun -n 2 python experiments/vision.py --strategy=mesh            XLA moves gradients
+mpirun -n 4 python experiments/vision.py --allreduce=ring           our own messages
+mpirun -n 2 python experiments/vision.py --strategy=mesh            sums by XLA
 python experiments/vision.py --simulate=8 --strategy=mesh --zero=3  eight devices
-python experiments/vision.py --resume=runs/vision/…                 go on, bit for bit
+python experiments/vision.py --resume=runs/vision/…                 resume
 
 Cost: 300 steps of 64 images, a network of 20,490 parameters: 10 s on 2 cores.
 Result: 96.0 % of 1,000 held-out digits right. One rank has the bits of serial; four, by
@@ -18,7 +18,6 @@ from typing import Any
 
 import deep
 import deep_flags
-import deep_ways
 import flags
 import jax
 import numpy as np
@@ -37,19 +36,14 @@ MODELS: dict[str, Callable[..., Model]] = {
     "resnet20": partial(resnet, depth=20),
     "resnet50": partial(resnet, depth=50),
 }
-SHOWN = 256  # held-out images that the picture is chosen from
+SHOWN = 256  # held-out images, of which the picture has a part
 
-FLAGS = flags.define(*deep_flags.SHARED)
-deep_flags.define(
-    *(FLAGS, deep_ways.STRATEGIES),
-    **{"batch": 64, "steps": 300, "optimizer": "momentum", "lr": 0.05, "decay": 1e-4},
+FLAGS = deep_flags.define(
+    batch=64, steps=300, optimizer="momentum", lr=0.05, decay=1e-4
 )
-flags.choice("model", "cnn", list(MODELS), "Network.", flag_values=FLAGS)
-flags.text(
-    *("data", "mnist_5k"),
-    f"Images: {', '.join(IMAGES)}, or a folder of IDX or CIFAR files.",
-    flag_values=FLAGS,
-)
+FLAGS.choice("model", "cnn", list(MODELS), "Network.")
+IMAGES_OF = f"Images: {', '.join(IMAGES)}, or a folder of IDX or CIFAR files."
+FLAGS.text("data", "mnist_5k", IMAGES_OF)
 
 
 @cache  # virtual ranks share it
@@ -67,7 +61,7 @@ def task(model: str, data: str, dtype: str, remat: bool) -> deep.Task:
 def show(
     network: Model, held_out: Batch, path: Path, params: Params
 ) -> Mapping[str, Any]:
-    """Draw held-out images with what the network sees in them."""
+    """Draw held-out images with the predictions of the network."""
     some = Batch(held_out.inputs[:SHOWN], held_out.targets[:SHOWN])
     assert network.scores
     scores = np.asarray(jax.jit(network.scores)(params, some.inputs))
@@ -78,7 +72,9 @@ def show(
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     """Train as the flags say; return the summaries of the ranks of this process."""
     return deep.run(
-        *(FLAGS, argv, "vision"),
+        FLAGS,
+        argv,
+        "vision",
         lambda: task(FLAGS.model, FLAGS.data, FLAGS.dtype, FLAGS.remat),
     )
 

@@ -25,6 +25,7 @@ SMALL = {
     "hogwild.py": ["--problems=sparse", "--epochs=1", "--repeats=1", "--delays="],
     "vision.py": ["--data=digits", "--model=mlp", "--batch=8", "--steps=3"],
     "bert.py": [*TEXT, "--vocabulary=300"],
+    "gpt.py": [*TEXT, "--vocabulary=300"],
     "hybrid.py": ["--mesh=stage:4", "--blocks=2", "--steps=2", "--vocabulary=300"]
     + ["--corpus=corpus.txt", "--length=16"],
     "matrix.py": ["--problems=ratings", "--methods=serial,local,rotation"],

@@ -1,12 +1,11 @@
-"""GRADIENT: a classifier made of flax modules, each of which takes what the last gave.
+"""A classifier made of a sequence of flax modules.
 
     inputs → part → part → ... → log-odds BxC        params and layers: one a part
 
-Modules by name come in, a Model out; batches have integer targets B, the loss is their
-mean cross entropy.
+Batches have integer targets B; the loss is the mean cross entropy.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import jax
@@ -17,7 +16,7 @@ from flax import linen
 from dml.models.initial import Spread, initial
 from dml.models.layers import layered
 from dml.models.normalisation import folded, settled, trained
-from dml.types import Batch, Layer, Model, Params
+from dml.types import Batch, Layer, Model, Params, itself
 
 
 def classifier(
@@ -69,15 +68,24 @@ def entropy(scores_BxC: jax.Array, targets: jax.Array) -> jax.Array:
     ).mean()
 
 
-class Head(linen.Module):
-    """Features, laid out in any way, to the log-odds of every class."""
+class Part(linen.Module):
+    """A layer with params, between functions without."""
 
-    classes: int
-    dtype: Any
+    layer: linen.Module
+    before: Callable[[jax.Array], jax.Array] = itself
+    after: Callable[[jax.Array], jax.Array] = itself
 
     def setup(self) -> None:
-        self.dense = linen.Dense(self.classes, dtype=self.dtype)
-        linen.share_scope(self, self.dense)  # params without a name between
+        linen.share_scope(self, self.layer)  # params without a name between
 
     def __call__(self, features: jax.Array) -> jax.Array:
-        return self.dense(features.reshape(len(features), -1))
+        return self.after(self.layer(self.before(features)))
+
+
+def head(classes: int, dtype: Any) -> Part:
+    """Return the layer from features of any shape to the log-odds of every class."""
+    return Part(linen.Dense(classes, dtype=dtype), flat)
+
+
+def flat(features: jax.Array) -> jax.Array:
+    return features.reshape(len(features), -1)

@@ -1,35 +1,21 @@
-"""GRADIENT: a small convolutional network (LeCun 1998, with rectifiers) for images.
+"""A small convolutional network (LeCun 1998, with rectifiers) for images BxHxWxC.
 
-    conv 3x3 → pool 2x2 → conv 3x3, twice as wide → pool 2x2 → dense
-
-Batches of inputs BxHxWxC and integer targets B in, mean cross entropy out.
+conv 3x3 → pool 2x2 → conv 3x3, twice as wide → pool 2x2 → dense
 """
-
-from typing import Any
 
 import jax
 import jax.numpy as jnp
 from flax import linen
 
-from dml.models.classifier import Head, classifier
+from dml.models.classifier import Part, classifier, head
 from dml.types import BadInput, Model
 
 SMALLEST = 4  # pixels, for two pools
 
 
-class Convolution(linen.Module):
-    """Maps to maps of half the height and width."""
-
-    width: int
-    dtype: Any
-
-    def setup(self) -> None:
-        self.conv = linen.Conv(self.width, (3, 3), dtype=self.dtype)
-        linen.share_scope(self, self.conv)
-
-    def __call__(self, maps_BxHxWxC: jax.Array) -> jax.Array:
-        maps_BxHxWxC = linen.relu(self.conv(maps_BxHxWxC))
-        return linen.max_pool(maps_BxHxWxC, (2, 2), (2, 2))
+def pooled(maps_BxHxWxC: jax.Array) -> jax.Array:
+    """Return the rectified maps at half the height and width."""
+    return linen.max_pool(linen.relu(maps_BxHxWxC), (2, 2), (2, 2))
 
 
 def cnn(
@@ -47,8 +33,10 @@ def cnn(
         )
     numbers = jnp.dtype(dtype)
     parts = {
-        "Conv_0": Convolution(width, numbers),
-        "Conv_1": Convolution(2 * width, numbers),
-        "Dense_0": Head(classes, numbers),
+        f"Conv_{n}": Part(
+            linen.Conv((1 + n) * width, (3, 3), dtype=numbers), after=pooled
+        )
+        for n in range(2)
     }
+    parts["Dense_0"] = head(classes, numbers)
     return classifier(parts, shape, remat=remat)

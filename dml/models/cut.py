@@ -1,11 +1,11 @@
-"""GRADIENT: how a transformer lies over the devices of an axis (Megatron).
+"""The division of a transformer over devices (Megatron), and of its positions.
 
     kernels    qkv, up: by columns ║ heads, hidden units      enter: f    leave: g
                out, down: by rows  ═ the same ones
-    tables     tokens, bias: by words                         the rest is whole
+    tables     tokens, bias: by words                         the rest is replicated
+    positions  over the axis `sequence`: attention is a ring, see ring_attention.py
 
-What it means to enter and to leave a part that is cut comes out. One device has all: to
-enter and to leave is nothing then, and the network the dense one.
+With one device `enter` and `leave` return their argument: the network is dense.
 """
 
 from collections.abc import Callable
@@ -18,6 +18,7 @@ from dml.types import BadInput
 from dml.wire.mesh.conjugate import gathered, scattered, shared, summed
 
 AXIS = "tensor"
+RING = "sequence"
 Rows = Callable[[jax.Array, int], jax.Array]  # rows_RxD of so many examples -> the same
 
 
@@ -26,23 +27,24 @@ def same(rows_RxD: jax.Array, count: int) -> jax.Array:
 
 
 class Cut(NamedTuple):
-    """What devices do that have a part of a layer each; by default there is but one."""
+    """The operators of a device that has a part of each layer; by default all of it."""
 
     size: int = 1
-    sequence: bool = False  # the stream between layers lies in slices of its places
+    sequence: bool = False  # `tensor` slices activations between layers by positions
     enter: Rows = same
     leave: Rows = same
+    ring: int = 1  # devices of `sequence`, each with consecutive positions
 
 
 WHOLE = Cut()
 
 
-def over(size: int, sequence: bool = False) -> Cut:
-    """Return the cut over size devices of the axis `tensor`."""
+def over(size: int, sequence: bool = False, ring: int = 1) -> Cut:
+    """Return the cut over `size` devices of `tensor` and `ring` of `sequence`."""
     if size == 1:
-        return WHOLE
+        return Cut(ring=ring)
     operators = (joined, parted) if sequence else (copied, added)
-    return Cut(size, sequence, *operators)
+    return Cut(size, sequence, *operators, ring)
 
 
 def divisible(what: str, count: int, size: int) -> None:
@@ -93,12 +95,15 @@ def found(table_VxD: jax.Array, tokens_BxL: jax.Array, cut: Cut) -> jax.Array:
     )
 
 
-def own(places_LxD: jax.Array, cut: Cut) -> jax.Array:
-    """Return the rows of those places at which this device has the stream."""
-    if not cut.sequence:
-        return places_LxD
-    each = len(places_LxD) // cut.size
-    return jax.lax.dynamic_slice_in_dim(places_LxD, offset(cut, each), each)
+def own(places_MxD: jax.Array, length: int, cut: Cut) -> jax.Array:
+    """Return the rows of this device's positions; `length` tokens are its examples'."""
+    if cut.ring == 1 and not cut.sequence:
+        return places_MxD[:length]
+    first = jax.lax.axis_index(RING) * length if cut.ring > 1 else 0
+    if cut.sequence:
+        length //= cut.size
+        first += offset(cut, length)
+    return jax.lax.dynamic_slice_in_dim(places_MxD, first, length)
 
 
 def picked(stream_BxLxD: jax.Array, positions_BxM: jax.Array, cut: Cut) -> jax.Array:

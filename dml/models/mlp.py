@@ -1,33 +1,17 @@
-"""GRADIENT: a perceptron with hidden layers of rectifiers (Rumelhart 1986).
+"""A perceptron with hidden layers of rectifiers (Rumelhart 1986).
 
     dense → relu → ... → dense
 
-Batches of inputs of any shape and integer targets B in, mean cross entropy out.
+The inputs of a batch may have any shape.
 """
 
 import math
-from typing import Any
 
-import jax
 import jax.numpy as jnp
 from flax import linen
 
-from dml.models.classifier import Head, classifier
+from dml.models.classifier import Part, classifier, flat, head
 from dml.types import BadInput, Model
-
-
-class Hidden(linen.Module):
-    """A layer of units, each of which sees all of what came before."""
-
-    width: int
-    dtype: Any
-
-    def setup(self) -> None:
-        self.dense = linen.Dense(self.width, dtype=self.dtype)
-        linen.share_scope(self, self.dense)
-
-    def __call__(self, features: jax.Array) -> jax.Array:
-        return linen.relu(self.dense(features.reshape(len(features), -1)))
 
 
 def mlp(
@@ -45,7 +29,9 @@ def mlp(
         )
     numbers = jnp.dtype(dtype)
     hidden = {
-        f"hidden_{number:02d}": Hidden(width, numbers)
+        f"hidden_{number:02d}": Part(
+            linen.Dense(width, dtype=numbers), flat, linen.relu
+        )
         for number, width in enumerate(widths)
     }
-    return classifier(hidden | {"head": Head(classes, numbers)}, shape, remat=remat)
+    return classifier(hidden | {"head": head(classes, numbers)}, shape, remat=remat)

@@ -15,7 +15,7 @@ import jax
 import jax.numpy as jnp
 from flax import linen
 
-from dml.models.classifier import Head, classifier
+from dml.models.classifier import Part, classifier
 from dml.models.normalisation import norm
 from dml.types import BadInput, Model
 
@@ -99,20 +99,6 @@ class Block(linen.Module):
         )(maps_BxHxWxC)
 
 
-class Pooled(linen.Module):
-    """Maps to the log-odds of every class, by their mean over all pixels."""
-
-    classes: int
-    dtype: Any
-
-    def setup(self) -> None:
-        self.head = Head(self.classes, self.dtype)
-        linen.share_scope(self, self.head)
-
-    def __call__(self, maps_BxHxWxC: jax.Array) -> jax.Array:
-        return self.head(maps_BxHxWxC.mean(axis=(1, 2)))
-
-
 def resnet(
     shape: tuple[int, ...],
     classes: int,
@@ -146,7 +132,8 @@ def resnet(
     ]
     parts: dict[str, linen.Module] = {"stem": Stem(plan.width, plan.large, numbers)}
     parts |= {f"block_{number:02d}": block for number, block in enumerate(blocks)}
-    parts["head"] = Pooled(classes, numbers)
+    dense = linen.Dense(classes, dtype=numbers)
+    parts["head"] = Part(dense, lambda maps_BxHxWxC: maps_BxHxWxC.mean(axis=(1, 2)))
     return classifier(parts, shape, spread, remat)
 
 

@@ -1,10 +1,11 @@
-"""GRADIENT: attention over places that lie on many devices (ring attention, Liu 2023).
+"""Attention over positions that are divided among devices (ring attention, Liu 2023).
 
-    place   0 1 2 3 │ 4 5 6 7 │ 8 9 …       device d holds the d-th run of places
-           device 0   device 1   device 2
+    position   0 1 2 3 │ 4 5 6 7 │ 8 9 …       device d has the d-th positions
+              device 0   device 1   device 2
 
-Queries stay; keys and values travel round. What a place has taken so far is a sum of
-odds · values, the sum of odds and the top score: softmax needs no more (Milakov 2018).
+Queries stay; keys and values travel round the ring. The softmax of a position is summed
+up on the way: the sum of odds · values, the sum of odds and the largest score (Milakov
+2018).
 """
 
 import math
@@ -14,37 +15,8 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-from jax.sharding import Mesh, PartitionSpec
 
 from dml.models.attention import NEVER
-from dml.types import BadInput
-
-
-def over(
-    axes: Mesh, causal: bool, axis: str = "sequence"
-) -> Callable[[jax.Array, jax.Array, jax.Array], jax.Array]:
-    """Return attention of whole queries, keys and values, each BxLxHxK, on a mesh."""
-    size, lies = axes.shape[axis], PartitionSpec(None, axis)
-    call = jax.shard_map(
-        lambda *given: ring_attention(*given, causal, axis),
-        mesh=axes,
-        in_specs=lies,
-        out_specs=lies,
-        check_vma=False,
-    )
-
-    def attend(
-        queries_BxLxHxK: jax.Array, keys_BxLxHxK: jax.Array, values_BxLxHxK: jax.Array
-    ) -> jax.Array:
-        length = queries_BxLxHxK.shape[1]
-        if length % size:
-            raise BadInput(
-                f"expected a length that {size} devices of {axis!r} share equally, got "
-                f"{length}; pass a multiple of {size}"
-            )
-        return call(queries_BxLxHxK, keys_BxLxHxK, values_BxLxHxK)
-
-    return attend
 
 
 @partial(jax.custom_vjp, nondiff_argnums=(3, 4))
@@ -55,17 +27,17 @@ def ring_attention(
     causal: bool,
     axis: str = "sequence",
 ) -> jax.Array:
-    """Return mixed_BxLxHxK of a device's places, inside shard_map.
+    """Return mixed_BxLxHxK of a device's positions, inside shard_map.
 
         ┌─► 0 ──► 1 ─┐      round i = 0 … p-1: device d attends to the keys of
-        │            ▼      device d-i, and meanwhile hands them to d+1
+        │            ▼      device d-i, and meanwhile sends them to d+1
         └── 3 ◄── 2 ◄┘      backward: again, and the keys' gradients with them
 
     With n = B·L·H·K words of a device's keys: p-1 rounds of 2n words forward, then p-1
-    of 2n and p of 2n (float32) backward. A device holds O(n) and L x L scores, L being
-    its own places. Transposing the loop would hold the keys of all rounds: its gradient
-    is therefore by hand. Causal, a round of keys that nobody may see takes as long as
-    others, for the last device sees all and the ring waits for it.
+    of 2n and p of 2n (float32) backward. A device stores O(n) and L x L scores, L being
+    the number of its positions. The transpose of the loop would store the keys of all
+    rounds: the gradient is therefore written by hand. With causal attention a round of
+    masked keys takes as long as others, as the last device masks none of them.
     """
     return _forward(queries_BxLxHxK, keys_BxLxHxK, values_BxLxHxK, causal, axis)[0]
 
@@ -77,7 +49,7 @@ def _forward(
     causal: bool,
     axis: str,
 ) -> tuple[jax.Array, Any]:
-    """Return what places have taken, and what the gradient needs."""
+    """Return mixed_BxLxHxK, and the arrays that the gradient needs."""
     count, length, heads, _ = queries_BxLxHxK.shape
 
     def use(taken: Any, here: Any, number: jax.Array) -> Any:
@@ -145,7 +117,7 @@ def _backward(
         by_values_BxMxHxK += product(
             "bhlm,blhk->bmhk", weights_BxHxLxM, by_mixed_BxLxHxK
         )
-        # They go where their keys go next: after the last round, home.
+        # They travel with their keys, and after the last round to the keys' device.
         return by_queries_BxLxHxK, *passed((by_keys_BxMxHxK, by_values_BxMxHxK), axis)
 
     given = queries_BxLxHxK, keys_BxLxHxK, values_BxLxHxK
@@ -160,9 +132,9 @@ ring_attention.defvjp(_forward, _backward)
 def rounds(
     use: Callable[[Any, Any, jax.Array], Any], begin: Any, here: Any, axis: str
 ) -> Any:
-    """Return what `use` makes, one after another, of what each device has here.
+    """Return the fold of `use` over the trees of all devices.
 
-    In round i it is what device d-i had; round 0 is a device's own.
+    In round i it is the tree of device d-i; round 0 is the device's own.
     """
 
     def one(carry: Any, number: jax.Array) -> Any:
@@ -176,7 +148,7 @@ def rounds(
 
 
 def passed(tree: Any, axis: str) -> Any:
-    """Hand a tree to the next device; return that of the one before."""
+    """Send a tree to the next device; return that of the device before."""
     size = jax.lax.axis_size(axis)
     ring = [(device, (device + 1) % size) for device in range(size)]
     return jax.lax.ppermute(tree, axis, ring)
@@ -189,7 +161,7 @@ def scored(queries_BxLxHxK: jax.Array, keys_BxMxHxK: jax.Array) -> jax.Array:
 
 
 def masked(scores_BxHxLxM: jax.Array, number: jax.Array, axis: str) -> jax.Array:
-    """Return scores, NEVER of keys that stand behind the query among all places."""
+    """Return scores; they are NEVER for keys at later positions than the query."""
     length = scores_BxHxLxM.shape[2]
     here = jax.lax.axis_index(axis)
     there = (here - number) % jax.lax.axis_size(axis)  # whose keys they are

@@ -8,8 +8,7 @@ import numpy as np
 import pytest
 
 from dml.data import documents as module
-from dml.data import newsgroups, reuters
-from dml.data.documents import labelled
+from dml.data.documents import documents
 from dml.types import BadInput
 
 HEAD = "Category\tText\nd\tstring\nclass\t\n"
@@ -18,26 +17,22 @@ TEXTS_HELD_OUT = ("wheel new", "pixel", "")
 
 
 class Case(NamedTuple):
-    module: object
+    name: str
     groups: tuple[str, ...]  # of TEXTS: the first two are +1
     held_out: tuple[str, ...]  # of TEXTS_HELD_OUT: the last two are +1
     opened: list[str] = []  # by this test
 
-    @property
-    def name(self):
-        return self.module.__name__.split(".")[-1]
-
     def load(self):
-        return getattr(self.module, self.name)()
+        return documents(self.name)
 
 
 CASES = (
     Case(
-        newsgroups,  # the fourth has no sci. at its start
+        "newsgroups",  # the fourth has no sci. at its start
         ("comp.graphics", "sci.space", "rec.autos", "alt.science"),
         ("talk.politics", "comp.x", "sci.med"),
     ),
-    Case(reuters, ("earn", "earn", "acq", "crude"), ("trade", "earn", "earn")),
+    Case("reuters", ("earn", "earn", "acq", "crude"), ("trade", "earn", "earn")),
 )
 
 
@@ -65,11 +60,11 @@ def case(request, tmp_path, monkeypatch):
         (folder / "got").write_bytes(packed.getvalue())
         return folder / "got"
 
-    (source,) = case.module.sources()
+    (source,) = module.TEXT[case.name]
     assert [name[-9:] for name in source.members] == ["train.tab", "-test.tab"]
-    assert source.sha256 and source.lines is labelled
+    assert source.sha256
     pretended = source._replace(fetch=fetch, sha256=None)
-    monkeypatch.setattr(case.module, "sources", lambda: [pretended])
+    monkeypatch.setitem(module.TEXT, case.name, [pretended])
     return case
 
 

@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import bert
 import compiling
 import deep
+import gpt
 import jax
 import numpy as np
 import pytest
@@ -259,3 +260,11 @@ def test_steps_move_nothing_unasked(see, monkeypatch):
     monkeypatch.setattr(dense, "apply", looking)
     see()
     assert guards[0] != "disallow" and guards[1:] == ["disallow"] * 5
+
+
+def test_experts_of_gpt_are_refused_before_training(plain, tmp_path):
+    path = tmp_path / "corpus.txt"
+    path.write_text("\n".join(generated(60, 400, seed=1)))
+    argv = [f"--corpus={path}", "--vocabulary=300", f"--out={tmp_path / 'run'}"]
+    with pytest.raises(BadInput, match="choices of 1 to 3 experts, got 4"):
+        gpt.main(["gpt.py", *argv, "--experts=3", "--choices=4"])

@@ -3,10 +3,9 @@ import random
 
 import compiling
 import pipeline
-import pipeline_layers
-import pipeline_report
+import pipeline_virtual
 import pytest
-from pipeline_rows import AMOEBANET, TRANSFORMER, UNEVEN
+from pipeline_rows import AMOEBANET, TABLES, TRANSFORMER, UNEVEN
 from pipeline_virtual import CUTS, Layers, finished, speed_up
 
 from dml.metrics import schedule_figure
@@ -108,7 +107,7 @@ def test_a_run_shows_tables_verdicts_and_pictures(tmp_path, capsys, monkeypatch)
     assert summary["bubble_interleaved"] == pytest.approx(3 / 19)
     lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
     rows = [json.loads(line) for line in lines]
-    assert {row["table"] for row in rows} == {*pipeline_report.TABLES} - {"measured"}
+    assert {row["table"] for row in rows} == {*TABLES} - {"measured"}
     found = {row["schedule"]: row for row in rows if row["table"] == "schedules"}
     assert found["gpipe"]["alive"] == [8] * 4
     assert found["1f1b"]["alive"] == [4, 3, 2, 1]
@@ -140,7 +139,7 @@ def test_one_block_is_measured_for_all(monkeypatch):
 
     monkeypatch.setattr(compiling, "cached", lambda: None)
     monkeypatch.setattr(layer_costs, "seconds", counted)
-    embed, *blocks, head = pipeline_layers.measured((8, 4, 5, 8, 2), 2)
+    embed, *blocks, head = pipeline_virtual.measured((8, 4, 5, 8, 2), 2)
     assert len(blocks) == 5 and len(set(blocks)) == 1
     # products of 2 x 4 places with 12 x 8 x 8 numbers, once forward and twice backward
     assert blocks[0] > 3 * 2 * 8 * 12 * 64 > head > 3 * 2 * 8 * 64 > embed

@@ -97,7 +97,7 @@ def test_a_step_is_no_faster_than_its_gradient_and_overlap_never_slows_it(name):
 
 
 def test_strong_scaling_ends_at_one_example_a_worker():
-    found = scaling_model.rows(WEAK._replace(strong=True), RATES, 1024, False)
+    found = list(scaling_model.rows(WEAK._replace(strong=True), RATES, 1024, False))
     assert [row["p"] for row in found] == [1, 2, 4, 8, 16, 32]
     (last,) = [row for row in found if row["p"] == 32]
     assert last["gradient_seconds"] == pytest.approx(0.0011)

@@ -2,21 +2,32 @@
 
 from collections import Counter
 from contextlib import contextmanager
-from functools import cache
+from functools import cache, partial
 from operator import itemgetter
 
 import jax
 import numpy as np
+import pytest
 from jax.sharding import PartitionSpec as P
 
+from dml.data.minibatches import draws, take
+from dml.metrics.timer import Timer
 from dml.models import cut as cuts
+from dml.models.experts import Mixture
 from dml.models.layers import composed
+from dml.models.network import network
 from dml.models.tensor import tensor_transformer
 from dml.models.transformer import Shape, linen, transformer
-from dml.types import Batch
+from dml.strategies.hybrid.hybrid import hybrid
+from dml.strategies.hybrid.parts import Pipeline
+from dml.strategies.mesh import mesh
+from dml.strategies.serial import serial
+from dml.types import BadInput, Batch
+from dml.update.dense import make
 from dml.wire.mesh import devices
 from dml.wire.mesh.traffic import collectives
 from tests.checks import run
+from tests.strategies.small import alone
 
 DEVICES = 4
 SHAPE = Shape(vocabulary=12, length=8, layers=1, width=16, heads=4)
@@ -187,7 +198,97 @@ def a_part_of_a_gradient_is_not_the_whole():
     assert gap("gpt", 2, sequence=True, whole=first) > 100 * CLOSE
 
 
+MIXTURE = Mixture(4, SHAPE.width, 8, choices=2)
+UPDATES = 5
+
+
+def trained(strategy, mixture=None, **options):
+    """Return the losses of some updates and the gradient of the first."""
+    rng = np.random.default_rng(1)
+    text_NxL = rng.integers(0, SHAPE.vocabulary, (24, 1 + SHAPE.length), np.int32)
+    model = transformer(SHAPE, True, mixture=mixture)
+    start = jax.device_get(model.init(jax.random.key(0)))
+    problem = network(
+        model,
+        start,
+        examples=len(text_NxL),
+        take=partial(take, Batch(text_NxL[:, :-1], text_NxL[:, 1:])),
+    )
+    steps = strategy(
+        problem,
+        draws(len(text_NxL), 8, 0, 8 * UPDATES),
+        make("sgd", 1.0),
+        comm=alone(),
+        timer=Timer(),
+        **options,
+    )
+    both = [(step.loss, jax.device_get(step.params())) for step in steps]
+    grads = jax.tree.map(np.subtract, start, both[0][1])  # the rate is 1
+    return [loss for loss, _ in both], grads
+
+
+@cache
+def on_one_device(mixture=None):
+    return trained(serial, mixture)
+
+
+def on_axes(mixture=None, schedule="1f1b", **sizes):
+    """Train by hybrid on a mesh of these axes."""
+    sizes = {"data": 1, "stage": 1, "tensor": 1} | sizes
+    ring = sizes.get("sequence", 1)
+    cut = tensor_transformer(SHAPE, True, sizes["tensor"], ring=ring, mixture=mixture)
+    pipeline = Pipeline(schedule, 2)
+    axes = devices.mesh(**sizes)
+    return trained(hybrid, mixture, axes=axes, pipeline=pipeline, cut=cut)
+
+
+def differs(found, mixture=None):
+    """Return the largest difference to one device, of losses and of gradients."""
+    losses, grads = on_one_device(mixture)
+    gaps = np.abs(np.subtract(found[0], losses)).max(), apart(found[1], grads)
+    assert len(found[0]) == UPDATES
+    return max(gaps)
+
+
+def positions_over_a_ring_learn_as_on_one_device():
+    assert differs(on_axes(data=2, sequence=2)) < CLOSE
+    assert differs(on_axes(tensor=2, sequence=2)) < CLOSE
+
+
+def experts_over_devices_learn_as_on_one_device():
+    found = trained(mesh, MIXTURE, axes=devices.mesh(data=4))
+    assert differs(found, MIXTURE) < CLOSE
+    assert differs(on_axes(MIXTURE, stage=2, tensor=2), MIXTURE) < CLOSE
+
+
+def the_balance_of_experts_is_part_of_the_loss():
+    plain = on_one_device(MIXTURE._replace(weight=0.0))[0][0]
+    assert 1.0 < (on_one_device(MIXTURE)[0][0] - plain) / MIXTURE.weight < 2.0
+    _, batch, _ = given("gpt")
+    model = transformer(SHAPE, True, mixture=MIXTURE._replace(factor=0.5))
+    measures = model.metrics(model.init(jax.random.key(0)), batch)
+    assert 1.0 < measures["balance"] < 2.0
+    assert 0.5 <= measures["dropped"] < 1  # the capacity is half of the choices
+
+
+def axes_that_do_not_go_together_are_refused():
+    for says, call in [
+        ("one stage", partial(on_axes, stage=2, sequence=2)),
+        ("no pipedream", partial(on_axes, data=2, sequence=2, schedule="pipedream")),
+        ("positions on one device", partial(on_axes, MIXTURE, data=2, sequence=2)),
+        ("causal", partial(tensor_transformer, SHAPE, False, 1, ring=2)),
+        ("a length that 3", partial(tensor_transformer, SHAPE, True, 1, ring=3)),
+    ]:
+        with pytest.raises(BadInput, match=says) as caught:
+            call()
+        assert "\n" not in str(caught.value)
+
+
 CHECKS = [
+    positions_over_a_ring_learn_as_on_one_device,
+    experts_over_devices_learn_as_on_one_device,
+    the_balance_of_experts_is_part_of_the_loss,
+    axes_that_do_not_go_together_are_refused,
     one_device_has_the_whole_network,
     gpt_in_parts_is_gpt,
     bert_in_parts_is_bert,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from jax.sharding import PartitionSpec
 
-from dml.models.experts import Mixture, capacity, dense_experts, routes, specs, start
+from dml.models.experts import Mixture, capacity, routes, specs, start
 from dml.types import BadInput
 from tests.checks import said
 from tests.models.experts_checks import CHECKS
@@ -76,8 +76,8 @@ def test_room_is_the_equal_share_times_the_factor_and_never_more_than_the_rows()
     mixture = Mixture(8, 1, 1, 1, 1.25)
     assert capacity(mixture, 64) == 10
     assert capacity(mixture._replace(choices=2), 64) == 20
-    assert capacity(mixture, 64, groups=4) == 3  # ceil(2.5)
-    assert capacity(mixture._replace(factor=99.0), 64, groups=4) == 16
+    assert capacity(mixture, 16) == 3  # ceil(2.5)
+    assert capacity(mixture._replace(factor=99.0), 16) == 16
     assert capacity(mixture, 1) == 1
 
 
@@ -97,19 +97,16 @@ def test_params_lie_as_specs_say():
 
 
 @pytest.mark.parametrize(
-    "change, rows, groups, says",
+    "change, says",
     [
-        ({"choices": 9}, 8, 1, "expected choices of 1 to 8 experts, got 9"),
-        ({"choices": 0}, 8, 1, "expected choices of 1 to 8 experts, got 0"),
-        ({"factor": 0.0}, 8, 1, "expected a capacity factor above 0, got 0.0"),
-        ({"factor": float("nan")}, 8, 1, "expected a capacity factor above 0, got nan"),
-        ({}, 9, 4, "expected rows that 4 groups share equally, got 9"),
-        ({}, 0, 1, "expected rows that 1 groups share equally, got 0"),
+        ({"choices": 9}, "expected choices of 1 to 8 experts, got 9"),
+        ({"choices": 0}, "expected choices of 1 to 8 experts, got 0"),
+        ({"factor": 0.0}, "expected a capacity factor above 0, got 0.0"),
+        ({"factor": float("nan")}, "expected a capacity factor above 0, got nan"),
     ],
 )
-def test_sizes_that_do_not_fit_are_refused(change, rows, groups, says):
-    mixture = Mixture(8, 4, 4)._replace(**change)
+def test_sizes_that_do_not_fit_are_refused(change, says):
     with pytest.raises(BadInput) as raised:
-        dense_experts({}, np.zeros((rows, 4), np.float32), mixture, groups)
+        capacity(Mixture(8, 4, 4)._replace(**change), 8)
     assert str(raised.value).startswith(says)
     assert "; pass " in str(raised.value) and "\n" not in str(raised.value)

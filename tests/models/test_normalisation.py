@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from flax import linen
 
-from dml.models.classifier import Head, classifier, entropy
+from dml.models.classifier import classifier, entropy, head
 from dml.models.gradient import gradient
 from dml.models.normalisation import drift, norm
 from dml.types import Batch
@@ -24,7 +24,7 @@ class Normed(linen.Module):
 @functools.cache
 def small():
     """A model, its params, none of which is 0, and a batch."""
-    model = classifier({"part": Normed(), "head": Head(4, jnp.float32)}, (3,))
+    model = classifier({"part": Normed(), "head": head(4, jnp.float32)}, (3,))
     params = model.init(jax.random.key(0))
     params = jax.tree.map(lambda leaf: np.asarray(leaf) + np.float32(0.1), params)
     rng = np.random.default_rng(1)

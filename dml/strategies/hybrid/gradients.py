@@ -1,6 +1,6 @@
 """Sums of gradients over the axes of a mesh, their norm and their clipping.
 
-    data     all leaves: the mean over replicas
+    data     all leaves: the mean over replicas, and over devices of `sequence`
     tensor   replicated leaves whose layers process slices of the sequence
     stage    params of several parts, such as a table that embeds and predicts
 
@@ -17,13 +17,15 @@ from dml.strategies.hybrid.layout import Layout, each_part
 from dml.strategies.hybrid.parts import Part, shared
 from dml.types import Tensor
 from dml.update.dense import statistics
+from dml.wire.mesh.axes import replicas
 from dml.wire.mesh.packed import Packing, Vectors, add, packing, read, write, zeros
 
 
 def all_reduce_grads(layout: Layout, model: Tensor, grads: Vectors) -> Vectors:
     """Return gradients that are equal wherever params are equal."""
-    replicas = jax.lax.axis_size("data")
-    grads = jax.tree.map(lambda one: jax.lax.psum(one, "data") / replicas, grads)
+    names = replicas(layout.axes)
+    count = jax.lax.axis_size(names)
+    grads = jax.tree.map(lambda one: jax.lax.psum(one, names) / count, grads)
     return over_stages(layout, over_tensor(layout, model, grads))
 
 

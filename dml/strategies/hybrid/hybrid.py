@@ -50,7 +50,7 @@ def hybrid(
         gradients.
     comm: the ranks, one JAX process each.
     timer: measures the phases.
-    axes: the mesh, with the axes data, stage and tensor.
+    axes: the mesh, with the axes data, stage and tensor, and sequence or not.
     pipeline: the division among stages, and their schedule.
     cut: the layers of one device of the axis tensor; None replicates the model's.
     clip: greatest norm of the gradients; 0 does not clip.

@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import jax
 from jax.sharding import Mesh
 
-from dml.types import Layer, Params, Tensor
-from dml.wire.mesh.axes import local
+from dml.types import BadInput, Layer, Params, Tensor
+from dml.wire.mesh.axes import RING, local
 from dml.wire.mesh.packed import Packing, packing
 from dml.wire.pipelines import possible
 from dml.wire.stages import stages as balanced
@@ -74,6 +74,12 @@ def divided(
     """
     stages, size, layers = axes.shape["stage"], axes.shape["tensor"], model.layers
     possible(pipeline.name, stages, pipeline.microbatches, pipeline.rounds)
+    if RING in axes.axis_names and (stages > 1 or pipeline.schedule == "pipedream"):
+        # a ppermute waits for the devices of all stages, not for those of one stage
+        raise BadInput(
+            f"expected one stage and no pipedream with the axis {RING}, got "
+            f"stage:{stages} and {pipeline.schedule}; pass data, tensor and {RING}"
+        )
     seconds = pipeline.seconds or [1.0] * len(layers)
 
     def slice_of(leaf: Any, spec: Any) -> jax.ShapeDtypeStruct:

@@ -14,7 +14,7 @@ import numpy as np
 from jax.sharding import Mesh
 
 from dml.strategies.hybrid.parts import Part
-from dml.wire.mesh.axes import said
+from dml.wire.mesh.axes import replicas, said
 
 HEAD = ("stage", "layers", "of a matrix", "parameters", "devices (rank:device)")
 MB = 1e6
@@ -23,8 +23,9 @@ MOST = 8  # devices named in a row
 
 def lines(parts: Sequence[Part], axes: Mesh) -> list[str]:
     """Return a head and a row for each stage; a bar separates replicas."""
-    order = [axes.axis_names.index(name) for name in ("data", "stage", "tensor")]
-    grid = np.transpose(axes.devices, order)
+    names = *replicas(axes), "stage", "tensor"
+    grid = np.transpose(axes.devices, [axes.axis_names.index(name) for name in names])
+    grid = grid.reshape(-1, *grid.shape[-2:])
     rows = [HEAD, *(row(parts, grid, stage) for stage in range(grid.shape[1]))]
     wide = [max(map(len, column)) for column in zip(*rows, strict=True)]
     table = [

@@ -20,7 +20,15 @@ from dml.strategies.hybrid.pipeline import PART, TRAVEL, execute
 from dml.strategies.hybrid.transposed import transposed
 from dml.types import Batch, Tensor
 from dml.update.dense import Optimizer
-from dml.wire.mesh.axes import FED, SHARDED, WHOLE
+from dml.wire.mesh.axes import (
+    BOTH,
+    FED,
+    POSITIONS,
+    RING,
+    SHARDED,
+    WHOLE,
+    replicas,
+)
 from dml.wire.mesh.packed import Vectors, read, write
 from dml.wire.mesh.traffic import collectives, sent
 from dml.wire.pipelines import Schedule, make
@@ -37,7 +45,7 @@ class Gradients:
 
     def __call__(self, params: Vectors, batch: Batch, microbatches: int) -> Any:
         """Return the mean loss and the gradients; 0: one microbatch on all replicas."""
-        spec, count = FED if microbatches else WHOLE, max(1, microbatches)
+        spec, count = self.spec(bool(microbatches)), max(1, microbatches)
 
         def placed(leaf: np.ndarray) -> jax.Array:
             leaf = leaf.reshape(count, -1, *leaf.shape[1:])
@@ -51,6 +59,12 @@ class Gradients:
             if microbatches and self.pipeline.schedule != TRANSPOSED and not self.sent:
                 self.sent = bytes_sent(self.calls[key], self.schedule(count))
         return self.calls[key](*arguments)
+
+    def spec(self, divided: bool) -> PartitionSpec:
+        """Return the partition of a batch, whose examples may be divided."""
+        if RING in self.layout.axes.axis_names:
+            return BOTH if divided else POSITIONS
+        return FED if divided else WHOLE
 
     @property
     def temporary(self) -> int:
@@ -74,7 +88,8 @@ class Gradients:
         def means(params: Vectors, batches: Batch) -> tuple[Any, Vectors]:
             loss, grads = on_device(params, batches)
             # all devices of `tensor` have the loss, of `stage` the last one
-            loss = jax.lax.psum(loss, ("data", "stage")) / layout.axes.shape["data"]
+            names = replicas(layout.axes)
+            loss = jax.lax.psum(loss, (*names, "stage")) / jax.lax.axis_size(names)
             return loss, all_reduce_grads(layout, self.model, grads)
 
         return jax.jit(
@@ -141,6 +156,7 @@ def bytes_sent(compiled: jax.stages.Compiled, schedule: Schedule) -> dict[str, f
     """Return the bytes that a device sends in a step by ring, a mean, for each axis.
 
     tensor   in parts: once a microbatch, by one stage of K
+    sequence as tensor: keys and values of ring attention, and their gradients
     stage    activations and gradients: in every tick in which any stage receives
     data     gradients, params of several parts and norms: once
 
@@ -153,7 +169,13 @@ def bytes_sent(compiled: jax.stages.Compiled, schedule: Schedule) -> dict[str, f
     ]
     nbytes = {"tensor": 0.0, "stage": 0.0, "data": 0.0}
     for one in collectives(compiled.as_text() or ""):
-        if PART in one.of:
+        if PART in one.of and one.kind == "collective-permute":
+            rounds = one.times / len(
+                table.piece
+            )  # of the ring; `times` counts ticks too
+            nbytes.setdefault(RING, 0.0)
+            nbytes[RING] += sent(one) * rounds * schedule.microbatches / schedule.stages
+        elif PART in one.of:
             nbytes["tensor"] += sent(one) * schedule.microbatches / schedule.stages
         elif TRAVEL in one.of:
             nbytes["stage"] += sent(one) * sum(ticks) / len(ticks)

@@ -1,25 +1,29 @@
-"""The axes of a mesh, and how params lie over them: all PartitionSpecs in one place.
+"""The axes of a mesh, and the PartitionSpecs over them.
 
-    --mesh=data:2,stage:2,tensor:2      data     replicas, each with its own examples
-                                        stage    parts of the layers, in a pipeline
-    d0 d1 | d2 d3   data 0              tensor   slices of every layer's matrices
-    d4 d5 | d6 d7   data 1
-    stage 0  stage 1                    the first axis named is the slowest
+--mesh=data:2,stage:2,tensor:2      data     replicas, each with its own examples
+                                    stage    parts of the layers, in a pipeline
+d0 d1 | d2 d3   data 0              tensor   slices of every layer's matrices
+d4 d5 | d6 d7   data 1
+stage 0  stage 1                    the first axis named is the slowest
 
-What --mesh says in, the sizes of axes out; trees of params in, trees of specs out.
+--mesh=data:2,sequence:2            sequence   consecutive positions of each example,
+                                               with equal params, as on data
 """
 
 import math
 from typing import Any
 
-from jax.sharding import PartitionSpec
+from jax.sharding import Mesh, PartitionSpec
 
 from dml.types import BadInput
 
 AXES = ("data", "stage", "tensor")
+RING = "sequence"  # an axis that a mesh has only if it is named
 WHOLE = PartitionSpec()  # alike on every device
 SLICED = PartitionSpec("data")  # of ZeRO: see slices.py
 FED = PartitionSpec(None, "data")  # microbatches x examples
+POSITIONS = PartitionSpec(None, None, "sequence")  # microbatches x examples x positions
+BOTH = PartitionSpec(None, "data", "sequence")
 SHARDED = PartitionSpec(("stage", "tensor"))  # vectors of a stage: see packed.py
 PER_DEVICE = PartitionSpec(("data", "stage", "tensor"))  # vectors of one device
 COLUMNS, ROWS = PartitionSpec(None, "tensor"), PartitionSpec("tensor")  # of matrices
@@ -30,10 +34,10 @@ def parse(text: str, devices: int) -> dict[str, int]:
     sizes: dict[str, int] = {}
     for item in text.split(",") if text else []:
         name, _, size = item.partition(":")
-        if name not in AXES or name in sizes:
+        if name not in (*AXES, RING) or name in sizes:
             raise BadInput(
-                f"expected axes of {', '.join(AXES)}, each once, got {item!r}; pass "
-                "--mesh=data:2,stage:2,tensor:2 or some of them"
+                f"expected axes of {', '.join(AXES)}, {RING}, each once, got {item!r}; "
+                "pass --mesh=data:2,stage:2,tensor:2 or some of them"
             )
         if not (size.isascii() and size.isdecimal() and int(size)):
             raise BadInput(
@@ -49,6 +53,11 @@ def parse(text: str, devices: int) -> dict[str, int]:
             f"which is {product}; pass --mesh=data:{devices}, or as many devices"
         )
     return sizes
+
+
+def replicas(axes: Mesh) -> tuple[str, ...]:
+    """Return the axes with equal params: data, and sequence where the mesh has it."""
+    return tuple(name for name in ("data", RING) if name in axes.axis_names)
 
 
 def said(sizes: dict[str, int]) -> str:
