@@ -58,11 +58,23 @@ def write(path: Path, rows: list[Row]) -> None:
     methods = list(dict.fromkeys(row["method"] for row in rows))
     cells = {(row["problem"], row["method"]): row for row in rows}
     bits = [[cells[p, m]["bits"] for m in methods] for p in problems]
-    lines = [HEAD, *markdown(["problem", *methods], problems, bits), "", COSTS]
+    lines = [HEAD, *markdown(["problem", *methods], problems, bits), "", EMPTY]
+    lines += [*markdown(["method", "problems", "reason"], *reasons(rows)), "", COSTS]
     for field, unit in (("words_sent", "Words"), ("virtual_seconds", "Virtual ms")):
         texts = [[cost(cells[p, m], field) for m in methods] for p in problems]
         lines += ["", f"{unit}:", "", *markdown(["problem", *methods], problems, texts)]
     path.write_text("\n".join(lines) + "\n")
+
+
+def reasons(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
+    """Return the methods with empty cells, and for each its problems and the reason."""
+    empty: dict[tuple[str, str], list[str]] = {}
+    for row in rows:
+        if not row["fits"]:
+            key = row["method"], row["why"].partition(";")[0]
+            empty.setdefault(key, []).append(row["problem"])
+    texts = [[", ".join(names), why] for (_, why), names in empty.items()]
+    return [method for method, _ in empty], texts
 
 
 def cost(row: Row, field: str) -> str:
@@ -83,6 +95,8 @@ HEAD = """# Every strategy on every problem
 Written by `python experiments/matrix.py`. Each cell trains the same minibatches. In a
 row, equal letters are equal bits of the trained parameters; `-` is a method that needs
 what the problem does not offer.
+"""
+EMPTY = """Cells without a letter:
 """
 COSTS = """Costs of these updates, of all ranks together: words that are counted as they
 are sent, and virtual milliseconds of messages on the default network. XLA moves what

@@ -15,11 +15,12 @@ from numba import njit
 
 from dml.models.descent import descend as move
 from dml.models.descent import dot
+from dml.models.descent import undecayed as decay
 from dml.models.descent import unpaced as paced
 from dml.models.descent import unsettled as settle
 from dml.types import BadInput, Batch, Edges
 
-__all__ = ["gradient", "move", "objective", "optimum", "paced", "settle"]
+__all__ = ["decay", "gradient", "move", "objective", "optimum", "paced", "settle"]
 
 
 class Masked(NamedTuple):
