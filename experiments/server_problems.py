@@ -31,7 +31,7 @@ def logistic(seed: int, l1: float, path: str = "") -> Problem:
     """20 Newsgroups, or a fifth of an svmlight file held out."""
     from dml.data.newsgroups import newsgroups
     from dml.data.svmlight import halves
-    from dml.strategies.server.logistic import problem
+    from dml.models.sparse_logistic import problem
 
     return problem(*(halves(path, seed) if path else newsgroups()), l1)
 
@@ -39,7 +39,7 @@ def logistic(seed: int, l1: float, path: str = "") -> Problem:
 def factors(seed: int, l1: float, name: str) -> Problem:
     """Ratings of a set, or generated ones of rank 3."""
     from dml.data.ratings import generated, ratings
-    from dml.strategies.server.factors import problem
+    from dml.models.factors import problem
 
     both = (
         generated(*GENERATED, 3, seed) if name == "generated" else ratings(name, seed)

@@ -5,8 +5,8 @@
 A row of the table has the factors, then the bias; users' rows come before items'. GloVe
 (Pennington 2014) is this, with v the log counts, w their weights, and μ_u = μ_i = 0.
 
-`factors` has the same gradient by minibatches, for servers; its sums are in the order
-of SIMD lanes, so bits differ. `tests/models/test_completion.py` compares both.
+`factors` has the same gradient by minibatches with sums in the order of SIMD lanes, so
+bits differ. `tests/models/test_completion.py` compares both.
 """
 
 import math
@@ -45,8 +45,8 @@ def of_ratings(
 ) -> Entries:
     """Make an edge of each rating, in the order in which they are."""
     values = ratings.values.astype(dtype)
-    edges = _edges(ratings.users, ratings.items)
-    return Entries(edges, values, np.ones_like(values), float(mu_user), float(mu_item))
+    pairs = edges(ratings.users, ratings.items)
+    return Entries(pairs, values, np.ones_like(values), float(mu_user), float(mu_item))
 
 
 def of_counts(
@@ -70,11 +70,12 @@ def of_counts(
         )
     logs = np.log(counts.astype(np.float64)).astype(dtype)
     weights = weight(counts, x_max, alpha).astype(dtype)
-    edges = _edges(words, contexts.astype(np.int64) + vocabulary)
-    return Entries(edges, logs, weights, 0.0, 0.0)
+    pairs = edges(words, contexts.astype(np.int64) + vocabulary)
+    return Entries(pairs, logs, weights, 0.0, 0.0)
 
 
-def _edges(users: np.ndarray, items: np.ndarray) -> Edges:
+def edges(users: np.ndarray, items: np.ndarray) -> Edges:
+    """Return the edges of pairs of rows; users' rows must come before items'."""
     if not len(users) or users.min() < 0 or users.max() >= items.min():
         spans = [
             f"{side.min()} to {side.max()}" for side in (users, items) if len(side)

@@ -67,7 +67,7 @@ def of_rows(
     def rows(table: np.ndarray, batch: Touching) -> tuple[float, Rows]:
         assert isinstance(batch.rows, np.ndarray)
         loss, values = gradient(table, batch.indices, batch.rows)
-        return loss, Rows(batch.rows, values)
+        return loss, Rows(batch.rows, values.reshape(len(values), -1))
 
     examples, by_rows = len(edges.starts) - 1, attrgetter("rows")
     return Problem(start, examples, rows, evaluate, take, by_rows, frequency)
@@ -109,7 +109,7 @@ class Minibatches:
     def __call__(
         self, table: np.ndarray, indices: np.ndarray, rows: np.ndarray
     ) -> tuple[float, np.ndarray]:
-        """Return the mean loss, and the gradient of these rows, NxD."""
+        """Return the mean loss, and the gradient of these rows."""
         data, shares_T = self.fixed
         if table.shape[1:] == (1,):
             table = table[:, 0]

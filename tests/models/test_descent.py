@@ -104,6 +104,7 @@ def test_minibatches_weighted_by_their_examples_add_up_to_all(name):
 def test_rows_of_a_minibatch_rise_and_the_frequency_counts_them(name):
     one = MADE[name]()
     counts = np.zeros(len(one.params), int)
+    assert len(one.touched(one.take(np.arange(0)))) == 0
     for e in range(one.examples):
         rows = one.touched(one.take(np.array([e])))
         assert (np.diff(rows) > 0).all()
