@@ -25,10 +25,6 @@ from sparse_problems import counts, ratings
 from sparse_runs import run
 from sparse_ways import FACTORISING, UPDATES
 
-from dml.metrics import runs
-from dml.wire.messages import Metered
-from dml.wire.messages.comm import world
-
 FLAGS = flags.define("seed", "watchdog")
 sparse_flags.define(FLAGS, [*UPDATES, *FACTORISING])
 number = partial(flags.number, flag_values=FLAGS)
@@ -58,8 +54,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     else:
         mus = FLAGS.mu_user, FLAGS.mu_item
         task = ratings(FLAGS.data, FLAGS.k, mus, FLAGS.dtype, FLAGS.seed)
-    path = runs.path(FLAGS.out, "completion")
-    return [run(Metered(world(FLAGS.watchdog)), task, FLAGS, path)]
+    return run(task, FLAGS, "completion")
 
 
 if __name__ == "__main__":

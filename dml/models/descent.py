@@ -51,6 +51,7 @@ def of_rows(
     gradient: Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[float, np.ndarray]],
     evaluate: Callable[[np.ndarray], Mapping[str, Any]],
     frequency: np.ndarray,
+    rising: bool = True,
 ) -> Problem:
     """Return the problem of a table, of whose rows a minibatch touches some.
 
@@ -59,10 +60,12 @@ def of_rows(
     gradient: (table, indices, rows) -> the mean loss, and the gradient of these rows.
     evaluate: table -> measures by name.
     frequency: how often all examples together touch each row.
+    rising: whether the rows of a minibatch rise; if not, they come as the examples do.
     """
 
     def take(indices: np.ndarray) -> Touching:
-        return Touching(indices, touched(edges, indices, len(start)))
+        found = touched(edges, np.asarray(indices, np.int64), len(start))
+        return Touching(indices, np.sort(found) if rising else found)
 
     def rows(table: np.ndarray, batch: Touching) -> tuple[float, Rows]:
         assert isinstance(batch.rows, np.ndarray)
@@ -75,12 +78,15 @@ def of_rows(
 
 @njit(nogil=True, cache=True)
 def touched(edges, indices, count):
-    """Return which of so many rows these edges have, each once, rising."""
-    seen = np.zeros(count, np.bool_)
+    """Return which of so many rows these edges have, each once, as they come."""
+    seen, rows, used = np.zeros(count, np.bool_), np.empty(count, np.int64), 0
     for e in indices:
         for k in range(edges.starts[e], edges.starts[e + 1]):
-            seen[edges.rows[k]] = True
-    return np.flatnonzero(seen)
+            if not seen[edges.rows[k]]:
+                seen[edges.rows[k]] = True
+                rows[used] = edges.rows[k]
+                used += 1
+    return rows[:used].copy()
 
 
 class Minibatches:

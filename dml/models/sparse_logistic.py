@@ -47,6 +47,7 @@ def problem(training: Batch, held_out: Batch, l1: float) -> Problem:
         lambda table, index, rows: gradient(table[:, 0], training, index, rows),
         evaluate,
         np.bincount(features, minlength=len(start_Tx1)),
+        rising=False,  # recorded words are those of this order
     )
 
 
