@@ -6,6 +6,7 @@ from string import ascii_uppercase
 from typing import Any
 
 Row = dict[str, Any]
+KEYS = "method", "problem"
 COLUMNS = {
     "problem": (10, lambda row: row["problem"]),
     "method": (17, lambda row: row["method"]),
@@ -59,7 +60,7 @@ def write(path: Path, rows: list[Row]) -> None:
     cells = {(row["problem"], row["method"]): row for row in rows}
     bits = [[cells[p, m]["bits"] for m in methods] for p in problems]
     lines = [HEAD, *markdown(["problem", *methods], problems, bits), "", EMPTY]
-    lines += [*markdown(["method", "problems", "reason"], *reasons(rows)), "", COSTS]
+    lines += [*markdown(["reason", *KEYS], *reasons(rows)), "", COSTS]
     for field, unit in (("words_sent", "Words"), ("virtual_seconds", "Virtual ms")):
         texts = [[cost(cells[p, m], field) for m in methods] for p in problems]
         lines += ["", f"{unit}:", "", *markdown(["problem", *methods], problems, texts)]
@@ -67,14 +68,16 @@ def write(path: Path, rows: list[Row]) -> None:
 
 
 def reasons(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
-    """Return the methods with empty cells, and for each its problems and the reason."""
-    empty: dict[tuple[str, str], list[str]] = {}
+    """Return the reasons of empty cells, and the methods and problems of each."""
+    empty: dict[str, list[Row]] = {}
     for row in rows:
         if not row["fits"]:
-            key = row["method"], row["why"].partition(";")[0]
-            empty.setdefault(key, []).append(row["problem"])
-    texts = [[", ".join(names), why] for (_, why), names in empty.items()]
-    return [method for method, _ in empty], texts
+            empty.setdefault(row["why"].partition(";")[0], []).append(row)
+    texts = [
+        [", ".join(dict.fromkeys(row[key] for row in some)) for key in KEYS]
+        for some in empty.values()
+    ]
+    return list(empty), texts
 
 
 def cost(row: Row, field: str) -> str:
