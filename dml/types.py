@@ -123,8 +123,15 @@ class SparseModel(Protocol):
 
     def __hash__(self) -> int: ...
 
+    def decay(self, data: Any) -> float:
+        """Return the weight of half the squared table that `settle` applies.
+
+        It is 0 where the gradients of edges have the norm.
+        """
+        ...
+
     def paced(self, data: Any, rate: float) -> Any:
-        """Return the data for an epoch at this rate."""
+        """Return the data for an epoch at this rate; at 0 `settle` changes nothing."""
         ...
 
     def settle(self, table: np.ndarray, data: Any, steps: int) -> None:
@@ -178,7 +185,7 @@ class Problem(NamedTuple):
     examples: the number of examples. A minibatch is an array of their indices.
     gradient: (params, batch) -> the mean loss over the batch and its gradient; a tree
         like params, or the Rows of a table that the batch touches, valid until the next
-        call. None where only the kernel computes gradients.
+        call.
     evaluate: params -> measures by name.
     take: indices -> batch; by default the indices themselves.
 

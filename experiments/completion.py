@@ -2,6 +2,7 @@
 
 mpirun -n 4 python experiments/completion.py --updates=cyclades   the bits of one worker
 mpirun -n 4 python experiments/completion.py --updates=rotation   Gemulla 2011
+mpirun -n 2 python experiments/completion.py --updates=operation  columns of factors
 python experiments/completion.py --threads=2                      MovieLens, 100 k
 python experiments/completion.py --data=ml-1m/ratings.dat --k=20
 python experiments/completion.py --data=counts/                   GloVe's matrix
@@ -22,14 +23,10 @@ import flags
 import sparse_flags
 from sparse_problems import counts, ratings
 from sparse_runs import run
-from sparse_ways import ROTATION, UPDATES
-
-from dml.metrics import runs
-from dml.wire.messages import Metered
-from dml.wire.messages.comm import world
+from sparse_ways import FACTORISING, UPDATES
 
 FLAGS = flags.define("seed", "watchdog")
-sparse_flags.define(FLAGS, [*UPDATES, ROTATION])
+sparse_flags.define(FLAGS, [*UPDATES, *FACTORISING])
 number = partial(flags.number, flag_values=FLAGS)
 flags.text(
     "data",
@@ -57,8 +54,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     else:
         mus = FLAGS.mu_user, FLAGS.mu_item
         task = ratings(FLAGS.data, FLAGS.k, mus, FLAGS.dtype, FLAGS.seed)
-    path = runs.path(FLAGS.out, "completion")
-    return [run(Metered(world(FLAGS.watchdog)), task, FLAGS, path)]
+    return run(task, FLAGS, "completion")
 
 
 if __name__ == "__main__":

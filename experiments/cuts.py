@@ -25,10 +25,6 @@ from sparse_cuts import Sizes, cuts
 from sparse_runs import run
 from sparse_ways import UPDATES
 
-from dml.metrics import runs
-from dml.wire.messages import Metered
-from dml.wire.messages.comm import world
-
 FLAGS = flags.define("seed", "watchdog")
 sparse_flags.define(FLAGS, UPDATES)
 integer = partial(flags.integer, flag_values=FLAGS)
@@ -54,8 +50,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     flags.parse(FLAGS, argv)
     sizes = Sizes(FLAGS.slices, FLAGS.every, FLAGS.smoothness)
     task = cuts(FLAGS.data, sizes, FLAGS.reference, FLAGS.dtype, FLAGS.seed)
-    path = runs.path(FLAGS.out, "cuts")
-    return [run(Metered(world(FLAGS.watchdog)), task, FLAGS, path)]
+    return run(task, FLAGS, "cuts")
 
 
 if __name__ == "__main__":

@@ -18,10 +18,6 @@ from sparse_problems import images
 from sparse_runs import run
 from sparse_ways import UPDATES
 
-from dml.metrics import runs
-from dml.wire.messages import Metered
-from dml.wire.messages.comm import world
-
 FLAGS = flags.define("seed", "watchdog")
 sparse_flags.define(FLAGS, UPDATES)
 flags.number("keep", 0.25, "Chance of a unit to be kept.", 1e-3, 1, flag_values=FLAGS)
@@ -35,8 +31,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     flags.parse(FLAGS, argv)
     sizes = FLAGS.keep, FLAGS.hidden, FLAGS.masks, FLAGS.mu
     task = images(*sizes, FLAGS.dtype, FLAGS.seed)
-    path = runs.path(FLAGS.out, "dropout")
-    return [run(Metered(world(FLAGS.watchdog)), task, FLAGS, path)]
+    return run(task, FLAGS, "dropout")
 
 
 if __name__ == "__main__":

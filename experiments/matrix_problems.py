@@ -20,8 +20,9 @@ from dml.models.mlp import mlp
 from dml.models.network import network
 from dml.models.transformer import Shape, transformer
 from dml.strategies.shared.workers import orders
-from dml.types import Batch, Model, Params, Problem
+from dml.types import Batch, Model, Params, Problem, SparseModel
 from dml.update.dense import make
+from dml.update.moves import Moves
 from dml.update.rows import AdaGrad
 from dml.update.table import table
 from dml.wire.memory.state import Order
@@ -44,7 +45,7 @@ class Entry(NamedTuple):
 
     make: () -> the problem.
     batch: examples in a minibatch.
-    update: an optax optimizer, or a rule of rows; None where a kernel alone trains.
+    update: an optax optimizer, or a rule of rows.
     rate: of steps by single examples.
     batches: (problem, batch) -> the indices of each minibatch.
     orders: problem -> the order of each epoch.
@@ -103,40 +104,55 @@ def gpt() -> Problem:
     )
 
 
-def documents() -> Problem:
-    """Return sparse logistic regression."""
+def documents(model: SparseModel) -> Problem:
+    """Return a linear model of sparse rows."""
     from dml.data.svmlight import generate
-    from dml.strategies.server.logistic import problem
 
-    return problem(*(generate(n, 60, 8, seed) for seed, n in enumerate((500, 100))), 0)
+    data = model.documents(generate(500, 60, 8, SEED), mu=1e-3)
+    return of_edges(model, data, np.zeros(60, np.float32))
 
 
-def ratings() -> Problem:
-    """Return matrix factorisation."""
-    from dml.data.ratings import generated
-    from dml.strategies.server.factors import problem
+def logistic_of_rows() -> Problem:
+    """Return sparse logistic regression."""
+    from dml.models import sparse_logistic_edges
 
-    return problem(*generated(30, 20, 500, 3, SEED), factors=4, mu=0.05, seed=SEED)
+    return documents(sparse_logistic_edges)
 
 
 def svm() -> Problem:
     """Return a support vector machine on sparse rows."""
-    from dml.data.svmlight import generate
     from dml.models import sparse_svm
 
-    batch = generate(500, 60, 8, SEED)
-    data = sparse_svm.documents(batch, mu=1e-3)
-    return of_edges(sparse_svm, data, np.zeros(60, np.float32))
+    return documents(sparse_svm)
 
 
 def completion() -> Problem:
-    """Return matrix completion, rating by rating."""
+    """Return matrix factorisation."""
     from dml.data.ratings import generated
     from dml.models import completion, factors
 
     training, _ = factors.centred(*generated(30, 20, 500, 3, SEED))
     data = completion.of_ratings(training, 0.02, 0.02)
-    return of_edges(completion, data, factors.start(50, 4, SEED))
+    return completion.in_columns(of_edges(completion, data, factors.start(50, 4, SEED)))
+
+
+def labels() -> Problem:
+    """Return a multi-way graph cut."""
+    from dml.data.graphs import generated
+    from dml.models import cuts
+
+    graph = generated((12, 12), 3, SEED, 1.0)
+    return of_edges(cuts, cuts.cuts(graph, SEED), cuts.start(graph))
+
+
+def masked() -> Problem:
+    """Return a network that dropout makes sparse."""
+    from dml.models import dropout
+
+    training, _ = digits()
+    some = Batch(training.inputs[:200], training.targets[:200])
+    data = dropout.kept(some, 16, 0.25, 1, SEED, 0.03)
+    return of_edges(dropout, data, dropout.start(16, 64, CLASSES, SEED))
 
 
 def glove() -> Problem:
@@ -177,14 +193,22 @@ def descent(rate: float) -> Callable[[np.ndarray], Any]:
     return partial(table, "sgd", rate=rate)
 
 
+def projected(rate: float) -> Callable[[np.ndarray], Any]:
+    """Return SGD on rows of cuts, and their projection onto the simplex."""
+    from dml.models import cuts
+
+    return partial(Moves, move=cuts.move, rate=lambda number: rate)
+
+
 PROBLEMS: dict[str, Entry] = {
     "linear": Entry(cache(linear), 48, make("sgd", 0.1)),
     "mlp": Entry(cache(perceptron), 48, make("sgd", 0.1)),
     "gpt": Entry(cache(gpt), 24, make("sgd", 0.1)),
-    "documents": Entry(cache(documents), 48, descent(2.0)),
-    "ratings": Entry(cache(ratings), 48, descent(2.0)),
-    "svm": Entry(cache(svm), 48, None, rate=0.3),
-    "completion": Entry(cache(completion), 48, None, rate=0.05, blocks=True),
+    "documents": Entry(cache(logistic_of_rows), 48, descent(2.0), rate=0.3),
+    "svm": Entry(cache(svm), 48, descent(2.0), rate=0.3),
+    "completion": Entry(cache(completion), 48, descent(2.0), rate=0.05, blocks=True),
+    "cuts": Entry(cache(labels), 48, projected(2.0), rate=0.1),
+    "dropout": Entry(cache(masked), 24, descent(0.5), rate=0.05),
     "glove": Entry(
         glove,  # each rank has its own: a gradient is valid until the next one
         GLOVE_BATCH,

@@ -6,6 +6,7 @@ from string import ascii_uppercase
 from typing import Any
 
 Row = dict[str, Any]
+KEYS = "method", "problem"
 COLUMNS = {
     "problem": (10, lambda row: row["problem"]),
     "method": (17, lambda row: row["method"]),
@@ -58,11 +59,25 @@ def write(path: Path, rows: list[Row]) -> None:
     methods = list(dict.fromkeys(row["method"] for row in rows))
     cells = {(row["problem"], row["method"]): row for row in rows}
     bits = [[cells[p, m]["bits"] for m in methods] for p in problems]
-    lines = [HEAD, *markdown(["problem", *methods], problems, bits), "", COSTS]
+    lines = [HEAD, *markdown(["problem", *methods], problems, bits), "", EMPTY]
+    lines += [*markdown(["reason", *KEYS], *reasons(rows)), "", COSTS]
     for field, unit in (("words_sent", "Words"), ("virtual_seconds", "Virtual ms")):
         texts = [[cost(cells[p, m], field) for m in methods] for p in problems]
         lines += ["", f"{unit}:", "", *markdown(["problem", *methods], problems, texts)]
     path.write_text("\n".join(lines) + "\n")
+
+
+def reasons(rows: list[Row]) -> tuple[list[str], list[list[str]]]:
+    """Return the reasons of empty cells, and the methods and problems of each."""
+    empty: dict[str, list[Row]] = {}
+    for row in rows:
+        if not row["fits"]:
+            empty.setdefault(row["why"].partition(";")[0], []).append(row)
+    texts = [
+        [", ".join(dict.fromkeys(row[key] for row in some)) for key in KEYS]
+        for some in empty.values()
+    ]
+    return list(empty), texts
 
 
 def cost(row: Row, field: str) -> str:
@@ -83,6 +98,8 @@ HEAD = """# Every strategy on every problem
 Written by `python experiments/matrix.py`. Each cell trains the same minibatches. In a
 row, equal letters are equal bits of the trained parameters; `-` is a method that needs
 what the problem does not offer.
+"""
+EMPTY = """Cells without a letter:
 """
 COSTS = """Costs of these updates, of all ranks together: words that are counted as they
 are sent, and virtual milliseconds of messages on the default network. XLA moves what

@@ -30,7 +30,7 @@ def logistic(seed: int, l1: float, path: str = "") -> Problem:
     """20 Newsgroups, or a fifth of an svmlight file held out."""
     from dml.data.documents import documents
     from dml.data.svmlight import halves
-    from dml.strategies.server.logistic import problem
+    from dml.models.sparse_logistic import problem
 
     return problem(*(halves(path, seed) if path else documents("newsgroups")), l1)
 
@@ -38,7 +38,7 @@ def logistic(seed: int, l1: float, path: str = "") -> Problem:
 def factors(seed: int, l1: float, name: str) -> Problem:
     """Ratings of a set, or generated ones of rank 3."""
     from dml.data.ratings import generated, ratings
-    from dml.strategies.server.factors import problem
+    from dml.models.factors import problem
 
     drawn = name == "generated"
     both = generated(*GENERATED, 3, seed) if drawn else ratings(name, seed)

@@ -9,7 +9,10 @@ import numpy as np
 from sparse_flags import Stated
 from sparse_runs import Extras, Measures, Task, save
 
-from dml.data.graphs import Graph
+from dml.data.dimacs import dimacs
+from dml.data.entities import entities
+from dml.data.graphs import Graph, generated, photograph
+from dml.data.volume import volume
 from dml.metrics import segments
 from dml.models import cuts as model
 from dml.models.cuts_optimum import Optimum, flow, optimum
@@ -42,7 +45,7 @@ def cuts(
     """
 
     def load() -> tuple[Any, np.ndarray, Extras]:
-        graph = (GRAPHS.get(data) or partial(of_file, data))(sizes, seed)
+        graph = GRAPHS[data](sizes, seed) if data in GRAPHS else dimacs(data)
         made = model.cuts(graph, seed, dtype)
         best = cache(partial(flow if graph.labels == 2 else optimum, graph))
 
@@ -90,39 +93,9 @@ def beside(
     }
 
 
-def volume(sizes: Sizes, seed: int) -> Graph:
-    from dml.data.volume import volume
-
-    return volume(sizes.slices, sizes.every, sizes.smoothness, seed)
-
-
-def photograph(sizes: Sizes, seed: int) -> Graph:
-    from dml.data.graphs import photograph
-
-    return photograph(PHOTOGRAPH, sizes.every, sizes.smoothness, seed)
-
-
-def entities(sizes: Sizes, seed: int) -> Graph:
-    from dml.data.entities import entities
-
-    return entities(seed=seed)
-
-
-def generated(sizes: Sizes, seed: int) -> Graph:
-    from dml.data.graphs import generated
-
-    return generated(*GENERATED, seed, sizes.smoothness)
-
-
-def of_file(path: str, sizes: Sizes, seed: int) -> Graph:
-    from dml.data.dimacs import dimacs
-
-    return dimacs(path)
-
-
 GRAPHS: dict[str, Callable[[Sizes, int], Graph]] = {
-    "volume": volume,
-    "photograph": photograph,
-    "entities": entities,
-    "generated": generated,
+    "volume": lambda sizes, seed: volume(*sizes, seed),
+    "photograph": lambda sizes, seed: photograph(PHOTOGRAPH, *sizes[1:], seed),
+    "entities": lambda sizes, seed: entities(seed=seed),
+    "generated": lambda sizes, seed: generated(*GENERATED, seed, sizes.smoothness),
 }

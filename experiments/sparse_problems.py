@@ -10,6 +10,10 @@ import numpy as np
 from sparse_flags import Stated
 from sparse_runs import Extras, Measures, Task, save
 
+from dml.data import documents as texts
+from dml.data import hypergraphs
+from dml.data import ratings as scores
+from dml.data.svmlight import by_heat, generate, halves, laid_out, split
 from dml.metrics.residuals import residuals
 from dml.models import completion, dropout, factors, sparse_logistic_edges, sparse_svm
 from dml.types import BadInput, Batch, Problem
@@ -34,8 +38,6 @@ def documents(
     model, stated = LOSSES[loss]
 
     def load() -> tuple[Any, np.ndarray, Extras]:
-        from dml.data.svmlight import by_heat, laid_out
-
         both = source(data)(seed)
         order, (training, held_out) = by_heat(*both)
         made = model.documents(laid_out(training, seed), mu, dtype)
@@ -62,14 +64,11 @@ def source(data: str) -> Callable[[int], tuple[Batch, Batch]]:
     name, _, numbers = data.partition(":")
     if name == "generated" and numbers:
         return partial(chosen, numbers)
-    return DOCUMENTS.get(data) or partial(of_file, data)
+    return DOCUMENTS.get(data) or partial(halves, data)
 
 
 def chosen(numbers: str, seed: int) -> tuple[Batch, Batch]:
     """Generate examples of this Ω, Δ and ρ."""
-    from dml.data import hypergraphs
-    from dml.data.svmlight import split
-
     try:
         omega, delta, rho = map(float, numbers.split(","))
     except ValueError:
@@ -82,34 +81,10 @@ def chosen(numbers: str, seed: int) -> tuple[Batch, Batch]:
     return split(hypergraphs.documents(edges, rows, seed), seed)
 
 
-def of_file(path: str, seed: int) -> tuple[Batch, Batch]:
-    from dml.data.svmlight import halves
-
-    return halves(path, seed)
-
-
-def newsgroups(seed: int) -> tuple[Batch, Batch]:
-    from dml.data.documents import documents
-
-    return documents("newsgroups")
-
-
-def reuters(seed: int) -> tuple[Batch, Batch]:
-    from dml.data.documents import documents
-
-    return documents("reuters")
-
-
-def generated(seed: int) -> tuple[Batch, Batch]:
-    from dml.data.svmlight import generate, split
-
-    return split(generate(*GENERATED, seed), seed)
-
-
 DOCUMENTS: dict[str, Callable[[int], tuple[Batch, Batch]]] = {
-    "newsgroups": newsgroups,
-    "reuters": reuters,
-    "generated": generated,
+    "newsgroups": lambda seed: texts.documents("newsgroups"),
+    "reuters": lambda seed: texts.documents("reuters"),
+    "generated": lambda seed: split(generate(*GENERATED, seed), seed),
 }
 
 
@@ -119,10 +94,10 @@ def ratings(
     """Return the completion of what users gave to items."""
 
     def load() -> tuple[Any, np.ndarray, Extras]:
-        from dml.data import ratings
-
-        loaded = ratings.generated if data == "generated" else ratings.ratings
-        both = loaded(*(SCORED if data == "generated" else (data,)), seed)
+        if data == "generated":
+            both = scores.generated(*SCORED, seed)
+        else:
+            both = scores.ratings(data, seed)
         training, held_out = factors.centred(*both)
         training = in_drawn_order(training, seed)
         made = completion.of_ratings(training, *mus, dtype)

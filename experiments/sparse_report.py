@@ -7,7 +7,8 @@ import numpy as np
 from dml.metrics.writers import Row, line
 
 ENDS = "accuracy", "rmse", "cut", "exact_cut", "cut_bound", "cut_ratio", "cut_accuracy"
-UPDATING = ("update_seconds", "wait_seconds")  # what an epoch takes
+# what an epoch takes
+UPDATING = "gradient_seconds", "wire_seconds", "update_seconds", "wait_seconds"
 
 
 def pace(row: Row) -> float:

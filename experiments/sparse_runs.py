@@ -18,7 +18,7 @@ import writing
 from sparse_report import connected, ends, gap, progress, speeds
 from sparse_ways import begin
 
-from dml.metrics import figures, writers
+from dml.metrics import figures, runs, writers
 from dml.metrics.timer import Timer
 from dml.models import descent
 from dml.train import train
@@ -26,7 +26,8 @@ from dml.types import CountedComm, Edges, Problem, SparseModel
 from dml.wire.memory.conflicts import component_sizes, hubs
 from dml.wire.memory.shared import place
 from dml.wire.memory.structure import lines, structure
-from dml.wire.messages import first_of_all
+from dml.wire.messages import Metered, first_of_all
+from dml.wire.messages.comm import world
 
 BATCHES = 16, 64, 256, 1024  # whose components are shown
 SOME = 1 << 16  # edges, of which they are
@@ -103,20 +104,19 @@ def mean_share(blocks: Sequence[np.ndarray]) -> float:
 
 
 def run(
-    comm: CountedComm,
     task: Task,
     values: flags.FlagValues,
-    path: Path,
+    experiment: str,
     peers: Callable[[Problem, sparse_flags.Stated], Measures] | None = None,
-) -> dict[str, Any]:
-    """Train by the flags; return the summary.
+) -> list[dict[str, Any]]:
+    """Train by the flags, on ranks of one host; return this rank's summary.
 
-    comm: the ranks, all on one host.
     task: what is learned.
     values: the flags.
-    path: the run folder.
+    experiment: names the run folder.
     peers: measures other programs on the same problem; None: no comparison.
     """
+    comm, path = Metered(world(values.watchdog)), runs.path(values.out, experiment)
     begun = time.perf_counter()
     stated = sparse_flags.filled(values, task.stated)
     problem, extras = loaded(comm, task)
@@ -156,4 +156,4 @@ def run(
             writer.summary(summary)
 
         first_of_all(comm, conclude)
-    return summary
+    return [summary]

@@ -7,12 +7,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from dml.data.minibatches import minibatches
 from dml.metrics.timer import Timer
+from dml.models.completion import in_columns
 from dml.strategies import rotation, strategy
 from dml.strategies.shared.workers import Descent, orders
 from dml.types import BadInput, CountedComm, Problem, Step
+from dml.update.moves import Moves
 from dml.wire.memory import atomic, hogwild, locked, round_robin, whole
 from dml.wire.memory.conflicts import hubs
+from dml.wire.messages import ALLREDUCE
 
 
 class Settings(NamedTuple):
@@ -61,7 +65,6 @@ def own_tables(problem: Problem, how: Settings) -> dict[str, Any]:
     return {"threads": how.threads}
 
 
-ROTATION = "rotation"  # of problems whose examples have a row of each of two sides
 # --updates: a strategy, and its own arguments.
 UPDATES: dict[str, tuple[str, Own]] = {
     "serial": ("hogwild", partial(by_policy, hogwild)),
@@ -85,8 +88,8 @@ def begin(
             f"expected one worker with --updates=serial, got {comm.size * how.threads};"
             " pass --updates=cyclades, which has the same bits where no row waits"
         )
-    if updates == ROTATION:
-        return rotating(problem, how, comm, timer)
+    if updates in FACTORISING:
+        return FACTORISING[updates](problem, how, comm, timer)
     name, own = UPDATES[updates]
     return strategy(name, problem)(
         problem,
@@ -98,16 +101,52 @@ def begin(
     )
 
 
+def one_thread(updates: str, how: Settings) -> None:
+    if how.threads > 1:
+        raise BadInput(
+            f"expected one thread a rank with --updates={updates}, got {how.threads}; "
+            "start more ranks, with --threads=1"
+        )
+
+
 def rotating(
     problem: Problem, how: Settings, comm: CountedComm, timer: Timer
 ) -> Iterator[Step]:
     """Return the Steps of rotation, whose epochs visit one cell after another."""
-    if how.threads > 1:
-        raise BadInput(
-            f"expected one thread a rank with --updates={ROTATION}, got {how.threads}; "
-            "start more ranks, with --threads=1"
-        )
+    one_thread("rotation", how)
     problem, cells = rotation.in_blocks(problem, how.blocks)
     orders = rotation.orders(cells, how.seed)
-    train = strategy(ROTATION, problem)
+    train = strategy("rotation", problem)
     return train(problem, orders, how.update, comm=comm, timer=timer)
+
+
+def by_columns(
+    problem: Problem, how: Settings, comm: CountedComm, timer: Timer
+) -> Iterator[Step]:
+    """Return the Steps of operation; a minibatch moves rows as far as its examples."""
+    one_thread("operation", how)
+    if how.update.momentum:
+        raise BadInput(
+            "expected no momentum with --updates=operation, got "
+            f"{how.update.momentum:g}; pass --momentum=0"
+        )
+    batch, problem = min(how.batch, problem.examples), in_columns(problem)
+    every = -(-problem.examples // batch)
+
+    def rate(number: int) -> float:
+        return batch * how.update.rate(1 + (number - 1) // every)
+
+    return strategy("operation", problem)(
+        problem,
+        minibatches(problem.examples, batch, how.seed),
+        partial(Moves, move=problem.kernel.model.move, rate=rate),
+        comm=comm,
+        timer=timer,
+        allreduce=ALLREDUCE["ring"],
+        batch=batch,
+        every=every,
+    )
+
+
+# --updates of matrix factorisation: examples have a row of each of two sides.
+FACTORISING = {"rotation": rotating, "operation": by_columns}

@@ -22,10 +22,6 @@ from sparse_runs import run
 from sparse_ways import UPDATES
 from svm_peers import peers
 
-from dml.metrics import runs
-from dml.wire.messages import Metered
-from dml.wire.messages.comm import world
-
 FLAGS = flags.define("seed", "watchdog")
 sparse_flags.define(FLAGS, UPDATES)
 text = partial(flags.text, flag_values=FLAGS)
@@ -39,9 +35,8 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     """Train as the flags say; return the summary of this process's rank."""
     flags.parse(FLAGS, argv)
     task = documents(FLAGS.data, FLAGS.loss, FLAGS.mu, FLAGS.dtype, FLAGS.seed)
-    path = runs.path(FLAGS.out, "svm")
     others = partial(peers, loss=FLAGS.loss) if FLAGS.peers else None
-    return [run(Metered(world(FLAGS.watchdog)), task, FLAGS, path, others)]
+    return run(task, FLAGS, "svm", others)
 
 
 if __name__ == "__main__":

@@ -5,11 +5,13 @@
 A row of the table has the factors, then the bias; users' rows come before items'. GloVe
 (Pennington 2014) is this, with v the log counts, w their weights, and μ_u = μ_i = 0.
 
-`factors` has the same gradient by minibatches, for servers; its sums are in the order
-of SIMD lanes, so bits differ. `tests/models/test_completion.py` compares both.
+`factors` has the same gradient by minibatches with sums in the order of SIMD lanes, so
+bits differ. `tests/models/test_completion.py` compares both.
 """
 
 import math
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,12 +19,13 @@ from numba import njit
 
 from dml.models.descent import descend as move
 from dml.models.descent import dot
+from dml.models.descent import undecayed as decay
 from dml.models.descent import unpaced as paced
 from dml.models.descent import unsettled as settle
 from dml.models.glove import weight
-from dml.types import BadInput, Edges, Ratings
+from dml.types import BadInput, Edges, Problem, Ratings, Rows, Touching
 
-__all__ = ["gradient", "move", "objective", "optimum", "paced", "settle"]
+__all__ = ["decay", "gradient", "move", "objective", "optimum", "paced", "settle"]
 FALLS = 1e-7  # of the objective in a sweep: less than this is no fall
 DAMPING = 1e-10  # of a system's diagonal: solvable also where the data leave it open
 
@@ -42,8 +45,8 @@ def of_ratings(
 ) -> Entries:
     """Make an edge of each rating, in the order in which they are."""
     values = ratings.values.astype(dtype)
-    edges = _edges(ratings.users, ratings.items)
-    return Entries(edges, values, np.ones_like(values), float(mu_user), float(mu_item))
+    pairs = edges(ratings.users, ratings.items)
+    return Entries(pairs, values, np.ones_like(values), float(mu_user), float(mu_item))
 
 
 def of_counts(
@@ -67,11 +70,12 @@ def of_counts(
         )
     logs = np.log(counts.astype(np.float64)).astype(dtype)
     weights = weight(counts, x_max, alpha).astype(dtype)
-    edges = _edges(words, contexts.astype(np.int64) + vocabulary)
-    return Entries(edges, logs, weights, 0.0, 0.0)
+    pairs = edges(words, contexts.astype(np.int64) + vocabulary)
+    return Entries(pairs, logs, weights, 0.0, 0.0)
 
 
-def _edges(users: np.ndarray, items: np.ndarray) -> Edges:
+def edges(users: np.ndarray, items: np.ndarray) -> Edges:
+    """Return the edges of pairs of rows; users' rows must come before items'."""
     if not len(users) or users.min() < 0 or users.max() >= items.min():
         spans = [
             f"{side.min()} to {side.max()}" for side in (users, items) if len(side)
@@ -150,6 +154,75 @@ def _sums(table, data):
         loss += 0.5 * (data.weights[e] * missed * missed + norm)
         squares += missed * missed
     return loss, squares
+
+
+class Products(NamedTuple):
+    """Inner products of users' and items' rows, whose columns are split over ranks.
+
+    Behind the products of a minibatch stands the sum of its norms. All ranks have the
+    column of biases; the first counts it.
+    """
+
+    data: Entries
+    start_TxD: np.ndarray
+
+    def split(self, rank: int, size: int) -> tuple[np.ndarray, Callable]:
+        """Return the table of a rank's columns and the biases, and its gradient.
+
+        The gradient is (table, batch, products) -> the mean loss, and rows.
+        """
+        columns = np.array_split(self.start_TxD[:, :-1], size, axis=1)[rank]
+        return np.column_stack([columns, self.start_TxD[:, -1]]), self.gradient
+
+    def terms(self, rank: int) -> Callable[[np.ndarray, Touching], np.ndarray]:
+        """Return (table, batch) -> a rank's terms of all products, and of the norms."""
+        return partial(self.products, biases=rank == 0)
+
+    def products(
+        self, table_TxD: np.ndarray, batch: Touching, biases: bool
+    ) -> np.ndarray:
+        rows_Bx2, mus = self.rows(batch), (self.data.mu_user, self.data.mu_item)
+        users_BxD, items_BxD = table_TxD[rows_Bx2[:, 0]], table_TxD[rows_Bx2[:, 1]]
+        found = np.einsum("bd,bd->b", users_BxD[:, :-1], items_BxD[:, :-1])
+        if biases:
+            found += users_BxD[:, -1] + items_BxD[:, -1]
+        norms = [
+            mu * np.square(side[:, : None if biases else -1], dtype=np.float64).sum()
+            for mu, side in zip(mus, (users_BxD, items_BxD), strict=True)
+        ]
+        return np.append(found, 0.5 * sum(norms))
+
+    def gradient(
+        self, table_TxD: np.ndarray, batch: Touching, products: np.ndarray
+    ) -> tuple[float, Rows]:
+        assert isinstance(batch.rows, np.ndarray)
+        rows_Bx2, kind = self.rows(batch), table_TxD.dtype.type
+        missed_B = products[:-1] - self.data.targets[batch.indices]
+        slopes_B = self.data.weights[batch.indices] * missed_B
+        loss = 0.5 * float(slopes_B @ missed_B) + float(products[-1])
+        sums_NxD = np.zeros((len(batch.rows), table_TxD.shape[1]), kind)
+        for side, mu in enumerate((self.data.mu_user, self.data.mu_item)):
+            others_BxD = table_TxD[rows_Bx2[:, 1 - side]]
+            others_BxD[:, -1] = 1  # the bias goes with a 1 on the other side
+            own = np.searchsorted(batch.rows, rows_Bx2[:, side])
+            norm_BxD = kind(mu) * table_TxD[rows_Bx2[:, side]]
+            np.add.at(sums_NxD, own, slopes_B[:, None] * others_BxD + norm_BxD)
+        count = len(batch.indices)
+        return loss / count, Rows(batch.rows, sums_NxD / kind(count))
+
+    def rows(self, batch: Touching) -> np.ndarray:
+        """Return the row of each example's user, and of its item."""
+        return self.data.edges.rows.reshape(-1, 2)[batch.indices]
+
+    def join(self, tables: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the table of all columns from the tables of all ranks."""
+        return np.column_stack([*(one[:, :-1] for one in tables), tables[0][:, -1]])
+
+
+def in_columns(problem: Problem) -> Problem:
+    """Return the problem of Entries with inner products, whose columns can be split."""
+    products = Products(problem.kernel.data, problem.params)
+    return problem._replace(products=products)
 
 
 def optimum(data: Entries, start_TxD: np.ndarray, sweeps: int = 200) -> np.ndarray:

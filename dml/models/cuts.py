@@ -12,11 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
+from dml.models.descent import undecayed as decay
 from dml.models.descent import unpaced as paced
 from dml.models.descent import unsettled as settle
 from dml.types import Edges
 
-__all__ = ["gradient", "move", "objective", "paced", "settle"]
+__all__ = ["decay", "gradient", "move", "objective", "paced", "settle"]
 PAIR = -1  # as a label: the edge goes to a node
 
 

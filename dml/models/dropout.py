@@ -13,13 +13,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
+from dml.models.descent import add_up, dot
 from dml.models.descent import descend as move
-from dml.models.descent import dot
+from dml.models.descent import undecayed as decay
 from dml.models.descent import unpaced as paced
 from dml.models.descent import unsettled as settle
 from dml.types import BadInput, Batch, Edges
 
-__all__ = ["gradient", "move", "objective", "optimum", "paced", "settle"]
+__all__ = ["decay", "gradient", "move", "objective", "optimum", "paced", "settle"]
 
 
 class Masked(NamedTuple):
@@ -136,25 +137,10 @@ def objective(table: np.ndarray, data: Masked) -> float:
 
 def whole(table: np.ndarray, data: Masked) -> tuple[float, np.ndarray]:
     """Return the mean of all edges' losses, and its gradient."""
-    total_HxD = np.zeros(table.shape)
-    most = int(np.diff(data.edges.starts).max())
-    grads = np.empty((most, table.shape[1]), table.dtype)
-    loss = _summed(table, data, grads, total_HxD)
-    return loss / len(data.images), total_HxD / len(data.images)
-
-
-@njit(nogil=True, cache=True)
-def _summed(table, data, grads, total):
-    lost = 0.0
-    for e in range(len(data.images)):
-        loss, _ = gradient(table, data, e, e, grads)
-        lost += loss
-        first = data.edges.starts[e]
-        for k in range(first, data.edges.starts[e + 1]):
-            unit = data.edges.rows[k]
-            for d in range(table.shape[1]):
-                total[unit, d] += grads[k - first, d]
-    return lost
+    total_HxD, count = np.zeros(table.shape), len(data.images)
+    every, units = np.arange(count), np.arange(len(table))
+    loss, _ = add_up(gradient, table, data, every, units, total_HxD)
+    return loss / count, total_HxD / count
 
 
 def accuracy(table: np.ndarray, batch: Batch) -> float:

@@ -4,6 +4,9 @@
 
 A row of the table has the factors, then the bias. As every rating shrinks the two rows
 that it touches (Gemulla 2011), and no other, a minibatch's gradient is sparse.
+
+This is `completion` with one norm. The gradient here fills SIMD lanes: servers need its
+speed, and their recorded results have its bits.
 """
 
 import math
@@ -11,11 +14,39 @@ import math
 import numpy as np
 from numba import njit
 
-from dml.types import Ratings
+from dml.models.completion import edges
+from dml.models.descent import of_rows
+from dml.types import Problem, Ratings
 
 SPREAD = 0.1  # of the first factors: their products begin far below one star
 # Sums may be reordered, so that they fill registers; but NaN must stay NaN.
 FAST = {"reassoc", "contract", "nsz"}
+
+
+def problem(
+    training: Ratings, held_out: Ratings, factors: int, mu: float, seed: int
+) -> Problem:
+    """Return the problem of a table of factors; the seed draws its start value.
+
+    A row's access frequency is its number of ratings.
+    """
+    rows = 1 + max(int(part.items.max()) for part in (training, held_out))
+    sides = np.concatenate([training.users, training.items])
+    training, held_out = centred(training, held_out)
+
+    def evaluate(table_TxD: np.ndarray) -> dict[str, float]:
+        return {
+            "objective": metrics(table_TxD, training, mu)["loss"],
+            "rmse": metrics(table_TxD, held_out, mu)["rmse"],
+        }
+
+    return of_rows(
+        start(rows, factors, seed),
+        edges(training.users, training.items),
+        lambda table, index, rows: gradient(table, training, index, rows, mu),
+        evaluate,
+        np.bincount(sides, minlength=rows),
+    )
 
 
 def start(rows: int, factors: int, seed: int) -> np.ndarray:
@@ -36,11 +67,6 @@ def centred(training: Ratings, held_out: Ratings) -> tuple[Ratings, Ratings]:
     return one, other
 
 
-def touched(users: np.ndarray, items: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """Return the rows that those ratings are of, each once, rising."""
-    return _touched(users, items, index)
-
-
 def gradient(
     table_TxD: np.ndarray,
     ratings: Ratings,
@@ -58,17 +84,6 @@ def metrics(table_TxD: np.ndarray, ratings: Ratings, mu: float) -> dict[str, flo
     """Return the loss of all ratings, and the root of their mean squared error."""
     squares, weights = _squares(table_TxD, ratings)
     return {"loss": 0.5 * (squares + mu * weights), "rmse": math.sqrt(squares)}
-
-
-@njit(cache=True, nogil=True)
-def _touched(users, items, index):
-    top = 0
-    for n in index:
-        top = max(top, items[n])  # items' rows come after all users'
-    seen = np.zeros(top + 1, np.bool_)
-    for n in index:
-        seen[users[n]] = seen[items[n]] = True
-    return np.flatnonzero(seen)
 
 
 @njit(fastmath=FAST, cache=True, nogil=True)

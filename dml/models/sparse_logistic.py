@@ -4,21 +4,65 @@
 
 Weights and a Batch of a CSR matrix in; losses and gradients of the features touched
 out. There is no bias: tf-idf rows have length 1 and need none; where examples need
-one, give them a feature that is always 1. The norm is left to the update.
+one, give them a feature that is always 1. The norm is left to the update: pass the same
+l1 to `dml.update.table.table`.
 """
+
+from collections.abc import Mapping
 
 import numpy as np
 from numba import njit
 
-from dml.types import Batch
+from dml.models.descent import of_rows
+from dml.models.sparse_svm import accuracy
+from dml.types import BadInput, Batch, Edges, Problem
 
 ZERO = np.float32(0)
 
 
-def touched(inputs, index: np.ndarray) -> np.ndarray:
-    """Return the features that these examples have, each once, as they come."""
-    index = np.ascontiguousarray(index, np.int64)
-    return _touched(inputs.indptr, inputs.indices, index, inputs.shape[1])
+def problem(training: Batch, held_out: Batch, l1: float) -> Problem:
+    """Return the problem of CSR rows with labels -1 and +1, a table of one column.
+
+    It is evaluated by the objective on `training`, the loss and accuracy on `held_out`,
+    and the share of weights that are 0. A row's access frequency is the number of
+    examples with its feature.
+    """
+    for name, batch in (("training", training), ("held_out", held_out)):
+        _check(name, batch, training.inputs.shape[1])
+
+    def evaluate(table_Tx1: np.ndarray) -> Mapping[str, float]:
+        weights_T = table_Tx1.reshape(-1)
+        return {
+            "objective": objective(weights_T, training, l1),
+            "loss": loss(weights_T, held_out),
+            "accuracy": accuracy(weights_T, held_out),
+            "zeros": float((weights_T == 0).mean()),
+        }
+
+    features = training.inputs.indices
+    start_Tx1 = np.zeros((training.inputs.shape[1], 1), np.float32)
+    return of_rows(
+        start_Tx1,
+        Edges(training.inputs.indptr, features),
+        lambda table, index, rows: gradient(table[:, 0], training, index, rows),
+        evaluate,
+        np.bincount(features, minlength=len(start_Tx1)),
+        rising=False,  # recorded words are those of this order
+    )
+
+
+def _check(name: str, batch: Batch, features: int) -> None:
+    labels = np.unique(batch.targets)
+    if not np.isin(labels, (-1, 1)).all():
+        raise BadInput(
+            f"expected labels -1 and +1 in {name}, got {labels[:5].tolist()}; "
+            "replace them"
+        )
+    if batch.inputs.shape[1] != features:
+        raise BadInput(
+            f"expected {features} features in {name}, as in training, got "
+            f"{batch.inputs.shape[1]}; read both files with that many"
+        )
 
 
 def gradient(
@@ -42,12 +86,6 @@ def objective(weights_T: np.ndarray, batch: Batch, l1: float) -> float:
     return loss(weights_T, batch) + l1 * float(abs(weights_T).sum(dtype=np.float64))
 
 
-def accuracy(weights_T: np.ndarray, batch: Batch) -> float:
-    """Return the share of examples on their side; on the plane itself is +1."""
-    guesses_B = np.where(batch.inputs @ weights_T < 0, -1, 1)
-    return float((guesses_B == batch.targets).mean())
-
-
 def kkt(
     weights: np.ndarray, grads: np.ndarray, l1: float, margin: float = 0.0
 ) -> np.ndarray:
@@ -58,19 +96,6 @@ def kkt(
     """
     worth = (weights != 0) | ~(abs(grads) <= l1 - margin)  # so that NaN is sent
     return worth.any(axis=tuple(range(1, worth.ndim)))
-
-
-@njit(nogil=True, cache=True)
-def _touched(starts, features, index, width):
-    seen, rows = np.zeros(width, np.bool_), np.empty(width, np.int64)
-    count = 0
-    for i in index:
-        for k in range(starts[i], starts[i + 1]):
-            if not seen[features[k]]:
-                seen[features[k]] = True
-                rows[count] = features[k]
-                count += 1
-    return rows[:count].copy()
 
 
 @njit(nogil=True, cache=True)

@@ -14,6 +14,7 @@ from dml.models.descent import descend as move
 from dml.models.sparse_svm import (
     Documents,
     accuracy,
+    decay,
     documents,
     matrix,
     paced,
@@ -24,7 +25,7 @@ from dml.models.sparse_svm import (
     spread,
 )
 
-__all__ = ["gradient", "move", "objective", "optimum", "paced", "settle"]
+__all__ = ["decay", "gradient", "move", "objective", "optimum", "paced", "settle"]
 __all__ += ["Documents", "accuracy", "documents"]
 FLAT = 1e-9  # the largest slope at the optimum; the gap is below 1e-18 T / 2 μ
 PAIRS = 20  # of steps and gradients that L-BFGS keeps

@@ -15,7 +15,7 @@ from numba import njit
 from dml.models.descent import descend as move
 from dml.types import BadInput, Batch, Edges
 
-__all__ = ["gradient", "move", "objective", "optimum", "paced", "settle"]
+__all__ = ["decay", "gradient", "move", "objective", "optimum", "paced", "settle"]
 __all__ += ["Documents", "accuracy", "documents"]
 LOW = 8  # bits of a step that one of two short tables has
 RANGE = 80  # the exponent of a scale that float32 still holds
@@ -82,6 +82,11 @@ def gradient(table, data, e, t, grads):
         return 0.0, False
     spread(-label / scale(data, t + 1), data, e, grads)
     return 1.0 - margin, True
+
+
+def decay(data: Documents) -> float:
+    """Return the weight of half the squared norm."""
+    return data.mu
 
 
 def paced(data: Documents, rate: float) -> Documents:

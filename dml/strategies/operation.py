@@ -5,7 +5,8 @@
       y  │░░░░│░░░░│░░░░│               its columns by the same products.
           ⟨x,y⟩ = · + · + ·
 
-No parameter travels. Words an update: those of the all-reduce over B numbers.
+No parameter travels. Words an update: those of the all-reduce over B numbers, and the
+norm of the rows if the loss has one.
 """
 
 from collections.abc import Iterable, Iterator
@@ -47,17 +48,18 @@ def operation(
     table, gradient = inner.split(comm.rank, comm.size)
     shard: Shard = update(table)
     terms = inner.terms(comm.rank)
-    buffer = allocate(comm, min(batch, problem.examples))
+    buffer = allocate(comm, min(batch, problem.examples) + 1, table.dtype)
     losses: list[tuple[float, int]] = []
     sent = comm.bytes_sent
     fed = feed(problem.take, batches, lambda indices: [indices], ahead=0)
     for number, (count, parts) in enumerate(timer.waits("input", fed), 1):
         (part,) = parts
         assert part
-        products = buffer[:count]
         with timer("gradient"):
             comm.platform.work(0.5)
-            products[:] = terms(shard.values, part.batch)
+            own = terms(shard.values, part.batch)
+            products = buffer[: len(own)]
+            products[:] = own
         with timer("wire"):
             allreduce(comm, products, op=np.add)
         with timer("gradient"):
@@ -82,5 +84,5 @@ def operation(
 
 def joined(problem: Problem, comm: CountedComm, shard: Shard) -> np.ndarray | None:
     """Return the table of all columns on rank 0, None elsewhere; collective."""
-    found = collect(comm, shard.values)
-    return problem.products.join(found[0]) if found else None
+    found = collect(comm, shard.values.T)  # parts may differ in the first axis only
+    return problem.products.join([part.T for part in found[0]]) if found else None

@@ -98,8 +98,9 @@ def table(
 ) -> Table:
     """Make a table of copied values RxD; rate is a number, or one for each column.
 
-    l1 is what sgd's objective adds for each |value|; squares is what adagrad's and
-    glove's start with, a number or an array (by default 0.1 and 1).
+    R values are a table of one column. l1 is what sgd's objective adds for each
+    |value|; squares is what adagrad's and glove's start with, a number or an array (by
+    default 0.1 and 1).
     """
     if rule not in RULES:
         raise BadInput(
@@ -107,6 +108,8 @@ def table(
             "pass --optimizer=<one of them>"
         )
     values_RxD = np.array(values, np.float32, order="C")
+    if values_RxD.ndim == 1:
+        values_RxD = values_RxD[:, None]
     if values_RxD.ndim != 2 or not values_RxD.shape[1]:
         raise BadInput(f"expected values RxD, got {values_RxD.shape}; reshape them")
     starts: tuple[Any, ...] = RULES[rule].starts

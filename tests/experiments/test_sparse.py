@@ -87,6 +87,16 @@ def test_a_matrix_is_completed(tmp_path):
     assert (tmp_path / "residuals.svg").stat().st_size > 0
 
 
+def test_columns_of_factors_complete_a_matrix_and_take_no_momentum(tmp_path, undrawn):
+    given = "--data=generated", "--updates=operation", "--epochs=15", "--decay=0.8"
+    summary = run(completion, tmp_path, *given)
+    assert summary["gap"] < 0.05 and summary["rmse"] < 0.75
+    assert summary["steps"] == 15 * -(-summary["edges"] // 128)
+    for flag in "--momentum=0.5", "--threads=2":
+        with pytest.raises(BadInput, match=f"{flag[2:6]}.* with --updates=operation"):
+            run(completion, tmp_path, *given, flag)
+
+
 def test_float64_and_momentum_are_taken(tmp_path, undrawn):
     given = [
         "--dtype=float64",

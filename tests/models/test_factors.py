@@ -5,10 +5,14 @@ import pytest
 
 from dml.data.minibatches import minibatches
 from dml.data.ratings import generated
-from dml.models.factors import centred, gradient, metrics, start, touched
+from dml.models.factors import centred, gradient, metrics, start
 from dml.types import Ratings
 
 MU = 0.3
+
+
+def touched(users, items, index):
+    return np.unique(np.concatenate([users[index], items[index]]))
 
 
 def example(factors=4, seed=0):
@@ -39,14 +43,6 @@ def test_loss_and_gradient_are_those_of_the_formula(factors, mu):
     np.testing.assert_allclose(grads, slopes[rows], rtol=1e-4, atol=1e-5)
     others = np.setdiff1d(np.arange(len(table)), rows)
     assert len(others) and not np.any(slopes[others])
-
-
-def test_touched_rows_come_once_and_rise():
-    _, ratings, index = example()
-    rows = touched(ratings.users, ratings.items, index)
-    both = np.concatenate([ratings.users[index], ratings.items[index]])
-    assert rows.tolist() == np.unique(both).tolist()
-    assert len(touched(ratings.users, ratings.items, index[:0])) == 0
 
 
 def test_the_order_of_the_rows_does_not_matter_to_their_gradients():

@@ -13,14 +13,12 @@ from dml.models.sparse_logistic import (
     kkt,
     loss,
     objective,
-    touched,
 )
 from dml.types import Batch
 from dml.update.table import table
 
 FEATURES = 60
 DATA = generate(80, FEATURES, 4, seed=3)
-KINDS = (np.int32, np.int64)
 
 
 def weights(seed=0, scale=1.0):
@@ -38,14 +36,8 @@ def reference(weights_T, inputs_BxT, targets_B):
     return jax.nn.softplus(-targets_B * (inputs_BxT @ weights_T)).mean()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", range(5))
-def test_touched_features_are_those_of_the_examples_each_once(seed, kind):
-    index = minibatch(seed).astype(kind)
-    rows = touched(DATA.inputs, index)
-    assert sorted(rows) == np.unique(DATA.inputs[index].indices).tolist()
-    assert len(rows) < FEATURES  # else this would show nothing
-    assert touched(DATA.inputs, index[:0]).tolist() == []
+def touched(inputs, index):
+    return np.unique(inputs[index].indices)
 
 
 @pytest.mark.parametrize("seed", range(3))

@@ -189,7 +189,7 @@ def test_a_table_owns_its_values():
         (("sgd", [[1]], np.nan), {}, "finite rate, .* got nan"),
         (("sgd", [[1]], -1), {}, "rate of at least 0, got -1"),
         (("sgd", [[1, 2]], [1, 2, 3]), {}, r"each of 2 columns, got \[1, 2, 3\]"),
-        (("sgd", [1, 2], 1), {}, r"values RxD, got \(2,\); reshape"),
+        (("sgd", 1, 1), {}, r"values RxD, got \(\); reshape"),
         (("sgd", [[], []], 1), {}, r"values RxD, got \(2, 0\); reshape"),
     ],
 )

@@ -10,11 +10,10 @@ from dml import sim
 from dml.data import svmlight
 from dml.data.minibatches import minibatches
 from dml.metrics.timer import Timer
-from dml.models import sparse_logistic
+from dml.models import factors, sparse_logistic
 from dml.sim import maxplus
 from dml.sim.laws import drawing, law, seconds
 from dml.strategies.serial import serial
-from dml.strategies.server import factors, logistic
 from dml.strategies.server.report import Report, collected
 from dml.strategies.server.roles import roles
 from dml.strategies.server.server import Setup, server
@@ -37,7 +36,9 @@ def task(l1=L1):
     """Rows of which two in three features tell nothing; made once, shared by ranks."""
     every = svmlight.generate(600, 60, 8, seed=0)
     some = Batch(every.inputs[:500], every.targets[:500])
-    return logistic.problem(some, Batch(every.inputs[500:], every.targets[500:]), l1)
+    return sparse_logistic.problem(
+        some, Batch(every.inputs[500:], every.targets[500:]), l1
+    )
 
 
 def batches(problem, clocks=CLOCKS):

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from dml.data.ratings import generated
-from dml.strategies.server.factors import problem
+from dml.models.factors import problem
 from dml.types import Ratings
 
 

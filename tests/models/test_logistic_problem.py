@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dml.data.svmlight import generate
-from dml.strategies.server.logistic import problem
+from dml.models.sparse_logistic import problem
 from dml.types import BadInput
 from dml.update.table import table
 
