@@ -16,7 +16,7 @@ from typing import Any
 import compiling
 import deep_hybrid
 import flags
-import hybrid_report
+import hybrid_report as report
 import jax
 import writing
 from deep_setup import Setup
@@ -30,6 +30,7 @@ from dml.models.network import network
 from dml.models.tensor import tensor_transformer
 from dml.models.transformer import Shape, transformer
 from dml.strategies.serial import serial
+from dml.train import curve
 from dml.types import CountedComm, Step, Tensor
 from dml.update.dense import make
 from dml.wire.mesh import axes, devices
@@ -75,18 +76,15 @@ def setups(comm: CountedComm) -> Callable[..., Setup]:
 
 
 def runners(comm: CountedComm) -> Iterator[tuple[str, Callable[[], Iterator[Step]]]]:
-    """Yield one device's way to train, then every mesh's, by name."""
+    """Yield the name and the start of training on one device, then on every mesh."""
     start, count = setups(comm), len(jax.devices())
     chosen = [axes.parse(FLAGS.mesh, count)] if FLAGS.mesh != "all" else None
     meshes = chosen or axes.shapes(count)
     for sizes in meshes:  # all of them before the first is compiled
         deep_hybrid.fits(start(0.0), sizes)
     one = start(FLAGS.clip)
-    ranks = {"comm": one.comm, "timer": one.timer}
-    yield (
-        "one device",
-        lambda: serial(one.problem, one.batches, one.update, **ranks),
-    )
+    arguments = (one.problem, one.batches, one.update)
+    yield "one device", partial(serial, *arguments, comm=comm, timer=one.timer)
     for sizes in meshes:
         # no part of a network has the whole norm: hybrid clips by it
         setup = start(0.0, "tensor")
@@ -94,22 +92,17 @@ def runners(comm: CountedComm) -> Iterator[tuple[str, Callable[[], Iterator[Step
 
 
 def train(comm: CountedComm) -> dict[str, Any]:
-    """Train by every way; write a row each, their curves, and the verdict."""
+    """Train on one device and on every mesh; write rows, curves and the verdict."""
     devices.start(comm)
     path = runs.path(FLAGS.out, "hybrid")
     tokens_each = FLAGS.batch * FLAGS.length
     rows: list[dict[str, Any]] = []
-    with writing.first(
-        path,
-        FLAGS,
-        comm,
-        writers.table(hybrid_report.COLUMNS),
-        hybrid_report.chart(path / "hybrid"),
-    ) as writer:
+    table, chart = writers.table(report.COLUMNS), report.chart(path / "hybrid")
+    with writing.first(path, FLAGS, comm, table, chart) as writer:
         for name, begin in runners(comm):
-            rows.append(hybrid_report.row(name, begin(), tokens_each, rows[:1]))
+            rows.append(report.row(name, curve(begin()), tokens_each, rows[:1]))
             writer.row(rows[-1])
-        summary = hybrid_report.summary(rows)
+        summary = report.summary(rows)
         writer.summary(summary)
     return summary
 

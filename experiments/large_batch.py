@@ -26,7 +26,7 @@ import writing
 from large_batch_claims import BASELINE, CLAIMS
 from large_batch_figure import drawn
 from large_batch_report import COLUMNS, Case, row, said, summed
-from large_batch_training import MODELS, Plan, noise_scales, plan, programmed
+from large_batch_training import MODELS, Plan, noise_scales, plan, trained
 
 from dml.metrics import runs, writers
 from dml.types import BadInput
@@ -84,16 +84,16 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
 
 def compared(plan: Plan, factors: Sequence[int]) -> Iterator[Case]:
     """Train by so many workers, and by every warm-up."""
-    seeds = range(FLAGS.seed, FLAGS.seed + FLAGS.seeds)
     for factor in factors:
-        program = programmed(plan, factor)
         for way in WARMUPS if factor > 1 else [BASELINE]:
-            rates = scheduled(plan, factor, way)
-            found = [program(seed, rates)[0] for seed in seeds]
+            rates, base = scheduled(plan, factor, way), way == BASELINE
+            found = [
+                trained(plan, factor, FLAGS.seed + n, rates, keep=base and n == 0)
+                for n in range(FLAGS.seeds)
+            ]
             case = Case(factor, way, plan, float(rates.max()), FLAGS.target, found)
-            if way == BASELINE:
-                _, snapshots = program(FLAGS.seed, rates)
-                noise = noise_scales(plan, snapshots, FLAGS.seed)
+            if base:
+                noise = noise_scales(plan, found[0].snapshots, FLAGS.seed)
                 case = case._replace(noise=noise)
             yield case
 

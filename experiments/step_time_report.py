@@ -58,7 +58,7 @@ def rows(setup: Setup, laps: Mapping[str, Laps], peers: set[str]) -> list[Row]:
         if base and comm.size > 1 and name.startswith("synchronous "):
             less = np.median(base.seconds - lap.seconds) / base.phases["wire"]
             overlap = float(np.clip(less, 0, 1))
-        held = lap.measures.get("bytes_held", whole(setup))
+        held = lap.bytes_held or whole(setup)
         found.append(
             {
                 "contestant": name,

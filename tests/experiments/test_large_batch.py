@@ -9,7 +9,7 @@ import large_batch_training
 import numpy as np
 import pytest
 from large_batch_report import Case, critical, fastest, parallel, row
-from large_batch_training import Plan, Ran, noise_scales, programmed
+from large_batch_training import Plan, Ran, accuracy, noise_scales, trained
 
 from dml.data.digits import CLASSES, FEATURES, digits
 from dml.data.minibatches import take
@@ -33,44 +33,41 @@ def plan():
     """Two workers of four images, four snapshots of two updates."""
     training, held_out = digits()
     few = jax.tree.map(lambda leaf: leaf[:50], training)
-    return Plan(logistic(FEATURES, CLASSES), few, held_out, 4, 2, 4, 2, 650)
+    model = logistic(FEATURES, CLASSES)
+    sizes = 4, 2, 4, 2, 650
+    return Plan(model, few, held_out, *sizes, accuracy(model, held_out))
 
 
-@pytest.fixture(scope="module")
-def program(plan):
-    return programmed(plan, 2)
-
-
-def test_workers_in_one_program_learn_what_serial_learns(plan, program):
-    ran, snapshots = program(3, RATES)
+def test_workers_in_one_program_learn_what_serial_learns(plan):
+    ran = trained(plan, 2, 3, RATES, keep=True)
     params = plan.model.init(jax.random.key(3))
-    numbers = plan.numbers(2, 3).reshape(len(RATES), -1)
     optimizer = make("momentum", lambda count: jnp.asarray(RATES)[count])
     problem = network(
         plan.model, params, examples=plan.count, take=partial(take, plan.training)
     )
-    steps = serial(problem, numbers, optimizer, comm=alone(), timer=Timer())
-    *_, last = done = list(steps)
-    params = last.params()
+    batches = plan.batches(2, 3)
+    steps = serial(problem, batches, optimizer, comm=alone(), timer=Timer())
+    done = [(step.loss, step.params()) for step in steps]
     # float32: the mean of two means of four, or one of eight
-    losses = np.reshape([step.loss for step in done], (4, 2)).mean(axis=1)
+    losses = np.reshape([loss for loss, _ in done], (4, 2)).mean(axis=1)
     np.testing.assert_allclose(ran.losses, losses, rtol=1e-5)
-    for mine, its in zip(*map(jax.tree.leaves, (snapshots, params)), strict=True):
-        np.testing.assert_allclose(mine[-1], its, atol=1e-6)
-    found = plan.model.metrics(params, plan.held_out)["accuracy"]
+    for mine, (_, its) in zip(ran.snapshots, done[1::2], strict=True):
+        for one, other in zip(*map(jax.tree.leaves, (mine, its)), strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-6)
+    found = plan.model.metrics(done[-1][1], plan.held_out)["accuracy"]
     assert ran.accuracies[-1] == pytest.approx(float(found), abs=0.01)
 
 
 def test_all_numbers_of_workers_see_the_same_images_in_the_same_order(plan):
-    one, two = plan.numbers(1, 5), plan.numbers(2, 5)
+    one, two = (np.stack(list(plan.batches(factor, 5))) for factor in (1, 2))
     np.testing.assert_array_equal(one.ravel(), two.ravel())
-    assert one.shape == (4, 4, 1, 4) and two.shape == (4, 2, 2, 4)
+    assert one.shape == (16, 4) and two.shape == (8, 8)
     assert sorted(one.ravel()[:50]) == list(range(50))
-    assert (one != plan.numbers(1, 6)).any()
+    assert (one != np.stack(list(plan.batches(1, 6)))).any()
 
 
-def test_equal_images_have_no_noise_and_different_ones_do(plan, program):
-    _, snapshots = program(0, RATES)
+def test_equal_images_have_no_noise_and_different_ones_do(plan):
+    snapshots = trained(plan, 2, 0, RATES, keep=True).snapshots
     different = noise_scales(plan, snapshots, 0)
     one = jax.tree.map(lambda leaf: np.stack([leaf[0]] * 50), plan.training)
     equal = noise_scales(plan._replace(training=one), snapshots, 0)
