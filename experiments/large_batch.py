@@ -21,14 +21,15 @@ from typing import Any
 import flags
 import jax
 import jax.numpy as jnp
+import large_batch_figure as figure
+import large_batch_report as report
 import numpy as np
 import writing
 from large_batch_claims import BASELINE, CLAIMS
-from large_batch_figure import drawn
-from large_batch_report import COLUMNS, Case, row, said, summed
-from large_batch_training import MODELS, Plan, noise_scales, plan, trained
+from large_batch_training import MODELS, Plan, Ran, noise_scales, plan, trained
 
 from dml.metrics import runs, writers
+from dml.metrics.writers import Row
 from dml.types import BadInput
 from dml.update.schedules import SCHEDULES, linear_scaling, schedule
 
@@ -67,35 +68,44 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
             f"expected --large of the --factors above 1, got {FLAGS.large} and "
             f"{FLAGS.factors}; pass one of them"
         )
-    found = plan(FLAGS.model, FLAGS.data, FLAGS.base_batch, factors, FLAGS.epochs)
-    cases: list[Case] = []
-    table = writers.table(COLUMNS)
+    chosen = plan(FLAGS.model, FLAGS.data, FLAGS.base_batch, factors, FLAGS.epochs)
+    rows: list[Row] = []
+    curves: dict[tuple[str, int], np.ndarray] = {}
+    table = writers.table(report.COLUMNS)
     with writing.first(path, FLAGS, None, table, claims=CLAIMS) as writer:
-        for case in compared(found, factors):
-            cases.append(case)
-            writer.row(row(case))
-        summary = summed(cases, FLAGS.large)
+        for row, found in compared(chosen, factors):
+            rows.append(row)
+            writer.row(row)
+            if row["warmup"] == BASELINE:
+                scales = noise_scales(chosen, found[0].snapshots, FLAGS.seed)
+                at = report.reached(found[0], FLAGS.target) or 0
+                noise = scales[at - 1], scales[-1]
+            if row["workers"] in (1, FLAGS.large):
+                losses = np.array([run.losses for run in found])
+                curves[row["warmup"], row["batch"]] = losses
+        times = report.timed(rows, chosen.parameters)
+        summary = report.summary(rows, times, FLAGS.large, noise)
         summary["seconds"] = time.perf_counter() - begun
-        said(cases, FLAGS.large, summary)
-        drawn(path, cases, FLAGS.large, summary["batch_limit"])
+        report.say(rows, times, FLAGS.large, FLAGS.target, summary)
+        figure.accuracies(path / "accuracy", rows)
+        figure.targets(path / "target", rows, times, summary["batch_limit"])
+        epochs = np.arange(1, losses.shape[1] + 1) * (chosen.between / chosen.count)
+        figure.losses(path / "warmups", curves, epochs)
         writer.summary(summary)
     return summary
 
 
-def compared(plan: Plan, factors: Sequence[int]) -> Iterator[Case]:
-    """Train by so many workers, and by every warm-up."""
+def compared(plan: Plan, factors: Sequence[int]) -> Iterator[tuple[Row, list[Ran]]]:
+    """Yield the row and the trainings of every number of workers and warm-up."""
     for factor in factors:
-        for way in WARMUPS if factor > 1 else [BASELINE]:
-            rates, base = scheduled(plan, factor, way), way == BASELINE
+        for name in WARMUPS if factor > 1 else [BASELINE]:
+            rates, keep = scheduled(plan, factor, name), name == BASELINE
             found = [
-                trained(plan, factor, FLAGS.seed + n, rates, keep=base and n == 0)
+                trained(plan, factor, FLAGS.seed + n, rates, keep=keep and n == 0)
                 for n in range(FLAGS.seeds)
             ]
-            case = Case(factor, way, plan, float(rates.max()), FLAGS.target, found)
-            if base:
-                noise = noise_scales(plan, found[0].snapshots, FLAGS.seed)
-                case = case._replace(noise=noise)
-            yield case
+            peak = float(rates.max())
+            yield report.row(plan, factor, name, peak, FLAGS.target, found), found
 
 
 def scheduled(plan: Plan, factor: int, way: str) -> np.ndarray:

@@ -112,4 +112,4 @@ def _measured(measure: Partial, params: Params) -> Any:
 
 
 def _entry(stacked: Params, number: int) -> Params:
-    return jax.tree.map(lambda leaf: leaf[number], stacked)
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[number], stacked)

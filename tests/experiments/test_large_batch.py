@@ -8,7 +8,7 @@ import large_batch
 import large_batch_training
 import numpy as np
 import pytest
-from large_batch_report import Case, critical, fastest, parallel, row
+from large_batch_report import critical, row, timed
 from large_batch_training import Plan, Ran, accuracy, noise_scales, trained
 
 from dml.data.digits import CLASSES, FEATURES, digits
@@ -115,8 +115,8 @@ def test_a_run_leaves_a_row_for_each_warm_up_a_summary_and_figures(
     assert "23.74 ± 0.09" in out and "59.19" in out
 
 
-def told(plan, factor, way, at, seconds=1.0):
-    """A case whose seeds reach 0.9 after so many snapshots; None: never."""
+def told(plan, factor, warmup, at, seconds=1.0):
+    """Return the row of seeds that reach 0.9 after so many snapshots; None: never."""
     runs = [
         Ran(
             seconds,
@@ -125,31 +125,33 @@ def told(plan, factor, way, at, seconds=1.0):
         )
         for one in at
     ]
-    return Case(factor, way, plan, 0.1, 0.9, runs)
+    return row(plan, factor, warmup, 0.1, 0.9, runs)
 
 
 def test_the_target_counts_only_where_every_seed_reaches_it(plan):
-    case = told(plan, 2, "none", (1, 4), seconds=4.0)
-    assert case.epochs == 2.5 * 16 / 50
-    assert case.steps == pytest.approx(5)  # two of eight images each a snapshot
-    assert case.seconds == pytest.approx(5 * 4 / 8)
-    missed = row(told(plan, 2, "none", (1, None)))
+    found = told(plan, 2, "none", (1, 4), seconds=4.0)
+    assert found["epochs_to_target"] == 2.5 * 16 / 50
+    # two of eight images each a snapshot
+    assert found["steps_to_target"] == pytest.approx(5)
+    assert found["seconds_to_target"] == pytest.approx(5 * 4 / 8)
+    missed = told(plan, 2, "none", (1, None))
     assert missed["reached"] == 1 and missed["steps_to_target"] is None
     assert missed["errors"] == pytest.approx([0.9, 0.9])
 
 
 def test_workers_with_a_processor_each_take_the_time_of_one_and_the_wire(plan):
-    cases = [
+    rows = [
         told(plan, 1, "baseline", (2, 2), seconds=16.0),
         told(plan, 2, "gradual", (4, 4)),
         told(plan, 2, "none", (3, 3)),
         told(plan, 2, "unscaled", (None, 1)),
     ]
-    quick = fastest(cases)
-    assert [case.way for case in quick.values()] == ["baseline", "none"]
-    times = parallel(quick)
-    assert times[1] == pytest.approx(8)  # steps of a second
-    assert 6 < times[2] < 6.001  # steps of a second and an all-reduce of 650 words
+    one, two = timed(rows, plan.parameters)
+    assert (one["warmup"], two["warmup"]) == ("baseline", "none")
+    assert one["parallel_seconds_to_target"] == pytest.approx(8)  # steps of a second
+    # steps of a second and an all-reduce of 650 words
+    assert 6 < two["parallel_seconds_to_target"] < 6.001
+    assert two["in_steps"] == pytest.approx(8 / 6)
 
 
 def test_the_limit_is_the_batch_that_doubles_the_epochs():
