@@ -38,21 +38,23 @@ from dml.wire.mesh import axes, devices
 FLAGS = flags.define("seed", *flags.VIRTUAL, "watchdog")
 integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
 deep_hybrid.define(FLAGS, mesh="all", microbatches=4)
-flags.switch("remat", False, "Compute layers anew when needed.", flag_values=FLAGS)
-flags.number("clip", 1.0, "Greatest norm of a gradient.", 0, flag_values=FLAGS)
-flags.number("lr", 3e-3, "Rate of AdamW.", 0, flag_values=FLAGS)
+flags.switch(
+    "remat", False, "Compute activations again in the backward.", flag_values=FLAGS
+)
+flags.number("clip", 1.0, "Greatest norm of a gradient; 0: any.", 0, flag_values=FLAGS)
+flags.number("lr", 3e-3, "Learning rate of AdamW.", 0, flag_values=FLAGS)
 integer("steps", 20, "Updates on every mesh.")
 integer("batch", 32, "Examples of an update, over all replicas.")
-integer("blocks", 6, "Blocks of the network.")
-integer("width", 64, "Of the network.")
-integer("heads", 8, "Of its attention.")
+integer("blocks", 6, "Number of blocks.")
+integer("width", 64, "Width of the network in units.")
+integer("heads", 8, "Number of attention heads.")
 integer("length", 32, "Tokens of an example.")
-integer("vocabulary", 512, "Tokens of BPE, trained on the corpus.")
+integer("vocabulary", 512, "Number of BPE tokens, trained on the corpus.")
 flags.text("corpus", "enwiki", "Text: names, files or folders.", flag_values=FLAGS)
 
 
 def setups(comm: CountedComm) -> Callable[..., Setup]:
-    """Return what makes the start of a run, the same for all: network, text, draws."""
+    """Return a function that makes the start of a run, equal for all meshes."""
     known = tokens(FLAGS.corpus, "bpe", FLAGS.vocabulary)
     vocabulary = known.tokenizer.get_vocab_size()
     shape = Shape(vocabulary, FLAGS.length, FLAGS.blocks, FLAGS.width, FLAGS.heads)
@@ -94,8 +96,7 @@ def runners(comm: CountedComm) -> Iterator[tuple[str, Callable[[], Iterator[Step
 def train(comm: CountedComm) -> dict[str, Any]:
     """Train on one device and on every mesh; write rows, curves and the verdict."""
     devices.start(comm)
-    path = runs.path(FLAGS.out, "hybrid")
-    tokens_each = FLAGS.batch * FLAGS.length
+    path, tokens_each = runs.path(FLAGS.out, "hybrid"), FLAGS.batch * FLAGS.length
     rows: list[dict[str, Any]] = []
     table, chart = writers.table(report.COLUMNS), report.chart(path / "hybrid")
     with writing.first(path, FLAGS, comm, table, chart) as writer:

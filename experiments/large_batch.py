@@ -34,7 +34,7 @@ from dml.types import BadInput
 from dml.update.schedules import SCHEDULES, linear_scaling, schedule
 
 SEEDS = 12  # the exact test of the claims tries 2^seeds signs
-WARMUPS = {  # whether k workers have k times the rate; how it gets there
+WARMUPS = {  # whether k workers have k times the rate; the warm-up to that rate
     "unscaled": (False, "none"),
     "none": (True, "none"),
     "constant": (True, "constant"),
@@ -43,18 +43,19 @@ WARMUPS = {  # whether k workers have k times the rate; how it gets there
 
 FLAGS = flags.define("seed")
 integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
-number = partial(flags.number, flag_values=FLAGS)
-flags.choice("model", "mlp", list(MODELS), "Network.", flag_values=FLAGS)
+number = partial(flags.number, lower_bound=0, flag_values=FLAGS)
+choice = partial(flags.choice, flag_values=FLAGS)
+choice("model", "mlp", list(MODELS), "Network.")
 flags.text("data", "digits", "Images: a name or a folder.", flag_values=FLAGS)
 integer("seeds", 5, "Trainings of each row.", upper_bound=SEEDS)
-integer("base_batch", 8, "Images of a worker's minibatch.")
+integer("base_batch", 8, "Images in a worker's minibatch.")
 flags.text("factors", "1,2,4,8,16,32", "Numbers of workers.", flag_values=FLAGS)
-integer("large", 16, "Workers of Goyal's table.")
-integer("epochs", 40, "Of every training.")
-number("lr", 0.01, "Peak rate of one worker.", 0)
-number("warmup_epochs", 4.0, "In which warm-ups warm up.", 0)
-flags.choice("schedule", "cosine", list(SCHEDULES), "Then.", flag_values=FLAGS)
-number("target", 0.95, "Accuracy to be reached.", 0, 1)
+integer("large", 16, "Number of workers in Goyal's table.")
+integer("epochs", 40, "Number of epochs.")
+number("lr", 0.01, "Peak learning rate of one worker.")
+number("warmup_epochs", 4.0, "Epochs of a warm-up.")
+choice("schedule", "cosine", list(SCHEDULES), "Learning rate after the warm-up.")
+number("target", 0.95, "Target accuracy.", upper_bound=1)
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:
@@ -69,8 +70,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
             f"{FLAGS.factors}; pass one of them"
         )
     chosen = plan(FLAGS.model, FLAGS.data, FLAGS.base_batch, factors, FLAGS.epochs)
-    rows: list[Row] = []
-    curves: dict[tuple[str, int], np.ndarray] = {}
+    rows, curves = [], {}
     table = writers.table(report.COLUMNS)
     with writing.first(path, FLAGS, None, table, claims=CLAIMS) as writer:
         for row, found in compared(chosen, factors):
@@ -89,8 +89,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         report.say(rows, times, FLAGS.large, FLAGS.target, summary)
         figure.accuracies(path / "accuracy", rows)
         figure.targets(path / "target", rows, times, summary["batch_limit"])
-        epochs = np.arange(1, losses.shape[1] + 1) * (chosen.between / chosen.count)
-        figure.losses(path / "warmups", curves, epochs)
+        figure.losses(path / "warmups", curves, chosen.between / chosen.count)
         writer.summary(summary)
     return summary
 
@@ -104,14 +103,13 @@ def compared(plan: Plan, factors: Sequence[int]) -> Iterator[tuple[Row, list[Ran
                 trained(plan, factor, FLAGS.seed + n, rates, keep=keep and n == 0)
                 for n in range(FLAGS.seeds)
             ]
-            peak = float(rates.max())
-            yield report.row(plan, factor, name, peak, FLAGS.target, found), found
+            yield report.row(plan, factor, name, rates, FLAGS.target, found), found
 
 
-def scheduled(plan: Plan, factor: int, way: str) -> np.ndarray:
+def scheduled(plan: Plan, factor: int, warmup: str) -> np.ndarray:
     """Return the rate of every update."""
     steps, batch = plan.steps(factor), factor * plan.base
-    scaled, kind = WARMUPS.get(way, (True, "none"))
+    scaled, kind = WARMUPS.get(warmup, (True, "none"))
     peak = linear_scaling(FLAGS.lr, batch, plan.base) if scaled else FLAGS.lr
     warm = min(steps, round(FLAGS.warmup_epochs * plan.count / batch))
     rate = schedule(FLAGS.schedule, peak, steps, warm, kind, FLAGS.lr)

@@ -96,13 +96,17 @@ def targets(
             axes.yaxis.set_major_formatter("{x:g}")
 
 
-def losses(path: Path, curves: Mapping[tuple[str, int], Any], epochs: Any) -> None:
-    """Draw training losses by epochs; curves: SEEDSxN, by warm-up and batch."""
+def losses(path: Path, curves: Mapping[tuple[str, int], Any], between: float) -> None:
+    """Draw training losses by epochs; curves: SEEDSxN, by warm-up and batch.
+
+    between: epochs between two losses.
+    """
     with drawing(path, 1, 2, size=(8.6, 3.7), style=SMALL) as (_, panels):
         whole, start = panels
         for (name, batch), values in curves.items():
             look: dict[str, Any] = {"color": COLOURS[name]}
             around = values.min(0), values.max(0)
+            epochs = np.arange(1, values.shape[1] + 1) * between
             for axes in panels:
                 label = f"{name}, {batch} images"
                 axes.plot(epochs, values.mean(0), label=label, **look)

@@ -61,9 +61,9 @@ TIMES: Columns = {
 
 
 def row(
-    plan: Plan, workers: int, warmup: str, rate: float, target: float, runs: list[Ran]
+    plan: Plan, workers: int, warmup: str, rates: Any, target: float, runs: list[Ran]
 ) -> dict[str, Any]:
-    """Return the row of the trainings with all seeds; rate: the peak.
+    """Return the row of the trainings with all seeds.
 
     The target is reached only if every training reaches it.
     """
@@ -79,7 +79,7 @@ def row(
         "warmup": warmup,
         "workers": workers,
         "batch": batch,
-        "rate": rate,
+        "rate": float(np.max(rates)),
         "steps": updates,
         "errors": errors.tolist(),
         "error": float(errors.mean()),

@@ -18,6 +18,7 @@ import optax
 from jax.sharding import Mesh, NamedSharding
 
 from dml.metrics.timer import Timer
+from dml.strategies.mesh import local
 from dml.types import Batch, Comm, Params, Problem, Step, itself
 from dml.update.dense import Optimizer
 from dml.wire.mesh.axes import WHOLE
@@ -89,11 +90,8 @@ def placed(tree: Any, axes: Mesh, specs: Any = WHOLE) -> Any:
 
 def collected(tree: Any, axes: Mesh) -> Any:
     """Return whole arrays on the host of every process; collective."""
-    return jax.tree.map(local, placed(tree, axes))
-
-
-def local(leaf: jax.Array) -> np.ndarray:
-    return np.asarray(leaf.addressable_data(0))
+    whole = placed(tree, axes)
+    return jax.tree.map(lambda leaf: np.asarray(local(leaf)), whole)
 
 
 def bytes_sent(program: jax.stages.Compiled) -> dict[str, float]:
