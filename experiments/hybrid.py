@@ -16,7 +16,7 @@ from typing import Any
 import compiling
 import deep_hybrid
 import flags
-import hybrid_report
+import hybrid_report as report
 import jax
 import writing
 from deep_setup import Setup
@@ -30,6 +30,7 @@ from dml.models.network import network
 from dml.models.tensor import tensor_transformer
 from dml.models.transformer import Shape, transformer
 from dml.strategies.serial import serial
+from dml.train import curve
 from dml.types import CountedComm, Step
 from dml.update.dense import make
 from dml.wire.mesh import axes, devices
@@ -37,21 +38,23 @@ from dml.wire.mesh import axes, devices
 FLAGS = flags.define("seed", *flags.VIRTUAL, "watchdog")
 integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
 deep_hybrid.define(FLAGS, mesh="all", microbatches=4)
-flags.switch("remat", False, "Compute layers anew when needed.", flag_values=FLAGS)
-flags.number("clip", 1.0, "Greatest norm of a gradient.", 0, flag_values=FLAGS)
-flags.number("lr", 3e-3, "Rate of AdamW.", 0, flag_values=FLAGS)
+flags.switch(
+    "remat", False, "Compute activations again in the backward.", flag_values=FLAGS
+)
+flags.number("clip", 1.0, "Greatest norm of a gradient; 0: any.", 0, flag_values=FLAGS)
+flags.number("lr", 3e-3, "Learning rate of AdamW.", 0, flag_values=FLAGS)
 integer("steps", 20, "Updates on every mesh.")
 integer("batch", 32, "Examples of an update, over all replicas.")
-integer("blocks", 6, "Blocks of the network.")
-integer("width", 64, "Of the network.")
-integer("heads", 8, "Of its attention.")
+integer("blocks", 6, "Number of blocks.")
+integer("width", 64, "Width of the network in units.")
+integer("heads", 8, "Number of attention heads.")
 integer("length", 32, "Tokens of an example.")
-integer("vocabulary", 512, "Tokens of BPE, trained on the corpus.")
+integer("vocabulary", 512, "Number of BPE tokens, trained on the corpus.")
 flags.text("corpus", "enwiki", "Text: names, files or folders.", flag_values=FLAGS)
 
 
 def setups(comm: CountedComm) -> Callable[..., Setup]:
-    """Return what makes the start of a run, the same for all: network, text, draws."""
+    """Return a function that makes the start of a run, equal for all meshes."""
     known = tokens(FLAGS.corpus, "bpe", FLAGS.vocabulary)
     vocabulary = known.tokenizer.get_vocab_size()
     shape = Shape(vocabulary, FLAGS.length, FLAGS.blocks, FLAGS.width, FLAGS.heads)
@@ -73,18 +76,15 @@ def setups(comm: CountedComm) -> Callable[..., Setup]:
 
 
 def runners(comm: CountedComm) -> Iterator[tuple[str, Callable[[], Iterator[Step]]]]:
-    """Yield one device's way to train, then every mesh's, by name."""
+    """Yield the name and the start of training on one device, then on every mesh."""
     start, count = setups(comm), len(jax.devices())
     chosen = [axes.parse(FLAGS.mesh, count)] if FLAGS.mesh != "all" else None
     meshes = chosen or axes.shapes(count)
     for sizes in meshes:  # all of them before the first is compiled
         deep_hybrid.fits(start(0.0), sizes)
     one = start(FLAGS.clip)
-    ranks = {"comm": one.comm, "timer": one.timer}
-    yield (
-        "one device",
-        lambda: serial(one.problem, one.batches, one.update, **ranks),
-    )
+    arguments = (one.problem, one.batches, one.update)
+    yield "one device", partial(serial, *arguments, comm=comm, timer=one.timer)
     for sizes in meshes:
         # no part of a network has the whole norm: hybrid clips by it
         setup = start(0.0, "tensor")
@@ -92,22 +92,16 @@ def runners(comm: CountedComm) -> Iterator[tuple[str, Callable[[], Iterator[Step
 
 
 def train(comm: CountedComm) -> dict[str, Any]:
-    """Train by every way; write a row each, their curves, and the verdict."""
+    """Train on one device and on every mesh; write rows, curves and the verdict."""
     devices.start(comm)
-    path = runs.path(FLAGS.out, "hybrid")
-    tokens_each = FLAGS.batch * FLAGS.length
+    path, tokens_each = runs.path(FLAGS.out, "hybrid"), FLAGS.batch * FLAGS.length
     rows: list[dict[str, Any]] = []
-    with writing.first(
-        path,
-        FLAGS,
-        comm,
-        writers.table(hybrid_report.COLUMNS),
-        hybrid_report.chart(path / "hybrid"),
-    ) as writer:
+    table, chart = writers.table(report.COLUMNS), report.chart(path / "hybrid")
+    with writing.first(path, FLAGS, comm, table, chart) as writer:
         for name, begin in runners(comm):
-            rows.append(hybrid_report.row(name, begin(), tokens_each, rows[:1]))
+            rows.append(report.row(name, curve(begin()), tokens_each, rows[:1]))
             writer.row(rows[-1])
-        summary = hybrid_report.summary(rows)
+        summary = report.summary(rows)
         writer.summary(summary)
     return summary
 

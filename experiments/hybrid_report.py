@@ -1,68 +1,65 @@
-"""What `hybrid.py` says of each mesh: a row, the loss curves, and the verdict."""
+"""Rows, loss curves and conclusion of hybrid.py."""
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from comparison import apart
 
 from dml.metrics import figures
-from dml.metrics.writers import Row, Writer
-from dml.types import Step
+from dml.metrics.writers import Row, Writer, collected
+from dml.train import Curve
 
-MB = 1e6
 CLOSE = 1e-4  # of a loss: float32 sums in other orders, through so many updates
-BYTES = ("held", "temporary", "tensor", "stage", "data")
+MEASURES = {  # columns by the measures of a Step, in bytes
+    "bytes_held": "held_mb",
+    "bytes_temporary": "temporary_mb",
+    "tensor_bytes": "tensor_mb",
+    "stage_bytes": "stage_mb",
+    "data_bytes": "data_mb",
+}
 
 
-def row(
-    name: str, steps: Iterable[Step], tokens: int, first: Sequence[Row]
-) -> dict[str, Any]:
-    """Train, and return what a table shows; first holds one device's row, or none."""
-    losses, seconds, measures = [], [], dict[str, float]()
-    for step in steps:
-        losses.append(step.loss)
-        seconds.append(sum(step.seconds.values()))
-        measures = dict(step.measures)
-    reference = first[0]["losses"] if first else losses
-    apart = float(np.abs(np.array(losses) - reference).max())
+def row(name: str, found: Curve, tokens: int, first: Sequence[Row]) -> dict[str, Any]:
+    """Return the row of a mesh; first: the row of one device, or none yet."""
+    seconds = [row["seconds"] for row in found.rows]
+    reference = first[0]["losses"] if first else found.losses
     later = seconds[1:] or seconds  # the first one compiles
     return {
         "mesh": name,
         "first_seconds": seconds[0],
         "tokens_per_second": tokens / float(np.median(later)),
-        **{f"{what}_mb": megabytes(measures, what) for what in BYTES},
-        "loss": losses[-1],
-        "apart": apart,
-        "losses": losses,
+        **{mb: megabytes(found.summary, key) for key, mb in MEASURES.items()},
+        "loss": found.losses[-1],
+        "apart": apart(found.losses, reference),
+        "losses": found.losses,
     }
 
 
-def megabytes(measures: Mapping[str, float], what: str) -> float | None:
-    """Return a measure of a step in MB; None where it is not known."""
-    for key in (f"bytes_{what}", f"{what}_bytes"):
-        if key in measures:
-            return measures[key] / MB
-    return None
+def megabytes(measures: Mapping[str, Any], name: str) -> float | None:
+    """Return a measure in MB; None where it is not known."""
+    return measures[name] / 1e6 if name in measures else None
 
 
-def said(number: float | None) -> str:
-    return "" if number is None else f"{number:.2f}"
+def given(key: str) -> Any:
+    """Return the text of a number; empty where it is not known."""
+    return lambda row: "" if row[key] is None else f"{row[key]:.2f}"
 
 
 COLUMNS = {
-    "mesh": (24, lambda row: row["mesh"]),
-    "first s": (7, lambda row: f"{row['first_seconds']:.1f}"),
-    "tokens/s": (8, lambda row: f"{row['tokens_per_second']:,.0f}"),
-    "held MB": (7, lambda row: said(row["held_mb"])),
-    "temporary": (9, lambda row: said(row["temporary_mb"])),
-    "sent MB: tensor": (15, lambda row: said(row["tensor_mb"])),
-    "stage": (6, lambda row: said(row["stage_mb"])),
-    "data": (6, lambda row: said(row["data_mb"])),
-    "last loss": (9, lambda row: f"{row['loss']:.5f}"),
-    "apart": (8, lambda row: f"{row['apart']:.1e}"),
+    "mesh": (24, "{mesh}"),
+    "first s": (7, "{first_seconds:.1f}"),
+    "tokens/s": (8, "{tokens_per_second:,.0f}"),
+    "held MB": (7, given("held_mb")),
+    "temporary": (9, given("temporary_mb")),
+    "sent MB: tensor": (15, given("tensor_mb")),
+    "stage": (6, given("stage_mb")),
+    "data": (6, given("data_mb")),
+    "last loss": (9, "{loss:.5f}"),
+    "apart": (8, "{apart:.1e}"),
 }
 
 
@@ -81,20 +78,16 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
     }
 
 
-@contextmanager
-def chart(path: Path) -> Iterator[Writer]:
-    """Draw the loss of every mesh and say the verdict, when the summary comes."""
-    rows: list[Row] = []
+def chart(path: Path) -> AbstractContextManager[Writer]:
+    """Draw the loss of every mesh and print the verdict, when the summary comes."""
 
-    def finish(summary: Row) -> None:
-        curves = {
-            row["mesh"]: (range(1, 1 + len(row["losses"])), row["losses"])
-            for row in rows
-        }
+    def finish(rows: Sequence[Row], summary: Row) -> None:
+        steps = range(1, 1 + len(rows[0]["losses"]))
+        curves = {row["mesh"]: (steps, row["losses"]) for row in rows}
         figures.curves(path, curves, x="step", y="loss")
         sys.stdout.write(
             f"{summary['meshes']} meshes: {summary['verdict']} as one device, apart by "
             f"at most {summary['apart']:.1e}\n"
         )
 
-    yield Writer(rows.append, finish)
+    return collected(finish)

@@ -21,19 +21,20 @@ from typing import Any
 import flags
 import jax
 import jax.numpy as jnp
+import large_batch_figure as figure
+import large_batch_report as report
 import numpy as np
 import writing
 from large_batch_claims import BASELINE, CLAIMS
-from large_batch_figure import drawn
-from large_batch_report import COLUMNS, Case, row, said, summed
-from large_batch_training import MODELS, Plan, noise_scales, plan, programmed
+from large_batch_training import MODELS, Plan, Ran, noise_scales, plan, trained
 
 from dml.metrics import runs, writers
+from dml.metrics.writers import Row
 from dml.types import BadInput
 from dml.update.schedules import SCHEDULES, linear_scaling, schedule
 
 SEEDS = 12  # the exact test of the claims tries 2^seeds signs
-WARMUPS = {  # whether k workers have k times the rate; how it gets there
+WARMUPS = {  # whether k workers have k times the rate; the warm-up to that rate
     "unscaled": (False, "none"),
     "none": (True, "none"),
     "constant": (True, "constant"),
@@ -42,18 +43,19 @@ WARMUPS = {  # whether k workers have k times the rate; how it gets there
 
 FLAGS = flags.define("seed")
 integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
-number = partial(flags.number, flag_values=FLAGS)
-flags.choice("model", "mlp", list(MODELS), "Network.", flag_values=FLAGS)
+number = partial(flags.number, lower_bound=0, flag_values=FLAGS)
+choice = partial(flags.choice, flag_values=FLAGS)
+choice("model", "mlp", list(MODELS), "Network.")
 flags.text("data", "digits", "Images: a name or a folder.", flag_values=FLAGS)
 integer("seeds", 5, "Trainings of each row.", upper_bound=SEEDS)
-integer("base_batch", 8, "Images of a worker's minibatch.")
+integer("base_batch", 8, "Images in a worker's minibatch.")
 flags.text("factors", "1,2,4,8,16,32", "Numbers of workers.", flag_values=FLAGS)
-integer("large", 16, "Workers of Goyal's table.")
-integer("epochs", 40, "Of every training.")
-number("lr", 0.01, "Peak rate of one worker.", 0)
-number("warmup_epochs", 4.0, "In which warm-ups warm up.", 0)
-flags.choice("schedule", "cosine", list(SCHEDULES), "Then.", flag_values=FLAGS)
-number("target", 0.95, "Accuracy to be reached.", 0, 1)
+integer("large", 16, "Number of workers in Goyal's table.")
+integer("epochs", 40, "Number of epochs.")
+number("lr", 0.01, "Peak learning rate of one worker.")
+number("warmup_epochs", 4.0, "Epochs of a warm-up.")
+choice("schedule", "cosine", list(SCHEDULES), "Learning rate after the warm-up.")
+number("target", 0.95, "Target accuracy.", upper_bound=1)
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:
@@ -67,41 +69,47 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
             f"expected --large of the --factors above 1, got {FLAGS.large} and "
             f"{FLAGS.factors}; pass one of them"
         )
-    found = plan(FLAGS.model, FLAGS.data, FLAGS.base_batch, factors, FLAGS.epochs)
-    cases: list[Case] = []
-    table = writers.table(COLUMNS)
+    chosen = plan(FLAGS.model, FLAGS.data, FLAGS.base_batch, factors, FLAGS.epochs)
+    rows, curves = [], {}
+    table = writers.table(report.COLUMNS)
     with writing.first(path, FLAGS, None, table, claims=CLAIMS) as writer:
-        for case in compared(found, factors):
-            cases.append(case)
-            writer.row(row(case))
-        summary = summed(cases, FLAGS.large)
+        for row, found in compared(chosen, factors):
+            rows.append(row)
+            writer.row(row)
+            if row["warmup"] == BASELINE:
+                scales = noise_scales(chosen, found[0].snapshots, FLAGS.seed)
+                at = report.reached(found[0], FLAGS.target) or 0
+                noise = scales[at - 1], scales[-1]
+            if row["workers"] in (1, FLAGS.large):
+                losses = np.array([run.losses for run in found])
+                curves[row["warmup"], row["batch"]] = losses
+        times = report.timed(rows, chosen.parameters)
+        summary = report.summary(rows, times, FLAGS.large, noise)
         summary["seconds"] = time.perf_counter() - begun
-        said(cases, FLAGS.large, summary)
-        drawn(path, cases, FLAGS.large, summary["batch_limit"])
+        report.say(rows, times, FLAGS.large, FLAGS.target, summary)
+        figure.accuracies(path / "accuracy", rows)
+        figure.targets(path / "target", rows, times, summary["batch_limit"])
+        figure.losses(path / "warmups", curves, chosen.between / chosen.count)
         writer.summary(summary)
     return summary
 
 
-def compared(plan: Plan, factors: Sequence[int]) -> Iterator[Case]:
-    """Train by so many workers, and by every warm-up."""
-    seeds = range(FLAGS.seed, FLAGS.seed + FLAGS.seeds)
+def compared(plan: Plan, factors: Sequence[int]) -> Iterator[tuple[Row, list[Ran]]]:
+    """Yield the row and the trainings of every number of workers and warm-up."""
     for factor in factors:
-        program = programmed(plan, factor)
-        for way in WARMUPS if factor > 1 else [BASELINE]:
-            rates = scheduled(plan, factor, way)
-            found = [program(seed, rates)[0] for seed in seeds]
-            case = Case(factor, way, plan, float(rates.max()), FLAGS.target, found)
-            if way == BASELINE:
-                _, snapshots = program(FLAGS.seed, rates)
-                noise = noise_scales(plan, snapshots, FLAGS.seed)
-                case = case._replace(noise=noise)
-            yield case
+        for name in WARMUPS if factor > 1 else [BASELINE]:
+            rates, keep = scheduled(plan, factor, name), name == BASELINE
+            found = [
+                trained(plan, factor, FLAGS.seed + n, rates, keep=keep and n == 0)
+                for n in range(FLAGS.seeds)
+            ]
+            yield report.row(plan, factor, name, rates, FLAGS.target, found), found
 
 
-def scheduled(plan: Plan, factor: int, way: str) -> np.ndarray:
+def scheduled(plan: Plan, factor: int, warmup: str) -> np.ndarray:
     """Return the rate of every update."""
     steps, batch = plan.steps(factor), factor * plan.base
-    scaled, kind = WARMUPS.get(way, (True, "none"))
+    scaled, kind = WARMUPS.get(warmup, (True, "none"))
     peak = linear_scaling(FLAGS.lr, batch, plan.base) if scaled else FLAGS.lr
     warm = min(steps, round(FLAGS.warmup_epochs * plan.count / batch))
     rate = schedule(FLAGS.schedule, peak, steps, warm, kind, FLAGS.lr)

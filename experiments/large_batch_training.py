@@ -1,30 +1,27 @@
-"""Whole trainings as one program: examples' numbers and rates in, params by time out.
+"""Trainings of large_batch.py: all of them see the same number of images."""
 
-    numbers SxRxKxN     K workers of N images make an update, R updates a snapshot
-
-What K workers do is written as one: the mean of their losses, each over its own images
-(so batch statistics are a worker's own, Goyal 2017, section 3), has the gradient that
-an all-reduce would give them all.
-"""
-
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
+from jax.tree_util import Partial
 
 from dml.data.images import images
-from dml.data.minibatches import draws
+from dml.data.minibatches import draws, take
 from dml.metrics.noise import Noise
+from dml.metrics.timer import Timer
 from dml.models.cnn import cnn
 from dml.models.mlp import mlp
+from dml.models.network import network
 from dml.models.resnet import resnet
+from dml.strategies.scan import scan
+from dml.train import curve
 from dml.types import BadInput, Batch, Model, Params
 from dml.update.dense import make, statistics
+from dml.wire.messages.comm import world
 
 SNAPSHOTS = 256  # of a training, at most
 MODELS: dict[str, Callable[[tuple[int, ...], int], Model]] = {
@@ -32,10 +29,11 @@ MODELS: dict[str, Callable[[tuple[int, ...], int], Model]] = {
     "cnn": partial(cnn, width=8),
     "resnet": partial(resnet, depth=8),
 }
+momentum = partial(make, "momentum")
 
 
 class Plan(NamedTuple):
-    """What all trainings share: a model, its images, and how many are seen in all."""
+    """The model and images of all trainings, and the number of images of each."""
 
     model: Model
     training: Batch
@@ -45,6 +43,7 @@ class Plan(NamedTuple):
     snapshots: int
     every: int  # of the largest minibatches, between two snapshots
     parameters: int  # of the model
+    measure: Partial  # params -> accuracy on held-out images
 
     @property
     def count(self) -> int:
@@ -58,12 +57,10 @@ class Plan(NamedTuple):
     def steps(self, factor: int) -> int:
         return self.snapshots * self.between // (factor * self.base)
 
-    def numbers(self, factor: int, seed: int) -> np.ndarray:
-        """Return the images of every worker of every update between snapshots."""
+    def batches(self, factor: int, seed: int) -> Iterator[np.ndarray]:
+        """Yield the images of each update of so many workers."""
         total = self.snapshots * self.between
-        drawn = list(draws(self.count, factor * self.base, seed, total))
-        shape = (self.snapshots, -1, factor, self.base)
-        return (np.stack(drawn) % self.count).astype(np.int32).reshape(shape)
+        return draws(self.count, factor * self.base, seed, total)
 
 
 class Ran(NamedTuple):
@@ -71,10 +68,8 @@ class Ran(NamedTuple):
 
     seconds: float
     losses: np.ndarray  # a mean for each snapshot
-    accuracies: np.ndarray  # on held-out images, likewise
-
-
-Program = Callable[[int, np.ndarray], tuple[Ran, Params]]
+    accuracies: np.ndarray  # on held-out images, of each snapshot
+    snapshots: Sequence[Params] = ()
 
 
 def plan(model: str, data: str, base: int, factors: Sequence[int], epochs: int) -> Plan:
@@ -91,76 +86,69 @@ def plan(model: str, data: str, base: int, factors: Sequence[int], epochs: int) 
     made = MODELS[model](training.inputs.shape[1:], int(training.targets.max()) + 1)
     leaves = jax.tree.leaves(made.init(jax.random.key(0)))
     sizes = whole // every, every, sum(leaf.size for leaf in leaves)
-    return Plan(made, training, held_out, base, largest, *sizes)
+    measure = accuracy(made, held_out)
+    return Plan(made, training, held_out, base, largest, *sizes, measure)
 
 
-def programmed(plan: Plan, factor: int) -> Program:
-    """Compile the training by so many workers; it then takes a seed and the rates.
+def accuracy(model: Model, held_out: Batch) -> Partial:
+    """Return a function of params: the accuracy on these images."""
 
-    It returns what it measured, and params of all snapshots.
-    """
-    data, held_out = jax.device_put((plan.training, plan.held_out))
+    def measured(held_out: Batch, params: Params) -> dict[str, Any]:
+        return {"accuracy": model.metrics(params, held_out)["accuracy"]}
 
-    def given(seed: int, rates: np.ndarray) -> tuple[Any, ...]:
-        params = plan.model.init(jax.random.key(seed))
-        return jax.device_put((params, plan.numbers(factor, seed), rates)) + (data,)
-
-    flat = np.zeros(plan.steps(factor), np.float32)
-    program = _training.lower(plan.model.loss, *given(0, flat)).compile()
-
-    def run(seed: int, rates: np.ndarray) -> tuple[Ran, Params]:
-        mine = given(seed, rates)
-        start = time.perf_counter()
-        snapshots, losses = jax.block_until_ready(program(*mine))
-        seconds = time.perf_counter() - start
-        found = _accuracies(plan.model.metrics, snapshots, held_out)
-        return Ran(seconds, np.asarray(losses), np.asarray(found)), snapshots
-
-    return run
+    return Partial(measured, jax.device_put(held_out))
 
 
-def noise_scales(plan: Plan, snapshots: Params, seed: int) -> list[float]:
+def trained(
+    plan: Plan, factor: int, seed: int, rates: np.ndarray, keep: bool = False
+) -> Ran:
+    """Train by so many workers; keep: whether the result has the snapshots."""
+    problem = network(
+        plan.model,
+        plan.model.init(jax.random.key(seed)),
+        examples=plan.count,
+        take=partial(take, plan.training),
+    )
+    every = plan.steps(factor) // plan.snapshots
+    steps = scan(
+        problem,
+        plan.batches(factor, seed),
+        momentum,
+        comm=world(),
+        timer=Timer(),
+        every=every,
+        workers=factor,
+        rates=rates,
+        measure=plan.measure,
+    )
+    # trainings that diverge are a result, too
+    rows, summary = curve(
+        steps, lambda params: {"params": params}, every if keep else 0, finite=False
+    )
+    return Ran(
+        summary["seconds"],
+        np.array([row["loss"] for row in rows], np.float32),
+        np.array([row["accuracy"] for row in rows], np.float32),
+        [row["params"] for row in rows] if keep else (),
+    )
+
+
+def noise_scales(plan: Plan, snapshots: Sequence[Params], seed: int) -> list[float]:
     """Return the gradient noise scale up to each snapshot."""
-    numbers = plan.numbers(plan.largest, seed)[:, 0]
-    squares = _squares(plan.model.loss, snapshots, numbers, plan.training)
+    stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *snapshots)
+    first = np.stack(list(plan.batches(plan.largest, seed))[:: plan.every]) % plan.count
+    numbers = first.astype(np.int32).reshape(len(first), plan.largest, plan.base)
+    squares = _squares(plan.model.loss, stacked, numbers, plan.training)
     sizes, seen = (plan.base, plan.base * plan.largest), Noise()
     return [seen.add(*both, *sizes) for both in np.asarray(squares).T.tolist()]
 
 
 @partial(jax.jit, static_argnums=0)
-def _training(
-    loss: Any, params: Params, numbers: Any, rates: Any, data: Batch
-) -> tuple[Params, Any]:
-    optimizer = make("momentum", lambda count: rates[count])
-
-    def mean(params: Params, images: Batch) -> Any:
-        return jax.vmap(loss, (None, 0))(params, images).mean()
-
-    def step(carry: Any, at: Any) -> Any:
-        params, state = carry
-        part = jax.tree.map(lambda leaf: leaf[at], data)
-        value, grads = jax.value_and_grad(mean)(params, part)
-        updates, state = optimizer.update(grads, state, params)
-        return (optax.apply_updates(params, updates), state), value
-
-    def some(carry: Any, at: Any) -> Any:
-        carry, values = jax.lax.scan(step, carry, at)
-        return carry, (carry[0], values.mean())
-
-    return jax.lax.scan(some, (params, optimizer.init(params)), numbers)[1]
-
-
-@partial(jax.jit, static_argnums=0)
-def _accuracies(metrics: Any, snapshots: Params, held_out: Batch) -> Any:
-    return jax.lax.map(lambda one: metrics(one, held_out)["accuracy"], snapshots)
-
-
-@partial(jax.jit, static_argnums=0)
 def _squares(loss: Any, snapshots: Params, numbers: Any, data: Batch) -> Any:
-    """Return the squared norms of workers' gradients, their mean, and of all."""
+    """Return squared norms: the mean of workers' gradients, and of their mean."""
 
-    def one(given: Any) -> Any:
-        params, at = given
+    def one(arguments: Any) -> Any:
+        params, at = arguments
         part = jax.tree.map(lambda leaf: leaf[at], data)
         grads = jax.vmap(jax.grad(loss), (None, 0))(params, part)
         weights = jax.tree.map(lambda no: not no, statistics(grads))

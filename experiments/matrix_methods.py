@@ -37,6 +37,12 @@ def by_minibatches(entry: Entry, problem: Problem, updates: int) -> Arguments:
     return problem, batches, entry.update
 
 
+def by_equal_minibatches(entry: Entry, problem: Problem, updates: int) -> Arguments:
+    batches = entry.batches(problem, entry.batch)
+    equal = (batch for batch in batches if len(batch) == entry.batch)
+    return problem, islice(equal, updates), entry.update
+
+
 def on_servers(entry: Entry, problem: Problem, updates: int) -> Arguments:
     *both, update = by_minibatches(entry, problem, updates)
     return *both, entry.served or update
@@ -130,6 +136,8 @@ METHODS: dict[str, Method] = {
     "mesh": Method("mesh", data_parallel, DEVICES, 1),
     "hybrid gpipe": Method("hybrid", partial(hybrid, "gpipe"), DEVICES, 1),
     "hybrid 1f1b": Method("hybrid", partial(hybrid, "1f1b"), DEVICES, 1),
+    "sharded": Method("sharded", data_parallel, DEVICES, 1),
+    "scan": Method("scan", nothing, ONE, 1, by_equal_minibatches),
     **{
         f"server {name}": Method(
             *("server", partial(served, name), RANKS, WORKERS + 1, on_servers)

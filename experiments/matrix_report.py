@@ -102,5 +102,5 @@ what the problem does not offer.
 EMPTY = """Cells without a letter:
 """
 COSTS = """Costs of these updates, of all ranks together: words that are counted as they
-are sent, and virtual milliseconds of messages on the default network. XLA moves what
-`mesh` and `hybrid` send; it is not counted here."""
+are sent, and virtual milliseconds of messages on the default network. XLA sends what
+`mesh`, `hybrid` and `sharded` exchange; these words are not counted here."""

@@ -73,13 +73,13 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         compiling.cached()
         if "mesh" in chosen:
             devices.start(comm)
-        return [race(comm, task, chosen, others)]
+        return [compared(comm, task, chosen, others)]
 
 
-def race(
+def compared(
     comm: CountedComm, task: ways.Task, chosen: list[str], others: list[str]
 ) -> dict[str, Any]:
-    """Let all take turns; write a row each and the summary."""
+    """Race all contestants; write a row each and the summary."""
     workers = max(comm.size, len(jax.devices()) if "mesh" in chosen else 1)
     if FLAGS.batch % workers:
         raise BadInput(
@@ -87,21 +87,17 @@ def race(
             f"--batch={-(-FLAGS.batch // workers) * workers}"
         )
     setup = ways.setup(FLAGS, comm, task, jax.random.key(FLAGS.seed))
-    ours = {name: step for way in chosen for name, step in ways.WAYS[way](setup)}
-    theirs = {name: peers.steps(name, setup) for name in others}
-    yardsticks = ways.yardsticks(setup)
-    steps = {name: partial(next, one) for name, one in {**ours, **theirs}.items()}
-    laps = ways.turns(comm, {**steps, **yardsticks}, FLAGS.rounds, FLAGS.seed)
-    rows = report.rows(setup, laps, set(theirs))
+    steps = {name: one for way in chosen for name, one in ways.WAYS[way](setup)}
+    steps |= {name: peers.steps(name, setup) for name in others}
+    calls = {name: partial(next, one) for name, one in steps.items()}
+    calls |= ways.yardsticks(setup)
+    laps = ways.race(comm, calls, FLAGS.rounds, FLAGS.seed)
+    rows = report.rows(setup, laps, set(others))
     peers.equal(rows, FLAGS.dtype)
     path = runs.path(FLAGS.out, "step_time")
-    with writing.first(
-        path,
-        FLAGS,
-        comm,
-        writers.table(report.columns(task.unit)),
-        report.chart(path / "step_time"),
-    ) as writer:
+    table = writers.table(report.columns(task.unit))
+    chart = report.chart(path / "step_time")
+    with writing.first(path, FLAGS, comm, table, chart) as writer:
         for row in rows:
             writer.row(row)
         summary = report.summary(setup, rows, laps)

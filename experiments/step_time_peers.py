@@ -1,7 +1,7 @@
-"""The same step in torch: our params and minibatches in, Steps out, to race against.
+"""The same training in PyTorch, as a generator of Steps.
 
-On many ranks by its DistributedDataParallel: gloo, or NCCL on GPUs. As many threads as
-XLA has; the optimizer is torch's fused one, its fastest. Without torch none is offered.
+Several ranks use DistributedDataParallel by gloo, or by NCCL on GPUs. The number of
+threads is that of XLA; the optimizer is PyTorch's fused one, its fastest.
 """
 
 import importlib.util
@@ -35,7 +35,7 @@ PEERS: dict[str, Callable[[Any], Any]] = {"torch": eager, "torch_compile": compi
 
 
 def ready(model: str) -> None:
-    """Refuse what is not there."""
+    """Raise BadInput without PyTorch, or for a network without a PyTorch reference."""
     if importlib.util.find_spec("torch") is None:
         raise BadInput(
             "expected torch with --peer, it is not installed; install the extra "
@@ -51,12 +51,12 @@ def ready(model: str) -> None:
 
 
 def threads() -> int:
-    """Return how many XLA computes with on CPUs."""
+    """Return the number of XLA's threads on CPUs."""
     return int(os.environ.get("NPROC", 0)) or len(os.sched_getaffinity(0))
 
 
 def steps(name: str, setup: Any) -> Iterator[Step]:
-    """Train a twin as PEERS' name says."""
+    """Train the PyTorch reference of the network; name: of PEERS."""
     import torch
     from step_time_twins import TWINS, load
 
@@ -118,7 +118,7 @@ def synchronized(device: Any) -> None:
 
 
 def place(comm: CountedComm) -> Any:
-    """Return the device of this rank: as JAX has it, the GPU of its number."""
+    """Return the device of this rank: on GPUs, the one that JAX uses."""
     import torch
 
     if jax.default_backend() != "gpu" or not torch.cuda.is_available():
@@ -128,7 +128,7 @@ def place(comm: CountedComm) -> Any:
 
 
 def join(comm: CountedComm, device: Any) -> None:
-    """Make the ranks a group of torch's; collective."""
+    """Initialize PyTorch's process group of all ranks; collective."""
     from torch import distributed
 
     if comm.size > 1 and not distributed.is_initialized():
@@ -139,19 +139,19 @@ def join(comm: CountedComm, device: Any) -> None:
             rank=comm.rank,
             world_size=comm.size,
         )
-        # torch's holds back what ours says, which then ends all ranks: all is silent
+        # PyTorch's hook prevents ours, which prints the error and ends all ranks
         sys.excepthook = hook
 
 
 def nbytes(optimizer: Any) -> int:
-    """Return the bytes of what an optimizer updates and keeps, counted as ours are."""
+    """Return the bytes of the parameters and of the optimizer's state."""
     weights = [one for group in optimizer.param_groups for one in group["params"]]
     kept = [leaf for state in optimizer.state.values() for leaf in state.values()]
     return sum(one.numel() * one.element_size() for one in [*weights, *kept])
 
 
 def equal(rows: Sequence[Mapping[str, Any]], dtype: str) -> float:
-    """Return how far peers' first losses are from ours; raise where it is too far."""
+    """Return the largest relative difference of first losses; raise if it is large."""
     ours = next(row["first_loss"] for row in rows if not row["peer"])
     gap = max([abs(row["first_loss"] / ours - 1) for row in rows if row["peer"]] or [0])
     if gap > NEAR[dtype]:

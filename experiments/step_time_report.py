@@ -1,12 +1,12 @@
-"""What step_time.py tells: laps in; rows, a table, a summary and bars of parts out.
+"""Rows, table, summary and bars of step_time.py.
 
-share of peak   operations a second, by XLA's count of the gradient's program (no
-                --remat), to those of a large product raced in the same turns; on
-                GPUs of PEAKS to what their maker states
-wire share      synchronous: its phase wire, packing and waiting for others within;
-                mesh: all gradients summed by themselves, raced; to the step
-overlap share   how much less a step with buckets takes than one without, to the
-                latter's wire: 1 would be all of the wire hidden
+share of peak   operations a second, by XLA's count for the gradient without --remat, of
+                those of a large product in the same turns; on the GPUs of PEAKS, of
+                those that the maker states
+wire share      of a step: synchronous: its phase wire, which includes packing and
+                waiting; mesh: the sum of all gradients, measured alone
+overlap share   the seconds that buckets save, of the wire of a step without buckets: 1
+                is a wire that is entirely hidden
 """
 
 from collections.abc import Mapping, Sequence
@@ -38,7 +38,7 @@ PARTS = {"input": "C7", "gradient": "C0", "wire": "C3", "update": "C2", "rest": 
 
 
 def rows(setup: Setup, laps: Mapping[str, Laps], peers: set[str]) -> list[Row]:
-    """Return a row a contestant."""
+    """Return a row for each contestant."""
     values, comm, task = setup.values, setup.comm, setup.task
     work, best = flops(setup), peak(setup, laps)
     base = laps.get("synchronous")
@@ -51,14 +51,14 @@ def rows(setup: Setup, laps: Mapping[str, Laps], peers: set[str]) -> list[Row]:
         apart = name.startswith("mesh") and PSUM in laps
         wire = float(np.median(laps[PSUM].seconds)) if apart else lap.phases.get("wire")
         parts = dict(lap.phases)
-        if apart and wire is not None:  # it is within the gradient
+        if apart and wire is not None:  # a part of the gradient
             parts["wire"] = min(wire, parts["gradient"])
             parts["gradient"] -= parts["wire"]
         overlap = None
         if base and comm.size > 1 and name.startswith("synchronous "):
             less = np.median(base.seconds - lap.seconds) / base.phases["wire"]
             overlap = float(np.clip(less, 0, 1))
-        held = lap.measures.get("bytes_held", whole(setup))
+        held = lap.bytes_held or whole(setup)
         found.append(
             {
                 "contestant": name,
@@ -84,7 +84,7 @@ def rows(setup: Setup, laps: Mapping[str, Laps], peers: set[str]) -> list[Row]:
 
 
 def paired(slower: Laps, faster: Laps) -> float:
-    """Return how many times as long one takes as the other: median over turns."""
+    """Return the ratio of seconds, its median over turns."""
     return float(np.median(slower.seconds / faster.seconds))
 
 
@@ -97,7 +97,7 @@ def flops(setup: Setup) -> float:
 
 
 def peak(setup: Setup, laps: Mapping[str, Laps]) -> float:
-    """Return operations a second of all that computes, at best."""
+    """Return the most operations a second of all ranks and devices together."""
     kind = jax.local_devices()[0].device_kind
     if kind in PEAKS:
         return PEAKS[kind][setup.values.dtype] * max(
@@ -136,10 +136,10 @@ def columns(unit: str) -> Columns:
 def summary(
     setup: Setup, rows: Sequence[Row], laps: Mapping[str, Laps]
 ) -> dict[str, Any]:
-    """Return all rows, flat, and what they say together."""
+    """Return the rows, flat, with the best contestant and the speed-up of buckets."""
     rate = f"{setup.task.unit}_per_second"
-    kept = ("ms", rate, "share_of_peak", "wire_share", "overlap_share", "torch_ratio")
-    kept += ("bytes_held",)
+    shares = ("share_of_peak", "wire_share", "overlap_share", "torch_ratio")
+    kept = ("ms", rate, *shares, "bytes_held")
     best = max((row for row in rows if not row["peer"]), key=lambda row: row[rate])
     found = {
         "p": setup.comm.size,
@@ -158,7 +158,7 @@ def summary(
         if cut:
             seconds = float(np.median(plain.seconds))
             found["buckets_speedup"] = max(cut)
-            # had the whole wire been hidden behind the gradient, and nothing else
+            # the speed-up if the gradient hid the entire wire
             found["buckets_most"] = seconds / (seconds - plain.phases["wire"])
     for row in rows:
         name = row["contestant"].replace(" ", "_").replace("=", "_").replace(".", "_")

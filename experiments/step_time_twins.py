@@ -1,10 +1,11 @@
-"""Our networks as one writes them in torch: parts have the names of our params.
+"""PyTorch references of our networks; their parts have the names of our params.
 
-A batch's inputs and targets in, the loss out: what DistributedDataParallel wraps.
+A forward returns the loss of a batch: DistributedDataParallel wraps it.
 """
 
 from typing import Any
 
+import jax
 import numpy as np
 import torch
 from torch import nn
@@ -64,7 +65,7 @@ class Head(nn.Module):
 
 
 class Transformer(nn.Module):
-    """GPT (causal) or BERT: dml.models.transformer's twin."""
+    """GPT (causal) or BERT, as in dml.models.transformer."""
 
     def __init__(self, shape: Shape, causal: bool) -> None:
         super().__init__()
@@ -88,7 +89,7 @@ class Transformer(nn.Module):
 
 
 class Convolutions(nn.Module):
-    """dml.models.cnn's twin."""
+    """The network of dml.models.cnn."""
 
     def __init__(self, shape: tuple[int, ...], width: int = 16, classes: int = 10):
         super().__init__()
@@ -113,8 +114,8 @@ TWINS = {
 
 
 def load(network: nn.Module, params: Any) -> None:
-    """Give a twin our params, every one of them."""
-    left = {id(leaf) for leaf in _leaves(params)}
+    """Copy our params into a network; each param is copied once."""
+    left = {id(leaf) for leaf in jax.tree.leaves(params)}
     with torch.no_grad():
         for path, weight in network.named_parameters():
             *names, last = path.split(".")
@@ -129,9 +130,3 @@ def load(network: nn.Module, params: Any) -> None:
                 leaf = np.moveaxis(leaf, (-1, -2), (0, 1))
             weight.copy_(torch.from_numpy(leaf.copy()))
     assert not left
-
-
-def _leaves(tree: Any) -> list[Any]:
-    if not isinstance(tree, dict):
-        return [tree]
-    return [leaf for one in tree.values() for leaf in _leaves(one)]

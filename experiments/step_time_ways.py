@@ -1,12 +1,11 @@
-"""What takes turns in step_time.py: flags in, calls that each do one step out.
+"""Contestants of step_time.py: every strategy that the flags name, and yardsticks.
 
-Numbers are drawn, not read: a step's time does not depend on what they are. Yardsticks
-are raced with the steps: a product of large matrices, and the sum of all gradients over
-a mesh without the rest of the step.
+Examples are random: a step's time does not depend on them. Yardsticks take turns with
+the steps: a product of large matrices, and the sum of all gradients over a mesh without
+the rest of the step.
 """
 
-import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -20,11 +19,13 @@ from jax.sharding import NamedSharding, PartitionSpec
 from dml.data.minibatches import draws, take
 from dml.data.shards import shard
 from dml.metrics.timer import Timer
+from dml.metrics.writers import Row
 from dml.models.network import network
 from dml.models.transformer import DTYPES, SIZES, Shape, transformer
 from dml.strategies.mesh import mesh
 from dml.strategies.serial import serial
 from dml.strategies.synchronous import synchronous
+from dml.train import curve
 from dml.types import (
     BadInput,
     Batch,
@@ -51,14 +52,19 @@ Steps = Iterator[tuple[str, Iterator[Step]]]
 
 
 class Task(NamedTuple):
-    """A network and what it learns."""
+    """A network and its examples.
+
+    plain: the model without --remat, of which the operations are counted.
+    units: of an example.
+    shape: of a transformer, or of an image.
+    """
 
     model: Model
-    plain: Model  # without --remat: what an update needs is counted
+    plain: Model
     data: Batch
     unit: str
-    units: int  # of an example
-    shape: Any  # of a transformer, or of an image
+    units: int
+    shape: Any
 
 
 class Setup(NamedTuple):
@@ -67,7 +73,7 @@ class Setup(NamedTuple):
     values: flags.FlagValues
     comm: CountedComm
     task: Task
-    params: Params
+    params: Params  # on the host
     optimizer: Optimizer
     batches: Callable[[], Iterator[np.ndarray]]
 
@@ -86,18 +92,14 @@ class Setup(NamedTuple):
         """Return the communicator, and a timer for one contestant."""
         return {"comm": self.comm, "timer": Timer(self.comm.Wtime)}
 
-    def state(self) -> Any:
-        """Return the optimizer's first state, another each time: updates take it."""
-        return here(self.optimizer.init(self.params))
-
 
 class Laps(NamedTuple):
-    """What a contestant's turns took."""
+    """The turns of a contestant."""
 
-    seconds: np.ndarray  # of the slowest rank, a turn
+    seconds: np.ndarray  # of the slowest rank, by turn
     phases: Mapping[str, float]  # medians of rank 0
     losses: tuple[float, float]  # of the first step and of the last, over all ranks
-    measures: Mapping[str, float]
+    bytes_held: float | None = None
 
 
 def text(values: flags.FlagValues, causal: bool) -> Task:
@@ -145,27 +147,15 @@ def setup(values: flags.FlagValues, comm: CountedComm, task: Task, key: Any) -> 
     count, turns = MINIBATCHES * values.batch, WARM + values.rounds
     batches = partial(draws, count, values.batch, values.seed, turns * values.batch)
     optimizer = make("adamw", clip=values.clip, **LEARNING)
-    params = here(task.model.init(key))
+    params = jax.device_get(task.model.init(key))
     return Setup(values, comm, task, params, optimizer, batches)
 
 
-def here(tree: Any) -> Any:
-    """Bind a tree to this process's first device, as what a step returns is.
-
-    What is bound to none is another argument to JAX: all would be compiled twice.
-    """
-    return jax.device_put(tree, jax.local_devices()[0])
-
-
 def alone(setup: Setup) -> Steps:
-    """A rank's shard as if it were all: of many ranks, a step whose wire is free."""
+    """Yield serial training on a rank's shard: a step of many ranks without a wire."""
     rank, size = setup.comm.rank, setup.comm.size
     mine = (shard(index, rank, size) for index in setup.batches())
-    state = setup.state()
-    yield (
-        "serial",
-        serial(setup.problem, mine, setup.optimizer, **setup.ranks, state=state),
-    )
+    yield "serial", serial(setup.problem, mine, setup.optimizer, **setup.ranks)
 
 
 def by_messages(setup: Setup) -> Steps:
@@ -173,30 +163,22 @@ def by_messages(setup: Setup) -> Steps:
     reduce = flags.allreduce(values.allreduce, values, setup.comm.size)
     for nbytes in flags.numbers(values, "bucket_mb"):
         name = f"synchronous {nbytes:g} MB" if nbytes else "synchronous"
-        steps = synchronous(
-            setup.problem,
-            setup.batches(),
-            setup.optimizer,
-            **setup.ranks,
-            reducer=exact(reduce),
-            bucket_mb=nbytes,
-            state=setup.state(),
-        )
-        yield name, steps
+        own = {"reducer": exact(reduce), "bucket_mb": nbytes}
+        arguments = (setup.problem, setup.batches(), setup.optimizer)
+        yield name, synchronous(*arguments, **setup.ranks, **own)
 
 
 def on_devices(setup: Setup) -> Steps:
-    axes, params = devices.mesh(data=0), jax.device_get(setup.params)
+    axes = devices.mesh(data=0)
     for level in flags.names(setup.values.zero, LEVELS, "zero"):
         optimizer, name = setup.optimizer, "mesh"
         if int(level):
             sliced = {"axis": "data", "like": setup.params}
             optimizer = make("adamw", clip=setup.values.clip, **LEARNING, **sliced)
             name = f"mesh zero={level}"
-        # from the host: the mesh puts them on its devices, many processes' too
-        problem = setup.problem._replace(params=params)
         own = {"axes": axes, "zero": int(level), "ahead": 0}
-        yield name, mesh(problem, setup.batches(), optimizer, **setup.ranks, **own)
+        arguments = (setup.problem, setup.batches(), optimizer)
+        yield name, mesh(*arguments, **setup.ranks, **own)
 
 
 WAYS: dict[str, Callable[[Setup], Steps]] = {
@@ -208,9 +190,9 @@ PRODUCT, PSUM = "product", "psum"
 
 
 def yardsticks(setup: Setup) -> dict[str, Callable[[], None]]:
-    """Return calls that do a part of a step, by name."""
+    """Return calls that compute a part of a step, by name."""
     rows, kind = LARGE[jax.default_backend()], DTYPES[setup.values.dtype]
-    square_RxR = here(jnp.ones((rows, rows), kind))
+    square_RxR = jax.device_put(jnp.ones((rows, rows), kind), jax.local_devices()[0])
     product = jax.jit(lambda one, other: one @ other)
     found = {PRODUCT: lambda: product(square_RxR, square_RxR).block_until_ready()}
     if len(jax.devices()) > 1 and "mesh" in flags.names(
@@ -240,37 +222,53 @@ def psum(params: Params) -> Callable[[], None]:
     return lambda: jax.block_until_ready(add(grads))
 
 
-def turns(
+def race(
     comm: CountedComm, calls: Mapping[str, Callable[[], Any]], rounds: int, seed: int
 ) -> dict[str, Laps]:
-    """Call all by turns, in another order each: so none always comes after the same."""
-    names, rng = list(calls), np.random.default_rng(seed)
-    seconds = np.zeros((len(names), rounds))
-    steps: list[list[Step]] = [[] for _ in names]
-    for number in range(-WARM, rounds):
-        for row in rng.permutation(len(names)):
-            comm.Barrier()
-            start = comm.Wtime()
-            found = calls[names[row]]()
-            seconds[row, max(number, 0)] = comm.Wtime() - start
-            if isinstance(found, Step):
-                steps[row].append(
-                    found._replace(params=nothing, state=nothing, memory=nothing)
-                )
-    ends = [[one[0].loss, one[-1].loss] if one else [0, 0] for one in steps]
-    losses = np.array(ends) / comm.size
+    """Call all by turns; return the laps of each, equal on all ranks but for phases."""
+    rows = curve(turns(comm, calls, rounds, seed)).rows
+    of = [[row for row in rows if row["contestant"] == name] for name in calls]
+    seconds = np.array([[row["took"] for row in mine[WARM:]] for mine in of])
+    losses = np.array([[mine[0]["loss"], mine[-1]["loss"]] for mine in of]) / comm.size
     butterfly_allreduce(comm, losses)
     butterfly_allreduce(comm, seconds, np.maximum)
-    measures = [one[-1].measures if one else {} for one in steps]
-    phases = [medians(some[WARM:]) for some in steps]
-    found = zip(seconds, phases, map(tuple, losses), measures, strict=True)
-    return dict(zip(names, itertools.starmap(Laps, found), strict=True))
-
-
-def medians(steps: list[Step]) -> dict[str, float]:
-    """Return seconds by phase."""
-    phases = steps[0].seconds if steps else ()
     return {
-        phase: float(np.median([step.seconds[phase] for step in steps]))
-        for phase in phases
+        name: Laps(
+            seconds[number],
+            medians(of[number][WARM:]),
+            tuple(losses[number]),
+            of[number][-1].get("bytes_held"),
+        )
+        for number, name in enumerate(calls)
+    }
+
+
+def turns(
+    comm: CountedComm, calls: Mapping[str, Callable[[], Any]], rounds: int, seed: int
+) -> Iterator[Step]:
+    """Yield the Steps of all contestants by turns, each turn in another order."""
+    names, rng = list(calls), np.random.default_rng(seed)
+    yardstick = Step(0, 0.0, nothing, 0, {}, 0)
+    for _ in range(WARM + rounds):
+        for number in rng.permutation(len(names)):
+            comm.Barrier()
+            start = comm.Wtime()
+            found = calls[names[number]]()
+            took = {"contestant": names[number], "took": comm.Wtime() - start}
+            step = found if isinstance(found, Step) else yardstick
+            # no parameters: they would be kept until the next turn
+            yield step._replace(
+                params=nothing,
+                state=nothing,
+                memory=nothing,
+                measures={**step.measures, **took},
+            )
+
+
+def medians(rows: Sequence[Row]) -> dict[str, float]:
+    """Return the seconds of each phase."""
+    keys = [key for key in rows[0] if key.endswith("_seconds")]
+    return {
+        key.removesuffix("_seconds"): float(np.median([row[key] for row in rows]))
+        for key in keys
     }

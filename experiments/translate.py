@@ -4,9 +4,9 @@ python experiments/translate.py                           four layers on four de
 mpirun -n 2 python experiments/translate.py --layers=2    two, on two processes
 python experiments/translate.py --layers=8 --length=12    a longer way up
 
-What is translated is invented: other words, in reversed order. The same network learns
-on one device too: the same params, the same losses, K L ticks in place of L + K - 1.
-No attention: its first layer would wait for the last to read, and lose K - 1 ticks.
+The language is invented: other words, in reversed order. The same network learns on one
+device too: the same params, the same losses, K L ticks in place of L + K - 1. There is
+no attention: the first layer would wait for the last to read, and lose K - 1 ticks.
 
 Cost: 400 steps of 128 sentences, on one device and on four.
 Result: 64 ticks become 19; the losses differ by less than 1e-4; over 90 % of held-out
@@ -14,100 +14,88 @@ translations are right to the last word.
 """
 
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import compiling
+import comparison
 import flags
 import jax
 import numpy as np
 import optax
 import translate_report as report
 import writing
-from beside import Lap, Ran, axes, ran, trained
-from server_runs import virtual_if_alone
 
-from dml.data.minibatches import draws
+from dml.data.minibatches import draws, take
 from dml.data.reversal import reversal
 from dml.metrics import runs, writers
 from dml.metrics.evaluation import evaluate
 from dml.models import translator
+from dml.models.network import network
+from dml.train import Curve
 from dml.types import Batch, CountedComm
-from dml.update.dense import Optimizer, make
-from dml.wire.mesh import devices
+from dml.update.dense import make
 
 FLAGS = flags.define("seed", *flags.VIRTUAL, "watchdog")
 integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
 integer("layers", 4, "Layers, and devices: one for each.")
-integer("width", 64, "Numbers that a layer gives.")
+integer("width", 64, "Width of a layer in units.")
 integer("words", 16, "Words of each language.")
 integer("length", 8, "Words of a sentence.")
 integer("batch", 128, "Sentences in a minibatch.")
 integer("steps", 400, "Updates.")
-integer("sentences", 30_000, "To learn from.")
-integer("held_out", 512, "Sentences to be tested with.")
+integer("sentences", 30_000, "Training sentences.")
+integer("held_out", 512, "Held-out sentences.")
 integer("evaluate_every", 50, "Steps between two evaluations.")
-flags.number("lr", 5e-3, "Of Adam, at first: a cosine.", 0, flag_values=FLAGS)
+flags.number("lr", 5e-3, "First learning rate of Adam: a cosine.", 0, flag_values=FLAGS)
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     """Train as the flags say; return the summaries of the ranks of this process."""
     flags.parse(FLAGS, argv)
     path = runs.path(FLAGS.out, "translate")
-    virtual_if_alone(FLAGS, FLAGS.layers)
-    compiling.cached()
-
-    def program(comm: CountedComm) -> dict[str, Any]:
-        devices.start(comm)
-        return compared(comm, path)
-
-    return flags.ranks(program, FLAGS, devices=True)
+    return comparison.ranks(FLAGS, FLAGS.layers, partial(compared, path=path))
 
 
 def compared(comm: CountedComm, path: Path) -> dict[str, Any]:
-    """Train on one device, then with a layer a device; tell what it is like."""
+    """Train on one device, then with a layer a device; print how it translates."""
     layers, length = FLAGS.layers, FLAGS.length
-    line = axes(translator.AXIS, jax.devices(), layers)
+    line = comparison.mesh(translator.AXIS, jax.devices(), layers)
     about = (FLAGS.sentences, FLAGS.held_out, FLAGS.words, length, FLAGS.seed)
     training, held_out = reversal(*about)
     model = translator.translator(FLAGS.words, FLAGS.width, layers)
-    params = model.init(jax.random.key(FLAGS.seed))
-    found: dict[str, Ran] = {}
-    shares: dict[int, float] = {}
-
-    def seen(number: int, lap: Lap) -> None:
-        if number % FLAGS.evaluate_every == 0 or number == FLAGS.steps:
-            shares[number] = evaluate(model, held_out, lap.params())["accuracy"]
-
+    problem = network(
+        model,
+        model.init(jax.random.key(FLAGS.seed)),
+        examples=len(training.targets),
+        take=partial(take, training),
+        evaluate=partial(evaluate, model, held_out),
+    )
+    rate = optax.cosine_decay_schedule(FLAGS.lr, FLAGS.steps)
+    total = FLAGS.steps * FLAGS.batch
+    found: dict[str, Curve] = {}
     with writing.first(path, FLAGS, comm, writers.table(report.COLUMNS)) as writer:
         say(comm.rank, report.sketched(layers, length, length))
-        for name, way in report.ways(model.loss, line).items():
-            shares.clear()
-            found[name] = ran(trained(way, params, *learning(training)), seen)
-            share = shares[FLAGS.steps]
-            writer.row(report.row(name, layers, 2 * length, found[name], share))
-        params = found[report.WAVEFRONT].last.params()
+        for name, division in report.divisions(problem, line).items():
+            order = draws(problem.examples, FLAGS.batch, FLAGS.seed, total)
+            optimizer = make("adam", rate, clip=1.0)
+            found[name] = comparison.trained(
+                division, order, optimizer, comm, FLAGS.evaluate_every
+            )
+            writer.row(report.row(name, layers, 2 * length, found[name]))
+        params = found[report.WAVEFRONT].summary["params"]
         wrote = translator.translate(params, held_out.inputs)
         say(comm.rank, report.examples(held_out, np.asarray(wrote)))
-        summary = report.summed(found, shares[FLAGS.steps], layers, 2 * length)
+        summary = report.summary(found, layers, 2 * length)
         if layers > 2 and jax.process_count() == 1:
             few = Batch(*(part[: FLAGS.batch] for part in training))
             summary |= report.raced(FLAGS.words, FLAGS.width, few)
             say(comm.rank, [report.verdict(summary)])
         writer.summary(summary)
         if comm.rank == 0:
-            report.drawn(path / "translate", found, shares, (layers, length, length))
+            report.draw(path / "translate", found, (layers, length, length))
     return summary
-
-
-def learning(training: Batch) -> tuple[Optimizer, Batch, Iterator[np.ndarray]]:
-    """Return how both learn, and from what."""
-    rate = optax.cosine_decay_schedule(FLAGS.lr, FLAGS.steps)
-    total = FLAGS.steps * FLAGS.batch
-    order = draws(len(training.targets), FLAGS.batch, FLAGS.seed, total)
-    return make("adam", rate, clip=1.0), training, order
 
 
 def say(rank: int, lines: Iterable[str]) -> None:

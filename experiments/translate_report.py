@@ -1,21 +1,24 @@
-"""Two ways of a translator in; rows, the wavefront as text, a figure, examples out."""
+"""Rows, summary, figure and printed examples of translate.py, and its race."""
 
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
-from beside import WHOLE, Ran, Way, alone, apart, axes, laid
+from comparison import Division, apart, mesh, one_device, seconds
 from jax.sharding import Mesh
 
 from dml.metrics import figures
 from dml.metrics.learning import losses
 from dml.metrics.writers import Row, scaled
+from dml.models.network import network
 from dml.models.translator import AXIS, SPECS, ticks, translator, wave, wavefront
-from dml.types import Batch, Params
+from dml.strategies.sharded import placed
+from dml.train import Curve
+from dml.types import Batch, Problem
 
 COLUMNS = {
     "way": (14, "{way}"),
@@ -27,27 +30,27 @@ COLUMNS = {
     "exactly right": (13, "{accuracy:.1%}"),
 }
 ONE_DEVICE, WAVEFRONT = "one device", "wavefront"
-TURNS = 12  # of a race
+TURNS = 12  # measured calls of each division in a race
 
 
-def row(way: str, layers: int, length: int, ran: Ran, accuracy: float) -> Row:
-    """Return what the table and metrics.jsonl say of a way; length is L."""
-    count = counted(way, layers, length)
+def row(name: str, layers: int, length: int, found: Curve) -> Row:
+    """Return the row of a division; length is L."""
+    count = counted(name, layers, length)
     return {
-        "way": way,
+        "way": name,
         "layers": layers,
         "ticks": count,
         "gain": layers * length / count,
-        "seconds_per_step": ran.per_step,
-        "loss": ran.losses[-1],
-        "accuracy": accuracy,
-        "losses": ran.losses,
+        "seconds_per_step": seconds(found),
+        "loss": found.losses[-1],
+        "accuracy": found.summary["accuracy"],
+        "losses": found.losses,
     }
 
 
-def counted(way: str, layers: int, length: int) -> int:
-    """Return the ticks of one way: one after another, or each layer behind the last."""
-    return ticks(layers, length) if way == WAVEFRONT else layers * length
+def counted(name: str, layers: int, length: int) -> int:
+    """Return the ticks of all layers, one layer after another or as a wavefront."""
+    return ticks(layers, length) if name == WAVEFRONT else layers * length
 
 
 def sketched(layers: int, read: int, written: int) -> list[str]:
@@ -61,27 +64,27 @@ def sketched(layers: int, read: int, written: int) -> list[str]:
     return lines
 
 
-def summed(
-    found: Mapping[str, Ran], accuracy: float, layers: int, length: int
-) -> dict[str, Any]:
+def summary(found: Mapping[str, Curve], layers: int, length: int) -> dict[str, Any]:
     """Return a flat summary; length is L."""
-    one, sweep = found[ONE_DEVICE], found[WAVEFRONT]
+    one, two = found[ONE_DEVICE], found[WAVEFRONT]
     return {
-        "loss": sweep.losses[-1],
-        "accuracy": accuracy,
-        "largest_difference": apart(one, sweep),
+        "loss": two.losses[-1],
+        "accuracy": two.summary["accuracy"],
+        "largest_difference": apart(one.losses, two.losses),
         "ticks_one_device": counted(ONE_DEVICE, layers, length),
         "ticks_wavefront": counted(WAVEFRONT, layers, length),
-        "seconds_per_step_one_device": one.per_step,
-        "seconds_per_step_wavefront": sweep.per_step,
+        "seconds_per_step_one_device": seconds(one),
+        "seconds_per_step_wavefront": seconds(two),
     }
 
 
 def raced(words: int, width: int, batch: Batch) -> dict[str, Any]:
     """Time two layers on two devices, for which more machines have the cores."""
     model = translator(words, width, layers=2)
-    both = list(ways(model.loss, axes(AXIS, jax.devices(), 2)).values())
-    one, two = race(both, model.init(jax.random.key(0)), batch)
+    params = model.init(jax.random.key(0))
+    problem = network(model, params, examples=len(batch.targets), take=lambda at: batch)
+    both = divisions(problem, mesh(AXIS, jax.devices(), 2))
+    one, two = race(list(both.values()), batch)
     length = sum(part.shape[1] for part in batch)
     return {
         "two_layers_gain_counted": 2 * length / ticks(2, length),
@@ -99,57 +102,53 @@ def verdict(summary: Row) -> str:
     )
 
 
-def ways(loss: Callable[[Params, Batch], Any], line: Mesh) -> dict[str, Way]:
-    """Return both ways to a gradient, by name: the loss's, and that of a line."""
-    sweep = Way(wavefront(line), line, SPECS)
-    return {ONE_DEVICE: alone(loss), WAVEFRONT: sweep}
+def divisions(problem: Problem, line: Mesh) -> dict[str, Division]:
+    """Return the problem on one device, and with a layer on each device of a line."""
+    swept = problem._replace(gradient=wavefront(line))
+    return {ONE_DEVICE: one_device(problem), WAVEFRONT: Division(swept, line, SPECS)}
 
 
-def race(ways: Sequence[Way], params: Params, batch: Batch) -> list[float]:
-    """Return the seconds that each way's gradient takes: medians of turns."""
+def race(divisions: Sequence[Division], batch: Batch) -> list[float]:
+    """Return the seconds of each gradient: medians of calls that take turns."""
     calls = []
-    for way in ways:
-        given = laid(way.axes, way.specs, jax.device_get(params))
-        call = jax.jit(way.gradient)
-        calls.append((call, given, laid(way.axes, WHOLE, batch)))
-    took: list[list[float]] = [[] for _ in ways]
+    for problem, axes, specs in divisions:
+        params = placed(jax.device_get(problem.params), axes, specs)
+        calls.append((jax.jit(problem.gradient), params, placed(batch, axes)))
+    took: list[list[float]] = [[] for _ in divisions]
     for _ in range(TURNS + 1):
-        for times, (call, *given) in zip(took, calls, strict=True):
+        for times, (call, *arguments) in zip(took, calls, strict=True):
             start = time.perf_counter()
-            jax.block_until_ready(call(*given))
+            jax.block_until_ready(call(*arguments))
             times.append(time.perf_counter() - start)
     return [float(np.median(times[1:])) for times in took]  # the first compiles
 
 
 def examples(batch: Batch, found_BxT: np.ndarray, count: int = 4) -> Iterator[str]:
-    """Yield lines: what was read, what was written, and whether that is right."""
-    for read, right, written in zip(*batch, found_BxT, strict=True):
+    """Yield lines: a sentence, its translation, and whether that is right."""
+    for read, right, written in list(zip(*batch, found_BxT, strict=True))[:count]:
         said = "right" if (right == written).all() else f"is {sentence(right)}"
         yield f"{sentence(read)} -> {sentence(written)}  {said}"
-        count -= 1
-        if not count:
-            return
 
 
 def sentence(words: np.ndarray) -> str:
     return " ".join(f"{word:2d}" for word in words)
 
 
-def drawn(
-    path: Path,
-    found: Mapping[str, Ran],
-    shares: Mapping[int, float],
-    shape: tuple[int, int, int],
-) -> None:
+def draw(path: Path, found: Mapping[str, Curve], shape: tuple[int, int, int]) -> None:
     """Draw losses, shares of exact translations by steps, and the wavefront.
 
-    Shape is how many layers there are, and words read and written.
+    Shape: the number of layers, and of words read and written.
     """
+    *_, last = found.values()
+    known = [row for row in last.rows if "accuracy" in row]
+    if known[-1:] != last.rows[-1:]:
+        known.append(last.rows[-1] | last.summary)
     with figures.figure(path, (9.6, 5.6)) as figure:
         panels = figure.subplot_mosaic([["left", "right"], ["below"] * 2])
         left, right, below = panels["left"], panels["right"], panels["below"]
-        losses(left, {name: ran.losses for name, ran in found.items()})
-        right.plot(list(shares), list(shares.values()), "o-")
+        losses(left, {name: one.losses for name, one in found.items()})
+        steps, shares = ([row[key] for row in known] for key in ("step", "accuracy"))
+        right.plot(steps, shares, "o-")
         right.set(xlabel="step", ylabel="held out, exactly right", ylim=(0, 1))
         right.yaxis.set_major_formatter("{x:.0%}")
         below.grid(False)
@@ -157,7 +156,7 @@ def drawn(
 
 
 def sweep(panel: Any, layers: int, read: int, written: int) -> None:
-    """Draw which time each layer computes in each tick; who waits is white."""
+    """Draw the time that each layer computes in each tick; idle layers are white."""
     from matplotlib.patches import Rectangle
 
     times_KxN = wave(layers, read + written)

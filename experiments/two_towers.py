@@ -6,34 +6,33 @@ python experiments/two_towers.py --crossings=3678,678,8     layers that see both
 python experiments/two_towers.py --data=<folder of CIFAR's files> --steps=3000
 
 The first of --crossings is trained on one device too: the same params, the same losses
-until rounding has grown. Colours, which the paper's towers share out, need CIFAR.
+until rounding has grown. The paper's towers divide colours, for which --data must be
+CIFAR.
 Cost: five networks, 200 steps of 64 images each.
-Result: losses agree to 1e-6 in the first 20 steps. No way of crossing is clearly better
-so soon, but XLA sends what the formula says: 834 KB a step, 1,896 if all layers cross.
+Result: losses agree to 1e-6 in the first 20 steps. No set of crossings is clearly
+better so soon, but XLA sends what the formula predicts: 834 KB a step, 1,896 if all
+layers cross.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-import compiling
+import comparison
 import flags
 import jax
-import numpy as np
+import two_towers_report as report
 import writing
-from beside import Way, alone, axes, ran, trained
-from server_runs import virtual_if_alone
-from two_towers_report import COLUMNS, Trained, drawn, learned, row, summed
 
 from dml.data.images import IMAGES, images
-from dml.data.minibatches import draws
+from dml.data.minibatches import draws, take
 from dml.metrics import runs, writers
 from dml.metrics.evaluation import evaluate
 from dml.models import alexnet, towers
-from dml.types import BadInput, Batch, CountedComm, Params
-from dml.update.dense import Optimizer, make
-from dml.wire.mesh import devices
+from dml.models.network import network
+from dml.types import BadInput, CountedComm
+from dml.update.dense import make
 
 FLAGS = flags.define("seed", *flags.VIRTUAL, "watchdog")
 text = partial(flags.text, flag_values=FLAGS)
@@ -43,12 +42,12 @@ text(
     f"Images: {', '.join(IMAGES)}, or a folder of IDX or CIFAR files.",
 )
 text("crossings", "3678,678,8,2345678", "Layers that see both towers, by network.")
-integer("unit", 4, "Maps for 32 of AlexNet's.")
+integer("unit", 4, "Maps of a layer where AlexNet has 32.")
 integer("kernel", 7, "Side of the first layer's filters.")
-integer("stride", 2, "Of the first layer.")
+integer("stride", 2, "Stride of the first layer.")
 integer("batch", 64, "Images in a minibatch.")
 integer("steps", 200, "Updates of each network.")
-flags.number("lr", 1e-3, "Of Adam.", lower_bound=0, flag_values=FLAGS)
+flags.number("lr", 1e-3, "Learning rate of Adam.", lower_bound=0, flag_values=FLAGS)
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
@@ -56,14 +55,8 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     flags.parse(FLAGS, argv)
     crossings = list(map(crossing, FLAGS.crossings.split(",")))
     path = runs.path(FLAGS.out, "two_towers")
-    virtual_if_alone(FLAGS, alexnet.TOWERS)
-    compiling.cached()
-
-    def program(comm: CountedComm) -> dict[str, Any]:
-        devices.start(comm)
-        return compared(comm, path, crossings)
-
-    return flags.ranks(program, FLAGS, devices=True)
+    compare = partial(compared, path=path, crossings=crossings)
+    return comparison.ranks(FLAGS, alexnet.TOWERS, compare)
 
 
 def crossing(name: str) -> tuple[int, ...]:
@@ -79,40 +72,47 @@ def crossing(name: str) -> tuple[int, ...]:
 def compared(
     comm: CountedComm, path: Path, crossings: Sequence[tuple[int, ...]]
 ) -> dict[str, Any]:
-    """Train the reference and every network in two towers."""
+    """Train the network on one device, and every network in two towers."""
     training, held_out = images(FLAGS.data)
+    count, total = len(training.targets), FLAGS.steps * FLAGS.batch
     classes = 1 + int(max(training.targets.max(), held_out.targets.max()))
     sizes = alexnet.Sizes(FLAGS.unit, FLAGS.kernel, FLAGS.stride)
     about = (training.inputs.shape[1:], classes, sizes)
     plans = {layers: alexnet.plan(*about, layers) for layers in crossings}
-    two = axes(towers.AXIS, jax.devices(), alexnet.TOWERS)
-    found: list[Trained] = []
-    start: Params = None
-    with writing.first(path, FLAGS, comm, writers.table(COLUMNS)) as writer:
+    two = comparison.mesh(towers.AXIS, jax.devices(), alexnet.TOWERS)
+    rows: list[dict[str, Any]] = []
+    learned = None
+    with writing.first(path, FLAGS, comm, writers.table(report.COLUMNS)) as writer:
         for layers, plan in plans.items():
             model = alexnet.alexnet(*about, layers)
             params = model.init(jax.random.key(FLAGS.seed))
-            start = start or params
+            problem = network(
+                model,
+                params,
+                examples=count,
+                take=partial(take, training),
+                evaluate=partial(evaluate, model, held_out),
+            )
             split = towers.split(towers.tower(*about, layers), params, two)
-            ways = [alone(model.loss), Way(split, two, towers.specs(params))]
-            for way in ways if not found else ways[1:]:
-                went = ran(trained(way, params, *learning(training)))
-                scores = evaluate(model, held_out, went.last.params())
-                sent = towers.crossing_bytes(plan, FLAGS.batch)
-                found.append(Trained(layers, way.axes.size, went, scores, sent))
-                writer.row(row(found[-1]))
+            specs = towers.specs(params)
+            divisions = [
+                comparison.one_device(problem),
+                comparison.Division(problem._replace(gradient=split), two, specs),
+            ]
+            for division in divisions[1:] if rows else divisions:
+                order = draws(count, FLAGS.batch, FLAGS.seed, total)
+                optimizer = make("adam", FLAGS.lr)
+                found = comparison.trained(division, order, optimizer, comm)
+                nbytes = towers.crossing_bytes(plan, FLAGS.batch)
+                rows.append(report.row(layers, division.axes.size, found, nbytes))
+                writer.row(rows[-1])
+                if learned is None:
+                    learned = report.learned(params, found.summary["params"])
         if comm.rank == 0:
-            drawn(path / "two_towers", found, learned(found[0], start))
-        summary = summed(found)
+            report.draw(path / "two_towers", rows, learned)
+        summary = report.summary(rows)
         writer.summary(summary)
     return summary
-
-
-def learning(training: Batch) -> tuple[Optimizer, Batch, Iterator[np.ndarray]]:
-    """Return how every network learns, and from what."""
-    total = FLAGS.steps * FLAGS.batch
-    order = draws(len(training.targets), FLAGS.batch, FLAGS.seed, total)
-    return make("adam", FLAGS.lr), training, order
 
 
 if __name__ == "__main__":

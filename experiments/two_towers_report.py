@@ -1,117 +1,98 @@
-"""Trained towers in; rows, a summary and a figure like the paper's figure 3 out."""
+"""Rows, summary and figure of two_towers.py; the figure is as the paper's figure 3."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from beside import Ran, apart
+from comparison import apart, seconds
 
 from dml.metrics import figures
 from dml.metrics.learning import losses
 from dml.metrics.writers import Row, scaled
 from dml.models.alexnet import TOWERS
+from dml.train import Curve
 from dml.types import Params
-from dml.wire.mesh.traffic import collectives, sent
 
-CROSSINGS = ("all-gather", "reduce-scatter")  # the rest sums losses
-FIRST = 20  # steps: later ones double what rounding makes different
+CROSSINGS = ("all-gather", "reduce-scatter")  # the other collectives sum losses
+FIRST = 20  # steps: later ones double the differences of rounding
 LINE = 6  # filters, in the figure
-SHADES = 2.5  # standard deviations around 0 that are told apart
-
-
-class Trained(NamedTuple):
-    """One network on so many devices."""
-
-    crossings: tuple[int, ...]
-    devices: int
-    went: Ran
-    scores: Mapping[str, Any]
-    formula: int  # bytes that two devices send in a step
-
-    @property
-    def name(self) -> str:
-        return "".join(map(str, self.crossings))
-
+SHADES = 2.5  # standard deviations from 0 to black and to white
 
 COLUMNS = {
     "layers that cross": (17, "{crossings}"),
     "devices": (7, "{devices}"),
     "accuracy": (8, "{accuracy:.1%}"),
     "loss": (6, "{cross_entropy:.4f}"),
-    "KB a step": (9, lambda row: f"{row['formula_bytes'] / 1024:,.0f}"),
-    "compiled": (9, lambda row: f"{row['compiled_bytes'] / 1024:,.0f}"),
+    "KB a step": (9, scaled("formula_bytes", 1 / 1024, ",.0f")),
+    "compiled": (9, scaled("compiled_bytes", 1 / 1024, ",.0f")),
     "ms a step": (9, scaled("seconds_per_step", 1000, ".1f")),
 }
 
 
-def row(one: Trained) -> Row:
-    """Return what the table and metrics.jsonl say of a network."""
+def row(
+    crossings: Sequence[int], devices: int, found: Curve, formula: int
+) -> dict[str, Any]:
+    """Return the row of a network; formula: bytes that two devices send in a step."""
+    last = found.summary
     return {
-        "crossings": one.name,
-        "devices": one.devices,
-        "accuracy": one.scores["accuracy"],
-        "cross_entropy": one.scores["cross_entropy"],
-        "formula_bytes": one.formula if one.devices > 1 else 0,
-        "compiled_bytes": crossed(one.went.last.program()),
-        "seconds_per_step": one.went.per_step,
-        "losses": one.went.losses,
+        "crossings": "".join(map(str, crossings)),
+        "devices": devices,
+        "accuracy": last["accuracy"],
+        "cross_entropy": last["cross_entropy"],
+        "formula_bytes": formula if devices > 1 else 0,
+        "compiled_bytes": devices * sum(last.get(f"{k}_bytes", 0) for k in CROSSINGS),
+        "seconds_per_step": seconds(found),
+        "losses": found.losses,
     }
 
 
-def crossed(program: str) -> float:
-    """Return the bytes that the devices of a compiled program send each other."""
-    found = [one for one in collectives(program) if one.kind in CROSSINGS]
-    return sum(one.size * sent(one) for one in found)
-
-
-def summed(found: Sequence[Trained]) -> dict[str, Any]:
-    """Return a flat summary; the first network is the reference of the second."""
-    reference, split, *_ = found
-    summary: dict[str, Any] = {
-        "loss": split.went.losses[-1],
-        "largest_difference": apart(reference.went, split.went),
-        "largest_difference_at_first": apart(reference.went, split.went, FIRST),
-        "seconds_per_step_one_device": reference.went.per_step,
-        "seconds_per_step_two_devices": split.went.per_step,
+def summary(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return a flat summary; the first two rows are of the same network."""
+    one, two, *_ = rows
+    found: dict[str, Any] = {
+        "loss": two["losses"][-1],
+        "largest_difference": apart(one["losses"], two["losses"]),
+        "largest_difference_at_first": apart(
+            one["losses"][:FIRST], two["losses"][:FIRST]
+        ),
+        "seconds_per_step_one_device": one["seconds_per_step"],
+        "seconds_per_step_two_devices": two["seconds_per_step"],
     }
-    for one in found[1:]:
-        about = row(one)
+    for row in rows[1:]:
         for name in ("accuracy", "formula_bytes", "compiled_bytes"):
-            summary[f"{name}_{one.name}"] = about[name]
-    return summary
+            found[f"{name}_{row['crossings']}"] = row[name]
+    return found
 
 
-def learned(one: Trained, start: Params) -> np.ndarray:
-    """Return the first layer's filters less the noise that they began with: HxWxIxO."""
-    first, last = (
-        tree["layer_1"]["kernel"] for tree in (start, one.went.last.params())
-    )
-    return np.asarray(last) - np.asarray(first)
+def learned(start: Params, last: Params) -> np.ndarray:
+    """Return the change of the first layer's filters: HxWxIxO."""
+    first, second = (np.asarray(one["layer_1"]["kernel"]) for one in (start, last))
+    return second - first
 
 
-def drawn(path: Path, found: Sequence[Trained], kernel_HxWxIxO: np.ndarray) -> None:
+def draw(path: Path, rows: Sequence[Row], kernel_HxWxIxO: np.ndarray) -> None:
     """Draw the first layer's filters, a tower a panel, and the curves of all losses."""
-    names = list(range(1, TOWERS + 1))
-    halves = np.split(kernel_HxWxIxO, TOWERS, axis=3)
     curves = {}
-    for one in found:
-        where = "one device" if one.devices == 1 else f"{one.devices} devices"
-        share = f"{one.scores['accuracy']:.1%} right"
-        curves[f"cross at {one.name}, {where}: {share}"] = one.went.losses
+    for row in rows:
+        where = "one device" if row["devices"] == 1 else f"{row['devices']} devices"
+        share = f"{row['accuracy']:.1%} right"
+        curves[f"cross at {row['crossings']}, {where}: {share}"] = row["losses"]
+    halves = np.split(kernel_HxWxIxO, TOWERS, axis=3)
+    layout = [[number, "losses"] for number in range(TOWERS)]
     with figures.figure(path, (9.6, 3.9)) as figure:
-        layout = [[name, "losses"] for name in names]
         panels = figure.subplot_mosaic(layout, width_ratios=(1, 2))
-        for name, half in zip(names, halves, strict=True):
-            axes = panels[name]
+        for number, half in enumerate(halves):
+            axes = panels[number]
             axes.imshow(tiled(half), vmin=0, vmax=1, cmap="gray", clip_on=False)
             axes.set_axis_off()
-            axes.set_title(f"tower {name}: what its filters have learned", fontsize=9)
+            title = f"tower {number + 1}: what its filters have learned"
+            axes.set_title(title, fontsize=9)
         losses(panels["losses"], curves)
 
 
 def tiled(kernel_HxWxIxO: np.ndarray) -> np.ndarray:
-    """Return filters as one picture, 0 being grey: with colours if they see three."""
+    """Return filters as one picture, where grey is 0; in colours if they see three."""
     if kernel_HxWxIxO.shape[2] != 3:
         kernel_HxWxIxO = kernel_HxWxIxO.mean(axis=2, keepdims=True)
     high, wide, colours, count = kernel_HxWxIxO.shape

@@ -1,7 +1,7 @@
 """GRADIENT: AlexNet (Krizhevsky 2012), two towers that see each other at some layers.
 
-Images' shape, classes, sizes and which layers cross in, a Model out; a tower's maps are
-half of each layer's. Here both are on one device; `towers` has one on each of two.
+A tower has half of each layer's maps. Here both towers are on one device; in `towers`
+each is on its own.
 """
 
 import math
@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from flax import linen
 
-from dml.models.classifier import entropy
+from dml.models.classifier import entropy, measures
 from dml.models.initial import initial
 from dml.models.layers import composed, layered
 from dml.types import BadInput, Batch, Layer, Model, Params
@@ -59,11 +59,11 @@ class Filters(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where the network is: both towers on one device, or one on each of two."""
+    """The location of the network: both towers on one device, or one on each of two."""
 
-    towers: int  # whose maps lie side by side here
-    meet: Callable[[jax.Array], jax.Array]  # maps of the towers here -> of both
-    alike: Callable[[jax.Array], jax.Array]  # the same of scores, for equal losses
+    towers: int  # on this device
+    meet: Callable[[jax.Array], jax.Array]  # maps of this device's towers -> of both
+    alike: Callable[[jax.Array], jax.Array]  # scores likewise, for equal losses
 
 
 def plan(
@@ -113,13 +113,13 @@ def alexnet(
     sizes: Sizes = SMALL,
     crossings: Sequence[int] = PUBLISHED,
 ) -> Model:
-    """Make the reference, both towers on one device; without dropout."""
+    """Return the reference, both towers on one device; without dropout."""
     same = Place(TOWERS, lambda maps: maps, lambda scores: scores)
     return network(plan(shape, classes, sizes, crossings), same)
 
 
 def network(layers: Sequence[Filters], place: Place) -> Model:
-    """Make the model whose layers are in that place."""
+    """Return the model whose layers are in that place."""
     names = [f"layer_{number}" for number in range(1, len(layers) + 1)]
 
     def init(key: jax.Array) -> Params:
@@ -127,15 +127,12 @@ def network(layers: Sequence[Filters], place: Place) -> Model:
         for name, one in zip(names, layers, strict=True):
             seen = one.sees[2] // (1 if one.crosses else TOWERS)
             kernel = (*one.kernel, seen, one.makes)
-            shapes[name] = {
-                "kernel": jax.ShapeDtypeStruct(kernel, jnp.float32),
-                "bias": jax.ShapeDtypeStruct((one.makes,), jnp.float32),
-            }
+            shapes[name] = {"kernel": kernel, "bias": (one.makes,)}
         return initial(shapes, key, spread)
 
     def layer(name: str, one: Filters) -> Layer:
         def apply(params: Mapping[str, Params], given: Any, batch: Batch) -> Any:
-            first = given is None  # whose maps, the image, are on both devices
+            first = given is None  # both devices have the image
             maps_BxHxWxC = jnp.asarray(batch.inputs) if first else given
             if one.crosses and not first:
                 maps_BxHxWxC = place.meet(maps_BxHxWxC)
@@ -151,11 +148,7 @@ def network(layers: Sequence[Filters], place: Place) -> Model:
     lost = Layer((), lambda params, given, batch: entropy(given, batch.targets))
 
     def metrics(params: Params, batch: Batch) -> dict[str, jax.Array]:
-        scores_BxC = scored(params, batch)
-        return {
-            "accuracy": (scores_BxC.argmax(axis=1) == batch.targets).mean(),
-            "cross_entropy": entropy(scores_BxC, batch.targets),
-        }
+        return measures(scored(params, batch), batch.targets)
 
     def scores(params: Params, inputs: Any) -> Any:
         return scored(params, Batch(inputs, None))
@@ -164,19 +157,22 @@ def network(layers: Sequence[Filters], place: Place) -> Model:
 
 
 def spread(names: tuple[str, ...], shape: tuple[int, ...]) -> float | None:
-    """Draw kernels so wide that rectified maps keep their size (He 2015)."""
+    """Return the spread of a leaf: rectified maps keep their size (He 2015)."""
     return math.sqrt(2 / math.prod(shape[:-1])) if len(shape) > 1 else None
 
 
 def filtered(
     one: Filters, params: Params, maps_BxHxWxC: jax.Array, place: Place
 ) -> jax.Array:
-    """Convolve what a layer sees; rectify, normalise and pool as it does."""
+    """Return the maps of a layer: convolved, rectified, normalised and pooled."""
     halves = 1 if one.crosses else place.towers
     # not feature_group_count=2, the same in one call: XLA's is slow on CPUs
     made = [
         jax.lax.conv_general_dilated(
-            *(some_BxHxWxC, kernel_HxWxIxO, (one.stride, one.stride), one.padding),
+            some_BxHxWxC,
+            kernel_HxWxIxO,
+            window_strides=(one.stride, one.stride),
+            padding=one.padding,
             dimension_numbers=("NHWC", "HWIO", "NHWC"),
         )
         for some_BxHxWxC, kernel_HxWxIxO in zip(
@@ -197,7 +193,7 @@ def filtered(
 
 
 def normalised(maps_BxHxWxC: jax.Array) -> jax.Array:
-    """Divide each number by what lies around it, in the maps beside its own."""
+    """Divide each number by a power of the squares in the neighbouring maps."""
     place = np.arange(maps_BxHxWxC.shape[-1])
     beside_CxC = abs(place[:, None] - place) <= NEAR // 2
     sums_BxHxWxC = maps_BxHxWxC**2 @ beside_CxC.astype(np.float32)

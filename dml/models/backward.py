@@ -1,10 +1,8 @@
-"""GRADIENT: the backward pass a layer at a time, so that what is done can be sent.
+"""GRADIENT: the backward pass layer by layer, so that first gradients are sent early.
 
-    forward   layer 0 → layer 1 → layer 2 → loss
-    backward  layer 0 ← layer 1 ← layer 2 ← 1        XLA goes on, while its caller
-                 3         2         1   gradients    sends what has come
-
-A model and its batch come in; the loss, then the gradients of one name after another.
+forward   layer 0 → layer 1 → layer 2 → loss
+backward  layer 0 ← layer 1 ← layer 2 ← 1        XLA computes later gradients while
+             3         2         1   gradients    the caller sends earlier ones
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +18,7 @@ from dml.types import Batch, Grads, Model, Params
 
 
 def order(model: Model) -> list[str]:
-    """Return the names of params in the order in which their gradients are done."""
+    """Return the names of params in the order in which their gradients are complete."""
     whole = first(model.layers)
     return sorted(whole, key=lambda name: -whole[name])
 
@@ -28,9 +26,9 @@ def order(model: Model) -> list[str]:
 def backward(
     model: Model, params: Params, batch: Batch
 ) -> tuple[Any, Iterator[tuple[str, Grads]]]:
-    """Return the loss, and each name with its gradient as soon as nothing adds to it.
+    """Return the loss, and each name with its gradient, in the order of `order`.
 
-    All is begun at once: arrays that are not yet computed come out, to be waited for.
+    All layers are dispatched at once: the arrays may still be in computation.
     """
     given: Any = None
     backs = []

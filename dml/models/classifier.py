@@ -52,13 +52,17 @@ def classifier(
         return flowing
 
     def metrics(params: Params, batch: Batch) -> dict[str, jax.Array]:
-        scores_BxC = scores(params, batch.inputs)
-        return {
-            "accuracy": (scores_BxC.argmax(axis=1) == batch.targets).mean(),
-            "cross_entropy": entropy(scores_BxC, batch.targets),
-        }
+        return measures(scores(params, batch.inputs), batch.targets)
 
     return layered([layer(name) for name in names], init, metrics, scores, remat)
+
+
+def measures(scores_BxC: jax.Array, targets: jax.Array) -> dict[str, jax.Array]:
+    """Return the measures of a classifier: means over the batch."""
+    return {
+        "accuracy": (scores_BxC.argmax(axis=1) == targets).mean(),
+        "cross_entropy": entropy(scores_BxC, targets),
+    }
 
 
 def entropy(scores_BxC: jax.Array, targets: jax.Array) -> jax.Array:

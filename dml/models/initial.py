@@ -1,4 +1,4 @@
-"""GRADIENT: the params that a network starts with: their shapes and a key come in."""
+"""GRADIENT: the start values of a network's params, by their shapes and a key."""
 
 import math
 from collections.abc import Callable
@@ -22,24 +22,28 @@ ZEROS = ("bias", "mean")
 def initial(shapes: Any, key: jax.Array, spread: Spread | None = None) -> Params:
     """Draw params in the given shapes: LeCun's normal kernels, ones, zeros.
 
-    Shapes are what jax.eval_shape returns. Equal keys give equal bits: numpy draws, as
-    flax's own draws take seconds to compile, on each of many processes.
+    The leaves of shapes are tuples, or have a shape, as jax.eval_shape returns them.
+    Equal keys give equal bits: numpy draws, as flax's own draws take seconds to
+    compile, on each of many processes.
     """
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
 
-    def drawn(path: Any, leaf: jax.ShapeDtypeStruct) -> jax.Array:
+    def drawn(path: Any, leaf: Any) -> jax.Array:
         names = tuple(entry.key for entry in path)
-        wide = None if spread is None else spread(names, leaf.shape)
+        shape = leaf if isinstance(leaf, tuple) else leaf.shape
+        wide = None if spread is None else spread(names, shape)
         if wide is None and names[-1] in ONES:
-            return jnp.ones(leaf.shape)
+            return jnp.ones(shape)
         if wide is None:
-            wide = usual(names[-1], leaf.shape)
+            wide = usual(names[-1], shape)
         if not wide:
-            return jnp.zeros(leaf.shape)
-        numbers = rng.standard_normal(leaf.shape, np.float32)
+            return jnp.zeros(shape)
+        numbers = rng.standard_normal(shape, np.float32)
         return jnp.asarray(np.float32(wide) * numbers)
 
-    return jax.tree_util.tree_map_with_path(drawn, shapes)
+    return jax.tree_util.tree_map_with_path(
+        drawn, shapes, is_leaf=lambda node: isinstance(node, tuple)
+    )
 
 
 def usual(name: str, shape: tuple[int, ...]) -> float:

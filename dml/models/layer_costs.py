@@ -1,7 +1,6 @@
-"""GRADIENT: what each layer costs, so that stages of a pipeline can be alike.
+"""GRADIENT: the cost of each layer, by which the stages of a pipeline are balanced.
 
-A model's layers, params and a batch in; of each layer the operations that its forward
-and backward ask for, or the seconds that they take here.
+The cost is the operations, or the seconds, of a layer's forward and backward.
 """
 
 import time
@@ -14,16 +13,16 @@ import jax.numpy as jnp
 from dml.models.layers import read
 from dml.types import Layer, Params
 
-Both = Callable[[Any, Any, Any], Any]  # params, given, batch -> what comes, gradients
+Both = Callable[[Any, Any, Any], Any]  # params, input, batch -> output, gradients
 
 
 def even(layers: Sequence[Layer], params: Params, batch: Any) -> list[float]:
-    """Return as much for every layer."""
+    """Return an equal cost for every layer."""
     return [1.0] * len(layers)
 
 
 def flops(layers: Sequence[Layer], params: Params, batch: Any) -> list[float]:
-    """Return the operations of every layer, as XLA counts them; nothing is computed."""
+    """Return the operations of every layer, as XLA counts them, without computing."""
 
     def operations(both: Both, *like: Any) -> float:
         found = jax.jit(both).lower(*like).cost_analysis()
@@ -35,7 +34,7 @@ def flops(layers: Sequence[Layer], params: Params, batch: Any) -> list[float]:
 def seconds(
     layers: Sequence[Layer], params: Params, batch: Any, repeats: int = 3
 ) -> list[float]:
-    """Return the least of so many times that every layer takes on this device."""
+    """Return the least seconds of every layer on this device, of some repeats."""
 
     def took(both: Both, *like: Any) -> float:
         zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like)
@@ -53,7 +52,7 @@ COSTS = {"even": even, "flops": flops, "seconds": seconds}
 
 
 def each(layers: Sequence[Layer], params: Params, batch: Any) -> Iterator[Any]:
-    """Yield every layer's forward and backward, and the shapes of what they take."""
+    """Yield every layer's forward and backward, and the shapes of their arguments."""
     params, batch = jax.eval_shape(lambda *trees: trees, params, batch)
     given: Any = None
     for layer in layers:

@@ -1,10 +1,10 @@
-"""GRADIENT: a model made of layers, each of which can be differentiated by itself.
+"""GRADIENT: a model made of layers, each of which can be differentiated alone.
 
     batch ─┬──────────┬──────────┐
     None → layer 0 → layer 1 → layer 2 → loss       params, by name, go to those
            names     names     names                layers that name them
 
-Layers and how they are initialised come in, a Model whose loss composes them comes out.
+The loss of the model is the composition of the layers.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -22,21 +22,20 @@ def layered(
     scores: Callable[[Params, Any], Any],
     remat: bool = False,
 ) -> Model:
-    """Make the model; remat computes a layer's inside anew in the backward pass."""
+    """Return the model; remat computes a layer's inside again in the backward pass."""
     if remat:
         layers = [Layer(one.names, jax.checkpoint(one.apply)) for one in layers]
-
     return Model(init, composed(layers), metrics, tuple(layers), scores)
 
 
 def composed(layers: Sequence[Layer]) -> Callable[[Params, Any], Any]:
-    """Return the loss that layers make one after another."""
+    """Return the loss that the layers compute one after another."""
 
     def loss(params: Params, batch: Any) -> Any:
-        given = None
+        activations = None
         for layer in layers:
-            given = layer.apply(read(layer, params), given, batch)
-        return given
+            activations = layer.apply(read(layer, params), activations, batch)
+        return activations
 
     return loss
 
@@ -47,7 +46,7 @@ def read(layer: Layer, params: Params) -> dict[str, Params]:
 
 
 def first(layers: Sequence[Layer]) -> dict[str, int]:
-    """Return the first layer that reads each name: behind it its gradient is whole."""
+    """Return the first layer that reads each name, the last to add to its gradient."""
     found: dict[str, int] = {}
     for number, layer in enumerate(layers):
         for name in layer.names:

@@ -1,10 +1,11 @@
 """GRADIENT: batch normalisation (Ioffe 2015) whose running statistics are params.
 
-The loss normalises by the statistics of its own batch: under shard_map, those of each
-device's part (Goyal 2017). The running ones, for whatever is not the loss, stand under
-params' name "statistics". A term of value 0 in the loss gives them a gradient: how far
-they are from the batch's. So replicas average them as they do any gradient, and the
-optimizer, which moves them a part of the way, makes the exponential mean of it.
+The loss normalises by the statistics of its own batch; under shard_map, by those of
+each device's examples (Goyal 2017). Metrics use the running statistics, which are
+params under the name "statistics". A term of value 0 in the loss gives these a
+gradient: their difference from the batch's statistics. So replicas average them as any
+gradient, and the optimizer, which adds a part of the difference, computes the
+exponential mean.
 """
 
 from collections.abc import Callable
@@ -21,7 +22,7 @@ KEPT = "batch_stats"  # flax's name
 
 
 def norm(module: linen.Module, dtype: Any) -> Callable[..., linen.Module]:
-    """Make the normalisations of a module: by the batch's statistics in training."""
+    """Return the module's normalisation: by the batch's statistics in training."""
     # momentum 0: flax's new running statistics are the batch's own
     return partial(
         linen.BatchNorm,
@@ -32,7 +33,7 @@ def norm(module: linen.Module, dtype: Any) -> Callable[..., linen.Module]:
 
 
 def folded(variables: Any) -> Params:
-    """Make params of flax's variables: statistics stand among them."""
+    """Return flax's variables as params, the statistics among them."""
     if KEPT not in variables:
         return variables["params"]
     return {**variables["params"], STATISTICS: variables[KEPT]}
@@ -45,13 +46,13 @@ def unfolded(params: Params) -> dict[str, Any]:
 
 
 def trained(network: linen.Module, params: Params, inputs: Any) -> tuple[Any, Any]:
-    """Return what a network gives in training, and what the loss must add: 0."""
+    """Return a network's outputs in training, and a term of the loss: 0."""
     outputs, changed = network.apply(unfolded(params), inputs, mutable=[KEPT])
     return outputs, drift(params.get(STATISTICS, {}), changed.get(KEPT, {}))
 
 
 def settled(network: linen.Module, params: Params, inputs: Any) -> Any:
-    """Return what a network gives by its running statistics."""
+    """Return a network's outputs by its running statistics."""
     return network.apply(unfolded(params), inputs)
 
 

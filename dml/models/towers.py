@@ -25,10 +25,10 @@ def tower(
     sizes: Sizes = SMALL,
     crossings: Sequence[int] = PUBLISHED,
 ) -> Model:
-    """Make what one device computes under shard_map over `tower`, check_vma=False.
+    """Return the model of one device under shard_map over `tower`, check_vma=False.
 
-    Of alexnet's params, which its init makes, it takes its slices (`specs`), and finds
-    the gradient of just these; its loss is that of both.
+    Its params are the device's slices of alexnet's (`specs`). Its gradient is that of
+    the slices, its loss that of both towers.
     """
     return network(plan(shape, classes, sizes, crossings), Place(1, meet, alike))
 
@@ -36,7 +36,7 @@ def tower(
 def split(
     device: Model, params: Params, axes: Mesh
 ) -> Callable[[Params, Batch], tuple[Any, Grads]]:
-    """Return what finds the loss and the gradient of params that lie as specs say."""
+    """Return a function that computes loss and gradient of params sharded by specs."""
     lies = specs(params)
     return jax.shard_map(
         jax.value_and_grad(device.loss),
@@ -48,7 +48,7 @@ def split(
 
 
 def specs(params: Params) -> Any:
-    """Return how params lie: a tower's filters are half of the last axis of each."""
+    """Return the sharding of params: a tower has half of the last axis of each."""
     return jax.tree.map(
         lambda leaf: PartitionSpec(*(None,) * (np.ndim(leaf) - 1), AXIS), params
     )
@@ -56,10 +56,10 @@ def specs(params: Params) -> Any:
 
 @jax.custom_vjp
 def meet(maps_BxHxWxC: jax.Array) -> jax.Array:
-    """Put both towers' maps side by side, on both devices; C is one tower's, then 2 C.
+    """Return the maps of both towers, on both devices: BxHxWx2C.
 
-    Each device's filters see them all, and find a part of their gradient: the transpose
-    sums the parts, and leaves each tower those of its own maps.
+    The filters of each device read all maps, and compute a summand of their gradient.
+    The transpose adds the summands; each tower gets the sums of its own maps.
     """
     return jax.lax.all_gather(maps_BxHxWxC, AXIS, axis=3, tiled=True)
 
@@ -74,10 +74,10 @@ meet.defvjp(
 
 @jax.custom_vjp
 def alike(scores_BxC: jax.Array) -> jax.Array:
-    """Put both towers' scores side by side, for one loss that both devices compute.
+    """Return the scores of both towers, for one loss that both devices compute.
 
-    So each finds the whole gradient of all scores: the transpose takes its own, and a
-    sum would count it twice.
+    So each device has the whole gradient of all scores. The transpose takes the part of
+    its own tower; a sum would count it twice.
     """
     return jax.lax.all_gather(scores_BxC, AXIS, axis=1, tiled=True)
 
@@ -95,8 +95,8 @@ alike.defvjp(
 def crossing_bytes(layers: Sequence[Filters], batch: int) -> int:
     """Return the bytes that both devices together send in a step, in float32.
 
-    Where towers meet, a tower's maps go to the other one, and their gradient comes
-    back; scores go only forth.
+    Where towers meet, a device sends its maps, and the other one their gradient; of
+    scores there is no gradient to be sent.
     """
     met = sum(2 * np.prod(one.sees) for one in layers[1:] if one.crosses)
     return 4 * batch * int(met + layers[-1].makes)

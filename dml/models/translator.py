@@ -31,9 +31,9 @@ SPECS = {  # how params lie: of the layers, each device has its own
 
 
 def translator(words: int, width: int, layers: int) -> Model:
-    """Make the reference: the layers one after another, K L ticks on one device.
+    """Return the reference: the layers one after another, K L ticks on one device.
 
-    Batches are sentences BxS and their translations BxT, of so many words each.
+    Batches are sentences BxS and their translations BxT, both of that many words.
     """
     if min(words, width, layers) < 1:
         raise BadInput(
@@ -50,12 +50,7 @@ def translator(words: int, width: int, layers: int) -> Model:
             },
             "head": {"kernel": (width, words), "bias": (words,)},
         }
-        leaves = jax.tree.map(
-            lambda shape: jax.ShapeDtypeStruct(shape, jnp.float32),
-            shapes,
-            is_leaf=lambda node: isinstance(node, tuple),
-        )
-        return initial(leaves, key, spread)
+        return initial(shapes, key, spread)
 
     def loss(params: Params, batch: Batch) -> jax.Array:
         flowing_LxBxD, written = embedded(params, batch)
@@ -78,14 +73,14 @@ def translator(words: int, width: int, layers: int) -> Model:
 
 
 def spread(names: tuple[str, ...], shape: tuple[int, ...]) -> float | None:
-    """Draw the stacked kernels by what one of them sums."""
+    """Return the spread of a leaf; each kernel of a stack has its own inputs."""
     if names[-1] == "embedding":
         return 1.0
     return None if len(shape) < 3 or "bias" in names else 1 / shape[-2] ** 0.5
 
 
 def wavefront(axes: Mesh) -> Callable[[Params, Batch], tuple[Any, Grads]]:
-    """Return what finds the loss and the gradient of params that lie as SPECS says.
+    """Return a function that computes loss and gradient of params sharded by SPECS.
 
     The axis `layer` has as many devices as there are layers.
     """
@@ -93,7 +88,7 @@ def wavefront(axes: Mesh) -> Callable[[Params, Batch], tuple[Any, Grads]]:
 
     def found(params: Params, batch: Batch) -> tuple[Any, Grads]:
         loss, grads = jax.value_and_grad(swept)(params, batch, size)
-        # What is whole was read by one device: the others have found zeros.
+        # replicated params are read by one device: the others have zero gradients
         part = {name: grads[name] for name, spec in SPECS.items() if not spec}
         loss, part = jax.lax.psum((loss, part), AXIS)
         return loss, grads | part
@@ -110,8 +105,8 @@ def wavefront(axes: Mesh) -> Callable[[Params, Batch], tuple[Any, Grads]]:
 def swept(params: Params, batch: Batch, size: int) -> jax.Array:
     """Return the loss on the last device, 0 on the others.
 
-    Its gradient goes the same way back: the transpose of a scan begins with the last
-    tick, and that of ppermute sends to the layer below.
+    The transpose of the scan begins with the last tick, and that of ppermute sends to
+    the layer below: the backward is a wavefront, too.
     """
     number = jax.lax.axis_index(AXIS)
     flowing_LxBxD, written = embedded(params, batch)
@@ -131,7 +126,7 @@ def swept(params: Params, batch: Batch, size: int) -> jax.Array:
             state,
             jnp.where(number == 0, first_BxD, given_BxD),
         )
-        # Nothing has come yet: what is made of it is not kept, nor used above.
+        # before the first input a layer computes, but keeps its state
         state = jax.tree.map(partial(jnp.where, time >= 0), moved, state)
         return (state, upward(made_BxD, size)), made_BxD
 
@@ -140,7 +135,7 @@ def swept(params: Params, batch: Batch, size: int) -> jax.Array:
         carry, made_TxBxD = jax.lax.scan(
             partial(turn, phase), carry, jnp.arange(span.start, span.stop)
         )
-    return jax.lax.cond(  # the last span has what the last layer writes
+    return jax.lax.cond(  # the last scan has the outputs of the last layer
         number == size - 1,
         lambda: lost(params, made_TxBxD, batch),
         lambda: jnp.float32(0),
@@ -148,11 +143,11 @@ def swept(params: Params, batch: Batch, size: int) -> jax.Array:
 
 
 def spans(layers: int, read: int, written: int) -> list[tuple[int | None, range]]:
-    """Return the ticks in which all layers read, some still do (None), or all write.
+    """Return the ticks in which all layers read, some do (None), or all write.
 
-    One scan could do all; but its transpose would copy both kernels in every tick.
+    In a single scan, the transpose would copy both kernels in every tick.
     """
-    last = read + layers - 1  # in which one still reads
+    last = read + layers - 1  # the tick after the last one that reads
     return [
         (READS, range(read)),
         (None, range(read, last)),
@@ -161,7 +156,7 @@ def spans(layers: int, read: int, written: int) -> list[tuple[int | None, range]
 
 
 def upward(made_BxD: jax.Array, size: int) -> jax.Array:
-    """Send what a layer has made to the one above; the first gets zeros."""
+    """Send outputs to the layer above; the first layer receives zeros."""
     return jax.lax.ppermute(made_BxD, AXIS, [(k, k + 1) for k in range(size - 1)])
 
 
@@ -178,9 +173,9 @@ def wave(layers: int, length: int) -> np.ndarray:
 def cell(
     params: Params, phase: Any, residual: Any, state: Any, below_BxD: jax.Array
 ) -> tuple[Any, jax.Array]:
-    """Compute one time step of one layer: state and what comes from below, to above.
+    """Return the state and the output of one time step of one layer.
 
-    From the second layer on, what came is added to what goes (Wu 2016, equation 6).
+    From the second layer on, the input is added to the output (Wu 2016, equation 6).
     """
     hidden_BxD, memory_BxD = state
     seen_BxE = jnp.concatenate([below_BxD, hidden_BxD], axis=1)
@@ -198,9 +193,9 @@ def begin(flowing_LxBxD: jax.Array) -> Any:
 
 
 def embedded(params: Params, batch: Batch) -> tuple[jax.Array, int]:
-    """Return what the first layer gets, and how many of its times are written.
+    """Return the inputs of the first layer, and the number of words to be written.
 
-    The sentence, a start, and all words of the translation but the last.
+    The inputs are the sentence, a start, and the translation without its last word.
     """
     table_VxD = params["embedding"]
     words = len(table_VxD) // 2
@@ -222,7 +217,7 @@ def scored(params: Params, made: jax.Array) -> jax.Array:
 
 @jax.jit
 def translate(params: Params, sources_BxS: jax.Array) -> jax.Array:
-    """Return the likeliest word after another, as many as were read: BxS int32."""
+    """Return the likeliest words, one after another, as many as were read: BxS."""
     table_VxD, stack = params["embedding"], params["layers"]
     words, layers = len(table_VxD) // 2, len(stack["kernel"])
 
@@ -230,9 +225,8 @@ def translate(params: Params, sources_BxS: jax.Array) -> jax.Array:
         flowing_BxD, after = table_VxD[token_B], []
         for number in range(layers):
             one = jax.tree.map(lambda leaf, at=number: leaf[at], stack)
-            state, flowing_BxD = cell(
-                *(one, phase, number > 0, states[number], flowing_BxD)
-            )
+            state = states[number]
+            state, flowing_BxD = cell(one, phase, number > 0, state, flowing_BxD)
             after.append(state)
         return after, scored(params, flowing_BxD).argmax(axis=1)
 

@@ -30,6 +30,8 @@ STRATEGIES = {
     "local": Strategy("local", ("gradient",)),
     "mesh": Strategy("mesh", ("model",)),
     "hybrid": Strategy("hybrid.hybrid", ("model",)),
+    "sharded": Strategy("sharded", ("model",)),
+    "scan": Strategy("scan", ("model",), alone=True),
     "server": Strategy("server.server", ("gradient",)),
     "hogwild": Strategy("shared.hogwild", ("kernel",)),
     "average": Strategy("shared.average", ("kernel.model",)),

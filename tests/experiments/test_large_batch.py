@@ -8,8 +8,8 @@ import large_batch
 import large_batch_training
 import numpy as np
 import pytest
-from large_batch_report import Case, critical, fastest, parallel, row
-from large_batch_training import Plan, Ran, noise_scales, programmed
+from large_batch_report import critical, row, timed
+from large_batch_training import Plan, Ran, accuracy, noise_scales, trained
 
 from dml.data.digits import CLASSES, FEATURES, digits
 from dml.data.minibatches import take
@@ -33,44 +33,41 @@ def plan():
     """Two workers of four images, four snapshots of two updates."""
     training, held_out = digits()
     few = jax.tree.map(lambda leaf: leaf[:50], training)
-    return Plan(logistic(FEATURES, CLASSES), few, held_out, 4, 2, 4, 2, 650)
+    model = logistic(FEATURES, CLASSES)
+    sizes = 4, 2, 4, 2, 650
+    return Plan(model, few, held_out, *sizes, accuracy(model, held_out))
 
 
-@pytest.fixture(scope="module")
-def program(plan):
-    return programmed(plan, 2)
-
-
-def test_workers_in_one_program_learn_what_serial_learns(plan, program):
-    ran, snapshots = program(3, RATES)
+def test_workers_in_one_program_learn_what_serial_learns(plan):
+    ran = trained(plan, 2, 3, RATES, keep=True)
     params = plan.model.init(jax.random.key(3))
-    numbers = plan.numbers(2, 3).reshape(len(RATES), -1)
     optimizer = make("momentum", lambda count: jnp.asarray(RATES)[count])
     problem = network(
         plan.model, params, examples=plan.count, take=partial(take, plan.training)
     )
-    steps = serial(problem, numbers, optimizer, comm=alone(), timer=Timer())
-    *_, last = done = list(steps)
-    params = last.params()
+    batches = plan.batches(2, 3)
+    steps = serial(problem, batches, optimizer, comm=alone(), timer=Timer())
+    done = [(step.loss, step.params()) for step in steps]
     # float32: the mean of two means of four, or one of eight
-    losses = np.reshape([step.loss for step in done], (4, 2)).mean(axis=1)
+    losses = np.reshape([loss for loss, _ in done], (4, 2)).mean(axis=1)
     np.testing.assert_allclose(ran.losses, losses, rtol=1e-5)
-    for mine, its in zip(*map(jax.tree.leaves, (snapshots, params)), strict=True):
-        np.testing.assert_allclose(mine[-1], its, atol=1e-6)
-    found = plan.model.metrics(params, plan.held_out)["accuracy"]
+    for mine, (_, its) in zip(ran.snapshots, done[1::2], strict=True):
+        for one, other in zip(*map(jax.tree.leaves, (mine, its)), strict=True):
+            np.testing.assert_allclose(one, other, atol=1e-6)
+    found = plan.model.metrics(done[-1][1], plan.held_out)["accuracy"]
     assert ran.accuracies[-1] == pytest.approx(float(found), abs=0.01)
 
 
 def test_all_numbers_of_workers_see_the_same_images_in_the_same_order(plan):
-    one, two = plan.numbers(1, 5), plan.numbers(2, 5)
+    one, two = (np.stack(list(plan.batches(factor, 5))) for factor in (1, 2))
     np.testing.assert_array_equal(one.ravel(), two.ravel())
-    assert one.shape == (4, 4, 1, 4) and two.shape == (4, 2, 2, 4)
+    assert one.shape == (16, 4) and two.shape == (8, 8)
     assert sorted(one.ravel()[:50]) == list(range(50))
-    assert (one != plan.numbers(1, 6)).any()
+    assert (one != np.stack(list(plan.batches(1, 6)))).any()
 
 
-def test_equal_images_have_no_noise_and_different_ones_do(plan, program):
-    _, snapshots = program(0, RATES)
+def test_equal_images_have_no_noise_and_different_ones_do(plan):
+    snapshots = trained(plan, 2, 0, RATES, keep=True).snapshots
     different = noise_scales(plan, snapshots, 0)
     one = jax.tree.map(lambda leaf: np.stack([leaf[0]] * 50), plan.training)
     equal = noise_scales(plan._replace(training=one), snapshots, 0)
@@ -118,8 +115,8 @@ def test_a_run_leaves_a_row_for_each_warm_up_a_summary_and_figures(
     assert "23.74 ± 0.09" in out and "59.19" in out
 
 
-def told(plan, factor, way, at, seconds=1.0):
-    """A case whose seeds reach 0.9 after so many snapshots; None: never."""
+def told(plan, factor, warmup, at, seconds=1.0):
+    """Return the row of seeds that reach 0.9 after so many snapshots; None: never."""
     runs = [
         Ran(
             seconds,
@@ -128,31 +125,33 @@ def told(plan, factor, way, at, seconds=1.0):
         )
         for one in at
     ]
-    return Case(factor, way, plan, 0.1, 0.9, runs)
+    return row(plan, factor, warmup, 0.1, 0.9, runs)
 
 
 def test_the_target_counts_only_where_every_seed_reaches_it(plan):
-    case = told(plan, 2, "none", (1, 4), seconds=4.0)
-    assert case.epochs == 2.5 * 16 / 50
-    assert case.steps == pytest.approx(5)  # two of eight images each a snapshot
-    assert case.seconds == pytest.approx(5 * 4 / 8)
-    missed = row(told(plan, 2, "none", (1, None)))
+    found = told(plan, 2, "none", (1, 4), seconds=4.0)
+    assert found["epochs_to_target"] == 2.5 * 16 / 50
+    # two of eight images each a snapshot
+    assert found["steps_to_target"] == pytest.approx(5)
+    assert found["seconds_to_target"] == pytest.approx(5 * 4 / 8)
+    missed = told(plan, 2, "none", (1, None))
     assert missed["reached"] == 1 and missed["steps_to_target"] is None
     assert missed["errors"] == pytest.approx([0.9, 0.9])
 
 
 def test_workers_with_a_processor_each_take_the_time_of_one_and_the_wire(plan):
-    cases = [
+    rows = [
         told(plan, 1, "baseline", (2, 2), seconds=16.0),
         told(plan, 2, "gradual", (4, 4)),
         told(plan, 2, "none", (3, 3)),
         told(plan, 2, "unscaled", (None, 1)),
     ]
-    quick = fastest(cases)
-    assert [case.way for case in quick.values()] == ["baseline", "none"]
-    times = parallel(quick)
-    assert times[1] == pytest.approx(8)  # steps of a second
-    assert 6 < times[2] < 6.001  # steps of a second and an all-reduce of 650 words
+    one, two = timed(rows, plan.parameters)
+    assert (one["warmup"], two["warmup"]) == ("baseline", "none")
+    assert one["parallel_seconds_to_target"] == pytest.approx(8)  # steps of a second
+    # steps of a second and an all-reduce of 650 words
+    assert 6 < two["parallel_seconds_to_target"] < 6.001
+    assert two["in_steps"] == pytest.approx(8 / 6)
 
 
 def test_the_limit_is_the_batch_that_doubles_the_epochs():

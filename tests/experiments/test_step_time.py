@@ -98,7 +98,7 @@ def test_a_twin_that_is_another_network_ends_the_run():
 
 def lap(ms, wire=None):
     phases = {"gradient": 0.08, **({} if wire is None else {"wire": wire / 1e3})}
-    return Laps(np.array([ms, ms, ms]) / 1e3, phases, (1.0, 1.0), {"bytes_held": 1})
+    return Laps(np.array([ms, ms, ms]) / 1e3, phases, (1.0, 1.0), 1)
 
 
 def test_shares_are_of_the_step_and_overlap_is_of_the_wire(monkeypatch):

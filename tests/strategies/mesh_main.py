@@ -11,8 +11,10 @@ from dml.metrics.noise import Noise
 from dml.strategies import mesh as module
 from dml.strategies.mesh import divided, mesh
 from dml.strategies.serial import serial
+from dml.strategies.sharded import sharded
 from dml.types import BadInput
 from dml.wire.mesh import devices
+from dml.wire.mesh.axes import SLICED, WHOLE
 from tests.checks import run
 from tests.strategies.small import (
     BATCH,
@@ -47,6 +49,14 @@ def close(found, plain):
 
 def four_devices_train_as_one_worker():
     close(known(), known(serial))
+
+
+def a_gradient_of_all_devices_trains_as_one_worker():
+    for specs in (WHOLE, SLICED):
+        found = train(sharded, axes=devices.mesh(data=0), specs=specs)
+        close(found, known(serial))
+        sends = [sum(step.measures.values()) > 0 for step in found]
+        assert set(sends) == {specs == SLICED}
 
 
 def pmap_is_shard_map():
@@ -171,6 +181,7 @@ def a_sum_that_jax_has_made_already_is_seen():
 
 CHECKS = [
     four_devices_train_as_one_worker,
+    a_gradient_of_all_devices_trains_as_one_worker,
     pmap_is_shard_map,
     slices_of_state_and_gradients_change_only_rounding,
     slices_of_gradients_have_the_bits_of_whole_ones,

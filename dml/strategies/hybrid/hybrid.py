@@ -19,10 +19,11 @@ from jax.sharding import Mesh
 from dml.data.feed import feed
 from dml.metrics.timer import Timer
 from dml.models.gradient import plus
-from dml.strategies.hybrid.layout import laid_out, nbytes
+from dml.strategies.hybrid.layout import laid_out
 from dml.strategies.hybrid.parts import Pipeline, divided
 from dml.strategies.hybrid.pipedream import fits, pipedream
 from dml.strategies.hybrid.programs import Gradients, Learner, updating
+from dml.strategies.mesh import local, nbytes
 from dml.types import BadInput, Comm, Model, Params, Problem, Step, Tensor, itself
 from dml.update.dense import Optimizer
 from dml.wire.mesh.axes import WHOLE
@@ -90,7 +91,7 @@ def hybrid(
             params, state = jax.block_until_ready(updated(grads, state, params))
         yield Step(
             number=number,
-            loss=float(jax.device_get(loss.addressable_data(0))),
+            loss=float(jax.device_get(local(loss))),
             params=partial(layout.collect, params),
             examples=count,
             seconds=timer.lap(),

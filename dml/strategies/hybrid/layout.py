@@ -145,8 +145,3 @@ def place(array: np.ndarray, axes: Mesh, spec: PartitionSpec) -> jax.Array:
 @partial(jax.jit, static_argnums=1)
 def _replicated(vectors: Vectors, sharding: NamedSharding) -> Vectors:
     return jax.lax.with_sharding_constraint(vectors, sharding)
-
-
-def nbytes(tree: Any) -> int:
-    """Return the number of bytes of a tree on one device."""
-    return sum(leaf.addressable_data(0).nbytes for leaf in jax.tree.leaves(tree))

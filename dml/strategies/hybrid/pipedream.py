@@ -23,11 +23,12 @@ from dml.metrics.timer import Timer
 from dml.strategies.hybrid import instructions
 from dml.strategies.hybrid.gradients import part_over_tensor
 from dml.strategies.hybrid.instructions import InFlight, Program
-from dml.strategies.hybrid.layout import nbytes, place
+from dml.strategies.hybrid.layout import place
 from dml.strategies.hybrid.parts import Part, Pipeline, shared
 from dml.strategies.hybrid.pieces import traced
 from dml.strategies.hybrid.pipeline import tick
 from dml.strategies.hybrid.programs import Learner, optimizer_step
+from dml.strategies.mesh import local, nbytes
 from dml.types import BadInput, Batch, Step
 from dml.wire import pipelines, slots
 from dml.wire.mesh.axes import FED, PER_DEVICE, SHARDED, WHOLE
@@ -73,7 +74,7 @@ def pipedream(
             number += 1
             step = Step(
                 number,
-                float(jax.device_get(loss.addressable_data(0))),
+                float(jax.device_get(local(loss))),
                 partial(layout.collect, params),
                 queue.examples,
                 timer.lap(),

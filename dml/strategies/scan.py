@@ -1,0 +1,115 @@
+"""One worker whose whole training is one compiled program.
+
+    Step             1                   2
+    update       0    1    2         3    4    5       a loop over Steps of a loop over
+    minibatch   KxN  KxN  KxN       KxN  KxN  KxN      updates
+
+A minibatch may be that of K workers with N examples each. The mean of their losses,
+each over its own examples, has the gradient that an all-reduce would give. So batch
+statistics are a worker's own (Goyal 2017, section 3).
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+from jax.tree_util import Partial
+
+from dml.metrics.timer import Timer
+from dml.types import BadInput, Batch, Comm, Params, Problem, Step
+from dml.update.dense import Optimizer
+
+
+def scan(
+    problem: Problem,
+    batches: Iterable[np.ndarray],
+    update: Optimizer | Callable[[Any], Optimizer],
+    *,
+    comm: Comm,
+    timer: Timer,
+    every: int = 1,
+    workers: int = 1,
+    rates: np.ndarray | None = None,
+    measure: Partial | None = None,
+) -> Iterator[Step]:
+    """Train on one rank; yield a Step after every so many updates.
+
+    problem: what is learned, by a model; all its examples are on the device.
+    batches: the indices of each minibatch, all of one length.
+    update: an optax optimizer; with rates, a function of a schedule that returns one.
+    comm: a communicator of one rank.
+    timer: measures the phases; compilation is not measured.
+    every: updates of a Step.
+    workers: equal parts of a minibatch.
+    rates: the learning rate of each update, an argument of the program: trainings with
+        other rates share it.
+    measure: params -> measures by name, compiled; called after each Step's updates.
+
+    All Steps come after the last update. The first one has the seconds of all.
+    """
+    model = problem.model
+    assert model
+    data = problem.take(np.arange(problem.examples))
+    parts = list(batches)
+    if len(set(map(len, parts))) != 1 or len(parts) % every:
+        raise BadInput(
+            f"expected minibatches of one length, a multiple of {every}, got "
+            f"{len(parts)} of {sorted(set(map(len, parts)))}; pass another --batch"
+        )
+    indices = np.stack(parts) % problem.examples
+    shape = (-1, every, workers, indices.shape[1] // workers)
+    numbers_SxRxKxN = indices.astype(np.int32).reshape(shape)
+    arguments = jax.device_put((problem.params, numbers_SxRxKxN, rates, data))
+    # JAX keeps what it has compiled for equal shapes
+    program = _training.lower(model.loss, update, *arguments).compile()
+    with timer("gradient"):
+        params, losses = jax.block_until_ready(program(*arguments))
+        comm.platform.work(len(indices))
+    measured = jax.device_get(_measured(measure, params)) if measure else {}
+    for number, loss in enumerate(np.asarray(losses)):
+        yield Step(
+            number=(number + 1) * every,
+            loss=float(loss),
+            params=partial(_entry, params, number),
+            examples=every * indices.shape[1],
+            seconds=timer.lap(),
+            words_sent=0,
+            measures={name: float(some[number]) for name, some in measured.items()},
+            replicas=True,
+        )
+
+
+@partial(jax.jit, static_argnums=(0, 1))
+def _training(
+    loss: Any, update: Any, params: Params, numbers: Any, rates: Any, data: Batch
+) -> tuple[Params, Any]:
+    """Return params after each Step, stacked, and the mean losses of each."""
+    optimizer = update if rates is None else update(lambda count: rates[count])
+
+    def mean(params: Params, batches: Batch) -> Any:
+        return jax.vmap(loss, (None, 0))(params, batches).mean()
+
+    def step(carry: Any, at: Any) -> Any:
+        params, state = carry
+        part = jax.tree.map(lambda leaf: leaf[at], data)
+        value, grads = jax.value_and_grad(mean)(params, part)
+        updates, state = optimizer.update(grads, state, params)
+        return (optax.apply_updates(params, updates), state), value
+
+    def several(carry: Any, at: Any) -> Any:
+        carry, values = jax.lax.scan(step, carry, at)
+        return carry, (carry[0], values.mean())
+
+    return jax.lax.scan(several, (params, optimizer.init(params)), numbers)[1]
+
+
+@jax.jit
+def _measured(measure: Partial, params: Params) -> Any:
+    return jax.lax.map(measure, params)
+
+
+def _entry(stacked: Params, number: int) -> Params:
+    return jax.tree.map(lambda leaf: np.asarray(leaf)[number], stacked)

@@ -1,0 +1,103 @@
+"""Training of one network that the devices of a mesh compute together.
+
+                     ┌ device 0: its slices ┐
+    minibatch  ──→   │ device 1: its slices │  ──→  loss, updated slices
+    on every device  └ device 2: its slices ┘
+
+The problem's gradient states what each device computes and sends; it is a shard_map, or
+a function whose division is left to XLA. Gradient and update are one program.
+"""
+
+from collections.abc import Iterable, Iterator
+from functools import partial
+from typing import Any
+
+import jax
+import numpy as np
+import optax
+from jax.sharding import Mesh, NamedSharding
+
+from dml.metrics.timer import Timer
+from dml.strategies.mesh import local
+from dml.types import Batch, Comm, Params, Problem, Step, itself
+from dml.update.dense import Optimizer
+from dml.wire.mesh.axes import WHOLE
+from dml.wire.mesh.traffic import collectives, sent
+
+
+def sharded(
+    problem: Problem,
+    batches: Iterable[np.ndarray],
+    update: Optimizer,
+    *,
+    comm: Comm,
+    timer: Timer,
+    axes: Mesh,
+    specs: Any = WHOLE,
+) -> Iterator[Step]:
+    """Train on the devices of a mesh; yield a Step after every update.
+
+    problem: what is learned; JAX must be able to trace its gradient.
+    batches: the indices of each minibatch, equal in all processes.
+    update: an optax optimizer.
+    comm: the ranks, one JAX process each.
+    timer: measures the phases; gradient includes the update, but no compilation.
+    axes: the mesh.
+    specs: the sharding of params, as a prefix of their tree; replicated by default.
+
+    A Step measures the bytes that a device sends, by the kind of collective.
+    """
+
+    def step(params: Params, state: Any, batch: Batch) -> tuple[Params, Any, Any]:
+        loss, grads = problem.gradient(params, batch)
+        updates, state = update.update(grads, state, params)
+        return optax.apply_updates(params, updates), state, loss
+
+    params = placed(jax.device_get(problem.params), axes, specs)
+    state = jax.tree.map(
+        lambda leaf: leaf if np.ndim(leaf) else placed(np.asarray(leaf), axes),
+        update.init(params),
+    )
+    programs: dict[int, tuple[Any, dict[str, float]]] = {}  # by examples
+    for number, index in enumerate(timer.waits("input", batches), 1):
+        with timer("input"):
+            batch = placed(problem.take(index), axes)
+        if len(index) not in programs:
+            compiled = jax.jit(step).lower(params, state, batch).compile()
+            programs[len(index)] = compiled, bytes_sent(compiled)
+        program, measures = programs[len(index)]
+        with timer("gradient"):
+            params, state, loss = jax.block_until_ready(program(params, state, batch))
+            comm.platform.work(1)
+        yield Step(
+            number=number,
+            loss=float(local(loss)),
+            params=partial(collected, params, axes),
+            examples=len(index),
+            seconds=timer.lap(),
+            words_sent=0,
+            measures=measures,
+            state=partial(collected, state, axes),
+            replicas=True,
+        )
+
+
+def placed(tree: Any, axes: Mesh, specs: Any = WHOLE) -> Any:
+    """Return a tree that every process has, on the devices by its specs."""
+    shardings = jax.tree.map(lambda spec: NamedSharding(axes, spec), specs)
+    return jax.jit(itself, out_shardings=shardings)(tree)
+
+
+def collected(tree: Any, axes: Mesh) -> Any:
+    """Return whole arrays on the host of every process; collective."""
+    whole = placed(tree, axes)
+    return jax.tree.map(lambda leaf: np.asarray(local(leaf)), whole)
+
+
+def bytes_sent(program: jax.stages.Compiled) -> dict[str, float]:
+    """Return the bytes that a device sends in one run, by the kind of collective."""
+    nbytes: dict[str, float] = {}
+    for one in collectives(program.as_text() or ""):
+        name = f"{one.kind}_bytes"
+        nbytes[name] = nbytes.get(name, 0.0) + sent(one) * one.times
+    return nbytes
