@@ -96,7 +96,7 @@ def rows(
     if comm.platform.virtual and comm.rank == 0:
         for name in table:
             calls = estimates.allreduce(comm, name, buffer, *how)
-            estimates.warn(comm, f"{name}, {buffer.nbytes:,} bytes", calls)
+            estimates.warn(comm, f"{name}, {buffer.nbytes:,} bytes", calls, name)
     others = peers.installed(comm, buffer) if FLAGS.peers else {}
     found = contest(comm, table, buffer, FLAGS.repeats, seed=FLAGS.seed, peers=others)
     for row in found:
