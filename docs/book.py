@@ -1,7 +1,7 @@
 """The book's pages of systems and its index of names, written from the code.
 
-table/*.toml in, which say what docstrings don't: names, files, commands, figures.
-systems/*.md and names.md out: docstrings and short functions as they stand in the code.
+table/*.toml say what docstrings don't: names, files, commands, figures. The templates
+table/*.jinja add docstrings and short functions as they stand in the code.
 
 python docs/book.py            writes what has changed, after a docstring or a table has
 mkdocs build --strict          makes build/site of it; links that lead nowhere fail
@@ -13,14 +13,15 @@ import re
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import cache, partial
 from pathlib import Path
 from typing import NamedTuple
 
 from code_shown import documented, first_line, function
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, Template
 
 DOCS = Path(__file__).parent
 PARTS = ["allreduce", "glove", "server", "memory", "data", "model", "virtual", "runs"]
-MADE = "<!-- Made by docs/book.py from docs/table/{part}.toml and the code. -->"
 
 
 class System(NamedTuple):
@@ -28,20 +29,20 @@ class System(NamedTuple):
 
     page: str
     title: str
-    text: str  # what it is, in words that no docstring has
+    text: str  # its first paragraph
     quote: list[str]  # file, or file:function, whose docstrings the page shows
     part: str = ""
-    names: list[str] = []  # by which readers may look for it
-    values: list[str] = []  # of flags, that choose it
-    show: str = ""  # file:function, shown whole
-    files: list[str] = []  # beside those
+    names: list[str] = []  # in the index
+    values: list[str] = []  # flags that select it
+    show: str = ""  # file:function, shown without its docstring
+    files: list[str] = []  # further ones
     run: list[str] = []
     figure: str = ""
     measured: str = ""  # a page of figures
 
 
 class Part(NamedTuple):
-    """Systems that are rivals, or belong together."""
+    """A group of systems."""
 
     name: str
     title: str
@@ -63,9 +64,10 @@ def part(docs: Path, name: str) -> Part:
 
 
 def pages(docs: Path = DOCS) -> dict[str, str]:
-    """Return every page that is made, by its path in docs."""
+    """Return every generated page, by its path in docs."""
     found = parts(docs)
-    made = {"names.md": index_of_names(found), "systems/index.md": overview(found)}
+    index = template("index.md.jinja", docs.parent).render(parts=found)
+    made = {"names.md": index_of_names(found), "systems/index.md": index}
     for one in found:
         for system in one.systems:
             made[f"systems/{system.page}.md"] = page(system, one, docs.parent)
@@ -74,65 +76,26 @@ def pages(docs: Path = DOCS) -> dict[str, str]:
 
 def page(system: System, part: Part, root: Path) -> str:
     """Return the page of a system."""
-    sections = [
-        MADE.format(part=part.name),
-        f"# {system.title}",
-        f"Part of [{part.title}](index.md#{slug(part.title)}).",
-        system.text.strip(),
-        *called(system),
-        "## What the code says",
-        *quoted(system, root),
-        *source(system, root),
-        *commands(system, root),
-        *figures(system, root),
-    ]
-    return "\n\n".join(sections) + "\n"
+    return template("page.md.jinja", root).render(system=system, part=part)
 
 
-def called(system: System) -> Iterator[str]:
-    if system.names:
-        yield f"Names: {', '.join(system.names)}."
-    if system.values:
-        yield f"Chosen by {', '.join(f'`{value}`' for value in system.values)}."
-
-
-def quoted(system: System, root: Path) -> Iterator[str]:
-    """Yield the docstrings, each after a link to its file."""
-    for where in system.quote:
-        path, _, name = where.partition(":")
-        of = f", `{name}`" if name else ""
-        yield f"{link(path)}{of}:\n\n{fenced(documented(root, where), 'text')}"
-
-
-def source(system: System, root: Path) -> Iterator[str]:
-    """Yield the function that is shown, and links to other files."""
-    if system.show:
-        path, _, name = system.show.partition(":")
-        yield f"## The function\n\n`{name}` in {link(path)}, without its docstring:"
-        yield fenced(function(root, system.show), "python")
-    if system.files:
-        lines = [f"- {link(path)}: {first_line(root, path)}" for path in system.files]
-        yield "## Beside it\n\n" + "\n".join(lines)
-
-
-def commands(system: System, root: Path) -> Iterator[str]:
-    if not system.run:
-        return
-    yield "## Run it\n\n" + fenced("\n".join(system.run), "sh")
-    scripts = dict.fromkeys(map(script, system.run))
-    yield "\n".join(f"- {link(path)}: {first_line(root, path)}" for path in scripts)
-
-
-def figures(system: System, root: Path) -> Iterator[str]:
-    if system.figure or system.measured:
-        yield "## Figures"
-    if system.figure:
-        yield f"![{system.title}: its experiment's figure](../{system.figure})"
-    if system.measured:
-        path, _, anchor = system.measured.partition("#")
-        title = (root / "docs" / path).read_text("utf-8").splitlines()[0].lstrip("# ")
-        hash_ = f"#{anchor}" if anchor else ""
-        yield f"Measured, with hardware and sizes: [{title}](../{path}{hash_})."
+@cache
+def template(name: str, root: Path) -> Template:
+    """Return a template of docs/table, whose filters read the code below root."""
+    environment = Environment(
+        loader=FileSystemLoader(DOCS / "table"),
+        trim_blocks=True,
+        keep_trailing_newline=True,
+        undefined=StrictUndefined,
+    )
+    environment.filters |= {
+        **{"slug": slug, "link": link, "script": script, "sentence": sentence},
+        "documented": partial(documented, root),
+        "first_line": partial(first_line, root),
+        "function": partial(function, root),
+        "heading": partial(heading, root),
+    }
+    return environment.get_template(name)
 
 
 def index_of_names(found: list[Part]) -> str:
@@ -161,26 +124,8 @@ def named(system: System) -> Iterator[tuple[str, str, str, str]]:
         yield name, where, f"[`{path}`](../{path})", run.replace("|", "\\|")
 
 
-def overview(found: list[Part]) -> str:
-    """Return the list of all systems, part by part."""
-    lines = [
-        "<!-- Made by docs/book.py from docs/table/ and the code. -->",
-        "# All systems",
-        "A page each: what it is; its picture, rounds and cost in the code's own "
-        "words; where it lives; the command that runs it.",
-    ]
-    for one in found:
-        lines += [f"## {one.title}", one.text.strip()]
-        items = [f"- [{s.title}]({s.page}.md): {sentence(s.text)}" for s in one.systems]
-        lines.append("\n".join(items))
-        if one.measured:
-            links = ", ".join(f"[{Path(p).stem}](../{p})" for p in one.measured)
-            lines.append(f"Figures, measured: {links}.")
-    return "\n\n".join(lines) + "\n"
-
-
 def script(command: str) -> str:
-    """Return the script that a command runs, or the file that it hands over."""
+    """Return the script of a command, or else its first file."""
     found = re.findall(
         r"\b(?:experiments|launch)/\w+\.(?:py|sh|sbatch|yaml)\b", command
     )
@@ -200,12 +145,14 @@ def link(path: str) -> str:
     return f"[`{path}`]({posixpath.join('../..', path)})"
 
 
-def fenced(text: str, language: str) -> str:
-    return f"```{language}\n{text}\n```"
+def heading(root: Path, measured: str) -> str:
+    """Return the title of a page of figures, which may have an #anchor."""
+    path, _, _ = measured.partition("#")
+    return (root / "docs" / path).read_text("utf-8").splitlines()[0].lstrip("# ")
 
 
 def main() -> int:
-    """Write what has changed; pages that nothing makes any more are removed."""
+    """Write the pages that have changed, and delete those without a system."""
     made = pages()
     for path in DOCS.glob("systems/*.md"):
         if path.relative_to(DOCS).as_posix() not in made:

@@ -1,7 +1,7 @@
-"""What the book shows of the code, read without importing it.
+"""Docstrings and sources of the code, read without importing it.
 
-A root and file, or file:function, or file:Class.method, in; its docstring, or its
-source without it, out. Of a shell script the docstring is the comment it opens with.
+The code is named by file, file:function or file:Class.method. The docstring of a shell
+script is its first comment.
 """
 
 import ast
@@ -9,7 +9,7 @@ from functools import cache
 from pathlib import Path
 from textwrap import dedent
 
-LONGEST = 60  # lines of a function that is shown: a slide has twenty to thirty
+LONGEST = 60  # lines of a function on a page
 
 
 @cache
@@ -29,12 +29,12 @@ def documented(root: Path, where: str) -> str:
 
 
 def first_line(root: Path, path: str) -> str:
-    """Return the line with which a file opens."""
+    """Return the first line of a file's docstring."""
     return documented(root, path).splitlines()[0]
 
 
 def function(root: Path, where: str) -> str:
-    """Return a function's source, but for its docstring."""
+    """Return the source of a function without its docstring."""
     path, _, name = where.partition(":")
     found = node(root / path, name)
     assert isinstance(found, ast.FunctionDef | ast.ClassDef)
@@ -55,7 +55,7 @@ def function(root: Path, where: str) -> str:
 
 
 def node(path: Path, name: str) -> ast.Module | ast.FunctionDef | ast.ClassDef:
-    """Return what stands under a dotted name; the module for none."""
+    """Return the definition with a dotted name; the module for an empty name."""
     found: ast.Module | ast.FunctionDef | ast.ClassDef = tree(path)
     for word in filter(None, name.split(".")):
         named = {
@@ -70,7 +70,7 @@ def node(path: Path, name: str) -> ast.Module | ast.FunctionDef | ast.ClassDef:
 
 
 def comment(path: Path) -> str:
-    """Return the comment that a script opens with."""
+    """Return the first comment of a script."""
     lines = path.read_text("utf-8").splitlines()
     found = []
     for line in lines[lines[0].startswith("#!") :]:

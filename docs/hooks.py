@@ -1,7 +1,7 @@
-"""What mkdocs is told: the order of pages, and what a link to the code becomes.
+"""Hooks of mkdocs: the order of pages, and links to the code.
 
-Pages link files of the repository, as GitHub wants it. In the site each of these files
-has a page with its source; links to files that do not exist stay, and fail the build.
+Pages link files of the repository, as on GitHub. In the site each of these files has a
+page with its source; links to files that do not exist fail the build.
 """
 
 import posixpath
@@ -62,24 +62,23 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(
     markdown: str, page: Page, config: MkDocsConfig, files: Files
 ) -> str:
-    """Lead links to the code to its pages."""
-    here = posixpath.dirname(page.file.src_uri)
+    """Replace links to the code by links to its pages."""
+    folder = posixpath.dirname(page.file.src_uri)
 
     def led(match: re.Match[str]) -> str:
         code = f"code/{target(match[0], page.file.src_uri)}.html"
         known = files.get_file_from_path(code)
-        return posixpath.relpath(code, here or ".") if known else match[0]
+        return posixpath.relpath(code, folder or ".") if known else match[0]
 
     return LINK.sub(led, markdown)
 
 
 def target(link: str, page: str) -> str:
-    """Return the path in the repository that a page's link leads to."""
-    whole = posixpath.join("docs", posixpath.dirname(page), link)
-    return posixpath.normpath(whole)
+    """Return the path of a page's link in the repository."""
+    return posixpath.normpath(posixpath.join("docs", posixpath.dirname(page), link))
 
 
 def shown(path: str, source: str) -> str:
-    """Return a page that shows a file, without colours: they would take most time."""
+    """Return the page of a file, without highlighting, which would be slow."""
     up = "../" * (path.count("/") + 1)
     return CODE.format(path=path, up=up, source=escape(source, quote=False))

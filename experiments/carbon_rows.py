@@ -5,8 +5,7 @@ from typing import Any
 
 from carbon_tables import PATTERSON, POUNDS, PUE, STRUBELL, Training
 
-from dml.metrics.carbon import POUND, footprint, rent
-from dml.metrics.prices import PRICES
+from dml.metrics.carbon import POUND, PRICES, footprint, rent
 from dml.metrics.writers import Row
 
 CELLS = ("kwh", "pounds", "dollars_low", "dollars_high")

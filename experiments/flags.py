@@ -15,20 +15,21 @@ from typing import Any
 
 import numpy as np
 from absl import flags
-from shared_flags import SHARED, FlagValues, switch
+from shared_flags import SHARED, FlagValues
 from shared_flags import VIRTUAL as VIRTUAL
 from shared_flags import WRITTEN as WRITTEN
 from shared_flags import choice as choice
 from shared_flags import chosen as chosen
 from shared_flags import integer as integer
 from shared_flags import number as number
+from shared_flags import switch as switch
 from shared_flags import text as text
 
 from dml.types import BadInput, Comm, CountedComm
 
 
 def show(kind: type, error: BaseException, trace: Any) -> None:
-    """Show what nobody caught, but not Ctrl-C while modules load: on every rank."""
+    """Print an uncaught exception, but not Ctrl-C during imports on every rank."""
     if not issubclass(kind, KeyboardInterrupt):
         sys.__excepthook__(kind, error, trace)
 
@@ -37,32 +38,30 @@ sys.excepthook = show
 
 
 class Stopped(Exception):
-    """A run that was asked to stop, and has saved its state: says how to go on."""
+    """A run that was stopped and has saved its state; the message is how to resume."""
 
 
 STOPPED = 130  # the exit code, as a shell says of Ctrl-C
-MOST_DRAWN = 2500  # ranks of a timeline
+MOST_DRAWN = 2500  # ranks of a timeline at most
 DTYPES = ["float16", "float32", "float64", "int32", "int64"]
 
 
 def define(*shared: str) -> FlagValues:
-    """Return a set of flags: those of SHARED named here, to which one adds one's own.
+    """Return the flags WRITTEN and those of SHARED with the given names.
 
-    What a run writes, every experiment asks for alike.
-
-    Each experiment has a set of its own (pass it as flag_values), so two experiments
-    can be imported side by side, and no flag exists that its experiment doesn't use.
+    Each experiment has its own set, to which it adds further flags. Two
+    experiments can be imported side by side.
     """
     values = FlagValues()
-    switch("help", False, "Show this.", flag_values=values)
+    values.switch("help", False, "Show this.")
     for name in (*WRITTEN, *shared):
         kind, *arguments = SHARED[name]
-        kind(name, *arguments, flag_values=values)
+        getattr(values, kind)(name, *arguments)
     return values
 
 
 def parse(values: FlagValues, argv: Sequence[str]) -> FlagValues:
-    """Return values as argv sets them, whatever was parsed before."""
+    """Set the flags by argv, the others to their defaults; return them."""
     values.unparse_flags()
     try:
         _, *extra = values(argv)
@@ -82,9 +81,15 @@ def parse(values: FlagValues, argv: Sequence[str]) -> FlagValues:
 def ranks(
     program: Callable[[CountedComm], Any], values: FlagValues, devices: bool = False
 ) -> list[Any]:
-    """Call program(comm) on this rank, or on --simulate virtual ones; list results.
+    """Call program(comm) on this rank, or on --simulate virtual ranks.
 
-    With devices, the virtual ones are devices of one rank.
+    Args:
+        program: receives a communicator that counts its traffic.
+        values: the flags.
+        devices: whether the virtual ranks are devices of one rank.
+
+    Returns:
+        The results of all ranks of this process.
     """
     from recording import ordered
 
@@ -132,7 +137,7 @@ def ranks(
 
 
 def delayed(values: FlagValues, comm: CountedComm) -> CountedComm:
-    """Return comm, on which this rank's work is delayed by --straggle's law, if any."""
+    """Return comm, with the delays of --straggle on this rank, if any."""
     if not values.straggle:
         return comm
     from dml.sim.laws import drawing, law
@@ -158,7 +163,7 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
 
 
 def names(value: str, table: Iterable[str], flag: str) -> list[str]:
-    """Return the names of a flag's comma-separated value; `all` is the whole table."""
+    """Return the names of a flag's comma-separated value; `all` is all of the table."""
     known = list(table)
     found = known if value == "all" else value.split(",")
     for name in found:
@@ -213,7 +218,7 @@ def nbytes(value: str) -> int:
 
 
 def lengths(sizes: str, dtype: np.dtype) -> list[int]:
-    """Return the words of each of comma-separated sizes."""
+    """Return the numbers of words of comma-separated sizes."""
     found = [nbytes(size) for size in sizes.split(",")]
     for size in found:
         if size % dtype.itemsize:
@@ -225,7 +230,7 @@ def lengths(sizes: str, dtype: np.dtype) -> list[int]:
 
 
 def holds(nbytes: int, size: int) -> None:
-    """Raise where the memory does not hold so many bytes for each of size ranks."""
+    """Raise BadInput if the memory is smaller than nbytes for each of size ranks."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if nbytes * size > memory:
         raise BadInput(
@@ -235,7 +240,7 @@ def holds(nbytes: int, size: int) -> None:
 
 
 def allreduce(name: str, values: FlagValues, size: int) -> Callable[..., None]:
-    """Return the all-reduce of that name for so many ranks, as the flags want it."""
+    """Return the all-reduce with a name, for the number of ranks and the flags."""
     from dml.wire.messages import ALLREDUCE, checked
 
     if values.group > size:

@@ -15,7 +15,6 @@ Cost: --quick of all 7 minutes on 2 cores, in full 15; tiny a minute of one core
 
 import sys
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +23,7 @@ import papers_page
 import papers_runs
 import writing
 from claims import FAILS, HOLDS, UNTESTED, judge
-from papers_runs import SIZES, Paper
-from papers_table import PAPERS
+from papers_runs import PAPERS, SIZES, Paper
 
 from dml.metrics import runs, writers
 from dml.metrics.writers import Row
@@ -34,13 +32,11 @@ from dml.types import BadInput
 LARGEST = 150_000  # bytes of a figure in the docs
 
 FLAGS = flags.define()
-text = partial(flags.text, flag_values=FLAGS)
-switch = partial(flags.switch, flag_values=FLAGS)
-text("run", "", f"Papers of {', '.join(PAPERS)}; or all.")
-flags.choice("size", SIZES[0], SIZES, "Size of the runs.", flag_values=FLAGS)
-switch("quick", False, "--size=quick, if no size is given.")
-switch("list", False, "List the papers and claims; run nothing.")
-text("docs", "docs", "Folder of RESULTS.md and of results/.")
+FLAGS.text("run", "", f"Papers of {', '.join(PAPERS)}; or all.")
+FLAGS.choice("size", SIZES[0], SIZES, "Size of the runs.")
+FLAGS.switch("quick", False, "--size=quick, if no size is given.")
+FLAGS.switch("list", False, "List the papers and claims; run nothing.")
+FLAGS.text("docs", "docs", "Folder of RESULTS.md and of results/.")
 
 COLUMNS = {
     "paper": (16, lambda row: row["paper"]),

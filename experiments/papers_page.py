@@ -1,38 +1,27 @@
-"""Write RESULTS.md from the records of papers: a table, and a section a paper."""
+"""Write RESULTS.md from the records of papers, by the template papers.md.jinja."""
 
 import json
-import os
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-from claims import FAILS, HOLDS, UNTESTED
+from jinja2 import Environment, StrictUndefined
 
 from dml.metrics import results
+from dml.metrics.vectors import replacing
 from dml.types import BadInput
 
 Record = dict[str, Any]
 FOLDER, PAGE = "results", "RESULTS.md"
-HEAD = """# Results: papers as commands
-
-Written by `python experiments/papers.py --run=all`, never by hand: a run of one paper
-replaces the results of that paper. Each verdict is computed from the numbers of a run
-by the rule beside it, and the experiment itself uses the same rule. A claim *holds*,
-*fails* or is *not testable here*."""
+TEMPLATE = Path(__file__).with_name("papers.md.jinja")
 
 
 def kept(docs: Path, record: Record) -> None:
     """Write a paper's record to the folder that the page is made of."""
-    path = docs / FOLDER / f"{record['name']}.json"
-    whole(path, json.dumps(record, indent=2, ensure_ascii=False) + "\n")
-
-
-def whole(path: Path, text: str) -> None:
-    """Write a file atomically: another command may read it at the same time."""
-    part = path.with_name(f".{path.name}.{os.getpid()}")
-    part.write_text(text)
-    part.replace(path)
+    with replacing(docs / FOLDER / f"{record['name']}.json") as file:
+        file.write(f"{json.dumps(record, indent=2, ensure_ascii=False)}\n".encode())
 
 
 def ready(docs: Path) -> None:
@@ -56,13 +45,12 @@ def known(docs: Path, names: Iterable[str]) -> list[Record]:
     return [results.parsed(path) for path in paths if path.exists()]
 
 
-def written(docs: Path, names: Iterable[str]) -> Path:
-    """Write the page of all records; return its path."""
-    path = docs / PAGE
+def written(docs: Path, names: Iterable[str]) -> None:
+    """Write the page of all records."""
     records = known(docs, names)
     drawn = {one["name"] for one in records if picture(docs, one).exists()}
-    whole(path, page(records, drawn))
-    return path
+    with replacing(docs / PAGE) as file:
+        file.write(page(records, drawn).encode())
 
 
 def picture(docs: Path, record: Record) -> Path:
@@ -71,33 +59,23 @@ def picture(docs: Path, record: Record) -> Path:
 
 def page(records: Sequence[Record], drawn: Iterable[str] = ()) -> str:
     """Return the page of records; drawn are the names of papers with a figure."""
-    pictures = set(drawn)
-    lines = [HEAD, "", counts(records), "", *where(records), "", *table(records)]
+    settings: dict[str, list[str]] = {}
     for one in records:
-        lines += ["", *section(one, one["name"] in pictures)]
-    return "\n".join(lines) + "\n"
-
-
-def counts(records: Sequence[Record]) -> str:
-    verdicts = [row["verdict"] for one in records for row in one["findings"]]
-    held, failed, none = (verdicts.count(word) for word in (HOLDS, FAILS, UNTESTED))
-    return (
-        f"Of {len(verdicts)} claims of {len(records)} papers {held} hold, {failed} "
-        f"fail and {none} are not testable here."
+        settings.setdefault(setting(one), []).append(one["name"])
+    environment = Environment(
+        trim_blocks=True, keep_trailing_newline=True, undefined=StrictUndefined
+    )
+    environment.filters["cell"] = cell
+    return environment.from_string(TEMPLATE.read_text("utf-8")).render(
+        papers=records,
+        counts=Counter(row["verdict"] for one in records for row in one["findings"]),
+        settings=settings,
+        drawn=set(drawn),
     )
 
 
-def where(records: Sequence[Record]) -> list[str]:
-    """Return lines of machine, date and size, with the papers that share them."""
-    found: dict[str, list[str]] = {}
-    for one in records:
-        found.setdefault(setting(one), []).append(one["name"])
-    if len(found) == 1:
-        return [f"All on {text}." for text in found]
-    return [f"- {', '.join(names)}: {text}" for text, names in found.items()]
-
-
 def setting(record: Record) -> str:
+    """Return the machine, versions, commit, date and size of a run."""
     if not record["commands"]:
         return "not run"
     machine = record["machine"]
@@ -110,47 +88,6 @@ def setting(record: Record) -> str:
     )
 
 
-def table(records: Sequence[Record]) -> list[str]:
-    """Return the lines of the table, a row for each claim."""
-    lines = [
-        "| paper | claim | published | ours | scale | verdict |",
-        "|---|---|---|---|---|---|",
-    ]
-    for one in records:
-        for i, row in enumerate(one["findings"]):
-            name = f"[{one['name']}](#{one['name']})" if not i else ""
-            scale = one["scale"] if not i else ""
-            cells = (name, row["claim"], row["published"], row["ours"], scale)
-            said = [*map(cell, cells), f"**{row['verdict']}**"]
-            lines.append(f"| {' | '.join(said)} |")
-    return lines
-
-
 def cell(text: str) -> str:
     """Return a text as a cell of a table: one line, with | escaped."""
     return " ".join(text.split()).replace("|", "\\|")
-
-
-def section(record: Record, drawn: bool) -> list[str]:
-    """Return a paper's section: claims, rules, commands and figure."""
-    lines = [f"## {record['name']}", "", f"{record['cited']}.", ""]
-    for row in record["findings"]:
-        lines += [
-            f"- **{row['claim']}**: **{row['verdict']}**. Published: "
-            f"{row['published']}. Ours: {row['ours']} ({row['because']}).",
-            f"  Rule: {row['rule']}",
-        ]
-    if record["commands"]:
-        lines += ["", f"Scale: {record['scale']}.", "", "```sh"]
-        lines += [*record["commands"], "```", "", spent(record)]
-    if drawn:
-        lines += ["", f"![{record['name']}]({FOLDER}/{record['name']}.svg)"]
-    return lines
-
-
-def spent(record: Record) -> str:
-    took = f"{record['seconds']:.0f} s"
-    if record["energy_kwh"] is None:
-        return f"It took {took}; its energy is not known."
-    kwh, source = record["energy_kwh"], record["energy_source"]
-    return f"It took {took} and {kwh:.2g} kWh ({source})."

@@ -1,19 +1,19 @@
-"""Run the commands of a paper; return the record of its runs and verdicts."""
+"""The papers of papers.toml: their commands, and the record of runs and verdicts."""
 
 import os
-import platform
 import shlex
 import shutil
 import subprocess
 import time
+import tomllib
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
-from importlib.metadata import version
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import started
-from claims import Claim, Verdict, judge, untested
+from claims import Claim, Verdict, judge, never, untested
 
 from dml.metrics import results, runs
 from dml.metrics.results import Run
@@ -49,20 +49,52 @@ class Judged(NamedTuple):
 
 
 class Paper(NamedTuple):
-    """A row of the table; a paper without commands cannot be run."""
+    """A table of papers.toml; a paper without commands cannot be run."""
 
     name: str
     cited: str  # authors, title, where, year
     scale: str  # ours against theirs; {cores} are this machine's
-    claims: tuple[Judged, ...]
+    claims: Sequence[Judged]
     commands: Mapping[str, Command] = {}
-    figure: str = ""  # of a command's run folder: command/name.svg
-    seconds: tuple[int, int] = (0, 0)  # about, on two quiet cores: full and quick
+    figure: str = ""
+    seconds: Sequence[int] = (0, 0)
 
 
-def of(commands: str, *claims: Claim) -> tuple[Judged, ...]:
-    """Return claims that are judged by the runs of the named commands."""
-    return tuple(Judged(claim, tuple(commands.split())) for claim in claims)
+def read(path: Path) -> dict[str, Paper]:
+    """Return the papers of a file by name; its first lines explain the fields."""
+    tables = tomllib.loads(path.read_text("utf-8"))
+    return {name: paper(name, **table) for name, table in tables.items()}
+
+
+def paper(
+    name: str,
+    cited: str,
+    scale: str,
+    claims: Sequence[str] = (),
+    untestable: Sequence[str] = (),
+    commands: Mapping[str, Any] = {},
+    **fields: Any,
+) -> Paper:
+    """Return the paper of a table."""
+    judged = [
+        Judged(claim, tuple(runs.split()))
+        for runs, _, names in (line.partition(": ") for line in claims)
+        for claim in imported(names)
+    ]
+    if untestable:
+        judged.append(Judged(never(*untestable), ()))
+    made = {name: Command(**fields) for name, fields in commands.items()}
+    return Paper(name, cited, scale, judged, made, **fields)
+
+
+def imported(names: str) -> list[Claim]:
+    """Return the claims of names such as glove.CLAIMS, of glove_claims.py."""
+    claims: list[Claim] = []
+    for name in names.split():
+        module, _, attribute = name.partition(".")
+        found = getattr(import_module(f"{module}_claims"), attribute)
+        claims += [found] if isinstance(found, Claim) else found
+    return claims
 
 
 class Failed(Exception):
@@ -86,7 +118,7 @@ def record(paper: Paper, size: str, path: Path) -> Record:
         "date": datetime.now(UTC).strftime("%Y-%m-%d"),
         "commit": runs.commit(),
         "machine": machine(),
-        "versions": versions(),
+        "versions": runs.versions(),
         "seconds": time.perf_counter() - begun,
         **energy(seen),
         "commands": [shown(one, size) for one in paper.commands.values()],
@@ -150,25 +182,14 @@ def machine() -> Record:
     return machine() | {"memory_gb": round(memory / 1e9)}
 
 
-def versions() -> dict[str, str]:
-    """Return the versions of Python and of the packages."""
-    packages = {name: version(name) for name in ("numpy", "jax", "mpi4py")}
-    return {"python": platform.python_version()} | packages
-
-
 def energy(seen: Mapping[str, Run]) -> Record:
     """Return the energy of all runs, None if one is not known, and its source."""
     summaries = [run.summary for run in seen.values()]
-    known = [
-        one["energy_kwh"] for one in summaries if one.get("energy_kwh") is not None
-    ]
-    sources = dict.fromkeys(
-        one["energy_source"] for one in summaries if one.get("energy_source")
-    )
-    whole = bool(known) and len(known) == len(summaries)
+    kwh = [summary.get("energy_kwh") for summary in summaries]
+    sources = dict.fromkeys(summary.get("energy_source") for summary in summaries)
     return {
-        "energy_kwh": sum(known) if whole else None,
-        "energy_source": ", ".join(sources),
+        "energy_kwh": sum(kwh) if kwh and None not in kwh else None,
+        "energy_source": ", ".join(filter(None, sources)),
     }
 
 
@@ -184,3 +205,6 @@ def figure(paper: Paper, path: Path, to: Path, most: int) -> None:
 def failed(records: Sequence[Record]) -> list[str]:
     """Return the names of the papers with a failed command."""
     return [one["name"] for one in records if one["failed"]]
+
+
+PAPERS = read(Path(__file__).with_name("papers.toml"))

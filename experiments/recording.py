@@ -1,7 +1,7 @@
-"""--record and --replay: a program runs on ranks whose order of messages is kept.
+"""--record and --replay: run a program with a recorded order of messages.
 
-A run may be replayed on other networks and at other speeds, on virtual ranks where it
-was recorded on real ones, or the reverse: all flags but FREE must be the same.
+A run may be replayed on other networks and at other speeds, and on virtual ranks if it
+was recorded on real ones, or the reverse. All flags except FREE must be equal.
 """
 
 import os
@@ -18,13 +18,13 @@ from dml.types import BadInput, Comm
 from dml.wire.messages import Log, Recorded, Replayed
 
 Program = Callable[[Any], Any]
-# What changes where a run goes and how long it takes, but nothing that it finds.
+# Flags that do not change the results of a run.
 FREE = (*WRITTEN, "record", "replay", "timeline", "watchdog", "check", "straggle")
 FREE += ("profile", *VIRTUAL)
 
 
 def ordered(program: Program, named: Program, values: FlagValues) -> Program:
-    """Return the program as --record and --replay have it; `named` is whose it is."""
+    """Return the program with --record or --replay; `named` is in its experiment."""
     if "record" not in values or not (values.record or values.replay):
         return program
     if values.record and values.replay:
@@ -72,7 +72,7 @@ def replay(
 
 
 def experiment(program: Program) -> str:
-    """Name the file that a program comes from, run as a command or imported."""
+    """Return the name of the file of a program, run as a command or imported."""
     while isinstance(program, partial):
         program = program.func
     name = program.__module__

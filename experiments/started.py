@@ -1,4 +1,4 @@
-"""Experiments that an experiment starts, as commands: its own Python, an mpirun."""
+"""How an experiment starts other experiments: Python, mpirun and the environment."""
 
 import os
 import shutil
@@ -7,11 +7,11 @@ from pathlib import Path
 
 from dml.types import BadInput
 
-OURS = ("PMI", "HYDI", "MPI_", "OMPI", "PRTE")  # an mpirun in mpirun has its own
+OURS = ("PMI", "HYDI", "MPI_", "OMPI", "PRTE")  # variables of an outer mpirun
 
 
 def python(ranks: int = 0) -> list[str]:
-    """Return what starts Python, on so many ranks if any."""
+    """Return the command of Python, on a number of ranks unless it is 0."""
     return [mpirun(), "-n", str(ranks), sys.executable] if ranks else [sys.executable]
 
 
@@ -29,5 +29,5 @@ def mpirun() -> str:
 
 
 def environment() -> dict[str, str]:
-    """Return the variables of what is started: it is in no world of ours."""
+    """Return the environment without the variables of an outer mpirun."""
     return {k: v for k, v in os.environ.items() if not k.startswith(OURS)}

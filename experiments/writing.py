@@ -87,12 +87,12 @@ def flat(rows: Iterable[Row], name: str, *keys: str) -> dict[str, Any]:
 
 
 def processes() -> int:
-    """Return how many of this one mpirun has started."""
+    """Return the number of processes that mpirun has started."""
     from dml.wire.messages.comm import world
 
     return world().size
 
 
 def terms(values: flags.FlagValues) -> energy.Terms:
-    """Return what energy and cost are reckoned by."""
+    """Return the terms of energy and cost by the flags."""
     return energy.Terms(*(values[name].value for name in energy.Terms._fields))

@@ -1,6 +1,6 @@
-"""Rows of runs in; curves of few points out, packed for a page.
+"""Curves of the rows of runs, with few points, packed for a page.
 
-A curve keeps the least and the greatest point of each stretch, so that no peak is lost.
+A curve keeps the least and the greatest point of each part, so that no peak is lost.
 A point is (step, seconds so far, ..., value), each a little-endian float32.
 """
 
@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from report_runs import Told, number, ordered
 
-AGAINST = {  # what a curve may be drawn against: a column's sum so far, but for step
+AGAINST = {  # the axes x: step, or the cumulative sum of a column
     "step": "step",
     "seconds": "seconds so far",
     "words_sent": "words sent so far",
@@ -29,7 +29,7 @@ class Curve(NamedTuple):
 
 
 def packed(runs: Sequence[Told]) -> dict[str, Any]:
-    """Return every numeric column of the runs' rows as a page keeps it."""
+    """Return every numeric column of the runs' rows, packed for a page."""
     columns = [table(each.run.rows) for each in runs]
     names = ordered(name for column in columns for name in column if name != "step")
     axes = ["step", *(name for name in AGAINST if name != "step" and name in names)]
@@ -45,7 +45,7 @@ def packed(runs: Sequence[Told]) -> dict[str, Any]:
 
 
 def table(rows: Sequence[dict[str, Any]]) -> dict[str, np.ndarray]:
-    """Return the columns that hold numbers; what is none there is NaN."""
+    """Return the numeric columns; other values in them are NaN."""
     names = dict.fromkeys(name for row in rows for name in row)
     columns = {"step": np.arange(1.0, len(rows) + 1)}  # a row without step: its number
     for name in names:
@@ -60,16 +60,15 @@ def table(rows: Sequence[dict[str, Any]]) -> dict[str, np.ndarray]:
 
 
 def positions(columns: dict[str, np.ndarray], axes: Sequence[str]) -> np.ndarray:
-    """Return where each row stands on each axis; a run without one has NaN."""
+    """Return the value of each row on each axis; NaN on an axis that a run lacks."""
     step = columns["step"]
-    found = [step]
-    for axis in axes[1:]:
-        column = columns.get(axis)
-        none = np.full(len(step), np.nan)
-        with np.errstate(over="ignore"):
-            found.append(none if column is None else np.cumsum(np.nan_to_num(column)))
+    missing = np.full(len(step), np.nan)
     with np.errstate(over="ignore"):
-        places = np.array(found, np.float32)
+        sums = [
+            np.cumsum(np.nan_to_num(columns[axis])) if axis in columns else missing
+            for axis in axes[1:]
+        ]
+        places = np.array([step, *sums], np.float32)
     return np.where(np.isfinite(places), places, np.float32(np.nan))
 
 
@@ -78,13 +77,13 @@ def curves(name: str, columns: Any, places: Any, points: int) -> Any:
         if name in column:
             with np.errstate(over="ignore"):
                 values = column[name].astype(np.float32)
-            some = np.flatnonzero(np.isfinite(values))
-            some = some[kept(values[some], points)]
-            yield Curve(run, xs[:, some], values[some])
+            at = np.flatnonzero(np.isfinite(values))
+            at = at[kept(values[at], points)]
+            yield Curve(run, xs[:, at], values[at])
 
 
 def kept(values: np.ndarray, points: int) -> np.ndarray:
-    """Return the indices of at most so many values: of each stretch, both extremes."""
+    """Return the indices of at most `points` values: the extremes of each part."""
     size = len(values)
     if size <= points:
         return np.arange(size)

@@ -1,7 +1,7 @@
-"""The figures of runs, as texts inside a page, as many as its size allows.
+"""The figures of runs as texts inside a page, within its size.
 
-An SVG is compressed (a tenth of its bytes) and made an image when it is first looked
-at: a script in an image never runs, and nothing that it names is fetched.
+An SVG is compressed (to a tenth of its bytes) and becomes an image when it is first
+shown: images run no scripts and fetch nothing.
 """
 
 import base64
@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 from report_runs import Told, shown
 
-HUGE = 32_000_000  # bytes of a file that is not even read
+HUGE = 32_000_000  # bytes of a file that is not read
 
 
 class Figure(NamedTuple):
-    """A file, and how it stands in the page; without text where it is left out."""
+    """A file and its text in the page, empty if it is left out."""
 
     name: str
     svg: bool
@@ -29,7 +29,7 @@ def figures(runs: Sequence[Told]) -> list[list[Figure]]:
 
 
 def without_largest(figures: list[list[Figure]], excess: int) -> list[list[Figure]]:
-    """Return figures without the texts of the largest, of `excess` bytes or more."""
+    """Return figures without the largest texts, which have `excess` bytes or more."""
     found = [list(each) for each in figures]
     places = [(run, at) for run, each in enumerate(found) for at in range(len(each))]
     for run, at in sorted(
@@ -43,7 +43,7 @@ def without_largest(figures: list[list[Figure]], excess: int) -> list[list[Figur
 
 
 def pictures(folder: Path) -> Iterable[Path]:
-    """Return the figures of a folder by name: each as SVG, or as PNG if it has none."""
+    """Return the figures of a folder by name, each as SVG, or else as PNG."""
     drawn = sorted(folder.glob("*.svg"))
     stems = {path.stem for path in drawn}
     return drawn + [

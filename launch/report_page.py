@@ -1,6 +1,6 @@
-"""Runs in, HTML out: one page with its own style, script, numbers and images.
+"""The HTML page of runs, with its own style, script, numbers and images.
 
-The page makes no request: its policy forbids all of them, and other scripts.
+The page makes no request: its policy forbids requests and other scripts.
 """
 
 import base64
@@ -30,7 +30,7 @@ TOTALS = {  # of all runs together
 VISIBLE = 8  # measures shown at first; a reader chooses others
 LONG = 60  # letters of a cell
 TITLE = 2000  # letters of a longer value in its title
-CELLS = 60_000  # of the table, about: more of them open too slowly
+CELLS = 60_000  # of the table, about: a page with more opens slowly
 
 
 def page(runs: Sequence[Told], skipped: Sequence[Skipped]) -> str:

@@ -1,4 +1,4 @@
-"""Run folders in; what a page tells of them out: names, states, flags that differ."""
+"""The runs of a page: names, states, and flags that differ."""
 
 import math
 import os
@@ -12,15 +12,15 @@ from dml.metrics import results
 from dml.types import BadInput
 
 MAIN = ("loss", "accuracy", "seconds", "energy_kwh", "co2_kg", "cost_usd")
-PLACES = ("out", "resume")  # flags that say where a run lies, not what it is
+PLACES = ("out", "resume")  # flags of the place of a run
 TIME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d)-(\d\d)-\d\d(?:\.\d+)?Z")
-TAIL = 12  # last lines that a failed run shows
+TAIL = 12  # last lines of a failed run on the page
 
 
 class Told(NamedTuple):
-    """A run, and what its folder says besides."""
+    """A run and its state."""
 
-    name: str  # its path, less what all share
+    name: str  # its path, without the common parent
     run: results.Run
     status: str
     tail: list[str]  # last lines of a run that failed or has not ended
@@ -47,7 +47,7 @@ class Same(NamedTuple):
 
 
 def gathered(paths: Iterable[Path]) -> tuple[list[Told], list[Skipped]]:
-    """Read every run folder at or under the paths; tell what cannot be read."""
+    """Return every run at or under the paths, and the folders that cannot be read."""
     skipped: list[Skipped] = []
     folders: set[Path] = set()
     for path in paths:
@@ -60,7 +60,7 @@ def gathered(paths: Iterable[Path]) -> tuple[list[Told], list[Skipped]]:
     for folder in sorted(folders):
         try:
             runs.append(results.read(folder))
-        # RecursionError: brackets in brackets, deeper than Python's own reader goes.
+        # RecursionError: JSON that is nested too deeply.
         except (BadInput, OSError, RecursionError) as error:
             skipped.append(Skipped(shown(folder), line(error)))
     names = named([run.path for run in runs])
@@ -68,17 +68,15 @@ def gathered(paths: Iterable[Path]) -> tuple[list[Told], list[Skipped]]:
 
 
 def told(name: str, run: results.Run) -> Told:
-    says = failure(run.path)
-    if says:
-        return Told(name, run, "failed", says, began(run.path))
-    if run.summary:
-        return Told(name, run, "done", [], began(run.path))
-    tail = last_lines(run.path / "output.txt")
-    return Told(name, run, "not ended", tail, began(run.path))
+    tail = failure(run.path)
+    status = "failed" if tail else "done" if run.summary else "not ended"
+    if status == "not ended":
+        tail = last_lines(run.path / "output.txt")
+    return Told(name, run, status, tail, began(run.path))
 
 
 def failure(folder: Path) -> list[str]:
-    """Return what a sweep kept of how a run failed; nothing where it did not."""
+    """Return the last lines of a failure by sweep.json; none without a failure."""
     try:
         ended = results.parsed(folder / "sweep.json")
         says = str(ended["says"] or (f"code {ended['code']}" if ended["code"] else ""))
@@ -88,7 +86,7 @@ def failure(folder: Path) -> list[str]:
 
 
 def unborn(path: Path) -> list[Skipped]:
-    """Return the runs of a sweep that failed before they had a run folder's files."""
+    """Return the runs of a sweep that failed before they wrote config.json."""
     return [
         Skipped(shown(folder), f"failed before it began: {failure(folder)[-1]}")
         for folder in sorted(record.parent for record in path.rglob("sweep.json"))
@@ -97,16 +95,16 @@ def unborn(path: Path) -> list[Skipped]:
 
 
 def named(paths: Sequence[Path]) -> list[str]:
-    """Return the paths less what they share; no name is empty."""
-    whole = [os.path.abspath(path) for path in paths]
-    if not whole:
+    """Return the paths relative to their common parent."""
+    absolute = [os.path.abspath(path) for path in paths]
+    if not absolute:
         return []
-    shared = os.path.commonpath([os.path.dirname(path) for path in whole])
-    return [shown(os.path.relpath(path, shared)) for path in whole]
+    shared = os.path.commonpath([os.path.dirname(path) for path in absolute])
+    return [shown(os.path.relpath(path, shared)) for path in absolute]
 
 
 def shown(path: Path | str) -> str:
-    """Return a path as text, whatever bytes it has."""
+    """Return a path as text, also of bytes that are no UTF-8."""
     return os.fsencode(path).decode("utf-8", "replace")
 
 
@@ -115,7 +113,7 @@ def line(error: BaseException) -> str:
 
 
 def last_lines(path: Path) -> list[str]:
-    """Return the end of what a sweep kept of a run's output; none where it did not."""
+    """Return the last lines of a run's output, if a sweep has written it."""
     if not path.is_file():  # a pipe would hang
         return []
     try:
@@ -127,7 +125,7 @@ def last_lines(path: Path) -> list[str]:
 
 
 def began(path: Path) -> str:
-    """Return when a run began, by its folder's name or else by its first file."""
+    """Return the start time of a run, by its folder's name or by config.json."""
     match = TIME.fullmatch(path.name)
     if match:
         return f"{match[1]} {match[2]}:{match[3]}"
@@ -136,9 +134,9 @@ def began(path: Path) -> str:
 
 
 def compared(runs: Sequence[Told]) -> tuple[list[str], dict[str, Same]]:
-    """Return the flags that differ between runs, and those that are the same.
+    """Return the flags that differ between runs, and those with one value.
 
-    A flag that only some runs have (other experiments lack it) differs if those differ.
+    Runs that lack a flag are ignored.
     """
     every = dict.fromkeys(flag for each in runs for flag in each.run.flags)
     differ, same = [], {}
@@ -165,7 +163,7 @@ def measures(runs: Sequence[Told]) -> list[str]:
 
 
 def ordered(names: Iterable[str]) -> list[str]:
-    """Return each name once: the main ones first, then as they came."""
+    """Return the distinct names, those of MAIN first."""
     found = dict.fromkeys(names)
     return [*(name for name in MAIN if name in found)] + [
         name for name in found if name not in MAIN
@@ -173,7 +171,7 @@ def ordered(names: Iterable[str]) -> list[str]:
 
 
 def number(value: Any) -> float | None:
-    """Return a value of JSON as a number, which NaN is; None if it is none."""
+    """Return a value of JSON as a number, NaN included; None for other values."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return None
     try:
@@ -183,7 +181,7 @@ def number(value: Any) -> float | None:
 
 
 def total(runs: Sequence[Told], measure: str) -> float | None:
-    """Return the sum of a measure over the runs that have it; None without any."""
+    """Return the sum of a measure over the runs that have it, None without any."""
     found = [number(each.run.summary.get(measure)) for each in runs]
     finite = [each for each in found if each is not None and math.isfinite(each)]
     return math.fsum(finite) if finite else None

@@ -8,70 +8,104 @@ python launch/sweep.py SCRIPT … --x=lr --y=loss --by=n    draw; run what is mi
 python launch/sweep.py SCRIPT … -- --n=1,30               a flag of the script's own
 
 A run takes a core for each of its ranks, or one; on a shared GPU, pass --jobs=1.
-A failed run is kept, and run again by the next start; what is done is not.
+The next start runs failed runs again, and no run that is done.
 """
 
+import os
 import shlex
 import subprocess
 import sys
 from collections.abc import Sequence
 from contextlib import closing
+from itertools import groupby
 from pathlib import Path
 
 import sweep_flags
 import sweep_grid
 import sweep_guard
 import sweep_runs
-import sweep_script
-import sweep_slurm
 from sweep_runs import Job
 
 from dml.types import BadInput
 
 FLAGS = sweep_flags.define()
 STOPPED = 130  # the exit code, as a shell says of Ctrl-C
+TASK = "SLURM_ARRAY_TASK_ID"
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run what is missing, write the tables; return 1 if any run failed."""
-    script, found = sweep_flags.read(FLAGS, argv)
-    sweep_grid.drawable(found, FLAGS.x)
-    mpirun = "" if FLAGS.n is None else sweep_script.mpirun()
+    """Run the missing cells, write the tables; return 1 if any run failed."""
+    script, cells = sweep_flags.read(FLAGS, argv)
+    sweep_grid.drawable(cells, FLAGS.x)
+    mpirun = "" if FLAGS.n is None else sweep_flags.mpirun()
     out = Path(FLAGS.out or Path("runs", "sweeps", Path(script).stem))
     cores = sweep_runs.cores(FLAGS.jobs)
-    jobs = sweep_runs.jobs(script, found, out, mpirun, len(cores))
-    wanted = sweep_slurm.wanted(FLAGS.only, len(jobs))
-    missing = [number for number in wanted if not sweep_runs.done(jobs[number])]
+    jobs = sweep_runs.jobs(script, cells, out, mpirun, len(cores))
+    asked = wanted(FLAGS.only, len(jobs))
+    missing = [number for number in asked if not sweep_runs.done(jobs[number])]
     if FLAGS.slurm:
         return submit(argv, jobs, missing)
     if FLAGS.dry_run:
-        for number in wanted:
+        for number in asked:
             done = "# done: " * (number not in missing)
             print(done + shlex.join(jobs[number].command))
-        print(f"# {len(missing)} of {len(wanted)} missing")
+        print(f"# {len(missing)} of {len(asked)} missing")
         return 0
-    whole = len(wanted) == len(jobs)
+    whole = len(asked) == len(jobs)
     with sweep_guard.alone(out, shared=not whole):
-        if not run([jobs[number] for number in missing], len(wanted), cores):
+        if not run([jobs[number] for number in missing], len(asked), cores):
             print("sweep.py: stopped at once; start again to go on", file=sys.stderr)
             return STOPPED
         if whole:
             return report(jobs, out)
-    return int(not sweep_runs.done(jobs[wanted[0]]))
+    return int(not sweep_runs.done(jobs[asked[0]]))
+
+
+def wanted(only: int | None, count: int) -> Sequence[int]:
+    """Return the cells to run: one that is asked for, a task's own, or all."""
+    if only is None and os.environ.get(TASK, "").isdecimal():
+        only = int(os.environ[TASK])
+    if only is None:
+        return range(count)
+    if only >= count:
+        raise BadInput(f"expected --only below {count}, got {only}; correct it")
+    return [only]
 
 
 def submit(argv: Sequence[str], jobs: Sequence[Job], missing: Sequence[int]) -> int:
-    """Submit what is missing, or print how; the same command later makes the table."""
+    """Submit the missing cells, or print the command; the tables are made later."""
     most = max(job.cell.ranks or 1 for job in jobs)
-    command = sweep_slurm.submission(argv, missing, most)
+    command = submission(argv, missing, most)
     if missing and not FLAGS.dry_run:
         return subprocess.run(command).returncode
     print(shlex.join(command) if missing else "# nothing is missing")
     return 0
 
 
+def submission(argv: Sequence[str], missing: Sequence[int], cores: int) -> list[str]:
+    """Return the sbatch command of an array with a task a cell, and its cores."""
+    own = argv.index("--") if "--" in argv else len(argv)
+    again = [
+        argument
+        for place, argument in enumerate(argv)
+        if place > own or argument.split("=")[0] not in ("--slurm", "--dry_run")
+    ]
+    return [
+        *("sbatch", f"--array={ranges(missing)}"),
+        *("--ntasks=1", f"--cpus-per-task={cores}"),
+        *(str(Path(argv[0]).with_name("slurm.sbatch")), *again),
+    ]
+
+
+def ranges(numbers: Sequence[int]) -> str:
+    """Return rising numbers as Slurm reads them: 0-4,7."""
+    runs = groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])
+    found = ([number for _, number in run] for _, run in runs)
+    return ",".join(f"{a[0]}-{a[-1]}" if len(a) > 1 else f"{a[0]}" for a in found)
+
+
 def run(missing: Sequence[Job], every: int, cores: Sequence[int]) -> bool:
-    """Run what is missing and show it; return whether it came to its end."""
+    """Run the missing cells with their progress; return False if interrupted."""
     from sweep_table import table
 
     with (
@@ -102,9 +136,7 @@ def report(jobs: Sequence[Job], out: Path) -> int:
         print(f"failed: {job.folder}/output.txt  code {code}")
     print(f"{out}/results.csv  .parquet  groups.csv  .parquet")
     if FLAGS.x and len(failed) < len(ended):
-        from sweep_figure import draw
-
-        draw(out / "figure", rows, FLAGS.x, FLAGS.y, FLAGS.by, FLAGS.log)
+        sweep_results.draw(out / "figure", rows, FLAGS.x, FLAGS.y, FLAGS.by, FLAGS.log)
         over = [k for k in keys if k not in (FLAGS.x, FLAGS.by) and len({*rows[k]}) > 1]
         print(f"{out}/figure.svg  .png  over {', '.join([*over, 'seeds'])}")
     return int(bool(failed))

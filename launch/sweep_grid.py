@@ -1,4 +1,4 @@
-"""Flags as text in, cells out: a cell is what one run sets, its ranks and its flags.
+"""The cells of a sweep by its flags; a cell is the ranks and the flags of one run.
 
 --lr=0.1,0.2             two values
 --delays='"0,1,4","0"'   two values, quoted as in a file of CSV
@@ -27,14 +27,14 @@ SHOWN, LONGEST = 24, 180  # characters of a value and of all flags, in a name
 
 
 class Cell(NamedTuple):
-    """What one run sets; without ranks it is plain python, without MPI."""
+    """The ranks and flags of a run; without ranks it runs without MPI."""
 
     ranks: int | None
     flags: dict[str, str]
 
 
 def values(flag: str, text: str) -> list[str]:
-    """Return a flag's values: none twice, at least one."""
+    """Return the distinct values of a flag, at least one."""
     try:
         if text.startswith("@"):
             found = [line for line in Path(text[1:]).read_text().splitlines() if line]
@@ -57,7 +57,7 @@ def values(flag: str, text: str) -> list[str]:
 def swept(
     argv: Sequence[str], known: Mapping[str, bool], script: str
 ) -> dict[str, list[str]]:
-    """Return the values of each flag; known says which there are, and are switches."""
+    """Return the values of each flag; known: whether each flag is a switch."""
     found: dict[str, list[str]] = {}
     for argument in argv:
         flag, equals, text = argument.removeprefix("--").partition("=")
@@ -66,7 +66,7 @@ def swept(
         if not equals and known.get(flag):
             equals, text = "=", "true"
         if not argument.startswith("--") or (flag in known and not equals):
-            raise BadInput(f"expected --flag=values, got {argument!r}; mend it")
+            raise BadInput(f"expected --flag=values, got {argument!r}; fix it")
         if flag not in known:
             near = get_close_matches(flag, known, 1)
             hint = f"did you mean --{near[0]}?" if near else "its --help lists them"
@@ -78,7 +78,7 @@ def swept(
 
 
 def seeds(flags: Mapping[str, list[str]], repeat: int) -> list[str]:
-    """Return as many seeds as a cell is repeated, or those that are given."""
+    """Return a seed for each repetition of a cell, or the given ones."""
     given = flags.get("seed", ["0"])
     if repeat == 1:
         return given
@@ -115,19 +115,22 @@ def grid(ranks: Sequence[int | None], flags: Mapping[str, list[str]]) -> list[Ce
 def drawn(
     ranks: Sequence[int | None], flags: Mapping[str, list[str]], draws: int, seed: int
 ) -> list[Cell]:
-    """Return draws of each flag's range or values; more draws keep the first ones."""
-    laws = {flag: law(flag, choices) for flag, choices in flags.items()}
+    """Return random cells; the first ones do not depend on the number of draws."""
+    draw_of = {flag: drawing(flag, choices) for flag, choices in flags.items()}
     return [
         Cell(
             Random(f"{seed} {draw}").choice(ranks),
-            {flag: law(Random(f"{seed} {draw} {flag}")) for flag, law in laws.items()},
+            {k: of(Random(f"{seed} {draw} {k}")) for k, of in draw_of.items()},
         )
         for draw in range(draws)
     ]
 
 
-def law(flag: str, choices: Sequence[str]) -> Callable[[Random], str]:
-    """Return what draws one value: of a range, whole if its ends are, or of a list."""
+def drawing(flag: str, choices: Sequence[str]) -> Callable[[Random], str]:
+    """Return a function that draws a value of a range or of a list.
+
+    Values of a range are whole numbers if both its ends are.
+    """
     found = RANGE.fullmatch(choices[0])
     if len(choices) > 1 or not found:
         refuse_ranges(flag, choices, "pass it alone")
@@ -138,9 +141,9 @@ def law(flag: str, choices: Sequence[str]) -> Callable[[Random], str]:
     if low > high or (logarithmic and low <= 0):
         raise BadInput(
             f"expected low..high{', above 0 for its log' if logarithmic else ''}, got "
-            f"--{flag}={choices[0]}; mend the range"
+            f"--{flag}={choices[0]}; fix the range"
         )
-    top = high + 1 if whole else high  # each whole number stands for [it, it + 1)
+    top = high + 1 if whole else high  # each whole number k has [k, k + 1)
 
     def draw(random: Random) -> str:
         if logarithmic:
@@ -163,7 +166,7 @@ def refuse_ranges(flag: str, choices: Sequence[str], todo: str) -> None:
 
 
 def drawable(cells: Sequence[Cell], x: str | None) -> None:
-    """Raise where a flag has words, which have no place on an axis."""
+    """Raise BadInput if the flag of the axis x has values that are no numbers."""
     flag = (x or "").removeprefix("--")
     for value in (cell.flags[flag] for cell in cells if flag in cell.flags):
         try:
@@ -176,7 +179,7 @@ def drawable(cells: Sequence[Cell], x: str | None) -> None:
 
 
 def labels(cells: Sequence[Cell]) -> list[str]:
-    """Return of each cell what differs between them, to read."""
+    """Return a label for each cell: the flags that differ between cells."""
     every = [{"n": str(cell.ranks)} | cell.flags for cell in cells]
     differ = [k for k in every[0] if len({values[k] for values in every}) > 1]
     return [
@@ -186,9 +189,9 @@ def labels(cells: Sequence[Cell]) -> list[str]:
 
 
 def name(script: str, cell: Cell) -> str:
-    """Return a folder's name: what the cell sets, cut, and a hash of all of it.
+    """Return the name of a cell's folder: its flags, cut, and a hash of all of them.
 
-    It depends on nothing but the cell, so a grid that grows finds what is done.
+    The name depends on the cell alone, so a larger grid finds the runs that are done.
     """
     flags = sorted(cell.flags.items(), key=lambda item: (item[0] == "seed", item))
     ranks = [] if cell.ranks is None else [("n", str(cell.ranks))]

@@ -1,4 +1,4 @@
-"""What guards a sweep: one at a time in a folder, Ctrl-C loses nothing, all ends."""
+"""A sweep's lock on its folder, its signals, and the end of its runs."""
 
 import fcntl
 import os
@@ -15,19 +15,21 @@ from dml.types import BadInput
 
 @contextmanager
 def alone(out: Path, shared: bool) -> Iterator[None]:
-    """Make the folder and hold it; tasks of one array share it, as their cells differ.
+    """Make the folder and lock it; tasks of one array share the lock.
 
-    The system lets go of it however the sweep ends.
+    The system releases the lock when the process ends.
     """
     try:
         out.mkdir(parents=True, exist_ok=True)
-        held = os.open(out, os.O_RDONLY)
+        folder = os.open(out, os.O_RDONLY)
     except OSError as error:
         raise BadInput(
             f"expected a folder to write to, got {error}; pass --out=<another>"
         ) from error
     try:
-        fcntl.flock(held, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB)
+        fcntl.flock(
+            folder, (fcntl.LOCK_SH if shared else fcntl.LOCK_EX) | fcntl.LOCK_NB
+        )
         yield
     except BlockingIOError as error:
         raise BadInput(
@@ -35,14 +37,14 @@ def alone(out: Path, shared: bool) -> Iterator[None]:
             "it, or pass --out=<another>"
         ) from error
     finally:
-        os.close(held)
+        os.close(folder)
 
 
 @cache
 def ending_with_us() -> list[str]:
-    """Return what starts a run so that it ends when the sweep is killed, on Linux.
+    """Return the command that ends a run when the sweep is killed, on Linux.
 
-    Else the next sweep would run in the folders, and on the cores, that it still has.
+    Otherwise the run would share its folder and cores with those of the next sweep.
     """
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", "TERM", "--"] if setpriv else []
@@ -50,7 +52,7 @@ def ending_with_us() -> list[str]:
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """Turn Ctrl-C, SIGTERM and a closed terminal into a yes to what is yielded."""
+    """Yield a function that returns whether Ctrl-C, SIGTERM or SIGHUP came."""
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     came: list[int] = []
 

@@ -1,7 +1,8 @@
-"""Run folders of a sweep in; a row a run and a row a group of seeds out.
+"""Tables and figure of a sweep: a row a run, and a row a group of seeds.
 
-results.csv and .parquet have what was swept, how a run ended, its summary;
-groups.csv and .parquet the median and the quartiles of each number over the seeds.
+results.csv and .parquet: the flags of each run, how it ended, its summary.
+groups.csv and .parquet: median and quartiles of each number over the seeds.
+figure.svg and .png: the same, a curve for each value of --by.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -13,7 +14,8 @@ import polars as pl
 from sweep_grid import Cell
 from sweep_runs import Ended
 
-from dml.metrics import results
+from dml.metrics import figures, results
+from dml.types import BadInput
 
 TAKEN = ("n", "code", "wall_seconds", "run", "says")  # columns of the sweep itself
 MEASURES = ("loss", "accuracy", "seconds", "energy_kwh")  # shown, if there
@@ -25,9 +27,9 @@ STATISTICS: dict[str, Callable[[pl.Expr], pl.Expr]] = {
 
 
 def frame(runs: Sequence[Ended]) -> pl.DataFrame:
-    """Return a row a run: flags, how it ended, and what its summary says.
+    """Return a row a run: flags, how it ended, and its summary.
 
-    A name that is taken is written --name for a flag, summary.name for a summary's.
+    A reserved name becomes --name for a flag and summary.name for a summary.
     """
     columns = flags([run.job.cell for run in runs])
     columns |= {
@@ -44,7 +46,7 @@ def frame(runs: Sequence[Ended]) -> pl.DataFrame:
 
 
 def flags(cells: Sequence[Cell]) -> dict[str, list[Any]]:
-    """Return the columns of what was given: those that differ first, the seed last."""
+    """Return the columns of ranks and flags: varying ones first, the seed last."""
     found = {flag: [cell.flags[flag] for cell in cells] for flag in cells[0].flags}
     ranks = [cell.ranks for cell in cells]
     columns = {} if None in ranks else {"n": ranks}
@@ -58,7 +60,7 @@ def flags(cells: Sequence[Cell]) -> dict[str, list[Any]]:
 
 
 def typed(texts: Sequence[str]) -> list[Any]:
-    """Return whole numbers, else numbers, else the texts as they are."""
+    """Return texts as whole numbers or numbers, if all are."""
     for kind in (int, float):
         with suppress(ValueError):
             return [kind(text) for text in texts]
@@ -66,7 +68,7 @@ def typed(texts: Sequence[str]) -> list[Any]:
 
 
 def summary(run: Ended) -> Mapping[str, Any]:
-    """Return what a run that ended well has found; a failure has found nothing."""
+    """Return the summary of a run, empty if the run failed."""
     if run.says:
         return {}
     found = results.parsed(run.job.folder / "summary.json")
@@ -74,7 +76,7 @@ def summary(run: Ended) -> Mapping[str, Any]:
 
 
 def series(name: str, values: Sequence[Any]) -> pl.Series:
-    """Return a column of one type: numbers, switches, or text of whatever else."""
+    """Return a column of one type: numbers, booleans, or else text."""
     kinds = {type(value) for value in values} - {type(None)}
     if kinds <= {bool}:
         return pl.Series(name, values, pl.Boolean)
@@ -89,12 +91,12 @@ def series(name: str, values: Sequence[Any]) -> pl.Series:
 
 
 def written(value: Any) -> str:
-    """Return a value as text that any file can hold: JSON may have half a letter."""
+    """Return a value as text without lone surrogates, which JSON may have."""
     return str(value).encode(errors="replace").decode()
 
 
 def groups(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-    """Return statistics of every number, of the runs that are alike in keys."""
+    """Return statistics of every number over the runs with equal keys."""
     numbers = measured(rows, keys)
     well = pl.col("says") == ""
     found = [well.sum().alias("count")]
@@ -109,13 +111,13 @@ def groups(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
 
 
 def measured(rows: pl.DataFrame, keys: Sequence[str]) -> list[str]:
-    """Return the names of numbers that runs have found."""
+    """Return the names of numeric columns other than flags and codes."""
     apart = {*keys, "seed", "code"}
     return [c.name for c in rows if c.dtype.is_numeric() and c.name not in apart]
 
 
 def keys(cells: Sequence[Cell]) -> list[str]:
-    """Return the columns that a group's runs have alike: all flags but the seed."""
+    """Return the columns that define a group: all flags except the seed."""
     return [name for name in flags(cells) if name != "seed"]
 
 
@@ -129,7 +131,7 @@ def write(out: Path, **frames: pl.DataFrame) -> None:
 def shown(
     groups: pl.DataFrame, keys: Sequence[str], y: str | None
 ) -> list[dict[str, str]]:
-    """Return what a reader looks at first: flags that differ, some medians, as text."""
+    """Return the printed columns as text: flags that differ, and some medians."""
     differ = [key for key in keys if groups[key].n_unique() > 1]
     names = [c.removesuffix("_median") for c in groups.columns if c.endswith("_median")]
     wanted = [y] if y else [name for name in MEASURES if name in names]
@@ -146,7 +148,32 @@ def shown(
 
 
 def spread(median: float | None, q1: float, q3: float) -> str:
-    """Return a median with its quartiles, where they differ from it."""
+    """Return a median, with its quartiles if they differ."""
     if median is None:
         return "-"
     return f"{median:.4g}" + (f" ({q1:.3g} … {q3:.3g})" if q1 < q3 else "")
+
+
+def draw(path: Path, rows: pl.DataFrame, x: str, y: str, by: str, log: str) -> None:
+    """Draw y against x, over all runs with equal x and by."""
+    numbers = [column.name for column in rows if column.dtype.is_numeric()]
+    every = rows.columns
+    for flag, name, known in (("x", x, numbers), ("y", y, numbers), ("by", by, every)):
+        if name and name not in known:
+            raise BadInput(
+                f"expected --{flag} of {', '.join(known)}, got {name}; correct it"
+            )
+    keys = [by, x] if by and by != x else [x]
+    complete = rows.select(*keys, "says", pl.col(y).alias("y")).drop_nulls()
+    if complete.is_empty():
+        raise BadInput(f"expected runs with {x} and {y} to draw, got none; fix them")
+    found = groups(complete, keys).sort(x)
+    names = list(dict.fromkeys(complete[by])) if by else [y]
+    curves, bands = {}, {}
+    for name in names:
+        part = found.filter(pl.col(by) == name) if by else found
+        words = f"{by} {name}" if by else y
+        label = figures.legible(words.replace("$", "\\$"))  # else it would be math
+        curves[label] = (part[x].to_list(), part["y_median"].to_list())
+        bands[label] = (part["y_q1"].to_list(), part["y_q3"].to_list())
+    figures.curves(path, curves, x=x, y=y, log=log, bands=bands)

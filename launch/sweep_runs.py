@@ -1,6 +1,6 @@
-"""Jobs in, run folders out: as many at once as there are cores, each on its own.
+"""Run jobs side by side, each on its own cores.
 
-A run's folder has its output.txt and, once it has ended, sweep.json: how it ended.
+A run folder gets output.txt and, when the run has ended, sweep.json: how it ended.
 """
 
 import json
@@ -25,10 +25,10 @@ from dml.types import BadInput
 TICK = 0.02  # seconds between looks at what runs
 GRACE = 2.0  # seconds from SIGTERM to SIGKILL
 TIMED_OUT = 124  # the exit code, as timeout(1) has it
-LAST, TAIL = 6, 1 << 13  # lines of a failure that are kept, bytes to look for them
-# What mpirun adds to the words of a rank that fails.
+LAST, TAIL = 6, 1 << 13  # lines of a failure to keep, bytes to read for them
+# Lines of mpirun after those of a rank that fails.
 NOISE = re.compile(r"[=-]{3}|=  |Abort\(|YOUR APPLICATION|This typically|Please see")
-# What moves a terminal's cursor or colours it, and all else that is no letter.
+# Control sequences of terminals and other characters that cannot be printed.
 CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 # As launch/environment.sh: threads of a rank; more ranks than cores, and no binding.
 THREADS = ("OMP", "OPENBLAS", "MKL", "NUMBA")
@@ -64,7 +64,7 @@ class Running(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """How a run ended: says is empty, or a failure's last lines."""
+    """How a run ended; says: the last lines of a failure, empty without one."""
 
     job: Job
     code: int
@@ -81,19 +81,19 @@ class State(NamedTuple):
 def jobs(
     script: str, cells: Sequence[Cell], out: Path, mpirun: str, cores: int
 ) -> list[Job]:
-    """Return what runs each cell, none twice; a rank takes a core while there are."""
-    found = {}
+    """Return a job for each distinct cell; it has a core for each rank, if possible."""
+    jobs = {}
     for label, cell in zip(labels(cells), cells, strict=True):
         folder = out / name(script, cell)
         ranks = [] if cell.ranks is None else [mpirun, "-n", str(cell.ranks)]
         flags = [f"--{flag}={value}" for flag, value in cell.flags.items()]
         command = [*ranks, sys.executable, script, *flags, f"--out={folder}"]
-        found[folder] = Job(label, cell, folder, command, min(cell.ranks or 1, cores))
-    return list(found.values())
+        jobs[folder] = Job(label, cell, folder, command, min(cell.ranks or 1, cores))
+    return list(jobs.values())
 
 
 def cores(most: int | None) -> list[int]:
-    """Return the cores that this process may use, at most so many."""
+    """Return the cores that this process may use, the first `most` of them."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))[:most]
     return list(range(os.cpu_count() or 1))[:most]
@@ -102,9 +102,9 @@ def cores(most: int | None) -> list[int]:
 def execute(
     jobs: Sequence[Job], cores: Sequence[int], timeout: float
 ) -> Generator[State, None, None]:
-    """Run the jobs, largest first; yield how things stand, some times a second.
+    """Run the jobs, largest first; yield the state after every tick.
 
-    Whoever closes the generator ends what runs.
+    Closing the generator ends all runs.
     """
     free = list(cores)
     state = State(sorted(jobs, key=lambda job: -job.cores), [], [])
@@ -112,9 +112,9 @@ def execute(
         while state.waiting or state.running:
             for waiting in list(state.waiting):
                 if waiting.cores <= len(free):
-                    mine = [free.pop(0) for _ in range(waiting.cores)]
+                    own = [free.pop(0) for _ in range(waiting.cores)]
                     state.waiting.remove(waiting)
-                    state.running.append(start(waiting, mine))
+                    state.running.append(start(waiting, own))
             yield state
             time.sleep(TICK)
             for running in list(state.running):
@@ -131,7 +131,7 @@ def execute(
 
 
 def start(job: Job, cores: list[int]) -> Running:
-    """Start a job in an empty folder, on these cores alone."""
+    """Start a job in an empty folder, on the given cores."""
     if job.folder.exists():
         shutil.rmtree(job.folder)
     job.folder.mkdir(parents=True)
@@ -153,7 +153,7 @@ def start(job: Job, cores: list[int]) -> Running:
 
 @contextmanager
 def pinned(cores: Sequence[int]) -> Iterator[None]:
-    """Keep to some cores: what is started meanwhile inherits them, whatever it does."""
+    """Pin this process to some cores; processes that it starts inherit them."""
     if not hasattr(os, "sched_setaffinity"):  # Linux alone has it
         yield
         return
@@ -183,9 +183,9 @@ def kill(process: subprocess.Popen, number: int) -> None:
 
 
 def conclude(running: Running, timeout: float | None) -> Ended:
-    """Write how a run ended: sweep.json is the last thing in its folder."""
+    """Return how a run ended; write sweep.json, the last file of its folder."""
     job, code, seconds = running.job, running.process.returncode, running.seconds
-    kill(running.process, signal.SIGKILL)  # what it has left behind
+    kill(running.process, signal.SIGKILL)  # its children
     says = "\n".join(tail(job.folder)[-LAST:])
     if timeout is not None:
         code, says = TIMED_OUT, f"{says}\nended after --timeout={timeout:g} s".strip()
@@ -209,7 +209,7 @@ def conclude(running: Running, timeout: float | None) -> Ended:
 
 
 def lacking(folder: Path) -> str:
-    """Say what a run that ended well has not left; nothing where all is there."""
+    """Return why the summary cannot be read; empty if it can."""
     try:
         results.parsed(folder / "summary.json")
         return ""
@@ -218,7 +218,7 @@ def lacking(folder: Path) -> str:
 
 
 def before(job: Job) -> Ended | None:
-    """Return how a job has ended before; None if it did not, or was another."""
+    """Return how a job ended in an earlier sweep; None if it did not."""
     try:
         record: Mapping[str, Any] = json.loads((job.folder / "sweep.json").read_text())
         if Cell(record["ranks"], record["flags"]) != job.cell:
@@ -229,13 +229,13 @@ def before(job: Job) -> Ended | None:
 
 
 def done(job: Job) -> bool:
-    """Say whether nothing is left to do: it ended well, and its summary is there."""
+    """Return whether a job ended well in an earlier sweep and has its summary."""
     ended = before(job)
     return ended is not None and not ended.says and not lacking(job.folder)
 
 
 def tail(folder: Path) -> list[str]:
-    """Return the last lines of a run's output, without empty ones and mpirun's."""
+    """Return the last lines of a run's output, without empty lines and mpirun's."""
     try:
         with open(folder / "output.txt", "rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))

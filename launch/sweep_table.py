@@ -1,4 +1,4 @@
-"""The state of a sweep in; a live table on a terminal, plain lines in a pipe."""
+"""The progress of a sweep: a live table on a terminal, lines in a pipe."""
 
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -19,7 +19,7 @@ WIDE = 240  # characters of the widest line of the last table: no cell is broken
 def table(
     before: int, cores: int, screen: Console | None = None
 ) -> Iterator[Callable[[State], None]]:
-    """Yield what shows a state; so many runs were done before."""
+    """Yield a function that shows a state; before: runs done by earlier sweeps."""
     screen = screen or Console(highlight=False, soft_wrap=True, stderr=True)
     ticks = shown = 0
     with Live(console=screen, auto_refresh=False, transient=True) as live:
@@ -47,9 +47,9 @@ def printed(rows: Iterable[Mapping[str, str]]) -> None:
 
 
 def line(ended: Ended, number: int, state: State, cores: int, before: int) -> Text:
-    """Say how one run ended, and what is left."""
-    said = ended.says.split("\n")[-1]
-    how = f"FAILED, code {ended.code}: {said}" if ended.says else "done"
+    """Return a line for a run that ended, with the time left."""
+    last = ended.says.split("\n")[-1]
+    how = f"FAILED, code {ended.code}: {last}" if ended.says else "done"
     every = before + len(state.ended) + len(state.running) + len(state.waiting)
     return Text(
         f"{number}/{every}  {ended.job.label}  {ended.seconds:.1f} s  {how}"
@@ -59,7 +59,7 @@ def line(ended: Ended, number: int, state: State, cores: int, before: int) -> Te
 
 
 def picture(state: State, before: int, cores: int) -> Group:
-    """Draw how many runs are done and what those that run say."""
+    """Return the numbers of runs by state, and the last lines of running ones."""
     failed = sum(bool(ended.says) for ended in state.ended)
     head = (
         f"{before + len(state.ended) - failed} done  {failed} failed  "
@@ -80,7 +80,7 @@ def cells(running: Running) -> tuple[str, ...]:
 
 
 def left(state: State, cores: int) -> str:
-    """Say how long the rest takes, if its runs take what those that ended took."""
+    """Return the time left, if the runs left take as long as those that ended."""
     seconds = [ended.seconds for ended in state.ended if not ended.says]
     if not seconds or not (state.running or state.waiting):
         return ""
@@ -95,7 +95,7 @@ def work(job: Job, seconds: float) -> float:
 
 
 def span(seconds: float) -> str:
-    """Return seconds as one reads them."""
+    """Return seconds as text, in a suitable unit."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)

@@ -1,1 +1,1 @@
-"""LOG: Steps in; timers, rows, run folders and figures out. Imports nothing heavy."""
+"""Timers, rows, run folders and figures of Steps. Imports nothing heavy."""

@@ -1,7 +1,7 @@
-"""LOG: sentences with a blank in, the words that a masked-language model fills in out.
+"""Masked-token demo: words that a masked-language model predicts for a gap.
 
-A sentence is laid over the beginning of windows of real text, as the model has learned
-from whole windows alone; its words' probabilities are means over these windows.
+A sentence replaces the beginning of windows of real text, as the model was trained on
+full windows; the probabilities of its words are means over these windows.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from dml.metrics.pictures import softmax
 from dml.types import BadInput
 
 GAP = "___"
-# What a small model can know of 106 articles of Wikipedia, the common turns first.
+# Common phrases and facts of 106 articles of Wikipedia.
 SENTENCES = (
     "the united ___ of america .",
     "for the first ___ in its history .",
@@ -30,7 +30,7 @@ BAR, TEXT, FAINT = "#3b6ea5", "#222222", "#777777"
 
 
 class Blank(NamedTuple):
-    """A sentence, and what may stand in its gap: the likeliest word first."""
+    """A sentence and the words for its gap, by falling probability."""
 
     sentence: str
     words: tuple[str, ...]
@@ -44,10 +44,12 @@ def fill(
     around_NxL: np.ndarray,
     best: int = 5,
 ) -> list[Blank]:
-    """Return the best words for each sentence's gap, ___.
+    """Return the best words for the gap, ___, of each sentence.
 
-    Scores are log-odds NxLxV of tokens NxL; around are windows of held-out text, from
-    [CLS] to [SEP]. All calls have one shape, that of around.
+    Args:
+        scores: tokens NxL -> log-odds NxLxV.
+        around_NxL: windows of held-out text, from [CLS] to [SEP].
+        best: number of words.
     """
     found = []
     for sentence in sentences:
@@ -63,7 +65,7 @@ def fill(
 def laid(
     tokenizer: Any, sentence: str, around_NxL: np.ndarray
 ) -> tuple[np.ndarray, int]:
-    """Return windows that begin with a sentence, and where they have its gap."""
+    """Return windows that begin with a sentence, and the position of its gap."""
     parts = sentence.split(GAP)
     if len(parts) != 2:
         raise BadInput(
@@ -74,10 +76,10 @@ def laid(
         tokenizer.encode(part, add_special_tokens=False).ids for part in parts
     )
     tokens = [*before, tokenizer.token_to_id("[MASK]"), *after]
-    room = around_NxL.shape[1] - 2  # [CLS] and [SEP] stay
-    if len(tokens) > room:
+    most = around_NxL.shape[1] - 2  # [CLS] and [SEP] stay
+    if len(tokens) > most:
         raise BadInput(
-            f"expected a sentence of {room} tokens or fewer, got {len(tokens)} in "
+            f"expected a sentence of {most} tokens or fewer, got {len(tokens)} in "
             f"{sentence!r}; pass a shorter one"
         )
     tokens_NxL = around_NxL.copy()
@@ -86,7 +88,7 @@ def laid(
 
 
 def lines(blanks: Sequence[Blank]) -> list[str]:
-    """Say each sentence and its words in a line."""
+    """Return a line for each sentence and its words."""
     width = max((len(blank.sentence) for blank in blanks), default=0)
     return [
         f"{blank.sentence:{width}}   "
@@ -103,7 +105,7 @@ def percent(chance: float) -> str:
 
 
 def draw(path: Path, blanks: Sequence[Blank], columns: int = 2) -> None:
-    """Write path.svg and path.png: of each sentence a panel with a bar a word."""
+    """Write path.svg and path.png: a panel for each sentence, a bar for each word."""
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     rows = max(1, -(-len(blanks) // columns))
@@ -118,7 +120,7 @@ def draw(path: Path, blanks: Sequence[Blank], columns: int = 2) -> None:
 
 
 def bars(axes: Any, blank: Blank) -> None:
-    """Draw a sentence's words: the likeliest is on top."""
+    """Draw the words of a sentence, that of the highest probability on top."""
     places = range(len(blank.words))
     colours = [BAR if place == 0 else f"{BAR}66" for place in places]
     axes.barh(places, blank.chances, height=0.72, color=colours)
@@ -128,7 +130,7 @@ def bars(axes: Any, blank: Blank) -> None:
         word = figures.legible(word)
         axes.text(-0.015, place, word, ha="right", weight=bold, color=TEXT, **said)
         axes.text(chance + 0.01, place, percent(chance), color=FAINT, **said)
-    # the words' side is wide enough for long ones; certainty fills the other
+    # room for long words on the left, and for a probability of 1 on the right
     axes.set(xlim=(-0.3, 1.1), ylim=(len(places) - 0.4, -0.6))
     axes.axvline(0, color="#bbbbbb", linewidth=0.8)
     axes.set_axis_off()

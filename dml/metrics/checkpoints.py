@@ -1,7 +1,6 @@
-"""LOG: the state of a run on disk, in the reference GloVe program's own layout.
+"""Checkpoints of GloVe, in the layout of the reference program.
 
-A folder in; an epoch, what the run depends on, and Embeddings in and out. The C program
-goes on from the two files of numbers by -load-init-param and -load-init-gradsq.
+The C program resumes from the two files by -load-init-param and -load-init-gradsq.
 """
 
 import json
@@ -19,9 +18,9 @@ INDEX, KINDS = "checkpoint.json", ("parameters", "squares")
 
 
 def save(folder: Path, epoch: int, rules: Mapping[str, Any], state: Embeddings) -> None:
-    """Replace the checkpoint in a folder: whenever one stops, a whole one is there.
+    """Replace the checkpoint in a folder; a complete one exists at every moment.
 
-    A state with a number that is not finite leaves the earlier one: it leads nowhere.
+    A state with a number that is not finite is not saved.
     """
     if not all(np.isfinite(numbers).all() for numbers in state):
         return
@@ -35,7 +34,7 @@ def save(folder: Path, epoch: int, rules: Mapping[str, Any], state: Embeddings) 
             folder / name,
             rows_TxD[:words],
             bias_T[:words],
-            rows_TxD[-words:],  # of one table: the same again, as C has two
+            rows_TxD[-words:],  # the same rows if there is one table; C has two
             bias_T[-words:],
         )
     index = {"epoch": epoch, "words": words, "dim": dim, **names, "rules": dict(rules)}
@@ -48,7 +47,7 @@ def save(folder: Path, epoch: int, rules: Mapping[str, Any], state: Embeddings) 
 
 
 def load(folder: Path, rules: Mapping[str, Any]) -> tuple[int, Embeddings]:
-    """Return the epochs done and the state; rules must be those of the saved run."""
+    """Return the epochs done and the state; other rules raise BadInput."""
     try:
         index = json.loads((folder / INDEX).read_text())
         epoch, files = int(index["epoch"]), [folder / index[kind] for kind in KINDS]
@@ -76,5 +75,5 @@ def load(folder: Path, rules: Mapping[str, Any]) -> tuple[int, Embeddings]:
 
 
 def tables(rules: Mapping[str, Any]) -> int:
-    """One table of words and contexts, or two."""
+    """Return the number of tables of words and contexts: 1 or 2."""
     return int(rules["tables"])

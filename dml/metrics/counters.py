@@ -1,4 +1,4 @@
-"""LOG: a host's own counters of CPU time and joules in; readings of them out."""
+"""Read a host's counters of CPU time and joules."""
 
 import os
 import time
@@ -20,7 +20,7 @@ class Reading(NamedTuple):
 
 
 class Gpus(NamedTuple):
-    """The GPUs that this process may use: their joules so far, how many, their name."""
+    """The joules so far, number and name of the GPUs that this process may use."""
 
     joules: float = 0.0
     number: int = 0
@@ -32,7 +32,7 @@ def reading(root: Path = POWERCAP, stat: Path = STAT) -> Reading:
 
 
 def zones(root: Path) -> dict[Path, int]:
-    """Read the counters that add up to a host: packages, and memory beside them."""
+    """Read the counters whose sum is that of a host: packages and memory."""
     found = {}
     for zone in sorted(root.glob("intel-rapl:*")):  # AMD's have the same name
         try:
@@ -48,7 +48,7 @@ def micro(file: Path) -> int:
 
 
 def busy(stat: Path = STAT) -> float:
-    """Return the seconds that all cores of this host have worked, for whomever."""
+    """Return the CPU seconds of all processes of this host."""
     try:
         _, user, nice, system, _, _, hard, soft, _ = stat.read_text().split(None, 8)
     except OSError:  # no Linux
@@ -57,7 +57,7 @@ def busy(stat: Path = STAT) -> float:
 
 
 def worked() -> float:
-    """Return the CPU seconds of this process and of those that it has waited for."""
+    """Return the CPU seconds of this process and of its ended children."""
     return time.process_time() + sum(os.times()[2:4])
 
 

@@ -1,8 +1,9 @@
-"""LOG: what a run takes of its hosts: counters and CPU time in; kWh, CO2e, dollars out.
+"""Energy, CO2e and cost of a run, by counters and CPU time.
 
-One meter a host. Where RAPL can be read, a run has the part of its joules that it has
-of all CPU time: so ranks, and runs side by side, add up to what the host took. Else a
-CPU second takes a stated power. GPUs count their joules themselves (NVML).
+There is one meter a host. Where RAPL can be read, a run gets the share of the host's
+joules that it has of the host's CPU time, so the joules of all ranks and runs add up
+to those of the host. Otherwise a CPU second has a stated power. GPUs count their own
+joules (NVML).
 """
 
 import math
@@ -15,18 +16,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dml.metrics import counters
-from dml.metrics.carbon import rent
-from dml.metrics.prices import PRICES, hourly
+from dml.metrics.carbon import PRICES, hourly, rent
 from dml.types import Comm
 
-BEGUN = counters.reading()  # the zero of counters, as a process's CPU time has its own
-LOOK = 60.0  # seconds; RAPL's counters come round in some twenty minutes
+BEGUN = counters.reading()  # when the process began, as its CPU time
+LOOK = 60.0  # seconds between readings; RAPL's counters overflow in twenty minutes
 CORES = 4096  # of a host, at most
 JOULES = 3.6e6  # in a kWh
 
 
 class Terms(NamedTuple):
-    """What turns CPU time into joules, joules into CO2e, and hours into dollars."""
+    """Power of CPU time, CO2e of a kWh, and prices of hours."""
 
     watts: float = 10.0  # of a busy core with its memory and board, where none is read
     pue: float = 1.58  # a data centre's energy by its machines' (Strubell 2019)
@@ -36,7 +36,7 @@ class Terms(NamedTuple):
 
 
 class Took(NamedTuple):
-    """What a host took: a run has of it what its ranks had of cores and time."""
+    """Consumption of a host; a run has a share of it, by cores and time."""
 
     seconds: float
     rate: float  # joules of a CPU second
@@ -44,15 +44,15 @@ class Took(NamedTuple):
     gpu_joules: float
     gpus: float
     gpu_price: float  # dollars an hour
-    unlisted: float  # 1: nobody knows the price
-    joules: float = math.inf  # of all that ran there, where they are read
+    unlisted: float  # 1: no price is listed
+    joules: float = math.inf  # of all processes of the host, where they are read
 
 
 class Meter:
-    """What the hosts of comm's ranks take; made by all of them, and asked by all.
+    """Consumption of the hosts of all ranks; collective.
 
-    Each host's first rank reads its counters. Virtual ranks are one process, as a run
-    without comm is.
+    The first rank of each host reads its counters. Virtual ranks are one process, as is
+    a run without comm.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class Meter:
         self.gpus = counters.gpus() if self.leads else counters.Gpus()
 
     def look(self) -> None:
-        """Add the joules since the last look: a counter that came round counts on."""
+        """Add the joules since the last reading, also of counters that overflowed."""
         with self.looking:
             for file, before in self.last.items():
                 now = counters.micro(file)
@@ -80,7 +80,7 @@ class Meter:
                 self.last[file] = now
 
     def took(self) -> Took:
-        """Return what its first rank knows of a host; the others add nothing."""
+        """Return the host's consumption on its first rank, zeros on the others."""
         elapsed = time.monotonic() - self.begun.time
         if not self.leads:
             return Took(elapsed, 0, 0, 0, 0, 0, 0, 0)
@@ -101,7 +101,7 @@ class Meter:
         )
 
     def spent(self) -> dict[str, Any]:
-        """Return what all hosts took since their processes began; collective."""
+        """Return energy, CO2e and cost since the processes began; collective."""
         fields = len(Took._fields)
         most = np.zeros((max(self.hosts) + 1, fields + CORES))
         most[self.host, :fields] = self.took()
@@ -122,8 +122,8 @@ def summed(
     cores: Sequence[int],
     terms: Terms,
 ) -> dict[str, Any]:
-    """Add up hosts by the CPU seconds and cores that the run had of each."""
-    # A process works before its counters' zero, too: together no more than was read.
+    """Sum over hosts, by the CPU seconds and cores of the run on each."""
+    # A process works before BEGUN, too: its share is at most what was read.
     joules = sum(
         min(host.rate * seconds, host.joules) + host.gpu_joules
         for host, seconds in zip(hosts, cpu_seconds, strict=True)
@@ -144,7 +144,7 @@ def summed(
 
 
 def sources(hosts: Sequence[Took], terms: Terms) -> list[str]:
-    """Say how each part of the joules is known: read, or estimated."""
+    """Return the sources of the joules: counters, or an estimate."""
     stated = f"CPU time x {terms.watts:g} W (estimated)"
     found = ["RAPL" if host.read else stated for host in hosts]
     found += ["NVML" for host in hosts if host.gpus]
@@ -155,7 +155,7 @@ def sources(hosts: Sequence[Took], terms: Terms) -> list[str]:
 def meter(
     comm: Comm | None, terms: Terms, begun: counters.Reading = BEGUN
 ) -> Iterator[Meter]:
-    """Make a meter; look at counters now and then, lest they come round unseen."""
+    """Make a meter that reads its counters before they can overflow twice."""
     made, over = Meter(comm, terms, begun), threading.Event()
 
     def looks() -> None:

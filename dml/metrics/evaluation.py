@@ -1,4 +1,4 @@
-"""LOG: a model's metrics on held-out examples, and the hash of its parameters."""
+"""Metrics of a model on held-out examples, and the hash of its parameters."""
 
 import hashlib
 from collections import Counter
@@ -19,8 +19,8 @@ def evaluate(
 ) -> dict[str, Any]:
     """Return the model's metrics as numbers, and the hash of params.
 
-    Params may be a call that collects them, on one rank alone: the others get nothing.
-    Many examples go block by block, and their means are weighted by their count.
+    Params may be a call that collects them; ranks where it returns None get no metrics.
+    Blocks of examples are evaluated one by one; their means are weighted by count.
     """
     collected = params() if callable(params) else params
     if collected is None:
@@ -37,7 +37,7 @@ def evaluate(
 
 
 def digest(params: Params) -> str:
-    """Return a hash of every bit of params: equal replicas have equal ones."""
+    """Return a hash of every bit of params; equal replicas have equal hashes."""
     sha256 = hashlib.sha256()
     for leaf in jax.tree.leaves(params):
         sha256.update(np.asarray(jax.device_get(one_replica(leaf))).tobytes())
@@ -45,7 +45,7 @@ def digest(params: Params) -> str:
 
 
 def one_replica(leaf: Any) -> Any:
-    """Return what one device of this process holds of a leaf that all devices have."""
+    """Return one device's copy of a replicated leaf, and any other leaf as it is."""
     if isinstance(leaf, jax.Array) and leaf.sharding.is_fully_replicated:
         return leaf.addressable_data(0)
     return leaf

@@ -1,7 +1,4 @@
-"""LOG: rows in; a table of comma-separated values, or TensorBoard's event files, out.
-
-Both are writers, as those of `writers` are.
-"""
+"""Writers of CSV tables and of TensorBoard's event files."""
 
 import csv
 import time
@@ -16,10 +13,7 @@ FLUSHED = 10.0  # seconds until TensorBoard sees a row
 
 @contextmanager
 def table(path: Path, append: bool = False) -> Iterator[Writer]:
-    """Write each row at once; one with a new column writes the file anew, wider.
-
-    A file to append to gives its columns.
-    """
+    """Write each row at once; a new column rewrites the file."""
     columns = read(path)[0] if append and path.exists() else []
     with open(path, "a" if append else "w", newline="", buffering=1) as file:
 
@@ -48,7 +42,7 @@ def read(path: Path) -> tuple[list[str], list[Row]]:
 @contextmanager
 def tensorboard(path: Path) -> Iterator[Writer]:
     """Write each row's numbers as one event, at its step; the summary's at the last."""
-    # not its FileWriter: that takes 100 us a row to hand it to another thread
+    # not tensorboardX's FileWriter: it takes 100 us a row, for another thread
     from tensorboardX.event_file_writer import EventsWriter
     from tensorboardX.proto.event_pb2 import Event
 

@@ -1,4 +1,4 @@
-"""LOG: figures in one style, each written as an SVG and a PNG, without a display."""
+"""Figures in one style, each written as an SVG and a PNG."""
 
 from collections.abc import Iterator, Mapping, Sequence, Set
 from contextlib import contextmanager
@@ -10,7 +10,7 @@ import numpy as np
 
 from dml.metrics.writers import Row, Writer
 
-FEW = 20  # points of a curve: they are marked
+FEW = 20  # points of a curve at most, for markers
 Curve = tuple[Sequence[float], Sequence[float]]  # xs, ys
 STYLE: dict[Any, Any] = {  # of every figure
     "axes.grid": True,
@@ -87,7 +87,7 @@ def drawing(
 
 
 def legend(figure: Any, loc: str = "outside right center", **look: Any) -> None:
-    """Add a legend of the first panel's curves, beside all panels."""
+    """Add a legend of the first panel's curves outside of all panels."""
     handles, labels = figure.axes[0].get_legend_handles_labels()
     figure.legend(handles, labels, loc=loc, **look)
 
@@ -162,7 +162,7 @@ def save(figure: Any, path: Path) -> None:
 
 
 def legible(text: str) -> str:
-    """Replace characters that matplotlib's fonts lack: it would warn of each."""
+    """Replace characters that matplotlib's fonts lack."""
     return "".join(one if ord(one) in _known() else "□" for one in text)
 
 
@@ -171,7 +171,6 @@ def _known() -> Set[int]:
     from matplotlib.font_manager import FontProperties, findfont
     from matplotlib.ft2font import FT2Font
 
-    # what is missing in the narrower set of them is missing somewhere
     sets = (
         FT2Font(findfont(FontProperties(family=f"DejaVu Sans{kind}"))).get_charmap()
         for kind in ("", " Mono")
@@ -181,7 +180,7 @@ def _known() -> Set[int]:
 
 @contextmanager
 def chart(path: Path, x: str = "step", y: str = "loss") -> Iterator[Writer]:
-    """Keep two columns of the rows and draw them when the summary comes."""
+    """Collect two columns of the rows and draw them at the end."""
     xs: list[float] = []
     ys: list[float] = []
 

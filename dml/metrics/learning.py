@@ -1,6 +1,6 @@
-"""LOG: a run's rows in, the picture of its learning out: training and held-out values.
+"""Figures of training and held-out values by step.
 
-Training loss is drawn light, its mean over the steps around it dark.
+The training loss is drawn light, its moving average dark.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,9 +13,9 @@ import numpy as np
 from dml.metrics import figures
 from dml.metrics.writers import Row, Writer
 
-SMOOTH = 40  # a mean is over one step in so many, on either side
-POINTS = 1000  # of a line at most: longer runs stay small
-STEEP = 10  # a fall of the loss by so much is drawn on a log axis
+SMOOTH = 40  # a moving average is over 1 / SMOOTH of the steps on either side
+POINTS = 1000  # of a line at most
+STEEP = 10  # first loss over last one from which the axis is logarithmic
 TRAINING, HELD_OUT = "#3b6ea5", "#cc3311"
 
 
@@ -23,10 +23,12 @@ TRAINING, HELD_OUT = "#3b6ea5", "#cc3311"
 def learning(
     path: Path, loss: str = "cross_entropy", share: str = "accuracy"
 ) -> Iterator[Writer]:
-    """Keep steps and losses, and held-out values of the rows that have them; draw.
+    """Collect losses and held-out values of rows and of the summary; draw them.
 
-    Loss and share name what an evaluation found, in rows and in the summary, which is
-    the evaluation of the last step. Shares of 0 … 1 have a panel of their own.
+    Args:
+        path: of path.svg and path.png.
+        loss: name of the held-out loss.
+        share: name of a held-out share of 0 to 1, which has its own panel.
     """
     losses: list[tuple[float, float]] = []
     held_out: dict[str, dict[float, float]] = {loss: {}, share: {}}
@@ -82,7 +84,7 @@ def draw(
 
 
 def losses(axes: Any, curves: Mapping[str, Sequence[float]]) -> None:
-    """Draw smoothed losses by step; the first curve is wide, the others lie on it."""
+    """Draw smoothed losses by step, the first curve wide."""
     wide = {"linewidth": 4, "alpha": 0.35}
     for number, (name, values) in enumerate(curves.items()):
         look = wide if number == 0 else {}
@@ -92,7 +94,7 @@ def losses(axes: Any, curves: Mapping[str, Sequence[float]]) -> None:
 
 
 def smooth(values: np.ndarray) -> np.ndarray:
-    """Return means over the neighbours on both sides, as many as there are."""
+    """Return the moving average, over fewer neighbours at both ends."""
     reach = len(values) // SMOOTH
     sums = np.concatenate([[0.0], np.cumsum(values)])
     place = np.arange(len(values))
@@ -102,7 +104,7 @@ def smooth(values: np.ndarray) -> np.ndarray:
 
 
 def thinned(values: np.ndarray) -> np.ndarray:
-    """Return the places of values that a line needs: each part's least and greatest."""
+    """Return the indices of the least and greatest value of each part."""
     place = np.arange(len(values))
     if len(values) <= POINTS:
         return place
@@ -114,7 +116,7 @@ def thinned(values: np.ndarray) -> np.ndarray:
 
 
 def evaluated(axes: Any, found: dict[float, float], said: str) -> None:
-    """Draw what was found at some steps; the legend says the last of it."""
+    """Draw values by step, with the last one in the legend."""
     if found:
         axes.plot(
             list(found),

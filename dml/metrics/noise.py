@@ -1,4 +1,4 @@
-"""LOG: the gradient noise scale (McCandlish 2018, appendix A.1): squared norms in.
+"""The gradient noise scale (McCandlish 2018, appendix A.1) by squared norms.
 
     E |g_n|² = |G|² + tr(Σ) / n        for the mean gradient g_n of n examples
 
@@ -16,7 +16,7 @@ def noise(
 ) -> tuple[float, float]:
     """Return unbiased estimates of |G|² and of tr(Σ); both may be below 0.
 
-    The squares are of gradients of so many examples; small_square may be a mean.
+    The squares are of gradients of `small` and `large` examples, or means of such.
     """
     if not 0 < small < large:
         raise BadInput(
@@ -28,7 +28,7 @@ def noise(
 
 
 class Noise:
-    """Means of both estimates over steps: only then is their ratio worth something."""
+    """Means of both estimates over steps, and their ratio, which needs many steps."""
 
     def __init__(self, keep: float = 0.95) -> None:
         self.keep = keep  # of the means at each step
@@ -37,7 +37,7 @@ class Noise:
     def add(
         self, small_square: float, large_square: float, small: float, large: float
     ) -> float:
-        """Take a step's squared norms, and return the noise scale until now."""
+        """Add a step's squared norms; return the noise scale so far."""
         signal, spread = noise(small_square, large_square, small, large)
         self.signal += (1 - self.keep) * (signal - self.signal)
         self.noise += (1 - self.keep) * (spread - self.noise)
@@ -45,8 +45,8 @@ class Noise:
 
     @property
     def scale(self) -> float:
-        """The ratio; starting both means at 0 changes nothing in it. NaN: none yet."""
+        """The ratio, in which starting both means at 0 cancels; NaN before a step."""
         if self.signal > 0:
             return self.noise / self.signal
-        # a signal that is lost in noise: no batch is too large
+        # no signal above the noise: no batch is too large
         return math.inf if self.noise > 0 else math.nan

@@ -1,7 +1,6 @@
-"""LOG: held-out images and a model's log-odds in; what it took them for, out.
+"""The figure of an image classifier: examples and the confusion matrix.
 
-On the left images, the wrong ones first; on the right how often which class was taken
-for which.
+Wrongly classified images come first.
 """
 
 from collections.abc import Sequence
@@ -13,11 +12,11 @@ import numpy as np
 from dml.metrics import figures
 
 COLUMNS, LINES = 6, 4
-WRONG = 16  # images at most, so that there is room for right ones
-SIDE = 40  # pixels of an image at most: the picture stays small
+WRONG = 16  # wrong images at most, if there are right ones
+SIDE = 40  # pixels of an image at most
 RIGHT_COLOUR, WRONG_COLOUR, FAINT = "#3b6ea5", "#cc3311", "#777777"
-TALL = 1.28  # of a cell: its height, over its width; the text stands below the image
-NUMBERED = 12  # classes: more of them leave no room for numbers
+TALL = 1.28  # height over width of a cell, with the text below the image
+NUMBERED = 12  # classes at most, for numbers in the matrix
 
 
 def draw(
@@ -66,26 +65,25 @@ def softmax(scores_BxC: np.ndarray) -> np.ndarray:
 
 
 def chosen(classes: np.ndarray, chances_BxC: np.ndarray) -> np.ndarray:
-    """Return the examples to show: wrong ones, the surest first; then unsure ones."""
+    """Return the examples to show: wrong ones by falling probability, then others."""
     sure = chances_BxC.max(axis=1)
     wrong = chances_BxC.argmax(axis=1) != classes
     order = np.argsort(np.where(wrong, -sure, sure), kind="stable")
     failures, others = order[wrong[order]], order[~wrong[order]]
-    room = COLUMNS * LINES
-    most = max(WRONG, room - len(others))
-    found = np.concatenate([failures[:most], others])
-    return found[:room]
+    count = COLUMNS * LINES
+    most = max(WRONG, count - len(others))
+    return np.concatenate([failures[:most], others])[:count]
 
 
 def confusion(classes: np.ndarray, guesses: np.ndarray, count: int) -> np.ndarray:
-    """Return how many of each class, a row, were taken for each class, a column."""
+    """Return the confusion matrix: true classes by guessed classes."""
     counts_CxC = np.zeros((count, count), int)
     np.add.at(counts_CxC, (classes, guesses), 1)
     return counts_CxC
 
 
 def pixels(images_BxHxWxC: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """Return some images for imshow, made smaller; one colour is ink on paper."""
+    """Return small images for imshow; those of one colour are inverted."""
     some_BxHxWxC = np.asarray(images_BxHxWxC[index], np.float64)
     high, wide, colours = some_BxHxWxC.shape[1:]
     block = -(-max(high, wide) // SIDE)
@@ -115,7 +113,7 @@ def mark(
     colour = RIGHT_COLOUR if guess == truth else WRONG_COLOUR
     wide = edge * TALL
     box = (x, x + wide, y + edge, y)
-    # unclipped: a clip is named by where it lies in memory
+    # unclipped: the name of a clip path is its address in memory
     axes.imshow(image, extent=box, interpolation="none", aspect="auto", clip_on=False)
     axes.add_patch(
         Rectangle((x, y), wide, edge, fill=False, edgecolor=colour, linewidth=1.4)
@@ -130,14 +128,14 @@ def mark(
 
 
 def matrix(axes: Any, counts_CxC: np.ndarray, names: Sequence[str]) -> None:
-    """Draw who was taken for whom: shares of each row; the right ones in blue."""
+    """Draw the confusion matrix as shares of each row, the right ones in blue."""
     from matplotlib.colors import to_rgb
 
     count = len(names)
     shares_CxC = counts_CxC / np.maximum(counts_CxC.sum(axis=1, keepdims=True), 1)
     hue_CxCx3 = np.full((count, count, 3), to_rgb(WRONG_COLOUR))
     hue_CxCx3[np.eye(count, dtype=bool)] = to_rgb(RIGHT_COLOUR)
-    # the root lets rare mistakes be seen
+    # the root makes rare mistakes visible
     depth_CxC = np.where(np.eye(count, dtype=bool), 0.75, 1.0) * np.sqrt(shares_CxC)
     axes.imshow(
         1 - depth_CxC[..., None] * (1 - hue_CxCx3),

@@ -1,11 +1,12 @@
-"""LOG: a timeline's trace events and JAX's in; one trace, on one clock, out.
+"""Merge the trace events of a timeline and of JAX into one trace, on one clock.
 
-The clocks are compared by marks: moments that a rank has noted in its timeline, and
-in its JAX trace as an annotation, too.
+The clocks are compared by marks: events that are both in a rank's timeline and, as
+annotations, in its JAX trace.
 """
 
 import gzip
 import json
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from itertools import count
 from pathlib import Path
@@ -19,14 +20,14 @@ Marks = dict[int, list[Interval]]  # of each rank, in seconds of the timeline
 
 
 class Fit(NamedTuple):
-    """What to add to the times of a JAX trace, and how wrong that may be; in µs."""
+    """The offset of the times of a JAX trace, and its error; in µs."""
 
     ahead: float
     within: float
 
 
 def read(folder: Path) -> list[Event]:
-    """Return the events of JAX's newest trace in a folder; none where there is none."""
+    """Return the events of JAX's newest trace in a folder, if any."""
     found = folder.glob("plugins/profile/*/*.trace.json.gz")
     newest = max(found, key=lambda path: path.stat().st_mtime, default=None)
     if newest is None:
@@ -55,7 +56,7 @@ def unmarked(timeline: Timeline) -> tuple[Timeline, Marks]:
 def fit(trace: Sequence[Event], marks: Sequence[Interval]) -> Fit:
     """Compare a trace's annotations with the intervals in which they were made.
 
-    An annotation lies inside of its interval, so the narrowest tells most.
+    An annotation lies inside its interval, so the narrowest has the smallest error.
     """
     annotations = sorted(
         (event["ts"], event.get("dur", 0.0))
@@ -78,20 +79,18 @@ def merged(
     fits: Mapping[int, Fit],
     title: str = "messages",
 ) -> list[Event]:
-    """Return the events of all: process 0 the messages, then each rank's JAX.
+    """Return all events: process 0 has the messages, the others each rank's JAX.
 
-    Processes and flows have numbers of their own in every trace, so they are counted
-    anew. No time is left below 0, which a trace cannot have.
+    Processes and flows are renumbered, as every trace has its own numbers. Times are
+    shifted to 0 or more, as a trace needs.
     """
     found = [*process(0, title), *messages] if messages else []
     flows = count(1 + max((one["id"] for one in messages if "id" in one), default=-1))
     pids = count(1)
     for rank in sorted(traces):
-        pid_of: dict[Any, int] = {}
-        flow_of: dict[Any, int] = {}
+        pid_of: dict[Any, int] = defaultdict(pids.__next__)
+        flow_of: dict[Any, int] = defaultdict(flows.__next__)
         for event in traces[rank]:
-            if event["pid"] not in pid_of:
-                pid_of[event["pid"]] = next(pids)
             event = event | {"pid": pid_of[event["pid"]]}
             if event["ph"] == "M" and event["name"] == "process_name":
                 found += process(event["pid"], f"rank {rank} JAX {named(event)}")
@@ -99,8 +98,6 @@ def merged(
             if event["ph"] == "M" and event["name"] == "process_sort_index":
                 continue
             if "id" in event:
-                if event["id"] not in flow_of:
-                    flow_of[event["id"]] = next(flows)
                 event["id"] = flow_of[event["id"]]
             if "ts" in event:
                 event["ts"] = round(event["ts"] + fits[rank].ahead, 3)
@@ -109,7 +106,7 @@ def merged(
 
 
 def process(pid: int, name: str) -> list[Event]:
-    """Return what names a process and puts it in its place."""
+    """Return the events of a process's name and place."""
     of = {"ph": "M", "pid": pid}
     return [
         of | {"name": "process_name", "args": {"name": name}},
@@ -122,7 +119,7 @@ def named(event: Event) -> str:
 
 
 def since(events: list[Event]) -> list[Event]:
-    """Return the events later by what the first is before 0."""
+    """Return the events shifted so that none is before 0."""
     first = min((event["ts"] for event in events if "ts" in event), default=0.0)
     if first >= 0:
         return events

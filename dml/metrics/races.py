@@ -1,4 +1,4 @@
-"""LOG: a race's rows in; a table, and seconds by bytes with their crossovers, out."""
+"""Tables and figures of timed all-reduces: seconds by bytes, with crossovers."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -15,7 +15,7 @@ def ratio(above: float | None, below: float) -> str:
 
 
 def bus_gigabytes(row: Row) -> float:
-    """What each rank's link must carry, by the best of algorithms."""
+    """Return the least traffic of a rank's link that an all-reduce needs."""
     return 2 * (row["p"] - 1) / row["p"] * row["bytes"] / 1e9
 
 
@@ -35,7 +35,7 @@ Lines = Mapping[str, Mapping[int, float]]  # seconds by bytes, by algorithm
 
 
 class Crossover(NamedTuple):
-    """From `bytes` on, `after` is faster than `before`, which was the fastest."""
+    """From `bytes` on, `after` is the fastest; below it, `before` is."""
 
     bytes: float
     before: str
@@ -43,7 +43,7 @@ class Crossover(NamedTuple):
 
 
 def crossovers(lines: Lines) -> list[Crossover]:
-    """Find where the fastest algorithm changes, on straight lines between points."""
+    """Return where the fastest algorithm changes, by interpolation of logarithms."""
     found = []
     sizes = sorted(set.intersection(*(set(line) for line in lines.values())))
     fastest = [min(lines, key=lambda name: lines[name][size]) for size in sizes]
@@ -59,9 +59,9 @@ def crossovers(lines: Lines) -> list[Crossover]:
 
 
 def chart(path: Path, among: Sequence[str]) -> AbstractContextManager[Writer]:
-    """Collect rows; draw a panel for each kind of buffer when the summary comes.
+    """Collect rows; draw a panel for each kind of buffer at the end.
 
-    Crossovers are sought among the algorithms named.
+    Crossovers are those between the named algorithms.
     """
     return collected(lambda rows, _: draw(path, rows, among))
 

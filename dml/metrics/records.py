@@ -1,4 +1,4 @@
-"""LOG: what a run settled, in one file; a replay reads it and must have its flags.
+"""The file of a recorded run; a replay needs the flags of the record.
 
 dml record 1 <crc of the rest> <bytes of the rest>
 {"config": …, "lengths": by rank and communicator}
@@ -23,19 +23,19 @@ Words = Sequence[np.ndarray]  # of one rank: one array a communicator
 
 
 class Record(NamedTuple):
-    """What a run settled, and of which configuration it is."""
+    """The events of a run, and its configuration."""
 
     path: Path
     config: Mapping[str, Any]
     ranks: Sequence[Words]
 
     def checks(self, config: Mapping[str, Any], size: int) -> None:
-        """Raise where a replay has another configuration: name the first difference."""
+        """Raise BadInput with the first difference to a replay's configuration."""
         both = list(dict.fromkeys([*config, *self.config]))
-        mine = {"ranks": size, **plain(config)}
+        now = {"ranks": size, **plain(config)}
         was = {"ranks": len(self.ranks), **self.config}
         for name in ["ranks", *both]:
-            expected, got = (each.get(name, "nothing") for each in (was, mine))
+            expected, got = (each.get(name, "nothing") for each in (was, now))
             if expected != got:
                 raise BadInput(
                     f"expected {name}={expected} as recorded in {self.path}, got "
@@ -44,7 +44,7 @@ class Record(NamedTuple):
 
 
 def plain(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configuration as a file keeps it."""
+    """Return the configuration as it is read from JSON."""
     return json.loads(json.dumps(dict(config)))
 
 
@@ -60,7 +60,7 @@ def write(path: Path, config: Mapping[str, Any], ranks: Sequence[Words]) -> None
 
 
 def read(path: Path) -> Record:
-    """Read back what `write` took; refuse what is cut off, changed or no record."""
+    """Read a record; raise BadInput if the file is cut off, changed or no record."""
     try:
         data = path.read_bytes()
     except OSError as error:
@@ -80,6 +80,6 @@ def read(path: Path) -> Record:
     found = json.loads(head)
     words, ranks = np.frombuffer(events, "<u8").astype(np.uint64), []
     for lengths in found["lengths"]:
-        *mine, words = np.split(words, np.cumsum(lengths))
-        ranks.append(mine)
+        *own, words = np.split(words, np.cumsum(lengths))
+        ranks.append(own)
     return Record(path, found["config"], ranks)

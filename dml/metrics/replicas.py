@@ -1,4 +1,4 @@
-"""LOG: proof that replicas are equal: params in, the first leaf that differs out.
+"""Compare the replicas of params: find the first leaf that differs.
 
     rank 0      rank 1
     d0   d1     d2   d3      each device hashes its own replica of every leaf;
@@ -29,7 +29,7 @@ class Diverged(FloatingPointError):
 def different(params: Params, comm: Comm) -> str | None:
     """Return the path of the first leaf that is not equal everywhere; collective.
 
-    A leaf that lies in slices has no replicas, and is passed over.
+    Leaves in slices have no replicas and are not compared.
     """
     hashes_RxN = fingerprints(params)
     buffer = np.concatenate([hashes_RxN, ~hashes_RxN], axis=1).max(axis=0)
@@ -45,21 +45,21 @@ def different(params: Params, comm: Comm) -> str | None:
 def fingerprints(params: Params) -> np.ndarray:
     """Return a hash of every leaf: a row a replica that this process has.
 
-    One element that differs always shows; elements that are swapped show but for one
-    case in 2**32.
+    One changed element always changes the hash; swapped elements change it except in
+    one case of 2**32.
     """
     leaves = [_plain(leaf) for leaf in jax.tree.leaves(params)]
     devices = set().union(
         *(leaf.sharding.addressable_devices for leaf in leaves if _is_jax(leaf))
     )
     ordered = sorted(devices or jax.local_devices()[:1], key=lambda device: device.id)
-    # of this process alone: it asks its own devices, and waits for no other's
+    # of this process alone, which does not wait for others
     mesh = Mesh(np.array(ordered), (AXIS,))
     return jax.device_get(_hashes(mesh, [_local(leaf, mesh) for leaf in leaves]))
 
 
 def _local(leaf: Any, mesh: Mesh) -> jax.Array:
-    """Return a leaf's replicas here as they are, as one array on mesh."""
+    """Return the replicas of a leaf in this process as one array on mesh."""
     replicated = NamedSharding(mesh, PartitionSpec())
     if not _is_jax(leaf):
         return jax.device_put(leaf, replicated)
@@ -84,10 +84,10 @@ def _hashes(mesh: Mesh, leaves: list[jax.Array]) -> jax.Array:
 
 
 def _hash(leaf: jax.Array) -> jax.Array:
-    """Return the sum of all elements' words, each mixed with its place beforehand.
+    """Return the sum of all words, each mixed with its place.
 
-    Sums need no order. Mixing turns words round: were they but multiplied by odd
-    numbers, x and -x could be swapped, since the sign bit times an even number is 0.
+    Sums need no order. Multiplication by odd numbers alone would not distinguish swaps
+    of x and -x, since the sign bit times an even number is 0.
     """
     words = _words(leaf)
     words ^= jax.lax.iota(jnp.uint32, words.size) * GOLDEN
@@ -97,7 +97,7 @@ def _hash(leaf: jax.Array) -> jax.Array:
 
 
 def _words(leaf: jax.Array) -> jax.Array:
-    """Return the bits of a leaf as uint32; a narrower element takes one alone."""
+    """Return the bits of a leaf as uint32, at least one word an element."""
     if jnp.iscomplexobj(leaf):
         leaf = jnp.stack([leaf.real, leaf.imag], -1)
     if leaf.dtype == jnp.bool:
@@ -108,7 +108,7 @@ def _words(leaf: jax.Array) -> jax.Array:
 
 
 def _plain(leaf: Any) -> Any:
-    """Return a leaf of jax without keys, or numpy's in words: jax narrows 64 bits."""
+    """Return a leaf without random keys; numpy's as words, as jax narrows 64 bits."""
     if not _is_jax(leaf):
         array = np.ascontiguousarray(leaf).reshape(-1)
         return array.view(f"u{min(array.dtype.itemsize, 4)}")

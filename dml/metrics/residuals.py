@@ -1,6 +1,4 @@
-"""LOG: what a completed matrix misses: misses and how often each column was seen in;
-a histogram, and the miss by how much was known, as SVG and PNG, out.
-"""
+"""Figures of the errors of matrix completion."""
 
 from pathlib import Path
 
@@ -9,38 +7,41 @@ import numpy as np
 from dml.metrics.figures import drawing
 
 BINS = 61
-FEWEST = 20  # entries that a point stands for
+FEWEST = 20  # entries of a point
 
 
-def by_seen(misses: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return, by powers of two of how often it was seen, the root of the mean square.
+def by_seen(errors: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mean of seen and the RMSE of groups, by powers of two of seen.
 
-    xs and ys; groups with few entries are left out.
+    Groups with few entries are left out.
     """
     group = np.log2(np.maximum(seen, 1)).astype(int)
     xs, ys = [], []
     for power in np.unique(group):
-        here = group == power
-        if here.sum() >= FEWEST:
-            xs.append(seen[here].mean())
-            ys.append(np.sqrt(np.square(misses[here], dtype=np.float64).mean()))
+        members = group == power
+        if members.sum() >= FEWEST:
+            xs.append(seen[members].mean())
+            ys.append(np.sqrt(np.square(errors[members], dtype=np.float64).mean()))
     return np.array(xs), np.array(ys)
 
 
-def residuals(path: Path, misses: np.ndarray, seen: np.ndarray) -> None:
-    """Write path.svg and path.png: a histogram of misses, and their size by the seen.
+def residuals(path: Path, errors: np.ndarray, seen: np.ndarray) -> None:
+    """Draw a histogram of errors, and the RMSE by the training entries of the item.
 
-    seen says how many entries of the same item there were to learn from.
+    Args:
+        path: of path.svg and path.png.
+        errors: of the held-out entries.
+        seen: number of training entries of the same item, for each error.
     """
-    reach = float(np.quantile(abs(misses), 0.995)) or 1.0
-    root = float(np.sqrt(np.square(misses, dtype=np.float64).mean()))
-    points = by_seen(misses, seen)
+    reach = float(np.quantile(abs(errors), 0.995)) or 1.0
+    root = float(np.sqrt(np.square(errors, dtype=np.float64).mean()))
+    points = by_seen(errors, seen)
     with drawing(path, 1, 2, size=(8.4, 3.6)) as (_, (left, right)):
-        left.hist(np.clip(misses, -reach, reach), BINS, color="C0")
+        left.hist(np.clip(errors, -reach, reach), BINS, color="C0")
         left.set(xlabel="predicted − rated", ylabel="held-out ratings")
         left.set_title(f"RMSE {root:.3f}")
         right.plot(*points, "o-")
         right.axhline(root, color="gray", linestyle="--", linewidth=1)
         right.set(xlabel="ratings of the same item to learn from", ylabel="RMSE")
-        if len(points[0]):  # of nothing there is no logarithm
+        if len(points[0]):  # an empty axis cannot be logarithmic
             right.set_xscale("log")

@@ -1,4 +1,4 @@
-"""LOG: run folders in; their flags, rows and summaries out, for who compares runs."""
+"""Read run folders: their flags, rows and summaries."""
 
 import json
 from collections.abc import Iterable
@@ -9,7 +9,7 @@ from dml.types import BadInput
 
 
 class Run(NamedTuple):
-    """What a run folder says; a run that has not ended has an empty summary."""
+    """The files of a run folder; a run that has not ended has an empty summary."""
 
     path: Path
     flags: dict[str, Any]
@@ -19,21 +19,21 @@ class Run(NamedTuple):
 
 
 def found(paths: Iterable[Path]) -> list[Path]:
-    """Return every run folder at or under the paths, sorted; one without any is bad."""
+    """Return every run folder at or under the paths, sorted; BadInput without any."""
     folders: set[Path] = set()
     for path in paths:
-        here = {config.parent for config in path.rglob("config.json")}
-        if not here:
+        below = {config.parent for config in path.rglob("config.json")}
+        if not below:
             raise BadInput(
                 f"expected a run folder, with its config.json, at or under {path}, got "
                 f"{'none' if path.exists() else 'no such folder'}; pass another"
             )
-        folders |= here
+        folders |= below
     return sorted(folders)
 
 
 def read(path: Path) -> Run:
-    """Read a run folder; what it lacks but config.json is empty."""
+    """Read a run folder; files other than config.json may be missing."""
     config = parsed(path / "config.json")
     summary, rows = path / "summary.json", path / "metrics.jsonl"
     return Run(
@@ -51,9 +51,9 @@ def parsed(path: Path) -> dict[str, Any]:
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
-    """Return a file's rows; a last line that a killed run has not finished is none."""
-    whole, _, _ = text(path).rpartition("\n")
-    return [mapping(load(line, path), path) for line in whole.splitlines()]
+    """Return the rows of a file, without a last line that was not finished."""
+    finished, _, _ = text(path).rpartition("\n")
+    return [mapping(load(line, path), path) for line in finished.splitlines()]
 
 
 def text(path: Path) -> str:
@@ -63,7 +63,7 @@ def text(path: Path) -> str:
         return path.read_text()
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(
-            f"expected to read {path}, got {error}; mend or remove {path.parent}"
+            f"expected to read {path}, got {error}; fix or delete {path.parent}"
         ) from error
 
 
@@ -72,14 +72,14 @@ def load(line: str, path: Path) -> Any:
         return json.loads(line)
     except ValueError as error:
         raise BadInput(
-            f"expected JSON in {path}, got {error}; mend or remove {path.parent}"
+            f"expected JSON in {path}, got {error}; fix or delete {path.parent}"
         ) from error
 
 
 def mapping(value: Any, path: Path) -> dict[str, Any]:
     if not isinstance(value, dict):
         raise BadInput(
-            f"expected names and values in {path}, got {type(value).__name__}; mend or "
-            f"remove {path.parent}"
+            f"expected names and values in {path}, got {type(value).__name__}; fix or "
+            f"delete {path.parent}"
         )
     return value

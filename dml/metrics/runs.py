@@ -1,10 +1,10 @@
-"""LOG: the run folder. Flags and rows in; config, metrics and summary as JSON out."""
+"""Write the run folder: config, metrics and summary as JSON."""
 
 import json
 import platform
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -14,9 +14,11 @@ from typing import Any
 from dml.metrics.writers import Row, Writer, jsonl
 from dml.types import BadInput
 
+PACKAGES = ("numpy", "jax", "mpi4py")
+
 
 def path(out: str | None, experiment: str) -> Path:
-    """Return the folder out, or runs/<experiment>/<UTC time> where none is given."""
+    """Return the folder out, by default runs/<experiment>/<UTC time>."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S.%fZ")
     return Path(out) if out else Path("runs", experiment, now)
 
@@ -27,11 +29,11 @@ def folder(
 ) -> Iterator[Writer]:
     """Make the folder; write config.json now, metrics.jsonl by rows, summary.json.
 
-    A run that goes on appends its rows to those that are there.
+    A resumed run appends its rows.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
-        # A run that is killed must not seem to have ended as one before it did.
+        # A run that is killed must not have the summary of an earlier one.
         (path / "summary.json").unlink(missing_ok=True)
         dump(path / "config.json", config(flags, ranks))
     except OSError as error:
@@ -47,23 +49,26 @@ def folder(
 
 
 def config(flags: Mapping[str, Any], ranks: int) -> dict[str, Any]:
-    """Return what one needs to repeat a run: flags, ranks, versions, host, commit."""
-    packages = [name for name in ("numpy", "jax", "mpi4py") if name in sys.modules]
-    versions = {name: version(name) for name in packages}
+    """Return the flags, ranks, versions, host and commit, to repeat a run."""
     return {
         "flags": dict(flags),
         "ranks": ranks,
-        "versions": {"python": platform.python_version()} | versions,
+        "versions": versions(name for name in PACKAGES if name in sys.modules),
         "host": platform.node(),
         "commit": commit(),
     }
 
 
+def versions(packages: Iterable[str] = PACKAGES) -> dict[str, str]:
+    """Return the versions of Python and of packages."""
+    return {"python": platform.python_version()} | {k: version(k) for k in packages}
+
+
 def commit() -> str | None:
-    """Return this code's git commit, "-dirty" where files differ; None outside git."""
+    """Return the git commit of this code, "-dirty" if changed; None outside git."""
     options = ["--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
-        found = subprocess.run(
+        ended = subprocess.run(
             ["git", "describe", *options],
             cwd=Path(__file__).parent,
             capture_output=True,
@@ -71,7 +76,7 @@ def commit() -> str | None:
         )
     except OSError:
         return None
-    return found.stdout.strip() or None
+    return ended.stdout.strip() or None
 
 
 def dump(path: Path, values: Mapping[str, Any]) -> None:

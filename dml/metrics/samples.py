@@ -1,4 +1,4 @@
-"""LOG: a prompt in, the text with which a causal language model goes on out."""
+"""Sample text from a causal language model."""
 
 import textwrap
 from collections.abc import Callable
@@ -25,9 +25,11 @@ def going_on(
 ) -> str:
     """Return the prompt and `count` tokens after it, drawn one by one.
 
-    Scores are log-odds 1xLxV of tokens 1xL, L = length at each call: what is right of
-    the text is nothing to a causal model. Temperature 0 takes the likeliest token. An
-    empty prompt begins a document.
+    Args:
+        scores: tokens 1xL -> log-odds 1xLxV, where L is always `length`: a causal model
+            ignores the padding after the text.
+        prompt: text; the empty one begins a document.
+        temperature: 0 takes the token of the highest probability.
     """
     if length < 1 or temperature < 0:
         raise BadInput(
@@ -47,7 +49,7 @@ def going_on(
 
 
 def drawn(odds: np.ndarray, temperature: float, chance: float) -> int:
-    """Return the token on which a number of 0 … 1 falls."""
+    """Return the token for a random number of 0 to 1."""
     if not temperature:
         return int(odds.argmax())
     reached = softmax(odds / temperature).cumsum()
@@ -55,11 +57,11 @@ def drawn(odds: np.ndarray, temperature: float, chance: float) -> int:
 
 
 def said(tokenizer: Any, tokens: list[int]) -> str:
-    """Return the text of tokens; a new line where a document ends."""
+    """Return the text of tokens, with a new line at the end of a document."""
     text: str = tokenizer.decode(tokens, skip_special_tokens=False)
     return text.replace(END, "\n").strip()
 
 
 def lines(text: str) -> list[str]:
-    """Break a text into lines that a terminal shows."""
+    """Return the lines of a text, wrapped for a terminal."""
     return [line for part in text.splitlines() for line in textwrap.wrap(part, WIDTH)]

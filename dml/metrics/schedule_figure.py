@@ -1,4 +1,4 @@
-"""LOG: pipeline schedules in, pictures stage × tick out: lines of text, SVG and PNG."""
+"""Figures of pipeline schedules, stages by ticks: lines of text, SVG and PNG."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -19,7 +19,7 @@ INCHES, DIGIT, GAP = 9.2, 0.075, 0.012  # of the axes, a digit, what parts two b
 
 
 class Drawn(Protocol):
-    """What a schedule says: arrays ticks x stages, -1 for nothing."""
+    """A schedule: arrays ticks x stages, -1 for idle."""
 
     @property
     def rounds(self) -> int: ...  # parts of a stage: a tick is the time of one
@@ -32,9 +32,9 @@ class Drawn(Protocol):
 
 
 def lines(schedule: Drawn, width: int = WIDTH) -> list[str]:
-    """Return a row a stage: microbatches by ticks, a dot where there is none.
+    """Return a row a stage: microbatches by ticks, a dot where it is idle.
 
-    What does not fit is left out in the middle.
+    Ticks in the middle are left out if they do not fit.
     """
     ticks, stages = schedule.piece.shape
     digits = len(str(max(0, schedule.microbatch.max(initial=0))))
@@ -104,7 +104,7 @@ def add(axes: Any, schedule: Drawn, room: float) -> None:
 def boxes(schedule: Drawn) -> np.ndarray:
     """Return rows of (stage, begin, end, microbatch, round, 1 if backward).
 
-    The pieces of a backward that follow each other are one box.
+    Consecutive pieces of a backward are one box.
     """
     kind = np.sign(schedule.piece.astype(int))
     keys = np.stack([schedule.microbatch, schedule.round, kind])

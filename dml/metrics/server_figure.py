@@ -1,4 +1,4 @@
-"""LOG: figures of runs on parameter servers: staleness, and workers that wait."""
+"""Figures of parameter servers: staleness, and waiting time of workers."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -62,7 +62,7 @@ def waits(path: Path, work: Mapping[str, np.ndarray], unit: str = "s") -> None:
 
 @contextmanager
 def grid(path: Path, count: int) -> Iterator[tuple[Any, list[Any]]]:
-    """Draw a figure with so many panels, at most ACROSS in a row."""
+    """Yield a figure and its panels, at most ACROSS in a row; write it at the end."""
     columns = min(ACROSS, max(1, count))
     rows = -(-max(1, count) // columns)
     size = (WIDE * columns, HIGH * rows + 0.3)

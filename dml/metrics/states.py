@@ -1,8 +1,8 @@
-"""LOG: the state of a run on disk, as a tree of whole arrays that orbax writes.
+"""Checkpoints of a run: trees of arrays, which orbax writes.
 
-A folder in; the number of a step, what the run depends on, and a tree in and out. Each
-step-N holds orbax's own files and an index: rules, leaves, a hash of every bit, and one
-of every file, since orbax's threads complain after the end of reading a broken one.
+Each step-N holds the files of orbax and an index: the rules of the run, the leaves, a
+hash of all bits, and a hash of each file. The files are checked before orbax reads
+them, as its threads report a broken one after the read has ended.
 """
 
 import hashlib
@@ -12,7 +12,7 @@ import os
 import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -20,24 +20,33 @@ import jax
 import numpy as np
 
 from dml.metrics.evaluation import digest
+from dml.metrics.records import plain
 from dml.types import BadInput
 
 INDEX, ARRAYS = "index.json", "arrays"
-REPLACED = ".replaced"  # what was step-N is called so until the new one is in place
+REPLACED = ".replaced"  # suffix of an earlier step-N until the new one is in place
 NAME = re.compile(rf"step-(\d+)({re.escape(REPLACED)})?")
 
 
 class Broken(Exception):
-    """A checkpoint that is not what was saved."""
+    """A checkpoint whose bits are not those that were saved."""
 
 
 def save(
     folder: Path, number: int, state: Any, rules: Mapping[str, Any], keep: int = 2
 ) -> None:
-    """Add step-<number> and keep the last so many; rank 0 alone calls it.
+    """Save a state as step-<number>; rank 0 only.
 
-    Whenever it stops, a whole checkpoint is there if there was one. A state with a
-    number that is not finite leaves the earlier ones: it leads nowhere.
+    A complete checkpoint exists at every moment after the first one. A state with a
+    number that is not finite is not saved.
+
+    Args:
+        folder: of all checkpoints of the run.
+        number: of the step; later checkpoints, of a run that was resumed earlier, are
+            deleted.
+        state: a tree of arrays, random keys and numbers.
+        rules: the flags on which the bits of the run depend.
+        keep: number of checkpoints to keep.
     """
     assert jax.process_index() == 0, "orbax writes numpy's arrays there alone"
     leaves = named(state)
@@ -46,7 +55,7 @@ def save(
         return
     index = {
         "number": number,
-        "rules": _plain(rules),
+        "rules": plain(rules),
         "leaves": {name: _kind(leaf) for name, leaf in leaves.items()},
         "keys": {
             name: str(jax.random.key_impl(leaf))
@@ -72,7 +81,6 @@ def save(
         raise BadInput(
             f"expected room for {place}, got {error}; free it or write elsewhere"
         ) from error
-    # What is beyond this step was left behind when an earlier one was gone on from.
     known = _places(folder)
     earlier = [path for path in known if _order(path) < (number, 0)]
     for path in set(known) - {place, *earlier[: keep - 1]}:
@@ -82,10 +90,13 @@ def save(
 def load(
     folder: Path, rules: Mapping[str, Any], like: Any, say: Callable[[str], object]
 ) -> tuple[int, Any]:
-    """Return the last whole checkpoint: its number, and a tree of numpy arrays.
+    """Return the number and the state of the last checkpoint that is not broken.
 
-    Like is a tree of arrays, or of their shapes and dtypes; it and the rules must be
-    those of the saved run. A broken checkpoint is passed over, which `say` hears.
+    Args:
+        folder: of all checkpoints of the run.
+        rules: those of the saved run; others raise BadInput.
+        like: a tree of arrays, or of their shapes and dtypes, as the saved one.
+        say: is called with a line about broken checkpoints, if any.
     """
     problems = []
     for place in _places(folder):
@@ -118,7 +129,7 @@ def shapes(folder: Path, name: str) -> list[Any]:
 
 
 def _shape(kind: str) -> jax.ShapeDtypeStruct:
-    """Return what `_kind` describes."""
+    """Return the shape and dtype of a text by `_kind`."""
     dtype, _, shape = kind.partition("[")
     return jax.ShapeDtypeStruct(json.loads(f"[{shape}"), np.dtype(dtype))
 
@@ -148,7 +159,7 @@ def _index(place: Path) -> Any:
 
 def _agree(place: Path, index: Any, rules: Mapping[str, Any], like: Any) -> None:
     kinds = {name: _kind(leaf) for name, leaf in named(like).items()}
-    for was, now in ((index["rules"], _plain(rules)), (index["leaves"], kinds)):
+    for was, now in ((index["rules"], plain(rules)), (index["leaves"], kinds)):
         for name in dict.fromkeys([*now, *was]):
             if was.get(name) != now.get(name):
                 raise BadInput(
@@ -179,35 +190,40 @@ def _read(place: Path, index: Any, like: Any) -> Any:
 
 
 def _write(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
-    with _orbax() as (orbax, checkpointer):
-        checkpointer.save(path.absolute(), args=orbax.args.PyTreeSave(dict(arrays)))
+    path.mkdir()
+    with _orbax() as (orbax, handler):
+        handler.save(path.absolute(), args=orbax.args.PyTreeSave(dict(arrays)))
+        handler.finalize(path.absolute())
 
 
 def _restore(path: Path, names: list[str]) -> dict[str, np.ndarray]:
-    with _orbax() as (orbax, checkpointer):
-        plain = dict.fromkeys(names, orbax.RestoreArgs(restore_type=np.ndarray))
-        arguments = orbax.args.PyTreeRestore(restore_args=plain)
-        found = checkpointer.restore(path.absolute(), args=arguments)
+    with _orbax() as (orbax, handler):
+        kinds = dict.fromkeys(names, orbax.RestoreArgs(restore_type=np.ndarray))
+        arguments = orbax.args.PyTreeRestore(restore_args=kinds)
+        found = handler.restore(path.absolute(), args=arguments)
         return {name: found[name] for name in names}
 
 
 @contextmanager
 def _orbax() -> Iterator[tuple[Any, Any]]:
-    """Yield the module and what writes and reads for this process, waiting for none."""
+    """Yield orbax and its handler of trees, for this process alone.
+
+    Not its Checkpointer and CheckpointManager: they rename the arrays before their
+    index is written, and delete a checkpoint before they replace it.
+    """
     # takes a second
     import orbax.checkpoint as orbax  # type: ignore[import-untyped]
 
     me = jax.process_index()
-    alone = orbax.options.MultiprocessingOptions(
-        primary_host=me, active_processes={me}, barrier_sync_key_prefix=f"only{me}"
-    )
     handler = orbax.PyTreeCheckpointHandler(
         use_zarr3=True,
         use_compression=False,  # it would save 8 % of normal numbers in 4 times as long
-        multiprocessing_options=alone,
+        multiprocessing_options=orbax.options.MultiprocessingOptions(
+            primary_host=me, active_processes={me}, barrier_sync_key_prefix=f"only{me}"
+        ),
     )
-    with orbax.Checkpointer(handler, multiprocessing_options=alone) as checkpointer:
-        yield orbax, checkpointer
+    with closing(handler):
+        yield orbax, handler
 
 
 def _bits(leaf: Any) -> np.ndarray:
@@ -230,10 +246,6 @@ def _kind(leaf: Any) -> str:
     """Return a leaf's dtype and shape, such as float32[2, 3]."""
     dtype = leaf.dtype if hasattr(leaf, "dtype") else type(leaf).__name__
     return f"{dtype}{list(np.shape(leaf))}"
-
-
-def _plain(rules: Mapping[str, Any]) -> Any:
-    return json.loads(json.dumps(dict(rules)))
 
 
 def _files(folder: Path) -> dict[str, str]:

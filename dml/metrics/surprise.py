@@ -1,7 +1,6 @@
-"""LOG: a text's tokens and how they surprised a language model in; its picture out.
+"""Per-token loss of a language model, in bits, and its figure.
 
-A token's surprise is -log2 of the probability that the model gave it: the bits that it
-would take to send it.
+The loss of a token is -log2 of its probability: the bits of its optimal code.
 """
 
 from collections.abc import Sequence
@@ -21,7 +20,7 @@ END = "<|endoftext|>"
 
 
 def bits(scores_LxV: np.ndarray, tokens: np.ndarray) -> np.ndarray:
-    """Return each token's surprise by its log-odds."""
+    """Return the loss of each token in bits, by its log-odds."""
     odds_LxV = np.asarray(scores_LxV, np.float64)
     top = odds_LxV.max(axis=1)
     total = top + np.log(np.exp(odds_LxV - top[:, None]).sum(axis=1))
@@ -29,14 +28,14 @@ def bits(scores_LxV: np.ndarray, tokens: np.ndarray) -> np.ndarray:
 
 
 def words(tokenizer: Any, tokens: Sequence[int]) -> list[str]:
-    """Return each token's text alone, with the space before it."""
+    """Return the text of each token, with the space before it."""
     return [
         tokenizer.decode([int(token)], skip_special_tokens=False) for token in tokens
     ]
 
 
 def draw(path: Path, words: Sequence[str], bits: Sequence[float]) -> None:
-    """Write path.svg and path.png: the text, the darker the more surprising."""
+    """Write path.svg and path.png: the text, darker where the loss is higher."""
     from matplotlib import colormaps
     from matplotlib.figure import Figure
 
@@ -60,13 +59,13 @@ def draw(path: Path, words: Sequence[str], bits: Sequence[float]) -> None:
 
 
 def visible(word: str) -> str:
-    """Show what ends a line or a document."""
+    """Return a word with visible ends of lines and documents."""
     word = word.replace(END, "¶").replace("\n", "¶").replace("\t", " ")
     return word or " "
 
 
 def laid(words: Sequence[str]) -> list[tuple[int, int, str]]:
-    """Return each word's line, column and letters, as many as the picture holds."""
+    """Return the line, column and letters of each word that fits in the figure."""
     line, column, found = 0, 0, []
     for word in words:
         word = word[:COLUMNS]
@@ -83,7 +82,7 @@ def laid(words: Sequence[str]) -> list[tuple[int, int, str]]:
 def boxes(
     axes: Any, shown: Sequence[tuple[int, int, str]], colours: Sequence[Any]
 ) -> None:
-    """Draw each word on its colour; the space before it has none."""
+    """Draw each word on a box of its colour, without the space before it."""
     from matplotlib.patches import Rectangle
 
     said: dict[str, Any] = {"family": "DejaVu Sans Mono", "fontsize": SIZE}
@@ -99,7 +98,7 @@ def boxes(
 
 
 def legend(figure: Any, place: tuple[float, float, float, float], colours: Any) -> None:
-    """Draw the scale of colours, between the numbers of its ends."""
+    """Draw the scale of colours with the numbers of both ends."""
     axes = figure.add_axes(place)
     axes.imshow(
         colours(DEEP * np.linspace(0, 1, 64))[None],

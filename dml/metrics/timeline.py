@@ -1,9 +1,10 @@
-"""LOG: a timeline in; Chrome's trace events, a hash and the waiting of ranks out."""
+"""Chrome's trace events, a hash and the waiting time of a timeline."""
 
 import hashlib
 import json
 import math
 from bisect import bisect_right
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -22,7 +23,7 @@ def write(path: Path, timeline: Timeline) -> None:
 
 
 def digest(timeline: Timeline) -> str:
-    """Return the sha256 of all that happened: the same for the same virtual run."""
+    """Return the sha256 of all events; equal virtual runs have equal hashes."""
     lines = [repr(tuple(one)) for one in (*timeline.spans, *timeline.flights)]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
@@ -36,36 +37,34 @@ def waiting(timeline: Timeline) -> dict[int, float]:
 
 
 def waits(timeline: Timeline) -> dict[int, list[Interval]]:
-    """Return when each rank waited: it could not have gone on, whatever the wire.
+    """Return the intervals in which each rank waited for other ranks.
 
-    In a call that receives messages, that is until the last one is sent: from then on
-    it travels. A call that receives none (Barrier, Allreduce, ...) waits all the time,
-    as a phase named wait does outside of calls. Send only hands over.
+    A call that receives messages waits until the last one is sent. A call that receives
+    none (Barrier, Allreduce, ...) waits all the time, as does a phase named wait
+    outside of calls. Send does not wait.
     """
-    arrived: dict[int, list[tuple[float, float]]] = {}
+    arrived = defaultdict(list)
     for flight in timeline.flights:
-        arrived.setdefault(flight.dest, []).append((flight.received, flight.sent))
+        arrived[flight.dest].append((flight.received, flight.sent))
     for each in arrived.values():
         each.sort()
-    of = ranks(timeline)
-    found: dict[int, list[Interval]] = {rank: [] for rank in of}
-    calls: dict[int, list[Interval]] = {rank: [] for rank in of}
-    phases: dict[int, list[Interval]] = {rank: [] for rank in of}
+    waited: dict[int, list[Interval]] = {rank: [] for rank in ranks(timeline)}
+    calls, phases = defaultdict(list), defaultdict(list)
     for span in timeline.spans:
         if span.name == "wait":
             phases[span.rank].append((span.start, span.end))
         elif is_call(span):
             calls[span.rank].append((span.start, span.end))
-            until = span_waits(span, arrived.get(span.rank, []))
+            until = span_waits(span, arrived[span.rank])
             if until > span.start and span.name != "Send":
-                found[span.rank].append((span.start, until))
-    for rank in of:
-        found[rank] += without(phases[rank], calls[rank])
-    return found
+                waited[span.rank].append((span.start, until))
+    for rank in waited:
+        waited[rank] += without(phases[rank], calls[rank])
+    return waited
 
 
 def without(intervals: list[Interval], holes: list[Interval]) -> Iterator[Interval]:
-    """Yield what intervals cover and holes do not."""
+    """Yield the parts of the intervals outside of the holes."""
     edges = merged(holes)
     for start, end in intervals:
         first = bisect_right(edges, (start, start))
@@ -80,9 +79,10 @@ def without(intervals: list[Interval], holes: list[Interval]) -> Iterator[Interv
 
 
 def span_waits(span: Span, arrived: list[tuple[float, float]]) -> float:
-    """Return until when a call waits; arrived says when its rank had what, sent when.
+    """Return the time until which a call waits.
 
-    A message that comes at the very start came to the call before.
+    arrived: times at which its rank received messages, and at which they were sent. A
+    message received at the very start belongs to the call before.
     """
     first = bisect_right(arrived, (span.start, math.inf))
     after = bisect_right(arrived, (span.end, math.inf))
@@ -91,7 +91,7 @@ def span_waits(span: Span, arrived: list[tuple[float, float]]) -> float:
 
 
 def is_call(span: Span) -> bool:
-    """Say whether a span is a call, which MPI writes with a capital, or a phase."""
+    """Return whether a span is an MPI call, whose name is capitalized, or a phase."""
     return span.name[0].isupper()
 
 
@@ -100,7 +100,7 @@ def ranks(timeline: Timeline) -> list[int]:
 
 
 def merged(intervals: Iterable[Interval], gap: float = 0.0) -> list[Interval]:
-    """Return what intervals cover, each time once; gaps of so much are none."""
+    """Return the union of intervals; gaps of at most `gap` are closed."""
     found: list[Interval] = []
     for start, end in sorted(intervals):
         if found and start - found[-1][1] <= gap:
@@ -114,7 +114,7 @@ def merged(intervals: Iterable[Interval], gap: float = 0.0) -> list[Interval]:
 
 
 def events(timeline: Timeline) -> list[Event]:
-    """Return a thread a rank, a slice a span, an arrow a message; in order of time."""
+    """Return a thread a rank, a slice a span, an arrow a message, sorted by time."""
     timed = [slice_of(span) for span in timeline.spans]
     for number, flight in enumerate(timeline.flights):
         timed += arrow(number, flight)

@@ -1,4 +1,4 @@
-"""LOG: a timeline in, its picture rank × time out: phases, waiting and messages."""
+"""The figure of a timeline, ranks by time: phases, waiting and messages."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -54,7 +54,7 @@ def draw(path: Path, timeline: Timeline) -> None:
 
 
 def axis_unit(seconds: float) -> tuple[str, float]:
-    """Return the largest unit of which that is 1 or more, and its seconds."""
+    """Return the largest unit of which these are 1 or more, and its seconds."""
     fitting = (unit for unit in UNITS if seconds >= unit[1])
     return next(fitting, UNITS[-1])
 
@@ -62,7 +62,7 @@ def axis_unit(seconds: float) -> tuple[str, float]:
 def layers(
     timeline: Timeline,
 ) -> list[tuple[str, str, Mapping[int, Sequence[Interval]]]]:
-    """Return what bars show, undermost first: a name, its colour, when by rank."""
+    """Return the layers of bars from the bottom: name, colour, intervals by rank."""
     phases: dict[str, dict[int, list[Interval]]] = {}
     for span in timeline.spans:
         if not is_call(span):
@@ -78,7 +78,7 @@ def layers(
 
 
 def bars(axes: Any, boxes: np.ndarray, half: float, **look: Any) -> None:
-    """Add rows of (row, start, end) as one path: thousands stay small."""
+    """Add bars of (row, start, end) as one path, so that the file stays small."""
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
@@ -99,7 +99,7 @@ def messages(flights: Sequence[Flight], begin: float, scale: float) -> np.ndarra
 
 
 def lines(axes: Any, messages: np.ndarray, reach: float) -> None:
-    """Add a line a message, from bar to bar; the more there are, the fainter."""
+    """Add a line a message, from bar to bar, fainter for many messages."""
     source, sent, dest, received = messages.T
     aside = reach * np.sign(dest - source)
     nothing = np.full(len(messages), np.nan)  # lifts the pen
@@ -117,7 +117,7 @@ def lines(axes: Any, messages: np.ndarray, reach: float) -> None:
 
 
 def said(timeline: Timeline, seconds: float) -> str:
-    """Sum the picture up in a line."""
+    """Return the numbers of the timeline in a line."""
     each = waiting(timeline)
     share = sum(each.values()) / (len(each) * seconds) if seconds else 0.0
     nbytes = sum(flight.nbytes for flight in timeline.flights)

@@ -1,4 +1,4 @@
-"""LOG: named phases in, seconds a phase out, by any clock (comm.Wtime is virtual)."""
+"""Seconds by phase, by any clock (comm.Wtime is virtual)."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -9,7 +9,7 @@ Item = TypeVar("Item")
 
 
 class Timer:
-    """Adds up seconds by phase until the next lap.
+    """Sums of seconds by phase until the next lap.
 
     `seen(phase, start, end)` is called at the end of every phase.
     """
@@ -24,7 +24,7 @@ class Timer:
 
     @contextmanager
     def __call__(self, phase: str) -> Iterator[None]:
-        """Count what runs inside under phase; force the device before you leave."""
+        """Add the time inside to the phase; synchronize the device before the end."""
         start = self.clock()
         try:
             yield
@@ -35,7 +35,7 @@ class Timer:
                 self.seen(phase, start, end)
 
     def waits(self, phase: str, items: Iterable[Item]) -> Iterator[Item]:
-        """Pass items on; count the time until each comes under phase."""
+        """Yield the items; add the time until each is ready to the phase."""
         ends, rest = object(), iter(items)
         while True:
             with self(phase):
@@ -45,6 +45,6 @@ class Timer:
             yield item  # type: ignore[misc]
 
     def lap(self) -> dict[str, float]:
-        """Return the seconds by phase since the last lap, and start over."""
+        """Return the seconds by phase since the last lap, and reset them."""
         seconds, self.seconds = self.seconds, {}
         return seconds

@@ -1,6 +1,6 @@
-"""LOG: rows and one summary in; a console, a file or nothing out.
+"""Writers of rows and of one summary: to the console or to a file.
 
-A writer is made by `with`, which closes it however the run ends.
+Writers are context managers, which are closed when the run ends.
 """
 
 import json
@@ -15,19 +15,19 @@ Row = Mapping[str, Any]
 
 
 class Writer(NamedTuple):
-    """Two functions: one takes a row a step, one the summary at the end."""
+    """Two functions: of the row of each step, and of the summary at the end."""
 
     row: Callable[[Row], None]
     summary: Callable[[Row], None]
 
 
 def ignore(row: Row) -> None:
-    """Take a row and do nothing."""
+    """Do nothing with a row."""
 
 
 @contextmanager
 def many(*writers: AbstractContextManager[Writer]) -> Iterator[Writer]:
-    """Pass everything on to each of writers; to none of them, do nothing."""
+    """Write every row and the summary to each of the writers."""
     with ExitStack() as stack:
         entered = [stack.enter_context(writer) for writer in writers]
 
@@ -45,13 +45,13 @@ def many(*writers: AbstractContextManager[Writer]) -> Iterator[Writer]:
 def first(
     rank: int, *writers: AbstractContextManager[Writer]
 ) -> AbstractContextManager[Writer]:
-    """Return many(*writers) on rank 0, the writing rank, and none elsewhere."""
+    """Return many(*writers) on rank 0, and no writer on other ranks."""
     return many(*writers) if rank == 0 else many()
 
 
 @contextmanager
 def jsonl(path: Path, append: bool = False) -> Iterator[Writer]:
-    """Write each row as a line of JSON, at once: a run that dies keeps its rows."""
+    """Write each row at once as a line of JSON."""
     with open(path, "a" if append else "w", buffering=1) as file:
 
         def row(row: Row) -> None:
@@ -165,9 +165,16 @@ def console(
     says: Callable[[Row], str] = loss_of,
     ends: Callable[[Row], str] = numbers_of,
 ) -> Iterator[Writer]:
-    """Show what a row says and the time left of total steps; how the summary ends.
+    """Print progress, the time left and the summary.
 
-    A terminal gets a live bar; a pipe (mpirun is one) at least ten lines along the way.
+    A terminal shows a live bar; a pipe (mpirun is one) gets at least ten lines.
+
+    Args:
+        total: number of steps.
+        begun: steps done before.
+        unit: name of a step.
+        says: row -> text.
+        ends: summary -> text.
     """
     from rich import progress
     from rich.console import Console

@@ -23,8 +23,7 @@ import stragglers_claims
 import topology_claims
 import writing
 from claims import FAILS, HOLDS, UNTESTED, Claim, conclude, judge
-from papers_runs import Judged
-from papers_table import PAPERS
+from papers_runs import PAPERS, Judged
 
 from dml.metrics import results
 from tests.experiments import claims_cases as of

@@ -9,7 +9,7 @@ import pytest
 from dml.types import BadInput
 
 VALUES = flags.define("seed", "network")
-flags.choice("color", "red", ["red", "blue"], "A color.", flag_values=VALUES)
+VALUES.choice("color", "red", ["red", "blue"], "A color.")
 
 
 def test_each_parse_starts_from_the_defaults():
@@ -27,6 +27,28 @@ def test_sets_of_flags_do_not_meet():
     assert flags.parse(VALUES, ["x"]).seed == 0
     with pytest.raises(BadInput, match="Unknown command line flag 'color'"):
         flags.parse(other, ["x", "--color=red"])
+
+
+def test_a_flag_of_each_kind_is_read_and_listed_under_its_module():
+    values = flags.define()
+    values.integer("whole", 1, "Count.", 1, 9)
+    values.number("part", 0.5, "Share.", most=1)
+    values.text("word", None, "Name.")
+    values.switch("bright", False, "Whether it is.")
+    found = flags.parse(values, ["x", "--whole=9", "--part=1", "--word=a", "--bright"])
+    assert (found.whole, found.part, found.word, found.bright) == (9, 1.0, "a", True)
+    for flag, range_ in (("--whole=10", r"\[1, 9\]"), ("--part=2", "up to 1|<= 1")):
+        with pytest.raises(BadInput, match=range_):
+            flags.parse(values, ["x", flag])
+    assert {flag.name for flag in values.flags_by_module_dict()[__name__]} == {
+        *("whole", "part", "word", "bright")
+    }
+
+
+def test_a_flag_cannot_have_the_name_of_a_method():
+    for name in ("integer", "choice"):
+        with pytest.raises(ValueError, match=f"another name than --{name}"):
+            flags.define().text(name, "", "Text.")
 
 
 @pytest.mark.parametrize("name", sorted(set(flags.SHARED) - set(flags.WRITTEN)))
@@ -53,7 +75,7 @@ def test_a_bad_flag_is_bad_input_that_points_to_help(flag, message):
 
 
 LISTS = flags.define()
-flags.text("several", "1,2", "Numbers.", flag_values=LISTS)
+LISTS.text("several", "1,2", "Numbers.")
 
 
 def test_lists_of_numbers_are_read_within_their_bounds():

@@ -1,4 +1,5 @@
 import json
+import os
 import subprocess
 import sys
 from importlib import import_module
@@ -10,8 +11,7 @@ import papers_page
 import papers_runs
 import pytest
 from claims import claim, never, verdict
-from papers_runs import SIZES, Command, Paper, of
-from papers_table import PAPERS
+from papers_runs import PAPERS, SIZES, Command, Judged, Paper
 
 from dml.metrics import results
 from dml.types import BadInput
@@ -40,7 +40,7 @@ def even(run):
 
 
 def paper(name, *words):
-    claims = (*of("a", even), *of("", never("it flies", "high", "no")))
+    claims = [Judged(even, ("a",)), Judged(never("it flies", "high", "no"), ())]
     return Paper(
         name, f"{name} 2001", "1 of 3", claims, {"a": Command("fake.py", *words)}
     )
@@ -147,13 +147,11 @@ def test_a_record_is_replaced_whole(shelf, tmp_path, monkeypatch):
     kept = tmp_path / "docs/results/one.json"
     before = kept.read_text(), page(tmp_path)
 
-    def full(path, text):
-        with open(path, "w") as file:
-            file.write(text[:9])
+    def full(part, path):
         raise OSError("no space left")
 
-    monkeypatch.setattr(Path, "write_text", full)
-    with pytest.raises(OSError, match="no space left"):
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(BadInput, match="no space left"):
         papers_page.kept(tmp_path / "docs", {"name": "one"})
     assert (kept.read_text(), page(tmp_path)) == before
 
@@ -264,3 +262,10 @@ def test_a_wrong_name_is_one_line_and_exit_code_2():
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
     assert ended.returncode == 2
     assert len(ended.stderr.splitlines()) == 1
+
+
+def test_the_page_of_the_docs_is_that_of_its_records():
+    docs = ROOT / "docs"
+    records = papers_page.known(docs, PAPERS)
+    drawn = {one["name"] for one in records if papers_page.picture(docs, one).exists()}
+    assert papers_page.page(records, drawn) == (docs / "RESULTS.md").read_text()

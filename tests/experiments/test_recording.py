@@ -12,7 +12,7 @@ from dml.types import BadInput
 from tests.wire.messages.serving import serve
 
 FLAGS = flags.define("record", "replay", "seed", "timeline", "straggle", *flags.VIRTUAL)
-flags.number("pace", 1e-6, "Seconds that a step takes.", flag_values=FLAGS)
+FLAGS.number("pace", 1e-6, "Seconds that a step takes.")
 
 
 def main(*argv):

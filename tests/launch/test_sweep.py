@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 import sweep
+import sweep_flags
 import sweep_runs
-import sweep_script
 from sweep_grid import Cell
 
 from dml.metrics import results
@@ -189,7 +189,7 @@ def test_a_sweep_that_is_killed_takes_its_runs_with_it(tmp_path, ranks):
 
 def test_the_widest_runs_begin_first(tmp_path):
     cells = [Cell(ranks, {"lr": "1", "seed": "0"}) for ranks in (1, 2)]
-    jobs = sweep_runs.jobs(SCRIPT, cells, tmp_path, sweep_script.mpirun(), 2)
+    jobs = sweep_runs.jobs(SCRIPT, cells, tmp_path, sweep_flags.mpirun(), 2)
     states = sweep_runs.execute(jobs, [0, 1], 0)
     (first,) = next(states).running
     states.close()
@@ -349,7 +349,7 @@ def test_bad_input_is_one_line_and_code_2(tmp_path):
 
 
 def test_an_experiment_is_asked_for_its_flags():
-    known = sweep_script.known(str(ROOT / "experiments/glove.py"))
+    known = sweep_flags.known(str(ROOT / "experiments/glove.py"))
     switches = {flag for flag, switch in known.items() if switch}
     assert {"strategy", "lr", "out", "network", "allreduce"} <= known.keys() - switches
     assert {"lower", "check"} <= switches and "help" not in known
@@ -359,16 +359,16 @@ def test_help_that_is_no_text_is_read_as_far_as_it_goes(tmp_path):
     script = tmp_path / "odd.py"
     text = "b'\\xff\\n  --out: x\\n'"
     script.write_text(f"import sys; sys.stdout.buffer.write({text})")
-    assert sweep_script.known(str(script)) == {"out": False}
+    assert sweep_flags.known(str(script)) == {"out": False}
 
 
 def test_a_script_that_says_no_flags_is_bad_input(tmp_path):
     with pytest.raises(BadInput, match="expected a script, got /no/x.py, no such file"):
-        sweep_script.known("/no/x.py")
+        sweep_flags.known("/no/x.py")
     broken = tmp_path / "broken.py"
     broken.write_text("raise ValueError('oh')")
-    with pytest.raises(BadInput, match="got code 1: ValueError: oh; mend the script"):
-        sweep_script.known(str(broken))
+    with pytest.raises(BadInput, match="got code 1: ValueError: oh; fix the script"):
+        sweep_flags.known(str(broken))
     with pytest.raises(BadInput, match="expected a script first, got --lr=1"):
         sweep.main(["sweep.py", "--lr=1", SCRIPT])
 
@@ -378,11 +378,11 @@ def test_without_mpi_both_ways_to_get_one_are_said(tmp_path, monkeypatch):
     monkeypatch.setattr(sys, "executable", str(python))
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(BadInput, match="launch/local.sh, .*or install the system's"):
-        sweep_script.mpirun()
+        sweep_flags.mpirun()
     for place in (tmp_path, python.parent):  # the one of the environment goes first
         place.mkdir(exist_ok=True)
         (place / "mpirun").touch(0o755)
-        assert sweep_script.mpirun() == str(place / "mpirun")
+        assert sweep_flags.mpirun() == str(place / "mpirun")
 
 
 def test_a_folder_has_one_sweep_at_a_time_but_tasks_share_it(swept, tmp_path):
@@ -396,6 +396,6 @@ def test_a_folder_has_one_sweep_at_a_time_but_tasks_share_it(swept, tmp_path):
 
 
 def test_a_script_without_seeds_is_not_repeated(tmp_path, monkeypatch):
-    monkeypatch.setattr(sweep_script, "known", lambda script: {"lr": False})
+    monkeypatch.setattr(sweep_flags, "known", lambda script: {"lr": False})
     with pytest.raises(BadInput, match="expected a script with --seed for --repeat=2"):
         sweep.main(["sweep.py", SCRIPT, "--repeat=2"])

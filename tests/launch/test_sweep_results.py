@@ -8,7 +8,6 @@ import numpy as np
 import polars as pl
 import pytest
 import sweep
-import sweep_figure
 import sweep_grid
 import sweep_results
 import sweep_runs
@@ -151,18 +150,18 @@ def drawn(monkeypatch):
 def test_a_figure_has_medians_and_quartiles_by_name(ended, drawn, tmp_path):
     found = grid(ended, {"1": [1.0, 2.0, 3.0], "0.5": [5.0, 7.0]})
     rows = sweep_results.frame(found)
-    sweep_figure.draw(tmp_path, rows, "lr", "loss", "text", "x")
+    sweep_results.draw(tmp_path, rows, "lr", "loss", "text", "x")
     assert drawn["series"] == {"text a": ([0.5, 1.0], [6.0, 2.0])}
     assert drawn["bands"] == {"text a": ([5.5, 1.5], [6.5, 2.5])}
     assert (drawn["x"], drawn["y"], drawn["log"]) == ("lr", "loss", "x")
     odd = rows.with_columns(text=pl.lit("$_$ 語"))
-    sweep_figure.draw(tmp_path, odd, "lr", "loss", "text", "")
+    sweep_results.draw(tmp_path, odd, "lr", "loss", "text", "")
     assert list(drawn["series"]) == ["text \\$_\\$ □"]
-    sweep_figure.draw(tmp_path, rows, "n", "wall_seconds", None, "")
+    sweep_results.draw(tmp_path, rows, "n", "wall_seconds", None, "")
     assert drawn["series"] == {"wall_seconds": ([2], [1.0])}
     for axes in (("lrr", "loss", None), ("lr", "says", None), ("lr", "loss", "lrr")):
         with pytest.raises(BadInput, match="expected --.* of .*lr.*, got (lrr|says)"):
-            sweep_figure.draw(tmp_path, rows, *axes, "")
+            sweep_results.draw(tmp_path, rows, *axes, "")
 
 
 def test_a_finished_sweep_is_drawn_without_a_run(tmp_path):

@@ -9,8 +9,8 @@ import pytest
 
 from dml import sim
 from dml.metrics import counters, energy
+from dml.metrics.carbon import PRICES, hourly
 from dml.metrics.energy import CORES, Meter, Terms, Took, summed
-from dml.metrics.prices import PRICES, hourly
 
 HOUR = 3600.0
 HOST = Took(HOUR, 10.0, 0, 0, 0, 0, 0)

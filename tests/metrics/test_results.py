@@ -54,7 +54,7 @@ def test_a_path_without_runs_is_bad_input(name, says, tmp_path):
 def test_what_cannot_be_read_is_named(broken, content, tmp_path):
     write(tmp_path, {}, [{"step": 1}], {"loss": 1.0})
     (tmp_path / broken).write_bytes(content)
-    with pytest.raises(BadInput, match=f"{broken}.*mend or remove"):
+    with pytest.raises(BadInput, match=f"{broken}.*fix or delete"):
         results.read(tmp_path)
 
 
