@@ -144,7 +144,7 @@ class Group:
         op: Op,
         out: np.ndarray | None = None,
     ) -> None:
-        op(inoutbuf, inbuf, inoutbuf if out is None else out)
+        op(inoutbuf, inbuf, out=inoutbuf if out is None else out)
         self.process.clock += self.gamma * inoutbuf.nbytes
 
 
