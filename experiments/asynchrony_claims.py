@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
-from claims import Verdict, claim, untested, verdict
+from claims import Verdict, claim, grouped, untested, verdict
 
 from dml.metrics.results import Run
 from dml.metrics.writers import Row
@@ -17,11 +17,8 @@ def tolerated(rows: Sequence[Row]) -> dict[tuple[str, float], float]:
 
     Sparse problems come first, and lower rates, as in the rows.
     """
-    groups: dict[tuple[str, float], list[Row]] = {}
-    for row in rows:
-        groups.setdefault((row["problem"], row["rate"]), []).append(row)
     found: dict[tuple[str, float], float] = {}
-    for key, group in groups.items():
+    for key, group in grouped(rows, "problem", "rate").items():
         most = TWICE * group[0]["error"]
         later = (row["tau"] for row in group if not row["error"] <= most)
         end = next(later, math.inf)

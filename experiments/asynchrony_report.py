@@ -1,29 +1,27 @@
-"""The rows, table, summary and figure of asynchrony.py."""
+"""The trainings, table, summary and figure of asynchrony.py."""
 
-import itertools
-import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager
+from itertools import islice, product
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from asynchrony_claims import tolerated
+from claims import grouped, matching
+from flags import FlagValues
+from writing import flat
 
+from dml import sim
 from dml.metrics import figures, writers
+from dml.metrics.timer import Timer
 from dml.metrics.writers import Row, Writer
-from dml.types import Batch
-
-
-class Case(NamedTuple):
-    """One training."""
-
-    problem: str
-    overlap: float  # of two examples: the less, the sparser
-    rate: float
-    tau: float
-    error: float  # the objective above the optimum's
-
+from dml.models import descent, sparse_svm
+from dml.sim.laws import Law
+from dml.strategies.shared.delayed import delayed
+from dml.strategies.shared.workers import Descent, orders
+from dml.train import curve
+from dml.types import Batch, Comm, Params
 
 COLUMNS: writers.Columns = {
     "problem": (10, "{problem}"),
@@ -39,30 +37,62 @@ COLUMNS: writers.Columns = {
 
 
 def overlap(batch: Batch) -> float:
-    """Return ⟨x, x'⟩ of two examples drawn, on average: of their mean with itself."""
+    """Return ⟨x, x'⟩ of two drawn examples, on average: of their mean with itself."""
     return float(np.square(batch.inputs.mean(axis=0)).sum())
 
 
-def row(cases: Sequence[Case], start: float) -> dict[str, Any]:
-    """Return what the table says of the last case; start is the error of no weights."""
-    last = cases[-1]
-    first = next(case for case in cases if case[:3] == last[:3])
-    error = last.error if math.isfinite(last.error) else None
-    return last._asdict() | {
-        "ratio": last.error / first.error,
-        "diverged": error is None or error >= start,
-    }
+def errors(
+    batch: Batch,
+    rates: Sequence[float],
+    taus: Sequence[float],
+    law: Law,
+    values: FlagValues,
+) -> Iterator[Row]:
+    """Train by each rate and delay; yield the error, and its ratio to no delay."""
+    data = sparse_svm.documents(batch, values.mu)
+    start = np.zeros(batch.inputs.shape[1], data.values.dtype)
+    least = sparse_svm.objective(sparse_svm.optimum(data, len(start)), data)
+    problem = descent.problem(sparse_svm, data, start)
+
+    def error(table: Params) -> dict[str, float]:
+        return {"error": sparse_svm.objective(table, data) - least}
+
+    for rate, tau in product(rates, taus):
+
+        def program(comm: Comm, rate: float = rate, tau: float = tau) -> dict[str, Any]:
+            steps = delayed(
+                problem,
+                islice(orders(problem.examples, 1, values.seed), values.epochs),
+                Descent(lambda epoch: rate, values.momentum),
+                comm=comm,
+                timer=Timer(),
+                law=law._replace(draws=lambda draws, n: tau * law.draws(draws, n)),
+                seed=values.seed,
+                per_coordinate=values.per_coordinate,
+            )
+            return curve(steps, error, finite=False).summary
+
+        found = sim.run(program, 1)[0]
+        if tau == taus[0]:
+            serial = found["error"]
+        yield {
+            "rate": rate,
+            "tau": tau,
+            "error": found["error"],
+            "ratio": found["error"] / serial,
+            "diverged": not found["error"] < 1 - least,  # 1: the objective at the start
+            "delay_mean": found["delay_mean"],
+            "delay_max": found["delay_max"],
+        }
 
 
 def summarised(rows: Sequence[Row]) -> dict[str, Any]:
     """Return the flat summary: all errors, and the tolerated delays."""
-    longest = tolerated(rows)
-    summary: dict[str, Any] = {}
-    for row in rows:
-        name = f"{row['problem']}_{row['rate']:g}"
-        summary[f"tolerated_{name}"] = longest[row["problem"], row["rate"]]
-        summary[f"error_{name}_{row['tau']:g}"] = row["error"]
-    return summary
+    delays = {
+        f"tolerated_{problem}_{rate:g}": tau
+        for (problem, rate), tau in tolerated(rows).items()
+    }
+    return delays | flat(rows, "{key}_{problem}_{rate:g}_{tau:g}", "error")
 
 
 def chart(path: Path) -> AbstractContextManager[Writer]:
@@ -72,23 +102,23 @@ def chart(path: Path) -> AbstractContextManager[Writer]:
 
 def draw(path: Path, rows: Sequence[Row]) -> None:
     """Draw errors by delay, a curve for each rate, and diverged runs as crosses."""
-    problems = list(dict.fromkeys(row["problem"] for row in rows))
+    problems = grouped(rows, "problem")
     size = (3.0 * len(problems) + 1, 3.6)
     drawing = figures.drawing(path, 1, len(problems), size=size, sharey=True)
     with drawing as (_, panels):
-        for axes, name in zip(panels, problems, strict=True):
-            mine = [row for row in rows if row["problem"] == name]
-            for rate, curve in itertools.groupby(mine, lambda row: row["rate"]):
+        for axes, (name, some) in zip(panels, problems.items(), strict=True):
+            for rate, curve in grouped(some, "rate").items():
                 shown = [row for row in curve if row["error"] and row["error"] > 0]
-                axes.plot(*taus(shown), "o-", label=f"rate {rate:g}")
-                axes.plot(*taus([row for row in shown if row["diverged"]]), "kx")
+                axes.plot(*points(shown), "o-", label=f"rate {rate:g}")
+                axes.plot(*points(matching(shown, diverged=True)), "kx")
             title = f"{name} nonzeros" if name.isdecimal() else name
-            axes.set_title(f"{title}, overlap {mine[0]['overlap']:.2g}")
+            axes.set_title(f"{title}, overlap {some[0]['overlap']:.2g}")
             axes.set(xlabel="delay τ", yscale="log")
             axes.set_xscale("symlog", linthresh=1)
         panels[0].set_ylabel("objective above the optimum")
         panels[0].legend()
 
 
-def taus(rows: Sequence[Row]) -> tuple[list[float], list[float]]:
+def points(rows: Sequence[Row]) -> figures.Curve:
+    """Return the errors by delay."""
     return [row["tau"] for row in rows], [row["error"] for row in rows]

@@ -24,13 +24,12 @@ from typing import Any
 import flags
 import writing
 from batch_size_claims import CLAIMS
-from batch_size_data import DATA, planned
-from batch_size_report import columns, drawn, gains, row, summarised
-from batch_size_runs import Crew, bounds, fastest, step_seconds
+from batch_size_report import columns, drawn, row, summarised
+from batch_size_runs import DATA, bounds, fastest, planned, step_seconds
 
 from dml import sim
 from dml.metrics import runs, writers
-from dml.types import BadInput, Comm
+from dml.types import BadInput, Comm, CountedComm
 from dml.wire.messages import Metered
 from dml.wire.messages.comm import world
 
@@ -42,17 +41,19 @@ text = partial(flags.text, flag_values=FLAGS)
 integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
 number = partial(flags.number, flag_values=FLAGS)
 text("data", "all", f"Of {', '.join(DATA)}; or all.")
-text("batches", BATCHES, "Examples in a batch; 1 is always tried.")
-text("workers", "1,2", "Threads that take a batch.")
-integer("examples", 32768, "To learn from.")
-integer("features", 4096, "Of an example.")
-integer("nonzeros", 20, "Features that an example has.")
-integer("copies", 64, "Of each example in repeated data.")
+text("batches", BATCHES, "Examples of a batch; 1 is always tried.")
+text("workers", "1,2", "Threads that share a batch.")
+integer("examples", 32768, "Training examples.")
+integer("features", 4096, "Features of an example.")
+integer("nonzeros", 20, "Features of an example that are not 0.")
+integer("copies", 64, "Copies of each example in repeated data.")
 number("mu", 1e-4, "Weight of half the squared norm.", 1e-12)
-number("within", 0.05, "Of the least objective: ε.", 1e-6)
+number(
+    "within", 0.05, "Distance ε of the goal, as a share of the least objective.", 1e-6
+)
 number("lr", 0.125, "Rate at which the search begins.", 1e-9)
-integer("epochs", 60, "After which a rate is given up.")
-integer("looks", 128, "At the objective in an epoch, where batches allow.")
+integer("epochs", 60, "Epochs after which a rate is given up.")
+integer("looks", 128, "Evaluations of the objective in an epoch, where batches allow.")
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:
@@ -61,7 +62,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     begun = time.perf_counter()
     path = runs.path(FLAGS.out, "batch_size")
     batches = sorted({1, *flags.integers(FLAGS, "batches")})
-    crews = sorted({1, *flags.integers(FLAGS, "workers")})
+    workers = sorted({1, *flags.integers(FLAGS, "workers")})
     names = flags.names(FLAGS.data, DATA, "data")
     if batches[-1] > FLAGS.examples or world().size > 1:
         raise BadInput(
@@ -72,13 +73,13 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
 
     def program(comm: Comm) -> None:
         for name in names:
-            for made in compared(comm, name, batches, crews):
+            for made in compared(Metered(comm), name, batches, workers):
                 rows.append(made)
                 writer.row(made)
 
-    table = writers.table(columns(crews))
+    table = writers.table(columns(workers))
     with writing.first(path, FLAGS, None, table, claims=CLAIMS) as writer:
-        # a virtual rank's windows are freed, of which every look makes some
+        # a virtual rank frees its windows, of which every evaluation makes several
         sim.run(program, 1)
         summary = summarised(rows)
         summary["seconds"] = time.perf_counter() - begun
@@ -88,23 +89,20 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
 
 
 def compared(
-    comm: Comm, name: str, batches: Sequence[int], crews: Sequence[int]
+    comm: CountedComm, name: str, batches: Sequence[int], workers: Sequence[int]
 ) -> Iterator[Row]:
-    """Bring each batch to ε by its fastest rate; measure the seconds of its steps."""
+    """Train each batch to ε by its fastest rate; measure the seconds of its steps."""
     plan, rate = planned(name, FLAGS), FLAGS.lr
     first: Row | None = None
     for batch in batches:
-        crew = Crew(Metered(comm))
-        found = fastest(plan, batch, rate, crew)
-        along = bounds(plan, batch, found, crew)
+        found = fastest(plan, batch, rate, comm)
+        along = bounds(plan, batch, found, comm)
         if found.examples < math.inf:
             rate = found.rate
-        took = {
-            p: step_seconds(plan, batch, rate, Crew(Metered(comm), p)) for p in crews
-        }
-        made = row(name, batch, found, along, took)
+        took = {p: step_seconds(plan, batch, rate, comm, p) for p in workers}
+        made = row(name, batch, found, along, took, first)
         first = first or made
-        yield made | gains(made, first)
+        yield made
 
 
 if __name__ == "__main__":

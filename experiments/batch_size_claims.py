@@ -7,21 +7,13 @@ is not testable: it neither holds nor fails.
 import math
 from collections.abc import Sequence
 
-from claims import Verdict, claim, nonempty, untested, verdict
+from claims import Verdict, claim, grouped, nonempty, untested, verdict
 
 from dml.metrics.results import Run
 from dml.metrics.writers import Row
 
 NEAR = 4.0  # the factor of the bound within which B0 agrees with it
 WORTH = 2.0  # times the examples of batch 1, up to which a batch is efficient
-
-
-def by_data(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """Return the rows of each data set, by its name."""
-    found: dict[str, list[Row]] = {}
-    for row in rows:
-        found.setdefault(row["data"], []).append(row)
-    return found
 
 
 def knee(rows: Sequence[Row]) -> int | None:
@@ -44,7 +36,7 @@ def bounded(run: Run) -> Verdict:
     B0 is the last batch that takes at most twice the examples that single ones take.
     """
     texts, ratios = [], []
-    for name, rows in nonempty(by_data(run.rows), "data").items():
+    for name, rows in nonempty(grouped(run.rows, "data"), "data").items():
         at, bound = knee(rows), rows[0]["bound_least"]
         ratios.append(at / bound if at else math.inf)
         texts.append(f"{name}: B0 = {at or 'none'}, diversity {bound:.0f}")
@@ -56,7 +48,7 @@ def bounded(run: Run) -> Verdict:
 def beyond(run: Run) -> Verdict:
     """From B0 to k times B0, steps fall by less than the root of k, on all data."""
     texts, holds = [], []
-    for name, rows in nonempty(by_data(run.rows), "data").items():
+    for name, rows in nonempty(grouped(run.rows, "data"), "data").items():
         at = knee(rows)
         more = [row for row in rows if at and row["batch"] > at and row["steps"]]
         if not at or not more:
@@ -72,7 +64,7 @@ def beyond(run: Run) -> Verdict:
 @claim("repeated examples leave less", "theorem")
 def repeated(run: Run) -> Verdict:
     """B0 of data with repeated examples is less than B0 of data without."""
-    found = {name: knee(rows) for name, rows in by_data(run.rows).items()}
+    found = {name: knee(rows) for name, rows in grouped(run.rows, "data").items()}
     few, many = found["repeated"], found["diverse"]
     holds = few is not None and many is not None and few < many
     return verdict(holds, f"{few} and {many}", "as diversity says")

@@ -5,14 +5,16 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from batch_size_claims import by_data, knee
+from batch_size_claims import knee
 from batch_size_runs import Fastest
+from claims import grouped
+from writing import flat
 
 from dml.metrics import figures
 from dml.metrics.writers import Columns, Row
 
 
-def columns(crews: Sequence[int]) -> Columns:
+def columns(workers: Sequence[int]) -> Columns:
     """Return the table's columns, the last ones by workers."""
     return {
         "data": (8, "{data}"),
@@ -24,7 +26,7 @@ def columns(crews: Sequence[int]) -> Columns:
         "of ideal": (8, "{of_ideal:.0%}"),
         "bound": (7, "{bound:,.0f}"),
         "least": (7, "{bound_least:,.0f}"),
-        **{f"s, p={p}": (8, f"{{seconds_{p}:.4f}}") for p in crews},
+        **{f"s, p={p}": (8, f"{{seconds_{p}:.4f}}") for p in workers},
     }
 
 
@@ -32,70 +34,64 @@ def row(
     name: str,
     batch: int,
     found: Fastest,
-    along: Sequence[float],
+    bounds: Sequence[float],
     took: Mapping[int, float],
+    first: Row | None,
 ) -> dict[str, Any]:
-    """Return what the table says of a batch; None of what was not reached."""
+    """Return the row of a batch; numbers of a goal that was not reached are None.
+
+    name: the data.
+    batch: examples of a batch.
+    found: its fastest rate.
+    bounds: the bound of the batch at the start, and along the run.
+    took: seconds of a step by workers.
+    first: the row of batch 1, to which speed-ups are; None: this row.
+    """
     reached = found.examples < math.inf
     steps = math.ceil(found.examples / batch) if reached else None
+    base = first["steps"] if first else steps
+    speedup = base / steps if steps and base else None
     return {
         "data": name,
         "batch": batch,
         "rate": found.rate if reached else None,
         "examples": int(found.examples) if reached else None,
         "steps": steps,
-        "bound": along[0],
-        "bound_least": min(along),
+        "bound": bounds[0],
+        "bound_least": min(bounds),
         **{f"step_seconds_{p}": seconds for p, seconds in took.items()},
         **{f"seconds_{p}": steps and steps * took[p] for p in took},
+        "speedup": speedup,
+        "of_ideal": speedup and speedup / batch,
     }
-
-
-def gains(row: Row, first: Row) -> dict[str, float | None]:
-    """Return the speed-up in steps against batch 1, and its share of the ideal."""
-    if not row["steps"] or not first["steps"]:
-        return {"speedup": None, "of_ideal": None}
-    speedup = first["steps"] / row["steps"]
-    return {"speedup": speedup, "of_ideal": speedup * first["batch"] / row["batch"]}
 
 
 def summarised(rows: Sequence[Row]) -> dict[str, Any]:
     """Return the flat summary: B0 and the bound of each data set, then each batch."""
+    seconds = [key for key in rows[0] if key.startswith("seconds")]
     summary: dict[str, Any] = {}
-    for name, some in by_data(rows).items():
+    for name, some in grouped(rows, "data").items():
         summary[f"{name}_b0"] = knee(some)
-        summary[f"{name}_bound_least"] = some[0]["bound_least"]
-        summary[f"{name}_bound"] = some[0]["bound"]
-        for row in some:
-            summary |= {
-                f"{name}_{row['batch']}_{key}": row[key]
-                for key in row
-                if key in SUMMED or key.startswith("seconds")
-            }
+        summary |= flat(some[:1], "{data}_{key}", "bound_least", "bound")
+        keys = ("examples", "steps", *seconds, "speedup")
+        summary |= flat(some, "{data}_{batch}_{key}", *keys)
     return summary
 
 
-SUMMED = ("steps", "examples", "speedup")
-
-
 def drawn(path: Path, rows: Sequence[Row]) -> None:
-    """Draw steps and seconds to ε by batch, of what reached it."""
-    kinds = {
-        name: [row for row in some if row["steps"]]
-        for name, some in by_data(rows).items()
-    }
-    kinds = {name: some for name, some in kinds.items() if some}
+    """Draw steps and seconds to ε by batch, of the batches that reached it."""
+    kinds = grouped((row for row in rows if row["steps"]), "data")
     if not kinds:
         return
     steps_drawn(path / "steps", kinds)
-    workers = [key for key in rows[0] if key.startswith("seconds_")]
     series = {
         f"{name}, p = {key.removeprefix('seconds_')}": (
             [row["batch"] for row in some],
             [row[key] for row in some],
         )
         for name, some in kinds.items()
-        for key in workers
+        for key in rows[0]
+        if key.startswith("seconds_")
     }
     dashed = [name for name in series if name.startswith("repeated")]
     labels = {"x": "batch", "y": "seconds to ε", "log": "xy"}

@@ -1,44 +1,111 @@
-"""Minibatch descent to a goal: a plan, batch and rate in; examples and seconds out.
+"""Minibatch descent to a goal above the least objective: examples and seconds.
 
-    examples  ▯▯▯▯ ▯▯▯▯ ▯▯▯▯ ▯▯▯▯      one after another in the order drawn, and again
+    examples  ▯▯▯▯ ▯▯▯▯ ▯▯▯▯ ▯▯▯▯      one after another in a drawn order, and again
     windows   └──┘ at each end the objective is compared with the goal
 
-A window is an epoch of the strategy, on examples of its own, from the last one's table.
+A window is an epoch of the strategy on its own examples, from the table of the window
+before.
 """
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count, islice
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
-from batch_size_data import Plan, diversity
 
+from dml.data.svmlight import generate, laid_out
 from dml.metrics.timer import Timer
 from dml.models import descent as models
+from dml.models import sparse_logistic_edges as logistic
 from dml.models.sparse_logistic_edges import Documents
-from dml.models.sparse_svm import RANGE
+from dml.models.sparse_svm import RANGE, matrix
 from dml.strategies.shared.cyclades import cyclades
 from dml.strategies.shared.workers import Descent, orders
-from dml.types import CountedComm, Edges
+from dml.train import curve
+from dml.types import BadInput, Batch, CountedComm, Edges, Problem
 
-CLOCKED = 6  # windows, the first of which warms the caches
-TRIED = 3  # epochs after which who is no better than at the start is given up
-PATIENCE = 2.0  # times the fewest examples yet, after which a rate is given up
+DATA = ["diverse", "repeated"]
+TIMED = 6  # windows, of which the first warms the caches
+TRIED = 3  # epochs after which a rate that is no better than the start is given up
+PATIENCE = 2.0  # times the fewest examples so far, after which a rate is given up
 LOWEST = 2.0**-12  # of the rate that a search begins with
 
 
-class Crew(NamedTuple):
-    """The workers of a step: the threads of every rank."""
+class Plan(NamedTuple):
+    """A problem, and the objectives between which it is trained.
 
-    comm: CountedComm
-    threads: int = 1
+    problem: the problem.
+    first: the objective of the start value.
+    goal: the objective to be reached.
+    window: the least number of examples between two evaluations.
+    limit: the number of examples after which a rate is given up.
+    """
+
+    problem: Problem
+    first: float
+    goal: float
+    window: int
+    limit: int
 
 
 class Fastest(NamedTuple):
-    """The rate that took the fewest examples to the goal."""
+    """The rate that took the fewest examples to the goal; inf: no rate reached it."""
 
     rate: float
-    examples: float  # inf: no rate reached it
+    examples: float
+
+
+def planned(name: str, values: Any) -> Plan:
+    """Generate data as the flags say, and compute its least objective."""
+    if values.nonzeros > values.features or 2 * values.copies > values.examples:
+        raise BadInput(
+            f"expected --nonzeros of at most {values.features}, the features, and "
+            f"--copies of at most half of {values.examples} examples, got "
+            f"{values.nonzeros} and {values.copies}; pass fewer"
+        )
+    size = values.examples, values.features, values.nonzeros
+    batch = generated(size, values.copies if name == "repeated" else 1, values.seed)
+    data = logistic.documents(laid_out(batch, values.seed), values.mu)
+    start = np.zeros(values.features, np.float32)
+    least = logistic.objective(logistic.optimum(data, values.features), data)
+    return Plan(
+        models.problem(logistic, data, start),
+        logistic.objective(start, data),
+        (1 + values.within) * least,
+        max(1, values.examples // values.looks),
+        values.epochs * values.examples,
+    )
+
+
+def generated(size: tuple[int, int, int], copies: int, seed: int) -> Batch:
+    """Generate examples, features and nonzeros; each example occurs `copies` times."""
+    examples, *rest = size
+    distinct = generate(examples // copies, *rest, seed)
+    again = np.arange(examples) % len(distinct.targets)
+    return Batch(distinct.inputs[again], distinct.targets[again])
+
+
+def diversity(data: Documents, width: int) -> Callable[[np.ndarray], float]:
+    """Return table -> n Σ|g_i|² / |Σ g_i|², the bound of a batch (Yin 2018, def. 2).
+
+    g_i is the gradient of an example's own log loss and of the norm. To have all
+    examples r times leaves the bound as it is: n copies of one example have 1.
+    """
+    from scipy.special import expit
+
+    inputs, labels = matrix(data, width), data.labels.astype(np.float64)
+    lengths = np.asarray(inputs.multiply(inputs).sum(axis=1)).ravel()
+
+    def bound(table: np.ndarray) -> float:
+        weights, n = table.astype(np.float64), len(labels)
+        scores = inputs @ weights
+        slopes = -labels * expit(-labels * scores)  # g_i = slope x_i + μ w
+        squares = slopes**2 @ lengths + 2 * data.mu * slopes @ scores
+        squares += n * data.mu**2 * weights @ weights
+        total = inputs.T @ slopes + n * data.mu * weights
+        return float(n * squares / (total @ total))
+
+    return bound
 
 
 def part(data: Documents, first: int, last: int) -> Documents:
@@ -52,9 +119,9 @@ def part(data: Documents, first: int, last: int) -> Documents:
 
 
 def descent(
-    plan: Plan, batch: int, rate: float, crew: Crew
+    plan: Plan, batch: int, rate: float, comm: CountedComm, threads: int = 1
 ) -> Iterator[tuple[int, np.ndarray, float]]:
-    """Yield of window after window: the examples seen, the table, the seconds.
+    """Yield of each window: the examples so far, the table, the seconds of an update.
 
     An update is the sum of a batch's gradients, so the rate is that of one example.
     """
@@ -62,49 +129,53 @@ def descent(
     everything = np.ones(len(table), np.bool_)
     window = -(-max(batch, plan.window) // batch) * batch
     for turn in count():
-        for first in range(0, plan.examples, window):
-            last = min(first + window, plan.examples)
+        for first in range(0, plan.problem.examples, window):
+            last = min(first + window, plan.problem.examples)
             here = part(kernel.data, first, last)
             problem = models.problem(kernel.model, here, table)
             size = min(batch, last - first)
-            (step,) = cyclades(
+            steps = cyclades(
                 problem,
                 islice(orders(problem.examples, size, turn), 1),
                 Descent(lambda epoch: rate),
-                comm=crew.comm,
+                comm=comm,
                 timer=Timer(),
                 apart=everything,
                 batch=size,
-                threads=crew.threads,
+                threads=threads,
             )
-            table, seen = step.params(), seen + last - first
-            yield seen, table, step.seconds["update"] + step.seconds["wait"]
+            found = curve(steps, lambda table: {"table": table}, finite=False).summary
+            table, seen = found["table"], seen + last - first
+            spent = found["update_seconds"] + found["wait_seconds"]
+            yield seen, table, spent / found["steps"]
 
 
-def reached(plan: Plan, batch: int, rate: float, crew: Crew, limit: float) -> float:
-    """Return how many examples it takes to the goal; inf: more than the limit."""
+def reached(
+    plan: Plan, batch: int, rate: float, comm: CountedComm, limit: float
+) -> float:
+    """Return the number of examples to the goal; inf: more than the limit."""
     kernel = plan.problem.kernel
     steps = max(batch + plan.window, RANGE)
     if rate * kernel.data.mu * steps > RANGE / 2:  # the norm's scale would be 0
         return np.inf
-    for seen, table, _ in descent(plan, batch, rate, crew):
+    for seen, table, _ in descent(plan, batch, rate, comm):
         objective = kernel.model.objective(table, kernel.data)
         if objective <= plan.goal:
             return seen
-        lost = seen >= TRIED * plan.examples and objective > plan.first
+        lost = seen >= TRIED * plan.problem.examples and objective > plan.first
         if seen >= limit or lost or not np.isfinite(objective):
             break
     return np.inf
 
 
-def fastest(plan: Plan, batch: int, rate: float, crew: Crew) -> Fastest:
+def fastest(plan: Plan, batch: int, rate: float, comm: CountedComm) -> Fastest:
     """Climb from this rate by factors of 2 to the one with the fewest examples."""
     tried: dict[float, float] = {}
 
     def examples(rate: float) -> float:
         if rate not in tried:
             limit = min(plan.limit, PATIENCE * min(tried.values(), default=np.inf))
-            tried[rate] = reached(plan, batch, rate, crew, limit)
+            tried[rate] = reached(plan, batch, rate, comm, limit)
         return tried[rate]
 
     best = rate
@@ -116,22 +187,21 @@ def fastest(plan: Plan, batch: int, rate: float, crew: Crew) -> Fastest:
     return Fastest(best, examples(best))
 
 
-def bounds(plan: Plan, batch: int, found: Fastest, crew: Crew) -> list[float]:
+def bounds(plan: Plan, batch: int, found: Fastest, comm: CountedComm) -> list[float]:
     """Return the bound of the batch at the start, and along the fastest run."""
     bound = diversity(plan.problem.kernel.data, len(plan.problem.params))
     values = [bound(plan.problem.params)]
-    for seen, table, _ in descent(plan, batch, found.rate, crew):
+    for seen, table, _ in descent(plan, batch, found.rate, comm):
         if not seen <= found.examples < np.inf:
             break
         values.append(bound(table))
     return values
 
 
-def step_seconds(plan: Plan, batch: int, rate: float, crew: Crew) -> float:
-    """Return the median seconds of a step, by the crew."""
-    wide = plan._replace(window=max(plan.window, plan.examples // 16))
-    seen, took = 0, []
-    for total, _, seconds in islice(descent(wide, batch, rate, crew), CLOCKED):
-        took.append(seconds / -(-(total - seen) // batch))
-        seen = total
-    return float(np.median(took[1:]))
+def step_seconds(
+    plan: Plan, batch: int, rate: float, comm: CountedComm, threads: int
+) -> float:
+    """Return the median seconds of an update by this number of workers."""
+    wide = plan._replace(window=max(plan.window, plan.problem.examples // 16))
+    windows = islice(descent(wide, batch, rate, comm, threads), TIMED)
+    return float(np.median([seconds for _, _, seconds in windows][1:]))

@@ -21,6 +21,7 @@ import carbon_glove
 import carbon_report
 import carbon_rows
 import flags
+import started
 import writing
 from carbon_claims import CLAIMS
 
@@ -35,10 +36,10 @@ flags.switch("measure", True, "Meter GloVe, too.", flag_values=FLAGS)
 WAYS = "serial,rotation,hogwild,operation,synchronous,server"
 text("strategies", WAYS, "Ways of training, with commas between; all: mesh, too.")
 integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
-integer("ranks", 2, "Of all ways but serial.")
-integer("epochs", 6, "Of serial, whose loss after them is the target.")
+integer("ranks", 2, "Ranks of all strategies but serial.")
+integer("epochs", 6, "Epochs of serial; its loss after them is the target.")
 flags.number("target", 0.0, "Loss to reach; 0: serial's.", 0, flag_values=FLAGS)
-text("corpus", "enwiki", "As glove.py's.")
+text("corpus", "enwiki", "Corpus, as of glove.py.")
 integer("dim", 50, "Numbers of a vector.")
 integer("min_count", 5, "Least times that a word of the vocabulary occurs.")
 OWN = {"measure", "strategies", "ranks", "epochs", "target"}
@@ -46,7 +47,7 @@ OWN |= {"out", "csv", "tensorboard"}
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:
-    """Recompute what is published, measure what is not; return the summary."""
+    """Recompute the published tables, measure GloVe; return the summary."""
     flags.parse(FLAGS, argv)
     ways = strategies() if FLAGS.measure else []
     path = runs.path(FLAGS.out, "carbon")
@@ -56,11 +57,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         summary = carbon_rows.totals(*kept.values())
         print(carbon_report.published(summary, kept["patterson"]))
         if ways:
-            given = [
-                f"--{name}={value}"
-                for name, value in flags.chosen(FLAGS).items()
-                if FLAGS[name].present and name not in OWN
-            ]
+            given = started.given(FLAGS, leave_out=OWN)
             run = partial(carbon_glove.command, path, FLAGS.ranks, given)
             target = FLAGS.target or None
             metered = partial(carbon_glove.rows, ways, FLAGS.ranks, FLAGS.epochs)
@@ -73,7 +70,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
 
 
 def strategies() -> list[str]:
-    """Return the ways to measure; refuse those that so few ranks cannot go."""
+    """Return the strategies to measure; raise where one needs more ranks."""
     import glove_ways
 
     ways = flags.names(FLAGS.strategies, glove_ways.STRATEGIES, "strategies")
@@ -87,7 +84,7 @@ def strategies() -> list[str]:
 
 
 def measured(rows: Sequence[Row]) -> dict[str, Any]:
-    """Say which way takes least; return the summary of all."""
+    """Print the strategy of least energy; return the summary of all."""
     keys = ("kwh", "seconds", "epochs", "co2_kg", "cost_usd")
     summary = {f"glove_{r['strategy']}_{key}": r[key] for r in rows for key in keys}
     summary["glove_target"] = rows[0]["target"]

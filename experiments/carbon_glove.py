@@ -1,22 +1,25 @@
-"""What GloVe costs until its loss is low enough, by each way of training it.
+"""Costs of GloVe until its loss is low enough, by training strategy.
 
-A way → runs of glove.py as commands → the row of the last. The first may have to count
-the corpus and to compile; energy is of a whole process, so no first run is a row.
+A strategy → runs of glove.py as commands → the row of the last. The first run may have
+to count the corpus and to compile, and energy is of a whole process: it is no row.
 """
 
-import subprocess
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 
 import started
 
-from dml.metrics import results
 from dml.metrics.results import Run
 from dml.metrics.writers import Row
 from dml.types import BadInput
 
-METERED = ("energy_kwh", "energy_source", "co2_kg", "cost_usd")
+METERED = {  # columns of a row, by their names in a summary
+    "energy_kwh": "kwh",
+    "co2_kg": "co2_kg",
+    "cost_usd": "cost_usd",
+    "energy_source": "source",
+}
 MOST = 4  # times the epochs with which a way begins: then the target is out of reach
 Runner = Callable[[str, int], Run]  # a way and its epochs in
 
@@ -63,30 +66,22 @@ def reached(run: Run, target: float) -> int:
 
 
 def cost(run: Run | None) -> Row:
-    """Return what a run took: seconds of training, energy of all it did."""
-    keys = ("epochs", "seconds", "kwh", "co2_kg", "cost_usd", "source")
+    """Return the seconds of training, and the energy of the whole run."""
     if run is None:
-        return dict.fromkeys(keys)
-    of = run.summary
-    missing = [name for name in METERED if name not in of]
+        return dict.fromkeys(("epochs", "seconds", *METERED.values()))
+    missing = [name for name in METERED if name not in run.summary]
     if missing:
         raise BadInput(
             f"expected {', '.join(METERED)} in {run.path / 'summary.json'}, got no "
             f"{', '.join(missing)}; run an experiments/glove.py that meters its energy"
         )
-    energy = (of["energy_kwh"], of["co2_kg"], of["cost_usd"], of["energy_source"])
-    return dict(zip(keys, (len(run.rows), of["seconds"], *energy), strict=True))
+    spent = {column: run.summary[name] for name, column in METERED.items()}
+    return {"epochs": len(run.rows), "seconds": run.summary["seconds"], **spent}
 
 
 def command(path: Path, ranks: int, given: Sequence[str], way: str, epochs: int) -> Run:
-    """Run glove.py in a folder of its own and read what it left."""
-    out = path / f"{way}-{epochs}"
-    script = str(Path(__file__).with_name("glove.py"))
-    line = [*started.python(0 if way == "serial" else ranks), script, *given]
-    line += [f"--strategy={way}", f"--epochs={epochs}", "--timeline=0", f"--out={out}"]
-    env = started.environment()
-    done = subprocess.run(line, env=env, capture_output=True, text=True)
-    if done.returncode:
-        last = " ".join(done.stderr.split()[-60:])
-        raise BadInput(f"{way} of {epochs} epochs ended with {done.returncode}: {last}")
-    return results.read(out)
+    """Run glove.py; return its run folder."""
+    size = 0 if way == "serial" else ranks
+    own = [*given, f"--strategy={way}", f"--epochs={epochs}", "--timeline=0"]
+    name, out = f"{way} of {epochs} epochs", path / f"{way}-{epochs}"
+    return started.run(name, size, "glove.py", own, out)

@@ -1,4 +1,4 @@
-"""What `carbon.py` prints: columns of its tables, the bars of its figure, its words."""
+"""The output of `carbon.py`: columns of tables, bars of a figure, lines of text."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -64,7 +64,7 @@ COLUMNS: dict[str, Columns] = {
 
 
 def published(summary: Row, second: Sequence[Row]) -> str:
-    """Say how far the tables are recomputed."""
+    """Return a summary of the recomputed tables."""
     held = [row["model"] for row in second if follows(row)]
     return (
         f"\nStrubell: {summary['strubell_exact']} of {summary['strubell_cells']} cells "

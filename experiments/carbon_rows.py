@@ -1,4 +1,4 @@
-"""The published tables recomputed, a row each; what of them is equal, in numbers."""
+"""Rows of the published tables, recomputed, and counts of equal cells."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -20,7 +20,7 @@ def strubell() -> Iterator[Row]:
 
 
 def recomputed(one: Training, hours: float, source: str) -> Row:
-    """Return what is printed of a training beside what follows from its hours."""
+    """Return the printed cells of a training, and those that follow from its hours."""
     price = PRICES[one.device]
     low, high = (rent(one.devices, hours, each) for each in price[:2])
     ours: dict[str, float | None] = {"kwh": None, "pounds": None}
@@ -36,8 +36,11 @@ def recomputed(one: Training, hours: float, source: str) -> Row:
         if value is not None and round(value) != published[name]
     ]
     return {
-        **{"model": one.model, "hardware": f"{one.devices} {one.device}"},
-        **{"watts": one.watts, "hours": hours, "hours_are": source},
+        "model": one.model,
+        "hardware": f"{one.devices} {one.device}",
+        "watts": one.watts,
+        "hours": hours,
+        "hours_are": source,
         **{f"published_{name}": value for name, value in published.items()},
         **ours,
         "unequal": ", ".join(unequal),
@@ -74,7 +77,7 @@ def patterson() -> Iterator[Row]:
 
 
 def follows(row: Row) -> bool:
-    """Say whether the printed MWh need no other days than the printed ones, rounded."""
+    """Return whether the printed MWh imply the printed days, after rounding."""
     digits = 0 if float(row["days"]).is_integer() else 1
     return round(row["implied_days"], digits) == row["days"]
 
@@ -100,11 +103,12 @@ def totals(first: Sequence[Row], second: Sequence[Row]) -> dict[str, Any]:
     _, as_printed, worst_printed = agreement(printed)
     searched = next(row for row in printed if row["kwh"] and row["model"] == "NAS")
     return {
-        **{"strubell_cells": cells, "strubell_exact": right},
+        "strubell_cells": cells,
+        "strubell_exact": right,
         "strubell_worst_error": worst,
         "strubell_exact_printed": as_printed,
         "strubell_worst_error_printed": worst_printed,
-        **{"patterson_cells": 2 * len(second)},
+        "patterson_cells": 2 * len(second),
         "patterson_worst_error": max(deviations(second)),
         "patterson_follows": sum(map(follows, second)),
         "search_tonnes": searched["pounds"] * POUND / 1e3,

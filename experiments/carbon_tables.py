@@ -28,17 +28,11 @@ STRUBELL = (
     Training("T2T big", "P100", 8, 1515.43, 84, 201, 192, (289, 981)),
     Training("ELMo", "P100", 3, 517.66, 336, 275, 262, (433, 1472)),
     # 3.3 days
-    Training(
-        *("BERT base", "V100", 64, 12041.51, 79, 1507, 1438, (3751, 12571)), exact=79.2
-    ),
+    Training("BERT base", "V100", 64, 12041.51, 79, 1507, 1438, (3751, 12571), 79.2),
     Training("BERT base", "TPUv2", 16, None, 96, None, None, (2074, 6912)),
-    Training(
-        *("NAS", "P100", 8, 1515.43, 274_120, 656_347, 626_155, (942_973, 3_201_722)),
-    ),
+    Training("NAS", "P100", 8, 1515.43, 274120, 656347, 626155, (942973, 3201722)),
     # 979 million steps at 10 hours for 300,000 are 32,633: a digit slipped
-    Training(
-        *("NAS", "TPUv2", 1, None, 32_623, None, None, (44_055, 146_848)), exact=32_633
-    ),
+    Training("NAS", "TPUv2", 1, None, 32623, None, None, (44055, 146848), 32633),
     Training("GPT-2", "TPUv3", 32, None, 168, None, None, (12_902, 43_008)),
 )
 

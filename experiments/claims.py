@@ -8,7 +8,7 @@ rules to the same files and writes docs/RESULTS.md.
 """
 
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from dml.metrics.results import Run
@@ -80,8 +80,21 @@ def nonempty(found: Found, name: str) -> Found:
 
 def rows(run: Run, **values: str) -> list[Row]:
     """Return the rows of a run that have the given values; KeyError if none has."""
-    found = [row for row in run.rows if all(row[k] == v for k, v in values.items())]
-    return nonempty(found, ", ".join(values.values()))
+    return nonempty(matching(run.rows, **values), ", ".join(values.values()))
+
+
+def matching(rows: Iterable[Row], **values: Any) -> list[Row]:
+    """Return the rows that have the given values."""
+    return [row for row in rows if all(row[k] == v for k, v in values.items())]
+
+
+def grouped(rows: Iterable[Row], *keys: str) -> dict[Any, list[Row]]:
+    """Return the rows by the value of a key, or by the values of several keys."""
+    groups: dict[Hashable, list[Row]] = {}
+    for row in rows:
+        values = tuple(row[key] for key in keys)
+        groups.setdefault(values if len(keys) > 1 else values[0], []).append(row)
+    return groups
 
 
 def judge(claim: Claim, *runs: Run) -> Verdict:

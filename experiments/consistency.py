@@ -1,4 +1,4 @@
-"""Who waits, who is stale, who diverges: every consistency of a server, by delay.
+"""Waiting, staleness and convergence of every consistency, by delay distribution.
 
 python experiments/consistency.py                     8 virtual ranks, 2 of them serve
 python experiments/consistency.py --simulate=64       64, 2 of them serve
@@ -16,44 +16,46 @@ messages slow; not where only computing is uneven. Waiting falls from 49 % of a 
 time to nothing, and so do the seconds, by 46 %, at X = 1 + Exp(0.5).
 """
 
-from collections.abc import Callable, Sequence
-from functools import cache, partial
+from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import flags
-import writing
-from consistency_report import COLUMNS, Case, drawn, row, summarised
+from consistency_report import COLUMNS, NEAR, case, drawn, last_objective, summarised
 from server_claims import CONSISTENCY
+from server_flags import way
 from server_problems import PROBLEMS, shards
-from server_runs import Plan, napping, ran, virtual_if_alone, way
+from server_studies import Case, Run, compared
 
-from dml.metrics import runs, writers
 from dml.sim.laws import law
-from dml.strategies.server.roles import roles
-from dml.strategies.server.server import Make, Setup
-from dml.strategies.server.workers import SKIP, Habits
 from dml.types import CountedComm
-from dml.wire.messages import first_of_each_host
 
 WAYS = "bsp,ssp:0,ssp:2,ssp:3,ssp:5,ssp:10,essp:0,essp:10,async,softsync:1,backup:1"
 LAWS = "constant:1;shifted_exponential:1,3;shifted_exponential:1,0.5"
 SETS = ["factors", "generated"]
 MOST = (60, 30)  # clocks of virtual and of real ranks
-VIRTUAL = 8  # ranks where there are no real ones
+RANKS = 8  # virtual ones, where there are no real ones
 
 FLAGS = flags.define("seed", *flags.VIRTUAL, "watchdog")
 text = partial(flags.text, flag_values=FLAGS)
 integer = partial(flags.integer, flag_values=FLAGS)
 number = partial(flags.number, flag_values=FLAGS)
-flags.choice("problem", SETS[0], SETS, "Ratings to learn.", flag_values=FLAGS)
-text("consistency", WAYS, "Of the servers, each with its s, n or b after a colon.")
-text("laws", LAWS, "Of what a worker's computing takes, each after a semicolon.")
-integer("servers", 0, "Ranks that serve; 0: 1 in 4, at most 2.", 0)
-integer("clocks", 0, "Minibatches; 0: 60, 30 if real, fewer for many ranks.", 0)
-integer("batch", 0, "Ratings in a minibatch; 0: as stated for the problem.", 0)
+flags.choice("problem", SETS[0], SETS, "Data set of ratings.", flag_values=FLAGS)
+text("consistency", WAYS, "Consistencies, each with its s, n or b after a colon.")
+text("laws", LAWS, "Delay distributions of a worker, separated by semicolons.")
+integer("servers", 0, "Number of servers; 0 uses 1 rank in 4, at most 2.", 0)
+integer(
+    "clocks",
+    0,
+    "Number of minibatches; 0 uses 60, or 30 if real; fewer for many ranks.",
+    0,
+)
+integer("batch", 0, "Ratings in a minibatch; 0 uses the problem's default.", 0)
 integer("snapshots", 4, "Clocks between two evaluations.", 1)
-number("lr", 0.0, "Rate of SGD; 0: as stated for the problem.", 0)
-number("target", 0.0, "Objective to be reached; 0: 2 % above the first one's last.", 0)
+number("lr", 0.0, "Step size of SGD; 0 uses the problem's default.", 0)
+number(
+    "target", 0.0, "Objective to reach; 0 uses the first run's last one, plus 2 %.", 0
+)
 number("scale", 0.006, "Seconds that real workers sleep for each of X.", 1e-4)
 
 
@@ -63,46 +65,33 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     ways = {name: way(name) for name in FLAGS.consistency.split(",")}
     for one in FLAGS.laws.split(";"):
         law(one)
-    path = runs.path(FLAGS.out, "consistency")
-    virtual_if_alone(FLAGS, VIRTUAL)
-    load = cache(partial(PROBLEMS[FLAGS.problem].make, FLAGS.seed, 0.0))
+    stated = PROBLEMS[FLAGS.problem]
+    update = shards(stated, "sgd", FLAGS.lr or stated.rates["sgd"])
 
-    def program(comm: CountedComm) -> dict[str, Any]:
-        problem, cases, summary = first_of_each_host(comm, load), [], {}
-        comm = napping(comm, FLAGS.scale)
-        if not comm.platform.virtual:
-            first, *_ = ways.values()
-            *how, plan = settings(comm, first, "")
-            ran(comm, problem, *how, plan._replace(clocks=1))  # compiles
-        table = writers.table(COLUMNS)
-        with writing.first(path, FLAGS, comm, table, claims=CONSISTENCY) as writer:
-            for delays in FLAGS.laws.split(";"):
-                for name, make in ways.items():
-                    found = ran(comm, problem, *settings(comm, make, delays))
-                    if found:
-                        cases.append(Case(delays, name, found))
-                        writer.row(row(cases, FLAGS.target))
-            if cases:
-                summary = summarised(cases)
-                drawn(path, cases)
-                writer.summary(summary)
-        return summary
+    def trials(comm: CountedComm, run: Run) -> Iterator[Case | None]:
+        servers = FLAGS.servers or min(2, max(1, comm.size // 4))
+        workers, real = comm.size - servers, not comm.platform.virtual
+        clocks = FLAGS.clocks or max(16, min(MOST[real], 1000 // max(1, workers)))
+        if real:  # compile
+            run(update, next(iter(ways.values())), servers=servers, clocks=1)
+        target = FLAGS.target
+        for delays in FLAGS.laws.split(";"):
+            for name, rule in ways.items():
+                found = run(update, rule, servers=servers, law=delays, clocks=clocks)
+                if found:
+                    target = target or NEAR * last_objective(found)
+                yield found and case(found, name, delays, target)
 
-    return flags.ranks(program, FLAGS)
-
-
-def settings(comm: Any, make: Callable, delays: str) -> tuple[Make, Setup, Plan]:
-    """Return the update, how ranks share the work, and how much of it there is."""
-    who = roles(comm.size, FLAGS.servers or min(2, max(1, comm.size // 4)))
-    stated, real = PROBLEMS[FLAGS.problem], not comm.platform.virtual
-    update, own = shards(stated, "sgd", FLAGS.lr or stated.rates["sgd"])
-    clocks = FLAGS.clocks or max(16, min(MOST[real], 1000 // who.workers))
-    scale = FLAGS.scale if real else 1.0
-    habits = Habits(on_nonfinite=SKIP)  # who diverges goes on, and is counted
-    rule, every = make(who.workers), FLAGS.snapshots
-    setup = Setup(who, rule, own, habits, snapshots=every)
-    batch = FLAGS.batch or stated.batch
-    return update, setup, Plan(batch, clocks, FLAGS.seed, delays, scale)
+    return compared(
+        FLAGS,
+        "consistency",
+        RANKS,
+        trials,
+        columns=COLUMNS,
+        summarised=summarised,
+        drawn=drawn,
+        claims=CONSISTENCY,
+    )
 
 
 if __name__ == "__main__":

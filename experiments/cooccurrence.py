@@ -3,7 +3,7 @@
 python experiments/cooccurrence.py --corpus=newsgroups --out=counts     one rank
 mpirun -n 8 python experiments/cooccurrence.py --corpus=corpus.txt      real ranks
 
-The files are the reference GloVe program's own: either one can go on from the other's.
+The files are those of the reference GloVe program: each program reads both.
 Cost: 4 s for 5 M words on 2 ranks, 11 s for 17 M: 3 and 5 times the C program's speed.
 """
 

@@ -1,7 +1,4 @@
-"""From the flags of a corpus to its counts: counted now, found again, or given.
-
-Every experiment that begins with words defines these flags.
-"""
+"""Counts of a corpus from flags: counted now, cached, or read from --counts."""
 
 import hashlib
 import json
@@ -49,7 +46,7 @@ def define(values: flags.FlagValues) -> None:
 
 
 class Counts(NamedTuple):
-    """What was counted, and where it is kept."""
+    """The counts of a corpus, and their folder."""
 
     folder: Path
     vocabulary: Vocabulary
@@ -105,9 +102,9 @@ def key(comm: CountedComm, paths: Sequence[Path], values: flags.FlagValues) -> s
 
 
 def known(comm: CountedComm, folder: Path) -> tuple[bool, Path]:
-    """Say, alike on all ranks, whether the counts are there, and where to make them.
+    """Return whether the counts exist, and a folder to make them in.
 
-    Runs at once make them in folders of their own.
+    Equal on all ranks. The name has the process id, as several runs may count at once.
     """
     said = np.array([(folder / "counts.json").exists(), os.getpid()], np.int64)
     broadcast(comm, said)
@@ -115,7 +112,7 @@ def known(comm: CountedComm, folder: Path) -> tuple[bool, Path]:
 
 
 def keep(part: Path, folder: Path) -> None:
-    """Give counts their name, if no other run was first: its counts are equal."""
+    """Rename the folder of counts, unless another run has: its counts are equal."""
     if not (folder / "counts.json").exists():
         shutil.rmtree(folder, ignore_errors=True)
     with suppress(OSError):

@@ -1,13 +1,13 @@
-"""No conflicts, so the bits of one worker: what does that cost, and save? (Pan 2016)
+"""CYCLADES: the bits of one worker on many; its cost, and its largest step (Pan 2016).
 
 python experiments/cyclades.py                       threads of one process, 2 workers
 python experiments/cyclades.py --problems=svm --batches=64,256 --hubs=1,0.01,0.001
 mpirun -n 2 python experiments/cyclades.py --bits=1,2,4
 
-The bits of some workers beside serial's, by batch, also with hubs apart, which wait for
-a batch's end; how conflicts connect the examples of a batch; updates a second beside
-HOGWILD!'s, by turns; and the largest step with which the objective falls, also where
-HOGWILD! is simulated whose reads are late, as they are with many workers.
+It compares the bits of numbers of workers with serial's, by batch, also with hubs
+apart, which wait for a batch's end; counts how conflicts connect the examples of a
+batch; times updates by turns with HOGWILD!; and searches the largest step with which
+the objective falls, also of HOGWILD! simulated with late reads, as many workers have.
 
 Cost: 25 s on 2 cores.
 Result: the bits of serial on 1, 2, 4 and 8 workers, by all batches, hubs apart or not.
@@ -20,18 +20,16 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
+import cyclades_report
 import flags
-import writing
-from cyclades_parts import bits, races, sizes
-from cyclades_report import KINDS, drawn, summarised
-from cyclades_steps import largest
+from cyclades_parts import bits, largest, races, sizes
 from hogwild_claims import CYCLADES
-from hogwild_problems import PROBLEMS
-from sparse_runs import Task, loaded
+from hogwild_runs import PROBLEMS, study
+from sparse_runs import loaded
 
-from dml.metrics import runs, writers
+from dml.metrics import runs
 from dml.metrics.writers import Row
-from dml.types import CountedComm, Problem
+from dml.types import CountedComm
 from dml.wire.messages import Metered
 from dml.wire.messages.comm import world
 
@@ -39,14 +37,14 @@ FLAGS = flags.define("seed", "watchdog")
 text = partial(flags.text, flag_values=FLAGS)
 integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
 text("problems", "svm,completion,sparse", f"Of {', '.join(PROBLEMS)}.")
-text("bits", "1,2,4,8", "Workers whose bits are compared: 1, or some of each rank.")
+text("bits", "1,2,4,8", "Workers whose bits are compared: 1, or a multiple of ranks.")
 text("checked", "64,1024", "Batches whose bits are compared.")
 text("batches", "16,64,256,1024,4096", "Batches whose conflicts are counted.")
-text("hubs", "1,0.005", "Rows in more than such a share of the examples are apart.")
-text("workers", "1,2", "Workers that race.")
-text("late", "16,256", "Updates that reads of a simulated HOGWILD! are late; or none.")
-integer("epochs", 10, "Of a turn.")
-integer("repeats", 5, "Turns, of which the median.")
+text("hubs", "1,0.005", "Shares of the examples; rows in more of them are apart.")
+text("workers", "1,2", "Workers whose updates are timed.")
+text("late", "16,256", "Updates by which simulated reads are late; empty: none.")
+integer("epochs", 10, "Epochs of a turn.")
+integer("repeats", 5, "Turns, whose median is taken.")
 integer("tried", 3, "Epochs after which a step is judged; 3 to 10 rates are tried.")
 
 
@@ -54,46 +52,30 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     """Measure as the flags say; return the summary of this process's rank."""
     flags.parse(FLAGS, argv)
     problems = flags.names(FLAGS.problems, PROBLEMS, "problems")
-    counts = {
-        name: sorted({*flags.integers(FLAGS, name)})
+    workers, checked, batches, raced = (
+        sorted({*flags.integers(FLAGS, name)})
         for name in ("bits", "checked", "batches", "workers")
-    }
+    )
     hubs = flags.numbers(FLAGS, "hubs", 1)
     late = flags.integers(FLAGS, "late", empty=True)
     path = runs.path(FLAGS.out, "cyclades")
+    parts = (
+        partial(bits, shares=hubs, batches=checked, workers=workers),
+        partial(sizes, shares=hubs, batches=batches),
+        partial(races, workers=raced, repeats=FLAGS.repeats, epochs=FLAGS.epochs),
+        partial(largest, most=raced[-1], late=late, epochs=FLAGS.tried),
+    )
 
-    def program(comm: CountedComm) -> dict[str, Any]:
-        known: list[tuple[str, Task, Problem]] = []
-        for name in problems:
-            task = PROBLEMS[name](FLAGS.seed)
-            known.append((name, task, loaded(comm, task)[0]))
+    def rows(comm: CountedComm) -> Iterator[Row]:
+        tasks = {name: PROBLEMS[name](FLAGS.seed) for name in problems}
+        known = {name: loaded(comm, task)[0] for name, task in tasks.items()}
+        for part in parts:
+            for name, task in tasks.items():
+                for row in part(comm, known[name], task.stated, FLAGS.seed):
+                    yield {"problem": name} | row
 
-        def every() -> Iterator[Row]:
-            most, turns = counts["workers"][-1], (FLAGS.repeats, FLAGS.epochs)
-            for part in (
-                partial(bits, hubs, (counts["checked"], counts["bits"])),
-                partial(sizes, hubs, counts["batches"]),
-                partial(races, counts["workers"], turns),
-                partial(largest, most, (late, FLAGS.tried)),
-            ):
-                for name, task, problem in known:
-                    for row in part(comm, problem, task.stated, FLAGS.seed):
-                        yield {"problem": name} | row
-
-        rows: list[Row] = []
-        shown = writers.tables(KINDS, {}, key="kind")
-        with writing.first(path, FLAGS, comm, shown, claims=CYCLADES) as writer:
-            for row in every():
-                writer.row(row)
-                rows.append(row)
-            if comm.rank:
-                return {}
-            summary = summarised(rows)
-            drawn(path, rows)
-            writer.summary(summary)
-        return summary
-
-    return [program(Metered(world(FLAGS.watchdog)))]
+    comm = Metered(world(FLAGS.watchdog))
+    return [study(comm, FLAGS, path, cyclades_report, rows(comm), CYCLADES)]
 
 
 if __name__ == "__main__":

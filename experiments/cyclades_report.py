@@ -6,9 +6,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from claims import grouped, matching
 from cyclades_parts import WAYS
 from hogwild_report import machine
 from hogwild_runs import SERIAL
+from writing import flat
 
 from dml.metrics import figures
 from dml.metrics.figures import Panel
@@ -57,87 +59,73 @@ KINDS = {
 
 def summarised(rows: Sequence[Row]) -> dict[str, Any]:
     """Return the flat summary; print the machine, and the ratios of largest steps."""
-    most, found = (
-        max(row["workers"] for row in rows if row["kind"] == "race"),
-        machine(),
-    )
+    races, steps = matching(rows, kind="race"), matching(rows, kind="step")
+    most, found = max(row["workers"] for row in races), machine()
     sys.stdout.write(
         f"{most} workers on {found['cores']} cores ({found['processor']})\n"
     )
-    steps = [row for row in rows if row["kind"] == "step"]
-    for way in dict.fromkeys(row["way"] for row in steps):
+    for way in grouped(steps, "way"):
         if way not in (WAYS[1], SERIAL[0]):
             ratios = ", ".join(
                 f"{name} {ratio:.2f}x" for name, ratio in to_step(steps, way).items()
             )
             sys.stdout.write(f"largest step, to the largest of {way}: {ratios}\n")
-    equal = all(row["equal"] for row in rows if row["kind"] == "bits")
+    equal = all(row["equal"] for row in matching(rows, kind="bits"))
     return totals(rows) | found | {"bits_equal": equal}
 
 
 def to_step(steps: Sequence[Row], way: str) -> dict[str, float]:
     """Return CYCLADES' largest step to that of another strategy, by problem."""
-    mine, other = (
-        {row["problem"]: row["rate"] for row in steps if row["way"] == one}
+    ours, others = (
+        {row["problem"]: row["rate"] for row in matching(steps, way=one)}
         for one in (WAYS[1], way)
     )
-    return {name: rate / (other[name] or math.nan) for name, rate in mine.items()}
+    return {name: rate / (others[name] or math.nan) for name, rate in ours.items()}
 
 
 def totals(rows: Sequence[Row]) -> dict[str, Any]:
     """Return the entries of the summary for each row."""
-    found: dict[str, Any] = {}
-    for row in rows:
-        if row["kind"] == "sizes":
-            key = f"{row['problem']}_batch_{row['batch']}_hubs_{row['hubs']:g}"
-            found[f"{key}_largest"] = row["largest"]
-        elif row["kind"] == "race":
-            key = f"{row['problem']}_{row['way']}_{row['workers']}"
-            found[f"{key}_updates_per_second"] = row["updates_per_second"]
-            found[f"{key}_to_hogwild"] = row["to_hogwild"]
-        elif row["kind"] == "step":
-            key = f"{row['problem']}_{row['way'].replace(' ', '_')}"
-            found[f"{key}_largest_step"] = row["rate"]
-    return found
+    sizes, races, steps = (
+        matching(rows, kind=kind) for kind in ("sizes", "race", "step")
+    )
+    speeds = ("updates_per_second", "to_hogwild")
+    return {
+        **flat(sizes, "{problem}_batch_{batch}_hubs_{hubs:g}_{key}", "largest"),
+        **flat(races, "{problem}_{way}_{workers}_{key}", *speeds),
+        **{
+            f"{row['problem']}_{row['way'].replace(' ', '_')}_largest_step": row["rate"]
+            for row in steps
+        },
+    }
 
 
 def drawn(path: Path, rows: Sequence[Row]) -> None:
     """Draw how conflicts connect batches, and updates a second by workers."""
-
-    def of(kind: str, **values: object) -> list[Row]:
-        return [
-            row
-            for row in rows
-            if row["kind"] == kind and all(row[k] == v for k, v in values.items())
-        ]
-
-    names = list(dict.fromkeys(row["problem"] for row in rows))
-    shares = list(dict.fromkeys(row["hubs"] for row in of("sizes")))
-    series = {}
-    for name in names:
-        for share in shares:
-            mine = of("sizes", problem=name, hubs=share)
-            if not mine:  # no rows apart, as with a greater share
-                continue
-            label = f"{name}, {mine[0]['apart']} rows apart"
-            xs = [row["batch"] for row in mine]
-            series[label] = xs, [row["largest"] for row in mine]
+    sizes, races = (matching(rows, kind=kind) for kind in ("sizes", "race"))
+    series = {
+        f"{name}, {some[0]['apart']} rows apart": (
+            [row["batch"] for row in some],
+            [row["largest"] for row in some],
+        )
+        for (name, _), some in grouped(sizes, "problem", "hubs").items()
+    }
     labels = {"x": "batch", "y": "share of the largest component"}
     figures.curves(path / "components", series, **labels, log="x")
     panels = [
-        Panel(name, paces(of("race", problem=name)), "workers", "to HOGWILD!'s fewest")
-        for name in names
+        Panel(name, speeds(some), "workers", "to HOGWILD!'s fewest")
+        for name, some in grouped(races, "problem").items()
     ]
     top = max(max(ys) for panel in panels for _, ys in panel.series.values())
     figures.panels(path / "throughput", panels, within=(0, 1.05 * top))
 
 
-def paces(races: Sequence[Row]) -> dict[str, figures.Curve]:
-    """Return each way's speed by workers, to that of the first row."""
+def speeds(races: Sequence[Row]) -> dict[str, figures.Curve]:
+    """Return the speed of each strategy by workers, to that of the first row."""
     unit = races[0]["updates_per_second"]
-    found: dict[str, tuple[list[float], list[float]]] = {}
-    for row in races:
-        xs, ys = found.setdefault(row["way"], ([], []))
-        xs.append(row["workers"])
-        ys.append(row["updates_per_second"] / unit)
-    return found
+    return {
+        way: (
+            [row["workers"] for row in some],
+            [row["updates_per_second"] / unit for row in some],
+        )
+        for way, some in grouped(races, "way").items()
+    }

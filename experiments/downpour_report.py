@@ -1,87 +1,62 @@
-"""The rows, table, summary and figures of downpour.py."""
+"""The cases, table, summary and figures of downpour.py."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
-from server_report import panel
-from server_runs import Ran, reached
+from server_runs import Ran, panel, picked, reached, waits
+from server_studies import Case
 
-from dml.metrics import figures, server_figure
-from dml.metrics.writers import Row
+from dml.metrics import figures
+from dml.metrics.writers import Columns
 
-
-class Case(NamedTuple):
-    """One run."""
-
-    way: str
-    rate: float
-    ran: Ran
-    target: float
-
-    @property
-    def accuracy(self) -> float:
-        return self.ran.summary["accuracy"] or 0.0
-
-    @property
-    def seconds(self) -> float | None:
-        return reached(self.ran, "accuracy", self.target, falls=False)
-
-
-def best(cases: Sequence[Case]) -> dict[str, Case]:
-    """Return of each way the run that is first at the target, or most accurate."""
-
-    def order(case: Case) -> tuple[float, float]:
-        return math.inf if case.seconds is None else case.seconds, -case.accuracy
-
-    found: dict[str, Case] = {}
-    for case in sorted(cases, key=order):
-        found.setdefault(case.way, case)
-    return {way: found[way] for way in dict.fromkeys(case.way for case in cases)}
-
-
-COLUMNS = {
+COLUMNS: Columns = {
     "way": (16, "{way}"),
     "rate": (6, "{rate:g}"),
     "accuracy": (8, "{accuracy:.4f}"),
-    "to target": (9, "{seconds_to_target:,.1f}"),
-    "seconds": (8, "{seconds:,.1f}"),
-    "updates": (7, "{updates:,.0f}"),
-    "stale": (6, "{staleness_mean:.2f}"),
-    "idle": (5, "{idle_share:.1%}"),
-    "words": (12, "{words_sent:,}"),
+    **picked("to target", "seconds", "updates", "stale", "idle", "words"),
 }
 
 
-def time(seconds: float | None) -> str:
-    return "-" if seconds is None else f"{seconds:,.1f}"
+def case(ran: Ran, way: str, rate: float, target: float) -> Case:
+    """Return the case of a strategy and its rate."""
+    row = {
+        "way": way,
+        "rate": rate,
+        "accuracy": ran.summary["accuracy"] or 0.0,
+        "seconds_to_target": reached(ran, "accuracy", target, falls=False),
+    }
+    return Case(ran.summary | row, ran)
 
 
-def row(case: Case) -> Row:
-    """Return what the table says of a case."""
-    return case.ran.summary | {
-        "way": case.way,
-        "rate": case.rate,
-        "accuracy": case.accuracy,
-        "seconds_to_target": case.seconds,
+def best(cases: Sequence[Case]) -> dict[str, Case]:
+    """Return of each strategy the run that is first at the target, or most accurate."""
+
+    def order(case: Case) -> tuple[float, float]:
+        seconds = case.row["seconds_to_target"]
+        return math.inf if seconds is None else seconds, -case.row["accuracy"]
+
+    ways = dict.fromkeys(case.row["way"] for case in cases)
+    return {
+        way: min((case for case in cases if case.row["way"] == way), key=order)
+        for way in ways
     }
 
 
-def summarised(chosen: Mapping[str, Case]) -> dict[str, Any]:
+def summarised(cases: Sequence[Case]) -> dict[str, Any]:
     """Return the flat summary of each strategy at its best rate."""
-    summary: dict[str, Any] = {}
-    for way, case in chosen.items():
-        key = way.lower().replace(" ", "_")
-        summary[f"{key}_accuracy"] = case.accuracy
-        summary[f"{key}_rate"] = case.rate
-        summary[f"{key}_seconds_to_target"] = case.seconds
-    return summary
+    return {
+        f"{way.lower().replace(' ', '_')}_{name}": case.row[name]
+        for way, case in best(cases).items()
+        for name in ("accuracy", "rate", "seconds_to_target")
+    }
 
 
-def drawn(path: Path, chosen: Mapping[str, Case]) -> None:
-    """Draw the accuracy of each way at its best rate, and its workers."""
-    named = {f"{way}, {case.rate:g}": case.ran for way, case in chosen.items()}
+def drawn(path: Path, cases: Sequence[Case]) -> None:
+    """Draw the accuracy of each strategy at its best rate, and its workers."""
+    chosen = best(cases).items()
+    named = {f"{way}, {case.row['rate']:g}": case.ran for way, case in chosen}
     panels = [panel(f"by {x}", named, x, "accuracy") for x in ("seconds", "updates")]
     figures.panels(path / "accuracy", panels)
-    server_figure.waits(path / "waiting", {n: ran.work for n, ran in named.items()})
+    waits(path / "waiting", named)

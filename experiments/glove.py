@@ -4,7 +4,7 @@ mpirun -n 8 python experiments/glove.py                        Wikipedia's 106 a
 mpirun -n 8 python experiments/glove.py --corpus=newsgroups    5 million words
 mpirun -n 4 python experiments/glove.py --strategy=server      3 workers, 1 server
 python experiments/glove.py --simulate=8 --medium=messages     virtual ranks
-python experiments/glove.py --resume=runs/glove/…              go on, bit for bit
+python experiments/glove.py --resume=runs/glove/…              continue, bit for bit
 
 Cost: 26 s for the newsgroups by 8 ranks on 2 cores, 40 M records a second.
 Result: 4.9 % of 10,070 analogies, as the C program; the same bits on 1 to 8 ranks.
@@ -19,7 +19,6 @@ from typing import Any
 import counting
 import flags
 import glove_flags
-import glove_state
 import glove_ways
 import numpy as np
 import timelines
@@ -64,8 +63,8 @@ def program(comm: CountedComm, path: Path, asked: Callable[[], bool]) -> dict[st
     dim = glove_flags.columns(FLAGS, comm.size)
     compile_ahead(comm, dim, glove_flags.kernels(FLAGS))
     tiles, blocks = tiled(comm, counts.records, known, glove_flags.order(FLAGS))
-    rules = glove_state.rules(FLAGS, known, len(counts.records))
-    done, state = glove_state.begin(FLAGS, known, rules)
+    rules = glove_ways.rules(FLAGS, known, len(counts.records))
+    done, state = glove_ways.begin(FLAGS, known, rules)
     virtual = bool(FLAGS.simulate) and FLAGS.strategy != "mesh"
     timer = timelines.timer(comm, comm.Wtime if virtual else time.perf_counter)
     batch = glove_ways.batch(FLAGS, comm.size)
@@ -86,7 +85,7 @@ def program(comm: CountedComm, path: Path, asked: Callable[[], bool]) -> dict[st
         batch,
         {},
     )
-    steps = glove_state.resumed(glove_ways.STRATEGIES[FLAGS.strategy](setup), done)
+    steps = glove_ways.resumed(glove_ways.STRATEGIES[FLAGS.strategy](setup), done)
     steps = timelines.traced(steps, comm, FLAGS.timeline, path, FLAGS.profile)
 
     def save(step: Step) -> None:

@@ -8,8 +8,8 @@ import server_flags
 
 from dml.data.tiles import tile_rows
 from dml.strategies.glove.tiling import Order
+from dml.strategies.rotation import cells
 from dml.update.rows import width
-from dml.wire import rotation as schedule
 from dml.wire.messages import ALLREDUCE
 
 BATCH = 16_384  # records of a minibatch
@@ -34,18 +34,11 @@ def kernels(values: flags.FlagValues) -> str:
 
 def order(values: flags.FlagValues) -> Order:
     """Return how the records are ordered, equally for all strategies."""
-    cells = [
-        cell
-        for tasks in schedule.rounds(values.blocks, values.tables)
-        for task in tasks
-        for cell in task
-    ]
-    rows = tile_rows(4 * width(values.dim))
     return Order(
-        cells,
+        cells(values.blocks, values.tables),
         values.blocks,
         values.tables,
-        rows,
+        tile_rows(4 * width(values.dim)),
         values.seed,
         values.x_max,
         values.alpha,

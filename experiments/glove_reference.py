@@ -1,4 +1,4 @@
-"""The reference C program on the same counts and flags, in a table beside our ways."""
+"""The reference C program on the same counts and flags, as a row of the table."""
 
 import re
 import subprocess
@@ -8,8 +8,9 @@ from typing import Any
 
 import counting
 import flags
+import numpy as np
 
-from dml.metrics import vectors, words
+from dml.metrics import words
 from dml.types import BadInput
 from dml.wire.messages import Metered
 from dml.wire.messages.comm import world
@@ -18,7 +19,7 @@ NAME = "C program"
 
 
 def check(tools: Path) -> None:
-    """Refuse a folder without the C program."""
+    """Raise BadInput where a folder lacks the C program."""
     for tool in ("shuffle", "glove"):
         if not (tools / tool).is_file():
             raise BadInput(
@@ -28,7 +29,7 @@ def check(tools: Path) -> None:
 
 
 def run(tools: Path, path: Path, threads: int, values: flags.FlagValues) -> dict:
-    """Shuffle and train with so many threads; return a row like a summary.json."""
+    """Shuffle and train with some threads; return a row like a summary.json."""
     check(tools)
     tools = tools.resolve()  # the program runs in a folder of its own
     counts = counting.counted(Metered(world(0)), values)
@@ -39,7 +40,7 @@ def run(tools: Path, path: Path, threads: int, values: flags.FlagValues) -> dict
         open(counts.folder / "cooccurrence.bin", "rb") as source,
         open(out / "shuffled.bin", "wb") as target,
     ):
-        called(
+        timed(
             [tools / "shuffle", "-verbose", "0", "-seed", str(values.seed + 1)],
             out,
             stdin=source,
@@ -59,15 +60,9 @@ def run(tools: Path, path: Path, threads: int, values: flags.FlagValues) -> dict
     return row(out, said, seconds - idle, threads, len(counts.records))
 
 
-def timed(command: list, folder: Path) -> tuple[str, float]:
-    """Run a tool; return what it said, and its seconds."""
+def timed(command: list, folder: Path, **streams: Any) -> tuple[str, float]:
+    """Run a tool in a folder; return its text on stderr, and its seconds."""
     start = time.perf_counter()
-    said = called(command, folder)
-    return said, time.perf_counter() - start
-
-
-def called(command: list, folder: Path, **streams: Any) -> str:
-    """Run a tool in a folder; return what it said on stderr."""
     done = subprocess.run(
         command, cwd=folder, stderr=subprocess.PIPE, text=True, **streams
     )
@@ -76,7 +71,7 @@ def called(command: list, folder: Path, **streams: Any) -> str:
             f"expected {command[0]} to end well, got {done.returncode}: "
             f"{done.stderr[-300:]}; try it by hand in {folder}"
         )
-    return done.stderr
+    return done.stderr, time.perf_counter() - start
 
 
 def row(out: Path, said: str, seconds: float, threads: int, records: int) -> dict:
@@ -86,8 +81,10 @@ def row(out: Path, said: str, seconds: float, threads: int, records: int) -> dic
             f"expected `cost: <number>` of each epoch from the C program, got "
             f"{said[-300:]!r}; pass a lower --lr, or another build"
         )
-    known, found = vectors.load(out / "vectors.txt")
-    scores: dict[str, Any] = words.evaluate(known[:-1], found[:-1])  # without <unk>
+    text = (out / "vectors.txt").read_text("utf-8")
+    lines = [line.split() for line in text.splitlines()[:-1]]  # the last is <unk>
+    table = np.array([numbers for _, *numbers in lines], np.float32)
+    scores: dict[str, Any] = words.evaluate([line[0] for line in lines], table)
     return {
         "strategy": NAME,
         "ranks": threads,

@@ -1,4 +1,4 @@
-"""What a run of GloVe leaves and says: vectors, their evaluation, figures, lines."""
+"""The results of a run of GloVe: vectors, their evaluation, figures, printed lines."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -24,7 +24,7 @@ def vectors_of(state: Embeddings, count: int) -> np.ndarray:
 def conclude(
     path: Path, known: Vocabulary, state: Embeddings, of: Sequence[str]
 ) -> dict[str, Any]:
-    """Write vectors, map and the neighbours of some words; return how good they are."""
+    """Write vectors, map and the neighbours of some words; return the scores."""
     found = vectors_of(state, len(known.words))
     vectors.save(path, known.words, found)
     vocabulary.write(path / "vocab.txt", known)

@@ -1,18 +1,16 @@
-"""Every way of training GloVe on one corpus, side by side: a table and a figure.
+"""All training strategies of GloVe on one corpus: a table and a figure.
 
 python experiments/glove_strategies.py --corpus=newsgroups
 python experiments/glove_strategies.py --reference=GloVe/build    and the C program
 
-Each cell is a run of its own, `mpirun -n <ranks> python experiments/glove.py …`, one
-after another; the hash shows which of them end with the same bits.
+Cells are runs of `mpirun -n <ranks> python experiments/glove.py …`, one after another;
+the hash shows which of them end with the same bits.
 Cost: a quarter of an hour with --epochs=3, most of it 8 processes of mesh on 2 cores.
 Result: serial, rotation on any number of ranks and hogwild on one have equal bits, as
 operation and synchronous on one have. All reach the C program's loss.
 """
 
-import json
-import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -27,7 +25,6 @@ import writing
 from glove_claims import CLAIMS
 
 from dml.metrics import figures, runs, writers
-from dml.types import BadInput
 
 FLAGS = flags.define("seed")
 counting.define(FLAGS)
@@ -39,21 +36,17 @@ flags.text("reference", None, "Folder with the built C program.", flag_values=FL
 OWN = ("out", "ranks", "ways", "reference", "strategy", "help")
 
 
-def number(name: str, digits: int) -> Callable[[Any], str]:
-    return lambda row: "" if row[name] is None else f"{row[name]:,.{digits}f}"
-
-
-COLUMNS = {
-    "way": (12, lambda row: row["strategy"]),
-    "ranks": (5, lambda row: str(row["ranks"])),
-    "loss": (8, number("loss", 5)),
-    "analogies": (9, number("analogy_accuracy", 4)),
-    "WordSim": (7, number("wordsim353", 3)),
-    "SimLex": (6, number("simlex999", 3)),
-    "M records/s": (11, lambda row: f"{row['records_per_second'] / 1e6:.1f}"),
-    "seconds": (8, number("seconds", 1)),
-    "words sent": (16, number("words_sent", 0)),
-    "sha256": (8, lambda row: row["vectors_sha256"][:8]),
+COLUMNS: writers.Columns = {
+    "way": (12, "{strategy}"),
+    "ranks": (5, "{ranks:d}"),
+    "loss": (8, "{loss:.5f}"),
+    "analogies": (9, "{analogy_accuracy:.4f}"),
+    "WordSim": (7, "{wordsim353:.3f}"),
+    "SimLex": (6, "{simlex999:.3f}"),
+    "M records/s": (11, writers.scaled("records_per_second", 1e-6, ".1f")),
+    "seconds": (8, "{seconds:,.1f}"),
+    "words sent": (16, "{words_sent:,d}"),
+    "sha256": (8, "{vectors_sha256:.8}"),
 }
 
 
@@ -63,11 +56,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     path = runs.path(FLAGS.out, "glove_strategies")
     ranks = [flags.positive(word, "ranks") for word in FLAGS.ranks.split(",")]
     ways = flags.names(FLAGS.ways, glove_ways.STRATEGIES, "ways")
-    given = [
-        f"--{name}={getattr(FLAGS, name)}"
-        for name in flags.chosen(FLAGS)
-        if (FLAGS[name].present and name not in OWN) or name == "dim"
-    ]
+    given = started.given(FLAGS, leave_out=OWN, always=("dim",))
     cells = [
         partial(ours, path, way, size, given)
         for way in ways
@@ -93,17 +82,9 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
 
 def ours(path: Path, way: str, size: int, given: list[str]) -> dict[str, Any]:
     """Run one cell; return its summary."""
-    out = path / f"{way}-{size}"
-    script = Path(__file__).with_name("glove.py")
-    command = [*started.python(size), str(script), *given]
-    command += [f"--strategy={way}", f"--out={out}"]
-    env = started.environment()
-    done = subprocess.run(command, env=env, capture_output=True, text=True)
-    if done.returncode:
-        last = " ".join(done.stderr.split()[-60:])
-        raise BadInput(f"{way} on {size} ranks ended with {done.returncode}: {last}")
-    summary = json.loads((out / "summary.json").read_text())
-    return {"strategy": way, "ranks": size, **summary}
+    name, own = f"{way} on {size} ranks", [*given, f"--strategy={way}"]
+    run = started.run(name, size, "glove.py", own, path / f"{way}-{size}")
+    return {"strategy": way, "ranks": size, **run.summary}
 
 
 def chart(path: Path, rows: list[dict[str, Any]]) -> None:

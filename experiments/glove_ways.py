@@ -1,21 +1,25 @@
-"""The strategies for GloVe by name, and the arguments that each gets from the flags."""
+"""The strategies for GloVe by name, with arguments from the flags; the start value."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
 from itertools import repeat
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import flags
 import glove_flags
+import numpy as np
 import server_flags
 
+from dml.metrics import checkpoints
 from dml.metrics.timer import Timer
+from dml.models.glove import glove
 from dml.strategies import strategy
 from dml.strategies.glove.problem import columns, minibatches, order
-from dml.strategies.glove.server import server as train_on_servers
+from dml.strategies.glove.served import on_servers
 from dml.strategies.server.server import Setup as Servers
 from dml.strategies.shared.workers import Descent
-from dml.types import BadInput, CountedComm, Problem, Step
+from dml.types import BadInput, CountedComm, Embeddings, Problem, Step
 from dml.update.rows import AdaGrad
 from dml.wire.messages.gather_parts import dense_is_cheaper
 from dml.wire.reducers.exact import exact
@@ -42,24 +46,37 @@ class Setup(NamedTuple):
         return {"comm": self.comm, "timer": self.timer}
 
 
-def by_records(setup: Setup, train: Callable[..., Any], **own: Any) -> Iterator[Step]:
+def by_records(setup: Setup, name: str, **own: Any) -> Iterator[Step]:
+    """Train by the fused kernel, record by record."""
+    train = strategy(name, setup.problem)
     epochs = repeat(order(setup.problem.kernel.data), setup.epochs)
     update = Descent(lambda epoch: setup.flags.lr)
     return train(setup.problem, epochs, update, **setup.common, **own)
 
 
-def by_batches(setup: Setup, train: Callable[..., Any], **own: Any) -> Iterator[Step]:
-    count, batch = setup.problem.examples, setup.batch
-    batches = (b for _ in range(setup.epochs) for b in minibatches(count, batch))
+def by_batches(setup: Setup, name: str, **own: Any) -> Iterator[Step]:
+    """Train by gradients of minibatches."""
+    train = strategy(name, setup.problem, setup.comm.size)
+    own |= setup.common | {"every": every(setup)}
     update = partial(AdaGrad, rate=setup.flags.lr)
-    own["every"] = -(-count // batch)
-    return train(setup.problem, batches, update, **setup.common, **own)
+    return train(setup.problem, batches(setup), update, **own)
+
+
+def batches(setup: Setup) -> Iterator[np.ndarray]:
+    """Yield the minibatches of all epochs."""
+    for _ in range(setup.epochs):
+        yield from minibatches(setup.problem.examples, setup.batch)
+
+
+def every(setup: Setup) -> int:
+    """Return the minibatches of an epoch."""
+    return -(-setup.problem.examples // setup.batch)
 
 
 def serial(setup: Setup) -> Iterator[Step]:
     if setup.flags.batch or setup.comm.size > 1:  # the table refuses several ranks
-        return by_batches(setup, strategy("serial", setup.problem, setup.comm.size))
-    return by_records(setup, strategy("hogwild", setup.problem))
+        return by_batches(setup, "serial")
+    return by_records(setup, "hogwild")
 
 
 def hogwild(setup: Setup) -> Iterator[Step]:
@@ -68,18 +85,17 @@ def hogwild(setup: Setup) -> Iterator[Step]:
             "expected real ranks with --strategy=hogwild, got --simulate, whose ranks "
             "never run at once; start it with mpirun"
         )
-    return by_records(setup, strategy("hogwild", setup.problem))
+    return by_records(setup, "hogwild")
 
 
 def rotation(setup: Setup) -> Iterator[Step]:
     travel = {"auto": None, "memory": False, "messages": True}[setup.flags.medium]
-    return by_records(setup, strategy("rotation", setup.problem), travel=travel)
+    return by_records(setup, "rotation", travel=travel)
 
 
 def operation(setup: Setup) -> Iterator[Step]:
     allreduce = flags.allreduce(setup.flags.allreduce, setup.flags, setup.comm.size)
-    train = strategy("operation", setup.problem)
-    return by_batches(setup, train, allreduce=allreduce, batch=setup.batch)
+    return by_batches(setup, "operation", allreduce=allreduce, batch=setup.batch)
 
 
 def synchronous(setup: Setup) -> Iterator[Step]:
@@ -89,14 +105,9 @@ def synchronous(setup: Setup) -> Iterator[Step]:
         "sparse": lambda buffer, nbytes: False,
         "dense": lambda buffer, nbytes: True,
     }[setup.flags.rows]
-    allreduce = flags.allreduce(name, setup.flags, setup.comm.size)
-    return by_batches(
-        setup,
-        strategy("synchronous", setup.problem),
-        reducer=exact(allreduce),
-        dense=dense,
-        columns=columns(setup.flags.dim),
-    )
+    reducer = exact(flags.allreduce(name, setup.flags, setup.comm.size))
+    sent = columns(setup.flags.dim)
+    return by_batches(setup, "synchronous", reducer=reducer, dense=dense, columns=sent)
 
 
 def mesh(setup: Setup) -> Iterator[Step]:
@@ -110,7 +121,7 @@ def mesh(setup: Setup) -> Iterator[Step]:
 
 
 def server(setup: Setup) -> Iterator[Step]:
-    values, count = setup.flags, setup.problem.examples
+    values = setup.flags
     roles = server_flags.roles(values, setup.comm.size)
     servers = Servers(
         roles,
@@ -118,12 +129,13 @@ def server(setup: Setup) -> Iterator[Step]:
         habits=server_flags.habits(values),
         known=values.key_lists,
     )
-    return train_on_servers(
+    return on_servers(
         setup.problem,
-        (minibatches(count, setup.batch) for _ in range(setup.epochs)),
+        batches(setup),
         values.lr,
         **setup.common,
         setup=servers,
+        every=every(setup),
         summary=setup.summary,
     )
 
@@ -152,5 +164,39 @@ def batch(values: flags.FlagValues, size: int) -> int:
     if values.strategy != "server":
         return values.batch or glove_flags.BATCH
     workers = server_flags.roles(values, size).workers
-    stale = server_flags.rule(values, workers).gathers
+    stale = server_flags.rule(values, workers).aggregation_count
     return values.batch or (glove_flags.STALE if stale else glove_flags.SERVED)
+
+
+# Flags that may differ in a resumed run; ranks and medium change no bit of rotation.
+FREE = {"out", "epochs", "resume", "save_every", "watchdog", "check", "neighbours"}
+FREE |= {"simulate", "network", "medium", "memory", "profile", *flags.WRITTEN}
+
+
+def rules(values: flags.FlagValues, words: int, records: int) -> dict[str, Any]:
+    """Return the flags and sizes that a resumed run must share."""
+    fixed = {k: v for k, v in flags.chosen(values).items() if k not in FREE}
+    return fixed | {"words": words, "records": records}
+
+
+def begin(
+    values: flags.FlagValues, words: int, rules: Mapping[str, Any]
+) -> tuple[int, Embeddings]:
+    """Return the epochs done and the state after them."""
+    if not values.resume:
+        return 0, glove(words, values.dim, values.tables).init(values.seed)
+    epoch, state = checkpoints.load(Path(values.resume, "checkpoint"), rules)
+    if epoch >= values.epochs:
+        raise BadInput(
+            f"expected more epochs than the {epoch} that are done, got "
+            f"--epochs={values.epochs}; pass more"
+        )
+    return epoch, state
+
+
+def resumed(steps: Iterator[Step], done: int) -> Iterator[Step]:
+    """Count the epochs and updates of earlier runs; all epochs are equally long."""
+    for step in steps:
+        assert step.epoch
+        before = done * (step.number // step.epoch)
+        yield step._replace(number=before + step.number, epoch=done + step.epoch)

@@ -13,7 +13,7 @@ is a weaker claim.)
 import math
 from collections.abc import Sequence
 
-from claims import Verdict, claim, nonempty, rows, untested, verdict
+from claims import Verdict, claim, grouped, nonempty, rows, untested, verdict
 
 from dml.metrics.results import Run
 from dml.metrics.writers import Row
@@ -32,11 +32,11 @@ def of_most_workers(run: Run) -> dict[str, dict[str, Row]]:
     """Return the rows of the races with the most workers, by problem and strategy."""
     races = rows(run, kind="race")
     most = max(row["workers"] for row in races)
-    found: dict[str, dict[str, Row]] = {}
-    for row in races:
-        if row["workers"] == most:
-            found.setdefault(row["problem"], {})[row["way"]] = row
-    return found
+    widest = [row for row in races if row["workers"] == most]
+    return {
+        name: {row["way"]: row for row in some}
+        for name, some in grouped(widest, "problem").items()
+    }
 
 
 @claim("lock-free >= locked >= round robin", "cut 9x, round robin 5x; RCV1 3x")

@@ -1,4 +1,4 @@
-"""The rows, tables, figures and summary of hogwild.py."""
+"""The tables, figures and summary of hogwild.py."""
 
 import os
 import platform
@@ -8,36 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from claims import grouped, matching
 from hogwild_claims import LADDER, LEVEL, round_robin
-from hogwild_runs import SERIAL, Case, Turns, seconds, speedup
+from hogwild_runs import SERIAL
+from writing import flat
 
 from dml.metrics import figures
 from dml.metrics.figures import Panel
 from dml.metrics.writers import Row
-from dml.types import Problem
-
-
-def row(
-    problem: Problem, case: Case, turns: tuple[Turns, Turns], updates: int
-) -> dict[str, Any]:
-    """Return what the table says of a case: of turns that were timed, and counted."""
-    timed, counted = turns
-    objectives = [
-        problem.kernel.model.objective(timed[one][0].table, problem.kernel.data)
-        for one in (case, SERIAL)
-    ]
-    way, count = case
-    return {
-        "kind": "race",
-        "way": way,
-        "workers": count,
-        "updates_per_second": updates / seconds(timed[case]),
-        "speedup": speedup(timed[SERIAL], timed[case]),
-        "objective": objectives[0],
-        "to_serial": objectives[0] / objectives[1] - 1,
-        "lost_share": counted[case][0].lost_share if case in counted else 0.0,
-    }
-
 
 WHO = {
     "problem": (10, "{problem}"),
@@ -46,21 +24,26 @@ WHO = {
     "updates/s": (11, "{updates_per_second:,.0f}"),
     "speed-up": (8, "{speedup:.2f}"),
 }
-COLUMNS = WHO | {
-    "objective": (9, "{objective:.5f}"),
-    "to serial": (9, "{to_serial:+.2%}"),
-    "lost": (7, lambda row: f"{row['lost_share']:.1e}" if row["lost_share"] else "0"),
-    "omega": (5, "{omega}"),
-    "delta": (7, "{delta:.4f}"),
-    "rho": (7, "{rho:.4f}"),
+KINDS = {
+    "race": WHO
+    | {
+        "objective": (9, "{objective:.5f}"),
+        "to serial": (9, "{to_serial:+.2%}"),
+        "lost": (
+            7,
+            lambda row: f"{row['lost_share']:.1e}" if row["lost_share"] else "0",
+        ),
+        "omega": (5, "{omega}"),
+        "delta": (7, "{delta:.4f}"),
+        "rho": (7, "{rho:.4f}"),
+    },
+    "delay": WHO
+    | {
+        "delay us": (8, "{delay_us:g}"),
+        "gradient us": (11, "{gradient_us:.2f}"),
+    },
 }
-DELAYED = WHO | {
-    "delay us": (8, "{delay_us:g}"),
-    "gradient us": (11, "{gradient_us:.2f}"),
-}
-
-
-KINDS = {"race": COLUMNS, "delay": DELAYED}
+SPEEDUP = "speed-up over serial"
 
 
 def machine() -> dict[str, Any]:
@@ -78,29 +61,23 @@ def summarised(rows: Sequence[Row]) -> dict[str, Any]:
         f"{most} workers on {found['cores']} cores ({found['processor']}); speed-ups "
         "are over serial\n"
     )
-    names = ("speedup", "to_serial", "lost_share", "updates_per_second")
-    races = {
-        f"{row['problem']}_{row['way']}_{row['workers']}_{name}": row[name]
-        for row in rows
-        if row["kind"] == "race"
-        for name in names
-    }
-    return races | caught(rows) | found
+    keys = ("speedup", "to_serial", "lost_share", "updates_per_second")
+    races = flat(matching(rows, kind="race"), "{problem}_{way}_{workers}_{key}", *keys)
+    return races | level(matching(rows, kind="delay")) | found
 
 
-def caught(rows: Sequence[Row]) -> dict[str, float | None]:
+def level(delays: Sequence[Row]) -> dict[str, float | None]:
     """Return, and print, the time of a gradient from which on round robin is level."""
-    delays = [row for row in rows if row["kind"] == "delay"]
     if not {LADDER[0], LADDER[-1]} <= {row["way"] for row in delays}:
         return {}
     found: dict[str, float | None] = {}
-    for key, way, level in (("level_us", LADDER[0], LEVEL), ("even_us", "serial", 1.0)):
+    for key, way, least in (("level_us", LADDER[0], LEVEL), ("even_us", "serial", 1.0)):
         takes, speeds = round_robin(delays, way)
-        found[key] = at = crossing(takes, speeds, level)
+        found[key] = at = crossing(takes, speeds, least)
         where = f"from {at:.3g} us a gradient on" if at else "at no delay"
-        if min(speeds) >= level:
+        if min(speeds) >= least:
             where = "at every delay"
-        sys.stdout.write(f"round robin has {level:.0%} of {way}'s speed {where}\n")
+        sys.stdout.write(f"round robin has {least:.0%} of {way}'s speed {where}\n")
     return found
 
 
@@ -116,28 +93,27 @@ def crossing(xs: Sequence[float], ys: Sequence[float], level: float) -> float | 
 
 def drawn(path: Path, rows: Sequence[Row]) -> None:
     """Draw the speed-ups by workers, a panel a problem, and by a gradient's time."""
-
-    def curves(mine: Sequence[Row], x: str) -> dict[str, figures.Curve]:
-        ways = dict.fromkeys(row["way"] for row in mine if row["way"] != SERIAL[0])
-        found = {way: [row for row in mine if row["way"] == way] for way in ways}
-        return {
-            way: ([row[x] for row in some], [row["speedup"] for row in some])
-            for way, some in found.items()
-        }
-
-    races = [row for row in rows if row["kind"] == "race"]
-    rhos = {row["problem"]: row["rho"] for row in races}
+    races, delays = (matching(rows, kind=kind) for kind in KINDS)
     panels = [
         Panel(
-            f"{name}, ρ = {rho:.2g}",
-            curves([row for row in races if row["problem"] == name], "workers"),
-            *("workers", "speed-up over serial"),
+            f"{name}, ρ = {some[0]['rho']:.2g}",
+            by_way(some, "workers", "speedup"),
+            *("workers", SPEEDUP),
         )
-        for name, rho in rhos.items()
+        for name, some in grouped(races, "problem").items()
     ]
     top = max(row["speedup"] for row in races)
     figures.panels(path / "speedup", panels, within=(0, 1.05 * top))
-    if delays := [row for row in rows if row["kind"] == "delay"]:
-        labels = {"x": "microseconds a gradient", "y": "speed-up over serial"}
-        series = curves(delays, "gradient_us")
+    if delays:
+        series = by_way(delays, "gradient_us", "speedup")
+        labels = {"x": "microseconds a gradient", "y": SPEEDUP}
         figures.curves(path / "delays", series, **labels, log="x")
+
+
+def by_way(rows: Sequence[Row], x: str, y: str) -> dict[str, figures.Curve]:
+    """Return a curve for each strategy but serial."""
+    return {
+        way: ([row[x] for row in some], [row[y] for row in some])
+        for way, some in grouped(rows, "way").items()
+        if way != SERIAL[0]
+    }

@@ -1,4 +1,4 @@
-"""What fits where: parameters, gradients, Adam's state, activations on each device.
+"""Memory plans: parameters, gradients, Adam's state, activations on each device.
 
 python experiments/memory.py --model=gpt3 --device_gb=80
 python experiments/memory.py --model=turing --device_gb=16 --devices=64
@@ -19,11 +19,9 @@ from typing import Any
 import flags
 import memory_figure
 import memory_report
-import memory_tables
 import writing
 from megatron_claims import counted, sixteen_bytes
-from memory_models import MODELS
-from memory_search import GB, Search, cheapest, how, text, tried
+from memory_search import GB, MODELS, Search, cheapest, how, text, tried
 
 from dml.metrics import runs, writers
 from dml.metrics.writers import Row
@@ -34,19 +32,19 @@ from dml.wire.mesh_cost import Machine
 FLAGS = flags.define()
 integer = partial(flags.integer, flag_values=FLAGS)
 number = partial(flags.number, lower_bound=1e-9, flag_values=FLAGS)
-flags.choice("model", "gpt3", list(MODELS), "Whose plans to search.", flag_values=FLAGS)
-number("device_gb", 80.0, "Memory of a device, in 10^9 bytes.")
-integer("devices", 0, "How many; 0: the least that fit, 2, 4, 8 times.", lower_bound=0)
-integer("batch", 0, "Examples of a step; 0: the model's own.", lower_bound=0)
-flags.choice("schedule", "1f1b", list(LIVE), "Of the pipeline.", flag_values=FLAGS)
-number("tflops", 989.0, "Of a device: H100's in bfloat16; A100's are 312.")
-number("efficiency", 0.5, "Share of them that matrices get.", upper_bound=1)
-number("gb_per_second", 450.0, "A device sends in its host: H100's; A100's are 300.")
-number("network_gb_per_second", 50.0, "A device sends to other hosts: 400 Gb/s.")
-number("microseconds", 5.0, "Of a message.")
-integer("host", 8, "Devices in one.", lower_bound=1)
-integer("best", 3, "Meshes to show for each number of devices.", lower_bound=1)
-flags.switch("compiled", True, "Compile a small GPT, too.", flag_values=FLAGS)
+flags.choice("model", "gpt3", list(MODELS), "Model to plan for.", flag_values=FLAGS)
+number("device_gb", 80.0, "Memory of a device in 10^9 bytes.")
+integer("devices", 0, "Number of devices; 0: the least that fit, 2, 4, 8 times.", 0)
+integer("batch", 0, "Examples of a step; 0 uses the model's default.", 0)
+flags.choice("schedule", "1f1b", list(LIVE), "Pipeline schedule.", flag_values=FLAGS)
+number("tflops", 989.0, "Teraflops of a device: H100's in bfloat16; A100's are 312.")
+number("efficiency", 0.5, "Share of --tflops that matrices reach.", upper_bound=1)
+number("gb_per_second", 450.0, "Bandwidth inside a host: H100's; A100's is 300.")
+number("network_gb_per_second", 50.0, "Bandwidth between hosts: 400 Gb/s.")
+number("microseconds", 5.0, "Latency of a message.")
+integer("host", 8, "Devices of a host.", 1)
+integer("best", 3, "Meshes to show for each number of devices.", 1)
+flags.switch("compiled", True, "Compile a small GPT too.", flag_values=FLAGS)
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:
@@ -57,10 +55,10 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     by = tried(asked, FLAGS.devices)
     plan = memory_report.Plan(FLAGS.model, asked, by, FLAGS.best, FLAGS.compiled)
     small, _ = memory_report.compilable(plan)
-    titles = memory_tables.TITLES | {
+    titles = memory_report.TITLES | {
         "compiled": f"as compiled: a step of {small}, MB; arguments: params and state"
     }
-    shown = writers.tables(memory_tables.COLUMNS, titles)
+    shown = writers.tables(memory_report.COLUMNS, titles)
     with writing.first(
         path, FLAGS, None, shown, claims=(counted, sixteen_bytes)
     ) as writer:
@@ -72,13 +70,14 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         drawn = memory_figure.bars(asked, pick, others)
         memory_figure.draw(path / "memory", drawn, asked.limit, title)
         writer.summary(summary)
-    said(plan, summary)
+    show(plan, summary)
     return summary
 
 
 def search() -> Search:
-    """Return what the flags ask for."""
+    """Return the model and the devices of the flags."""
     known = MODELS[FLAGS.model]
+    known = known._replace(batch=FLAGS.batch or known.batch)
     latency = FLAGS.microseconds / 1e6
     machine = Machine(
         FLAGS.tflops * 1e12 * FLAGS.efficiency,
@@ -86,12 +85,11 @@ def search() -> Search:
         Rates(latency, 1 / FLAGS.network_gb_per_second / GB, 0.0),
         FLAGS.host,
     )
-    known = known._replace(batch=FLAGS.batch or known.batch)
     return Search(known, FLAGS.device_gb * GB, machine, FLAGS.schedule)
 
 
-def said(plan: memory_report.Plan, summary: Row) -> None:
-    """Print the pick in a line, and which program was compiled in its stead."""
+def show(plan: memory_report.Plan, summary: Row) -> None:
+    """Print the cheapest plan in a line, and the model that was compiled instead."""
     pick = cheapest(dict(plan.by))
     small, _ = memory_report.compilable(plan)
     if plan.compiled and small != plan.model:

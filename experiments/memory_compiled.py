@@ -1,4 +1,4 @@
-"""What a compiled program takes beside what the formula says; nothing is allocated."""
+"""The memory of a compiled program, and of the formula; nothing is allocated."""
 
 import time
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""The figure of `memory.py`: what each plan puts on its fullest device, stacked."""
+"""The figure of memory.py: the memory of the fullest device, a stacked bar a plan."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -11,7 +11,7 @@ from dml.wire.mesh.plan import Plan
 
 
 def bars(search: Search, pick: Found, others: Sequence[Found]) -> dict[str, Held]:
-    """Return what to draw, by label: the pick, it without each trick, other plans."""
+    """Return the memory of the pick, of it without each trick, and of other plans."""
     plan = pick.plan
     without = {
         "gpipe": plan._replace(schedule="gpipe"),
@@ -27,6 +27,7 @@ def bars(search: Search, pick: Found, others: Sequence[Found]) -> dict[str, Held
 
 
 def label(plan: Plan) -> str:
+    """Return a plan in two lines."""
     return f"{text(plan)}\n{how(plan)}, {plan.microbatch} x {plan.microbatches}"
 
 

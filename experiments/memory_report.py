@@ -1,45 +1,117 @@
-"""What `memory.py` says: tables, each made of those before it, and the summary."""
+"""The tables of memory.py: columns, rows and the summary."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import memory_compiled
 from megatron_claims import ROUNDED
-from memory_models import LECTURE, MODELS
-from memory_search import GB, Found, Search, cheapest, found, how, least, text
+from memory_search import (
+    GB,
+    LECTURE,
+    MODELS,
+    Found,
+    Search,
+    cheapest,
+    found,
+    how,
+    least,
+    text,
+)
 from writing import flat
 
-from dml.metrics.writers import Row
+from dml.metrics.writers import Columns, Row, scaled
 from dml.models.memory import LIVE, MIXED, Held, blocks, held, on_stage, parameters
 from dml.models.transformer import SIZES, Shape
 
 SIZES_GB = (16, 32, 40, 80)  # of devices: P100 or V100, V100, A100, A100 or H100
 BYTES = MIXED.parameter + MIXED.gradient + MIXED.state
 VERDICTS = {0.005: "agrees", ROUNDED: "agrees as rounded"}  # by most deviation
+DEVICES: Columns = {
+    "devices": (7, "{devices:d}"),
+    "mesh": (27, "{mesh}"),
+    "how": (21, "{how}"),
+    "b x M": (7, "{microbatch} x {microbatches}"),
+}
+HELD: Columns = {
+    "params": (7, "{parameters_gb:.3g}"),
+    "grads": (7, "{gradients_gb:.3g}"),
+    "state": (7, "{state_gb:.3g}"),
+    "activ.": (7, "{activations_gb:.3g}"),
+    "GB held": (7, "{gb:.4g}"),
+}
+COLUMNS: dict[str, Columns] = {
+    "lecture": {
+        "model": (10, "{model}"),
+        "published B": (11, "{published_billions:g}"),
+        "counted B": (9, "{billions:.3f}"),
+        "published GB": (12, "{published_gigabytes:g}"),
+        "16 x published": (14, "{lecture_gigabytes:g}"),
+        "16 x counted": (12, "{gigabytes:.2f}"),
+        "off": (6, "{off:+.1%}"),
+        " verdict": (0, " {verdict}"),
+    },
+    "holding": {
+        "model": (10, "{model}"),
+        "of GB": (5, "{device_gb:d}"),
+        **DEVICES,
+        "GB held": (7, "{gb:.4g}"),
+        "s a step": (8, "{seconds:.3g}"),
+    },
+    "proposals": {
+        **DEVICES,
+        **HELD,
+        "s a step": (8, "{seconds:.3g}"),
+        "tokens/s": (10, "{tokens_per_second:,.0f}"),
+        "compute": (7, "{compute_share:.1%}"),
+        "binds": (14, "{binds} {binds_share:.1%}"),
+    },
+    "stages": {
+        "stage": (5, "{stage:d}"),
+        "blocks": (6, "{blocks:d}"),
+        "alive": (5, "{alive:d}"),
+        "parameters a device": (19, "{parameters:,}"),
+        **HELD,
+    },
+    "compiled": {
+        "case": (20, "{case}"),
+        "batch": (5, "{batch:d}"),
+        "length": (6, "{length:d}"),
+        "arguments": (9, scaled("arguments", 1e-6, ".2f")),
+        "pred/comp": (9, "{arguments_ratio:.3f}"),
+        "output": (7, scaled("output", 1e-6, ".2f")),
+        "temporary": (9, scaled("temporary", 1e-6, ".2f")),
+        "predicted": (9, scaled("expected_temporary", 1e-6, ".2f")),
+        "pred/comp ": (9, "{temporary_ratio:.3f}"),
+        "s": (4, "{compile_seconds:.1f}"),
+    },
+}
+TITLES = {
+    "lecture": "the lecture's table, 16 bytes a parameter: 2 + 2 + 12 of mixed Adam",
+    "holding": "fewest devices that hold a model, and the fastest plan for so many",
+    "proposals": "fastest meshes by number of devices; GB on the fullest device",
+    "stages": "the cheapest of them by stages: microbatches alive, and GB on a device",
+}
 
 
 class Plan(NamedTuple):
-    """What the flags ask for."""
+    """The arguments of all tables.
+
+    model: the name of the model whose plans are searched.
+    search: the model, and the devices.
+    by: the plans that fit, by number of devices.
+    best: the number of meshes to list for each number of devices.
+    compiled: whether a program is compiled.
+    """
 
     model: str
     search: Search
-    by: Mapping[int, Sequence[Found]]  # what fits, by number of devices
-    best: int  # how many of each to show
+    by: Mapping[int, Sequence[Found]]
+    best: int
     compiled: bool
 
 
-Kept = Mapping[str, Sequence[Row]]  # the rows of the tables before
-
-
-def verdict(off: float) -> str:
-    for most, word in VERDICTS.items():
-        if abs(off) <= most:
-            return word
-    return "differs"
-
-
-def lecture(plan: Plan, kept: Kept) -> Iterator[Row]:
-    """Count real shapes, and what 16 bytes a parameter make of them."""
+def lecture(plan: Plan, *_: Any) -> Iterator[Row]:
+    """Compare real shapes, and 16 bytes a parameter, with the lecture."""
     for name in LECTURE:
         known = MODELS[name]
         assert known.billions and known.gigabytes
@@ -54,20 +126,24 @@ def lecture(plan: Plan, kept: Kept) -> Iterator[Row]:
             "lecture_gigabytes": BYTES * known.billions,
             "gigabytes": gigabytes,
             "off": off,
-            "verdict": verdict(off),
+            "verdict": next(
+                (word for most, word in VERDICTS.items() if abs(off) <= most), "differs"
+            ),
         }
 
 
-def holding(plan: Plan, kept: Kept) -> Iterator[Row]:
-    """Find the fewest devices of each size, and the fastest plan for so many."""
+def holding(plan: Plan, *_: Any) -> Iterator[Row]:
+    """Find the fewest devices of each size, and the fastest plan for that number."""
     for name in LECTURE:
         for size in SIZES_GB:
             search = plan.search._replace(known=MODELS[name], limit=size * GB)
             devices = least(search)
-            yield {"model": name, "device_gb": size} | told(found(search, devices)[0])
+            yield {"model": name, "device_gb": size} | described(
+                found(search, devices)[0]
+            )
 
 
-def proposals(plan: Plan, kept: Kept) -> Iterator[Row]:
+def proposals(plan: Plan, *_: Any) -> Iterator[Row]:
     """List the fastest plans of each number of devices, each mesh once."""
     for plans in plan.by.values():
         fastest: dict[str, Found] = {}
@@ -75,15 +151,12 @@ def proposals(plan: Plan, kept: Kept) -> Iterator[Row]:
             fastest.setdefault(text(one.plan), one)
         for one in list(fastest.values())[: plan.best]:
             tokens = one.plan.batch * plan.search.known.shape.length
-            yield (
-                {"model": plan.model}
-                | told(one)
-                | {"tokens_per_second": tokens / one.seconds.total}
-            )
+            speed = {"tokens_per_second": tokens / one.seconds.total}
+            yield {"model": plan.model} | described(one) | speed
 
 
-def stages(plan: Plan, kept: Kept) -> Iterator[Row]:
-    """Say what a device of every stage holds in the cheapest plan."""
+def stages(plan: Plan, *_: Any) -> Iterator[Row]:
+    """List the memory of a device of every stage in the cheapest plan."""
     pick, known = cheapest(plan.by).plan, plan.search.known
     for stage in range(pick.stage):
         one = held(known.shape, known.causal, pick, stage)
@@ -103,8 +176,8 @@ def sized(one: Held) -> dict[str, float]:
     return parts | {"gb": one.total / GB}
 
 
-def told(one: Found) -> dict[str, Any]:
-    """Return what is said of a plan."""
+def described(one: Found) -> dict[str, Any]:
+    """Return the columns of a plan."""
     spent = one.seconds._asdict()
     computed = spent.pop("compute")
     binds = max(spent, key=lambda name: spent[name])
@@ -123,7 +196,8 @@ def told(one: Found) -> dict[str, Any]:
     }
 
 
-def compiled(plan: Plan, kept: Kept) -> Iterable[Row]:
+def compiled(plan: Plan, *_: Any) -> Iterable[Row]:
+    """Compile a step of a small model."""
     return memory_compiled.rows(compilable(plan)[1]) if plan.compiled else ()
 
 
@@ -134,7 +208,7 @@ def compilable(plan: Plan) -> tuple[str, Shape]:
     return name, MODELS[name].shape
 
 
-TABLES: dict[str, Callable[[Plan, Kept], Iterable[Row]]] = {
+TABLES: dict[str, Callable[..., Iterable[Row]]] = {
     "lecture": lecture,
     "holding": holding,
     "proposals": proposals,
@@ -143,7 +217,7 @@ TABLES: dict[str, Callable[[Plan, Kept], Iterable[Row]]] = {
 }
 
 
-def totals(plan: Plan, kept: Kept) -> dict[str, Any]:
+def totals(plan: Plan, kept: Mapping[str, Sequence[Row]]) -> dict[str, Any]:
     """Return the summary of all tables."""
     found: dict[str, Any] = {"model": plan.model}
     found |= flat(kept["lecture"], "{key}_{model}", "gigabytes", "verdict")
@@ -152,4 +226,4 @@ def totals(plan: Plan, kept: Kept) -> dict[str, Any]:
         name = row["case"].replace(",", "").replace(" ", "_")
         found[f"temporary_ratio_{name}"] = row["temporary_ratio"]
         found[f"arguments_ratio_{name}"] = row["arguments_ratio"]
-    return found | told(cheapest(plan.by))
+    return found | described(cheapest(plan.by))

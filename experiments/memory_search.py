@@ -1,12 +1,11 @@
-"""All plans of a model on so many devices; which fit, and which is the cheapest."""
+"""All plans of a model on a number of devices; the plans that fit, and the cheapest."""
 
 import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from memory_models import Known
-
 from dml.models.memory import Held, block, fullest
+from dml.models.transformer import SIZES, Shape
 from dml.types import BadInput
 from dml.wire.mesh.plan import Plan
 from dml.wire.mesh_cost import Machine, Seconds, Work, seconds
@@ -15,25 +14,56 @@ GB = 10**9
 DOUBLES = 4  # numbers of devices to try: the least, twice, ...
 
 
+class Known(NamedTuple):
+    """A model, the examples of a step, and the numbers of the lecture.
+
+    shape: the model.
+    causal: whether attention is masked.
+    batch: examples of a step.
+    billions: published billions of parameters; None: not in the lecture.
+    gigabytes: published gigabytes in training.
+    """
+
+    shape: Shape
+    causal: bool
+    batch: int
+    billions: float | None = None
+    gigabytes: float | None = None
+
+
+TOKENS = {"tiny": 2048, "mini": 2048, "small": 50257, "medium": 50257}
+LENGTHS = {"tiny": 64, "mini": 64, "small": 1024, "medium": 1024}
+MODELS = {
+    "bert-large": Known(Shape(30522, 512, 24, 1024, 16), False, 256, 0.32, 5.12),
+    "gpt2": Known(Shape(50257, 1024, 48, 1600, 25), True, 512, 1.5, 24),
+    "turing": Known(Shape(50257, 1024, 78, 4256, 28), True, 512, 17.2, 275),
+    "gpt3": Known(Shape(50257, 2048, 96, 12288, 96), True, 1536, 175, 2800),
+} | {
+    f"gpt-{name}": Known(Shape(TOKENS[name], LENGTHS[name], *size), True, 512)
+    for name, size in SIZES["gpt"].items()
+}
+LECTURE = [name for name, known in MODELS.items() if known.billions]
+
+
 class Search(NamedTuple):
-    """What is cut, and for which devices."""
+    """A model, the bytes of a device, the devices, and the pipeline's schedule."""
 
     known: Known
-    limit: float  # bytes of a device
+    limit: float
     machine: Machine
     schedule: str = "1f1b"
 
 
 class Found(NamedTuple):
-    """A plan that fits."""
+    """A plan that fits, the memory of its fullest device, and the time of a step."""
 
     plan: Plan
-    held: Held  # on the fullest device
+    held: Held
     seconds: Seconds
 
     @property
     def price(self) -> float:
-        """Seconds of all devices together, a step."""
+        """Return the seconds of all devices together, a step."""
         return self.plan.devices * self.seconds.total
 
 
@@ -44,7 +74,7 @@ def divisors(number: int) -> list[int]:
 def meshes(search: Search) -> list[Plan]:
     """Return every mesh, the smallest first.
 
-    It has whole heads, as many blocks on every stage, tensor inside a host.
+    Heads are not cut, all stages have equal blocks, and tensor is inside a host.
     """
     (_, _, layers, _, heads), host = search.known.shape, search.machine.host
     axes = itertools.product(
@@ -78,19 +108,19 @@ def ways(mesh: Plan) -> Iterator[Plan]:
 
 
 def fits(search: Search, plan: Plan) -> Held | None:
-    """Return what the fullest device holds, None if that is more than it can."""
+    """Return the memory of the fullest device, None if it is more than the limit."""
     one = fullest(search.known.shape, search.known.causal, plan)
     return one if one.total <= search.limit else None
 
 
 def holds(search: Search, mesh: Plan) -> bool:
-    """Say whether the mesh holds the model, used as sparingly as can be."""
+    """Return whether the mesh holds the model, by the plan of the least memory."""
     spare = mesh._replace(sequence=mesh.tensor > 1, zero=3 if mesh.data > 1 else 0)
     return any(fits(search, spare._replace(remat=remat)) for remat in (False, True))
 
 
 def found(search: Search, devices: int) -> list[Found]:
-    """Return all plans for so many devices that fit, the fastest first."""
+    """Return all plans that fit on a number of devices, the fastest first."""
     shape = search.known.shape
     work = Work(shape.layers, shape.width, shape.length, shape.vocabulary, block(shape))
     plans = [
@@ -104,7 +134,7 @@ def found(search: Search, devices: int) -> list[Found]:
 
 
 def least(search: Search, begin: int = 1) -> int:
-    """Return the least number of devices, from so many on, that hold the model."""
+    """Return the least number of devices, from `begin` on, that hold the model."""
     for mesh in meshes(search):
         if mesh.devices >= begin and holds(search, mesh):
             return mesh.devices
@@ -115,7 +145,7 @@ def least(search: Search, begin: int = 1) -> int:
 
 
 def tried(search: Search, devices: int) -> dict[int, list[Found]]:
-    """Return what fits, by number of devices: so many, or the least and its doubles."""
+    """Return the plans that fit, by devices: this number, or the least and doubles."""
     fewest = least(search, max(1, devices))
     if devices and devices != fewest:
         raise BadInput(
@@ -129,7 +159,7 @@ def tried(search: Search, devices: int) -> dict[int, list[Found]]:
 
 
 def cheapest(by: dict[int, list[Found]]) -> Found:
-    """Return the plan that takes the fewest seconds of all devices together."""
+    """Return the plan with the fewest seconds of all devices together."""
     return min((plans[0] for plans in by.values()), key=lambda one: one.price)
 
 
@@ -141,7 +171,6 @@ def text(plan: Plan) -> str:
 
 def how(plan: Plan) -> str:
     """Write how the mesh is used."""
-    said = {"remat": plan.remat, "sequence": plan.sequence, f"zero {plan.zero}": True}
-    if plan.data == 1:
-        said.popitem()
-    return " ".join(word for word, on in said.items() if on) or "plain"
+    tricks = {"remat": plan.remat, "sequence": plan.sequence}
+    tricks[f"zero {plan.zero}"] = plan.data > 1
+    return " ".join(name for name, on in tricks.items() if on) or "plain"

@@ -1,7 +1,7 @@
-"""What others use for an all-reduce, to race against: torch's gloo and jax's psum.
+"""All-reduces of other libraries, to compare with: torch's gloo and jax's psum.
 
-A metered communicator and a buffer in, calls that reduce as many words, each in the
-memory that its library likes, out. What is not installed is not offered.
+Each reduces as many words as a buffer has, in its library's own memory. Libraries that
+are not installed are left out.
 """
 
 import importlib.util
@@ -14,7 +14,7 @@ from dml.types import BadInput, CountedComm
 
 
 def installed(comm: CountedComm, buffer: np.ndarray) -> dict[str, Callable[[], Any]]:
-    """The calls of those peers that are installed here and know the dtype."""
+    """Return the all-reduces of the installed libraries, by name."""
     if comm.platform.virtual:
         raise BadInput("expected real ranks with --peers, got --simulate; drop one")
     makers = {"torch": torch_gloo, "jax": jax_psum}

@@ -23,8 +23,7 @@ import flags
 import server_flags
 import writing
 from server_problems import PROBLEMS, loading, rate, shards
-from server_report import drawn, ends, rows, summarised
-from server_runs import Plan, ran
+from server_runs import Plan, drawn, ends, ran, rows, summarised
 
 from dml.metrics import runs, writers
 from dml.metrics.writers import Writer, ignore
@@ -43,30 +42,28 @@ server_flags.define(FLAGS)
 integer = partial(flags.integer, flag_values=FLAGS)
 number = partial(flags.number, flag_values=FLAGS)
 text = partial(flags.text, flag_values=FLAGS)
-flags.choice("problem", "digits", list(PROBLEMS), "To learn.", flag_values=FLAGS)
-text("svmlight", "", "A file with examples for --problem=logistic.")
-text("optimizer", "", "On the servers; none: as is stated for the problem.")
-number("lr", 0.0, "Its rate; 0: as is stated for the problem.", 0)
-integer("batch", 0, "Examples in a minibatch, over all workers; 0: as stated.", 0)
-integer("clocks", 0, "Minibatches; 0: as stated.", 0)
+flags.choice(
+    "problem", "digits", list(PROBLEMS), "Problem to train.", flag_values=FLAGS
+)
+text("svmlight", "", "File of examples for --problem=logistic.")
+text("optimizer", "", "Update rule of the servers; empty uses sgd.")
+number("lr", 0.0, "Step size; 0 uses the default of the problem and optimizer.", 0)
+integer("batch", 0, "Examples in a minibatch, over all workers; 0 uses the default.", 0)
+integer("clocks", 0, "Number of minibatches; 0 uses the default.", 0)
 integer("snapshots", 10, "Clocks between two evaluations; 0: only at the end.", 0)
 number("l1", 0.0, "Weight of the L1 norm in logistic's objective.", 0)
-number("kkt_margin", -1.0, "Send what is so near to leaving zero; -1: send all.", -1)
+number("kkt_margin", -1.0, "Margin of the KKT filter of keys; -1 sends all keys.", -1)
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     """Train as the flags say; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
     stated = PROBLEMS[FLAGS.problem]
-    optimizer = FLAGS.optimizer or stated.optimizer
+    optimizer = FLAGS.optimizer or "sgd"
     lr = FLAGS.lr or rate(stated, optimizer)
     update, own = shards(stated, optimizer, lr, FLAGS.l1)
-    plan = Plan(
-        FLAGS.batch or stated.batch,
-        FLAGS.clocks or stated.clocks,
-        FLAGS.seed,
-        FLAGS.straggle,
-    )
+    batch, clocks = FLAGS.batch or stated.batch, FLAGS.clocks or stated.clocks
+    plan = Plan(batch, clocks, FLAGS.seed, FLAGS.straggle)
     path = runs.path(FLAGS.out, "server")
     load = cache(loading(FLAGS.problem, FLAGS.seed, FLAGS.l1, FLAGS.svmlight))
     sift = sifting()
@@ -98,7 +95,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def sifting() -> Sift | None:
-    """Return the filter of keys, if one is asked for."""
+    """Return the filter of keys; None without one."""
     if FLAGS.kkt_margin < 0:
         return None
     if not FLAGS.l1:
@@ -110,7 +107,7 @@ def sifting() -> Sift | None:
 
 
 def settings(comm: CountedComm, own: Make, sift: Sift | None) -> Setup:
-    """Return who does what, and when it is applied."""
+    """Return how ranks share the work."""
     who = server_flags.roles(FLAGS, comm.size)
     rule = server_flags.rule(FLAGS, who.workers)
     habits = server_flags.habits(FLAGS)._replace(sift=sift)

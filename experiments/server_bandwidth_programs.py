@@ -1,11 +1,11 @@
-"""What server_bandwidth.py races: a server's clock, and the same bytes without one."""
+"""The contenders of server_bandwidth.py: a server's clock, and plain messages."""
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from dml.metrics.writers import Columns, scaled
 from dml.strategies.server.roles import Roles
 from dml.types import CountedComm
 from dml.update.table import table
@@ -17,29 +17,23 @@ from dml.wire.rows import length
 
 TAG = 99  # of bare messages
 Call = Callable[[], Any]
-Row = dict[str, Any]
 
-
-def gigabytes(row: Row) -> str:
-    return f"{row['gigabytes_per_second']:.2f}"
-
-
-COLUMNS: dict[str, tuple[int, Callable[[Row], str]]] = {
+COLUMNS: Columns = {
     "what": (14, "{what}"),
     "bytes": (9, "{bytes:,}"),
     "servers": (7, "{servers}"),
     "workers": (7, "{workers}"),
-    "us": (9, lambda row: f"{1e6 * row['seconds']:.1f}"),
+    "us": (9, scaled("seconds", 1e6, ".1f")),
     "pushes/s": (9, "{pushes_per_second:,.0f}"),
-    "GB/s": (6, gigabytes),
+    "GB/s": (6, "{gigabytes_per_second:.2f}"),
     "of raw": (6, "{of_raw:.2f}"),
     "of both": (7, "{of_both:.2f}"),
-    "formula": (9, lambda row: f"{1e6 * row['predicted_seconds']:.1f}"),
+    "formula": (9, scaled("predicted_seconds", 1e6, ".1f")),
 }
 
 
 class Load(NamedTuple):
-    """What every worker pushes, and pulls, in a clock."""
+    """The rows that every worker pushes and pulls in a clock."""
 
     what: str
     roles: Roles
@@ -48,16 +42,9 @@ class Load(NamedTuple):
     keys: np.ndarray | None  # None: the whole table
 
     @property
-    def count(self) -> int:
-        return self.rows if self.keys is None else len(self.keys)
-
-    @property
     def nbytes(self) -> int:
-        return 4 * self.count * self.width
-
-    @property
-    def key_bytes(self) -> int:
-        return 0  # servers know them from the first time on
+        rows = self.rows if self.keys is None else len(self.keys)
+        return 4 * rows * self.width
 
     @property
     def pulls(self) -> bool:
@@ -65,9 +52,9 @@ class Load(NamedTuple):
 
 
 def contenders(comm: CountedComm, load: Load) -> list[Call]:
-    """Return what to race on this rank: servers, bare messages, and both ways at once.
+    """Return the contenders on this rank: servers, Send and Recv, and Sendrecv.
 
-    Every call of a worker's meets one of each server's.
+    A call on a worker belongs to one call on each server.
     """
     number = load.roles.server(comm.rank)
     ours = serving(comm, load, number) if number is not None else working(comm, load)
@@ -124,4 +111,4 @@ def bare(comm: CountedComm, load: Load) -> list[Call]:
         for peer in peers:
             raw.Sendrecv(out, peer, TAG, back, peer, TAG)
 
-    return [partial(there_and_back), both]
+    return [there_and_back, both]

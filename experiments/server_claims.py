@@ -11,7 +11,6 @@ difference is a few messages.)
 """
 
 import math
-from collections.abc import Mapping, Sequence
 
 from claims import Verdict, claim, nonempty, untested, verdict
 
@@ -33,14 +32,15 @@ SOONER = 0.02  # of the time: a smaller difference is a few messages
 ByLaw = dict[str, dict[int, Row]]  # delay distributions, then s
 
 
-def of_kind(rows: Sequence[Row], kind: str) -> ByLaw:
+def of_kind(run: Run, kind: str) -> ByLaw:
     """Return the rows of SSP or ESSP by delay distribution and by s, ascending."""
     found: ByLaw = {}
-    for row in rows:
+    for row in run.rows:
         name, _, s = row["consistency"].partition(":")
         if name == kind:
             found.setdefault(row["delay"], {})[int(s or 1)] = row
-    return {law: dict(sorted(some.items())) for law, some in found.items()}
+    found = {law: dict(sorted(some.items())) for law, some in found.items()}
+    return nonempty(found, kind)
 
 
 def objective(row: Row) -> float:
@@ -48,34 +48,33 @@ def objective(row: Row) -> float:
     return math.inf if row["objective"] is None else row["objective"]
 
 
-def largest_diverges(run: Run, kind: str) -> tuple[dict[str, bool], str]:
-    """Return by delay distribution whether the largest s of a kind diverges."""
-    found, texts = {}, []
-    ssp = of_kind(run.rows, "ssp")
-    for law, rows in nonempty(of_kind(run.rows, kind), kind).items():
+def largest(run: Run, kind: str) -> tuple[int, int, str]:
+    """Return how many delay distributions diverge at the largest s of a kind.
+
+    Also how many there are, and their objectives.
+    """
+    count, texts = 0, []
+    ssp = of_kind(run, "ssp")
+    for law, rows in of_kind(run, kind).items():
         s = max(nonempty({s: row for s, row in rows.items() if s}, f"{kind}:1"))
         last, base = objective(rows[s]), objective(ssp[law][0])
-        found[law] = last >= rows[s]["objective_at_start"]
+        count += last >= rows[s]["objective_at_start"]
         texts.append(f"{law}: {kind}:{s} {last:.3g}, ssp:0 {base:.3g}")
-    return found, "; ".join(texts)
-
-
-def diverging(found: Mapping[str, bool]) -> str:
-    return f"{sum(found.values())} of {len(found)} diverge"
+    return count, len(texts), "; ".join(texts)
 
 
 @claim("larger s diverges under high delay", "SSP, s = 10 (figure)")
 def ssp_diverges(run: Run) -> Verdict:
     """SSP of the largest s ends no lower than it began, by every delay distribution."""
-    found, ours = largest_diverges(run, "ssp")
-    return verdict(all(found.values()), ours, diverging(found))
+    count, laws, ours = largest(run, "ssp")
+    return verdict(count == laws, ours, f"{count} of {laws} diverge")
 
 
 @claim("ESSP does not", "ESSP, s = 10 (figure)")
 def essp_converges(run: Run) -> Verdict:
     """ESSP of the largest s ends lower than it began, by every delay distribution."""
-    found, ours = largest_diverges(run, "essp")
-    return verdict(not any(found.values()), ours, diverging(found))
+    count, laws, ours = largest(run, "essp")
+    return verdict(not count, ours, f"{count} of {laws} diverge")
 
 
 @claim("ESSP's staleness profile is tighter", "figure")
@@ -84,10 +83,9 @@ def essp_tighter(run: Run) -> Verdict:
 
     By every delay distribution.
     """
-    ssp, essp = (nonempty(of_kind(run.rows, kind), kind) for kind in ("ssp", "essp"))
+    ssp, essp = (of_kind(run, kind) for kind in ("ssp", "essp"))
     shares = [
-        list(rows.values())[-1]["staleness_mean"]
-        / list(ssp[law].values())[-1]["staleness_mean"]
+        rows[max(rows)]["staleness_mean"] / ssp[law][max(ssp[law])]["staleness_mean"]
         for law, rows in essp.items()
     ]
     ours = ", ".join(f"{share:.2f}" for share in shares)
@@ -101,22 +99,20 @@ def interior(run: Run) -> Verdict:
     By every delay distribution.
     """
     texts, reasons, holds = [], [], []
-    for rows in nonempty(of_kind(run.rows, "ssp"), "ssp").values():
+    for rows in of_kind(run, "ssp").values():
         took = {tau: row["seconds_to_target"] for tau, row in rows.items()}
         times = {tau: one for tau, one in took.items() if one is not None}
         best = min(times, key=lambda tau: times[tau], default=None)
         holds.append(best is not None and min(took) < best < max(took))
-        texts.append(
-            ", ".join(
-                f"{tau}: {'never' if one is None else f'{one:.0f}'}"
-                for tau, one in took.items()
-            )
-        )
-        reasons.append(
-            "no tau reaches it" if best is None else f"tau = {best} is first"
-        )
+        texts.append(", ".join(f"{tau}: {shown(one)}" for tau, one in took.items()))
+        first = "no tau reaches it" if best is None else f"tau = {best} is first"
+        reasons.append(first)
     ours = f"virtual s to the target by tau {'; '.join(texts)}"
     return verdict(all(holds), ours, "; ".join(reasons))
+
+
+def shown(seconds: float | None) -> str:
+    return "never" if seconds is None else f"{seconds:.0f}"
 
 
 @claim("waiting goes as tau grows", "idle 50 % -> 1.7 % at 16")
@@ -126,11 +122,11 @@ def idle(run: Run) -> Verdict:
     By every delay distribution.
     """
     texts, holds = [], []
-    for rows in nonempty(of_kind(run.rows, "ssp"), "ssp").values():
-        taus = list(rows)
-        first, last = (rows[tau]["idle_share"] for tau in (taus[0], taus[-1]))
+    for rows in of_kind(run, "ssp").values():
+        least, most = min(rows), max(rows)
+        first, last = rows[least]["idle_share"], rows[most]["idle_share"]
         holds.append(first >= IDLE and last <= BUSY)
-        texts.append(f"{first:.1%} at tau = {taus[0]}, {last:.1%} at {taus[-1]}")
+        texts.append(f"{first:.1%} at tau = {least}, {last:.1%} at {most}")
     return verdict(all(holds), "; ".join(texts), f"asked {IDLE:.0%} and {BUSY:.0%}")
 
 
@@ -160,40 +156,33 @@ def cached(run: Run, uncached: Run) -> Verdict:
 @claim("a fixed rate diverges", "90 % error at n = 15 and 30")
 def fixed(run: Run) -> Verdict:
     """At every n above 1 a fixed alpha0 ends with over half of the images wrong."""
-    errors = by_n(run, "fixed_error")
-    return verdict(min(errors.values()) > LOST, shown(errors), f"asked over {LOST:.0%}")
+    errors, ours = by_n(run, "fixed_error", ".1%")
+    return verdict(min(errors) > LOST, ours, f"asked over {LOST:.0%}")
 
 
 @claim("alpha0/tau survives, as hard sync", "about 18 %")
 def divided(run: Run) -> Verdict:
     """At every n above 1 alpha0/tau ends within 5 points of hard sync's error."""
-    errors, hard = by_n(run, "damped_error"), run.summary["hard_sync_error"]
-    most = hard + AS_GOOD
-    ours = f"{shown(errors)}; hard sync {hard:.1%}"
-    return verdict(max(errors.values()) <= most, ours, f"asked {most:.1%} at most")
+    errors, ours = by_n(run, "damped_error", ".1%")
+    hard = run.summary["hard_sync_error"]
+    most, ours = hard + AS_GOOD, f"{ours}; hard sync {hard:.1%}"
+    return verdict(max(errors) <= most, ours, f"asked {most:.1%} at most")
 
 
 @claim("staleness is in 0 ... 2n", "P(tau > 2n) < 1e-4")
 def within(run: Run) -> Verdict:
     """At every n above 1 less than 1 in 10,000 gradients is staler than 2n."""
-    stale = by_n(run, "damped_beyond_2n")
-    ours = ", ".join(f"n = {n}: {share:.1e}" for n, share in stale.items())
-    return verdict(max(stale.values()) < RARE, ours, f"asked less than {RARE:g}")
+    shares, ours = by_n(run, "damped_beyond_2n", ".1e")
+    return verdict(max(shares) < RARE, ours, f"asked less than {RARE:g}")
 
 
-def by_n(run: Run, name: str) -> dict[int, float]:
-    """Return a number of the summary by n, for all n above 1."""
+def by_n(run: Run, name: str, form: str) -> tuple[list[float], str]:
+    """Return a number of the summary for every n above 1, and their text."""
     ends = f"_softsync_{name}"
-    found = {
-        int(key.removesuffix(ends)): value
-        for key, value in run.summary.items()
-        if key.endswith(ends)
-    }
-    return nonempty({n: value for n, value in found.items() if n > 1}, ends)
-
-
-def shown(errors: dict[int, float]) -> str:
-    return ", ".join(f"n = {n}: {error:.1%}" for n, error in errors.items())
+    keys = (key.removesuffix(ends) for key in run.summary if key.endswith(ends))
+    found = {int(n): run.summary[n + ends] for n in keys if int(n) > 1}
+    text = ", ".join(f"n = {n}: {value:{form}}" for n, value in found.items())
+    return list(nonempty(found, ends).values()), text
 
 
 SOFTSYNC = (fixed, divided, within)
@@ -213,17 +202,15 @@ def sync_beaten(run: Run) -> Verdict:
 
 def sooner(run: Run, others: tuple[str, ...]) -> Verdict:
     """Judge whether Downpour with AdaGrad is faster than each of the others."""
-    took = {
-        way: run.summary[f"{way}_seconds_to_target"] or math.inf
-        for way in (ADAGRAD, *others)
-    }
-    if min(took.values()) == math.inf:
+    ways = (ADAGRAD, *others)
+    took = [run.summary[f"{way}_seconds_to_target"] or math.inf for way in ways]
+    if min(took) == math.inf:
         return untested("no strategy reaches the target")
-    ours = ", ".join(f"{way} {one:.0f}" for way, one in took.items())
-    holds = all(took[ADAGRAD] < (1 - SOONER) * took[way] for way in others)
-    return verdict(
-        holds, f"virtual s to the target: {ours}", f"asked {SOONER:.0%} less"
-    )
+    pairs = zip(ways, took, strict=True)
+    ours = ", ".join(f"{way} {seconds:.0f}" for way, seconds in pairs)
+    holds = took[0] < (1 - SOONER) * min(took[1:])
+    ours = f"virtual s to the target: {ours}"
+    return verdict(holds, ours, f"asked {SOONER:.0%} less")
 
 
 DOWNPOUR = (adagrad_first, sync_beaten)

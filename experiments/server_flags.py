@@ -1,15 +1,15 @@
-"""The flags of parameter servers, which experiments share, and what follows from them.
+"""The flags of parameter servers, and the roles, consistency and habits they name."""
 
-Who serves, how far workers may drift apart, and how they go about it.
-"""
-
+from collections.abc import Callable
 from functools import partial
 
 import flags
+from server_problems import PROBLEMS
 
 from dml.strategies.server.roles import Roles
 from dml.strategies.server.roles import roles as divided
 from dml.strategies.server.workers import SKIP, STOP, Habits
+from dml.types import BadInput
 from dml.wire.messages.consistency import (
     CONSISTENCIES,
     Choice,
@@ -23,43 +23,90 @@ def define(values: flags.FlagValues) -> None:
     integer = partial(flags.integer, flag_values=values)
     switch = partial(flags.switch, flag_values=values)
     choice = partial(flags.choice, flag_values=values)
-    integer("servers", 0, "Ranks that serve; 0: 1 in 4, or colocated all.", 0)
+    integer(
+        "servers", 0, "Number of servers; 0 uses 1 rank in 4, or all if colocated.", 0
+    )
     switch("colocated", False, "Every rank works, and the first ones serve too.")
-    choice("consistency", "bsp", list(CONSISTENCIES), "How workers stay together.")
-    integer("staleness", 3, "Clocks between the workers of ssp and essp.", 0)
-    integer("softsync", 1, "n of softsync: an update has 1 gradient of n workers.", 1)
-    integer("backup", 1, "Workers that a clock of backup is not waited for.", 0)
+    choice("consistency", "bsp", list(CONSISTENCIES), "Consistency of the workers.")
+    integer("staleness", 3, "Largest difference of clocks in ssp and essp.", 0)
+    integer(
+        "softsync", 1, "Number n of softsync: an update has 1 gradient of n workers.", 1
+    )
+    integer("backup", 1, "Number of backup workers, which no clock waits for.", 0)
     switch("staleness_lr", False, "Divide a gradient by its staleness.")
     integer("n_push", 1, "Clocks after which a worker pushes.", 1)
-    integer("n_fetch", 0, "Clocks after which it pulls; 0: by its consistency.", 0)
-    switch("prefetch", False, "Ask for the next rows before computing.")
-    integer("microbatches", 1, "Pieces of its part, between which a server serves.", 1)
-    integer("key_lists", 64, "Lists of keys that a server remembers of a worker.", 0)
-    choice("on_nonfinite", STOP, [SKIP, STOP], "What to do with NaN in a gradient.")
+    integer(
+        "n_fetch", 0, "Clocks after which a worker pulls; 0 uses the consistency's.", 0
+    )
+    switch("prefetch", False, "Request the next rows before the gradient is computed.")
+    integer(
+        "microbatches",
+        1,
+        "Parts of a worker's minibatch; a colocated server serves in between.",
+        1,
+    )
+    integer(
+        "key_lists", 64, "Number of key lists that a server remembers of a worker.", 0
+    )
+    choice(
+        "on_nonfinite", STOP, [SKIP, STOP], "Action at a gradient with NaN or infinity."
+    )
+
+
+def images(
+    values: flags.FlagValues, *, servers: int, batch: int, clocks: int, snapshots: int
+) -> None:
+    """Add the flags of a study of images, with its default values."""
+    integer = partial(flags.integer, lower_bound=1, flag_values=values)
+    dense = [name for name, stated in PROBLEMS.items() if stated.dense]
+    flags.choice("problem", "digits", dense, "Data set.", flag_values=values)
+    integer("servers", servers, "Number of ranks that serve.")
+    integer("batch", batch, "Images in a minibatch, over all workers.")
+    integer("clocks", clocks, "Number of minibatches.")
+    integer("snapshots", snapshots, "Clocks between two evaluations.")
+    flags.number(
+        "scale",
+        0.02,
+        "Seconds that a real worker sleeps for each of --law.",
+        lower_bound=1e-4,
+        flag_values=values,
+    )
 
 
 def roles(values: flags.FlagValues, size: int) -> Roles:
-    """Return who works and who serves."""
+    """Return the workers and the servers."""
     return divided(size, values.servers, values.colocated)
 
 
 def rule(values: flags.FlagValues, workers: int) -> Consistency:
-    """Return how so many workers stay together."""
+    """Return the consistency of so many workers."""
     return consistency(
         values.consistency,
         Choice(
             staleness=values.staleness,
             softsync=values.softsync,
             backup=values.backup,
-            damped=values.staleness_lr,
-            fetches=values.n_fetch,
+            staleness_scaled=values.staleness_lr,
+            pull_period=values.n_fetch,
         ),
         workers,
     )
 
 
+def way(name: str) -> Callable[[int], Consistency]:
+    """Read a consistency such as ssp:3; return what makes it for so many workers."""
+    kind, _, value = name.partition(":")
+    if kind not in CONSISTENCIES or not (value or "0").isdecimal():
+        raise BadInput(
+            f"expected --consistency of {', '.join(CONSISTENCIES)}, each with a whole "
+            f"number after a colon if it has one, got {name!r}; correct it"
+        )
+    n = int(value or 1)
+    return partial(consistency, kind, Choice(staleness=n, softsync=n, backup=n))
+
+
 def habits(values: flags.FlagValues) -> Habits:
-    """Return how a worker goes about it."""
+    """Return how a worker computes and pushes."""
     return Habits(
         values.n_push, values.prefetch, values.microbatches, values.on_nonfinite
     )

@@ -1,4 +1,4 @@
-"""What a parameter server may learn, by name: a problem, and rates that suit it."""
+"""Problems of parameter servers by name, with rates that suit them."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dml.strategies.server.server import Make
-from dml.types import BadInput, Batch, Model, Params, Problem, Shard
+from dml.types import BadInput, Batch, Model, Params, Problem
 from dml.update.rules import RULES
 
 FACTORS, MU = 10, 0.05  # of matrix factorisation
@@ -17,12 +17,11 @@ MOST = 8192  # training examples that a network's objective is the mean of
 
 
 class Stated(NamedTuple):
-    """What a problem is trained with, where flags say nothing else."""
+    """A problem, and the default values of its flags."""
 
     make: Callable[[int, float], Problem]  # seed, l1
     batch: int  # examples of a minibatch, over all workers
     clocks: int
-    optimizer: str
     rates: Mapping[str, float]  # by optimizer, of those that were tried
     dense: bool = False
 
@@ -41,9 +40,8 @@ def factors(seed: int, l1: float, name: str) -> Problem:
     from dml.data.ratings import generated, ratings
     from dml.strategies.server.factors import problem
 
-    both = (
-        generated(*GENERATED, 3, seed) if name == "generated" else ratings(name, seed)
-    )
+    drawn = name == "generated"
+    both = generated(*GENERATED, 3, seed) if drawn else ratings(name, seed)
     return problem(*both, FACTORS, MU, seed)
 
 
@@ -90,29 +88,26 @@ SMALL = RATINGS | {"sgd": 50.0}
 DOCUMENTS = {"sgd": 60.0, "momentum": 6.0, "adagrad": 3.0, "adam": 0.01}
 IMAGES = {"sgd": 0.3, "momentum": 0.03, "adagrad": 0.03, "adam": 0.003}
 PROBLEMS: dict[str, Stated] = {
-    "logistic": Stated(logistic, 1024, 100, "sgd", DOCUMENTS),
-    "factors": Stated(partial(factors, name="movielens"), 4096, 200, "sgd", RATINGS),
-    "generated": Stated(partial(factors, name="generated"), 1024, 100, "sgd", SMALL),
-    **{
-        name: Stated(
-            partial(convolutional, name=name), 64, 300, "sgd", IMAGES, dense=True
-        )
-        for name in ("digits", "mnist_5k", "fashion_mnist")
-    },
+    "logistic": Stated(logistic, 1024, 100, DOCUMENTS),
+    "factors": Stated(partial(factors, name="movielens"), 4096, 200, RATINGS),
+    "generated": Stated(partial(factors, name="generated"), 1024, 100, SMALL),
 }
+for name in ("digits", "mnist_5k", "fashion_mnist"):
+    make = partial(convolutional, name=name)
+    PROBLEMS[name] = Stated(make, 64, 300, IMAGES, dense=True)
 
 
 def loading(name: str, seed: int, l1: float, svmlight: str) -> Callable[[], Problem]:
-    """Return what loads a problem; only one has a norm and examples of one's own."""
-    sparse = name == "logistic"
+    """Return what loads a problem; logistic has a norm, and may be of a file."""
+    if name == "logistic":
+        return partial(logistic, seed, l1, svmlight)
     for flag, value in (("svmlight", svmlight), ("l1", l1)):
-        if value and not sparse:
+        if value:
             raise BadInput(
                 f"expected --{flag} with --problem=logistic, got --problem={name}; "
                 f"leave --{flag} out"
             )
-    more = {"path": svmlight} if sparse else {}
-    return partial(PROBLEMS[name].make, seed, l1, **more)
+    return partial(PROBLEMS[name].make, seed, l1)
 
 
 def rate(stated: Stated, optimizer: str) -> float:
@@ -129,28 +124,10 @@ def shards(stated: Stated, name: str, rate: float, l1: float = 0) -> tuple[Make,
     """Return what makes a server's shard, and what moves a worker's own copy."""
     from dml.update.table import table
 
-    def rows(values_RxD: np.ndarray) -> Shard:
-        return table(name, values_RxD, rate)
-
+    rows = partial(table, name, rate=rate)
     if not stated.dense:
-        return (lambda values: table(name, values, rate, l1=l1)), rows
+        return partial(rows, l1=l1), rows
     from dml.update.flat import elementwise, flat
 
-    if l1:
-        raise BadInput(f"expected {l1=} of a sparse problem only; leave it out")
     make = partial(flat, elementwise(name, rate))
-    return make, rows if name in RULES else partial(Still, make)
-
-
-class Still:
-    """A shard whose values stay where they are, around one whose values move."""
-
-    def __init__(self, make: Make, values_RxD: np.ndarray):
-        self.values, self.moving = values_RxD.copy(), make(values_RxD)
-
-    def update(
-        self, at: np.ndarray | slice, grads: np.ndarray, share: float = 1.0
-    ) -> None:
-        self.moving.values = self.values.copy()
-        self.moving.update(at, grads, share)
-        self.values[...] = self.moving.values
+    return make, rows if name in RULES else make

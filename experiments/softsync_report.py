@@ -1,105 +1,93 @@
-"""The rows, table, summary and figures of softsync.py."""
+"""The cases, table, summary and figures of softsync.py."""
 
 import math
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
-from server_runs import Ran
+from server_runs import COLUMNS as NUMBERS
+from server_runs import Ran, picked
+from server_studies import Case
 
 from dml.metrics import figures, server_figure
 from dml.metrics.figures import Panel
-from dml.metrics.writers import Row
+from dml.metrics.writers import Columns
 
 POINT = 0.01  # of the error: a rate within it of the best is as good
-
-
-class Case(NamedTuple):
-    """One run: hard sync where n is 0."""
-
-    n: int
-    alpha: float
-    damped: bool
-    ran: Ran
-
-    @property
-    def name(self) -> str:
-        rate = "alpha0/tau" if self.damped else "alpha0"
-        return f"{self.n}-softsync {rate}" if self.n else f"hard sync {self.alpha:g}"
-
-    @property
-    def error(self) -> float:
-        return 1 - (self.ran.summary["accuracy"] or 0.0)
-
-    @property
-    def beyond(self) -> float:
-        """Return the share of gradients that are staler than 2n."""
-        counts = self.ran.staleness
-        return float(counts[2 * self.n + 1 :].sum() / (counts.sum() or 1))
-
-
-COLUMNS = {
+COLUMNS: Columns = {
     "way": (22, "{way}"),
     "rate": (6, "{rate:g}"),
     "test error": (10, "{error:.1%}"),
     "objective": (9, lambda row: f"{row['objective'] or math.inf:.4f}"),
-    "updates": (7, "{updates:,.0f}"),
-    "seconds": (8, "{seconds:,.1f}"),
-    "tau": (6, "{staleness_mean:.2f}"),
-    "most": (4, "{staleness_max}"),
+    **picked("updates", "seconds"),
+    "tau": NUMBERS["stale"],
+    **picked("most"),
     "P(tau>2n)": (9, "{beyond:.1e}"),
-    "idle": (5, "{idle_share:.1%}"),
+    **picked("idle"),
 }
 
 
-def row(case: Case) -> Row:
-    """Return what the table says of a case."""
-    return case.ran.summary | {
-        "way": case.name,
-        "rate": case.alpha,
-        "error": case.error,
-        "beyond": case.beyond,
-        "staleness": case.ran.staleness.tolist(),
+def case(ran: Ran, n: int, alpha: float, damped: bool) -> Case:
+    """Return the case of n-softsync, or of hard sync where n is 0."""
+    counts, rate = ran.staleness, "alpha0/tau" if damped else "alpha0"
+    row = {
+        "way": f"{n}-softsync {rate}" if n else f"hard sync {alpha:g}",
+        "n": n,
+        "damped": damped,
+        "rate": alpha,
+        "error": 1 - (ran.summary["accuracy"] or 0.0),
+        "beyond": float(counts[2 * n + 1 :].sum() / (counts.sum() or 1)),
+        "staleness": counts.tolist(),
     }
+    return Case(ran.summary | row, ran)
 
 
 def lowest(cases: Sequence[Case]) -> float:
-    """Return the lowest rate that is as good as the best."""
-    best = min(case.error for case in cases)
-    return min(case.alpha for case in cases if case.error <= best + POINT)
+    """Return the lowest rate that is as good as the best; 0 of no cases."""
+    best = min((case.row["error"] for case in cases), default=0.0)
+    good = (case.row["rate"] for case in cases if case.row["error"] <= best + POINT)
+    return min(good, default=0.0)
 
 
-def summarised(cases: Sequence[Case], alpha0: float) -> dict[str, Any]:
+def hard_sync(cases: Sequence[Case]) -> Case:
+    """Return the case of hard sync at alpha0."""
+    hard = [case for case in cases if not case.row["n"]]
+    return next(case for case in hard if case.row["rate"] == lowest(hard))
+
+
+def summarised(cases: Sequence[Case]) -> dict[str, Any]:
     """Return the flat summary: errors, mean staleness and stale shares by n."""
-    hard = next(case for case in cases if not case.n and case.alpha == alpha0)
-    summary: dict[str, Any] = {"alpha0": alpha0, "hard_sync_error": hard.error}
-    for case in (case for case in cases if case.n):
-        key = f"{case.n}_softsync_{'damped' if case.damped else 'fixed'}"
-        summary[f"{key}_error"] = case.error
-        summary[f"{key}_tau"] = case.ran.summary["staleness_mean"]
-        summary[f"{key}_beyond_2n"] = case.beyond
+    hard = hard_sync(cases).row
+    summary = {"alpha0": hard["rate"], "hard_sync_error": hard["error"]}
+    for row in (case.row for case in cases if case.row["n"]):
+        key = f"{row['n']}_softsync_{'damped' if row['damped'] else 'fixed'}"
+        summary[f"{key}_error"] = row["error"]
+        summary[f"{key}_tau"] = row["staleness_mean"]
+        summary[f"{key}_beyond_2n"] = row["beyond"]
     return summary
 
 
-def drawn(path: Path, cases: Sequence[Case], alpha0: float) -> None:
+def drawn(path: Path, cases: Sequence[Case]) -> None:
     """Draw the errors by clocks and seconds, and how stale gradients are."""
-    shown = [case for case in cases if case.n or case.alpha == alpha0]
+    soft = [case for case in cases if case.row["n"]]
+    curves = {case.row["way"]: case.ran.curves for case in (hard_sync(cases), *soft)}
     panels = [
-        Panel(x, {case.name: (case.ran.curves[x], errors(case)) for case in shown}, *xy)
-        for x, xy in (
-            ("clocks", ("clocks", "test error")),
-            ("seconds", ("seconds", "test error")),
+        Panel(
+            x,
+            {
+                name: (of[x], 1 - np.array(of["accuracy"]))
+                for name, of in curves.items()
+            },
+            x,
+            "test error",
         )
+        for x in ("clocks", "seconds")
     ]
     figures.panels(path / "error", panels)
-    stale = [case for case in cases if case.n and case.damped]
+    stale = {case.row["way"]: case for case in soft if case.row["damped"]}
     server_figure.histograms(
         path / "staleness",
-        {case.name: case.ran.staleness for case in stale},
-        {case.name: (case.n, 2 * case.n) for case in stale},
+        {name: case.ran.staleness for name, case in stale.items()},
+        {name: (case.row["n"], 2 * case.row["n"]) for name, case in stale.items()},
     )
-
-
-def errors(case: Case) -> list[float]:
-    return (1 - np.array(case.ran.curves["accuracy"])).tolist()

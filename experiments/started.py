@@ -2,9 +2,14 @@
 
 import os
 import shutil
+import subprocess
 import sys
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
+import flags
+
+from dml.metrics import results
 from dml.types import BadInput
 
 OURS = ("PMI", "HYDI", "MPI_", "OMPI", "PRTE")  # variables of an outer mpirun
@@ -31,3 +36,30 @@ def mpirun() -> str:
 def environment() -> dict[str, str]:
     """Return the environment without the variables of an outer mpirun."""
     return {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
+
+
+def given(
+    values: flags.FlagValues, leave_out: Collection[str], always: Collection[str] = ()
+) -> list[str]:
+    """Return the flags of the command line, for another command."""
+    return [
+        f"--{name}={value}"
+        for name, value in flags.chosen(values).items()
+        if (values[name].present and name not in leave_out) or name in always
+    ]
+
+
+def run(
+    name: str, ranks: int, script: str, given: Sequence[str], out: Path
+) -> results.Run:
+    """Run a script of this folder, which writes to `out`; return the run folder.
+
+    Error messages begin with the name.
+    """
+    path = str(Path(__file__).with_name(script))
+    line = [*python(ranks), path, *given, f"--out={out}"]
+    done = subprocess.run(line, env=environment(), capture_output=True, text=True)
+    if done.returncode:
+        last = " ".join(done.stderr.split()[-60:])
+        raise BadInput(f"{name} ended with {done.returncode}: {last}")
+    return results.read(out)

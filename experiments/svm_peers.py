@@ -1,4 +1,4 @@
-"""The speed of scikit-learn and of numpy on the same examples in the same order."""
+"""The speed of scikit-learn and of a numpy loop on the same examples."""
 
 import time
 from typing import Any
@@ -30,7 +30,7 @@ def peers(
 
 
 def sklearn(batch: Batch, loss: str, mu: float, stated: Any) -> float:
-    """Time its epochs, at the first rate all along: the median of three runs."""
+    """Time SGDClassifier at the first epoch's rate; the median of three runs."""
     from sklearn.linear_model import SGDClassifier
 
     peer = SGDClassifier(
@@ -52,7 +52,7 @@ def sklearn(batch: Batch, loss: str, mu: float, stated: Any) -> float:
 
 
 def loop(batch: Batch, loss: str, mu: float, rate: float) -> float:
-    """Time some examples, each by a few calls of numpy on its own features."""
+    """Time NUMPY examples, each by a few calls of numpy on its features."""
     inputs, count = batch.inputs, min(NUMPY, len(batch.targets))
     starts, features, values = inputs.indptr, inputs.indices, inputs.data
     weights, scale = np.zeros(inputs.shape[1], values.dtype), 1.0

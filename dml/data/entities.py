@@ -22,7 +22,7 @@ MOST = 127  # people: truth is int8
 
 
 def entities(people: int = 64, neighbours: int = 8, seed: int = 0) -> Graph:
-    """Return the graph of the records of so many people, whom the seed draws.
+    """Return the graph of the records of some people, drawn by the seed.
 
     A record is joined to those nearest to it, by the cosine of their letters' triples.
     """

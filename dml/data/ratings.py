@@ -50,9 +50,9 @@ def ratings(name: str, seed: int = 0) -> tuple[Ratings, Ratings]:
 def generated(
     users: int, items: int, count: int, factors: int, seed: int
 ) -> tuple[Ratings, Ratings]:
-    """Make so many ratings, no two alike, of a matrix of low rank plus noise.
+    """Generate ratings of distinct pairs, from a matrix of low rank plus noise.
 
-    As in life some items are rated far more often than others.
+    Some items are rated far more often than others.
     """
     if not 2 <= count <= users * items:
         raise BadInput(

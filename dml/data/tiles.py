@@ -85,7 +85,7 @@ def deal(records: np.ndarray, count: int, rows: int) -> Blocks:
 
 @njit(cache=True)
 def assign(order, records, loads, block):
-    """Give each, in this order, to the block that has the fewest records yet."""
+    """Assign words, in this order, to the block with the fewest records so far."""
     for word in order:
         least = np.argmin(loads)
         block[word] = least

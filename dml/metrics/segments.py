@@ -51,7 +51,7 @@ def draw(
 
 
 def shaded(count: int) -> list[str]:
-    """Return so many colours, from the darkest to the lightest."""
+    """Return `count` colours, from the darkest to the lightest."""
     places = np.linspace(0, len(COLOURS) - 1, count).astype(int)
     return [COLOURS[place] for place in places]
 

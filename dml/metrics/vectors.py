@@ -1,12 +1,11 @@
-"""LOG: words and float32 vectors in; the files that other programs read, out, and back.
+"""LOG: words and float32 vectors in; the files that other programs read, out.
 
 vectors.txt is GloVe's text (a word and D numbers a line), vectors.bin word2vec's
 binary format, vectors.npy the bare table. States are raw float64, as the C GloVe keeps
-its parameters and accumulators. A file is whole or not there at all.
+its parameters and accumulators. Files are replaced at once: none is ever partial.
 """
 
 import os
-import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -17,7 +16,6 @@ import numpy as np
 from dml.types import BadInput
 
 ROWS = 4096  # converted at a time: large tables need no second copy
-HEADER = re.compile(rb"(\d+) (\d+)\s*")  # words, dim
 State = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
@@ -49,23 +47,6 @@ def save(folder: str | Path, words: Sequence[str], vectors: np.ndarray) -> None:
             file.write(b"%s %s\n" % (name, vector.data))
     with replacing(Path(folder, "vectors.npy")) as file:
         np.save(file, vectors_VxD)
-
-
-def load(path: str | Path) -> tuple[list[str], np.ndarray]:
-    """Read words and vectors: word2vec's binary from *.bin, text from any other name.
-
-    A first line of text that is two whole numbers is a header, as in word2vec.
-    """
-    try:
-        data = Path(path).read_bytes()
-    except OSError as error:
-        raise BadInput(
-            f"expected word vectors at {path}, got {error}; pass a readable file"
-        ) from error
-    words, vectors = (_binary if Path(path).suffix == ".bin" else _text)(path, data)
-    if not words:
-        raise BadInput(f"{path}: expected word vectors, got none; write it again")
-    return words, vectors
 
 
 def save_state(
@@ -126,74 +107,3 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
     finally:
         with suppress(OSError):
             part.unlink(missing_ok=True)
-
-
-def _text(path: str | Path, data: bytes) -> tuple[list[str], np.ndarray]:
-    lines = data.removesuffix(b"\n").split(b"\n") if data else []
-    header = HEADER.fullmatch(lines[0]) if lines else None
-    body = lines[1:] if header else lines
-    count, dim = map(int, header.groups()) if header else (len(body), 0)
-    if count != len(body):
-        raise BadInput(
-            f"{path}: line 1 promises {count} words, got {len(body)} lines after it; "
-            "write the file again"
-        )
-    if body and not header:
-        dim = body[0].rstrip().count(b" ")
-    words, vectors = [], np.empty((count, dim), np.float32)
-    for row, line in enumerate(body):
-        try:
-            word, *numbers = line.decode().rstrip(" \r").split(" ")
-            if not (word and numbers and len(numbers) == dim):
-                raise ValueError(f"{len(numbers)} numbers")
-            vectors[row] = [float(number) for number in numbers]
-        except ValueError as error:
-            shown = line[:40].decode(errors="replace")
-            raise BadInput(
-                f"{path}: line {row + 1 + bool(header)}: expected a word and "
-                f"{dim or 'its'} numbers, got {shown!r} ({error}); "
-                "correct the line, or name a binary file *.bin"
-            ) from error
-        words.append(word)
-    return words, vectors
-
-
-def _binary(path: str | Path, data: bytes) -> tuple[list[str], np.ndarray]:
-    header = HEADER.match(data[: data.find(b"\n") + 1])
-    if not header:
-        raise BadInput(
-            f"{path}: line 1: expected `words dim`, got {data[:40]!r}; "
-            "pass word2vec's binary format, or name a text file *.txt"
-        )
-    V, D = map(int, header.groups())
-    at = header.end()
-    if len(data) - at < V * (4 * D + 1):
-        raise BadInput(
-            f"{path}: line 1 promises {V} vectors of {D} numbers, got only "
-            f"{len(data)} bytes; write the file again"
-        )
-    words, vectors = [], np.empty((V, D), np.float32)
-    for row in range(V):
-        space = data.find(b" ", at)
-        end = space + 1 + 4 * D
-        if space < 0 or end > len(data):
-            raise BadInput(
-                f"{path}: word {row + 1} of {V}: expected it and {D} float32, got the "
-                "end of the file; write the file again"
-            )
-        try:
-            # gensim ends no vector with a newline, the C word2vec does
-            words.append(data[at:space].lstrip(b"\n").decode())
-        except UnicodeDecodeError as error:
-            raise BadInput(
-                f"{path}: word {row + 1} of {V}: expected UTF-8, got {error}; "
-                f"was it written with {D} numbers a word?"
-            ) from error
-        vectors[row] = np.frombuffer(data, "<f4", D, space + 1)
-        at = end
-    if data[at:].strip(b"\n"):
-        raise BadInput(
-            f"{path}: expected the end after {V} words, got {len(data) - at} bytes "
-            "more; write the file again"
-        )
-    return words, vectors

@@ -135,7 +135,7 @@ def scatter(axes: Any, title: str, place: np.ndarray, paired: bool) -> None:
 
 
 def label(axes: Any, words: Sequence[str], place: np.ndarray, paired: bool) -> None:
-    """Write each word beside its point, on the side where it hides the least."""
+    """Write each word next to its point, on the side where it hides the least."""
     half = len(words) // 2 if paired else len(words)
     points = axes.transData.transform(place)
     taken = [around(point, 4) for point in points]

@@ -117,7 +117,7 @@ def quiet() -> Iterator[None]:
 def _answer(
     known: Any, first: np.ndarray, asked_Qx4: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Say which questions are right, and which are for gensim to decide."""
+    """Return masks of right answers and of answers that gensim must decide."""
     vectors_RxD = known.vectors[: len(first)]
     norms = np.linalg.norm(vectors_RxD, axis=1)
     units_RxD = vectors_RxD / norms[:, None]

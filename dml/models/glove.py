@@ -7,11 +7,12 @@ Words and contexts have a table each, added up at the end; or one table serves a
 as the lecture writes it, and a word does not meet itself.
 """
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from dml.types import Embeddings, Model
+from dml.types import Embeddings, Model, itself
 
 
 class Records(NamedTuple):
@@ -24,9 +25,9 @@ class Records(NamedTuple):
 
 
 def glove(words: int, dim: int, tables: int = 2) -> Model:
-    """Make the model of so many words; one table or two.
+    """Return the model of a number of words; one table or two.
 
-    Batches are Records, arrays of numpy or of JAX alike; init takes a seed.
+    Batches are Records of NumPy or JAX arrays; init takes a seed.
     """
 
     def start(seed: int) -> Embeddings:
@@ -45,12 +46,18 @@ def glove(words: int, dim: int, tables: int = 2) -> Model:
     return Model(start, loss, metrics)
 
 
-def misses(params: Embeddings, batch: Records) -> Any:
-    """Return how far each record's product is from its logarithm."""
+def misses(
+    params: Embeddings, batch: Records, total: Callable[[Any], Any] = itself
+) -> Any:
+    """Return the difference of each record's product and its logarithm.
+
+    total: of inner products over some columns -> those over all columns.
+    """
     words_BxD = params.vectors_TxD[batch.words]
     contexts_BxD = params.vectors_TxD[batch.contexts]
-    biases = params.biases_T[batch.words] + params.biases_T[batch.contexts]
-    return (words_BxD * contexts_BxD).sum(axis=1) + biases - batch.logs
+    products = total((words_BxD * contexts_BxD).sum(axis=1))
+    biases = params.biases_T
+    return products + biases[batch.words] + biases[batch.contexts] - batch.logs
 
 
 def weight(counts: np.ndarray, x_max: float, alpha: float) -> np.ndarray:

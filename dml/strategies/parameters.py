@@ -133,7 +133,7 @@ class Table:
                 # copies: the next gradient may use the memory of this one
                 rows = deepcopy(rows)._replace(values=rows.values * np.float32(weight))
             pushes.append(rows)
-        return loss, Rows(*summed(pushes)) if pushes else None
+        return loss, summed(pushes) if pushes else None
 
     def apply(self, grads: Rows) -> None:
         self.shard.update(*grads)

@@ -25,7 +25,7 @@ from dml.types import CountedComm, Problem, Reducer, Rows, Step
 from dml.wire.buffers import allocate, layout
 from dml.wire.messages import tree_allreduce
 from dml.wire.messages.gather_parts import gather_parts, lengths
-from dml.wire.rows import indices
+from dml.wire.rows import indices, summed
 
 ALL = (slice(None),)
 
@@ -84,7 +84,7 @@ class RowSums:
     """Adds up rows over ranks, sparse or dense; owns the dense buffer.
 
     comm: the ranks.
-    reducer: sums the dense buffer.
+    reducer: sums the dense buffer; one that is not exact has no sparse sums.
     dense: (buffer, bytes to gather) -> whether to reduce the buffer instead.
     table: TxR, of the shape of gradients of all rows.
     columns: the columns of gradients that are not always zero.
@@ -98,7 +98,9 @@ class RowSums:
         table: np.ndarray,
         columns: Sequence[slice] = ALL,
     ):
-        self.comm, self.reducer, self.dense = comm, reducer, dense
+        exact = reducer.combine is summed
+        self.comm, self.reducer = comm, reducer
+        self.dense = dense if exact else lambda buffer, nbytes: True
         self.rows, self.columns = len(table), columns
         self.wide = columns[-1].stop or table.shape[1]
         self.width = sum(len(range(self.wide)[part]) for part in columns)

@@ -22,7 +22,7 @@ LARS_TRUST = 0.001  # You 2017, section 5: a layer's update to its weights
 
 
 class Settings(NamedTuple):
-    """What an optimizer is made with."""
+    """The arguments of a Maker."""
 
     learning_rate: Any  # a number or a schedule
     decay: float | None
@@ -135,7 +135,7 @@ def make(
 
 
 def statistics(tree: Any, wanted: bool = True) -> Any:
-    """Say of each leaf whether it is a running statistic (or else, is not)."""
+    """Return a mask of the leaves that are running statistics, or of all others."""
 
     def one(path: Any, leaf: Any) -> bool:
         names = [getattr(entry, "key", None) for entry in path]
@@ -145,7 +145,7 @@ def statistics(tree: Any, wanted: bool = True) -> Any:
 
 
 def matrices(like: Params = None) -> Mask:
-    """Say of each leaf whether it, or the one of like at its place, has two axes."""
+    """Return a mask of the leaves with two axes or more, by the shapes of `like`."""
     whole = {
         jax.tree_util.keystr(path): leaf.ndim >= 2
         for path, leaf in jax.tree_util.tree_leaves_with_path(like)

@@ -15,7 +15,7 @@ from llvmlite import ir
 from numba import njit, types
 from numba.extending import intrinsic
 
-from dml.types import Embeddings, Rows
+from dml.types import Embeddings
 
 LANES = 16  # floats in the widest register, and in a cache line
 HALF, THREE_HALVES = np.float32(0.5), np.float32(1.5)
@@ -98,24 +98,36 @@ def rsqrt(number):
     return guess * (THREE_HALVES - half * guess * guess)
 
 
+@njit(inline="always")
+def dot(x, y, length):
+    """Return the inner product of the first numbers of two rows."""
+    product = np.float32(0)
+    for d in range(length):
+        product += x[d] * y[d]
+    return product
+
+
+@njit(inline="always")
+def adagrad(number, squares, step):
+    """Return a number and its sum of squares after a step; the sum includes it."""
+    total = squares + step * step
+    return number - step * rsqrt(total), total
+
+
 @functools.cache
 def kernel(pad: int) -> Callable[..., None]:
-    """Compile AdaGrad for rows of so many floats: a loop of known length is faster."""
+    """Compile AdaGrad for vectors of `pad` floats: known lengths are faster."""
 
     @njit(fastmath=FAST, nogil=True, cache=True)
-    def adagrad(table_TxR, index, grads_NxS, rate):
+    def update(table_TxR, index, grads_NxS, rate):
         for n in range(len(index)):
             row, grads = table_TxR[index[n]], grads_NxS[n]
             for d in range(pad):
-                step = rate * grads[d]
-                squares = row[pad + d] + step * step
-                row[d] -= step * rsqrt(squares)
-                row[pad + d] = squares
-            squares = row[2 * pad + 1] + grads[pad] * grads[pad]
-            row[2 * pad] -= grads[pad] * rsqrt(squares)
-            row[2 * pad + 1] = squares
+                row[d], row[pad + d] = adagrad(row[d], row[pad + d], rate * grads[d])
+            bias, squares = row[2 * pad], row[2 * pad + 1]
+            row[2 * pad], row[2 * pad + 1] = adagrad(bias, squares, grads[pad])
 
-    return adagrad
+    return update
 
 
 class AdaGrad:
@@ -133,15 +145,11 @@ class AdaGrad:
     def update(
         self, at: np.ndarray | slice, grads: np.ndarray, share: float = 1.0
     ) -> None:
-        """Step on those rows, each once, by their summed gradients."""
-        adagrad(self.values, Rows(at, grads), self.rate)
+        """Step on those rows, each once, by their summed gradients, vector then bias.
 
-
-def adagrad(table_TxR: np.ndarray, rows: Rows, rate: float) -> None:
-    """Take a step on rows whose values are summed gradients, vector then bias.
-
-    As in the reference program the squares are those of rate · grad, and a bias moves
-    at rate 1. But they are added first, so that no number moves by more than 1, however
-    many records a sum has: optax's adagrad(1) of rate · grads.
-    """
-    kernel(pad_of(table_TxR))(table_TxR, rows.index, rows.values, np.float32(rate))
+        As in the reference program the squares are those of rate · grad, and a bias
+        moves at rate 1. But they are added first, so that no number moves by more than
+        1, however many records a sum has: optax's adagrad(1) of rate · grads.
+        """
+        step = kernel(pad_of(self.values))
+        step(self.values, at, grads, np.float32(self.rate))

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 from numba import float32, int64, njit, types, void
 
-from dml.update.rows import rsqrt
+from dml.update.rows import adagrad as step
 
 MOMENTUM, B1, B2 = np.float32(0.9), np.float32(0.9), np.float32(0.999)
 REST1, REST2 = np.float32(1 - 0.9), np.float32(1 - 0.999)
@@ -56,10 +56,7 @@ def glove(values_RxD, state, at_N, grads_NxD, rates_D):
         row, squares = values_RxD[at_N[n]], state[0][at_N[n]]
         grads = grads_NxD[n]
         for d in range(len(row)):
-            step = rates_D[d] * grads[d]
-            total = squares[d] + step * step
-            squares[d] = total
-            row[d] -= step * rsqrt(total)
+            row[d], squares[d] = step(row[d], squares[d], rates_D[d] * grads[d])
 
 
 def adam(values_RxD, state, at_N, grads_NxD, rates_D):

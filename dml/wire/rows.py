@@ -4,6 +4,8 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from dml.types import Rows
+
 Keys = np.ndarray | slice  # rows of a table, each once
 
 
@@ -17,17 +19,17 @@ def indices(keys: Keys) -> np.ndarray:
     return np.arange(keys.start, keys.stop) if isinstance(keys, slice) else keys
 
 
-def summed(pushes: Sequence[tuple[Keys, np.ndarray]]) -> tuple[Keys, np.ndarray]:
-    """Add up gradients in this order, row by row; one alone is itself."""
-    keys, grads = pushes[0]
-    if len(pushes) == 1:
-        return keys, grads
-    if all(isinstance(each, slice) and each == keys for each, _ in pushes):
+def summed(terms: Sequence[Rows]) -> Rows:
+    """Add up gradients in this order, row by row; a single one is returned as it is."""
+    keys, grads = terms[0]
+    if len(terms) == 1:
+        return terms[0]
+    if all(isinstance(each, slice) and each == keys for each, _ in terms):
         total = grads.copy()
-        for _, grads in pushes[1:]:
+        for _, grads in terms[1:]:
             total += grads
-        return keys, total
-    lists = [indices(each) for each, _ in pushes]
+        return Rows(keys, total)
+    lists = [indices(each) for each, _ in terms]
     mark = np.zeros(1 + max(int(each.max(initial=0)) for each in lists), bool)
     for each in lists:
         mark[each] = True
@@ -35,6 +37,6 @@ def summed(pushes: Sequence[tuple[Keys, np.ndarray]]) -> tuple[Keys, np.ndarray]
     place = np.empty(len(mark), np.int32)
     place[rows] = np.arange(len(rows), dtype=np.int32)
     total = np.zeros((len(rows), grads.shape[1]), np.float32)
-    for each, (_, grads) in zip(lists, pushes, strict=True):
+    for each, (_, grads) in zip(lists, terms, strict=True):
         total[place[each]] += grads
-    return rows, total
+    return Rows(rows, total)

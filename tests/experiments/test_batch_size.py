@@ -1,7 +1,6 @@
 import json
 
 import batch_size
-import batch_size_data
 import batch_size_runs
 import numpy as np
 import pytest
@@ -20,18 +19,18 @@ SMALL += ["--batches=4,256", "--epochs=20", "--looks=8", "--workers=2"]
 def plan(**chosen):
     values = batch_size.flags.parse(batch_size.FLAGS, ["batch_size.py", *SMALL])
     name = chosen.pop("data", "diverse")
-    return batch_size_data.planned(name, values)._replace(**chosen)
+    return batch_size_runs.planned(name, values)._replace(**chosen)
 
 
 def alone(program):
-    """Call program(crew) with one worker."""
+    """Call program(comm) with one worker."""
 
-    return sim.run(lambda comm: program(batch_size_runs.Crew(Metered(comm))), 1)[0]
+    return sim.run(lambda comm: program(Metered(comm)), 1)[0]
 
 
 def gradients(data, table):
     """Return the gradients of all examples, one a row, by their definition."""
-    inputs = batch_size_data.matrix(data, len(table)).toarray()
+    inputs = batch_size_runs.matrix(data, len(table)).toarray()
     table = table.astype(np.float64)
     rows = []
     for x, y in zip(inputs, data.labels.astype(np.float64), strict=True):
@@ -69,13 +68,13 @@ def test_diversity_is_that_of_each_examples_gradient(data):
         grads_NxT = gradients(problem.kernel.data, table)
         wanted = len(grads_NxT) * (grads_NxT**2).sum()
         wanted /= (grads_NxT.sum(axis=0) ** 2).sum()
-        found = batch_size_data.diversity(problem.kernel.data, width)(table)
+        found = batch_size_runs.diversity(problem.kernel.data, width)(table)
         assert found == pytest.approx(wanted)
 
 
 def test_repeated_data_has_as_many_examples_each_there_so_often():
     size = (96, 40, 5)
-    diverse, repeated = (batch_size_data.DATA[name](size, 8, 0) for name in KINDS)
+    diverse, repeated = (batch_size_runs.generated(size, n, 0) for n in (1, 8))
     for batch, copies in ((diverse, 1), (repeated, 8)):
         both = np.column_stack([batch.inputs.toarray(), batch.targets])
         counts = np.unique(both, axis=0, return_counts=True)[1]
@@ -88,13 +87,13 @@ def test_copies_of_all_examples_leave_the_bound_as_it_is():
     more = batch._replace(inputs=batch.inputs[again], targets=batch.targets[again])
     start = np.zeros(40, np.float32)
     bounds = [
-        batch_size_data.diversity(logistic.documents(one, 1e-3), 40)(start)
+        batch_size_runs.diversity(logistic.documents(one, 1e-3), 40)(start)
         for one in (batch, more)
     ]
     assert bounds[1] == pytest.approx(bounds[0])
     same = np.zeros(9, int)
     one = batch._replace(inputs=batch.inputs[same], targets=batch.targets[same])
-    bound = batch_size_data.diversity(logistic.documents(one, 1e-3), 40)
+    bound = batch_size_runs.diversity(logistic.documents(one, 1e-3), 40)
     assert bound(start) == pytest.approx(1)
 
 
@@ -107,8 +106,8 @@ def test_a_window_of_one_batch_is_a_step_down_the_sum_of_its_gradients(batch, en
     )
     table = one.problem.params
 
-    def four(crew):
-        run = batch_size_runs.descent(free, batch, rate, crew)
+    def four(comm):
+        run = batch_size_runs.descent(free, batch, rate, comm)
         return [next(run)[:2] for _ in range(4)]
 
     examples = 0
@@ -125,7 +124,7 @@ def test_the_search_climbs_to_the_best_rate_from_either_side(monkeypatch):
     monkeypatch.setattr(
         batch_size_runs,
         "reached",
-        lambda plan, batch, rate, crew, limit: cost.get(rate, np.inf),
+        lambda plan, batch, rate, comm, limit: cost.get(rate, np.inf),
     )
     for start in (2.0**-7, 2.0**-3, 1.0, 4.0):  # at 4 it does not converge
         found = batch_size_runs.fastest(plan(), 1, start, None)

@@ -1,16 +1,13 @@
 import json
 import math
-from functools import partial
 
 import cyclades
 import cyclades_parts
 import cyclades_report
-import cyclades_steps
 import numpy as np
 import pytest
-from cyclades_parts import bits, marked, sizes
-from hogwild_problems import PROBLEMS, unused
-from hogwild_runs import SERIAL, Turn
+from cyclades_parts import bits, distinct_hubs, sizes
+from hogwild_runs import PROBLEMS, SERIAL, Turn, by_turns, unused
 from sparse_flags import Stated
 from sparse_runs import Task
 from sparse_ways import Settings
@@ -50,7 +47,7 @@ def small(monkeypatch):
 
 @pytest.fixture
 def undrawn(monkeypatch):
-    monkeypatch.setattr(cyclades, "drawn", lambda *_: None)
+    monkeypatch.setattr(cyclades_report, "drawn", lambda *_: None)
 
 
 def run(out, *argv):
@@ -90,7 +87,7 @@ def test_rows_apart_change_the_bits_and_batches_the_order():
 
     def program(comm):
         given = Metered(comm), problem, STATED["svm"], 0
-        return list(bits([1.0, 0.05], ([8, 32], [1, 2]), *given))
+        return list(bits(*given, shares=[1.0, 0.05], batches=[8, 32], workers=[1, 2]))
 
     rows = sim.run(program, 1)[0]
     assert len({row["sha256"] for row in rows}) == 4
@@ -106,19 +103,21 @@ def test_a_bit_that_differs_is_seen(monkeypatch, wrong):
     def turns(comm, problem, how, cases, *_):
         tables = [other if count == wrong else table.copy() for _, count in cases]
         return {
-            case: [Turn(0.0, one, None, 0.0)]
+            case: [Turn(0.0, 0.0, one, None)]
             for case, one in zip(cases, tables, strict=True)
         }
 
     monkeypatch.setattr(cyclades_parts, "by_turns", turns)
     comm = sim.run(Metered, 1)[0]
-    (row,) = bits([1.0], ([8], [1, 2, 4]), comm, documents(), STATED["svm"], 0)
+    given = comm, documents(), STATED["svm"], 0
+    (row,) = bits(*given, shares=[1.0], batches=[8], workers=[1, 2, 4])
     assert row["equal"] == (wrong is None)
 
 
 def test_conflicts_connect_more_the_larger_the_batch_and_less_without_hubs():
     problem = documents()
-    rows = list(sizes([1.0, 0.05], [1, 8, 64], sim.run(Metered, 1)[0], problem))
+    given = sim.run(Metered, 1)[0], problem, STATED["svm"], 0
+    rows = list(sizes(*given, shares=[1.0, 0.05], batches=[1, 8, 64]))
     every, fewer = rows[:3], rows[3:]
     assert [row["mean_size"] for row in every] == [1, 8, pytest.approx(50)]
     assert [row["components"] for row in every] == [1, 1, 1]  # all meet in a feature
@@ -128,9 +127,9 @@ def test_conflicts_connect_more_the_larger_the_batch_and_less_without_hubs():
 
 
 def test_shares_that_mark_the_same_rows_are_one():
-    assert [share for share, _ in marked(documents(), [1.0, 0.99999, 0.9, 0.5])] == [
-        *(1.0, 0.99999)
-    ]
+    assert [
+        share for share, _ in distinct_hubs(documents(), [1.0, 0.99999, 0.9, 0.5])
+    ] == [*(1.0, 0.99999)]
 
 
 @pytest.mark.parametrize("limit", [0.011, 0.7, 1.0, 1.3, 900.0])
@@ -141,7 +140,7 @@ def test_the_largest_step_is_found_to_a_quarter(limit):
         seen.append(rate)
         return rate <= limit
 
-    rate, tries = cyclades_steps.search(falls, 1.0)
+    rate, tries = cyclades_parts.search(falls, 1.0)
     assert rate <= limit < 1.25 * rate
     assert tries == len(seen) == len(set(seen))
     assert tries <= 4 + abs(math.log2(limit))
@@ -149,52 +148,46 @@ def test_the_largest_step_is_found_to_a_quarter(limit):
 
 @pytest.mark.parametrize("falls, rate", [(lambda _: False, 0), (lambda _: True, 2**29)])
 def test_a_search_without_a_limit_ends(falls, rate):
-    found, tries = cyclades_steps.search(falls, 1.0)
+    found, tries = cyclades_parts.search(falls, 1.0)
     assert found >= rate and (found == 0) == (rate == 0)
-    assert tries == cyclades_steps.DOUBLINGS
+    assert tries == cyclades_parts.DOUBLINGS
 
 
-def fell(train, problem, rate):
+def how(rate):
+    return Settings(Descent(lambda epoch: rate), batch=16, hubs=0.05)
+
+
+def fell(case, problem, rate):
     """Try one epoch at a rate, on one rank."""
-    how = Settings(Descent(lambda epoch: rate), batch=16, hubs=0.05)
 
     def program(comm):
         comm = Metered(comm)
-        trained = partial(train, comm, problem, how=how, epochs=1)
-        return cyclades_steps.fallen(comm, problem, trained, rate)
+        return cyclades_parts.decreases(comm, problem, how(rate), case, 1)
 
     return sim.run(program, 1)[0]
 
 
-@pytest.mark.parametrize(
-    "train",
-    [
-        partial(cyclades_steps.raced, case=SERIAL),
-        partial(cyclades_steps.raced, case=("cyclades", 2)),
-        partial(cyclades_steps.simulated, delay=3),
-    ],
-)
-def test_a_step_that_diverges_does_not_fall(train):
-    assert fell(train, ratings(), 0.05)
-    assert not fell(train, ratings(), 1e6)
+@pytest.mark.parametrize("case", [SERIAL, ("cyclades", 2), ("late 3", 1)])
+def test_a_step_that_diverges_does_not_fall(case):
+    assert fell(case, ratings(), 0.05)
+    assert not fell(case, ratings(), 1e6)
 
 
-def test_a_norm_that_leaves_no_weights_does_not_fall():
-    assert not fell(lambda *_, **__: pytest.fail("was tried"), documents(), 1e4)
+def test_a_norm_that_leaves_no_weights_does_not_fall(monkeypatch):
+    refused = lambda *_: pytest.fail("was tried")  # noqa: E731
+    monkeypatch.setattr(cyclades_parts, "by_turns", refused)
+    assert not fell(SERIAL, documents(), 1e4)
 
 
 def test_reads_that_are_not_late_have_the_bits_of_serial():
-    problem, how = documents(), Settings(Descent(lambda epoch: 0.3), batch=16)
+    cases = [SERIAL, ("late 0", 1), ("late 9", 1)]
 
     def program(comm):
-        one = cyclades_steps.raced(Metered(comm), problem, SERIAL, how, 2)
-        return one, *(
-            cyclades_steps.simulated(Metered(comm), problem, late, how, 2)
-            for late in (0, 9)
-        )
+        return by_turns(Metered(comm), documents(), how(0.3), cases, 1, 2)
 
-    serial, same, other = sim.run(program, 1)[0]
-    assert np.array_equal(serial, same) and not np.array_equal(serial, other)
+    for turns in sim.run(program, 1), sim.run(program, 2):
+        serial, same, other = (turns[0][case][0].table for case in cases)
+        assert np.array_equal(serial, same) and not np.array_equal(serial, other)
 
 
 def test_largest_steps_are_compared_with_each_other_strategy():

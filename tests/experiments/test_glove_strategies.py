@@ -114,7 +114,7 @@ def test_a_cell_that_fails_says_why(corpus):
     ],
 )
 def test_bad_flags_are_named_before_anything_runs(corpus, argv, message, monkeypatch):
-    monkeypatch.setattr(glove_strategies.subprocess, "run", None)
+    monkeypatch.setattr(glove_strategies.started, "run", None)
     with pytest.raises(BadInput, match=message):
         run(corpus, *argv)
     assert not (corpus.parent / "out").exists()

@@ -2,13 +2,22 @@ import json
 from functools import partial
 
 import hogwild
-import hogwild_delays
-import hogwild_problems
+import hogwild_parts
 import hogwild_report
+import hogwild_runs
 import numpy as np
 import pytest
-from hogwild_problems import DENSE, PROBLEMS, SPARSE, hypergraph, unused
-from hogwild_runs import SERIAL, by_turns, settings, speedup
+from hogwild_runs import (
+    DENSE,
+    PROBLEMS,
+    SERIAL,
+    SPARSE,
+    by_turns,
+    hypergraph,
+    settings,
+    speedup,
+    unused,
+)
 from sparse_flags import Stated
 from sparse_runs import Task
 
@@ -30,8 +39,8 @@ def small(monkeypatch):
         data, start = made.kernel.data, made.params
         return Task(made.kernel.model, lambda: (data, start, unused()), STATED)
 
-    monkeypatch.setattr(hogwild_problems, "HYPERGRAPH", (200, 200, 4))
-    monkeypatch.setattr(hogwild_delays, "TURN", 0.01)
+    monkeypatch.setattr(hogwild_runs, "HYPERGRAPH", (200, 200, 4))
+    monkeypatch.setattr(hogwild_parts, "TURN", 0.01)
     monkeypatch.setitem(PROBLEMS, "svm", newsgroups)
     monkeypatch.setitem(PROBLEMS, SPARSE, partial(hypergraph, 0.05))
     monkeypatch.setitem(PROBLEMS, DENSE, partial(hypergraph, 1.0))
@@ -39,7 +48,7 @@ def small(monkeypatch):
 
 @pytest.fixture
 def undrawn(monkeypatch):
-    monkeypatch.setattr(hogwild, "drawn", lambda *_: None)
+    monkeypatch.setattr(hogwild_report, "drawn", lambda *_: None)
 
 
 def run(out, *argv):
@@ -90,11 +99,11 @@ def test_a_delay_is_what_a_gradient_takes_longer(tmp_path, undrawn):
 
 def test_the_first_examples_are_a_problem_of_their_own():
     whole = documents()
-    few = hogwild_delays.fewer(whole, 20)
+    few = hogwild_parts.fewer(whole, 20)
     assert len(few.kernel.data.edges.starts) == 21
     assert few.kernel.data.edges.starts[-1] == whole.kernel.data.edges.starts[20]
-    assert hogwild_delays.fewer(whole, 10**6).kernel.data.edges[0] is not None
-    assert len(hogwild_delays.fewer(whole, 10**6).kernel.data.edges.starts) == 201
+    assert hogwild_parts.fewer(whole, 10**6).kernel.data.edges[0] is not None
+    assert len(hogwild_parts.fewer(whole, 10**6).kernel.data.edges.starts) == 201
 
 
 def test_each_turn_has_the_same_rates():
@@ -109,14 +118,14 @@ def test_one_worker_is_rank_0_alone_while_others_sleep():
     cases = [SERIAL, ("hogwild", 2), ("hogwild", 4)]
 
     def program(comm):
-        return by_turns(Metered(comm), problem, how, cases, (2, 2))
+        return by_turns(Metered(comm), problem, how, cases, 2, 2)
 
     first, second = sim.run(program, 2)
     assert [len(first[case]) for case in cases] == [2, 2, 2]
     assert [len(second[case]) for case in cases] == [0, 2, 2]
     (alone,) = sim.run(program, 1)
-    serial, again = first[SERIAL][0].table, first[SERIAL][1].table
-    assert np.array_equal(serial, alone[SERIAL][0].table) and again is None
+    for turn in (0, 1):
+        assert np.array_equal(first[SERIAL][turn].table, alone[SERIAL][turn].table)
     assert speedup(first[SERIAL], first[SERIAL]) == 1
 
 
@@ -124,7 +133,7 @@ def test_workers_that_ranks_cannot_share_evenly_are_refused():
     problem, how = documents(), settings(STATED, 2, seed=0)
 
     def program(comm):
-        return by_turns(Metered(comm), problem, how, [("hogwild", 3)], (1, 1))
+        return by_turns(Metered(comm), problem, how, [("hogwild", 3)], 1, 1)
 
     with pytest.raises(BadInput, match="a multiple of 2 ranks, got 3"):
         sim.run(program, 2)

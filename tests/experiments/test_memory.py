@@ -4,8 +4,8 @@ import memory
 import memory_compiled
 import memory_search
 import pytest
-from memory_models import LECTURE, MODELS
 from memory_report import TABLES
+from memory_search import LECTURE, MODELS
 
 from dml.models.memory import fullest, parameters, program
 from dml.models.transformer import Shape

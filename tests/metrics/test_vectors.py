@@ -2,8 +2,9 @@ import struct
 
 import numpy as np
 import pytest
+from gensim.models import KeyedVectors
 
-from dml.metrics.vectors import load, load_state, replacing, save, save_state
+from dml.metrics.vectors import load_state, replacing, save, save_state
 from dml.types import BadInput
 
 
@@ -19,15 +20,20 @@ def same_bits(a, b):
     return a.dtype == b.dtype == np.float32 and a.tobytes() == b.tobytes()
 
 
-@pytest.mark.parametrize("suffix", ["txt", "bin"])
+# gensim forgets to close a text without a header
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("V, D", [(5000, 3), (1, 1), (2, 7)])
-def test_words_and_every_bit_come_back(tmp_path, suffix, V, D):
+def test_gensim_reads_every_word_and_bit_from_both_files(tmp_path, V, D):
     words = [f"wörd\N{NO-BREAK SPACE}{i}" for i in range(V)]
     vectors = table(V, D)
     save(tmp_path / "new", words, vectors)
-    again, loaded = load(tmp_path / "new" / f"vectors.{suffix}")
-    assert again == words
-    assert same_bits(loaded, vectors)
+    for name, own in (
+        ("vectors.txt", {"no_header": True}),
+        ("vectors.bin", {"binary": True}),
+    ):
+        keyed = KeyedVectors.load_word2vec_format(tmp_path / "new" / name, **own)
+        assert keyed.index_to_key == words
+        assert same_bits(keyed.vectors, vectors)
     assert same_bits(np.load(tmp_path / "new/vectors.npy"), vectors)
     assert sorted(path.name for path in (tmp_path / "new").iterdir()) == [
         "vectors.bin",
@@ -36,80 +42,13 @@ def test_words_and_every_bit_come_back(tmp_path, suffix, V, D):
     ]
 
 
-@pytest.mark.parametrize("suffix", ["txt", "bin"])
-def test_gensim_reads_what_was_written(tmp_path, suffix):
-    from gensim.models import KeyedVectors
-
-    words, vectors = [f"w{i}" for i in range(300)], table(300, 20)
-    save(tmp_path, words, vectors)
-    path = tmp_path / f"vectors.{suffix}"
-    if suffix == "txt":  # it can go without a header, but forgets to close the file
-        path.write_text(f"300 20\n{path.read_text()}")
-    keyed = KeyedVectors.load_word2vec_format(path, binary=suffix == "bin")
-    assert keyed.index_to_key == words
-    assert same_bits(keyed.vectors, vectors)
-
-
-@pytest.mark.parametrize("suffix", ["txt", "bin"])
-def test_what_gensim_writes_is_read(tmp_path, suffix):
-    from gensim.models import KeyedVectors
-
-    keyed, vectors = KeyedVectors(4), table(30, 4) / 4  # it writes the text by repr
-    keyed.add_vectors([f"w{i}" for i in range(30)], vectors)
-    path = tmp_path / f"gensim.{suffix}"
-    keyed.save_word2vec_format(path, binary=suffix == "bin")
-    words, loaded = load(path)
-    assert words == keyed.index_to_key
-    assert same_bits(loaded, vectors)
-
-
 def test_the_text_is_a_word_and_its_numbers_a_line(tmp_path):
     save(tmp_path, ["the", "of"], np.array([[1, -0.5], [0.1, 1e-9]], np.float32))
     text = (tmp_path / "vectors.txt").read_text()
     assert text == "the 1 -0.5\nof 0.100000001 9.99999972e-10\n"
 
 
-def test_spaces_and_returns_before_the_end_of_a_line_are_no_matter(tmp_path):
-    (tmp_path / "v").write_bytes(b"a 1 2 \r\nb 3 4\r\nc 5 6")
-    words, vectors = load(tmp_path / "v")
-    assert words == ["a", "b", "c"]
-    assert vectors.tolist() == [[1, 2], [3, 4], [5, 6]]
-
-
-@pytest.mark.parametrize(
-    "name, data, what",
-    [
-        ("a.txt", b"", "got none"),
-        ("a.txt", b"\n", "line 1: expected a word and its numbers"),
-        ("a.txt", b"the 1 2\nof 1\n", "line 2: expected a word and 2 numbers"),
-        ("a.txt", b"the 1 2\nof 1 x\n", "line 2: .*could not convert .*'x'"),
-        ("a.txt", b"the 1 2\n\nof 1 2\n", "line 2: "),
-        ("a.txt", b"the 1 2\nof 1 2 3", "line 2: "),
-        ("a.txt", b"1 2\nof 1 2 3", "line 2: "),
-        ("a.txt", b"the\n", "line 1: expected a word and its numbers"),
-        ("a.txt", b"3 2\nthe 1 2\n", "line 1 promises 3 words, got 1 lines"),
-        ("a.txt", b"1 2\nof \xff\0\0\0 1234", r"line 2: .*\*\.bin"),
-        ("a.bin", b"", "line 1: expected `words dim`"),
-        ("a.bin", b"the 1 2\n", "line 1: expected `words dim`"),
-        ("a.bin", b"2 1\na 1234\nb 123", "word 2 of 2: .* end of the file"),
-        ("a.bin", b"9999999999 9999999\na 1234", "promises 9999999999 vectors"),
-        ("a.bin", b"2 1\na 1234\nb 1234\nc", "got 2 bytes more"),
-        ("a.bin", b"2 1\na 1234\n\xff 1234", "word 2 of 2: expected UTF-8"),
-    ],
-)
-def test_a_broken_file_is_refused_in_one_line_that_names_the_place(
-    tmp_path, name, data, what
-):
-    (tmp_path / name).write_bytes(data)
-    with pytest.raises(BadInput, match=what) as error:
-        load(tmp_path / name)
-    assert str(tmp_path / name) in str(error.value)
-    assert "\n" not in str(error.value)
-
-
 def test_missing_files_are_refused(tmp_path):
-    with pytest.raises(BadInput, match="No such file"):
-        load(tmp_path / "none.txt")
     with pytest.raises(BadInput, match="No such file"):
         load_state(tmp_path / "none", 2, 3)
 

@@ -8,7 +8,7 @@ from numba import njit
 
 from dml.types import Embeddings, Rows
 from dml.update import rows
-from dml.update.rows import LANES, adagrad, pack, padded, rsqrt, unpack, width
+from dml.update.rows import LANES, AdaGrad, pack, padded, rsqrt, unpack, width
 
 ROWS, DIMS = 7, (8, 16, 24)
 
@@ -38,6 +38,13 @@ def gradient(dim, index, seed=1):
     dense = np.zeros((ROWS, dim), np.float32), np.zeros(ROWS, np.float32)
     dense[0][index], dense[1][index] = sparse[:, :dim], sparse[:, pad]
     return Rows(np.asarray(index), sparse), dense
+
+
+def adagrad(table, sparse, rate):
+    """Take a step in place."""
+    shard = AdaGrad(table, rate)
+    shard.update(*sparse)
+    table[:] = shard.values
 
 
 @njit

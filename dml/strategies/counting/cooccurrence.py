@@ -16,9 +16,8 @@ import numpy as np
 
 from dml.data import cooccurrence as kernels
 from dml.data.cooccurrence import COUNT, RECORD
-from dml.data.scratch import Scratch
+from dml.data.scratch import Scratch, Spool
 from dml.data.shards import bounds
-from dml.data.spool import Spool
 from dml.data.vocabulary import write
 from dml.strategies.counting.corpus import Corpus, Pieces, Tokens, number
 from dml.strategies.counting.runs import Runs, merge
@@ -30,7 +29,7 @@ MOST = 1 << 21
 
 
 class Rules(NamedTuple):
-    """What is counted, and in how many bytes.
+    """The rules of counting, and its memory in bytes.
 
     `memory` is of all ranks together: for the text, index and records of counting and
     merging, not for the program, a piece of text and the dictionaries of words.

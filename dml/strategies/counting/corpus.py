@@ -30,7 +30,7 @@ BREAK = "\n"  # the token at a document's end; its number here is 0
 
 
 class Corpus(NamedTuple):
-    """What all ranks know of the numbered text."""
+    """The numbered text, equal on all ranks."""
 
     vocabulary: Vocabulary
     length: int  # known words and ends

@@ -15,10 +15,10 @@ import numpy as np
 
 from dml.data import cooccurrence as kernels
 from dml.data.cooccurrence import COUNT, RECORD, Sums
-from dml.data.scratch import Scratch
-from dml.data.spool import Spool
+from dml.data.scratch import Scratch, Spool
 from dml.types import Comm
-from dml.wire.messages import ALLREDUCE, all_gather, all_to_all
+from dml.wire.messages import ALLREDUCE, all_to_all
+from dml.wire.messages.gather_parts import lengths
 
 MOST = 1 << 20  # records of a slab on a rank: more are not faster
 
@@ -55,13 +55,11 @@ def merge(comm: Comm, runs: Runs, path: Path, memory: int) -> int:
                 mine = edges[comm.rank], edges[comm.rank + 1]
                 merged = fuse([merged, *parts], mine, sums)
                 del parts
-            lengths = np.zeros(size, np.int64)
-            lengths[comm.rank] = len(merged)
-            all_gather(comm, lengths)
+            each = lengths(comm, len(merged))
             records = merged.view(RECORD)
             kernels.weigh(merged, records)
-            file.put(done + int(lengths[: comm.rank].sum()), records)
-            done += int(lengths.sum())
+            file.put(done + int(each[: comm.rank].sum()), records)
+            done += int(each.sum())
     comm.Barrier()
     return done
 

@@ -12,7 +12,7 @@ from dml.metrics.timer import Timer
 from dml.models.glove import glove
 from dml.strategies import strategy
 from dml.strategies.glove.problem import columns, minibatches, order, problem
-from dml.strategies.glove.server import server
+from dml.strategies.glove.served import on_servers
 from dml.strategies.glove.tiling import Order, tiled
 from dml.strategies.server.roles import roles
 from dml.strategies.server.server import Setup
@@ -59,10 +59,10 @@ def by_batches(problem: Problem, **common: Any) -> Iterator[Step]:
     return train(problem, minibatches(2, 2), update, **own, **common)
 
 
-def on_servers(problem: Problem, **common: Any) -> Iterator[Step]:
-    setup, epochs = Setup(roles(2), Consistency()), [minibatches(2, 2)]
-    return server(problem, epochs, RATE, setup=setup, **common)
+def by_servers(problem: Problem, **common: Any) -> Iterator[Step]:
+    setup = Setup(roles(2), Consistency())
+    return on_servers(problem, minibatches(2, 2), RATE, setup=setup, every=1, **common)
 
 
 KERNELS = {"records": (by_records, 1), "batches": (by_batches, 1)}
-KERNELS |= {"servers": (on_servers, 2)}
+KERNELS |= {"servers": (by_servers, 2)}

@@ -1,8 +1,7 @@
 """GRADIENT and UPDATE in one: stochastic descent on a table, record by record.
 
-What each of serial, HOGWILD! and rotation does with the tiles that are its own. As in
-the reference program the squares are those of rate · grad, added after the step, and a
-bias moves at rate 1.
+The kernel of serial, HOGWILD! and rotation. As in the reference program the squares are
+those of rate · grad, added after the step, and a bias moves at rate 1.
 """
 
 import functools
@@ -12,15 +11,14 @@ import numpy as np
 from numba import njit
 
 from dml.data.tiles import Tiles
-from dml.update.rows import FAST, pad_of, rsqrt
+from dml.update.rows import FAST, HALF, dot, pad_of, rsqrt
 
 CLIP = np.float32(100)  # as in the reference program, no gradient is larger
-HALF = np.float32(0.5)
 
 
 @functools.cache
 def kernel(pad: int) -> Callable[..., float]:
-    """Compile for vectors of so many floats: known lengths are faster."""
+    """Compile for vectors of `pad` floats: known lengths are faster."""
 
     @njit(fastmath=FAST, nogil=True, cache=True)
     def descend(table_TxR, starts, firsts, offsets, logs, weights, tiles, rate):
@@ -30,10 +28,7 @@ def kernel(pad: int) -> Callable[..., float]:
             for k in range(starts[t], starts[t + 1]):
                 x = table_TxR[firsts[0][t] + words[k]]
                 y = table_TxR[firsts[1][t] + contexts[k]]
-                product = np.float32(0)
-                for d in range(pad):
-                    product += x[d] * y[d]
-                miss = product + x[2 * pad] + y[2 * pad] - logs[k]
+                miss = dot(x, y, pad) + x[2 * pad] + y[2 * pad] - logs[k]
                 grad = weights[k] * miss
                 loss += HALF * grad * miss
                 for d in range(pad):
@@ -56,7 +51,7 @@ def kernel(pad: int) -> Callable[..., float]:
 def descend(
     table_TxR: np.ndarray, tiles: Tiles, these: np.ndarray, rate: float
 ) -> float:
-    """Take a step of AdaGrad on each record of these tiles; return their loss."""
+    """Update the table by each record of these tiles; return their summed loss."""
     return kernel(pad_of(table_TxR))(
         table_TxR,
         tiles.starts,

@@ -15,10 +15,9 @@ from numba import njit
 
 from dml.data.tiles import Blocks, Tiles
 from dml.models.glove import Records
-from dml.strategies.glove import served
 from dml.strategies.glove.descend import descend
 from dml.types import BadInput, Embeddings, Kernel, Problem, Rows
-from dml.update.rows import FAST, LANES, pack, pad_of, padded, unpack
+from dml.update.rows import FAST, LANES, dot, pack, pad_of, padded, unpack
 from dml.wire.memory.state import Order
 
 
@@ -48,9 +47,16 @@ def problem(
         partial(take, tiles),
         kernel=kernel(tiles, blocks, rows),
         products=Products(state, batch),
-        table=partial(served.problem, state, tiles, batch),
+        table=partial(of_servers, state, tiles, batch),
         sums=True,
     )
+
+
+def of_servers(state: Embeddings, tiles: Tiles, batch: int) -> Problem:
+    """Return the problem of rows without AdaGrad's squares."""
+    from dml.strategies.glove.served import problem
+
+    return problem(state, tiles, batch)
 
 
 def kernel(tiles: Tiles, blocks: Blocks, rows: int) -> Kernel:
@@ -178,11 +184,9 @@ class Products(NamedTuple):
             )
         dim //= size
         here = slice(rank * dim, (rank + 1) * dim)
-        mine = self.state._replace(
-            vectors_TxD=self.state.vectors_TxD[:, here],
-            vector_squares_TxD=self.state.vector_squares_TxD[:, here],
-        )
-        return pack(mine), Gradient(rows, dim, self.batch).of_products
+        vectors_TxD, biases, squares_TxD, bias_squares = self.state
+        mine = vectors_TxD[:, here], biases, squares_TxD[:, here], bias_squares
+        return pack(Embeddings(*mine)), Gradient(rows, dim, self.batch).of_products
 
     def terms(self, rank: int) -> Callable[[np.ndarray, Records], np.ndarray]:
         """Return (table, records) -> a rank's terms of all products."""
@@ -190,14 +194,10 @@ class Products(NamedTuple):
 
     def join(self, tables: Sequence[np.ndarray]) -> np.ndarray:
         """Return the table of all columns from the tables of all ranks."""
-        parts = [unpack(table, self.dim // len(tables)) for table in tables]
-        whole = parts[0]._replace(
-            vectors_TxD=np.concatenate([one.vectors_TxD for one in parts], axis=1),
-            vector_squares_TxD=np.concatenate(
-                [one.vector_squares_TxD for one in parts], axis=1
-            ),
-        )
-        return pack(whole)
+        parts = (unpack(table, self.dim // len(tables)) for table in tables)
+        vectors, biases, squares, bias_squares = zip(*parts, strict=True)
+        columns = np.hstack(vectors), biases[0], np.hstack(squares), bias_squares[0]
+        return pack(Embeddings(*columns))
 
 
 class Kernels(NamedTuple):
@@ -207,16 +207,13 @@ class Kernels(NamedTuple):
 
 @functools.cache
 def kernels(pad: int) -> Kernels:
-    """Compile for vectors of so many floats: known lengths are faster."""
+    """Compile for vectors of `pad` floats: known lengths are faster."""
 
     @njit(fastmath=FAST, nogil=True, cache=True)
     def products(table_TxR, words, contexts, biases, found):
         for k in range(len(words)):
             x, y = table_TxR[words[k]], table_TxR[contexts[k]]
-            product = np.float32(0)
-            for d in range(pad):
-                product += x[d] * y[d]
-            found[k] = product + biases * (x[2 * pad] + y[2 * pad])
+            found[k] = dot(x, y, pad) + biases * (x[2 * pad] + y[2 * pad])
 
     @njit(fastmath=FAST, nogil=True, cache=True)
     def summed(table_TxR, words, contexts, grads, slot, index, values):

@@ -1,26 +1,34 @@
-"""GRADIENT of GloVe for parameter servers: a run of records in, a row a word out.
+"""GloVe on parameter servers: rows without AdaGrad's squares, a row per word.
 
     row    | vector, zeros            | bias |      As the bias is the last number of a
              0 … dim                   R - 1        row, every loop goes over all of it.
 
-⟨x, y⟩ of whole rows has the biases' product too many, which is taken off again.
+Words per minibatch: those of the rows that its parts touch, twice, and of their
+numbers. A worker has two tables of rows: the start value and its copy.
 
-Servers send rows without AdaGrad's squares, so the layout is not that of `problem`; the
-order of sums is another, too. `tests/strategies/glove/test_server.py` compares both.
+The layout is not that of `problem`, and the order of sums is another, too;
+`tests/strategies/glove/test_server.py` compares both.
 """
 
 import functools
-from collections.abc import Callable
-from operator import attrgetter
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
+from operator import itemgetter
+from typing import Any
 
 import numpy as np
 from numba import njit
 
 from dml.data.tiles import Tiles
-from dml.types import Embeddings, Problem, Rows, Touching
-from dml.update.rows import FAST, padded
+from dml.models.glove import Records
+from dml.strategies.glove.problem import minibatches, take
+from dml.strategies.server.server import server
+from dml.types import Embeddings, Problem, Rows, Step
+from dml.update.rows import FAST, HALF, dot, pack, padded
+from dml.update.table import Table, table
 
-HALF = np.float32(0.5)
+CHUNK = 1 << 20  # records whose rows are counted at once
+Batch = tuple[np.ndarray, Records, np.ndarray]  # indices, records, rows of the table
 
 
 def width(dim: int) -> int:
@@ -37,21 +45,44 @@ def packed(vectors_TxD: np.ndarray, biases_T: np.ndarray, fill: float) -> np.nda
     return table_TxR
 
 
+def squares(state: Embeddings) -> np.ndarray:
+    """Return the rows of AdaGrad's squares."""
+    return packed(state.vector_squares_TxD, state.bias_squares_T, 1)
+
+
 def unpacked(values_TxR: np.ndarray, squares_TxR: np.ndarray, dim: int) -> Embeddings:
-    """Copy rows and their squares out."""
+    """Return the state of rows and of their squares."""
     return Embeddings(
-        values_TxR[:, :dim].copy(),
-        values_TxR[:, -1].copy(),
-        squares_TxR[:, :dim].copy(),
-        squares_TxR[:, -1].copy(),
+        values_TxR[:, :dim], values_TxR[:, -1], squares_TxR[:, :dim], squares_TxR[:, -1]
     )
+
+
+def adagrad(dim: int, rate: float) -> Callable[[np.ndarray], Table]:
+    """Return the rule of rows; a bias moves at rate 1."""
+    return partial(table, "glove", rate=[rate] * (width(dim) - 1) + [1])
+
+
+def on_servers(
+    problem: Problem, batches: Iterable[np.ndarray], rate: float, **own: Any
+) -> Iterator[Step]:
+    """Train GloVe by `server`, a Step per epoch; params are tables as of `problem`."""
+    state = problem.products.state
+    dim, update = problem.products.dim, adagrad(problem.products.dim, rate)
+    for step in server(problem, batches, update, state=[squares(state)], **own):
+        yield step._replace(params=partial(collected, step, dim))
+
+
+def collected(step: Step, dim: int) -> np.ndarray | None:
+    """Return the table with its squares on rank 0, None elsewhere; collective."""
+    values_TxR, (squares_TxR,) = step.params(), step.state()
+    return None if values_TxR is None else pack(unpacked(values_TxR, squares_TxR, dim))
 
 
 def problem(state: Embeddings, tiles: Tiles, batch: int) -> Problem:
     """Return the problem of rows without squares.
 
     Gradients are not means, but as large as a whole minibatch's sum: AdaGrad sums them
-    as it does in `serial`, whatever a worker's part of it is.
+    as it does in `serial`, for parts of any size.
 
     state: the start value.
     tiles: the records; a batch is a run of them.
@@ -59,117 +90,60 @@ def problem(state: Embeddings, tiles: Tiles, batch: int) -> Problem:
     """
     start_TxR = packed(state.vectors_TxD, state.biases_T, 0)
     rows, count = len(start_TxR), len(tiles.logs)
-    place = np.full(rows, -1, np.int32)  # memory of the kernels: -1 before and after
-    grid = tiles.starts, tiles.grid.words, tiles.grid.contexts
-    offsets = tiles.words, tiles.contexts
-    gradients = kernel(start_TxR.shape[1])
+    place, gradients = np.empty(rows, np.int32), kernel(start_TxR.shape[1])
 
-    def first(start: int) -> int:
-        return int(np.searchsorted(tiles.starts, start, "right")) - 1
+    def taken(indices: np.ndarray) -> Batch:
+        records, touched = take(tiles, indices), np.zeros(rows, bool)
+        touched[records.words] = touched[records.contexts] = True
+        return indices, records, np.flatnonzero(touched).astype(np.int32)
 
-    def take(indices: np.ndarray) -> Touching:
-        start, stop = int(indices[0]), int(indices[-1]) + 1
-        found = np.empty(min(rows, 2 * (stop - start)), np.int32)
-        used = touch(grid, offsets, first(start), (start, stop), place, found)
-        return Touching(indices, found[:used])
-
-    def gradient(table_TxR: np.ndarray, records: Touching) -> tuple[float, Rows]:
-        indices, at = records
-        assert isinstance(at, np.ndarray)
-        start, stop = int(indices[0]), int(indices[-1]) + 1
-        whole = min(batch, count - start // batch * batch)
-        scale = np.float32(whole / (stop - start))
+    def gradient(table_TxR: np.ndarray, some: Batch) -> tuple[float, Rows]:
+        indices, records, at = some
+        whole = min(batch, count - int(indices[0]) // batch * batch)
+        scale = np.float32(whole / len(indices))
+        place[at] = np.arange(len(at))
         sums_NxR = np.zeros((len(at), table_TxR.shape[1]), np.float32)
-        some = *offsets, tiles.logs, tiles.weights
-        where, sums = (first(start), start, stop), (at, place, sums_NxR)
-        loss = gradients(table_TxR, grid, some, where, scale, sums)
-        return loss / (stop - start), Rows(at, sums_NxR)
+        loss = gradients(table_TxR, *records, scale, place, sums_NxR)
+        return loss / len(indices), Rows(at, sums_NxR)
 
     frequency = np.zeros(rows, np.int64)
-    warm(grid, offsets, frequency)
+    for indices in minibatches(count, CHUNK):
+        for numbers in take(tiles, indices)[:2]:
+            frequency += np.bincount(numbers, minlength=rows)
     return Problem(
         start_TxR,
         count,
         gradient,
         lambda table_TxR: {},
-        take,
-        attrgetter("rows"),
+        taken,
+        itemgetter(2),
         frequency,
     )
 
 
-@njit(cache=True, nogil=True)
-def warm(grid, offsets, heat):
-    """Count the records of each row."""
-    starts, firsts, seconds = grid
-    words, contexts = offsets
-    for tile in range(len(firsts)):
-        for k in range(starts[tile], starts[tile + 1]):
-            heat[firsts[tile] + words[k]] += 1
-            heat[seconds[tile] + contexts[k]] += 1
-
-
-@njit(cache=True, nogil=True)
-def touch(grid, offsets, tile, records, place, found):
-    """Find the rows of some records, in the order of their use; return how many."""
-    starts, firsts, seconds = grid
-    words, contexts = offsets
-    start, stop = records
-    used = 0
-    while start < stop:
-        while starts[tile + 1] <= start:
-            tile += 1
-        end = min(stop, starts[tile + 1])
-        for k in range(start, end):
-            for row in (firsts[tile] + words[k], seconds[tile] + contexts[k]):
-                if place[row] < 0:
-                    place[row], found[used] = used, row
-                    used += 1
-        start = end
-    for n in range(used):
-        place[found[n]] = -1
-    return used
-
-
 @functools.cache
 def kernel(width: int) -> Callable[..., float]:
-    """Compile for rows of so many floats: known lengths are faster."""
+    """Compile for rows of `width` floats: known lengths are faster."""
     last = width - 1
 
     @njit(fastmath=FAST, nogil=True, cache=True)
-    def gradient(table_TxR, grid, records, where, scale, sums):
-        starts, firsts, seconds = grid
-        words, contexts, logs, weights = records
-        tile, start, stop = where
-        at, place, sums_NxR = sums
-        for n in range(len(at)):
-            place[at[n]] = n
+    def gradient(table_TxR, words, contexts, logs, weights, scale, place, sums_NxR):
         loss = 0.0
-        while start < stop:
-            while starts[tile + 1] <= start:
-                tile += 1
-            end = min(stop, starts[tile + 1])
-            for k in range(start, end):
-                word = firsts[tile] + words[k]
-                context = seconds[tile] + contexts[k]
-                x, y = table_TxR[word], table_TxR[context]
-                to_x, to_y = sums_NxR[place[word]], sums_NxR[place[context]]
-                product = np.float32(0)
-                for d in range(width):
-                    product += x[d] * y[d]
-                both = x[last] + y[last] - x[last] * y[last]
-                miss = product + both - logs[k]
-                grad = weights[k] * miss
-                loss += HALF * grad * miss
-                grad *= scale
-                x_bias, y_bias = to_x[last] + grad, to_y[last] + grad
-                for d in range(width):
-                    to_x[d] += grad * y[d]
-                    to_y[d] += grad * x[d]
-                to_x[last], to_y[last] = x_bias, y_bias
-            start = end
-        for n in range(len(at)):
-            place[at[n]] = -1
+        for k in range(len(words)):
+            x, y = table_TxR[words[k]], table_TxR[contexts[k]]
+            to_x, to_y = sums_NxR[place[words[k]]], sums_NxR[place[contexts[k]]]
+            # order matters for the bits; the product has that of the biases, too
+            product = dot(x, y, width)
+            both = x[last] + y[last] - x[last] * y[last]
+            miss = product + both - logs[k]
+            grad = weights[k] * miss
+            loss += HALF * grad * miss
+            grad *= scale
+            x_bias, y_bias = to_x[last] + grad, to_y[last] + grad
+            for d in range(width):
+                to_x[d] += grad * y[d]
+                to_y[d] += grad * x[d]
+            to_x[last], to_y[last] = x_bias, y_bias
         return loss
 
     return gradient

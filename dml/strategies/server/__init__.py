@@ -1,1 +1,1 @@
-"""Training on parameter servers: what their workers do, and what they learn."""
+"""Training on parameter servers."""

@@ -1,5 +1,6 @@
 """What happened in a run on parameter servers: each rank's part, and all together."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -78,11 +79,8 @@ def collected(
         return None
     values, logs, times, copies_of, work, ends_of = pages
 
-    def whole(parts: list[np.ndarray]) -> np.ndarray:
-        table_TxD = np.empty((int(split.edges[-1]), width), np.float32)
-        for number, part in enumerate(parts):
-            table_TxD[split.held(number)] = part.reshape(-1, width)
-        return table_TxD
+    def whole(parts: Sequence[np.ndarray]) -> np.ndarray:
+        return joined(split, [part.reshape(-1, width) for part in parts])
 
     ranks = roles.servers
     first = times[ranks[0]].tolist()
@@ -106,6 +104,14 @@ def collected(
     }
     table = whole([values[rank] for rank in ranks])
     return Collected(table, log, snapshots, totals, summary)
+
+
+def joined(split: Partition, parts: Sequence[np.ndarray]) -> np.ndarray:
+    """Return the table whose rows the servers have."""
+    table_TxD = np.empty((int(split.edges[-1]), parts[0].shape[1]), np.float32)
+    for number, part in enumerate(parts):
+        table_TxD[split.held(number)] = part
+    return table_TxD
 
 
 def totalled(log: np.ndarray, work: np.ndarray) -> dict[str, float]:

@@ -1,7 +1,7 @@
-"""Who works and who serves: ranks in, roles out.
+"""The roles of ranks: workers and servers.
 
 apart       rank 0  1  2  3  4  5 │ 6  7        workers, then servers: 1 in 4
-colocated   rank 0  1  2  3  4  5  6  7         everyone both, a shard each
+colocated   rank 0  1  2  3  4  5  6  7         all are both, with a shard each
 """
 
 from typing import NamedTuple
@@ -22,7 +22,7 @@ class Roles(NamedTuple):
 
 
 def roles(size: int, servers: int = 0, colocated: bool = False) -> Roles:
-    """Divide size ranks; 0 servers: 1 in 4, at least one; colocated: all."""
+    """Return the roles of ranks; 0 servers: 1 in 4, at least 1, or all colocated."""
     if servers < 0:
         raise BadInput(
             f"expected 1 server or more, or 0 for 1 in 4 ranks, got {servers}; pass "

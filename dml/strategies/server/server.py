@@ -14,11 +14,12 @@ import numpy as np
 
 from dml.metrics.timer import Timer
 from dml.strategies.parameters import Update
-from dml.strategies.server.report import Report
+from dml.strategies.server.report import Report, joined
 from dml.strategies.server.roles import Roles
 from dml.strategies.server.tables import of_rows, tabled
 from dml.strategies.server.workers import Habits, Parts, work
-from dml.types import CountedComm, Problem, Shard, Step
+from dml.types import BadInput, CountedComm, Problem, Reducer, Shard, Step
+from dml.wire.messages import tree_allreduce
 from dml.wire.messages.client import Client
 from dml.wire.messages.collect import collect
 from dml.wire.messages.colocated import Colocated
@@ -27,6 +28,7 @@ from dml.wire.messages.replica import Replica
 from dml.wire.messages.server import Server
 from dml.wire.once import once
 from dml.wire.partition import Partition, partition
+from dml.wire.reducers.exact import exact
 
 Make = Callable[[np.ndarray], Shard]  # rows -> what keeps and updates them
 
@@ -40,6 +42,7 @@ class Setup(NamedTuple):
     habits: how a worker computes and pushes.
     known: key lists that a server remembers of each worker.
     snapshots: clocks between two copies of the table; 0: none.
+    reducer: its `combine` adds up the terms of an update on each server.
     """
 
     roles: Roles
@@ -48,6 +51,7 @@ class Setup(NamedTuple):
     habits: Habits = Habits()
     known: int = 64
     snapshots: int = 0
+    reducer: Reducer = exact(tree_allreduce)
 
 
 def server(
@@ -59,6 +63,8 @@ def server(
     timer: Timer,
     setup: Setup,
     report: Report | None = None,
+    every: int | None = None,
+    **own: Any,
 ) -> Iterator[Step]:
     """Train by the setup's consistency; `bsp` has the bits of `serial`.
 
@@ -69,11 +75,31 @@ def server(
     timer: measures the phases.
     setup: how ranks share the work.
     report: receives this rank's part of what happened.
+    every: updates of an epoch; a Step is an epoch, on all ranks. None: see above.
+
+    Of epochs also:
+
+    state: the arrays of the update's state in an earlier Step.
+    summary: receives the staleness and waiting of all epochs.
     """
-    # order matters: servers of an earlier run must end before a message of this one
-    comm.Barrier()
     problem = once(comm, "table", id(problem.params), partial(tabled, problem))
     update = of_rows(update)
+    if every:
+        from dml.strategies.server.epochs import by_epochs
+
+        yield from by_epochs(
+            problem,
+            batches,
+            update,
+            comm=comm,
+            timer=timer,
+            setup=setup,
+            every=every,
+            **own,
+        )
+        return
+    # order matters: servers of an earlier run must end before a message of this one
+    comm.Barrier()
     report = Report() if report is None else report
     roles = setup.roles
     split = divided(comm, problem, len(roles.servers))
@@ -83,7 +109,11 @@ def server(
         if number is not None
         else None
     )
-    table = partial(collected, comm, roles, split, problem.params, serving)
+
+    def values() -> np.ndarray:
+        return np.asarray(serving.shard.values) if serving else problem.params[:0]
+
+    table = partial(collected, comm, roles, split, values)
     if not works:
         assert serving
         serving.serve()
@@ -118,20 +148,11 @@ def collected(
     comm: CountedComm,
     roles: Roles,
     split: Partition,
-    start_TxD: np.ndarray,
-    serving: Server | None,
+    rows: Callable[[], np.ndarray],
 ) -> np.ndarray | None:
-    """Return the table on rank 0, None elsewhere; collective, after the run."""
-    mine = np.asarray(serving.shard.values) if serving else start_TxD[:0]
-    found = collect(comm, mine.reshape(-1))
-    if found is None:
-        return None
-    (parts,) = found
-    table_TxD = np.empty_like(start_TxD)
-    for number, rank in enumerate(roles.servers):
-        held = split.held(number)
-        table_TxD[held] = parts[rank].reshape(-1, table_TxD.shape[1])
-    return table_TxD
+    """Return the servers' rows on rank 0, None elsewhere; collective, after the run."""
+    found = collect(comm, rows())
+    return joined(split, [found[0][rank] for rank in roles.servers]) if found else None
 
 
 def divided(comm: CountedComm, problem: Problem, servers: int) -> Partition:
@@ -149,23 +170,31 @@ def served(
     report: Report,
 ) -> Server:
     """Make this rank's server."""
+    combine, workers = setup.reducer.combine, setup.roles.workers
+    if combine is None:
+        raise BadInput(
+            "expected a reducer with `combine` on servers, got one without, whose sum "
+            "needs all ranks; pass --strategy=synchronous"
+        )
     rows = split.held(setup.roles.server(comm.rank) or 0)
     shard = update(problem.params[rows].copy())
 
     def heard(clocks: int) -> None:
-        every = setup.snapshots * setup.roles.workers
+        every = setup.snapshots * workers
         if every and clocks // every > len(report.snapshots):
-            report.snapshot(comm.Wtime(), clocks / setup.roles.workers, serving)
+            report.snapshot(comm.Wtime(), clocks / workers, serving)
 
-    serving = Server(comm, shard, setup.roles.workers, setup.rule, heard)
+    serving = Server(comm, shard, workers, setup.rule, heard, combine)
     return serving
 
 
 def copied(problem: Problem, client: Client, setup: Setup, make: Make) -> Replica:
     """Make this worker's copy; its own gradients move it where rows are cached."""
     rule, habits = setup.rule, setup.habits
-    cached = rule.fetches != 1 or rule.eager or habits.prefetch or habits.pushes > 1
-    own = make(problem.params.copy()) if cached and rule.gathers else None
+    cached = (
+        rule.pull_period != 1 or rule.push_based or habits.prefetch or habits.pushes > 1
+    )
+    own = make(problem.params.copy()) if cached and rule.aggregation_count else None
     return Replica(client, problem.params, rule, own)
 
 

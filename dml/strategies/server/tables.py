@@ -89,5 +89,5 @@ def by_leaves(
 
 
 def unpacked(table_Tx1: np.ndarray, lies: Layout) -> Params:
-    """Return the table's numbers as the tree that they were."""
+    """Return the table's numbers as a tree."""
     return unpack(table_Tx1[:, 0], lies)

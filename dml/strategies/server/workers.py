@@ -1,9 +1,9 @@
-"""What a worker does, clock after clock: read rows, compute a gradient, push it.
+"""A worker's loop over clocks: read rows, compute a gradient, push it.
 
-    read ─► gradient ─► push, clock ─► read ─► …          wait: till the rows are there
-            ask for the next rows                         with prefetch, before that
+    read ─► gradient ─► push, clock ─► read ─► …          wait: until the rows have come
+            request the next rows                         with prefetch, before that
 
-Words a clock: those of the rows that are too old, and of the gradient's.
+Words a clock: those of the rows that are read and of the gradient.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -13,7 +13,7 @@ import numpy as np
 
 from dml.data.shards import shard
 from dml.metrics.timer import Timer
-from dml.types import BadInput, Problem, Step, nothing
+from dml.types import BadInput, Problem, Rows, Step, nothing
 from dml.wire.messages.replica import Reading, Replica
 from dml.wire.rows import Keys, summed
 
@@ -22,17 +22,24 @@ SKIP, STOP = "skip", "stop"
 
 
 class Habits(NamedTuple):
-    """How a worker goes about it."""
+    """How a worker computes and pushes.
 
-    pushes: int = 1  # clocks after which it pushes what it has summed
-    prefetch: bool = False  # it asks for the next rows before it computes
-    microbatches: int = 1  # between which a rank that also serves does so
-    on_nonfinite: str = STOP  # skip or stop
-    sift: Sift | None = None  # a filter of keys
+    pushes: clocks between two pushes, each of their summed gradients.
+    prefetch: whether the next rows are requested before the computation.
+    microbatches: parts of a minibatch, between which a colocated server serves.
+    on_nonfinite: SKIP or STOP, at a gradient that is not finite.
+    sift: a filter of keys: (values, gradients) -> the mask of rows to push.
+    """
+
+    pushes: int = 1
+    prefetch: bool = False
+    microbatches: int = 1
+    on_nonfinite: str = STOP
+    sift: Sift | None = None
 
 
 class Counts:
-    """What happened to a worker's gradients."""
+    """Numbers and seconds of a worker's gradients."""
 
     def __init__(self) -> None:
         self.nonfinite = self.sifted = self.offered = self.skipped_clocks = 0
@@ -50,18 +57,18 @@ class Part(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """A gradient that is worth sending."""
+    """A gradient to be pushed."""
 
     rows: Keys
     grads: np.ndarray  # times the weight
     weight: float  # in the minibatch
     loss: float
     of: Keys  # the rows that were read
-    has: np.ndarray | None = None  # which of those are in rows; None: all
+    has: np.ndarray | None = None  # the mask of those in `rows`; None: all
 
 
 class Parts:
-    """Reads through the minibatches; goes on to a clock, never back."""
+    """A worker's parts of the minibatches, in order."""
 
     def __init__(
         self, problem: Problem, batches: Iterable[np.ndarray], worker: int, workers: int
@@ -83,7 +90,7 @@ class Parts:
 
 
 def touched(problem: Problem, batch: Any) -> Keys:
-    """Return the rows that a batch touches; all where the problem does not tell."""
+    """Return the rows that a batch touches; all of a problem without `touched`."""
     return problem.touched(batch) if problem.touched else slice(0, len(problem.params))
 
 
@@ -95,7 +102,7 @@ def work(
     counts: Counts,
     poll: Callable[[], object] | None = None,
 ) -> Iterator[Step]:
-    """Work through the minibatches; yield a Step a clock, of this worker's own loss."""
+    """Train by all minibatches; yield a Step per clock, with this worker's loss."""
     client, comm = replica.client, replica.client.comm
     part = parts.at(client.clock)
     reading: Reading | None = None
@@ -105,8 +112,8 @@ def work(
         with timer("wait"):
             reading = reading or replica.ask(part.rows, part.clock)
             replica.have(reading, part.rows, part.clock)
-        if replica.rule.spare and replica.clock > part.clock:
-            # the others have gone on without this worker: join them
+        if replica.rule.backups and replica.clock > part.clock:
+            # the other workers are clocks ahead: continue at theirs
             if summing:
                 push(replica, summing, ends_clock=False)
                 summing = []
@@ -159,7 +166,8 @@ def computed(
             share = len(piece) / len(part.numbers)
             lost, found = problem.gradient(replica.table, problem.take(piece))
             loss += lost * share
-            total.append((found.index, found.values * np.float32(share * part.weight)))
+            scaled = found.values * np.float32(share * part.weight)
+            total.append(Rows(found.index, scaled))
         if poll:
             poll()
     rows, grads = summed(total)
@@ -177,7 +185,7 @@ def kept(
     counts: Counts,
     loss: float,
 ) -> Kept:
-    """Return what of a gradient is worth sending: finite, and sifted."""
+    """Return the part of a gradient that is pushed: finite, and filtered."""
     with np.errstate(over="ignore", invalid="ignore"):
         finite = np.isfinite(grads.sum()) or np.isfinite(grads).all()
     if not finite:
@@ -201,7 +209,7 @@ def kept(
 
 
 def push(replica: Replica, summing: list[Kept], ends_clock: bool = True) -> None:
-    """Push the sum of some clocks' gradients, and end the last one."""
+    """Push the sum of several clocks' gradients, and end the last clock."""
     weight = sum(one.weight for one in summing)
     loss = sum(one.loss for one in summing) / len(summing)
     replica.pushes += 1
@@ -209,5 +217,8 @@ def push(replica: Replica, summing: list[Kept], ends_clock: bool = True) -> None
         (one,) = summing
         keys, grads, has = one.of, one.grads, one.has
     else:
-        (keys, grads), has = summed([(one.rows, one.grads) for one in summing]), None
+        (keys, grads), has = (
+            summed([Rows(one.rows, one.grads) for one in summing]),
+            None,
+        )
     replica.client.push(keys, grads, weight, loss, ends_clock=ends_clock, has=has)

@@ -1,1 +1,1 @@
-"""Training in the shared memory of one host, one example after another."""
+"""Strategies in the shared memory of one host, one example after another."""

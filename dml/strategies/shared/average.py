@@ -1,12 +1,13 @@
-"""Runs of each worker on its own table, averaged at the end (Zinkevich 2010).
+"""Parallel SGD: each worker trains its own table; the mean at the end (Zinkevich 2010).
 
     worker 0   blocks 5 0 1   w_0 ─┐
-    worker 1   blocks 2 4 3   w_1 ─┴─► (w_0 + w_1) / 2      no worker waits before that
+    worker 1   blocks 2 4 3   w_1 ─┴─► (w_0 + w_1) / 2      no worker waits before
 
-p tables in memory instead of one. Words a step: the loss, and the rows changed.
+There are p tables in memory. Words a step: the loss, and the rows changed.
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -15,10 +16,10 @@ from dml.metrics.timer import Timer
 from dml.strategies.shared.workers import (
     Descent,
     Table,
+    Workers,
     epochs,
     gradients,
     settle,
-    workers,
 )
 from dml.types import CountedComm, Problem, Step
 from dml.wire.memory import hogwild
@@ -36,9 +37,9 @@ def average(
     timer: Timer,
     threads: int = 1,
 ) -> Iterator[Step]:
-    """Train every worker on its own blocks; a Step has the mean of all tables.
+    """Train each worker on its own blocks; a Step has the mean of all tables.
 
-    problem: what is learned, equal on all ranks; it needs a kernel with a model.
+    problem: the problem, equal on all ranks; it needs a kernel with a model.
     batches: the order of each epoch, equal on all ranks.
     update: rates and momentum.
     comm: the ranks, all on one host.
@@ -46,7 +47,7 @@ def average(
     threads: workers of each rank.
     """
     start, kernel = problem.params, problem.kernel
-    with workers(comm, threads, problem.examples) as crew:
+    with closing(Workers(comm, threads, problem.examples)) as crew:
         flat = crew.allocate(crew.count * start.size, start.dtype)
         tables = flat.reshape(crew.count, *start.shape)
         momentum = bool(update.momentum)
@@ -60,7 +61,7 @@ def average(
             order = share_of(order, worker)
             thread = worker.me % threads
             state = own[thread]._replace(table=tables[worker.me])
-            found = descend(state, data, order, Worker(0, 1), pace, grads[thread])[:2]
+            found = descend(state, data, order, Worker(0, 1), pace, grads[thread])
             settle(kernel, data, order.steps, state.table, state.velocity)
             return found
 
@@ -72,9 +73,9 @@ def average(
 
 
 def share_of(order: Order, worker: Worker) -> Order:
-    """Return the blocks of an order that are a worker's, and their steps."""
+    """Return the blocks of a worker, and their steps."""
     visits = order.visits[worker.me :: worker.count]
     steps = len(visits) * order.batch
-    if len(visits) and visits[-1] == order.visits[-1]:  # the one that may be short
+    if len(visits) and visits[-1] == order.visits[-1]:  # the last block may be short
         steps -= len(order.visits) * order.batch - order.steps
     return Order(np.ascontiguousarray(visits), order.batch, steps)

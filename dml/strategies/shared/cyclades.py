@@ -3,11 +3,12 @@
     plan   block 0: worker 0 ▯▯▯  worker 1 ▯▯     made once: blocks keep their edges,
            block 1: worker 0 ▯▯   worker 1 ▯▯▯    epochs visit them in a new order
 
-Both are serial descent in the epoch's order, except that rows apart change at a batch's
-end; of minibatches all rows do. Words a step: the loss, and the rows changed.
+Both are serial descent in the epoch's order, except that rows apart change at the end
+of a batch. In minibatches all rows do. Words a step: the loss, and the rows changed.
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,6 @@ from dml.strategies.shared.workers import (
     Workers,
     epochs,
     one_table,
-    workers,
 )
 from dml.types import CountedComm, Problem, Step
 from dml.wire.memory import state as memory
@@ -42,7 +42,7 @@ def cyclades(
 ) -> Iterator[Step]:
     """Train block after block; yield a Step an epoch.
 
-    problem: what is learned, equal on all ranks; it needs a kernel with a model.
+    problem: the problem, equal on all ranks; it needs a kernel with a model.
     batches: the order of each epoch, equal on all ranks, in blocks of `batch` edges.
     update: rates and momentum.
     comm: the ranks, all on one host.
@@ -53,7 +53,7 @@ def cyclades(
     threads: workers of each rank.
     """
     start, kernel = problem.params, problem.kernel
-    with workers(comm, threads, problem.examples) as crew:
+    with closing(Workers(comm, threads, problem.examples)) as crew:
         with timer("plan"):
             edges = kernel.data.edges
             made = place(comm, lambda: plan(edges, batch, crew.count, apart))
@@ -64,7 +64,7 @@ def cyclades(
         table = one_table(problem, state, crew)
 
         def work(data: Any, order: Order, pace: Pace, worker: Worker) -> Any:
-            return descend(state, data, order, worker, pace, board)[:2]
+            return descend(state, data, order, worker, pace, board)
 
         def updates(order: Order) -> int:
             return len(order.visits) if apart.all() else order.steps

@@ -1,7 +1,8 @@
 """HOGWILD! simulated on one core: reads are late by drawn delays, writes are not.
 
-No run of a lock-free strategy repeats another; this one does, and its delays are known:
-so error can be swept against delay, step and sparsity. No delay: serial, bit for bit.
+Runs of lock-free strategies do not repeat; these do, and their delays are known. So the
+error can be measured by delay, step and sparsity. Without delays it is serial descent,
+bit for bit.
 """
 
 from collections.abc import Iterable, Iterator
@@ -17,7 +18,7 @@ from dml.wire.memory.delayed import kernel as compiled
 from dml.wire.memory.delayed import twin
 from dml.wire.memory.state import Order
 
-MOST = 1024  # updates that are remembered: no delay is longer
+MOST = 1024  # updates that are saved: the longest delay
 
 
 def delayed(
@@ -32,11 +33,11 @@ def delayed(
     per_coordinate: bool = False,
     most: int = MOST,
 ) -> Iterator[Step]:
-    """Train as one worker does, but with late reads; yield a Step an epoch.
+    """Train as one worker, but with late reads; yield a Step an epoch.
 
-    A delay is a draw, rounded down. None reaches before the first update.
+    A delay is a draw, rounded down, and at most the updates so far.
 
-    problem: what is learned; it needs a kernel with a model.
+    problem: the problem; it needs a kernel with a model.
     batches: the order of each epoch.
     update: rates and momentum.
     comm: a communicator of one rank.
@@ -87,7 +88,7 @@ def in_turn(order: Order) -> np.ndarray:
 def delays(
     law: Law, draws: np.random.Generator, lengths: np.ndarray, per_coordinate: bool
 ) -> np.ndarray:
-    """Draw how late each row is read, of updates that read so many rows each."""
+    """Draw the delay of each read; lengths: the rows that each update reads."""
     if per_coordinate:
         return law.draws(draws, int(lengths.sum()))
     return np.repeat(law.draws(draws, len(lengths)), lengths)

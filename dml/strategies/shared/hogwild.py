@@ -1,14 +1,15 @@
-"""Lock-free and locked descent on one table; HOGWILD! (Niu 2011) where nothing waits.
+"""Lock-free and locked descent on one table; without locks it is HOGWILD! (Niu 2011).
 
     blocks   5 2 0 4 1 3 …     Each worker takes its share of an epoch's blocks, and
     worker   0 1 0 1 0 1 …     changes rows that others read and write.
 
-The locking policy determines what a worker waits for. No two runs of several workers
-are equal. One worker is serial descent, bit for bit, by every policy. Words a step: the
-losses, and the rows changed.
+A worker waits as the locking policy says. Runs of several workers do not repeat. One
+worker is serial descent, bit for bit, by every policy. Words a step: the losses, and
+the rows changed.
 """
 
 from collections.abc import Iterable, Iterator
+from contextlib import closing
 from types import ModuleType
 from typing import Any
 
@@ -18,10 +19,10 @@ from dml.data.tiles import assign
 from dml.metrics.timer import Timer
 from dml.strategies.shared.workers import (
     Descent,
+    Workers,
     epochs,
     gradients,
     one_table,
-    workers,
 )
 from dml.types import BadInput, CountedComm, Kernel, Problem, Step
 from dml.wire.memory import hogwild as lock_free
@@ -44,7 +45,7 @@ def hogwild(
 ) -> Iterator[Step]:
     """Train on one table; yield a Step an epoch.
 
-    problem: what is learned, equal on all ranks; it needs a kernel.
+    problem: the problem, equal on all ranks; it needs a kernel.
     batches: the order of each epoch, equal on all ranks.
     update: rates and momentum.
     comm: the ranks, all on one host.
@@ -62,7 +63,7 @@ def hogwild(
             "expected no locks, no momentum, no counts and no delay with a fused "
             "kernel, got some; leave them out"
         )
-    with workers(comm, threads, problem.examples) as crew:
+    with closing(Workers(comm, threads, problem.examples)) as crew:
         state = memory.state(
             problem.params, crew.count, bool(update.momentum), counting, crew.allocate
         )
@@ -79,7 +80,7 @@ def hogwild(
         grads = {worker.me: gradients(problem) for worker in crew.mine}
 
         def work(data: Any, order: Order, pace: Pace, worker: Worker) -> Any:
-            return descend(state, data, order, worker, pace, grads[worker.me])[:2]
+            return descend(state, data, order, worker, pace, grads[worker.me])
 
         def clear() -> None:
             state.hits[:] = 0
@@ -97,9 +98,10 @@ def hogwild(
 
 
 def dealt(kernel: Kernel, order: Order, worker: Worker) -> list[np.ndarray]:
-    """Return a worker's blocks of each part: all workers have equal examples.
+    """Return a worker's blocks of each part; all workers have about equal examples.
 
-    A part may have fewer blocks than there are workers, so they are dealt all together.
+    The blocks of all parts are dealt together, as a part may have fewer blocks than
+    there are workers.
     """
     sizes = kernel.sizes[order.visits]
     owner = np.empty(len(sizes), np.int64)

@@ -7,7 +7,6 @@ Strategies of this folder call `epochs`, which sums over workers and yields Step
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from functools import partial
 from itertools import count
 from operator import attrgetter
@@ -58,7 +57,12 @@ def orders(examples: int, batch: int, seed: int = 0) -> Iterator[Order]:
 
 
 class Workers:
-    """Owns a rank's threads; all ranks must be on one host."""
+    """Owns the threads of a rank; all ranks must be on one host.
+
+    comm: the ranks.
+    threads: workers of each rank.
+    examples: of the problem; each worker needs one.
+    """
 
     def __init__(self, comm: CountedComm, threads: int, examples: int):
         hosts = max(comm.platform.hosts()) + 1
@@ -84,9 +88,9 @@ class Workers:
             list(self.pool.map(lambda _: started.wait(), range(threads - 1)))
 
     def each(self, call: Callable[[Worker], np.ndarray]) -> np.ndarray:
-        """Call every worker; return the sum of what they return."""
+        """Call each worker; return the sum of the results."""
         first, *others = self.mine
-        # this thread is the first worker: to wake one takes as long as 100 updates
+        # this thread is the first worker: waking a thread takes as long as 100 updates
         ahead = self.pool.map(call, others) if self.pool else ()
         return np.array([call(first), *ahead], np.float64).sum(axis=0)
 
@@ -94,21 +98,6 @@ class Workers:
         """End the threads."""
         if self.pool:
             self.pool.shutdown()
-
-
-@contextmanager
-def workers(comm: CountedComm, threads: int, examples: int) -> Iterator[Workers]:
-    """Start the threads; end them however the run ends.
-
-    comm: the ranks.
-    threads: workers of each rank.
-    examples: of the problem; each worker needs one.
-    """
-    crew = Workers(comm, threads, examples)
-    try:
-        yield crew
-    finally:
-        crew.close()
 
 
 def paced(
@@ -121,7 +110,7 @@ def paced(
 
 
 def settle(kernel: Kernel, data: Any, steps: int, *tables: np.ndarray) -> None:
-    """Turn rows into the parameters that they stand for after these steps."""
+    """Turn rows into the parameters that they represent after these steps."""
     for table in tables if kernel.model else ():
         kernel.model.settle(table, data, steps)
 

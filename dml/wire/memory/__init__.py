@@ -1,1 +1,1 @@
-"""The medium of one host: memory that all its ranks read and write."""
+"""Shared memory of one host, which all of its ranks read and write."""

@@ -1,10 +1,10 @@
-"""Sums that lose nothing: as HOGWILD!, but each number is added by compare and swap.
+"""Atomic sums: as HOGWILD!, but each number is added by compare and swap.
 
     x_s = 3   worker 0: 3 → 3 + δ ✓        worker 1: 3 → 3 + ε ✗, 3 + δ → 3 + δ + ε ✓
 
-Numbers are whole, edges are not: a worker may read some rows before another's change
-and some after it. Rows are read and written as HOGWILD!'s are, but each addition waits
-for its cache line.
+No addition is lost. An edge is not atomic: a worker may read rows before and after
+another worker's change. Rows are read and written as by HOGWILD!, but each addition
+waits for its cache line.
 """
 
 from dml.wire.memory.atomics import add

@@ -1,7 +1,7 @@
-"""Numbers that several workers change at once: what a processor offers, in kernels.
+"""Atomic operations of a processor on arrays, for compiled loops.
 
-One primitive, compare and swap, makes sums that lose nothing, locks and turns. Whoever
-waits lets others run: there may be more workers than cores.
+Compare and swap makes atomic sums, locks and turns. A worker that waits yields its
+core: there may be more workers than cores.
 """
 
 from llvmlite import ir
@@ -9,20 +9,20 @@ from numba import njit, types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-PATIENCE = 100  # looks before a core is left to others
+PATIENCE = 100  # reads before a core is yielded
 LINE = 8  # int64 in a cache line: flags of two workers never share one
 _yield = types.ExternalFunction("sched_yield", types.int32())
 
 
 def _place(context, builder, array, numbers, i):
-    """Point at numbers[i]; of what lies densely."""
+    """Return a pointer to numbers[i] of a contiguous array."""
     data = context.make_array(array)(context, builder, numbers).data
     return builder.gep(data, [i])
 
 
 @intrinsic
 def swapped(typing, numbers, i, expected, new):
-    """numbers[i] ← new if it has the bits of expected; say whether it had."""
+    """numbers[i] ← new if it has the bits of expected; return whether it had."""
     kind = numbers.dtype
 
     def emit(context, builder, signature, arguments):
@@ -38,7 +38,7 @@ def swapped(typing, numbers, i, expected, new):
 
 @intrinsic
 def load(typing, numbers, i):
-    """Return numbers[i] as it is now, and whatever was written before it; integers."""
+    """Load an integer numbers[i] with acquire ordering."""
 
     def emit(context, builder, signature, arguments):
         place = _place(context, builder, signature.args[0], *arguments)
@@ -49,7 +49,7 @@ def load(typing, numbers, i):
 
 @intrinsic
 def store(typing, numbers, i, new):
-    """numbers[i] ← new, seen only with whatever was written before it; integers."""
+    """Store an integer in numbers[i] with release ordering."""
 
     def emit(context, builder, signature, arguments):
         place = _place(context, builder, signature.args[0], *arguments[:2])
@@ -62,7 +62,7 @@ def store(typing, numbers, i, new):
 
 @intrinsic
 def claim(typing, numbers, i):
-    """Ask for the cache line of numbers[i], to write there soon; wait for nothing."""
+    """Prefetch the cache line of numbers[i] for a write."""
 
     def emit(context, builder, signature, arguments):
         place = _place(context, builder, signature.args[0], *arguments)
@@ -78,7 +78,7 @@ def claim(typing, numbers, i):
 
 @njit(nogil=True, cache=True)
 def add(numbers, i, delta):
-    """numbers[i] += delta, without a lock: try until nobody came between."""
+    """numbers[i] += delta by compare and swap, repeated until it succeeds."""
     old = numbers[i]
     while not swapped(numbers, i, old, numbers.dtype.type(old + delta)):
         old = numbers[i]
@@ -86,7 +86,7 @@ def add(numbers, i, delta):
 
 @njit(nogil=True, cache=True)
 def acquire(locks, i):
-    """Wait until the lock is free, and take it."""
+    """Wait until a lock is free; acquire it."""
     looks = 0
     while not swapped(locks, i, 0, 1):
         looks += 1
@@ -96,13 +96,13 @@ def acquire(locks, i):
 
 @njit(nogil=True, cache=True)
 def release(locks, i):
-    """Give the lock to whoever is first."""
+    """Release a lock."""
     store(locks, i, 0)
 
 
 @njit(nogil=True, cache=True)
 def wait_for(numbers, i, least):
-    """Wait until numbers[i] is at least that."""
+    """Wait until numbers[i] >= least."""
     looks = 0
     while load(numbers, i) < least:
         looks += 1
@@ -112,7 +112,7 @@ def wait_for(numbers, i, least):
 
 @njit(nogil=True, cache=True)
 def meet(flags, me, count):
-    """Return when all workers have called: each counts its meetings in its flag."""
+    """Wait until all workers have called: a barrier. Each counts calls in its flag."""
     mine = flags[me * LINE] + 1
     store(flags, me * LINE, mine)
     for other in range(count):
@@ -121,6 +121,6 @@ def meet(flags, me, count):
 
 @njit(nogil=True, cache=True)
 def idle(numbers, looks):
-    """Look at a number so many times: work that takes as long on every core."""
+    """Read a number `looks` times: work that takes equally long on every core."""
     for _ in range(looks):
         load(numbers, 0)

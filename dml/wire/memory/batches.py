@@ -1,16 +1,16 @@
-"""A worker's way through an epoch of batches, after each of which all meet.
+"""The loop of a worker over an epoch of batches, each of which ends with a barrier.
 
     block     e0 e1 e2 e3 e4 e5     Edges that share a row have the same worker, so each
     worker    0  1  0  0  1  1      row changes as if one worker took all edges in their
     rows      ┊ apart: later ┊      order: the bits of one (CYCLADES, Pan 2016).
 
 Rows apart, which too many edges share, are read as they were when the batch began.
-Their gradients wait on a board until all have met, are summed in the edges' order and
-applied, each row by one worker. With all rows apart it is a synchronous minibatch.
+Their gradients wait on a board until the barrier. Then each row is changed by one
+worker, by their sum in the edges' order. With all rows apart the method is a
+synchronous minibatch.
 """
 
 import functools
-import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -20,11 +20,11 @@ from numba import njit
 from dml.wire.memory.atomics import meet
 from dml.wire.memory.conflicts import Plan
 from dml.wire.memory.free import add_row, gather
-from dml.wire.memory.stamps import named, stamp
+from dml.wire.memory.stamps import compiled
 
 
 class Board(NamedTuple):
-    """Who takes what, and where all see a batch's gradients; in shared memory."""
+    """The plan, and the gradients of a batch; in shared memory."""
 
     plan: Plan
     grads: np.ndarray  # of each row of each edge, as edges.rows has them
@@ -36,17 +36,15 @@ class Board(NamedTuple):
 @functools.cache
 def batches(model: Any) -> Callable[..., tuple]:
     """Compile the loop for a model; it returns the summed loss and the rows changed."""
-    mark = stamp(model, sys.modules[__name__])
 
-    @njit(nogil=True, cache=True)
-    @named(model)
+    @compiled(model)
     def batches(state, data, order, worker, pace, board):
         table, edges, plan = state.table, data.edges, board.plan
         velocity = state.velocity.reshape(-1)
         total = np.empty((1, *table.shape[1:]), table.dtype)
         mine = np.empty(len(plan.apart), np.uint32)
         at_once = len(plan.slots) == 0
-        # who changes all rows later computes all gradients at the batch's first step
+        # where all rows are apart, all gradients are those of the batch's first step
         stride = 0 if plan.apart.all() else 1
         loss, changed = 0.0, 0
         for position in range(len(order.visits)):
@@ -82,7 +80,7 @@ def batches(model: Any) -> Callable[..., tuple]:
                 add_row(table, r, total, 0)
             changed += rows
             meet(state.sync.flags, worker.me, worker.count)
-        return loss, changed, mark
+        return loss, changed
 
     return batches
 
@@ -91,7 +89,7 @@ def batches(model: Any) -> Callable[..., tuple]:
 def sum_up(board, edges, batch, worker, mine):
     """Sum the gradients of a worker's rows apart, in the edges' order.
 
-    Return how many rows have some; they stand first in mine.
+    Return the number of rows with gradients; they are the first of mine.
     """
     (base, size), plan = batch, board.plan
     origin, count = edges.starts[base], 0

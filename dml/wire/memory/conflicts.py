@@ -1,7 +1,7 @@
-"""Which worker takes which edges of a block, so that none meets another's rows.
+"""Plans of CYCLADES (Pan 2016): a worker for each edge of a block, without conflicts.
 
-Edges in blocks and rows to be treated apart in; a Plan out, made once (CYCLADES, Pan
-2016). Two edges of a block conflict where they share a row: connected ones go together.
+Two edges of a block conflict where they share a row that is not apart. The edges of a
+connected component have the same worker.
 """
 
 from typing import NamedTuple
@@ -11,15 +11,16 @@ from numba import njit
 
 from dml.types import BadInput, Edges
 
-LINE = 16  # rows that one worker has: no two write to one cache line
+LINE = 16  # consecutive rows of one worker: no two workers write to a cache line
 
 
 class Plan(NamedTuple):
-    """Worker w of block b takes edges[starts[c] : starts[c + 1]], c = b·workers + w.
+    """The edges of each worker and block, and the rows apart of each worker and edge.
 
-    They rise. Each row apart belongs to one worker, in all blocks: of edge e those of
-    worker w are its slots[later[c] : later[c + 1]], c = e·workers + w, which rise too;
-    slot s is the row edges.rows[edges.starts[e] + s].
+    Worker w of block b has edges[starts[c] : starts[c + 1]], c = b·workers + w, in
+    rising order. Each row apart has one worker, in all blocks: of edge e, worker w has
+    slots[later[c] : later[c + 1]], c = e·workers + w, in rising order. Slot s is the
+    row edges.rows[edges.starts[e] + s].
     """
 
     starts: np.ndarray  # int64
@@ -32,15 +33,16 @@ class Plan(NamedTuple):
 def plan(edges: Edges, batch: int, workers: int, apart: np.ndarray) -> Plan:
     """Cut edges into blocks of a batch and deal each block to workers.
 
-    Largest components go first, to whoever has least; so do lines of rows apart, by how
-    many edges they are in. Time is nearly linear in rows.
+    The largest component is dealt first, each to the worker with the fewest rows. Lines
+    of rows apart are dealt alike, by the number of their edges. Time is nearly linear
+    in rows.
 
         a block of 5            conflicts    workers
         edge 0   rows 1 4        0 ── 2      worker 0: edges 0 2 3
         edge 1   rows 0 5             │      worker 1: edges 1 4
         edge 2   rows 1 2 6      1    3
         edge 3   rows 6 7                    row 5 is apart and connects nothing:
-        edge 4   rows 3 5           4        one worker changes it after all of them
+        edge 4   rows 3 5           4        one worker changes it after the block
     """
     count = _blocks(edges, batch, apart)
     if workers < 1:
@@ -60,7 +62,7 @@ def plan(edges: Edges, batch: int, workers: int, apart: np.ndarray) -> Plan:
 
 
 def component_sizes(edges: Edges, batch: int, apart: np.ndarray) -> list[np.ndarray]:
-    """Return how many edges the components of each block have, the largest first."""
+    """Return the edges of the components of each block, the largest first."""
     count = _blocks(edges, batch, apart)
     roots = _roots(edges, batch, np.ascontiguousarray(apart, np.uint8))
     found = []
@@ -71,15 +73,15 @@ def component_sizes(edges: Edges, batch: int, apart: np.ndarray) -> list[np.ndar
 
 
 def hubs(edges: Edges, width: int, share: float) -> np.ndarray:
-    """Mark the rows that more than this share of the edges touch; 0: every row."""
+    """Return a mask of the rows in more than this share of the edges; 0: all rows."""
     if not share >= 0:
-        raise BadInput(f"expected a share of 0 or more, got {share=}; pass such a one")
+        raise BadInput(f"expected a share of 0 or more, got {share=}; pass --hubs=1")
     degrees = np.bincount(edges.rows, minlength=width)
     return (degrees > share * (len(edges.starts) - 1)) | (share == 0)
 
 
 def _blocks(edges: Edges, batch: int, apart: np.ndarray) -> int:
-    """Return the number of blocks, after a look at what came."""
+    """Check the arguments; return the number of blocks."""
     if batch < 1:
         raise BadInput(f"expected 1 edge a batch or more, got {batch=}; pass --batch=1")
     width = int(edges.rows.max()) + 1 if len(edges.rows) else 0
@@ -102,10 +104,10 @@ def find(parents, e):
 
 @njit(nogil=True, cache=True)
 def connect(edges, first, last, apart, owners, parents):
-    """Give edges first … last - 1 parents; a root is the lowest edge of its component.
+    """Set the parents of edges first … last - 1; a root is a component's lowest edge.
 
-    An owner is the edge that touched a row last, and of no meaning if below first: so
-    nothing is reset between blocks.
+    The owner of a row is the last edge that touched it. Owners below `first` are of
+    earlier blocks and are not read, so nothing is reset between blocks.
     """
     for e in range(first, last):
         parents[e - first] = root = e - first
@@ -135,7 +137,7 @@ def _roots(edges, batch, apart):
 
 @njit(nogil=True, cache=True)
 def deal(sizes, workers):
-    """Return who takes what: largest first, the first of equals, to who has least."""
+    """Return the worker of each item: the largest first, to the least loaded worker."""
     most = sizes[0]
     for size in sizes:
         most = max(most, size)
@@ -161,7 +163,7 @@ def deal(sizes, workers):
 
 @njit(nogil=True, cache=True)
 def spread(takers, starts):
-    """Return the place of each item, by takers, then rising; starts[0] is known."""
+    """Return the place of each item, sorted by takers; starts[0] is given."""
     for worker in range(1, len(starts)):
         starts[worker] = 0
     for taker in takers:
@@ -177,7 +179,7 @@ def spread(takers, starts):
 
 @njit(nogil=True, cache=True)
 def _deal_edges(edges, batch, workers, roots, found):
-    """Deal block after block."""
+    """Deal the edges of each block to workers, by components."""
     starts, dealt = found
     for block in range((len(starts) - 1) // workers):
         first = block * batch

@@ -1,15 +1,13 @@
-"""HOGWILD!'s deterministic twin: one core, whose reads are late by stated delays.
+"""The loop of a simulated HOGWILD!: one core, whose reads are late by given delays.
 
     update       … t-3  t-2  t-1   t      Update t reads each of its rows as it was
     row 7 read              ▲             before update t - τ, and adds what it finds
-    row 9 read         ▲                  to the table of now (Mania 2015).
+    row 9 read         ▲                  to the current table (Mania 2015).
 
-So what workers do to one another's reads is a number, and a run repeats bit for bit.
-A kernel closes over a model; data, edges to visit and delays in, the table changed.
+The staleness of a read is a number, and a run repeats bit for bit.
 """
 
 import functools
-import sys
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
@@ -18,27 +16,27 @@ from numba import njit
 
 from dml.types import Edges
 from dml.wire.memory.free import add_row, gather
-from dml.wire.memory.stamps import named, stamp
+from dml.wire.memory.stamps import compiled
 
 
 class Twin(NamedTuple):
-    """A table, and what its rows were before each of the last updates.
+    """A table, and the values of its rows before each of the last updates.
 
-    The s-th row of update u has number u · width + s, and its place in the rings is
-    that mod their length: a row's changes are a list, newest first, by numbers.
+    The s-th row of update u has number u · width + s. Its place in the rings is the
+    number modulo their length. The changes of a row are a linked list, newest first.
     """
 
     table: np.ndarray
     velocity: np.ndarray  # no rows where there is no momentum
-    before: np.ndarray  # a ring: the row as it was before the change
+    before: np.ndarray  # a ring: the row before the change
     previous: np.ndarray  # a ring: the number of the change to the same row before it
     last: np.ndarray  # of each row, the number of its latest change; -1: none
-    stale: np.ndarray  # a table of which only what an update reads is ever right
-    grads: np.ndarray  # width rows: as many as the longest edge has
+    stale: np.ndarray  # a table; only the rows that an update reads are valid
+    grads: np.ndarray  # the rows of the longest edge: width
 
 
 def twin(table: np.ndarray, edges: Edges, most: int, momentum: bool) -> Twin:
-    """Make room for delays of up to `most` updates; the table itself is changed."""
+    """Allocate for delays of up to `most` updates; the table is changed in place."""
     width = max(1, int(np.diff(edges.starts).max(initial=0)))
     places = max(1, most) * width
 
@@ -58,18 +56,15 @@ def twin(table: np.ndarray, edges: Edges, most: int, momentum: bool) -> Twin:
 
 @functools.cache
 def kernel(model: Any) -> Callable[..., float]:
-    """Compile it for a module of models."""
-    mark = stamp(model, sys.modules[__name__])
+    """Compile the loop for a model, a module."""
 
-    @njit(nogil=True, cache=True)
-    @named(model)
+    @compiled(model)
     def delayed(twin, data, edges, delays, clock, pace):
-        """Visit the edges, after clock updates of earlier calls; return their losses.
+        """Visit the edges, after `clock` updates of earlier calls; return the loss.
 
-        One delay for each row that is read, in the order of reading: at most as many as
-        there were updates. Older than the rings remember is read as they remember it.
+        delays: one for each row that is read, in the order of reading; at most the
+            updates so far. A longer delay than that of the rings is cut to theirs.
         """
-        assert mark >= 0  # its use makes it part of what the compiled code is kept by
         total, reads = 0.0, 0
         velocity = twin.velocity.reshape(-1)
         for t in range(len(edges)):
@@ -84,7 +79,7 @@ def kernel(model: Any) -> Callable[..., float]:
                 for s in range(len(rows)):
                     if velocity.size:
                         gather(velocity, rows[s], twin.grads, s, pace.momentum)
-                    # the table, not stale: who projects does so from where the row is
+                    # the table, not stale: a projection starts from the current row
                     model.move(twin.table, rows[s], twin.grads, s, pace.rate)
                     change(twin, rows[s], s, now)
         return total
@@ -94,7 +89,7 @@ def kernel(model: Any) -> Callable[..., float]:
 
 @njit(nogil=True, cache=True)
 def recall(twin, rows, now, delays):
-    """Put into stale what the rows were before update now - delay, each by its own."""
+    """Copy the rows as they were before update now - delay to stale."""
     width, places = len(twin.grads), len(twin.previous)
     for s in range(len(rows)):
         # never further than the rings reach: older places hold newer changes
@@ -111,7 +106,7 @@ def recall(twin, rows, now, delays):
 
 @njit(nogil=True, cache=True)
 def change(twin, r, s, now):
-    """Keep what a row was, and change it."""
+    """Save a row in the ring, and change it."""
     number = now * len(twin.grads) + s
     place = number % len(twin.previous)
     put(twin.before, place, twin.table, r)

@@ -1,52 +1,49 @@
-"""A worker's way through an epoch, where nobody waits for all: edge after edge.
+"""The loop of a worker over an epoch without barriers: one edge after another.
 
-blocks   5 2 0 4 1 3     The epoch visits blocks of edges in a drawn order, and the
-worker   0 1 0 1 0 1     workers take them by turns. What one does before, between
-                         and after reading and changing is its guard's to say.
+blocks   5 2 0 4 1 3     The epoch visits blocks of edges in a drawn order. The workers
+worker   0 1 0 1 0 1     take them by turns. A locking policy has the functions that run
+                         before, between and after the reads and the changes of an edge.
 """
 
 import functools
-import sys
 from collections.abc import Callable
 from typing import Any
 
 from numba import njit
 
 from dml.wire.memory.atomics import claim, idle
-from dml.wire.memory.stamps import named, stamp
+from dml.wire.memory.stamps import compiled
 
 
 @functools.cache
-def free(model: Any, guard: Any) -> Callable[..., tuple]:
-    """Compile the loop for a model and a guard; both are modules.
+def free(model: Any, policy: Any) -> Callable[..., tuple]:
+    """Compile the loop for a model and a locking policy; both are modules.
 
-    Returns the summed loss, and how many rows were changed.
+    It returns the summed loss, and the number of rows that were changed.
     """
-    mark = stamp(model, guard, sys.modules[__name__])
 
-    @njit(nogil=True, cache=True)
-    @named(model, guard)
+    @compiled(model, policy)
     def free(state, data, order, worker, pace, grads):
         table, edges, sync = state.table, data.edges, state.sync
         numbers, velocity = table.reshape(-1), state.velocity.reshape(-1)
         width = numbers.size // len(table)
         steps, batch = order.steps, order.batch
-        run = guard.STEPS or batch
+        run = policy.STEPS or batch
         loss, changed = 0.0, 0
         for start in range(worker.me * run, steps, worker.count * run):
             e = order.visits[start // batch] * batch + start % batch
             for t in range(start, min(start + run, steps)):
-                guard.enter(sync, edges, e)
+                policy.enter(sync, edges, e)
                 lost, moves = model.gradient(table, data, e, t, grads)
                 loss += lost
                 idle(sync.flags, pace.delay)
-                guard.turn(sync, edges, e, t, moves)
+                policy.turn(sync, edges, e, t, moves)
                 if moves:
-                    # a slice: numba then asks of no index whether it is below 0
+                    # a slice: numba then checks no index for a sign
                     rows = edges.rows[edges.starts[e] : edges.starts[e + 1]]
                     changed += len(rows)
                     if worker.count > 1:
-                        # all lines at once: stores ask for them one after another
+                        # all cache lines together: stores request them one by one
                         for r in rows:
                             claim(numbers, r * width)
                     for s in range(len(rows)):
@@ -55,22 +52,22 @@ def free(model: Any, guard: Any) -> Callable[..., tuple]:
                             gather(velocity, r, grads, s, pace.momentum)
                         model.move(table, r, grads, s, pace.rate)
                         if grads.ndim == 1:
-                            guard.add(numbers, r, grads[s])
+                            policy.add(numbers, r, grads[s])
                         else:
                             for d in range(width):
-                                guard.add(numbers, r * width + d, grads[s, d])
+                                policy.add(numbers, r * width + d, grads[s, d])
                         if state.hits.size:
-                            guard.add(state.hits, r, 1)
-                guard.leave(sync, edges, e, t, moves)
+                            policy.add(state.hits, r, 1)
+                policy.leave(sync, edges, e, t, moves)
                 e += 1
-        return loss, changed, mark
+        return loss, changed
 
     return free
 
 
 @njit(nogil=True, cache=True)
 def gather(velocity, r, grads, s, momentum):
-    """v ← momentum v + grads, Polyak's; it takes the gradient's place."""
+    """v ← momentum v + grads (Polyak); grads ← v."""
     if grads.ndim == 1:
         grads[s] += momentum * velocity[r]
         velocity[r] = grads[s]

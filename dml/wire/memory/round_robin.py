@@ -1,11 +1,11 @@
-"""Round robin (Langford 2009): gradients at once, changes in turn.
+"""Round robin (Langford 2009): gradients in parallel, changes in turn.
 
     worker 0   gradient 0   change 0               gradient 2   …
     worker 1   gradient 1            change 1      …
 
 Step t changes the table after step t - 1: no change is lost, and each gradient is at
-most p - 1 changes old. It pays where a gradient takes much longer than a turn. Beside
-an edge's rows it writes one word, which all others watch.
+most p - 1 changes old. It is fast where a gradient takes much longer than a turn. An
+edge writes one word besides its rows, which all other workers read.
 """
 
 from numba import njit
@@ -25,5 +25,5 @@ def turn(sync, edges, e, t, moves):
 
 @njit(nogil=True, cache=True)
 def leave(sync, edges, e, t, moves):
-    """Let the next step change it."""
+    """Start the turn of the next step."""
     store(sync.turn, 0, t + 1)

@@ -1,8 +1,9 @@
-"""Memory that all ranks of a host see: zeroed vectors, and whole trees of arrays."""
+"""Shared memory of the ranks of a host: zeroed vectors, and trees of arrays."""
 
 import io
 import pickle
 from collections.abc import Callable
+from itertools import accumulate
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,14 +14,13 @@ from dml.wire.messages.first import first_of_each_host
 
 ALIGNED = 64  # bytes: a cache line
 Tree = TypeVar("Tree")
-Part = tuple[int, np.ndarray]  # where in memory, and what
 
 
 def share(comm: Comm, length: int, dtype: Any = np.float32) -> np.ndarray:
-    """Give the ranks of each host one zeroed vector that they all see; collective.
+    """Allocate one zeroed vector that all ranks of a host share; collective.
 
-    It lives as long as the run, and goes with it, however that ends. A rank alone on
-    its host has plain memory: windows are few.
+    It is freed when the run ends. A rank alone on its host has plain memory, as the
+    number of windows is limited.
     """
     dtype = np.dtype(dtype)
     host = own_host(comm)
@@ -36,65 +36,47 @@ def share(comm: Comm, length: int, dtype: Any = np.float32) -> np.ndarray:
 
 
 def place(comm: Comm, load: Callable[[], Tree]) -> Tree:
-    """Return what one rank of each host loads; its arrays are once in memory, for all.
+    """Return the value that one rank of each host loads; its arrays are shared.
 
-    It is a tree of arrays and of what can be pickled. The others sleep meanwhile.
+    It is a tree of arrays and of values that can be pickled. The other ranks sleep
+    while it loads.
     """
-    host, parts = own_host(comm), list[Part]()
+    host, arrays = own_host(comm), list[memoryview]()
 
-    def outlined() -> np.ndarray:
-        found = outline(load(), parts) if host.rank == 0 else b""
-        return np.frombuffer(found, np.uint8)
+    def pickled() -> np.ndarray:
+        if host.rank:
+            return np.empty(0, np.uint8)
+        text = io.BytesIO()
+        pickler = Pickler(text, 5, buffer_callback=lambda b: arrays.append(b.raw()))
+        pickler.dump(load())
+        tree = text.getvalue(), [array.nbytes for array in arrays]
+        return np.frombuffer(pickle.dumps(tree), np.uint8)
 
-    text = first_of_each_host(comm, outlined)
-    sizes = np.array([len(text), end(parts)])
-    broadcast(host, sizes)
-    text = text.copy() if host.rank == 0 else np.empty(sizes[0], np.uint8)
+    text = first_of_each_host(comm, pickled)
+    size = np.array([len(text)])
+    broadcast(host, size)
+    text = text.copy() if host.rank == 0 else np.empty(size[0], np.uint8)
     broadcast(host, text)
-    memory = share(host, int(sizes[1]), np.uint8)
-    for at, array in parts:
-        view(memory, at, array.dtype, array.shape)[...] = array
+    tree, lengths = pickle.loads(text.tobytes())
+    aligned = (-(-length // ALIGNED) * ALIGNED for length in lengths)
+    starts = list(accumulate(aligned, initial=0))
+    memory = share(host, starts[-1], np.uint8)
+    views = [memory[at : at + n] for at, n in zip(starts[:-1], lengths, strict=True)]
+    if host.rank == 0:
+        for view, array in zip(views, arrays, strict=True):
+            view[:] = array
     host.Barrier()
-    return filled(text.tobytes(), memory)
+    return pickle.loads(tree, buffers=views)
 
 
-def outline(tree: Any, parts: list[Part]) -> bytes:
-    """Pickle a tree without its arrays, to which parts gives places in memory."""
+class Pickler(pickle.Pickler):
+    """Passes all arrays to the buffer callback, contiguous and writable."""
 
-    class Outline(pickle.Pickler):
-        def persistent_id(self, one: Any) -> tuple | None:
-            if not isinstance(one, np.ndarray):
-                return None
-            parts.append((end(parts), one))
-            return parts[-1][0], one.dtype, one.shape
-
-    text = io.BytesIO()
-    Outline(text).dump(tree)
-    return text.getvalue()
-
-
-def filled(text: bytes, memory: np.ndarray) -> Any:
-    """Return the tree of an outline, with its arrays as they lie in memory."""
-
-    class Filled(pickle.Unpickler):
-        def persistent_load(self, one: tuple) -> np.ndarray:
-            return view(memory, *one)
-
-    return Filled(io.BytesIO(text)).load()
-
-
-def end(parts: list[Part]) -> int:
-    """Return where the next part begins."""
-    if not parts:
-        return 0
-    at, array = parts[-1]
-    return -(-(at + array.nbytes) // ALIGNED) * ALIGNED
-
-
-def view(memory: np.ndarray, at: int, dtype: np.dtype, shape: Any) -> np.ndarray:
-    """Return the array that lies in memory from there on."""
-    nbytes = int(np.prod(shape, dtype=np.int64)) * dtype.itemsize
-    return memory[at : at + nbytes].view(dtype).reshape(shape)
+    def reducer_override(self, one: Any) -> Any:
+        """Return how an array is pickled."""
+        if not isinstance(one, np.ndarray):
+            return NotImplemented
+        return np.require(one, None, ["C", "W"]).__reduce_ex__(5)
 
 
 def own_host(comm: Comm) -> Comm:

@@ -1,4 +1,4 @@
-"""What the workers of a host share, as kernels read it."""
+"""The arguments of compiled loops: shared state, worker, order and pace."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -11,25 +11,25 @@ Allocate = Callable[[int, Any], np.ndarray]  # length, dtype -> a zeroed vector
 
 
 class Sync(NamedTuple):
-    """How workers wait for one another."""
+    """Locks, turns and flags, by which workers wait for one another."""
 
     locks: np.ndarray  # int32, one a row
-    whole: np.ndarray  # int32, one
+    whole: np.ndarray  # int32, one: the global lock
     turn: np.ndarray  # int64, one: the step whose turn it is
-    flags: np.ndarray  # int64: the meetings of each worker, a cache line apart
+    flags: np.ndarray  # int64: the barriers of each worker, a cache line apart
 
 
 class State(NamedTuple):
-    """What is learned, what goes with it, and who may change it."""
+    """The table, its momentum, and the synchronisation of its workers."""
 
     table: np.ndarray  # T numbers or TxD
-    velocity: np.ndarray  # of momentum, as the table; empty: none
+    velocity: np.ndarray  # of momentum, shaped as the table; empty: none
     hits: np.ndarray  # int32: how often each row was changed; empty: not counted
     sync: Sync
 
 
 class Worker(NamedTuple):
-    """Which worker, of how many."""
+    """The number of a worker, and of all workers."""
 
     me: int
     count: int  # type: ignore[assignment]  # hides tuple.count
@@ -52,20 +52,20 @@ class Order(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """How far a step goes; rate and momentum have the table's dtype."""
+    """The rate and momentum, of the table's dtype, and the delay of an epoch."""
 
     rate: Any
     momentum: Any
-    delay: int  # looks at a number, before each change: a gradient that takes longer
+    delay: int  # reads of a number before each change: a gradient that takes longer
 
 
 def state(
     start: np.ndarray, workers: int, momentum: bool, counting: bool, allocate: Allocate
 ) -> State:
-    """Make room for a table like start, which is yet to be filled, and its workers."""
+    """Allocate a table shaped as start, not filled, and the state of its workers."""
     rows = len(start)
 
-    def room(rows: int) -> np.ndarray:
+    def table(rows: int) -> np.ndarray:
         found = allocate(rows * start[0].size, start.dtype)
         return found.reshape(rows, *start.shape[1:])
 
@@ -76,4 +76,4 @@ def state(
         allocate(workers * LINE, np.int64),
     )
     hits = allocate(rows if counting else 0, np.int32)
-    return State(room(rows), room(rows if momentum else 0), hits, sync)
+    return State(table(rows), table(rows if momentum else 0), hits, sync)

@@ -1,7 +1,6 @@
-"""How sparse a problem is, measured: what lock-free updates may expect of it.
+"""The sparsity of a problem: Ω, Δ and ρ of HOGWILD! (Niu 2011), conflicts, delays.
 
-Edges in, a Structure out: Ω, Δ and ρ of HOGWILD! (Niu 2011), how many edges conflict
-with an edge, and the delays at which two theories see updates suffer.
+The two delays are those at which theories of asynchronous updates expect a loss.
 """
 
 import math
@@ -13,8 +12,8 @@ from numba import njit
 from dml.types import BadInput, Edges
 
 HEAVY = 64  # a row in more than 1 of so many edges is a bitset over the edges
-WORK = 1 << 26  # edges of rows that a measurement may look at
-WORDS = 8  # of a bitset, which are read in sequence, take as long as one edge
+WORK = 1 << 26  # edges of rows that a measurement may visit
+WORDS = 8  # of a bitset, read in sequence, take as long as one edge
 
 
 class Structure(NamedTuple):
@@ -24,18 +23,20 @@ class Structure(NamedTuple):
     rows: int  # that some edge touches
     omega: int  # Ω: rows of the largest edge
     delta: float  # Δ: share of the edges that touch the most used row
-    rho: float  # ρ: largest share of the edges that one edge meets, itself included
-    conflicts: float  # how many others an edge meets, on average
-    sampled: bool  # the average is that of a sample, and ρ is that or more
+    rho: float  # ρ: largest share of the edges that meet one edge, itself included
+    conflicts: float  # other edges that share a row with an edge, on average
+    sampled: bool  # the average is of a sample, and ρ is a lower bound
     worst: float  # delay at which Niu's bound of the steps has doubled
-    usual: float  # delay at which an edge meets one update under way, on average
+    usual: (
+        float  # delay at which an edge conflicts with one update in transit, on average
+    )
 
 
 def structure(edges: Edges, width: int, seed: int = 0, work: int = WORK) -> Structure:
     """Measure edges over a table of this width.
 
-    Exact, unless that is more work than is allowed: then edges are drawn for the
-    average, and as much work goes into those whose rows are used most, for ρ.
+    The numbers are exact unless that takes more work than `work`. Then the average is
+    over drawn edges, and ρ is sought among the edges whose rows are used most.
     """
     count = len(edges.starts) - 1
     if not len(edges.rows):
@@ -76,7 +77,7 @@ def structure(edges: Edges, width: int, seed: int = 0, work: int = WORK) -> Stru
 
 
 def safe_delay(omega: int, delta: float, rho: float) -> float:
-    """Return τ where 6ρτ + 6τ²Ω√Δ = 1: HOGWILD!'s steps are no more than doubled.
+    """Return τ where 6ρτ + 6τ²Ω√Δ = 1: HOGWILD!'s steps are at most doubled.
 
     They are 1 + 6ρτ + 6τ²Ω√Δ times those of no delay (Niu 2011, Proposition 4.1).
     """
@@ -85,7 +86,7 @@ def safe_delay(omega: int, delta: float, rho: float) -> float:
 
 
 def lines(found: Structure) -> list[str]:
-    """Say the numbers, one a line."""
+    """Return lines of text, one for each number."""
     least, about = ("at least ", "about ") if found.sampled else ("", "")
     return [
         f"{found.edges} edges over {found.rows} rows",
@@ -101,7 +102,7 @@ def lines(found: Structure) -> list[str]:
 def _visits(
     edges: Edges, values: tuple[np.ndarray, np.ndarray], seed: int, work: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the edges to average over, and those to seek ρ among besides."""
+    """Return the edges to average over, and further edges among which ρ is sought."""
     count = len(edges.starts) - 1
     sums = [np.append(0, np.cumsum(value[edges.rows])) for value in values]
     costs, bounds = (s[edges.starts[1:]] - s[edges.starts[:-1]] for s in sums)
@@ -116,7 +117,7 @@ def _visits(
 
 @njit(nogil=True, cache=True)
 def transpose(edges, width):
-    """Return the edges of each row, rising, as Edges have the rows of each edge."""
+    """Return the edges of each row, in rising order, as Edges."""
     starts = np.zeros(width + 2, np.int64)
     for row in edges.rows:
         starts[row + 2] += 1
@@ -144,7 +145,7 @@ def bitsets(members, heavy, words):
 
 @njit(nogil=True, cache=True)
 def ones(word):
-    """Return how many bits of a word are set: by pairs, fours, bytes, then all."""
+    """Return the number of set bits: by pairs, fours, bytes, then all."""
     word -= (word >> np.uint64(1)) & np.uint64(0x5555555555555555)
     pairs = np.uint64(0x3333333333333333)
     word = (word & pairs) + ((word >> np.uint64(2)) & pairs)
@@ -154,7 +155,7 @@ def ones(word):
 
 @njit(nogil=True, cache=True)
 def overlaps(edges, members, numbers, bits, visits):
-    """Return how many edges share a row with each of those visited, itself too."""
+    """Return the number of edges that meet each visited edge, itself included."""
     stamps = np.full(len(edges.starts) - 1, -1)
     union, found = np.zeros(bits.shape[1], np.uint64), np.zeros(len(visits), np.int64)
     for v in range(len(visits)):

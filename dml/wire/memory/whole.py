@@ -1,10 +1,10 @@
-"""One lock around the whole table: one worker computes, the others wait.
+"""A global lock of the table: one worker computes, the others wait.
 
     worker 0   🔒 read, gradient, change 🔓                          🔒 …
     worker 1   ⏳                          🔒 read, gradient, change 🔓
 
-All is serial, in whatever order locks are taken: p workers take as long as one, and
-what passing the lock costs.
+Training is serial, in the order in which the lock is acquired: p workers take as long
+as one, and the time of passing the lock.
 """
 
 from numba import njit
@@ -17,11 +17,11 @@ __all__ = ["STEPS", "add", "enter", "leave", "turn"]
 
 @njit(nogil=True, cache=True)
 def enter(sync, edges, e):
-    """Take the lock."""
+    """Acquire the lock."""
     acquire(sync.whole, 0)
 
 
 @njit(nogil=True, cache=True)
 def leave(sync, edges, e, t, moves):
-    """Give it back."""
+    """Release the lock."""
     release(sync.whole, 0)

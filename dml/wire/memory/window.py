@@ -1,16 +1,18 @@
-"""A shared window of one host's ranks, and the cheapest way for them to meet."""
+"""A shared window of the ranks of one host, with a barrier without messages."""
 
 import os
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+NAMES = "/dev/shm/mpich_shm_"
 HEADER = 4096  # bytes before each rank's part: its flag, on a page of its own
 
 
 class HostWindow:
-    """Owns an MPI shared window; part r is rank r's bytes, in everyone's memory."""
+    """Owns an MPI shared window; part r has rank r's bytes, which all ranks map."""
 
     def __init__(
         self, comm: Any, win: Any, raw: Sequence[memoryview], free: Callable[[], None]
@@ -23,10 +25,10 @@ class HostWindow:
         self.count = 0
 
     def meet(self, pause: Callable[[], object] = os.sched_yield) -> None:
-        """Return when all ranks have called; what they stored before is visible.
+        """Wait until all ranks have called: a barrier. Earlier stores are visible.
 
-        Each rank counts its meetings in a flag that the others read: no message, and
-        no switch of processes where every rank has a core.
+        Each rank counts its calls in a flag that the others read: no message, and no
+        switch of processes where every rank has a core.
         """
         self.count = count = self.count + 1
         self.win.Sync()  # my stores before my flag
@@ -40,6 +42,22 @@ class HostWindow:
         self.win.Sync()  # their flags before my loads
 
     def Free(self) -> None:
-        """Give the memory back; collective, and no array on it may be used after."""
+        """Free the memory; collective. No array in it may be used afterwards."""
         self.parts, self.others = [], []
         self.free()
+
+
+def nameless(maps: Path = Path("/proc/self/maps")) -> None:
+    """Remove the names of MPICH's shared memory that this process maps.
+
+    All ranks have mapped it. Memory without a name ends with its last process; MPICH
+    removes the name only when ranks end well.
+    """
+    try:
+        lines = maps.read_text().splitlines()
+    except OSError:  # not Linux
+        return
+    for line in lines:
+        path = line[line.find("/") :]
+        if path.startswith(NAMES) and not path.endswith(" (deleted)"):
+            Path(path).unlink(missing_ok=True)  # all ranks of a host do

@@ -20,9 +20,9 @@ from dml.wire.messages.metered import Metered as Metered
 from dml.wire.messages.native import native_allreduce
 from dml.wire.messages.progress import allreduce_async as allreduce_async
 from dml.wire.messages.recorded import Recorded as Recorded
+from dml.wire.messages.recorded import Replayed as Replayed
 from dml.wire.messages.reduce_scatter import all_gather as all_gather
 from dml.wire.messages.reduce_scatter import reduce_scatter as reduce_scatter
-from dml.wire.messages.replayed import Replayed as Replayed
 from dml.wire.messages.star import star_allreduce
 from dml.wire.messages.traced import Traced as Traced
 from dml.wire.messages.tree import tree_allreduce as tree_allreduce

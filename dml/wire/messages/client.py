@@ -1,13 +1,13 @@
-"""A worker's end of a parameter server: pull rows, push gradients, count clocks.
+"""The worker's side of a parameter server: pull rows, push gradients, count clocks.
 
     worker                       server s
-      │ ── PULL keys ────────────► │  waits until the clock is complete, if it must
+      │ ── PULL keys ────────────► │  answers when the clock is complete
       │ ◄─ clock, version, rows ── │
-      │ ── PUSH keys, gradients ─► │  one message: sums or applies them
+      │ ── PUSH keys, gradients ─► │  stores or applies them
       │ ── CLOCK ────────────────► │
 
-Rows are dealt to s servers, so each exchange is s of these. 2nD words a clock, for n
-rows of D words, and n words of keys where the server does not know them yet.
+Each exchange is one with each of s servers, which have a part of the rows. 2nD words a
+clock, for n rows of D words, and n words of keys that the server does not know yet.
 """
 
 from collections.abc import Callable, Sequence
@@ -24,7 +24,7 @@ from dml.wire.rows import Keys, length
 
 
 class Reply(NamedTuple):
-    """What one server sends of some rows."""
+    """The rows of a pull that one server sends."""
 
     server: int
     which: Keys  # of the keys
@@ -33,7 +33,7 @@ class Reply(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """Rows under way."""
+    """A pull in progress."""
 
     requests: list[Any]
     parts: list[Reply]
@@ -42,7 +42,7 @@ class Asked(NamedTuple):
 
 
 class Read(NamedTuple):
-    """Rows that have come, and from which servers."""
+    """The rows of a pull, and the servers that sent them."""
 
     values: np.ndarray
     words: np.ndarray  # a row a server: clock, version, applied, count
@@ -50,9 +50,15 @@ class Read(NamedTuple):
 
 
 class Client:
-    """A worker's connection to its servers; `ranks` are theirs in comm.
+    """A worker's connection to its servers.
 
-    `wait(requests)` waits for all of them: a rank that also serves does so meanwhile.
+    comm: the ranks.
+    partition: the rows of each server.
+    width: columns of the table.
+    ranks: of the servers in comm.
+    known: key lists that a server remembers.
+    wait: requests -> None; waits for all of them. By default `Waitall`; a rank that is
+        also a server handles its messages meanwhile.
     """
 
     def __init__(
@@ -65,12 +71,8 @@ class Client:
         known: int = 64,
         wait: Callable[[list[Any]], object] | None = None,
     ):
-        self.comm, self.partition, self.width, self.ranks = (
-            comm,
-            partition,
-            width,
-            ranks,
-        )
+        self.comm, self.partition = comm, partition
+        self.width, self.ranks = width, ranks
         self.wait = wait or comm.Waitall
         self.mail = Mail(comm, partition, width, ranks, known, self.wait)
         self.clock = 0  # clocks that this worker has ended
@@ -80,12 +82,10 @@ class Client:
         self.split: tuple[Any, list[Part]] = (None, [])
         self.rows = int(partition.edges[-1])
 
-    # The verbs.
-
     def pull(
         self, keys: Keys, need: int = -1, out: np.ndarray | None = None
     ) -> np.ndarray:
-        """Return those rows, once all clocks before `need` are complete."""
+        """Return rows, as soon as all clocks before `need` are complete."""
         return self.have(self.ask(keys, need, out)).values
 
     def push(
@@ -98,10 +98,10 @@ class Client:
         ends_clock: bool = False,
         has: np.ndarray | None = None,
     ) -> None:
-        """Send gradients of those rows, times their weight in the minibatch.
+        """Send gradients of rows, times their weight in the minibatch.
 
-        Values are of the keys that `has` says, or of all. Many are read until this
-        worker has spoken twice more: keep them so long.
+        values: a row for each key, or for each key of the mask `has`. They may be read
+            until this worker has sent two more messages.
         """
         wanted = length(keys) if has is None else int(has.sum())
         if values.shape != (wanted, self.width):
@@ -120,12 +120,12 @@ class Client:
         self.clock += ends_clock
 
     def clock_ends(self) -> None:
-        """Say that this worker has ended its clock."""
+        """Tell the servers that this worker has ended its clock."""
         self.tell(CLOCK)
         self.clock += 1
 
     def end(self) -> None:
-        """Say that this worker will say no more."""
+        """Tell the servers that this worker sends no more messages."""
         self.tell(END)
         self.mail.settle()
 
@@ -138,10 +138,10 @@ class Client:
         version = int(self.versions[server])
         return version, self.answers[server], self.changes[server]
 
-    # A pull in two halves, between which one computes.
+    # A pull in two halves, with computation between them.
 
     def ask(self, keys: Keys, need: int = -1, out: np.ndarray | None = None) -> Asked:
-        """Begin to pull; `have` ends it."""
+        """Begin to pull; `have` completes it."""
         values = out
         if isinstance(keys, slice) and values is None:
             values = self.memory(length(keys))
@@ -152,7 +152,7 @@ class Client:
             if not count and asked.rows:
                 continue
             rank, get = self.ranks[part.server], self.comm.Irecv
-            if isinstance(part.local, slice):  # straight to where they belong
+            if isinstance(part.local, slice):  # received in place
                 word = np.zeros(WORDS, np.int64)
                 assert values is not None
                 straight = isinstance(part.which, slice)
@@ -170,7 +170,7 @@ class Client:
         return asked
 
     def have(self, asked: Asked) -> Read:
-        """Return what was asked for when it is there."""
+        """Return the rows of `ask` when they have arrived."""
         self.wait(asked.requests)
         values = asked.out
         words = np.zeros((len(self.ranks), WORDS), np.int64)
@@ -180,7 +180,7 @@ class Client:
             self.versions[server] = word[1]
             self.comm.platform.note(int(word[1]))
             if values is None and len(rows) == asked.rows and isinstance(which, slice):
-                values = rows  # all are here, in their order
+                values = rows  # all rows, in their order
                 continue
             if values is None:
                 values = self.memory(asked.rows)
@@ -194,7 +194,7 @@ class Client:
         return np.empty((count, self.width), np.float32)
 
     def parts(self, keys: Keys) -> list[Part]:
-        """Split keys by server; those of a pull mostly are those of the push."""
+        """Split keys by server; a push mostly has the keys of the pull before it."""
         if self.split[0] is not keys:
             self.check(keys)
             self.split = keys, list(parts(self.partition, keys))

@@ -1,8 +1,8 @@
-"""Who waits for whom between steps: four ways, as messages without any data.
+"""Synchronisation of workers between steps in four ways, by messages without data.
 
-Ranks 0 … p-1 are workers; the last rank keeps the clocks, as a parameter server does
-(Ho 2013). `work(unless)` computes one step, unless that request is done first, and says
-whether it came to its end. A worker returns when each of its steps began.
+Ranks 0 … p-1 are workers; the last rank counts the clocks, as a parameter server does
+(Ho 2013). `work(unless)` computes one step until that request completes, and returns
+whether the step was completed. A worker returns the times at which its steps began.
 """
 
 from collections import defaultdict
@@ -22,7 +22,7 @@ def synchronous(comm: Comm, work: Work, steps: int) -> np.ndarray:
     """Wait for all workers after every step.
 
         worker 0  ███████░░░│████████░│        ░ waits
-        worker 1  ██████████│█████████│        │ all have come
+        worker 1  ██████████│█████████│        │ barrier
 
     An all-reduce of nothing, in which the server takes no part: 2⌈lg p⌉ rounds a step,
     2(p-1) empty messages.
@@ -39,10 +39,10 @@ def synchronous(comm: Comm, work: Work, steps: int) -> np.ndarray:
 
 
 def k_of_p(comm: Comm, work: Work, steps: int, k: int) -> np.ndarray:
-    """Go on when k workers have finished a step; the others drop theirs (Chen 2016).
+    """Continue when k workers have finished a step; the others drop theirs (Chen 2016).
 
         worker 0  ██████ │██████│        k = 2 of 3
-        worker 1  ███████│████× │        × cut off by the server's word
+        worker 1  ███████│████× │        × ended by the server
         worker 2  █████× │██████│
 
     2 rounds a step: at most p numbers of steps to the server, p empty messages back.
@@ -50,12 +50,11 @@ def k_of_p(comm: Comm, work: Work, steps: int, k: int) -> np.ndarray:
     server, word = comm.size - 1, np.zeros(1, np.int64)
     if comm.rank == server:
         for step in range(steps + 1):
-            wanted = (
-                k if step < steps else server
-            )  # at last, all say that they are done
+            # at the end every worker sends its number of steps
+            wanted = k if step < steps else server
             while wanted:
                 comm.Recv(word, ANY, Tag.CLOCK)
-                wanted -= int(word[0] == step)  # one that its leave has crossed is late
+                wanted -= int(word[0] == step)  # others are late: LEAVE was in transit
             for worker in range(server if step < steps else 0):
                 comm.Send(NOTHING, worker, Tag.LEAVE)
         return np.zeros(0)
@@ -74,10 +73,11 @@ def k_of_p(comm: Comm, work: Work, steps: int, k: int) -> np.ndarray:
 def ssp(comm: Comm, work: Work, steps: int, staleness: float = 0) -> np.ndarray:
     """Start clock c when the slowest worker's clock is at least c - s (Ho 2013).
 
-        worker 0  ██████████│████│██████░░░│███        s = 1: never two ahead
+        worker 0  ██████████│████│██████░░░│███        s = 1: at most one ahead
         worker 1  ███████████████████████│██████
 
-    2 rounds a step: p empty messages to the server, which answers each in its time.
+    2 rounds a step: p empty messages to the server, which answers each when the bound
+    allows it.
     """
     server = comm.size - 1
     if comm.rank == server:
@@ -92,7 +92,7 @@ def ssp(comm: Comm, work: Work, steps: int, staleness: float = 0) -> np.ndarray:
 
 
 def keep(comm: Comm, steps: int, staleness: float) -> np.ndarray:
-    """Hear of every clock, and give leave as soon as the bound allows it."""
+    """Receive every clock, and answer as soon as the bound allows it."""
     workers, slowest, status = comm.size - 1, 0, Status()
     clocks = [0] * workers
     at = [workers] + [0] * steps  # how many workers are at each clock
@@ -117,12 +117,12 @@ def keep(comm: Comm, steps: int, staleness: float) -> np.ndarray:
 
 
 def asynchronous(comm: Comm, work: Work, steps: int) -> np.ndarray:
-    """Tell the server of every step, and wait for nobody.
+    """Send every step to the server, without a wait.
 
         worker 0  ██████│████████│█████│███
         worker 1  █████████│████│████████│█
 
-    p empty messages a step, and no round that anyone waits for.
+    p empty messages a step, and no rounds.
     """
     server = comm.size - 1
     if comm.rank == server:

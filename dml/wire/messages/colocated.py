@@ -1,4 +1,4 @@
-"""Every rank a worker and a server at once: it serves while it waits, and in between.
+"""Ranks that are a worker and a server: they serve in waits and between gradients.
 
 rank 0   gradient ─ poll ─ gradient ─ poll ─ wait for rows ░░ serve ░░
                       ▲ others' pulls and pushes ▲        ▲
@@ -14,9 +14,9 @@ from dml.wire.messages.tags import Tag
 
 
 class Colocated:
-    """Owns the receive in which what goes to this rank's server arrives as it waits.
+    """The receive of messages to this rank's server while the rank waits.
 
-    `hear(source, message)` takes a message and says whether there will be more.
+    `hear(source, message)` handles a message and returns whether more will follow.
     """
 
     def __init__(
@@ -28,7 +28,7 @@ class Colocated:
         self.status = Status()
 
     def take(self) -> None:
-        """Take the message that the inbox has."""
+        """Handle the message in the inbox."""
         self.receive = None
         self.more = self.hear(self.status.source, self.inbox)
 
@@ -39,7 +39,7 @@ class Colocated:
         return self.receive
 
     def poll(self) -> None:
-        """Serve all that has come."""
+        """Handle all messages that have arrived."""
         if self.receive is not None:
             if not self.receive.Test(self.status):
                 return
@@ -49,7 +49,7 @@ class Colocated:
             self.take()
 
     def wait(self, requests: list[Any]) -> None:
-        """Return when all requests are done; serve meanwhile."""
+        """Return when all requests have completed; handle messages meanwhile."""
         left = list(requests)
         while left and self.more:
             place = self.comm.Waitany([*left, self.posted()], self.status)
@@ -60,7 +60,7 @@ class Colocated:
         self.comm.Waitall(left)
 
     def finish(self) -> None:
-        """Serve until there will be no more."""
+        """Handle messages until no more will follow."""
         while self.more:
             self.posted().Wait(self.status)
             self.take()

@@ -15,8 +15,7 @@ import numpy as np
 from mpi4py import MPI
 
 from dml.types import ANY, SHARED, BadInput, Cache, Comm, Op, Platform, Status
-from dml.wire.memory.nameless import nameless
-from dml.wire.memory.window import HEADER, HostWindow
+from dml.wire.memory.window import HEADER, HostWindow, nameless
 from dml.wire.messages.watchdog import Watchdog
 
 LOOK = 2e-4  # seconds between two looks for a message that ends a sleep

@@ -1,8 +1,8 @@
 """How far workers may drift apart, and when a server applies their gradients.
 
-by clock     w0 ───g───┐     all gradients of a clock, summed in worker order
-             w1 ─g─────┴ w   when the last one (but `spare`) is there
-by arrival   w0 ───g w       each when it comes, or `gathers` of them together
+by clock     w0 ───g───┐     all gradients of a clock, summed in worker order,
+             w1 ─g─────┴ w   when the last one has come, backup workers left out
+by arrival   w0 ───g w       each when it comes, or `aggregation_count` together
              w1 ─g w
 """
 
@@ -14,81 +14,100 @@ from dml.types import BadInput
 
 
 class Consistency(NamedTuple):
-    """One way of waiting and updating."""
+    """When workers wait, and when a server updates.
 
-    staleness: float = math.inf  # clocks that a worker may be ahead of the slowest
-    gathers: int = 1  # gradients in an update, by arrival; 0: those of a clock
-    spare: int = 0  # workers that a clock is not waited for
-    averaged: bool = False  # an update is the mean of its gradients, not their sum
-    damped: bool = False  # each gradient is divided by its staleness
-    eager: bool = False  # servers send what has changed, unasked, after every clock
-    fetches: float = 1  # clocks after which a row is read anew, if it need not before
+    staleness: clocks that a worker may be ahead of the slowest.
+    aggregation_count: gradients in an update, by arrival; 0: those of a clock.
+    backups: workers that a clock is not waited for.
+    averaged: whether an update is the mean of its gradients, not their sum.
+    staleness_scaled: whether each gradient is divided by its staleness.
+    push_based: whether servers send changed rows after every clock, without a request.
+    pull_period: clocks after which a row is read again, if its bound allows it so long.
+    """
+
+    staleness: float = math.inf
+    aggregation_count: int = 1
+    backups: int = 0
+    averaged: bool = False
+    staleness_scaled: bool = False
+    push_based: bool = False
+    pull_period: float = 1
 
 
 class Choice(NamedTuple):
-    """What the flags say."""
+    """The flags of all consistencies."""
 
     staleness: int = 3  # of ssp, essp
     softsync: int = 1
     backup: int = 1
-    damped: bool = False
-    fetches: int = 0  # 0: as the consistency has it
+    staleness_scaled: bool = False
+    pull_period: int = 0  # 0: the default of the consistency
 
 
 def by_clock(choice: Choice, workers: int) -> Consistency:
-    """BSP: a clock's gradients are one update, which all wait for: bits of one rank."""
-    return Consistency(0, gathers=0)
+    """BSP: the gradients of a clock are one update; all workers wait for it.
+
+    It has the bits of one rank.
+    """
+    return Consistency(0, aggregation_count=0)
 
 
 def by_arrival(choice: Choice, workers: int) -> Consistency:
-    """Downpour (Dean 2012): each gradient is an update when it comes; nobody waits."""
-    return Consistency(damped=choice.damped)
+    """Downpour (Dean 2012): each gradient is an update; no worker waits."""
+    return Consistency(staleness_scaled=choice.staleness_scaled)
 
 
 def bounded(choice: Choice, workers: int) -> Consistency:
-    """Clocks differ by at most s (Ho 2013); a row is read when its bound asks for it.
+    """Clocks differ by at most s (Ho 2013); rows are read when the bound requires it.
 
-    With s = 0 nobody may see a gradient before its clock is complete.
+    With s = 0 no gradient is applied before its clock is complete.
     """
     s = choice.staleness
     if s < 0:
         raise BadInput(f"expected --staleness of 0 clocks or more, got {s}; correct it")
+    scaled = choice.staleness_scaled and s > 0
     return Consistency(
-        s, gathers=min(s, 1), fetches=math.inf, damped=choice.damped and s > 0
+        s,
+        aggregation_count=min(s, 1),
+        pull_period=math.inf,
+        staleness_scaled=scaled,
     )
 
 
-def eager(choice: Choice, workers: int) -> Consistency:
-    """The same, but servers send what has changed after every clock (Dai 2015)."""
-    return bounded(choice, workers)._replace(eager=True)
+def push_based(choice: Choice, workers: int) -> Consistency:
+    """The same, but servers send changed rows after every clock (Dai 2015)."""
+    return bounded(choice, workers)._replace(push_based=True)
 
 
 def softsync(choice: Choice, workers: int) -> Consistency:
-    """Update with the mean of ⌊λ/n⌋ gradients, whoever they are from (Zhang 2015)."""
+    """Update with the mean of ⌊λ/n⌋ gradients of any workers (Zhang 2015)."""
     n = choice.softsync
     if not 1 <= n <= workers:
         raise BadInput(
             f"expected --softsync of 1 to {workers}, the workers, got {n}; correct it"
         )
-    return Consistency(gathers=workers // n, averaged=True, damped=choice.damped)
+    scaled = choice.staleness_scaled
+    return Consistency(
+        aggregation_count=workers // n, averaged=True, staleness_scaled=scaled
+    )
 
 
 def backup(choice: Choice, workers: int) -> Consistency:
-    """Close a clock without its last b workers, and drop what is late (Chen 2016)."""
+    """Close a clock without its last b workers, and drop late gradients (Chen 2016)."""
     b = choice.backup
     if not 0 <= b < workers:
         raise BadInput(
             f"expected --backup of 0 to {workers - 1}, fewer than the workers, got "
             f"{b}; correct it"
         )
-    return Consistency(0, gathers=0, spare=b, averaged=True)
+    return Consistency(0, aggregation_count=0, backups=b, averaged=True)
 
 
 CONSISTENCIES: dict[str, Callable[[Choice, int], Consistency]] = {
     "bsp": by_clock,
     "async": by_arrival,
     "ssp": bounded,
-    "essp": eager,
+    "essp": push_based,
     "softsync": softsync,
     "backup": backup,
 }
@@ -97,4 +116,5 @@ CONSISTENCIES: dict[str, Callable[[Choice, int], Consistency]] = {
 def consistency(name: str, choice: Choice, workers: int) -> Consistency:
     """Return the consistency of that name for so many workers."""
     found = CONSISTENCIES[name](choice, workers)
-    return found._replace(fetches=choice.fetches) if choice.fetches else found
+    period = choice.pull_period or found.pull_period
+    return found._replace(pull_period=period)

@@ -1,4 +1,6 @@
-"""What only the run itself settles, one word an event: who came first, what was read.
+"""Events: what differs between runs of one program, such as the order of messages.
+
+An event is one word.
 
 bits  63 … 60   59 … 32   31 … 0
       kind      source    tag        of a message, or one number of 60 bits
@@ -17,16 +19,16 @@ TAGS = (1 << 32) - 1
 
 
 class Kind(IntEnum):
-    GROUP = 0  # a communicator: who I am there, of how many
+    GROUP = 0  # a communicator: this rank in it, and its size
     RECV = 1
     SENDRECV = 2
-    IRECV = 3  # stands where it was posted
+    IRECV = 3  # at the place where it was posted
     NEVER = 4  # an Irecv that had no message
     PROBE = 5
     IPROBE = 6  # that saw a message
     TEST = 7  # that found its request done
-    COMPUTE = 8  # that its request cut off
-    VAIN = 9  # that many polls of the three kinds above, which were not
+    COMPUTE = 8  # that its request ended
+    VAIN = 9  # a number of unsuccessful polls of the three kinds above
     WAITANY = 10
     NOTE = 11
 
@@ -48,7 +50,7 @@ SAYS = {
 
 
 class Event(NamedTuple):
-    """One word, read."""
+    """A decoded word."""
 
     kind: Kind
     number: int
@@ -62,7 +64,7 @@ class Event(NamedTuple):
         return self.number & TAGS
 
     def fits(self, source: int, tag: int) -> bool:
-        """Say whether a call that asks for these can have this message."""
+        """Return whether a receive of this source and tag can have this message."""
         if self.kind is Kind.NEVER:
             return True
         return source in (ANY, self.source) and tag in (ANY, self.tag)
@@ -86,14 +88,14 @@ def message(source: int, tag: int) -> int:
 
 
 class Events:
-    """The events of one communicator of one rank: recorded at the end, read from `at`.
+    """The events of one communicator of one rank: added at the end, read from `at`.
 
-    A poll in vain says no more than that, so a row of them is one event.
+    Consecutive unsuccessful polls are one event with their count.
     """
 
     def __init__(self, where: str = "", words: Iterable[int] = ()) -> None:
         self.where, self.words = where, array("Q", words)
-        self.at = self.spent = 0  # the next event; of its polls in vain, so many
+        self.at = self.spent = 0  # the next event; its polls that are used up
 
     # Recording.
 
@@ -111,7 +113,7 @@ class Events:
         self.add(kind, message(status.Get_source(), status.Get_tag()))
 
     def fill(self, place: int, status: Any) -> None:
-        """Say what an Irecv had, where it was posted."""
+        """Set the event of an Irecv, at the place where it was posted."""
         number = message(status.Get_source(), status.Get_tag())
         self.words[place] = encoded(Kind.IRECV, number)
 
@@ -132,7 +134,7 @@ class Events:
         return event._replace(number=event.number - self.spent) if self.spent else event
 
     def take(self, *kinds: Kind, asks: tuple[int, int] = (ANY, ANY)) -> Event:
-        """Return the next event, if it is of a kind and what the call asks for."""
+        """Return the next event; raise unless it has such a kind, source and tag."""
         event = self.now()
         if event is None or event.kind not in kinds or not event.fits(*asks):
             raise self.differs(called(kinds[0], asks))
@@ -140,7 +142,7 @@ class Events:
         return event
 
     def poll(self, kind: Kind, asks: tuple[int, int] = (ANY, ANY)) -> Event | None:
-        """Return the next event likewise; None where the poll was in vain."""
+        """Return the next event likewise; None for an unsuccessful poll."""
         event = self.now()
         if event is None or event.kind is not Kind.VAIN:
             return self.take(kind, asks=asks)
@@ -150,7 +152,7 @@ class Events:
         return None
 
     def meets(self, kind: Kind, number: int) -> None:
-        """Take the next event, which must be exactly this."""
+        """Take the next event; raise unless it is exactly this one."""
         got = Event(kind, number)
         if self.now() != got:
             raise self.differs(str(got))
@@ -172,7 +174,7 @@ class Events:
 
 
 def called(kind: Kind, asks: tuple[int, int]) -> str:
-    """Say what the program calls."""
+    """Return the text of a call."""
     name = "compute" if kind is Kind.COMPUTE else kind.name.capitalize()
     if kind not in MESSAGES:
         return name

@@ -1,4 +1,4 @@
-"""One rank goes first, the others sleep: waiting must not take the core it needs."""
+"""Calls on one rank first, while the others sleep: a wait must not use its core."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 
 
 def first_of_each_host(comm: Comm, call: Callable[[], Result]) -> Result:
-    """Call on the lowest rank of every host, then on the others: for what is kept."""
+    """Call on the lowest rank of every host, then on the others, which find caches."""
     hosts = comm.platform.hosts()
     host = hosts[comm.rank]
     here = (rank for rank, other in enumerate(hosts) if other == host)
@@ -29,7 +29,7 @@ def first_of_all(comm: Comm, call: Callable[[], Result]) -> Result:
 def _after(
     comm: Comm, leader: int, ranks: Iterable[int], call: Callable[[], Result]
 ) -> Result:
-    """Call on the leader, then on the other ranks; `ranks` are read on the leader."""
+    """Call on the leader, then on the other ranks; `ranks` is used on the leader."""
     nothing = np.empty(0, np.uint8)
     if comm.rank != leader:
         # raw: the number of polls is no event of a run that is recorded

@@ -1,4 +1,4 @@
-"""What stands before the keys and the values of a message to a parameter server.
+"""The head of a message to a parameter server: it precedes keys and values.
 
 | head, 64 bytes | keys, where the server does not know them | values, N x D |
 """
@@ -16,13 +16,13 @@ FLOATS = 2 * WORDS  # as many of float32
 LAST = np.full(WORDS, -1)  # no more changes come
 
 
-# What a message asks for; it may be several. Plain numbers: enums take microseconds.
-PULL = 1  # rows, when all gradients of clocks before `clock` are applied
+# Kinds of a message, which may have several. Plain numbers: enums take microseconds.
+PULL = 1  # request rows, when all gradients of clocks before `clock` are applied
 PUSH = 2  # gradients
 CLOCK = 4  # this worker has ended `clock`
-END = 8  # and will say no more
-KEYS = 16  # the keys are here, to be known by their number from now on
-BITS = 32  # some keys have no values
+END = 8  # this worker sends no more messages
+KEYS = 16  # the message has keys, which later ones replace by a number
+BITS = 32  # the message has a mask of the keys with values
 
 
 class Head(NamedTuple):
@@ -31,8 +31,8 @@ class Head(NamedTuple):
     start: int  # the first of consecutive rows, or -1 - the number of known keys
     clock: int
     version: int  # of the rows that the gradients are of
-    answers: int  # that the sender has had from this server
-    changes: int  # likewise, of rows sent unasked
+    answers: int  # that the sender has received from this server
+    changes: int  # messages of changed rows that it has received
     weight: float  # of the gradients in their minibatch
     loss: float
 
@@ -46,20 +46,20 @@ def read(message: np.ndarray) -> Head:
 
 
 def keys_end(rows: int, kind: int) -> int:
-    """Return where the bits or the values begin: at a multiple of 8 bytes."""
+    """Return the first byte of the mask or the values: a multiple of 8."""
     return NBYTES + (-(-rows // 2) * 8 if kind & KEYS else 0)
 
 
 def bits_end(rows: int, kind: int) -> int:
-    """Return where the values of a message begin: at a multiple of 8 bytes."""
+    """Return the first byte of the values: a multiple of 8."""
     return keys_end(rows, kind) + (-(-rows // 64) * 8 if kind & BITS else 0)
 
 
 def apart(rows: int, width: int) -> bool:
-    """Say whether so many values are a message of their own."""
+    """Return whether the values are a separate message."""
     return 4 * rows * width > INLINE
 
 
 def longest(rows: int, width: int) -> int:
-    """Return the most bytes that a message about so many rows takes."""
+    """Return the largest number of bytes of a message with so many rows."""
     return bits_end(rows, KEYS | BITS) + min(INLINE, 4 * rows * width)

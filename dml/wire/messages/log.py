@@ -1,6 +1,6 @@
-"""All events of one rank, by communicator: they come in one by one, or from a record.
+"""All events of one rank, by communicator: recorded one by one, or read from a record.
 
-What is left to know at the end is asked there; rank 0 collects the ranks' events.
+At the end of a recording rank 0 collects the events of all ranks.
 """
 
 from collections.abc import Sequence
@@ -16,16 +16,16 @@ Words = list[np.ndarray]  # of one rank: uint64, one array a communicator
 
 
 class Log:
-    """Empty, to be recorded; or with the words of a record, to be replayed.
+    """The events of a recording, empty at first, or of a record to be replayed.
 
-    Communicators are numbered as this rank makes them, each with events of its own:
-    what a thread does on its communicator is in no order with the others.
+    Communicators are numbered in the order in which this rank makes them. Each has its
+    own events, as calls of threads on different communicators have no order.
     """
 
     def __init__(self, words: Sequence[np.ndarray] = ()) -> None:
         self.sections = [Events(words=some.tolist()) for some in words]
         self.rank = self.opened = 0
-        self.pending: set[Any] = set()  # Irecvs whose message nobody knows yet
+        self.pending: set[Any] = set()  # Irecvs without a message yet
 
     def where(self, number: int) -> str:
         part = f", communicator {number}" if number else ""
@@ -47,7 +47,7 @@ class Log:
         return events
 
     def finish(self) -> None:
-        """After a replay: raise where the record goes on."""
+        """After a replay: raise BadInput if events are left."""
         for number, events in enumerate(self.sections):
             events.where = self.where(number)
             events.ends()
@@ -55,8 +55,8 @@ class Log:
     def words(self) -> Words:
         """After a recording: return its events.
 
-        An Irecv that nobody waited for has had a message, or never will: a replay must
-        take the one, and not wait for the other.
+        An Irecv without a Wait has had a message or never will: a replay receives the
+        first kind, and does not wait for the second.
         """
         for request in list(self.pending):
             request.finish(request.request.Test)
@@ -64,9 +64,9 @@ class Log:
 
     def collect(self, comm: Comm) -> list[Words] | None:
         """Return the events of all ranks on rank 0, None elsewhere; collective."""
-        comm.Barrier()  # what was sent is there, where it is wanted
+        comm.Barrier()  # all messages sent before have arrived
         mine = self.words()
-        comm = comm.Dup()  # on which no receive from anyone is left
+        comm = comm.Dup()  # without receives from ANY
         if comm.rank:
             comm.Send(np.array([len(mine)]), 0, Tag.COLLECT)
             comm.Send(np.array([len(some) for some in mine]), 0, Tag.COLLECT)

@@ -1,4 +1,4 @@
-"""A worker's messages to its servers: built in memory that is used again, and sent."""
+"""A worker's messages to its servers, built in buffers that are used again."""
 
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
@@ -16,17 +16,43 @@ from dml.wire.messages.head import (
     longest,
     write,
 )
-from dml.wire.messages.known_keys import Lists
 from dml.wire.messages.tags import Tag
 from dml.wire.partition import Part, Partition
 from dml.wire.rows import Keys, length
 
 TURNS = 2  # message buffers a server: one is filled while the other is sent
-Heard = tuple[int, int, int]  # the version read, and how many answers and changes
+Heard = tuple[int, int, int]  # version read, number of answers and of changes
+
+
+class Lists:
+    """The last lists of keys sent to a server, by their number (Li 2014).
+
+    The server has the same lists, which need not be sent again. Both ends number them
+    alike, as messages between two ranks never overtake each other.
+    """
+
+    def __init__(self, most: int):
+        self.most, self.count = most, 0
+        self.numbers: dict[bytes, int] = {}
+
+    def number(self, keys: np.ndarray) -> tuple[int, bool]:
+        """Return a list's number, and whether the server has it."""
+        if not self.most:
+            return 0, False
+        text = keys.tobytes()
+        number = self.numbers.get(text)
+        if number is not None:
+            return number, True
+        number = self.count % self.most
+        if self.count >= self.most:
+            del self.numbers[next(iter(self.numbers))]
+        self.numbers[text] = number
+        self.count += 1
+        return number, False
 
 
 class Gradient(NamedTuple):
-    """What is pushed: a row for each key, or for those that `has` says."""
+    """A push: a row for each key, or for each key of the mask `has`."""
 
     values: np.ndarray
     weight: float  # in the minibatch
@@ -34,7 +60,7 @@ class Gradient(NamedTuple):
     has: np.ndarray | None
 
     def of(self, which: Keys) -> tuple[np.ndarray, np.ndarray | None]:
-        """Return the values of some of the keys, and which of these have any."""
+        """Return the values of some of the keys, and the mask of those with values."""
         if self.has is None:
             if isinstance(which, slice):
                 return self.values[which], None
@@ -45,7 +71,7 @@ class Gradient(NamedTuple):
 
 
 class Mail:
-    """Owns the memory of messages, and those that may not have been sent."""
+    """The buffers of messages, and the sends that may not have completed."""
 
     def __init__(
         self,
@@ -75,7 +101,7 @@ class Mail:
         heard: Heard,
         gradient: Gradient | None = None,
     ) -> None:
-        """Send a server its part of some keys, or of a gradient."""
+        """Send a server its part of a list of keys, or of a gradient."""
         server, local = part.server, part.local
         rows, start = length(local), 0
         message = self.room(server, longest(rows, self.width))
@@ -118,7 +144,7 @@ class Mail:
         self.sending[self.turn][server].append(request)
 
     def room(self, server: int, nbytes: int) -> np.ndarray:
-        """Return memory for a message, once what was there before is sent."""
+        """Return the buffer of a message, after the earlier message in it is sent."""
         self.sent(self.sending[self.turn][server])
         rooms = self.rooms[self.turn]
         if len(rooms[server]) < nbytes:
@@ -126,7 +152,7 @@ class Mail:
         return rooms[server]
 
     def settle(self) -> None:
-        """Return when all is sent."""
+        """Return when all messages are sent."""
         for turn in self.sending:
             for requests in turn:
                 self.sent(requests)

@@ -1,4 +1,4 @@
-"""Blocks of numbers that pass from rank to rank, each known by its number."""
+"""Blocks of numbers that pass from rank to rank, each with its number."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any
@@ -13,22 +13,22 @@ Stops = Iterable[tuple[int, int]]  # blocks, and the ranks they come from or go 
 
 
 class Parcels:
-    """Owns the sends that have not ended. A block without memory sends a word: go."""
+    """The sends in progress. A block without memory is an empty message: a signal."""
 
     def __init__(self, comm: CountedComm, parts: Mapping[int, np.ndarray]):
         self.comm, self.parts = comm, parts
         self.under_way: dict[int, Any] = {}
 
     def take(self, stops: Stops) -> None:
-        """Receive blocks from the ranks that have them."""
+        """Receive blocks from their ranks."""
         for block, source in stops:
-            if block in self.under_way:  # its memory is read until that ends
+            if block in self.under_way:  # its memory is read until the send ends
                 self.under_way.pop(block).Wait()
             part = self.parts.get(block, NOTHING)
             self.comm.Recv(part, source, Tag.BLOCK + block)
 
     def give(self, stops: Stops) -> None:
-        """Begin to send blocks to the ranks that need them next."""
+        """Begin to send blocks to their next ranks."""
         for block, dest in stops:
             part = self.parts.get(block, NOTHING)
             self.under_way[block] = self.comm.Isend(part, dest, Tag.BLOCK + block)

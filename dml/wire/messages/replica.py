@@ -1,11 +1,11 @@
-"""A worker's copy of the table: what it reads anew, and its own gradients on top.
+"""A worker's copy of the table: rows that it has read, and its own gradients on them.
 
     clock      3        4        5        6        staleness s = 2, read at clock 3
     copy       read  ── own g ── own g ── read     at 6 a row needs all clocks before 4
 
-A row is read anew when its copy lacks clocks that it must have (older than the worker's
-clock by more than s), or when it was read `fetches` clocks ago. Between two reads the
-worker's own gradients move the copy: a read returns them too (Ho 2013).
+A row is read again when its copy lacks clocks that it must have (older than the
+worker's clock by more than s), or when it was read `pull_period` clocks ago. Between
+two reads the worker's own gradients update the copy: a read returns them too (Ho 2013).
 """
 
 import math
@@ -24,23 +24,23 @@ NEVER = -1 << 40
 
 
 class Own(NamedTuple):
-    """What one of this worker's gradients has changed in its copy."""
+    """The change of the copy by one of this worker's gradients."""
 
     push: int  # the number of the push that carries it
     rows: Keys
     delta: np.ndarray
-    servers: list[int]  # that have such rows
+    servers: list[int]  # of these rows
 
 
 class Reading(NamedTuple):
-    """Rows that are on their way into the copy."""
+    """A read of rows in progress."""
 
     rows: Keys
     asked: Asked | None
 
 
 class Replica:
-    """Owns a copy of all rows; `own` updates it by the worker's own gradients."""
+    """A copy of all rows; `own` updates it by the worker's own gradients."""
 
     def __init__(
         self,
@@ -51,10 +51,10 @@ class Replica:
     ):
         self.client, self.rule, self.own = client, rule, own
         self.table = own.values if own else table_TxD
-        self.copied = own is not None  # else at the first rows that come
+        self.copied = own is not None  # else when the first rows arrive
         servers, rows = len(client.ranks), len(table_TxD)
         # A rule that reads all rows anew needs no record of earlier reads.
-        self.records = rule.eager or rule.fetches != 1
+        self.records = rule.push_based or rule.pull_period != 1
         # of each row, when it was read: that clock is complete, at this own clock;
         # one number each until rows come, as most of many workers read none
         self.complete = np.broadcast_to(np.int64(NEVER), rows)
@@ -64,15 +64,17 @@ class Replica:
         self.changes = np.full((servers, 2), NEVER)  # clock, version
         self.owned: list[Own] = []
         self.pushes = 0
-        self.applied = np.zeros(servers, np.int64)  # of them, in all rows yet to come
-        self.clock = 0  # the furthest that any server has said to be complete
+        self.applied = np.zeros(
+            servers, np.int64
+        )  # pushes, in all rows that will arrive
+        self.clock = 0  # the latest complete clock of any server
 
     # Reading.
 
     def ask(self, rows: Keys, clock: int) -> Reading:
-        """Begin to read what of these rows is too old at that clock of this worker."""
+        """Begin to read those of the rows that are too old at this worker's clock."""
         need = clock - self.rule.staleness
-        if self.rule.eager:
+        if self.rule.push_based:
             self.drain()
         old = self.due(rows, need, clock)
         if old is None:
@@ -80,17 +82,18 @@ class Replica:
         return Reading(old, self.client.ask(old, int(max(-1, need))))
 
     def due(self, rows: Keys, need: float, clock: int) -> Keys | None:
-        """Return the rows to be read anew; all where keys are a range.
+        """Return the rows to be read again; all of them where keys are a range.
 
-        To read no rows is to wait for the clock: of one whose part is empty.
+        A worker whose part of the minibatch is empty reads no rows, to wait for the
+        clock.
         """
         if not length(rows):
             return rows if need > 0 else None
-        if self.rule.eager:
+        if self.rule.push_based:
             old = self.complete[rows] == NEVER
         else:
             old = self.complete[rows] < need
-        old |= self.fetched[rows] <= clock - self.rule.fetches
+        old |= self.fetched[rows] <= clock - self.rule.pull_period
         if old.all():
             return rows
         if isinstance(rows, slice):
@@ -98,19 +101,19 @@ class Replica:
         return rows[old] if old.any() else None
 
     def have(self, reading: Reading, rows: Keys, clock: int) -> None:
-        """Return when all of rows is in the copy, as new as the rule wants it."""
+        """Return when all rows are in the copy, as new as the rule requires."""
         if reading.asked:
             self.install(reading.rows, self.client.have(reading.asked), clock)
-        if self.rule.eager:
+        if self.rule.push_based:
             need = clock - self.rule.staleness
             for part in self.client.parts(rows):
                 while self.oldest(part.server, rows, part.which) < need:
                     self.take_changes(part.server)
-        if self.rule.eager or self.rule.fetches != 1:
+        if self.rule.push_based or self.rule.pull_period != 1:
             self.tell_versions(rows)
 
     def install(self, rows: Keys, read: Read, clock: int) -> None:
-        """Put rows that have come into the copy."""
+        """Write rows that have arrived into the copy."""
         if length(rows):
             self.allocate()
             self.table[rows] = read.values
@@ -124,11 +127,11 @@ class Replica:
                     self.complete[here], self.version[here] = complete, version
                 self.clock = max(self.clock, complete)
                 self.add_own(here, applied)
-                if not self.rule.eager:  # else older changes may still be on their way
+                if not self.rule.push_based:  # else older changes may be in transit
                     self.prune(part.server, applied)
 
     def allocate(self) -> None:
-        """Make the copy, and the record of reads, where there are none yet."""
+        """Allocate the copy and the record of reads at the first rows."""
         if not self.copied:
             self.table, self.copied = self.table.copy(), True
         if self.records and not self.complete.flags.writeable:
@@ -137,40 +140,40 @@ class Replica:
             self.version = self.version.copy()
 
     def oldest(self, server: int, rows: Keys, which: Keys) -> float:
-        """Return the clock that is complete in all these rows of a server."""
+        """Return the latest clock that is complete in all these rows of a server."""
         complete = self.complete[within(rows, which)]
         least = int(complete.min()) if len(complete) else NEVER
         changed = int(self.changes[server, 0])
         return max(least, changed) if len(complete) else math.inf
 
     def tell_versions(self, rows: Keys) -> None:
-        """Let the next push say which versions its gradients are of."""
+        """Set the versions that the next push sends: of the rows that were read."""
         for part in self.client.parts(rows):
             versions = self.version[within(rows, part.which)]
             if len(versions):
                 oldest = max(int(versions.min()), int(self.changes[part.server, 1]))
                 self.client.versions[part.server] = oldest
 
-    # What servers send unasked.
+    # Changed rows that servers send without a request.
 
     def drain(self) -> None:
-        """Take all changes that have come."""
+        """Receive all changes that have arrived."""
         for server, rank in enumerate(self.client.ranks):
             while self.client.comm.Iprobe(rank, Tag.CHANGED):
                 self.take_changes(server)
 
     def finish(self) -> None:
-        """Take what is still to come, after the end was told."""
-        if self.rule.eager:
+        """Receive the remaining changes, after this worker's END."""
+        if self.rule.push_based:
             for server in range(len(self.client.ranks)):
                 while self.take_changes(server):
                     pass
-            # what follows is not sent
+            # later changes are not sent to this worker
             self.complete = np.full(len(self.complete), NEVER)
             self.changes[:] = NEVER
 
     def take_changes(self, server: int) -> bool:
-        """Wait for a server's next changes, put them into the copy; False: no more."""
+        """Wait for a server's next changes and copy them; False: there are no more."""
         words = np.zeros(WORDS, np.int64)
         self.receive(words, server)
         self.client.changes[server] += 1
@@ -204,12 +207,12 @@ class Replica:
     # This worker's own gradients.
 
     def wrote(self, rows: Keys, grads: np.ndarray, share: float) -> None:
-        """Move the copy by this worker's own gradient, which the next push carries."""
+        """Update the copy by this worker's own gradient, which the next push sends."""
         if self.own:
             before = self.table[rows].copy()
             self.own.values = self.table
             self.own.update(rows, grads, share)
-            if self.own.values is not self.table:  # optax makes another
+            if self.own.values is not self.table:  # optax returns another array
                 self.table[:] = self.own.values
             delta = self.table[rows] - before
             servers = [
@@ -218,7 +221,7 @@ class Replica:
             self.owned.append(Own(self.pushes + 1, rows, delta, servers))
 
     def add_own(self, rows: Keys, applied: int) -> None:
-        """Add to rows just read what the server had not applied yet."""
+        """Add to rows just read the own gradients that the server has not applied."""
         missing = [each for each in self.owned if each.push > applied]
         if not missing:
             return
@@ -232,7 +235,7 @@ class Replica:
             place[of] = -1
 
     def prune(self, server: int, applied: int) -> None:
-        """Forget gradients that whatever a server still sends has in it."""
+        """Drop gradients that all rows from this server will include."""
         self.applied[server] = applied
         self.owned = [
             each
@@ -242,7 +245,7 @@ class Replica:
 
 
 def within(rows: Keys, which: Keys) -> Keys:
-    """Return those of rows that `which` picks."""
+    """Return the rows at the positions `which`."""
     if isinstance(rows, slice):
         if isinstance(which, slice):
             return slice(rows.start + which.start, rows.start + which.stop)

@@ -1,8 +1,8 @@
-"""A parameter server: rows, whose gradients come from anyone, in whatever order.
+"""A parameter server: rows of a table, updated by the gradients of all workers.
 
-pulls     ──► answered when all gradients of the clocks they need are applied
-gradients ──► by arrival, or held and summed in worker order when a clock closes
-              ──► update ──► rows, one version newer
+pulls     ──► answered when all gradients of the clocks that they need are applied
+gradients ──► by arrival, or collected and summed in worker order when a clock closes
+              ──► combine ──► update ──► rows, one version newer
 """
 
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dml.types import ANY, Comm, Shard, Status
+from dml.types import ANY, Combine, Comm, Rows, Shard, Status
 from dml.wire.messages.answers import Answers, State
 from dml.wire.messages.consistency import Consistency
 from dml.wire.messages.head import (
@@ -44,22 +44,28 @@ class Push(NamedTuple):
 
 
 class Applied(NamedTuple):
-    """One gradient that has been applied, or was too late."""
+    """The log entry of a gradient: applied, or late and dropped."""
 
     seconds: float
     worker: int
     clock: int
-    staleness: int  # updates between what it was computed from and what it changed
+    staleness: int  # updates between the rows that it was computed from and its own
     loss: float
-    rows: int  # that it has on this server
+    rows: int  # of this server
     late: int
 
 
 class Server:
-    """One server: its rows, its workers' clocks, and what waits for them.
+    """One server: its rows, the clocks of its workers, waiting pulls and gradients.
 
-    `hear` takes one message; `serve` takes all until every worker has ended.
-    `heard` is called with the sum of all workers' clocks whenever it grows.
+    comm: the ranks.
+    shard: the rows of this server and their update.
+    workers: their number; they are ranks 0 to workers - 1.
+    rule: when gradients are applied and pulls answered.
+    heard: called with the sum of all workers' clocks whenever it grows.
+    combine: the sum of an update's gradients; see `Reducer`.
+
+    `serve` handles messages until every worker has ended, `hear` a single one.
     """
 
     def __init__(
@@ -69,45 +75,46 @@ class Server:
         workers: int,
         rule: Consistency,
         heard: Callable[[int], object] = lambda clocks: None,
+        combine: Combine = summed,
     ):
-        self.comm, self.shard, self.rule = comm, shard, rule
+        self.comm, self.shard, self.rule, self.combine = comm, shard, rule, combine
         self.workers, self.heard = workers, heard
         self.rows, self.width = shard.values.shape
         self.inbox = np.empty(longest(self.rows, self.width), np.uint8)
         self.body = np.empty(shard.values.size, np.float32)
         self.clock = self.version = 0  # closed clocks, updates
-        self.clocks = [0] * workers  # that each has ended
-        self.total = 0  # of them
-        self.through = 0  # workers that have ended the clock that is open
-        self.applied = [0] * workers  # pushes of each that are in the rows, or late
+        self.clocks = [0] * workers  # ended, of each worker
+        self.total = 0  # their sum
+        self.through = 0  # workers that have ended the open clock
+        self.applied = [0] * workers  # pushes of each worker, applied or late
         self.ended: set[int] = set()
         self.status = Status()
         self.log: list[Applied] = []
-        self.pending: list[Push] = []  # not applied yet, in the order of arrival
-        self.waiting: list[tuple[int, int, Keys]] = []  # pulls: who, for when, what
+        self.pending: list[Push] = []  # not yet applied, in order of arrival
+        self.waiting: list[tuple[int, int, Keys]] = []  # pulls: worker, clock, keys
         self.lists: list[dict[int, np.ndarray]] = [{} for _ in range(workers)]
-        self.out = Answers(comm, shard, workers, rule.eager)
+        self.out = Answers(comm, shard, workers, rule.push_based)
 
     def serve(self) -> None:
-        """Take messages until every worker has ended."""
+        """Handle messages until every worker has ended."""
         while len(self.ended) < self.workers:
             self.listen()
         self.settle()
 
     def listen(self) -> None:
-        """Wait for the next message, and take it."""
+        """Wait for the next message and handle it."""
         self.comm.Recv(self.inbox, ANY, Tag.SERVER, self.status)
         self.hear(self.status.source, self.inbox)
 
     def settle(self) -> None:
-        """Apply what is left, and return when all that was sent has arrived."""
+        """Apply the pending gradients; return when all sent messages have arrived."""
         self.ended.clear()
         self.flush(sorted(self.pending, key=by_clock_and_worker))
         self.pending = []
         self.out.settle()
 
     def hear(self, worker: int, message: np.ndarray) -> None:
-        """Take one message."""
+        """Handle one message."""
         head = read(message)
         self.out.forget(worker, head)
         if head.kind & (PULL | PUSH):
@@ -125,12 +132,12 @@ class Server:
                 self.answer()
         if head.kind & END:
             self.ended.add(worker)
-            if self.rule.eager:
+            if self.rule.push_based:
                 self.out.send_last(worker)
 
     def keys(self, worker: int, head: Head, message: np.ndarray) -> Keys:
-        """Return the rows that a message is about; keep a new list of keys."""
-        if not head.rows:  # of a worker that only waits for its clock
+        """Return the rows of a message; store a new list of keys."""
+        if not head.rows:  # from a worker that waits for a clock
             return NOTHING
         if head.start >= 0:
             return slice(head.start, head.start + head.rows)
@@ -143,7 +150,7 @@ class Server:
     # Gradients.
 
     def push(self, worker: int, head: Head, at: Keys, message: np.ndarray) -> Push:
-        """Read a push: its values are behind its head, or a message of their own."""
+        """Read a push, whose values follow its head or are a second message."""
         start = bits_end(head.rows, head.kind)
         if head.kind & BITS:
             bits = message[keys_end(head.rows, head.kind) : start]
@@ -159,33 +166,33 @@ class Server:
         return Push(worker, head, at, flat.reshape(rows, self.width))
 
     def take(self, push: Push) -> None:
-        """Apply a gradient, or hold it until more are there."""
-        if self.rule.gathers == 1:
+        """Apply a gradient, or store it until its update is complete."""
+        if self.rule.aggregation_count == 1:
             self.flush([push])
-        elif not self.rule.gathers and push.head.clock < self.clock:
+        elif not self.rule.aggregation_count and push.head.clock < self.clock:
             self.note(push, late=1)
         else:
-            held = push._replace(grads=push.grads.copy())  # the inbox is used again
-            self.pending.append(held)
-            if len(self.pending) == self.rule.gathers:
+            # a copy, as the inbox is used again
+            self.pending.append(push._replace(grads=push.grads.copy()))
+            if len(self.pending) == self.rule.aggregation_count:
                 self.flush(self.pending)
                 self.pending = []
 
     def tick(self, worker: int, clock: int) -> None:
-        """A worker has ended its clock: close those that enough workers have ended."""
+        """Count the end of a worker's clock; close the clocks that are complete."""
         self.through += self.clocks[worker] <= self.clock < clock
         self.total += clock - self.clocks[worker]
         self.clocks[worker] = clock
-        while self.through >= self.workers - self.rule.spare:
-            if not self.rule.gathers:
-                # order matters: not that of arrival, so that the sum has the same bits
+        while self.through >= self.workers - self.rule.backups:
+            if not self.rule.aggregation_count:
+                # order matters: by worker, not by arrival, so that sums have equal bits
                 order = sorted(self.pending, key=by_clock_and_worker)
                 due = [push for push in order if push.head.clock <= self.clock]
                 self.pending = order[len(due) :]
                 self.flush(due)
             self.clock += 1
             self.through = sum(each > self.clock for each in self.clocks)
-            if self.rule.eager:
+            if self.rule.push_based:
                 self.send_changes()
         self.heard(self.total)
 
@@ -194,17 +201,17 @@ class Server:
         if not pushes:
             return
         for push in pushes:
-            if self.rule.damped:
+            if self.rule.staleness_scaled:
                 stale = self.version - push.head.version
                 np.divide(push.grads, np.float32(max(1, stale)), out=push.grads)
             self.note(push)
-        share = round(sum(push.head.weight for push in pushes), 9)  # 1 where all came
-        at, grads = summed([(push.at, push.grads) for push in pushes])
+        share = round(sum(push.head.weight for push in pushes), 9)  # 1 with all terms
+        at, grads = self.combine([Rows(push.at, push.grads) for push in pushes])
         if self.rule.averaged and share:
             grads, share = np.divide(grads, np.float32(share)), 1.0
         self.out.before_update()
         self.shard.update(at, grads, share)
-        if self.rule.eager:
+        if self.rule.push_based:
             self.out.dirty[at] = True
         self.version += 1
 
@@ -219,7 +226,7 @@ class Server:
     # Rows.
 
     def answer(self) -> None:
-        """Send the rows whose clocks are complete."""
+        """Answer the pulls whose clocks are complete."""
         ready = [each for each in self.waiting if each[1] <= self.clock]
         if ready:
             self.waiting = [each for each in self.waiting if each[1] > self.clock]
@@ -227,7 +234,7 @@ class Server:
                 self.out.answer(worker, at, self.state(worker))
 
     def send_changes(self) -> None:
-        """Send what has changed since the last clock."""
+        """Send all workers the rows that changed since the last clock."""
         for worker in range(self.workers):
             if worker not in self.ended:
                 self.out.send_changes(worker, self.state(worker))

@@ -6,12 +6,14 @@ import numpy as np
 
 from dml.types import AllReduce, Comm, Reducer
 from dml.wire.buffers import Layout
+from dml.wire.rows import summed
 
 
 def exact(allreduce: AllReduce) -> Reducer:
     """Return the reducer that sums by an all-reduce and keeps no state.
 
-    allreduce: any of `dml.wire.messages.ALLREDUCE`. Its cost is the reducer's.
+    allreduce: any of `dml.wire.messages.ALLREDUCE`. Its cost is the reducer's. A server
+        adds the terms in worker order instead, as the star does.
     """
 
     def init(layout: Layout) -> None:
@@ -20,4 +22,4 @@ def exact(allreduce: AllReduce) -> Reducer:
     def reduce(comm: Comm, buffer: np.ndarray, state: Any) -> None:
         allreduce(comm, buffer, op=np.add)
 
-    return Reducer(init, reduce)
+    return Reducer(init, reduce, summed)

@@ -12,7 +12,7 @@ from dml.metrics.timer import Timer
 from dml.models.glove import glove
 from dml.strategies.glove.problem import columns, minibatches, problem
 from dml.strategies.glove.problem import order as order_of
-from dml.strategies.glove.server import server
+from dml.strategies.glove.served import on_servers
 from dml.strategies.glove.tiling import Order, by_row, by_word, tiled
 from dml.strategies.operation import operation
 from dml.strategies.rotation import rotation
@@ -68,10 +68,11 @@ def steps(
         own = {} if strategy is hogwild else {"travel": how == "travel"}
         orders = [order_of(found)] * epochs
         return strategy(task, orders, Descent(lambda epoch: rate), **common, **own)
+    batches = (some for _ in range(epochs) for some in minibatches(count, batch))
+    each = {"every": -(-count // batch)}
     if how == "server":
         setup = Setup(roles(comm.size, colocated=comm.size == 1), BSP)
-        batches = (minibatches(count, batch) for _ in range(epochs))
-        return server(task, batches, rate, **common, setup=setup)
+        return on_servers(task, batches, rate, setup=setup, **each, **common)
     rows = {"reducer": exact(reduce), "columns": columns(DIM)}
     strategy, own = {
         "minibatch": (serial, {}),
@@ -79,9 +80,8 @@ def steps(
         "sparse": (synchronous, rows | {"dense": lambda *_: False}),
         "dense": (synchronous, rows | {"dense": lambda *_: True}),
     }[how]
-    batches = (some for _ in range(epochs) for some in minibatches(count, batch))
-    own["every"] = -(-count // batch)
-    return strategy(task, batches, partial(AdaGrad, rate=rate), **common, **own)
+    own |= common | each
+    return strategy(task, batches, partial(AdaGrad, rate=rate), **own)
 
 
 WAYS = (

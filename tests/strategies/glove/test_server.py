@@ -10,14 +10,12 @@ from dml.models.glove import glove
 from dml.sim.laws import drawing, law
 from dml.strategies.glove.problem import minibatches
 from dml.strategies.glove.problem import problem as problem_of
-from dml.strategies.glove.served import packed, problem, unpacked, width
-from dml.strategies.glove.server import server
+from dml.strategies.glove.served import adagrad, on_servers, problem, squares, unpacked
 from dml.strategies.glove.tiling import by_row, by_word, tiled
 from dml.strategies.server.roles import roles
 from dml.strategies.server.server import Setup
 from dml.strategies.server.workers import Habits
 from dml.update.rows import unpack
-from dml.update.table import Table
 from dml.wire.messages import Delayed, Metered
 from dml.wire.messages.consistency import CONSISTENCIES, Choice, consistency
 from tests.strategies.glove.lattice import DIM, RATE, WORDS, corpus, on_ranks, order
@@ -52,9 +50,10 @@ def train(
     rule = consistency(name, choice, who.workers)
     timer = Timer(comm.Wtime)
     task, losses = problem_of(state, found, blocks, batch), []
-    batches = (minibatches(task.examples, batch) for _ in range(epochs))
-    setup = Setup(who, rule, **more)
-    for step in server(task, batches, RATE, comm=comm, timer=timer, setup=setup):
+    count = task.examples
+    batches = (some for _ in range(epochs) for some in minibatches(count, batch))
+    own = {"setup": Setup(who, rule, **more), "every": -(-count // batch)}
+    for step in on_servers(task, batches, RATE, comm=comm, timer=timer, **own):
         losses.append(step.loss)
         if step.epoch == epochs:
             table = step.params()
@@ -76,10 +75,8 @@ def accumulated(workers, tables=2, batch=200, epochs=3):
     def program(comm):
         state, found, blocks = begun(comm, tables)
         task, count = problem(state, found, batch), len(found.logs)
-        rates = np.full(width(DIM), RATE, np.float32)
-        rates[-1] = 1
-        squares = packed(state.vector_squares_TxD, state.bias_squares_T, 1)
-        table, losses = Table("glove", task.params.copy(), rates, (squares,)), []
+        table, losses = adagrad(DIM, RATE)(task.params), []
+        table.state[0][:] = squares(state)
         for _ in range(epochs):
             losses.append(0.0)
             for start in range(0, count, batch):
@@ -95,7 +92,7 @@ def accumulated(workers, tables=2, batch=200, epochs=3):
                         losses[-1] += loss * len(mine) / count
                 at = np.array(sorted(hit), np.int32)
                 table.update(at, total[at])
-        return losses, by_word(unpacked(table.values, squares, DIM), blocks)
+        return losses, by_word(unpacked(table.values, *table.state, DIM), blocks)
 
     return sim.run(program, 1)[0]
 

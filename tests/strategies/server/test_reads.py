@@ -128,7 +128,7 @@ def test_every_read_has_each_own_gradient_once_and_what_its_bound_says(data):
     servers = draw(some.integers(1, workers if colocated else 4))
     who = roles(workers + (0 if colocated else servers), servers, colocated)
     s, seed = draw(some.integers(1, 4)), draw(some.integers(0, 10**6))
-    choice = Choice(staleness=s, fetches=draw(some.sampled_from([0, 0, 1, 2, 5])))
+    choice = Choice(staleness=s, pull_period=draw(some.sampled_from([0, 0, 1, 2, 5])))
     habits = Habits(
         pushes=draw(some.sampled_from([1, 1, 2, 3])), prefetch=draw(some.booleans())
     )

@@ -87,6 +87,27 @@ def test_arrays_of_a_tree_begin_with_cache_lines():
         assert len(set(found)) == 1
 
 
+def test_arrays_of_any_shape_and_order_are_shared_in_c_order():
+    numbers = np.arange(12.0).reshape(3, 4)
+    arrays = [numbers.T, numbers[:, ::2], numbers[:0], np.array(2.0), numbers > 5]
+    arrays.append(np.broadcast_to(np.float32(3), 4))  # cannot be written
+
+    def program(comm):
+        tree = place(comm, lambda: {"arrays": arrays} if comm.rank == 0 else None)
+        assert place(comm, lambda: "no array") == "no array"
+        for array, want in zip(tree["arrays"], arrays, strict=True):
+            np.testing.assert_array_equal(array, want)
+            assert array.shape == want.shape and array.dtype == want.dtype
+            assert array.flags.c_contiguous and array.flags.writeable
+        comm.Barrier()
+        for array in tree["arrays"][:2]:
+            array[comm.rank, 0] = 7
+        comm.Barrier()
+        return [array[:2, 0].tolist() for array in tree["arrays"][:2]]
+
+    assert sim.run(program, 2) == [[[7, 7]] * 2] * 2
+
+
 def test_memory_that_was_used_before_is_zeroed(monkeypatch):
     new = VirtualComm.shared_window
 

@@ -26,8 +26,11 @@ def test_a_model_and_what_it_calls_are_in_its_stamp():
     found = set()
     stamps.callees(sparse_logistic_edges, found)
     assert {sparse_logistic_edges, sparse_svm, descent} <= found
-    one, other = stamps.stamp(sparse_svm), stamps.stamp(sparse_logistic_edges)
-    assert one != other and one == stamps.stamp(sparse_svm)
+    one, other = (
+        stamps.source_hash(sparse_svm),
+        stamps.source_hash(sparse_logistic_edges),
+    )
+    assert one != other and one == stamps.source_hash(sparse_svm)
 
 
 def test_what_a_loop_calls_is_in_its_stamp():
@@ -43,10 +46,10 @@ def test_an_edited_callee_has_another_stamp(tmp_path, monkeypatch):
     (tmp_path / "callee_of_a_stamp.py").write_text(CALLEE.format(factor=2))
     (tmp_path / "caller_of_a_stamp.py").write_text(CALLER)
     caller = importlib.import_module("caller_of_a_stamp")
-    before = stamps.stamp(caller)
+    before = stamps.source_hash(caller)
     (tmp_path / "callee_of_a_stamp.py").write_text(CALLEE.format(factor=3))
-    stamps.stamp.cache_clear()
-    assert stamps.stamp(caller) != before
+    stamps.source_hash.cache_clear()
+    assert stamps.source_hash(caller) != before
     for name in ("caller_of_a_stamp", "callee_of_a_stamp"):
         del sys.modules[name]
 
@@ -107,10 +110,15 @@ def test_a_model_that_only_one_run_can_import_does_not_stop_another(tmp_path):
         (tmp_path / "a_model_of_ones_own.py").unlink(missing_ok=True)
 
 
-def test_kernels_are_named_after_what_they_close_over():
+def test_kernels_are_named_after_all_sources_that_they_call():
     names = {
-        free.free(model, guard).py_func.__qualname__
+        free.free(model, policy).py_func.__qualname__: (model, policy, free)
         for model in (sparse_svm, sparse_logistic_edges)
-        for guard in (hogwild, locked)
+        for policy in (hogwild, locked)
     }
     assert len(names) == 4
+    for name, modules in names.items():
+        assert name.endswith(f".{stamps.source_hash(*modules)}")
+    assert stamps.source_hash(sparse_svm, hogwild) != stamps.source_hash(
+        sparse_svm, hogwild, free
+    )

@@ -21,7 +21,9 @@ def reads(workers, clocks, rule, law_text, seed):
 
     def work(client, comm):
         copy = np.zeros((rows.stop, 1), np.float32)
-        replica = Replica(client, copy, rule, Adding(copy) if rule.gathers else None)
+        replica = Replica(
+            client, copy, rule, Adding(copy) if rule.aggregation_count else None
+        )
         seen, starts = [], []
         for k in range(clocks):
             replica.have(replica.ask(rows, k), rows, k)

@@ -111,7 +111,7 @@ def test_consistencies_refuse_numbers_that_make_no_sense():
 
 
 def test_consistencies_gather_and_damp_as_their_papers_say():
-    damped = Choice(staleness=0, softsync=2, damped=True)
-    assert consistency("softsync", damped, 5).gathers == 2  # ⌊λ/n⌋
-    assert not consistency("ssp", damped, 5).damped  # nothing is stale
-    assert consistency("ssp", damped._replace(staleness=1), 5).damped
+    damped = Choice(staleness=0, softsync=2, staleness_scaled=True)
+    assert consistency("softsync", damped, 5).aggregation_count == 2  # ⌊λ/n⌋
+    assert not consistency("ssp", damped, 5).staleness_scaled  # nothing is stale
+    assert consistency("ssp", damped._replace(staleness=1), 5).staleness_scaled

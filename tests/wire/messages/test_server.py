@@ -160,7 +160,7 @@ def test_rows_are_copied_only_while_they_may_be_under_way(monkeypatch):
 
 
 def test_softsync_divides_each_gradient_by_its_own_staleness():
-    choice = Choice(softsync=2, damped=True)
+    choice = Choice(softsync=2, staleness_scaled=True)
     rule, draws = consistency("softsync", choice, 4), np.random.default_rng(5)
     law_of = draws.exponential(size=(4, 10))
 
@@ -199,7 +199,7 @@ def test_an_update_says_what_share_of_a_minibatch_it_has(monkeypatch):
 
     choice = Choice(softsync=1)
     _, (server,) = ran(
-        work, 2, rule=consistency("softsync", choice, 2)._replace(gathers=4)
+        work, 2, rule=consistency("softsync", choice, 2)._replace(aggregation_count=4)
     )
     assert server.shard.values[0, 0] == 1  # (0.5 + 0.5 + 0.25 + 0.25)/1.5, and 0
     assert (server.version, shares) == (2, [1.0, 0])

@@ -35,7 +35,7 @@ def train(comm, rule, seed):
         return shard.values.tobytes()
     draws = np.random.default_rng([seed, comm.rank])
     client = Client(comm, split, 2, range(WORKERS, WORKERS + SERVERS))
-    own = Descending(start) if rule.gathers else None
+    own = Descending(start) if rule.aggregation_count else None
     replica, rows = Replica(client, start, rule, own), slice(0, ROWS)
     for k in range(CLOCKS):
         replica.have(replica.ask(rows, k), rows, k)

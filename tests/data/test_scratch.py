@@ -3,8 +3,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from dml.data.scratch import Scratch
-from dml.data.spool import Spool
+from dml.data.scratch import Scratch, Spool
 from dml.types import BadInput
 
 PAIR = np.dtype([("word", "<i4"), ("value", "<f8")])

@@ -1,0 +1,138 @@
+"""Training on parameter servers, one epoch after another.
+
+An epoch is a run of `server`: it begins and ends with all ranks together. Servers keep
+their rows and the state of the updates; so do workers whose copies have updates.
+"""
+
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import cache, partial
+from itertools import count, islice
+from typing import Any
+
+import numpy as np
+
+from dml.metrics.timer import Timer
+from dml.strategies.server.report import WORK, Report
+from dml.strategies.server.server import Setup, collected, divided, server
+from dml.types import CountedComm, Problem, Shard, Step
+from dml.wire.messages import tree_allreduce
+
+STALEST = 1023  # greater staleness is counted as this
+
+
+def by_epochs(
+    problem: Problem,
+    batches: Iterable[np.ndarray],
+    update: Callable[[np.ndarray], Any],
+    *,
+    comm: CountedComm,
+    timer: Timer,
+    setup: Setup,
+    every: int,
+    state: Sequence[np.ndarray] = (),
+    summary: dict[str, Any] | None = None,
+) -> Iterator[Step]:
+    """Train a table on servers; yield a Step on all ranks after each epoch.
+
+    problem: what is learned, a table of rows.
+    batches: the indices of each clock's global minibatch, equal on all ranks.
+    update: a rule of rows, with arrays of state shaped like them.
+    comm: the ranks, workers and servers.
+    timer: measures the phases.
+    setup: how ranks share the work.
+    every: minibatches of an epoch.
+    state: the update's state in an earlier Step.
+    summary: receives the staleness and waiting of all epochs.
+    """
+    roles, batches, number = setup.roles, iter(batches), 0
+    split = divided(comm, problem, len(roles.servers))
+    place = roles.server(comm.rank)
+    rows = slice(0) if place is None else split.held(place)
+    shard = begun(update, problem.params[rows], [each[rows] for each in state])
+    replica = cache(partial(begun, update, problem.params, state))
+
+    def own(table_TxD: np.ndarray) -> Shard:
+        replica().values = table_TxD
+        return replica()
+
+    setup, all_counts = setup._replace(own=own), np.zeros(STALEST + 2 + len(WORK))
+    for epoch in count(1):
+        sent, start, report = comm.bytes_sent, timer.clock(), Report()
+        clocks = [*islice(batches, every)]
+        if not clocks:
+            return
+        totals, seconds = np.zeros(2), defaultdict[str, float](float)
+        for step in server(
+            problem,
+            clocks,
+            lambda rows: shard,
+            comm=comm,
+            timer=timer,
+            setup=setup,
+            report=report,
+        ):
+            totals += step.loss * step.examples, step.examples
+            for phase, spent in step.seconds.items():
+                seconds[phase] += spent
+        with timer("wait"):
+            tree_allreduce(comm, totals)
+            counts = counted(report)
+            tree_allreduce(comm, counts)
+        all_counts += counts
+        if summary is not None:
+            summary |= summarised(all_counts)
+        seconds["wait"] += timer.lap()["wait"]
+        # an epoch's connections are made in no phase; neither is what a server does
+        seconds["wire"] += timer.clock() - start - sum(seconds.values())
+        number += len(clocks)
+        yield Step(
+            number=number,
+            loss=float(totals[0] / totals[1]),
+            params=partial(collected, comm, roles, split, lambda: shard.values),
+            examples=problem.examples,
+            seconds=dict(seconds),
+            words_sent=(comm.bytes_sent - sent) // 4,
+            epoch=epoch,
+            state=lambda: [
+                collected(comm, roles, split, partial(np.asarray, each))
+                for each in shard.state
+            ],
+        )
+
+
+def begun(
+    update: Callable[[np.ndarray], Any], values: np.ndarray, state: Sequence[np.ndarray]
+) -> Any:
+    """Return rows and their rule, with its state in an earlier Step, if any."""
+    shard = update(values)
+    for array, saved in zip(shard.state if state else (), state, strict=True):
+        array[...] = saved
+    return shard
+
+
+def counted(report: Report) -> np.ndarray:
+    """Return the gradients of each staleness, the sums of WORK and the late gradients.
+
+    Gradients without rows have no staleness, and neither have late ones.
+    """
+    stale = [one.staleness for one in report.log if one.rows and not one.late]
+    counts = np.bincount(np.minimum(np.array(stale, np.int64), STALEST))
+    counts = np.append(counts, np.zeros(STALEST + 1 - len(counts)))
+    late = sum(one.late for one in report.log)
+    return np.concatenate([counts, report.work.sum(0), [late]])
+
+
+def summarised(all_counts: np.ndarray) -> dict[str, Any]:
+    """Return the counts of all ranks and epochs by name."""
+    counts = np.trim_zeros(all_counts[: STALEST + 1], "b")
+    work = dict(zip(WORK, all_counts[STALEST + 1 :].tolist(), strict=False))
+    busy = work["computed"] + work["waited"]
+    return {
+        "staleness": counts.astype(int).tolist(),
+        "staleness_mean": float(np.arange(len(counts)) @ counts) / (counts.sum() or 1),
+        "staleness_max": max(0, len(counts) - 1),
+        "late": int(all_counts[-1]),
+        "idle_share": work["waited"] / (busy or 1),
+        **{name: int(work[name]) for name in ("keys_sent", "keys_known", "nonfinite")},
+    }
