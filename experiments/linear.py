@@ -82,7 +82,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
             how = FLAGS.group, FLAGS.outside
             calls = estimates.allreduce(comm, FLAGS.allreduce, gradient, *how)
             what = f"{FLAGS.steps} all-reduces by {FLAGS.allreduce}"
-            estimates.warn(comm, what, FLAGS.steps * calls)
+            estimates.warn(comm, what, FLAGS.steps * calls, FLAGS.allreduce)
         batches = minibatches(count, FLAGS.batch, FLAGS.seed)
         timer = timelines.timer(comm, comm.Wtime)
         steps = train_by(problem, batches, optimizer, comm=comm, timer=timer, **own)

@@ -73,7 +73,8 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         setup = once(comm, "setup", None, lambda: settings(comm, own, sift))
         pairs = setup.roles.workers * len(setup.roles.servers)
         what = f"{plan.clocks} clocks of {pairs:,} pairs of a worker and a server"
-        estimates.warn(comm, what, pairs * (MESSAGES * plan.clocks + 1))
+        messages = pairs * (MESSAGES * plan.clocks + 1)
+        estimates.warn(comm, what, messages, "server")
         console = writers.console(plan.clocks, unit="clock", ends=ends)
         with (
             writers.first(comm.rank, console) as bar,

@@ -45,7 +45,8 @@ def virtual(table: Mapping[str, Way], seconds_TxP: np.ndarray) -> Starts:
 
     def program(comm: Any) -> Starts:
         messages = MESSAGES * p * len(seconds_TxP)
-        estimates.warn(comm, f"{len(seconds_TxP)} steps of {p:,} workers", messages)
+        what = f"{len(seconds_TxP)} steps of {p:,} workers"
+        estimates.warn(comm, what, messages, "any")
         return live(comm, table, seconds_TxP)
 
     *workers, _ = sim.run(program, p + 1, FREE)

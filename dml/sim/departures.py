@@ -14,6 +14,7 @@ from numba import njit
 
 from dml.sim.machine import NONE, build
 from dml.sim.networks.fabric import Network, Rates
+from dml.sim.rounds import part, parts
 from dml.types import Round
 
 
@@ -104,18 +105,6 @@ def advance(rank, machine, heap):
                 me.done = 0
                 me.operation += 1
     return True
-
-
-@njit(cache=True)
-def parts(nbytes, segment):
-    """How many segments a message has."""
-    return (nbytes + segment - 1) // segment if 0 < segment < nbytes else 1
-
-
-@njit(cache=True)
-def part(k, nbytes, segment):
-    """The bytes of its k-th segment."""
-    return min(segment, nbytes - k * segment) if segment else nbytes
 
 
 @njit(cache=True)

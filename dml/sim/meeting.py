@@ -50,9 +50,9 @@ def meet(
         rounds = (comm.size - 1).bit_length()
         start = max(process.clock for process in meeting.came)
         meeting.done = start + rounds * comm.alpha + cost
-        for other in reversed(meeting.came):  # the first one goes on first
-            if other.waits is meeting:
-                other.wake()
+        for peer in reversed(comm.peers):  # rank 0 goes on first: neighbours in memory
+            if peer.process.waits is meeting:
+                peer.process.wake()
     elif pause is None:
         process.wait(meeting)
     if pause is None:

@@ -76,9 +76,7 @@ def play(source, dest, nbytes, how, rates, state):
         s, d = source[m], dest[m]
         ready[s] = sent[s] = came[s] = clock[s]
         ready[d] = sent[d] = came[d] = clock[d]
-        takes[d] = 1
-        if 0 < segment < nbytes[m]:
-            takes[d] = (nbytes[m] + segment - 1) // segment
+        takes[d] = parts(nbytes[m], segment)
         most, least = max(most, takes[d]), min(least, takes[d])
     k = 0
     while k < most:
@@ -117,6 +115,12 @@ def fly(k, source, dest, nbytes, segment, rates, state):
             low = min(low, sent[s] - before, came[d] - earlier)
             high = max(high, sent[s] - before, came[d] - earlier)
     return low, high
+
+
+@njit(cache=True, inline="always")
+def parts(nbytes, segment):
+    """Return the number of segments of a message."""
+    return (nbytes + segment - 1) // segment if 0 < segment < nbytes else 1
 
 
 @njit(cache=True, inline="always")

@@ -78,7 +78,7 @@ def by_buckets(
                 if noise:
                     squares += square(bucket) / (share or 1)
                 if bucket is held[-1]:
-                    scalars[0] = factor * float(jax.device_get(loss))
+                    scalars[0] = factor * float(loss)
                     scalars[1:] = squares
                 memories[n] = reducer.reduce(comm, bucket.buffer, memories[n])
         with timer("update"):

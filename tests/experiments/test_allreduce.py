@@ -47,6 +47,18 @@ def test_the_summary_says_how_auto_does_and_the_folder_has_a_figure(tmp_path, ca
     assert len(lines) == len(rows(tmp_path))
 
 
+def test_computation_hides_most_of_an_allreduce_of_messages(tmp_path):
+    shares = {}
+    for overlap in ("0.5", "3"):
+        run(
+            tmp_path, "--simulate=6", "--sizes=4MB", "--group=2", f"--overlap={overlap}"
+        )
+        shares[overlap] = {r["algorithm"]: r["hidden_share"] for r in rows(tmp_path)}
+    for name in ("tree", "butterfly", "halving_doubling", "ring", "hierarchical"):
+        assert 0.5 < shares["0.5"][name] <= 1 and 0.85 < shares["3"][name] <= 1
+    assert shares["3"]["native"] == pytest.approx(0)  # it is over at the first poll
+
+
 def test_integers_and_one_real_rank_race_too(tmp_path):
     run(tmp_path, "--sizes=4KB", "--repeats=1", "--dtype=int64", "--buffers=plain")
     assert len({row["sha256"] for row in rows(tmp_path)}) == 1

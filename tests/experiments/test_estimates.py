@@ -38,7 +38,7 @@ def test_the_messages_of_groups_are_estimated():
 
 @pytest.mark.parametrize(("messages", "lines"), ((10**5, 0), (10**7, 1)))
 def test_a_long_virtual_run_prints_one_line(messages, lines, capsys):
-    sim.run(lambda comm: estimates.warn(comm, "ring", messages), 3)
+    sim.run(lambda comm: estimates.warn(comm, "ring", messages, "ring"), 3)
     printed = capsys.readouterr().out.splitlines()
     assert len(printed) == lines
     assert all("ring on 3 virtual ranks: about 10,000,000" in line for line in printed)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dml.wire.messages import ALLREDUCE, Metered, all_gather, all_to_all, auto
+from dml.wire.messages import ALLREDUCE, all_gather, all_to_all, auto
 from dml.wire.messages.wrapper import Wrapper
 from tests.wire.messages import orders
 from tests.wire.messages.conformance import (
@@ -24,6 +24,7 @@ from tests.wire.messages.conformance import (
     lengths,
     reduces,
 )
+from tests.wire.messages.spy import Spy
 
 MEGABYTES = 1_048_583  # words: several segments, several stages of shared memory
 VIRTUAL = sorted(ALLREDUCE.keys() - {"auto", "native"})  # the same on virtual ranks
@@ -76,15 +77,15 @@ def counts(comm):
     """Count what is sent, message by message."""
     found = []
     for name in VIRTUAL:
-        metered = Metered(comm)
-        ALLREDUCE[name](metered, np.zeros(1009, np.float32))
-        found.append((name, dict(metered.messages), dict(metered.bytes)))
-    metered = Metered(comm)
-    all_gather(metered, np.zeros(33))
+        spy = Spy(comm)
+        ALLREDUCE[name](spy, np.zeros(1009, np.float32))
+        found.append((name, dict(spy.messages), dict(spy.bytes)))
+    spy = Spy(comm)
+    all_gather(spy, np.zeros(33))
     parts = [np.full(100_000 * dest, comm.rank) for dest in range(comm.size)]
-    for source, part in enumerate(all_to_all(metered, parts)):
+    for source, part in enumerate(all_to_all(spy, parts)):
         assert part.tolist() == [source] * (100_000 * comm.rank)
-    return [*found, dict(metered.bytes)]
+    return [*found, dict(spy.bytes)]
 
 
 def agreed(comm):

@@ -8,9 +8,10 @@ import pytest
 from dml import sim
 from dml.wire import cost
 from dml.wire.cost import Job, Rates
-from dml.wire.messages import ALLREDUCE, Metered
+from dml.wire.messages import ALLREDUCE
 from dml.wire.schedules import SCHEDULES, words
 from dml.wire.topology import SEGMENT, chunks, fold, groups, segments
+from tests.wire.messages.spy import Spy
 
 ALPHA, BETA, GAMMA = 1.3e-6, 0.7e-9, 0.3e-9
 RATES = Rates(ALPHA, BETA, GAMMA)
@@ -40,20 +41,6 @@ def total(name, job):
     return 2 * (size - 1) * n
 
 
-class Spy(Metered):
-    """Records what a rank sends, in order: (rank in the world, bytes)."""
-
-    def __init__(self, comm, origin=None):
-        super().__init__(comm, origin)
-        self.sent = origin.sent if origin else []
-
-    def count(self, operation, buffer, dest):
-        self.sent.append((self.names[dest], buffer.nbytes))
-
-    def Split(self, color=0, key=0):
-        return Spy(self.comm.Split(color, key), self)
-
-
 def running(allreduce, job, dtype, network):
     """Run on virtual ranks; return clocks before and after, and messages by rank."""
 
@@ -61,11 +48,11 @@ def running(allreduce, job, dtype, network):
         spy = Spy(comm)
         buffer = np.ones(job.length, dtype)
         allreduce(spy, buffer)  # makes the groups
-        spy.sent.clear()
+        spy.each.clear()
         comm.Barrier()
         start = comm.Wtime()
         allreduce(spy, buffer)
-        return start, comm.Wtime(), spy.sent
+        return start, comm.Wtime(), [message[1:] for message in spy.each]
 
     start, end, sent = zip(*sim.run(program, job.size, network), strict=True)
     return np.array(start), np.array(end), list(sent)

@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 from greenlet import getcurrent, greenlet
 
-from dml.types import BadInput, Comm, Op
+from dml.types import AllReduce, BadInput, Comm, Op
 from dml.wire.buffers import flat
 from dml.wire.messages.auto import CANDIDATES, auto_allreduce, chosen
 from dml.wire.messages.polling import Call, Polling
+
+PARTS = 100  # of the computation beside an all-reduce
 
 
 def allreduce_async(
@@ -37,6 +39,36 @@ def allreduce_async(
     if comm.platform.virtual:
         raise BadInput("virtual ranks live in one thread; poll() or wait() instead")
     return Thread(lambda: allreduce(comm, buffer, op))
+
+
+def hidden(
+    comm: Comm, buffer: np.ndarray, allreduce: AllReduce, seconds: float, share: float
+) -> float:
+    """Return the share of an all-reduce that computation beside it hides.
+
+    The computation is PARTS sleeps, or intervals of virtual time, with a poll after
+    each. 1: it costs no more than the longer of both; 0: as much as one after another.
+
+    Args:
+      comm: The ranks; collective.
+      buffer: What is reduced.
+      allreduce: The all-reduce.
+      seconds: Time of the all-reduce alone.
+      share: Time of the computation, in multiples of `seconds`.
+    """
+    computing = share * seconds
+    allreduce_async(comm, buffer, allreduce=allreduce).wait()  # sets up
+    comm.Barrier()
+    start = comm.Wtime()
+    handle = allreduce_async(comm, buffer, allreduce=allreduce)
+    for _ in range(PARTS):
+        comm.platform.compute(computing / PARTS)
+        handle.poll()
+    handle.wait()
+    took = np.array([comm.Wtime() - start])
+    comm.Allreduce(None, took, np.maximum)
+    shorter = min(computing, seconds)
+    return (computing + seconds - float(took[0])) / shorter if shorter else 0.0
 
 
 class Fiber:

@@ -15,6 +15,7 @@ from dml.wire.messages import (
 from dml.wire.messages.tags import Tag
 from dml.wire.topology import chunks, rounds
 from tests.wire.messages.conformance import DTYPES, OPS, Case, given, lengths
+from tests.wire.messages.spy import Spy
 
 SIZES = (*range(1, 10), 16, 17, 31)
 
@@ -123,20 +124,20 @@ def test_reduce_scatter_then_all_gather_is_an_allreduce_of_twice_half_the_words(
 
 def test_metered_counts_messages_and_bytes_by_operation_and_peer():
     def program(comm):
-        metered = Metered(comm)
+        spy = Spy(comm)
         ahead, behind = (comm.rank + 1) % 3, (comm.rank - 1) % 3
         here, there = np.zeros(10), np.empty(10)
-        metered.Sendrecv(here, ahead, Tag.RING, there, behind, Tag.RING)
-        request = metered.Isend(here[:3], ahead, Tag.RING)
-        metered.Recv(there[:3], behind, Tag.RING)
+        spy.Sendrecv(here, ahead, Tag.RING, there, behind, Tag.RING)
+        request = spy.Isend(here[:3], ahead, Tag.RING)
+        spy.Recv(there[:3], behind, Tag.RING)
         request.Wait()
         if comm.rank == 0:
-            metered.Send(here[:1], 2, Tag.STAR)
-            metered.Send(here[:2], 2, Tag.STAR)
+            spy.Send(here[:1], 2, Tag.STAR)
+            spy.Send(here[:2], 2, Tag.STAR)
         elif comm.rank == 2:
-            metered.Recv(there[:1], 0, Tag.STAR)
-            metered.Recv(there[:2], 0, Tag.STAR)
-        return dict(metered.messages), dict(metered.bytes)
+            spy.Recv(there[:1], 0, Tag.STAR)
+            spy.Recv(there[:2], 0, Tag.STAR)
+        return dict(spy.messages), dict(spy.bytes)
 
     found = sim.run(program, 3)
     assert found[0][0] == {("Sendrecv", 1): 1, ("Isend", 1): 1, ("Send", 2): 2}
@@ -149,25 +150,25 @@ def test_metered_counts_messages_and_bytes_by_operation_and_peer():
 
 def test_metered_groups_count_into_their_origin_by_its_ranks():
     def program(comm):
-        metered = Metered(comm)
-        group = metered.Split(comm.rank % 2, -comm.rank)
+        spy = Spy(comm)
+        group = spy.Split(comm.rank % 2, -comm.rank)
         inner = group.Dup()
-        before = metered.bytes.copy()
+        before = spy.bytes.copy()
         ALLREDUCE["star"](inner, np.zeros(5))
-        return dict(metered.bytes - before), group.names
+        return dict(spy.bytes - before), group.names.tolist(), spy.bytes_sent
 
     found = sim.run(program, 4)
     # Ranks 2 and 3 come first in their groups, so they are the masters.
-    assert found[2] == ({("Send", 0): 40}, [2, 0])
-    assert found[0] == ({("Send", 2): 40}, [2, 0])
-    assert found[1] == ({("Send", 3): 40}, [3, 1])
+    assert found[2] == ({("Send", 0): 40}, [2, 0], 40)
+    assert found[0] == ({("Send", 2): 40}, [2, 0], 40)
+    assert found[1] == ({("Send", 3): 40}, [3, 1], 40)
 
 
 def test_a_ring_sends_to_its_right_neighbour_only():
     def program(comm):
-        metered = Metered(comm)
-        ALLREDUCE["ring"](metered, np.zeros(100_000))
-        return {peer for _, peer in metered.messages}
+        spy = Spy(comm)
+        ALLREDUCE["ring"](spy, np.zeros(100_000))
+        return {peer for _, peer in spy.messages}
 
     assert sim.run(program, 5) == [{1}, {2}, {3}, {4}, {0}]
 
@@ -175,9 +176,9 @@ def test_a_ring_sends_to_its_right_neighbour_only():
 @pytest.mark.parametrize("name", ("shared", "native"))
 def test_no_payload_of_shared_and_native_is_in_messages(name):
     def program(comm):
-        metered = Metered(comm)
-        ALLREDUCE[name](metered, np.zeros(100_000))
-        return metered.messages_sent
+        spy = Spy(comm)
+        ALLREDUCE[name](spy, np.zeros(100_000))
+        return spy.messages_sent
 
     assert sim.run(program, 4) == [0] * 4
 
@@ -188,11 +189,11 @@ def test_hierarchical_sends_less_across_hosts_than_a_ring():
     def program(comm):
         sent = []
         for name in ("hierarchical", "ring"):
-            metered = Metered(comm)
-            ALLREDUCE[name](metered, np.zeros(8000, np.float32))
-            before = metered.bytes.copy()
-            ALLREDUCE[name](metered, np.zeros(8000, np.float32))
-            beyond = (metered.bytes - before).items()
+            spy = Spy(comm)
+            ALLREDUCE[name](spy, np.zeros(8000, np.float32))
+            before = spy.bytes.copy()
+            ALLREDUCE[name](spy, np.zeros(8000, np.float32))
+            beyond = (spy.bytes - before).items()
             sent.append(
                 sum(b for (_, peer), b in beyond if peer // 4 != comm.rank // 4)
             )
