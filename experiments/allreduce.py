@@ -10,7 +10,6 @@ long as MPI's own all-reduce at 4 KB and a half to a seventh of it from 256 KB o
 """
 
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import estimates
@@ -33,18 +32,15 @@ Row = dict[str, Any]
 Table = dict[str, Callable[..., None]]
 
 FLAGS = flags.define(*("seed", *flags.VIRTUAL, "watchdog", "check", "group", "outside"))
-text = partial(flags.text, flag_values=FLAGS)
-choice = partial(flags.choice, flag_values=FLAGS)
-text("sizes", "4KB,256KB,4MB,32MB", "Bytes of a buffer.")
-text("algorithms", "all", f"Of {', '.join(ALLREDUCE)}; or all.")
-text("buffers", "registered,plain", "Kinds of memory.")
-choice("dtype", "float32", flags.DTYPES, "Of a word.")
-flags.integer("repeats", 7, "Timings, of which the median.", 1, flag_values=FLAGS)
-flags.number(
-    *("overlap", 0, "Computation beside it, in multiples of its seconds; 0: none.", 0),
-    flag_values=FLAGS,
+FLAGS.text("sizes", "4KB,256KB,4MB,32MB", "Bytes of a buffer.")
+FLAGS.text("algorithms", "all", f"Of {', '.join(ALLREDUCE)}; or all.")
+FLAGS.text("buffers", "registered,plain", "Kinds of memory.")
+FLAGS.choice("dtype", "float32", flags.DTYPES, "Of a word.")
+FLAGS.integer("repeats", 7, "Timings, of which the median.", 1)
+FLAGS.number(
+    *("overlap", 0, "Computation beside it, in multiples of its seconds; 0: none.", 0)
 )
-flags.switch("peers", False, "Race torch's gloo and jax's psum too.", flag_values=FLAGS)
+FLAGS.switch("peers", False, "Race torch's gloo and jax's psum too.")
 
 
 def main(argv: Sequence[str]) -> list[Row]:

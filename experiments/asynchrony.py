@@ -16,7 +16,6 @@ Result: at rate 0.2 reads 512 updates late cost 2 to 660 times the error, by ove
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import flags
@@ -33,20 +32,20 @@ from dml.sim import laws
 from dml.types import BadInput, Batch
 
 FLAGS = flags.define("seed")
-switch = partial(flags.switch, flag_values=FLAGS)
-text = partial(flags.text, flag_values=FLAGS)
-integer = partial(flags.integer, flag_values=FLAGS)
-number = partial(flags.number, flag_values=FLAGS)
-text("problems", "2,16,100,newsgroups", "Nonzeros of generated examples; newsgroups.")
-text("rates", "0.05,0.2,0.8", "Constant rates of SGD.")
-text("delays", "8,32,128,512", "Updates, times a draw of --law; 0 is always added.")
-text("law", "constant:1", "Delay distribution, of mean 1.")
-switch("per_coordinate", False, "Draw a delay for each weight that is read.")
-integer("examples", 2000, "Generated examples.", 1)
-integer("features", 200, "Features of generated examples.", 1)
-integer("epochs", 5, "Number of epochs.", 1)
-number("mu", 1e-3, "Weight of half the squared norm.", 1e-9)
-number("momentum", 0.0, "Momentum of SGD.", 0, 1)
+FLAGS.text(
+    "problems", "2,16,100,newsgroups", "Nonzeros of generated examples; newsgroups."
+)
+FLAGS.text("rates", "0.05,0.2,0.8", "Constant rates of SGD.")
+FLAGS.text(
+    "delays", "8,32,128,512", "Updates, times a draw of --law; 0 is always added."
+)
+FLAGS.text("law", "constant:1", "Delay distribution, of mean 1.")
+FLAGS.switch("per_coordinate", False, "Draw a delay for each weight that is read.")
+FLAGS.integer("examples", 2000, "Generated examples.", 1)
+FLAGS.integer("features", 200, "Features of generated examples.", 1)
+FLAGS.integer("epochs", 5, "Number of epochs.", 1)
+FLAGS.number("mu", 1e-3, "Weight of half the squared norm.", 1e-9)
+FLAGS.number("momentum", 0.0, "Momentum of SGD.", 0, 1)
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:

@@ -18,7 +18,6 @@ B₀ steps hardly fall, and seconds rise.
 import math
 import time
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import flags
@@ -37,23 +36,22 @@ Row = dict[str, Any]
 BATCHES = "1,4,16,64,128,256,512,1024,2048,4096,8192,32768"
 
 FLAGS = flags.define("seed")
-text = partial(flags.text, flag_values=FLAGS)
-integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
-number = partial(flags.number, flag_values=FLAGS)
-text("data", "all", f"Of {', '.join(DATA)}; or all.")
-text("batches", BATCHES, "Examples of a batch; 1 is always tried.")
-text("workers", "1,2", "Threads that share a batch.")
-integer("examples", 32768, "Training examples.")
-integer("features", 4096, "Features of an example.")
-integer("nonzeros", 20, "Features of an example that are not 0.")
-integer("copies", 64, "Copies of each example in repeated data.")
-number("mu", 1e-4, "Weight of half the squared norm.", 1e-12)
-number(
+FLAGS.text("data", "all", f"Of {', '.join(DATA)}; or all.")
+FLAGS.text("batches", BATCHES, "Examples of a batch; 1 is always tried.")
+FLAGS.text("workers", "1,2", "Threads that share a batch.")
+FLAGS.integer("examples", 32768, "Training examples.", 1)
+FLAGS.integer("features", 4096, "Features of an example.", 1)
+FLAGS.integer("nonzeros", 20, "Features of an example that are not 0.", 1)
+FLAGS.integer("copies", 64, "Copies of each example in repeated data.", 1)
+FLAGS.number("mu", 1e-4, "Weight of half the squared norm.", 1e-12)
+FLAGS.number(
     "within", 0.05, "Distance ε of the goal, as a share of the least objective.", 1e-6
 )
-number("lr", 0.125, "Rate at which the search begins.", 1e-9)
-integer("epochs", 60, "Epochs after which a rate is given up.")
-integer("looks", 128, "Evaluations of the objective in an epoch, where batches allow.")
+FLAGS.number("lr", 0.125, "Rate at which the search begins.", 1e-9)
+FLAGS.integer("epochs", 60, "Epochs after which a rate is given up.", 1)
+FLAGS.integer(
+    "looks", 128, "Evaluations of the objective in an epoch, where batches allow.", 1
+)
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:

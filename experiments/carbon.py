@@ -30,18 +30,16 @@ from dml.metrics.writers import Row
 from dml.types import BadInput
 
 FLAGS = flags.define("seed")
-text = partial(flags.text, flag_values=FLAGS)
-flags.switch("measure", True, "Meter GloVe, too.", flag_values=FLAGS)
+FLAGS.switch("measure", True, "Meter GloVe, too.")
 # mesh is left out: its devices, of one core each, take a minute
 WAYS = "serial,rotation,hogwild,operation,synchronous,server"
-text("strategies", WAYS, "Ways of training, with commas between; all: mesh, too.")
-integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
-integer("ranks", 2, "Ranks of all strategies but serial.")
-integer("epochs", 6, "Epochs of serial; its loss after them is the target.")
-flags.number("target", 0.0, "Loss to reach; 0: serial's.", 0, flag_values=FLAGS)
-text("corpus", "enwiki", "Corpus, as of glove.py.")
-integer("dim", 50, "Numbers of a vector.")
-integer("min_count", 5, "Least times that a word of the vocabulary occurs.")
+FLAGS.text("strategies", WAYS, "Ways of training, with commas between; all: mesh, too.")
+FLAGS.integer("ranks", 2, "Ranks of all strategies but serial.", 1)
+FLAGS.integer("epochs", 6, "Epochs of serial; its loss after them is the target.", 1)
+FLAGS.number("target", 0.0, "Loss to reach; 0: serial's.", 0)
+FLAGS.text("corpus", "enwiki", "Corpus, as of glove.py.")
+FLAGS.integer("dim", 50, "Numbers of a vector.", 1)
+FLAGS.integer("min_count", 5, "Least times that a word of the vocabulary occurs.", 1)
 OWN = {"measure", "strategies", "ranks", "epochs", "target"}
 OWN |= {"out", "csv", "tensorboard"}
 

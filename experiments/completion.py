@@ -15,7 +15,6 @@ updates/s by one worker, 11.4 M by two.
 """
 
 from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -27,23 +26,15 @@ from sparse_ways import FACTORISING, UPDATES
 
 FLAGS = flags.define("seed", "watchdog")
 sparse_flags.define(FLAGS, [*UPDATES, *FACTORISING])
-number = partial(flags.number, flag_values=FLAGS)
-flags.text(
-    "data",
-    "movielens",
-    "Or generated, a file of ratings, or a folder of counts.",
-    flag_values=FLAGS,
+FLAGS.text(
+    "data", "movielens", "Or generated, a file of ratings, or a folder of counts."
 )
-flags.integer("k", 10, "Factors of a row.", 1, flag_values=FLAGS)
-flags.integer(
-    "blocks",
-    8,
-    "Blocks of users and of items, in rotation: at least the ranks.",
-    1,
-    flag_values=FLAGS,
+FLAGS.integer("k", 10, "Factors of a row.", 1)
+FLAGS.integer(
+    "blocks", 8, "Blocks of users and of items, in rotation: at least the ranks.", 1
 )
-number("mu_user", 0.1, "Weight of half a user's squared row, a rating.", 0)
-number("mu_item", 0.2, "Weight of half an item's squared row, a rating.", 0)
+FLAGS.number("mu_user", 0.1, "Weight of half a user's squared row, a rating.", 0)
+FLAGS.number("mu_item", 0.2, "Weight of half an item's squared row, a rating.", 0)
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:

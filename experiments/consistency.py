@@ -17,7 +17,6 @@ time to nothing, and so do the seconds, by 46 %, at X = 1 + Exp(0.5).
 """
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import flags
@@ -37,26 +36,23 @@ MOST = (60, 30)  # clocks of virtual and of real ranks
 RANKS = 8  # virtual ones, where there are no real ones
 
 FLAGS = flags.define("seed", *flags.VIRTUAL, "watchdog")
-text = partial(flags.text, flag_values=FLAGS)
-integer = partial(flags.integer, flag_values=FLAGS)
-number = partial(flags.number, flag_values=FLAGS)
-flags.choice("problem", SETS[0], SETS, "Data set of ratings.", flag_values=FLAGS)
-text("consistency", WAYS, "Consistencies, each with its s, n or b after a colon.")
-text("laws", LAWS, "Delay distributions of a worker, separated by semicolons.")
-integer("servers", 0, "Number of servers; 0 uses 1 rank in 4, at most 2.", 0)
-integer(
+FLAGS.choice("problem", SETS[0], SETS, "Data set of ratings.")
+FLAGS.text("consistency", WAYS, "Consistencies, each with its s, n or b after a colon.")
+FLAGS.text("laws", LAWS, "Delay distributions of a worker, separated by semicolons.")
+FLAGS.integer("servers", 0, "Number of servers; 0 uses 1 rank in 4, at most 2.", 0)
+FLAGS.integer(
     "clocks",
     0,
     "Number of minibatches; 0 uses 60, or 30 if real; fewer for many ranks.",
     0,
 )
-integer("batch", 0, "Ratings in a minibatch; 0 uses the problem's default.", 0)
-integer("snapshots", 4, "Clocks between two evaluations.", 1)
-number("lr", 0.0, "Step size of SGD; 0 uses the problem's default.", 0)
-number(
+FLAGS.integer("batch", 0, "Ratings in a minibatch; 0 uses the problem's default.", 0)
+FLAGS.integer("snapshots", 4, "Clocks between two evaluations.", 1)
+FLAGS.number("lr", 0.0, "Step size of SGD; 0 uses the problem's default.", 0)
+FLAGS.number(
     "target", 0.0, "Objective to reach; 0 uses the first run's last one, plus 2 %.", 0
 )
-number("scale", 0.006, "Seconds that real workers sleep for each of X.", 1e-4)
+FLAGS.number("scale", 0.006, "Seconds that real workers sleep for each of X.", 1e-4)
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:

@@ -29,20 +29,25 @@ VERSION = 1  # of what is counted: another one counts anew
 
 def define(values: flags.FlagValues) -> None:
     """Add the flags of counting, for every experiment that begins with a corpus."""
-    integer = partial(flags.integer, lower_bound=1, flag_values=values)
-    switch = partial(flags.switch, flag_values=values)
-    string = partial(flags.text, flag_values=values)
-    string("corpus", "enwiki", "Named texts, files or folders, with commas between.")
-    string("pattern", r"\w+", "Regular expression of a word.")
-    switch("lower", True, "Turn letters to lower case.")
-    integer("min_count", 5, "Least times that a word of the vocabulary occurs.")
-    flags.integer(
-        "max_vocab", 0, "Most words; 0: all.", lower_bound=0, flag_values=values
+    values.text(
+        "corpus", "enwiki", "Named texts, files or folders, with commas between."
     )
-    integer("window", 15, "Words on a side that count, by 1/distance.")
-    switch("symmetric", True, "Count contexts on both sides; else words to the left.")
-    string("memory", "4GB", "Memory for counting, of all ranks; disk takes the rest.")
-    string("counts", None, "Folder with vocab.txt and cooccurrence.bin to begin with.")
+    values.text("pattern", r"\w+", "Regular expression of a word.")
+    values.switch("lower", True, "Turn letters to lower case.")
+    values.integer(
+        "min_count", 5, "Least times that a word of the vocabulary occurs.", 1
+    )
+    values.integer("max_vocab", 0, "Most words; 0: all.", 0)
+    values.integer("window", 15, "Words on a side that count, by 1/distance.", 1)
+    values.switch(
+        "symmetric", True, "Count contexts on both sides; else words to the left."
+    )
+    values.text(
+        "memory", "4GB", "Memory for counting, of all ranks; disk takes the rest."
+    )
+    values.text(
+        "counts", None, "Folder with vocab.txt and cooccurrence.bin to begin with."
+    )
 
 
 class Counts(NamedTuple):

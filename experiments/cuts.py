@@ -16,7 +16,6 @@ workers.
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import flags
@@ -27,21 +26,14 @@ from sparse_ways import UPDATES
 
 FLAGS = flags.define("seed", "watchdog")
 sparse_flags.define(FLAGS, UPDATES)
-integer = partial(flags.integer, flag_values=FLAGS)
-flags.text(
-    "data",
-    "volume",
-    "Or photograph, entities, generated, or a DIMACS file.",
-    flag_values=FLAGS,
-)
-integer("slices", Sizes().slices, "Of the volume.", 1)
-integer("every", Sizes().every, "Point along each axis of a picture is taken.", 1)
-flags.number(
+FLAGS.text("data", "volume", "Or photograph, entities, generated, or a DIMACS file.")
+FLAGS.integer("slices", Sizes().slices, "Of the volume.", 1)
+FLAGS.integer("every", Sizes().every, "Point along each axis of a picture is taken.", 1)
+FLAGS.number(
     "smoothness",
     Sizes().smoothness,
     "What it costs to part two points that look alike.",
     0,
-    flag_values=FLAGS,
 )
 
 

@@ -34,18 +34,20 @@ from dml.wire.messages import Metered
 from dml.wire.messages.comm import world
 
 FLAGS = flags.define("seed", "watchdog")
-text = partial(flags.text, flag_values=FLAGS)
-integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
-text("problems", "svm,completion,sparse", f"Of {', '.join(PROBLEMS)}.")
-text("bits", "1,2,4,8", "Workers whose bits are compared: 1, or a multiple of ranks.")
-text("checked", "64,1024", "Batches whose bits are compared.")
-text("batches", "16,64,256,1024,4096", "Batches whose conflicts are counted.")
-text("hubs", "1,0.005", "Shares of the examples; rows in more of them are apart.")
-text("workers", "1,2", "Workers whose updates are timed.")
-text("late", "16,256", "Updates by which simulated reads are late; empty: none.")
-integer("epochs", 10, "Epochs of a turn.")
-integer("repeats", 5, "Turns, whose median is taken.")
-integer("tried", 3, "Epochs after which a step is judged; 3 to 10 rates are tried.")
+FLAGS.text("problems", "svm,completion,sparse", f"Of {', '.join(PROBLEMS)}.")
+FLAGS.text(
+    "bits", "1,2,4,8", "Workers whose bits are compared: 1, or a multiple of ranks."
+)
+FLAGS.text("checked", "64,1024", "Batches whose bits are compared.")
+FLAGS.text("batches", "16,64,256,1024,4096", "Batches whose conflicts are counted.")
+FLAGS.text("hubs", "1,0.005", "Shares of the examples; rows in more of them are apart.")
+FLAGS.text("workers", "1,2", "Workers whose updates are timed.")
+FLAGS.text("late", "16,256", "Updates by which simulated reads are late; empty: none.")
+FLAGS.integer("epochs", 10, "Epochs of a turn.", 1)
+FLAGS.integer("repeats", 5, "Turns, whose median is taken.", 1)
+FLAGS.integer(
+    "tried", 3, "Epochs after which a step is judged; 3 to 10 rates are tried.", 1
+)
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:

@@ -37,15 +37,13 @@ WAYS = {  # their consistency and optimizer
 }
 
 FLAGS = flags.define("seed", *flags.VIRTUAL, "watchdog")
-text = partial(flags.text, flag_values=FLAGS)
-integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
 images(FLAGS, servers=4, batch=256, clocks=80, snapshots=4)
-text("lr", "0.3,0.6,1.2", "Rates of SGD that each strategy tries.")
-text("adagrad_lr", "0.1,0.2,0.4", "Rates of AdaGrad that each strategy tries.")
-text("law", "shifted_exponential:1,1*1,1,1,1,1,1,1,0.25", "Delay distribution.")
-integer("n_push", 1, "Clocks after which Downpour pushes.")
-integer("n_fetch", 1, "Clocks after which Downpour pulls.")
-flags.number("target", 0.95, "Accuracy to reach.", 1e-4, flag_values=FLAGS)
+FLAGS.text("lr", "0.3,0.6,1.2", "Rates of SGD that each strategy tries.")
+FLAGS.text("adagrad_lr", "0.1,0.2,0.4", "Rates of AdaGrad that each strategy tries.")
+FLAGS.text("law", "shifted_exponential:1,1*1,1,1,1,1,1,1,0.25", "Delay distribution.")
+FLAGS.integer("n_push", 1, "Clocks after which Downpour pushes.", 1)
+FLAGS.integer("n_fetch", 1, "Clocks after which Downpour pulls.", 1)
+FLAGS.number("target", 0.95, "Accuracy to reach.", 1e-4)
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:

@@ -20,10 +20,10 @@ from sparse_ways import UPDATES
 
 FLAGS = flags.define("seed", "watchdog")
 sparse_flags.define(FLAGS, UPDATES)
-flags.number("keep", 0.25, "Chance of a unit to be kept.", 1e-3, 1, flag_values=FLAGS)
-flags.integer("hidden", 64, "Units.", 1, flag_values=FLAGS)
-flags.integer("masks", 2, "Of each image, drawn once.", 1, flag_values=FLAGS)
-flags.number("mu", 0.03, "Weight of half a unit's squared row.", 0, flag_values=FLAGS)
+FLAGS.number("keep", 0.25, "Chance of a unit to be kept.", 1e-3, 1)
+FLAGS.integer("hidden", 64, "Units.", 1)
+FLAGS.integer("masks", 2, "Of each image, drawn once.", 1)
+FLAGS.number("mu", 0.03, "Weight of half a unit's squared row.", 0)
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:

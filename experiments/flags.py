@@ -18,12 +18,7 @@ from absl import flags
 from shared_flags import SHARED, FlagValues
 from shared_flags import VIRTUAL as VIRTUAL
 from shared_flags import WRITTEN as WRITTEN
-from shared_flags import choice as choice
 from shared_flags import chosen as chosen
-from shared_flags import integer as integer
-from shared_flags import number as number
-from shared_flags import switch as switch
-from shared_flags import text as text
 
 from dml.types import BadInput, Comm, CountedComm
 

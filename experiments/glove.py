@@ -40,10 +40,9 @@ FLAGS = flags.define(
 )
 counting.define(FLAGS)
 glove_flags.define(FLAGS, glove_ways.STRATEGIES)
-text = partial(flags.text, flag_values=FLAGS)
-text("resume", None, "Run folder to go on from, and in.")
-flags.number("save_every", 60.0, "Seconds between checkpoints.", 0, flag_values=FLAGS)
-text("neighbours", "king,france,computer,running", "Words to look at.")
+FLAGS.text("resume", None, "Run folder to go on from, and in.")
+FLAGS.number("save_every", 60.0, "Seconds between checkpoints.", 0)
+FLAGS.text("neighbours", "king,france,computer,running", "Words to look at.")
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:

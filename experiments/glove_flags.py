@@ -1,7 +1,6 @@
 """The flags of GloVe and its strategies, and values derived from them."""
 
 from collections.abc import Iterable
-from functools import partial
 
 import flags
 import server_flags
@@ -47,31 +46,35 @@ def order(values: flags.FlagValues) -> Order:
 
 def define(values: flags.FlagValues, strategies: Iterable[str]) -> None:
     """Add the flags of the model and of its strategies."""
-    integer = partial(flags.integer, flag_values=values)
-    positive = partial(integer, lower_bound=1)
-    number = partial(flags.number, flag_values=values)
-    choice = partial(flags.choice, flag_values=values)
-    choice("strategy", "rotation", list(strategies), "Strategy.")
-    positive("dim", 50, "Numbers of a vector.")
-    integer(
+    values.choice("strategy", "rotation", list(strategies), "Strategy.")
+    values.integer("dim", 50, "Numbers of a vector.", 1)
+    values.integer(
         "tables", 2, "Words and contexts apart (2), or one table for both (1).", 1, 2
     )
-    number("x_max", 10.0, "Count from which a record has its whole weight.", TINY)
-    number("alpha", 0.75, "Exponent of the weight of smaller counts.", 0)
-    number("lr", 0.05, "Learning rate of AdaGrad.", 0)
-    positive("epochs", 15, "Passes over all records.")
-    positive("blocks", 8, "Blocks of words, of which ranks rotate: at least the ranks.")
-    integer(
+    values.number(
+        "x_max", 10.0, "Count from which a record has its whole weight.", TINY
+    )
+    values.number("alpha", 0.75, "Exponent of the weight of smaller counts.", 0)
+    values.number("lr", 0.05, "Learning rate of AdaGrad.", 0)
+    values.integer("epochs", 15, "Passes over all records.", 1)
+    values.integer(
+        "blocks", 8, "Blocks of words, of which ranks rotate: at least the ranks.", 1
+    )
+    values.integer(
         "batch",
         0,
         f"Records of a minibatch; 0: {BATCH}, serial 1; "
         f"server {SERVED}, or {STALE} where gradients are stale.",
         0,
     )
-    choice(
+    values.choice(
         "medium", "auto", ["auto", "memory", "messages"], "Medium of rotating blocks."
     )
-    choice("rows", "auto", ["auto", "sparse", "dense"], "Exchange of summed rows.")
-    positive("columns", 1, "Devices that share the columns, in a mesh.")
-    choice("allreduce", "auto", list(ALLREDUCE), "All-reduce of products or of rows.")
+    values.choice(
+        "rows", "auto", ["auto", "sparse", "dense"], "Exchange of summed rows."
+    )
+    values.integer("columns", 1, "Devices that share the columns, in a mesh.", 1)
+    values.choice(
+        "allreduce", "auto", list(ALLREDUCE), "All-reduce of products or of rows."
+    )
     server_flags.define(values)

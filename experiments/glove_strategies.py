@@ -30,9 +30,9 @@ FLAGS = flags.define("seed")
 counting.define(FLAGS)
 glove_flags.define(FLAGS, glove_ways.STRATEGIES)
 FLAGS.set_default("dim", 48)  # which 1, 2, 4 and 8 ranks can share
-flags.text("ranks", "1,2,4,8", "Numbers of ranks.", flag_values=FLAGS)
-flags.text("ways", "all", "Ways of training.", flag_values=FLAGS)
-flags.text("reference", None, "Folder with the built C program.", flag_values=FLAGS)
+FLAGS.text("ranks", "1,2,4,8", "Numbers of ranks.")
+FLAGS.text("ways", "all", "Ways of training.")
+FLAGS.text("reference", None, "Folder with the built C program.")
 OWN = ("out", "ranks", "ways", "reference", "strategy", "help")
 
 

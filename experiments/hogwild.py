@@ -16,7 +16,7 @@ fast by two workers, newsgroups not at all: gradients of 0.2 µs wait for cache 
 """
 
 from collections.abc import Iterator, Sequence
-from functools import cache, partial
+from functools import cache
 from typing import Any
 
 import flags
@@ -36,17 +36,15 @@ from dml.wire.messages.comm import world
 WAYS = ["hogwild", "atomic", "locked", "global", "roundrobin"]
 
 FLAGS = flags.define("seed", "watchdog")
-text = partial(flags.text, flag_values=FLAGS)
-integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
-text("problems", "all", f"Of {', '.join(PROBLEMS)}.")
-text("updates", "hogwild,locked,roundrobin", f"Of {', '.join(WAYS)}.")
-text("workers", "1,2", "Workers of all ranks: 1, or a multiple of the ranks.")
-integer("epochs", 10, "Epochs of a turn.")
-integer("repeats", 5, "Turns, whose median is taken.")
-text("delays", "0,1,10,100,1000", "Microseconds added to a gradient; empty: none.")
-flags.choice(
-    "delayed", "svm", list(PROBLEMS), "Problem of --delays.", flag_values=FLAGS
+FLAGS.text("problems", "all", f"Of {', '.join(PROBLEMS)}.")
+FLAGS.text("updates", "hogwild,locked,roundrobin", f"Of {', '.join(WAYS)}.")
+FLAGS.text("workers", "1,2", "Workers of all ranks: 1, or a multiple of the ranks.")
+FLAGS.integer("epochs", 10, "Epochs of a turn.", 1)
+FLAGS.integer("repeats", 5, "Turns, whose median is taken.", 1)
+FLAGS.text(
+    "delays", "0,1,10,100,1000", "Microseconds added to a gradient; empty: none."
 )
+FLAGS.choice("delayed", "svm", list(PROBLEMS), "Problem of --delays.")
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:

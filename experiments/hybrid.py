@@ -36,21 +36,18 @@ from dml.update.dense import make
 from dml.wire.mesh import axes, devices
 
 FLAGS = flags.define("seed", *flags.VIRTUAL, "watchdog")
-integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
 deep_hybrid.define(FLAGS, mesh="all", microbatches=4)
-flags.switch(
-    "remat", False, "Compute activations again in the backward.", flag_values=FLAGS
-)
-flags.number("clip", 1.0, "Greatest norm of a gradient; 0: any.", 0, flag_values=FLAGS)
-flags.number("lr", 3e-3, "Learning rate of AdamW.", 0, flag_values=FLAGS)
-integer("steps", 20, "Updates on every mesh.")
-integer("batch", 32, "Examples of an update, over all replicas.")
-integer("blocks", 6, "Number of blocks.")
-integer("width", 64, "Width of the network in units.")
-integer("heads", 8, "Number of attention heads.")
-integer("length", 32, "Tokens of an example.")
-integer("vocabulary", 512, "Number of BPE tokens, trained on the corpus.")
-flags.text("corpus", "enwiki", "Text: names, files or folders.", flag_values=FLAGS)
+FLAGS.switch("remat", False, "Compute activations again in the backward.")
+FLAGS.number("clip", 1.0, "Greatest norm of a gradient; 0: any.", 0)
+FLAGS.number("lr", 3e-3, "Learning rate of AdamW.", 0)
+FLAGS.integer("steps", 20, "Updates on every mesh.", 1)
+FLAGS.integer("batch", 32, "Examples of an update, over all replicas.", 1)
+FLAGS.integer("blocks", 6, "Number of blocks.", 1)
+FLAGS.integer("width", 64, "Width of the network in units.", 1)
+FLAGS.integer("heads", 8, "Number of attention heads.", 1)
+FLAGS.integer("length", 32, "Tokens of an example.", 1)
+FLAGS.integer("vocabulary", 512, "Number of BPE tokens, trained on the corpus.", 1)
+FLAGS.text("corpus", "enwiki", "Text: names, files or folders.")
 
 
 def setups(comm: CountedComm) -> Callable[..., Setup]:

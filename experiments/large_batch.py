@@ -15,7 +15,6 @@ Result: with k times the rate and a gradual warm-up 16 workers err as one, on 1.
 
 import time
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import flags
@@ -42,20 +41,17 @@ WARMUPS = {  # whether k workers have k times the rate; the warm-up to that rate
 }
 
 FLAGS = flags.define("seed")
-integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
-number = partial(flags.number, lower_bound=0, flag_values=FLAGS)
-choice = partial(flags.choice, flag_values=FLAGS)
-choice("model", "mlp", list(MODELS), "Network.")
-flags.text("data", "digits", "Images: a name or a folder.", flag_values=FLAGS)
-integer("seeds", 5, "Trainings of each row.", upper_bound=SEEDS)
-integer("base_batch", 8, "Images in a worker's minibatch.")
-flags.text("factors", "1,2,4,8,16,32", "Numbers of workers.", flag_values=FLAGS)
-integer("large", 16, "Number of workers in Goyal's table.")
-integer("epochs", 40, "Number of epochs.")
-number("lr", 0.01, "Peak learning rate of one worker.")
-number("warmup_epochs", 4.0, "Epochs of a warm-up.")
-choice("schedule", "cosine", list(SCHEDULES), "Learning rate after the warm-up.")
-number("target", 0.95, "Target accuracy.", upper_bound=1)
+FLAGS.choice("model", "mlp", list(MODELS), "Network.")
+FLAGS.text("data", "digits", "Images: a name or a folder.")
+FLAGS.integer("seeds", 5, "Trainings of each row.", 1, SEEDS)
+FLAGS.integer("base_batch", 8, "Images in a worker's minibatch.", 1)
+FLAGS.text("factors", "1,2,4,8,16,32", "Numbers of workers.")
+FLAGS.integer("large", 16, "Number of workers in Goyal's table.", 1)
+FLAGS.integer("epochs", 40, "Number of epochs.", 1)
+FLAGS.number("lr", 0.01, "Peak learning rate of one worker.", 0)
+FLAGS.number("warmup_epochs", 4.0, "Epochs of a warm-up.", 0)
+FLAGS.choice("schedule", "cosine", list(SCHEDULES), "Learning rate after the warm-up.")
+FLAGS.number("target", 0.95, "Target accuracy.", 0, 1)
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:

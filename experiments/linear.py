@@ -44,17 +44,16 @@ FLAGS = flags.define(
     *("seed", *flags.VIRTUAL, "straggle", "watchdog", "check"),
     *("group", "outside", "timeline", "profile"),
 )
-integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
-number = partial(flags.number, lower_bound=0, flag_values=FLAGS)
-choice = partial(flags.choice, flag_values=FLAGS)
-choice("strategy", "synchronous", STRATEGIES, "Training strategy.")
-choice("allreduce", "auto", list(ALLREDUCE), "All-reduce of the gradients.")
-choice("optimizer", "momentum", list(OPTIMIZERS), "Update of the parameters.")
-number("lr", 0.1, "Step size of the optimizer.")
-number("l2", 0.0, "Weight of half the squared weights in the loss.")
-integer("batch", 64, "Examples in a minibatch, over all ranks.")
-integer("steps", 300, "Updates.")
-integer("evaluate_every", 50, "Steps between evaluations on the held-out digits.")
+FLAGS.choice("strategy", "synchronous", STRATEGIES, "Training strategy.")
+FLAGS.choice("allreduce", "auto", list(ALLREDUCE), "All-reduce of the gradients.")
+FLAGS.choice("optimizer", "momentum", list(OPTIMIZERS), "Update of the parameters.")
+FLAGS.number("lr", 0.1, "Step size of the optimizer.", 0)
+FLAGS.number("l2", 0.0, "Weight of half the squared weights in the loss.", 0)
+FLAGS.integer("batch", 64, "Examples in a minibatch, over all ranks.", 1)
+FLAGS.integer("steps", 300, "Updates.", 1)
+FLAGS.integer(
+    "evaluate_every", 50, "Steps between evaluations on the held-out digits.", 1
+)
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:

@@ -28,9 +28,9 @@ from dml.metrics import runs, writers
 from dml.wire.messages.comm import world
 
 FLAGS = flags.define("watchdog")
-flags.text("problems", "all", "Problems, by commas; all.", flag_values=FLAGS)
-flags.text("methods", "all", "Methods, by commas; all.", flag_values=FLAGS)
-flags.integer("updates", 4, "Updates of each cell.", 1, flag_values=FLAGS)
+FLAGS.text("problems", "all", "Problems, by commas; all.")
+FLAGS.text("methods", "all", "Methods, by commas; all.")
+FLAGS.integer("updates", 4, "Updates of each cell.", 1)
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:

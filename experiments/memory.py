@@ -13,7 +13,6 @@ compiler undoes remat, unless it is told to keep barriers.
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import flags
@@ -30,21 +29,25 @@ from dml.wire.cost import Rates
 from dml.wire.mesh_cost import Machine
 
 FLAGS = flags.define()
-integer = partial(flags.integer, flag_values=FLAGS)
-number = partial(flags.number, lower_bound=1e-9, flag_values=FLAGS)
-flags.choice("model", "gpt3", list(MODELS), "Model to plan for.", flag_values=FLAGS)
-number("device_gb", 80.0, "Memory of a device in 10^9 bytes.")
-integer("devices", 0, "Number of devices; 0: the least that fit, 2, 4, 8 times.", 0)
-integer("batch", 0, "Examples of a step; 0 uses the model's default.", 0)
-flags.choice("schedule", "1f1b", list(LIVE), "Pipeline schedule.", flag_values=FLAGS)
-number("tflops", 989.0, "Teraflops of a device: H100's in bfloat16; A100's are 312.")
-number("efficiency", 0.5, "Share of --tflops that matrices reach.", upper_bound=1)
-number("gb_per_second", 450.0, "Bandwidth inside a host: H100's; A100's is 300.")
-number("network_gb_per_second", 50.0, "Bandwidth between hosts: 400 Gb/s.")
-number("microseconds", 5.0, "Latency of a message.")
-integer("host", 8, "Devices of a host.", 1)
-integer("best", 3, "Meshes to show for each number of devices.", 1)
-flags.switch("compiled", True, "Compile a small GPT too.", flag_values=FLAGS)
+FLAGS.choice("model", "gpt3", list(MODELS), "Model to plan for.")
+FLAGS.number("device_gb", 80.0, "Memory of a device in 10^9 bytes.", 1e-9)
+FLAGS.integer(
+    "devices", 0, "Number of devices; 0: the least that fit, 2, 4, 8 times.", 0
+)
+FLAGS.integer("batch", 0, "Examples of a step; 0 uses the model's default.", 0)
+FLAGS.choice("schedule", "1f1b", list(LIVE), "Pipeline schedule.")
+FLAGS.number(
+    "tflops", 989.0, "Teraflops of a device: H100's in bfloat16; A100's are 312.", 1e-9
+)
+FLAGS.number("efficiency", 0.5, "Share of --tflops that matrices reach.", 1e-9, 1)
+FLAGS.number(
+    "gb_per_second", 450.0, "Bandwidth inside a host: H100's; A100's is 300.", 1e-9
+)
+FLAGS.number("network_gb_per_second", 50.0, "Bandwidth between hosts: 400 Gb/s.", 1e-9)
+FLAGS.number("microseconds", 5.0, "Latency of a message.", 1e-9)
+FLAGS.integer("host", 8, "Devices of a host.", 1)
+FLAGS.integer("best", 3, "Meshes to show for each number of devices.", 1)
+FLAGS.switch("compiled", True, "Compile a small GPT too.")
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:

@@ -39,20 +39,21 @@ FLAGS = flags.define(
     *("seed", *flags.VIRTUAL, "straggle", "watchdog", "record", "replay")
 )
 server_flags.define(FLAGS)
-integer = partial(flags.integer, flag_values=FLAGS)
-number = partial(flags.number, flag_values=FLAGS)
-text = partial(flags.text, flag_values=FLAGS)
-flags.choice(
-    "problem", "digits", list(PROBLEMS), "Problem to train.", flag_values=FLAGS
+FLAGS.choice("problem", "digits", list(PROBLEMS), "Problem to train.")
+FLAGS.text("svmlight", "", "File of examples for --problem=logistic.")
+FLAGS.text("optimizer", "", "Update rule of the servers; empty uses sgd.")
+FLAGS.number(
+    "lr", 0.0, "Step size; 0 uses the default of the problem and optimizer.", 0
 )
-text("svmlight", "", "File of examples for --problem=logistic.")
-text("optimizer", "", "Update rule of the servers; empty uses sgd.")
-number("lr", 0.0, "Step size; 0 uses the default of the problem and optimizer.", 0)
-integer("batch", 0, "Examples in a minibatch, over all workers; 0 uses the default.", 0)
-integer("clocks", 0, "Number of minibatches; 0 uses the default.", 0)
-integer("snapshots", 10, "Clocks between two evaluations; 0: only at the end.", 0)
-number("l1", 0.0, "Weight of the L1 norm in logistic's objective.", 0)
-number("kkt_margin", -1.0, "Margin of the KKT filter of keys; -1 sends all keys.", -1)
+FLAGS.integer(
+    "batch", 0, "Examples in a minibatch, over all workers; 0 uses the default.", 0
+)
+FLAGS.integer("clocks", 0, "Number of minibatches; 0 uses the default.", 0)
+FLAGS.integer("snapshots", 10, "Clocks between two evaluations; 0: only at the end.", 0)
+FLAGS.number("l1", 0.0, "Weight of the L1 norm in logistic's objective.", 0)
+FLAGS.number(
+    "kkt_margin", -1.0, "Margin of the KKT filter of keys; -1 sends all keys.", -1
+)
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:

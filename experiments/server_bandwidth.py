@@ -13,7 +13,6 @@ of 50 at 0.14 to 0.46, 1 KB at 0.04 to 0.10: Python takes so long for a message.
 """
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import flags
@@ -33,14 +32,14 @@ from dml.wire.messages.race import race
 Row = dict[str, Any]
 
 FLAGS = flags.define("seed", *flags.VIRTUAL, "watchdog")
-text = partial(flags.text, flag_values=FLAGS)
-integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
-text("sizes", "1KB,64KB,1MB,4MB", "Bytes of a dense push, and of a pull; may be none.")
-text("servers", "0", "Numbers of servers; 0: one rank in four.")
-integer("rows", 4096, "Rows of a sparse push.")
-integer("width", 50, "Numbers in a row.")
-integer("table", 60_000, "Rows of the table.")
-integer("repeats", 7, "Number of timings, whose median is taken.")
+FLAGS.text(
+    "sizes", "1KB,64KB,1MB,4MB", "Bytes of a dense push, and of a pull; may be none."
+)
+FLAGS.text("servers", "0", "Numbers of servers; 0: one rank in four.")
+FLAGS.integer("rows", 4096, "Rows of a sparse push.", 1)
+FLAGS.integer("width", 50, "Numbers in a row.", 1)
+FLAGS.integer("table", 60_000, "Rows of the table.", 1)
+FLAGS.integer("repeats", 7, "Number of timings, whose median is taken.", 1)
 
 
 def main(argv: Sequence[str]) -> list[Row]:

@@ -20,35 +20,38 @@ from dml.wire.messages.consistency import (
 
 def define(values: flags.FlagValues) -> None:
     """Add the flags of every experiment with parameter servers."""
-    integer = partial(flags.integer, flag_values=values)
-    switch = partial(flags.switch, flag_values=values)
-    choice = partial(flags.choice, flag_values=values)
-    integer(
+    values.integer(
         "servers", 0, "Number of servers; 0 uses 1 rank in 4, or all if colocated.", 0
     )
-    switch("colocated", False, "Every rank works, and the first ones serve too.")
-    choice("consistency", "bsp", list(CONSISTENCIES), "Consistency of the workers.")
-    integer("staleness", 3, "Largest difference of clocks in ssp and essp.", 0)
-    integer(
+    values.switch("colocated", False, "Every rank works, and the first ones serve too.")
+    values.choice(
+        "consistency", "bsp", list(CONSISTENCIES), "Consistency of the workers."
+    )
+    values.integer("staleness", 3, "Largest difference of clocks in ssp and essp.", 0)
+    values.integer(
         "softsync", 1, "Number n of softsync: an update has 1 gradient of n workers.", 1
     )
-    integer("backup", 1, "Number of backup workers, which no clock waits for.", 0)
-    switch("staleness_lr", False, "Divide a gradient by its staleness.")
-    integer("n_push", 1, "Clocks after which a worker pushes.", 1)
-    integer(
+    values.integer(
+        "backup", 1, "Number of backup workers, which no clock waits for.", 0
+    )
+    values.switch("staleness_lr", False, "Divide a gradient by its staleness.")
+    values.integer("n_push", 1, "Clocks after which a worker pushes.", 1)
+    values.integer(
         "n_fetch", 0, "Clocks after which a worker pulls; 0 uses the consistency's.", 0
     )
-    switch("prefetch", False, "Request the next rows before the gradient is computed.")
-    integer(
+    values.switch(
+        "prefetch", False, "Request the next rows before the gradient is computed."
+    )
+    values.integer(
         "microbatches",
         1,
         "Parts of a worker's minibatch; a colocated server serves in between.",
         1,
     )
-    integer(
+    values.integer(
         "key_lists", 64, "Number of key lists that a server remembers of a worker.", 0
     )
-    choice(
+    values.choice(
         "on_nonfinite", STOP, [SKIP, STOP], "Action at a gradient with NaN or infinity."
     )
 
@@ -57,19 +60,14 @@ def images(
     values: flags.FlagValues, *, servers: int, batch: int, clocks: int, snapshots: int
 ) -> None:
     """Add the flags of a study of images, with its default values."""
-    integer = partial(flags.integer, lower_bound=1, flag_values=values)
     dense = [name for name, stated in PROBLEMS.items() if stated.dense]
-    flags.choice("problem", "digits", dense, "Data set.", flag_values=values)
-    integer("servers", servers, "Number of ranks that serve.")
-    integer("batch", batch, "Images in a minibatch, over all workers.")
-    integer("clocks", clocks, "Number of minibatches.")
-    integer("snapshots", snapshots, "Clocks between two evaluations.")
-    flags.number(
-        "scale",
-        0.02,
-        "Seconds that a real worker sleeps for each of --law.",
-        lower_bound=1e-4,
-        flag_values=values,
+    values.choice("problem", "digits", dense, "Data set.")
+    values.integer("servers", servers, "Number of ranks that serve.", 1)
+    values.integer("batch", batch, "Images in a minibatch, over all workers.", 1)
+    values.integer("clocks", clocks, "Number of minibatches.", 1)
+    values.integer("snapshots", snapshots, "Clocks between two evaluations.", 1)
+    values.number(
+        "scale", 0.02, "Seconds that a real worker sleeps for each of --law.", 1e-4
     )
 
 

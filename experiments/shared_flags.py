@@ -7,10 +7,6 @@ from absl import flags
 
 flags.disclaim_key_flags()  # --help lists a flag under the caller of its method
 
-# old form: begin
-integer, number, text = flags.DEFINE_integer, flags.DEFINE_float, flags.DEFINE_string
-switch, choice = flags.DEFINE_boolean, flags.DEFINE_enum
-# old form: end
 VIRTUAL = ("simulate", "network", "events", "virtual_seconds")
 SEEDS = 1 << 63  # as many as all generators of random numbers take
 MOST = 1e6  # of each term of energy and cost: beyond, sums are no numbers

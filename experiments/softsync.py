@@ -32,11 +32,10 @@ from dml.wire.messages.consistency import Choice, consistency
 
 RANKS = 31  # a server and, as published, 30 workers
 FLAGS = flags.define("seed", *flags.VIRTUAL, "watchdog")
-text = partial(flags.text, flag_values=FLAGS)
 images(FLAGS, servers=1, batch=240, clocks=120, snapshots=10)
-text("n", "1,15,30", "Values of n in n-softsync: the mean staleness.")
-text("lr", "0.2,0.4,0.8", "Rates that hard sync tries.")
-text("law", "shifted_exponential:1,10", "Delay distribution of a gradient.")
+FLAGS.text("n", "1,15,30", "Values of n in n-softsync: the mean staleness.")
+FLAGS.text("lr", "0.2,0.4,0.8", "Rates that hard sync tries.")
+FLAGS.text("law", "shifted_exponential:1,10", "Delay distribution of a gradient.")
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:

@@ -1,7 +1,6 @@
 """The flags of training on one table in shared memory."""
 
 from collections.abc import Iterable
-from functools import partial
 from typing import NamedTuple
 
 import flags
@@ -25,42 +24,38 @@ class Stated(NamedTuple):
 
 def define(values: flags.FlagValues, updates: Iterable[str]) -> None:
     """Add them to an experiment's own."""
-    number = partial(flags.number, flag_values=values)
-    integer = partial(flags.integer, flag_values=values)
-    choice = partial(flags.choice, flag_values=values)
-    choice("updates", "hogwild", list(updates), "Strategy in shared memory.")
-    integer("threads", 1, "Workers of each rank.", 1)
-    integer("epochs", 0, "Number of epochs; 0 uses the problem's default.", 0)
-    integer("batch", 0, "Examples in a block; 0 uses the problem's default.", 0)
-    number("lr", 0.0, "Rate of the first epoch; 0 uses the problem's default.", 0)
-    number(
+    values.choice("updates", "hogwild", list(updates), "Strategy in shared memory.")
+    values.integer("threads", 1, "Workers of each rank.", 1)
+    values.integer("epochs", 0, "Number of epochs; 0 uses the problem's default.", 0)
+    values.integer("batch", 0, "Examples in a block; 0 uses the problem's default.", 0)
+    values.number(
+        "lr", 0.0, "Rate of the first epoch; 0 uses the problem's default.", 0
+    )
+    values.number(
         "decay",
         0.0,
         "Factor of the rate from epoch to epoch; 0 uses the problem's default.",
         0,
         1,
     )
-    number(
+    values.number(
         "momentum",
         0.0,
         "Momentum (Polyak). Without locks it adds to asynchrony's own.",
         0,
     )
-    number(
+    values.number(
         "hubs",
         -1.0,
         "Share of the examples; rows in more of them wait for a batch's end, in "
         "cyclades; 1: none do; -1 uses the problem's default.",
         *(-1, 1),
     )
-    choice("dtype", "float32", DTYPES, "Type of the numbers of the table and the data.")
-    flags.switch("lost", True, "Whether lost updates are counted.", flag_values=values)
-    flags.switch(
-        "reference",
-        True,
-        "Whether the result is compared with the optimum.",
-        flag_values=values,
+    values.choice(
+        "dtype", "float32", DTYPES, "Type of the numbers of the table and the data."
     )
+    values.switch("lost", True, "Whether lost updates are counted.")
+    values.switch("reference", True, "Whether the result is compared with the optimum.")
 
 
 def filled(values: flags.FlagValues, stated: Stated) -> Stated:

@@ -33,25 +33,28 @@ from dml.wire.mesh import devices
 from dml.wire.messages import ALLREDUCE, Metered
 
 FLAGS = flags.define("seed", "watchdog", "check", "group", "outside")
-integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
-text = partial(flags.text, flag_values=FLAGS)
-choice = partial(flags.choice, flag_values=FLAGS)
-choice("model", "gpt", list(ways.TASKS), "Network.")
-choice("size", "mini", sorted({*SIZES["gpt"], *SIZES["bert"]}), "Of gpt and bert.")
-integer("length", 128, "Tokens of an example.")
-integer("vocabulary", 8192, "Tokens there are.")
-integer("image", 32, "Height and width of the images of other models.")
-integer("batch", 16, "Examples in a minibatch, over all ranks or devices.")
-choice("dtype", "float32", list(DTYPES), "What layers compute in.")
-flags.switch("remat", False, "Compute layers anew: less memory.", flag_values=FLAGS)
-flags.number("clip", 1.0, "Greatest norm; 0: any.", 0, flag_values=FLAGS)
-text("strategies", "all", f"Of {', '.join(ways.WAYS)}; or all.")
-text("bucket_mb", "0,1", "Of synchronous: MB after which gradients are sent; 0: all.")
-text("zero", "0", f"Of mesh: levels of ZeRO, of {', '.join(ways.LEVELS)}.")
-choice("allreduce", "auto", list(ALLREDUCE), "All-reduce of messages.")
-flags.integer("devices", 0, "CPU devices of a process; 0: one.", 0, flag_values=FLAGS)
-text("peer", "", f"Of {', '.join(peers.PEERS)}: what others would use; empty: none.")
-integer("rounds", 10, "Turns of each, of which the median.")
+FLAGS.choice("model", "gpt", list(ways.TASKS), "Network.")
+FLAGS.choice(
+    "size", "mini", sorted({*SIZES["gpt"], *SIZES["bert"]}), "Of gpt and bert."
+)
+FLAGS.integer("length", 128, "Tokens of an example.", 1)
+FLAGS.integer("vocabulary", 8192, "Tokens there are.", 1)
+FLAGS.integer("image", 32, "Height and width of the images of other models.", 1)
+FLAGS.integer("batch", 16, "Examples in a minibatch, over all ranks or devices.", 1)
+FLAGS.choice("dtype", "float32", list(DTYPES), "What layers compute in.")
+FLAGS.switch("remat", False, "Compute layers anew: less memory.")
+FLAGS.number("clip", 1.0, "Greatest norm; 0: any.", 0)
+FLAGS.text("strategies", "all", f"Of {', '.join(ways.WAYS)}; or all.")
+FLAGS.text(
+    "bucket_mb", "0,1", "Of synchronous: MB after which gradients are sent; 0: all."
+)
+FLAGS.text("zero", "0", f"Of mesh: levels of ZeRO, of {', '.join(ways.LEVELS)}.")
+FLAGS.choice("allreduce", "auto", list(ALLREDUCE), "All-reduce of messages.")
+FLAGS.integer("devices", 0, "CPU devices of a process; 0: one.", 0)
+FLAGS.text(
+    "peer", "", f"Of {', '.join(peers.PEERS)}: what others would use; empty: none."
+)
+FLAGS.integer("rounds", 10, "Turns of each, of which the median.", 1)
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:

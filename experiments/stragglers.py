@@ -15,7 +15,6 @@ Result: the slowest of n takes c + (ln n + 0.58)/mu: 20.6 s of 10,000, where the
 
 import time
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import flags
@@ -35,16 +34,13 @@ from dml.wire.messages.comm import world
 Row = dict[str, Any]
 
 FLAGS = flags.define("seed", "watchdog")
-text = partial(flags.text, flag_values=FLAGS)
-integer = partial(flags.integer, flag_values=FLAGS)
-number = partial(flags.number, flag_values=FLAGS)
-text("law", "shifted_exponential:1,0.5;pareto:2,3", "Laws of X.")
-text("workers", "10,100,1000,10000", "Virtual workers; may be none.")
-integer("steps", 1000, "Of max-plus, at most: 3 million draws.", 10)
-integer("staleness", 1, "Clocks that a bounded worker may be ahead.", 0)
-number("k", 0.75, "Share of the workers that k of p waits for.", 0, 1)
-integer("measure", 8, "Real workers that one process starts; 0: none.", 0)
-number("scale", 0.004, "Seconds that real workers sleep for each of X.", 1e-4)
+FLAGS.text("law", "shifted_exponential:1,0.5;pareto:2,3", "Laws of X.")
+FLAGS.text("workers", "10,100,1000,10000", "Virtual workers; may be none.")
+FLAGS.integer("steps", 1000, "Of max-plus, at most: 3 million draws.", 10)
+FLAGS.integer("staleness", 1, "Clocks that a bounded worker may be ahead.", 0)
+FLAGS.number("k", 0.75, "Share of the workers that k of p waits for.", 0, 1)
+FLAGS.integer("measure", 8, "Real workers that one process starts; 0: none.", 0)
+FLAGS.number("scale", 0.004, "Seconds that real workers sleep for each of X.", 1e-4)
 
 DRAWS = 3_000_000  # of max-plus
 RUNS = 10_000  # steps of virtual workers, all together

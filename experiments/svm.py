@@ -24,11 +24,10 @@ from svm_peers import peers
 
 FLAGS = flags.define("seed", "watchdog")
 sparse_flags.define(FLAGS, UPDATES)
-text = partial(flags.text, flag_values=FLAGS)
-text("data", "newsgroups", "Or reuters, generated[:Ω,Δ,ρ], or an svmlight file.")
-flags.choice("loss", "hinge", list(LOSSES), "Of an example.", flag_values=FLAGS)
-flags.number("mu", 1e-4, "Weight of half the squared norm.", 1e-12, flag_values=FLAGS)
-flags.switch("peers", False, "Time scikit-learn and numpy too.", flag_values=FLAGS)
+FLAGS.text("data", "newsgroups", "Or reuters, generated[:Ω,Δ,ρ], or an svmlight file.")
+FLAGS.choice("loss", "hinge", list(LOSSES), "Of an example.")
+FLAGS.number("mu", 1e-4, "Weight of half the squared norm.", 1e-12)
+FLAGS.switch("peers", False, "Time scikit-learn and numpy too.")
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:

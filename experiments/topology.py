@@ -12,7 +12,6 @@ BytePS runs in its paper's time, and with spare hosts one stage more.
 """
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
 import flags
@@ -28,18 +27,20 @@ from dml.types import BadInput
 from dml.wire.schedules import SCHEDULES
 
 FLAGS = flags.define()
-text = partial(flags.text, flag_values=FLAGS)
-integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
-text("p", "64,1024", "Numbers of ranks.")
-text(
+FLAGS.text("p", "64,1024", "Numbers of ranks.")
+FLAGS.text(
     "networks",
     "uniform,hosts,torus,fat_tree,dragonfly,slim_fly",
     "Names, the smallest of which that holds p is taken, or shapes such as torus:8x8.",
 )
-text("algorithms", "all", f"Of {', '.join(SCHEDULES)}; or all.")
-text("sizes", "", "Bytes, multiples of 4p [4p times 1, 16, 256, ... up to 256MB].")
-integer("group", 16, "Ranks of a hierarchical one's group, where hosts have one each.")
-integer("workers", 8, "Of BytePS, and so many spare hosts.", lower_bound=2)
+FLAGS.text("algorithms", "all", f"Of {', '.join(SCHEDULES)}; or all.")
+FLAGS.text(
+    "sizes", "", "Bytes, multiples of 4p [4p times 1, 16, 256, ... up to 256MB]."
+)
+FLAGS.integer(
+    "group", 16, "Ranks of a hierarchical one's group, where hosts have one each.", 1
+)
+FLAGS.integer("workers", 8, "Of BytePS, and so many spare hosts.", 2)
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:

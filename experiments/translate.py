@@ -38,17 +38,16 @@ from dml.types import Batch, CountedComm
 from dml.update.dense import make
 
 FLAGS = flags.define("seed", *flags.VIRTUAL, "watchdog")
-integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
-integer("layers", 4, "Layers, and devices: one for each.")
-integer("width", 64, "Width of a layer in units.")
-integer("words", 16, "Words of each language.")
-integer("length", 8, "Words of a sentence.")
-integer("batch", 128, "Sentences in a minibatch.")
-integer("steps", 400, "Updates.")
-integer("sentences", 30_000, "Training sentences.")
-integer("held_out", 512, "Held-out sentences.")
-integer("evaluate_every", 50, "Steps between two evaluations.")
-flags.number("lr", 5e-3, "First learning rate of Adam: a cosine.", 0, flag_values=FLAGS)
+FLAGS.integer("layers", 4, "Layers, and devices: one for each.", 1)
+FLAGS.integer("width", 64, "Width of a layer in units.", 1)
+FLAGS.integer("words", 16, "Words of each language.", 1)
+FLAGS.integer("length", 8, "Words of a sentence.", 1)
+FLAGS.integer("batch", 128, "Sentences in a minibatch.", 1)
+FLAGS.integer("steps", 400, "Updates.", 1)
+FLAGS.integer("sentences", 30_000, "Training sentences.", 1)
+FLAGS.integer("held_out", 512, "Held-out sentences.", 1)
+FLAGS.integer("evaluate_every", 50, "Steps between two evaluations.", 1)
+FLAGS.number("lr", 5e-3, "First learning rate of Adam: a cosine.", 0)
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:

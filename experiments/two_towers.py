@@ -35,19 +35,19 @@ from dml.types import BadInput, CountedComm
 from dml.update.dense import make
 
 FLAGS = flags.define("seed", *flags.VIRTUAL, "watchdog")
-text = partial(flags.text, flag_values=FLAGS)
-integer = partial(flags.integer, lower_bound=1, flag_values=FLAGS)
-text(
+FLAGS.text(
     *("data", "mnist_5k"),
     f"Images: {', '.join(IMAGES)}, or a folder of IDX or CIFAR files.",
 )
-text("crossings", "3678,678,8,2345678", "Layers that see both towers, by network.")
-integer("unit", 4, "Maps of a layer where AlexNet has 32.")
-integer("kernel", 7, "Side of the first layer's filters.")
-integer("stride", 2, "Stride of the first layer.")
-integer("batch", 64, "Images in a minibatch.")
-integer("steps", 200, "Updates of each network.")
-flags.number("lr", 1e-3, "Learning rate of Adam.", lower_bound=0, flag_values=FLAGS)
+FLAGS.text(
+    "crossings", "3678,678,8,2345678", "Layers that see both towers, by network."
+)
+FLAGS.integer("unit", 4, "Maps of a layer where AlexNet has 32.", 1)
+FLAGS.integer("kernel", 7, "Side of the first layer's filters.", 1)
+FLAGS.integer("stride", 2, "Stride of the first layer.", 1)
+FLAGS.integer("batch", 64, "Images in a minibatch.", 1)
+FLAGS.integer("steps", 200, "Updates of each network.", 1)
+FLAGS.number("lr", 1e-3, "Learning rate of Adam.", 0)
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
