@@ -28,7 +28,7 @@ SMALL = {
     "gpt.py": [*TEXT, "--vocabulary=300"],
     "hybrid.py": ["--mesh=stage:4", "--blocks=2", "--steps=2", "--vocabulary=300"]
     + ["--corpus=corpus.txt", "--length=16"],
-    "matrix.py": ["--problems=ratings", "--methods=serial,local,rotation"],
+    "matrix.py": ["--problems=completion", "--methods=serial,local,rotation"],
     "papers.py": ["--run=strubell", "--size=tiny", "--docs=docs"],
     "carbon.py": ["--nomeasure"],
     "sweep.py": ["--lr=0.05", "--repeat=1", "--strategy=rotation", "--dim=8"]
