@@ -104,7 +104,7 @@ def address(buffer: np.ndarray) -> int:
 class Layout(NamedTuple):
     """How a pytree lies in a vector."""
 
-    tree: Any  # its structure
+    tree: Any  # its structure; None is a single numpy array
     shapes: tuple[tuple[int, ...], ...]
     dtypes: tuple[np.dtype, ...]
     length: int
@@ -112,6 +112,8 @@ class Layout(NamedTuple):
 
 def layout(tree: Any) -> Layout:
     """Describe how a pytree's leaves lie one after another in a vector."""
+    if isinstance(tree, np.ndarray):  # strategies of rows run without JAX
+        return Layout(None, (tree.shape,), (tree.dtype,), tree.size)
     import jax
 
     leaves, structure = jax.tree.flatten(tree)
@@ -137,11 +139,13 @@ def pack(tree: Any, buffer: np.ndarray, weight: float = 1.0) -> None:
 
 def unpack(buffer: np.ndarray, layout: Layout, copy: bool = True) -> Any:
     """Return a vector as a pytree of arrays: copies, or views where dtypes agree."""
-    import jax
-
     leaves, start = [], 0
     for shape, dtype in zip(layout.shapes, layout.dtypes, strict=True):
         stop = start + int(np.prod(shape))
         leaves.append(buffer[start:stop].reshape(shape).astype(dtype, copy=copy))
         start = stop
+    if layout.tree is None:
+        return leaves[0]
+    import jax
+
     return jax.tree.unflatten(layout.tree, leaves)

@@ -52,7 +52,7 @@ def by_records(problem: Problem, **common: Any) -> Iterator[Step]:
 
 
 def by_batches(problem: Problem, **common: Any) -> Iterator[Step]:
-    train = strategy("synchronous", problem)  # imports JAX, which others do not need
+    train = strategy("synchronous", problem)
     own: dict[str, Any] = {"columns": columns(problem.products.dim)}
     own["reducer"] = exact(tree_allreduce)
     update = partial(AdaGrad, rate=RATE)
