@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dml.metrics.writers import Row, Writer, ignore
+from dml.runs.writers import Row, Writer, ignore
 from dml.types import BadInput, Comm, Params, Step
 
 GRACE = 0.25  # seconds until a signal has come to all ranks

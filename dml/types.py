@@ -344,7 +344,7 @@ class Window(Protocol):
 class Comm(Protocol):
     """A communicator: MPI's operations under mpi4py's names, on numpy buffers.
 
-    Real communicators come from `wire.messages.comm.world()`, virtual ones from
+    Real communicators come from `wire.collectives.comm.world()`, virtual ones from
     `sim.run`. What MPI does not have is in `platform` and `cache`.
     """
 

@@ -12,21 +12,21 @@ long as MPI's own all-reduce at 4 KB and a half to a seventh of it from 256 KB o
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import estimates
-import flags
 import numpy as np
-import peers
-import writing
-from topology_claims import optimal
+from lab import estimates, flags, writing
+from studies.networks import peers
+from studies.networks.topology_claims import optimal
 
-from dml.metrics import races, runs, writers
+from dml.figures import races
+from dml.runs import folder as runs
+from dml.runs import writers
 from dml.types import CountedComm
-from dml.wire.buffers import allocate, release
-from dml.wire.messages import ALLREDUCE, predicted
-from dml.wire.messages.progress import hidden
-from dml.wire.messages.race import contest
-from dml.wire.once import once, one_host
-from dml.wire.schedules import SCHEDULES
+from dml.wire.collectives import ALLREDUCE, predicted
+from dml.wire.collectives.background import hidden
+from dml.wire.collectives.race import contest
+from dml.wire.comm.buffers import allocate, release
+from dml.wire.comm.once import once, one_host
+from dml.wire.plans.schedules import SCHEDULES
 
 Row = dict[str, Any]
 Table = dict[str, Callable[..., None]]

@@ -18,17 +18,23 @@ Result: at rate 0.2 reads 512 updates late cost 2 to 660 times the error, by ove
 from collections.abc import Sequence
 from typing import Any
 
-import flags
 import numpy as np
-import writing
-from asynchrony_claims import CLAIMS
-from asynchrony_report import COLUMNS, chart, errors, overlap, summarised
+from lab import flags, writing
+from studies.shared_memory.asynchrony_claims import CLAIMS
+from studies.shared_memory.asynchrony_report import (
+    COLUMNS,
+    chart,
+    errors,
+    overlap,
+    summarised,
+)
 
 from dml.data.documents import documents
 from dml.data.svmlight import generate
-from dml.metrics import runs, writers
-from dml.metrics.writers import Row
-from dml.sim import laws
+from dml.runs import folder as runs
+from dml.runs import writers
+from dml.runs.writers import Row
+from dml.sim import delays as laws
 from dml.types import BadInput, Batch
 
 FLAGS = flags.define("seed")

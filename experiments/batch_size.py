@@ -20,17 +20,23 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import flags
-import writing
-from batch_size_claims import CLAIMS
-from batch_size_report import columns, drawn, row, summarised
-from batch_size_runs import DATA, bounds, fastest, planned, step_seconds
+from lab import flags, writing
+from studies.shared_memory.batch_size_claims import CLAIMS
+from studies.shared_memory.batch_size_report import columns, drawn, row, summarised
+from studies.shared_memory.batch_size_runs import (
+    DATA,
+    bounds,
+    fastest,
+    planned,
+    step_seconds,
+)
 
 from dml import sim
-from dml.metrics import runs, writers
+from dml.runs import folder as runs
+from dml.runs import writers
 from dml.types import BadInput, Comm, CountedComm
-from dml.wire.messages import Metered
-from dml.wire.messages.comm import world
+from dml.wire.comm import Metered
+from dml.wire.comm.mpi import world
 
 Row = dict[str, Any]
 BATCHES = "1,4,16,64,128,256,512,1024,2048,4096,8192,32768"

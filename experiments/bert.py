@@ -17,13 +17,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import deep_text
-import flags
 import jax
+from lab import flags
+from studies.deep import text as deep_text
 
 from dml.data.language import masked
 from dml.data.tokens import Tokens
-from dml.metrics import blanks
+from dml.evaluation import masked_tokens as blanks
 from dml.types import Batch, Model, Params
 
 AROUND = 4  # windows

@@ -17,16 +17,15 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import carbon_glove
-import carbon_report
-import carbon_rows
-import flags
-import started
-import writing
-from carbon_claims import CLAIMS
+from lab import flags, started, writing
+from studies.carbon import glove as carbon_glove
+from studies.carbon import report as carbon_report
+from studies.carbon import rows as carbon_rows
+from studies.carbon.claims import CLAIMS
 
-from dml.metrics import runs, writers
-from dml.metrics.writers import Row
+from dml.runs import folder as runs
+from dml.runs import writers
+from dml.runs.writers import Row
 from dml.types import BadInput
 
 FLAGS = flags.define("seed")
@@ -69,7 +68,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
 
 def strategies() -> list[str]:
     """Return the strategies to measure; raise where one needs more ranks."""
-    import glove_ways
+    from studies.glove import ways as glove_ways
 
     ways = flags.names(FLAGS.strategies, glove_ways.STRATEGIES, "strategies")
     for way in ways:

@@ -18,11 +18,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import flags
-import sparse_flags
-from sparse_problems import counts, ratings
-from sparse_runs import run
-from sparse_ways import FACTORISING, UPDATES
+from lab import flags
+from studies.shared_memory import sparse_flags
+from studies.shared_memory.sparse_problems import counts, ratings
+from studies.shared_memory.sparse_runs import run
+from studies.shared_memory.sparse_ways import FACTORISING, UPDATES
 
 FLAGS = flags.define("seed", "watchdog")
 sparse_flags.define(FLAGS, [*UPDATES, *FACTORISING])

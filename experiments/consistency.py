@@ -19,14 +19,21 @@ time to nothing, and so do the seconds, by 46 %, at X = 1 + Exp(0.5).
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import flags
-from consistency_report import COLUMNS, NEAR, case, drawn, last_objective, summarised
-from server_claims import CONSISTENCY
-from server_flags import way
-from server_problems import PROBLEMS, shards
-from server_studies import Case, Run, compared
+from lab import flags
+from studies.server.claims import CONSISTENCY
+from studies.server.consistency_report import (
+    COLUMNS,
+    NEAR,
+    case,
+    drawn,
+    last_objective,
+    summarised,
+)
+from studies.server.flags import way
+from studies.server.problems import PROBLEMS, shards
+from studies.server.studies import Case, Run, compared
 
-from dml.sim.laws import law
+from dml.sim.delays import law
 from dml.types import CountedComm
 
 WAYS = "bsp,ssp:0,ssp:2,ssp:3,ssp:5,ssp:10,essp:0,essp:10,async,softsync:1,backup:1"

@@ -11,14 +11,14 @@ import shutil
 from collections.abc import Sequence
 from typing import Any
 
-import counting
-import flags
 import numpy as np
-import writing
+from lab import flags, writing
+from studies.glove import counting
 
-from dml.metrics import runs, writers
+from dml.runs import folder as runs
+from dml.runs import writers
 from dml.types import CountedComm
-from dml.wire.messages import tree_allreduce
+from dml.wire.collectives import tree_allreduce
 
 FLAGS = flags.define(*flags.VIRTUAL, "watchdog")
 counting.define(FLAGS)

@@ -18,11 +18,11 @@ workers.
 from collections.abc import Sequence
 from typing import Any
 
-import flags
-import sparse_flags
-from sparse_cuts import Sizes, cuts
-from sparse_runs import run
-from sparse_ways import UPDATES
+from lab import flags
+from studies.shared_memory import sparse_flags
+from studies.shared_memory.sparse_cuts import Sizes, cuts
+from studies.shared_memory.sparse_runs import run
+from studies.shared_memory.sparse_ways import UPDATES
 
 FLAGS = flags.define("seed", "watchdog")
 sparse_flags.define(FLAGS, UPDATES)

@@ -20,18 +20,18 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
-import cyclades_report
-import flags
-from cyclades_parts import bits, largest, races, sizes
-from hogwild_claims import CYCLADES
-from hogwild_runs import PROBLEMS, study
-from sparse_runs import loaded
+from lab import flags
+from studies.shared_memory import cyclades_report
+from studies.shared_memory.cyclades_parts import bits, largest, races, sizes
+from studies.shared_memory.hogwild_claims import CYCLADES
+from studies.shared_memory.hogwild_runs import PROBLEMS, study
+from studies.shared_memory.sparse_runs import loaded
 
-from dml.metrics import runs
-from dml.metrics.writers import Row
+from dml.runs import folder as runs
+from dml.runs.writers import Row
 from dml.types import CountedComm
-from dml.wire.messages import Metered
-from dml.wire.messages.comm import world
+from dml.wire.comm import Metered
+from dml.wire.comm.mpi import world
 
 FLAGS = flags.define("seed", "watchdog")
 FLAGS.text("problems", "svm,completion,sparse", f"Of {', '.join(PROBLEMS)}.")

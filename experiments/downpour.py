@@ -17,16 +17,16 @@ from collections.abc import Iterator, Sequence
 from functools import cache, partial
 from typing import Any
 
-import flags
-from downpour_report import COLUMNS, case, drawn, summarised
-from server_claims import DOWNPOUR
-from server_flags import images
-from server_problems import PROBLEMS, shards
-from server_studies import GOES_ON, Case, Run, compared
+from lab import flags
+from studies.server.claims import DOWNPOUR
+from studies.server.downpour_report import COLUMNS, case, drawn, summarised
+from studies.server.flags import images
+from studies.server.problems import PROBLEMS, shards
+from studies.server.studies import GOES_ON, Case, Run, compared
 
-from dml.sim.laws import law
+from dml.sim.delays import law
 from dml.types import CountedComm
-from dml.wire.messages.consistency import Choice, consistency
+from dml.wire.server.consistency import Choice, consistency
 
 RANKS = 20
 WAYS = {  # their consistency and optimizer

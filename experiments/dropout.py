@@ -12,11 +12,11 @@ Result: 0.8 % above L-BFGS from the same start, 96 % of the held-out digits righ
 from collections.abc import Sequence
 from typing import Any
 
-import flags
-import sparse_flags
-from sparse_problems import images
-from sparse_runs import run
-from sparse_ways import UPDATES
+from lab import flags
+from studies.shared_memory import sparse_flags
+from studies.shared_memory.sparse_problems import images
+from studies.shared_memory.sparse_runs import run
+from studies.shared_memory.sparse_ways import UPDATES
 
 FLAGS = flags.define("seed", "watchdog")
 sparse_flags.define(FLAGS, UPDATES)

@@ -16,23 +16,24 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import counting
-import flags
-import glove_flags
-import glove_ways
 import numpy as np
-import timelines
-import writing
-from glove_report import conclude, progress, results, speeds
+from lab import flags, timelines, writing
+from studies.glove import counting
+from studies.glove import flags as glove_flags
+from studies.glove import ways as glove_ways
+from studies.glove.report import conclude, progress, results, speeds
 
-from dml.metrics import checkpoints, figures, runs, writers
+from dml.figures import style as figures
+from dml.runs import checkpoints, writers
+from dml.runs import folder as runs
 from dml.strategies.glove.compiled import compile_ahead
 from dml.strategies.glove.problem import problem
 from dml.strategies.glove.tiling import by_row, by_word, tiled
 from dml.train import interruptible, kept, train
 from dml.types import CountedComm, Embeddings, Step
 from dml.update.rows import unpack
-from dml.wire.messages import first_of_all, tree_allreduce
+from dml.wire.collectives import tree_allreduce
+from dml.wire.comm import first_of_all
 
 FLAGS = flags.define(
     *("seed", *flags.VIRTUAL, "straggle", "watchdog", "check"),

@@ -15,16 +15,16 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import counting
-import flags
-import glove_flags
-import glove_reference
-import glove_ways
-import started
-import writing
-from glove_claims import CLAIMS
+from lab import flags, started, writing
+from studies.glove import counting
+from studies.glove import flags as glove_flags
+from studies.glove import reference as glove_reference
+from studies.glove import ways as glove_ways
+from studies.glove.claims import CLAIMS
 
-from dml.metrics import figures, runs, writers
+from dml.figures import style as figures
+from dml.runs import folder as runs
+from dml.runs import writers
 
 FLAGS = flags.define("seed")
 counting.define(FLAGS)

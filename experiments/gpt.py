@@ -18,14 +18,15 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import deep_text
-import flags
 import jax
 import numpy as np
+from lab import flags
+from studies.deep import text as deep_text
 
 from dml.data.language import causal
 from dml.data.tokens import Tokens
-from dml.metrics import samples, surprise
+from dml.evaluation import samples
+from dml.figures import token_loss as surprise
 from dml.types import Batch, Model, Params
 
 FLAGS = deep_text.define("gpt", "BPE", 64, batch=8, steps=3000, decay=0.1)

@@ -19,19 +19,19 @@ from collections.abc import Iterator, Sequence
 from functools import cache
 from typing import Any
 
-import flags
-import hogwild_report
-from hogwild_claims import HOGWILD
-from hogwild_parts import race, sweep
-from hogwild_runs import PROBLEMS, settings, study
-from sparse_flags import Stated
-from sparse_runs import loaded
+from lab import flags
+from studies.shared_memory import hogwild_report
+from studies.shared_memory.hogwild_claims import HOGWILD
+from studies.shared_memory.hogwild_parts import race, sweep
+from studies.shared_memory.hogwild_runs import PROBLEMS, settings, study
+from studies.shared_memory.sparse_flags import Stated
+from studies.shared_memory.sparse_runs import loaded
 
-from dml.metrics import runs
-from dml.metrics.writers import Row
+from dml.runs import folder as runs
+from dml.runs.writers import Row
 from dml.types import CountedComm, Problem
-from dml.wire.messages import Metered
-from dml.wire.messages.comm import world
+from dml.wire.comm import Metered
+from dml.wire.comm.mpi import world
 
 WAYS = ["hogwild", "atomic", "locked", "global", "roundrobin"]
 

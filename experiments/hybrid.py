@@ -13,22 +13,21 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
-import compiling
-import deep_hybrid
-import flags
-import hybrid_report as report
 import jax
-import writing
-from deep_setup import Setup
+from lab import compiling, flags, writing
+from studies.deep import hybrid as deep_hybrid
+from studies.deep import hybrid_report as report
+from studies.deep.setup import Setup
 
 from dml.data.language import causal
 from dml.data.minibatches import draws, take
 from dml.data.tokens import tokens
-from dml.metrics import runs, writers
 from dml.metrics.timer import Timer
 from dml.models.network import network
 from dml.models.tensor import tensor_transformer
 from dml.models.transformer import Shape, transformer
+from dml.runs import folder as runs
+from dml.runs import writers
 from dml.strategies.serial import serial
 from dml.train import curve
 from dml.types import CountedComm, Step

@@ -17,18 +17,25 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import flags
 import jax
 import jax.numpy as jnp
-import large_batch_figure as figure
-import large_batch_report as report
 import numpy as np
-import writing
-from large_batch_claims import BASELINE, CLAIMS
-from large_batch_training import MODELS, Plan, Ran, noise_scales, plan, trained
+from lab import flags, writing
+from studies.deep import large_batch_figure as figure
+from studies.deep import large_batch_report as report
+from studies.deep.large_batch_claims import BASELINE, CLAIMS
+from studies.deep.large_batch_training import (
+    MODELS,
+    Plan,
+    Ran,
+    noise_scales,
+    plan,
+    trained,
+)
 
-from dml.metrics import runs, writers
-from dml.metrics.writers import Row
+from dml.runs import folder as runs
+from dml.runs import writers
+from dml.runs.writers import Row
 from dml.types import BadInput
 from dml.update.schedules import SCHEDULES, linear_scaling, schedule
 

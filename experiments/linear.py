@@ -17,25 +17,24 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-import estimates
-import flags
 import jax
 import numpy as np
-import timelines
-import writing
+from lab import estimates, flags, timelines, writing
 
 from dml.data.digits import CLASSES, FEATURES, digits
 from dml.data.minibatches import minibatches, take
-from dml.metrics import figures, runs, writers
-from dml.metrics.evaluation import evaluate
+from dml.evaluation.scores import evaluate
+from dml.figures import style as figures
 from dml.models.logistic import logistic
 from dml.models.network import network
+from dml.runs import folder as runs
+from dml.runs import writers
 from dml.strategies import strategy
 from dml.train import train
 from dml.types import CountedComm, Params
 from dml.update.dense import OPTIMIZERS, make
-from dml.wire.messages import ALLREDUCE
-from dml.wire.once import once
+from dml.wire.collectives import ALLREDUCE
+from dml.wire.comm.once import once
 from dml.wire.reducers.exact import exact
 
 STRATEGIES = ["serial", "synchronous"]

@@ -17,15 +17,15 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-import flags
-import matrix_report as report
-import writing
-from matrix_cells import cells
-from matrix_methods import METHODS
-from matrix_problems import PROBLEMS
+from lab import flags, writing
+from studies.matrix import report
+from studies.matrix.cells import cells
+from studies.matrix.methods import METHODS
+from studies.matrix.problems import PROBLEMS
 
-from dml.metrics import runs, writers
-from dml.wire.messages.comm import world
+from dml.runs import folder as runs
+from dml.runs import writers
+from dml.wire.comm.mpi import world
 
 FLAGS = flags.define("watchdog")
 FLAGS.text("problems", "all", "Problems, by commas; all.")

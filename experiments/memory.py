@@ -15,18 +15,17 @@ compiler undoes remat, unless it is told to keep barriers.
 from collections.abc import Sequence
 from typing import Any
 
-import flags
-import memory_figure
-import memory_report
-import writing
-from megatron_claims import counted, sixteen_bytes
-from memory_search import GB, MODELS, Search, cheapest, how, text, tried
+from lab import flags, writing
+from studies.plans import memory_figure, memory_report
+from studies.plans.megatron_claims import counted, sixteen_bytes
+from studies.plans.memory_search import GB, MODELS, Search, cheapest, how, text, tried
 
-from dml.metrics import runs, writers
-from dml.metrics.writers import Row
 from dml.models.memory import LIVE
-from dml.wire.cost import Rates
-from dml.wire.mesh_cost import Machine
+from dml.runs import folder as runs
+from dml.runs import writers
+from dml.runs.writers import Row
+from dml.wire.costs.allreduce import Rates
+from dml.wire.costs.mesh import Machine
 
 FLAGS = flags.define()
 FLAGS.choice("model", "gpt3", list(MODELS), "Model to plan for.")

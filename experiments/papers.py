@@ -18,15 +18,15 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import flags
-import papers_page
-import papers_runs
-import writing
-from claims import FAILS, HOLDS, UNTESTED, judge
-from papers_runs import PAPERS, SIZES, Paper
+from lab import flags, writing
+from lab.claims import FAILS, HOLDS, UNTESTED, judge
+from studies.papers import page as papers_page
+from studies.papers import runs as papers_runs
+from studies.papers.runs import PAPERS, SIZES, Paper
 
-from dml.metrics import runs, writers
-from dml.metrics.writers import Row
+from dml.runs import folder as runs
+from dml.runs import writers
+from dml.runs.writers import Row
 from dml.types import BadInput
 
 LARGEST = 150_000  # bytes of a figure in the docs

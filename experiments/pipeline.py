@@ -18,17 +18,18 @@ real cores M = 32 is 1.4 to 1.9 times one; 1f1b keeps 14 MB where gpipe keeps 13
 from collections.abc import Sequence
 from typing import Any
 
-import flags
-import writing
-from pipeline_claims import CLAIMS
-from pipeline_rows import MOST, TABLES, Plan, scheduled
-from pipeline_virtual import Layers, given, measured
-from tensor_parts import devices
+from lab import flags, writing
+from studies.plans.pipeline_claims import CLAIMS
+from studies.plans.pipeline_rows import MOST, TABLES, Plan, scheduled
+from studies.plans.pipeline_virtual import Layers, given, measured
+from studies.plans.tensor_parts import devices
 
-from dml.metrics import runs, schedule_figure, writers
+from dml.figures import schedules as schedule_figure
+from dml.runs import folder as runs
+from dml.runs import writers
 from dml.sim.networks.named import network
-from dml.wire.pipeline_facts import bubble
-from dml.wire.stages import stages
+from dml.wire.plans.pipeline_facts import bubble
+from dml.wire.plans.stages import stages
 
 FLAGS = flags.define("network")
 FLAGS.integer("stages", 4, "K, where schedules are compared.", 1)

@@ -15,17 +15,14 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
-import flags
-import scaling_bert
-import scaling_measured
-import scaling_model
-import scaling_report
-import writing
-from scaling_claims import CLAIMS
-from scaling_flags import FLAGS, described, known
-from scaling_model import Training
+from lab import flags, writing
+from studies.plans import scaling_bert, scaling_measured, scaling_model, scaling_report
+from studies.plans.scaling_claims import CLAIMS
+from studies.plans.scaling_flags import FLAGS, described, known
+from studies.plans.scaling_model import Training
 
-from dml.metrics import runs, writers
+from dml.runs import folder as runs
+from dml.runs import writers
 from dml.types import BadInput, CountedComm
 
 Row = dict[str, Any]

@@ -18,21 +18,20 @@ from collections.abc import Sequence
 from functools import cache, partial
 from typing import Any
 
-import estimates
-import flags
-import server_flags
-import writing
-from server_problems import PROBLEMS, loading, rate, shards
-from server_runs import Plan, drawn, ends, ran, rows, summarised
+from lab import estimates, flags, writing
+from studies.server import flags as server_flags
+from studies.server.problems import PROBLEMS, loading, rate, shards
+from studies.server.runs import Plan, drawn, ends, ran, rows, summarised
 
-from dml.metrics import runs, writers
-from dml.metrics.writers import Writer, ignore
 from dml.models.sparse_logistic import kkt
+from dml.runs import folder as runs
+from dml.runs import writers
+from dml.runs.writers import Writer, ignore
 from dml.strategies.server.server import Make, Setup
 from dml.strategies.server.workers import Sift
 from dml.types import BadInput, CountedComm
-from dml.wire.messages import first_of_each_host
-from dml.wire.once import once
+from dml.wire.comm import first_of_each_host
+from dml.wire.comm.once import once
 
 MESSAGES = 4  # of a worker and a server in a clock: pull, state, rows, push
 FLAGS = flags.define(

@@ -15,19 +15,19 @@ of 50 at 0.14 to 0.46, 1 KB at 0.04 to 0.10: Python takes so long for a message.
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import flags
 import numpy as np
-import server_bandwidth_programs as programs
-import writing
-from server_bandwidth_programs import COLUMNS, Load
+from lab import flags, writing
+from studies.server import server_bandwidth_programs as programs
+from studies.server.server_bandwidth_programs import COLUMNS, Load
 
-from dml.metrics import runs, writers
+from dml.runs import folder as runs
+from dml.runs import writers
 from dml.strategies.server.roles import roles
 from dml.types import CountedComm
-from dml.wire import server_cost
-from dml.wire.cost import Rates
-from dml.wire.messages import rates
-from dml.wire.messages.race import race
+from dml.wire.collectives import rates
+from dml.wire.collectives.race import race
+from dml.wire.costs import server as server_cost
+from dml.wire.costs.allreduce import Rates
 
 Row = dict[str, Any]
 

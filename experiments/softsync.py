@@ -18,17 +18,17 @@ from collections.abc import Iterator, Sequence
 from functools import cache, partial
 from typing import Any
 
-import flags
-from server_claims import SOFTSYNC
-from server_flags import images
-from server_problems import PROBLEMS, shards
-from server_runs import agreed
-from server_studies import Case, Run, compared
-from softsync_report import COLUMNS, case, drawn, lowest, summarised
+from lab import flags
+from studies.server.claims import SOFTSYNC
+from studies.server.flags import images
+from studies.server.problems import PROBLEMS, shards
+from studies.server.runs import agreed
+from studies.server.softsync_report import COLUMNS, case, drawn, lowest, summarised
+from studies.server.studies import Case, Run, compared
 
-from dml.sim.laws import law
+from dml.sim.delays import law
 from dml.types import CountedComm
-from dml.wire.messages.consistency import Choice, consistency
+from dml.wire.server.consistency import Choice, consistency
 
 RANKS = 31  # a server and, as published, 30 workers
 FLAGS = flags.define("seed", *flags.VIRTUAL, "watchdog")

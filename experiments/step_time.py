@@ -18,19 +18,19 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import compiling
-import flags
 import jax
-import step_time_peers as peers
-import step_time_report as report
-import step_time_ways as ways
-import writing
+from lab import compiling, flags, writing
+from studies.deep import step_time_peers as peers
+from studies.deep import step_time_report as report
+from studies.deep import step_time_ways as ways
 
-from dml.metrics import runs, writers
 from dml.models.transformer import DTYPES, SIZES
+from dml.runs import folder as runs
+from dml.runs import writers
 from dml.types import BadInput, CountedComm
+from dml.wire.collectives import ALLREDUCE
+from dml.wire.comm import Metered
 from dml.wire.mesh import devices
-from dml.wire.messages import ALLREDUCE, Metered
 
 FLAGS = flags.define("seed", "watchdog", "check", "group", "outside")
 FLAGS.choice("model", "gpt", list(ways.TASKS), "Network.")
@@ -59,7 +59,7 @@ FLAGS.integer("rounds", 10, "Turns of each, of which the median.", 1)
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     """Race as the flags say; return the summaries of the ranks of this process."""
-    from dml.wire.messages.comm import world
+    from dml.wire.comm.mpi import world
 
     flags.parse(FLAGS, argv)
     chosen = flags.names(FLAGS.strategies, ways.WAYS, "strategies")

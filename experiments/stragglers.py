@@ -17,19 +17,19 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import flags
-import writing
-from stragglers_claims import CLAIMS
-from stragglers_ranks import Starts, begin, end, measured
-from stragglers_report import COLUMNS, chart, compared, totals
-from stragglers_ways import Way, ways
+from lab import flags, writing
+from studies.networks.stragglers_claims import CLAIMS
+from studies.networks.stragglers_ranks import Starts, begin, end, measured
+from studies.networks.stragglers_report import COLUMNS, chart, compared, totals
+from studies.networks.stragglers_ways import Way, ways
 
-from dml.metrics import runs, writers
-from dml.metrics.writers import Writer
-from dml.sim.laws import law, seconds
+from dml.runs import folder as runs
+from dml.runs import writers
+from dml.runs.writers import Writer
+from dml.sim.delays import law, seconds
 from dml.types import Comm
-from dml.wire.messages import first_of_all
-from dml.wire.messages.comm import world
+from dml.wire.comm import first_of_all
+from dml.wire.comm.mpi import world
 
 Row = dict[str, Any]
 

@@ -15,12 +15,12 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import flags
-import sparse_flags
-from sparse_problems import LOSSES, documents
-from sparse_runs import run
-from sparse_ways import UPDATES
-from svm_peers import peers
+from lab import flags
+from studies.shared_memory import sparse_flags
+from studies.shared_memory.sparse_problems import LOSSES, documents
+from studies.shared_memory.sparse_runs import run
+from studies.shared_memory.sparse_ways import UPDATES
+from studies.shared_memory.svm_peers import peers
 
 FLAGS = flags.define("seed", "watchdog")
 sparse_flags.define(FLAGS, UPDATES)

@@ -19,18 +19,17 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-import compiling
-import flags
 import numpy as np
-import tensor_cases as cases
-import tensor_parts as parts
-import tensor_report as report
-import writing
-from megatron_claims import two_and_two
+from lab import compiling, flags, writing
+from studies.plans import tensor_cases as cases
+from studies.plans import tensor_parts as parts
+from studies.plans import tensor_report as report
+from studies.plans.megatron_claims import two_and_two
 
-from dml.metrics import runs, writers
 from dml.models.experts import Mixture
 from dml.models.transformer import Shape
+from dml.runs import folder as runs
+from dml.runs import writers
 
 NEAR = 1e-4  # float32, sums of some thousand numbers in another order
 FLAGS = flags.define("seed")

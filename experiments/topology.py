@@ -14,17 +14,15 @@ BytePS runs in its paper's time, and with spare hosts one stage more.
 from collections.abc import Sequence
 from typing import Any
 
-import flags
-import topology_report
-import topology_rows
-import topology_tables
-import writing
-from topology_claims import CLAIMS
+from lab import flags, writing
+from studies.networks import topology_report, topology_rows, topology_tables
+from studies.networks.topology_claims import CLAIMS
 
-from dml.metrics import runs, writers
+from dml.runs import folder as runs
+from dml.runs import writers
 from dml.sim.networks.named import network
 from dml.types import BadInput
-from dml.wire.schedules import SCHEDULES
+from dml.wire.plans.schedules import SCHEDULES
 
 FLAGS = flags.define()
 FLAGS.text("p", "64,1024", "Numbers of ranks.")

@@ -19,20 +19,20 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import comparison
-import flags
 import jax
 import numpy as np
 import optax
-import translate_report as report
-import writing
+from lab import flags, writing
+from studies.deep import comparison
+from studies.deep import translate_report as report
 
 from dml.data.minibatches import draws, take
 from dml.data.reversal import reversal
-from dml.metrics import runs, writers
-from dml.metrics.evaluation import evaluate
+from dml.evaluation.scores import evaluate
 from dml.models import translator
 from dml.models.network import network
+from dml.runs import folder as runs
+from dml.runs import writers
 from dml.train import Curve
 from dml.types import Batch, CountedComm
 from dml.update.dense import make

@@ -19,18 +19,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import comparison
-import flags
 import jax
-import two_towers_report as report
-import writing
+from lab import flags, writing
+from studies.deep import comparison
+from studies.deep import two_towers_report as report
 
 from dml.data.images import IMAGES, images
 from dml.data.minibatches import draws, take
-from dml.metrics import runs, writers
-from dml.metrics.evaluation import evaluate
+from dml.evaluation.scores import evaluate
 from dml.models import alexnet, towers
 from dml.models.network import network
+from dml.runs import folder as runs
+from dml.runs import writers
 from dml.types import BadInput, CountedComm
 from dml.update.dense import make
 

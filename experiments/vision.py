@@ -16,14 +16,14 @@ from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
-import deep
-import deep_flags
-import flags
 import jax
 import numpy as np
+from lab import flags
+from studies.deep import deep
+from studies.deep import flags as deep_flags
 
 from dml.data.images import IMAGES, images
-from dml.metrics import pictures
+from dml.figures import pictures
 from dml.models.cnn import cnn
 from dml.models.mlp import mlp
 from dml.models.resnet import resnet

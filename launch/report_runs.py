@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dml.metrics import results
+from dml.runs import results
 from dml.types import BadInput
 
 MAIN = ("loss", "accuracy", "seconds", "energy_kwh", "co2_kg", "cost_usd")

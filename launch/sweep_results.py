@@ -14,7 +14,8 @@ import polars as pl
 from sweep_grid import Cell
 from sweep_runs import Ended
 
-from dml.metrics import figures, results
+from dml.figures import style as figures
+from dml.runs import results
 from dml.types import BadInput
 
 TAKEN = ("n", "code", "wall_seconds", "run", "says")  # columns of the sweep itself

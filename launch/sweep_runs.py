@@ -19,7 +19,8 @@ from typing import Any, NamedTuple
 import sweep_guard
 from sweep_grid import Cell, labels, name
 
-from dml.metrics import results, runs
+from dml.runs import folder as runs
+from dml.runs import results
 from dml.types import BadInput
 
 TICK = 0.02  # seconds between looks at what runs

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 
 from dml import sim
-from dml.metrics.evaluation import digest, evaluate
+from dml.evaluation.scores import digest, evaluate
 from dml.metrics.replicas import Diverged
-from dml.metrics.writers import Writer
+from dml.runs.writers import Writer
 from dml.train import NUMBA, checked, curve, interruptible, kept, train
 from dml.types import BadInput, Batch, Model, Step, itself, nothing
 

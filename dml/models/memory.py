@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from dml.models.transformer import Shape
 from dml.types import BadInput
-from dml.wire.mesh.plan import Plan
+from dml.wire.plans.mesh import Plan
 
 
 class Rule(NamedTuple):

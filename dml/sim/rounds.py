@@ -2,9 +2,9 @@
 
 `follow` takes rounds and the clock of every rank and returns the clocks after them. The
 arithmetic is that of the running world (`sim.comm`, `sim.transfer`,
-`wire.messages.lane`). No link is shared, so the order of arrival does not matter, with
-one exception: if only the last segment is eager, it leaves here after segments that
-wait for their receives; in the running world it may leave beside them.
+`wire.collectives.segments`). No link is shared, so the order of arrival does not
+matter, with one exception: if only the last segment is eager, it leaves here after
+segments that wait for their receives; in the running world it may leave beside them.
 """
 
 from collections.abc import Iterable

@@ -25,8 +25,8 @@ from dml.models.backward import backward, order
 from dml.models.gradient import accumulated, plus
 from dml.strategies.parameters import Tree, Update, restored
 from dml.types import CountedComm, Grads, Problem, Reducer, Step
-from dml.wire.buckets import Bucket, buckets, empty, fill
-from dml.wire.once import once
+from dml.wire.comm.once import once
+from dml.wire.reducers.buckets import Bucket, buckets, empty, fill
 
 ALL = ""  # the one name of parameters that are not divided into layers
 Named = Iterator[tuple[str, Grads]]

@@ -24,7 +24,7 @@ from dml.data.shards import microbatches
 from dml.metrics.timer import Timer
 from dml.strategies.parameters import Update, begin, restored
 from dml.types import BadInput, CountedComm, Problem, Reducer, Step, itself
-from dml.wire.buffers import allocate, layout, pack, unpack
+from dml.wire.comm.buffers import allocate, layout, pack, unpack
 
 
 def local(

@@ -18,8 +18,8 @@ from dml.data.feed import feed
 from dml.metrics.timer import Timer
 from dml.strategies.parameters import Update, mean
 from dml.types import AllReduce, CountedComm, Problem, Shard, Step
-from dml.wire.buffers import allocate
-from dml.wire.messages.collect import collect
+from dml.wire.collectives.collect import collect
+from dml.wire.comm.buffers import allocate
 
 
 def operation(

@@ -18,7 +18,7 @@ import numpy as np
 
 from dml.data.feed import Part
 from dml.types import Params, Problem, Rows, Shard, itself
-from dml.wire.rows import summed
+from dml.wire.reducers.rows import summed
 
 Update = Any  # an optax GradientTransformation, or rows -> the Shard that keeps them
 

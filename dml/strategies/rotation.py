@@ -20,12 +20,12 @@ import numpy as np
 from dml.metrics.timer import Timer
 from dml.strategies.shared.workers import Descent, descent, paced
 from dml.types import BadInput, CountedComm, Kernel, Problem, Step
-from dml.wire import rotation as schedule
+from dml.wire.collectives import tree_allreduce
+from dml.wire.collectives.blocks import Parcels
 from dml.wire.memory.shared import share
 from dml.wire.memory.state import Order
-from dml.wire.messages import tree_allreduce
-from dml.wire.messages.parcels import Parcels
-from dml.wire.rotation import Cell
+from dml.wire.plans import rotation as schedule
+from dml.wire.plans.rotation import Cell
 
 
 def rotation(

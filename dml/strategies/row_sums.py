@@ -22,10 +22,10 @@ from dml.data.shards import microbatches
 from dml.metrics.timer import Timer
 from dml.strategies.parameters import Table, Update, mean
 from dml.types import CountedComm, Problem, Reducer, Rows, Step
-from dml.wire.buffers import allocate, layout
-from dml.wire.messages import tree_allreduce
-from dml.wire.messages.gather_parts import gather_parts, lengths
-from dml.wire.rows import indices, summed
+from dml.wire.collectives import tree_allreduce
+from dml.wire.collectives.gather_parts import gather_parts, lengths
+from dml.wire.comm.buffers import allocate, layout
+from dml.wire.reducers.rows import indices, summed
 
 ALL = (slice(None),)
 

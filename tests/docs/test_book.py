@@ -13,9 +13,9 @@ import pytest
 
 from dml.sim.networks.named import NETWORKS
 from dml.strategies.hybrid.parts import TRANSPOSED
-from dml.wire.messages import ALLREDUCE
-from dml.wire.messages.consistency import CONSISTENCIES
-from dml.wire.pipelines import SCHEDULES
+from dml.wire.collectives import ALLREDUCE
+from dml.wire.plans.pipelines import SCHEDULES
+from dml.wire.server.consistency import CONSISTENCIES
 
 ROOT = Path(__file__).parents[2]
 LECTURES = """GloVe on 8 processes, operation parallelism, one server, sharded server,
@@ -92,12 +92,14 @@ def test_a_changed_docstring_makes_its_page_stale(book, tmp_path):
     part = book.parts()[0]
     star = next(system for system in part.systems if system.page == "star")
     before = book.page(star, part, ROOT)
-    beside = ("dml/wire/messages/lane.py", "dml/wire/schedules.py")
+    beside = ("dml/wire/collectives/segments.py", "dml/wire/plans/schedules.py")
     for path in ("experiments", "docs", *beside):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).symlink_to(ROOT / path)
-    changed = (ROOT / "dml/wire/messages/star.py").read_text().replace("2(p-1)n", "3n")
-    (tmp_path / "dml/wire/messages/star.py").write_text(changed)
+    changed = (
+        (ROOT / "dml/wire/collectives/star.py").read_text().replace("2(p-1)n", "3n")
+    )
+    (tmp_path / "dml/wire/collectives/star.py").write_text(changed)
     after = book.page(star, part, tmp_path)
     assert after == before.replace("2(p-1)n", "3n") != before
 
@@ -122,8 +124,8 @@ def test_the_book_builds_strictly_and_asks_nothing_of_the_network(tmp_path):
     for path in pages:
         assert not OUTSIDE.search(path.read_text("utf-8")), path
     ring = (tmp_path / "systems/ring.html").read_text("utf-8")
-    assert 'href="../code/dml/wire/messages/ring.py.html"' in ring
-    source = tmp_path / "code/dml/wire/messages/ring.py.html"
+    assert 'href="../code/dml/wire/collectives/ring.py.html"' in ring
+    source = tmp_path / "code/dml/wire/collectives/ring.py.html"
     assert "def ring_allreduce(" in source.read_text("utf-8")
 
 
@@ -146,9 +148,21 @@ def test_a_broken_link_or_anchor_or_file_fails_the_build(small, tmp_path):
         ("consistency", ["server"], list(CONSISTENCIES)),
         ("pipeline", ["model"], [*SCHEDULES, TRANSPOSED]),
         ("network", ["virtual"], list(NETWORKS)),
-        ("strategy", ["glove"], keys("experiments/glove_ways.py", "STRATEGIES")),
-        ("strategy", ["data", "model"], keys("experiments/deep_ways.py", "STRATEGIES")),
-        ("updates", ["memory"], keys("experiments/sparse_ways.py", "UPDATES")),
+        (
+            "strategy",
+            ["glove"],
+            keys("experiments/studies/glove/ways.py", "STRATEGIES"),
+        ),
+        (
+            "strategy",
+            ["data", "model"],
+            keys("experiments/studies/deep/ways.py", "STRATEGIES"),
+        ),
+        (
+            "updates",
+            ["memory"],
+            keys("experiments/studies/shared_memory/sparse_ways.py", "UPDATES"),
+        ),
     ],
 )
 def test_every_name_of_a_table_has_a_page(systems, flag, parts, names):
@@ -189,7 +203,7 @@ def flags_of(path, given):
     script = ROOT / path
     if script.parent.name == "experiments":
         values = importlib.import_module(script.stem).FLAGS
-        importlib.import_module("flags").parse(values, [path, *given])
+        importlib.import_module("lab.flags").parse(values, [path, *given])
         return set(values)
     others = [word for word in given if word.startswith("experiments/")]
     known = set().union(*(flags_of(other, []) for other in others))

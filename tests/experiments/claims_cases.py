@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from dml.metrics.results import Run
+from dml.runs.results import Run
 
 
 def run(rows=(), summary=None, **flags):

@@ -4,10 +4,10 @@ import json
 import sys
 import time
 
-import compiling
 import jax
 import jax.numpy as jnp
 import numpy as np
+from lab import compiling
 
 found = {"folder": str(compiling.cached()), "hits": 0}
 

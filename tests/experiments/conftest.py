@@ -3,12 +3,12 @@
 from contextlib import contextmanager
 
 import glove
-import glove_report
 import pytest
+from studies.glove import report as glove_report
 
 from dml.data.generated_text import generated
-from dml.metrics import figures
-from dml.metrics.writers import Writer, ignore
+from dml.figures import style as figures
+from dml.runs.writers import Writer, ignore
 
 SMALL = ["--min_count=1", "--window=5", "--dim=8", "--epochs=2", "--save_every=1e-9"]
 

@@ -3,7 +3,7 @@
 from functools import cache
 
 import jax
-from server_problems import PROBLEMS, classifier
+from studies.server.problems import PROBLEMS, classifier
 
 from dml.data.digits import CLASSES, FEATURES, digits
 from dml.models.logistic import logistic

@@ -2,9 +2,9 @@ import json
 import math
 
 import asynchrony
-import asynchrony_report
 import numpy as np
 import pytest
+from studies.shared_memory import asynchrony_report
 
 from dml.types import BadInput
 

@@ -1,14 +1,14 @@
 import json
 
 import batch_size
-import batch_size_runs
 import numpy as np
 import pytest
+from studies.shared_memory import batch_size_runs
 
 from dml import sim
 from dml.models import sparse_logistic_edges as logistic
 from dml.types import BadInput
-from dml.wire.messages import Metered
+from dml.wire.comm import Metered
 from tests.strategies.shared import small
 
 SMALL = ["--examples=256", "--features=60", "--nonzeros=5", "--copies=16", "--mu=1e-3"]

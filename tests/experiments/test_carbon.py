@@ -2,13 +2,13 @@ import json
 from pathlib import Path
 
 import carbon
-import carbon_glove
-import carbon_report
-import carbon_rows
 import pytest
-from carbon_tables import PATTERSON, STRUBELL
+from studies.carbon import glove as carbon_glove
+from studies.carbon import report as carbon_report
+from studies.carbon import rows as carbon_rows
+from studies.carbon.tables import PATTERSON, STRUBELL
 
-from dml.metrics.results import Run
+from dml.runs.results import Run
 from dml.types import BadInput
 
 NEEDS = {"serial": 4, "rotation": 4, "hogwild": 5, "server": 3, "operation": 99}

@@ -4,31 +4,24 @@ import json
 from importlib import import_module
 from pathlib import Path
 
-import asynchrony_claims
-import batch_size_claims
-import carbon_claims
-import claims
-import flags
-import glove_claims
-import hogwild_claims
-import large_batch_claims
-import megatron_claims
 import numpy as np
-import papers_runs
-import pipeline_claims
 import pytest
-import scaling_claims
-import server_claims
-import stragglers_claims
-import topology_claims
-import writing
-from claims import FAILS, HOLDS, UNTESTED, Claim, conclude, judge
-from papers_runs import PAPERS, Judged
+from lab import claims, flags, writing
+from lab.claims import FAILS, HOLDS, UNTESTED, Claim, conclude, judge
+from studies.carbon import claims as carbon_claims
+from studies.deep import large_batch_claims
+from studies.glove import claims as glove_claims
+from studies.networks import stragglers_claims, topology_claims
+from studies.papers import runs as papers_runs
+from studies.papers.runs import PAPERS, Judged
+from studies.plans import megatron_claims, pipeline_claims, scaling_claims
+from studies.server import claims as server_claims
+from studies.shared_memory import asynchrony_claims, batch_size_claims, hogwild_claims
 
-from dml.metrics import results
+from dml.runs import results
 from tests.experiments import claims_cases as of
 
-EXPERIMENTS = Path(claims.__file__).parent
+EXPERIMENTS = Path(claims.__file__).parents[1]
 JUDGED = {one.claim: one for paper in PAPERS.values() for one in paper.claims}
 LEVEL = (0.5, 0.95, 1.0)
 RULES = {  # for each claim: runs of which it holds, and runs of which it fails
@@ -191,7 +184,10 @@ def found(claim, seen):
 
 def defined():
     """Return all claims of all experiments."""
-    modules = [import_module(path.stem) for path in EXPERIMENTS.glob("*_claims.py")]
+    paths = EXPERIMENTS.glob("studies/*/*claims.py")
+    modules = [
+        import_module(f"studies.{path.parent.name}.{path.stem}") for path in paths
+    ]
     every = {one for module in modules for one in vars(module).values()
              if isinstance(one, Claim)}  # fmt: skip
     assert len(modules) > 10

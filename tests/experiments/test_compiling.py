@@ -6,9 +6,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import compiling
 import jax
 import pytest
+from lab import compiling
 
 from dml.types import BadInput
 

@@ -50,7 +50,7 @@ def test_files_are_brute_force_s_on_any_ranks(corpus, tmp_path, size):
 
 def test_a_second_run_finds_the_counts_and_copies_them(corpus, tmp_path, monkeypatch):
     run(corpus, tmp_path / "one", "--simulate=2")
-    monkeypatch.setattr("counting.count", None)
+    monkeypatch.setattr("studies.glove.counting.count", None)
     run(corpus, tmp_path / "two")
     for name in ("vocab.txt", "cooccurrence.bin"):
         one, two = (tmp_path / out / name for out in ("one", "two"))

@@ -5,9 +5,9 @@ import json
 import shutil
 
 import cooccurrence
-import counting
 import numpy as np
 import pytest
+from studies.glove import counting
 
 from dml.data.cooccurrence import RECORD
 

@@ -5,13 +5,14 @@ import json
 import cuts
 import numpy as np
 import pytest
-import sparse_cuts
+from studies.shared_memory import sparse_cuts
 
 from dml.data.dimacs import write
 from dml.data.graphs import generated
-from dml.metrics import figures, segments
-from dml.metrics.writers import Writer, ignore
+from dml.figures import segments
+from dml.figures import style as figures
 from dml.models.cuts_optimum import flow
+from dml.runs.writers import Writer, ignore
 from dml.types import BadInput
 
 

@@ -2,20 +2,19 @@ import json
 import math
 
 import cyclades
-import cyclades_parts
-import cyclades_report
 import numpy as np
 import pytest
-from cyclades_parts import bits, distinct_hubs, sizes
-from hogwild_runs import PROBLEMS, SERIAL, Turn, by_turns, unused
-from sparse_flags import Stated
-from sparse_runs import Task
-from sparse_ways import Settings
+from studies.shared_memory import cyclades_parts, cyclades_report
+from studies.shared_memory.cyclades_parts import bits, distinct_hubs, sizes
+from studies.shared_memory.hogwild_runs import PROBLEMS, SERIAL, Turn, by_turns, unused
+from studies.shared_memory.sparse_flags import Stated
+from studies.shared_memory.sparse_runs import Task
+from studies.shared_memory.sparse_ways import Settings
 
 from dml import sim
 from dml.strategies.shared.workers import Descent
 from dml.types import BadInput
-from dml.wire.messages import Metered
+from dml.wire.comm import Metered
 from tests.strategies.shared.small import documents, ratings
 
 SMALL = ["--bits=1,2,3", "--checked=8,32", "--batches=1,8,64", "--hubs=1,0.05"]

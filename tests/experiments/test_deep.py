@@ -5,18 +5,19 @@ import shutil
 from types import SimpleNamespace
 
 import bert
-import compiling
-import deep
 import gpt
 import jax
 import numpy as np
 import pytest
 import vision
-from deep_steps import Speed
+from lab import compiling
+from studies.deep import deep
+from studies.deep.steps import Speed
 
 from dml import sim
 from dml.data.generated_text import generated
-from dml.metrics import blanks, pictures
+from dml.evaluation import masked_tokens as blanks
+from dml.figures import pictures
 from dml.types import BadInput, Step, nothing
 from dml.update import dense
 from dml.update.dense import make

@@ -1,8 +1,8 @@
 import json
 
 import downpour
-import downpour_report
 import pytest
+from studies.server import downpour_report
 
 from dml.types import BadInput
 from tests.experiments import small_images

@@ -1,12 +1,13 @@
 """Estimates of long virtual runs: their messages are those that are sent."""
 
-import estimates
 import numpy as np
 import pytest
+from lab import estimates
 
 from dml import sim
-from dml.wire.messages import ALLREDUCE, Metered
-from dml.wire.messages.hierarchical import hierarchical_allreduce
+from dml.wire.collectives import ALLREDUCE
+from dml.wire.collectives.hierarchical import hierarchical_allreduce
+from dml.wire.comm import Metered
 
 SENT = ("star", "tree", "butterfly", "halving_doubling", "ring")
 

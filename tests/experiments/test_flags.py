@@ -2,9 +2,9 @@ import signal
 import subprocess
 import sys
 
-import flags
 import numpy as np
 import pytest
+from lab import flags
 
 from dml.types import BadInput
 
@@ -138,7 +138,7 @@ COMMAND = '''
 """What this is."""
 import sys
 sys.path[:0] = {path}
-import flags
+from lab import flags
 from dml.types import BadInput
 
 VALUES = flags.define("seed")
@@ -204,8 +204,8 @@ def test_who_stops_a_command_reads_one_line_and_gets_130(tmp_path):
 
 
 def test_who_stops_a_command_while_it_loads_reads_nothing(tmp_path):
-    early = "import flags\nraise KeyboardInterrupt\n"
-    loads = COMMAND.replace("import flags\n", early)
+    early = "from lab import flags\nraise KeyboardInterrupt\n"
+    loads = COMMAND.replace("from lab import flags\n", early)
     (tmp_path / "x.py").write_text(loads.format(path=sys.path).strip())
     done = subprocess.run(
         [sys.executable, str(tmp_path / "x.py")], capture_output=True, timeout=30

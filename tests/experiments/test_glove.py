@@ -3,12 +3,12 @@
 import hashlib
 import json
 
-import glove_ways
 import numpy as np
 import pytest
 from gensim.models import KeyedVectors
+from studies.glove import ways as glove_ways
 
-from dml.metrics import checkpoints
+from dml.runs import checkpoints
 
 KEYS = {"loss", "records", "records_per_second", "epoch_seconds"}
 KEYS |= {"cooccurrence_seconds", "seconds", "analogy_accuracy", "analogy_semantic"}

@@ -82,7 +82,9 @@ def test_an_unreadable_file_is_named(train, corpus, tmp_path, monkeypatch):
     def refused(path, *rest, **more):
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
 
-    monkeypatch.setattr("counting.open", refused, raising=False)  # root may read all
+    monkeypatch.setattr(
+        "studies.glove.counting.open", refused, raising=False
+    )  # root may read all
     with pytest.raises(BadInput, match="expected text at .*corpus.txt.*readable file"):
         train()
 

@@ -5,10 +5,10 @@ import os
 import sys
 from pathlib import Path
 
-import glove_reference
 import glove_strategies
-import glove_ways
 import pytest
+from studies.glove import reference as glove_reference
+from studies.glove import ways as glove_ways
 
 from dml.types import BadInput
 

@@ -2,12 +2,10 @@ import json
 from functools import partial
 
 import hogwild
-import hogwild_parts
-import hogwild_report
-import hogwild_runs
 import numpy as np
 import pytest
-from hogwild_runs import (
+from studies.shared_memory import hogwild_parts, hogwild_report, hogwild_runs
+from studies.shared_memory.hogwild_runs import (
     DENSE,
     PROBLEMS,
     SERIAL,
@@ -18,12 +16,12 @@ from hogwild_runs import (
     speedup,
     unused,
 )
-from sparse_flags import Stated
-from sparse_runs import Task
+from studies.shared_memory.sparse_flags import Stated
+from studies.shared_memory.sparse_runs import Task
 
 from dml import sim
 from dml.types import BadInput
-from dml.wire.messages import Metered
+from dml.wire.comm import Metered
 from tests.strategies.shared.small import documents
 
 SMALL = ["--epochs=2", "--repeats=2", "--delays="]

@@ -1,15 +1,15 @@
 import json
 from functools import partial
 
-import flags
 import jax
 import jax.numpy as jnp
 import large_batch
-import large_batch_training
 import numpy as np
 import pytest
-from large_batch_report import critical, row, timed
-from large_batch_training import Plan, Ran, accuracy, noise_scales, trained
+from lab import flags
+from studies.deep import large_batch_training
+from studies.deep.large_batch_report import critical, row, timed
+from studies.deep.large_batch_training import Plan, Ran, accuracy, noise_scales, trained
 
 from dml.data.digits import CLASSES, FEATURES, digits
 from dml.data.minibatches import take

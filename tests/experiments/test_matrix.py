@@ -7,9 +7,9 @@ from functools import cache
 from pathlib import Path
 
 import pytest
-from matrix_cells import cell
-from matrix_methods import DEVICES, METHODS
-from matrix_problems import PROBLEMS
+from studies.matrix.cells import cell
+from studies.matrix.methods import DEVICES, METHODS
+from studies.matrix.problems import PROBLEMS
 
 from dml.strategies import STRATEGIES, fitting
 from dml.types import BadInput

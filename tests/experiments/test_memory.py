@@ -1,17 +1,16 @@
 import json
 
 import memory
-import memory_compiled
-import memory_search
 import pytest
-from memory_report import TABLES
-from memory_search import LECTURE, MODELS
+from studies.plans import memory_compiled, memory_search
+from studies.plans.memory_report import TABLES
+from studies.plans.memory_search import LECTURE, MODELS
 
 from dml.models.memory import fullest, parameters, program
 from dml.models.transformer import Shape
 from dml.types import BadInput
-from dml.wire.cost import Rates
-from dml.wire.mesh_cost import Machine
+from dml.wire.costs.allreduce import Rates
+from dml.wire.costs.mesh import Machine
 
 
 def run(out, *argv):

@@ -5,15 +5,15 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
-import flags
 import papers
-import papers_page
-import papers_runs
 import pytest
-from claims import claim, never, verdict
-from papers_runs import PAPERS, SIZES, Command, Judged, Paper
+from lab import flags
+from lab.claims import claim, never, verdict
+from studies.papers import page as papers_page
+from studies.papers import runs as papers_runs
+from studies.papers.runs import PAPERS, SIZES, Command, Judged, Paper
 
-from dml.metrics import results
+from dml.runs import results
 from dml.types import BadInput
 
 ROOT = Path(__file__).parents[2]

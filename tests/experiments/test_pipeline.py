@@ -1,19 +1,19 @@
 import json
 import random
 
-import compiling
 import pipeline
-import pipeline_virtual
 import pytest
-from pipeline_rows import AMOEBANET, TABLES, TRANSFORMER, UNEVEN
-from pipeline_virtual import CUTS, Layers, finished, speed_up
+from lab import compiling
+from studies.plans import pipeline_virtual
+from studies.plans.pipeline_rows import AMOEBANET, TABLES, TRANSFORMER, UNEVEN
+from studies.plans.pipeline_virtual import CUTS, Layers, finished, speed_up
 
-from dml.metrics import schedule_figure
+from dml.figures import schedules as schedule_figure
 from dml.models import layer_costs
 from dml.types import BadInput
-from dml.wire import pipeline_facts as facts
-from dml.wire.pipelines import SCHEDULES, make
-from dml.wire.stages import imbalance
+from dml.wire.plans import pipeline_facts as facts
+from dml.wire.plans.pipelines import SCHEDULES, make
+from dml.wire.plans.stages import imbalance
 
 FREE = "0,0,0"
 TICK = 2.0**-10  # sums of it are exact

@@ -3,13 +3,12 @@
 import sys
 from functools import partial
 
-import flags
 import numpy as np
 import pytest
-import recording
+from lab import flags, recording
 
 from dml.types import BadInput
-from tests.wire.messages.serving import serve
+from tests.wire.server.serving import serve
 
 FLAGS = flags.define("record", "replay", "seed", "timeline", "straggle", *flags.VIRTUAL)
 FLAGS.number("pace", 1e-6, "Seconds that a step takes.")

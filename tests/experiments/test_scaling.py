@@ -2,14 +2,12 @@ import json
 
 import pytest
 import scaling
-import scaling_bert
-import scaling_measured
-import scaling_model
-from scaling_model import BY_HAND, Training, joined
+from studies.plans import scaling_bert, scaling_measured, scaling_model
+from studies.plans.scaling_model import BY_HAND, Training, joined
 
 from dml import sim
 from dml.types import BadInput
-from dml.wire.cost import Rates
+from dml.wire.costs.allreduce import Rates
 
 WEAK = Training(1_000_000, 4, 32, False, fixed=0.001, example=0.0001)
 RATES = Rates(1e-6, 1e-9, 1e-10, 1e-6, 1e-9)

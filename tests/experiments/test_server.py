@@ -3,8 +3,8 @@ import json
 import numpy as np
 import pytest
 import server
-import server_runs
 from sklearn.datasets import dump_svmlight_file
+from studies.server import runs as server_runs
 
 from dml.types import BadInput
 from tests.experiments import small_images

@@ -3,7 +3,7 @@ import json
 import numpy as np
 import pytest
 import softsync
-import softsync_report
+from studies.server import softsync_report
 
 from dml.types import BadInput
 from tests.experiments import small_images

@@ -9,8 +9,8 @@ import pytest
 import svm
 
 from dml.data.svmlight import generate, write
-from dml.metrics import figures
-from dml.metrics.writers import Writer, ignore
+from dml.figures import style as figures
+from dml.runs.writers import Writer, ignore
 from dml.types import BadInput
 
 

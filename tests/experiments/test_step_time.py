@@ -1,15 +1,13 @@
 import json
 from types import SimpleNamespace
 
-import compiling
 import jax
 import numpy as np
 import pytest
 import step_time
-import step_time_peers
-import step_time_report
-import step_time_ways
-from step_time_ways import PRODUCT, PSUM, TASKS, Laps
+from lab import compiling
+from studies.deep import step_time_peers, step_time_report, step_time_ways
+from studies.deep.step_time_ways import PRODUCT, PSUM, TASKS, Laps
 
 from dml.types import BadInput
 
@@ -67,7 +65,7 @@ def test_all_take_the_same_steps_by_turns_and_torch_takes_them_too(run, tmp_path
 @pytest.mark.parametrize("model", ["gpt", "bert"])
 def test_a_twin_has_our_loss_and_gradient(model):
     torch = pytest.importorskip("torch")
-    from step_time_twins import TWINS, load
+    from studies.deep.step_time_twins import TWINS, load
 
     step_time.flags.parse(step_time.FLAGS, ["", *TINY, "--batch=1"])
     step_time.FLAGS.model = model

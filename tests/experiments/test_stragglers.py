@@ -3,9 +3,9 @@ import json
 import linear
 import pytest
 import stragglers
-import stragglers_ranks
+from studies.networks import stragglers_ranks
 
-from dml.sim.laws import law, seconds
+from dml.sim.delays import law, seconds
 from dml.types import BadInput
 
 SMALL = ["--measure=0", "--steps=40", "--workers=4"]

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 import tensor
-import tensor_cases as cases
-import tensor_report as report
+from studies.plans import tensor_cases as cases
+from studies.plans import tensor_report as report
 
 from dml.models.transformer import Shape
 from dml.types import BadInput

@@ -3,17 +3,15 @@ import json
 import numpy as np
 import pytest
 import topology
-import topology_byteps
-import topology_report
-import topology_rows
+from studies.networks import topology_byteps, topology_report, topology_rows
 
 from dml import sim
 from dml.sim.networks.named import network
 from dml.types import BadInput
-from dml.wire import cost
-from dml.wire.messages import ALLREDUCE
-from dml.wire.schedules import SCHEDULES
-from dml.wire.topology import groups
+from dml.wire.collectives import ALLREDUCE
+from dml.wire.costs import allreduce as cost
+from dml.wire.plans.schedules import SCHEDULES
+from dml.wire.plans.topology import groups
 
 
 def run(out, *argv):

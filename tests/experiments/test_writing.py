@@ -1,14 +1,13 @@
 import json
 from pathlib import Path
 
-import flags
 import pytest
-import writing
+from lab import flags, writing
 
 from dml import sim
-from dml.metrics import writers
-from dml.metrics.energy import Terms
-from dml.metrics.writers import Writer
+from dml.runs import writers
+from dml.runs.energy import Terms
+from dml.runs.writers import Writer
 from dml.types import BadInput
 
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"

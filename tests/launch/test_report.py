@@ -15,7 +15,7 @@ import report
 import report_curves
 import report_page
 
-from dml.metrics import runs
+from dml.runs import folder as runs
 
 LAUNCH = Path(__file__).parents[2] / "launch"
 EVIL = """\"'></script><img src=x onerror=alert(1)>"""

@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 
-from dml.metrics import runs
+from dml.runs import folder as runs
 from tests.launch.test_report import EVIL, folder, report
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser"))), None)

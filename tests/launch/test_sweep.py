@@ -17,7 +17,7 @@ import sweep_flags
 import sweep_runs
 from sweep_grid import Cell
 
-from dml.metrics import results
+from dml.runs import results
 from dml.types import BadInput
 
 ROOT = Path(__file__).parents[2]

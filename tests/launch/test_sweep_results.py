@@ -16,7 +16,7 @@ from rich.console import Console
 from sweep_grid import Cell
 from sweep_runs import Ended, Job, State
 
-from dml.metrics import runs
+from dml.runs import folder as runs
 from dml.types import BadInput
 
 SCRIPT = str(Path(__file__).with_name("swept_main.py"))
@@ -143,7 +143,7 @@ def drawn(monkeypatch):
     def curves(path, series, **options):
         seen.update(options, series=series)
 
-    monkeypatch.setattr("dml.metrics.figures.curves", curves)
+    monkeypatch.setattr("dml.figures.style.curves", curves)
     return seen
 
 

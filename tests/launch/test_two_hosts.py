@@ -12,13 +12,13 @@ from contextlib import nullcontext
 from pathlib import Path
 
 import glove
-import glove_report
 import pytest
+from studies.glove import report as glove_report
 
 from dml.data.generated_text import generated
-from dml.metrics import figures
-from dml.metrics.writers import Writer, ignore
-from dml.wire.messages import ALLREDUCE
+from dml.figures import style as figures
+from dml.runs.writers import Writer, ignore
+from dml.wire.collectives import ALLREDUCE
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent

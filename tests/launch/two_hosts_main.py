@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 
 from dml.types import BadInput
-from dml.wire.buffers import allocate
-from dml.wire.messages import ALLREDUCE
-from dml.wire.messages.comm import world
-from dml.wire.messages.hierarchical import communicators
+from dml.wire.collectives import ALLREDUCE
+from dml.wire.collectives.hierarchical import communicators
+from dml.wire.comm.buffers import allocate
+from dml.wire.comm.mpi import world
 
 LENGTH = 1000
 LONG = 1 << 18  # words of 4 bytes

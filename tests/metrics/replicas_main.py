@@ -7,7 +7,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from dml import sim
-from dml.metrics.evaluation import digest, evaluate, one_replica
+from dml.evaluation.scores import digest, evaluate, one_replica
 from dml.metrics.replicas import different, fingerprints
 from dml.types import Batch, Model
 

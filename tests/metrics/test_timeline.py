@@ -7,11 +7,12 @@ import numpy as np
 import pytest
 
 from dml import sim
-from dml.metrics import figures
+from dml.figures import style as figures
+from dml.figures.timeline import axis_unit, draw
 from dml.metrics.timeline import digest, events, merged, waiting, without, write
-from dml.metrics.timeline_figure import axis_unit, draw
 from dml.types import Flight, Span, Timeline
-from dml.wire.messages import ALLREDUCE, Traced
+from dml.wire.collectives import ALLREDUCE
+from dml.wire.comm import Traced
 
 NETWORK = sim.Uniform(alpha=1e-6, beta=1e-9, gamma=1e-10)
 SVG = "{http://www.w3.org/2000/svg}"

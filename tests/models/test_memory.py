@@ -9,7 +9,7 @@ from dml.models import memory
 from dml.models.memory import FLOAT32, MIXED, fullest, held
 from dml.models.transformer import SIZES, Shape, shapes
 from dml.types import BadInput
-from dml.wire.mesh.plan import Plan
+from dml.wire.plans.mesh import Plan
 
 SMALL = Shape(vocabulary=50, length=16, layers=8, width=48, heads=8)
 PLAN = Plan(2, 2, 2, microbatch=2, microbatches=8)

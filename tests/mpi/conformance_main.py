@@ -10,10 +10,9 @@ from pathlib import Path
 
 import numpy as np
 
-from dml.wire.messages import ALLREDUCE, all_gather, all_to_all, auto
-from dml.wire.messages.wrapper import Wrapper
-from tests.wire.messages import orders
-from tests.wire.messages.conformance import (
+from dml.wire.collectives import ALLREDUCE, all_gather, all_to_all, auto
+from dml.wire.comm.wrapper import Wrapper
+from tests.wire.collectives.conformance import (
     DTYPES,
     OPS,
     Case,
@@ -24,7 +23,8 @@ from tests.wire.messages.conformance import (
     lengths,
     reduces,
 )
-from tests.wire.messages.spy import Spy
+from tests.wire.collectives.spy import Spy
+from tests.wire.comm import orders
 
 MEGABYTES = 1_048_583  # words: several segments, several stages of shared memory
 VIRTUAL = sorted(ALLREDUCE.keys() - {"auto", "native"})  # the same on virtual ranks
@@ -40,7 +40,7 @@ class Apart(Wrapper):
 
 def real(program, size, wrap=lambda comm: comm):
     """Run on all ranks of the world; give everyone the results of all."""
-    from dml.wire.messages.comm import world
+    from dml.wire.comm.mpi import world
 
     comm = world(watchdog=20)
     assert comm.size == size
@@ -94,7 +94,7 @@ def agreed(comm):
 
 
 def main(amount, path):
-    from dml.wire.messages.comm import world
+    from dml.wire.comm.mpi import world
 
     size = world(watchdog=20).size
     every = amount == "all"

@@ -10,12 +10,12 @@ from pathlib import Path
 import jax
 import numpy as np
 
-from dml.metrics import states
 from dml.metrics.replicas import different
+from dml.runs import states
 from dml.strategies.mesh import mesh
 from dml.strategies.serial import serial
+from dml.wire.comm.mpi import world
 from dml.wire.mesh import devices
-from dml.wire.messages.comm import world
 from tests.strategies.small import apart, train
 
 

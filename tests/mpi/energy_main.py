@@ -3,8 +3,8 @@
 import sys
 from itertools import count
 
-from dml.metrics import counters, energy
-from dml.wire.messages.comm import world
+from dml.runs import counters, energy
+from dml.wire.comm.mpi import world
 from tests.mpi.conformance_main import Apart
 
 

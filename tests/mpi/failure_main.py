@@ -9,11 +9,11 @@ import time
 import numpy as np
 
 from dml.types import BadInput
-from dml.wire.buffers import allocate
-from dml.wire.messages import ALLREDUCE, allreduce_async
-from dml.wire.messages.comm import world
-from dml.wire.messages.ending import refuse
-from dml.wire.messages.tags import Tag
+from dml.wire.collectives import ALLREDUCE, allreduce_async
+from dml.wire.comm.abort import refuse
+from dml.wire.comm.buffers import allocate
+from dml.wire.comm.mpi import world
+from dml.wire.comm.tags import Tag
 
 QUICK = 0.5  # seconds a watchdog waits here
 

@@ -6,7 +6,7 @@ Rank 0 asserts the bits that virtual ranks make, then says how many ways have th
 import sys
 
 from dml import sim
-from dml.wire.messages.comm import world
+from dml.wire.comm.mpi import world
 from tests.strategies.glove.lattice import digest, train
 
 ROTATION = ("travel", "stay")  # serial's bits on any number of ranks

@@ -4,8 +4,8 @@ import sys
 
 import numpy as np
 
-from dml.wire.messages import ALLREDUCE, broadcast
-from dml.wire.messages.comm import world
+from dml.wire.collectives import ALLREDUCE, broadcast
+from dml.wire.comm.mpi import world
 
 WORDS = (1 << 29) + 5  # float32: 2^31 + 20 bytes
 PERIOD = 1 << 20

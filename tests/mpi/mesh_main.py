@@ -10,8 +10,8 @@ from dml.strategies.glove.mesh import mesh
 from dml.strategies.glove.problem import minibatches
 from dml.strategies.serial import serial
 from dml.update.rows import AdaGrad, unpack
+from dml.wire.comm.mpi import world
 from dml.wire.mesh import devices
-from dml.wire.messages.comm import world
 from tests.strategies.glove.mesh_main import (
     BATCH,
     CLOSE,

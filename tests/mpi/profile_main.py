@@ -5,10 +5,13 @@ import time
 from pathlib import Path
 
 sys.path.append(str(Path(__file__).parents[2] / "experiments"))
-import timelines  # noqa: E402
+from lab import timelines  # noqa: E402
 
-from dml.wire.messages import Metered, Traced  # noqa: E402
-from dml.wire.messages.comm import world  # noqa: E402
+from dml.wire.comm import (
+    Metered,  # noqa: E402
+    Traced,  # noqa: E402
+)
+from dml.wire.comm.mpi import world  # noqa: E402
 
 
 def steps(comm, timer):

@@ -4,9 +4,9 @@ import sys
 
 import numpy as np
 
-from dml.wire.messages import ALLREDUCE, allreduce_async
-from dml.wire.messages.comm import world
-from tests.wire.messages.conformance import Case, digest, given
+from dml.wire.collectives import ALLREDUCE, allreduce_async
+from dml.wire.comm.mpi import world
+from tests.wire.collectives.conformance import Case, digest, given
 
 WAYS = {  # which of the two has a thread of its own
     "polls": (False, False),

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import numpy as np
 
-from dml.metrics import records
+from dml.runs import records
 from dml.types import ANY, Status
-from dml.wire.messages import Log, Metered, Recorded, Replayed, Traced, first_of_all
+from dml.wire.comm import Log, Metered, Recorded, Replayed, Traced, first_of_all
 from tests.sim.test_agreement import Player, programs
-from tests.wire.messages.serving import serve
+from tests.wire.server.serving import serve
 
 ENDING = (5003, 5006, 5009, 5010, 5012, 5019, 5021, 5040, 5042, 5046)  # of 3 ranks
 CONFIG = {"experiment": "recorded_main"}
@@ -48,7 +48,7 @@ PROGRAMS = {"served": served, "played": played, "told_once": told_once}
 
 
 def main(how, which, path):
-    from dml.wire.messages.comm import world
+    from dml.wire.comm.mpi import world
 
     comm = world(watchdog=5)
     program = PROGRAMS[which]

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 
 sys.path.append(str(Path(__file__).parents[2] / "experiments"))
-import flags  # noqa: E402
+from lab import flags  # noqa: E402
 
-from tests.wire.messages.serving import serve  # noqa: E402
+from tests.wire.server.serving import serve  # noqa: E402
 
 FLAGS = flags.define(
     *("record", "replay", "seed", "timeline", "watchdog"), *flags.VIRTUAL

@@ -5,12 +5,12 @@ import sys
 import numpy as np
 
 from dml.strategies.server.workers import Habits
-from dml.wire.messages import Metered
-from dml.wire.messages.client import Client
-from dml.wire.messages.comm import world
-from dml.wire.messages.consistency import Choice, Consistency
-from dml.wire.messages.server import Server
-from dml.wire.partition import partition
+from dml.wire.comm import Metered
+from dml.wire.comm.mpi import world
+from dml.wire.plans.partition import partition
+from dml.wire.server.client import Client
+from dml.wire.server.consistency import Choice, Consistency
+from dml.wire.server.server import Server
 from tests.strategies.server.small import Descent, alone, problem, program
 
 SHORT = "shifted_exponential:0.001,1000"

@@ -14,10 +14,11 @@ from dml import sim
 from dml.models import descent
 from dml.strategies.shared.cyclades import cyclades
 from dml.strategies.shared.hogwild import hogwild
-from dml.wire.memory import atomic, locked, round_robin, whole
+from dml.wire.comm.mpi import world
+from dml.wire.memory import atomic, locked, round_robin
+from dml.wire.memory import global_lock as whole
 from dml.wire.memory.conflicts import hubs
 from dml.wire.memory.shared import place
-from dml.wire.messages.comm import world
 from tests.strategies.shared.small import How, begin, documents
 from tests.strategies.shared.tally import tally
 

@@ -11,12 +11,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import glove
-import glove_report
 import pytest
+from studies.glove import report as glove_report
 
 from dml.data.generated_text import generated
-from dml.metrics import figures
-from dml.metrics.writers import Writer, ignore
+from dml.figures import style as figures
+from dml.runs.writers import Writer, ignore
 
 ROOT = Path(__file__).parents[2]
 PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"

@@ -5,7 +5,7 @@ import os
 import pytest
 
 from dml import sim
-from dml.wire.messages import ALLREDUCE
+from dml.wire.collectives import ALLREDUCE
 from tests.mpi import conformance_main
 
 BYTES_2_31 = (1 << 31) + 20

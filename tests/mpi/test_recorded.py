@@ -3,8 +3,8 @@
 import pytest
 
 from dml import sim
-from dml.metrics import records
-from dml.wire.messages import Log, Recorded, Replayed
+from dml.runs import records
+from dml.wire.comm import Log, Recorded, Replayed
 from tests.mpi.recorded_main import CONFIG, PROGRAMS
 
 

@@ -5,10 +5,12 @@ from pathlib import Path
 
 import numpy as np
 
-from dml.metrics import timeline, timeline_figure
+from dml.figures import timeline as timeline_figure
+from dml.metrics import timeline
 from dml.types import ANY
-from dml.wire.messages import ALLREDUCE, Metered, Traced
-from dml.wire.messages.comm import world
+from dml.wire.collectives import ALLREDUCE
+from dml.wire.comm import Metered, Traced
+from dml.wire.comm.mpi import world
 
 
 def main(path):

@@ -2,8 +2,8 @@
 
 import sys
 
-from dml.wire.buffers import allocate
-from dml.wire.messages.comm import world
+from dml.wire.comm.buffers import allocate
+from dml.wire.comm.mpi import world
 
 comm = world(watchdog=5)
 for one in (comm.Dup(), comm.Dup()):

@@ -8,7 +8,7 @@ import pytest
 from dml import sim
 from dml.sim.events import Slow
 from dml.types import ANY, Status
-from dml.wire.messages import Traced
+from dml.wire.comm import Traced
 
 NOTHING = (Slow(frozenset([0]), frozenset([0]), 1.0),)  # routes, and slows nothing
 ODD = sim.Uniform(1e-3, 1e-6 / 7, 1e-7, 400)  # so that hardly two things are at once

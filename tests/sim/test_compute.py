@@ -3,8 +3,8 @@ import pytest
 
 from dml import sim
 from dml.sim.events import Death
-from dml.wire.messages import Traced
-from dml.wire.messages.tags import Tag
+from dml.wire.comm import Traced
+from dml.wire.comm.tags import Tag
 
 FREE = sim.Uniform(0, 0, 0)
 NOTHING = np.empty(0, np.uint8)

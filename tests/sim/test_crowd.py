@@ -6,7 +6,7 @@ import pytest
 from dml import sim
 from dml.sim.events import Slow
 from dml.types import ANY, SHARED, BadInput, Status
-from dml.wire.messages.tags import Tag
+from dml.wire.comm.tags import Tag
 
 ALPHA, BETA = 1e-3, 1e-6
 NOTHING = Slow(frozenset([0]), frozenset([0]), factor=1.0)

@@ -11,9 +11,9 @@ from dml.sim.machine import NONE, build
 from dml.sim.networks.fabric import Links, Paths, Rates
 from dml.sim.networks.named import network
 from dml.types import BadInput, Round
-from dml.wire.messages import ALLREDUCE
-from dml.wire.schedules import SCHEDULES
-from dml.wire.topology import groups
+from dml.wire.collectives import ALLREDUCE
+from dml.wire.plans.schedules import SCHEDULES
+from dml.wire.plans.topology import groups
 
 FLAT = sorted(SCHEDULES.keys() - {"hierarchical"})
 EAGER = (0, 300, 1 << 40)

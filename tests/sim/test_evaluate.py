@@ -9,11 +9,11 @@ from dml import sim
 from dml.sim.departures import contend
 from dml.sim.evaluate import messages
 from dml.types import BadInput, Round
-from dml.wire import cost
-from dml.wire.cost import Job, Rates
-from dml.wire.messages import ALLREDUCE
-from dml.wire.schedules import SCHEDULES
-from dml.wire.topology import groups
+from dml.wire.collectives import ALLREDUCE
+from dml.wire.costs import allreduce as cost
+from dml.wire.costs.allreduce import Job, Rates
+from dml.wire.plans.schedules import SCHEDULES
+from dml.wire.plans.topology import groups
 
 ALPHA, BETA, GAMMA = 1.3e-6, 0.7e-9, 0.3e-9
 RATES = Rates(ALPHA, BETA, GAMMA)

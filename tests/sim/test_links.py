@@ -8,7 +8,7 @@ import pytest
 from dml import sim
 from dml.sim.networks.fabric import Links, Paths, Rates
 from dml.types import ANY, BadInput, Status
-from dml.wire.messages import ALLREDUCE
+from dml.wire.collectives import ALLREDUCE
 
 ALPHA, BETA, HOP, LINK = 1e-3, 1e-6, 1e-4, 2e-6
 RATES = Rates(ALPHA, BETA, 1e-7, 65536, HOP, LINK)

@@ -3,7 +3,7 @@ import math
 import numpy as np
 import pytest
 
-from dml.sim.laws import expected, law, seconds
+from dml.sim.delays import expected, law, seconds
 from dml.sim.maxplus import k_of_p, pace, ssp
 
 LAW = law("shifted_exponential:1,1")

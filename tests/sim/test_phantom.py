@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dml import sim
-from dml.wire.messages import ALLREDUCE
+from dml.wire.collectives import ALLREDUCE
 
 
 @pytest.mark.parametrize("name", sorted(ALLREDUCE))

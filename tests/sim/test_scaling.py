@@ -11,14 +11,15 @@ from dml.strategies.server.report import Report, collected
 from dml.strategies.server.roles import roles
 from dml.strategies.server.server import Setup, server
 from dml.types import Problem, Rows, itself
-from dml.wire.buffers import allocate
-from dml.wire.messages import ALLREDUCE, Metered, predicted
-from dml.wire.messages.check import replicas_agree
-from dml.wire.messages.collect import collect
-from dml.wire.messages.consistency import Choice, consistency
-from dml.wire.messages.race import contest, lap
-from dml.wire.messages.server import Server
-from dml.wire.partition import partition
+from dml.wire.collectives import ALLREDUCE, predicted
+from dml.wire.collectives.check import replicas_agree
+from dml.wire.collectives.collect import collect
+from dml.wire.collectives.race import contest, lap
+from dml.wire.comm import Metered
+from dml.wire.comm.buffers import allocate
+from dml.wire.plans.partition import partition
+from dml.wire.server.consistency import Choice, consistency
+from dml.wire.server.server import Server
 
 ROWS = 5_000
 WIDTH = 4

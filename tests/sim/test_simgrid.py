@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from dml import sim
-from dml.wire.messages import ALLREDUCE
+from dml.wire.collectives import ALLREDUCE
 
 SCRIPT = Path(__file__).parent / "simgrid_main.py"
 

@@ -8,8 +8,8 @@ import pytest
 from dml import sim
 from dml.sim import world as world_of_sim
 from dml.types import BadInput
-from dml.wire.messages import ALLREDUCE, allreduce_async
-from dml.wire.messages.tags import Tag
+from dml.wire.collectives import ALLREDUCE, allreduce_async
+from dml.wire.comm.tags import Tag
 
 ALPHA, BETA, GAMMA = 1e-3, 1e-6, 1e-7
 SLOW = sim.Uniform(ALPHA, BETA, GAMMA)

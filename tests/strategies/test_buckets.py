@@ -18,8 +18,9 @@ from dml.strategies.local import local
 from dml.strategies.serial import serial
 from dml.strategies.synchronous import synchronous
 from dml.types import BadInput, Batch, Reducer
-from dml.wire.buckets import buckets
-from dml.wire.messages import ALLREDUCE, Metered
+from dml.wire.collectives import ALLREDUCE
+from dml.wire.comm import Metered
+from dml.wire.reducers.buckets import buckets
 from dml.wire.reducers.exact import exact
 from tests.strategies.small import (
     BATCH,

@@ -13,7 +13,8 @@ from dml.models.completion import in_columns
 from dml.strategies.operation import operation
 from dml.strategies.serial import serial
 from dml.update.table import table
-from dml.wire.messages import ALLREDUCE, Metered
+from dml.wire.collectives import ALLREDUCE
+from dml.wire.comm import Metered
 from tests.strategies.shared.small import ratings
 
 BATCH, UPDATES = 32, 25

@@ -12,7 +12,7 @@ from dml.strategies.rotation import cells, in_blocks, orders, rotation
 from dml.strategies.shared.hogwild import hogwild
 from dml.strategies.shared.workers import Descent
 from dml.types import BadInput
-from dml.wire.messages import Metered
+from dml.wire.comm import Metered
 from tests.strategies.shared.small import documents, ratings
 
 BLOCKS, EPOCHS = 4, 3

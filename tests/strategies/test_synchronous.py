@@ -8,14 +8,15 @@ import pytest
 from dml import sim
 from dml.data.digits import digits
 from dml.data.minibatches import minibatches, take
-from dml.metrics.evaluation import digest
+from dml.evaluation.scores import digest
 from dml.metrics.timer import Timer
 from dml.models.logistic import logistic
 from dml.models.network import network
 from dml.strategies.serial import serial
 from dml.strategies.synchronous import synchronous
 from dml.update.dense import make
-from dml.wire.messages import ALLREDUCE, Metered
+from dml.wire.collectives import ALLREDUCE
+from dml.wire.comm import Metered
 from dml.wire.reducers.exact import exact
 from tests.strategies.small import alone
 

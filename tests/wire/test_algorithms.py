@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 
 from dml import sim
-from dml.wire import cost
-from dml.wire.cost import Job, Rates
-from dml.wire.messages import ALLREDUCE
-from dml.wire.schedules import SCHEDULES, words
-from dml.wire.topology import SEGMENT, chunks, fold, groups, segments
-from tests.wire.messages.spy import Spy
+from dml.wire.collectives import ALLREDUCE
+from dml.wire.costs import allreduce as cost
+from dml.wire.costs.allreduce import Job, Rates
+from dml.wire.plans.schedules import SCHEDULES, words
+from dml.wire.plans.topology import SEGMENT, chunks, fold, groups, segments
+from tests.wire.collectives.spy import Spy
 
 ALPHA, BETA, GAMMA = 1.3e-6, 0.7e-9, 0.3e-9
 RATES = Rates(ALPHA, BETA, GAMMA)

@@ -22,7 +22,7 @@ from dml.data.vocabulary import write
 from dml.strategies.counting.corpus import Corpus, Pieces, Tokens, number
 from dml.strategies.counting.runs import Runs, merge
 from dml.types import BadInput, Comm
-from dml.wire.messages import first_of_each_host
+from dml.wire.comm import first_of_each_host
 
 VOCABULARY, RECORDS = "vocab.txt", "cooccurrence.bin"
 MOST = 1 << 21

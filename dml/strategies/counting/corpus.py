@@ -22,7 +22,7 @@ from dml.data.cooccurrence import END, tally
 from dml.data.scratch import Scratch
 from dml.data.vocabulary import Vocabulary, vocabulary
 from dml.types import BadInput, Comm
-from dml.wire.messages import all_to_all
+from dml.wire.collectives import all_to_all
 
 Pieces = Iterable[Callable[[], str]]
 Tokens = Callable[[str], list[str]]

@@ -19,9 +19,10 @@ from dml.strategies.server.server import Setup
 from dml.strategies.shared.workers import Descent
 from dml.types import Comm, Problem, Step
 from dml.update.rows import AdaGrad
-from dml.wire.messages import Metered, first_of_each_host, tree_allreduce
-from dml.wire.messages.consistency import Consistency
+from dml.wire.collectives import tree_allreduce
+from dml.wire.comm import Metered, first_of_each_host
 from dml.wire.reducers.exact import exact
+from dml.wire.server.consistency import Consistency
 
 RATE = 0.1
 

@@ -17,8 +17,8 @@ from dml.data.shards import bounds
 from dml.data.tiles import Blocks, Cell, Tiles
 from dml.models.glove import weight
 from dml.types import BadInput, Comm, Embeddings
+from dml.wire.collectives import all_gather
 from dml.wire.memory.shared import share
-from dml.wire.messages import all_gather
 
 RECORD_BYTES = 12  # two offsets, a logarithm, a weight
 STEP = 1 << 16  # records that are copied or turned into logarithms at once

@@ -23,7 +23,7 @@ from dml.strategies.hybrid.pieces import Piece
 from dml.wire.mesh import packed
 from dml.wire.mesh.packed import Lengths, Vectors, packing, slot
 from dml.wire.mesh.when import when
-from dml.wire.slots import Instructions, slots_of
+from dml.wire.plans.slots import Instructions, slots_of
 
 Weights = tuple[Vectors, Lengths]  # vectors with a part's params, and its first index
 

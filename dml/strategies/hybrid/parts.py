@@ -14,8 +14,8 @@ from jax.sharding import Mesh
 from dml.types import BadInput, Layer, Params, Tensor
 from dml.wire.mesh.axes import RING, local
 from dml.wire.mesh.packed import Packing, packing
-from dml.wire.pipelines import possible
-from dml.wire.stages import stages as balanced
+from dml.wire.plans.pipelines import possible
+from dml.wire.plans.stages import stages as balanced
 
 TRANSPOSED = "transposed"  # gpipe with a backward made by JAX
 

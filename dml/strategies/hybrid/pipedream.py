@@ -30,11 +30,11 @@ from dml.strategies.hybrid.pipeline import tick
 from dml.strategies.hybrid.programs import Learner, optimizer_step
 from dml.strategies.mesh import local, nbytes
 from dml.types import BadInput, Batch, Step
-from dml.wire import pipelines, slots
 from dml.wire.mesh.axes import FED, PER_DEVICE, SHARDED, WHOLE
 from dml.wire.mesh.packed import Vectors, put, slot, zeros
-from dml.wire.pipelines import FORWARD, IDLE
-from dml.wire.slots import Instructions
+from dml.wire.plans import pipelines, slots
+from dml.wire.plans.pipelines import FORWARD, IDLE
+from dml.wire.plans.slots import Instructions
 
 
 def pipedream(

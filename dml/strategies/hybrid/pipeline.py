@@ -1,4 +1,4 @@
-"""Execution of any schedule of wire/pipelines.py, by one program on all devices.
+"""Execution of any schedule of wire/plans/pipelines.py, by one program on all devices.
 
     tick      0  1  2  3  4  5  6  7  8  9       F: forward   B: backward_grad_acc
     stage 0   F0 F1 .  .  B0 B0 F2 B1 B1 F3      in ticks of a piece each
@@ -21,11 +21,11 @@ from dml.strategies.hybrid.instructions import InFlight, Program
 from dml.strategies.hybrid.layout import Layout
 from dml.strategies.hybrid.parts import Part
 from dml.strategies.hybrid.pieces import traced
-from dml.wire import slots
 from dml.wire.mesh.packed import Vectors
 from dml.wire.mesh.when import when
-from dml.wire.pipelines import FORWARD, Schedule
-from dml.wire.slots import Instructions
+from dml.wire.plans import slots
+from dml.wire.plans.pipelines import FORWARD, Schedule
+from dml.wire.plans.slots import Instructions
 
 PART, TRAVEL = "part", "travel"  # scopes, by which programs.py counts words
 

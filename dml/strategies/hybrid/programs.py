@@ -31,8 +31,8 @@ from dml.wire.mesh.axes import (
 )
 from dml.wire.mesh.packed import Vectors, read, write
 from dml.wire.mesh.traffic import collectives, sent
-from dml.wire.pipelines import Schedule, make
-from dml.wire.slots import instructions
+from dml.wire.plans.pipelines import Schedule, make
+from dml.wire.plans.slots import instructions
 
 
 class Gradients:

@@ -16,7 +16,7 @@ from dml.metrics.timer import Timer
 from dml.strategies.server.report import WORK, Report
 from dml.strategies.server.server import Setup, collected, divided, server
 from dml.types import CountedComm, Problem, Shard, Step
-from dml.wire.messages import tree_allreduce
+from dml.wire.collectives import tree_allreduce
 
 STALEST = 1023  # greater staleness is counted as this
 

@@ -8,10 +8,10 @@ import numpy as np
 from dml.strategies.server.roles import Roles
 from dml.strategies.server.workers import Counts
 from dml.types import CountedComm
-from dml.wire.messages.client import Client
-from dml.wire.messages.collect import collect
-from dml.wire.messages.server import Applied, Server
-from dml.wire.partition import Partition, imbalance
+from dml.wire.collectives.collect import collect
+from dml.wire.plans.partition import Partition, imbalance
+from dml.wire.server.client import Client
+from dml.wire.server.server import Applied, Server
 
 
 class Snapshot(NamedTuple):

@@ -19,16 +19,16 @@ from dml.strategies.server.roles import Roles
 from dml.strategies.server.tables import of_rows, tabled
 from dml.strategies.server.workers import Habits, Parts, work
 from dml.types import BadInput, CountedComm, Problem, Reducer, Shard, Step
-from dml.wire.messages import tree_allreduce
-from dml.wire.messages.client import Client
-from dml.wire.messages.collect import collect
-from dml.wire.messages.colocated import Colocated
-from dml.wire.messages.consistency import Consistency
-from dml.wire.messages.replica import Replica
-from dml.wire.messages.server import Server
-from dml.wire.once import once
-from dml.wire.partition import Partition, partition
+from dml.wire.collectives import tree_allreduce
+from dml.wire.collectives.collect import collect
+from dml.wire.comm.once import once
+from dml.wire.plans.partition import Partition, partition
 from dml.wire.reducers.exact import exact
+from dml.wire.server.client import Client
+from dml.wire.server.colocated import Colocated
+from dml.wire.server.consistency import Consistency
+from dml.wire.server.replica import Replica
+from dml.wire.server.server import Server
 
 Make = Callable[[np.ndarray], Shard]  # rows -> what keeps and updates them
 

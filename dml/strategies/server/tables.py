@@ -11,7 +11,7 @@ import numpy as np
 
 from dml.strategies.parameters import Update
 from dml.types import BadInput, Params, Problem, Rows
-from dml.wire.buffers import Layout, layout, pack, unpack
+from dml.wire.comm.buffers import Layout, layout, pack, unpack
 
 
 def tabled(problem: Problem) -> Problem:

@@ -14,8 +14,8 @@ import numpy as np
 from dml.data.shards import shard
 from dml.metrics.timer import Timer
 from dml.types import BadInput, Problem, Rows, Step, nothing
-from dml.wire.messages.replica import Reading, Replica
-from dml.wire.rows import Keys, summed
+from dml.wire.reducers.rows import Keys, summed
+from dml.wire.server.replica import Reading, Replica
 
 Sift = Callable[[np.ndarray, np.ndarray], np.ndarray]  # values, grads -> which to send
 SKIP, STOP = "skip", "stop"

@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from dml.metrics.timer import Timer
-from dml.sim.laws import Law, stream
+from dml.sim.delays import Law, stream
 from dml.strategies.shared.workers import Descent, paced, settle
 from dml.types import Comm, Problem, Step
 from dml.wire.memory.delayed import kernel as compiled

@@ -27,7 +27,7 @@ from dml.strategies.shared.workers import (
 from dml.types import BadInput, CountedComm, Kernel, Problem, Step
 from dml.wire.memory import hogwild as lock_free
 from dml.wire.memory import state as memory
-from dml.wire.memory.free import free as compiled
+from dml.wire.memory.lock_free import free as compiled
 from dml.wire.memory.state import Order, Pace, Worker
 
 

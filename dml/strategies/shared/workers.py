@@ -17,12 +17,13 @@ import numpy as np
 
 from dml.metrics.timer import Timer
 from dml.types import BadInput, CountedComm, Kernel, Problem, Step
+from dml.wire.collectives import tree_allreduce
+from dml.wire.comm import first_of_each_host
 from dml.wire.memory import hogwild
-from dml.wire.memory.free import free
+from dml.wire.memory.lock_free import free
 from dml.wire.memory.shared import share
 from dml.wire.memory.state import Order, Pace, State, Worker, state
-from dml.wire.messages import first_of_each_host, tree_allreduce
-from dml.wire.topology import chunks
+from dml.wire.plans.topology import chunks
 
 
 class Descent(NamedTuple):

@@ -19,8 +19,8 @@ from numba import njit
 
 from dml.wire.memory.atomics import meet
 from dml.wire.memory.conflicts import Plan
-from dml.wire.memory.free import add_row, gather
-from dml.wire.memory.stamps import compiled
+from dml.wire.memory.lock_free import add_row, gather
+from dml.wire.memory.source_hash import compiled
 
 
 class Board(NamedTuple):

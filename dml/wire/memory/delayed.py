@@ -15,8 +15,8 @@ import numpy as np
 from numba import njit
 
 from dml.types import Edges
-from dml.wire.memory.free import add_row, gather
-from dml.wire.memory.stamps import compiled
+from dml.wire.memory.lock_free import add_row, gather
+from dml.wire.memory.source_hash import compiled
 
 
 class Twin(NamedTuple):

@@ -9,8 +9,8 @@ from typing import Any, TypeVar
 import numpy as np
 
 from dml.types import Comm
-from dml.wire.messages.broadcast import broadcast
-from dml.wire.messages.first import first_of_each_host
+from dml.wire.collectives.broadcast import broadcast
+from dml.wire.comm.rank_order import first_of_each_host
 
 ALIGNED = 64  # bytes: a cache line
 Tree = TypeVar("Tree")

@@ -12,7 +12,7 @@ import jax
 from jax.sharding import AxisType, Mesh
 
 from dml.types import BadInput, Comm
-from dml.wire.mesh.meeting import known_by_name, meeting_point, on_cpu
+from dml.wire.mesh.coordinator import known_by_name, meeting_point, on_cpu
 
 
 def start(comm: Comm) -> None:

@@ -5,15 +5,15 @@ from typing import Any
 import numpy as np
 
 from dml.types import AllReduce, Comm, Reducer
-from dml.wire.buffers import Layout
-from dml.wire.rows import summed
+from dml.wire.comm.buffers import Layout
+from dml.wire.reducers.rows import summed
 
 
 def exact(allreduce: AllReduce) -> Reducer:
     """Return the reducer that sums by an all-reduce and keeps no state.
 
-    allreduce: any of `dml.wire.messages.ALLREDUCE`. Its cost is the reducer's. A server
-        adds the terms in worker order instead, as the star does.
+    allreduce: any of `dml.wire.collectives.ALLREDUCE`. Its cost is the reducer's. A
+        server adds the terms in worker order instead, as the star does.
     """
 
     def init(layout: Layout) -> None:

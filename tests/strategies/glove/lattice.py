@@ -23,10 +23,11 @@ from dml.strategies.shared.hogwild import hogwild
 from dml.strategies.shared.workers import Descent
 from dml.strategies.synchronous import synchronous
 from dml.update.rows import AdaGrad, unpack
-from dml.wire.messages import ALLREDUCE, Metered
-from dml.wire.messages.consistency import Choice, consistency
+from dml.wire.collectives import ALLREDUCE
+from dml.wire.comm import Metered
+from dml.wire.plans.rotation import rounds
 from dml.wire.reducers.exact import exact
-from dml.wire.rotation import rounds
+from dml.wire.server.consistency import Choice, consistency
 
 WORDS, DIM, BLOCKS, ROWS, RATE = 90, 24, 8, 4, 0.05
 BSP = consistency("bsp", Choice(), 1)

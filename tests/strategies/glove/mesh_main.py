@@ -17,7 +17,7 @@ from dml.strategies.glove.tiling import Order, tiled
 from dml.types import Problem
 from dml.update.rows import unpack
 from dml.wire.mesh.devices import mesh
-from dml.wire.rotation import rounds
+from dml.wire.plans.rotation import rounds
 
 WORDS, DIM, BATCH, RATE, EPOCHS = 60, 8, 301, 0.05, 3
 MESHES = {"1x1": (1, 1), "2x1": (2, 1), "1x2": (1, 2), "2x4": (2, 4)}

@@ -17,8 +17,9 @@ from dml.strategies.shared.hogwild import dealt
 from dml.types import BadInput
 from dml.update import rows
 from dml.update.rows import LANES, padded
+from dml.wire.collectives import ALLREDUCE
+from dml.wire.comm import Metered
 from dml.wire.memory.state import Worker
-from dml.wire.messages import ALLREDUCE, Metered
 from tests.strategies.glove.lattice import (
     DIM,
     HOSTS,

@@ -7,7 +7,7 @@ from dml import sim
 from dml.data.shards import bounds
 from dml.metrics.timer import Timer
 from dml.models.glove import glove
-from dml.sim.laws import drawing, law
+from dml.sim.delays import drawing, law
 from dml.strategies.glove.problem import minibatches
 from dml.strategies.glove.problem import problem as problem_of
 from dml.strategies.glove.served import adagrad, on_servers, problem, squares, unpacked
@@ -16,8 +16,8 @@ from dml.strategies.server.roles import roles
 from dml.strategies.server.server import Setup
 from dml.strategies.server.workers import Habits
 from dml.update.rows import unpack
-from dml.wire.messages import Delayed, Metered
-from dml.wire.messages.consistency import CONSISTENCIES, Choice, consistency
+from dml.wire.comm import Delayed, Metered
+from dml.wire.server.consistency import CONSISTENCIES, Choice, consistency
 from tests.strategies.glove.lattice import DIM, RATE, WORDS, corpus, on_ranks, order
 
 both = pytest.mark.parametrize("tables", (1, 2))

@@ -6,8 +6,8 @@ import pytest
 from dml import sim
 from dml.strategies.glove.tiling import tiled
 from dml.update.rows import width
-from dml.wire.schedules import SCHEDULES
-from dml.wire.schedules import words as words_of
+from dml.wire.plans.schedules import SCHEDULES
+from dml.wire.plans.schedules import words as words_of
 from tests.strategies.glove.lattice import (
     BLOCKS,
     DIM,

@@ -6,16 +6,16 @@ import numpy as np
 
 from dml import sim
 from dml.metrics.timer import Timer
-from dml.sim.laws import drawing, law
+from dml.sim.delays import drawing, law
 from dml.strategies.serial import serial
 from dml.strategies.server.report import Report, collected
 from dml.strategies.server.roles import roles
 from dml.strategies.server.server import Setup, server
 from dml.strategies.server.workers import Habits
 from dml.types import Problem, Rows, Touching
-from dml.wire.messages import Delayed, Metered
-from dml.wire.messages.consistency import Choice, consistency
-from dml.wire.partition import partition
+from dml.wire.comm import Delayed, Metered
+from dml.wire.plans.partition import partition
+from dml.wire.server.consistency import Choice, consistency
 from tests.strategies.small import alone as one_rank
 
 ROWS, WIDTH, EXAMPLES, BATCH = 11, 3, 64, 29

@@ -12,7 +12,7 @@ from dml.data.minibatches import minibatches
 from dml.metrics.timer import Timer
 from dml.models import factors, sparse_logistic
 from dml.sim import maxplus
-from dml.sim.laws import drawing, law, seconds
+from dml.sim.delays import drawing, law, seconds
 from dml.strategies.serial import serial
 from dml.strategies.server.report import Report, collected
 from dml.strategies.server.roles import roles
@@ -20,9 +20,9 @@ from dml.strategies.server.server import Setup, server
 from dml.strategies.server.workers import Habits
 from dml.types import Batch
 from dml.update.table import table
-from dml.wire.messages import Delayed, Metered
-from dml.wire.messages.consistency import CONSISTENCIES, Choice, consistency
-from dml.wire.partition import partition
+from dml.wire.comm import Delayed, Metered
+from dml.wire.plans.partition import partition
+from dml.wire.server.consistency import CONSISTENCIES, Choice, consistency
 from tests.strategies.small import alone
 
 SIZE, SERVERS, BATCH, CLOCKS, RATE, L1 = 6, 2, 64, 300, 2.0, 5e-4

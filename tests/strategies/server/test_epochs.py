@@ -13,8 +13,8 @@ from dml.models.factors import problem
 from dml.strategies.server.roles import roles
 from dml.strategies.server.server import Setup, server
 from dml.update.table import table
-from dml.wire.messages import Metered
-from dml.wire.messages.consistency import Choice, consistency
+from dml.wire.comm import Metered
+from dml.wire.server.consistency import Choice, consistency
 
 CLOCKS, EVERY = 12, 4
 

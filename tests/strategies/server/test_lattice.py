@@ -8,9 +8,9 @@ from dml.data.shards import shard
 from dml.strategies.server.roles import roles
 from dml.strategies.server.workers import Habits
 from dml.types import BadInput
-from dml.wire.messages import ALLREDUCE
-from dml.wire.messages import server as servers_module
-from dml.wire.messages.consistency import Choice
+from dml.wire.collectives import ALLREDUCE
+from dml.wire.server import server as servers_module
+from dml.wire.server.consistency import Choice
 from tests.strategies.server.small import (
     DELAYS,
     ROWS,

@@ -19,9 +19,9 @@ from dml.strategies.server.roles import roles
 from dml.strategies.server.server import Setup, server
 from dml.strategies.server.workers import Habits
 from dml.types import Problem, Rows, Touching
-from dml.wire.messages import Delayed, Metered
-from dml.wire.messages.consistency import Choice, consistency
-from dml.wire.partition import partition
+from dml.wire.comm import Delayed, Metered
+from dml.wire.plans.partition import partition
+from dml.wire.server.consistency import Choice, consistency
 
 CLOCKS = 8
 NETWORKS = {

@@ -17,12 +17,13 @@ from dml.strategies.server.server import Setup, server
 from dml.strategies.synchronous import synchronous
 from dml.types import BadInput, Batch, Reducer, Rows, itself
 from dml.update.dense import make
-from dml.wire.buffers import layout, pack
-from dml.wire.messages import ALLREDUCE, Metered
-from dml.wire.messages.consistency import Choice, consistency
-from dml.wire.messages.gather_parts import gather_parts, lengths
+from dml.wire.collectives import ALLREDUCE
+from dml.wire.collectives.gather_parts import gather_parts, lengths
+from dml.wire.comm import Metered
+from dml.wire.comm.buffers import layout, pack
 from dml.wire.reducers.exact import exact
-from dml.wire.rows import indices
+from dml.wire.reducers.rows import indices
+from dml.wire.server.consistency import Choice, consistency
 from tests.strategies.server.small import Descent, batches, problem
 
 WORKERS = 3

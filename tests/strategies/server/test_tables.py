@@ -15,7 +15,7 @@ from dml.models.logistic import logistic
 from dml.models.network import network
 from dml.strategies.server.tables import flattened, unpacked
 from dml.types import BadInput
-from dml.wire.buffers import layout, pack
+from dml.wire.comm.buffers import layout, pack
 
 CASES = {
     "logistic": (lambda: logistic(64, 10, l2=0.01), digits),

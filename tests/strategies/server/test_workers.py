@@ -12,11 +12,11 @@ from dml.strategies.server.server import Setup, server
 from dml.strategies.server.workers import Counts, Habits, Part, computed, kept
 from dml.types import Problem, Rows
 from dml.update.flat import flat
-from dml.wire.messages import Delayed, Metered
-from dml.wire.messages.client import Client
-from dml.wire.messages.consistency import Choice, consistency
-from dml.wire.messages.replica import Replica
-from dml.wire.partition import partition
+from dml.wire.comm import Delayed, Metered
+from dml.wire.plans.partition import partition
+from dml.wire.server.client import Client
+from dml.wire.server.consistency import Choice, consistency
+from dml.wire.server.replica import Replica
 from tests.strategies.server.small import (
     EXAMPLES,
     ROWS,

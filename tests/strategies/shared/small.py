@@ -15,7 +15,7 @@ from dml.models.factors import centred, start
 from dml.strategies.shared.cyclades import cyclades
 from dml.strategies.shared.hogwild import hogwild
 from dml.strategies.shared.workers import Descent, orders
-from dml.wire.messages import Metered
+from dml.wire.comm import Metered
 
 MU = 1e-3
 

@@ -24,7 +24,8 @@ from dml.strategies.shared.average import average
 from dml.strategies.shared.cyclades import cyclades
 from dml.strategies.shared.hogwild import hogwild
 from dml.types import Batch
-from dml.wire.memory import atomic, locked, round_robin, whole
+from dml.wire.memory import atomic, locked, round_robin
+from dml.wire.memory import global_lock as whole
 from tests.strategies.shared.small import How, begin
 
 LABELS = 2

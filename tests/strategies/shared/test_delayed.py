@@ -10,7 +10,7 @@ from dml.data.svmlight import generate
 from dml.metrics.timer import Timer
 from dml.models import sparse_svm
 from dml.models.descent import problem
-from dml.sim.laws import law
+from dml.sim.delays import law
 from dml.strategies.shared.delayed import delayed
 from dml.strategies.shared.workers import Descent, orders
 from tests.strategies.shared import quadratic

@@ -9,7 +9,8 @@ from dml.strategies.shared.average import average
 from dml.strategies.shared.cyclades import cyclades
 from dml.strategies.shared.hogwild import hogwild
 from dml.types import BadInput, Kernel
-from dml.wire.memory import atomic, locked, round_robin, whole
+from dml.wire.memory import atomic, locked, round_robin
+from dml.wire.memory import global_lock as whole
 from dml.wire.memory import hogwild as lock_free
 from dml.wire.memory import state as memory
 from dml.wire.memory.conflicts import hubs

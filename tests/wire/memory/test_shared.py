@@ -7,8 +7,8 @@ import pytest
 
 from dml import sim
 from dml.sim.comm import VirtualComm
+from dml.wire.comm import Metered
 from dml.wire.memory.shared import place, share
-from dml.wire.messages import Metered
 
 
 @pytest.mark.parametrize("host", (0, 1, 2, 3))

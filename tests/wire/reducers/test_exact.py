@@ -2,8 +2,8 @@ import numpy as np
 import pytest
 
 from dml import sim
-from dml.wire.buffers import layout
-from dml.wire.messages import ALLREDUCE
+from dml.wire.collectives import ALLREDUCE
+from dml.wire.comm.buffers import layout
 from dml.wire.reducers.exact import exact
 
 

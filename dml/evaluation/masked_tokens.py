@@ -1,0 +1,140 @@
+"""Masked-token demo: words that a masked-language model predicts for a gap.
+
+A sentence replaces the beginning of windows of real text, as the model was trained on
+full windows; the probabilities of its words are means over these windows.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dml.figures import style as figures
+from dml.figures.pictures import softmax
+from dml.types import BadInput
+
+GAP = "___"
+# Common phrases and facts of 106 articles of Wikipedia.
+SENTENCES = (
+    "the united ___ of america .",
+    "for the first ___ in its history .",
+    "it is one of the ___ important cities in the world .",
+    "the country became independent in the 19th ___ .",
+    "he was born in new ___ city .",
+    "the soviet ___ collapsed in 1991 .",
+    "abraham ___ was the president of the united states .",
+    "paris is the ___ of france .",
+)
+BAR, TEXT, FAINT = "#3b6ea5", "#222222", "#777777"
+
+
+class Blank(NamedTuple):
+    """A sentence and the words for its gap, by falling probability."""
+
+    sentence: str
+    words: tuple[str, ...]
+    chances: tuple[float, ...]
+
+
+def fill(
+    tokenizer: Any,
+    scores: Callable[[np.ndarray], Any],
+    sentences: Sequence[str],
+    around_NxL: np.ndarray,
+    best: int = 5,
+) -> list[Blank]:
+    """Return the best words for the gap, ___, of each sentence.
+
+    Args:
+        scores: tokens NxL -> log-odds NxLxV.
+        around_NxL: windows of held-out text, from [CLS] to [SEP].
+        best: number of words.
+    """
+    found = []
+    for sentence in sentences:
+        tokens_NxL, at = laid(tokenizer, sentence, np.asarray(around_NxL))
+        odds_NxV = np.asarray(scores(tokens_NxL)[:, at], np.float64)
+        chances = softmax(odds_NxV).mean(axis=0)
+        order = np.argsort(-chances, kind="stable")[:best]
+        words = tuple(tokenizer.id_to_token(int(token)) for token in order)
+        found.append(Blank(sentence, words, tuple(chances[order].tolist())))
+    return found
+
+
+def laid(
+    tokenizer: Any, sentence: str, around_NxL: np.ndarray
+) -> tuple[np.ndarray, int]:
+    """Return windows that begin with a sentence, and the position of its gap."""
+    parts = sentence.split(GAP)
+    if len(parts) != 2:
+        raise BadInput(
+            f"expected a sentence with one {GAP}, got {sentence!r} with "
+            f"{len(parts) - 1}; pass one such as {SENTENCES[0]!r}"
+        )
+    before, after = (
+        tokenizer.encode(part, add_special_tokens=False).ids for part in parts
+    )
+    tokens = [*before, tokenizer.token_to_id("[MASK]"), *after]
+    most = around_NxL.shape[1] - 2  # [CLS] and [SEP] stay
+    if len(tokens) > most:
+        raise BadInput(
+            f"expected a sentence of {most} tokens or fewer, got {len(tokens)} in "
+            f"{sentence!r}; pass a shorter one"
+        )
+    tokens_NxL = around_NxL.copy()
+    tokens_NxL[:, 1 : len(tokens) + 1] = tokens
+    return tokens_NxL, len(before) + 1
+
+
+def lines(blanks: Sequence[Blank]) -> list[str]:
+    """Return a line for each sentence and its words."""
+    width = max((len(blank.sentence) for blank in blanks), default=0)
+    return [
+        f"{blank.sentence:{width}}   "
+        + "  ".join(
+            f"{word} {percent(chance)}"
+            for word, chance in zip(blank.words, blank.chances, strict=True)
+        )
+        for blank in blanks
+    ]
+
+
+def percent(chance: float) -> str:
+    return f"{chance:.0%}" if chance >= 0.005 else "<1%"
+
+
+def draw(path: Path, blanks: Sequence[Blank], columns: int = 2) -> None:
+    """Write path.svg and path.png: a panel for each sentence, a bar for each word."""
+    from matplotlib.layout_engine import ConstrainedLayoutEngine
+
+    rows = max(1, -(-len(blanks) // columns))
+    size = (5.4 * columns, 1.75 * rows)
+    layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.08)
+    look: dict[str, Any] = {"layout": layout, "style": figures.PICTURE}
+    with figures.drawing(path, rows, columns, size=size, **look) as (_, panels):
+        for axes in panels[len(blanks) :]:
+            axes.remove()
+        for axes, blank in zip(panels, blanks, strict=False):
+            bars(axes, blank)
+
+
+def bars(axes: Any, blank: Blank) -> None:
+    """Draw the words of a sentence, that of the highest probability on top."""
+    places = range(len(blank.words))
+    colours = [BAR if place == 0 else f"{BAR}66" for place in places]
+    axes.barh(places, blank.chances, height=0.72, color=colours)
+    said: dict[str, Any] = {"va": "center", "fontsize": 9, "parse_math": False}
+    for place, word, chance in zip(places, blank.words, blank.chances, strict=True):
+        bold = "bold" if place == 0 else "normal"
+        word = figures.legible(word)
+        axes.text(-0.015, place, word, ha="right", weight=bold, color=TEXT, **said)
+        axes.text(chance + 0.01, place, percent(chance), color=FAINT, **said)
+    # room for long words on the left, and for a probability of 1 on the right
+    axes.set(xlim=(-0.3, 1.1), ylim=(len(places) - 0.4, -0.6))
+    axes.axvline(0, color="#bbbbbb", linewidth=0.8)
+    axes.set_axis_off()
+    axes.set_title(
+        figures.legible(blank.sentence),
+        **{"loc": "left", "fontsize": 10, "color": TEXT, "parse_math": False},
+    )

@@ -1,0 +1,128 @@
+"""Figures of training and held-out values by step.
+
+The training loss is drawn light, its moving average dark.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dml.figures import style as figures
+from dml.runs.writers import Row, Writer
+
+SMOOTH = 40  # a moving average is over 1 / SMOOTH of the steps on either side
+POINTS = 1000  # of a line at most
+STEEP = 10  # first loss over last one from which the axis is logarithmic
+TRAINING, HELD_OUT = "#3b6ea5", "#cc3311"
+
+
+@contextmanager
+def learning(
+    path: Path, loss: str = "cross_entropy", share: str = "accuracy"
+) -> Iterator[Writer]:
+    """Collect losses and held-out values of rows and of the summary; draw them.
+
+    Args:
+        path: of path.svg and path.png.
+        loss: name of the held-out loss.
+        share: name of a held-out share of 0 to 1, which has its own panel.
+    """
+    losses: list[tuple[float, float]] = []
+    held_out: dict[str, dict[float, float]] = {loss: {}, share: {}}
+
+    def note(step: float, row: Row) -> None:
+        for name, found in held_out.items():
+            if name in row:
+                found[step] = row[name]
+
+    def row(row: Row) -> None:
+        losses.append((row["step"], row["loss"]))
+        note(row["step"], row)
+
+    def summary(summary: Row) -> None:
+        if losses:
+            note(losses[-1][0], summary)
+            draw(path, np.array(losses, float), *held_out.values())
+
+    yield Writer(row, summary)
+
+
+def draw(
+    path: Path,
+    losses_Nx2: np.ndarray,
+    held_out: dict[float, float],
+    shares: dict[float, float],
+) -> None:
+    """Write path.svg and path.png."""
+    panels = 2 if len(shares) > 1 else 1  # one share needs no curve
+    size = (5.6 * panels + 0.8, 3.9)
+    steps, losses = losses_Nx2.T
+    means = smooth(losses)
+    last = "".join(f" · accuracy {share:.1%}" for share in [*shares.values()][-1:])
+    with figures.drawing(path, 1, panels, size=size) as (_, (left, *right)):
+        some = thinned(losses)
+        look = {"color": TRAINING, "alpha": 0.25, "linewidth": 0.8}
+        left.plot(steps[some], losses[some], **look)
+        some = np.unique(np.linspace(0, len(steps) - 1, POINTS).astype(int))
+        look = {"color": TRAINING, "linewidth": 1.8, "label": "training"}
+        left.plot(steps[some], means[some], **look)
+        evaluated(left, held_out, "{:.3g}" + (last if panels == 1 else ""))
+        if means.min() > 0 and means[0] > STEEP * means[-1]:
+            left.set_yscale("log")
+        left.set(xlabel="step", ylabel="loss")
+        if held_out:
+            left.legend()
+        for axes in right:
+            evaluated(axes, shares, "{:.1%}")
+            axes.legend(loc="lower right")
+            axes.set(xlabel="step", ylabel="accuracy", xlim=left.get_xlim())
+            axes.yaxis.set_major_formatter("{x:.0%}")
+            axes.set_ylim(0, 1)
+
+
+def losses(axes: Any, curves: Mapping[str, Sequence[float]]) -> None:
+    """Draw smoothed losses by step, the first curve wide."""
+    wide = {"linewidth": 4, "alpha": 0.35}
+    for number, (name, values) in enumerate(curves.items()):
+        look = wide if number == 0 else {}
+        axes.plot(smooth(np.array(values)), label=name, **look)
+    axes.set(xlabel="step", ylabel="loss", yscale="log")
+    axes.legend(fontsize=8)
+
+
+def smooth(values: np.ndarray) -> np.ndarray:
+    """Return the moving average, over fewer neighbours at both ends."""
+    reach = len(values) // SMOOTH
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    place = np.arange(len(values))
+    begin = np.maximum(place - reach, 0)
+    end = np.minimum(place + reach + 1, len(values))
+    return (sums[end] - sums[begin]) / (end - begin)
+
+
+def thinned(values: np.ndarray) -> np.ndarray:
+    """Return the indices of the least and greatest value of each part."""
+    place = np.arange(len(values))
+    if len(values) <= POINTS:
+        return place
+    parts = np.array_split(place, POINTS // 2)
+    ends = [
+        (part[values[part].argmin()], part[values[part].argmax()]) for part in parts
+    ]
+    return np.unique(ends)
+
+
+def evaluated(axes: Any, found: dict[float, float], said: str) -> None:
+    """Draw values by step, with the last one in the legend."""
+    if found:
+        axes.plot(
+            list(found),
+            list(found.values()),
+            "o-",
+            color=HELD_OUT,
+            label="held out " + said.format(list(found.values())[-1]),
+            zorder=3,
+        )

@@ -1,0 +1,106 @@
+"""LOG: a picture or slices of a volume in; what it was cut into, side by side, out.
+
+A line a slice: what was seen, the truth (where it is known), the labels, and where the
+two differ.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from dml.figures import style as figures
+from dml.types import BadInput
+
+SLICES = 3  # at most; spread over the volume
+# of labels, by rising lightness: told apart in grey and by the colour-blind
+COLOURS = ("#222255", "#4477aa", "#44aa99", "#88ccdd", "#eedd88", "#ffffff")
+WRONG, RIGHT, UNKNOWN = "#cc3311", "#e8e8e8", "#ffffff"
+SIDE = 2.6  # inches of a picture's longer side
+
+
+def draw(
+    path: Path,
+    shape: Sequence[int],
+    picture_NxC: np.ndarray,
+    labels: np.ndarray,
+    truth: np.ndarray | None = None,
+    names: Sequence[str] = (),
+) -> None:
+    """Write path.svg and path.png; nodes are in C order, slices along the first axis.
+
+    Pictures have one number a node, shown as grey, or three from 0 to 1. Truth below 0
+    is unknown.
+    """
+    if len(shape) not in (2, 3) or np.prod(shape) != len(labels):
+        raise BadInput(
+            f"expected a picture of 2 axes or a volume of 3, got {tuple(shape)} of "
+            f"{len(labels)} labels; draw only graphs that have a shape"
+        )
+    lines = {"what is seen": picture_NxC, "the truth": truth, "as cut": labels}
+    if truth is not None:
+        wrong = np.where(labels == truth, 0, 1)
+        lines["errors"] = np.where(truth < 0, 2, wrong)
+    columns = {
+        title: slices(shape, values)
+        for title, values in lines.items()
+        if values is not None
+    }
+    count = int(max(labels.max(), -1 if truth is None else truth.max())) + 1
+    _figure(path, columns, names or [str(label) for label in range(count)])
+
+
+def shaded(count: int) -> list[str]:
+    """Return `count` colours, from the darkest to the lightest."""
+    places = np.linspace(0, len(COLOURS) - 1, count).astype(int)
+    return [COLOURS[place] for place in places]
+
+
+def slices(shape: Sequence[int], values: np.ndarray) -> np.ndarray:
+    """Return some slices of values, each as rows and columns (and three colours)."""
+    whole = values.reshape(*shape, *values.shape[1:])
+    whole = whole if len(shape) == 3 else whole[None]
+    if whole.ndim == 4 and whole.shape[3] == 1:
+        whole = whole[..., 0]
+    places = np.linspace(0, len(whole) - 1, min(SLICES, len(whole)) + 2)[1:-1]
+    return whole[places.round().astype(int)]
+
+
+def _figure(
+    path: Path, columns: Mapping[str, np.ndarray], names: Sequence[str]
+) -> None:
+    """Draw a column a title, a line a slice, and below them which colour is what."""
+    from matplotlib.colors import ListedColormap
+    from matplotlib.patches import Patch
+
+    shades = shaded(len(names))
+    first = columns["what is seen"]
+    tall, wide = first.shape[1:3]
+    side = SIDE / max(tall, wide)
+    size = (wide * side * len(columns) + 0.2, tall * side * len(first) + 0.7)
+    looks = {
+        "what is seen": {"cmap": "gray", "vmin": first.min(), "vmax": first.max()},
+        "errors": {
+            "cmap": ListedColormap([RIGHT, WRONG, UNKNOWN]),
+            "vmin": 0,
+            "vmax": 2,
+        },
+    }
+    ours = {"cmap": ListedColormap(shades), "vmin": 0, "vmax": len(names) - 1}
+    marks = [
+        Patch(facecolor=shade, edgecolor="#777777", label=figures.legible(name))
+        for shade, name in zip(shades, names, strict=True)
+    ]
+    if "errors" in columns:
+        marks.append(Patch(facecolor=WRONG, label="wrong"))
+    with figures.figure(path, size, figures.PICTURE) as figure:
+        grid = figure.subplots(len(first), len(columns), squeeze=False)
+        for across, (title, shown) in enumerate(columns.items()):
+            for down, one in enumerate(shown):
+                axes = grid[down, across]
+                axes.imshow(one, interpolation="nearest", **looks.get(title, ours))
+                axes.set(xticks=[], yticks=[])
+                axes.spines[:].set_visible(False)
+            grid[0, across].set_title(title, fontsize=9)
+        place = {"loc": "outside lower center", "ncols": len(marks)}
+        figure.legend(handles=marks, **place)

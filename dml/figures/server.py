@@ -1,0 +1,76 @@
+"""Figures of parameter servers: staleness, and waiting time of workers."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dml.figures import style as figures
+
+COMPUTING, WAITING = "#7fc29b", "#ee8866"
+WIDE, HIGH = 3.4, 2.6  # inches of a panel
+ACROSS = 4  # panels in a row
+
+
+def histogram(staleness: Sequence[float] | np.ndarray) -> np.ndarray:
+    """Count how many gradients had staleness 0, 1, 2, ..."""
+    return np.bincount(np.asarray(staleness, np.int64))
+
+
+def histograms(
+    path: Path,
+    counts: Mapping[str, np.ndarray],
+    marks: Mapping[str, Sequence[float]] | None = None,
+) -> None:
+    """Draw a histogram of the staleness of gradients for each of `counts`.
+
+    Args:
+        path: of path.svg and path.png.
+        counts: numbers of gradients by staleness, by title.
+        marks: expected values, drawn as dotted lines, by title.
+    """
+    with grid(path, len(counts)) as (_, panels):
+        for axes, (name, counted) in zip(panels, counts.items(), strict=True):
+            stale = np.arange(len(counted))
+            shares, edges = counted / (counted.sum() or 1), np.arange(len(counted) + 1)
+            axes.stairs(shares, edges - 0.5, fill=True, color=WAITING)
+            mean = stale @ counted / (counted.sum() or 1)
+            lines = (marks or {}).get(name, ())
+            for mark in lines:
+                axes.axvline(mark, color="#555555", linestyle=":", linewidth=1)
+            most = max(1, len(counted) - 1, *lines)
+            axes.set(title=f"{name}: mean {mean:.2f}", xlabel="staleness")
+            axes.set_xlim(-0.5, most + 0.5)
+
+
+def waits(path: Path, work: Mapping[str, np.ndarray], unit: str = "s") -> None:
+    """Draw the computing and waiting time of each worker, a row of `work` a worker."""
+    with grid(path, len(work)) as (figure, panels):
+        for axes, (name, seconds_Wx2) in zip(panels, work.items(), strict=True):
+            edges = np.arange(len(seconds_Wx2) + 1) - 0.5
+            computed, total = seconds_Wx2[:, 0], seconds_Wx2.sum(axis=1)
+            look = {"fill": True, "color": WAITING, "label": "waiting"}
+            axes.stairs(total, edges, baseline=computed, **look)
+            look = {"fill": True, "color": COMPUTING, "label": "computing"}
+            axes.stairs(computed, edges, **look)
+            share = seconds_Wx2[:, 1].sum() / (seconds_Wx2.sum() or 1)
+            axes.set(title=f"{name}: {share:.0%} waiting", xlabel="worker", ylabel=unit)
+        figures.legend(figure, "outside lower center", ncols=2)
+
+
+@contextmanager
+def grid(path: Path, count: int) -> Iterator[tuple[Any, list[Any]]]:
+    """Yield a figure and its panels, at most ACROSS in a row; write it at the end."""
+    columns = min(ACROSS, max(1, count))
+    rows = -(-max(1, count) // columns)
+    size = (WIDE * columns, HIGH * rows + 0.3)
+    style = {"axes.grid": False, "axes.titlesize": 9}
+    with figures.drawing(path, rows, columns, size=size, style=style) as (
+        figure,
+        every,
+    ):
+        for axes in every[count:]:
+            axes.set_visible(False)
+        yield figure, every[:count]

@@ -1,0 +1,191 @@
+"""Figures in one style, each written as an SVG and a PNG."""
+
+from collections.abc import Iterator, Mapping, Sequence, Set
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dml.runs.writers import Row, Writer
+
+FEW = 20  # points of a curve at most, for markers
+Curve = tuple[Sequence[float], Sequence[float]]  # xs, ys
+STYLE: dict[Any, Any] = {  # of every figure
+    "axes.grid": True,
+    "axes.spines.right": False,
+    "axes.spines.top": False,
+    "axes.titlesize": 10,
+    "grid.alpha": 0.3,
+    "grid.linewidth": 0.6,
+    "legend.fontsize": 9,
+    "legend.frameon": False,
+    "lines.linewidth": 1.4,
+    "lines.markersize": 3.5,
+    "savefig.dpi": 150,
+    "svg.hashsalt": "dml",
+}
+PICTURE: dict[Any, Any] = {"axes.grid": False}  # style of images and timelines
+
+
+class Panel(NamedTuple):
+    """Named curves in one pair of axes."""
+
+    title: str
+    series: Mapping[str, Curve]
+    x: str
+    y: str
+
+
+@contextmanager
+def figure(
+    path: Path,
+    size: tuple[float, float],
+    style: Any = None,
+    layout: Any = "constrained",
+) -> Iterator[Any]:
+    """Yield an empty figure; write path.svg and path.png at the end.
+
+    Args:
+        path: of both files, without a suffix; equal numbers give equal bytes.
+        size: width and height in inches.
+        style: rcParams besides STYLE.
+        layout: matplotlib's layout engine.
+    """
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    with matplotlib.rc_context(STYLE | (style or {})):
+        found = Figure(figsize=size, layout=layout)
+        yield found
+        found.draw_without_rendering()
+        found.set_layout_engine("none")  # the layout is computed once, not per file
+        save(found, path)
+
+
+@contextmanager
+def drawing(
+    path: Path,
+    rows: int = 1,
+    columns: int = 1,
+    *,
+    size: tuple[float, float],
+    style: Any = None,
+    layout: Any = "constrained",
+    **subplots: Any,
+) -> Iterator[tuple[Any, list[Any]]]:
+    """Yield a figure and its panels, row by row; write both files at the end.
+
+    Args:
+        rows, columns: numbers of panels.
+        path, size, style, layout: as of `figure`.
+        subplots: further arguments of `Figure.subplots`.
+    """
+    with figure(path, size, style, layout) as found:
+        yield found, list(found.subplots(rows, columns, squeeze=False, **subplots).flat)
+
+
+def legend(figure: Any, loc: str = "outside right center", **look: Any) -> None:
+    """Add a legend of the first panel's curves outside of all panels."""
+    handles, labels = figure.axes[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc=loc, **look)
+
+
+def note(axes: Any, text: str, x: float, *, va: str = "top", ha: str = "right") -> None:
+    """Write text along a vertical line at x, at the top or at the bottom."""
+    place = (x, 0.98 if va == "top" else 0.02)
+    look: dict[str, Any] = {"rotation": 90, "fontsize": 8, "ha": ha, "va": va}
+    axes.annotate(text, place, xycoords=("data", "axes fraction"), **look)
+
+
+def panels(
+    path: Path,
+    panels: Sequence[Panel],
+    *,
+    log: str = "",
+    within: tuple[float, float] | None = None,
+    dashed: Sequence[str] = (),
+    bands: Mapping[str, Curve] | None = None,
+) -> None:
+    """Draw panels side by side with one legend; write path.svg and path.png.
+
+    Args:
+        path: of both files, without a suffix.
+        panels: curves, of which values that are not finite are left out.
+        log: the logarithmic axes: "x", "y" or "xy".
+        within: limits of y.
+        dashed: names of curves with dashed lines, such as predictions.
+        bands: lows and highs around a curve, by its name.
+    """
+    several = len(panels) > 1
+    size = (4.2 * len(panels) + 1.6, 3.8) if several else (6.4, 4.0)
+    with drawing(path, 1, len(panels), size=size) as (figure, every):
+        for axes, panel in zip(every, panels, strict=True):
+            for name, (xs, ys) in panel.series.items():
+                seen = np.isfinite(ys)
+                points = np.asarray(xs)[seen], np.asarray(ys)[seen]
+                style = "--" if name in dashed else "-"
+                style += "o" if seen.sum() <= FEW else ""
+                (line,) = axes.plot(*points, style, label=name)
+                if bands and name in bands:
+                    low, high = (np.asarray(side)[seen] for side in bands[name])
+                    colour = line.get_color()
+                    axes.fill_between(
+                        points[0], low, high, color=colour, alpha=0.2, lw=0
+                    )
+            axes.set(title=panel.title, xlabel=panel.x, ylabel=panel.y)
+            if within:
+                axes.set_ylim(within)
+            axes.set_xscale("log" if "x" in log else "linear")
+            axes.set_yscale("log" if "y" in log else "linear")
+        if several:
+            legend(figure)
+        elif len(panels[0].series) > 1:
+            every[0].legend()
+
+
+def curves(
+    path: Path, series: Mapping[str, Curve], *, x: str, y: str, **look: Any
+) -> None:
+    """Draw one panel without a title; `look` are the options of `panels`."""
+    panels(path, [Panel("", series, x, y)], **look)
+
+
+def save(figure: Any, path: Path) -> None:
+    """Write path.svg and path.png: equal numbers give equal bytes."""
+    import matplotlib
+
+    with matplotlib.rc_context(STYLE):
+        figure.savefig(f"{path}.svg", metadata={"Date": None})
+        figure.savefig(f"{path}.png")
+
+
+def legible(text: str) -> str:
+    """Replace characters that matplotlib's fonts lack."""
+    return "".join(one if ord(one) in _known() else "□" for one in text)
+
+
+@cache
+def _known() -> Set[int]:
+    from matplotlib.font_manager import FontProperties, findfont
+    from matplotlib.ft2font import FT2Font
+
+    sets = (
+        FT2Font(findfont(FontProperties(family=f"DejaVu Sans{kind}"))).get_charmap()
+        for kind in ("", " Mono")
+    )
+    return frozenset.intersection(*map(frozenset, sets))
+
+
+@contextmanager
+def chart(path: Path, x: str = "step", y: str = "loss") -> Iterator[Writer]:
+    """Collect two columns of the rows and draw them at the end."""
+    xs: list[float] = []
+    ys: list[float] = []
+
+    def row(row: Row) -> None:
+        xs.append(row[x])
+        ys.append(row[y])
+
+    yield Writer(row, lambda summary: curves(path, {y: (xs, ys)}, x=x, y=y))

@@ -1,0 +1,127 @@
+"""The figure of a timeline, ranks by time: phases, waiting and messages."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dml.figures import style as figures
+from dml.metrics.timeline import Interval, is_call, merged, ranks, waiting, waits
+from dml.types import Flight, Timeline
+
+PHASES = {"gradient": "#7fc29b", "wire": "#c3d7f0", "update": "#b79ad6"}
+OTHERS = ("#d9cc85", "#b4bcc0", "#dba9c4", "#9fd0d3")
+WAITING = "#ee8866"
+MESSAGE = "#1f2d3d"
+UNITS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
+PIXELS = 4000  # gaps shorter than the picture's width over this are not drawn
+FEW = 16  # ranks: between so few bars there is room for lines
+
+
+def draw(path: Path, timeline: Timeline) -> None:
+    """Write path.svg and path.png: a row for each rank, a line for each message."""
+    rows = len(ranks(timeline))
+    begin = min(span.start for span in timeline.spans)
+    seconds = max(span.end for span in timeline.spans) - begin
+    unit, scale = axis_unit(seconds)
+    size = (10, min(1.5 + 0.42 * rows, 9.0))
+    half = 0.28 if rows <= FEW else 0.2  # of a bar's height; a row's is 1
+    style = figures.PICTURE | {"axes.spines.left": False, "axes.titlesize": 9}
+    with figures.drawing(path, size=size, style=style) as (_, (axes,)):
+        for name, colour, when in layers(timeline):
+            boxes = [
+                (rank, (start - begin) / scale, (end - begin) / scale)
+                for rank, each in when.items()
+                for start, end in merged(each, seconds / PIXELS)
+                if end > start
+            ]
+            if boxes:
+                bars(axes, np.array(boxes), half, facecolor=colour, label=name)
+        if timeline.flights:
+            reach = half if rows <= FEW else 0.0
+            lines(axes, messages(timeline.flights, begin, scale), reach)
+        axes.set_xlim(0, max(seconds / scale, 1e-9))
+        axes.set_ylim(max(ranks(timeline)) + 0.6, -0.6)
+        if rows <= FEW:
+            axes.set_yticks(ranks(timeline))
+        axes.set(xlabel=unit, ylabel="rank")
+        axes.set_title(said(timeline, seconds), loc="left", color="#555555")
+        axes.tick_params(axis="y", length=0)
+        if axes.get_legend_handles_labels()[0]:
+            place = {"bbox_to_anchor": (1, 1), "borderaxespad": 0.2}
+            axes.legend(loc="lower right", ncols=8, handlelength=1.4, **place)
+
+
+def axis_unit(seconds: float) -> tuple[str, float]:
+    """Return the largest unit of which these are 1 or more, and its seconds."""
+    fitting = (unit for unit in UNITS if seconds >= unit[1])
+    return next(fitting, UNITS[-1])
+
+
+def layers(
+    timeline: Timeline,
+) -> list[tuple[str, str, Mapping[int, Sequence[Interval]]]]:
+    """Return the layers of bars from the bottom: name, colour, intervals by rank."""
+    phases: dict[str, dict[int, list[Interval]]] = {}
+    for span in timeline.spans:
+        if not is_call(span):
+            # a phase `wait` is on the wire where it does not wait
+            name = "wire" if span.name == "wait" else span.name
+            each = phases.setdefault(name, {}).setdefault(span.rank, [])
+            each.append((span.start, span.end))
+    names = [name for name in PHASES if name in phases]
+    others = [name for name in phases if name not in PHASES]
+    of = PHASES | {name: OTHERS[i % len(OTHERS)] for i, name in enumerate(others)}
+    found = [(name, of[name], phases[name]) for name in names + others]
+    return [*found, ("waiting", WAITING, waits(timeline))]
+
+
+def bars(axes: Any, boxes: np.ndarray, half: float, **look: Any) -> None:
+    """Add bars of (row, start, end) as one path, so that the file stays small."""
+    from matplotlib.patches import PathPatch
+    from matplotlib.path import Path
+
+    row, start, end = boxes.T
+    corners = [(start, row - half), (end, row - half), (end, row + half)]
+    corners += [(start, row + half), (start, row - half)]
+    points = np.array(corners).transpose(2, 0, 1).reshape(-1, 2)
+    one = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY]
+    path = Path(points, one * len(boxes))
+    axes.add_patch(PathPatch(path, edgecolor="none", **look))
+
+
+def messages(flights: Sequence[Flight], begin: float, scale: float) -> np.ndarray:
+    """Return rows of (source, sent, dest, received), in the picture's units."""
+    found = np.array([(f.source, f.sent, f.dest, f.received) for f in flights])
+    found[:, 1::2] = (found[:, 1::2] - begin) / scale
+    return found
+
+
+def lines(axes: Any, messages: np.ndarray, reach: float) -> None:
+    """Add a line a message, from bar to bar, fainter for many messages."""
+    source, sent, dest, received = messages.T
+    aside = reach * np.sign(dest - source)
+    nothing = np.full(len(messages), np.nan)  # lifts the pen
+    xs = np.stack([sent, received, nothing], axis=1).ravel()
+    ys = np.stack([source + aside, dest - aside, nothing], axis=1).ravel()
+    faint = min(1.0, (100 / len(messages)) ** 0.25)
+    axes.plot(
+        *(xs, ys),
+        color=MESSAGE,
+        linewidth=0.2 + 0.8 * faint,
+        alpha=0.1 + 0.8 * faint,
+        label="message",
+        solid_capstyle="butt",
+    )
+
+
+def said(timeline: Timeline, seconds: float) -> str:
+    """Return the numbers of the timeline in a line."""
+    each = waiting(timeline)
+    share = sum(each.values()) / (len(each) * seconds) if seconds else 0.0
+    nbytes = sum(flight.nbytes for flight in timeline.flights)
+    return (
+        f"{len(each)} ranks · {len(timeline.flights):,} messages · "
+        f"{nbytes / 1e3:,.0f} kB · {share:.1%} of the time waiting"
+    )

@@ -1,0 +1,181 @@
+"""LOG: words and vectors in; a map of word pairs, one panel a relation, out.
+
+A panel is the plane of the two principal components of its own words' unit vectors. An
+arrow is an analogy's offset: where a relation was learnt, its arrows are parallel.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dml.figures import style as figures
+
+GROUPS = {
+    "country → capital": "france paris, germany berlin, italy rome, russia moscow, "
+    "japan tokyo, england london, greece athens, egypt cairo, china beijing, "
+    "spain madrid, turkey ankara, iraq baghdad, iran tehran, canada ottawa, "
+    "poland warsaw, austria vienna, cuba havana, lebanon beirut, syria damascus",
+    "man → woman": "man woman, he she, his her, father mother, son daughter, "
+    "brother sister, king queen, men women, husband wife, boy girl, uncle aunt, "
+    "boys girls, sons daughters, prince princess, actor actress, male female",
+    "singular → plural": "car cars, year years, day days, child children, "
+    "computer computers, city cities, country countries, game games, book books, "
+    "problem problems, system systems, language languages, animal animals",
+    "present → past": "go went, take took, say said, make made, see saw, find found, "
+    "come came, write wrote, give gave, begin began, know knew, run ran, play played",
+    "adjective → comparative": "good better, bad worse, high higher, large larger, "
+    "small smaller, low lower, great greater, old older, strong stronger, long longer",
+    "country → language": "france french, germany german, italy italian, "
+    "russia russian, japan japanese, england english, greece greek, china chinese",
+}
+PANELS, PAIRS, FEWEST = 4, 9, 3
+FALLBACK = 40  # words, when no relation is known
+# where a label may stand: points right and up of its point, and what of it is there,
+# its left edge (0), its middle (0.5) or its right edge (1); likewise bottom to top
+SIDES = [
+    (4, 0, 0.0, 0.5),
+    (-4, 0, 1.0, 0.5),
+    (0, 4, 0.5, 0.0),
+    (0, -4, 0.5, 1.0),
+    (3, 3, 0.0, 0.0),
+    (-3, 3, 1.0, 0.0),
+    (3, -3, 0.0, 1.0),
+    (-3, -3, 1.0, 1.0),
+    (9, 8, 0.0, 0.0),
+    (-9, 8, 1.0, 0.0),
+    (9, -8, 0.0, 1.0),
+    (-9, -8, 1.0, 1.0),
+]
+Box = tuple[float, float, float, float]  # left, bottom, right, top, in pixels
+
+
+def wordmap(path: Path, words: Sequence[str], vectors: np.ndarray) -> None:
+    """Draw up to four relations of known words; path.svg and path.png are written.
+
+    Words come most frequent first. Without three pairs of any relation, the most
+    frequent words are drawn.
+    """
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    groups = relations(words) or {"most frequent": np.arange(len(words))[:FALLBACK]}
+    columns = min(len(groups), 2)
+    rows = -(-len(groups) // columns)
+    size = (6.4 * columns, 4.8 * rows)
+    with figures.drawing(path, rows, columns, size=size) as (figure, panels):
+        FigureCanvasAgg(figure)  # measures labels; without it each one makes its own
+        for axes in panels[len(groups) :]:
+            axes.remove()
+        drawn = list(zip(panels, groups.items(), strict=False))
+        places = [plane(vectors[index]) for index in groups.values()]
+        for (axes, (title, index)), place in zip(drawn, places, strict=True):
+            scatter(axes, title, place, paired=index.ndim == 2)
+        figure.draw_without_rendering()  # labels need the panels where they will be
+        figure.set_layout_engine("none")  # and they stay there
+        for (axes, (_, index)), place in zip(drawn, places, strict=True):
+            names = [words[row] for row in index.T.ravel()]
+            label(axes, names, place, paired=index.ndim == 2)
+
+
+def relations(words: Sequence[str]) -> dict[str, np.ndarray]:
+    """Return the rows of the known pairs, Px2, of the first groups that have enough."""
+    rows: dict[str, int] = {}
+    for row, word in enumerate(words):
+        rows.setdefault(word.lower(), row)
+    known = {}
+    for title, text in GROUPS.items():
+        pairs = [pair.split() for pair in text.split(", ")]
+        index = [[rows[a], rows[b]] for a, b in pairs if a in rows and b in rows]
+        if len(index) >= FEWEST:
+            known[title] = np.array(sorted(index, key=max)[:PAIRS])
+    return dict(list(known.items())[:PANELS])
+
+
+def plane(vectors: np.ndarray) -> np.ndarray:
+    """Lay rows, N or Px2 of them, in a plane: all firsts, then all seconds, as Nx2.
+
+    Signs are arbitrary in PCA: the mean offset points right and up, so that the same
+    vectors always give the same map. Without pairs the farthest word is there.
+    """
+    wide = vectors.astype(np.float64)
+    wide /= np.maximum(np.linalg.norm(wide, axis=-1, keepdims=True), 1e-12)
+    flat_NxD = np.concatenate(list(wide.swapaxes(0, 1))) if wide.ndim == 3 else wide
+    centred_NxD = flat_NxD - flat_NxD.mean(axis=0)
+    _, _, axes_KxD = np.linalg.svd(centred_NxD, full_matrices=False)
+    place_Nx2 = np.zeros((len(flat_NxD), 2))
+    place_Nx2[:, : len(axes_KxD[:2])] = centred_NxD @ axes_KxD[:2].T
+    if wide.ndim == 3:
+        half = len(flat_NxD) // 2
+        towards = (place_Nx2[half:] - place_Nx2[:half]).sum(axis=0)
+    else:
+        towards = place_Nx2[np.abs(place_Nx2).argmax(axis=0), [0, 1]]
+    return place_Nx2 * np.where(towards < 0, -1, 1)
+
+
+def scatter(axes: Any, title: str, place: np.ndarray, paired: bool) -> None:
+    """Draw a panel without its labels."""
+    half = len(place) // 2 if paired else len(place)
+    arrow = {
+        "arrowstyle": "-|>",
+        "color": "gray",
+        "alpha": 0.6,
+        "linewidth": 0.8,
+        "mutation_scale": 8,
+        "shrinkA": 2.5,
+        "shrinkB": 2.5,
+    }
+    for start, end in zip(place[:half], place[half:], strict=False):
+        axes.annotate("", end, start, arrowprops=arrow)
+    for number, points in enumerate((place[:half], place[half:])):
+        axes.scatter(*points.T, s=14, color=f"C{number}", zorder=3)
+    axes.set(title=title, xlabel="first component", ylabel="second component")
+    axes.set_aspect("equal", adjustable="datalim")  # parallel must look parallel
+    axes.margins(0.1)
+
+
+def label(axes: Any, words: Sequence[str], place: np.ndarray, paired: bool) -> None:
+    """Write each word next to its point, on the side where it hides the least."""
+    half = len(words) // 2 if paired else len(words)
+    points = axes.transData.transform(place)
+    taken = [around(point, 4) for point in points]
+    for start, end in zip(points[:half], points[half:], strict=False):
+        steps = max(int(np.hypot(*(end - start)) / 6), 2)
+        taken += [around(point, 1.5) for point in np.linspace(start, end, steps)[1:-1]]
+    frame = axes.get_window_extent().extents
+    pixels = axes.figure.dpi / 72  # a point
+    for number, word in enumerate(words):
+        text = axes.annotate(
+            word,
+            place[number],
+            (0, 0),
+            textcoords="offset points",
+            fontsize=8,
+            color=f"C{int(number >= half)}",
+        )
+        x0, y0, x1, y1 = text.get_window_extent().extents
+        width, height = x1 - x0, y1 - y0
+        others = taken[:number] + taken[number + 1 :]
+        choices = []
+        for right, up, from_left, from_bottom in SIDES:
+            left = points[number, 0] + right * pixels - from_left * width
+            bottom = points[number, 1] + up * pixels - from_bottom * height
+            box = left, bottom, left + width, bottom + height
+            hides = sum(overlap(box, other) for other in others)
+            hides += width * height - overlap(box, frame)
+            choices.append((hides + 2 * (abs(right) + abs(up)), box))  # near is clear
+        _, best = min(choices, key=lambda choice: choice[0])
+        taken.append(best)
+        text.set_position(((best[0] - x0) / pixels, (best[1] - y0) / pixels))
+
+
+def around(point: np.ndarray, radius: float) -> Box:
+    x, y = map(float, point)
+    return x - radius, y - radius, x + radius, y + radius
+
+
+def overlap(a: Box, b: Box) -> float:
+    """Return the area that two boxes share."""
+    width = min(a[2], b[2]) - max(a[0], b[0])
+    height = min(a[3], b[3]) - max(a[1], b[1])
+    return max(width, 0.0) * max(height, 0.0)

@@ -1,0 +1,1 @@
+"""Run folders: writers, checkpoints, records, energy."""

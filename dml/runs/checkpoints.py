@@ -1,0 +1,79 @@
+"""Checkpoints of GloVe, in the layout of the reference program.
+
+The C program resumes from the two files by -load-init-param and -load-init-gradsq.
+"""
+
+import json
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dml.evaluation.vectors import load_state, replacing, save_state
+from dml.types import BadInput, Embeddings
+
+INDEX, KINDS = "checkpoint.json", ("parameters", "squares")
+
+
+def save(folder: Path, epoch: int, rules: Mapping[str, Any], state: Embeddings) -> None:
+    """Replace the checkpoint in a folder; a complete one exists at every moment.
+
+    A state with a number that is not finite is not saved.
+    """
+    if not all(np.isfinite(numbers).all() for numbers in state):
+        return
+    words, dim = len(state.biases_T) // tables(rules), state.vectors_TxD.shape[1]
+    names = {kind: f"{kind}-{epoch}.bin" for kind in KINDS}
+    vectors, biases, *squares = state
+    for name, (rows_TxD, bias_T) in zip(
+        names.values(), ((vectors, biases), squares), strict=True
+    ):
+        save_state(
+            folder / name,
+            rows_TxD[:words],
+            bias_T[:words],
+            rows_TxD[-words:],  # the same rows if there is one table; C has two
+            bias_T[-words:],
+        )
+    index = {"epoch": epoch, "words": words, "dim": dim, **names, "rules": dict(rules)}
+    with replacing(folder / INDEX) as file:
+        file.write(json.dumps(index, indent=2).encode())
+    for old in folder.glob("*.bin"):
+        if old.name not in names.values():
+            with suppress(OSError):
+                old.unlink()
+
+
+def load(folder: Path, rules: Mapping[str, Any]) -> tuple[int, Embeddings]:
+    """Return the epochs done and the state; other rules raise BadInput."""
+    try:
+        index = json.loads((folder / INDEX).read_text())
+        epoch, files = int(index["epoch"]), [folder / index[kind] for kind in KINDS]
+        was, shape = dict(index["rules"]), (int(index["words"]), int(index["dim"]))
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        raise BadInput(
+            f"expected a checkpoint in {folder}, got {error!r}; pass "
+            "--resume=<the folder of a run that was stopped>"
+        ) from error
+    for name, value in rules.items():
+        if was.get(name) != value:
+            raise BadInput(
+                f"expected --{name}={was.get(name)} as in the run to resume, got "
+                f"--{name}={value}; pass the flags of {folder.parent}/config.json"
+            )
+    parts = [load_state(file, *shape) for file in files]
+    both = tables(rules)
+    return epoch, Embeddings(
+        *(
+            np.concatenate([words, contexts][:both])
+            for vectors, biases, contexts_VxD, context_biases in parts
+            for words, contexts in ((vectors, contexts_VxD), (biases, context_biases))
+        )
+    )
+
+
+def tables(rules: Mapping[str, Any]) -> int:
+    """Return the number of tables of words and contexts: 1 or 2."""
+    return int(rules["tables"])

@@ -1,0 +1,84 @@
+"""Write the run folder: config, metrics and summary as JSON."""
+
+import json
+import platform
+import subprocess
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Any
+
+from dml.runs.writers import Row, Writer, jsonl
+from dml.types import BadInput
+
+PACKAGES = ("numpy", "jax", "mpi4py")
+
+
+def path(out: str | None, experiment: str) -> Path:
+    """Return the folder out, by default runs/<experiment>/<UTC time>."""
+    now = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S.%fZ")
+    return Path(out) if out else Path("runs", experiment, now)
+
+
+@contextmanager
+def folder(
+    path: Path, flags: Mapping[str, Any], append: bool = False, ranks: int = 1
+) -> Iterator[Writer]:
+    """Make the folder; write config.json now, metrics.jsonl by rows, summary.json.
+
+    A resumed run appends its rows.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        # A run that is killed must not have the summary of an earlier one.
+        (path / "summary.json").unlink(missing_ok=True)
+        dump(path / "config.json", config(flags, ranks))
+    except OSError as error:
+        raise BadInput(
+            f"expected a folder to write to, got {error}; pass --out=<a new folder>"
+        ) from error
+    with jsonl(path / "metrics.jsonl", append) as rows:
+
+        def summary(summary: Row) -> None:
+            dump(path / "summary.json", summary)
+
+        yield Writer(rows.row, summary)
+
+
+def config(flags: Mapping[str, Any], ranks: int) -> dict[str, Any]:
+    """Return the flags, ranks, versions, host and commit, to repeat a run."""
+    return {
+        "flags": dict(flags),
+        "ranks": ranks,
+        "versions": versions(name for name in PACKAGES if name in sys.modules),
+        "host": platform.node(),
+        "commit": commit(),
+    }
+
+
+def versions(packages: Iterable[str] = PACKAGES) -> dict[str, str]:
+    """Return the versions of Python and of packages."""
+    return {"python": platform.python_version()} | {k: version(k) for k in packages}
+
+
+def commit() -> str | None:
+    """Return the git commit of this code, "-dirty" if changed; None outside git."""
+    options = ["--always", "--dirty", "--abbrev=40", "--exclude=*"]
+    try:
+        ended = subprocess.run(
+            ["git", "describe", *options],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+        )
+    except OSError:
+        return None
+    return ended.stdout.strip() or None
+
+
+def dump(path: Path, values: Mapping[str, Any]) -> None:
+    """Write values as indented JSON."""
+    path.write_text(json.dumps(values, indent=2) + "\n")

@@ -1,0 +1,25 @@
+"""Collective operations over point-to-point calls, one algorithm per file."""
+
+from collections.abc import Callable
+
+from dml.wire.collectives.all_to_all import all_to_all as all_to_all
+from dml.wire.collectives.auto import CANDIDATES, auto_allreduce
+from dml.wire.collectives.auto import chosen as chosen
+from dml.wire.collectives.auto import predicted as predicted
+from dml.wire.collectives.auto import rates as rates
+from dml.wire.collectives.background import allreduce_async as allreduce_async
+from dml.wire.collectives.broadcast import broadcast as broadcast
+from dml.wire.collectives.check import checked as checked
+from dml.wire.collectives.native import native_allreduce
+from dml.wire.collectives.reduce_scatter import all_gather as all_gather
+from dml.wire.collectives.reduce_scatter import reduce_scatter as reduce_scatter
+from dml.wire.collectives.star import star_allreduce
+from dml.wire.collectives.tree import tree_allreduce as tree_allreduce
+
+ALLREDUCE: dict[str, Callable[..., None]] = {
+    "star": star_allreduce,
+    "tree": tree_allreduce,
+    **CANDIDATES,
+    "native": native_allreduce,
+    "auto": auto_allreduce,
+}

@@ -1,0 +1,83 @@
+"""Hierarchical all-reduce: cheap links inside a group, few words across groups."""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import numpy as np
+
+from dml.types import Comm, Groups, Op
+from dml.wire.collectives.reduce_scatter import onward
+from dml.wire.collectives.ring import ring_allreduce, ring_gather, ring_scatter
+from dml.wire.collectives.shared import shared_gather, shared_scatter
+from dml.wire.comm.buffers import flat
+from dml.wire.comm.once import once, one_host
+from dml.wire.plans.topology import chunks, groups
+
+
+def hierarchical_allreduce(
+    comm: Comm,
+    buffer: np.ndarray,
+    op: Op = np.add,
+    group: int = 0,
+    outside: Callable[..., None] = ring_allreduce,
+) -> None:
+    """Reduce in place over all ranks; groups are hosts, or `group` neighbours.
+
+        [0  1  2  3] [4  5  6  7]   inside: reduce-scatter, rank l gets chunk l
+         │  │  │  │   │  │  │  │    across: all-reduce of chunk l between the
+         └──┼──┼──┼───┘  │  │  │            l-th ranks of all groups
+            └──┼──┼──────┘  │  │    inside: all-gather
+               …
+
+    Inside a host chunks are added in shared memory. There are as many chunks as the
+    smallest group has ranks; in a larger group the other ranks own none.
+    Groups of g over links l, ring across over links r:
+    2(g-1)α_l + 2(g-1)/g·nβ_l + 2(p/g-1)α_r + 2(p/g-1)/(p/g)·(n/g)β_r.
+    """
+    buffer = flat(comm, buffer)
+    inside, across, owners = communicators(comm, group, outside)
+    parts = chunks(len(buffer), owners)
+    parts += (slice(len(buffer), len(buffer)),) * (inside.size - owners)
+    mine = buffer[parts[inside.rank]]
+    if not one_host(inside):
+        ring_scatter(inside, buffer, onward(parts), op)
+        if inside.rank < owners:
+            outside(across, mine, op)
+        ring_gather(inside, buffer, onward(parts))
+    else:
+        shown = shared_scatter(inside, buffer, parts, op)
+        if inside.rank < owners:
+            outside(across, mine, op)
+        shared_gather(inside, buffer, parts, shown)
+
+
+def communicators(comm: Comm, width: int, outside: Callable[..., None]) -> Groups:
+    """Return the communicators of this rank; collective at the first call."""
+    found = comm.cache.groups.get((width, outside))
+    if found is None:
+        layout = once(comm, "groups", width, lambda: Layout.of(comm, width))
+        number, place = layout.places[comm.rank]
+        inside = comm.Split(number, place)
+        inside.cache.parent = comm, layout.members[number]
+        across = comm.Split(place, number)
+        outside(across, np.empty(0))  # what it sets up, all set up together now
+        found = Groups(inside, across, layout.owners)
+        comm.cache.groups[width, outside] = found
+    return found
+
+
+class Layout(NamedTuple):
+    """Which ranks are in which group."""
+
+    members: tuple[tuple[int, ...], ...]  # the ranks of each group
+    places: list[tuple[int, int]]  # of each rank: its group, its place there
+    owners: int  # ranks of the smallest group
+
+    @staticmethod
+    def of(comm: Comm, width: int) -> "Layout":
+        members = groups(comm.platform.hosts(), width)
+        places = [(0, 0)] * comm.size
+        for number, ranks in enumerate(members):
+            for place, rank in enumerate(ranks):
+                places[rank] = number, place
+        return Layout(members, places, min(map(len, members)))

@@ -1,0 +1,60 @@
+"""Ring all-reduce (Patarasuk & Yuan 2009): p chunks travel round p ranks, twice."""
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dml.types import Comm, Op
+from dml.wire.collectives.segments import Lane
+from dml.wire.comm.buffers import flat
+from dml.wire.comm.tags import Tag
+from dml.wire.plans.topology import SEGMENT, chunks
+
+
+def ring_allreduce(
+    comm: Comm, buffer: np.ndarray, op: Op = np.add, segment: int = SEGMENT
+) -> None:
+    """Reduce in place over all ranks.
+
+        ┌─► 0 ──► 1 ─┐      reduce-scatter, round i = 0 … p-2: rank r sends
+        │            ▼      chunk r-i, receives chunk r-i-1 and adds it;
+        └── 3 ◄── 2 ◄┘      it ends with all of chunk r+1
+                            all-gather, round i: sends r+1-i, receives r-i
+
+    Chunk c is ((x_c + x_{c+1}) + …) + x_{c-1}: its bits depend on c and on p.
+    2(p-1) rounds, 2(p-1)n words over all ranks:
+    2(p-1)α + 2(p-1)/p·nβ + (p-1)/p·nγ.
+    """
+    buffer = flat(comm, buffer)
+    parts = chunks(len(buffer), comm.size)
+    ring_scatter(comm, buffer, parts, op, segment)
+    ring_gather(comm, buffer, parts)
+
+
+def ring_scatter(
+    comm: Comm,
+    buffer: np.ndarray,
+    parts: Sequence[slice],
+    op: Op = np.add,
+    segment: int = SEGMENT,
+) -> None:
+    """Reduce part c of the buffer round the ring; rank c-1 ends with all of it."""
+    rank, size = comm.rank, comm.size
+    right, left = (rank + 1) % size, (rank - 1) % size
+    lane = Lane(comm, buffer, op, Tag.RING, segment)
+    give = buffer[parts[rank]]
+    for i in range(size - 1):
+        mine = buffer[parts[(rank - i - 1) % size]]
+        lane.exchange(give, right, mine, left)
+        give = mine
+
+
+def ring_gather(comm: Comm, buffer: np.ndarray, parts: Sequence[slice]) -> None:
+    """Pass part c, which rank c-1 has, round the ring to all."""
+    rank, size, tag = comm.rank, comm.size, Tag.RING
+    right, left = (rank + 1) % size, (rank - 1) % size
+    give = buffer[parts[right]]
+    for i in range(size - 1):
+        take = buffer[parts[(rank - i) % size]]
+        comm.Sendrecv(give, right, tag, take, left, tag)
+        give = take

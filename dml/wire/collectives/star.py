@@ -1,0 +1,34 @@
+"""Star all-reduce: one master adds up for all. The baseline of the lectures."""
+
+import numpy as np
+
+from dml.types import Comm, Op
+from dml.wire.collectives.segments import Lane
+from dml.wire.comm.buffers import flat
+from dml.wire.comm.tags import Tag
+from dml.wire.plans.topology import SEGMENT
+
+
+def star_allreduce(
+    comm: Comm, buffer: np.ndarray, op: Op = np.add, segment: int = SEGMENT
+) -> None:
+    """Reduce in place over all ranks.
+
+        1   2   3        in: rank 0 receives from 1, 2, … p-1 and adds
+         ╲  │  ╱         out: it sends the result to 1, 2, … p-1
+           [0]
+
+    Every word is ((x_0 + x_1) + x_2) + … + x_{p-1}: the order of a serial sum.
+    2(p-1) rounds, all through the master's port, which carries 2(p-1)n words:
+    2(p-1)(α + nβ) + (p-1)nγ.
+    """
+    buffer = flat(comm, buffer)
+    lane = Lane(comm, buffer, op, Tag.STAR, segment)
+    if comm.rank:
+        lane.send(buffer, 0)
+        comm.Recv(buffer, 0, Tag.STAR)
+        return
+    for peer in range(1, comm.size):
+        lane.receive(buffer, peer)
+    for peer in range(1, comm.size):
+        comm.Send(buffer, peer, Tag.STAR)

@@ -1,0 +1,13 @@
+"""Communicators: MPI's own in `mpi`, and wrappers that count, trace, record or delay.
+
+`mpi`, which needs mpi4py, is not imported here: virtual ranks do without.
+"""
+
+from dml.wire.comm.delayed import Delayed as Delayed
+from dml.wire.comm.event_log import Log as Log
+from dml.wire.comm.metered import Metered as Metered
+from dml.wire.comm.rank_order import first_of_all as first_of_all
+from dml.wire.comm.rank_order import first_of_each_host as first_of_each_host
+from dml.wire.comm.recorded import Recorded as Recorded
+from dml.wire.comm.recorded import Replayed as Replayed
+from dml.wire.comm.traced import Traced as Traced

@@ -1,0 +1,151 @@
+"""Flat vectors for the wire: registered memory, and pytrees packed into it.
+
+Gradients come in, one contiguous vector goes to a collective, and back.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dml.types import BadInput, Comm, Region, Registered
+from dml.wire.comm.once import one_host
+
+ALIGN = 64  # bytes: a cache line
+
+
+def flat(comm: Comm, buffer: np.ndarray) -> np.ndarray:
+    """View a buffer as one vector in place; raise where that would need a copy."""
+    if not isinstance(buffer, np.ndarray):
+        problem = f"a {type(buffer).__name__}; pass a numpy array"
+    elif not buffer.flags.c_contiguous:
+        problem = f"strides {buffer.strides}; pass np.ascontiguousarray(buffer)"
+    elif not buffer.flags.writeable:
+        problem = "a read-only array; pass buffer.copy()"
+    else:
+        return buffer if buffer.ndim == 1 else buffer.reshape(-1)
+    raise BadInput(
+        f"rank {comm.rank}: expected a contiguous writeable buffer, got {problem}"
+    )
+
+
+def allocate(comm: Comm, length: int, dtype: Any = np.float32) -> np.ndarray:
+    """Give every rank a vector of registered memory, zeroed; collective.
+
+    On one host that is a shared window, which `shared` reduces without a copy; ranks
+    that span hosts get plain memory. It begins at a cache line of its own, and lives
+    until `release` or the end.
+    """
+    dtype = np.dtype(dtype)
+    nbytes = length * dtype.itemsize
+    if not one_host(comm):
+        memory = np.zeros(nbytes + ALIGN, np.uint8)
+        start = -address(memory) % ALIGN
+        return memory[start : start + nbytes].view(dtype)
+    window = comm.platform.shared_window((1 + max(1, -(-nbytes // ALIGN))) * ALIGN)
+    parts = window.parts
+    if comm.size == 1:  # MPI aligns memory of several ranks only
+        parts = [parts[0][-address(parts[0]) % ALIGN :]]
+    mine = parts[comm.rank]
+    mine[:] = 0  # the first touch places the pages
+    start = address(mine)
+    region = Region(window, parts, start, start + len(mine))
+    comm.cache.regions.append(region)
+    return mine[:nbytes].view(dtype)
+
+
+def release(comm: Comm, buffer: np.ndarray) -> None:
+    """Give back what `allocate` gave; collective."""
+    region = find(comm, address(buffer))
+    comm.cache.chunks.clear()
+    if region:
+        comm.cache.regions.remove(region)
+        region.window.Free()
+
+
+def find(comm: Comm, start: int) -> Region | None:
+    for region in comm.cache.regions:
+        if region.start <= start < region.stop:
+            return region
+    return None
+
+
+def peers(comm: Comm, buffer: np.ndarray) -> Registered | None:
+    """Every rank's view of a registered buffer, by rank; None for a plain one."""
+    start = address(buffer)
+    region = find(comm, start)
+    if region is None:
+        if comm.cache.parent is None:
+            return None
+        parent, members = comm.cache.parent  # a group knows what its parent knows
+        found = peers(parent, buffer)
+        return found and (found[0], [found[1][member] for member in members])
+    here = slice(start - region.start, start - region.start + buffer.nbytes)
+    return region.window, [part[here].view(buffer.dtype) for part in region.parts]
+
+
+def registered(comm: Comm, buffer: np.ndarray) -> bool:
+    """Return whether `peers` knows a buffer."""
+    if find(comm, address(buffer)):
+        return True
+    parent = comm.cache.parent
+    return parent is not None and registered(parent[0], buffer)
+
+
+def place(comm: Comm, buffer: np.ndarray) -> int | None:
+    """Where in its registered memory a buffer begins; None for a plain one."""
+    region = find(comm, address(buffer))
+    return region and address(buffer) - region.start
+
+
+def address(buffer: np.ndarray) -> int:
+    return buffer.__array_interface__["data"][0]
+
+
+class Layout(NamedTuple):
+    """How a pytree lies in a vector."""
+
+    tree: Any  # its structure; None is a single numpy array
+    shapes: tuple[tuple[int, ...], ...]
+    dtypes: tuple[np.dtype, ...]
+    length: int
+
+
+def layout(tree: Any) -> Layout:
+    """Describe how a pytree's leaves lie one after another in a vector."""
+    if isinstance(tree, np.ndarray):  # strategies of rows run without JAX
+        return Layout(None, (tree.shape,), (tree.dtype,), tree.size)
+    import jax
+
+    leaves, structure = jax.tree.flatten(tree)
+    shapes = tuple(np.shape(leaf) for leaf in leaves)
+    dtypes = tuple(np.dtype(leaf.dtype) for leaf in leaves)
+    return Layout(structure, shapes, dtypes, sum(int(np.prod(s)) for s in shapes))
+
+
+def pack(tree: Any, buffer: np.ndarray, weight: float = 1.0) -> None:
+    """Copy a pytree's leaves, times a weight, one after another into a vector."""
+    import jax
+
+    start, factor = 0, buffer.dtype.type(weight)
+    for leaf in jax.tree.leaves(tree):
+        values = np.asarray(leaf).reshape(-1)
+        into = buffer[start : start + len(values)]
+        start += len(values)
+        if weight == 1:
+            into[:] = values
+        else:
+            np.multiply(values, factor, out=into, casting="unsafe")
+
+
+def unpack(buffer: np.ndarray, layout: Layout, copy: bool = True) -> Any:
+    """Return a vector as a pytree of arrays: copies, or views where dtypes agree."""
+    leaves, start = [], 0
+    for shape, dtype in zip(layout.shapes, layout.dtypes, strict=True):
+        stop = start + int(np.prod(shape))
+        leaves.append(buffer[start:stop].reshape(shape).astype(dtype, copy=copy))
+        start = stop
+    if layout.tree is None:
+        return leaves[0]
+    import jax
+
+    return jax.tree.unflatten(layout.tree, leaves)

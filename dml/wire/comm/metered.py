@@ -1,0 +1,58 @@
+"""A communicator that counts what this rank sends: messages and bytes."""
+
+from typing import Any
+
+import numpy as np
+
+from dml.types import ANY, Comm, Request
+from dml.wire.comm.wrapper import Wrapper
+
+
+class Metered(Wrapper):
+    """Wraps a communicator; counts in `sent`, also on what it splits.
+
+    Memory registered with a communicator is known to that communicator: allocate on
+    the metered one what the metered one shall reduce.
+    """
+
+    def __init__(self, comm: Comm, origin: "Metered | None" = None):
+        super().__init__(comm)
+        self.sent: list[int] = origin.sent if origin else [0, 0]  # messages, bytes
+
+    def wrap(self, comm: Comm) -> "Metered":
+        return type(self)(comm, self)
+
+    @property
+    def messages_sent(self) -> int:
+        return self.sent[0]
+
+    @property
+    def bytes_sent(self) -> int:
+        return self.sent[1]
+
+    def count(self, operation: str, buffer: np.ndarray, dest: int) -> None:
+        """Count a message; subclasses may record more of it."""
+        sent = self.sent
+        sent[0] += 1
+        sent[1] += buffer.nbytes
+
+    def Send(self, buf: np.ndarray, dest: int, tag: int = 0) -> None:
+        self.count("Send", buf, dest)
+        self.comm.Send(buf, dest, tag)
+
+    def Isend(self, buf: np.ndarray, dest: int, tag: int = 0) -> Request:
+        self.count("Isend", buf, dest)
+        return self.comm.Isend(buf, dest, tag)
+
+    def Sendrecv(
+        self,
+        sendbuf: Any,
+        dest: int,
+        sendtag: int = 0,
+        recvbuf: Any = None,
+        source: int = ANY,
+        recvtag: int = ANY,
+        status: Any = None,
+    ) -> None:
+        self.count("Sendrecv", sendbuf, dest)
+        self.comm.Sendrecv(sendbuf, dest, sendtag, recvbuf, source, recvtag, status)

@@ -1,0 +1,69 @@
+"""The base class of wrappers whose blocking calls poll until they are done."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from dml.types import ANY
+from dml.wire.comm.wrapper import WrappedRequest, Wrapper
+
+Call = tuple[str, str, int, int, Any]  # for the watchdog: operation, role, peer, ...
+
+
+class Polling(Wrapper, ABC):
+    """Makes every blocking call of requests, for which it waits by polling."""
+
+    @abstractmethod
+    def wait(self, done: Callable[[], bool], call: Call) -> None:
+        """Poll until done() is true, or until waiting in the call is preferred."""
+
+    def Isend(self, buf: Any, dest: int, tag: int = 0) -> "Polled":
+        call = ("Isend", "dest", dest, tag, buf)
+        return Polled(self, self.comm.Isend(buf, dest, tag), call)
+
+    def Irecv(self, buf: Any, source: int = ANY, tag: int = ANY) -> "Polled":
+        call = ("Irecv", "source", source, tag, buf)
+        return Polled(self, self.comm.Irecv(buf, source, tag), call)
+
+    def Send(self, buf: Any, dest: int, tag: int = 0) -> None:
+        self.Isend(buf, dest, tag).Wait()
+
+    def Recv(
+        self, buf: Any, source: int = ANY, tag: int = ANY, status: Any = None
+    ) -> None:
+        self.Irecv(buf, source, tag).Wait(status)
+
+    def Sendrecv(
+        self,
+        sendbuf: Any,
+        dest: int,
+        sendtag: int = 0,
+        recvbuf: Any = None,
+        source: int = ANY,
+        recvtag: int = ANY,
+        status: Any = None,
+    ) -> None:
+        receive = self.Irecv(recvbuf, source, recvtag)
+        send = self.Isend(sendbuf, dest, sendtag)
+        receive.Wait(status)
+        send.Wait()
+
+    def Waitall(self, requests: Sequence[Any]) -> None:
+        for request in requests:
+            request.Wait()
+
+
+class Polled(WrappedRequest):
+    """A request whose Wait polls; `over` when it is known to be complete."""
+
+    def __init__(self, comm: Polling, request: Any, call: Call):
+        super().__init__(comm, request)
+        self.call, self.over = call, False
+
+    def Test(self, status: Any = None) -> bool:
+        self.over = self.over or self.request.Test(status)
+        return self.over
+
+    def Wait(self, status: Any = None) -> bool:
+        self.comm.wait(lambda: self.Test(status), self.call)
+        return self.over or self.request.Wait(status)

@@ -1,0 +1,67 @@
+"""A real communicator that sleeps while it waits: for more ranks than cores.
+
+MPI's own waiting would take the core that another rank needs. A message is noticed up
+to LOOK late, or up to `longest`, a tenth of the time waited before.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from itertools import islice
+from typing import Any
+
+from dml.types import ANY, Comm
+from dml.wire.comm.mpi import LOOK
+from dml.wire.comm.polling import Call, Polled, Polling
+from dml.wire.comm.wrapper import Wrapper
+
+TENTH = 0.1
+
+
+class Napping(Polling):
+    """Wraps a communicator, which may be wrapped already."""
+
+    def __init__(self, comm: Comm, longest: float = LOOK):
+        super().__init__(comm)
+        self.longest = longest
+        innermost: Any = comm
+        while isinstance(innermost, Wrapper):
+            innermost = innermost.comm
+        self.watched = innermost  # the watchdog looks at its call
+
+    def wrap(self, comm: Comm) -> "Napping":
+        return Napping(comm, self.longest)
+
+    def wait(self, done: Callable[[], bool], call: Call) -> None:
+        """Return when done() is true; the watchdog sees the call."""
+        if done():
+            return
+        self.watched.call, begun = call, time.perf_counter()
+        waited = 0.0
+        while True:
+            time.sleep(min(max(LOOK, TENTH * waited), self.longest))
+            if done():
+                break
+            waited = time.perf_counter() - begun
+        self.watched.call = None
+
+    def Probe(self, source: int = ANY, tag: int = ANY, status: Any = None) -> None:
+        call = ("Probe", "source", source, tag, None)
+        self.wait(lambda: self.comm.Iprobe(source, tag, status), call)
+
+    def Waitany(self, requests: Sequence[Polled], status: Any = None) -> int:
+        """Wait for the first that is done; return its place, -1 if all are over."""
+        left = [(k, request) for k, request in enumerate(requests) if not request.over]
+        found: list[int] = []
+
+        def done() -> bool:
+            # only up to the first: a Test that succeeds ends its request
+            found.extend(islice((k for k, one in left if one.Test(status)), 1))
+            return bool(found)
+
+        if left:
+            self.wait(done, ("Waitany", "requests", len(left), 0, None))
+        return found[0] if found else -1
+
+    def Barrier(self) -> None:
+        barrier = self.platform.raw.Ibarrier()
+        self.wait(barrier.Test, ("Barrier", "size", self.size, 0, None))

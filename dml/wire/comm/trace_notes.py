@@ -1,0 +1,152 @@
+"""What every rank has noted of its calls and messages, made into one timeline.
+
+Notes of all ranks come in by messages; rank 0 matches sends with receives.
+"""
+
+from collections import defaultdict
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+from weakref import WeakSet
+
+import numpy as np
+
+from dml.types import Comm, Flight, Span, Timeline
+from dml.wire.comm.tags import Tag
+
+CALL = np.dtype([("name", "S24"), ("start", "f8"), ("end", "f8")])
+MESSAGE = np.dtype(
+    [("group", "i8"), ("peer", "i8"), ("tag", "i8"), ("nbytes", "i8"), ("when", "f8")]
+)
+MEMBER = np.dtype([("group", "i8"), ("rank", "i8")])
+
+
+class Notes:
+    """What one rank has noted, on all its communicators, by its own clock.
+
+    A message is a list of MESSAGE's fields: peers are ranks of that group. A receive's
+    place is taken when it is posted, which is the order in which MPI fills receives; it
+    is NaN until it has its message.
+    """
+
+    def __init__(self, world: Comm) -> None:
+        self.world = world  # the outermost communicator, untraced
+        self.comms: WeakSet[Any] = WeakSet()  # the traced ones of this rank
+        self.on, self.limit = False, 0
+        self.calls: list[tuple[str, float, float]] = []
+        self.sends: list[list] = []
+        self.receives: list[list] = []
+        self.members: list[tuple[int, int]] = []  # of each group, who I am there
+        self.met: list[float] = []  # when this rank left each barrier of `align`
+
+    def switch(self, on: bool) -> None:
+        """Let all communicators of this rank note, or none."""
+        if on is not self.on:
+            self.on = on
+            for comm in self.comms:
+                comm.switch(on)
+
+
+def records(rows: Sequence, dtype: np.dtype) -> np.ndarray:
+    return np.array([tuple(row) for row in rows], dtype)
+
+
+class Pages(NamedTuple):
+    """One rank's notes as arrays, which travel."""
+
+    calls: np.ndarray
+    sends: np.ndarray
+    receives: np.ndarray
+    members: np.ndarray
+    met: np.ndarray
+
+    @staticmethod
+    def of(notes: Notes) -> "Pages":
+        return Pages(
+            records(notes.calls, CALL),
+            records(notes.sends, MESSAGE),
+            records(notes.receives, MESSAGE),
+            records(notes.members, MEMBER),
+            np.array(notes.met, np.float64),
+        )
+
+    def send(self, comm: Comm) -> None:
+        comm.Send(np.array([len(page) for page in self]), 0, Tag.COLLECT)
+        for page in self:
+            comm.Send(page.view(np.uint8), 0, Tag.COLLECT)
+
+    @staticmethod
+    def receive(comm: Comm, source: int) -> "Pages":
+        lengths = np.empty(len(Pages._fields), np.int64)
+        comm.Recv(lengths, source, Tag.COLLECT)
+        kinds = CALL, MESSAGE, MESSAGE, MEMBER, np.dtype(np.float64)
+        pages = [np.empty(n, kind) for n, kind in zip(lengths, kinds, strict=True)]
+        for page in pages:
+            comm.Recv(page.view(np.uint8), source, Tag.COLLECT)
+        return Pages(*pages)
+
+
+def collect(notes: Notes) -> Timeline | None:
+    """Return the timeline of all ranks on rank 0, None elsewhere; collective."""
+    comm = notes.world
+    comm.Barrier()  # a receive from ANY must not take what is collected
+    hosts, mine = comm.platform.hosts(), Pages.of(notes)
+    if comm.rank:
+        mine.send(comm)
+        return None
+    books = [mine] + [Pages.receive(comm, rank) for rank in range(1, comm.size)]
+    behind = origins([book.met for book in books], hosts)
+    spans = [
+        Span(rank, name.decode(), start - behind[rank], end - behind[rank])
+        for rank, book in enumerate(books)
+        for name, start, end in book.calls.tolist()
+    ]
+    spans.sort(key=lambda span: (span.start, -span.end, span.rank))
+    return Timeline(spans, flights(books, behind))
+
+
+def origins(met: Sequence[np.ndarray], hosts: Sequence[int]) -> list[float]:
+    """Return what each rank's clock said when all had met.
+
+    Ranks of one host read one clock, so theirs need nothing. A host's clock is as far
+    from the first one's as their first ranks to leave a barrier differ, by the median
+    of the barriers: exact but for the time that a message takes between hosts. Virtual
+    ranks, which note no barrier, share their clock.
+    """
+    if not len(met[0]):
+        return [0.0] * len(hosts)
+    left = np.array(met)  # ranks × barriers
+    number = np.array(hosts)
+    first = np.array([left[number == host].min(0) for host in range(max(hosts) + 1)])
+    ahead = np.median(first - first[0], axis=1)
+    return (first[0, -1] + ahead[number]).tolist()
+
+
+def flights(books: Sequence[Pages], behind: Sequence[float]) -> list[Flight]:
+    """Match the n-th send with the n-th receive of one group, source, dest and tag.
+
+    Messages of one kind never overtake each other. What only one side has noted stays
+    out: it was under way when tracing began or ended.
+    """
+    named = {
+        member: rank
+        for rank, book in enumerate(books)
+        for member in book.members.tolist()
+    }
+    arrivals: dict[Any, list[float]] = defaultdict(list)
+    for dest, book in enumerate(books):
+        for group, peer, tag, _, when in book.receives.tolist():
+            if peer >= 0:  # else it was from anyone, and nothing came
+                key = group, named[group, peer], dest, tag
+                arrivals[key].append(when - behind[dest])  # NaN where nothing came
+    found, taken = [], dict.fromkeys(arrivals, 0)
+    for source, book in enumerate(books):
+        for group, peer, tag, nbytes, when in book.sends.tolist():
+            dest = named[group, peer]
+            key = group, source, dest, tag
+            n = taken.get(key, 0)
+            if n < len(arrivals.get(key, ())):
+                taken[key] = n + 1
+                sent, received = when - behind[source], arrivals[key][n]
+                if received == received:
+                    found.append(Flight(source, dest, tag, nbytes, sent, received))
+    return sorted(found, key=lambda one: (one.sent, one.source, one.dest, one.received))

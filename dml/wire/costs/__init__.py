@@ -1,0 +1,1 @@
+"""Seconds and words by alpha, beta and gamma: pure arithmetic."""

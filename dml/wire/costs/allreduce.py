@@ -1,0 +1,196 @@
+"""Seconds of an all-reduce by α, β and γ, for any number of ranks and any length.
+
+On the `Uniform` virtual network the seconds are exact, except for a hierarchical
+all-reduce with groups of different sizes: there they are an upper bound, because ranks
+of smaller groups arrive early. `wire.schedules` gives the words that ranks send.
+"""
+
+import math
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from dml.wire.plans.byteps import byteps_cut
+from dml.wire.plans.topology import SEGMENT, SMALL, STAGE, fold, rounds, segments
+
+
+class Rates(NamedTuple):
+    """Seconds per operation of a machine; the last two concern shared memory."""
+
+    alpha: float  # per message
+    beta: float  # per byte sent
+    gamma: float  # per byte reduced
+    meet: float = 0.0  # per round of a barrier in shared memory
+    touch: float = 0.0  # per byte copied in shared memory
+
+
+class Job(NamedTuple):
+    """Size and layout of one all-reduce: everything that its cost depends on."""
+
+    size: int
+    length: int
+    itemsize: int = 4
+    registered: bool = True
+    segment: int = SEGMENT
+    groups: tuple[int, ...] = ()  # hierarchical: ranks of each group
+    hosts: bool = True  # hierarchical: the ranks of a group share memory
+    outside: str = "ring"  # hierarchical: the all-reduce across groups
+
+
+def seconds(algorithm: str, job: Job, rates: Rates) -> float:
+    """Predict the seconds of the slowest rank."""
+    return SECONDS[algorithm](job, rates) if job.size > 1 else 0.0
+
+
+def fit(measurements: Iterable[tuple[str, Job, float]]) -> Rates:
+    """Fit rates to measured (algorithm, job, seconds) by relative error.
+
+    `meet` is at most `alpha` and `touch` at most `beta`, because a message on one host
+    consists of both. Without these bounds noise could reverse the choice.
+    """
+    import numpy as np
+    from scipy.optimize import least_squares
+
+    rows = list(measurements)
+
+    def rates(logs: np.ndarray) -> Rates:
+        alpha, beta, gamma, meet, touch = np.exp(logs).tolist()
+        return Rates(alpha, beta, gamma, alpha * meet, beta * touch)
+
+    def misses(logs: np.ndarray) -> list[float]:
+        found = rates(logs)
+        return [math.log(seconds(name, job, found) / took) for name, job, took in rows]
+
+    start = np.log([1e-6, 1e-10, 1e-10, 0.5, 0.5])
+    bounds = [-50.0] * 3 + [-10.0] * 2, [10.0] * 3 + [0.0] * 2
+    return rates(least_squares(misses, start, bounds=bounds, xtol=1e-14).x)
+
+
+def choose(job: Job, rates: Rates, candidates: Iterable[str]) -> str:
+    """Return the name of the algorithm with the smallest predicted time."""
+    return min(candidates, key=lambda name: seconds(name, job, rates))
+
+
+def send(job: Job, rates: Rates, length: int) -> float:
+    return rates.alpha + rates.beta * length * job.itemsize
+
+
+def add(job: Job, rates: Rates, length: int) -> float:
+    """Seconds to receive and reduce in segments; a segment is added during the next."""
+    came = added = 0.0
+    for part in segments(length, max(1, job.segment // job.itemsize)):
+        nbytes = (part.stop - part.start) * job.itemsize
+        came += rates.alpha + rates.beta * nbytes
+        added = max(added, came) + rates.gamma * nbytes
+    return added
+
+
+def meet(size: int, rates: Rates) -> float:
+    return rounds(size) * rates.meet
+
+
+def star_seconds(job: Job, rates: Rates) -> float:
+    n = job.length
+    return (job.size - 1) * (add(job, rates, n) + send(job, rates, n))
+
+
+def tree_seconds(job: Job, rates: Rates) -> float:
+    n = job.length
+    return rounds(job.size) * (add(job, rates, n) + send(job, rates, n))
+
+
+def folding_seconds(job: Job, rates: Rates) -> float:
+    n = job.length
+    if not fold(job.size).extra:
+        return 0.0
+    return add(job, rates, n) + send(job, rates, n)
+
+
+def butterfly_seconds(job: Job, rates: Rates) -> float:
+    inner = rounds(fold(job.size).power) * add(job, rates, job.length)
+    return inner + folding_seconds(job, rates)
+
+
+def halving_doubling_seconds(job: Job, rates: Rates) -> float:
+    total, length = folding_seconds(job, rates), job.length
+    for _ in range(rounds(fold(job.size).power)):
+        length = -(-length // 2)  # the larger half
+        total += add(job, rates, length) + send(job, rates, length)
+    return total
+
+
+def ring_seconds(job: Job, rates: Rates) -> float:
+    longest = -(-job.length // job.size)
+    both = add(job, rates, longest) + send(job, rates, longest)
+    return (job.size - 1) * both
+
+
+def hierarchical_seconds(job: Job, rates: Rates) -> float:
+    largest, owners = max(job.groups), min(job.groups)
+    longest = -(-job.length // owners)
+    across = job._replace(size=len(job.groups), length=longest, hosts=False)
+    total = seconds(job.outside, across, rates)
+    nbytes = longest * job.itemsize
+    if job.hosts:
+        added = (largest - 1) * nbytes * rates.gamma
+        copied = (largest - 1) * nbytes * rates.touch
+        return total + 3 * meet(largest, rates) + added + copied
+    both = add(job, rates, longest) + send(job, rates, longest)
+    return total + (largest - 1) * both
+
+
+def shared_seconds(job: Job, rates: Rates) -> float:
+    p, nbytes = job.size, job.length * job.itemsize
+    if nbytes <= SMALL:
+        return meet(p, rates) + nbytes * ((p - 1) * rates.gamma + rates.touch)
+    if job.registered:
+        chunk = -(-job.length // p) * job.itemsize
+        return 2 * meet(p, rates) + (p - 1) * chunk * (rates.gamma + rates.touch)
+    total = meet(p, rates)
+    for part in segments(job.length, STAGE // job.itemsize):
+        chunk = -(-(part.stop - part.start) // p) * job.itemsize
+        added = (p - 1) * chunk * rates.gamma
+        total += meet(p, rates) + added + 2 * p * chunk * rates.touch
+    return total
+
+
+def native_seconds(job: Job, rates: Rates) -> float:
+    """Lower bound for algorithms that do not add while receiving (Chan 2007)."""
+    share = (job.size - 1) / job.size * job.length * job.itemsize
+    return rounds(job.size) * rates.alpha + share * (2 * rates.beta + rates.gamma)
+
+
+def byteps_seconds(job: Job, rates: Rates, spare: int = 0) -> float:
+    """Seconds of `byteps_allreduce`; the last `spare` of job.size ranks only serve.
+
+    Exact for equal pieces and γ = 0, otherwise an upper bound. The time in the paper
+    (Jiang 2020), 2n(n-1)M/((n² + kn - 2k)B), omits the last stage, which drains.
+    """
+    workers, nbytes = job.size - spare, job.length * job.itemsize
+    if workers < 2:
+        return 0.0
+    pieces, stages = byteps_cut(workers, spare, nbytes, job.segment)
+    piece = -(-job.length // pieces) * job.itemsize
+    slots = workers * (stages + (spare > 0))
+    added = stages if spare else 0  # pieces that a spare host adds up of all workers
+    added += (workers - spare) * stages // (2 * (workers - 1))  # and a worker
+    return (
+        slots * (rates.alpha + rates.beta * piece)
+        + (workers - 1) * added * rates.gamma * piece
+    )
+
+
+def gather_seconds(size: int, nbytes: int, rates: Rates) -> float:
+    """Seconds of a ring all-gather of `nbytes` in total."""
+    return (size - 1) * rates.alpha + (size - 1) / size * nbytes * rates.beta
+
+
+SECONDS = {
+    "star": star_seconds,
+    "tree": tree_seconds,
+    "butterfly": butterfly_seconds,
+    "halving_doubling": halving_doubling_seconds,
+    "ring": ring_seconds,
+    "hierarchical": hierarchical_seconds,
+    "shared": shared_seconds,
+    "native": native_seconds,
+}

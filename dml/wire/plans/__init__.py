@@ -1,0 +1,1 @@
+"""Topologies, schedules, pipelines and partitions, without communication."""

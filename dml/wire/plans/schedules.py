@@ -1,0 +1,201 @@
+"""All-reduces as data: source, destination and bytes of every message, by round.
+
+Each function takes a number of ranks and a length and yields the rounds of the
+all-reduce of the same name in `wire.collectives`, message for message. `sim.evaluate`
+computes virtual seconds from them, `words` counts what they send.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import numpy as np
+
+from dml.types import Round
+from dml.wire.plans.topology import SEGMENT, fold
+
+
+def star(
+    size: int, length: int, itemsize: int = 4, segment: int = SEGMENT
+) -> Iterator[Round]:
+    """Reduce at rank 0, peer after peer; then send to peer after peer."""
+    root, nbytes = np.zeros(1, np.int64), full(1, length * itemsize)
+    for peer in range(1, size):
+        yield Round(full(1, peer), root, nbytes, True, step(itemsize, segment))
+    for peer in range(1, size):
+        yield Round(root, full(1, peer), nbytes, False)
+
+
+def tree(
+    size: int, length: int, itemsize: int = 4, segment: int = SEGMENT
+) -> Iterator[Round]:
+    """Reduce up a binomial tree, nearest children first; send back down."""
+    reaches = [1 << k for k in range((size - 1).bit_length())]
+    for reach in reaches:
+        child = np.arange(reach, size, 2 * reach)
+        nbytes = full(len(child), length * itemsize)
+        yield Round(child, child - reach, nbytes, True, step(itemsize, segment))
+    for reach in reversed(reaches):
+        child = np.arange(reach, size, 2 * reach)
+        yield Round(child - reach, child, full(len(child), length * itemsize), False)
+
+
+def butterfly(
+    size: int, length: int, itemsize: int = 4, segment: int = SEGMENT
+) -> Iterator[Round]:
+    """Exchange the whole buffer with the partner 1, 2, 4, … places away."""
+    places, ranks, folding, unfolding = folded(size, length * itemsize)
+    segment = step(itemsize, segment)
+    yield from (one._replace(segment=segment) for one in folding)
+    nbytes = full(len(places), length * itemsize)
+    reach = 1
+    while reach < len(places):
+        yield Round(ranks, ranks[places ^ reach], nbytes, True, segment)
+        reach *= 2
+    yield from unfolding
+
+
+def halving_doubling(
+    size: int, length: int, itemsize: int = 4, segment: int = SEGMENT
+) -> Iterator[Round]:
+    """Exchange a half, a quarter, … with these partners; then the reverse, copying."""
+    places, ranks, folding, unfolding = folded(size, length * itemsize)
+    segment = step(itemsize, segment)
+    yield from (one._replace(segment=segment) for one in folding)
+    low, high = np.zeros(1, np.int64), full(1, length)
+    kept = []  # by reach: bytes that a place keeps; only its last bits decide them
+    reach = 1
+    while reach < len(places):
+        middle = (low + high) // 2
+        low, high = np.concatenate([low, middle]), np.concatenate([middle, high])
+        kept.append((high - low) * itemsize)
+        partner = places ^ reach
+        nbytes = kept[-1][partner & (2 * reach - 1)]
+        yield Round(ranks, ranks[partner], nbytes, True, segment)
+        reach *= 2
+    for keep in reversed(kept):
+        reach //= 2
+        nbytes = keep[places & (2 * reach - 1)]
+        yield Round(ranks, ranks[places ^ reach], nbytes, False)
+    yield from unfolding
+
+
+def ring(
+    size: int, length: int, itemsize: int = 4, segment: int = SEGMENT
+) -> Iterator[Round]:
+    """Pass p chunks round a ring while they are summed, and once more to copy them.
+
+    Equal chunks make all rounds equal: one round that is repeated.
+    """
+    if size == 1:
+        return
+    ranks, nbytes = range(size), chunk_bytes(length, size, itemsize)
+    owned = np.roll(nbytes, -1)  # rank c - 1 ends with chunk c
+    for rounds in (
+        inside([ranks], owned, step(itemsize, segment)),
+        inside([ranks], owned, None),
+    ):
+        if length % size:
+            yield from rounds
+        else:
+            yield next(rounds)._replace(times=size - 1)
+
+
+def hierarchical(
+    size: int,
+    length: int,
+    itemsize: int = 4,
+    segment: int = SEGMENT,
+    members: Sequence[Sequence[int]] = (),
+    outside: Callable[..., Iterator[Round]] = ring,
+) -> Iterator[Round]:
+    """Scatter inside groups, all-reduce across their l-th ranks, gather inside.
+
+    `members` are the ranks of each group, as from `topology.groups`. All messages of a
+    group are listed, so its ranks are on different hosts: ranks of one host would share
+    memory. `outside` is any other schedule.
+    """
+    members = members or [range(size)]
+    owners = min(map(len, members))
+    owned = chunk_bytes(length, owners, itemsize)
+    yield from inside(members, owned, step(itemsize, segment))
+    ranks_GxO = np.array([list(group[:owners]) for group in members])
+    for nbytes in np.unique(owned).tolist():
+        lanes_GxL = ranks_GxO[:, owned == nbytes]
+        lanes = lanes_GxL.shape[1]
+        for one in outside(len(members), nbytes // itemsize, itemsize, segment):
+            yield one._replace(
+                source=lanes_GxL[one.source].reshape(-1),
+                dest=lanes_GxL[one.dest].reshape(-1),
+                nbytes=np.repeat(one.nbytes, lanes),
+            )
+    yield from inside(members, owned, None)
+
+
+def inside(
+    members: Sequence[Sequence[int]], owned: np.ndarray, segment: int | None
+) -> Iterator[Round]:
+    """Ring reduce-scatter in all groups at once; an all-gather if `segment` is None.
+
+    Rank l of a group ends with chunk l; ranks without a chunk send empty messages.
+    """
+    sizes = np.array([len(group) for group in members])
+    ranks = np.concatenate([np.asarray(group) for group in members])
+    start = np.repeat(np.cumsum(sizes) - sizes, sizes)
+    size = np.repeat(sizes, sizes)
+    place = np.arange(len(ranks)) - start
+    right = ranks[start + (place + 1) % size]
+    chunk = np.zeros(max(sizes), np.int64)
+    chunk[: len(owned)] = owned
+    reduces = segment is not None
+    for i in range(max(sizes) - 1):
+        runs = size - 1 > i
+        nbytes = chunk[(place - i - reduces) % size]
+        yield Round(ranks[runs], right[runs], nbytes[runs], reduces, segment or 0)
+
+
+def folded(
+    size: int, nbytes: int
+) -> tuple[np.ndarray, np.ndarray, list[Round], list[Round]]:
+    """Return places of the power of two, their ranks, and rounds to (un)fold pairs."""
+    power, extra = fold(size)
+    places = np.arange(power)
+    ranks = np.where(places < extra, 2 * places, places + extra)
+    if not extra:
+        return places, ranks, [], []
+    even, odd = ranks[:extra], ranks[:extra] + 1
+    whole = full(extra, nbytes)
+    return (
+        places,
+        ranks,
+        [Round(odd, even, whole, True)],
+        [Round(even, odd, whole, False)],
+    )
+
+
+def chunk_bytes(length: int, parts: int, itemsize: int) -> np.ndarray:
+    """Return the bytes of every chunk, as cut by `topology.chunks`."""
+    short, longer = divmod(length, parts)
+    return (short + (np.arange(parts) < longer)) * itemsize
+
+
+def step(itemsize: int, segment: int) -> int:
+    """Return the bytes of a segment: whole elements, at least one."""
+    return max(1, segment // itemsize) * itemsize
+
+
+def full(count: int, value: int) -> np.ndarray:
+    return np.full(count, value, np.int64)
+
+
+def words(rounds: Iterable[Round], itemsize: int = 4) -> int:
+    """Count the words that all ranks together send."""
+    return sum(one.times * int(one.nbytes.sum()) // itemsize for one in rounds)
+
+
+SCHEDULES: dict[str, Callable[..., Iterator[Round]]] = {
+    "star": star,
+    "tree": tree,
+    "butterfly": butterfly,
+    "halving_doubling": halving_doubling,
+    "ring": ring,
+    "hierarchical": hierarchical,
+}

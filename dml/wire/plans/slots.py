@@ -1,0 +1,98 @@
+"""Instructions of a pipeline: a Schedule with slots of memory for tensors in flight.
+
+tick       0 1 2 3 4 5 6        A message is sent at the end of a tick and occupies a
+tensor a   ███████              slot from the next tick on. Tensors that are in flight
+       b     ███                at the same time have different slots. There are as many
+       c         █████          slots as tensors in flight at most.
+slot       a=0 b=1 c=1
+"""
+
+import heapq
+from collections import deque
+from typing import NamedTuple
+
+import numpy as np
+
+from dml.wire.plans.pipelines import FORWARD, NEVER, Schedule
+
+
+class Instructions(NamedTuple):
+    """The work of all ticks and its slots: arrays ticks x stages, -1 for none.
+
+    A stage computes first: it reads and writes slots. Then messages are sent, and put
+    into slots where they arrive.
+    """
+
+    piece: np.ndarray  # these three are those of the Schedule
+    microbatch: np.ndarray
+    round: np.ndarray
+    saved: np.ndarray  # slot that a forward writes, and the pieces of its backward read
+    activations: np.ndarray  # slot of received activations that a forward reads
+    recv_activations: np.ndarray  # slot into which activations are received
+    gradients: np.ndarray  # slot of a received gradient that a first piece reads
+    recv_gradients: np.ndarray  # slot into which a gradient is received
+
+
+def slots_of(table: np.ndarray) -> int:
+    """Return the number of slots of the stage with the most."""
+    return int(table.max(initial=NEVER)) + 1
+
+
+def instructions(schedule: Schedule) -> Instructions:
+    """Return the instructions of a schedule.
+
+    Part 0 receives no activations. The last part receives no gradient, as that of the
+    loss is 1.
+    """
+    ticks, parts = schedule.ticks, np.arange(schedule.parts)
+    forward, first, last = ticks[FORWARD], ticks[FORWARD + 1], ticks[-1]
+
+    def tables(
+        parts: np.ndarray, begin: np.ndarray, end: np.ndarray, *used: np.ndarray
+    ) -> list[np.ndarray]:
+        """Return a table for each array of ticks in which these parts use their slots.
+
+        A slot is occupied in [begin, end). All arrays are microbatches x parts.
+        """
+        stages, slot = parts % schedule.stages, np.empty(begin.shape, np.int32)
+        for stage in range(schedule.stages):
+            columns = np.nonzero(stages == stage)[0]
+            taken = slots(begin[:, columns].ravel(), end[:, columns].ravel())
+            slot[:, columns] = taken.reshape(len(begin), -1)
+        written = [np.full(schedule.piece.shape, NEVER, np.int32) for _ in used]
+        for table, ticks in zip(written, used, strict=True):
+            table[ticks, stages] = slot
+        return written
+
+    def messages(
+        receivers: np.ndarray, sent: np.ndarray, read: np.ndarray
+    ) -> list[np.ndarray]:
+        """Return tables of the ticks of reading and of receiving."""
+        return tables(receivers, sent + 1, read + 1, read, sent)
+
+    return Instructions(
+        schedule.piece,
+        schedule.microbatch,
+        schedule.round,
+        *tables(parts, forward, last + 1, ticks),
+        *messages(parts[1:], forward[:, :-1], forward[:, 1:]),
+        *messages(parts[:-1], last[:, 1:], first[:, :-1]),
+    )
+
+
+def slots(begin: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """Return a slot for each interval [begin, end); there are no more than needed.
+
+    The slots are taken in turn: of n slots, interval m has slot m % n if intervals end
+    in the order in which they begin.
+    """
+    ended = np.searchsorted(np.sort(end), np.sort(begin), "right")
+    count = int((np.arange(1, len(begin) + 1) - ended).max(initial=0))
+    free, occupied = deque(range(count)), list[tuple[int, int]]()
+    slot = np.empty(len(begin), np.int32)
+    for number in np.lexsort((end, begin)).tolist():
+        while occupied and occupied[0][0] <= begin[number]:
+            free.append(heapq.heappop(occupied)[1])
+        slot[number] = free.popleft()
+        heapq.heappush(occupied, (int(end[number]), int(slot[number])))
+    return slot

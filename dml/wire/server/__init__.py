@@ -1,0 +1,1 @@
+"""The parameter-server protocol: client, server, replicas."""

@@ -1,0 +1,133 @@
+"""Claims of papers: the text, the published numbers, and one rule for each claim.
+
+A rule takes the runs of one or more experiments, as read from their run folders, and
+returns a Verdict. Its docstring is the rule in words. The claims of an experiment are
+defined in a module `claims` or `<experiment>_claims` of `studies`. The experiment
+passes them to `writing.first`, which prints their verdicts and adds them to
+summary.json; `papers.py` applies the same rules to the same files and writes
+docs/RESULTS.md.
+"""
+
+import sys
+from collections.abc import Callable, Hashable, Iterable, Sequence
+from typing import Any, NamedTuple, TypeVar
+
+from dml.runs.results import Run
+from dml.runs.writers import Row
+
+HOLDS, FAILS, UNTESTED = "holds", "fails", "not testable here"
+MISSING = "-"  # the measured text of a run without the numbers of a claim
+
+Found = TypeVar("Found", list, dict)
+# The errors of a maximum, a mean or an index of an empty sequence.
+EMPTY = (IndexError, ValueError, TypeError, ArithmeticError)
+
+
+class Verdict(NamedTuple):
+    """The value of a rule: HOLDS, FAILS or UNTESTED; the numbers; the reason."""
+
+    result: str
+    measured: str
+    reason: str
+
+
+class Claim(NamedTuple):
+    """A claim of a paper, its published numbers, and the rule that judges it."""
+
+    text: str
+    published: str
+    rule: Callable[..., Verdict]
+
+    @property
+    def name(self) -> str:
+        return self.rule.__name__
+
+    @property
+    def rule_text(self) -> str:
+        return " ".join((self.rule.__doc__ or "").split())
+
+
+def claim(text: str, published: str) -> Callable[[Callable[..., Verdict]], Claim]:
+    """Return a decorator that makes a Claim of a rule."""
+    return lambda rule: Claim(text, published, rule)
+
+
+def never(text: str, published: str, reason: str) -> Claim:
+    """Return a claim that no experiment can test."""
+
+    def never_tested() -> Verdict:
+        """None: no experiment tests this."""
+        return untested(reason)
+
+    return Claim(text, published, never_tested)
+
+
+def verdict(holds: bool, measured: str, reason: str) -> Verdict:
+    """Return the verdict of a claim that was tested."""
+    return Verdict(HOLDS if holds else FAILS, measured, reason)
+
+
+def untested(reason: str, measured: str = MISSING) -> Verdict:
+    """Return the verdict of a claim that the numbers cannot test."""
+    return Verdict(UNTESTED, measured, reason)
+
+
+def nonempty(found: Found, name: str) -> Found:
+    """Return a list or dict; raise KeyError if it is empty, as any rule holds then."""
+    if not found:
+        raise KeyError(name)
+    return found
+
+
+def rows(run: Run, **values: str) -> list[Row]:
+    """Return the rows of a run that have the given values; KeyError if none has."""
+    return nonempty(matching(run.rows, **values), ", ".join(values.values()))
+
+
+def matching(rows: Iterable[Row], **values: Any) -> list[Row]:
+    """Return the rows that have the given values."""
+    return [row for row in rows if all(row[k] == v for k, v in values.items())]
+
+
+def grouped(rows: Iterable[Row], *keys: str) -> dict[Any, list[Row]]:
+    """Return the rows by the value of a key, or by the values of several keys."""
+    groups: dict[Hashable, list[Row]] = {}
+    for row in rows:
+        values = tuple(row[key] for key in keys)
+        groups.setdefault(values if len(keys) > 1 else values[0], []).append(row)
+    return groups
+
+
+def judge(claim: Claim, *runs: Run) -> Verdict:
+    """Apply a claim's rule; a run without the numbers leaves the claim untested."""
+    try:
+        return claim.rule(*runs)
+    except KeyError as missing:
+        return untested(f"the run has no {missing}")
+    except EMPTY as error:
+        return untested(f"the run has too few numbers: {error}")
+
+
+def conclude(claims: Sequence[Claim], run: Run) -> dict[str, Any]:
+    """Print the verdict of each claim that a run has numbers of.
+
+    Returns
+    -------
+    The entries of the summary: `verdict`, all claims by verdict in one line, and
+    `verdict_<name>` and `found_<name>`, the verdict and the numbers of each claim.
+    """
+    summary: dict[str, Any] = {}
+    by_result: dict[str, list[str]] = {HOLDS: [], FAILS: [], UNTESTED: []}
+    for one in claims:
+        result, measured, reason = judge(one, run)
+        by_result[result].append(one.text)
+        summary |= {f"verdict_{one.name}": result, f"found_{one.name}": measured}
+        if measured != MISSING:
+            sys.stdout.write(
+                f"published: {one.text} ({one.published})\n"
+                f"ours: {measured} ({reason}): {result}\n"
+            )
+    parts = [
+        f"{result}: {', '.join(some)}" for result, some in by_result.items() if some
+    ]
+    return {"verdict": "; ".join(parts)} | summary

@@ -1,0 +1,249 @@
+"""An experiment's flags, and the one way in and out of a command.
+
+`define` makes an experiment's own set of flags, `parse` reads them, `ranks` calls the
+program on every rank, and `run` ends a command: bad input is one line and exit code 2.
+"""
+
+import math
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from absl import flags
+
+from dml.types import BadInput, Comm, CountedComm
+from lab.shared_flags import SHARED, FlagValues
+from lab.shared_flags import VIRTUAL as VIRTUAL
+from lab.shared_flags import WRITTEN as WRITTEN
+from lab.shared_flags import chosen as chosen
+
+
+def show(kind: type, error: BaseException, trace: Any) -> None:
+    """Print an uncaught exception, but not Ctrl-C during imports on every rank."""
+    if not issubclass(kind, KeyboardInterrupt):
+        sys.__excepthook__(kind, error, trace)
+
+
+sys.excepthook = show
+
+
+class Stopped(Exception):
+    """A run that was stopped and has saved its state; the message is how to resume."""
+
+
+STOPPED = 130  # the exit code, as a shell says of Ctrl-C
+MOST_DRAWN = 2500  # ranks of a timeline at most
+DTYPES = ["float16", "float32", "float64", "int32", "int64"]
+
+
+def define(*shared: str) -> FlagValues:
+    """Return the flags WRITTEN and those of SHARED with the given names.
+
+    Each experiment has its own set, to which it adds further flags. Two
+    experiments can be imported side by side.
+    """
+    values = FlagValues()
+    values.switch("help", False, "Show this.")
+    for name in (*WRITTEN, *shared):
+        kind, *arguments = SHARED[name]
+        getattr(values, kind)(name, *arguments)
+    return values
+
+
+def parse(values: FlagValues, argv: Sequence[str]) -> FlagValues:
+    """Set the flags by argv, the others to their defaults; return them."""
+    values.unparse_flags()
+    try:
+        _, *extra = values(argv)
+    except flags.Error as error:
+        raise BadInput(f"{error}; --help lists the flags") from error
+    if extra:
+        raise BadInput(f"expected --flag=value, got {extra[0]!r}; --help lists them")
+    for name, value in chosen(values).items():
+        if value != value:
+            raise BadInput(f"expected a number in --{name}, got {value}; correct it")
+    if values.help:
+        sys.stdout.write(f"{sys.modules['__main__'].__doc__}\n{values.get_help()}\n")
+        sys.exit(0)
+    return values
+
+
+def ranks(
+    program: Callable[[CountedComm], Any], values: FlagValues, devices: bool = False
+) -> list[Any]:
+    """Call program(comm) on this rank, or on --simulate virtual ranks.
+
+    Args:
+        program: receives a communicator that counts its traffic.
+        values: the flags.
+        devices: whether the virtual ranks are devices of one rank.
+
+    Returns:
+        The results of all ranks of this process.
+    """
+    from dml.wire.comm import Metered, Traced
+    from lab.recording import ordered
+
+    def counted(comm: Comm) -> Any:
+        drawn = "timeline" in values and values.timeline and not devices
+        drawn = drawn and comm.size <= MOST_DRAWN
+        return program(Metered(Traced(comm) if drawn else comm))
+
+    whole = ordered(counted, program, values)
+    if not values.simulate:
+        from dml.wire.comm.mpi import world
+
+        if values.events:
+            raise BadInput(
+                f"expected --simulate with --events={values.events}, got real ranks; "
+                "pass --simulate=<number of ranks>"
+            )
+        return [whole(world(values.watchdog))]
+    from dml import sim
+
+    size = values.simulate
+    if devices:
+        import jax
+
+        jax.config.update("jax_platforms", "cpu")
+        jax.config.update("jax_num_cpu_devices", size)
+        size = 1
+    from dml.sim.events import events
+    from dml.sim.networks.named import network
+
+    try:
+        return sim.run(
+            whole,
+            size,
+            network(values.network, size),
+            events=events(values.events),
+            limits=sim.Limits(values.virtual_seconds),
+        )
+    except sim.Deadlock as error:
+        head, *lines = str(error).splitlines()
+        found = "; ".join(line.strip() for line in lines[:4])
+        raise BadInput(f"{head}: {found}" if found else head) from error
+
+
+def delayed(values: FlagValues, comm: CountedComm) -> CountedComm:
+    """Return comm, with the delays of --straggle on this rank, if any."""
+    if not values.straggle:
+        return comm
+    from dml.sim.delays import drawing, law
+    from dml.wire.comm import Delayed
+
+    return Delayed(comm, drawing(law(values.straggle), values.seed, comm.rank))
+
+
+def run(main: Callable[[Sequence[str]], Any]) -> None:
+    """Call main(argv) as a command: bad input is one line, and exit code 2."""
+    try:
+        main(sys.argv)
+    except (BadInput, FloatingPointError, OSError, Stopped, KeyboardInterrupt) as error:
+        from dml.wire.comm.abort import leave, refuse
+        from dml.wire.comm.mpi import world
+
+        line = f"{Path(sys.argv[0]).name}: {' '.join(str(error).split())}"
+        if isinstance(error, KeyboardInterrupt):
+            leave(world(), f"{line}stopped at once; what was saved is kept", STOPPED)
+        if isinstance(error, OSError):
+            line += "; expected files to read and write: correct what is named"
+        refuse(world(), line, STOPPED if isinstance(error, Stopped) else 2)
+
+
+def names(value: str, table: Iterable[str], flag: str) -> list[str]:
+    """Return the names of a flag's comma-separated value; `all` is all of the table."""
+    known = list(table)
+    found = known if value == "all" else value.split(",")
+    for name in found:
+        if name not in known:
+            raise BadInput(
+                f"expected --{flag} of {', '.join(known)} or all, got {name!r}; "
+                "correct the name"
+            )
+    return found
+
+
+def positive(value: str, flag: str) -> int:
+    """Return a whole number above 0."""
+    if not value.isdecimal() or not int(value):
+        raise BadInput(
+            f"expected whole numbers above 0 in --{flag}, got {value!r}; correct it"
+        )
+    return int(value)
+
+
+def integers(values: FlagValues, flag: str, empty: bool = False) -> list[int]:
+    """Return the whole numbers above 0 of a comma-separated flag, or none if empty."""
+    text = values[flag].value
+    return [] if empty and not text else [positive(n, flag) for n in text.split(",")]
+
+
+def numbers(values: FlagValues, flag: str, most: float = math.inf) -> list[float]:
+    """Return the numbers of a comma-separated flag, each from 0 to `most`."""
+    text = values[flag].value
+    try:
+        found = [float(number) for number in text.split(",")]
+    except ValueError:
+        found = [math.nan]
+    if not all(0 <= number <= most and number < math.inf for number in found):
+        bounds = "on" if most == math.inf else f"to {most:g}"
+        raise BadInput(
+            f"expected numbers from 0 {bounds} in --{flag}, got {text!r}; correct it"
+        )
+    return found
+
+
+def nbytes(value: str) -> int:
+    """Return the bytes of a size such as 4KB; a KB is 1024 bytes."""
+    units = {"B": 0, "KB": 10, "MB": 20, "GB": 30}
+    match = re.fullmatch(r"(\d+)([A-Z]+)", value)
+    if not match or match[2] not in units:
+        raise BadInput(
+            f"expected a size such as 4KB, 256KB or 4MB, got {value!r}; use a whole "
+            f"number and one of {', '.join(units)}"
+        )
+    return int(match[1]) << units[match[2]]
+
+
+def lengths(sizes: str, dtype: np.dtype) -> list[int]:
+    """Return the numbers of words of comma-separated sizes."""
+    found = [nbytes(size) for size in sizes.split(",")]
+    for size in found:
+        if size % dtype.itemsize:
+            raise BadInput(
+                f"expected a multiple of {dtype.itemsize} bytes, as {dtype} has, got "
+                f"{size}B; correct --sizes"
+            )
+    return [size // dtype.itemsize for size in found]
+
+
+def holds(nbytes: int, size: int) -> None:
+    """Raise BadInput if the memory is smaller than nbytes for each of size ranks."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    if nbytes * size > memory:
+        raise BadInput(
+            f"expected at most {memory / 2**30:.0f} GB of memory in use, got {size} "
+            f"ranks of {nbytes / 2**30:.2f} GB; pass smaller --sizes or fewer ranks"
+        )
+
+
+def allreduce(name: str, values: FlagValues, size: int) -> Callable[..., None]:
+    """Return the all-reduce with a name, for the number of ranks and the flags."""
+    from dml.wire.collectives import ALLREDUCE, checked
+
+    if values.group > size:
+        raise BadInput(
+            f"expected groups of at most {size} ranks, got --group={values.group}; "
+            f"pass --group=<1 to {size}>, or 0 for hosts"
+        )
+    call = ALLREDUCE[name]
+    if name == "hierarchical":
+        outside = ALLREDUCE[values.outside]
+        call = partial(call, group=values.group, outside=outside)
+    return checked(call) if values.check else call

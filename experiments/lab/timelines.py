@@ -1,0 +1,140 @@
+"""Timelines of training: trace some steps, and draw them into the run folder.
+
+Ranks are traced if `flags.ranks` has wrapped their communicator, by --timeline. With
+--profile JAX traces the same steps, and both traces are merged.
+"""
+
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from dml.figures import timeline as timeline_figure
+from dml.metrics import profile, timeline
+from dml.metrics.timer import Timer
+from dml.types import BadInput, Step, Timeline
+
+FIRST = 1  # steps that compile, which are not drawn
+SPANS = 40_000  # drawn at most, over all ranks: JSON of some MB
+MARKS = 8  # moments in both traces, by which their clocks are compared
+
+
+def timer(comm: Any, clock: Callable[[], float]) -> Timer:
+    """Return a timer whose phases are in the timeline, if comm is traced."""
+    return Timer(clock, getattr(comm, "seen", None))
+
+
+def traced(
+    steps: Iterable[Step], comm: Any, count: int, path: Path, profiled: bool = False
+) -> Iterator[Step]:
+    """Yield the steps; trace `count` of them after the first, and draw them at the end.
+
+    Writes timeline.json, timeline.svg and timeline.png into path; if profiled, also
+    profile/rank<k>, the trace of JAX, and profile.json.gz, both traces. Collective
+    after the last step.
+    """
+    if profiled and not count:
+        raise BadInput(
+            "expected steps to trace with --profile, got --timeline=0; pass "
+            "--timeline=<how many>"
+        )
+    limit = SPANS // comm.size
+    noted = hasattr(comm, "seen")
+    if not noted and not profiled:
+        yield from steps
+        return
+    tracer = Tracer(comm, limit if noted else 0, path / "profile" if profiled else None)
+    if noted:
+        comm.align()
+    try:
+        for number, step in enumerate(steps, 1):
+            if number == FIRST + count:
+                tracer.end()
+            yield step
+            if number == FIRST:
+                tracer.begin()
+    finally:
+        tracer.end()
+    found = comm.timeline() if noted else nothing(comm)
+    if not found:
+        return
+    found, marks = profile.unmarked(found)
+    if found.spans:
+        timeline.write(path / "timeline", found)
+        timeline_figure.draw(path / "timeline", found)
+        sys.stdout.write(f"timeline {path / 'timeline.svg'}\n")
+    if profiled and (found.spans or not noted):
+        beside(comm, path, found, marks)
+
+
+class Tracer:
+    """Starts and stops a rank's own trace and, in a folder, that of JAX's profiler.
+
+    comm: traced, or not if the limit is 0.
+    limit: the number of spans of this rank.
+    folder: None for no profile. Virtual ranks are one process: rank 0 profiles it.
+    """
+
+    def __init__(self, comm: Any, limit: int, folder: Path | None) -> None:
+        self.comm, self.limit, self.on = comm, limit, False
+        self.profiler: Any = None
+        if folder and (not comm.platform.virtual or comm.rank == 0):
+            import jax.profiler  # now, not while steps are traced: it takes long
+
+            self.profiler, self.folder = jax.profiler, folder / f"rank{comm.rank}"
+
+    def begin(self) -> None:
+        """Start both traces."""
+        self.on = True
+        if self.profiler:
+            self.profiler.start_trace(self.folder, **options(self.profiler))
+        if self.limit:
+            self.comm.begin(self.limit + (MARKS if self.profiler else 0))
+        if self.limit and self.profiler:
+            for _ in range(MARKS):
+                start = self.comm.Wtime()
+                with self.profiler.TraceAnnotation(profile.MARK):
+                    pass
+                self.comm.seen(profile.MARK, start, self.comm.Wtime())
+
+    def end(self) -> None:
+        """Stop both traces."""
+        if self.on and self.limit:
+            self.comm.end()
+        if self.on and self.profiler:
+            self.profiler.stop_trace()
+        self.on = False
+
+
+def options(profiler: Any) -> dict[str, Any]:
+    """Return the options of a JAX trace without calls of Python, if JAX has them."""
+    if not hasattr(profiler, "ProfileOptions"):
+        return {}
+    chosen = profiler.ProfileOptions()
+    chosen.python_tracer_level = 0
+    return {"profiler_options": chosen}
+
+
+def nothing(comm: Any) -> Timeline | None:
+    """Return the empty timeline of ranks without a trace; collective."""
+    comm.Barrier()
+    return None if comm.rank else Timeline([], [])
+
+
+def beside(comm: Any, path: Path, found: Timeline, marks: profile.Marks) -> None:
+    """Write profile.json.gz: the timeline, and JAX's traces in this host's files."""
+    virtual = comm.platform.virtual
+    traces = {
+        rank: profile.read(path / f"profile/rank{rank}")
+        for rank in range(1 if virtual else comm.size)
+    }
+    fits = {rank: profile.fit(traces[rank], marks.get(rank, [])) for rank in traces}
+    within = max(one.within for one in fits.values())
+    title, clocks = "messages", f"one clock, within {within:.1f} us"
+    if virtual:
+        title, clocks = "messages, in virtual time", "virtual and real time begin alike"
+    if not found.spans:
+        clocks = "JAX's alone, of each rank from its own start"
+    events = profile.merged(timeline.events(found), traces, fits, title)
+    profile.write(path / "profile", events, {"clocks": clocks})
+    sys.stdout.write(f"profile {path / 'profile.json.gz'}  {clocks}\n")

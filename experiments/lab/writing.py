@@ -1,0 +1,98 @@
+"""Write the run folder of an experiment, and the exports that its flags name.
+
+with writing.first(path, FLAGS, comm, writers.table(COLUMNS), claims=CLAIMS) as writer:
+    writer.row(...)
+    writer.summary(...)
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+
+from dml.runs import energy, exports, results, writers
+from dml.runs import folder as runs
+from dml.runs.writers import Row, Writer
+from dml.types import BadInput, Comm
+from lab import flags
+from lab.claims import Claim, conclude
+
+Table = Callable[[Any, Mapping[str, list[Row]]], Iterable[Row]]
+Make = Callable[[Path, bool], AbstractContextManager[Writer]]
+ASKED: dict[str, Make] = {  # by flag
+    "csv": lambda path, append: exports.table(path / "metrics.csv", append),
+    "tensorboard": lambda path, append: exports.tensorboard(path),
+}
+
+
+@contextmanager
+def first(
+    path: Path,
+    values: flags.FlagValues,
+    comm: Comm | None,
+    *others: AbstractContextManager[Writer],
+    append: bool = False,
+    claims: Sequence[Claim] = (),
+) -> Iterator[Writer]:
+    """Write on rank 0: each row at once; the summary last, with all ranks' energy.
+
+    Collective over comm; a single process passes None. The claims are judged by the run
+    as read from its folder, and their verdicts are printed and added to the summary.
+    """
+    rank, ranks = (comm.rank, comm.size) if comm else (0, processes())
+    if not comm and ranks > 1:
+        raise BadInput(
+            f"expected one process, got {ranks} ranks, each of which would do all of "
+            "it; drop mpirun"
+        )
+    if comm and rank and comm.platform.virtual:  # rank 0 is in this process
+        yield Writer(writers.ignore, writers.ignore)
+        return
+    folder = runs.folder(path, flags.chosen(values), append, ranks)
+    asked = [make(path, append) for name, make in ASKED.items() if values[name].value]
+    summaries: list[Row] = []
+    with (
+        energy.meter(comm, terms(values)) as meter,
+        writers.first(rank, folder, *others, *asked) as writer,
+    ):
+        yield Writer(writer.row, summaries.append)
+        spent = meter.spent()
+        if summaries and rank == 0:
+            summary = dict(summaries[-1])
+            if claims:
+                run = results.read(path)._replace(summary=summary)
+                summary |= conclude(claims, run)
+            writer.summary(summary | spent)
+
+
+def tabulated(
+    writer: Writer, tables: Mapping[str, Table], plan: Any
+) -> dict[str, list[Row]]:
+    """Write the rows of each table; return them by the name of the table.
+
+    A table is a function of the plan and of the rows of the tables before it.
+    """
+    kept: dict[str, list[Row]] = {}
+    for name, make in tables.items():
+        kept[name] = []
+        for row in make(plan, kept):
+            writer.row({"table": name} | row)
+            kept[name].append(row)
+    return kept
+
+
+def flat(rows: Iterable[Row], name: str, *keys: str) -> dict[str, Any]:
+    """Return values of rows for a summary, by names such as "{key}_{workers}"."""
+    return {name.format(key=key, **row): row[key] for row in rows for key in keys}
+
+
+def processes() -> int:
+    """Return the number of processes that mpirun has started."""
+    from dml.wire.comm.mpi import world
+
+    return world().size
+
+
+def terms(values: flags.FlagValues) -> energy.Terms:
+    """Return the terms of energy and cost by the flags."""
+    return energy.Terms(*(values[name].value for name in energy.Terms._fields))

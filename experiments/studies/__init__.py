@@ -1,0 +1,1 @@
+"""What one command, or one family of commands, needs."""

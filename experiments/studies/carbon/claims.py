@@ -1,0 +1,27 @@
+"""Claims of Strubell et al., ACL 2019, judged by a run of carbon.py."""
+
+from lab.claims import Verdict, claim, verdict
+
+from dml.runs.results import Run
+
+SHOWN = 0.01  # of a printed cell: the rounding of watts and hours
+
+
+@claim("kWh, CO2e and dollars are a formula", "its table")
+def recomputed(run: Run) -> Verdict:
+    """No cell is off by more than 1 %, from hours, exact ones where they are known."""
+    worst = run.summary["strubell_worst_error"]
+    ours = f"off by {worst:.2%} at most"
+    return verdict(worst <= SHOWN, ours, f"{run.summary['strubell_cells']} cells")
+
+
+@claim("to the digit that is printed", "its table")
+def rounded(run: Run) -> Verdict:
+    """Every cell, from the same hours, is the printed one after rounding."""
+    exact, count = run.summary["strubell_exact"], run.summary["strubell_cells"]
+    return verdict(
+        exact == count > 0, f"{exact} of {count}", "to the last printed digit"
+    )
+
+
+CLAIMS = (recomputed, rounded)

@@ -1,0 +1,103 @@
+"""The output of `carbon.py`: columns of tables, bars of a figure, lines of text."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from dml.figures import style as figures
+from dml.runs.carbon import POUND
+from dml.runs.writers import Columns, Row, scaled
+from studies.carbon.rows import follows
+from studies.carbon.tables import POUNDS, PUE, SEARCH
+
+
+def verdict(row: Row) -> str:
+    return f"not {row['unequal']}" if row["unequal"] else "equal"
+
+
+TITLES = {
+    "strubell": f"Strubell 2019: kWh = {PUE} x W x h / 1000, {POUNDS} lbs CO2e each, "
+    "dollars of Google Cloud in 2019",
+    "patterson": "Patterson 2021: kWh = h x devices x W x PUE / 1000, tonnes of CO2e "
+    "by the grid there",
+    "glove": "Energy of GloVe to loss {target:.5f}, by way of training",
+}
+COLUMNS: dict[str, Columns] = {
+    "strubell": {
+        "model": (9, "{model}"),
+        " on": (8, "{hardware}"),
+        " hours": (7, "{hours:,g}"),
+        " kWh": (7, "{published_kwh:,d}"),
+        " ours": (7, "{kwh:,.0f}"),
+        " lbs CO2e": (8, "{published_pounds:,d}"),
+        "  ours": (7, "{pounds:,.0f}"),
+        " dollars": (17, "{published_dollars_low:,.0f}-{published_dollars_high:,.0f}"),
+        "   ours": (17, "{dollars_low:,.0f}-{dollars_high:,.0f}"),
+        " ": (0, verdict),
+    },
+    "patterson": {
+        "model": (11, "{model}"),
+        " on": (11, "{hardware}"),
+        " days": (4, "{days:g}"),
+        " W": (3, "{watts:d}"),
+        " PUE": (4, "{pue:.2f}"),
+        " kg/kWh": (6, "{intensity:.3f}"),
+        " MWh": (6, "{mwh:g}"),
+        " ours": (7, "{mwh_ours:,.1f}"),
+        " t CO2e": (6, "{tonnes:g}"),
+        "  ours": (6, "{tonnes_ours:.1f}"),
+        " by days": (7, "{implied_days:.2f}"),
+        f" t at {PUE}, {POUND * POUNDS:.3f}": (15, "{average_tonnes:,.1f}"),
+        " times": (5, "{average_ratio:.2f}"),
+    },
+    "glove": {
+        "strategy": (11, "{strategy}"),
+        " ranks": (5, "{ranks:d}"),
+        " epochs": (6, "{epochs:d}"),
+        " seconds": (7, "{seconds:.2f}"),
+        " Wh": (8, scaled("kwh", 1e3, ".4f")),
+        " g CO2e": (8, scaled("co2_kg", 1e3, ".4f")),
+        " cents": (8, scaled("cost_usd", 100, ".5f")),
+        " by": (0, lambda row: row["source"] or "not reached"),
+    },
+}
+
+
+def published(summary: Row, second: Sequence[Row]) -> str:
+    """Return a summary of the recomputed tables."""
+    held = [row["model"] for row in second if follows(row)]
+    return (
+        f"\nStrubell: {summary['strubell_exact']} of {summary['strubell_cells']} cells "
+        f"as printed, {summary['strubell_exact_printed']} of them from printed hours: "
+        "BERT's 79 are 79.2 (3.3 days),\n  NAS on TPU took 32,633 (979 M steps of 10 h "
+        f"for 300,000), not 32,623.\nPatterson: all within "
+        f"{summary['patterson_worst_error']:.1%}, from days as printed; the MWh imply "
+        f"(by days) what rounds to the days of {len(held)} of {len(second)}.\n"
+        f"  The same runs in Strubell's data centre and on its grid: last two columns. "
+        f"The search that he puts\n  at {summary['search_tonnes']:.0f} t was reported "
+        f"as {SEARCH} t by who ran it: PUE, grid, TPUs, and a smaller model searched."
+    )
+
+
+def best(rows: Sequence[Row]) -> Row | None:
+    """Return the row of least energy, of those that reached the target."""
+    there = [row for row in rows if row["kwh"] is not None]
+    return min(there, key=lambda row: row["kwh"], default=None)
+
+
+def draw(path: Path, rows: Sequence[Row]) -> None:
+    """Draw the energy of each strategy as a bar, with its emissions."""
+    rows = [row for row in rows if row["kwh"] is not None]
+    if not rows:
+        return
+    names = [f"{row['strategy']}, {row['ranks']}" for row in rows]
+    energy = [1e3 * row["kwh"] for row in rows]
+    notes = [
+        f" {row['epochs']} epochs, {row['seconds']:.1f} s, {1e3 * row['co2_kg']:.3f} g"
+        for row in rows
+    ]
+    size = (6.4, 1.2 + 0.36 * len(rows))
+    with figures.drawing(path, size=size, style=figures.PICTURE) as (_, (axes,)):
+        axes.bar_label(axes.barh(names, energy, height=0.62), notes, fontsize=8)
+        axes.set_xlim(right=1.5 * max(energy))
+        axes.invert_yaxis()
+        axes.set(xlabel=f"Wh to loss {rows[0]['target']:.5f}; {rows[0]['source']}")

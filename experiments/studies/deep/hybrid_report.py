@@ -1,0 +1,93 @@
+"""Rows, loss curves and conclusion of hybrid.py."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dml.figures import style as figures
+from dml.runs.writers import Row, Writer, collected
+from dml.train import Curve
+from studies.deep.comparison import apart
+
+CLOSE = 1e-4  # of a loss: float32 sums in other orders, through so many updates
+MEASURES = {  # columns by the measures of a Step, in bytes
+    "bytes_held": "held_mb",
+    "bytes_temporary": "temporary_mb",
+    "tensor_bytes": "tensor_mb",
+    "stage_bytes": "stage_mb",
+    "data_bytes": "data_mb",
+}
+
+
+def row(name: str, found: Curve, tokens: int, first: Sequence[Row]) -> dict[str, Any]:
+    """Return the row of a mesh; first: the row of one device, or none yet."""
+    seconds = [row["seconds"] for row in found.rows]
+    reference = first[0]["losses"] if first else found.losses
+    later = seconds[1:] or seconds  # the first one compiles
+    return {
+        "mesh": name,
+        "first_seconds": seconds[0],
+        "tokens_per_second": tokens / float(np.median(later)),
+        **{mb: megabytes(found.summary, key) for key, mb in MEASURES.items()},
+        "loss": found.losses[-1],
+        "apart": apart(found.losses, reference),
+        "losses": found.losses,
+    }
+
+
+def megabytes(measures: Mapping[str, Any], name: str) -> float | None:
+    """Return a measure in MB; None where it is not known."""
+    return measures[name] / 1e6 if name in measures else None
+
+
+def given(key: str) -> Any:
+    """Return the text of a number; empty where it is not known."""
+    return lambda row: "" if row[key] is None else f"{row[key]:.2f}"
+
+
+COLUMNS = {
+    "mesh": (24, "{mesh}"),
+    "first s": (7, "{first_seconds:.1f}"),
+    "tokens/s": (8, "{tokens_per_second:,.0f}"),
+    "held MB": (7, given("held_mb")),
+    "temporary": (9, given("temporary_mb")),
+    "sent MB: tensor": (15, given("tensor_mb")),
+    "stage": (6, given("stage_mb")),
+    "data": (6, given("data_mb")),
+    "last loss": (9, "{loss:.5f}"),
+    "apart": (8, "{apart:.1e}"),
+}
+
+
+def summary(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return whether all meshes have learned the same, and the fastest of them."""
+    apart = max(row["apart"] for row in rows)
+    meshes = rows[1:]
+    fastest = max(meshes, key=lambda row: row["tokens_per_second"])
+    return {
+        "meshes": len(meshes),
+        "loss": rows[0]["loss"],
+        "apart": apart,
+        "verdict": "the same curve" if apart <= CLOSE else "other curves",
+        "fastest": fastest["mesh"],
+        "tokens_per_second": fastest["tokens_per_second"],
+    }
+
+
+def chart(path: Path) -> AbstractContextManager[Writer]:
+    """Draw the loss of every mesh and print the verdict, when the summary comes."""
+
+    def finish(rows: Sequence[Row], summary: Row) -> None:
+        steps = range(1, 1 + len(rows[0]["losses"]))
+        curves = {row["mesh"]: (steps, row["losses"]) for row in rows}
+        figures.curves(path, curves, x="step", y="loss")
+        sys.stdout.write(
+            f"{summary['meshes']} meshes: {summary['verdict']} as one device, apart by "
+            f"at most {summary['apart']:.1e}\n"
+        )
+
+    return collected(finish)

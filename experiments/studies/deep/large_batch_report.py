@@ -1,0 +1,234 @@
+"""Rows, summary and printed tables of large_batch.py, with the published numbers."""
+
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from dml.runs.writers import Columns, Row, printer
+from dml.wire.costs import allreduce as cost
+from studies.deep.large_batch_claims import BASELINE, SCALED
+from studies.deep.large_batch_training import Plan, Ran
+
+GOYAL = {  # errors in % at 8192 images, of the baseline at 256
+    BASELINE: "23.60 ± 0.12",
+    "unscaled": "41.67",
+    "none": "24.84",
+    "constant": "25.88",
+    "gradual": "23.74 ± 0.09",
+}
+ALEXNET = {256: 58.42, 512: 59.19, 1024: 59.00, 2048: 58.88, 4096: 57.97, 8192: 55.90}
+ALLREDUCES = ("tree", "butterfly", "halving_doubling", "ring")
+FABRIC = cost.Rates(1e-6, 1e-9, 1e-10)  # of the virtual ranks' default network
+
+COLUMNS = {
+    "warm-up": (8, "{warmup}"),
+    "workers": (7, "{workers:d}"),
+    "batch": (5, "{batch:d}"),
+    "rate": (6, "{rate:.4g}"),
+    "steps": (6, "{steps:,d}"),
+    "error %": (14, lambda row: spread(row["errors"])),
+    "loss": (8, "{loss:.4f}"),
+    "at target": (9, lambda row: f"{row['reached']} of {len(row['errors'])}"),
+    "epochs to": (9, "{epochs_to_target:.2f}"),
+    "steps to": (8, "{steps_to_target:,.0f}"),
+    "seconds to": (10, "{seconds_to_target:.3f}"),
+}
+WARMUPS: Columns = {
+    "warm-up": (8, "{warmup}"),
+    "Goyal": (12, "{published}"),
+    "ours": (12, "{ours}"),
+}
+BATCHES: Columns = {
+    "batch": (5, "{images}"),
+    "AlexNet": (7, "{published:.2f}"),
+    "our batch": (9, "{batch}"),
+    "ours": (12, "{ours}"),
+}
+TIMES: Columns = {
+    "workers": (7, "{workers}"),
+    "batch": (5, "{batch}"),
+    "warm-up": (8, "{warmup}"),
+    "epochs": (6, "{epochs_to_target:.2f}"),
+    "steps": (6, "{steps_to_target:.1f}"),
+    "seconds": (8, "{seconds_to_target:.4f}"),
+    "in steps": (8, "{in_steps:.2f}"),
+    "predicted": (9, "{predicted:.2f}"),
+    "measured": (8, "{measured:.2f}"),
+}
+
+
+def row(
+    plan: Plan, workers: int, warmup: str, rates: Any, target: float, runs: list[Ran]
+) -> dict[str, Any]:
+    """Return the row of the trainings with all seeds.
+
+    The target is reached only if every training reaches it.
+    """
+    batch, updates = workers * plan.base, plan.steps(workers)
+    errors = np.array([1 - float(run.accuracies[-1]) for run in runs])
+    known = [at for at in (reached(run, target) for run in runs) if at]
+    step_seconds = float(np.median([run.seconds for run in runs])) / updates
+    epochs = steps = None
+    if len(known) == len(runs):
+        epochs = float(np.mean(known)) * plan.between / plan.count
+        steps = epochs * plan.count / batch
+    return {
+        "warmup": warmup,
+        "workers": workers,
+        "batch": batch,
+        "rate": float(np.max(rates)),
+        "steps": updates,
+        "errors": errors.tolist(),
+        "error": float(errors.mean()),
+        "loss": finite(float(np.mean([run.losses[-1] for run in runs]))),
+        "reached": len(known),
+        "epochs_to_target": epochs,
+        "steps_to_target": steps,
+        "seconds_to_target": None if steps is None else steps * step_seconds,
+        "step_seconds": step_seconds,
+    }
+
+
+def reached(run: Ran, target: float) -> int | None:
+    """Return the number of snapshots until the target; None if it was missed."""
+    good = np.flatnonzero(run.accuracies >= target)
+    return int(good[0]) + 1 if len(good) else None
+
+
+def finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None
+
+
+def spread(values: Sequence[float] | np.ndarray) -> str:
+    """Return mean and standard deviation, in %."""
+    several = 100 * np.asarray(values)
+    deviation = several.std(ddof=1) if len(several) > 1 else 0.0
+    return f"{several.mean():.2f} ± {deviation:.2f}"
+
+
+def timed(rows: Sequence[Row], parameters: int) -> list[Row]:
+    """Return the rows with the fewest steps to the target, by workers.
+
+    Speed-ups and `parallel_seconds_to_target` are added. The latter are predicted for
+    workers with a processor each; a model has so many parameters.
+    """
+
+    def steps_to_target(row: Row) -> float:
+        return row["steps_to_target"] or math.inf
+
+    # order matters: of equal rows the last one is taken
+    slowest_first = sorted(rows, key=steps_to_target, reverse=True)
+    quick = {row["workers"]: row for row in slowest_first}
+    key, found = "parallel_seconds_to_target", []
+    for workers, row in sorted(quick.items()):
+        job = cost.Job(workers, parameters)
+        wire = cost.seconds(cost.choose(job, FABRIC, ALLREDUCES), job, FABRIC)
+        steps = row["steps_to_target"]
+        gradient = quick[1]["step_seconds"]  # of one worker's images
+        found.append({**row, key: steps and steps * (gradient + wire)})
+    one = found[0]
+    gains = {
+        "in_steps": "steps_to_target",
+        "predicted": key,
+        "measured": "seconds_to_target",
+    }
+    return [
+        row | {name: gain(one[key], row[key]) for name, key in gains.items()}
+        for row in found
+    ]
+
+
+def gain(serial: float | None, parallel: float | None) -> float | None:
+    return None if serial is None or parallel is None else serial / parallel
+
+
+def critical(epochs: Mapping[int, float | None]) -> float | None:
+    """Return the batch that doubles the epochs to the target (McCandlish 2018, 2.11).
+
+    By E = E_min (1 + B / B_crit), fitted by relative error: a line over the batch.
+    """
+    known = {batch: one for batch, one in epochs.items() if one is not None}
+    if len(known) < 2:
+        return None
+    batches, needed = np.array(list(known)), np.array(list(known.values()))
+    slope, start = np.polyfit(batches, needed, 1, w=1 / needed)
+    # a slope within rounding of 0 is no slope
+    return float(start / slope) if slope > 1e-9 * start > 0 else None
+
+
+def summary(
+    rows: Sequence[Row], times: Sequence[Row], large: int, noise: tuple[float, float]
+) -> dict[str, Any]:
+    """Return the flat summary; noise: its scale at the target and at the end."""
+    at = {row["warmup"]: row for row in rows if row["workers"] in (1, large)}
+    limit = critical({row["batch"]: row["epochs_to_target"] for row in times})
+    found: dict[str, Any] = {
+        "loss": at["gradual"]["loss"],
+        "accuracy": 1 - at["gradual"]["error"],
+        "steps": at["gradual"]["steps"],
+        "batch_limit": limit,
+        "noise_scale": finite(noise[0]),
+        "noise_scale_at_end": finite(noise[1]),
+    }
+    found |= {f"{warmup}_error": row["error"] for warmup, row in at.items()}
+    for row in rows:
+        if row["warmup"] in SCALED:
+            found[f"x{row['workers']}_accuracy"] = 1 - row["error"]
+    for row in times:
+        kinds = ("epochs", "steps", "seconds", "parallel_seconds")
+        for key in ("warmup", *(f"{kind}_to_target" for kind in kinds)):
+            found[f"x{row['workers']}_{key}"] = row[key]
+    return found
+
+
+def say(
+    rows: Sequence[Row], times: Sequence[Row], large: int, target: float, summary: Row
+) -> None:
+    """Print three tables, each with published numbers, and the bounds."""
+    at = {row["warmup"]: row for row in rows if row["workers"] in (1, large)}
+    batch, small = at["gradual"]["batch"], min(ALEXNET)
+    show(
+        f"warm-ups: error in %, Goyal 2017 at 8192 images, ours at {batch}",
+        WARMUPS,
+        [
+            {"warmup": name, "published": error, "ours": spread(at[name]["errors"])}
+            for name, error in GOYAL.items()
+        ],
+    )
+    show(
+        "batches: top-1 in %, AlexNet, and ours with gradual warm-up",
+        BATCHES,
+        [
+            {
+                "images": small * row["workers"],
+                "published": ALEXNET.get(small * row["workers"]),
+                "batch": row["batch"],
+                "ours": spread(1 - np.array(row["errors"])),
+            }
+            for row in rows
+            if row["warmup"] in SCALED
+        ],
+    )
+    show(
+        f"time to {target:.1%} by the fastest warm-up (-: missed by a seed); "
+        "speed-up: in steps, of k processors (predicted), of this one (measured)",
+        TIMES,
+        times,
+    )
+    limit, *noise = (
+        "none seen" if summary[name] is None else f"{summary[name]:.0f}"
+        for name in ("batch_limit", "noise_scale", "noise_scale_at_end")
+    )
+    sys.stdout.write(
+        f"batch that doubles the epochs: {limit}; gradient noise scale: "
+        f"{noise[0]} when the target was reached, {noise[1]} at the end\n"
+    )
+
+
+def show(title: str, columns: Columns, rows: Sequence[Row]) -> None:
+    write = printer(columns, title)
+    for row in rows:
+        write(row)

@@ -1,0 +1,57 @@
+"""What every strategy for a deep network starts from: flags and objects, in one."""
+
+from collections.abc import Callable, Iterable
+from typing import Any, NamedTuple
+
+import numpy as np
+from lab import flags
+
+from dml.metrics.timer import Timer
+from dml.types import CountedComm, Problem, Tensor
+from dml.update.dense import Optimizer
+from dml.wire.collectives import rates
+from dml.wire.reducers.exact import exact
+
+AHEAD = 2  # minibatches made in the background
+Cutter = Callable[..., Tensor]  # tensor_transformer of one network
+
+
+class Setup(NamedTuple):
+    """The arguments of a strategy.
+
+    values: the flags.
+    state, memory: of the checkpoint that a run resumes from.
+    done: updates before that checkpoint.
+    tensor: makes the tensor-parallel model; None where the network has none.
+    """
+
+    values: flags.FlagValues
+    comm: CountedComm
+    problem: Problem
+    batches: Iterable[np.ndarray]
+    update: Optimizer
+    timer: Timer
+    state: Any = None
+    memory: Any = None
+    done: int = 0
+    tensor: Cutter | None = None
+
+    @property
+    def ahead(self) -> int:
+        return 0 if self.comm.platform.virtual else AHEAD  # virtual ranks: one thread
+
+    @property
+    def options(self) -> dict[str, Any]:
+        return {
+            "accumulate": self.values.accumulate,
+            "state": self.state,
+            "ahead": self.ahead,
+        }
+
+    @property
+    def wire(self) -> dict[str, Any]:
+        name = self.values.allreduce
+        if name == "auto":  # measuring a new machine is no part of the first step
+            rates(self.comm)
+        allreduce = flags.allreduce(name, self.values, self.comm.size)
+        return {"reducer": exact(allreduce), "memory": self.memory}

@@ -1,0 +1,164 @@
+"""The same training in PyTorch, as a generator of Steps.
+
+Several ranks use DistributedDataParallel by gloo, or by NCCL on GPUs. The number of
+threads is that of XLA; the optimizer is PyTorch's fused one, its fastest.
+"""
+
+import importlib.util
+import os
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import jax
+
+from dml.data.minibatches import take
+from dml.data.shards import shard
+from dml.metrics.timer import Timer
+from dml.types import BadInput, CountedComm, Step
+from dml.wire.mesh.devices import meeting_point
+
+NEAR = {"float32": 1e-4, "bfloat16": 3e-2}  # of first losses, relative: roundings
+
+
+def eager(network: Any) -> Any:
+    return network
+
+
+def compiled(network: Any) -> Any:
+    import torch
+
+    return torch.compile(network)
+
+
+PEERS: dict[str, Callable[[Any], Any]] = {"torch": eager, "torch_compile": compiled}
+
+
+def ready(model: str) -> None:
+    """Raise BadInput without PyTorch, or for a network without a PyTorch reference."""
+    if importlib.util.find_spec("torch") is None:
+        raise BadInput(
+            "expected torch with --peer, it is not installed; install the extra "
+            "`peers`, or leave --peer out"
+        )
+    from studies.deep.step_time_twins import TWINS
+
+    if model not in TWINS:
+        raise BadInput(
+            f"expected a --model of {', '.join(TWINS)} with --peer, got {model!r}; "
+            "leave --peer out"
+        )
+
+
+def threads() -> int:
+    """Return the number of XLA's threads on CPUs."""
+    return int(os.environ.get("NPROC", 0)) or len(os.sched_getaffinity(0))
+
+
+def steps(name: str, setup: Any) -> Iterator[Step]:
+    """Train the PyTorch reference of the network; name: of PEERS."""
+    import torch
+
+    from studies.deep.step_time_twins import TWINS, load
+
+    comm, values = setup.comm, setup.values
+    torch.set_num_threads(threads())
+    device = place(comm)
+    network = TWINS[values.model](setup.task.shape)
+    load(network, jax.device_get(setup.params))
+    network = network.to(device)
+    join(comm, device)
+    if comm.size > 1:
+        network = torch.nn.parallel.DistributedDataParallel(network)
+    return train(PEERS[name](network), setup, device)
+
+
+def train(network: Any, setup: Any, device: Any) -> Iterator[Step]:
+    """Yield a Step after each update."""
+    import torch
+
+    from studies.deep.step_time_ways import LEARNING
+
+    comm, values, data = setup.comm, setup.values, setup.task.data
+    weights = list(network.parameters())
+    groups = [
+        {"params": [one for one in weights if one.ndim >= 2]},
+        {"params": [one for one in weights if one.ndim < 2], "weight_decay": 0.0},
+    ]
+    optimizer = torch.optim.AdamW(
+        *(groups, LEARNING["learning_rate"]), weight_decay=LEARNING["decay"], fused=True
+    )
+    wide = torch.autocast(
+        device.type, torch.bfloat16, enabled=values.dtype == "bfloat16"
+    )
+    timer = Timer(comm.Wtime)
+    for number, index in enumerate(setup.batches(), 1):
+        with timer("input"):
+            mine = take(data, shard(index, comm.rank, comm.size))
+            batch = jax.tree.map(lambda one: torch.from_numpy(one).to(device), mine)
+        with timer("gradient"):
+            optimizer.zero_grad()
+            with wide:
+                loss = network(*batch)
+            loss.backward()
+            value = loss.item()  # waits for a GPU, but not for its backward pass
+            synchronized(device)
+        with timer("update"):
+            if values.clip:
+                torch.nn.utils.clip_grad_norm_(weights, values.clip)
+            optimizer.step()
+            synchronized(device)
+        held = {"bytes_held": nbytes(optimizer)}
+        yield Step(number, value, None, len(index), timer.lap(), 0, held)
+
+
+def synchronized(device: Any) -> None:
+    import torch
+
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+
+
+def place(comm: CountedComm) -> Any:
+    """Return the device of this rank: on GPUs, the one that JAX uses."""
+    import torch
+
+    if jax.default_backend() != "gpu" or not torch.cuda.is_available():
+        return torch.device("cpu")
+    hosts = comm.platform.hosts()
+    return torch.device("cuda", hosts[: comm.rank].count(hosts[comm.rank]))
+
+
+def join(comm: CountedComm, device: Any) -> None:
+    """Initialize PyTorch's process group of all ranks; collective."""
+    from torch import distributed
+
+    if comm.size > 1 and not distributed.is_initialized():
+        hook = sys.excepthook
+        distributed.init_process_group(
+            "nccl" if device.type == "cuda" else "gloo",
+            init_method=f"tcp://{meeting_point(comm)}",
+            rank=comm.rank,
+            world_size=comm.size,
+        )
+        # PyTorch's hook prevents ours, which prints the error and ends all ranks
+        sys.excepthook = hook
+
+
+def nbytes(optimizer: Any) -> int:
+    """Return the bytes of the parameters and of the optimizer's state."""
+    weights = [one for group in optimizer.param_groups for one in group["params"]]
+    kept = [leaf for state in optimizer.state.values() for leaf in state.values()]
+    return sum(one.numel() * one.element_size() for one in [*weights, *kept])
+
+
+def equal(rows: Sequence[Mapping[str, Any]], dtype: str) -> float:
+    """Return the largest relative difference of first losses; raise if it is large."""
+    ours = next(row["first_loss"] for row in rows if not row["peer"])
+    gap = max([abs(row["first_loss"] / ours - 1) for row in rows if row["peer"]] or [0])
+    if gap > NEAR[dtype]:
+        raise FloatingPointError(
+            f"expected equal networks, whose first losses differ by {NEAR[dtype]:g} at "
+            f"most, got {gap:.3g}; look at the twin before you believe its time"
+        )
+    return gap

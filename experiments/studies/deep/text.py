@@ -1,0 +1,100 @@
+"""Training of transformers on text: the flags and the task of gpt.py and bert.py."""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lab import flags
+
+from dml.data.tokens import Tokens, tokens
+from dml.models.experts import Mixture, capacity
+from dml.models.tensor import tensor_transformer
+from dml.models.transformer import SIZES, Shape, transformer
+from dml.types import Batch, Examples, Model, Params
+from studies.deep import deep
+from studies.deep import flags as deep_flags
+
+
+class Kind(NamedTuple):
+    """A transformer, its examples, and the output at the end of a run."""
+
+    name: str  # of SIZES
+    causal: bool
+    subwords: str  # of tokens.KINDS
+    # tokens, length, seed -> training examples and held-out ones
+    windows: Callable[[Tokens, int, int], tuple[Examples, Batch]]
+    # model, tokens, held-out examples, folder, params -> numbers of the summary
+    show: Callable[[Model, Tokens, Batch, Path, Params], Mapping[str, Any]]
+
+
+def define(name: str, subwords: str, length: int, **defaults: Any) -> flags.FlagValues:
+    """Return the flags; defaults: batch, steps and decay."""
+    own = {"optimizer": "adamw", "lr": 2e-3, "clip": 1.0, "bucket_mb": 1.0}
+    values = deep_flags.define(**own, **defaults)
+    values.text(
+        "corpus", "enwiki", "Text: names, files or folders, separated by commas."
+    )
+    values.integer(
+        "vocabulary", 2048, f"Tokens of {subwords}, trained on the corpus.", 1
+    )
+    values.integer("length", length, "Tokens of an example.", 1)
+    values.choice("size", "tiny", list(SIZES[name]), "Network.")
+    values.integer("experts", 0, "Experts in place of each feed-forward; 0: none.", 0)
+    values.integer("choices", 1, "Experts of a token.", 1)
+    values.number(
+        "capacity", 1.25, "Capacity of an expert, relative to equal loads.", 0
+    )
+    values.number(
+        "balance_weight", 0.01, "Weight of the experts' load balance in the loss.", 0
+    )
+    return values
+
+
+def run(
+    values: flags.FlagValues, argv: Sequence[str], kind: Kind
+) -> list[dict[str, Any]]:
+    """Train as the flags say; return the summaries of the ranks of this process."""
+    return deep.run(
+        values,
+        argv,
+        kind.name,
+        lambda: task(
+            kind,
+            values.size,
+            values.length,
+            values.corpus,
+            values.vocabulary,
+            values.seed,
+            (values.experts, values.choices, values.capacity, values.balance_weight),
+            values.dtype,
+            values.remat,
+        ),
+    )
+
+
+@cache  # virtual ranks share it
+def task(
+    kind: Kind,
+    size: str,
+    length: int,
+    corpus: str,
+    vocabulary: int,
+    seed: int,
+    mixed: tuple[int, int, float, float],
+    dtype: str,
+    remat: bool,
+) -> deep.Task:
+    """Return the network and its windows of text."""
+    known = tokens(corpus, kind.subwords, vocabulary)
+    training, held_out = kind.windows(known, length, seed)
+    shape = Shape(known.tokenizer.get_vocab_size(), length, *SIZES[kind.name][size])
+    experts, *rest = mixed
+    mixture = Mixture(experts, shape.width, 4 * shape.width, *rest) if experts else None
+    if mixture:
+        capacity(mixture, length)
+    own: dict[str, Any] = {"dtype": dtype, "mixture": mixture}
+    network = transformer(shape, kind.causal, remat=remat, **own)
+    finish = partial(kind.show, network, known, held_out)
+    cut = partial(tensor_transformer, shape, kind.causal, **own)
+    return deep.Task(network, training, held_out, "tokens", length, finish, cut)

@@ -1,0 +1,181 @@
+"""Rows, summary, figure and printed examples of translate.py, and its race."""
+
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+from jax.sharding import Mesh
+
+from dml.figures import style as figures
+from dml.figures.learning import losses
+from dml.models.network import network
+from dml.models.translator import AXIS, SPECS, ticks, translator, wave, wavefront
+from dml.runs.writers import Row, scaled
+from dml.strategies.sharded import placed
+from dml.train import Curve
+from dml.types import Batch, Problem
+from studies.deep.comparison import Division, apart, mesh, one_device, seconds
+
+COLUMNS = {
+    "way": (14, "{way}"),
+    "layers": (6, "{layers}"),
+    "ticks": (5, "{ticks}"),
+    "gain": (5, "{gain:.2f}"),
+    "ms a step": (9, scaled("seconds_per_step", 1000, ".1f")),
+    "loss": (7, "{loss:.4f}"),
+    "exactly right": (13, "{accuracy:.1%}"),
+}
+ONE_DEVICE, WAVEFRONT = "one device", "wavefront"
+TURNS = 12  # measured calls of each division in a race
+
+
+def row(name: str, layers: int, length: int, found: Curve) -> Row:
+    """Return the row of a division; length is L."""
+    count = counted(name, layers, length)
+    return {
+        "way": name,
+        "layers": layers,
+        "ticks": count,
+        "gain": layers * length / count,
+        "seconds_per_step": seconds(found),
+        "loss": found.losses[-1],
+        "accuracy": found.summary["accuracy"],
+        "losses": found.losses,
+    }
+
+
+def counted(name: str, layers: int, length: int) -> int:
+    """Return the ticks of all layers, one layer after another or as a wavefront."""
+    return ticks(layers, length) if name == WAVEFRONT else layers * length
+
+
+def sketched(layers: int, read: int, written: int) -> list[str]:
+    """Return the wavefront as lines: r1 is the first word read, w1 written."""
+    names = [f"r{n + 1}" for n in range(read)] + [f"w{n + 1}" for n in range(written)]
+    wide = max(map(len, names))
+    lines = []
+    for number, times in reversed(list(enumerate(wave(layers, read + written), 1))):
+        cells = [names[time] if time >= 0 else "·" for time in times]
+        lines.append(f"layer {number:<2} " + " ".join(c.rjust(wide) for c in cells))
+    return lines
+
+
+def summary(found: Mapping[str, Curve], layers: int, length: int) -> dict[str, Any]:
+    """Return a flat summary; length is L."""
+    one, two = found[ONE_DEVICE], found[WAVEFRONT]
+    return {
+        "loss": two.losses[-1],
+        "accuracy": two.summary["accuracy"],
+        "largest_difference": apart(one.losses, two.losses),
+        "ticks_one_device": counted(ONE_DEVICE, layers, length),
+        "ticks_wavefront": counted(WAVEFRONT, layers, length),
+        "seconds_per_step_one_device": seconds(one),
+        "seconds_per_step_wavefront": seconds(two),
+    }
+
+
+def raced(words: int, width: int, batch: Batch) -> dict[str, Any]:
+    """Time two layers on two devices, for which more machines have the cores."""
+    model = translator(words, width, layers=2)
+    params = model.init(jax.random.key(0))
+    problem = network(model, params, examples=len(batch.targets), take=lambda at: batch)
+    both = divisions(problem, mesh(AXIS, jax.devices(), 2))
+    one, two = race(list(both.values()), batch)
+    length = sum(part.shape[1] for part in batch)
+    return {
+        "two_layers_gain_counted": 2 * length / ticks(2, length),
+        "two_layers_gain_measured": one / two,
+        "two_layers_seconds_one_device": one,
+        "two_layers_seconds_wavefront": two,
+    }
+
+
+def verdict(summary: Row) -> str:
+    return (
+        f"two layers on two devices, on {os.cpu_count()} cores: "
+        f"{summary['two_layers_gain_measured']:.2f} times as fast as one device; "
+        f"{summary['two_layers_gain_counted']:.2f} by ticks"
+    )
+
+
+def divisions(problem: Problem, line: Mesh) -> dict[str, Division]:
+    """Return the problem on one device, and with a layer on each device of a line."""
+    swept = problem._replace(gradient=wavefront(line))
+    return {ONE_DEVICE: one_device(problem), WAVEFRONT: Division(swept, line, SPECS)}
+
+
+def race(divisions: Sequence[Division], batch: Batch) -> list[float]:
+    """Return the seconds of each gradient: medians of calls that take turns."""
+    calls = []
+    for problem, axes, specs in divisions:
+        params = placed(jax.device_get(problem.params), axes, specs)
+        calls.append((jax.jit(problem.gradient), params, placed(batch, axes)))
+    took: list[list[float]] = [[] for _ in divisions]
+    for _ in range(TURNS + 1):
+        for times, (call, *arguments) in zip(took, calls, strict=True):
+            start = time.perf_counter()
+            jax.block_until_ready(call(*arguments))
+            times.append(time.perf_counter() - start)
+    return [float(np.median(times[1:])) for times in took]  # the first compiles
+
+
+def examples(batch: Batch, found_BxT: np.ndarray, count: int = 4) -> Iterator[str]:
+    """Yield lines: a sentence, its translation, and whether that is right."""
+    for read, right, written in list(zip(*batch, found_BxT, strict=True))[:count]:
+        said = "right" if (right == written).all() else f"is {sentence(right)}"
+        yield f"{sentence(read)} -> {sentence(written)}  {said}"
+
+
+def sentence(words: np.ndarray) -> str:
+    return " ".join(f"{word:2d}" for word in words)
+
+
+def draw(path: Path, found: Mapping[str, Curve], shape: tuple[int, int, int]) -> None:
+    """Draw losses, shares of exact translations by steps, and the wavefront.
+
+    Shape: the number of layers, and of words read and written.
+    """
+    *_, last = found.values()
+    known = [row for row in last.rows if "accuracy" in row]
+    if known[-1:] != last.rows[-1:]:
+        known.append(last.rows[-1] | last.summary)
+    with figures.figure(path, (9.6, 5.6)) as figure:
+        panels = figure.subplot_mosaic([["left", "right"], ["below"] * 2])
+        left, right, below = panels["left"], panels["right"], panels["below"]
+        losses(left, {name: one.losses for name, one in found.items()})
+        steps, shares = ([row[key] for row in known] for key in ("step", "accuracy"))
+        right.plot(steps, shares, "o-")
+        right.set(xlabel="step", ylabel="held out, exactly right", ylim=(0, 1))
+        right.yaxis.set_major_formatter("{x:.0%}")
+        below.grid(False)
+        sweep(below, *shape)
+
+
+def sweep(panel: Any, layers: int, read: int, written: int) -> None:
+    """Draw the time that each layer computes in each tick; idle layers are white."""
+    from matplotlib.patches import Rectangle
+
+    times_KxN = wave(layers, read + written)
+    for (layer, tick), at in np.ndenumerate(times_KxN):
+        if at < 0:
+            continue
+        colour = "#3b6ea5" if at < read else "#cc7a29"
+        panel.add_patch(
+            Rectangle((tick, layer + 0.5), 0.94, 0.94, color=colour, clip_on=False)
+        )
+        said = at + 1 if at < read else at - read + 1
+        look = {"ha": "center", "va": "center", "fontsize": 7, "color": "white"}
+        panel.text(tick + 0.47, layer + 0.97, str(said), **look)
+    panel.set(
+        xlim=(0, times_KxN.shape[1]),
+        ylim=(0.4, layers + 0.6),
+        xlabel="tick",
+        ylabel="layer",
+        yticks=range(1, layers + 1),
+        title=f"{layers} layers x {read + written} times (read, then written) "
+        f"in {times_KxN.shape[1]} ticks",
+    )

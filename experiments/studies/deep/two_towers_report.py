@@ -1,0 +1,104 @@
+"""Rows, summary and figure of two_towers.py; the figure is as the paper's figure 3."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dml.figures import style as figures
+from dml.figures.learning import losses
+from dml.models.alexnet import TOWERS
+from dml.runs.writers import Row, scaled
+from dml.train import Curve
+from dml.types import Params
+from studies.deep.comparison import apart, seconds
+
+CROSSINGS = ("all-gather", "reduce-scatter")  # the other collectives sum losses
+FIRST = 20  # steps: later ones double the differences of rounding
+LINE = 6  # filters, in the figure
+SHADES = 2.5  # standard deviations from 0 to black and to white
+
+COLUMNS = {
+    "layers that cross": (17, "{crossings}"),
+    "devices": (7, "{devices}"),
+    "accuracy": (8, "{accuracy:.1%}"),
+    "loss": (6, "{cross_entropy:.4f}"),
+    "KB a step": (9, scaled("formula_bytes", 1 / 1024, ",.0f")),
+    "compiled": (9, scaled("compiled_bytes", 1 / 1024, ",.0f")),
+    "ms a step": (9, scaled("seconds_per_step", 1000, ".1f")),
+}
+
+
+def row(
+    crossings: Sequence[int], devices: int, found: Curve, formula: int
+) -> dict[str, Any]:
+    """Return the row of a network; formula: bytes that two devices send in a step."""
+    last = found.summary
+    return {
+        "crossings": "".join(map(str, crossings)),
+        "devices": devices,
+        "accuracy": last["accuracy"],
+        "cross_entropy": last["cross_entropy"],
+        "formula_bytes": formula if devices > 1 else 0,
+        "compiled_bytes": devices * sum(last.get(f"{k}_bytes", 0) for k in CROSSINGS),
+        "seconds_per_step": seconds(found),
+        "losses": found.losses,
+    }
+
+
+def summary(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return a flat summary; the first two rows are of the same network."""
+    one, two, *_ = rows
+    found: dict[str, Any] = {
+        "loss": two["losses"][-1],
+        "largest_difference": apart(one["losses"], two["losses"]),
+        "largest_difference_at_first": apart(
+            one["losses"][:FIRST], two["losses"][:FIRST]
+        ),
+        "seconds_per_step_one_device": one["seconds_per_step"],
+        "seconds_per_step_two_devices": two["seconds_per_step"],
+    }
+    for row in rows[1:]:
+        for name in ("accuracy", "formula_bytes", "compiled_bytes"):
+            found[f"{name}_{row['crossings']}"] = row[name]
+    return found
+
+
+def learned(start: Params, last: Params) -> np.ndarray:
+    """Return the change of the first layer's filters: HxWxIxO."""
+    first, second = (np.asarray(one["layer_1"]["kernel"]) for one in (start, last))
+    return second - first
+
+
+def draw(path: Path, rows: Sequence[Row], kernel_HxWxIxO: np.ndarray) -> None:
+    """Draw the first layer's filters, a tower a panel, and the curves of all losses."""
+    curves = {}
+    for row in rows:
+        where = "one device" if row["devices"] == 1 else f"{row['devices']} devices"
+        share = f"{row['accuracy']:.1%} right"
+        curves[f"cross at {row['crossings']}, {where}: {share}"] = row["losses"]
+    halves = np.split(kernel_HxWxIxO, TOWERS, axis=3)
+    layout = [[number, "losses"] for number in range(TOWERS)]
+    with figures.figure(path, (9.6, 3.9)) as figure:
+        panels = figure.subplot_mosaic(layout, width_ratios=(1, 2))
+        for number, half in enumerate(halves):
+            axes = panels[number]
+            axes.imshow(tiled(half), vmin=0, vmax=1, cmap="gray", clip_on=False)
+            axes.set_axis_off()
+            title = f"tower {number + 1}: what its filters have learned"
+            axes.set_title(title, fontsize=9)
+        losses(panels["losses"], curves)
+
+
+def tiled(kernel_HxWxIxO: np.ndarray) -> np.ndarray:
+    """Return filters as one picture, where grey is 0; in colours if they see three."""
+    if kernel_HxWxIxO.shape[2] != 3:
+        kernel_HxWxIxO = kernel_HxWxIxO.mean(axis=2, keepdims=True)
+    high, wide, colours, count = kernel_HxWxIxO.shape
+    shades = 0.5 + kernel_HxWxIxO / (2 * SHADES * kernel_HxWxIxO.std() or 1)
+    picture = np.ones((-(-count // LINE) * (high + 1), LINE * (wide + 1), colours))
+    for number in range(count):
+        y, x = number // LINE * (high + 1), number % LINE * (wide + 1)
+        picture[y : y + high, x : x + wide] = np.clip(shades[..., number], 0, 1)
+    return picture[:-1, :-1].squeeze()

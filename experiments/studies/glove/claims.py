@@ -1,0 +1,58 @@
+"""Claims of Pennington et al., GloVe, EMNLP 2014, judged by glove_strategies.py."""
+
+from typing import Any
+
+from lab.claims import Verdict, claim, nonempty, untested, verdict
+
+from dml.runs.results import Run
+
+SAME = 0.02  # of a loss: strategies differ in the order of records
+HALF = 0.005  # half a point of the questions: seeds differ by nearly as much
+TEXT8 = "text8"  # 17 M words, which are not here
+LEAST, MOST = 0.22, 0.23  # published
+
+
+@claim("all strategies reach the same loss", "22 to 23 % for all")
+def same_loss(run: Run) -> Verdict:
+    """The highest last loss of all strategies and ranks is within 2 % of the lowest."""
+    losses = by_strategy(run, "loss")
+    off = max(losses.values()) / min(losses.values()) - 1
+    ours = f"{min(losses.values()):.5f} to {max(losses.values()):.5f}"
+    return verdict(off <= SAME, ours, f"{off:.2%} apart, {len(losses)} runs")
+
+
+@claim("all strategies reach the same accuracy", "22 to 23 % for all")
+def same_accuracy(run: Run) -> Verdict:
+    """The highest analogy accuracy is within half a point of the lowest."""
+    shares = by_strategy(run, "analogy_accuracy")
+    if None in shares.values():
+        return untested("the vocabulary has no analogy's words")
+    least, most = min(shares.values()), max(shares.values())
+    ours = f"{least:.1%} to {most:.1%}"
+    return verdict(most - least <= HALF, ours, f"{len(shares)} runs")
+
+
+@claim("text8, d = 50, 15 epochs: analogies", "22 to 23 %")
+def reference(run: Run) -> Verdict:
+    """On text8 every strategy is within half a point of 22 to 23 %.
+
+    Another corpus does not test the claim.
+    """
+    corpus = str(run.flags["corpus"])
+    shares = by_strategy(run, "analogy_accuracy").values()
+    if None in shares:
+        return untested(f"{corpus} has no analogy's words")
+    least, most = min(shares), max(shares)
+    ours = f"{least:.1%} to {most:.1%}"
+    if TEXT8 not in corpus:
+        return untested(f"{corpus} is not {TEXT8}", ours)
+    return verdict(least >= LEAST - HALF and most <= MOST + HALF, ours, TEXT8)
+
+
+def by_strategy(run: Run, number: str) -> dict[str, Any]:
+    """Return a number of each row by strategy and ranks."""
+    rows = nonempty(run.rows, "strategy")
+    return {f"{row['strategy']} {row['ranks']}": row[number] for row in rows}
+
+
+CLAIMS = (same_loss, same_accuracy, reference)

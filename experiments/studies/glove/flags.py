@@ -1,0 +1,80 @@
+"""The flags of GloVe and its strategies, and values derived from them."""
+
+from collections.abc import Iterable
+
+from lab import flags
+
+from dml.data.tiles import tile_rows
+from dml.strategies.glove.tiling import Order
+from dml.strategies.rotation import cells
+from dml.update.rows import width
+from dml.wire.collectives import ALLREDUCE
+from studies.server import flags as server_flags
+
+BATCH = 16_384  # records of a minibatch
+TINY = 1e-6
+BATCHED = ("operation", "synchronous", "mesh")
+SERVED = 131_072  # of a minibatch that waits for all workers: messages are few
+STALE = 32_768  # of a minibatch with stale gradients: larger ones move biases too far
+
+
+def columns(values: flags.FlagValues, size: int) -> int:
+    """Return how many numbers of a vector a rank has."""
+    return values.dim // size if values.strategy == "operation" else values.dim
+
+
+def kernels(values: flags.FlagValues) -> str:
+    """Return which kernels a run needs: of records, of batches or of servers."""
+    if values.strategy == "server":
+        return "servers"
+    alone = values.strategy == "serial" and values.batch > 0
+    return "batches" if alone or values.strategy in BATCHED else "records"
+
+
+def order(values: flags.FlagValues) -> Order:
+    """Return how the records are ordered, equally for all strategies."""
+    return Order(
+        cells(values.blocks, values.tables),
+        values.blocks,
+        values.tables,
+        tile_rows(4 * width(values.dim)),
+        values.seed,
+        values.x_max,
+        values.alpha,
+    )
+
+
+def define(values: flags.FlagValues, strategies: Iterable[str]) -> None:
+    """Add the flags of the model and of its strategies."""
+    values.choice("strategy", "rotation", list(strategies), "Strategy.")
+    values.integer("dim", 50, "Numbers of a vector.", 1)
+    values.integer(
+        "tables", 2, "Words and contexts apart (2), or one table for both (1).", 1, 2
+    )
+    values.number(
+        "x_max", 10.0, "Count from which a record has its whole weight.", TINY
+    )
+    values.number("alpha", 0.75, "Exponent of the weight of smaller counts.", 0)
+    values.number("lr", 0.05, "Learning rate of AdaGrad.", 0)
+    values.integer("epochs", 15, "Passes over all records.", 1)
+    values.integer(
+        "blocks", 8, "Blocks of words, of which ranks rotate: at least the ranks.", 1
+    )
+    values.integer(
+        "batch",
+        0,
+        f"Records of a minibatch; 0: {BATCH}, serial 1; "
+        f"server {SERVED}, or {STALE} where gradients are stale.",
+        0,
+    )
+    values.choice(
+        "medium", "auto", ["auto", "memory", "messages"], "Medium of rotating blocks."
+    )
+    values.choice(
+        "rows", "auto", ["auto", "sparse", "dense"], "Exchange of summed rows."
+    )
+    values.integer("columns", 1, "Devices that share the columns, in a mesh.", 1)
+    values.choice(
+        "allreduce", "auto", list(ALLREDUCE), "All-reduce of products or of rows."
+    )
+    server_flags.define(values)

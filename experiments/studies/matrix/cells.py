@@ -1,0 +1,82 @@
+"""The cells of the matrix: each trains one problem by one method."""
+
+import hashlib
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import jax
+import numpy as np
+
+from dml import sim
+from dml.types import BadInput, Comm, CountedComm
+from dml.wire.collectives import tree_allreduce
+from dml.wire.comm import Metered
+from studies.matrix.methods import DEVICES, METHODS, THREADS, WORKERS, Method, steps
+from studies.matrix.problems import PROBLEMS, Entry
+
+Row = dict[str, Any]
+
+
+def cells(
+    comm: Comm, problems: Sequence[str], methods: Sequence[str], updates: int
+) -> Iterator[Row]:
+    """Yield a row per cell.
+
+    One process uses virtual ranks; of several, each method runs on as many as it needs,
+    if they are there.
+    """
+    jax.config.update("jax_num_cpu_devices", WORKERS)
+    for problem in problems:
+        for name in methods:
+            method, row = METHODS[name], {"problem": problem, "method": name}
+            if comm.size > 1 and comm.size != method.ranks:
+                continue
+            try:
+                yield row | cell(comm, method, PROBLEMS[problem], updates)
+            except BadInput as error:
+                yield row | {"fits": False, "why": str(error)}
+
+
+def cell(comm: Comm, method: Method, entry: Entry, updates: int) -> Row:
+    """Train one cell, on the ranks of comm or as many virtual ones."""
+
+    def program(ranks: Comm) -> Row | None:
+        return trained(Metered(ranks), method, entry, updates)
+
+    if comm.size > 1:
+        return program(comm) or {}
+    start = time.perf_counter()
+    found = sim.run(program, method.ranks)[0]
+    return found | {"real_seconds": time.perf_counter() - start}
+
+
+def trained(
+    comm: CountedComm, method: Method, entry: Entry, updates: int
+) -> Row | None:
+    """Train on this rank; return the row on rank 0."""
+    begin, losses = comm.Wtime(), []
+    for step in steps(method, entry, comm, updates):
+        losses.append(step.loss)
+    seconds, words = comm.Wtime() - begin, np.array([comm.bytes_sent // 4])
+    tree_allreduce(comm, words)
+    params = step.params()
+    if comm.rank or params is None:
+        return None
+    return {
+        "fits": True,
+        "fabric": method.fabric,
+        "ranks": WORKERS if method.fabric in (DEVICES, THREADS) else method.ranks,
+        "loss": losses[-1],
+        "words_sent": int(words[0]),
+        "virtual_seconds": None if method.fabric == DEVICES else seconds,
+        "sha256": digest(params),
+    }
+
+
+def digest(params: Any) -> str:
+    """Return the hash of all numbers, whether they are a tree or its table."""
+    sha256 = hashlib.sha256()
+    for leaf in jax.tree.leaves(jax.device_get(params)):
+        sha256.update(np.ascontiguousarray(leaf).tobytes())
+    return sha256.hexdigest()

@@ -1,0 +1,168 @@
+"""The columns of the matrix: strategies with their arguments, a row each.
+
+A new strategy is a new row of METHODS; the matrix and its tests then cover it. Methods
+that divide a minibatch among equally many workers, and add in their order, have the
+bits of `serial`, which accumulates as many parts.
+"""
+
+from collections.abc import Callable, Iterator
+from functools import partial
+from itertools import islice
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dml.metrics.timer import Timer
+from dml.sim.delays import law
+from dml.strategies import rotation, strategy
+from dml.strategies.server.roles import Roles
+from dml.strategies.server.server import Setup
+from dml.strategies.shared.workers import Descent
+from dml.types import CountedComm, Problem, Step
+from dml.wire.collectives import ALLREDUCE
+from dml.wire.reducers.exact import exact
+from dml.wire.server.consistency import Choice, consistency
+from studies.matrix.problems import Entry
+
+WORKERS = 3
+EPOCHS = 2  # of methods that yield a Step per epoch
+SEED = 1
+ONE, RANKS, DEVICES, THREADS = "one rank", "ranks", "devices", "threads"
+Own = dict[str, Any]
+Arguments = tuple[Problem, Iterator[Any], Any]
+
+
+def by_minibatches(entry: Entry, problem: Problem, updates: int) -> Arguments:
+    batches = islice(entry.batches(problem, entry.batch), updates)
+    return problem, batches, entry.update
+
+
+def by_equal_minibatches(entry: Entry, problem: Problem, updates: int) -> Arguments:
+    batches = entry.batches(problem, entry.batch)
+    equal = (batch for batch in batches if len(batch) == entry.batch)
+    return problem, islice(equal, updates), entry.update
+
+
+def on_servers(entry: Entry, problem: Problem, updates: int) -> Arguments:
+    *both, update = by_minibatches(entry, problem, updates)
+    return *both, entry.served or update
+
+
+def by_examples(entry: Entry, problem: Problem, updates: int) -> Arguments:
+    epochs = islice(entry.orders(problem), EPOCHS)
+    return problem, epochs, Descent(lambda epoch: entry.rate)
+
+
+def by_blocks(entry: Entry, problem: Problem, updates: int) -> Arguments:
+    if not entry.blocks:
+        return by_examples(entry, problem, updates)
+    problem, cells = rotation.in_blocks(problem, WORKERS)
+    epochs = islice(rotation.orders(cells, SEED), EPOCHS)
+    return problem, epochs, Descent(lambda epoch: entry.rate)
+
+
+class Method(NamedTuple):
+    """A strategy and how it is called.
+
+    strategy: its name in dml.strategies.
+    own: (entry, communicator) -> its own arguments.
+    fabric: one rank, ranks, or the devices or threads of one rank.
+    ranks: how many.
+    arguments: (entry, problem, updates) -> its positional arguments.
+    """
+
+    strategy: str
+    own: Callable[[Entry, CountedComm], Own]
+    fabric: str = RANKS
+    ranks: int = WORKERS
+    arguments: Callable[[Entry, Problem, int], Arguments] = by_minibatches
+
+
+def nothing(entry: Entry, comm: CountedComm) -> Own:
+    return {}
+
+
+def accumulate(entry: Entry, comm: CountedComm) -> dict[str, Any]:
+    return {"accumulate": WORKERS}
+
+
+def reduced(name: str, entry: Entry, comm: CountedComm, **own: Any) -> dict[str, Any]:
+    return {"reducer": exact(ALLREDUCE[name]), **own}
+
+
+def served(name: str, entry: Entry, comm: CountedComm) -> dict[str, Any]:
+    workers = comm.size - 1
+    rule = consistency(name, Choice(staleness=1, softsync=2, backup=1), workers)
+    return {"setup": Setup(Roles(workers, (workers,)), rule)}
+
+
+def data_parallel(entry: Entry, comm: CountedComm) -> dict[str, Any]:
+    from dml.wire.mesh import devices
+
+    return {"axes": devices.mesh(data=0)}
+
+
+def waiting(name: str, entry: Entry, comm: CountedComm) -> Own:
+    rows = len(entry.make().params)
+    apart = np.zeros(rows, np.bool_) if name == "cyclades" else np.ones(rows, np.bool_)
+    return {"apart": apart, "batch": 1, "threads": WORKERS}
+
+
+def threads(entry: Entry, comm: CountedComm) -> Own:
+    return {"threads": WORKERS}
+
+
+def late(entry: Entry, comm: CountedComm) -> Own:
+    return {"law": law("constant:3"), "seed": SEED}
+
+
+def columns(entry: Entry, comm: CountedComm) -> Own:
+    return {"allreduce": ALLREDUCE["ring"], "batch": entry.batch}
+
+
+def hybrid(pipeline: str, entry: Entry, comm: CountedComm) -> Own:
+    from dml.strategies.hybrid.parts import Pipeline
+    from dml.wire.mesh import devices
+
+    axes = devices.mesh(data=1, stage=WORKERS, tensor=1)
+    return {"axes": axes, "pipeline": Pipeline(pipeline, 4)}
+
+
+METHODS: dict[str, Method] = {
+    "serial": Method("serial", accumulate, ONE, 1),
+    "synchronous star": Method("synchronous", partial(reduced, "star")),
+    "synchronous ring": Method("synchronous", partial(reduced, "ring")),
+    "local": Method("local", partial(reduced, "star", every=2)),
+    "mesh": Method("mesh", data_parallel, DEVICES, 1),
+    "hybrid gpipe": Method("hybrid", partial(hybrid, "gpipe"), DEVICES, 1),
+    "hybrid 1f1b": Method("hybrid", partial(hybrid, "1f1b"), DEVICES, 1),
+    "sharded": Method("sharded", data_parallel, DEVICES, 1),
+    "scan": Method("scan", nothing, ONE, 1, by_equal_minibatches),
+    **{
+        f"server {name}": Method(
+            *("server", partial(served, name), RANKS, WORKERS + 1, on_servers)
+        )
+        for name in ("bsp", "async", "ssp", "essp", "softsync", "backup")
+    },
+    "hogwild, 1 worker": Method("hogwild", nothing, ONE, 1, by_examples),
+    "delayed": Method("delayed", late, ONE, 1, by_examples),
+    "average": Method("average", threads, THREADS, 1, by_examples),
+    **{
+        name: Method("cyclades", partial(waiting, name), THREADS, 1, by_examples)
+        for name in ("cyclades", "minibatch")
+    },
+    "rotation, 1 rank": Method("rotation", nothing, ONE, 1, by_blocks),
+    "rotation": Method("rotation", nothing, arguments=by_blocks),
+    "operation": Method("operation", columns),
+}
+
+
+def steps(
+    method: Method, entry: Entry, comm: CountedComm, updates: int
+) -> Iterator[Step]:
+    """Return the Steps of so many updates; BadInput where the method does not fit."""
+    problem, batches, update = method.arguments(entry, entry.make(), updates)
+    train_by = strategy(method.strategy, problem)
+    own = method.own(entry, comm) | entry.own.get(method.strategy, {})
+    ranks = {"comm": comm, "timer": Timer(comm.Wtime)}
+    return train_by(problem, batches, update, **ranks, **own)

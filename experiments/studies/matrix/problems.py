@@ -1,0 +1,222 @@
+"""The problems of the matrix: small, of every kind, a row each.
+
+A new problem is a new row of PROBLEMS; the matrix and its tests then cover it.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache, partial
+from itertools import repeat
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from dml.data.digits import CLASSES, FEATURES, digits
+from dml.data.minibatches import minibatches, take
+from dml.evaluation.scores import evaluate
+from dml.models.descent import problem as of_edges
+from dml.models.logistic import logistic
+from dml.models.mlp import mlp
+from dml.models.network import network
+from dml.models.transformer import Shape, transformer
+from dml.strategies.shared.workers import orders
+from dml.types import Batch, Model, Params, Problem, SparseModel
+from dml.update.dense import make
+from dml.update.moves import Moves
+from dml.update.rows import AdaGrad
+from dml.update.table import table
+from dml.wire.memory.state import Order
+
+SEED, GLOVE_BATCH = 0, 60
+GLOVE_ROW = 31  # numbers of a row on servers, besides the bias
+TEXT = Shape(vocabulary=64, length=8, layers=2, width=16, heads=2)
+
+
+def shuffled(problem: Problem, batch: int) -> Iterator[np.ndarray]:
+    return minibatches(problem.examples, batch, SEED)
+
+
+def visited(problem: Problem) -> Iterator[Order]:
+    return orders(problem.examples, 1, SEED)
+
+
+class Entry(NamedTuple):
+    """A problem, and what suits it.
+
+    make: () -> the problem.
+    batch: examples in a minibatch.
+    update: an optax optimizer, or a rule of rows.
+    rate: of steps by single examples.
+    batches: (problem, batch) -> the indices of each minibatch.
+    orders: problem -> the order of each epoch.
+    served: the rule of rows on servers, where it is another one.
+    blocks: whether `rotation` divides the examples, which have a row of each side.
+    own: arguments of strategies that the problem needs, by strategy.
+    """
+
+    make: Callable[[], Problem]
+    batch: int
+    update: Any
+    rate: float = 0.1
+    batches: Callable[[Problem, int], Iterator[np.ndarray]] = shuffled
+    orders: Callable[[Problem], Iterator[Order]] = visited
+    served: Any = None
+    blocks: bool = False
+    own: Mapping[str, Mapping[str, Any]] = {}
+
+
+def classifier(model: Model) -> Problem:
+    """Return a network that learns the digits."""
+    training, held_out = digits()
+
+    def measured(params: Params) -> dict[str, Any]:
+        return evaluate(model, held_out, params)
+
+    return network(
+        model,
+        model.init(jax.random.key(SEED)),
+        examples=len(training.targets),
+        take=partial(take, training),
+        evaluate=measured,
+    )
+
+
+def linear() -> Problem:
+    return classifier(logistic(FEATURES, CLASSES))
+
+
+def perceptron() -> Problem:
+    training, _ = digits()
+    return classifier(mlp(training.inputs.shape[1:], CLASSES, widths=(16, 16)))
+
+
+def gpt() -> Problem:
+    """Return a transformer that learns a cycle of tokens."""
+    model = transformer(TEXT, causal=True)
+    tokens = np.arange(64)[:, None] + np.arange(TEXT.length + 1)
+    tokens = (tokens**2 % TEXT.vocabulary).astype(np.int32)
+    data = Batch(tokens[:, :-1], tokens[:, 1:])
+    return network(
+        model,
+        model.init(jax.random.key(SEED)),
+        examples=len(tokens),
+        take=partial(take, data),
+    )
+
+
+def documents(model: SparseModel) -> Problem:
+    """Return a linear model of sparse rows."""
+    from dml.data.svmlight import generate
+
+    data = model.documents(generate(500, 60, 8, SEED), mu=1e-3)
+    return of_edges(model, data, np.zeros(60, np.float32))
+
+
+def logistic_of_rows() -> Problem:
+    """Return sparse logistic regression."""
+    from dml.models import sparse_logistic_edges
+
+    return documents(sparse_logistic_edges)
+
+
+def svm() -> Problem:
+    """Return a support vector machine on sparse rows."""
+    from dml.models import sparse_svm
+
+    return documents(sparse_svm)
+
+
+def completion() -> Problem:
+    """Return matrix factorisation."""
+    from dml.data.ratings import generated
+    from dml.models import completion, factors
+
+    training, _ = factors.centred(*generated(30, 20, 500, 3, SEED))
+    data = completion.of_ratings(training, 0.02, 0.02)
+    return completion.in_columns(of_edges(completion, data, factors.start(50, 4, SEED)))
+
+
+def labels() -> Problem:
+    """Return a multi-way graph cut."""
+    from dml.data.graphs import generated
+    from dml.models import cuts
+
+    graph = generated((12, 12), 3, SEED, 1.0)
+    return of_edges(cuts, cuts.cuts(graph, SEED), cuts.start(graph))
+
+
+def masked() -> Problem:
+    """Return a network that dropout makes sparse."""
+    from dml.models import dropout
+
+    training, _ = digits()
+    some = Batch(training.inputs[:200], training.targets[:200])
+    data = dropout.kept(some, 16, 0.25, 1, SEED, 0.03)
+    return of_edges(dropout, data, dropout.start(16, 64, CLASSES, SEED))
+
+
+def glove() -> Problem:
+    """Return GloVe on random records."""
+    from dml import sim
+    from dml.data.cooccurrence import RECORD
+    from dml.models.glove import glove
+    from dml.strategies.glove.problem import problem
+    from dml.strategies.glove.tiling import Order, tiled
+    from dml.wire.plans.rotation import rounds
+
+    draws = np.random.default_rng(SEED)
+    records = np.empty(600, RECORD)
+    for name in ("word", "context"):
+        records[name] = draws.integers(1, 31, len(records))
+    records["value"] = draws.random(len(records)) * 20 + 0.1
+    cells = [cell for one in rounds(3, 2) for task in one for cell in task]
+    order = Order(cells, 3, 2, 16, SEED, 10.0, 0.75)
+    (made,) = sim.run(lambda comm: tiled(comm, records, 30, order), 1)
+    return problem(glove(30, 12).init(SEED), *made, GLOVE_BATCH)
+
+
+def in_runs(problem: Problem, batch: int) -> Iterator[np.ndarray]:
+    from dml.strategies.glove.problem import minibatches
+
+    while True:
+        yield from minibatches(problem.examples, batch)
+
+
+def in_tiles(problem: Problem) -> Iterator[Order]:
+    from dml.strategies.glove.problem import order
+
+    return repeat(order(problem.kernel.data))
+
+
+def descent(rate: float) -> Callable[[np.ndarray], Any]:
+    """Return SGD on rows."""
+    return partial(table, "sgd", rate=rate)
+
+
+def projected(rate: float) -> Callable[[np.ndarray], Any]:
+    """Return SGD on rows of cuts, and their projection onto the simplex."""
+    from dml.models import cuts
+
+    return partial(Moves, move=cuts.move, rate=lambda number: rate)
+
+
+PROBLEMS: dict[str, Entry] = {
+    "linear": Entry(cache(linear), 48, make("sgd", 0.1)),
+    "mlp": Entry(cache(perceptron), 48, make("sgd", 0.1)),
+    "gpt": Entry(cache(gpt), 24, make("sgd", 0.1)),
+    "documents": Entry(cache(logistic_of_rows), 48, descent(2.0), rate=0.3),
+    "svm": Entry(cache(svm), 48, descent(2.0), rate=0.3),
+    "completion": Entry(cache(completion), 48, descent(2.0), rate=0.05, blocks=True),
+    "cuts": Entry(cache(labels), 48, projected(2.0), rate=0.1),
+    "dropout": Entry(cache(masked), 24, descent(0.5), rate=0.05),
+    "glove": Entry(
+        glove,  # each rank has its own: a gradient is valid until the next one
+        GLOVE_BATCH,
+        partial(AdaGrad, rate=0.05),
+        rate=0.05,
+        batches=in_runs,
+        orders=in_tiles,
+        served=partial(table, "glove", rate=[0.05] * GLOVE_ROW + [1]),
+        own={"synchronous": {"columns": (slice(0, 12), slice(32, 33))}},
+    ),
+}

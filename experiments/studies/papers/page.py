@@ -1,0 +1,93 @@
+"""Write RESULTS.md from the records of papers, by the template papers.md.jinja."""
+
+import json
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, StrictUndefined
+
+from dml.evaluation.vectors import replacing
+from dml.runs import results
+from dml.types import BadInput
+
+Record = dict[str, Any]
+FOLDER, PAGE = "results", "RESULTS.md"
+TEMPLATE = Path(__file__).with_name("papers.md.jinja")
+
+
+def kept(docs: Path, record: Record) -> None:
+    """Write a paper's record to the folder that the page is made of."""
+    with replacing(docs / FOLDER / f"{record['name']}.json") as file:
+        file.write(f"{json.dumps(record, indent=2, ensure_ascii=False)}\n".encode())
+
+
+def ready(docs: Path) -> None:
+    """Make the folders; raise BadInput if they cannot be written."""
+    try:
+        (docs / FOLDER).mkdir(parents=True, exist_ok=True)
+        with (
+            tempfile.TemporaryFile(dir=docs),
+            tempfile.TemporaryFile(dir=docs / FOLDER),
+        ):
+            pass
+    except OSError as error:
+        raise BadInput(
+            f"expected a folder to write to, got {error}; pass --docs=<another>"
+        ) from error
+
+
+def known(docs: Path, names: Iterable[str]) -> list[Record]:
+    """Return the records of papers, in the order of names."""
+    paths = (docs / FOLDER / f"{name}.json" for name in names)
+    return [results.parsed(path) for path in paths if path.exists()]
+
+
+def written(docs: Path, names: Iterable[str]) -> None:
+    """Write the page of all records."""
+    records = known(docs, names)
+    drawn = {one["name"] for one in records if picture(docs, one).exists()}
+    with replacing(docs / PAGE) as file:
+        file.write(page(records, drawn).encode())
+
+
+def picture(docs: Path, record: Record) -> Path:
+    return docs / FOLDER / f"{record['name']}.svg"
+
+
+def page(records: Sequence[Record], drawn: Iterable[str] = ()) -> str:
+    """Return the page of records; drawn are the names of papers with a figure."""
+    settings: dict[str, list[str]] = {}
+    for one in records:
+        settings.setdefault(setting(one), []).append(one["name"])
+    environment = Environment(
+        trim_blocks=True, keep_trailing_newline=True, undefined=StrictUndefined
+    )
+    environment.filters["cell"] = cell
+    return environment.from_string(TEMPLATE.read_text("utf-8")).render(
+        papers=records,
+        counts=Counter(row["verdict"] for one in records for row in one["findings"]),
+        settings=settings,
+        drawn=set(drawn),
+    )
+
+
+def setting(record: Record) -> str:
+    """Return the machine, versions, commit, date and size of a run."""
+    if not record["commands"]:
+        return "not run"
+    machine = record["machine"]
+    versions = ", ".join(f"{name} {one}" for name, one in record["versions"].items())
+    commit, *dirty = (record["commit"] or "none").split("-")
+    return (
+        f"{machine['cores']} cores of {machine['processor']}, "
+        f"{machine['memory_gb']} GB; {versions or 'versions unknown'}; commit "
+        f"{'-'.join([commit[:12], *dirty])}; {record['date']}; size {record['size']}"
+    )
+
+
+def cell(text: str) -> str:
+    """Return a text as a cell of a table: one line, with | escaped."""
+    return " ".join(text.split()).replace("|", "\\|")

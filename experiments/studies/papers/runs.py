@@ -1,0 +1,211 @@
+"""The papers of papers.toml: their commands, and the record of runs and verdicts."""
+
+import os
+import shlex
+import shutil
+import subprocess
+import time
+import tomllib
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from lab import started
+from lab.claims import Claim, Verdict, judge, never, untested
+
+from dml.runs import folder as runs
+from dml.runs import results
+from dml.runs.results import Run
+from dml.types import BadInput
+
+ROOT = Path(__file__).parents[3]
+SIZES = ("full", "quick", "tiny")
+TINY = "a test's, which says nothing of the paper"  # the scale of the size tiny
+Record = dict[str, Any]
+
+
+class Command(NamedTuple):
+    """An experiment, its flags at full size, and the flags that make it smaller."""
+
+    script: str
+    flags: str = ""
+    quick: str = ""
+    tiny: str = ""
+    ranks: int = 0  # of mpirun; 0: none
+
+    def words(self, size: str) -> list[str]:
+        """Return the flags of a size; later ones replace earlier ones."""
+        more = {"full": "", "quick": self.quick, "tiny": self.tiny}[size]
+        words = f"{self.flags} {more}".split()
+        return list({word.partition("=")[0]: word for word in words}.values())
+
+
+class Judged(NamedTuple):
+    """A claim, and the commands whose runs its rule takes."""
+
+    claim: Claim
+    commands: tuple[str, ...]
+
+
+class Paper(NamedTuple):
+    """A table of papers.toml; a paper without commands cannot be run."""
+
+    name: str
+    cited: str  # authors, title, where, year
+    scale: str  # ours against theirs; {cores} are this machine's
+    claims: Sequence[Judged]
+    commands: Mapping[str, Command] = {}
+    figure: str = ""
+    seconds: Sequence[int] = (0, 0)
+
+
+def read(path: Path) -> dict[str, Paper]:
+    """Return the papers of a file by name; its first lines explain the fields."""
+    tables = tomllib.loads(path.read_text("utf-8"))
+    return {name: paper(name, **table) for name, table in tables.items()}
+
+
+def paper(
+    name: str,
+    cited: str,
+    scale: str,
+    claims: Sequence[str] = (),
+    untestable: Sequence[str] = (),
+    commands: Mapping[str, Any] = {},
+    **fields: Any,
+) -> Paper:
+    """Return the paper of a table."""
+    judged = [
+        Judged(claim, tuple(runs.split()))
+        for runs, _, names in (line.partition(": ") for line in claims)
+        for claim in imported(names)
+    ]
+    if untestable:
+        judged.append(Judged(never(*untestable), ()))
+    made = {name: Command(**fields) for name, fields in commands.items()}
+    return Paper(name, cited, scale, judged, made, **fields)
+
+
+def imported(names: str) -> list[Claim]:
+    """Return the claims of names such as glove.claims.CLAIMS, of studies.glove."""
+    claims: list[Claim] = []
+    for name in names.split():
+        module, _, attribute = name.rpartition(".")
+        found = getattr(import_module(f"studies.{module}"), attribute)
+        claims += [found] if isinstance(found, Claim) else found
+    return claims
+
+
+class Failed(Exception):
+    """A command ended with an exit code other than 0."""
+
+
+def record(paper: Paper, size: str, path: Path) -> Record:
+    """Run a paper's commands one after another; judge all its claims."""
+    begun, seen, why = time.perf_counter(), {}, ""
+    try:
+        for name, command in paper.commands.items():
+            seen[name] = ran(command, size, path / name)
+    except (Failed, BadInput) as error:
+        why = str(error)
+    return {
+        "name": paper.name,
+        "cited": paper.cited,
+        "scale": TINY if size == "tiny" else paper.scale.format(cores=os.cpu_count()),
+        "size": size,
+        "failed": why,
+        "date": datetime.now(UTC).strftime("%Y-%m-%d"),
+        "commit": runs.commit(),
+        "machine": machine(),
+        "versions": runs.versions(),
+        "seconds": time.perf_counter() - begun,
+        **energy(seen),
+        "commands": [shown(one, size) for one in paper.commands.values()],
+        "findings": [
+            row(one.claim, untested(why) if why else found(one, seen))
+            for one in paper.claims
+        ],
+    }
+
+
+def found(judged: Judged, seen: Mapping[str, Run]) -> Verdict:
+    """Judge a claim by the runs of its commands."""
+    return judge(judged.claim, *(seen[name] for name in judged.commands))
+
+
+def row(claim: Claim, verdict: Verdict) -> Record:
+    """Return the record of a claim: its text, its rule in words, and the verdict."""
+    return {
+        "claim": claim.text,
+        "published": claim.published,
+        "rule": claim.rule_text,
+        "verdict": verdict.result,
+        "ours": verdict.measured,
+        "because": verdict.reason,
+    }
+
+
+def ran(command: Command, size: str, path: Path) -> results.Run:
+    """Run a command of the repository; write its output to a file; read its run."""
+    path.mkdir(parents=True, exist_ok=True)
+    words = [*started.python(command.ranks), f"experiments/{command.script}"]
+    words += [*command.words(size), f"--out={path.resolve()}"]
+    output = path / "output.txt"
+    with output.open("w") as file:
+        code = subprocess.run(
+            words,
+            cwd=ROOT,
+            env=started.environment(),
+            stdout=file,
+            stderr=subprocess.STDOUT,
+        ).returncode
+    if code:
+        last = (output.read_text().strip().splitlines() or ["no output"])[-1]
+        raise Failed(f"{command.script} ended with code {code}: {last}")
+    return results.read(path)
+
+
+def shown(command: Command, size: str) -> str:
+    """Return the command line of a command."""
+    start = f"mpirun -n {command.ranks} python" if command.ranks else "python"
+    return (
+        f"{start} {shlex.join([f'experiments/{command.script}', *command.words(size)])}"
+    )
+
+
+def machine() -> Record:
+    """Return the processor, its cores, and the memory."""
+    from studies.shared_memory.hogwild_report import machine
+
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return machine() | {"memory_gb": round(memory / 1e9)}
+
+
+def energy(seen: Mapping[str, Run]) -> Record:
+    """Return the energy of all runs, None if one is not known, and its source."""
+    summaries = [run.summary for run in seen.values()]
+    kwh = [summary.get("energy_kwh") for summary in summaries]
+    sources = dict.fromkeys(summary.get("energy_source") for summary in summaries)
+    return {
+        "energy_kwh": sum(kwh) if kwh and None not in kwh else None,
+        "energy_source": ", ".join(filter(None, sources)),
+    }
+
+
+def figure(paper: Paper, path: Path, to: Path, most: int) -> None:
+    """Copy a paper's figure if it has at most the given number of bytes."""
+    to.unlink(missing_ok=True)
+    at = path / paper.figure
+    if paper.figure and at.exists() and at.stat().st_size <= most:
+        to.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(at, to)
+
+
+def failed(records: Sequence[Record]) -> list[str]:
+    """Return the names of the papers with a failed command."""
+    return [one["name"] for one in records if one["failed"]]
+
+
+PAPERS = read(Path(__file__).with_name("papers.toml"))

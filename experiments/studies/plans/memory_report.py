@@ -1,0 +1,229 @@
+"""The tables of memory.py: columns, rows and the summary."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from lab.writing import flat
+
+from dml.models.memory import LIVE, MIXED, Held, blocks, held, on_stage, parameters
+from dml.models.transformer import SIZES, Shape
+from dml.runs.writers import Columns, Row, scaled
+from studies.plans import memory_compiled
+from studies.plans.megatron_claims import ROUNDED
+from studies.plans.memory_search import (
+    GB,
+    LECTURE,
+    MODELS,
+    Found,
+    Search,
+    cheapest,
+    found,
+    how,
+    least,
+    text,
+)
+
+SIZES_GB = (16, 32, 40, 80)  # of devices: P100 or V100, V100, A100, A100 or H100
+BYTES = MIXED.parameter + MIXED.gradient + MIXED.state
+VERDICTS = {0.005: "agrees", ROUNDED: "agrees as rounded"}  # by most deviation
+DEVICES: Columns = {
+    "devices": (7, "{devices:d}"),
+    "mesh": (27, "{mesh}"),
+    "how": (21, "{how}"),
+    "b x M": (7, "{microbatch} x {microbatches}"),
+}
+HELD: Columns = {
+    "params": (7, "{parameters_gb:.3g}"),
+    "grads": (7, "{gradients_gb:.3g}"),
+    "state": (7, "{state_gb:.3g}"),
+    "activ.": (7, "{activations_gb:.3g}"),
+    "GB held": (7, "{gb:.4g}"),
+}
+COLUMNS: dict[str, Columns] = {
+    "lecture": {
+        "model": (10, "{model}"),
+        "published B": (11, "{published_billions:g}"),
+        "counted B": (9, "{billions:.3f}"),
+        "published GB": (12, "{published_gigabytes:g}"),
+        "16 x published": (14, "{lecture_gigabytes:g}"),
+        "16 x counted": (12, "{gigabytes:.2f}"),
+        "off": (6, "{off:+.1%}"),
+        " verdict": (0, " {verdict}"),
+    },
+    "holding": {
+        "model": (10, "{model}"),
+        "of GB": (5, "{device_gb:d}"),
+        **DEVICES,
+        "GB held": (7, "{gb:.4g}"),
+        "s a step": (8, "{seconds:.3g}"),
+    },
+    "proposals": {
+        **DEVICES,
+        **HELD,
+        "s a step": (8, "{seconds:.3g}"),
+        "tokens/s": (10, "{tokens_per_second:,.0f}"),
+        "compute": (7, "{compute_share:.1%}"),
+        "binds": (14, "{binds} {binds_share:.1%}"),
+    },
+    "stages": {
+        "stage": (5, "{stage:d}"),
+        "blocks": (6, "{blocks:d}"),
+        "alive": (5, "{alive:d}"),
+        "parameters a device": (19, "{parameters:,}"),
+        **HELD,
+    },
+    "compiled": {
+        "case": (20, "{case}"),
+        "batch": (5, "{batch:d}"),
+        "length": (6, "{length:d}"),
+        "arguments": (9, scaled("arguments", 1e-6, ".2f")),
+        "pred/comp": (9, "{arguments_ratio:.3f}"),
+        "output": (7, scaled("output", 1e-6, ".2f")),
+        "temporary": (9, scaled("temporary", 1e-6, ".2f")),
+        "predicted": (9, scaled("expected_temporary", 1e-6, ".2f")),
+        "pred/comp ": (9, "{temporary_ratio:.3f}"),
+        "s": (4, "{compile_seconds:.1f}"),
+    },
+}
+TITLES = {
+    "lecture": "the lecture's table, 16 bytes a parameter: 2 + 2 + 12 of mixed Adam",
+    "holding": "fewest devices that hold a model, and the fastest plan for so many",
+    "proposals": "fastest meshes by number of devices; GB on the fullest device",
+    "stages": "the cheapest of them by stages: microbatches alive, and GB on a device",
+}
+
+
+class Plan(NamedTuple):
+    """The arguments of all tables.
+
+    model: the name of the model whose plans are searched.
+    search: the model, and the devices.
+    by: the plans that fit, by number of devices.
+    best: the number of meshes to list for each number of devices.
+    compiled: whether a program is compiled.
+    """
+
+    model: str
+    search: Search
+    by: Mapping[int, Sequence[Found]]
+    best: int
+    compiled: bool
+
+
+def lecture(plan: Plan, *_: Any) -> Iterator[Row]:
+    """Compare real shapes, and 16 bytes a parameter, with the lecture."""
+    for name in LECTURE:
+        known = MODELS[name]
+        assert known.billions and known.gigabytes
+        count = parameters(known.shape, known.causal)
+        gigabytes = BYTES * count / GB
+        off = gigabytes / known.gigabytes - 1
+        yield {
+            "model": name,
+            "published_billions": known.billions,
+            "billions": count / GB,
+            "published_gigabytes": known.gigabytes,
+            "lecture_gigabytes": BYTES * known.billions,
+            "gigabytes": gigabytes,
+            "off": off,
+            "verdict": next(
+                (word for most, word in VERDICTS.items() if abs(off) <= most), "differs"
+            ),
+        }
+
+
+def holding(plan: Plan, *_: Any) -> Iterator[Row]:
+    """Find the fewest devices of each size, and the fastest plan for that number."""
+    for name in LECTURE:
+        for size in SIZES_GB:
+            search = plan.search._replace(known=MODELS[name], limit=size * GB)
+            devices = least(search)
+            yield {"model": name, "device_gb": size} | described(
+                found(search, devices)[0]
+            )
+
+
+def proposals(plan: Plan, *_: Any) -> Iterator[Row]:
+    """List the fastest plans of each number of devices, each mesh once."""
+    for plans in plan.by.values():
+        fastest: dict[str, Found] = {}
+        for one in plans:
+            fastest.setdefault(text(one.plan), one)
+        for one in list(fastest.values())[: plan.best]:
+            tokens = one.plan.batch * plan.search.known.shape.length
+            speed = {"tokens_per_second": tokens / one.seconds.total}
+            yield {"model": plan.model} | described(one) | speed
+
+
+def stages(plan: Plan, *_: Any) -> Iterator[Row]:
+    """List the memory of a device of every stage in the cheapest plan."""
+    pick, known = cheapest(plan.by).plan, plan.search.known
+    for stage in range(pick.stage):
+        one = held(known.shape, known.causal, pick, stage)
+        yield {
+            "mesh": text(pick),
+            "stage": stage,
+            "blocks": blocks(known.shape.layers, pick.stage, stage),
+            "alive": LIVE[pick.schedule](pick, stage),
+            "parameters": on_stage(known.shape, known.causal, pick, stage),
+            **sized(one),
+        }
+
+
+def sized(one: Held) -> dict[str, float]:
+    """Return a device's GB, part by part and together."""
+    parts = {f"{part}_gb": size / GB for part, size in one._asdict().items()}
+    return parts | {"gb": one.total / GB}
+
+
+def described(one: Found) -> dict[str, Any]:
+    """Return the columns of a plan."""
+    spent = one.seconds._asdict()
+    computed = spent.pop("compute")
+    binds = max(spent, key=lambda name: spent[name])
+    return {
+        "devices": one.plan.devices,
+        "mesh": text(one.plan),
+        "how": how(one.plan),
+        "microbatch": one.plan.microbatch,
+        "microbatches": one.plan.microbatches,
+        **sized(one.held),
+        "seconds": one.seconds.total,
+        "device_seconds": one.price,
+        "compute_share": computed / one.seconds.total,
+        "binds": binds if spent[binds] else "nothing",
+        "binds_share": spent[binds] / one.seconds.total,
+    }
+
+
+def compiled(plan: Plan, *_: Any) -> Iterable[Row]:
+    """Compile a step of a small model."""
+    return memory_compiled.rows(compilable(plan)[1]) if plan.compiled else ()
+
+
+def compilable(plan: Plan) -> tuple[str, Shape]:
+    """Return the model itself if it compiles in seconds, else the smallest GPT."""
+    small = [f"gpt-{name}" for name, size in SIZES["gpt"].items() if size[0] <= 4]
+    name = plan.model if plan.model in small else small[0]
+    return name, MODELS[name].shape
+
+
+TABLES: dict[str, Callable[..., Iterable[Row]]] = {
+    "lecture": lecture,
+    "holding": holding,
+    "proposals": proposals,
+    "stages": stages,
+    "compiled": compiled,
+}
+
+
+def totals(plan: Plan, kept: Mapping[str, Sequence[Row]]) -> dict[str, Any]:
+    """Return the summary of all tables."""
+    found: dict[str, Any] = {"model": plan.model}
+    found |= flat(kept["lecture"], "{key}_{model}", "gigabytes", "verdict")
+    found |= flat(kept["holding"], "{key}_{model}_{device_gb}", "devices")
+    for row in kept["compiled"]:
+        name = row["case"].replace(",", "").replace(" ", "_")
+        found[f"temporary_ratio_{name}"] = row["temporary_ratio"]
+        found[f"arguments_ratio_{name}"] = row["arguments_ratio"]
+    return found | described(cheapest(plan.by))

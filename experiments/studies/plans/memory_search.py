@@ -1,0 +1,176 @@
+"""All plans of a model on a number of devices; the plans that fit, and the cheapest."""
+
+import itertools
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from dml.models.memory import Held, block, fullest
+from dml.models.transformer import SIZES, Shape
+from dml.types import BadInput
+from dml.wire.costs.mesh import Machine, Seconds, Work, seconds
+from dml.wire.plans.mesh import Plan
+
+GB = 10**9
+DOUBLES = 4  # numbers of devices to try: the least, twice, ...
+
+
+class Known(NamedTuple):
+    """A model, the examples of a step, and the numbers of the lecture.
+
+    shape: the model.
+    causal: whether attention is masked.
+    batch: examples of a step.
+    billions: published billions of parameters; None: not in the lecture.
+    gigabytes: published gigabytes in training.
+    """
+
+    shape: Shape
+    causal: bool
+    batch: int
+    billions: float | None = None
+    gigabytes: float | None = None
+
+
+TOKENS = {"tiny": 2048, "mini": 2048, "small": 50257, "medium": 50257}
+LENGTHS = {"tiny": 64, "mini": 64, "small": 1024, "medium": 1024}
+MODELS = {
+    "bert-large": Known(Shape(30522, 512, 24, 1024, 16), False, 256, 0.32, 5.12),
+    "gpt2": Known(Shape(50257, 1024, 48, 1600, 25), True, 512, 1.5, 24),
+    "turing": Known(Shape(50257, 1024, 78, 4256, 28), True, 512, 17.2, 275),
+    "gpt3": Known(Shape(50257, 2048, 96, 12288, 96), True, 1536, 175, 2800),
+} | {
+    f"gpt-{name}": Known(Shape(TOKENS[name], LENGTHS[name], *size), True, 512)
+    for name, size in SIZES["gpt"].items()
+}
+LECTURE = [name for name, known in MODELS.items() if known.billions]
+
+
+class Search(NamedTuple):
+    """A model, the bytes of a device, the devices, and the pipeline's schedule."""
+
+    known: Known
+    limit: float
+    machine: Machine
+    schedule: str = "1f1b"
+
+
+class Found(NamedTuple):
+    """A plan that fits, the memory of its fullest device, and the time of a step."""
+
+    plan: Plan
+    held: Held
+    seconds: Seconds
+
+    @property
+    def price(self) -> float:
+        """Return the seconds of all devices together, a step."""
+        return self.plan.devices * self.seconds.total
+
+
+def divisors(number: int) -> list[int]:
+    return [one for one in range(1, number + 1) if number % one == 0]
+
+
+def meshes(search: Search) -> list[Plan]:
+    """Return every mesh, the smallest first.
+
+    Heads are not cut, all stages have equal blocks, and tensor is inside a host.
+    """
+    (_, _, layers, _, heads), host = search.known.shape, search.machine.host
+    axes = itertools.product(
+        divisors(search.known.batch),
+        divisors(layers),
+        [one for one in divisors(heads) if one <= host and host % one == 0],
+    )
+    plans = (
+        Plan(data, stage, tensor, 1, search.known.batch // data, search.schedule)
+        for data, stage, tensor in axes
+    )
+    return sorted(plans, key=lambda plan: plan.devices)
+
+
+def ways(mesh: Plan) -> Iterator[Plan]:
+    """Yield every way to use a mesh: microbatch, remat, sequence, ZeRO."""
+    share = mesh.microbatches
+    sizes = [1 << k for k in range(share.bit_length()) if share % (1 << k) == 0]
+    sequences = (False, True) if mesh.tensor > 1 else (False,)
+    levels = range(4 if mesh.data > 1 else 1)
+    for size, remat, sequence, zero in itertools.product(
+        *(sizes, (False, True), sequences, levels)
+    ):
+        yield mesh._replace(
+            microbatch=size,
+            microbatches=share // size,
+            remat=remat,
+            sequence=sequence,
+            zero=zero,
+        )
+
+
+def fits(search: Search, plan: Plan) -> Held | None:
+    """Return the memory of the fullest device, None if it is more than the limit."""
+    one = fullest(search.known.shape, search.known.causal, plan)
+    return one if one.total <= search.limit else None
+
+
+def holds(search: Search, mesh: Plan) -> bool:
+    """Return whether the mesh holds the model, by the plan of the least memory."""
+    spare = mesh._replace(sequence=mesh.tensor > 1, zero=3 if mesh.data > 1 else 0)
+    return any(fits(search, spare._replace(remat=remat)) for remat in (False, True))
+
+
+def found(search: Search, devices: int) -> list[Found]:
+    """Return all plans that fit on a number of devices, the fastest first."""
+    shape = search.known.shape
+    work = Work(shape.layers, shape.width, shape.length, shape.vocabulary, block(shape))
+    plans = [
+        Found(plan, held, seconds(work, plan, search.machine))
+        for mesh in meshes(search)
+        if mesh.devices == devices and holds(search, mesh)
+        for plan in ways(mesh)
+        if (held := fits(search, plan))
+    ]
+    return sorted(plans, key=lambda one: one.seconds.total)
+
+
+def least(search: Search, begin: int = 1) -> int:
+    """Return the least number of devices, from `begin` on, that hold the model."""
+    for mesh in meshes(search):
+        if mesh.devices >= begin and holds(search, mesh):
+            return mesh.devices
+    raise BadInput(
+        f"expected devices that hold the model, got {search.limit / GB:g} GB, which no "
+        f"mesh of at least {begin} fits into; pass a larger --device_gb"
+    )
+
+
+def tried(search: Search, devices: int) -> dict[int, list[Found]]:
+    """Return the plans that fit, by devices: this number, or the least and doubles."""
+    fewest = least(search, max(1, devices))
+    if devices and devices != fewest:
+        raise BadInput(
+            f"expected devices that hold the model in whole blocks, heads and examples "
+            f"of a batch, got {devices} of {search.limit / GB:g} GB; pass "
+            f"--devices={fewest}"
+        )
+    counts = [devices] if devices else [fewest << k for k in range(DOUBLES)]
+    by = {count: found(search, count) for count in counts}
+    return {count: plans for count, plans in by.items() if plans}
+
+
+def cheapest(by: dict[int, list[Found]]) -> Found:
+    """Return the plan with the fewest seconds of all devices together."""
+    return min((plans[0] for plans in by.values()), key=lambda one: one.price)
+
+
+def text(plan: Plan) -> str:
+    """Write a plan's mesh as --mesh takes it."""
+    axes = {"data": plan.data, "stage": plan.stage, "tensor": plan.tensor}
+    return ",".join(f"{k}:{n}" for k, n in axes.items() if n > 1) or "data:1"
+
+
+def how(plan: Plan) -> str:
+    """Write how the mesh is used."""
+    tricks = {"remat": plan.remat, "sequence": plan.sequence}
+    tricks[f"zero {plan.zero}"] = plan.data > 1
+    return " ".join(name for name, on in tricks.items() if on) or "plain"

@@ -1,0 +1,101 @@
+"""Pipelines on real devices: seconds of a step compared with one device, and memory.
+
+The rows have medians over alternating turns, with one core for each device that
+computes, and bytes as compiled.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+
+from dml.data.minibatches import take
+from dml.models import layer_costs
+from dml.models.gradient import accumulated, gradient
+from dml.models.transformer import Shape, transformer
+from dml.runs.writers import Row
+from dml.strategies.hybrid.hybrid import dense, shares
+from dml.strategies.hybrid.layout import laid_out
+from dml.strategies.hybrid.parts import Pipeline, divided
+from dml.strategies.hybrid.programs import Gradients
+from dml.types import Batch
+from dml.wire.mesh import devices
+from studies.plans.tensor_parts import raced
+
+MB = 1e6
+SERIAL = "one device"
+SCHEDULES = {name: Pipeline(name) for name in ("gpipe", "1f1b")}
+
+
+class Problem(NamedTuple):
+    """The gradient of a GPT for microbatches of `each` examples."""
+
+    shape: Shape
+    each: int
+    seed: int
+
+    def network(self) -> tuple[Any, Any]:
+        model = transformer(self.shape, causal=True)
+        return model, model.init(jax.random.key(self.seed))
+
+    def batch(self, microbatches: int) -> Batch:
+        rng = np.random.default_rng(self.seed)
+        size = 2, microbatches * self.each, self.shape.length
+        return Batch(*rng.integers(self.shape.vocabulary, size=size, dtype=np.int32))
+
+
+def serial(problem: Problem, microbatches: int) -> Callable[[], Any]:
+    """Return a function that computes the gradient on one device."""
+    model, params = problem.network()
+    batch, each = problem.batch(microbatches), problem.each
+    parts = [take(batch, n * each + np.arange(each)) for n in range(microbatches)]
+    weights = [1 / microbatches] * microbatches
+    given = jax.device_put((params, parts), jax.devices()[0])
+    one = partial(gradient, model.loss)
+    return lambda: accumulated(one, *given, weights)
+
+
+def on_stages(problem: Problem, pipeline: Pipeline) -> tuple[Callable[[], Any], Any]:
+    """Return a function that computes it on all devices, and its programs.
+
+    Each device is a stage.
+    """
+    model, params = problem.network()
+    network = dense(model, params)
+    seconds = layer_costs.flops(model.layers, params, problem.batch(1))
+    pipeline = pipeline._replace(seconds=seconds)
+    axes = devices.mesh(data=1, stage=len(jax.devices()), tensor=1)
+    parts = divided(network, params, axes, pipeline)
+    layout = laid_out(parts, params, axes, lambda tree: tree)
+    call, now = Gradients(network, layout, pipeline), layout.hold(params)
+    batch = problem.batch(pipeline.microbatches)
+    index, _ = shares(1, pipeline.microbatches, np.arange(len(batch.targets)))
+    return partial(call, now, take(batch, index), pipeline.microbatches), call
+
+
+def speeds(problem: Problem, numbers: Sequence[int], turns: int) -> Iterator[Row]:
+    """Time all schedules and one device, for each number of microbatches.
+
+    A row also has the bytes besides params and gradients, as compiled.
+    """
+    stages = len(jax.devices())
+    for microbatches in numbers:
+        made = {
+            name: on_stages(problem, way._replace(microbatches=microbatches))
+            for name, way in SCHEDULES.items()
+        }
+        calls = {name: (stages, call) for name, (call, _) in made.items()}
+        spent = raced({SERIAL: (1, serial(problem, microbatches))} | calls, turns)
+        for name, (_, programs) in made.items():
+            pairs = zip(spent[SERIAL], spent[name], strict=True)
+            yield {
+                "way": name,
+                "stages": stages,
+                "microbatches": microbatches,
+                "milliseconds": 1e3 * float(np.median(spent[name])),
+                "formula": stages * microbatches / (microbatches + stages - 1),
+                "measured": float(np.median([one / every for one, every in pairs])),
+                "temporary_mb": programs.temporary / MB,
+            }

@@ -1,0 +1,175 @@
+"""The tables of `pipeline.py`: rows of pipelines, with GPipe's published ones."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from dml.runs.writers import Columns, Row
+from dml.wire.plans import pipeline_facts as facts
+from dml.wire.plans.pipelines import SCHEDULES, Schedule, make, pipedream
+from dml.wire.plans.stages import imbalance
+from studies.plans.pipeline_virtual import CUTS, Layers, speed_up
+
+# GPipe (Huang 2019), Table 2, by stages and microbatches: relative to its own K = 2 at
+# M = 1, where only one device computes at any time.
+TRANSFORMER = {
+    2: {1: 1.0, 4: 1.7, 32: 1.8},
+    4: {1: 1.07, 4: 3.2, 32: 3.4},
+    8: {1: 1.3, 4: 4.8, 32: 6.3},
+}
+AMOEBANET = {2: 1.21, 4: 1.84, 8: 3.48}  # M = 32
+MANY, MOST = 32, max(TRANSFORMER)  # microbatches, stages
+# Of a network that shrinks as it deepens: its eighths take 25, 25, 15, 15, 5, 5, 5, 5 %
+# of the time. Ours, chosen to be, cut evenly, as uneven as AmoebaNet's row implies.
+UNEVEN = [0.020] * 6 + [0.012] * 6 + [0.004] * 12
+TURNS = 5  # of a race on real devices
+
+
+class Plan(NamedTuple):
+    """What the flags ask for."""
+
+    layers: Layers
+    stages: int
+    microbatches: int
+    rounds: int  # of interleaved
+    measured: Sequence[int] = ()  # microbatches on real devices
+    shape: Sequence[int] = ()  # of the GPT they train: transformer.Shape's
+    microbatch: int = 1  # examples in one
+
+
+def grid(plan: Plan) -> Iterator[Row]:
+    """Play gpipe for all of Table 2's stages and microbatches."""
+    for stages, row in TRANSFORMER.items():
+        for microbatches, published in row.items():
+            schedule = make("gpipe", stages, microbatches)
+            yield {
+                "stages": stages,
+                "microbatches": microbatches,
+                "published": published,
+                "formula": facts.speed_up(schedule),
+                "virtual": speed_up(schedule, plan.layers),
+            }
+
+
+def uneven(plan: Plan) -> Iterator[Row]:
+    """Play gpipe on uneven layers, cut in both ways."""
+    layers = plan.layers._replace(seconds=UNEVEN)
+    for stages, published in AMOEBANET.items():
+        schedule = make("gpipe", stages, MANY)
+        for name, cut in CUTS.items():
+            off = imbalance(UNEVEN, cut(UNEVEN, stages))
+            yield {
+                "stages": stages,
+                "cut": name,
+                "published": published,
+                "imbalance": off,
+                "bound": stages / off,
+                "virtual": speed_up(schedule, layers, name),
+            }
+
+
+def measured(plan: Plan) -> Iterator[Row]:
+    """Race schedules against one device, where there are several."""
+    if plan.measured:
+        from lab import compiling
+
+        from dml.models.transformer import Shape
+        from studies.plans.pipeline_measured import Problem, speeds
+
+        compiling.cached()
+        problem = Problem(Shape(*plan.shape), plan.microbatch, seed=0)
+        yield from speeds(problem, plan.measured, TURNS)
+
+
+def scheduled(plan: Plan) -> dict[str, Schedule]:
+    """Return all schedules of as many stages and microbatches as the flags say."""
+    rounds = {"interleaved": plan.rounds}
+    return {
+        name: make(name, plan.stages, plan.microbatches, rounds.get(name, 1))
+        for name in SCHEDULES
+    }
+
+
+def compared(plan: Plan) -> Iterator[Row]:
+    """Play every schedule; only without a flush is a stage's gradient stale."""
+    for name, schedule in scheduled(plan).items():
+        stale = facts.staleness(schedule).reshape(-1, schedule.stages).max(axis=0)
+        yield {
+            "schedule": name,
+            "rounds": schedule.rounds,
+            "bubble": facts.bubble(schedule),
+            "alive": facts.in_flight(schedule).tolist(),
+            "formula": facts.speed_up(schedule),
+            "virtual": speed_up(schedule, plan.layers),
+            "staleness": (stale * (SCHEDULES[name] is pipedream)).tolist(),
+        }
+
+
+def said(counts: Sequence[int]) -> str:
+    """Return the counts of all stages; of many, those of the first and last stages."""
+    short = [*counts[:4], "…", *counts[-3:]] if len(counts) > 8 else counts
+    return " ".join(map(str, short))
+
+
+class Table(NamedTuple):
+    """A table: its rows, and the fields of a row in the summary."""
+
+    title: str
+    columns: Columns
+    rows: Callable[[Plan], Iterator[Row]]
+    keeps: Callable[[Row], Row]
+
+
+FOUND = {"formula": (7, "{formula:.2f}"), "virtual": (7, "{virtual:.2f}")}
+PLACE = {"K": (2, "{stages}")}
+PUBLISHED = {"published": (9, "{published:.2f}")}
+TABLES: dict[str, Table] = {
+    "grid": Table(
+        "GPipe's Table 2, Transformer: speed-up over one device, KM/(M + K - 1)",
+        PLACE | {"M": (2, "{microbatches}")} | PUBLISHED | FOUND,
+        grid,
+        lambda row: {f"speed_up_{row['stages']}_{row['microbatches']}": row["virtual"]},
+    ),
+    "imbalance": Table(
+        f"The same of uneven layers (AmoebaNet), M = {MANY}: at most K / imbalance",
+        PLACE
+        | {"layers cut": (10, "{cut}")}
+        | PUBLISHED
+        | {"imbalance": (9, "{imbalance:.2f}"), "K/imbalance": (11, "{bound:.2f}")}
+        | {"virtual": FOUND["virtual"]},
+        uneven,
+        lambda row: {
+            f"uneven_{row['stages']}_{row['cut'].replace(' ', '_')}": row["virtual"]
+        },
+    ),
+    "measured": Table(
+        "On real devices, a core each: speed-up over one, and MB beside the params",
+        PLACE
+        | {"M": (2, "{microbatches}")}
+        | {"schedule": (8, "{way:8}")}
+        | {"ms a step": (9, "{milliseconds:.0f}"), "formula": FOUND["formula"]}
+        | {"measured": (8, "{measured:.2f}"), "MB": (7, "{temporary_mb:.1f}")},
+        measured,
+        lambda row: {
+            f"measured_{row['way']}_{row['microbatches']}": row["measured"],
+            f"temporary_mb_{row['way']}_{row['microbatches']}": row["temporary_mb"],
+        },
+    ),
+    "schedules": Table(
+        "Schedules; alive: microbatches that a stage keeps at most, over its v parts",
+        {
+            "schedule": (11, "{schedule:11}"),
+            "v": (2, "{rounds}"),
+            "bubble": (6, "{bubble:.1%}"),
+            "alive by stage": (20, lambda row: said(row["alive"])),
+        }
+        | FOUND
+        | {"staleness by stage": (20, lambda row: said(row["staleness"]))},
+        compared,
+        lambda row: {
+            f"bubble_{row['schedule']}": row["bubble"],
+            f"alive_{row['schedule']}": max(row["alive"]),
+            f"speed_up_{row['schedule']}": row["virtual"],
+            f"staleness_{row['schedule']}": max(row["staleness"]),
+        },
+    ),
+}

@@ -1,0 +1,122 @@
+"""Pipelines on the virtual cluster: the time of a schedule by layers and network.
+
+A rank is a stage. It executes its column of the schedule in order, each entry as soon
+as its message has arrived: ticks are no clock here. Receives are posted in advance, so
+messages are in transit while ranks compute.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dml import sim
+from dml.sim.networks.named import network
+from dml.types import BadInput, Request
+from dml.wire.plans.pipelines import FORWARD, IDLE, Schedule, make
+from dml.wire.plans.stages import evenly, stages
+
+REPEATS = 20  # timings, of which the least
+# partitions of layers into so many parts, by their seconds
+CUTS = {
+    "evenly": lambda seconds, count: evenly(len(seconds), count),
+    "by seconds": stages,
+}
+
+
+class Layers(NamedTuple):
+    """The layers of a pipeline, and the network of its stages."""
+
+    seconds: Sequence[float]  # of each layer's forward and backward, of a microbatch
+    nbytes: int  # of the activations of a layer
+    network: str
+
+
+def given(text: str) -> list[float]:
+    """Return the seconds of --layer_seconds; none of an empty one."""
+    try:
+        found = [float(word) for word in text.split(",")] if text else []
+        if all(0 < one < math.inf for one in found):
+            return found
+    except ValueError:
+        pass
+    raise BadInput(
+        f"expected seconds above 0 in --layer_seconds, got {text!r}; pass such as "
+        "0.001,0.004"
+    )
+
+
+def measured(sizes: Sequence[int], microbatch: int) -> list[float]:
+    """Time the layers of a GPT of transformer.Shape(*sizes); its blocks are alike."""
+    import jax
+    import jax.numpy as jnp
+    from lab import compiling
+
+    from dml.models.layer_costs import seconds
+    from dml.models.transformer import Shape, shapes, transformer
+    from dml.types import Batch
+
+    shape = Shape(*sizes)
+    one = shape._replace(layers=1)
+    tokens_BxL = jax.ShapeDtypeStruct((microbatch, shape.length), jnp.int32)
+    with compiling.fitting("a smaller --microbatch, --width or --vocabulary"):
+        compiling.cached()
+        layers = transformer(one, causal=True).layers
+        batch = Batch(tokens_BxL, tokens_BxL)
+        embed, block, head = seconds(layers, shapes(one, True), batch, REPEATS)
+    return [embed, *[block] * shape.layers, head]
+
+
+def speed_up(schedule: Schedule, layers: Layers, cut: str = "by seconds") -> float:
+    """Return the time of one rank with all layers over that of the stages."""
+    alone = make("gpipe", 1, schedule.microbatches, pieces=schedule.pieces)
+    cuts = CUTS[cut](layers.seconds, schedule.parts)
+    each = [sum(layers.seconds[part.start : part.stop]) for part in cuts]
+    together = finished(schedule, each, layers)
+    return finished(alone, [sum(each)], layers._replace(network="0,0,0")) / together
+
+
+def finished(schedule: Schedule, seconds: Sequence[float], layers: Layers) -> float:
+    """Return the time at which the last rank ends; seconds are those of each part."""
+
+    def program(comm: Any) -> float:
+        play(comm, schedule, seconds, layers.nbytes)
+        return comm.Wtime()
+
+    size = schedule.stages
+    return max(sim.run(program, size, network(layers.network, size)))
+
+
+def play(comm: Any, schedule: Schedule, seconds: Sequence[float], nbytes: int) -> None:
+    """Execute a stage; a backward takes `pieces` times as long as a forward."""
+    stages, last = schedule.stages, schedule.parts - 1
+    boundary = sim.Phantom(nbytes)
+    mine = schedule.piece[:, comm.rank] != IDLE
+    columns = (schedule.piece, schedule.microbatch, schedule.round)
+    work = np.stack([column[mine, comm.rank] for column in columns], axis=1).tolist()
+    awaited: dict[int, Request] = {}
+    for piece, number, turn in work:
+        part = turn * stages + comm.rank
+        before = part - 1 if piece == FORWARD else part + 1
+        if piece <= FORWARD + 1 and 0 <= before <= last:
+            name = tag(schedule, piece, number, part)
+            awaited[name] = comm.Irecv(boundary, before % stages, name)
+    sent = []
+    for piece, number, turn in work:
+        part = turn * stages + comm.rank
+        if request := awaited.get(tag(schedule, piece, number, part)):
+            request.Wait()
+        comm.platform.compute(seconds[part] / (1 + schedule.pieces))
+        after = part + 1 if piece == FORWARD else part - 1
+        if piece in (FORWARD, schedule.pieces) and 0 <= after <= last:
+            next_piece = FORWARD if piece == FORWARD else FORWARD + 1
+            name = tag(schedule, next_piece, number, after)
+            sent.append(comm.Isend(boundary, after % stages, name))
+    comm.Waitall(sent)
+
+
+def tag(schedule: Schedule, piece: int, number: int, part: int) -> int:
+    """Return the tag of the message that a piece of a microbatch needs at a part."""
+    place = number * schedule.parts + part
+    return place * (1 + schedule.pieces) + piece

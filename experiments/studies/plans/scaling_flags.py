@@ -1,0 +1,60 @@
+"""The flags of `scaling.py`, and what they say of a training and its machine."""
+
+from lab import flags
+
+from dml.sim.networks.named import network
+from dml.types import BadInput, CountedComm
+from dml.wire import collectives as messages
+from dml.wire.costs.allreduce import Rates
+from studies.plans import scaling_measured
+from studies.plans.scaling_model import Training
+
+FLAGS = flags.define(*flags.VIRTUAL, "watchdog")
+FLAGS.integer("parameters", 1_000_000, "Of the model.", 1, 10**10)
+FLAGS.choice("bytes_per_parameter", "4", ["2", "4", "8"], "On the wire.")
+FLAGS.integer("batch", 64, "Examples a worker if weak, over all workers if strong.", 1)
+FLAGS.choice("scaling", "weak", ["weak", "strong"], "What of the minibatch stays.")
+FLAGS.integer("workers", 1024, "Up to which to predict.", 1, 1 << 16)
+FLAGS.integer("host", 8, "Workers that share memory.", 1)
+FLAGS.number(
+    "step_seconds", 0.0, "Of one worker's gradient of --batch; 0 measures it here.", 0
+)
+FLAGS.text(
+    "rates",
+    "",
+    "alpha,beta,gamma[,meet,touch] in seconds; else measured between ranks that are "
+    "here, or for one those of --network.",
+)
+
+
+def described(comm: CountedComm) -> Training:
+    """Say what one trains, by the flags and, without --step_seconds, by a clock."""
+    strong = FLAGS.scaling == "strong"
+    fixed, example = 0.0, FLAGS.step_seconds / FLAGS.batch
+    if not example:
+        fixed, example = scaling_measured.line(comm, FLAGS.parameters, FLAGS.batch)
+    itemsize = int(FLAGS.bytes_per_parameter)
+    kind = FLAGS.parameters, itemsize, FLAGS.batch, strong
+    return Training(*kind, fixed, example, FLAGS.host)
+
+
+def known(comm: CountedComm) -> Rates:
+    """Return the rates that --rates says; else what is measured between ranks here."""
+    if comm.size > 1 and not FLAGS.rates:
+        return messages.rates(comm)
+    if not FLAGS.rates:
+        alpha, beta, gamma = network(FLAGS.network, 1).rates[:3]
+        return Rates(alpha, beta, gamma, meet=alpha, touch=beta)
+    try:
+        given = [float(rate) for rate in FLAGS.rates.split(",")]
+        alpha, beta, gamma, meet, touch = given if given[3:] else [*given, *given[:2]]
+    except ValueError as error:
+        raise BadInput(
+            f"expected --rates of three numbers or five, got {FLAGS.rates!r}; pass "
+            "alpha,beta,gamma[,meet,touch] in seconds a message and a byte"
+        ) from error
+    if min(alpha, beta, gamma, meet, touch) < 0:
+        raise BadInput(
+            f"expected rates of 0 or more, got --rates={FLAGS.rates}; pass seconds"
+        )
+    return Rates(alpha, beta, gamma, meet, touch)

@@ -1,0 +1,90 @@
+"""Seconds of a real gradient, and of real synchronous steps of the same bytes."""
+
+from collections.abc import Callable
+from math import isqrt
+from typing import Any
+
+import jax
+import numpy as np
+
+from dml.models.gradient import gradient
+from dml.types import Batch, Comm, CountedComm
+from dml.wire.collectives import ALLREDUCE, predicted
+from dml.wire.collectives.butterfly import butterfly_allreduce
+from dml.wire.comm.buffers import allocate, release
+
+REPEATS = 7
+
+
+def squared(params: Any, batch: Batch) -> Any:
+    """The loss of two layers, as small a model as has a forward and a backward pass."""
+    hidden_BxD = jax.numpy.tanh(batch.inputs @ params["in_DxD"])
+    return ((hidden_BxD @ params["out_DxD"] - batch.targets) ** 2).mean()
+
+
+def descent(parameters: int, examples: int) -> Callable[[], Any]:
+    """Return a call that computes one gradient of about so many parameters."""
+    width = max(1, isqrt(parameters // 2))
+    keys = jax.random.split(jax.random.key(0), 4)
+    lengths = (width, width, examples, examples)
+    drawn = [
+        jax.random.normal(key, (length, width))
+        for key, length in zip(keys, lengths, strict=True)
+    ]
+    params = {"in_DxD": drawn[0] / width**0.5, "out_DxD": drawn[1] / width**0.5}
+    batch = Batch(*drawn[2:])
+    return lambda: jax.block_until_ready(gradient(squared, params, batch))
+
+
+def line(comm: Comm, parameters: int, examples: int) -> tuple[float, float]:
+    """Measure a gradient's fixed seconds, and those of an example."""
+    few = max(1, examples // 8)
+    most = slowest(comm, descent(parameters, examples))
+    least = slowest(comm, descent(parameters, few)) if few < examples else 0.0
+    slope = (most - least) / (examples - few) if few < examples else most
+    fixed = most - slope * examples
+    if slope <= 0 or fixed < 0:  # noise, or few examples cost more than their share
+        return 0.0, most / examples
+    return fixed, slope
+
+
+def slowest(comm: Comm, program: Callable[[], Any]) -> float:
+    """Median seconds of a call on the slowest rank, all calling at once."""
+    took = np.zeros(1 if comm.platform.virtual else REPEATS)
+    program()
+    for i in range(len(took)):
+        comm.Barrier()
+        start = comm.Wtime()
+        program()
+        took[i] = comm.Wtime() - start
+    butterfly_allreduce(comm, took, np.maximum)
+    return float(np.median(took))
+
+
+def steps(
+    comm: CountedComm, parameters: int, itemsize: int, compute: Callable[[], Any]
+) -> list[dict[str, Any]]:
+    """Predict and measure a step with every all-reduce over the ranks that are here."""
+    spent, found = slowest(comm, compute), []
+    buffer = allocate(comm, parameters, f"f{itemsize}")
+    for name, allreduce in ALLREDUCE.items():
+        if name == "shared" and max(comm.platform.hosts()):
+            continue  # across hosts there is no memory to share
+
+        def step(reduce: Callable[..., None] = allreduce) -> None:
+            compute()
+            reduce(comm, buffer)
+
+        wire = predicted(comm, name, buffer)
+        found.append(
+            {
+                "algorithm": name,
+                "p": comm.size,
+                "gradient_seconds": spent,
+                "wire_seconds": wire,  # predicted
+                "predicted_seconds": spent + wire,
+                "seconds": slowest(comm, step),
+            }
+        )
+    release(comm, buffer)
+    return found

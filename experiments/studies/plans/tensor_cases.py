@@ -1,0 +1,223 @@
+"""The layers that `tensor.py` measures: dense, cut over devices, and their formulas.
+
+A transformer's layers are cut by Megatron's scheme. A mixture of experts is cut by
+experts and rows, attention by positions in a ring. A stream is batch x positions x
+width x 4 bytes. An all-reduce of n bytes sends 2 n (t - 1)/t bytes from each of t
+devices, an all-gather, a reduce-scatter or an all-to-all half as many, a permutation n.
+"""
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from jax.sharding import PartitionSpec
+
+from dml.models import experts
+from dml.models.attention import attention
+from dml.models.cut import AXIS
+from dml.models.experts import Mixture
+from dml.models.layers import read
+from dml.models.ring_attention import ring_attention
+from dml.models.tensor import tensor_transformer
+from dml.models.transformer import Shape, transformer
+from dml.types import BadInput, Batch, Layer, Params
+from studies.plans import tensor_parts as parts
+from studies.plans.tensor_parts import Lies, Operands, Part
+
+PLACES = {"embed": 0, "block": 1, "head": -1}  # among the layers of a transformer
+EMPTY = Batch(np.zeros(0), np.zeros(0))
+
+
+ALL_REDUCE, ALL_GATHER, REDUCE_SCATTER = "all-reduce", "all-gather", "reduce-scatter"
+ALL_TO_ALL, PERMUTE = "all-to-all", "collective-permute"
+# collectives of a whole stream by kind, forward and backward
+STREAMS: dict[bool, dict[str, tuple[dict[str, int], dict[str, int]]]] = {
+    False: {
+        "embed": ({ALL_REDUCE: 1}, {}),
+        "block": ({ALL_REDUCE: 2}, {ALL_REDUCE: 2}),
+        "head": ({}, {ALL_REDUCE: 1}),
+    },
+    True: {  # in slices of places
+        "embed": ({REDUCE_SCATTER: 1}, {ALL_GATHER: 1}),
+        "block": (
+            {ALL_GATHER: 2, REDUCE_SCATTER: 2},
+            {ALL_GATHER: 2, REDUCE_SCATTER: 2},
+        ),
+        "head": ({ALL_GATHER: 1}, {REDUCE_SCATTER: 1}),
+    },
+}
+CROSS_ENTROPY = 3  # numbers a place that the head reduces: maximum, sum, target's score
+
+
+class Formula(NamedTuple):
+    """Collectives of one size by kind, forward and backward."""
+
+    kinds: tuple[dict[str, int], dict[str, int]]
+    nbytes: int  # of each
+    small: int = 0  # bytes of smaller all-reduces in the forward pass
+
+
+class Wanted(NamedTuple):
+    """The layers to measure, and their sizes."""
+
+    shape: Shape
+    batch: int
+    sequence: bool  # the stream of the transformer is cut by places
+    mixture: Mixture  # of 0 experts: none
+    ring: bool
+
+
+class Case(NamedTuple):
+    """A layer by number of devices: the dense reference, the cut layer, the formula."""
+
+    dense: Callable[[int], Part]
+    cut: Callable[[int], Part]
+    formula: Callable[[int], Formula]
+
+
+def check(wanted: Wanted, size: int) -> None:
+    """Raise where a layer cannot be cut over `size` devices."""
+    if size < 2:
+        raise BadInput(
+            f"expected 2 devices or more, got --tensor={size}; the dense layers, "
+            "which all are compared with, are those of 1"
+        )
+    shape, mixture = wanted.shape, wanted.mixture
+    tensor_transformer(shape, True, size, sequence=wanted.sequence)
+    shared = {"length": shape.length} if wanted.ring else {}
+    if mixture.experts:
+        shared["experts"] = mixture.experts
+        experts.capacity(mixture, wanted.batch * shape.length // size)
+    for name, count in shared.items():
+        if count % size:
+            raise BadInput(
+                f"expected --{name} to be divisible by --tensor={size}, got {count}; "
+                f"pass a multiple of {size}"
+            )
+
+
+def measured(wanted: Wanted, seed: int) -> dict[str, Case]:
+    """Return the layers by name."""
+    shape, batch = wanted.shape, wanted.batch
+    found = layers(shape, batch, seed, wanted.sequence)
+    if wanted.mixture.experts:
+        found["experts"] = mixture(wanted.mixture, batch * shape.length, seed)
+    if wanted.ring:
+        found["ring"] = ring(shape, batch, seed)
+    return found
+
+
+def layers(shape: Shape, batch: int, seed: int, sequence: bool) -> dict[str, Case]:
+    """Return the layers of a transformer."""
+    rng = np.random.default_rng(seed)
+    params = noisy(transformer(shape, True).init(jax.random.key(seed)), rng)
+    wide = batch, shape.length
+    inputs, targets = rng.integers(shape.vocabulary, size=(2, *wide), dtype=np.int32)
+    stream, seen = rng.standard_normal((2, *wide, shape.width), np.float32)
+
+    def case(name: str) -> Case:
+        layer = transformer(shape, True).layers[PLACES[name]]
+        given = Operands(
+            read(layer, params),
+            None if name == "embed" else stream,
+            Batch(inputs, targets),
+            np.float32(1) if name == "head" else seen,
+        )
+
+        def cut(size: int) -> Part:
+            tensor = tensor_transformer(shape, True, size, sequence=sequence)
+            layer = tensor.layers[PLACES[name]]
+            specs, partial = read(layer, tensor.specs), read(layer, tensor.partial)
+            places = PartitionSpec(None, AXIS) if sequence else parts.WHOLE
+            out = parts.WHOLE if name == "head" else places
+            return parts.cut(layer, given, size, Lies(specs, places, out, partial))
+
+        dense = parts.dense(layer, given)
+        formula = of_transformer(name, shape, batch, sequence)
+        return Case(lambda size: dense, cut, lambda size: formula)
+
+    return {name: case(name) for name in PLACES}
+
+
+def mixture(mixture: Mixture, rows: int, seed: int) -> Case:
+    """Return a mixture of experts; each device routes its own rows."""
+    rng = np.random.default_rng(seed)
+    stream, seen = rng.standard_normal((2, rows, mixture.width), np.float32)
+    params = noisy(experts.start(mixture, jax.random.key(seed)), rng)
+    given = Operands(params, stream, EMPTY, seen)
+    partial = jax.tree.map(lambda leaf: False, params)
+    partial["router"]["kernel"] = True
+    cut_rows = PartitionSpec(AXIS)
+    lies = Lies(experts.specs(AXIS), cut_rows, cut_rows, partial)
+
+    def layer(groups: int, axis: str | None) -> Layer:
+        def apply(params, rows_RxD, batch):
+            rows_GxRxD = rows_RxD.reshape(groups, -1, mixture.width)
+            mixed_GxRxD, _ = experts.experts(params, rows_GxRxD, mixture, axis)
+            return mixed_GxRxD.reshape(rows_RxD.shape)
+
+        return Layer((), apply)
+
+    return Case(
+        lambda size: parts.dense(layer(size, None), given),
+        lambda size: parts.cut(layer(1, AXIS), given, size, lies),
+        lambda size: of_experts(mixture, rows, size),
+    )
+
+
+def ring(shape: Shape, batch: int, seed: int) -> Case:
+    """Return causal attention over places that lie on a ring of devices."""
+    rng = np.random.default_rng(seed)
+    wide = batch, shape.length, shape.heads
+    each = shape.width // shape.heads
+    qkv = rng.standard_normal((*wide, 3, each), np.float32)
+    seen = rng.standard_normal((*wide, each), np.float32)
+    given = Operands({}, qkv, EMPTY, seen)
+    places = PartitionSpec(None, AXIS)
+
+    def whole(params, qkv_BxLxHx3xK, batch):
+        return attention(qkv_BxLxHx3xK, True)
+
+    def around(params, qkv_BxLxHx3xK, batch):
+        three = (qkv_BxLxHx3xK[:, :, :, part] for part in range(3))
+        return ring_attention(*three, True, AXIS)
+
+    dense = parts.dense(Layer((), whole), given)
+    return Case(
+        lambda size: dense,
+        lambda size: parts.cut(
+            Layer((), around), given, size, Lies({}, places, places, {})
+        ),
+        lambda size: of_ring(shape, batch, size),
+    )
+
+
+def noisy(params: Params, rng: np.random.Generator) -> Params:
+    """Add noise, so that no parameter is 0."""
+    return jax.tree.map(
+        lambda leaf: leaf + rng.normal(0, 0.02, leaf.shape).astype("f4"),
+        jax.device_get(params),
+    )
+
+
+def of_transformer(name: str, shape: Shape, batch: int, sequence: bool) -> Formula:
+    """Return the collectives of an embedding, a block or a head."""
+    places = 4 * batch * shape.length
+    small = places * CROSS_ENTROPY if name == "head" else 0
+    return Formula(STREAMS[sequence][name], places * shape.width, small)
+
+
+def of_experts(mixture: Mixture, rows: int, size: int) -> Formula:
+    """Return the collectives of a mixture: to the experts and back, in each pass."""
+    slots = mixture.experts * experts.capacity(mixture, rows // size)
+    return Formula(({ALL_TO_ALL: 2}, {ALL_TO_ALL: 2}), 4 * slots * mixture.width)
+
+
+def of_ring(shape: Shape, batch: int, size: int) -> Formula:
+    """Return the collectives of ring attention: keys, values, and their gradients."""
+    keys = 4 * batch * (shape.length // size) * shape.width
+    rounds = 2 * (size - 1)
+    # On two devices XLA unrolls the loop and keeps the keys of the forward pass.
+    again = rounds if size > 2 else 0
+    return Formula(({PERMUTE: rounds}, {PERMUTE: again + 2 * size}), keys)

@@ -1,0 +1,133 @@
+"""Problems of parameter servers by name, with rates that suit them."""
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import NamedTuple
+
+import numpy as np
+
+from dml.strategies.server.server import Make
+from dml.types import BadInput, Batch, Model, Params, Problem
+from dml.update.rules import RULES
+
+FACTORS, MU = 10, 0.05  # of matrix factorisation
+GENERATED = (300, 200, 12_000)  # users, items, ratings
+HIDDEN = 16  # of a network: channels of the first layer
+MOST = 8192  # training examples that a network's objective is the mean of
+
+
+class Stated(NamedTuple):
+    """A problem, and the default values of its flags."""
+
+    make: Callable[[int, float], Problem]  # seed, l1
+    batch: int  # examples of a minibatch, over all workers
+    clocks: int
+    rates: Mapping[str, float]  # by optimizer, of those that were tried
+    dense: bool = False
+
+
+def logistic(seed: int, l1: float, path: str = "") -> Problem:
+    """20 Newsgroups, or a fifth of an svmlight file held out."""
+    from dml.data.documents import documents
+    from dml.data.svmlight import halves
+    from dml.models.sparse_logistic import problem
+
+    return problem(*(halves(path, seed) if path else documents("newsgroups")), l1)
+
+
+def factors(seed: int, l1: float, name: str) -> Problem:
+    """Ratings of a set, or generated ones of rank 3."""
+    from dml.data.ratings import generated, ratings
+    from dml.models.factors import problem
+
+    drawn = name == "generated"
+    both = generated(*GENERATED, 3, seed) if drawn else ratings(name, seed)
+    return problem(*both, FACTORS, MU, seed)
+
+
+def convolutional(seed: int, l1: float, name: str) -> Problem:
+    """A small convolutional network on a set of images."""
+    import jax
+
+    from dml.data.images import images
+    from dml.models.cnn import cnn
+
+    training, held_out = images(name)
+    classes = 1 + int(training.targets.max())
+    model = cnn(training.inputs.shape[1:], classes, HIDDEN)
+    return classifier(model, model.init(jax.random.key(seed)), training, held_out)
+
+
+def classifier(
+    model: Model, start: Params, training: Batch, held_out: Batch
+) -> Problem:
+    """Return a network's problem, with its objective and its held-out metrics."""
+    from dml.data.minibatches import take
+    from dml.evaluation.scores import evaluate
+    from dml.models.network import network
+
+    count = len(training.targets)
+    some = take(training, np.linspace(0, count - 1, min(count, MOST)).astype(int))
+    objective = model._replace(
+        metrics=lambda params, batch: {"objective": model.loss(params, batch)}
+    )
+
+    def measured(params: Params) -> dict[str, float]:
+        found = evaluate(objective, some, params) | evaluate(model, held_out, params)
+        del found["sha256"]
+        return found
+
+    return network(
+        model, start, examples=count, take=partial(take, training), evaluate=measured
+    )
+
+
+# Rates of those tried with which bsp and async, on 4 workers, both learn well.
+RATINGS = {"sgd": 40.0, "momentum": 4.0, "adagrad": 2.0, "adam": 0.03}
+SMALL = RATINGS | {"sgd": 50.0}
+DOCUMENTS = {"sgd": 60.0, "momentum": 6.0, "adagrad": 3.0, "adam": 0.01}
+IMAGES = {"sgd": 0.3, "momentum": 0.03, "adagrad": 0.03, "adam": 0.003}
+PROBLEMS: dict[str, Stated] = {
+    "logistic": Stated(logistic, 1024, 100, DOCUMENTS),
+    "factors": Stated(partial(factors, name="movielens"), 4096, 200, RATINGS),
+    "generated": Stated(partial(factors, name="generated"), 1024, 100, SMALL),
+}
+for name in ("digits", "mnist_5k", "fashion_mnist"):
+    make = partial(convolutional, name=name)
+    PROBLEMS[name] = Stated(make, 64, 300, IMAGES, dense=True)
+
+
+def loading(name: str, seed: int, l1: float, svmlight: str) -> Callable[[], Problem]:
+    """Return what loads a problem; logistic has a norm, and may be of a file."""
+    if name == "logistic":
+        return partial(logistic, seed, l1, svmlight)
+    for flag, value in (("svmlight", svmlight), ("l1", l1)):
+        if value:
+            raise BadInput(
+                f"expected --{flag} with --problem=logistic, got --problem={name}; "
+                f"leave --{flag} out"
+            )
+    return partial(PROBLEMS[name].make, seed, l1)
+
+
+def rate(stated: Stated, optimizer: str) -> float:
+    """Return the rate that is stated for that optimizer."""
+    if optimizer not in stated.rates:
+        raise BadInput(
+            f"expected --lr with --optimizer={optimizer}: rates are stated for "
+            f"{', '.join(stated.rates)}; pass --lr=<its rate>"
+        )
+    return stated.rates[optimizer]
+
+
+def shards(stated: Stated, name: str, rate: float, l1: float = 0) -> tuple[Make, Make]:
+    """Return what makes a server's shard, and what moves a worker's own copy."""
+    from dml.update.table import table
+
+    rows = partial(table, name, rate=rate)
+    if not stated.dense:
+        return partial(rows, l1=l1), rows
+    from dml.update.flat import elementwise, flat
+
+    make = partial(flat, elementwise(name, rate))
+    return make, rows if name in RULES else make

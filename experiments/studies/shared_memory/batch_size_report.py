@@ -1,0 +1,118 @@
+"""The rows, table, summary and figures of batch_size.py."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from lab.claims import grouped
+from lab.writing import flat
+
+from dml.figures import style as figures
+from dml.runs.writers import Columns, Row
+from studies.shared_memory.batch_size_claims import knee
+from studies.shared_memory.batch_size_runs import Fastest
+
+
+def columns(workers: Sequence[int]) -> Columns:
+    """Return the table's columns, the last ones by workers."""
+    return {
+        "data": (8, "{data}"),
+        "batch": (6, "{batch:,d}"),
+        "rate": (8, "{rate:.4g}"),
+        "examples": (9, "{examples:,d}"),
+        "steps": (8, "{steps:,d}"),
+        "speed-up": (8, "{speedup:,.1f}"),
+        "of ideal": (8, "{of_ideal:.0%}"),
+        "bound": (7, "{bound:,.0f}"),
+        "least": (7, "{bound_least:,.0f}"),
+        **{f"s, p={p}": (8, f"{{seconds_{p}:.4f}}") for p in workers},
+    }
+
+
+def row(
+    name: str,
+    batch: int,
+    found: Fastest,
+    bounds: Sequence[float],
+    took: Mapping[int, float],
+    first: Row | None,
+) -> dict[str, Any]:
+    """Return the row of a batch; numbers of a goal that was not reached are None.
+
+    name: the data.
+    batch: examples of a batch.
+    found: its fastest rate.
+    bounds: the bound of the batch at the start, and along the run.
+    took: seconds of a step by workers.
+    first: the row of batch 1, to which speed-ups are; None: this row.
+    """
+    reached = found.examples < math.inf
+    steps = math.ceil(found.examples / batch) if reached else None
+    base = first["steps"] if first else steps
+    speedup = base / steps if steps and base else None
+    return {
+        "data": name,
+        "batch": batch,
+        "rate": found.rate if reached else None,
+        "examples": int(found.examples) if reached else None,
+        "steps": steps,
+        "bound": bounds[0],
+        "bound_least": min(bounds),
+        **{f"step_seconds_{p}": seconds for p, seconds in took.items()},
+        **{f"seconds_{p}": steps and steps * took[p] for p in took},
+        "speedup": speedup,
+        "of_ideal": speedup and speedup / batch,
+    }
+
+
+def summarised(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return the flat summary: B0 and the bound of each data set, then each batch."""
+    seconds = [key for key in rows[0] if key.startswith("seconds")]
+    summary: dict[str, Any] = {}
+    for name, some in grouped(rows, "data").items():
+        summary[f"{name}_b0"] = knee(some)
+        summary |= flat(some[:1], "{data}_{key}", "bound_least", "bound")
+        keys = ("examples", "steps", *seconds, "speedup")
+        summary |= flat(some, "{data}_{batch}_{key}", *keys)
+    return summary
+
+
+def drawn(path: Path, rows: Sequence[Row]) -> None:
+    """Draw steps and seconds to ε by batch, of the batches that reached it."""
+    kinds = grouped((row for row in rows if row["steps"]), "data")
+    if not kinds:
+        return
+    steps_drawn(path / "steps", kinds)
+    series = {
+        f"{name}, p = {key.removeprefix('seconds_')}": (
+            [row["batch"] for row in some],
+            [row[key] for row in some],
+        )
+        for name, some in kinds.items()
+        for key in rows[0]
+        if key.startswith("seconds_")
+    }
+    dashed = [name for name in series if name.startswith("repeated")]
+    labels = {"x": "batch", "y": "seconds to ε", "log": "xy"}
+    figures.curves(path / "seconds", series, dashed=dashed, **labels)
+
+
+def steps_drawn(path: Path, kinds: Mapping[str, Sequence[Row]]) -> None:
+    """Draw steps by batch, the ideal 1/B, B0 and the bound of each kind of data."""
+    with figures.drawing(path, size=(6.4, 4.0)) as (_, (axes,)):
+        for number, (name, rows) in enumerate(kinds.items()):
+            look = {"color": f"C{number}", "linewidth": 1}
+            xs, ys = [row["batch"] for row in rows], [row["steps"] for row in rows]
+            axes.plot(xs, ys, "o-", color=f"C{number}", label=name)
+            ideal = [ys[0] * xs[0] / x for x in xs]
+            axes.plot(xs, ideal, "--", label="ideal 1/B", **look)
+            b0 = knee(rows)
+            if b0:
+                ring = {"markersize": 11, "fillstyle": "none", "label": f"B₀ = {b0:,}"}
+                axes.plot([b0], [ys[xs.index(b0)]], "o", **look, **ring)
+            bound = rows[0]["bound_least"]
+            axes.axvline(bound, linestyle=":", label=f"bound {bound:,.0f}", **look)
+        axes.set(xlabel="batch", ylabel="steps to ε", xscale="log", yscale="log")
+        axes.set_ylim(0.7, None)
+        axes.legend()

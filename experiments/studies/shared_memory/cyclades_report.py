@@ -1,0 +1,131 @@
+"""The tables, figures and summary of cyclades.py."""
+
+import math
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from lab.claims import grouped, matching
+from lab.writing import flat
+
+from dml.figures import style as figures
+from dml.figures.style import Panel
+from dml.runs.writers import Row
+from studies.shared_memory.cyclades_parts import WAYS
+from studies.shared_memory.hogwild_report import machine
+from studies.shared_memory.hogwild_runs import SERIAL
+
+PROBLEM = {"problem": (10, "{problem}")}
+BLOCKS = PROBLEM | {
+    "batch": (5, "{batch}"),
+    "hubs": (6, "{hubs:g}"),
+    "apart": (5, "{apart}"),
+}
+WHO = PROBLEM | {
+    "way": (8, "{way}"),
+    "workers": (7, "{workers}"),
+}
+KINDS = {
+    "bits": BLOCKS
+    | {
+        "workers": (9, "{workers}"),
+        "sha256": (12, lambda row: f"{row['sha256'][:12]:>12}"),
+        "equal": (5, lambda row: "yes" if row["equal"] else "NO"),
+    },
+    "sizes": BLOCKS
+    | {
+        "components": (10, "{components:.1f}"),
+        "mean": (7, "{mean_size:.2f}"),
+        "largest": (7, "{largest:.1%}"),
+    },
+    "race": WHO
+    | {
+        "batch": (5, "{batch}"),
+        "hubs": (6, "{hubs:g}"),
+        "updates/s": (11, "{updates_per_second:,.0f}"),
+        "x hogwild": (9, "{to_hogwild:.2f}"),
+        "plan s": (7, "{planned:.4f}"),
+        "objective": (9, "{objective:.5f}"),
+    },
+    "step": WHO
+    | {
+        "epochs": (6, "{epochs}"),
+        "tries": (5, "{tries}"),
+        "largest step": (12, "{rate:.4g}"),
+    },
+}
+
+
+def summarised(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return the flat summary; print the machine, and the ratios of largest steps."""
+    races, steps = matching(rows, kind="race"), matching(rows, kind="step")
+    most, found = max(row["workers"] for row in races), machine()
+    sys.stdout.write(
+        f"{most} workers on {found['cores']} cores ({found['processor']})\n"
+    )
+    for way in grouped(steps, "way"):
+        if way not in (WAYS[1], SERIAL[0]):
+            ratios = ", ".join(
+                f"{name} {ratio:.2f}x" for name, ratio in to_step(steps, way).items()
+            )
+            sys.stdout.write(f"largest step, to the largest of {way}: {ratios}\n")
+    equal = all(row["equal"] for row in matching(rows, kind="bits"))
+    return totals(rows) | found | {"bits_equal": equal}
+
+
+def to_step(steps: Sequence[Row], way: str) -> dict[str, float]:
+    """Return CYCLADES' largest step to that of another strategy, by problem."""
+    ours, others = (
+        {row["problem"]: row["rate"] for row in matching(steps, way=one)}
+        for one in (WAYS[1], way)
+    )
+    return {name: rate / (others[name] or math.nan) for name, rate in ours.items()}
+
+
+def totals(rows: Sequence[Row]) -> dict[str, Any]:
+    """Return the entries of the summary for each row."""
+    sizes, races, steps = (
+        matching(rows, kind=kind) for kind in ("sizes", "race", "step")
+    )
+    speeds = ("updates_per_second", "to_hogwild")
+    return {
+        **flat(sizes, "{problem}_batch_{batch}_hubs_{hubs:g}_{key}", "largest"),
+        **flat(races, "{problem}_{way}_{workers}_{key}", *speeds),
+        **{
+            f"{row['problem']}_{row['way'].replace(' ', '_')}_largest_step": row["rate"]
+            for row in steps
+        },
+    }
+
+
+def drawn(path: Path, rows: Sequence[Row]) -> None:
+    """Draw how conflicts connect batches, and updates a second by workers."""
+    sizes, races = (matching(rows, kind=kind) for kind in ("sizes", "race"))
+    series = {
+        f"{name}, {some[0]['apart']} rows apart": (
+            [row["batch"] for row in some],
+            [row["largest"] for row in some],
+        )
+        for (name, _), some in grouped(sizes, "problem", "hubs").items()
+    }
+    labels = {"x": "batch", "y": "share of the largest component"}
+    figures.curves(path / "components", series, **labels, log="x")
+    panels = [
+        Panel(name, speeds(some), "workers", "to HOGWILD!'s fewest")
+        for name, some in grouped(races, "problem").items()
+    ]
+    top = max(max(ys) for panel in panels for _, ys in panel.series.values())
+    figures.panels(path / "throughput", panels, within=(0, 1.05 * top))
+
+
+def speeds(races: Sequence[Row]) -> dict[str, figures.Curve]:
+    """Return the speed of each strategy by workers, to that of the first row."""
+    unit = races[0]["updates_per_second"]
+    return {
+        way: (
+            [row["workers"] for row in some],
+            [row["updates_per_second"] / unit for row in some],
+        )
+        for way, some in grouped(races, "way").items()
+    }

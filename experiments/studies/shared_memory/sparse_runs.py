@@ -1,0 +1,160 @@
+"""A run of training in shared memory: load once a host, measure sparsity, train.
+
+A Task in; rows, a summary, the table and its figures in the run folder out.
+"""
+
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
+from itertools import islice
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from lab import flags, writing
+
+from dml.figures import style as figures
+from dml.metrics.timer import Timer
+from dml.models import descent
+from dml.runs import folder as runs
+from dml.runs import writers
+from dml.train import train
+from dml.types import CountedComm, Edges, Problem, SparseModel
+from dml.wire.comm import Metered, first_of_all
+from dml.wire.comm.mpi import world
+from dml.wire.memory.conflicts import component_sizes, hubs
+from dml.wire.memory.shared import place
+from dml.wire.memory.structure import lines, structure
+from studies.shared_memory import sparse_flags
+from studies.shared_memory.sparse_report import connected, ends, gap, progress, speeds
+from studies.shared_memory.sparse_ways import begin
+
+BATCHES = 16, 64, 256, 1024  # whose components are shown
+SOME = 1 << 16  # edges, of which they are
+Measures = Mapping[str, Any]
+
+
+class Extras(NamedTuple):
+    """What only the rank that writes needs.
+
+    evaluate: table -> measures on held-out examples.
+    optimum: problem -> the table of the least objective; None where it takes too long.
+    save: (folder, table) -> what was measured while the table was written and drawn.
+    """
+
+    evaluate: Callable[[np.ndarray], Measures]
+    optimum: Callable[[Problem], np.ndarray] | None
+    save: Callable[[Path, np.ndarray], Measures]
+
+
+class Task(NamedTuple):
+    """A problem that is not yet loaded.
+
+    load: () -> the model's data, the start value, and what rank 0 needs.
+    stated: the default values of its flags.
+    """
+
+    model: SparseModel
+    load: Callable[[], tuple[Any, np.ndarray, Extras]]
+    stated: sparse_flags.Stated
+
+
+def save(path: Path, table: np.ndarray) -> Measures:
+    """Write the table, and draw nothing."""
+    np.save(path / "table.npy", table)
+    return {}
+
+
+def loaded(comm: CountedComm, task: Task) -> tuple[Problem, list[Extras]]:
+    """Load on one rank a host; the data is shared, the Extras stay on that rank."""
+    extras: list[Extras] = []
+
+    def load() -> tuple[Any, np.ndarray]:
+        data, start, more = task.load()
+        extras.append(more)
+        return data, start
+
+    def evaluate(table: np.ndarray) -> Measures:
+        objective = task.model.objective(table, problem.kernel.data)
+        return {"objective": objective, **extras[0].evaluate(table)}
+
+    problem = descent.problem(task.model, *place(comm, load), evaluate)
+    return problem, extras
+
+
+def sparsity(problem: Problem, stated: sparse_flags.Stated) -> dict[str, float]:
+    """Print and return how sparse a problem is, and how conflicts connect batches."""
+    edges, rows = problem.kernel.data.edges, len(problem.params)
+    found, apart = structure(edges, rows), hubs(edges, rows, stated.hubs)
+    # they lie in a drawn order: the first are as good as any
+    count = min(len(edges.starts) - 1, SOME)
+    some = Edges(edges.starts[: count + 1], edges.rows[: edges.starts[count]])
+    largest = {
+        batch: mean_share(component_sizes(some, batch, apart))
+        for batch in BATCHES
+        if batch <= count
+    }
+    sys.stdout.write("\n".join([*lines(found), connected(largest, apart)]) + "\n")
+    return found._asdict() | {f"component_{b}": share for b, share in largest.items()}
+
+
+def mean_share(blocks: Sequence[np.ndarray]) -> float:
+    """Return the share of a block that its largest component has, on average."""
+    return float(np.mean([sizes[0] / sizes.sum() for sizes in blocks]))
+
+
+def run(
+    task: Task,
+    values: flags.FlagValues,
+    experiment: str,
+    peers: Callable[[Problem, sparse_flags.Stated], Measures] | None = None,
+) -> list[dict[str, Any]]:
+    """Train by the flags, on ranks of one host; return this rank's summary.
+
+    task: what is learned.
+    values: the flags.
+    experiment: names the run folder.
+    peers: measures other programs on the same problem; None: no comparison.
+    """
+    comm, path = Metered(world(values.watchdog)), runs.path(values.out, experiment)
+    begun = time.perf_counter()
+    stated = sparse_flags.filled(values, task.stated)
+    problem, extras = loaded(comm, task)
+    how = sparse_flags.settings(values, stated)
+    # ranks without work sleep: a core that waits is one that another needs
+    facts = first_of_all(comm, lambda: {} if comm.rank else sparsity(problem, stated))
+    tables: list[np.ndarray] = []
+
+    def evaluate(table: np.ndarray) -> Measures:
+        tables[:] = [table]
+        return problem.evaluate(table)
+
+    with writing.first(
+        path,
+        values,
+        comm,
+        writers.console(stated.epochs, unit="epoch", says=progress, ends=ends),
+        figures.chart(path / "objective", "epoch", "objective"),
+    ) as writer:
+        steps = begin(values.updates, problem, how, comm, Timer())
+        with closing(steps):
+            epochs = islice(steps, stated.epochs)
+            summary = train(epochs, evaluate, writer, evaluate_every=1)
+        summary |= {"workers": comm.size * values.threads, **facts}
+
+        def conclude() -> None:
+            if comm.rank:
+                return
+            summary.update(speeds(summary), **extras[0].save(path, tables[-1]))
+            if values.reference and extras[0].optimum:
+                least = extras[0].optimum(problem)
+                objective = task.model.objective(least, problem.kernel.data)
+                summary.update(gap(summary["objective"], objective))
+            if peers:
+                summary.update(peers(problem, stated))
+            summary["total_seconds"] = time.perf_counter() - begun
+            writer.summary(summary)
+
+        first_of_all(comm, conclude)
+    return [summary]

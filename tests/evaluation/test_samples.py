@@ -1,0 +1,116 @@
+import numpy as np
+import pytest
+from tokenizers import Tokenizer, decoders, models, pre_tokenizers
+
+from dml.evaluation.samples import END, drawn, going_on, lines
+from dml.figures import token_loss as surprise
+from dml.types import BadInput
+
+ALPHABET = [END, *sorted(pre_tokenizers.ByteLevel.alphabet())]
+
+
+@pytest.fixture(scope="module")
+def tokenizer():
+    made = Tokenizer(models.BPE({one: i for i, one in enumerate(ALPHABET)}, []))
+    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    made.decoder = decoders.ByteLevel()
+    made.add_special_tokens([END])
+    return made
+
+
+def after(spread=0.0, seen=None):
+    """Return scores: after each letter comes the next of the alphabet."""
+
+    def scores(tokens_1xL):
+        if seen is not None:
+            seen.append(tokens_1xL.copy())
+        next_1xL = (tokens_1xL + 1) % len(ALPHABET)
+        odds = 6.0 * np.eye(len(ALPHABET))[next_1xL]
+        return odds * (1 - spread)
+
+    return scores
+
+
+def test_the_likeliest_tokens_go_on_in_windows_of_one_shape(tokenizer):
+    seen = []
+    said = going_on(tokenizer, after(seen=seen), "ab", 4, count=5, temperature=0)
+    assert said == "abcdefg"
+    a = ALPHABET.index("a")
+    assert [(row - a).tolist()[0] for row in seen] == [
+        [0, 1, -a, -a],
+        [0, 1, 2, -a],
+        [0, 1, 2, 3],
+        [1, 2, 3, 4],
+        [2, 3, 4, 5],
+    ]
+
+
+def test_a_seed_gives_one_text_and_others_give_others(tokenizer):
+    texts = [
+        going_on(tokenizer, after(0.9), "a", 8, count=20, seed=seed)
+        for seed in (0, 0, 1)
+    ]
+    assert texts[0] == texts[1] != texts[2]
+    assert all(text.startswith("a") for text in texts)
+
+
+def test_tokens_are_drawn_as_often_as_they_are_likely():
+    odds = np.log([0.5, 0.0625, 0.25])
+    chances = (np.arange(1000) + 0.5) / 1000
+    for temperature in (1.0, 0.5):
+        counts = np.bincount([drawn(odds, temperature, one) for one in chances])
+        likely = np.exp(odds / temperature)
+        assert np.abs(counts / 1000 - likely / likely.sum()).max() <= 2e-3
+    assert drawn(odds, 0.0, 0.99) == 0
+
+
+def test_an_empty_prompt_begins_a_document_and_ends_are_new_lines(tokenizer):
+    scores = after()
+    assert going_on(tokenizer, scores, "", 2, count=2, temperature=0) == '!"'
+    said = tokenizer.decode([1, 0, 2], skip_special_tokens=False)
+    assert said == f'!{END}"'
+    assert lines("one\n\n" + "two " * 30) == [
+        "one",
+        " ".join(["two"] * 22),
+        " ".join(["two"] * 8),
+    ]
+
+
+@pytest.mark.parametrize("length, temperature", [(0, 1.0), (4, -1.0)])
+def test_a_window_of_nothing_and_cold_below_zero_are_refused(
+    tokenizer, length, temperature
+):
+    with pytest.raises(BadInput, match="expected a length of 1"):
+        going_on(tokenizer, after(), "a", length, temperature=temperature)
+
+
+def test_surprise_is_what_it_takes_to_send_a_token():
+    odds = np.log([[0.5, 0.25, 0.25], [0.125, 0.125, 0.75]]) + [[900.0], [-900.0]]
+    assert np.allclose(surprise.bits(odds, np.array([1, 0])), [2, 3])
+    assert np.allclose(surprise.bits(odds[:1], np.array([0])), [1])
+
+
+def test_words_fill_lines_in_their_order():
+    some = [" " + "x" * n for n in range(1, 60)] * 3
+    found = surprise.laid(some)
+    assert all(column + len(word) <= surprise.COLUMNS for _, column, word in found)
+    assert [word.strip() for _, _, word in found] == [
+        word.strip() for word in some[: len(found)]
+    ]
+    places = [(line, column) for line, column, _ in found]
+    assert places == sorted(set(places)) and places[-1][0] == surprise.LINES - 1
+    assert surprise.laid(["y" * 500])[0][2] == "y" * surprise.COLUMNS
+
+
+def test_every_token_can_be_drawn(tokenizer, tmp_path):
+    every = range(len(ALPHABET))
+    words = surprise.words(tokenizer, every)
+    assert words[0] == END and words[ALPHABET.index("a")] == "a"
+    words += [" 字", "$a$b"]
+    bits = np.linspace(0, 20, len(words))
+    for name in "ab":
+        surprise.draw(tmp_path / name, words, bits)
+    svg = (tmp_path / "a.svg").read_text("utf-8")
+    assert svg == (tmp_path / "b.svg").read_text("utf-8")
+    for said in ("¶", "□", "$a$b", "10.00 bits a token · perplexity 1,024.0"):
+        assert f"<!-- {said} -->" in svg

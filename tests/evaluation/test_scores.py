@@ -1,0 +1,55 @@
+"""Held-out examples go in blocks, and count alike whatever the block."""
+
+import jax
+import numpy as np
+import pytest
+
+from dml.evaluation.scores import digest, evaluate
+from dml.types import Batch, Model
+
+SHAPES = []
+PARAMS = {"scale": np.float32([2.0])}
+
+
+def metrics(params, batch):
+    places, values = batch.targets  # as BERT's are: a pair
+    SHAPES.append(batch.inputs.shape)
+    return {
+        "mean": (params["scale"] * batch.inputs).mean(),
+        "apart": (places * values).mean(),
+    }
+
+
+MODEL = Model(init=lambda key: PARAMS, loss=lambda *_: 0.0, metrics=metrics)
+RNG = np.random.default_rng(0)
+
+
+def held_out(count):
+    inputs, values = RNG.normal(size=(2, count, 3)).astype(np.float32)
+    return Batch(inputs, (np.arange(count, dtype=np.int32)[:, None], values))
+
+
+@pytest.mark.parametrize("count, block, shapes", [(10, 4, 2), (8, 4, 1), (3, 4, 1)])
+def test_blocks_weigh_as_many_examples_as_they_have(count, block, shapes):
+    batch = held_out(count)
+    SHAPES.clear()
+    found = evaluate(MODEL, batch, PARAMS, block=block)
+    assert len(SHAPES) <= shapes  # compilations
+    assert found["mean"] == pytest.approx(2 * batch.inputs.mean(), rel=1e-5)
+    want = (batch.targets[0] * batch.targets[1]).mean()
+    assert found["apart"] == pytest.approx(want, rel=1e-5)
+    assert found["sha256"] == digest(PARAMS)
+
+
+@pytest.mark.parametrize("block", (7, 8, 1024))
+def test_one_block_gives_the_very_numbers_of_the_model(block):
+    batch = held_out(7)
+    found = evaluate(MODEL, batch, PARAMS, block=block)
+    again = jax.jit(metrics)(PARAMS, batch)
+    assert (found["mean"], found["apart"]) == (again["mean"], again["apart"])
+
+
+def test_params_that_another_rank_collects_give_nothing_here():
+    assert evaluate(MODEL, held_out(2), lambda: None) == {}
+    batch = held_out(2)
+    assert evaluate(MODEL, batch, lambda: PARAMS) == evaluate(MODEL, batch, PARAMS)

@@ -1,0 +1,60 @@
+"""Pictures and what they were cut into."""
+
+import numpy as np
+import pytest
+from matplotlib import image
+
+from dml.figures.segments import COLOURS, draw, shaded, slices
+from dml.types import BadInput
+
+MARKS = "cc3311", "e8e8e8"  # of errors, and of what is right
+
+
+def test_colours_of_labels_rise_in_lightness_and_differ():
+    for count in range(2, len(COLOURS) + 1):
+        shades = shaded(count)
+        light = [sum(bytes.fromhex(shade[1:])) for shade in shades]
+        assert len(set(shades)) == count and light == sorted(light)
+    assert len(shaded(9)) == 9  # told apart no more, but drawn
+
+
+def test_a_volume_is_drawn_in_its_labels_colours_with_errors(tmp_path):
+    rng = np.random.default_rng(0)
+    shape, truth = (1, 6, 7), rng.integers(0, 3, 42).astype(np.int8)
+    labels = truth.astype(int)
+    labels[:20] = 0
+    truth[-3:] = -1
+    names = ("nothing", "a $grey$ thing", "white")
+    draw(tmp_path / "one", shape, rng.random((42, 1)), labels, truth, names)
+    pixels = (image.imread(tmp_path / "one.png")[..., :3] * 255).round().astype(int)
+    seen = {tuple(one) for one in np.unique(pixels.reshape(-1, 3), axis=0)}
+    for shade in (*shaded(3), "#cc3311", "#e8e8e8"):
+        assert tuple(bytes.fromhex(shade[1:])) in seen
+    red, light = ((pixels == list(bytes.fromhex(h))).all(axis=-1) for h in MARKS)
+    wrong = (labels != truth)[:-3].mean()  # the key adds some red
+    assert red.sum() / (red | light).sum() == pytest.approx(wrong, abs=0.1)
+    assert (tmp_path / "one.svg").stat().st_size > 0
+
+
+def test_a_picture_is_drawn_in_its_colours_without_a_truth(tmp_path):
+    picture = np.tile(np.float32([[0.2, 0.4, 0.6], [1, 0, 1]]), (6, 1))
+    draw(tmp_path / "one", (3, 4), picture, np.arange(12) % 2)
+    pixels = (image.imread(tmp_path / "one.png")[..., :3] * 255).round().astype(int)
+    seen = {tuple(one) for one in np.unique(pixels.reshape(-1, 3), axis=0)}
+    assert {(51, 102, 153), (255, 0, 255)} <= seen
+    assert tuple(bytes.fromhex("cc3311")) not in seen
+
+
+def test_slices_are_spread_over_a_volume():
+    values = np.arange(9.0).repeat(6)[:, None]
+    found = slices((9, 2, 3), values)
+    assert found.shape == (3, 2, 3)
+    np.testing.assert_array_equal(found[:, 0, 0], [2, 4, 6])
+    assert slices((2, 2, 3), np.zeros((12, 3))).shape == (2, 2, 3, 3)
+    assert slices((3, 4), np.zeros(12)).shape == (1, 3, 4)
+
+
+@pytest.mark.parametrize("shape", [(), (12,), (3, 5), (1, 1, 3, 4)])
+def test_what_is_no_picture_is_one_line(tmp_path, shape):
+    with pytest.raises(BadInput, match="2 axes or a volume of 3, got .* of 12 labels"):
+        draw(tmp_path / "one", shape, np.zeros((12, 1)), np.zeros(12, int))

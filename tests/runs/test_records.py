@@ -1,0 +1,110 @@
+"""A record is read back as it was written, or refused in one line."""
+
+import numpy as np
+import pytest
+
+from dml.runs import records
+from dml.types import BadInput
+
+CONFIG = {"experiment": "linear", "--lr": 0.1, "--steps": 30, "--out": None}
+
+
+def some(*lengths):
+    rng = np.random.default_rng(sum(lengths))
+    return [rng.integers(0, 1 << 64, n, np.uint64, endpoint=False) for n in lengths]
+
+
+RANKS = [some(3, 0, 5), some(7), some(0), []]
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "run.record"
+    records.write(path, CONFIG, RANKS)
+    return path
+
+
+def test_a_record_is_read_back_as_it_was_written(file):
+    found = records.read(file)
+    assert found.config == CONFIG
+    assert len(found.ranks) == len(RANKS)
+    for got, was in zip(found.ranks, RANKS, strict=True):
+        assert [words.dtype for words in got] == [np.uint64] * len(was)
+        assert [words.tolist() for words in got] == [words.tolist() for words in was]
+    found.checks(dict(reversed(CONFIG.items())), 4)
+
+
+def test_an_event_takes_8_bytes_beside_a_small_header(tmp_path):
+    path = tmp_path / "run.record"
+    ranks = [some(1000 * rank, 10) for rank in range(64)]
+    records.write(path, CONFIG, ranks)
+    events = sum(len(words) for rank in ranks for words in rank)
+    assert 8 * events < path.stat().st_size < 8 * events + 200 + 16 * 64
+
+
+def test_a_record_that_is_cut_off_is_refused_wherever_it_is(file):
+    data = file.read_bytes()
+    for length in range(len(data)):
+        file.write_bytes(data[:length])
+        with pytest.raises(BadInput, match="expected .*, got .*; record it again"):
+            records.read(file)
+
+
+def test_a_changed_byte_is_found_wherever_it_is(file):
+    data = file.read_bytes()
+    for place in range(len(data)):
+        file.write_bytes(data[:place] + bytes([data[place] ^ 1]) + data[place + 1 :])
+        with pytest.raises(BadInput, match="run.record: expected"):
+            records.read(file)
+    file.write_bytes(data + b"\n")
+    with pytest.raises(BadInput, match="bytes after its first line"):
+        records.read(file)
+
+
+@pytest.mark.parametrize(
+    "data", (b"", b"\x89PNG\r\n", b"dml record 2 0 0\n", b"\n" * 99)
+)
+def test_another_kind_of_file_is_refused(tmp_path, data):
+    path = tmp_path / "other"
+    path.write_bytes(data)
+    with pytest.raises(BadInput, match="other: expected a record, got another kind"):
+        records.read(path)
+    with pytest.raises(BadInput, match="expected a record to read, got .*No such file"):
+        records.read(tmp_path / "nothing")
+    with pytest.raises(BadInput, match="expected a record to read, got .*directory"):
+        records.read(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "change, size, message",
+    [
+        ({"--lr": 0.2}, 4, "expected --lr=0.1 as recorded in .*, got --lr=0.2; replay"),
+        ({"experiment": "glove"}, 4, "experiment=linear as .*, got experiment=glove"),
+        ({}, 3, "expected ranks=4 as recorded in .*, got ranks=3"),
+        ({"--new": 1}, 4, "expected --new=nothing as .*, got --new=1"),
+        ({"--lr": 1, "--steps": 1}, 4, "expected --lr"),
+    ],
+)
+def test_another_configuration_is_refused_by_its_first_flag(
+    file, change, size, message
+):
+    with pytest.raises(BadInput, match=message):
+        records.read(file).checks(CONFIG | change, size)
+
+
+def test_a_flag_that_is_gone_is_named(file):
+    left = {name: value for name, value in CONFIG.items() if name != "--steps"}
+    with pytest.raises(BadInput, match="expected --steps=30 .* got --steps=nothing"):
+        records.read(file).checks(left, 4)
+
+
+def test_a_record_that_cannot_be_written_leaves_the_earlier_one(file, monkeypatch):
+    def full(*_):
+        raise OSError("no space is left")
+
+    was = file.read_bytes()
+    monkeypatch.setattr("os.replace", full)
+    with pytest.raises(BadInput, match="expected room for .*, got no space"):
+        records.write(file, CONFIG, [])
+    assert file.read_bytes() == was
+    assert [each.name for each in file.parent.iterdir()] == ["run.record"]

@@ -1,0 +1,215 @@
+"""Checkpoints of trees: every bit comes back, or those of the one before."""
+
+import shutil
+from contextlib import suppress
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+from dml.runs import states
+from dml.types import BadInput
+
+RULES = {"model": "cnn", "batch": 32, "lr": 0.1, "sizes": (1, 2)}
+
+
+def state(number=1.0):
+    """Return a tree of every kind of leaf, with optax's NamedTuples in it."""
+    rng = np.random.default_rng(int(number))
+    params = {
+        "dense": {"kernel": jnp.float32(rng.normal(size=(3, 2))), "bias": np.ones(2)},
+        "half": jnp.asarray(rng.normal(size=5), jnp.bfloat16),
+        "none": np.zeros((0, 3), np.float32),
+        "seen": [np.array([True, False]), np.int8([-1, 2])],
+    }
+    kernel = {"kernel": np.float32(rng.normal(size=(2, 2)))}
+    adam = optax.chain(optax.clip(1.0), optax.adam(0.1))
+    return {
+        "params": params,
+        "optimizer": adam.init(kernel),
+        "step": 3,
+        "drawn": np.int64(2**40 + int(number)),
+        "raw": jax.random.key_data(jax.random.key(7)),
+        "key": jax.random.key(int(number)),
+    }
+
+
+def shapes(tree):
+    return jax.tree.map(
+        lambda x: jax.ShapeDtypeStruct(x.shape, x.dtype) if hasattr(x, "dtype") else x,
+        tree,
+    )
+
+
+def bits(tree):
+    plain = lambda x: jax.random.key_data(x) if states._is_key(x) else x  # noqa: E731
+    return [
+        (str(getattr(x, "dtype", type(x))), np.shape(x), np.asarray(plain(x)).tobytes())
+        for x in jax.tree.leaves(tree)
+    ]
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory):
+    """A folder with steps 3 and 4, which tests copy before they break it."""
+    folder = tmp_path_factory.mktemp("saved") / "checkpoints"
+    for number in (2, 3, 4):
+        states.save(folder, number, state(number), RULES)
+    return folder
+
+
+@pytest.fixture
+def copied(saved, tmp_path):
+    return Path(shutil.copytree(saved, tmp_path / "copy"))
+
+
+def load(folder, rules=RULES, like=None):
+    said = []
+    like = shapes(state()) if like is None else like
+    return (*states.load(folder, rules, like, said.append), said)
+
+
+@pytest.mark.parametrize("like", (state(), shapes(state())))
+def test_every_bit_of_every_kind_of_leaf_comes_back(saved, like):
+    with jax.transfer_guard("disallow"):  # as in training
+        number, found, said = load(saved, like=like)
+    assert (number, said) == (4, [])
+    assert bits(found) == bits(state(4)) != bits(state(3))
+    assert jax.tree.structure(found) == jax.tree.structure(state())
+    assert found["step"] == 3 and isinstance(found["step"], int)
+    assert jax.random.uniform(found["key"]) == jax.random.uniform(jax.random.key(4))
+
+
+def test_the_last_two_are_kept_and_nothing_else_is_left(saved):
+    assert sorted(path.name for path in saved.iterdir()) == ["step-3", "step-4"]
+
+
+def test_whatever_file_is_cut_or_lost_the_one_before_is_used_and_that_is_said(copied):
+    files = [path for path in (copied / "step-4").rglob("*") if path.is_file()]
+    for file in files:
+        whole = file.read_bytes()
+        for cut in (None, 0, len(whole) // 2, len(whole) - 1):
+            file.unlink()
+            if cut is not None:
+                file.write_bytes(whole[:cut])
+            number, found, (said,) = load(copied)
+            assert number == 3 and bits(found) == bits(state(3))
+            assert said.startswith("step-4: its ") and file.name in said
+            assert said.endswith("; going on from step-3, which is whole")
+            file.write_bytes(whole)
+
+
+def test_one_bit_that_is_not_as_it_was_saved_is_seen(copied):
+    (largest,) = sorted(
+        (path for path in (copied / "step-4" / states.ARRAYS).rglob("*")),
+        key=lambda path: path.stat().st_size if path.is_file() else 0,
+    )[-1:]
+    for file in (largest, copied / "step-4" / states.INDEX):
+        data = bytearray(whole := file.read_bytes())
+        data[len(data) // 2] ^= 1
+        file.write_bytes(data)
+        number, found, said = load(copied)
+        assert (number, len(said)) == (3, 1) and bits(found) == bits(state(3))
+        file.write_bytes(whole)
+
+
+def test_without_a_whole_one_it_is_bad_input(copied, tmp_path):
+    for place in copied.iterdir():
+        (place / states.INDEX).write_text("{}")
+    with pytest.raises(BadInput, match="got step-4: its index.json cannot.*step-3: "):
+        load(copied)
+    with pytest.raises(BadInput, match="expected a whole checkpoint in .*, got none"):
+        load(tmp_path / "nowhere")
+
+
+@pytest.mark.parametrize(
+    "rules, line",
+    [
+        (RULES | {"batch": 64}, "expected batch=32 as in .*step-4, got batch=64; pass"),
+        (RULES | {"size": "mini"}, "expected size=None as in .*, got size=mini; pass"),
+        ({"model": "cnn"}, "expected batch=32 as in .*, got batch=None"),
+    ],
+)
+def test_another_runs_checkpoint_is_bad_input_that_names_the_rule(saved, rules, line):
+    with pytest.raises(BadInput, match=line):
+        load(saved, rules)
+
+
+def test_another_models_checkpoint_is_bad_input_that_names_the_leaf(saved):
+    other = shapes(state())
+    other["params"]["dense"]["kernel"] = jax.ShapeDtypeStruct((3, 5), np.float32)
+    line = r"params/dense/kernel=float32\[3, 2\] as .* got .*=float32\[3, 5\]; pass"
+    with pytest.raises(BadInput, match=line):
+        load(saved, like=other)
+    del other["params"]["dense"]
+    with pytest.raises(BadInput, match="expected params/dense/bias=.*=None; pass"):
+        load(saved, like=other)
+
+
+class Died(BaseException):
+    """The process is killed: nobody catches it."""
+
+
+@pytest.mark.parametrize("number", (4, 5))
+def test_whenever_a_save_dies_a_whole_checkpoint_is_there(copied, monkeypatch, number):
+    """Also of a number that was there already; another save then goes through."""
+    shutil.rmtree(copied / "step-3")  # so that only step-4 is there to fall back on
+    steps = [(states, "_write"), (states.os, "replace"), (states.json, "dumps")]
+    steps += [(states.shutil, "rmtree")]
+    for module, name in steps:
+        real = getattr(module, name)
+        for survives in range(2):
+            calls = []
+
+            def dies(*args, real=real, calls=calls, survives=survives, **more):
+                calls.append(args)
+                if len(calls) > survives:
+                    raise Died
+                return real(*args, **more)
+
+            with monkeypatch.context() as patch:
+                patch.setattr(module, name, dies)
+                with suppress(Died):
+                    states.save(copied, number, state(4), RULES, keep=1)
+            found, tree, said = load(copied)
+            assert found in (4, number) and bits(tree) == bits(state(4)) and not said
+    states.save(copied, number, state(number), RULES, keep=1)
+    assert [path.name for path in copied.iterdir()] == [f"step-{number}"]
+    assert bits(load(copied)[1]) == bits(state(number))
+
+
+def test_steps_beyond_the_one_saved_belong_to_a_run_that_was_left(copied):
+    states.save(copied, 3, state(9), RULES)
+    assert [path.name for path in copied.iterdir()] == ["step-3"]
+    assert bits(load(copied)[1]) == bits(state(9))
+
+
+def test_a_state_that_is_not_finite_leaves_the_earlier_ones(copied):
+    for bad in (jnp.asarray([np.nan], jnp.bfloat16), np.float32(np.inf)):
+        states.save(copied, 5, state() | {"params": bad}, RULES)
+        assert load(copied)[0] == 4
+
+
+def test_a_folder_that_cannot_be_written_is_bad_input(tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(BadInput, match="expected room for .*step-1, got .*; free it"):
+        states.save(tmp_path / "file", 1, {"x": np.ones(1)}, RULES)
+
+
+def test_arrays_that_are_read_otherwise_than_they_were_saved_are_seen(
+    saved, monkeypatch
+):
+    """Whole files prove nothing of what reads them."""
+    real = states._restore
+
+    def wrong(path, names):
+        found = real(path, names)
+        return found | {"drawn": found["drawn"] + (path.parts[-2] == "step-4")}
+
+    monkeypatch.setattr(states, "_restore", wrong)
+    number, found, (said,) = load(saved)
+    assert number == 3 and bits(found) == bits(state(3))
+    assert "step-4: its arrays are not those that were saved" in said

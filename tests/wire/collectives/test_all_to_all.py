@@ -1,0 +1,95 @@
+"""All-to-all: everything arrives, nothing else, in the words that it says."""
+
+import numpy as np
+import pytest
+
+from dml import sim
+from dml.types import BadInput
+from dml.wire.collectives import all_to_all
+from dml.wire.comm import Metered
+
+SIZES = (*range(1, 10), 16)
+PAIR = np.dtype([("word", "<i4"), ("value", "<u8")])
+
+
+def part(source, dest, dtype):
+    """What source has for dest: no two parts alike, some empty, lengths uneven."""
+    length = (source * 7 + dest * 3) % 5 * (1 + 3 * dest)
+    values = np.arange(length) + 1000 * source + 100_000 * dest
+    if np.dtype(dtype) != PAIR:
+        return values.astype(dtype)
+    found = np.empty(length, PAIR)
+    found["word"], found["value"] = values, values.astype("u8") << np.uint64(33)
+    return found
+
+
+@pytest.mark.parametrize("dtype", ("uint8", "int32", "float64", PAIR), ids=str)
+@pytest.mark.parametrize("size", SIZES)
+def test_every_part_arrives_at_its_rank(size, dtype):
+    def program(comm):
+        parts = [part(comm.rank, dest, dtype) for dest in range(size)]
+        received = all_to_all(comm, parts)
+        want = [part(source, comm.rank, dtype) for source in range(size)]
+        pairs = list(zip(received, want, strict=True))
+        return all(np.array_equal(a, b) and a.dtype == b.dtype for a, b in pairs)
+
+    assert sim.run(program, size) == [True] * size
+    assert sim.run(program, size, sim.Uniform(eager=0), seed=1) == [True] * size
+
+
+@pytest.mark.parametrize("length", (0, 1, 20_000))
+def test_no_size_of_message_makes_it_hang(length):
+    def program(comm):
+        parts = [np.full(length, comm.rank * 5 + dest) for dest in range(5)]
+        return [set(found.tolist()) for found in all_to_all(comm, parts)]
+
+    want = [[{s * 5 + r} if length else set() for s in range(5)] for r in range(5)]
+    assert sim.run(program, 5, sim.Uniform(eager=1000)) == want
+
+
+def test_the_part_for_oneself_stays_where_it_is():
+    def program(comm):
+        parts = [np.arange(3) + dest for dest in range(3)]
+        return all_to_all(comm, parts)[comm.rank] is parts[comm.rank]
+
+    assert sim.run(program, 3) == [True] * 3
+
+
+def test_a_part_may_be_a_slice_with_a_step():
+    def program(comm):
+        whole = np.arange(20) + 100 * comm.rank
+        return [found.tolist() for found in all_to_all(comm, [whole[::7]] * 2)]
+
+    want = [[0, 7, 14], [100, 107, 114]]
+    assert sim.run(program, 2) == [want] * 2
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_it_takes_the_rounds_and_words_that_it_says(size):
+    network = sim.Uniform(1e-6, 1e-9)
+
+    def program(comm):
+        metered = Metered(comm)
+        all_to_all(metered, [np.zeros(100, np.float32)] * size)
+        return comm.Wtime(), metered.messages_sent, metered.bytes_sent
+
+    rounds, sent = 2 * (size - 1), (size - 1) * (8 + 400)
+    for clock, messages, nbytes in sim.run(program, size, network):
+        assert (messages, nbytes) == (rounds, sent)
+        assert clock == pytest.approx(rounds * 1e-6 + sent * 1e-9, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    "parts",
+    (
+        [np.zeros(3)],
+        [np.zeros(3), np.zeros(3, np.float32)],
+        [np.zeros((2, 2)), np.zeros((2, 2))],
+    ),
+)
+def test_parts_that_cannot_travel_are_named_with_the_rank(parts):
+    def program(comm):
+        with pytest.raises(BadInput, match=f"rank {comm.rank}: expected 2 vectors"):
+            all_to_all(comm, parts)
+
+    sim.run(program, 2)

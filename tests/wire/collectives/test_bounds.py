@@ -1,0 +1,167 @@
+"""How fresh reads are, and when they come: by gradients that mark themselves."""
+
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from dml.sim import maxplus
+from dml.sim.delays import law, seconds
+from dml.wire.server.consistency import Choice, consistency
+from dml.wire.server.replica import Replica
+from tests.wire.server.served import FREE, Adding, ran
+
+
+def reads(workers, clocks, rule, law_text, seed):
+    """Let worker i mark [i, k] in clock k; return what each read, and when it began."""
+    draws_TxP = seconds(law(law_text), seed, clocks, workers)
+    rows = slice(0, workers * clocks)
+
+    def work(client, comm):
+        copy = np.zeros((rows.stop, 1), np.float32)
+        replica = Replica(
+            client, copy, rule, Adding(copy) if rule.aggregation_count else None
+        )
+        seen, starts = [], []
+        for k in range(clocks):
+            replica.have(replica.ask(rows, k), rows, k)
+            starts.append(comm.Wtime())
+            seen.append(replica.table.reshape(workers, clocks).copy())
+            comm.platform.compute(draws_TxP[k, comm.rank])
+            mark = np.zeros((rows.stop, 1), np.float32)
+            mark[comm.rank * clocks + k] = 1
+            replica.wrote(rows, mark, 1)
+            replica.pushes += 1
+            client.push(rows, mark, ends_clock=True)
+        return seen, starts, replica
+
+    def to_the_end(client, comm):
+        seen, starts, replica = work(client, comm)
+        client.end()
+        client.end = lambda: None
+        replica.finish()
+        return seen, starts
+
+    found, _ = ran(to_the_end, workers, rule=rule, rows=rows.stop, network=FREE)
+    starts_TxP = np.array([starts for _, starts in found]).T
+    return [seen for seen, _ in found], starts_TxP, draws_TxP
+
+
+def missing(seen, staleness):
+    """Return the first (reader, clock, writer, clock) that a read should have had."""
+    for me, reads_of_me in enumerate(seen):
+        for k, marks in enumerate(reads_of_me):
+            if marks.max(initial=0) > 1:
+                return me, k, "twice"
+            for writer, row in enumerate(marks):
+                must = k if writer == me else k - staleness
+                lacking = np.flatnonzero(row[: max(0, int(must))] != 1)
+                if len(lacking):
+                    return me, k, writer, lacking[0]
+    return None
+
+
+LAWS = ["shifted_exponential:1,1", "pareto:1,1.5*1,1,0.5", "constant:1*1,2,3"]
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    some.sampled_from(["ssp", "essp"]),
+    some.integers(0, 4),
+    some.integers(1, 5),
+    some.sampled_from(LAWS),
+    some.integers(0, 10**6),
+)
+def test_bounded_reads_have_all_that_they_must(name, s, workers, law_text, seed):
+    rule = consistency(name, Choice(staleness=s), workers)
+    seen, starts_TxP, draws_TxP = reads(workers, 9, rule, law_text, seed)
+    assert missing(seen, s) is None
+    np.testing.assert_allclose(starts_TxP, maxplus.ssp(draws_TxP, s), rtol=1e-12)
+
+
+def test_a_row_is_read_anew_only_when_its_bound_asks_for_it():
+    rule, rows = consistency("ssp", Choice(staleness=2), 1), slice(0, 1)
+
+    def work(client, comm):
+        copy, kept = np.zeros((2, 1), np.float32), []
+        replica = Replica(client, copy, rule, Adding(copy))
+        for k in range(12):
+            replica.have(replica.ask(rows, k), rows, k)
+            kept.append((client.rows_pulled, len(replica.owned)))
+            replica.wrote(rows, np.ones((1, 1), np.float32), 1)
+            replica.pushes += 1
+            client.push(rows, np.ones((1, 1), np.float32), ends_clock=True)
+        return kept, comm.bytes_sent
+
+    (((kept, sent),), _) = ran(work, 1, rule=rule, rows=2)
+    assert kept == [(1 + k // 3, k % 3) for k in range(12)]
+    (((also, more),), _) = ran(work, 1, 2, rule=rule, rows=2)
+    assert also == kept
+    assert more - sent == 12 * 64  # pushes carry a clock to all servers, pulls do not
+
+
+def test_a_gradient_is_as_stale_as_the_oldest_row_that_it_is_of():
+    rule = consistency("ssp", Choice(staleness=9), 1)
+
+    def work(client, comm):
+        copy = np.zeros((2, 1), np.float32)
+        replica = Replica(client, copy, rule, Adding(copy))
+        for k, row in enumerate([0, 1, 0, 1]):
+            rows = np.array([row], np.int32)
+            replica.have(replica.ask(rows, k), rows, k)
+            client.push(rows, np.ones((1, 1), np.float32), ends_clock=True)
+
+    _, (server,) = ran(work, 1, rule=rule, rows=2)
+    assert [one.staleness for one in server.log] == [0, 0, 2, 2]
+
+
+def test_one_clock_too_stale_is_caught():
+    rule = consistency("ssp", Choice(staleness=3), 4)
+    seen, starts_TxP, draws_TxP = reads(4, 12, rule, LAWS[0], 0)
+    assert missing(seen, 2) is not None
+    assert np.abs(starts_TxP - maxplus.ssp(draws_TxP, 2)).max() > 0.1
+
+
+@pytest.mark.parametrize("name", ["bsp", "async"])
+def test_times_are_those_of_max_plus(name):
+    rule = consistency(name, Choice(), 5)
+    _, starts_TxP, draws_TxP = reads(5, 12, rule, LAWS[0], 7)
+    oracle = maxplus.ssp(draws_TxP, 0 if name == "bsp" else math.inf)
+    np.testing.assert_allclose(starts_TxP, oracle, rtol=1e-12)
+
+
+def test_eager_servers_bring_fresher_rows_than_lazy_reads():
+    def ages(name):
+        rule = consistency(name, Choice(staleness=6), 4)
+        seen, _, _ = reads(4, 30, rule, LAWS[0], 3)
+        return np.mean(
+            [k * 4 - marks.sum() for of in seen for k, marks in enumerate(of)]
+        )
+
+    assert ages("essp") < ages("ssp")
+
+
+def test_an_eager_server_sends_only_what_changed_of_what_was_read():
+    rule = consistency("essp", Choice(staleness=1), 2)
+    reads, writes = [[0, 1], [2]], [[0, 1, 5], [1, 6]]
+
+    def work(client, comm):
+        copy = np.zeros((8, 1), np.float32)
+        replica = Replica(client, copy, rule, Adding(copy))
+        rows, wrote = (np.array(of[comm.rank], np.int32) for of in (reads, writes))
+        for k in range(4):
+            replica.have(replica.ask(rows, k), rows, k)
+            comm.platform.compute(1)
+            if k == 1:
+                client.push(wrote, np.ones((len(wrote), 1), np.float32))
+            client.clock_ends()
+        client.end()
+        client.end = lambda: None
+        replica.finish()
+
+    _, (server,) = ran(work, 2, rule=rule, network=FREE)
+    heads = 2 + 7 + 2  # before answers, changes (who has ended has none), the end
+    answers, changes = 4 * (2 + 1), 2 * (4 + 4)  # rows; rows and their numbers
+    assert server.comm.bytes_sent == 32 * heads + answers + changes

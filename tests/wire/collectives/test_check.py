@@ -1,0 +1,158 @@
+"""Buffers that differ between ranks: the same clear words on all of them, no hang."""
+
+import numpy as np
+import pytest
+
+from dml import sim
+from dml.types import BadInput
+from dml.wire.collectives import ALLREDUCE, checked
+from dml.wire.comm.buffers import allocate
+
+SIZES = (2, 3, 5, 8)
+
+
+def refusals(size, call, **kwargs):
+    """What every rank said when it called a checked all-reduce that must be refused."""
+
+    def program(comm):
+        try:
+            call(comm, checked(ALLREDUCE["ring"]))
+        except BadInput as error:
+            return str(error)
+        return ""
+
+    return sim.run(program, size, **kwargs)
+
+
+@pytest.mark.parametrize("odd", (0, 1, -1))
+@pytest.mark.parametrize("size", SIZES)
+def test_lengths_that_differ_are_named_on_every_rank(size, odd):
+    def call(comm, allreduce):
+        allreduce(comm, np.zeros(5 if comm.rank == odd % size else 4, np.float32))
+
+    for said in refusals(size, call):
+        assert "4 x float32" in said
+        assert "5 x float32" in said
+        assert "rank 0" in said
+        assert f"rank {odd % size or 1}" in said
+        assert "pass buffers" in said
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_dtypes_of_one_size_that_differ_are_named_on_every_rank(size):
+    """The same bytes on the wire: only a check can tell."""
+
+    def call(comm, allreduce):
+        allreduce(comm, np.zeros(4, "i4" if comm.rank == size - 1 else "f4"))
+
+    for said in refusals(size, call):
+        assert "4 x float32" in said
+        assert "4 x int32" in said
+        assert f"rank {size - 1}" in said
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_operations_that_differ_are_named_on_every_rank(size):
+    def call(comm, allreduce):
+        allreduce(comm, np.zeros(4), np.maximum if comm.rank == 1 else np.add)
+
+    for said in refusals(size, call):
+        assert "for add" in said
+        assert "for maximum" in said
+        assert "rank 1" in said
+
+
+@pytest.mark.parametrize("bad", range(3))
+@pytest.mark.parametrize("kind", ("strided", "read-only", "a list"))
+def test_a_bad_buffer_on_one_rank_raises_on_every_rank(kind, bad):
+    def call(comm, allreduce):
+        buffer = np.zeros(4)
+        if comm.rank == bad:
+            buffer = {"strided": np.zeros(8)[::2], "a list": [0.0] * 4}.get(
+                kind, buffer
+            )
+            if kind == "read-only":
+                buffer.flags.writeable = False
+        allreduce(comm, buffer)
+
+    for rank, said in enumerate(refusals(3, call)):
+        assert f"rank {bad}" in said
+        if rank == bad:
+            assert "expected a contiguous writeable buffer" in said
+        else:
+            assert "a bad buffer" in said
+            assert "4 x float64" in said
+
+
+def test_a_refused_call_leaves_every_buffer_and_communicator_as_they_were():
+    def program(comm):
+        allreduce = checked(ALLREDUCE["ring"])
+        buffer = np.full(4 + (comm.rank == 2), comm.rank, np.float32)
+        with pytest.raises(BadInput):
+            allreduce(comm, buffer)
+        untouched = (buffer == comm.rank).all()
+        allreduce(comm, buffer[:4])
+        return bool(untouched), buffer[:4].tolist()
+
+    assert sim.run(program, 4) == [(True, [6.0] * 4)] * 4
+
+
+@pytest.mark.parametrize("name", ALLREDUCE)
+def test_buffers_that_agree_pass_with_all_their_arguments(name):
+    def program(comm):
+        buffer = np.full((2, 3), comm.rank, np.int32)
+        checked(ALLREDUCE[name])(comm, buffer, np.maximum)
+        return buffer.tolist()
+
+    assert sim.run(program, 3) == [[[2] * 3] * 2] * 3
+
+
+def test_options_of_an_allreduce_pass_through_the_check():
+    def program(comm):
+        buffer = np.full(9, comm.rank, np.int32)
+        checked(ALLREDUCE["hierarchical"])(
+            comm, buffer, np.add, group=2, outside=ALLREDUCE["tree"]
+        )
+        return buffer.tolist()
+
+    assert sim.run(program, 5) == [[10] * 9] * 5
+
+
+def test_one_rank_always_agrees_with_itself():
+    def program(comm):
+        buffer = np.arange(3.0)
+        checked(ALLREDUCE["ring"])(comm, buffer)
+        return buffer.tolist()
+
+    assert sim.run(program, 1) == [[0, 1, 2]]
+
+
+def test_without_a_check_lengths_that_differ_raise_and_say_how_to_find_out():
+    def program(comm):
+        ALLREDUCE["ring"](comm, np.zeros(400 + 100 * comm.rank))
+
+    with pytest.raises(BadInput, match="truncated.*--check") as caught:
+        sim.run(program, 2)
+    assert "on virtual rank" in caught.value.__notes__[0]
+
+
+@pytest.mark.parametrize("where", ("another slice", "plain memory"))
+@pytest.mark.parametrize("name", ("shared", "hierarchical", "auto"))
+def test_registered_memory_that_differs_is_named_or_reduced_right(name, where):
+    """Equal lengths in other places: in shared memory, wrong numbers or a hang."""
+
+    def program(comm):
+        memory = allocate(comm, 60_000, np.float32)
+        buffer = memory[:20_000]
+        if comm.rank == 1:
+            plain = np.zeros(20_000, np.float32)
+            buffer = plain if where == "plain memory" else memory[30_000:50_000]
+        buffer[:] = comm.rank + 1
+        try:
+            checked(ALLREDUCE[name])(comm, buffer)
+        except BadInput as error:
+            return str(error)
+        assert set(buffer.tolist()) == {6.0}
+        return ""
+
+    assert len(set(sim.run(program, 3))) == 1

@@ -1,0 +1,162 @@
+"""The suite must catch every way of being wrong that simpler tests let pass."""
+
+import numpy as np
+import pytest
+
+from dml import sim
+from dml.wire.collectives import ALLREDUCE, all_gather, broadcast
+from dml.wire.collectives.ring import ring_allreduce, ring_gather
+from dml.wire.comm.buffers import address, flat
+from dml.wire.plans.topology import chunks
+from tests.wire.collectives.conformance import conform
+from tests.wire.comm import orders
+
+
+def two_chunks_swapped(comm, buffer, op=np.add):
+    ring_allreduce(comm, buffer, op)
+    words = flat(comm, buffer)
+    first, *_, last = chunks(len(words), comm.size) * 2
+    if len(words) % comm.size == 0:
+        words[first], words[last] = words[last].copy(), words[first].copy()
+
+
+def a_rank_counted_twice(comm, buffer, op=np.add):
+    """Rank 1 is dropped: it speaks for rank 0 once more."""
+    words = flat(comm, buffer)
+    if comm.size > 1:
+        if comm.rank == 0:
+            comm.Send(words, 1, 99)
+        elif comm.rank == 1:
+            comm.Recv(words, 0, 99)
+    ring_allreduce(comm, words, op)
+
+
+def an_add_before_its_receive_is_complete(comm, buffer, op=np.add):
+    words = flat(comm, buffer)
+    parts, rank, size = chunks(len(words), comm.size), comm.rank, comm.size
+    for i in range(size - 1):
+        give, mine = parts[(rank - i) % size], parts[(rank - i - 1) % size]
+        received = np.zeros_like(words[mine])
+        receive = comm.Irecv(received, (rank - 1) % size, 99)
+        send = comm.Isend(words[give], (rank + 1) % size, 99)
+        comm.Reduce_local(received, words[mine], op)
+        receive.Wait()
+        send.Wait()
+    ring_gather(comm, words, parts)
+
+
+def a_lost_last_element(comm, buffer, op=np.add):
+    ring_allreduce(comm, flat(comm, buffer)[:-1], op)
+
+
+def right_on_rank_0_only(comm, buffer, op=np.add):
+    words = flat(comm, buffer)
+    before = words.copy()
+    ring_allreduce(comm, words, op)
+    if comm.rank:
+        words[:] = before
+
+
+def wrong_on_the_last_rank_only(comm, buffer, op=np.add):
+    words = flat(comm, buffer)
+    ring_allreduce(comm, words, op)
+    if comm.size > 1 and comm.rank == comm.size - 1:
+        words[-1:] += words.dtype.type(1)
+
+
+def an_order_rotated_by_rank(comm, buffer, op=np.add):
+    """Everyone adds up all buffers, beginning with its own: replicas differ in bits."""
+    words = flat(comm, buffer)
+    rows = np.empty((comm.size, len(words)), words.dtype)
+    rows[comm.rank] = words
+    all_gather(comm, rows)
+    words[:] = rows[comm.rank]
+    for ahead in range(1, comm.size):
+        op(words, rows[(comm.rank + ahead) % comm.size], out=words)
+
+
+def another_order_than_it_says(comm, buffer, op=np.add):
+    """The same bits on all ranks, but those of a butterfly."""
+    ALLREDUCE["butterfly"](comm, buffer, op)
+
+
+def always_a_sum(comm, buffer, op=np.add):
+    ring_allreduce(comm, buffer)
+
+
+def through_float32(comm, buffer, op=np.add):
+    words = flat(comm, buffer)
+    rounded = words.astype(np.float32)
+    with np.errstate(all="ignore"):
+        ring_allreduce(comm, rounded, op)
+        words[:] = rounded
+
+
+def beyond_the_buffer(comm, buffer, op=np.add):
+    ring_allreduce(comm, buffer, op)
+    memory = buffer.base  # the bytes that it is a part of
+    if memory is not None and memory.dtype == np.uint8:
+        stop = address(buffer) - address(memory) + buffer.nbytes
+        memory[stop : stop + 1] += 1
+
+
+def only_powers_of_two(comm, buffer, op=np.add):
+    """Forgets the ranks that a butterfly folds."""
+    words = flat(comm, buffer)
+    power = 1 << (comm.size.bit_length() - 1)
+    inner = comm.Split(int(comm.rank >= power), comm.rank)
+    ring_allreduce(inner, words, op)
+    broadcast(comm, words)
+
+
+def a_copy_of_what_is_not_contiguous(comm, buffer, op=np.add):
+    """Takes every buffer, and reduces a copy of some."""
+    words = np.ascontiguousarray(buffer).reshape(-1)
+    ring_allreduce(comm, words.copy() if not words.flags.writeable else words, op)
+
+
+MUTANTS = (
+    two_chunks_swapped,
+    a_rank_counted_twice,
+    an_add_before_its_receive_is_complete,
+    a_lost_last_element,
+    right_on_rank_0_only,
+    wrong_on_the_last_rank_only,
+    an_order_rotated_by_rank,
+    another_order_than_it_says,
+    always_a_sum,
+    through_float32,
+    beyond_the_buffer,
+    only_powers_of_two,
+    a_copy_of_what_is_not_contiguous,
+)
+
+
+@pytest.mark.parametrize("size", (3, 5, 7))
+@pytest.mark.parametrize("mutant", MUTANTS, ids=lambda mutant: mutant.__name__)
+def test_every_mutant_is_caught(mutant, size):
+    with pytest.raises(AssertionError):
+        conform(mutant, sim.run, size, every=False, order=orders.ring)
+
+
+@pytest.mark.parametrize(
+    "mutant", (two_chunks_swapped, an_order_rotated_by_rank, another_order_than_it_says)
+)
+def test_mutants_pass_the_tests_that_others_write(mutant):
+    """Ones in, p out, on all ranks: what the suite is better than."""
+
+    def program(comm):
+        buffer = np.ones(12, np.float32)
+        mutant(comm, buffer)
+        return buffer.tolist()
+
+    assert sim.run(program, 4) == [[4.0] * 12] * 4
+
+
+def test_the_ring_itself_is_not_taken_for_a_mutant():
+    conform(ring_allreduce, sim.run, 5, every=False, order=orders.ring)
+
+
+def test_replicas_that_differ_only_in_bits_are_caught_as_such():
+    with pytest.raises(AssertionError, match="other bits than rank 0"):
+        conform(an_order_rotated_by_rank, sim.run, 5, every=False)

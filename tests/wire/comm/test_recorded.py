@@ -1,0 +1,232 @@
+"""What is recorded is replayed on other networks and at other speeds, bit for bit."""
+
+import numpy as np
+import pytest
+
+from dml import sim
+from dml.types import ANY, Status
+from dml.wire.collectives import ALLREDUCE
+from dml.wire.comm import Log, Metered, Recorded, Traced
+from dml.wire.comm.events import Kind, decoded
+from tests.sim.test_agreement import (
+    EVEN,
+    NOTHING,
+    ODD,
+    RULES,
+    Player,
+    outcome,
+    programs,
+)
+from tests.wire.comm.replays import bare, kinds, recorded, replayed
+from tests.wire.server.serving import serve
+
+SCHEDULES = [  # network, events, seed of how fast each rank is
+    ((ODD, EVEN)[k % 2], ((), NOTHING)[k // 2 % 2], k) for k in range(20)
+]
+OTHERS = [SCHEDULES[(7 * k + 3) % 20] for k in range(20)]
+
+
+def metered(comm):
+    comm = Metered(Traced(comm))
+    comm.begin()
+    return comm
+
+
+def played(scripts, schedule, wrap):
+    """What each rank has seen under a schedule, without its times."""
+    network, events, seed = schedule
+    units = network.alpha * np.random.default_rng(seed).uniform(0.1, 5, len(scripts))
+
+    def program(comm):
+        player = Player(comm, scripts, wrap, units[comm.rank])
+        return [each[:-1] for each in player.seen]
+
+    try:
+        return sim.run(program, len(scripts), network, events=events, limits=RULES)
+    except sim.Deadlock:
+        return None
+
+
+def serving(schedule, wrap, size=4):
+    network, events, seed = schedule
+
+    def program(comm):
+        rng = np.random.default_rng([seed, comm.rank])
+        return serve(wrap(comm), lambda: network.alpha * rng.uniform(0.1, 5))
+
+    return sim.run(program, size, network, events=events)
+
+
+@pytest.mark.parametrize("around", [bare, metered])
+def test_random_programs_see_again_what_they_saw_on_other_schedules(around):
+    differ, met = 0, set()
+    for number, scripts in programs(30, 5000):
+        for now, other in zip(SCHEDULES, OTHERS, strict=True):
+
+            def run(wrap, scripts=scripts, schedule=now):
+                return played(scripts, schedule, wrap)
+
+            def again(wrap, scripts=scripts, schedule=other):
+                return played(scripts, schedule, wrap)
+
+            found, words = recorded(run, len(scripts), around)
+            if found is None:
+                continue  # a deadlock: there is nothing to repeat
+            assert replayed(again, words, around) == found, (number, now, other)
+            differ += again(bare) != found  # who ignores the record is found out
+            met |= set(kinds(words))
+    assert differ > 100
+    assert {Kind.RECV, Kind.IRECV, Kind.PROBE, Kind.IPROBE, Kind.TEST} <= met
+    assert {Kind.WAITANY, Kind.COMPUTE, Kind.VAIN} <= met
+
+
+@pytest.mark.parametrize("around", [bare, metered])
+def test_a_server_comes_to_the_same_bits_on_20_other_schedules(around):
+    hashes = set()
+    for now, other in zip(SCHEDULES, OTHERS, strict=True):
+        found, words = recorded(lambda wrap, s=now: serving(s, wrap), 4, around)
+        again = replayed(lambda wrap, s=other: serving(s, wrap), words, around)
+        assert again == found
+        assert found == serving(now, around)  # recording changes nothing
+        hashes.add(found[0])
+    assert len(hashes) > 15  # so the order does matter
+
+
+def test_recording_takes_no_virtual_time():
+    for number, scripts in programs(60, 6000):
+        plain = outcome(scripts, ODD)
+        assert outcome(scripts, ODD, lambda comm: Recorded(comm, Log())) == plain, (
+            number
+        )
+
+
+def test_what_is_received_from_someone_is_no_event():
+    def program(comm, log):
+        comm = Recorded(comm, log)
+        for name in sorted(ALLREDUCE):
+            ALLREDUCE[name](comm, np.arange(100.0))
+        comm.Sendrecv(np.zeros(3), comm.rank, 1, np.zeros(3), comm.rank, 1)
+        request = comm.Irecv(np.zeros(3), comm.rank, 1)
+        comm.Isend(np.zeros(3), comm.rank, 1).Wait()
+        comm.Waitall([request])
+
+    logs = [Log() for _ in range(6)]
+    sim.run(lambda comm: program(comm, logs[comm.rank]), 6)
+    assert set(kinds([log.words() for log in logs])) == {Kind.GROUP}
+
+
+def test_many_polls_in_vain_are_one_event():
+    def program(comm):
+        if comm.rank:
+            comm.Recv(np.zeros(1), 0)
+            return comm.Send(np.ones(1), 0)
+        found, into = [], np.zeros(1)
+        request = comm.Irecv(into, ANY)
+        for _ in range(2000):
+            found += [comm.Iprobe(), request.Test()]
+            found.append(comm.platform.compute(1e-6, unless=request))
+        comm.Send(into, 1)
+        request.Wait()
+        return found, into[0]
+
+    def run(wrap):
+        return sim.run(lambda comm: program(wrap(comm)), 2)
+
+    found, words = recorded(run, 2)
+    assert kinds([words[0]]) == [Kind.GROUP, Kind.IRECV, Kind.VAIN]
+    assert decoded(int(words[0][0][2])).number == 6000
+    assert found == replayed(run, words) == [([False, False, True] * 2000, 1), None]
+
+
+def test_what_cut_off_computing_is_there():
+    def program(comm, seconds):
+        into = np.zeros(1)
+        if comm.rank:
+            comm.platform.compute(seconds)
+            return comm.Send(np.ones(1), 0)
+        passed = comm.platform.compute(5, unless=comm.Irecv(into, ANY, ANY))
+        return passed, into[0]
+
+    def run(wrap, seconds):
+        return sim.run(lambda comm: program(wrap(comm), seconds), 2)
+
+    found, words = recorded(lambda wrap: run(wrap, 1), 2)
+    assert replayed(lambda wrap: run(wrap, 9), words) == found == [(False, 1), None]
+
+
+# What a program posts and never waits for.
+
+
+def test_an_irecv_that_nobody_waited_for_takes_the_same_message_again():
+    def program(comm, slow, tag):
+        if comm.rank:
+            comm.platform.compute(float(comm.rank == slow))
+            comm.Send(np.full(1, comm.rank), 0)
+            comm.Send(np.full(1, 10 * comm.rank), 0)
+            return None
+        got = [np.zeros(1, int) for _ in range(5)]
+        comm.Irecv(got[0], ANY, tag)
+        for into in got[1 : 4 + tag]:
+            comm.Recv(into)
+        return [int(one[0]) for one in got]
+
+    for tag in (0, 1):  # tag 1 never comes
+
+        def run(wrap, slow, tag=tag):
+            return sim.run(lambda comm: program(wrap(comm), slow, tag), 3)
+
+        found, words = recorded(lambda wrap, run=run: run(wrap, 1), 3)
+        assert run(bare, 2) != found
+        assert replayed(lambda wrap, run=run: run(wrap, 2), words) == found
+        assert (Kind.NEVER in kinds(words)) == bool(tag)
+
+
+def test_an_irecv_that_nobody_waited_for_takes_nothing_of_what_is_collected():
+    def program(comm):
+        log, right = Log(), (comm.rank + 1) % comm.size
+        top = Recorded(comm, log)
+        for group in (top, top, top.Split(comm.rank % 2)):
+            group.Irecv(np.zeros(99), ANY, ANY)
+        top.Isend(np.zeros(1), right, comm.rank)
+        comm.platform.compute(1e-3 * comm.rank)
+        top.platform.note(comm.rank)
+        return log.collect(comm), log.words()
+
+    for seed in range(4):
+        (every, _), *others = found = sim.run(program, 5, seed=seed)
+        assert [none for none, _ in others] == [None] * 4
+        for rank, (got, (_, words)) in enumerate(zip(every, found, strict=True)):
+            assert [some.tolist() for some in got] == [some.tolist() for some in words]
+            _, taken, never, noted = (decoded(word) for word in got[0].tolist())
+            assert never.kind is Kind.NEVER
+            assert (taken.source, taken.tag) == ((rank - 1) % 5,) * 2
+            assert (noted.number, kinds([got[1:]])) == (rank, [0, Kind.NEVER])
+
+
+# Groups.
+
+
+def test_what_groups_receive_is_kept_apart():
+    def program(comm, wrap, first):
+        top = wrap(comm)
+        half, whole = top.Split(comm.rank % 2), top.Dup()
+        if comm.rank:
+            comm.platform.compute(float(comm.rank == first))
+            for group in (half, whole):
+                if group is whole or comm.rank % 2 == 0:
+                    group.Send(np.full(1, comm.rank), 0)
+            return None
+        got = []
+        for group in (whole, half) * 2 + (whole,) * 3:
+            into, status = np.zeros(1, int), Status()
+            group.Recv(into, ANY, ANY, status)
+            got.append((int(into[0]), status.Get_source()))
+        return got
+
+    def run(wrap, first):
+        return sim.run(lambda comm: program(comm, wrap, first), 6)
+
+    found, words = recorded(lambda wrap: run(wrap, 2), 6)
+    assert [len(some) for some in words[0]] == [1, 1 + 2, 1 + 5]
+    assert run(bare, 4) != found
+    assert replayed(lambda wrap: run(wrap, 4), words) == found

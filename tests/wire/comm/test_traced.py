@@ -1,0 +1,412 @@
+"""What ranks note of each other fits together, and noting it changes nothing."""
+
+import numpy as np
+import pytest
+
+from dml import sim
+from dml.types import ANY, Span, Status
+from dml.wire.collectives import ALLREDUCE, allreduce_async
+from dml.wire.comm import Metered, Traced
+from dml.wire.comm.trace_notes import origins
+from dml.wire.comm.traced import BARRIERS
+from dml.wire.comm.wrapper import Wrapper
+
+ALPHA, BETA = 1e-6, 1e-9
+NETWORK = sim.Uniform(alpha=ALPHA, beta=BETA, gamma=1e-10)
+
+
+def traced(program, size, **options):
+    """Run program(comm) traced on virtual ranks; return the timeline of all."""
+
+    def whole(comm):
+        comm = Traced(comm)
+        comm.align()
+        comm.begin()
+        program(comm)
+        comm.end()
+        return comm.timeline()
+
+    first, *others = sim.run(whole, size, network=NETWORK, **options)
+    assert others == [None] * (size - 1)
+    return first
+
+
+def flights(timeline):
+    return [(f.source, f.dest, f.tag, f.nbytes) for f in timeline.flights]
+
+
+def some(length):
+    return np.zeros(length, np.uint8)
+
+
+@pytest.mark.parametrize("size", (1, 2, 3, 4, 8))
+@pytest.mark.parametrize("name", sorted(ALLREDUCE))
+def test_every_message_of_every_allreduce_is_one_flight_of_its_bytes(name, size):
+    def program(comm):
+        metered = Metered(Traced(comm))
+        buffer = np.arange(1000.0) + comm.rank
+        ALLREDUCE[name](metered, buffer.copy())  # which sets up groups and windows
+        counts = metered.messages_sent, metered.bytes_sent
+        metered.begin()
+        ALLREDUCE[name](metered, buffer)
+        metered.end()
+        sent = metered.messages_sent - counts[0], metered.bytes_sent - counts[1]
+        return metered.timeline(), sent, buffer.sum()
+
+    found = sim.run(program, size, network=NETWORK)
+    timeline = found[0][0]
+    assert len({total for *_, total in found}) == 1
+    for rank, (_, sent, _) in enumerate(found):
+        mine = [f.nbytes for f in timeline.flights if f.source == rank]
+        assert (len(mine), sum(mine)) == sent
+    for flight in timeline.flights:
+        least = ALPHA + BETA * flight.nbytes
+        assert flight.received - flight.sent >= least * (1 - 1e-9)
+    assert all(span.end >= span.start for span in timeline.spans)
+    if size > 1:
+        assert {span.rank for span in timeline.spans} == set(range(size))
+
+
+def test_messages_on_groups_are_told_apart_and_named_by_the_outermost_ranks():
+    """Same ranks, same tag, received in the other order: only the group differs."""
+
+    def program(comm):
+        half = comm.Split(comm.rank // 2, -comm.rank)  # ranks 3, 2 are its 0, 1
+        one, other = half.Dup(), half.Dup()
+        if comm.rank == 3:
+            one.Send(some(10), 1, 7)
+            other.Send(some(20), 1, 7)
+        if comm.rank == 2:
+            other.Recv(some(20), 0, 7)
+            comm.platform.compute(1.0)
+            one.Recv(some(10), 0, 7)
+
+    timeline = traced(program, 4)
+    assert flights(timeline) == [(3, 2, 7, 10), (3, 2, 7, 20)]
+    first, second = timeline.flights
+    assert second.received < 1 < first.received
+
+
+@pytest.mark.parametrize(
+    "make",
+    (
+        lambda comm: comm.Split(comm.rank // 2),
+        lambda comm: comm.Split_type(),
+        lambda comm: comm.Split(comm.rank // 2).Dup(),
+    ),
+    ids=("Split", "Split_type", "Dup"),
+)
+def test_groups_made_alike_are_told_apart_and_so_are_those_made_at_once(make):
+    def whole(comm):
+        noting = Traced(comm)
+        one, other = make(noting), make(noting)
+        noting.begin()
+        if one.rank == 0:
+            one.Send(some(10), 1, 7)
+            other.Send(some(20), 1, 7)
+        else:
+            other.Recv(some(20), 0, 7)
+            noting.platform.compute(1.0)
+            one.Recv(some(10), 0, 7)
+        return noting.timeline()
+
+    found = sim.run(whole, 4, sim.Uniform(host=2))[0].flights
+    assert {(f.source, f.dest, f.nbytes, f.received > 1) for f in found} == {
+        *((0, 1, 10, True), (0, 1, 20, False)),
+        *((2, 3, 10, True), (2, 3, 20, False)),
+    }
+
+
+def test_ranks_of_a_host_are_named_by_the_outermost_too():
+    def program(comm):
+        host = comm.Split_type()
+        if comm.rank < 2:
+            host.Sendrecv(some(3), 1 - host.rank, 5, some(3), 1 - host.rank, 5)
+
+    assert flights(traced(program, 3)) == [(0, 1, 5, 3), (1, 0, 5, 3)]
+
+
+def test_an_exchange_with_two_tags_is_two_messages_of_theirs():
+    def program(comm):
+        peer = 1 - comm.rank
+        comm.Sendrecv(some(3), peer, 5 + comm.rank, some(3), peer, 5 + peer)
+
+    assert flights(traced(program, 2)) == [(0, 1, 5, 3), (1, 0, 6, 3)]
+
+
+@pytest.mark.parametrize("how", ("ended", "never waited for"))
+def test_a_message_whose_coming_nobody_notes_is_no_flight(how):
+    def program(comm):
+        if comm.rank == 0:
+            comm.Send(some(1), 1, 4)
+            comm.Send(some(1), 1, 5)
+        else:
+            comm.Recv(some(1), 0, 4)
+            if how == "ended":
+                comm.end()
+                comm.Recv(some(1), 0, 5)
+            else:
+                comm.Irecv(some(1), 0, 5)
+
+    assert flights(traced(program, 2)) == [(0, 1, 4, 1)]
+
+
+def test_receives_are_filled_as_posted_whatever_is_waited_for_first():
+    def program(comm):
+        if comm.rank == 0:
+            comm.Send(some(1), 1, 4)
+            comm.platform.compute(1.0)
+            comm.Isend(some(2), 1, 4).Wait()
+        else:
+            requests = [comm.Irecv(some(2), 0, 4) for _ in range(2)]
+            requests[1].Wait()
+            comm.platform.compute(1.0)
+            requests[0].Wait()
+
+    one, two = traced(program, 2).flights
+    assert (one.nbytes, two.nbytes) == (1, 2)
+    assert two.received == pytest.approx(1.0, rel=1e-3)
+    assert one.received == pytest.approx(2.0, rel=1e-3)
+
+
+def by_recv(comm, tag):
+    comm.Recv(some(1), ANY, ANY)
+
+
+def by_probe(comm, tag):
+    status = Status()
+    comm.Probe(ANY, ANY, status)
+    comm.Recv(some(1), status.Get_source(), status.Get_tag())
+
+
+def by_wait(comm, tag):
+    comm.Irecv(some(1), ANY, ANY).Wait()
+
+
+def by_test(comm, tag):
+    request = comm.Irecv(some(1), ANY, ANY)
+    while not request.Test():
+        pass
+
+
+def by_waitall(comm, tag):
+    comm.Waitall([comm.Irecv(some(1), ANY, ANY)])
+
+
+def by_waitany(comm, tag):
+    late = comm.Irecv(some(1), 0, 99)
+    assert comm.Waitany([late, comm.Irecv(some(1), ANY, ANY)]) == 1
+
+
+def by_sendrecv(comm, tag):
+    comm.Sendrecv(some(1), 0, 99, some(1), ANY, tag)
+    comm.Recv(some(1), 0, 99)
+
+
+@pytest.mark.parametrize(
+    "hear",
+    [by_recv, by_probe, by_wait, by_test, by_waitall, by_waitany, by_sendrecv],
+)
+def test_who_receives_from_anyone_notes_who_it_was(hear):
+    def program(comm):
+        if comm.rank == 0:
+            hear(comm, 12)
+            hear(comm, 11)
+        else:
+            comm.platform.compute(3.0 - comm.rank)
+            comm.Send(some(1), 0, 10 + comm.rank)
+
+    timeline = traced(program, 3)
+    assert [f[:3] for f in flights(timeline) if f[2] != 99] == [(2, 0, 12), (1, 0, 11)]
+    assert [round(f.received) for f in timeline.flights if f.tag != 99] == [1, 2]
+
+
+def test_calls_that_wait_are_spans_of_their_names():
+    def program(comm):
+        comm.platform.compute(float(comm.rank))
+        comm.Barrier()
+        comm.Allreduce(None, np.ones(1), np.add)
+        comm.platform.shared_window(8).meet(comm.platform.pause)
+        comm.seen("update", 0.25, 0.5)
+
+    timeline = traced(program, 2)
+    names = [span.name for span in timeline.spans if span.rank == 0]
+    assert names == ["Barrier", "update", "Allreduce", "shared_window", "Meet"]
+    barrier = timeline.spans[0]
+    assert (barrier.start, barrier.end) == (0, pytest.approx(1.0, rel=1e-3))
+    assert Span(1, "update", 0.25, 0.5) in timeline.spans
+
+
+def test_waiting_for_requests_and_probing_are_spans_of_their_names():
+    def program(comm):
+        if comm.rank == 0:
+            comm.Probe(1, 0)
+            requests = [comm.Irecv(some(1), 1, tag) for tag in range(3)]
+            comm.Waitany(requests)
+            comm.Waitall(requests[1:])
+        else:
+            for tag in range(3):
+                comm.platform.compute(1.0)
+                comm.Send(some(1), 0, tag)
+
+    spans = [span for span in traced(program, 2).spans if span.rank == 0]
+    assert [span.name for span in spans] == ["Probe", "Waitany", "Waitall"]
+    assert spans[-1].end == pytest.approx(3.0, rel=1e-3)
+
+
+def test_computing_is_cut_off_by_a_request_that_is_traced():
+    def program(comm):
+        if comm.rank == 0:
+            request = comm.Irecv(some(1), 1)
+            found.append((comm.platform.compute(9.0, request), comm.Wtime()))
+            request.Wait()
+        else:
+            comm.platform.compute(1.0)
+            comm.Send(some(1), 0)
+
+    found = []
+    traced(program, 2)
+    assert found == [(False, pytest.approx(1.0, rel=1e-3))]
+
+
+def test_real_clocks_are_compared_when_a_rank_leaves_each_barrier():
+    def program(comm):
+        real = Wrapper(comm)
+        real.platform = comm.platform._replace(network=None)
+        noting = Traced(real)
+        noting.align()
+        assert noting.notes.met == sorted({*noting.notes.met})
+        assert noting.notes.met[-1] == comm.Wtime() > noting.notes.met[0] > 0
+        return len(noting.notes.met)
+
+    assert sim.run(program, 3) == [BARRIERS] * 3
+
+
+def test_tracing_changes_no_bit_and_no_virtual_time():
+    def program(comm, wrap):
+        comm = wrap(comm)
+        clocks = []
+        for name in ALLREDUCE:
+            buffer = np.random.default_rng(comm.rank).normal(size=999)
+            ALLREDUCE[name](comm, buffer)
+            handle = allreduce_async(comm, buffer, allreduce=ALLREDUCE[name])
+            handle.wait()
+            clocks.append((comm.Wtime(), buffer.tobytes()))
+        return clocks
+
+    def on(comm):
+        comm = Traced(comm)
+        comm.align()
+        comm.begin()
+        return comm
+
+    plain, off, noted = (
+        sim.run(lambda comm, wrap=wrap: program(comm, wrap), 4, network=NETWORK)
+        for wrap in (lambda comm: comm, Traced, on)
+    )
+    assert plain == off == noted
+
+
+def test_what_is_off_calls_the_wrapped_communicator_itself_and_notes_nothing():
+    def program(comm):
+        outer = Traced(comm)
+        inner = outer.Dup()
+        for one in (outer, inner):
+            assert one.Sendrecv == one.comm.Sendrecv
+        outer.begin()
+        for one in (outer, inner, outer.Dup()):
+            assert one.Sendrecv != one.comm.Sendrecv
+        inner.end()
+        assert outer.Sendrecv == comm.Sendrecv
+        outer.seen("update", 0.0, 1.0)
+        inner.Barrier()
+        return outer.timeline()
+
+    timeline = sim.run(program, 1)[0]
+    assert [span.name for span in timeline.spans] == ["Dup"]
+
+
+def test_a_request_under_way_when_tracing_ends_is_waited_for():
+    def program(comm):
+        comm = Traced(comm)
+        comm.begin()
+        requests = [comm.Irecv(some(1), comm.rank, k) for k in range(3)]
+        for k in range(3):
+            comm.Isend(some(1), comm.rank, k)
+        comm.end()
+        assert comm.Waitany(requests[:1]) == 0
+        comm.Waitall(requests[1:])
+        return comm.timeline()
+
+    timeline = sim.run(program, 1)[0]
+    assert flights(timeline) == [(0, 0, k, 1) for k in range(3)]
+    assert timeline.spans == []
+
+
+def test_no_more_is_noted_than_the_limit():
+    def program(comm):
+        comm = Traced(comm)
+        comm.begin(limit=3)
+        for _ in range(5):
+            comm.Barrier()
+        assert not comm.notes.on
+        return comm.timeline()
+
+    assert len(sim.run(program, 2)[0].spans) == 6
+
+
+def test_a_limit_counts_from_when_noting_begins():
+    def program(comm):
+        comm = Traced(comm)
+        for limit in (1, 2):
+            comm.begin(limit)
+            for _ in range(5):
+                comm.Barrier()
+        return comm.timeline()
+
+    assert len(sim.run(program, 2)[0].spans) == 6
+
+
+def test_hosts_whose_clocks_differ_tell_one_story():
+    def story(skew):
+        def program(comm):
+            noting, ahead = Traced(comm), skew * comm.rank
+            noting.Wtime = lambda: comm.Wtime() + ahead
+            noting.notes.met = [ahead] * 3
+            noting.begin()
+            noting.platform.compute(1e-3 * (3 - comm.rank))
+            ALLREDUCE["ring"](noting, np.ones(100))
+            return noting.timeline()
+
+        return sim.run(program, 3, sim.Uniform(host=1))[0]
+
+    for one, other in zip(story(0.0), story(1024.0), strict=True):
+        one, other = (
+            sorted(found, key=lambda each: each[:2]) for found in (one, other)
+        )
+        assert [each[:2] for each in one] == [each[:2] for each in other]
+        times, skewed = ([each[-2:] for each in found] for found in (one, other))
+        assert np.allclose(times, skewed, rtol=0, atol=1e-9)
+
+
+def test_spans_that_begin_together_are_told_from_the_longest_on():
+    def program(comm):
+        for name, end in (("short", 1.0), ("long", 3.0), ("middle", 2.0)):
+            comm.seen(name, 0.0, end)
+
+    spans = traced(program, 2).spans
+    assert [(span.name, span.rank) for span in spans] == [
+        (name, rank) for name in ("long", "middle", "short") for rank in (0, 1)
+    ]
+
+
+def test_hosts_clocks_are_aligned_by_the_first_to_leave_each_barrier():
+    """Three barriers on two hosts, whose clocks are 1000 s apart; ranks leave late."""
+    true = np.array([1.0, 2.0, 3.0])
+    late = np.array(
+        [[0.0, 0.2, 0.0], [0.1, 0.0, 0.3], [0.4, 0.9, 0.0], [0.0, 0.8, 0.7]]
+    )
+    clocks = np.array([0.0, 0.0, 1000.0, 1000.0])
+    met = true + late + clocks[:, None]
+    assert origins(met, [0, 0, 1, 1]) == pytest.approx([3.0, 3.0, 1003.0, 1003.0])
+    assert origins(met[:2], [0, 0]) == pytest.approx([3.0, 3.0])

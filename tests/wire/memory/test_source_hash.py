@@ -1,0 +1,126 @@
+"""A stamp changes with the source of a model, and of what it calls."""
+
+import importlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from dml.models import descent, sparse_logistic_edges, sparse_svm
+from dml.wire.memory import atomics, batches, delayed, hogwild, locked
+from dml.wire.memory import lock_free as free
+from dml.wire.memory import source_hash as stamps
+
+ROOT = Path(__file__).parents[3]
+CALLEE = """
+from numba import njit
+
+@njit
+def twice(x):
+    return {factor} * x
+"""
+CALLER = """
+from callee_of_a_stamp import twice
+"""
+
+
+def test_a_model_and_what_it_calls_are_in_its_stamp():
+    found = set()
+    stamps.callees(sparse_logistic_edges, found)
+    assert {sparse_logistic_edges, sparse_svm, descent} <= found
+    one, other = (
+        stamps.source_hash(sparse_svm),
+        stamps.source_hash(sparse_logistic_edges),
+    )
+    assert one != other and one == stamps.source_hash(sparse_svm)
+
+
+def test_what_a_loop_calls_is_in_its_stamp():
+    for loop in (free, batches, delayed):
+        found = set()
+        stamps.callees(loop, found)
+        assert {loop, free} <= found
+        assert atomics in found
+
+
+def test_an_edited_callee_has_another_stamp(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "callee_of_a_stamp.py").write_text(CALLEE.format(factor=2))
+    (tmp_path / "caller_of_a_stamp.py").write_text(CALLER)
+    caller = importlib.import_module("caller_of_a_stamp")
+    before = stamps.source_hash(caller)
+    (tmp_path / "callee_of_a_stamp.py").write_text(CALLEE.format(factor=3))
+    stamps.source_hash.cache_clear()
+    assert stamps.source_hash(caller) != before
+    for name in ("caller_of_a_stamp", "callee_of_a_stamp"):
+        del sys.modules[name]
+
+
+MODEL = """
+from numba import njit
+from typing import NamedTuple
+import numpy as np
+from dml.models.descent import descend as move
+from dml.models.descent import unpaced as paced
+from dml.models.descent import unsettled as settle
+from dml.types import Edges
+
+class Own(NamedTuple):
+    edges: Edges
+
+@njit(nogil=True, cache=True)
+def gradient(table, data, e, t, grads):
+    return 0.0, False
+"""
+RUN = """
+import sys
+import numpy as np
+from dml.models.descent import problem
+from dml.strategies.shared.workers import Descent, gradients, orders, paced
+from dml.types import Edges
+from dml.wire.memory import hogwild
+from dml.wire.memory.lock_free import free
+from dml.wire.memory.state import Worker, state
+
+if sys.argv[1] == "own":
+    import a_model_of_ones_own as model
+    data = model.Own(Edges(np.arange(3), np.zeros(2, np.uint32)))
+else:
+    from dml.data.svmlight import generate
+    from dml.models import sparse_svm as model
+    data = model.documents(generate(2, 1, 1, 0), 1e-3)
+start = np.zeros(1, np.float32)
+one = problem(model, data, start)
+data, pace = paced(one, Descent(lambda epoch: 0.1), 1)
+shared = state(start, 1, False, False, np.zeros)
+order = next(orders(2, 1))
+free(model, hogwild)(shared, data, order, Worker(0, 1), pace, gradients(one))
+"""
+
+
+def test_a_model_that_only_one_run_can_import_does_not_stop_another(tmp_path):
+    (tmp_path / "a_model_of_ones_own.py").write_text(MODEL)
+    (tmp_path / "run.py").write_text(RUN)
+    env = os.environ | {"NUMBA_CACHE_DIR": str(tmp_path / "kept")}
+    for kind in ("own", "ours"):
+        command = [sys.executable, str(tmp_path / "run.py"), kind]
+        path = os.pathsep.join([str(ROOT), str(tmp_path)])
+        ended = subprocess.run(
+            command, env=env | {"PYTHONPATH": path}, capture_output=True, text=True
+        )
+        assert ended.returncode == 0, ended.stderr
+        (tmp_path / "a_model_of_ones_own.py").unlink(missing_ok=True)
+
+
+def test_kernels_are_named_after_all_sources_that_they_call():
+    names = {
+        free.free(model, policy).py_func.__qualname__: (model, policy, free)
+        for model in (sparse_svm, sparse_logistic_edges)
+        for policy in (hogwild, locked)
+    }
+    assert len(names) == 4
+    for name, modules in names.items():
+        assert name.endswith(f".{stamps.source_hash(*modules)}")
+    assert stamps.source_hash(sparse_svm, hogwild) != stamps.source_hash(
+        sparse_svm, hogwild, free
+    )

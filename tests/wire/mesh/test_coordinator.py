@@ -1,0 +1,85 @@
+"""Where ranks meet: virtual hosts, real sockets, and answers that are made up."""
+
+import socket
+
+import pytest
+
+from dml import sim
+from dml.sim.networks.hosts import Hosts
+from dml.types import BadInput
+from dml.wire.mesh import coordinator as meeting
+
+
+def test_the_first_address_that_all_hosts_reach_is_taken(monkeypatch):
+    """Two ranks a host: only the first of each knocks, and what one misses is out."""
+    ways = ["172.17.0.1", "10.0.0.1", "[fd00::1]", "10.0.0.3"]
+    knocks = []
+
+    def answers(door):
+        knocks.append(door)
+        way = door.rpartition(":")[0]
+        missed = way == "10.0.0.1" and len(knocks) > len(ways)  # by the second host
+        return way != "172.17.0.1" and not missed
+
+    monkeypatch.setattr(meeting, "addresses", lambda: ways)
+    monkeypatch.setattr(meeting, "answers", answers)
+    found = sim.run(meeting.meeting_point, 4, Hosts(2, 2))
+    assert len(knocks) == 2 * len(ways)
+    assert {one.rpartition(":")[0] for one in found} == {"[fd00::1]"}
+
+
+def test_no_way_to_rank_0_is_one_line_on_all_ranks(monkeypatch):
+    monkeypatch.setattr(meeting, "addresses", lambda: ["172.17.0.1"])
+    monkeypatch.setattr(meeting, "answers", lambda door: False)
+    with pytest.raises(
+        BadInput, match=r"all hosts reach, got 172.17.0.1:\d+; set DML_"
+    ):
+        sim.run(meeting.meeting_point, 2, Hosts(2, 1))
+
+
+@pytest.mark.parametrize("asked", ["127.0.0.1", "[::1]", "localhost"])
+def test_an_address_that_is_set_is_the_only_one(monkeypatch, asked):
+    monkeypatch.setenv("DML_COORDINATOR", asked)
+    monkeypatch.setattr(meeting, "answers", lambda door: True)
+    assert sim.run(meeting.meeting_point, 1)[0].rpartition(":")[0] == asked
+
+
+def test_a_port_that_is_set_is_taken_and_one_in_use_is_named(monkeypatch):
+    with socket.create_server(("", 0)) as taken:
+        door = f"127.0.0.1:{taken.getsockname()[1]}"
+        monkeypatch.setenv("DML_COORDINATOR", door)
+        monkeypatch.setattr(meeting, "answers", lambda door: False)
+        with pytest.raises(BadInput, match=f"got {door}; set DML_COORDINATOR"):
+            sim.run(meeting.meeting_point, 2)
+    monkeypatch.undo()
+    monkeypatch.setenv("DML_COORDINATOR", door)
+    assert sim.run(meeting.meeting_point, 2) == [door, door]
+
+
+def test_addresses_are_of_interfaces_too_and_loopback_is_none(monkeypatch):
+    def unknown(*_):
+        raise OSError("no such name")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    for one in meeting.addresses():
+        assert not one.startswith(("127.", "[::1"))
+    monkeypatch.setattr(
+        meeting.fcntl, "ioctl", lambda *_: bytes(20) + bytes([10, 1, 2, 3])
+    )
+    assert meeting.addresses() == ["10.1.2.3"]
+
+
+@pytest.mark.parametrize("leads_to", ["127.0.1.1", "::1", None])
+def test_a_host_whose_own_name_leads_to_nobody_else_is_named(monkeypatch, leads_to):
+    def resolve(name, port):
+        if leads_to is None:
+            raise OSError("no such name")
+        return [(0, 0, 0, "", (leads_to, 0))]
+
+    monkeypatch.setattr(socket, "getaddrinfo", resolve)
+    with pytest.raises(
+        BadInput, match="no such one on rank 0's host; write it in /etc"
+    ):
+        sim.run(meeting.known_by_name, 2)
+    leads_to = "10.0.0.1"
+    sim.run(meeting.known_by_name, 2)

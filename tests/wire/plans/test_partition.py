@@ -1,0 +1,78 @@
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+
+from dml.types import BadInput
+from dml.wire.plans.partition import imbalance, partition, parts
+from dml.wire.reducers.rows import indices, summed
+
+
+@settings(max_examples=60, deadline=None)
+@given(some.integers(1, 60), some.integers(1, 9), some.booleans(), some.data())
+def test_every_row_is_on_one_server_and_keys_come_apart_and_together(
+    rows, servers, hot, data
+):
+    servers = min(servers, rows)
+    heat = np.random.default_rng(rows).zipf(1.5, rows).astype(float) if hot else None
+    found = partition(rows, servers, heat)
+    held = np.concatenate([indices(found.held(s)) for s in range(servers)])
+    assert sorted(held) == list(range(rows))
+    assert np.ptp([found.count(s) for s in range(servers)]) <= 1
+    if data.draw(some.booleans()):
+        start = data.draw(some.integers(0, rows))
+        keys = slice(start, data.draw(some.integers(start, rows)))
+    else:
+        chosen = data.draw(some.permutations(range(rows)))
+        keys = np.array(chosen[: data.draw(some.integers(0, rows))], np.int32)
+    wanted = indices(keys)
+    got = np.full(len(wanted), -1)
+    of = list(parts(found, keys))
+    assert [part.server for part in of] == list(range(servers))
+    for part in of:
+        got[part.which] = indices(found.held(part.server))[part.local]
+    assert got.tolist() == wanted.tolist()
+
+
+def test_hot_rows_are_spread_so_that_heat_is_even():
+    heat = 1 / np.arange(1, 1001) ** 0.8  # words, the most frequent first
+    ranges, dealt = partition(1000, 4), partition(1000, 4, heat)
+    assert imbalance(ranges, heat) > 2
+    assert imbalance(dealt, heat) < 1.15
+    assert imbalance(dealt) == imbalance(ranges) == 1
+
+
+def test_servers_that_would_have_no_row_are_refused():
+    for servers in (0, 6):
+        with pytest.raises(BadInput, match="expected 1 to 5 servers"):
+            partition(5, servers)
+
+
+@settings(max_examples=40, deadline=None)
+@given(some.integers(1, 6), some.integers(1, 30), some.integers(0, 1000))
+def test_a_sum_has_the_bits_of_adding_row_by_row_in_order(count, rows, seed):
+    draws = np.random.default_rng(seed)
+    pushes = []
+    for _ in range(count):
+        keys = draws.permutation(rows)[: draws.integers(0, rows + 1)].astype(np.int32)
+        grads = draws.standard_normal((len(keys), 2)) * 10.0 ** draws.integers(-4, 4)
+        pushes.append((keys, grads.astype(np.float32)))
+    total: dict[int, np.ndarray] = {}
+    for keys, grads in pushes:
+        for key, grad in zip(keys.tolist(), grads, strict=True):
+            total[key] = total[key] + grad if key in total else np.float32(0) + grad
+    keys, sums = summed(pushes)
+    assert sorted(keys.tolist()) == sorted(total)
+    for key, row in zip(keys.tolist(), sums, strict=True):
+        assert row.tobytes() == total[key].tobytes()
+
+
+def test_ranges_are_added_up_whole():
+    ones = np.ones((4, 1), np.float32)
+    keys, total = summed([(slice(2, 6), ones), (slice(2, 6), 2 * ones)])
+    assert keys == slice(2, 6)
+    assert total.tolist() == [[3], [3], [3], [3]]
+    assert ones.tolist() == [[1]] * 4  # what came in is not changed
+    keys, total = summed([(slice(0, 2), ones[:2]), (np.array([1, 3]), ones[:2])])
+    assert keys.tolist() == [0, 1, 3]
+    assert total[:, 0].tolist() == [1, 2, 1]

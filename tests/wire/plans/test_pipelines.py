@@ -1,0 +1,157 @@
+"""Every schedule can be played, and its bubble and memory are the papers' formulas."""
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dml.types import BadInput
+from dml.wire.plans.pipeline_facts import bubble, in_flight, speed_up, staleness
+from dml.wire.plans.pipelines import SCHEDULES, interleaved, make
+
+STAGES, MICROBATCHES = st.integers(1, 8), st.integers(1, 12)
+ROUNDS = PIECES = st.integers(1, 3)
+FLAT = st.sampled_from(sorted(SCHEDULES.keys() - {"interleaved"}))
+ANY = st.sampled_from(sorted(SCHEDULES))
+few = settings(derandomize=True, deadline=None, max_examples=60, database=None)
+
+
+def made(name, stages, microbatches, rounds, pieces):
+    turns = rounds if name == "interleaved" else 1
+    return make(name, stages, microbatches, turns, pieces)
+
+
+def playable(schedule):
+    """Play it tick by tick: nothing is done before what it needs is there, or twice."""
+    parts = schedule.stages * schedule.rounds
+    done = set()
+    for row in zip(schedule.piece, schedule.microbatch, schedule.round, strict=True):
+        now = set()
+        for stage, (piece, number, turn) in enumerate(zip(*row, strict=True)):
+            if piece < 0:
+                continue
+            part = turn * schedule.stages + stage
+            if piece == 0:
+                needs = {(0, number, part - 1)} if part else set()
+            else:
+                needs = {(piece - 1, number, part)}
+            if piece == 1 and part < parts - 1:
+                needs.add((schedule.pieces, number, part + 1))
+            if not needs <= done or (piece, number, part) in done:
+                return False
+            now.add((piece, number, part))
+        done |= now
+    sizes = 1 + schedule.pieces, schedule.microbatches, parts
+    return done == set(np.ndindex(*sizes))
+
+
+@given(ANY, STAGES, MICROBATCHES, ROUNDS, PIECES)
+@few
+def test_every_schedule_can_be_played(name, stages, microbatches, rounds, pieces):
+    schedule = made(name, stages, microbatches, rounds, pieces)
+    assert playable(schedule)
+    assert (schedule.piece >= 0).any(axis=1).all()  # in every tick something is done
+
+
+def moved(schedule, tick, stage, to):
+    """Move the work of a stage to another tick."""
+    tables = [schedule.piece.copy(), schedule.microbatch.copy(), schedule.round.copy()]
+    for table in tables:
+        table[to, stage], table[tick, stage] = table[tick, stage], -1
+    piece, microbatch, turn = tables
+    return schedule._replace(piece=piece, microbatch=microbatch, round=turn)
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_mutants_are_seen(name):
+    schedule = made(name, 4, 8, 2, 2)
+    swap = [0, 2, 1, 3]
+    swapped = schedule._replace(
+        piece=schedule.piece[:, swap],
+        microbatch=schedule.microbatch[:, swap],
+        round=schedule.round[:, swap],
+    )
+    assert not playable(swapped)
+    # in tick 0 all stages but the first are idle
+    assert not playable(moved(schedule, schedule.ticks[0, 3, 2], 2, 0))
+    for other in (6, 8):
+        wrong = np.where(schedule.microbatch == 7, other, schedule.microbatch)
+        assert not playable(schedule._replace(microbatch=wrong))
+
+
+@given(ANY, STAGES, MICROBATCHES, ROUNDS, PIECES)
+@few
+def test_ticks_are_where_the_tables_have_a_piece(name, k, m, rounds, pieces):
+    schedule = made(name, k, m, rounds, pieces)
+    for (piece, number, part), tick in np.ndenumerate(schedule.ticks):
+        at = tick, part % k
+        found = schedule.piece[at], schedule.microbatch[at], schedule.round[at]
+        assert found == (piece, number, part // k)
+
+
+@given(FLAT, STAGES, MICROBATCHES, PIECES)
+@few
+def test_the_bubble_is_the_formula(name, k, m, pieces):
+    schedule = make(name, k, m, 1, pieces)
+    assert bubble(schedule) == pytest.approx((k - 1) / (m + k - 1), abs=1e-12)
+    assert speed_up(schedule) == pytest.approx(k * m / (m + k - 1))
+    numbers = np.arange(k)
+    kept = np.full(k, m) if name == "gpipe" else np.minimum(m, k - numbers)
+    np.testing.assert_array_equal(in_flight(schedule), kept)
+
+
+@given(STAGES, st.integers(1, 3), ROUNDS, PIECES)
+@few
+def test_rounds_divide_the_bubble(k, groups, rounds, pieces):
+    m = k * groups
+    schedule = interleaved(k, m, rounds, pieces)
+    assert bubble(schedule) == pytest.approx((k - 1) / (rounds * m + k - 1), abs=1e-12)
+    kept = np.minimum(rounds * m, rounds * k - np.arange(k))
+    np.testing.assert_array_equal(in_flight(schedule), kept)
+
+
+@given(STAGES, MICROBATCHES, ROUNDS, PIECES)
+@few
+def test_a_ragged_last_group_costs_no_more_than_a_full_one(k, m, rounds, pieces):
+    schedule = interleaved(k, m, rounds, pieces)
+    full = interleaved(k, -(-m // k) * k, rounds, pieces)
+    assert len(schedule.piece) <= len(full.piece)
+    assert (in_flight(schedule) <= in_flight(full)).all()
+
+
+@given(STAGES, MICROBATCHES, PIECES)
+@few
+def test_one_round_interleaved_is_1f1b(k, m, pieces):
+    one, other = interleaved(k, m, 1, pieces), make("1f1b", k, m, 1, pieces)
+    for mine, its in zip(one, other, strict=True):
+        np.testing.assert_array_equal(mine, its)
+
+
+@given(STAGES, MICROBATCHES, PIECES)
+@few
+def test_pipedreams_staleness_is_the_stages_after(k, m, pieces):
+    schedule = make("pipedream", k, m, 1, pieces)
+    number, stage = np.indices((m, k))
+    stale = np.minimum(number, k - 1 - stage)
+    np.testing.assert_array_equal(staleness(schedule), stale)
+
+
+def test_four_stages_are_as_fast_as_published():
+    found = [speed_up(make("gpipe", 4, m)) for m in (1, 4, 8, 32)]
+    assert [round(x, 2) for x in found] == [1.0, 2.29, 2.91, 3.66]
+
+
+@pytest.mark.parametrize(
+    "sizes, message",
+    [
+        (("gpipe", 0, 4), "expected 1 or more stages, got 0"),
+        (("1f1b", 2, 0), "expected 1 or more microbatches, got 0"),
+        (("interleaved", 2, 4, 0), "expected 1 or more rounds, got 0"),
+        (("interleaved", 2, 4, 2, 0), "expected 1 or more pieces, got 0"),
+        (("pipedream", 2, 4, 2), "expected one round of pipedream, got rounds=2"),
+        (("2f2b", 2, 4), "expected a schedule, got '2f2b'; pass one of gpipe, 1f1b"),
+    ],
+)
+def test_bad_sizes_are_named(sizes, message):
+    with pytest.raises(BadInput, match=message):
+        make(*sizes)

@@ -1,0 +1,123 @@
+"""Who has which block when: every cell once, no block at two ranks, all home again."""
+
+from collections import Counter, deque
+from itertools import product
+
+import pytest
+
+from dml.wire.plans.rotation import held, homes, rounds, turns
+
+EVERY = [
+    (blocks, tables, size)
+    for blocks, tables in product(range(1, 10), (1, 2))
+    for size in range(1, blocks + 1)
+]
+ALL = list(product(range(1, 12), (1, 2)))
+each = pytest.mark.parametrize("blocks, tables", ALL)
+
+
+@each
+def test_rounds_have_every_cell_once(blocks, tables):
+    cells = [c for one in rounds(blocks, tables) for task in one for c in task]
+    assert Counter(cells) == Counter(product(range(blocks), repeat=2))
+
+
+@each
+def test_the_tasks_of_a_round_share_no_block(blocks, tables):
+    for one in rounds(blocks, tables):
+        blocks_of = [held(task, blocks, tables) for task in one]
+        apart = [block for some in blocks_of for block in some]
+        assert len(apart) == len(set(apart))
+
+
+@each
+def test_no_round_more_than_a_tournament_needs(blocks, tables):
+    if tables == 2:
+        assert len(rounds(blocks, 2)) == blocks
+    else:  # each with itself, then all pairs, ⌊blocks / 2⌋ at a time
+        pairs, together = blocks * (blocks - 1) // 2, max(1, blocks // 2)
+        assert len(rounds(blocks, 1)) == 1 + -(-pairs // together)
+
+
+def test_a_block_of_words_is_none_of_contexts():
+    assert held(((1, 1),), 4) == (1, 5)
+    assert held(((1, 2), (2, 1)), 4, tables=1) == (1, 2)
+    assert held(((1, 1),), 4, tables=1) == (1,)
+
+
+def play(blocks, tables, size):
+    """Run all ranks until none can go on, as blocking receives let them.
+
+    Return how often each block passed from rank to rank.
+    """
+    ranks, back = turns(blocks, tables, size)
+    has = [
+        {block for block, at in enumerate(homes(blocks, tables, size)) if at == rank}
+        for rank in range(size)
+    ]
+    wire = {}  # by sender, receiver and block: the messages under way
+    moves = Counter()
+
+    def take(rank, stops):
+        for block, source in stops:
+            while not wire.get((source, rank, block)):
+                yield
+            wire[source, rank, block].popleft()
+            assert all(block not in blocks for blocks in has)  # nobody has it now
+            has[rank].add(block)
+
+    def live(rank):
+        for turn in ranks[rank]:
+            yield from take(rank, turn.take)
+            assert set(held(turn.cells, blocks, tables)) <= has[rank]
+            for block, dest in turn.give:
+                assert dest != rank
+                has[rank].remove(block)
+                moves[block] += 1
+                wire.setdefault((rank, dest, block), deque()).append(block)
+        yield from take(rank, back[rank])
+
+    alive = [live(rank) for rank in range(size)]
+    for _ in range(sum(map(len, ranks)) * 3 * tables + 10 * size):
+        alive = [one for one in alive if next(one, "ended") != "ended"]
+    assert not alive, "deadlock"
+    assert not any(wire.values()), "somebody gave what nobody takes"
+    for block, home in enumerate(homes(blocks, tables, size)):
+        assert block in has[home]
+    assert sum(map(len, has)) == blocks * tables
+    return moves
+
+
+@pytest.mark.parametrize("blocks, tables, size", EVERY)
+def test_a_block_is_at_one_rank_at_a_time_and_home_at_the_end(blocks, tables, size):
+    play(blocks, tables, size)
+
+
+@pytest.mark.parametrize("blocks, tables, size", EVERY)
+def test_ranks_work_on_all_cells_in_an_order_that_serial_cannot_tell(
+    blocks, tables, size
+):
+    """Each block meets the others in the same order as when one rank does it all."""
+    ranks, _ = turns(blocks, tables, size)
+    one = [turn.cells for turn in turns(blocks, tables, 1)[0][0]]
+    every = [task for some in rounds(blocks, tables) for task in some]
+    assert one == every
+    at = {task: n for n, task in enumerate(every)}
+    done = [[at[turn.cells] for turn in mine] for mine in ranks]
+    assert all(mine == sorted(mine) for mine in done)
+    assert sorted(n for mine in done for n in mine) == list(range(len(every)))
+
+
+@pytest.mark.parametrize("blocks, size", [(b, p) for b, _, p in EVERY if p > 1])
+def test_with_two_tables_words_stay_and_contexts_go_round_once(blocks, size):
+    moves = play(blocks, 2, size)
+    assert moves == Counter({blocks + c: size for c in range(blocks)})
+
+
+@pytest.mark.parametrize("blocks, tables, size", EVERY)
+def test_ranks_of_a_round_differ_by_one_task(blocks, tables, size):
+    ranks, _ = turns(blocks, tables, size)
+    tasks = [list(map(lambda turn: turn.cells, mine)) for mine in ranks]
+    for one in rounds(blocks, tables):
+        counts = [sum(task in one for task in mine) for mine in tasks]
+        assert max(counts) - min(counts) <= 1
