@@ -1,1 +1,1 @@
-"""Timers, rows, run folders and figures of Steps. Imports nothing heavy."""
+"""Measurements of a run: timers, timelines, equality of replicas, gradient noise."""

@@ -1,1 +1,5 @@
-"""Stage 3: the one place where numbers leave a worker; three media, a folder each."""
+"""Communication: the only stage in which numbers leave a worker.
+
+plans/ and costs/ are pure arithmetic; comm/ sends messages; collectives/, reducers/ and
+server/ are built on messages, memory/ on shared windows, mesh/ on JAX devices.
+"""
