@@ -34,6 +34,7 @@ def on_config(config: MkDocsConfig) -> MkDocsConfig:
         {"All systems": "systems/index.md"},
         *({part.title: chapter(part)} for part in found),
         {"Every strategy on every problem": "matrix.md"},
+        {"Glossary": "glossary.md"},
         {"Papers": "RESULTS.md"},
     ]
     return config

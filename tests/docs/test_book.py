@@ -54,7 +54,7 @@ def small(tmp_path):
     (docs / "book.py").write_text(re.sub(r"PARTS = \[.*?\]", "PARTS = []", source))
     (docs / "index.md").write_text("[types](../dml/types.py) [a](names.md#a)\n")
     (docs / "names.md").write_text("# A\n")
-    for name in ("RESULTS.md", "matrix.md"):
+    for name in ("RESULTS.md", "matrix.md", "glossary.md"):
         (docs / name).write_text("# C\n")
     (docs / "systems/index.md").write_text("# B\n")
     return tmp_path
