@@ -344,7 +344,7 @@ class Window(Protocol):
 class Comm(Protocol):
     """A communicator: MPI's operations under mpi4py's names, on numpy buffers.
 
-    Real communicators come from `wire.collectives.comm.world()`, virtual ones from
+    Real communicators come from `wire.comm.mpi.world()`, virtual ones from
     `sim.run`. What MPI does not have is in `platform` and `cache`.
     """
 
@@ -467,7 +467,7 @@ class Cache:
     """What collectives keep for one communicator between calls.
 
     Attributes:
-      regions: Memory registered by `wire.buffers.allocate`.
+      regions: Memory registered by `wire.comm.buffers.allocate`.
       parent: A communicator and the ranks in it that are this one's: its regions are
         known here, too.
       chunks: Of registered buffers, by id: the buffer, its window, this rank's chunks.
@@ -476,7 +476,7 @@ class Cache:
       groups: Of hierarchical collectives, by width and the all-reduce across groups.
       chosen: The predicted fastest all-reduce by length, itemsize and whether the
         buffer is registered.
-      rates: The fields of `wire.cost.Rates`, measured on this machine.
+      rates: The fields of `wire.costs.allreduce.Rates`, measured on this machine.
       patient: The wrapper for all-reduces in the background.
     """
 

@@ -19,7 +19,7 @@ class Shared:
         self.meeting: Meeting | None = None  # the collective call in progress
         self.hosts: list[int] = []  # of the ranks, computed at the first use
         self.last_host: int | None = None  # the largest of hosts
-        self.results: dict[str, Any] = {}  # of `wire.once`, by name
+        self.results: dict[str, Any] = {}  # of `wire.comm.once`, by name
 
 
 class Group:

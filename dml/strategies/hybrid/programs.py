@@ -170,11 +170,9 @@ def bytes_sent(compiled: jax.stages.Compiled, schedule: Schedule) -> dict[str, f
     nbytes = {"tensor": 0.0, "stage": 0.0, "data": 0.0}
     for one in collectives(compiled.as_text() or ""):
         if PART in one.of and one.kind == "collective-permute":
-            rounds = one.times / len(
-                table.piece
-            )  # of the ring; `times` counts ticks too
-            nbytes.setdefault(RING, 0.0)
-            nbytes[RING] += sent(one) * rounds * schedule.microbatches / schedule.stages
+            rounds = one.times / len(table.piece)  # `times` counts those of all ticks
+            ring = sent(one) * rounds * schedule.microbatches / schedule.stages
+            nbytes[RING] = nbytes.get(RING, 0.0) + ring
         elif PART in one.of:
             nbytes["tensor"] += sent(one) * schedule.microbatches / schedule.stages
         elif TRAVEL in one.of:

@@ -98,6 +98,8 @@ def server(
             **own,
         )
         return
+    if own:
+        raise TypeError(f"expected `every` with {', '.join(own)}, got None; pass every")
     # order matters: servers of an earlier run must end before a message of this one
     comm.Barrier()
     report = Report() if report is None else report

@@ -217,8 +217,6 @@ def push(replica: Replica, summing: list[Kept], ends_clock: bool = True) -> None
         (one,) = summing
         keys, grads, has = one.of, one.grads, one.has
     else:
-        (keys, grads), has = (
-            summed([Rows(one.rows, one.grads) for one in summing]),
-            None,
-        )
+        keys, grads = summed([Rows(one.rows, one.grads) for one in summing])
+        has = None
     replica.client.push(keys, grads, weight, loss, ends_clock=ends_clock, has=has)

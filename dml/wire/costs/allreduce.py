@@ -2,7 +2,7 @@
 
 On the `Uniform` virtual network the seconds are exact, except for a hierarchical
 all-reduce with groups of different sizes: there they are an upper bound, because ranks
-of smaller groups arrive early. `wire.schedules` gives the words that ranks send.
+of smaller groups arrive early. `wire.plans.schedules` gives the words that ranks send.
 """
 
 import math
