@@ -1,6 +1,7 @@
 """The import rule: numbers flow down the path of the data, and so do imports."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -119,3 +120,23 @@ def test_the_rule_catches(path, source, name):
 )
 def test_the_rule_allows(path, source):
     assert broken_rules(path, source) == []
+
+
+def test_modules_that_docstrings_name_exist():
+    """In backticks, `wire.comm.mpi.world()` is a file of dml, and a name in it."""
+    stages = "|".join(STAGES | {"strategies"})
+    named = re.compile(rf"`(?:dml\.)?((?:{stages})(?:\.\w+)+)(?:\(\))?`")
+    files = [*ROOT.glob("dml/**/*.py"), *ROOT.glob("experiments/**/*.py")]
+    missing = []
+    for file in files:
+        for name in named.findall(file.read_text()):
+            module, _, last = name.rpartition(".")
+            inside = [*ROOT.glob(f"dml/{module.replace('.', '/')}.py")]
+            inside += ROOT.glob(f"dml/{module.replace('.', '/')}/__init__.py")
+            if (ROOT / "dml" / name.replace(".", "/")).is_dir():
+                continue
+            if (ROOT / "dml" / f"{name.replace('.', '/')}.py").exists():
+                continue
+            if not any(re.search(rf"\b{last}\b", one.read_text()) for one in inside):
+                missing.append(f"{file.relative_to(ROOT)}: {name}")
+    assert not missing

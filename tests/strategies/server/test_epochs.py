@@ -60,3 +60,8 @@ def test_a_state_of_the_update_resumes_the_run(rule):
     own = {"every": EVERY, "state": state}
     _, rest, _ = on_ranks(half, rule, 2 * EVERY, CLOCKS, **own)
     assert rest.tobytes() == whole.tobytes()
+
+
+def test_arguments_of_epochs_without_epochs_are_refused():
+    with pytest.raises(TypeError, match="expected `every` with summary"):
+        on_ranks(task(), "sgd", 0, CLOCKS, summary={})
