@@ -33,12 +33,12 @@ Table = dict[str, Callable[..., None]]
 
 FLAGS = flags.define(*("seed", *flags.VIRTUAL, "watchdog", "check", "group", "outside"))
 FLAGS.text("sizes", "4KB,256KB,4MB,32MB", "Bytes of a buffer.")
-FLAGS.text("algorithms", "all", f"Of {', '.join(ALLREDUCE)}; or all.")
+FLAGS.text("algorithms", "all", f"Algorithms, of {', '.join(ALLREDUCE)}; or all.")
 FLAGS.text("buffers", "registered,plain", "Kinds of memory.")
-FLAGS.choice("dtype", "float32", flags.DTYPES, "Of a word.")
-FLAGS.integer("repeats", 7, "Timings, of which the median.", 1)
+FLAGS.choice("dtype", "float32", flags.DTYPES, "Type of a word.")
+FLAGS.integer("repeats", 7, "Number of timings, whose median is taken.", 1)
 FLAGS.number(
-    *("overlap", 0, "Computation beside it, in multiples of its seconds; 0: none.", 0)
+    "overlap", 0, "Computation beside it, in multiples of its seconds; 0: none.", 0
 )
 FLAGS.switch("peers", False, "Race torch's gloo and jax's psum too.")
 

@@ -42,7 +42,7 @@ Row = dict[str, Any]
 BATCHES = "1,4,16,64,128,256,512,1024,2048,4096,8192,32768"
 
 FLAGS = flags.define("seed")
-FLAGS.text("data", "all", f"Of {', '.join(DATA)}; or all.")
+FLAGS.text("data", "all", f"Data, of {', '.join(DATA)}; or all.")
 FLAGS.text("batches", BATCHES, "Examples of a batch; 1 is always tried.")
 FLAGS.text("workers", "1,2", "Threads that share a batch.")
 FLAGS.integer("examples", 32768, "Training examples.", 1)

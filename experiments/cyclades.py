@@ -34,7 +34,7 @@ from dml.wire.comm import Metered
 from dml.wire.comm.mpi import world
 
 FLAGS = flags.define("seed", "watchdog")
-FLAGS.text("problems", "svm,completion,sparse", f"Of {', '.join(PROBLEMS)}.")
+FLAGS.text("problems", "svm,completion,sparse", f"Problems, of {', '.join(PROBLEMS)}.")
 FLAGS.text(
     "bits", "1,2,4,8", "Workers whose bits are compared: 1, or a multiple of ranks."
 )

@@ -21,8 +21,8 @@ from studies.shared_memory.sparse_ways import UPDATES
 FLAGS = flags.define("seed", "watchdog")
 sparse_flags.define(FLAGS, UPDATES)
 FLAGS.number("keep", 0.25, "Chance of a unit to be kept.", 1e-3, 1)
-FLAGS.integer("hidden", 64, "Units.", 1)
-FLAGS.integer("masks", 2, "Of each image, drawn once.", 1)
+FLAGS.integer("hidden", 64, "Hidden units.", 1)
+FLAGS.integer("masks", 2, "Masks of each image, drawn once.", 1)
 FLAGS.number("mu", 0.03, "Weight of half a unit's squared row.", 0)
 
 

@@ -36,8 +36,8 @@ from dml.wire.comm.mpi import world
 WAYS = ["hogwild", "atomic", "locked", "global", "roundrobin"]
 
 FLAGS = flags.define("seed", "watchdog")
-FLAGS.text("problems", "all", f"Of {', '.join(PROBLEMS)}.")
-FLAGS.text("updates", "hogwild,locked,roundrobin", f"Of {', '.join(WAYS)}.")
+FLAGS.text("problems", "all", f"Problems, of {', '.join(PROBLEMS)}; or all.")
+FLAGS.text("updates", "hogwild,locked,roundrobin", f"Policies, of {', '.join(WAYS)}.")
 FLAGS.text("workers", "1,2", "Workers of all ranks: 1, or a multiple of the ranks.")
 FLAGS.integer("epochs", 10, "Epochs of a turn.", 1)
 FLAGS.integer("repeats", 5, "Turns, whose median is taken.", 1)

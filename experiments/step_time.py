@@ -35,20 +35,20 @@ from dml.wire.mesh import devices
 FLAGS = flags.define("seed", "watchdog", "check", "group", "outside")
 FLAGS.choice("model", "gpt", list(ways.TASKS), "Network.")
 FLAGS.choice(
-    "size", "mini", sorted({*SIZES["gpt"], *SIZES["bert"]}), "Of gpt and bert."
+    "size", "mini", sorted({*SIZES["gpt"], *SIZES["bert"]}), "Size of gpt and bert."
 )
 FLAGS.integer("length", 128, "Tokens of an example.", 1)
-FLAGS.integer("vocabulary", 8192, "Tokens there are.", 1)
+FLAGS.integer("vocabulary", 8192, "Number of tokens.", 1)
 FLAGS.integer("image", 32, "Height and width of the images of other models.", 1)
 FLAGS.integer("batch", 16, "Examples in a minibatch, over all ranks or devices.", 1)
-FLAGS.choice("dtype", "float32", list(DTYPES), "What layers compute in.")
+FLAGS.choice("dtype", "float32", list(DTYPES), "Type of the products of layers.")
 FLAGS.switch("remat", False, "Compute layers anew: less memory.")
 FLAGS.number("clip", 1.0, "Greatest norm; 0: any.", 0)
-FLAGS.text("strategies", "all", f"Of {', '.join(ways.WAYS)}; or all.")
+FLAGS.text("strategies", "all", f"Strategies, of {', '.join(ways.WAYS)}; or all.")
 FLAGS.text(
     "bucket_mb", "0,1", "Of synchronous: MB after which gradients are sent; 0: all."
 )
-FLAGS.text("zero", "0", f"Of mesh: levels of ZeRO, of {', '.join(ways.LEVELS)}.")
+FLAGS.text("zero", "0", f"Levels of ZeRO of mesh, of {', '.join(ways.LEVELS)}.")
 FLAGS.choice("allreduce", "auto", list(ALLREDUCE), "All-reduce of messages.")
 FLAGS.integer("devices", 0, "CPU devices of a process; 0: one.", 0)
 FLAGS.text(

@@ -36,7 +36,7 @@ Row = dict[str, Any]
 FLAGS = flags.define("seed", "watchdog")
 FLAGS.text("law", "shifted_exponential:1,0.5;pareto:2,3", "Laws of X.")
 FLAGS.text("workers", "10,100,1000,10000", "Virtual workers; may be none.")
-FLAGS.integer("steps", 1000, "Of max-plus, at most: 3 million draws.", 10)
+FLAGS.integer("steps", 1000, "Steps of max-plus; at most 3 million draws.", 10)
 FLAGS.integer("staleness", 1, "Clocks that a bounded worker may be ahead.", 0)
 FLAGS.number("k", 0.75, "Share of the workers that k of p waits for.", 0, 1)
 FLAGS.integer("measure", 8, "Real workers that one process starts; 0: none.", 0)

@@ -31,14 +31,14 @@ FLAGS.text(
     "uniform,hosts,torus,fat_tree,dragonfly,slim_fly",
     "Names, the smallest of which that holds p is taken, or shapes such as torus:8x8.",
 )
-FLAGS.text("algorithms", "all", f"Of {', '.join(SCHEDULES)}; or all.")
+FLAGS.text("algorithms", "all", f"All-reduces, of {', '.join(SCHEDULES)}; or all.")
 FLAGS.text(
     "sizes", "", "Bytes, multiples of 4p [4p times 1, 16, 256, ... up to 256MB]."
 )
 FLAGS.integer(
     "group", 16, "Ranks of a hierarchical one's group, where hosts have one each.", 1
 )
-FLAGS.integer("workers", 8, "Of BytePS, and so many spare hosts.", 2)
+FLAGS.integer("workers", 8, "Workers of BytePS, and as many spare hosts.", 2)
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:

@@ -27,9 +27,7 @@ class Structure(NamedTuple):
     conflicts: float  # other edges that share a row with an edge, on average
     sampled: bool  # the average is of a sample, and ρ is a lower bound
     worst: float  # delay at which Niu's bound of the steps has doubled
-    usual: (
-        float  # delay at which an edge conflicts with one update in transit, on average
-    )
+    usual: float  # delay at which an edge conflicts with 1 update in transit on average
 
 
 def structure(edges: Edges, width: int, seed: int = 0, work: int = WORK) -> Structure:

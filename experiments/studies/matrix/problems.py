@@ -28,7 +28,6 @@ from dml.update.table import table
 from dml.wire.memory.state import Order
 
 SEED, GLOVE_BATCH = 0, 60
-GLOVE_ROW = 31  # numbers of a row on servers, besides the bias
 TEXT = Shape(vocabulary=64, length=8, layers=2, width=16, heads=2)
 
 
@@ -175,6 +174,13 @@ def glove() -> Problem:
     return problem(glove(30, 12).init(SEED), *made, GLOVE_BATCH)
 
 
+def glove_rows(values: np.ndarray) -> Any:
+    """Return AdaGrad on rows of GloVe on servers."""
+    from dml.strategies.glove.served import adagrad
+
+    return adagrad(12, 0.05)(values)
+
+
 def in_runs(problem: Problem, batch: int) -> Iterator[np.ndarray]:
     from dml.strategies.glove.problem import minibatches
 
@@ -216,7 +222,7 @@ PROBLEMS: dict[str, Entry] = {
         rate=0.05,
         batches=in_runs,
         orders=in_tiles,
-        served=partial(table, "glove", rate=[0.05] * GLOVE_ROW + [1]),
+        served=glove_rows,
         own={"synchronous": {"columns": (slice(0, 12), slice(32, 33))}},
     ),
 }

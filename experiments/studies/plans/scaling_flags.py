@@ -10,8 +10,10 @@ from studies.plans import scaling_measured
 from studies.plans.scaling_model import Training
 
 FLAGS = flags.define(*flags.VIRTUAL, "watchdog")
-FLAGS.integer("parameters", 1_000_000, "Of the model.", 1, 10**10)
-FLAGS.choice("bytes_per_parameter", "4", ["2", "4", "8"], "On the wire.")
+FLAGS.integer("parameters", 1_000_000, "Parameters of the model.", 1, 10**10)
+FLAGS.choice(
+    "bytes_per_parameter", "4", ["2", "4", "8"], "Bytes of a parameter on the wire."
+)
 FLAGS.integer("batch", 64, "Examples a worker if weak, over all workers if strong.", 1)
 FLAGS.choice("scaling", "weak", ["weak", "strong"], "What of the minibatch stays.")
 FLAGS.integer("workers", 1024, "Up to which to predict.", 1, 1 << 16)
