@@ -334,7 +334,7 @@ class Window(Protocol):
     @property
     def parts(self) -> Sequence[np.ndarray]: ...  # bytes, one array a rank
 
-    def meet(self, pause: Callable[[], object]) -> None:
+    def barrier(self, pause: Callable[[], object]) -> None:
         """Barrier of all ranks; stores made before it are visible after it."""
         ...
 
@@ -477,7 +477,7 @@ class Cache:
       chosen: The predicted fastest all-reduce by length, itemsize and whether the
         buffer is registered.
       rates: The fields of `wire.costs.allreduce.Rates`, measured on this machine.
-      patient: The wrapper for all-reduces in the background.
+      yielding: The wrapper for all-reduces in the background.
     """
 
     regions: list[Region] = field(default_factory=list)
@@ -488,7 +488,7 @@ class Cache:
     groups: dict[tuple[int, Any], Groups] = field(default_factory=dict)
     chosen: dict[tuple[int, int, bool], str] = field(default_factory=dict)
     rates: tuple[float, ...] | None = None
-    patient: Any = None
+    yielding: Any = None
 
 
 AllReduce = Callable[..., None]  # all_reduce(comm, buffer, op=np.add), in place

@@ -21,8 +21,8 @@ from dml.figures import races
 from dml.runs import folder as runs
 from dml.runs import writers
 from dml.types import CountedComm
-from dml.wire.collectives import ALLREDUCE, predicted
-from dml.wire.collectives.background import hidden
+from dml.wire.collectives import ALLREDUCE, predicted_seconds
+from dml.wire.collectives.background import overlapped_share
 from dml.wire.collectives.race import contest
 from dml.wire.comm.buffers import allocate, release
 from dml.wire.comm.once import once, one_host
@@ -100,10 +100,12 @@ def rows(
         row["registered"] = registered
         row["predicted_seconds"] = None  # the cost model knows nothing of peers
         if name in table:
-            row["predicted_seconds"] = predicted(comm, name, buffer, *how)
+            row["predicted_seconds"] = predicted_seconds(comm, name, buffer, *how)
         if name in table and FLAGS.overlap:
             seconds, share = row["seconds"], FLAGS.overlap
-            row["hidden_share"] = hidden(comm, buffer, table[name], seconds, share)
+            row["hidden_share"] = overlapped_share(
+                comm, buffer, table[name], seconds, share
+            )
     if registered:
         release(comm, buffer)
     return found

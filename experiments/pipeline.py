@@ -29,7 +29,7 @@ from dml.runs import folder as runs
 from dml.runs import writers
 from dml.sim.networks.named import network
 from dml.wire.plans.pipeline_facts import bubble
-from dml.wire.plans.stages import stages
+from dml.wire.plans.stages import balanced_parts
 
 FLAGS = flags.define("network")
 FLAGS.integer("stages", 4, "K, where schedules are compared.", 1)
@@ -52,7 +52,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     flags.parse(FLAGS, argv)
     fixed = given(FLAGS.layer_seconds)
     most = max(MOST, FLAGS.stages * FLAGS.rounds)
-    stages(fixed or [1.0] * (FLAGS.blocks + 2), most)  # are not too many
+    balanced_parts(fixed or [1.0] * (FLAGS.blocks + 2), most)  # are not too many
     for size in (MOST, FLAGS.stages):
         network(FLAGS.network, size)  # is one
     if FLAGS.measured:

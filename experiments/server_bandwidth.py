@@ -24,7 +24,7 @@ from dml.runs import folder as runs
 from dml.runs import writers
 from dml.strategies.server.roles import roles
 from dml.types import CountedComm
-from dml.wire.collectives import rates
+from dml.wire.collectives import machine_rates
 from dml.wire.collectives.race import race
 from dml.wire.costs import server as server_cost
 from dml.wire.costs.allreduce import Rates
@@ -88,7 +88,7 @@ def measured(comm: CountedComm, load: Load) -> Row:
     # servers know the keys from the first time on
     clock = server_cost.Clock(load.nbytes, workers, servers)
     network = comm.platform.network
-    of = network.rates if network else rates(comm)
+    of = network.rates if network else machine_rates(comm)
     known = Rates(of.alpha, of.beta, 0.0 if network else of.gamma)
     return {
         "what": load.what,

@@ -72,11 +72,11 @@ class VirtualWindow:
     def __init__(self, comm: Any, parts: list[np.ndarray]):
         self.comm, self.parts = comm, parts
 
-    def meet(self, pause: Any = None) -> None:
+    def barrier(self, pause: Any = None) -> None:
         """Meet all ranks, as `Barrier` does; a pause of another kind is for polling."""
         if pause == self.comm.process.pause:
             pause = None
-        meet(self.comm, "meet", None, lambda values: None, pause=pause)
+        meet(self.comm, "barrier", None, lambda values: None, pause=pause)
 
     def Free(self) -> None:
         self.parts = []

@@ -26,7 +26,7 @@ from dml.models.gradient import accumulated, plus
 from dml.strategies.parameters import Tree, Update, restored
 from dml.types import CountedComm, Grads, Problem, Reducer, Step
 from dml.wire.comm.once import once
-from dml.wire.reducers.buckets import Bucket, buckets, empty, fill
+from dml.wire.reducers.buckets import Bucket, buckets, fill, gradient_views
 
 ALL = ""  # the one name of parameters that are not divided into layers
 Named = Iterator[tuple[str, Grads]]
@@ -141,7 +141,7 @@ def collect(bucket: Bucket, done: Named) -> dict[str, Grads] | None:
 
 def whole(held: Sequence[Bucket], layered: bool) -> tuple[Grads, int]:
     """Return views of all gradients as one tree, and the bytes copied again."""
-    parts = [empty(bucket) for bucket in held]
+    parts = [gradient_views(bucket) for bucket in held]
     grads = {name: found for part, _ in parts for name, found in part.items()}
     return grads if layered else grads[ALL], sum(copied for _, copied in parts)
 

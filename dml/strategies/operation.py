@@ -18,7 +18,7 @@ from dml.data.feed import feed
 from dml.metrics.timer import Timer
 from dml.strategies.parameters import Update, mean
 from dml.types import AllReduce, CountedComm, Problem, Shard, Step
-from dml.wire.collectives.collect import collect
+from dml.wire.collectives.gather_arrays import gather_arrays
 from dml.wire.comm.buffers import allocate
 
 
@@ -84,5 +84,6 @@ def operation(
 
 def joined(problem: Problem, comm: CountedComm, shard: Shard) -> np.ndarray | None:
     """Return the table of all columns on rank 0, None elsewhere; collective."""
-    found = collect(comm, shard.values.T)  # parts may differ in the first axis only
+    # transposed: parts may differ in the first axis only
+    found = gather_arrays(comm, shard.values.T)
     return problem.products.join([part.T for part in found[0]]) if found else None

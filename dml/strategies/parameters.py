@@ -18,7 +18,7 @@ import numpy as np
 
 from dml.data.feed import Part
 from dml.types import Params, Problem, Rows, Shard, itself
-from dml.wire.reducers.rows import summed
+from dml.wire.reducers.rows import sum_rows
 
 Update = Any  # an optax GradientTransformation, or rows -> the Shard that keeps them
 
@@ -133,7 +133,7 @@ class Table:
                 # copies: the next gradient may use the memory of this one
                 rows = deepcopy(rows)._replace(values=rows.values * np.float32(weight))
             pushes.append(rows)
-        return loss, summed(pushes) if pushes else None
+        return loss, sum_rows(pushes) if pushes else None
 
     def apply(self, grads: Rows) -> None:
         self.shard.update(*grads)

@@ -21,7 +21,7 @@ from dml.metrics.timer import Timer
 from dml.strategies.shared.workers import Descent, descent, paced
 from dml.types import BadInput, CountedComm, Kernel, Problem, Step
 from dml.wire.collectives import tree_allreduce
-from dml.wire.collectives.blocks import Parcels
+from dml.wire.collectives.block_transfers import BlockTransfers
 from dml.wire.memory.shared import share
 from dml.wire.memory.state import Order
 from dml.wire.plans import rotation as schedule
@@ -67,11 +67,11 @@ def rotation(
             f"{hosts}; pass --medium=messages"
         )
     travel = hosts > 1 if travel is None else travel
-    homes = schedule.homes(count, sides, comm.size)
+    homes = schedule.home_ranks(count, sides, comm.size)
     ranks, back = schedule.turns(count, sides, comm.size)
     table = problem.params.copy() if travel else shared_table(comm, problem.params)
     parts = {n: table[rows].reshape(-1) for n, rows in enumerate(blocks)}
-    parcels = Parcels(comm, parts if travel else {})
+    transfers = BlockTransfers(comm, parts if travel else {})
     where = {cell: n for n, cell in enumerate(cells(count, sides))}
     descend, number = descent(problem), 0
     for epoch, order in enumerate(timer.waits("update", batches), 1):
@@ -80,7 +80,7 @@ def rotation(
         data, pace = paced(problem, update, epoch)
         for turn in ranks[comm.rank]:
             with timer("wait"):
-                parcels.take(turn.take)
+                transfers.receive(turn.receives)
             mine = [where[cell] for cell in turn.cells]
             visits = [order.visits[order.bounds[n] : order.bounds[n + 1]] for n in mine]
             work = load(problem.kernel, order, visits) * comm.size
@@ -89,15 +89,15 @@ def rotation(
                 for n, some in zip(mine, visits, strict=True):
                     losses[n] = descend(table, data, some, pace)
             with timer("wire"):
-                parcels.give(turn.give)
+                transfers.send(turn.sends)
         with timer("wait"):
-            parcels.take(back[comm.rank])
+            transfers.receive(back[comm.rank])
             tree_allreduce(comm, losses)  # of zeros and one number: any order is exact
         number += order.steps
         yield Step(
             number=number,
             loss=losses.sum() / order.steps,
-            params=partial(collected, parcels, homes, table),
+            params=partial(collected, transfers, homes, table),
             examples=order.steps,
             seconds=timer.lap(),
             words_sent=(comm.bytes_sent - sent) // table.itemsize,
@@ -133,18 +133,18 @@ def load(kernel: Kernel, order: Order, visits: Sequence[np.ndarray]) -> float:
 
 
 def collected(
-    parcels: Parcels, homes: list[int], table: np.ndarray
+    transfers: BlockTransfers, homes: list[int], table: np.ndarray
 ) -> np.ndarray | None:
     """Return the table on rank 0, None elsewhere; collective."""
-    comm, found = parcels.comm, None
-    parcels.settle()
+    comm, found = transfers.comm, None
+    transfers.wait()
     if comm.rank == 0:
-        parcels.take((block, home) for block, home in enumerate(homes) if home)
+        transfers.receive((block, home) for block, home in enumerate(homes) if home)
         found = table.copy()
     else:
         mine = [block for block, home in enumerate(homes) if home == comm.rank]
-        parcels.give((block, 0) for block in mine)
-    parcels.settle()
+        transfers.send((block, 0) for block in mine)
+    transfers.wait()
     comm.Barrier()
     return found
 

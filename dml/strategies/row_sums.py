@@ -23,9 +23,9 @@ from dml.metrics.timer import Timer
 from dml.strategies.parameters import Table, Update, mean
 from dml.types import CountedComm, Problem, Reducer, Rows, Step
 from dml.wire.collectives import tree_allreduce
-from dml.wire.collectives.gather_parts import gather_parts, lengths
+from dml.wire.collectives.all_gather_parts import all_gather_parts, lengths
 from dml.wire.comm.buffers import allocate, layout
-from dml.wire.reducers.rows import indices, summed
+from dml.wire.reducers.rows import indices, sum_rows
 
 ALL = (slice(None),)
 
@@ -98,7 +98,7 @@ class RowSums:
         table: np.ndarray,
         columns: Sequence[slice] = ALL,
     ):
-        exact = reducer.combine is summed
+        exact = reducer.combine is sum_rows
         self.comm, self.reducer = comm, reducer
         self.dense = dense if exact else lambda buffer, nbytes: True
         self.rows, self.columns = len(table), columns
@@ -122,7 +122,8 @@ class RowSums:
         parcel = np.empty((len(touched), record), np.float32)
         parcel[:, 0] = touched.view(np.float32)
         parcel[:, 1:] = narrow
-        parcels = gather_parts(self.comm, parcel.reshape(-1), each).reshape(-1, record)
+        parcels = all_gather_parts(self.comm, parcel.reshape(-1), each)
+        parcels = parcels.reshape(-1, record)
         index, values = parcels[:, 0].view(np.int32), parcels[:, 1:]
         found = np.empty(min(self.rows, len(index)), np.int32)
         sums = np.empty((len(found), self.width), np.float32)

@@ -5,7 +5,7 @@ import sys
 import numpy as np
 
 from dml.types import Comm
-from dml.wire.collectives import chosen
+from dml.wire.collectives import chosen_allreduce
 from dml.wire.plans.schedules import SCHEDULES
 from dml.wire.plans.topology import groups
 
@@ -49,7 +49,7 @@ def allreduce(
     A rank that reads the shared memory of another one counts as a message.
     """
     if name == "auto":
-        name = chosen(comm, buffer)
+        name = chosen_allreduce(comm, buffer)
     size = comm.size
     if name == "native":
         return size

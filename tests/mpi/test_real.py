@@ -128,7 +128,7 @@ def test_the_watchdog_names_what_every_rank_waits_in_then_ends_them(mpirun, way,
     "way, call",
     [
         ("one_waits_for_a_barrier", "Barrier("),
-        ("one_waits_to_meet", "meet(rank=1"),
+        ("one_waits_to_meet", "barrier(rank=1"),
         ("one_waits_in_a_group", "Recv(source=0, tag=RING, 48 bytes)"),
         ("Allreduce", "Allreduce("),
         ("Dup", "Dup("),

@@ -11,9 +11,9 @@ from dml.strategies.server.report import Report, collected
 from dml.strategies.server.roles import roles
 from dml.strategies.server.server import Setup, server
 from dml.types import Problem, Rows, itself
-from dml.wire.collectives import ALLREDUCE, predicted
-from dml.wire.collectives.check import replicas_agree
-from dml.wire.collectives.collect import collect
+from dml.wire.collectives import ALLREDUCE, predicted_seconds
+from dml.wire.collectives.check import replica_hash
+from dml.wire.collectives.gather_arrays import gather_arrays
 from dml.wire.collectives.race import contest, lap
 from dml.wire.comm import Metered
 from dml.wire.comm.buffers import allocate
@@ -41,7 +41,7 @@ def test_a_race_of_virtual_ranks_keeps_no_list_of_all_ranks_on_each():
         comm = Metered(comm)
         buffer = allocate(comm, 100)
         contest(comm, {"butterfly": ALLREDUCE["butterfly"]}, buffer, 1)
-        predicted(comm, "butterfly", buffer)
+        predicted_seconds(comm, "butterfly", buffer)
 
     sizes = (64, 512), (512, 1536)
     first, second = (bytes_a_rank(program, *pair) for pair in sizes)
@@ -64,7 +64,7 @@ def test_a_proof_of_an_allreduce_sends_no_more_than_the_allreduce(size):
 
 def test_replicas_that_differ_are_named():
     def program(comm):
-        replicas_agree(comm, np.array([comm.rank == 3]))
+        replica_hash(comm, np.array([comm.rank == 3]))
 
     with pytest.raises(RuntimeError, match="rank 3 differs from rank 0"):
         sim.run(program, 5)
@@ -100,7 +100,7 @@ def test_arrays_are_collected_by_two_messages_of_each_rank():
     def program(comm):
         comm = Metered(comm)
         numbers = np.arange(comm.rank, dtype=np.float32)
-        found = collect(comm, numbers, np.full((2, 3), comm.rank), np.empty(0))
+        found = gather_arrays(comm, numbers, np.full((2, 3), comm.rank), np.empty(0))
         return comm.messages_sent, found
 
     (first, (numbers, squares, empty)), *others = sim.run(program, 5)

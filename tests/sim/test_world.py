@@ -687,9 +687,9 @@ def test_a_window_is_everyones_memory_and_free_gives_it_back():
     def program(comm):
         window = comm.platform.shared_window(8)
         window.parts[comm.rank][:] = comm.rank + 1
-        window.meet(comm.platform.pause)
+        window.barrier(comm.platform.pause)
         seen = [int(part[0]) for part in window.parts]
-        window.meet(comm.platform.pause)
+        window.barrier(comm.platform.pause)
         window.Free()
         return seen, len(window.parts)
 

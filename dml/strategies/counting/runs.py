@@ -18,7 +18,7 @@ from dml.data.cooccurrence import COUNT, RECORD, Sums
 from dml.data.scratch import Scratch, Spool
 from dml.types import Comm
 from dml.wire.collectives import ALLREDUCE, all_to_all
-from dml.wire.collectives.gather_parts import lengths
+from dml.wire.collectives.all_gather_parts import lengths
 
 MOST = 1 << 20  # records of a slab on a rank: more are not faster
 

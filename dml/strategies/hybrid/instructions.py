@@ -23,7 +23,7 @@ from dml.strategies.hybrid.pieces import Piece
 from dml.wire.mesh import packed
 from dml.wire.mesh.packed import Lengths, Vectors, packing, slot
 from dml.wire.mesh.when import when
-from dml.wire.plans.slots import Instructions, slots_of
+from dml.wire.plans.slots import Instructions, slot_count
 
 Weights = tuple[Vectors, Lengths]  # vectors with a part's params, and its first index
 
@@ -74,8 +74,8 @@ def zero_grad(program: Program, params: Vectors) -> InFlight:
         for stage, count in enumerate(table.saved.max(axis=0) + 1)
     ]
     return InFlight(
-        activations=packed.zeros(message, slots_of(table.activations)),
-        gradients=packed.zeros(message, slots_of(table.gradients)),
+        activations=packed.zeros(message, slot_count(table.activations)),
+        gradients=packed.zeros(message, slot_count(table.gradients)),
         saved=packed.zeros(packed.largest(saved)),
         output=packed.zeros(message),
         input_grad=packed.zeros(message),

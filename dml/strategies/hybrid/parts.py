@@ -14,8 +14,8 @@ from jax.sharding import Mesh
 from dml.types import BadInput, Layer, Params, Tensor
 from dml.wire.mesh.axes import RING, local
 from dml.wire.mesh.packed import Packing, packing
-from dml.wire.plans.pipelines import possible
-from dml.wire.plans.stages import stages as balanced
+from dml.wire.plans.pipelines import check_schedule
+from dml.wire.plans.stages import balanced_parts
 
 TRANSPOSED = "transposed"  # gpipe with a backward made by JAX
 
@@ -37,7 +37,7 @@ class Pipeline(NamedTuple):
 
     def ranges(self, layers: int, stages: int) -> list[range]:
         """Return the layers of each part."""
-        return balanced(self.seconds or [1.0] * layers, stages * self.rounds)
+        return balanced_parts(self.seconds or [1.0] * layers, stages * self.rounds)
 
 
 class Part(NamedTuple):
@@ -73,7 +73,7 @@ def divided(
     layers has empty pieces.
     """
     stages, size, layers = axes.shape["stage"], axes.shape["tensor"], model.layers
-    possible(pipeline.name, stages, pipeline.microbatches, pipeline.rounds)
+    check_schedule(pipeline.name, stages, pipeline.microbatches, pipeline.rounds)
     if RING in axes.axis_names and (stages > 1 or pipeline.schedule == "pipedream"):
         # a ppermute waits for the devices of all stages, not for those of one stage
         raise BadInput(
@@ -87,7 +87,7 @@ def divided(
 
     def part(number: int, span: range) -> Part:
         count = min(pipeline.pieces, len(span))
-        cuts = balanced([seconds[n] for n in span], count)
+        cuts = balanced_parts([seconds[n] for n in span], count)
         pieces = [[layers[span[n]] for n in cut] for cut in cuts]
         pieces = [[] for _ in range(pipeline.pieces - count)] + pieces
         slices = {

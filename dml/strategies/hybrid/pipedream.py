@@ -164,7 +164,7 @@ def compiled(
         return Program(layout, pieces, windows.table, batches, microbatches=1)
 
     def begin(params: Vectors, state: Vectors, batches: Any) -> Any:
-        versions = zeros(layout.lengths, slots.slots_of(windows.table.saved))
+        versions = zeros(layout.lengths, slots.slot_count(windows.table.saved))
         memory = instructions.zero_grad(program(batches), params)
         return memory._replace(params=params, state=state, versions=versions)
 

@@ -48,7 +48,7 @@ def by_epochs(
     roles, batches, number = setup.roles, iter(batches), 0
     split = divided(comm, problem, len(roles.servers))
     place = roles.server(comm.rank)
-    rows = slice(0) if place is None else split.held(place)
+    rows = slice(0) if place is None else split.rows_of(place)
     shard = begun(update, problem.params[rows], [each[rows] for each in state])
     replica = cache(partial(begun, update, problem.params, state))
 

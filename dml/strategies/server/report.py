@@ -8,7 +8,7 @@ import numpy as np
 from dml.strategies.server.roles import Roles
 from dml.strategies.server.workers import Counts
 from dml.types import CountedComm
-from dml.wire.collectives.collect import collect
+from dml.wire.collectives.gather_arrays import gather_arrays
 from dml.wire.plans.partition import Partition, imbalance
 from dml.wire.server.client import Client
 from dml.wire.server.server import Applied, Server
@@ -74,7 +74,7 @@ def collected(
     flat = np.concatenate([np.empty(0, np.float32), *copies])
     ends = np.array([[comm.bytes_sent // 4, report.version]], float)
     mine = (report.values.reshape(-1), log, moments, flat, report.work, ends)
-    pages = collect(comm, *mine)
+    pages = gather_arrays(comm, *mine)
     if pages is None:
         return None
     values, logs, times, copies_of, work, ends_of = pages
@@ -110,7 +110,7 @@ def joined(split: Partition, parts: Sequence[np.ndarray]) -> np.ndarray:
     """Return the table whose rows the servers have."""
     table_TxD = np.empty((int(split.edges[-1]), parts[0].shape[1]), np.float32)
     for number, part in enumerate(parts):
-        table_TxD[split.held(number)] = part
+        table_TxD[split.rows_of(number)] = part
     return table_TxD
 
 

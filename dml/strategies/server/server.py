@@ -20,7 +20,7 @@ from dml.strategies.server.tables import of_rows, tabled
 from dml.strategies.server.workers import Habits, Parts, work
 from dml.types import BadInput, CountedComm, Problem, Reducer, Shard, Step
 from dml.wire.collectives import tree_allreduce
-from dml.wire.collectives.collect import collect
+from dml.wire.collectives.gather_arrays import gather_arrays
 from dml.wire.comm.once import once
 from dml.wire.plans.partition import Partition, partition
 from dml.wire.reducers.exact import exact
@@ -153,7 +153,7 @@ def collected(
     rows: Callable[[], np.ndarray],
 ) -> np.ndarray | None:
     """Return the servers' rows on rank 0, None elsewhere; collective, after the run."""
-    found = collect(comm, rows())
+    found = gather_arrays(comm, rows())
     return joined(split, [found[0][rank] for rank in roles.servers]) if found else None
 
 
@@ -178,7 +178,7 @@ def served(
             "expected a reducer with `combine` on servers, got one without, whose sum "
             "needs all ranks; pass --strategy=synchronous"
         )
-    rows = split.held(setup.roles.server(comm.rank) or 0)
+    rows = split.rows_of(setup.roles.server(comm.rank) or 0)
     shard = update(problem.params[rows].copy())
 
     def heard(clocks: int) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 from dml.data.shards import shard
 from dml.metrics.timer import Timer
 from dml.types import BadInput, Problem, Rows, Step, nothing
-from dml.wire.reducers.rows import Keys, summed
+from dml.wire.reducers.rows import Keys, sum_rows
 from dml.wire.server.replica import Reading, Replica
 
 Sift = Callable[[np.ndarray, np.ndarray], np.ndarray]  # values, grads -> which to send
@@ -170,7 +170,7 @@ def computed(
             total.append(Rows(found.index, scaled))
         if poll:
             poll()
-    rows, grads = summed(total)
+    rows, grads = sum_rows(total)
     if len(total) == 1 or isinstance(rows, slice) or isinstance(part.rows, slice):
         return loss, grads
     order = np.argsort(rows)  # touched rows come in any order
@@ -217,6 +217,6 @@ def push(replica: Replica, summing: list[Kept], ends_clock: bool = True) -> None
         (one,) = summing
         keys, grads, has = one.of, one.grads, one.has
     else:
-        keys, grads = summed([Rows(one.rows, one.grads) for one in summing])
+        keys, grads = sum_rows([Rows(one.rows, one.grads) for one in summing])
         has = None
     replica.client.push(keys, grads, weight, loss, ends_clock=ends_clock, has=has)

@@ -4,9 +4,9 @@ from collections.abc import Callable
 
 from dml.wire.collectives.all_to_all import all_to_all as all_to_all
 from dml.wire.collectives.auto import CANDIDATES, auto_allreduce
-from dml.wire.collectives.auto import chosen as chosen
-from dml.wire.collectives.auto import predicted as predicted
-from dml.wire.collectives.auto import rates as rates
+from dml.wire.collectives.auto import chosen_allreduce as chosen_allreduce
+from dml.wire.collectives.auto import machine_rates as machine_rates
+from dml.wire.collectives.auto import predicted_seconds as predicted_seconds
 from dml.wire.collectives.background import allreduce_async as allreduce_async
 from dml.wire.collectives.broadcast import broadcast as broadcast
 from dml.wire.collectives.check import checked as checked

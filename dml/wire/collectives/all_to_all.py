@@ -1,4 +1,4 @@
-"""All-to-all: every rank hands every other a part of its own, of any length."""
+"""All-to-all: every rank sends a part of any length to every other rank."""
 
 from collections.abc import Sequence
 
@@ -9,37 +9,37 @@ from dml.wire.comm.tags import Tag
 
 
 def all_to_all(comm: Comm, parts: Sequence[np.ndarray]) -> list[np.ndarray]:
-    """Send parts[q] to rank q; return what came from every rank, by rank.
+    """Send parts[q] to rank q; return the received parts, in rank order.
 
         k = 1: 0►1 1►2 2►3 3►0      round k = 1 … p-1: rank r sends to r+k,
         k = 2: 0►2 1►3 2►0 3►1      receives from r-k (mod p)
         k = 3: 0►3 1►0 2►1 3►2
 
-    All parts are vectors of one dtype, on all ranks. A first pass tells the lengths.
-    The part for oneself is handed over as it is, without a copy.
+    All parts are vectors of one dtype, on all ranks. A first pass sends the lengths.
+    The part from a rank to itself is returned without a copy.
     2(p-1) rounds, over all ranks p(p-1) lengths and the n words of all parts that
     change ranks: 2(p-1)α + (8(p-1) + n/p)β where all parts are equally long.
     """
     rank, size = comm.rank, comm.size
     dtype = parts[0].dtype if len(parts) else None
     if len(parts) != size or any(p.ndim != 1 or p.dtype != dtype for p in parts):
-        found = [f"{part.dtype}{part.shape}" for part in parts]
+        shapes = [f"{part.dtype}{part.shape}" for part in parts]
         raise BadInput(
-            f"rank {rank}: expected {size} vectors of one dtype, got {found}; "
-            "pass one a rank, empty where there is nothing"
+            f"rank {rank}: expected {size} vectors of one dtype, got {shapes}; "
+            "pass one vector for each rank; vectors may be empty"
         )
     received = list(parts)
     lengths = np.array([len(part) for part in parts], np.int64)
     for k in range(1, size):
-        ahead, behind = (rank + k) % size, (rank - k) % size
+        dest, source = (rank + k) % size, (rank - k) % size
         length = np.empty(1, np.int64)
-        give = lengths[ahead : ahead + 1]
-        comm.Sendrecv(give, ahead, Tag.ALL_TO_ALL, length, behind, Tag.ALL_TO_ALL)
-        received[behind] = np.empty(length[0], dtype)
+        own = lengths[dest : dest + 1]
+        comm.Sendrecv(own, dest, Tag.ALL_TO_ALL, length, source, Tag.ALL_TO_ALL)
+        received[source] = np.empty(length[0], dtype)
     for k in range(1, size):
-        ahead, behind = (rank + k) % size, (rank - k) % size
-        # as bytes: a structured dtype is no dtype of MPI's
-        sent = np.ascontiguousarray(parts[ahead]).view(np.uint8)
-        take = received[behind].view(np.uint8)
-        comm.Sendrecv(sent, ahead, Tag.ALL_TO_ALL, take, behind, Tag.ALL_TO_ALL)
+        dest, source = (rank + k) % size, (rank - k) % size
+        # as bytes: MPI has no datatype for a structured dtype
+        outgoing = np.ascontiguousarray(parts[dest]).view(np.uint8)
+        incoming = received[source].view(np.uint8)
+        comm.Sendrecv(outgoing, dest, Tag.ALL_TO_ALL, incoming, source, Tag.ALL_TO_ALL)
     return received

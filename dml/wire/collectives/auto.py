@@ -1,4 +1,4 @@
-"""The all-reduce that the cost model picks, by rates measured once per machine."""
+"""Choice of the all-reduce by predicted time, from rates measured once per machine."""
 
 import json
 import os
@@ -35,18 +35,18 @@ REPEATS = 5
 
 
 def auto_allreduce(comm: Comm, buffer: np.ndarray, op: Op = np.add) -> None:
-    """Reduce in place over all ranks by the algorithm that is predicted to be fastest.
+    """Reduce in place over all ranks by the algorithm with the least predicted time.
 
-    The first call on a machine measures its rates and keeps them in a file; all ranks
-    use those of rank 0, so they agree.
+    The first call on a machine measures its rates and stores them in a file. All ranks
+    use the rates of rank 0, and therefore choose the same algorithm.
     """
     buffer = flat(comm, buffer)
     if comm.size > 1:
-        CANDIDATES[chosen(comm, buffer)](comm, buffer, op)
+        CANDIDATES[chosen_allreduce(comm, buffer)](comm, buffer, op)
 
 
-def chosen(comm: Comm, buffer: np.ndarray) -> str:
-    """Name the algorithm that `auto_allreduce` takes for this buffer."""
+def chosen_allreduce(comm: Comm, buffer: np.ndarray) -> str:
+    """Return the name of the algorithm that `auto_allreduce` uses for this buffer."""
     registered = buffer.nbytes > SMALL and buffers.registered(comm, buffer)
     key = len(buffer), buffer.itemsize, registered
     if key not in comm.cache.chosen:
@@ -54,19 +54,27 @@ def chosen(comm: Comm, buffer: np.ndarray) -> str:
         job = job._replace(
             length=len(buffer), itemsize=buffer.itemsize, registered=registered
         )
-        known = rates(comm)
+        rates = machine_rates(comm)
         comm.cache.chosen[key] = once(
-            comm, "chosen", key, lambda: choose(job, known, names)
+            comm, "chosen", key, lambda: choose(job, rates, names)
         )
     return comm.cache.chosen[key]
 
 
-def predicted(
+def predicted_seconds(
     comm: Comm, name: str, buffer: np.ndarray, group: int = 0, outside: str = "ring"
 ) -> float:
-    """Predict the seconds of an all-reduce of this buffer on this machine."""
-    name = chosen(comm, buffer) if name == "auto" else name
-    known, registered = rates(comm), buffers.registered(comm, buffer)
+    """Predict the seconds of an all-reduce on this machine.
+
+    Args:
+      comm: The ranks; collective at the first call.
+      name: Name of the all-reduce in `ALLREDUCE`.
+      buffer: The words to reduce; its length, itemsize and registration count.
+      group: Hierarchical: number of neighbouring ranks in a group; 0: hosts.
+      outside: Hierarchical: name of the all-reduce across groups.
+    """
+    name = chosen_allreduce(comm, buffer) if name == "auto" else name
+    rates, registered = machine_rates(comm), buffers.registered(comm, buffer)
 
     def seconds() -> float:
         hosts = comm.platform.hosts()
@@ -80,31 +88,32 @@ def predicted(
             hosts=all(len({hosts[rank] for rank in ranks}) == 1 for ranks in members),
             outside=outside,
         )
-        return cost.seconds(name, job, known)
+        return cost.seconds(name, job, rates)
 
     key = name, len(buffer), buffer.itemsize, registered, group, outside
     return once(comm, "predicted", key, seconds)
 
 
 def candidates(comm: Comm) -> tuple[list[str], Job]:
-    """The algorithms that the layout of hosts allows, and the job without a length."""
-    return once(comm, "candidates", None, lambda: allowed(comm))
+    """Return the algorithms that fit the layout of hosts, and a job of length 0."""
+    return once(comm, "candidates", None, lambda: find_candidates(comm))
 
 
-def allowed(comm: Comm) -> tuple[list[str], Job]:
-    """The same, computed."""
+def find_candidates(comm: Comm) -> tuple[list[str], Job]:
+    """Compute the result of `candidates`."""
     sizes = tuple(map(len, groups(comm.platform.hosts())))
-    outside = {"hierarchical"} if len(sizes) in (1, comm.size) else {"shared"}
-    outside |= {"shared"} if len(sizes) > 1 else set()
-    return [name for name in CANDIDATES if name not in outside], Job(
+    excluded = {"hierarchical"} if len(sizes) in (1, comm.size) else {"shared"}
+    excluded |= {"shared"} if len(sizes) > 1 else set()
+    return [name for name in CANDIDATES if name not in excluded], Job(
         comm.size, 0, groups=sizes
     )
 
 
-def rates(comm: Comm) -> Rates:
-    """What this machine takes: a virtual one says so, on a real one they are measured.
+def machine_rates(comm: Comm) -> Rates:
+    """Return the rates of this machine, or of the virtual network.
 
-    They are kept in a file; the first who asks on a new machine waits a second.
+    The rates of a real machine are measured once, in about a second, and stored in a
+    file. Collective at the first call.
     """
     if comm.size == 1:
         return Rates(0.0, 0.0, 0.0)
@@ -114,61 +123,65 @@ def rates(comm: Comm) -> Rates:
     if comm.cache.rates is None:
         from dml.wire.comm.mpi import machine
 
-        found, name = np.zeros(len(Rates._fields)), machine(comm)
-        known = read(name) if comm.rank == 0 else None
-        found[:] = known or 0
-        broadcast(comm, found)
-        if not found.any():
-            measured = measure(comm)
+        rates, name = np.zeros(len(Rates._fields)), machine(comm)
+        stored = read(name) if comm.rank == 0 else None
+        rates[:] = stored or 0
+        broadcast(comm, rates)
+        if not rates.any():
+            measurements = measure(comm)
             if comm.rank == 0:
-                found[:] = fit(measured)
-                write(name, Rates(*found.tolist()))
-            broadcast(comm, found)
-        comm.cache.rates = Rates(*found.tolist())
+                rates[:] = fit(measurements)
+                write(name, Rates(*rates.tolist()))
+            broadcast(comm, rates)
+        comm.cache.rates = Rates(*rates.tolist())
     return Rates(*comm.cache.rates)
 
 
 def measure(comm: Comm) -> list[tuple[str, Job, float]]:
-    """Time the candidates on a few lengths; those that share memory on both kinds."""
+    """Time the candidates on a few lengths; return rows of (name, job, seconds).
+
+    Candidates that use shared memory are timed on registered and on plain buffers.
+    """
     names, job = candidates(comm)
-    memory = allocate(comm, max(PROBES), np.uint8)
+    registered = allocate(comm, max(PROBES), np.uint8)
     plain = np.zeros(max(PROBES), np.uint8)
     rows = []
     for nbytes in PROBES:
         length = nbytes // 4
-        probes = [(name, memory, job._replace(length=length)) for name in names]
+        probes = [(name, registered, job._replace(length=length)) for name in names]
         for name in [name for name in names if name in ("shared", "hierarchical")]:
-            here = job._replace(length=length, registered=False)
-            probes.append((name, plain, here))
+            plain_job = job._replace(length=length, registered=False)
+            probes.append((name, plain, plain_job))
         calls = [
-            partial(CANDIDATES[name], comm, where[:nbytes].view(np.float32))
-            for name, where, _ in probes
+            partial(CANDIDATES[name], comm, memory[:nbytes].view(np.float32))
+            for name, memory, _ in probes
         ]
-        # The least, not the median: what disturbs a machine once is not kept for good.
-        took = race(comm, calls, REPEATS).min(axis=1).tolist()
+        # the least, not the median: rates are stored, and a disturbance must not be
+        least = race(comm, calls, REPEATS).min(axis=1).tolist()
         rows += [
-            (name, here, least)
-            for (name, _, here), least in zip(probes, took, strict=True)
+            (name, probe_job, seconds)
+            for (name, _, probe_job), seconds in zip(probes, least, strict=True)
         ]
-    release(comm, memory)
+    release(comm, registered)
     return rows
 
 
 def cache() -> Path:
-    """The file that keeps rates by machine."""
+    """Return the path of the file with the rates of each machine."""
     home = Path(os.environ.get("DML_DATA") or "~/.cache/dml").expanduser()
     return home / "rates.json"
 
 
 def read(machine: str) -> Rates | None:
+    """Return the stored rates of a machine; None if there are no valid ones."""
     try:
         return Rates(*json.loads(cache().read_text())[machine])
     except (OSError, ValueError, KeyError, TypeError):
-        return None  # not measured yet, or not readable: measure
+        return None
 
 
-def write(machine: str, found: Rates) -> None:
-    """Keep the rates; a machine whose disk cannot be written measures again."""
+def write(machine: str, rates: Rates) -> None:
+    """Store the rates of a machine, if the file is writable."""
     try:
         known = json.loads(cache().read_text())
     except (OSError, ValueError):
@@ -176,7 +189,7 @@ def write(machine: str, found: Rates) -> None:
     try:
         cache().parent.mkdir(parents=True, exist_ok=True)
         part = cache().with_suffix(f".{os.getpid()}")
-        part.write_text(json.dumps(known | {machine: list(found)}, indent=1))
+        part.write_text(json.dumps(known | {machine: list(rates)}, indent=1))
         part.replace(cache())
     except OSError:
         pass

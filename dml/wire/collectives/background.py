@@ -1,4 +1,7 @@
-"""All-reduce in the background: the same code, stopped wherever it would wait."""
+"""All-reduce in the background, on the same code as the blocking all-reduces.
+
+A fiber runs the all-reduce; where it would wait, it returns to the caller of `poll`.
+"""
 
 import threading
 from collections.abc import Callable
@@ -8,11 +11,11 @@ import numpy as np
 from greenlet import getcurrent, greenlet
 
 from dml.types import AllReduce, BadInput, Comm, Op
-from dml.wire.collectives.auto import CANDIDATES, auto_allreduce, chosen
+from dml.wire.collectives.auto import CANDIDATES, auto_allreduce, chosen_allreduce
 from dml.wire.comm.buffers import flat
 from dml.wire.comm.polling import Call, Polling
 
-PARTS = 100  # of the computation beside an all-reduce
+PARTS = 100  # number of polls during the computation of `overlapped_share`
 
 
 def allreduce_async(
@@ -23,41 +26,59 @@ def allreduce_async(
     *,
     thread: bool = False,
 ) -> "Fiber | Thread":
-    """Begin an all-reduce; `poll` its handle while you compute, or let a thread do it.
+    """Start an all-reduce and return its handle.
 
         handle = allreduce_async(comm, bucket)
         while computing: ...; handle.poll()
         handle.wait()
 
-    Ranks begin in the same order, for what is set up once they set up together; then
-    they may poll in any. One at a time on a communicator: `Dup` it for more.
+    All ranks start all-reduces in the same order, because the first call on a
+    communicator is collective; they may poll in any order. A communicator has one
+    all-reduce in progress at a time: use `Dup` for more.
+
+    Args:
+      comm: The ranks.
+      buffer: The words to reduce, in place. Do not touch it before the end.
+      op: The reduction.
+      allreduce: The all-reduce, by default the predicted fastest.
+      thread: Run in a thread instead of in `poll`. Real ranks only.
+
+    Returns:
+      A handle: `poll()` makes progress and returns whether the all-reduce is done;
+      `wait()` returns at its end.
     """
     if allreduce is auto_allreduce:
-        allreduce = CANDIDATES[chosen(comm, flat(comm, buffer))]
+        allreduce = CANDIDATES[chosen_allreduce(comm, flat(comm, buffer))]
     if not thread:
-        return Fiber(comm, lambda patient: allreduce(patient, buffer, op))
+        return Fiber(comm, lambda yielding: allreduce(yielding, buffer, op))
     if comm.platform.virtual:
-        raise BadInput("virtual ranks live in one thread; poll() or wait() instead")
+        raise BadInput(
+            "expected thread=False on virtual ranks, which share one thread; call "
+            "poll() or wait() instead"
+        )
     return Thread(lambda: allreduce(comm, buffer, op))
 
 
-def hidden(
+def overlapped_share(
     comm: Comm, buffer: np.ndarray, allreduce: AllReduce, seconds: float, share: float
 ) -> float:
-    """Return the share of an all-reduce that computation beside it hides.
+    """Measure the share of an all-reduce that overlaps with computation.
 
     The computation is PARTS sleeps, or intervals of virtual time, with a poll after
-    each. 1: it costs no more than the longer of both; 0: as much as one after another.
+    each. The share is 1 if both take as long as the longer one, 0 if they take as long
+    as one after the other. Collective.
 
     Args:
-      comm: The ranks; collective.
-      buffer: What is reduced.
+      comm: The ranks.
+      buffer: The words to reduce.
       allreduce: The all-reduce.
       seconds: Time of the all-reduce alone.
       share: Time of the computation, in multiples of `seconds`.
     """
     computing = share * seconds
-    allreduce_async(comm, buffer, allreduce=allreduce).wait()  # sets up
+    allreduce_async(
+        comm, buffer, allreduce=allreduce
+    ).wait()  # first call: sets up its caches
     comm.Barrier()
     start = comm.Wtime()
     handle = allreduce_async(comm, buffer, allreduce=allreduce)
@@ -72,22 +93,22 @@ def hidden(
 
 
 class Fiber:
-    """A collective that returns wherever it would wait, and resumes at the next poll.
+    """A collective that returns where it would wait, and resumes at the next poll.
 
-    It stays in the thread in which it began.
+    It must be polled in the thread in which it started.
     """
 
     def __init__(self, comm: Comm, program: Callable[[Any], None]):
-        if comm.cache.patient is None:
-            comm.cache.patient = Patient(comm)
-        self.comm: Patient = comm.cache.patient
-        self.polled = True  # until `wait`
+        if comm.cache.yielding is None:
+            comm.cache.yielding = YieldingComm(comm)
+        self.comm: YieldingComm = comm.cache.yielding
+        self.polled = True  # False once `wait` is called
         self.caller: Any = None
         self.fiber = greenlet(lambda: program(self.comm))
         self.poll()
 
     def poll(self) -> bool:
-        """Continue as far as possible without waiting; return whether it is done."""
+        """Continue until the next wait; return whether the collective is done."""
         if not self.fiber.dead:
             self.comm.running = self
             self.caller = self.fiber.parent = getcurrent()
@@ -101,7 +122,7 @@ class Fiber:
 
 
 class Thread:
-    """A collective in a thread of its own."""
+    """A collective that runs in a separate thread."""
 
     def __init__(self, program: Callable[[], None]):
         self.error: BaseException | None = None
@@ -115,31 +136,32 @@ class Thread:
             self.error = error
 
     def poll(self) -> bool:
-        """Say whether it is done."""
+        """Return whether the collective is done."""
         return not self.thread.is_alive()
 
     def wait(self) -> None:
-        """Wait for its end; raise what it raised."""
+        """Wait for the end; raise the error of the collective, if any."""
         self.thread.join()
         if self.error:
             raise self.error
 
 
-class Patient(Polling):
-    """A communicator whose blocking calls return to the caller of `poll` meanwhile."""
+class YieldingComm(Polling):
+    """A communicator whose blocking calls return to the caller of `Fiber.poll`."""
 
-    running: Fiber  # of the top one
+    running: Fiber  # valid on `top` only, which is the communicator of the fiber
 
-    def __init__(self, comm: Comm, top: "Patient | None" = None):
+    def __init__(self, comm: Comm, top: "YieldingComm | None" = None):
         super().__init__(comm)
         self.top = top or self
         self.platform = comm.platform._replace(pause=self.pause)
         self.cache.parent = comm, range(comm.size)
 
-    def wrap(self, comm: Comm) -> "Patient":
-        return Patient(comm, self.top)
+    def wrap(self, comm: Comm) -> "YieldingComm":
+        return YieldingComm(comm, self.top)
 
     def pause(self) -> None:
+        """Return to the caller of `poll`, or let other ranks run during `wait`."""
         running = self.top.running
         if running.polled:
             running.caller.switch()

@@ -9,7 +9,7 @@ from dml.wire.plans.topology import children, parent
 
 
 def broadcast(comm: Comm, buffer: np.ndarray, root: int = 0) -> None:
-    """Copy root's buffer into everyone's.
+    """Copy the root's buffer to all ranks.
 
         0 ──────────────► 4                    round 0
         0 ─────► 2        4 ─────► 6           round 1
@@ -19,7 +19,7 @@ def broadcast(comm: Comm, buffer: np.ndarray, root: int = 0) -> None:
     """
     buffer = flat(comm, buffer)
     size = comm.size
-    place = (comm.rank - root) % size  # in the tree, whose root is place 0
+    place = (comm.rank - root) % size  # in the tree, whose root has place 0
     if place:
         comm.Recv(buffer, (parent(place) + root) % size, Tag.BROADCAST)
     for child in reversed(list(children(place, size))):

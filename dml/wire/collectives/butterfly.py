@@ -1,9 +1,9 @@
-"""Butterfly all-reduce (recursive doubling): few rounds, everything in each."""
+"""Butterfly all-reduce (recursive doubling): few rounds, all n words in each."""
 
 import numpy as np
 
 from dml.types import Comm, Op
-from dml.wire.collectives.segments import Lane
+from dml.wire.collectives.segments import SegmentedExchange
 from dml.wire.comm.buffers import flat
 from dml.wire.comm.tags import Tag
 from dml.wire.plans.topology import SEGMENT, fold
@@ -18,26 +18,26 @@ def butterfly_allreduce(
         0 ────── 2   1 ────── 3   …           round 1: partner r xor 2
         0 ────────────── 4   …                round 2: partner r xor 4
 
-    Partners exchange all n words and both add, so after round s everyone has the sum
-    of its block of 2^(s+1) ranks, in the same bits because a + b = b + a. When p is no
-    power of two, the first ranks fold in pairs before and unfold after.
-    ⌈lg p⌉ rounds (folding: 2 more), n words a rank and round: ⌈lg p⌉(α + nβ + nγ).
+    Partners exchange all n words and both add, so after round s every rank has the sum
+    of its group of 2^(s+1) ranks, with the same bits because a + b = b + a. When p is
+    no power of two, the first ranks fold in pairs before and unfold after.
+    ⌈lg p⌉ rounds (folding: 2 more), n words per rank and round: ⌈lg p⌉(α + nβ + nγ).
     """
     buffer = flat(comm, buffer)
     rank = comm.rank
-    lane = Lane(comm, buffer, op, Tag.BUTTERFLY, segment)
+    segmented = SegmentedExchange(comm, buffer, op, Tag.BUTTERFLY, segment)
     folded = fold(comm.size)
     place = folded.place(rank)
     if place < 0:
-        lane.send(buffer, rank - 1)
+        segmented.send(buffer, rank - 1)
         comm.Recv(buffer, rank - 1, Tag.BUTTERFLY)
         return
     if place < folded.extra:
-        lane.receive(buffer, rank + 1)
+        segmented.receive(buffer, rank + 1)
     step = 1
     while step < folded.power:
         partner = folded.rank(place ^ step)
-        lane.exchange(buffer, partner, buffer, partner)
+        segmented.exchange(buffer, partner, buffer, partner)
         step *= 2
     if place < folded.extra:
         comm.Send(buffer, rank + 1, Tag.BUTTERFLY)

@@ -1,4 +1,4 @@
-"""Agreement between ranks: on what to reduce before, on the bits after."""
+"""Checks between ranks: equal arguments before an all-reduce, equal bits after it."""
 
 import hashlib
 from collections.abc import Callable
@@ -11,63 +11,65 @@ from dml.wire.comm.buffers import flat, place
 
 
 def checked(allreduce: Callable[..., None]) -> Callable[..., None]:
-    """Make an all-reduce raise, on every rank, where the ranks' buffers differ."""
+    """Return the all-reduce, preceded by `check_arguments`."""
 
     def checked_allreduce(
         comm: Comm, buffer: np.ndarray, op: Op = np.add, **kwargs
     ) -> None:
-        agree(comm, buffer, op)
+        check_arguments(comm, buffer, op)
         allreduce(comm, buffer, op, **kwargs)
 
     return checked_allreduce
 
 
-def agree(comm: Comm, buffer: np.ndarray, op: Op) -> None:
-    """Raise `BadInput`, naming two ranks, where length, dtype or op differ.
+def check_arguments(comm: Comm, buffer: np.ndarray, op: Op) -> None:
+    """Raise BadInput on all ranks if length, dtype, registration or op differ.
 
-    A buffer that no collective can take is no reason to be silent: its rank says so
-    first, so that the others do not wait for it.
+    A rank with an invalid buffer takes part in the check before it raises, so that the
+    other ranks do not wait for it. Collective.
     """
     problem = ""
     try:
-        mine = describe(comm, flat(comm, buffer), op)
+        description = describe(comm, flat(comm, buffer), op)
     except BadInput as error:
-        problem, mine = str(error), "a bad buffer"
-    said = np.zeros((comm.size, 96), np.uint8)
-    said[comm.rank, : len(mine)] = list(mine.encode())
-    all_gather(comm, said)
+        problem, description = str(error), "a bad buffer"
+    table = np.zeros((comm.size, 96), np.uint8)
+    table[comm.rank, : len(description)] = list(description.encode())
+    all_gather(comm, table)
     if problem:
         raise BadInput(problem)
-    each = [bytes(row).rstrip(b"\0").decode() for row in said]
-    for rank, other in enumerate(each):
-        if other != each[0]:
+    descriptions = [bytes(row).rstrip(b"\0").decode() for row in table]
+    for rank, other in enumerate(descriptions):
+        if other != descriptions[0]:
             raise BadInput(
-                f"all ranks must reduce alike: rank 0 has {each[0]}, rank {rank} has "
-                f"{other}; pass buffers of one length, dtype and place"
+                f"expected equal arguments on all ranks, but rank 0 has "
+                f"{descriptions[0]}, rank {rank} has {other}; pass buffers of one "
+                "length and dtype, all plain or all registered at one byte"
             )
 
 
 def describe(comm: Comm, buffer: np.ndarray, op: Op) -> str:
+    """Return a line about the arguments of an all-reduce."""
     registered = place(comm, buffer)
     where = "plain" if registered is None else f"registered at byte {registered}"
     return f"{len(buffer)} x {buffer.dtype.name}, {where}, for {op.__name__}"
 
 
-def replicas_agree(comm: Comm, buffer: np.ndarray) -> str:
-    """Return the hash of a buffer that has the same bits on all ranks; raise if not."""
-    mine = hashlib.sha256(buffer.data)
-    digest = np.frombuffer(mine.digest(), np.uint8)
+def replica_hash(comm: Comm, buffer: np.ndarray) -> str:
+    """Return the buffer's hash; raise if its bits differ between ranks."""
+    sha256 = hashlib.sha256(buffer.data)
+    digest = np.frombuffer(sha256.digest(), np.uint8)
     # the largest and, as a complement, the smallest value of each byte
     bounds = np.concatenate([digest, ~digest])
     comm.Allreduce(None, bounds, np.maximum)
     largest, smallest = bounds[: len(digest)], ~bounds[len(digest) :]
     if (largest != smallest).any():
-        each = np.zeros((comm.size, len(digest)), np.uint8)
-        each[comm.rank] = digest
-        all_gather(comm, each)
-        differ = np.flatnonzero((each != each[0]).any(axis=1))
+        digests = np.zeros((comm.size, len(digest)), np.uint8)
+        digests[comm.rank] = digest
+        all_gather(comm, digests)
+        differ = np.flatnonzero((digests != digests[0]).any(axis=1))
         raise RuntimeError(
             f"expected equal bits on all ranks, but rank {differ[0]} differs from "
             "rank 0; this all-reduce is wrong"
         )
-    return mine.hexdigest()
+    return sha256.hexdigest()

@@ -1,9 +1,9 @@
-"""Halving–doubling all-reduce (Rabenseifner 2004): a butterfly that sends less."""
+"""Halving-doubling all-reduce (Rabenseifner 2004): a butterfly of fewer words."""
 
 import numpy as np
 
 from dml.types import Comm, Op
-from dml.wire.collectives.segments import Lane
+from dml.wire.collectives.segments import SegmentedExchange
 from dml.wire.comm.buffers import flat
 from dml.wire.comm.tags import Tag
 from dml.wire.plans.topology import SEGMENT, fold, halving
@@ -17,31 +17,31 @@ def halving_doubling_allreduce(
         rank 0 │████████████████│    before
                │████████│ ──────►    round 0: partner r xor 1 adds the other half
                │████│ ──►            round 1: partner r xor 2, a quarter; and so on,
-                                     then the same steps back, copying
+                                     then the rounds in reverse, copying
 
     In round s partners share one range; each keeps one half (⌊m/2⌋ or ⌈m/2⌉ words)
-    and adds to it what the other sends. As in the butterfly the first ranks fold in
-    pairs when p is no power of two.
+    and adds to it the half that its partner sends. As in the butterfly, the first ranks
+    fold in pairs when p is no power of two.
     2⌈lg p⌉ rounds, 2(p-1)n words over all ranks (folding: 2 rounds, 2n a pair more):
     2⌈lg p⌉α + 2(p-1)/p·nβ + (p-1)/p·nγ.
     """
     buffer = flat(comm, buffer)
     rank, tag = comm.rank, Tag.HALVING_DOUBLING
-    lane = Lane(comm, buffer, op, tag, segment)
+    segmented = SegmentedExchange(comm, buffer, op, tag, segment)
     folded = fold(comm.size)
     place = folded.place(rank)
     if place < 0:
-        lane.send(buffer, rank - 1)
+        segmented.send(buffer, rank - 1)
         comm.Recv(buffer, rank - 1, tag)
         return
     if place < folded.extra:
-        lane.receive(buffer, rank + 1)
+        segmented.receive(buffer, rank + 1)
     halves = halving(place, folded.power, len(buffer))
     for half in halves:
-        partner = folded.rank(half.place)
-        lane.exchange(buffer[half.give], partner, buffer[half.keep], partner)
+        partner = folded.rank(half.partner)
+        segmented.exchange(buffer[half.send], partner, buffer[half.keep], partner)
     for half in reversed(halves):
-        partner = folded.rank(half.place)
-        comm.Sendrecv(buffer[half.keep], partner, tag, buffer[half.give], partner, tag)
+        partner = folded.rank(half.partner)
+        comm.Sendrecv(buffer[half.keep], partner, tag, buffer[half.send], partner, tag)
     if place < folded.extra:
         comm.Send(buffer, rank + 1, tag)

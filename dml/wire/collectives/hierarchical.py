@@ -1,4 +1,4 @@
-"""Hierarchical all-reduce: cheap links inside a group, few words across groups."""
+"""Hierarchical all-reduce: many words on fast links, few on links between groups."""
 
 from collections.abc import Callable
 from typing import NamedTuple
@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dml.types import Comm, Groups, Op
-from dml.wire.collectives.reduce_scatter import onward
+from dml.wire.collectives.reduce_scatter import ring_order
 from dml.wire.collectives.ring import ring_allreduce, ring_gather, ring_scatter
 from dml.wire.collectives.shared import shared_gather, shared_scatter
 from dml.wire.comm.buffers import flat
@@ -21,7 +21,7 @@ def hierarchical_allreduce(
     group: int = 0,
     outside: Callable[..., None] = ring_allreduce,
 ) -> None:
-    """Reduce in place over all ranks; groups are hosts, or `group` neighbours.
+    """Reduce in place over all ranks: inside groups, and across groups.
 
         [0  1  2  3] [4  5  6  7]   inside: reduce-scatter, rank l gets chunk l
          │  │  │  │   │  │  │  │    across: all-reduce of chunk l between the
@@ -29,48 +29,55 @@ def hierarchical_allreduce(
             └──┼──┼──────┘  │  │    inside: all-gather
                …
 
-    Inside a host chunks are added in shared memory. There are as many chunks as the
-    smallest group has ranks; in a larger group the other ranks own none.
-    Groups of g over links l, ring across over links r:
+    Inside a host, chunks are added in shared memory. There are as many chunks as the
+    smallest group has ranks; in a larger group the other ranks own no chunk.
+    Groups of g ranks over links l, a ring across groups over links r:
     2(g-1)α_l + 2(g-1)/g·nβ_l + 2(p/g-1)α_r + 2(p/g-1)/(p/g)·(n/g)β_r.
+
+    Args:
+      comm: The ranks.
+      buffer: The words to reduce.
+      op: The reduction.
+      group: Number of neighbouring ranks in a group; 0 makes each host a group.
+      outside: The all-reduce across groups.
     """
     buffer = flat(comm, buffer)
     inside, across, owners = communicators(comm, group, outside)
     parts = chunks(len(buffer), owners)
     parts += (slice(len(buffer), len(buffer)),) * (inside.size - owners)
-    mine = buffer[parts[inside.rank]]
+    chunk = buffer[parts[inside.rank]]
     if not one_host(inside):
-        ring_scatter(inside, buffer, onward(parts), op)
+        ring_scatter(inside, buffer, ring_order(parts), op)
         if inside.rank < owners:
-            outside(across, mine, op)
-        ring_gather(inside, buffer, onward(parts))
+            outside(across, chunk, op)
+        ring_gather(inside, buffer, ring_order(parts))
     else:
-        shown = shared_scatter(inside, buffer, parts, op)
+        buffers = shared_scatter(inside, buffer, parts, op)
         if inside.rank < owners:
-            outside(across, mine, op)
-        shared_gather(inside, buffer, parts, shown)
+            outside(across, chunk, op)
+        shared_gather(inside, buffer, parts, buffers)
 
 
 def communicators(comm: Comm, width: int, outside: Callable[..., None]) -> Groups:
-    """Return the communicators of this rank; collective at the first call."""
-    found = comm.cache.groups.get((width, outside))
-    if found is None:
+    """Return this rank's communicators of groups; collective at the first call."""
+    made = comm.cache.groups.get((width, outside))
+    if made is None:
         layout = once(comm, "groups", width, lambda: Layout.of(comm, width))
         number, place = layout.places[comm.rank]
         inside = comm.Split(number, place)
         inside.cache.parent = comm, layout.members[number]
         across = comm.Split(place, number)
-        outside(across, np.empty(0))  # what it sets up, all set up together now
-        found = Groups(inside, across, layout.owners)
-        comm.cache.groups[width, outside] = found
-    return found
+        outside(across, np.empty(0))  # `outside` sets up its caches, collectively
+        made = Groups(inside, across, layout.owners)
+        comm.cache.groups[width, outside] = made
+    return made
 
 
 class Layout(NamedTuple):
-    """Which ranks are in which group."""
+    """The ranks of each group."""
 
     members: tuple[tuple[int, ...], ...]  # the ranks of each group
-    places: list[tuple[int, int]]  # of each rank: its group, its place there
+    places: list[tuple[int, int]]  # each rank's group, and its rank in the group
     owners: int  # ranks of the smallest group
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""MPI's own all-reduce: the yardstick."""
+"""MPI's own all-reduce: the baseline of all others."""
 
 import numpy as np
 
@@ -7,10 +7,10 @@ from dml.wire.comm.buffers import flat
 
 
 def native_allreduce(comm: Comm, buffer: np.ndarray, op: Op = np.add) -> None:
-    """Reduce in place over all ranks, however MPI does it.
+    """Reduce in place over all ranks by `MPI_Allreduce`.
 
-    On virtual ranks it takes the bound of Chan 2007, which is beaten only by adding
-    while receiving:
+    On virtual ranks its time is the bound of Chan 2007, which only algorithms that add
+    while receiving can beat:
     ⌈lg p⌉α + 2(p-1)/p·nβ + (p-1)/p·nγ.
     """
     comm.Allreduce(None, flat(comm, buffer), op)

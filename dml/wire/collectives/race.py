@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dml.types import Comm, CountedComm
-from dml.wire.collectives.check import replicas_agree
+from dml.wire.collectives.check import replica_hash
 from dml.wire.comm.once import once
 
 LEAST = 2e-3  # seconds that one timing lasts at least, by calls in a row
@@ -90,7 +90,7 @@ def proof(
         comm.Allreduce(None, sums, np.add)
         if not sums[1]:
             break
-    found = replicas_agree(comm, buffer)
+    found = replica_hash(comm, buffer)
     return Proof(int(sums[0]) // buffer.itemsize, found, seconds)
 
 

@@ -1,11 +1,11 @@
-"""Ring all-reduce (Patarasuk & Yuan 2009): p chunks travel round p ranks, twice."""
+"""Ring all-reduce (Patarasuk & Yuan 2009): p chunks pass round p ranks, twice."""
 
 from collections.abc import Sequence
 
 import numpy as np
 
 from dml.types import Comm, Op
-from dml.wire.collectives.segments import Lane
+from dml.wire.collectives.segments import SegmentedExchange
 from dml.wire.comm.buffers import flat
 from dml.wire.comm.tags import Tag
 from dml.wire.plans.topology import SEGMENT, chunks
@@ -18,7 +18,7 @@ def ring_allreduce(
 
         ┌─► 0 ──► 1 ─┐      reduce-scatter, round i = 0 … p-2: rank r sends
         │            ▼      chunk r-i, receives chunk r-i-1 and adds it;
-        └── 3 ◄── 2 ◄┘      it ends with all of chunk r+1
+        └── 3 ◄── 2 ◄┘      it ends with the sum of chunk r+1
                             all-gather, round i: sends r+1-i, receives r-i
 
     Chunk c is ((x_c + x_{c+1}) + …) + x_{c-1}: its bits depend on c and on p.
@@ -38,23 +38,23 @@ def ring_scatter(
     op: Op = np.add,
     segment: int = SEGMENT,
 ) -> None:
-    """Reduce part c of the buffer round the ring; rank c-1 ends with all of it."""
+    """Reduce each part of the buffer round the ring; rank c-1 ends with part c."""
     rank, size = comm.rank, comm.size
     right, left = (rank + 1) % size, (rank - 1) % size
-    lane = Lane(comm, buffer, op, Tag.RING, segment)
-    give = buffer[parts[rank]]
+    segmented = SegmentedExchange(comm, buffer, op, Tag.RING, segment)
+    outgoing = buffer[parts[rank]]
     for i in range(size - 1):
-        mine = buffer[parts[(rank - i - 1) % size]]
-        lane.exchange(give, right, mine, left)
-        give = mine
+        target = buffer[parts[(rank - i - 1) % size]]
+        segmented.exchange(outgoing, right, target, left)
+        outgoing = target
 
 
 def ring_gather(comm: Comm, buffer: np.ndarray, parts: Sequence[slice]) -> None:
-    """Pass part c, which rank c-1 has, round the ring to all."""
+    """Pass part c, which starts on rank c-1, round the ring to all ranks."""
     rank, size, tag = comm.rank, comm.size, Tag.RING
     right, left = (rank + 1) % size, (rank - 1) % size
-    give = buffer[parts[right]]
+    outgoing = buffer[parts[right]]
     for i in range(size - 1):
-        take = buffer[parts[(rank - i) % size]]
-        comm.Sendrecv(give, right, tag, take, left, tag)
-        give = take
+        incoming = buffer[parts[(rank - i) % size]]
+        comm.Sendrecv(outgoing, right, tag, incoming, left, tag)
+        outgoing = incoming

@@ -1,9 +1,7 @@
-"""What every collective by hand does to a buffer: send it, or receive and reduce.
+"""Exchanges in segments: while one segment is reduced, the next one is received.
 
-A long buffer goes in segments: while one is added, the next is under way.
-
-    received   |--0--|--1--|--2--|
-    added            |-0-|  |-1-|  |-2-|        time →
+received   |--0--|--1--|--2--|
+reduced          |-0-|  |-1-|  |-2-|        time →
 """
 
 import numpy as np
@@ -12,8 +10,16 @@ from dml.types import Comm, Op
 from dml.wire.plans.topology import SEGMENT, segments
 
 
-class Lane:
-    """Exchanges of one collective over one communicator; owns the receive buffers."""
+class SegmentedExchange:
+    """Sends, and receives that reduce, of one collective; owns the receive buffers.
+
+    Args:
+      comm: The communicator.
+      buffer: The buffer that the collective reduces, for its length and dtype.
+      op: The reduction.
+      tag: Tag of all messages.
+      segment: Bytes of a segment. Shorter parts are sent as one message.
+    """
 
     def __init__(
         self, comm: Comm, buffer: np.ndarray, op: Op, tag: int, segment: int = SEGMENT
@@ -22,55 +28,64 @@ class Lane:
         self.step = max(1, segment // buffer.itemsize)
         longest = min(self.step, len(buffer))
         self.received = np.empty_like(buffer[:longest])
-        self.spare = [self.received]  # two where there are segments
+        self.buffers = [self.received]  # two where there are several segments
         if len(buffer) > longest:
-            self.spare.append(np.empty_like(self.received))
+            self.buffers.append(np.empty_like(self.received))
 
     def exchange(
-        self, give: np.ndarray, dest: int, mine: np.ndarray, source: int
+        self, outgoing: np.ndarray, dest: int, target: np.ndarray, source: int
     ) -> None:
-        """Send `give` to dest; receive as much as `mine` and reduce it into that."""
-        length = len(mine)
-        if length > self.step or len(give) > self.step:
-            return self._by_segments(give, dest, mine, source)
+        """Send `outgoing` to dest; receive as many words as `target`, and reduce.
+
+        Args:
+          outgoing: The words to send.
+          dest: Rank to send to.
+          target: The words that become op(target, received).
+          source: Rank to receive from.
+        """
+        length = len(target)
+        if length > self.step or len(outgoing) > self.step:
+            return self._by_segments(outgoing, dest, target, source)
         if length != len(self.received):
-            self.received = self.spare[0][:length]
+            self.received = self.buffers[0][:length]
         comm, tag = self.comm, self.tag
-        comm.Sendrecv(give, dest, tag, self.received, source, tag)
-        comm.Reduce_local(self.received, mine, self.op)
+        comm.Sendrecv(outgoing, dest, tag, self.received, source, tag)
+        comm.Reduce_local(self.received, target, self.op)
 
-    def send(self, give: np.ndarray, dest: int) -> None:
+    def send(self, outgoing: np.ndarray, dest: int) -> None:
         """Send to a rank that calls `receive`."""
-        for part in segments(len(give), self.step):
-            self.comm.Send(give[part], dest, self.tag)
+        for part in segments(len(outgoing), self.step):
+            self.comm.Send(outgoing[part], dest, self.tag)
 
-    def receive(self, mine: np.ndarray, source: int) -> None:
-        """Receive as much as `mine` and reduce it into that."""
-        self._by_segments(None, 0, mine, source)
+    def receive(self, target: np.ndarray, source: int) -> None:
+        """Receive as many words as `target`, and reduce them into it."""
+        self._by_segments(None, 0, target, source)
 
-    def _by_segments(self, give, dest: int, mine: np.ndarray, source: int) -> None:
+    def _by_segments(
+        self, outgoing, dest: int, target: np.ndarray, source: int
+    ) -> None:
         comm, tag = self.comm, self.tag
-        ins = list(segments(len(mine), self.step))
-        outs = [] if give is None else list(segments(len(give), self.step))
+        receives = list(segments(len(target), self.step))
+        sends = [] if outgoing is None else list(segments(len(outgoing), self.step))
 
         def post(k: int) -> list:
-            under_way = []
-            if k < len(ins):
-                part = ins[k]
-                received = self.spare[k % 2][: part.stop - part.start]
-                under_way.append(comm.Irecv(received, source, tag))
-            if k < len(outs):
-                under_way.append(comm.Isend(give[outs[k]], dest, tag))
-            return under_way
+            requests = []
+            if k < len(receives):
+                part = receives[k]
+                received = self.buffers[k % 2][: part.stop - part.start]
+                requests.append(comm.Irecv(received, source, tag))
+            if k < len(sends):
+                requests.append(comm.Isend(outgoing[sends[k]], dest, tag))
+            return requests
 
-        under_way = post(0)
-        for k in range(max(len(ins), len(outs))):
-            after = post(k + 1)
-            # `give` may be `mine`: a segment must have left before it changes.
-            for request in under_way:
+        requests = post(0)
+        for k in range(max(len(receives), len(sends))):
+            following = post(k + 1)
+            # `outgoing` may be `target`: a segment is sent before it is changed
+            for request in requests:
                 request.Wait()
-            if k < len(ins):
-                part = ins[k]
-                received = self.spare[k % 2][: part.stop - part.start]
-                comm.Reduce_local(received, mine[part], self.op)
-            under_way = after
+            if k < len(receives):
+                part = receives[k]
+                received = self.buffers[k % 2][: part.stop - part.start]
+                comm.Reduce_local(received, target[part], self.op)
+            requests = following

@@ -1,4 +1,4 @@
-"""Shared-window all-reduce on one host: no message carries data."""
+"""All-reduce in shared memory on one host, without messages."""
 
 from collections.abc import Iterable, Sequence
 
@@ -8,51 +8,54 @@ from dml.types import Comm, Op, Registered, Stage
 from dml.wire.comm.buffers import allocate, flat, peers, release
 from dml.wire.plans.topology import SMALL, STAGE, chunks, segments
 
-BLOCK = 1 << 16  # bytes that are added at once, so that they stay in the cache
-MOST_KEPT = 256  # registered buffers whose chunks are known
-SLOTS = 3  # one is filled, one is added up, one may still be read
+BLOCK = 1 << 16  # bytes that are reduced at once, so that they stay in the cache
+MAX_CACHED = 256  # registered buffers whose chunks are cached
+SLOTS = 3  # one is filled, one is reduced, one may still be read
 
 
 def shared_allreduce(comm: Comm, buffer: np.ndarray, op: Op = np.add) -> None:
     """Reduce in place over all ranks of one host.
 
-        rank 0 │ chunk 0 │ chunk 1 │ chunk 2 │      meet; rank r adds up chunk r of
-        rank 1 │ chunk 0 │ chunk 1 │ chunk 2 │      all buffers in rank order, and
-        rank 2 │ chunk 0 │ chunk 1 │ chunk 2 │      writes it into all; meet
+        rank 0 │ chunk 0 │ chunk 1 │ chunk 2 │      barrier; rank r adds up chunk r
+        rank 1 │ chunk 0 │ chunk 1 │ chunk 2 │      of all buffers in rank order, and
+        rank 2 │ chunk 0 │ chunk 1 │ chunk 2 │      writes it to all buffers; barrier
                     0         1         2
 
-    Every word is ((x_0 + x_1) + x_2) + … + x_{p-1}. Registered buffers are reduced
-    where they lie; plain ones pass through a window in stages, small ones in one.
-    2 meetings, no words sent, 2n read or written a rank: the floor is the memory.
+    Every word is ((x_0 + x_1) + x_2) + … + x_{p-1}. Registered buffers are reduced in
+    place; plain buffers are copied through a window in stages, small ones in one stage.
+    2 barriers, no words sent, 2n words read or written per rank: memory is the limit.
     """
     buffer = flat(comm, buffer)
     if comm.size == 1:
         return
     if buffer.nbytes <= SMALL:
-        return add_everything(comm, buffer, op)
-    registered = my_chunk(comm, buffer)
+        return reduce_small(comm, buffer, op)
+    registered = own_chunk(comm, buffer)
     if registered is None:
-        return add_in_stages(comm, buffer, op)
-    window, theirs = registered
-    window.meet(comm.platform.pause)
-    add_up(comm, theirs, theirs[0], op, theirs[1:])
-    window.meet(comm.platform.pause)
+        return reduce_in_stages(comm, buffer, op)
+    window, copies = registered
+    window.barrier(comm.platform.pause)
+    add_up(comm, copies, copies[0], op, copies[1:])
+    window.barrier(comm.platform.pause)
 
 
-def my_chunk(comm: Comm, buffer: np.ndarray) -> Registered | None:
-    """My chunk of all ranks' registered buffers; kept, as most are reduced again."""
-    known = comm.cache.chunks
-    if id(buffer) in known and known[id(buffer)][0] is buffer:
-        return known[id(buffer)][1]
+def own_chunk(comm: Comm, buffer: np.ndarray) -> Registered | None:
+    """Return this rank's chunk of all ranks' buffers; None for a plain buffer.
+
+    The views are cached, because most buffers are reduced many times.
+    """
+    cached = comm.cache.chunks
+    if id(buffer) in cached and cached[id(buffer)][0] is buffer:
+        return cached[id(buffer)][1]
     registered = peers(comm, buffer)
     if registered is None:
         return None
-    mine = chunks(len(buffer), comm.size)[comm.rank]
-    found = registered[0], [part[mine] for part in registered[1]]
-    if len(known) >= MOST_KEPT:
-        known.clear()
-    known[id(buffer)] = buffer, found
-    return found
+    chunk = chunks(len(buffer), comm.size)[comm.rank]
+    views = registered[0], [part[chunk] for part in registered[1]]
+    if len(cached) >= MAX_CACHED:
+        cached.clear()
+    cached[id(buffer)] = buffer, views
+    return views
 
 
 def add_up(
@@ -62,9 +65,17 @@ def add_up(
     op: Op,
     copies: Iterable[np.ndarray] = (),
 ) -> None:
-    """total, and each of copies, ← the sources in rank order; total may be the first.
+    """Reduce the sources in rank order into `total`, and copy it to all `copies`.
 
-    By blocks, so that each is read from memory once and written once.
+    It works block by block, so that each word is read from memory once and written
+    once.
+
+    Args:
+      comm: The ranks.
+      sources: Words of all ranks, in rank order.
+      total: The result; it may be the first source.
+      op: The reduction.
+      copies: Further arrays that receive the result.
     """
     if total.nbytes <= BLOCK:
         return add_block(comm, sources, total, op, copies)
@@ -80,91 +91,106 @@ def add_block(
     op: Op,
     copies: Iterable[np.ndarray],
 ) -> None:
+    """Do the same as `add_up`, for one block."""
     if len(sources) == 1:
         total[...] = sources[0]
-    before = sources[0]
+    partial = sources[0]
     for source in sources[1:]:
-        comm.Reduce_local(source, before, op, total)
-        before = total
+        comm.Reduce_local(source, partial, op, total)
+        partial = total
     for copy in copies:
         copy[...] = total
 
 
-def add_everything(comm: Comm, buffer: np.ndarray, op: Op) -> None:
-    """Show the buffer, meet once, add up all buffers: for small ones."""
+def reduce_small(comm: Comm, buffer: np.ndarray, op: Op) -> None:
+    """Reduce a small buffer: after one barrier, every rank adds up all buffers."""
     stage = staging(comm)
-    shown = slot(stage, buffer)
-    shown[comm.rank][...] = buffer
-    stage.window.meet(comm.platform.pause)
-    add_up(comm, shown, buffer, op)
+    slots = next_slot(stage, buffer)
+    slots[comm.rank][...] = buffer
+    stage.window.barrier(comm.platform.pause)
+    add_up(comm, slots, buffer, op)
 
 
-def add_in_stages(comm: Comm, buffer: np.ndarray, op: Op) -> None:
-    """Pass a plain buffer through the window: show stage k+1 while k is collected."""
+def reduce_in_stages(comm: Comm, buffer: np.ndarray, op: Op) -> None:
+    """Reduce a plain buffer through the window: copy stage k+1 in and stage k out.
+
+    Each rank reduces its chunk of every stage. It reads its own words of the chunk from
+    the buffer, and does not copy them in.
+    """
     stage = staging(comm)
     rank, size = comm.rank, comm.size
 
-    def show(words: np.ndarray) -> list[np.ndarray]:
-        shown, mine = slot(stage, words), chunks(len(words), size)[rank]
-        shown[rank][: mine.start] = words[: mine.start]
-        shown[rank][mine.stop :] = words[mine.stop :]
-        return shown
+    def copy_in(words: np.ndarray) -> list[np.ndarray]:
+        slots, own = next_slot(stage, words), chunks(len(words), size)[rank]
+        slots[rank][: own.start] = words[: own.start]
+        slots[rank][own.stop :] = words[own.stop :]
+        return slots
 
-    def add(words: np.ndarray, shown: list[np.ndarray]) -> None:
-        mine = chunks(len(words), size)[rank]
-        sources = [part[mine] for part in shown]
-        total, sources[rank] = sources[rank], words[mine]
-        add_up(comm, sources, total, op, [words[mine]])
+    def reduce_chunk(words: np.ndarray, slots: list[np.ndarray]) -> None:
+        own = chunks(len(words), size)[rank]
+        sources = [part[own] for part in slots]
+        total, sources[rank] = sources[rank], words[own]
+        add_up(comm, sources, total, op, [words[own]])
 
-    def collect(words: np.ndarray, shown: list[np.ndarray]) -> None:
-        for peer, theirs in enumerate(chunks(len(words), size)):
+    def copy_out(words: np.ndarray, slots: list[np.ndarray]) -> None:
+        for peer, chunk in enumerate(chunks(len(words), size)):
             if peer != rank:
-                words[theirs] = shown[peer][theirs]
+                words[chunk] = slots[peer][chunk]
 
-    before: tuple | None = None
+    previous: tuple | None = None
     for piece in segments(len(buffer), STAGE // buffer.itemsize):
         words = buffer[piece]
-        shown = show(words)
-        stage.window.meet(comm.platform.pause)
-        add(words, shown)
-        if before:
-            collect(*before)
-        before = words, shown
-    stage.window.meet(comm.platform.pause)
-    if before:
-        collect(*before)
+        slots = copy_in(words)
+        stage.window.barrier(comm.platform.pause)
+        reduce_chunk(words, slots)
+        if previous:
+            copy_out(*previous)
+        previous = words, slots
+    stage.window.barrier(comm.platform.pause)
+    if previous:
+        copy_out(*previous)
 
 
 def shared_scatter(
     comm: Comm, buffer: np.ndarray, parts: Sequence[slice], op: Op = np.add
 ) -> list[np.ndarray]:
-    """Reduce part r of the buffer to rank r; return all ranks' buffers as shown."""
-    registered = peers(comm, buffer) or peers(comm, copied(comm, buffer))
-    assert registered  # `copied` is
-    shown = registered[1]
-    staging(comm).window.meet(comm.platform.pause)
-    mine = parts[comm.rank]
-    total = np.empty_like(buffer[mine])
-    add_up(comm, [part[mine] for part in shown], total, op, [buffer[mine]])
-    return shown
+    """Reduce part r of the buffer on rank r; return views of all ranks' buffers.
+
+    A plain buffer is copied to registered memory first.
+    """
+    registered = peers(comm, buffer) or peers(comm, registered_copy(comm, buffer))
+    assert registered  # a copy always is
+    buffers = registered[1]
+    staging(comm).window.barrier(comm.platform.pause)
+    own = parts[comm.rank]
+    total = np.empty_like(buffer[own])
+    add_up(comm, [part[own] for part in buffers], total, op, [buffer[own]])
+    return buffers
 
 
 def shared_gather(
-    comm: Comm, buffer: np.ndarray, parts: Sequence[slice], shown: list[np.ndarray]
+    comm: Comm, buffer: np.ndarray, parts: Sequence[slice], buffers: list[np.ndarray]
 ) -> None:
-    """Copy part r of rank r's buffer into everyone's, for every r."""
-    meet = staging(comm).window.meet
-    mine = parts[comm.rank]
-    shown[comm.rank][mine] = buffer[mine]  # which are the same where registered
-    meet(comm.platform.pause)
-    for peer, theirs in enumerate(parts):
+    """Copy part r of rank r's buffer to all ranks, for every r.
+
+    Args:
+      comm: The ranks.
+      buffer: This rank's buffer.
+      parts: The part of each rank.
+      buffers: The views that `shared_scatter` returned.
+    """
+    barrier = staging(comm).window.barrier
+    own = parts[comm.rank]
+    buffers[comm.rank][own] = buffer[own]  # the same memory if registered
+    barrier(comm.platform.pause)
+    for peer, part in enumerate(parts):
         if peer != comm.rank:
-            buffer[theirs] = shown[peer][theirs]
-    meet(comm.platform.pause)
+            buffer[part] = buffers[peer][part]
+    barrier(comm.platform.pause)
 
 
-def copied(comm: Comm, buffer: np.ndarray) -> np.ndarray:
-    """Copy a plain buffer into registered memory that is kept for the next call."""
+def registered_copy(comm: Comm, buffer: np.ndarray) -> np.ndarray:
+    """Copy a plain buffer to registered memory, which later calls use again."""
     memory = comm.cache.copy
     if memory is None or len(memory) < buffer.nbytes:
         if memory is not None:
@@ -176,9 +202,9 @@ def copied(comm: Comm, buffer: np.ndarray) -> np.ndarray:
 
 
 def staging(comm: Comm) -> Stage:
-    """Return the window through which plain buffers pass; collective at first.
+    """Return the window for plain buffers; collective at the first call.
 
-    A slot is filled again after two barriers, so all ranks have read it.
+    A slot is filled again after two barriers, when all ranks have read it.
     """
     stage = comm.cache.stage
     if stage is None:
@@ -187,13 +213,13 @@ def staging(comm: Comm) -> Stage:
     return stage
 
 
-def slot(stage: Stage, like: np.ndarray) -> list[np.ndarray]:
-    """Return every rank's next slot, as long as `like`."""
+def next_slot(stage: Stage, like: np.ndarray) -> list[np.ndarray]:
+    """Return all ranks' next slots, as views with the length and dtype of `like`."""
     turn = stage.turn
     stage.turn = (turn + 1) % SLOTS
-    views = stage.views[turn]  # of its last use, most often the same
+    views = stage.views[turn]  # those of the last use often fit
     if not views or len(views[0]) != len(like) or views[0].dtype is not like.dtype:
-        here = slice(turn * STAGE, turn * STAGE + like.nbytes)
-        views = [part[here].view(like.dtype) for part in stage.window.parts]
+        place = slice(turn * STAGE, turn * STAGE + like.nbytes)
+        views = [part[place].view(like.dtype) for part in stage.window.parts]
         stage.views[turn] = views
     return views

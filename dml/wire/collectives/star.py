@@ -1,9 +1,9 @@
-"""Star all-reduce: one master adds up for all. The baseline of the lectures."""
+"""Star all-reduce: rank 0 adds up all buffers. The baseline of the lectures."""
 
 import numpy as np
 
 from dml.types import Comm, Op
-from dml.wire.collectives.segments import Lane
+from dml.wire.collectives.segments import SegmentedExchange
 from dml.wire.comm.buffers import flat
 from dml.wire.comm.tags import Tag
 from dml.wire.plans.topology import SEGMENT
@@ -19,16 +19,16 @@ def star_allreduce(
            [0]
 
     Every word is ((x_0 + x_1) + x_2) + … + x_{p-1}: the order of a serial sum.
-    2(p-1) rounds, all through the master's port, which carries 2(p-1)n words:
+    2(p-1) rounds, all through rank 0's port, which carries 2(p-1)n words:
     2(p-1)(α + nβ) + (p-1)nγ.
     """
     buffer = flat(comm, buffer)
-    lane = Lane(comm, buffer, op, Tag.STAR, segment)
+    segmented = SegmentedExchange(comm, buffer, op, Tag.STAR, segment)
     if comm.rank:
-        lane.send(buffer, 0)
+        segmented.send(buffer, 0)
         comm.Recv(buffer, 0, Tag.STAR)
         return
     for peer in range(1, comm.size):
-        lane.receive(buffer, peer)
+        segmented.receive(buffer, peer)
     for peer in range(1, comm.size):
         comm.Send(buffer, peer, Tag.STAR)

@@ -1,10 +1,10 @@
-"""Tree all-reduce: a binomial tree sums up to rank 0 and sends back down."""
+"""Tree all-reduce: a reduction up a binomial tree, and a broadcast down the tree."""
 
 import numpy as np
 
 from dml.types import Comm, Op
 from dml.wire.collectives.broadcast import broadcast
-from dml.wire.collectives.segments import Lane
+from dml.wire.collectives.segments import SegmentedExchange
 from dml.wire.comm.buffers import flat
 from dml.wire.comm.tags import Tag
 from dml.wire.plans.topology import SEGMENT, children, parent
@@ -17,15 +17,15 @@ def tree_allreduce(
 
         0 ◄─ 1   2 ◄─ 3   4 ◄─ 5   6 ◄─ 7      round 0
         0 ◄───── 2        4 ◄───── 6           round 1
-        0 ◄────────────── 4                    round 2, then the same way back
+        0 ◄────────────── 4                    round 2, then the reverse: a broadcast
 
     Rank r adds the subtrees of r+1, r+2, r+4, … in that order.
     2⌈lg p⌉ rounds, 2(p-1)n words over all ranks: 2⌈lg p⌉(α + nβ) + ⌈lg p⌉nγ.
     """
     buffer = flat(comm, buffer)
-    lane = Lane(comm, buffer, op, Tag.TREE, segment)
+    segmented = SegmentedExchange(comm, buffer, op, Tag.TREE, segment)
     for child in children(comm.rank, comm.size):
-        lane.receive(buffer, child)
+        segmented.receive(buffer, child)
     if comm.rank:
-        lane.send(buffer, parent(comm.rank))
+        segmented.send(buffer, parent(comm.rank))
     broadcast(comm, buffer)

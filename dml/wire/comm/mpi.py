@@ -16,7 +16,7 @@ from mpi4py import MPI
 
 from dml.types import ANY, SHARED, BadInput, Cache, Comm, Op, Platform, Status
 from dml.wire.comm.watchdog import Watchdog
-from dml.wire.memory.window import HEADER, HostWindow, nameless
+from dml.wire.memory.window import HEADER, HostWindow, unlink_names
 
 LOOK = 2e-4  # seconds between two looks for a message that ends a sleep
 OPS: dict[Op, MPI.Op] = {
@@ -288,7 +288,7 @@ def world(watchdog: float = 60) -> World:
 def only_world() -> World:
     comm = World(MPI.COMM_WORLD.Dup())
     comm.Barrier()
-    nameless()
+    unlink_names()
     name = f"rank {comm.rank} of {comm.size}"
     comm.equip({}, Watchdog(name, lambda: comm.Abort(1)))
 

@@ -232,11 +232,11 @@ class TracedWindow:
         self.comm, self.window = comm, window
         self.parts = window.parts
 
-    def meet(self, pause: Callable[[], object]) -> None:
+    def barrier(self, pause: Callable[[], object]) -> None:
         if self.comm.notes.on:
-            self.comm.timed("Meet", self.window.meet, pause)
+            self.comm.timed("Meet", self.window.barrier, pause)
         else:
-            self.window.meet(pause)
+            self.window.barrier(pause)
 
     def Free(self) -> None:
         self.window.Free()

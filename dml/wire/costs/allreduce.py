@@ -9,12 +9,12 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from dml.wire.plans.byteps import byteps_cut
+from dml.wire.plans.byteps import byteps_pieces
 from dml.wire.plans.topology import SEGMENT, SMALL, STAGE, fold, rounds, segments
 
 
 class Rates(NamedTuple):
-    """Seconds per operation of a machine; the last two concern shared memory."""
+    """Seconds per operation of a machine; `meet` and `touch` are of shared memory."""
 
     alpha: float  # per message
     beta: float  # per byte sent
@@ -26,13 +26,13 @@ class Rates(NamedTuple):
 class Job(NamedTuple):
     """Size and layout of one all-reduce: everything that its cost depends on."""
 
-    size: int
-    length: int
-    itemsize: int = 4
-    registered: bool = True
-    segment: int = SEGMENT
+    size: int  # ranks
+    length: int  # words
+    itemsize: int = 4  # bytes of a word
+    registered: bool = True  # shared: the buffer is in registered memory
+    segment: int = SEGMENT  # bytes of a segment
     groups: tuple[int, ...] = ()  # hierarchical: ranks of each group
-    hosts: bool = True  # hierarchical: the ranks of a group share memory
+    hosts: bool = True  # hierarchical: whether the ranks of a group share memory
     outside: str = "ring"  # hierarchical: the all-reduce across groups
 
 
@@ -45,7 +45,7 @@ def fit(measurements: Iterable[tuple[str, Job, float]]) -> Rates:
     """Fit rates to measured (algorithm, job, seconds) by relative error.
 
     `meet` is at most `alpha` and `touch` at most `beta`, because a message on one host
-    consists of both. Without these bounds noise could reverse the choice.
+    includes both. Without these bounds noise could reverse the choice.
     """
     import numpy as np
     from scipy.optimize import least_squares
@@ -57,8 +57,8 @@ def fit(measurements: Iterable[tuple[str, Job, float]]) -> Rates:
         return Rates(alpha, beta, gamma, alpha * meet, beta * touch)
 
     def misses(logs: np.ndarray) -> list[float]:
-        found = rates(logs)
-        return [math.log(seconds(name, job, found) / took) for name, job, took in rows]
+        guess = rates(logs)
+        return [math.log(seconds(name, job, guess) / took) for name, job, took in rows]
 
     start = np.log([1e-6, 1e-10, 1e-10, 0.5, 0.5])
     bounds = [-50.0] * 3 + [-10.0] * 2, [10.0] * 3 + [0.0] * 2
@@ -70,43 +70,49 @@ def choose(job: Job, rates: Rates, candidates: Iterable[str]) -> str:
     return min(candidates, key=lambda name: seconds(name, job, rates))
 
 
-def send(job: Job, rates: Rates, length: int) -> float:
+def send_seconds(job: Job, rates: Rates, length: int) -> float:
+    """Return the seconds of one message."""
     return rates.alpha + rates.beta * length * job.itemsize
 
 
-def add(job: Job, rates: Rates, length: int) -> float:
-    """Seconds to receive and reduce in segments; a segment is added during the next."""
-    came = added = 0.0
+def reduce_seconds(job: Job, rates: Rates, length: int) -> float:
+    """Return the seconds to receive and reduce, overlapped by segments."""
+    received = reduced = 0.0
     for part in segments(length, max(1, job.segment // job.itemsize)):
         nbytes = (part.stop - part.start) * job.itemsize
-        came += rates.alpha + rates.beta * nbytes
-        added = max(added, came) + rates.gamma * nbytes
-    return added
+        received += rates.alpha + rates.beta * nbytes
+        reduced = max(reduced, received) + rates.gamma * nbytes
+    return reduced
 
 
-def meet(size: int, rates: Rates) -> float:
+def barrier_seconds(size: int, rates: Rates) -> float:
+    """Return the seconds of a barrier in shared memory."""
     return rounds(size) * rates.meet
 
 
 def star_seconds(job: Job, rates: Rates) -> float:
     n = job.length
-    return (job.size - 1) * (add(job, rates, n) + send(job, rates, n))
+    return (job.size - 1) * (
+        reduce_seconds(job, rates, n) + send_seconds(job, rates, n)
+    )
 
 
 def tree_seconds(job: Job, rates: Rates) -> float:
     n = job.length
-    return rounds(job.size) * (add(job, rates, n) + send(job, rates, n))
+    return rounds(job.size) * (
+        reduce_seconds(job, rates, n) + send_seconds(job, rates, n)
+    )
 
 
 def folding_seconds(job: Job, rates: Rates) -> float:
     n = job.length
     if not fold(job.size).extra:
         return 0.0
-    return add(job, rates, n) + send(job, rates, n)
+    return reduce_seconds(job, rates, n) + send_seconds(job, rates, n)
 
 
 def butterfly_seconds(job: Job, rates: Rates) -> float:
-    inner = rounds(fold(job.size).power) * add(job, rates, job.length)
+    inner = rounds(fold(job.size).power) * reduce_seconds(job, rates, job.length)
     return inner + folding_seconds(job, rates)
 
 
@@ -114,18 +120,18 @@ def halving_doubling_seconds(job: Job, rates: Rates) -> float:
     total, length = folding_seconds(job, rates), job.length
     for _ in range(rounds(fold(job.size).power)):
         length = -(-length // 2)  # the larger half
-        total += add(job, rates, length) + send(job, rates, length)
+        total += reduce_seconds(job, rates, length) + send_seconds(job, rates, length)
     return total
 
 
 def ring_seconds(job: Job, rates: Rates) -> float:
     longest = -(-job.length // job.size)
-    both = add(job, rates, longest) + send(job, rates, longest)
+    both = reduce_seconds(job, rates, longest) + send_seconds(job, rates, longest)
     return (job.size - 1) * both
 
 
 def hierarchical_seconds(job: Job, rates: Rates) -> float:
-    largest, owners = max(job.groups), min(job.groups)
+    largest, owners = max(job.groups), min(job.groups)  # ranks; owners of chunks
     longest = -(-job.length // owners)
     across = job._replace(size=len(job.groups), length=longest, hosts=False)
     total = seconds(job.outside, across, rates)
@@ -133,23 +139,27 @@ def hierarchical_seconds(job: Job, rates: Rates) -> float:
     if job.hosts:
         added = (largest - 1) * nbytes * rates.gamma
         copied = (largest - 1) * nbytes * rates.touch
-        return total + 3 * meet(largest, rates) + added + copied
-    both = add(job, rates, longest) + send(job, rates, longest)
+        return total + 3 * barrier_seconds(largest, rates) + added + copied
+    both = reduce_seconds(job, rates, longest) + send_seconds(job, rates, longest)
     return total + (largest - 1) * both
 
 
 def shared_seconds(job: Job, rates: Rates) -> float:
     p, nbytes = job.size, job.length * job.itemsize
     if nbytes <= SMALL:
-        return meet(p, rates) + nbytes * ((p - 1) * rates.gamma + rates.touch)
+        return barrier_seconds(p, rates) + nbytes * (
+            (p - 1) * rates.gamma + rates.touch
+        )
     if job.registered:
         chunk = -(-job.length // p) * job.itemsize
-        return 2 * meet(p, rates) + (p - 1) * chunk * (rates.gamma + rates.touch)
-    total = meet(p, rates)
+        return 2 * barrier_seconds(p, rates) + (p - 1) * chunk * (
+            rates.gamma + rates.touch
+        )
+    total = barrier_seconds(p, rates)
     for part in segments(job.length, STAGE // job.itemsize):
         chunk = -(-(part.stop - part.start) // p) * job.itemsize
         added = (p - 1) * chunk * rates.gamma
-        total += meet(p, rates) + added + 2 * p * chunk * rates.touch
+        total += barrier_seconds(p, rates) + added + 2 * p * chunk * rates.touch
     return total
 
 
@@ -160,18 +170,23 @@ def native_seconds(job: Job, rates: Rates) -> float:
 
 
 def byteps_seconds(job: Job, rates: Rates, spare: int = 0) -> float:
-    """Seconds of `byteps_allreduce`; the last `spare` of job.size ranks only serve.
+    """Predict the seconds of `byteps_allreduce`.
 
     Exact for equal pieces and γ = 0, otherwise an upper bound. The time in the paper
     (Jiang 2020), 2n(n-1)M/((n² + kn - 2k)B), omits the last stage, which drains.
+
+    Args:
+      job: The all-reduce; `size` includes the spare hosts.
+      rates: Rates of the network.
+      spare: Number of spare hosts.
     """
     workers, nbytes = job.size - spare, job.length * job.itemsize
     if workers < 2:
         return 0.0
-    pieces, stages = byteps_cut(workers, spare, nbytes, job.segment)
+    pieces, stages = byteps_pieces(workers, spare, nbytes, job.segment)
     piece = -(-job.length // pieces) * job.itemsize
     slots = workers * (stages + (spare > 0))
-    added = stages if spare else 0  # pieces that a spare host adds up of all workers
+    added = stages if spare else 0  # pieces that a spare host adds up
     added += (workers - spare) * stages // (2 * (workers - 1))  # and a worker
     return (
         slots * (rates.alpha + rates.beta * piece)
@@ -180,7 +195,7 @@ def byteps_seconds(job: Job, rates: Rates, spare: int = 0) -> float:
 
 
 def gather_seconds(size: int, nbytes: int, rates: Rates) -> float:
-    """Seconds of a ring all-gather of `nbytes` in total."""
+    """Predict the seconds of a ring all-gather of `nbytes` in total."""
     return (size - 1) * rates.alpha + (size - 1) / size * nbytes * rates.beta
 
 

@@ -1,16 +1,17 @@
-"""What a step of a plan costs on a machine: seconds, by what takes them; pure.
+"""Predicted seconds of a parallel training step, by cause: pure arithmetic.
 
     compute │ tensor │ stage │ bubble │ data
 
-    compute  6 flops a parameter and token, and attention's; with remat a third more
-    tensor   in each block 2 all-reduces forwards, 2 backwards (2 again with remat), of
-             a microbatch's stream: 2·b·s·h·(t-1)/t numbers sent and received
-    stage    a stream sent forwards, and its gradient backwards, a microbatch
-    bubble   K - 1 microbatches' time of all that: (K - 1)/(M + K - 1) of the whole
-    data     one ring all-reduce of a device's gradients; ZeRO's levels send otherwise
+    compute  6 flops per parameter and token, and attention; a third more with remat
+    tensor   in each block 2 all-reduces forwards, 2 backwards (2 again with remat) of
+             the activations of a microbatch: 2·b·s·h·(t-1)/t words sent and received
+    stage    for each microbatch, activations forwards and their gradient backwards
+    bubble   the time above for K - 1 microbatches: (K - 1)/(M + K - 1) of the total
+    data     one ring all-reduce of a device's gradients; other collectives with ZeRO
 
-Nothing overlaps. Devices are numbered tensor first, then data, then stage: tensor lies
-inside a host, data if they fit in there together, stages only if all do.
+Communication does not overlap with computation. Devices are numbered by tensor, then by
+data, then by stage: a tensor group is inside a host, a tensor and data group if it
+fits, all stages only if the whole mesh fits.
 """
 
 from typing import NamedTuple
@@ -20,27 +21,27 @@ from dml.wire.plans.mesh import Plan
 
 
 class Work(NamedTuple):
-    """What is trained: all that its cost depends on."""
+    """Sizes of the model that is trained."""
 
     layers: int
     width: int
-    length: int
+    length: int  # tokens of an example
     vocabulary: int
     block: int  # parameters of a block
-    itemsize: int = 2  # bytes of an activation, of a gradient
+    itemsize: int = 2  # bytes of an activation and of a gradient
 
 
 class Machine(NamedTuple):
-    """What it is trained on."""
+    """Speed of devices and networks."""
 
-    flops: float  # a second that a device does of a model's
-    inside: Rates  # of a host
-    network: Rates
-    host: int  # devices that are in one
+    flops: float  # of a device, per second, as reached by models
+    inside: Rates  # between devices of a host
+    network: Rates  # between hosts
+    host: int  # devices of a host
 
 
 class Seconds(NamedTuple):
-    """Of a step."""
+    """Seconds of a step, by cause; see the module's docstring."""
 
     compute: float
     tensor: float
@@ -50,11 +51,12 @@ class Seconds(NamedTuple):
 
     @property
     def total(self) -> float:
+        """Seconds of the step."""
         return sum(self)
 
 
 def seconds(work: Work, plan: Plan, machine: Machine) -> Seconds:
-    """Predict how long a step takes; the slowest stage sets the pace."""
+    """Predict the seconds of a step, from those of the slowest stage."""
     compute = stage_flops(work, plan) / (plan.tensor * machine.flops)
     stream = plan.microbatch * work.length * work.width * work.itemsize
     reduced = 4 + 2 * plan.remat
@@ -74,35 +76,35 @@ def seconds(work: Work, plan: Plan, machine: Machine) -> Seconds:
 
 
 def blocks(work: Work, plan: Plan) -> int:
-    """Return how many blocks the longest stage has."""
+    """Return the number of blocks of the longest stage."""
     return -(-work.layers // plan.stage)
 
 
 def stage_flops(work: Work, plan: Plan) -> float:
-    """Count a microbatch's on the slowest stage: the last one, which has the head."""
-    attention = (
-        12 * work.width * work.length
-    )  # scores and mixing: Narayanan 2021, eq. 3
+    """Return the flops of a microbatch on the last stage: slowest by its head."""
+    # scores and mixing: Narayanan 2021, eq. 3
+    attention = 12 * work.width * work.length
     inside = blocks(work, plan) * (6 * work.block + attention)
-    head = 6 * work.vocabulary * work.width  # is not computed again
-    again = 4 / 3 if plan.remat else 1.0
-    return plan.microbatch * work.length * (again * inside + head)
+    head = 6 * work.vocabulary * work.width  # not recomputed
+    recompute = 4 / 3 if plan.remat else 1.0
+    return plan.microbatch * work.length * (recompute * inside + head)
 
 
 def all_reduce(size: int, nbytes: float, rates: Rates) -> float:
-    """A ring's reduce-scatter and all-gather, which send as much; adding is free."""
+    """Return the seconds of a ring all-reduce, without the time of additions."""
     return 2 * gather_seconds(size, int(nbytes), rates)
 
 
 def data_seconds(work: Work, plan: Plan, machine: Machine) -> float:
-    """The replicas' traffic: a pass is (d - 1)/d of a device's gradients round a ring.
+    """Return the seconds of communication between replicas.
 
-    Two passes; with ZeRO 2 gradients are scattered after every microbatch, with ZeRO 3
-    parameters are also gathered before each one's forward pass and backward pass.
+    A pass sends (d - 1)/d of a device's gradients round a ring. There are two passes.
+    With ZeRO 2, gradients are scattered after every microbatch; with ZeRO 3, parameters
+    are also gathered before each forward and each backward.
     """
     near = plan.tensor * plan.data <= machine.host
     rates = machine.inside if near else machine.network
-    held = blocks(work, plan) * work.block + work.vocabulary * work.width
-    nbytes = held / plan.tensor * work.itemsize
+    params = blocks(work, plan) * work.block + work.vocabulary * work.width
+    nbytes = params / plan.tensor * work.itemsize
     passes = (2, 2, plan.microbatches + 1, 3 * plan.microbatches)[plan.zero]
     return passes * gather_seconds(plan.data, int(nbytes), rates)

@@ -1,4 +1,4 @@
-"""What a clock of a parameter server costs: seconds and words by α, β, γ; pure.
+"""Predicted seconds of a clock of a parameter server, by α, β and γ.
 
 w workers, s servers, n bytes pushed and pulled by each worker
 
@@ -10,32 +10,38 @@ from typing import NamedTuple
 
 from dml.wire.costs.allreduce import Rates
 
-HEAD, WORDS = 64, 32  # bytes before a message to a server, and before an answer
-INLINE = 1 << 16  # bytes up to which gradients travel with their head
+HEAD, WORDS = 64, 32  # bytes of the header of a request, and of that of an answer
+INLINE = 1 << 16  # bytes up to which a gradient is sent in one message with its header
 
 
 class Clock(NamedTuple):
-    """One clock of all workers."""
+    """One clock: all workers push a gradient and pull the parameters."""
 
-    nbytes: int  # of a gradient, and of what is read
+    nbytes: int  # bytes of a gradient, and of the parameters that are pulled
     workers: int
     servers: int
-    keys: int = 0  # bytes of keys, in a pull and in a push
+    keys: int = 0  # bytes of the keys in a pull, and in a push
 
 
 def seconds(clock: Clock, rates: Rates, pulls: bool = True) -> float:
-    """Predict how long a clock takes in which all workers push, then all pull.
+    """Predict the seconds of a clock in which all workers push, then all pull.
 
-    A lone worker waits for its own messages, one after another; of many, a server's
-    port takes all, 2wn/s bytes. On the `Uniform` virtual network one worker and server
-    take exactly so long. Small pushes of many overlap with answers, and take less;
-    workers that are in each other's way at several servers up to half as long again.
+    One worker waits for its own messages, one after another. With many workers the port
+    of a server is the limit, which carries 2wn/s bytes. On the `Uniform` virtual
+    network the prediction is exact for one worker and one server. Small pushes of many
+    workers overlap with answers and take less. Workers that wait for each other at
+    several servers take up to 1.5 times as long.
+
+    Args:
+      clock: Sizes of the clock.
+      rates: Rates of the network.
+      pulls: Whether workers pull.
     """
     n, keys, s = clock.nbytes / clock.servers, clock.keys / clock.servers, clock.servers
-    apart = n > INLINE
-    push = rates.alpha * (1 + apart) + rates.beta * (HEAD + keys + n)
+    split = n > INLINE  # the header is a separate message
+    push = rates.alpha * (1 + split) + rates.beta * (HEAD + keys + n)
     pull = rates.alpha + rates.beta * (HEAD + keys) if pulls else 0.0
     answer = 2 * rates.alpha + rates.beta * (WORDS + n) if pulls else 0.0
     update = rates.gamma * n
-    alone = s * push + pull + update + answer  # answers come while others are pushed
-    return max(alone, clock.workers * (push + pull + update + answer))
+    single = s * push + pull + update + answer  # other answers come during the pushes
+    return max(single, clock.workers * (push + pull + update + answer))

@@ -24,7 +24,7 @@ class HostWindow:
         self.others = [pair for pair in enumerate(flags) if pair[0] != comm.rank]
         self.count = 0
 
-    def meet(self, pause: Callable[[], object] = os.sched_yield) -> None:
+    def barrier(self, pause: Callable[[], object] = os.sched_yield) -> None:
         """Wait until all ranks have called: a barrier. Earlier stores are visible.
 
         Each rank counts its calls in a flag that the others read: no message, and no
@@ -35,7 +35,7 @@ class HostWindow:
         self.mine[0] = count
         for peer, flag in self.others:
             if flag[0] < count:
-                self.comm.call = ("meet", "rank", peer, 0, b"")
+                self.comm.call = ("barrier", "rank", peer, 0, b"")
                 while flag[0] < count:
                     pause()
                 self.comm.call = None
@@ -47,7 +47,7 @@ class HostWindow:
         self.free()
 
 
-def nameless(maps: Path = Path("/proc/self/maps")) -> None:
+def unlink_names(maps: Path = Path("/proc/self/maps")) -> None:
     """Remove the names of MPICH's shared memory that this process maps.
 
     All ranks have mapped it. Memory without a name ends with its last process; MPICH

@@ -1,19 +1,27 @@
-"""BytePS's schedule: who sends which piece to whom, when; pure arithmetic.
+"""The schedule of BytePS: sender, receiver and piece of every message.
 
-`wire/collectives/byteps.py` follows it, and shows it.
+Pure arithmetic. `wire.collectives.byteps` follows the schedule and has its picture.
 """
 
 from collections.abc import Iterator
 from typing import NamedTuple
 
-NOBODY = -1
+NO_RANK = -1  # destination or source of no message
 
 
-def byteps_cut(workers: int, spare: int, nbytes: int, segment: int) -> tuple[int, int]:
-    """Say into how many equal pieces BytePS cuts a buffer, and how many stages it has.
+def byteps_pieces(
+    workers: int, spare: int, nbytes: int, segment: int
+) -> tuple[int, int]:
+    """Return the number of equal pieces of a buffer, and the number of stages.
 
-    A spare host serves 2(n-1)m of the (n² + kn - 2k)m pieces, one a stage, a worker
-    (n-k)m; m is the least that leaves no piece longer than a segment.
+    Of (n² + kn - 2k)m pieces, a spare host serves 2(n-1)m, one in each stage, and a
+    worker (n-k)m; m is the least number with no piece longer than a segment.
+
+    Args:
+      workers: Number of workers n.
+      spare: Number of spare hosts k.
+      nbytes: Size of the buffer.
+      segment: Greatest size of a piece in bytes.
     """
     unit = workers * workers + spare * workers - 2 * spare
     repeats = max(1, -(-nbytes // (unit * max(1, segment))))
@@ -21,78 +29,79 @@ def byteps_cut(workers: int, spare: int, nbytes: int, segment: int) -> tuple[int
 
 
 class Slot(NamedTuple):
-    """One exchange: piece `give` goes to dest while `take` comes from source."""
+    """One exchange: a piece is sent to dest while another is received from source."""
 
-    dest: int  # or NOBODY
-    give: int
-    source: int  # or NOBODY
-    take: int
+    dest: int  # or NO_RANK
+    sent: int  # number of the piece
+    source: int  # or NO_RANK
+    received: int  # number of the piece
 
 
 class Plan(NamedTuple):
-    """Who sends which piece to whom in every slot of every stage; pure arithmetic.
+    """The messages of every slot of every stage; pure arithmetic.
 
-    In slot r of a stage, spare host j gets a piece from worker r+j and sends one, which
-    it added up in the stage before, to worker r+j+c. That leaves as many workers with
-    nothing to send as with nothing to receive, the latter c further: so they send to
-    those. c takes all values in the first half of the stages, when pieces are pushed
-    to workers, and again in the second, when their sums are pulled.
+    In slot r of a stage, spare host j receives a piece from worker r+j, and sends a
+    piece that it added up in the stage before to worker r+j+c. The other workers send
+    to each other, also c ranks further: as many workers send to no spare host as
+    receive from none. c takes all values in the first half of the stages, when pieces
+    are pushed to workers, and again in the second half, when their sums are pulled.
     """
 
     workers: int
     spare: int
     stages: int
-    parts: tuple[slice, ...]  # of the buffer, a piece each
+    parts: tuple[slice, ...]  # the words of each piece
 
     @property
     def share(self) -> int:
-        """Pieces that a worker serves."""
+        """Number of pieces that a worker serves."""
         return (self.workers - self.spare) * self.repeats
 
     @property
     def repeats(self) -> int:
+        """The factor m of the numbers of pieces and stages."""
         return self.stages // (2 * (self.workers - 1))
 
-    def first(self, server: int) -> int:
-        """The first piece that a rank serves: those of spare hosts come last."""
+    def first_piece(self, server: int) -> int:
+        """Return the first piece of a server; spare hosts serve the last pieces."""
         if server < self.workers:
             return server * self.share
         return self.workers * self.share + (server - self.workers) * self.stages
 
     def distance(self, stage: int) -> int:
-        """c: how far workers send in this stage."""
+        """Return c, the distance in ranks over which workers send in this stage."""
         return 1 + stage // self.repeats % (self.workers - 1)
 
-    def sent(self, rank: int, stage: int, r: int) -> tuple[int, int]:
-        """To whom a worker sends in slot r, and which piece."""
+    def message(self, rank: int, stage: int, r: int) -> tuple[int, int]:
+        """Return the destination and the piece that a worker sends in slot r."""
         host = (rank - r) % self.workers
         if host < self.spare:
-            return self.workers + host, self.first(self.workers + host) + stage
+            return self.workers + host, self.first_piece(self.workers + host) + stage
         dest = (rank + self.distance(stage)) % self.workers
         server = dest if stage < self.stages // 2 else rank
         nth = stage % self.repeats * (self.workers - self.spare) + host - self.spare
-        return dest, self.first(server) + nth
+        return dest, self.first_piece(server) + nth
 
-    def working(self, rank: int, stage: int) -> Iterator[Slot]:
-        """A worker's slots of a stage."""
+    def worker_slots(self, rank: int, stage: int) -> Iterator[Slot]:
+        """Yield the slots of a worker in a stage."""
         behind = (rank - self.distance(stage)) % self.workers
         for r in range(self.workers):
-            dest, give, source, take = NOBODY, 0, NOBODY, 0
+            dest, sent, source, received = NO_RANK, 0, NO_RANK, 0
             if stage < self.stages:
-                dest, give = self.sent(rank, stage, r)
+                dest, sent = self.message(rank, stage, r)
             host = (behind - r) % self.workers
             if host >= self.spare and stage < self.stages:
-                source, take = behind, self.sent(behind, stage, r)[1]
+                source, received = behind, self.message(behind, stage, r)[1]
             elif host < self.spare and stage:
                 source = self.workers + host
-                take = self.first(source) + stage - 1
-            yield Slot(dest, give, source, take)
+                received = self.first_piece(source) + stage - 1
+            yield Slot(dest, sent, source, received)
 
-    def serving(self, rank: int, stage: int) -> Iterator[Slot]:
-        """A spare host's slots of a stage."""
-        n, c, piece = self.workers, self.distance(stage), self.first(rank) + stage
+    def server_slots(self, rank: int, stage: int) -> Iterator[Slot]:
+        """Yield the slots of a spare host in a stage."""
+        n, c, piece = self.workers, self.distance(stage), self.first_piece(rank) + stage
         for r in range(n):
             source = (r + rank - n) % n
-            dest = (source + c) % n if stage else NOBODY
-            source = source if stage < self.stages else NOBODY
+            dest = (source + c) % n if stage else NO_RANK
+            source = source if stage < self.stages else NO_RANK
             yield Slot(dest, piece - 1, source, piece)

@@ -1,31 +1,32 @@
-"""A plan: how the devices of a mesh share a step of training, as numbers alone.
+"""Sizes of a parallel training step: the axes of its mesh, microbatches and sharding.
 
-data       replicas: each has examples of its own, and sends gradients
-stage      contiguous parts of the layers: each sends what it made of a microbatch
-tensor     slices of every matrix: inside each block all add up what they found
+data       replicas: each has a shard of the minibatch; gradients are summed
+stage      pipeline stages of consecutive layers; activations are sent to the next stage
+tensor     slices of every matrix; partial results are summed inside each block
 """
 
 from typing import NamedTuple
 
 
 class Plan(NamedTuple):
-    """How a step is cut; the defaults are one device that takes an example a step."""
+    """How a step is divided; by default one device and one example per step."""
 
-    data: int = 1
-    stage: int = 1
-    tensor: int = 1
-    microbatch: int = 1  # examples that a replica computes at a time
-    microbatches: int = 1  # that a replica computes in a step
-    schedule: str = "1f1b"
-    remat: bool = False  # keep what goes into a block, compute its inside again
-    sequence: bool = False  # norms and the stream are cut over tensor, by places
-    zero: int = 0  # over data are cut: 1 the state, 2 gradients too, 3 params too
+    data: int = 1  # replicas
+    stage: int = 1  # pipeline stages
+    tensor: int = 1  # devices that share each matrix
+    microbatch: int = 1  # examples in a microbatch
+    microbatches: int = 1  # microbatches of a replica in a step
+    schedule: str = "1f1b"  # name of the pipeline schedule
+    remat: bool = False  # save only the inputs of blocks; recompute their activations
+    sequence: bool = False  # norms and the residual stream are sharded over tensor
+    zero: int = 0  # sharded over data: 1 optimizer state, 2 and gradients, 3 and params
 
     @property
     def devices(self) -> int:
+        """Number of devices."""
         return self.data * self.stage * self.tensor
 
     @property
     def batch(self) -> int:
-        """Examples of a step, over all replicas."""
+        """Number of examples in a step, over all replicas."""
         return self.data * self.microbatch * self.microbatches

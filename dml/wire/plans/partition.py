@@ -1,8 +1,8 @@
-"""Which server has which row of a table: pure arithmetic.
+"""Partitions of the rows of a table over servers: pure arithmetic.
 
-heat   9 1 7 2 5 1        Hot rows are dealt one by one, there and back, so that
-server 0 1 1 0 0 1        bytes and heat are even; without heat servers have ranges.
-place  0 0 1 1 2 2
+frequency  9 1 7 2 5 1      Rows are dealt by falling access frequency, in the order
+server     0 1 1 0 0 1      0 1 1 0 0 1 …, so that servers have equal bytes and equal
+position   0 0 1 1 2 2      load. Without frequencies each server has a range of rows.
 """
 
 from collections.abc import Iterator
@@ -16,50 +16,56 @@ from dml.wire.reducers.rows import Keys
 
 
 class Partition(NamedTuple):
-    """Servers have the positions edges[s] to edges[s + 1] of the rows in some order."""
+    """The rows in the order of their servers: server s has edges[s] to edges[s + 1]."""
 
-    edges: np.ndarray
+    edges: np.ndarray  # the first position of each server, and the number of rows
     rows: np.ndarray | None  # the row at each position; None: row r is at position r
-    position: np.ndarray | None  # of each row
+    position: np.ndarray | None  # the position of each row; None as for `rows`
 
     @property
     def servers(self) -> int:
+        """Number of servers."""
         return len(self.edges) - 1
 
-    def held(self, server: int) -> Keys:
-        """Return the rows of a server, in their order there."""
-        here = slice(int(self.edges[server]), int(self.edges[server + 1]))
-        return here if self.rows is None else self.rows[here]
+    def rows_of(self, server: int) -> Keys:
+        """Return the rows of a server, in the order in which it stores them."""
+        positions = slice(int(self.edges[server]), int(self.edges[server + 1]))
+        return positions if self.rows is None else self.rows[positions]
 
     def count(self, server: int) -> int:
-        """Return how many rows a server has."""
+        """Return the number of rows of a server."""
         return int(self.edges[server + 1] - self.edges[server])
 
 
 class Part(NamedTuple):
-    """What of some keys is on one server."""
+    """The keys of a request that belong to one server."""
 
     server: int
-    which: Keys  # of the keys
-    local: Keys  # rows of the server
+    selection: Keys  # their positions in the request
+    local: Keys  # their rows on the server
 
 
-def partition(rows: int, servers: int, heat: np.ndarray | None = None) -> Partition:
-    """Deal rows to servers: by heat, or in ranges."""
+def partition(
+    rows: int, servers: int, frequency: np.ndarray | None = None
+) -> Partition:
+    """Partition rows over servers by access frequency, or in ranges if it is None."""
     if not 1 <= servers <= rows:
         raise BadInput(
             f"expected 1 to {rows} servers for {rows} rows, got {servers}; pass "
             f"--servers=<at most {rows}>"
         )
-    if heat is None or servers == 1:
+    if frequency is None or servers == 1:
         stops = [part.stop for part in chunks(rows, servers)]
         return Partition(np.array([0, *stops]), None, None)
-    if heat.shape != (rows,):
-        raise BadInput(f"expected the heat of {rows} rows, got {heat.shape}")
+    if frequency.shape != (rows,):
+        raise BadInput(
+            f"expected the access frequencies of {rows} rows, got an array of shape "
+            f"{frequency.shape}"
+        )
     turns = np.arange(rows) % (2 * servers)
-    dealt = np.where(turns < servers, turns, 2 * servers - 1 - turns)  # there and back
+    dealt = np.where(turns < servers, turns, 2 * servers - 1 - turns)  # 0 1 … 1 0
     owner = np.empty(rows, np.int64)
-    owner[np.argsort(-heat, kind="stable")] = dealt
+    owner[np.argsort(-frequency, kind="stable")] = dealt
     order = np.argsort(owner, kind="stable")
     position = np.empty(rows, np.int32)
     position[order] = np.arange(rows, dtype=np.int32)
@@ -67,29 +73,29 @@ def partition(rows: int, servers: int, heat: np.ndarray | None = None) -> Partit
     return Partition(edges, order, position)
 
 
-def parts(partition: Partition, keys: Keys) -> Iterator[Part]:
-    """Yield what each server has of these keys; all servers, in their order."""
+def split_keys(partition: Partition, keys: Keys) -> Iterator[Part]:
+    """Yield the keys of each server, for all servers in order."""
     if isinstance(keys, slice):
-        yield from of_range(partition, keys)
+        yield from split_range(partition, keys)
         return
-    where = keys if partition.position is None else partition.position[keys]
+    positions = keys if partition.position is None else partition.position[keys]
     if partition.servers == 1:
-        yield Part(0, slice(0, len(keys)), where.astype(np.int32, copy=False))
+        yield Part(0, slice(0, len(keys)), positions.astype(np.int32, copy=False))
         return
-    owner = np.searchsorted(partition.edges[1:], where, "right")
+    owner = np.searchsorted(partition.edges[1:], positions, "right")
     order = np.argsort(owner, kind="stable")
     stops = np.searchsorted(owner[order], np.arange(partition.servers + 1))
     for server in range(partition.servers):
-        which = order[stops[server] : stops[server + 1]]
-        local = (where[which] - partition.edges[server]).astype(np.int32)
-        yield Part(server, which, local)
+        selection = order[stops[server] : stops[server + 1]]
+        local = (positions[selection] - partition.edges[server]).astype(np.int32)
+        yield Part(server, selection, local)
 
 
-def of_range(partition: Partition, keys: slice) -> Iterator[Part]:
-    """Yield what each server has of consecutive rows."""
+def split_range(partition: Partition, keys: slice) -> Iterator[Part]:
+    """Yield the keys of each server, of consecutive rows."""
     start, stop = keys.start, keys.stop
     if partition.rows is not None and (start, stop) != (0, len(partition.rows)):
-        yield from parts(partition, np.arange(start, stop))
+        yield from split_keys(partition, np.arange(start, stop))
         return
     for server in range(partition.servers):
         first, last = partition.edges[server], partition.edges[server + 1]
@@ -98,13 +104,13 @@ def of_range(partition: Partition, keys: slice) -> Iterator[Part]:
         if partition.rows is None:
             yield Part(server, slice(low - start, high - start), local)
         else:
-            yield Part(server, partition.held(server), local)
+            yield Part(server, partition.rows_of(server), local)
 
 
 def imbalance(partition: Partition, weight: np.ndarray | None = None) -> float:
-    """Return the largest server's share of rows, or of their weights, over the mean."""
+    """Return the greatest load of a server over the mean: rows, or sums of weights."""
     load = np.diff(partition.edges)
     if weight is not None:
-        held = (partition.held(server) for server in range(partition.servers))
-        load = np.array([weight[rows].sum() for rows in held])
+        shards = (partition.rows_of(server) for server in range(partition.servers))
+        load = np.array([weight[rows].sum() for rows in shards])
     return float(load.max() / (load.mean() or 1))

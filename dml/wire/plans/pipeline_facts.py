@@ -6,7 +6,7 @@ from dml.wire.plans.pipelines import FORWARD, IDLE, Schedule
 
 
 def bubble(schedule: Schedule) -> float:
-    """Return the fraction of all stages' ticks that are idle."""
+    """Return the fraction of all ticks of all stages that are idle."""
     return float((schedule.piece == IDLE).mean())
 
 
@@ -16,9 +16,9 @@ def speed_up(schedule: Schedule) -> float:
 
 
 def in_flight(schedule: Schedule) -> np.ndarray:
-    """Return each stage's greatest number of microbatches with saved activations.
+    """Return the greatest number of microbatches with saved activations, by stage.
 
-    One round of gpipe has M, of 1f1b min(M, K - k). v rounds have vK - k, where a
+    It is M for gpipe, min(M, K - k) for 1f1b, and vK - k for v rounds, where a
     microbatch counts once for each part.
     """
     begun = (schedule.piece == FORWARD).cumsum(axis=0)
@@ -28,10 +28,11 @@ def in_flight(schedule: Schedule) -> np.ndarray:
 
 
 def staleness(schedule: Schedule) -> np.ndarray:
-    """Return the age of the params of each gradient: microbatches x parts.
+    """Return the staleness of each gradient: an array microbatches x parts.
 
-    The age is the number of a part's updates between the forward and the end of the
-    backward, where every backward ends with an update: min(m, K - 1 - k) of pipedream.
+    Staleness is the number of updates of a part between the forward and the end of the
+    backward, if every backward ends with an update. It is min(m, K - 1 - k) for
+    pipedream.
     """
     ticks = schedule.ticks
     age = np.empty(ticks.shape[1:], int)

@@ -1,4 +1,4 @@
-"""Pipeline schedules as arrays: the work of each stage in each tick; pure numpy.
+"""Pipeline schedules as arrays: the work of each stage in each tick.
 
     stage 0   0 1 2 3 . . . 3 3 2 2 1 1 0 0       gpipe: all forwards, then all
     stage 1   . 0 1 2 3 3 3 2 2 1 1 0 0 . .       backwards of two ticks each
@@ -6,8 +6,9 @@
     stage 0   0 1 . . 0 0 2 1 1 3 2 2 . 3 3       1f1b: backwards as early as possible,
     stage 1   . 0 0 0 1 1 1 2 2 2 3 3 3 . .       so fewer microbatches are in flight
 
-A tick is the time of a forward, a digit a microbatch. M microbatches on one stage take
-M(1 + pieces) ticks. K stages have a bubble: (K - 1)/(M + K - 1) of all ticks.
+A tick is the time of a forward; digits are microbatches. M microbatches on one stage
+take M(1 + pieces) ticks. With K stages, (K - 1)/(M + K - 1) of all ticks are idle: the
+bubble.
 """
 
 from collections.abc import Callable
@@ -30,7 +31,7 @@ class Schedule(NamedTuple):
     pieces: int  # ticks of a backward
     piece: np.ndarray  # 0: a forward; 1 ... pieces: the pieces of a backward in order
     microbatch: np.ndarray
-    round: np.ndarray  # number of the part among the stage's parts
+    round: np.ndarray  # number of the part among those of the stage
 
     @property
     def parts(self) -> int:
@@ -48,12 +49,12 @@ class Schedule(NamedTuple):
 
 
 def gpipe(stages: int, microbatches: int, pieces: int = 2) -> Schedule:
-    """Huang 2019: the last microbatch's backward comes first."""
+    """GPipe (Huang 2019): all forwards, then all backwards, last microbatch first."""
     stage, number = np.arange(stages), np.arange(microbatches)[:, None]
     forward = stage + number
     begun = microbatches + stages - 1
     backward = begun + pieces * (stages - 1 - stage + microbatches - 1 - number)
-    return filled(forward, backward, pieces)
+    return from_ticks(forward, backward, pieces)
 
 
 def one_forward_one_backward(
@@ -66,42 +67,44 @@ def one_forward_one_backward(
     backward = stages + pieces * (stages - 1 - stage) + period * number
     before = stages + pieces * (stages - stage) + period * (number - ahead)
     forward = np.where(number < ahead, stage + number, before)
-    return filled(forward, backward, pieces)
+    return from_ticks(forward, backward, pieces)
 
 
 def interleaved(
     stages: int, microbatches: int, rounds: int = 2, pieces: int = 2
 ) -> Schedule:
-    """Narayanan 2021: `rounds` parts on each stage, and a bubble divided by rounds.
+    """Interleaved 1f1b (Narayanan 2021): v parts on each stage, a bubble divided by v.
 
-    Microbatches pass through all parts in groups of K, so that a group returns to
-    stage 0 when its last microbatch has left: the bubble is (K - 1)/(vM + K - 1). The
-    ticks that an incomplete last group does not need are idle. Megatron begins stage k
-    with 2(K - k - 1) + (v - 1)K + 1 forwards. Here messages take no time of their own,
-    so vK - k forwards are enough, and one round is 1f1b.
+    v is `rounds`. Microbatches pass through all parts in groups of K, so that a group
+    returns to stage 0 when its last microbatch has left: the bubble is
+    (K - 1)/(vM + K - 1). The ticks that an incomplete last group does not need are
+    idle. Megatron begins stage k with 2(K - k - 1) + (v - 1)K + 1 forwards. Here
+    messages are sent within a tick, so vK - k forwards are enough, and one round is
+    1f1b.
     """
     groups = -(-microbatches // stages)
     work = groups * stages * rounds  # forwards of a stage
     number, part = np.indices((microbatches, stages * rounds))
     stage, turn = part % stages, part // stages
     first = number // stages * stages * rounds + number % stages  # rank in round 0
-    place, back = first + stages * turn, first + stages * (rounds - 1 - turn)
+    place = first + stages * turn  # among the forwards of a stage
+    back = first + stages * (rounds - 1 - turn)  # among its backwards
     ahead, period = rounds * stages - stage, 1 + pieces
 
-    def settled(place: np.ndarray) -> np.ndarray:
-        """Return the ticks of backwards as in 1f1b, each followed by a forward."""
+    def steady(place: np.ndarray) -> np.ndarray:
+        """Return the ticks of backwards in the steady phase, as in 1f1b."""
         return rounds * stages + pieces * (stages - 1 - stage) + period * place
 
-    # after the last forward backwards follow each other
+    # after the last forward, a stage has only backwards
     ending = work + period * (stages - 1) - pieces * (stage - back)
-    backward = np.minimum(settled(back), ending)
+    backward = np.minimum(steady(back), ending)
     # a forward follows the backward that frees its slot
-    forward = np.where(place < ahead, stage + place, settled(place - ahead) + pieces)
-    return filled(forward, backward, pieces, rounds)
+    forward = np.where(place < ahead, stage + place, steady(place - ahead) + pieces)
+    return from_ticks(forward, backward, pieces, rounds)
 
 
 def pipedream(stages: int, minibatches: int, pieces: int = 2) -> Schedule:
-    """PipeDream (Narayanan 2019): 1f1b over all minibatches of a run, without flush.
+    """PipeDream (Narayanan 2019): 1f1b over all minibatches of a run, without flushes.
 
     A stage updates its params after every backward. The backward uses the version of
     the params that its forward used; `staleness` returns the age of that version.
@@ -120,43 +123,54 @@ SCHEDULES: dict[str, Callable[..., Schedule]] = {
 def make(
     name: str, stages: int, microbatches: int, rounds: int = 1, pieces: int = 2
 ) -> Schedule:
-    """Return the schedule of that name."""
-    possible(name, stages, microbatches, rounds, pieces)
+    """Return a schedule by name.
+
+    Args:
+      name: A name in SCHEDULES.
+      stages: Number of stages K.
+      microbatches: Number of microbatches M.
+      rounds: Parts of the model on each stage; more than 1 for interleaved only.
+      pieces: Ticks of a backward.
+    """
+    check_schedule(name, stages, microbatches, rounds, pieces)
     if SCHEDULES[name] is interleaved:
         return interleaved(stages, microbatches, rounds, pieces)
     return SCHEDULES[name](stages, microbatches, pieces)
 
 
-def possible(
+def check_schedule(
     name: str, stages: int, microbatches: int, rounds: int = 1, pieces: int = 2
 ) -> None:
-    """Raise BadInput where no schedule has this name and these sizes."""
+    """Raise BadInput if no schedule has this name and these sizes."""
     if name not in SCHEDULES:
         raise BadInput(
             f"expected a schedule, got {name!r}; pass one of {', '.join(SCHEDULES)}"
         )
     sizes = {"stages": stages, "microbatches": microbatches}
-    for what, size in (sizes | {"rounds": rounds, "pieces": pieces}).items():
+    for size_name, size in (sizes | {"rounds": rounds, "pieces": pieces}).items():
         if size < 1:
-            raise BadInput(f"expected 1 or more {what}, got {size}; pass more")
+            raise BadInput(f"expected 1 or more {size_name}, got {size}; pass more")
     if rounds > 1 and SCHEDULES[name] is not interleaved:
         raise BadInput(
-            f"expected one round of {name}, got {rounds=}; pass 1 or take interleaved"
+            f"expected one round of {name}, got {rounds=}; pass 1 or use interleaved"
         )
 
 
-def filled(
+def from_ticks(
     forward: np.ndarray, backward: np.ndarray, pieces: int, rounds: int = 1
 ) -> Schedule:
-    """Return the schedule with these first ticks: arrays microbatches x parts."""
+    """Return the schedule with these ticks of forwards and of first backward pieces.
+
+    Both are arrays microbatches x parts.
+    """
     microbatches, stages = forward.shape[0], forward.shape[1] // rounds
     shape = int(backward.max()) + pieces, stages
     piece, microbatch, turn = (np.full(shape, IDLE, np.int32) for _ in range(3))
     number, part = np.indices(forward.shape)
-    for which in range(1 + pieces):
-        tick = forward if which == FORWARD else backward + which - 1
+    for kind in range(1 + pieces):
+        tick = forward if kind == FORWARD else backward + kind - 1
         at = tick, part % stages
-        piece[at], microbatch[at], turn[at] = which, number, part // stages
+        piece[at], microbatch[at], turn[at] = kind, number, part // stages
     # an incomplete last group of interleaved may leave a tick without work
     tables = (table[(piece != IDLE).any(axis=1)] for table in (piece, microbatch, turn))
     return Schedule(stages, microbatches, rounds, pieces, *tables)

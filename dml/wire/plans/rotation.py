@@ -1,13 +1,14 @@
-"""Rotation (Gemulla 2011): who works on which blocks in which round; pure arithmetic.
+"""Rotation (Gemulla 2011): the cells and blocks of each rank, by round.
 
     two tables, 4 blocks, 2 ranks         contexts
-    round 0: the cells 0                 0  1  2  3        A round's cells share no
+    round 0: the cells 0                 0  1  2  3        Cells of a round share no
     round 1: the cells 1      words  0   0  1  2  3  r0    row. A rank keeps its words;
-    …                                1   3  0  1  2  r0    contexts pass from below to
-                                     2   2  3  0  1  r1    above, round the ring, and
-                                     3   1  2  3  0  r1    are home after all rounds.
+    …                                1   3  0  1  2  r0    contexts pass round the ring
+                                     2   2  3  0  1  r1    from rank r to r-1, and are
+                                     3   1  2  3  0  r1    back after all rounds.
 
-So any number of ranks changes the same numbers in the same order as one alone.
+Therefore any number of ranks changes each row in the same order as one rank. Pure
+arithmetic.
 """
 
 from typing import NamedTuple
@@ -15,39 +16,40 @@ from typing import NamedTuple
 from dml.wire.plans.topology import chunks
 
 Cell = tuple[int, int]  # a block of words, a block of contexts
-Task = tuple[Cell, ...]  # cells that one rank takes in a round
+Task = tuple[Cell, ...]  # cells that one rank works on, one after another
 Round = tuple[Task, ...]  # tasks that share no block
 
 
 class Turn(NamedTuple):
-    """What a rank does: receive blocks, work on cells, send blocks on."""
+    """One step of a rank: receive blocks, work on cells, send blocks."""
 
     cells: Task
-    take: tuple[tuple[int, int], ...]  # blocks, and the ranks that send them
-    give: tuple[tuple[int, int], ...]  # blocks, and the ranks to send them to
+    receives: tuple[tuple[int, int], ...]  # (block, source)
+    sends: tuple[tuple[int, int], ...]  # (block, destination)
 
 
 def rounds(blocks: int, tables: int = 2) -> tuple[Round, ...]:
-    """Return the rounds of one epoch, every cell once.
+    """Return the rounds of one epoch, with every cell once.
 
-    With two tables, round s has the cells (b, b + s). With one, a block is words and
-    contexts at once: a tournament, in which block b meets c as (b, c) and (c, b), after
-    a round in which each meets itself.
+    With two tables, round s has the cells (b, b + s). With one table, words and
+    contexts are the same blocks: round 0 has the cells (b, b), and the following rounds
+    are a tournament in which a pair of blocks has the cells (b, c) and (c, b).
     """
     if tables == 2:
         return tuple(
             tuple(((b, (b + s) % blocks),) for b in range(blocks))
             for s in range(blocks)
         )
-    alone: Round = tuple(((b, b),) for b in range(blocks))
+    diagonal: Round = tuple(((b, b),) for b in range(blocks))
     if blocks == 1:
-        return (alone,)
-    return (alone, *(meetings(blocks, turn) for turn in range(blocks - 1 + blocks % 2)))
+        return (diagonal,)
+    turns = range(blocks - 1 + blocks % 2)
+    return (diagonal, *(pairings(blocks, turn) for turn in turns))
 
 
-def meetings(blocks: int, turn: int) -> Round:
-    """Pair the blocks by the circle method; of an odd number, one rests."""
-    circle = blocks - 1 + blocks % 2  # all go round but the last of an even number
+def pairings(blocks: int, turn: int) -> Round:
+    """Pair the blocks by the circle method; an odd number leaves one block out."""
+    circle = blocks - 1 + blocks % 2  # all blocks, without the last of an even number
     pairs = [
         sorted(((turn + k) % circle, (turn - k) % circle))
         for k in range(1, (circle + 1) // 2)
@@ -57,55 +59,56 @@ def meetings(blocks: int, turn: int) -> Round:
     return tuple(((b, c), (c, b)) for b, c in sorted(pairs))
 
 
-def held(task: Task, blocks: int, tables: int = 2) -> tuple[int, ...]:
-    """Name the blocks of a task: words 0 … blocks-1, contexts of two tables after."""
+def blocks_of(task: Task, blocks: int, tables: int = 2) -> tuple[int, ...]:
+    """Return the blocks of a task: words from 0, contexts of a second table after."""
     contexts = blocks if tables == 2 else 0
     both = [block for b, c in task for block in (b, contexts + c)]
     return tuple(dict.fromkeys(both))
 
 
-def homes(blocks: int, tables: int, size: int) -> list[int]:
-    """Return the rank that has each block when an epoch begins, and when it ends."""
+def home_ranks(blocks: int, tables: int, size: int) -> list[int]:
+    """Return the rank of each block at the start and at the end of an epoch."""
     ranks = [
         rank
-        for rank, mine in enumerate(chunks(blocks, size))
-        for _ in range(blocks)[mine]
+        for rank, part in enumerate(chunks(blocks, size))
+        for _ in range(blocks)[part]
     ]
     return ranks * tables
 
 
 def turns(blocks: int, tables: int, size: int) -> tuple[list[list[Turn]], list[list]]:
-    """Return each rank's turns, and the blocks that come home after them, and whence.
+    """Return the turns of each rank, and its receives after the last turn.
 
-    A round's tasks are cut evenly over the ranks, in order: with two tables a rank's
-    first task frees the contexts that the rank above needs for its last one.
+    The tasks of a round are divided evenly over the ranks, in order: with two tables, a
+    rank's first task frees the contexts that rank r-1 needs for its last task. The
+    receives after the last turn, (block, source), return blocks to their home ranks.
     """
     schedule = rounds(blocks, tables)
-    place = homes(blocks, tables, size)
-    last: dict[int, list] = {}  # by block: what the one who used it last will give
+    place = home_ranks(blocks, tables, size)  # the rank of each block
+    last: dict[int, list] = {}  # by block: the sends of the turn that used it last
     ranks: list[list[Turn]] = [[] for _ in range(size)]
-    gives: list[list[list]] = [[] for _ in range(size)]
-    for one in schedule:
-        for rank, mine in enumerate(chunks(len(one), size)):
-            for task in one[mine]:
-                take = []
-                for block in held(task, blocks, tables):
+    sends: list[list[list]] = [[] for _ in range(size)]
+    for tasks in schedule:
+        for rank, part in enumerate(chunks(len(tasks), size)):
+            for task in tasks[part]:
+                receives = []
+                for block in blocks_of(task, blocks, tables):
                     if place[block] != rank:
-                        take.append((block, place[block]))
+                        receives.append((block, place[block]))
                         last[block].append((block, rank))
                     place[block] = rank
-                gives[rank].append([])
-                last |= dict.fromkeys(held(task, blocks, tables), gives[rank][-1])
-                ranks[rank].append(Turn(task, tuple(take), ()))
+                sends[rank].append([])
+                last |= dict.fromkeys(blocks_of(task, blocks, tables), sends[rank][-1])
+                ranks[rank].append(Turn(task, tuple(receives), ()))
     back: list[list] = [[] for _ in range(size)]
-    for block, home in enumerate(homes(blocks, tables, size)):
+    for block, home in enumerate(home_ranks(blocks, tables, size)):
         if place[block] != home:
             last[block].append((block, home))
             back[home].append((block, place[block]))
     return [
         [
-            turn._replace(give=tuple(give))
-            for turn, give in zip(mine, given, strict=True)
+            turn._replace(sends=tuple(turn_sends))
+            for turn, turn_sends in zip(rank_turns, rank_sends, strict=True)
         ]
-        for mine, given in zip(ranks, gives, strict=True)
+        for rank_turns, rank_sends in zip(ranks, sends, strict=True)
     ], back

@@ -1,8 +1,13 @@
 """All-reduces as data: source, destination and bytes of every message, by round.
 
-Each function takes a number of ranks and a length and yields the rounds of the
-all-reduce of the same name in `wire.collectives`, message for message. `sim.evaluate`
-computes virtual seconds from them, `words` counts what they send.
+Each function yields the rounds of the all-reduce of the same name in
+`wire.collectives`, message for message. `sim.evaluate` computes virtual seconds from
+them, `words` counts the words that they send. Common arguments:
+
+size: Number of ranks.
+length: Length of the buffer in words.
+itemsize: Bytes of a word.
+segment: Bytes of a segment; one is reduced while the next is received.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,7 +21,7 @@ from dml.wire.plans.topology import SEGMENT, fold
 def star(
     size: int, length: int, itemsize: int = 4, segment: int = SEGMENT
 ) -> Iterator[Round]:
-    """Reduce at rank 0, peer after peer; then send to peer after peer."""
+    """Yield the reduction at rank 0, peer after peer, and the sends of the sum."""
     root, nbytes = np.zeros(1, np.int64), full(1, length * itemsize)
     for peer in range(1, size):
         yield Round(full(1, peer), root, nbytes, True, step(itemsize, segment))
@@ -27,7 +32,7 @@ def star(
 def tree(
     size: int, length: int, itemsize: int = 4, segment: int = SEGMENT
 ) -> Iterator[Round]:
-    """Reduce up a binomial tree, nearest children first; send back down."""
+    """Yield the reduction up a binomial tree, nearest children first, then down."""
     reaches = [1 << k for k in range((size - 1).bit_length())]
     for reach in reaches:
         child = np.arange(reach, size, 2 * reach)
@@ -41,10 +46,10 @@ def tree(
 def butterfly(
     size: int, length: int, itemsize: int = 4, segment: int = SEGMENT
 ) -> Iterator[Round]:
-    """Exchange the whole buffer with the partner 1, 2, 4, … places away."""
+    """Yield exchanges of all words with the partners 1, 2, 4, … places away."""
     places, ranks, folding, unfolding = folded(size, length * itemsize)
     segment = step(itemsize, segment)
-    yield from (one._replace(segment=segment) for one in folding)
+    yield from (each._replace(segment=segment) for each in folding)
     nbytes = full(len(places), length * itemsize)
     reach = 1
     while reach < len(places):
@@ -56,12 +61,12 @@ def butterfly(
 def halving_doubling(
     size: int, length: int, itemsize: int = 4, segment: int = SEGMENT
 ) -> Iterator[Round]:
-    """Exchange a half, a quarter, … with these partners; then the reverse, copying."""
+    """Yield exchanges of 1/2, 1/4, … of the words, then the reverse, which copies."""
     places, ranks, folding, unfolding = folded(size, length * itemsize)
     segment = step(itemsize, segment)
-    yield from (one._replace(segment=segment) for one in folding)
+    yield from (each._replace(segment=segment) for each in folding)
     low, high = np.zeros(1, np.int64), full(1, length)
-    kept = []  # by reach: bytes that a place keeps; only its last bits decide them
+    kept = []  # by reach: bytes that a place keeps, by the last bits of the place
     reach = 1
     while reach < len(places):
         middle = (low + high) // 2
@@ -81,17 +86,17 @@ def halving_doubling(
 def ring(
     size: int, length: int, itemsize: int = 4, segment: int = SEGMENT
 ) -> Iterator[Round]:
-    """Pass p chunks round a ring while they are summed, and once more to copy them.
+    """Yield p chunks passing round a ring to be summed, and again to be copied.
 
-    Equal chunks make all rounds equal: one round that is repeated.
+    If all chunks are equal, so are all rounds: one round is repeated.
     """
     if size == 1:
         return
     ranks, nbytes = range(size), chunk_bytes(length, size, itemsize)
     owned = np.roll(nbytes, -1)  # rank c - 1 ends with chunk c
     for rounds in (
-        inside([ranks], owned, step(itemsize, segment)),
-        inside([ranks], owned, None),
+        ring_rounds([ranks], owned, step(itemsize, segment)),
+        ring_rounds([ranks], owned, None),
     ):
         if length % size:
             yield from rounds
@@ -107,35 +112,47 @@ def hierarchical(
     members: Sequence[Sequence[int]] = (),
     outside: Callable[..., Iterator[Round]] = ring,
 ) -> Iterator[Round]:
-    """Scatter inside groups, all-reduce across their l-th ranks, gather inside.
+    """Yield a reduce-scatter in groups, an all-reduce across them, and an all-gather.
 
-    `members` are the ranks of each group, as from `topology.groups`. All messages of a
-    group are listed, so its ranks are on different hosts: ranks of one host would share
-    memory. `outside` is any other schedule.
+    All ranks are on different hosts: ranks of one host would share memory, and send no
+    messages.
+
+    Args:
+      size: Number of ranks.
+      length: Length of the buffer in words.
+      itemsize: Bytes of a word.
+      segment: Bytes of a segment.
+      members: The ranks of each group, as from `topology.groups`.
+      outside: The schedule of the all-reduce between the l-th ranks of all groups.
     """
     members = members or [range(size)]
     owners = min(map(len, members))
     owned = chunk_bytes(length, owners, itemsize)
-    yield from inside(members, owned, step(itemsize, segment))
+    yield from ring_rounds(members, owned, step(itemsize, segment))
     ranks_GxO = np.array([list(group[:owners]) for group in members])
     for nbytes in np.unique(owned).tolist():
-        lanes_GxL = ranks_GxO[:, owned == nbytes]
-        lanes = lanes_GxL.shape[1]
-        for one in outside(len(members), nbytes // itemsize, itemsize, segment):
-            yield one._replace(
-                source=lanes_GxL[one.source].reshape(-1),
-                dest=lanes_GxL[one.dest].reshape(-1),
-                nbytes=np.repeat(one.nbytes, lanes),
+        owners_GxL = ranks_GxO[:, owned == nbytes]  # with chunks of one size
+        copies = owners_GxL.shape[1]
+        for group_round in outside(len(members), nbytes // itemsize, itemsize, segment):
+            yield group_round._replace(
+                source=owners_GxL[group_round.source].reshape(-1),
+                dest=owners_GxL[group_round.dest].reshape(-1),
+                nbytes=np.repeat(group_round.nbytes, copies),
             )
-    yield from inside(members, owned, None)
+    yield from ring_rounds(members, owned, None)
 
 
-def inside(
+def ring_rounds(
     members: Sequence[Sequence[int]], owned: np.ndarray, segment: int | None
 ) -> Iterator[Round]:
-    """Ring reduce-scatter in all groups at once; an all-gather if `segment` is None.
+    """Yield ring reduce-scatters in all groups at once; all-gathers without a segment.
 
     Rank l of a group ends with chunk l; ranks without a chunk send empty messages.
+
+    Args:
+      members: The ranks of each group.
+      owned: Bytes of each chunk.
+      segment: Bytes of a segment; None: all-gather.
     """
     sizes = np.array([len(group) for group in members])
     ranks = np.concatenate([np.asarray(group) for group in members])
@@ -155,19 +172,19 @@ def inside(
 def folded(
     size: int, nbytes: int
 ) -> tuple[np.ndarray, np.ndarray, list[Round], list[Round]]:
-    """Return places of the power of two, their ranks, and rounds to (un)fold pairs."""
+    """Return the places 0 … power-1, their ranks, and the rounds to fold and unfold."""
     power, extra = fold(size)
     places = np.arange(power)
     ranks = np.where(places < extra, 2 * places, places + extra)
     if not extra:
         return places, ranks, [], []
     even, odd = ranks[:extra], ranks[:extra] + 1
-    whole = full(extra, nbytes)
+    buffer = full(extra, nbytes)
     return (
         places,
         ranks,
-        [Round(odd, even, whole, True)],
-        [Round(even, odd, whole, False)],
+        [Round(odd, even, buffer, True)],
+        [Round(even, odd, buffer, False)],
     )
 
 
@@ -187,8 +204,8 @@ def full(count: int, value: int) -> np.ndarray:
 
 
 def words(rounds: Iterable[Round], itemsize: int = 4) -> int:
-    """Count the words that all ranks together send."""
-    return sum(one.times * int(one.nbytes.sum()) // itemsize for one in rounds)
+    """Return the number of words that all ranks send in total."""
+    return sum(each.times * int(each.nbytes.sum()) // itemsize for each in rounds)
 
 
 SCHEDULES: dict[str, Callable[..., Iterator[Round]]] = {

@@ -2,8 +2,8 @@
 
 tick       0 1 2 3 4 5 6        A message is sent at the end of a tick and occupies a
 tensor a   ███████              slot from the next tick on. Tensors that are in flight
-       b     ███                at the same time have different slots. There are as many
-       c         █████          slots as tensors in flight at most.
+       b     ███                at the same time have different slots. The number of
+       c         █████          slots is the greatest number of tensors in flight.
 slot       a=0 b=1 c=1
 """
 
@@ -23,17 +23,17 @@ class Instructions(NamedTuple):
     into slots where they arrive.
     """
 
-    piece: np.ndarray  # these three are those of the Schedule
-    microbatch: np.ndarray
-    round: np.ndarray
-    saved: np.ndarray  # slot that a forward writes, and the pieces of its backward read
+    piece: np.ndarray  # as in the Schedule
+    microbatch: np.ndarray  # as in the Schedule
+    round: np.ndarray  # as in the Schedule
+    saved: np.ndarray  # slot that a forward writes and its backward pieces read
     activations: np.ndarray  # slot of received activations that a forward reads
     recv_activations: np.ndarray  # slot into which activations are received
     gradients: np.ndarray  # slot of a received gradient that a first piece reads
     recv_gradients: np.ndarray  # slot into which a gradient is received
 
 
-def slots_of(table: np.ndarray) -> int:
+def slot_count(table: np.ndarray) -> int:
     """Return the number of slots of the stage with the most."""
     return int(table.max(initial=NEVER)) + 1
 
@@ -50,15 +50,15 @@ def instructions(schedule: Schedule) -> Instructions:
     def tables(
         parts: np.ndarray, begin: np.ndarray, end: np.ndarray, *used: np.ndarray
     ) -> list[np.ndarray]:
-        """Return a table for each array of ticks in which these parts use their slots.
+        """Return a table for each array of ticks in which parts use their slots.
 
         A slot is occupied in [begin, end). All arrays are microbatches x parts.
         """
         stages, slot = parts % schedule.stages, np.empty(begin.shape, np.int32)
         for stage in range(schedule.stages):
             columns = np.nonzero(stages == stage)[0]
-            taken = slots(begin[:, columns].ravel(), end[:, columns].ravel())
-            slot[:, columns] = taken.reshape(len(begin), -1)
+            assigned = assign_slots(begin[:, columns].ravel(), end[:, columns].ravel())
+            slot[:, columns] = assigned.reshape(len(begin), -1)
         written = [np.full(schedule.piece.shape, NEVER, np.int32) for _ in used]
         for table, ticks in zip(written, used, strict=True):
             table[ticks, stages] = slot
@@ -67,7 +67,7 @@ def instructions(schedule: Schedule) -> Instructions:
     def messages(
         receivers: np.ndarray, sent: np.ndarray, read: np.ndarray
     ) -> list[np.ndarray]:
-        """Return tables of the ticks of reading and of receiving."""
+        """Return the tables of the slots that are read and of those received into."""
         return tables(receivers, sent + 1, read + 1, read, sent)
 
     return Instructions(
@@ -80,11 +80,11 @@ def instructions(schedule: Schedule) -> Instructions:
     )
 
 
-def slots(begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """Return a slot for each interval [begin, end); there are no more than needed.
+def assign_slots(begin: np.ndarray, end: np.ndarray) -> np.ndarray:
+    """Return a slot for each interval [begin, end), from the least number of slots.
 
-    The slots are taken in turn: of n slots, interval m has slot m % n if intervals end
-    in the order in which they begin.
+    Slots are used in turn: of n slots, interval m has slot m % n if intervals end in
+    the order in which they begin.
     """
     ended = np.searchsorted(np.sort(end), np.sort(begin), "right")
     count = int((np.arange(1, len(begin) + 1) - ended).max(initial=0))

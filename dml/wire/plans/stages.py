@@ -1,4 +1,4 @@
-"""Partitions of layers into consecutive parts, balanced by seconds.
+"""Partitions of layers into consecutive parts of balanced time.
 
 seconds   1 1 1 4 2 2 1        A pipeline is as fast as its slowest part, so the
 3 parts  |1 1 1|4|2 2 1|       largest sum is minimal: 5. Parts of equal numbers
@@ -13,8 +13,8 @@ from dml.types import BadInput
 from dml.wire.plans.topology import chunks
 
 
-def stages(seconds: Sequence[float], count: int) -> list[range]:
-    """Return the partition into count parts whose slowest part is fastest.
+def balanced_parts(seconds: Sequence[float], count: int) -> list[range]:
+    """Return the partition into `count` parts with the least time of the slowest part.
 
     Exact, by dynamic programming in O(count · layers²) vectorized operations: best[i]
     is the minimal largest sum of the first i layers. A part has at least one layer.
@@ -22,11 +22,11 @@ def stages(seconds: Sequence[float], count: int) -> list[range]:
     layers = len(seconds)
     if count < 1 or layers < count:
         raise BadInput(
-            f"expected a layer at least for every part, got {layers} layers and "
+            f"expected at least one layer for every part, got {layers} layers and "
             f"{count} parts; pass fewer stages or rounds, or more layers"
         )
     sums = np.concatenate([[0.0], np.cumsum(seconds)])
-    best = np.where(np.arange(layers + 1) > 0, np.inf, 0.0)  # no parts have no layers
+    best = np.where(np.arange(layers + 1) > 0, np.inf, 0.0)  # with no parts
     cuts = []
     for _ in range(count):
         # row i, column j: the last part has the layers j ... i - 1
@@ -42,12 +42,12 @@ def stages(seconds: Sequence[float], count: int) -> list[range]:
     return parts
 
 
-def evenly(layers: int, count: int) -> list[range]:
-    """Return a partition into count parts whose sizes differ by at most one layer."""
+def equal_parts(layers: int, count: int) -> list[range]:
+    """Return a partition into `count` parts whose sizes differ by at most one layer."""
     return [range(layers)[chunk] for chunk in chunks(layers, count)]
 
 
 def imbalance(seconds: Sequence[float], cuts: Sequence[range]) -> float:
     """Return the slowest part's time over the mean; 1 is balanced."""
-    each = [sum(seconds[cut.start : cut.stop]) for cut in cuts]
-    return max(each) * len(each) / sum(each)
+    times = [sum(seconds[cut.start : cut.stop]) for cut in cuts]
+    return max(times) * len(times) / sum(times)

@@ -1,1 +1,1 @@
-"""Reducers: how the gradients of all ranks become their mean."""
+"""Reducers: reductions of all ranks' gradients to their mean."""

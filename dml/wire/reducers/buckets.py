@@ -1,9 +1,7 @@
-"""Gradients in buckets: what is done first is on the wire while the rest is computed.
+"""Gradient buckets: a full bucket is reduced while the backward pass continues.
 
-    done      b3 b2 │ b1 b0 │ embed loss        names, in the order of the backward pass
-    buckets   └─ 0 ─┘ └─ 1 ─┘ └─── 2 ───┘       runs of one piece of registered memory
-
-Names with their params in, buckets out; gradients are packed into them by name.
+names     b3 b2 │ b1 b0 │ embed loss        in the order of the backward pass
+buckets   └─ 0 ─┘ └─ 1 ─┘ └─── 2 ───┘       parts of one piece of registered memory
 """
 
 from collections.abc import Mapping, Sequence
@@ -16,11 +14,11 @@ from dml.wire.comm.buffers import ALIGN, Layout, address, allocate, layout, pack
 
 
 class Bucket(NamedTuple):
-    """Names whose gradients travel together, and the memory in which they do."""
+    """Parameters whose gradients are reduced together."""
 
-    names: tuple[str, ...]
-    buffer: np.ndarray
-    layout: Layout  # of {name: grads}; what the buffer has beyond it are scalars
+    names: tuple[str, ...]  # names of the parameters
+    buffer: np.ndarray  # the gradients, then the scalars of the last bucket
+    layout: Layout  # layout of {name: gradient} in the buffer
 
 
 def buckets(
@@ -30,38 +28,46 @@ def buckets(
     nbytes: float,
     scalars: int = 0,
 ) -> list[Bucket]:
-    """Cut params, by name and in that order, into buckets; collective.
+    """Divide parameters into buckets, and allocate their memory; collective.
 
-    A bucket closes when it holds nbytes or more. The last has scalars numbers more.
+    Args:
+      comm: The ranks that reduce.
+      params: Parameters by name.
+      order: The names, in the order of the backward pass.
+      nbytes: A bucket is complete when it has this size or more.
+      scalars: Number of scalars at the end of the last bucket.
     """
     groups: list[list[str]] = [[]]
-    held = 0
+    size = 0
     for name in order:
-        if groups[-1] and held >= nbytes:
+        if groups[-1] and size >= nbytes:
             groups.append([])
-            held = 0
+            size = 0
         groups[-1].append(name)
-        held += _nbytes(layout(params[name]))
+        size += _nbytes(layout(params[name]))
     layouts = [layout({name: params[name] for name in group}) for group in groups]
     dtype = np.result_type(*(kind for one in layouts for kind in one.dtypes))
     lengths = [one.length for one in layouts]
     lengths[-1] += scalars
-    room = ALIGN // dtype.itemsize
-    starts = np.cumsum([0, *(-(-length // room) * room for length in lengths)])
+    aligned = ALIGN // dtype.itemsize
+    starts = np.cumsum([0, *(-(-length // aligned) * aligned for length in lengths)])
     memory = allocate(comm, int(starts[-1]), dtype)
     return [
-        Bucket(tuple(group), memory[start : start + length], lies)
-        for group, lies, start, length in zip(
+        Bucket(tuple(group), memory[start : start + length], group_layout)
+        for group, group_layout, start, length in zip(
             groups, layouts, starts, lengths, strict=False
         )
     ]
 
 
 def fill(bucket: Bucket, grads: Mapping[str, Grads] | None, weight: float) -> int:
-    """Write one rank's term of the global mean, and return the bytes; None: zeros.
+    """Write this rank's term of the global mean to the bucket; return its bytes.
 
-    The weights are count / global count and add up to 1. One rank's is exactly 1.0,
-    which changes no bit: so one rank is serial.
+    Args:
+      bucket: The bucket.
+      grads: Gradients by name; None writes zeros.
+      weight: This rank's share of the examples. On one rank it is exactly 1.0, which
+        changes no bit, so one rank computes the serial result.
     """
     length = bucket.layout.length
     if grads is None:
@@ -71,10 +77,11 @@ def fill(bucket: Bucket, grads: Mapping[str, Grads] | None, weight: float) -> in
     return length * bucket.buffer.itemsize
 
 
-def empty(bucket: Bucket) -> tuple[dict[str, Grads], int]:
+def gradient_views(bucket: Bucket) -> tuple[dict[str, Grads], int]:
     """Return views of a bucket's gradients, and the bytes that a device must copy.
 
-    It reads in place what begins at a cache line: until then the bucket is its own.
+    A device reads arrays that start at a cache line in place: do not write to the
+    bucket until it has finished.
     """
     import jax
 
@@ -84,8 +91,8 @@ def empty(bucket: Bucket) -> tuple[dict[str, Grads], int]:
     )
 
 
-def _nbytes(lies: Layout) -> int:
+def _nbytes(layout: Layout) -> int:
     return sum(
         int(np.prod(shape)) * dtype.itemsize
-        for shape, dtype in zip(lies.shapes, lies.dtypes, strict=True)
+        for shape, dtype in zip(layout.shapes, layout.dtypes, strict=True)
     )

@@ -6,14 +6,16 @@ import numpy as np
 
 from dml.types import AllReduce, Comm, Reducer
 from dml.wire.comm.buffers import Layout
-from dml.wire.reducers.rows import summed
+from dml.wire.reducers.rows import sum_rows
 
 
 def exact(allreduce: AllReduce) -> Reducer:
-    """Return the reducer that sums by an all-reduce and keeps no state.
+    """Return the reducer that sums by an all-reduce; it has no state.
 
-    allreduce: any of `dml.wire.collectives.ALLREDUCE`. Its cost is the reducer's. A
-        server adds the terms in worker order instead, as the star does.
+    A parameter server adds the terms in worker order instead, as the star does.
+
+    Args:
+      allreduce: Any of `dml.wire.collectives.ALLREDUCE`.
     """
 
     def init(layout: Layout) -> None:
@@ -22,4 +24,4 @@ def exact(allreduce: AllReduce) -> Reducer:
     def reduce(comm: Comm, buffer: np.ndarray, state: Any) -> None:
         allreduce(comm, buffer, op=np.add)
 
-    return Reducer(init, reduce, summed)
+    return Reducer(init, reduce, sum_rows)

@@ -1,4 +1,4 @@
-"""Gradients of some rows each, in; their sum by rows out. Pure arithmetic."""
+"""Sums of sparse gradients, row by row: pure arithmetic."""
 
 from collections.abc import Sequence
 
@@ -6,37 +6,40 @@ import numpy as np
 
 from dml.types import Rows
 
-Keys = np.ndarray | slice  # rows of a table, each once
+Keys = np.ndarray | slice  # indices of rows of a table, each once
 
 
 def length(keys: Keys) -> int:
-    """Return how many rows keys are."""
+    """Return the number of rows."""
     return keys.stop - keys.start if isinstance(keys, slice) else len(keys)
 
 
 def indices(keys: Keys) -> np.ndarray:
-    """Return the numbers of the rows."""
+    """Return the indices of the rows as an array."""
     return np.arange(keys.start, keys.stop) if isinstance(keys, slice) else keys
 
 
-def summed(terms: Sequence[Rows]) -> Rows:
-    """Add up gradients in this order, row by row; a single one is returned as it is."""
+def sum_rows(terms: Sequence[Rows]) -> Rows:
+    """Return the sum of sparse gradients, added in this order row by row.
+
+    A single gradient is returned without a copy.
+    """
     keys, grads = terms[0]
     if len(terms) == 1:
         return terms[0]
-    if all(isinstance(each, slice) and each == keys for each, _ in terms):
+    if all(isinstance(other, slice) and other == keys for other, _ in terms):
         total = grads.copy()
         for _, grads in terms[1:]:
             total += grads
         return Rows(keys, total)
-    lists = [indices(each) for each, _ in terms]
-    mark = np.zeros(1 + max(int(each.max(initial=0)) for each in lists), bool)
-    for each in lists:
-        mark[each] = True
-    rows = np.flatnonzero(mark).astype(np.int32)
-    place = np.empty(len(mark), np.int32)
-    place[rows] = np.arange(len(rows), dtype=np.int32)
+    lists = [indices(term_keys) for term_keys, _ in terms]
+    present = np.zeros(1 + max(int(touched.max(initial=0)) for touched in lists), bool)
+    for touched in lists:
+        present[touched] = True
+    rows = np.flatnonzero(present).astype(np.int32)
+    position = np.empty(len(present), np.int32)
+    position[rows] = np.arange(len(rows), dtype=np.int32)
     total = np.zeros((len(rows), grads.shape[1]), np.float32)
-    for each, (_, grads) in zip(lists, terms, strict=True):
-        total[place[each]] += grads
+    for touched, (_, grads) in zip(lists, terms, strict=True):
+        total[position[touched]] += grads
     return Rows(rows, total)

@@ -17,7 +17,7 @@ import numpy as np
 
 from dml.types import BadInput, CountedComm
 from dml.wire.comm.tags import Tag
-from dml.wire.plans.partition import Part, Partition, parts
+from dml.wire.plans.partition import Part, Partition, split_keys
 from dml.wire.reducers.rows import Keys, length
 from dml.wire.server.header import BITS, CLOCK, END, FLOATS, PULL, PUSH, WORDS
 from dml.wire.server.messages import Gradient, Heard, Mail
@@ -155,8 +155,8 @@ class Client:
             if isinstance(part.local, slice):  # received in place
                 word = np.zeros(WORDS, np.int64)
                 assert values is not None
-                straight = isinstance(part.which, slice)
-                rows = values[part.which] if straight else self.memory(count)
+                straight = isinstance(part.selection, slice)
+                rows = values[part.selection] if straight else self.memory(count)
                 asked.requests.append(get(word, rank, Tag.VALUES))
                 asked.requests.append(get(rows, rank, Tag.VALUES))
             else:
@@ -164,7 +164,7 @@ class Client:
                 word = room[:FLOATS].view(np.int64)
                 rows = room[FLOATS:].reshape(count, self.width)
                 asked.requests.append(get(room, rank, Tag.VALUES))
-            asked.parts.append(Reply(part.server, part.which, word, rows))
+            asked.parts.append(Reply(part.server, part.selection, word, rows))
             self.mail.send(part, PULL, need, self.heard(part.server))
         self.rows_pulled += length(keys)
         return asked
@@ -197,7 +197,7 @@ class Client:
         """Split keys by server; a push mostly has the keys of the pull before it."""
         if self.split[0] is not keys:
             self.check(keys)
-            self.split = keys, list(parts(self.partition, keys))
+            self.split = keys, list(split_keys(self.partition, keys))
         return self.split[1]
 
     def check(self, keys: Keys) -> None:

@@ -118,7 +118,7 @@ class Mail:
                 message[NBYTES : NBYTES + 4 * rows].view(np.int32)[:] = local
         stop, body, of = keys_end(rows, kind), None, (0.0, 0.0)
         if gradient:
-            body, has = gradient.of(part.which)
+            body, has = gradient.of(part.selection)
             of = gradient.weight, gradient.loss
             if has is not None:
                 bits = np.packbits(has)

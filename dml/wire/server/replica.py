@@ -107,7 +107,7 @@ class Replica:
         if self.rule.push_based:
             need = clock - self.rule.staleness
             for part in self.client.parts(rows):
-                while self.oldest(part.server, rows, part.which) < need:
+                while self.oldest(part.server, rows, part.selection) < need:
                     self.take_changes(part.server)
         if self.rule.push_based or self.rule.pull_period != 1:
             self.tell_versions(rows)
@@ -122,7 +122,7 @@ class Replica:
         for part in self.client.parts(rows):
             if part.server in read.servers:
                 complete, version, applied, _ = read.words[part.server].tolist()
-                here = within(rows, part.which)
+                here = within(rows, part.selection)
                 if length(here) and self.records:
                     self.complete[here], self.version[here] = complete, version
                 self.clock = max(self.clock, complete)
@@ -149,7 +149,7 @@ class Replica:
     def tell_versions(self, rows: Keys) -> None:
         """Set the versions that the next push sends: of the rows that were read."""
         for part in self.client.parts(rows):
-            versions = self.version[within(rows, part.which)]
+            versions = self.version[within(rows, part.selection)]
             if len(versions):
                 oldest = max(int(versions.min()), int(self.changes[part.server, 1]))
                 self.client.versions[part.server] = oldest
@@ -180,7 +180,8 @@ class Replica:
         clock, version, applied, count = words.tolist()
         if count < 0:
             return False
-        width, held = self.table.shape[1], indices(self.client.partition.held(server))
+        width = self.table.shape[1]
+        held = indices(self.client.partition.rows_of(server))
         if count < len(held):
             room = np.empty(count * (1 + width), np.float32)
             self.receive(room, server)

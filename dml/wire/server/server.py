@@ -12,7 +12,7 @@ import numpy as np
 
 from dml.types import ANY, Combine, Comm, Rows, Shard, Status
 from dml.wire.comm.tags import Tag
-from dml.wire.reducers.rows import Keys, indices, length, summed
+from dml.wire.reducers.rows import Keys, indices, length, sum_rows
 from dml.wire.server.answers import Answers, State
 from dml.wire.server.consistency import Consistency
 from dml.wire.server.header import (
@@ -75,7 +75,7 @@ class Server:
         workers: int,
         rule: Consistency,
         heard: Callable[[int], object] = lambda clocks: None,
-        combine: Combine = summed,
+        combine: Combine = sum_rows,
     ):
         self.comm, self.shard, self.rule, self.combine = comm, shard, rule, combine
         self.workers, self.heard = workers, heard

@@ -24,7 +24,7 @@ from dml.runs import states, writers
 from dml.train import checked, interruptible, kept, train
 from dml.types import BadInput, Batch, CountedComm, Examples, Model, Params, Step
 from dml.wire.collectives import tree_allreduce
-from dml.wire.collectives.collect import collect
+from dml.wire.collectives.gather_arrays import gather_arrays
 from dml.wire.comm import first_of_all
 from dml.wire.mesh import devices
 from studies.deep import flags as deep_flags
@@ -159,7 +159,7 @@ def saved(
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(step.memory())]
     tree["memory"] = []
     if leaves:
-        parts = collect(comm, *(leaf.reshape(1, *leaf.shape) for leaf in leaves))
+        parts = gather_arrays(comm, *(leaf.reshape(1, *leaf.shape) for leaf in leaves))
         tree["memory"] = [np.concatenate(part) for part in parts or ()]
     if comm.rank == 0:
         states.save(folder, step.number, tree, rules)

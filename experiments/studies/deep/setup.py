@@ -9,7 +9,7 @@ from lab import flags
 from dml.metrics.timer import Timer
 from dml.types import CountedComm, Problem, Tensor
 from dml.update.dense import Optimizer
-from dml.wire.collectives import rates
+from dml.wire.collectives import machine_rates
 from dml.wire.reducers.exact import exact
 
 AHEAD = 2  # minibatches made in the background
@@ -52,6 +52,6 @@ class Setup(NamedTuple):
     def wire(self) -> dict[str, Any]:
         name = self.values.allreduce
         if name == "auto":  # measuring a new machine is no part of the first step
-            rates(self.comm)
+            machine_rates(self.comm)
         allreduce = flags.allreduce(name, self.values, self.comm.size)
         return {"reducer": exact(allreduce), "memory": self.memory}

@@ -19,7 +19,7 @@ from dml.strategies.server.server import Setup as Servers
 from dml.strategies.shared.workers import Descent
 from dml.types import BadInput, CountedComm, Embeddings, Problem, Step
 from dml.update.rows import AdaGrad
-from dml.wire.collectives.gather_parts import dense_is_cheaper
+from dml.wire.collectives.all_gather_parts import dense_is_cheaper
 from dml.wire.reducers.exact import exact
 from studies.glove import flags as glove_flags
 from studies.server import flags as server_flags

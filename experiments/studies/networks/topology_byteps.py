@@ -9,7 +9,7 @@ from dml.runs.writers import Row
 from dml.types import Comm
 from dml.wire.collectives.byteps import byteps_allreduce
 from dml.wire.costs.allreduce import Job, Rates, byteps_seconds
-from dml.wire.plans.byteps import byteps_cut
+from dml.wire.plans.byteps import byteps_pieces
 
 LENGTH = 1 << 20  # words
 RATES = Rates(*sim.Uniform()[:3])
@@ -26,7 +26,7 @@ def row(n: int, k: int, length: int, rates: Rates, itemsize: int = 4) -> Row:
     unit = n * n + k * n - 2 * k
     length -= length % (unit * REPEATS)  # even pieces
     job = Job(n + k, length, itemsize, segment=length * itemsize // (unit * REPEATS))
-    pieces, stages = byteps_cut(n, k, length * itemsize, job.segment)
+    pieces, stages = byteps_pieces(n, k, length * itemsize, job.segment)
     bandwidth = Rates(0.0, rates.beta, 0.0)
     paper = 2 * n * (n - 1) * length * itemsize * rates.beta / unit
     return {

@@ -15,13 +15,13 @@ from dml import sim
 from dml.sim.networks.named import network
 from dml.types import BadInput, Request
 from dml.wire.plans.pipelines import FORWARD, IDLE, Schedule, make
-from dml.wire.plans.stages import evenly, stages
+from dml.wire.plans.stages import balanced_parts, equal_parts
 
 REPEATS = 20  # timings, of which the least
 # partitions of layers into so many parts, by their seconds
 CUTS = {
-    "evenly": lambda seconds, count: evenly(len(seconds), count),
-    "by seconds": stages,
+    "evenly": lambda seconds, count: equal_parts(len(seconds), count),
+    "by seconds": balanced_parts,
 }
 
 

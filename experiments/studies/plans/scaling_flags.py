@@ -43,7 +43,7 @@ def described(comm: CountedComm) -> Training:
 def known(comm: CountedComm) -> Rates:
     """Return the rates that --rates says; else what is measured between ranks here."""
     if comm.size > 1 and not FLAGS.rates:
-        return messages.rates(comm)
+        return messages.machine_rates(comm)
     if not FLAGS.rates:
         alpha, beta, gamma = network(FLAGS.network, 1).rates[:3]
         return Rates(alpha, beta, gamma, meet=alpha, touch=beta)

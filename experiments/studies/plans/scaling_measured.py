@@ -9,7 +9,7 @@ import numpy as np
 
 from dml.models.gradient import gradient
 from dml.types import Batch, Comm, CountedComm
-from dml.wire.collectives import ALLREDUCE, predicted
+from dml.wire.collectives import ALLREDUCE, predicted_seconds
 from dml.wire.collectives.butterfly import butterfly_allreduce
 from dml.wire.comm.buffers import allocate, release
 
@@ -75,7 +75,7 @@ def steps(
             compute()
             reduce(comm, buffer)
 
-        wire = predicted(comm, name, buffer)
+        wire = predicted_seconds(comm, name, buffer)
         found.append(
             {
                 "algorithm": name,

@@ -18,7 +18,7 @@ from dml.strategies.synchronous import synchronous
 from dml.types import BadInput, Batch, Reducer, Rows, itself
 from dml.update.dense import make
 from dml.wire.collectives import ALLREDUCE
-from dml.wire.collectives.gather_parts import gather_parts, lengths
+from dml.wire.collectives.all_gather_parts import all_gather_parts, lengths
 from dml.wire.comm import Metered
 from dml.wire.comm.buffers import layout, pack
 from dml.wire.reducers.exact import exact
@@ -34,7 +34,7 @@ def of_all_terms(rule):
 
     def reduce(comm, buffer, lies):
         each = lengths(comm, len(buffer))
-        terms_RxD = gather_parts(comm, buffer.copy(), each).reshape(comm.size, -1)
+        terms_RxD = all_gather_parts(comm, buffer.copy(), each).reshape(comm.size, -1)
         buffer[: lies.length] = rule(terms_RxD[:, : lies.length])
         buffer[lies.length :] = terms_RxD[:, lies.length :].sum(axis=0)
         return lies

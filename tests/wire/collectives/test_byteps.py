@@ -10,7 +10,7 @@ from dml.types import BadInput
 from dml.wire.collectives.byteps import byteps_allreduce
 from dml.wire.comm import Metered
 from dml.wire.costs.allreduce import Job, Rates, byteps_seconds
-from dml.wire.plans.byteps import NOBODY, Plan, byteps_cut
+from dml.wire.plans.byteps import NO_RANK, Plan, byteps_pieces
 from dml.wire.plans.topology import chunks
 from tests.wire.comm import orders
 
@@ -44,7 +44,7 @@ def reduced(n, k, length, segment=1 << 18, network=None):
 
 def even(n, k, repeats):
     """A length of pieces of three words, and the segment that cuts it so often."""
-    return 3 * repeats * byteps_cut(n, k, 0, 1)[0], 12
+    return 3 * repeats * byteps_pieces(n, k, 0, 1)[0], 12
 
 
 @pytest.mark.parametrize("eager", (0, 65536))
@@ -132,18 +132,20 @@ def test_uneven_pieces_latency_and_adding_cost_at_most_what_is_predicted(data):
 
 @pytest.mark.parametrize("n, k", [(2, 1), (5, 0), (5, 3), (6, 6), (13, 4)])
 def test_in_no_slot_do_two_ranks_speak_to_one_and_all_that_is_sent_is_received(n, k):
-    pieces, stages = byteps_cut(n, k, 5000, 30)
+    pieces, stages = byteps_pieces(n, k, 5000, 30)
     plan = Plan(n, k, stages, chunks(1250, pieces))
     came = set()
     for stage in range(stages + (k > 0)):
-        working = [plan.working(rank, stage) for rank in range(n)]
-        serving = [plan.serving(rank, stage) for rank in range(n, n + k)]
+        working = [plan.worker_slots(rank, stage) for rank in range(n)]
+        serving = [plan.server_slots(rank, stage) for rank in range(n, n + k)]
         for slots in zip(*working, *serving, strict=True):
-            sent = {(r, s.dest, s.give) for r, s in enumerate(slots) if s.dest >= 0}
-            took = {(s.source, r, s.take) for r, s in enumerate(slots) if s.source >= 0}
+            sent = {(r, s.dest, s.sent) for r, s in enumerate(slots) if s.dest >= 0}
+            took = {
+                (s.source, r, s.received) for r, s in enumerate(slots) if s.source >= 0
+            }
             assert sent == took
             assert len({dest for _, dest, _ in sent}) == len(sent)
-            assert NOBODY not in {dest for _, dest, _ in sent}
+            assert NO_RANK not in {dest for _, dest, _ in sent}
             assert not sent & came
             came |= sent
     # every piece comes to its server from all others, and goes to all others
@@ -153,10 +155,10 @@ def test_in_no_slot_do_two_ranks_speak_to_one_and_all_that_is_sent_is_received(n
 def test_the_shares_of_all_servers_are_the_whole_buffer():
     for n, k in WORLDS:
         if n > 1:
-            pieces, stages = byteps_cut(n, k, 10**6, 1000)
+            pieces, stages = byteps_pieces(n, k, 10**6, 1000)
             plan = Plan(n, k, stages, chunks(250_000, pieces))
             assert n * plan.share + k * stages == pieces
-            assert plan.first(n + k) == pieces
+            assert plan.first_piece(n + k) == pieces
             assert plan.share * 2 * (n - 1) == stages * (n - k)
 
 

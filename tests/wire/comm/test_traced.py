@@ -226,7 +226,7 @@ def test_calls_that_wait_are_spans_of_their_names():
         comm.platform.compute(float(comm.rank))
         comm.Barrier()
         comm.Allreduce(None, np.ones(1), np.add)
-        comm.platform.shared_window(8).meet(comm.platform.pause)
+        comm.platform.shared_window(8).barrier(comm.platform.pause)
         comm.seen("update", 0.25, 0.5)
 
     timeline = traced(program, 2)

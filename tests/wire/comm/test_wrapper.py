@@ -110,7 +110,7 @@ def test_an_allreduce_in_the_background_reduces_registered_memory_where_it_is():
         handle.wait()
         again = allreduce_async(comm, buffer, allreduce=ALLREDUCE["shared"])
         again.wait()
-        assert again.comm is handle.comm is comm.cache.patient
+        assert again.comm is handle.comm is comm.cache.yielding
         return peers(again.comm, buffer)[0] is peers(comm, buffer)[0]
 
     assert sim.run(program, 2) == [True] * 2

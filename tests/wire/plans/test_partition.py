@@ -4,8 +4,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from dml.types import BadInput
-from dml.wire.plans.partition import imbalance, partition, parts
-from dml.wire.reducers.rows import indices, summed
+from dml.wire.plans.partition import imbalance, partition, split_keys
+from dml.wire.reducers.rows import indices, sum_rows
 
 
 @settings(max_examples=60, deadline=None)
@@ -14,9 +14,11 @@ def test_every_row_is_on_one_server_and_keys_come_apart_and_together(
     rows, servers, hot, data
 ):
     servers = min(servers, rows)
-    heat = np.random.default_rng(rows).zipf(1.5, rows).astype(float) if hot else None
-    found = partition(rows, servers, heat)
-    held = np.concatenate([indices(found.held(s)) for s in range(servers)])
+    frequency = (
+        np.random.default_rng(rows).zipf(1.5, rows).astype(float) if hot else None
+    )
+    found = partition(rows, servers, frequency)
+    held = np.concatenate([indices(found.rows_of(s)) for s in range(servers)])
     assert sorted(held) == list(range(rows))
     assert np.ptp([found.count(s) for s in range(servers)]) <= 1
     if data.draw(some.booleans()):
@@ -27,18 +29,18 @@ def test_every_row_is_on_one_server_and_keys_come_apart_and_together(
         keys = np.array(chosen[: data.draw(some.integers(0, rows))], np.int32)
     wanted = indices(keys)
     got = np.full(len(wanted), -1)
-    of = list(parts(found, keys))
+    of = list(split_keys(found, keys))
     assert [part.server for part in of] == list(range(servers))
     for part in of:
-        got[part.which] = indices(found.held(part.server))[part.local]
+        got[part.selection] = indices(found.rows_of(part.server))[part.local]
     assert got.tolist() == wanted.tolist()
 
 
 def test_hot_rows_are_spread_so_that_heat_is_even():
-    heat = 1 / np.arange(1, 1001) ** 0.8  # words, the most frequent first
-    ranges, dealt = partition(1000, 4), partition(1000, 4, heat)
-    assert imbalance(ranges, heat) > 2
-    assert imbalance(dealt, heat) < 1.15
+    frequency = 1 / np.arange(1, 1001) ** 0.8  # words, the most frequent first
+    ranges, dealt = partition(1000, 4), partition(1000, 4, frequency)
+    assert imbalance(ranges, frequency) > 2
+    assert imbalance(dealt, frequency) < 1.15
     assert imbalance(dealt) == imbalance(ranges) == 1
 
 
@@ -61,7 +63,7 @@ def test_a_sum_has_the_bits_of_adding_row_by_row_in_order(count, rows, seed):
     for keys, grads in pushes:
         for key, grad in zip(keys.tolist(), grads, strict=True):
             total[key] = total[key] + grad if key in total else np.float32(0) + grad
-    keys, sums = summed(pushes)
+    keys, sums = sum_rows(pushes)
     assert sorted(keys.tolist()) == sorted(total)
     for key, row in zip(keys.tolist(), sums, strict=True):
         assert row.tobytes() == total[key].tobytes()
@@ -69,10 +71,10 @@ def test_a_sum_has_the_bits_of_adding_row_by_row_in_order(count, rows, seed):
 
 def test_ranges_are_added_up_whole():
     ones = np.ones((4, 1), np.float32)
-    keys, total = summed([(slice(2, 6), ones), (slice(2, 6), 2 * ones)])
+    keys, total = sum_rows([(slice(2, 6), ones), (slice(2, 6), 2 * ones)])
     assert keys == slice(2, 6)
     assert total.tolist() == [[3], [3], [3], [3]]
     assert ones.tolist() == [[1]] * 4  # what came in is not changed
-    keys, total = summed([(slice(0, 2), ones[:2]), (np.array([1, 3]), ones[:2])])
+    keys, total = sum_rows([(slice(0, 2), ones[:2]), (np.array([1, 3]), ones[:2])])
     assert keys.tolist() == [0, 1, 3]
     assert total[:, 0].tolist() == [1, 2, 1]

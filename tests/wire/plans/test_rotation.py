@@ -5,7 +5,7 @@ from itertools import product
 
 import pytest
 
-from dml.wire.plans.rotation import held, homes, rounds, turns
+from dml.wire.plans.rotation import blocks_of, home_ranks, rounds, turns
 
 EVERY = [
     (blocks, tables, size)
@@ -25,8 +25,8 @@ def test_rounds_have_every_cell_once(blocks, tables):
 @each
 def test_the_tasks_of_a_round_share_no_block(blocks, tables):
     for one in rounds(blocks, tables):
-        blocks_of = [held(task, blocks, tables) for task in one]
-        apart = [block for some in blocks_of for block in some]
+        used = [blocks_of(task, blocks, tables) for task in one]
+        apart = [block for some in used for block in some]
         assert len(apart) == len(set(apart))
 
 
@@ -40,9 +40,9 @@ def test_no_round_more_than_a_tournament_needs(blocks, tables):
 
 
 def test_a_block_of_words_is_none_of_contexts():
-    assert held(((1, 1),), 4) == (1, 5)
-    assert held(((1, 2), (2, 1)), 4, tables=1) == (1, 2)
-    assert held(((1, 1),), 4, tables=1) == (1,)
+    assert blocks_of(((1, 1),), 4) == (1, 5)
+    assert blocks_of(((1, 2), (2, 1)), 4, tables=1) == (1, 2)
+    assert blocks_of(((1, 1),), 4, tables=1) == (1,)
 
 
 def play(blocks, tables, size):
@@ -52,7 +52,11 @@ def play(blocks, tables, size):
     """
     ranks, back = turns(blocks, tables, size)
     has = [
-        {block for block, at in enumerate(homes(blocks, tables, size)) if at == rank}
+        {
+            block
+            for block, at in enumerate(home_ranks(blocks, tables, size))
+            if at == rank
+        }
         for rank in range(size)
     ]
     wire = {}  # by sender, receiver and block: the messages under way
@@ -68,9 +72,9 @@ def play(blocks, tables, size):
 
     def live(rank):
         for turn in ranks[rank]:
-            yield from take(rank, turn.take)
-            assert set(held(turn.cells, blocks, tables)) <= has[rank]
-            for block, dest in turn.give:
+            yield from take(rank, turn.receives)
+            assert set(blocks_of(turn.cells, blocks, tables)) <= has[rank]
+            for block, dest in turn.sends:
                 assert dest != rank
                 has[rank].remove(block)
                 moves[block] += 1
@@ -82,7 +86,7 @@ def play(blocks, tables, size):
         alive = [one for one in alive if next(one, "ended") != "ended"]
     assert not alive, "deadlock"
     assert not any(wire.values()), "somebody gave what nobody takes"
-    for block, home in enumerate(homes(blocks, tables, size)):
+    for block, home in enumerate(home_ranks(blocks, tables, size)):
         assert block in has[home]
     assert sum(map(len, has)) == blocks * tables
     return moves

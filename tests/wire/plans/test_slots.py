@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from dml.wire.plans.pipeline_facts import in_flight
 from dml.wire.plans.pipelines import SCHEDULES, make
-from dml.wire.plans.slots import instructions, slots, slots_of
+from dml.wire.plans.slots import assign_slots, instructions, slot_count
 
 few = settings(derandomize=True, deadline=None, max_examples=60, database=None)
 INTERVALS = st.lists(st.tuples(st.integers(0, 20), st.integers(1, 9)), max_size=20)
@@ -23,7 +23,7 @@ def test_overlapping_intervals_have_different_slots_and_none_is_too_many(lives, 
         end = np.maximum(np.sort(end), begin + 1)
         if order == "last in, first out":
             end = end[::-1] + begin.max(initial=0)
-    slot = slots(begin, end)
+    slot = assign_slots(begin, end)
     peak = 0
     for tick in range(int(end.max(initial=0))):
         now = slot[(begin <= tick) & (tick < end)]
@@ -37,8 +37,8 @@ def test_overlapping_intervals_have_different_slots_and_none_is_too_many(lives, 
 def test_queues_take_slots_in_turn(lives):
     begin = np.cumsum([first + 1 for first, _ in lives]).astype(int)
     end = begin + np.cumsum([length for _, length in lives]).astype(int)
-    slot = slots(begin, end)
-    assert slot.tolist() == [n % slots_of(slot) for n in range(len(slot))]
+    slot = assign_slots(begin, end)
+    assert slot.tolist() == [n % slot_count(slot) for n in range(len(slot))]
 
 
 @given(
@@ -96,7 +96,7 @@ def played(schedule, table):
                 put(memory, (kind, stage), slot, what)
     for kind in ("activations", "saved", "gradients"):
         used = [slot for (each, _), slot in memory if each == kind]
-        assert max(used, default=-1) == slots_of(getattr(table, kind)) - 1
+        assert max(used, default=-1) == slot_count(getattr(table, kind)) - 1
 
 
 def put(memory, where, slot, what):
@@ -116,4 +116,4 @@ def read(memory, where, slot, what):
 )
 def test_there_are_as_many_slots_as_microbatches_in_flight(name, rounds):
     schedule = make(name, 4, 8, rounds)
-    assert slots_of(instructions(schedule).saved) == in_flight(schedule).max()
+    assert slot_count(instructions(schedule).saved) == in_flight(schedule).max()

@@ -96,14 +96,14 @@ def test_halving_partners_split_one_range_and_mirror_each_other(bits, length):
         assert len(rounds_of_one) == bits
         held = (0, length)
         for number, half in enumerate(rounds_of_one):
-            partner = every[half.place][number]
-            assert half.place == place ^ 2**number
-            assert partner.place == place
-            assert (half.keep, half.give) == (partner.give, partner.keep)
-            both = sorted([half.keep, half.give], key=lambda part: part.start)
+            partner = every[half.partner][number]
+            assert half.partner == place ^ 2**number
+            assert partner.partner == place
+            assert (half.keep, half.send) == (partner.send, partner.keep)
+            both = sorted([half.keep, half.send], key=lambda part: part.start)
             # an empty half may lie at either end, so compare words
             assert words(both[0]) + words(both[1]) == list(range(*held))
-            assert abs(len(words(half.keep)) - len(words(half.give))) <= 1
+            assert abs(len(words(half.keep)) - len(words(half.send))) <= 1
             held = (half.keep.start, half.keep.stop)
     kept = [words(halves[-1].keep) for halves in every if halves]
     assert sorted(sum(kept, [])) == (list(range(length)) if bits else [])

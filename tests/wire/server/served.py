@@ -31,7 +31,7 @@ def ran(work, workers, servers=1, rule=ASYNC, rows=8, width=1, **more):
     def program(comm):
         comm = Metered(comm)
         if comm.rank >= workers:
-            number = split.held(comm.rank - workers)
+            number = split.rows_of(comm.rank - workers)
             shard = Adding(np.zeros((rows, width), np.float32)[number].copy())
             server = Server(comm, shard, workers, rule)
             server.serve()

@@ -30,7 +30,7 @@ def train(comm, rule, seed):
     comm, split = Metered(comm), partition(ROWS, SERVERS)
     start = np.zeros((ROWS, 2), np.float32)
     if comm.rank >= WORKERS:
-        shard = Descending(start[split.held(comm.rank - WORKERS)].copy())
+        shard = Descending(start[split.rows_of(comm.rank - WORKERS)].copy())
         Server(comm, shard, WORKERS, rule).serve()
         return shard.values.tobytes()
     draws = np.random.default_rng([seed, comm.rank])

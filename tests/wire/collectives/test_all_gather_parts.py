@@ -5,7 +5,11 @@ import pytest
 
 from dml import sim
 from dml.wire.collectives import ALLREDUCE
-from dml.wire.collectives.gather_parts import dense_is_cheaper, gather_parts, lengths
+from dml.wire.collectives.all_gather_parts import (
+    all_gather_parts,
+    dense_is_cheaper,
+    lengths,
+)
 from dml.wire.comm import Metered
 from dml.wire.comm.buffers import allocate
 from dml.wire.costs import allreduce as cost
@@ -35,7 +39,7 @@ def test_everyone_has_every_part_in_rank_order(size):
             mine = part(comm.rank, each[comm.rank])
             known = lengths(comm, len(mine))
             assert np.array_equal(known, each)
-            found = gather_parts(comm, mine, known)
+            found = all_gather_parts(comm, mine, known)
             assert np.array_equal(mine, part(comm.rank, each[comm.rank]))
             assert found.dtype == mine.dtype
             return found.tobytes()
@@ -51,7 +55,7 @@ def test_every_part_is_sent_by_all_ranks_but_the_last_on_its_way(size):
 
         def program(comm, each=each):
             metered = Metered(comm)
-            gather_parts(metered, part(comm.rank, each[comm.rank]), each)
+            all_gather_parts(metered, part(comm.rank, each[comm.rank]), each)
             return metered.bytes_sent // 4, metered.messages_sent
 
         found = sim.run(program, size)
@@ -79,7 +83,7 @@ def seconds(size, program):
 @pytest.mark.parametrize("size", SIZES)
 def test_equal_parts_take_the_seconds_of_the_formula(size, length):
     each, mine = np.full(size, length), part(0, length)
-    took = seconds(size, lambda comm: lambda: gather_parts(comm, mine, each))
+    took = seconds(size, lambda comm: lambda: all_gather_parts(comm, mine, each))
     want = cost.gather_seconds(size, 4 * length * size, Rates(*NETWORK[:3]))
     assert took == pytest.approx(want, rel=1e-9, abs=0)
 
@@ -99,7 +103,7 @@ def test_dense_is_chosen_where_the_virtual_clock_says_so(length, size, name):
             continue
 
         def gathering(comm, each=each):
-            return lambda: gather_parts(comm, part(0, each[0]), each)
+            return lambda: all_gather_parts(comm, part(0, each[0]), each)
 
         def choosing(comm, each=each):
             return dense_is_cheaper(

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dml import sim
-from dml.wire.collectives.blocks import Parcels
+from dml.wire.collectives.block_transfers import BlockTransfers
 from dml.wire.comm import Metered
 
 
@@ -16,17 +16,17 @@ def test_blocks_go_round_the_ring_and_everyone_adds_to_them(size, eager):
     def program(comm):
         metered = Metered(comm)
         parts = {block: np.zeros(length + block) for block in range(size)}
-        parcels = Parcels(metered, parts)
+        transfers = BlockTransfers(metered, parts)
         up, down = (comm.rank + 1) % size, (comm.rank - 1) % size
         for turn in range(laps * size):
             block = (comm.rank - turn) % size
             if turn:
-                parcels.take([(block, down)])
+                transfers.receive([(block, down)])
             parts[block] += 1
-            parcels.give([(block, up)])
-        parcels.take([(comm.rank, down)])
-        parcels.settle()
-        assert not parcels.under_way
+            transfers.send([(block, up)])
+        transfers.receive([(comm.rank, down)])
+        transfers.wait()
+        assert not transfers.under_way
         return parts[comm.rank], metered.bytes_sent, metered.messages_sent
 
     sent = 0
@@ -44,12 +44,12 @@ def test_blocks_are_known_by_their_numbers_not_by_their_order(seed):
 
     def program(comm):
         parts = {block: np.full(3, comm.rank * 10.0 + block) for block in range(6)}
-        parcels = Parcels(comm, parts)
+        transfers = BlockTransfers(comm, parts)
         if comm.rank:
-            parcels.give((block, 0) for block in range(6))
+            transfers.send((block, 0) for block in range(6))
         else:
-            parcels.take((block, 1) for block in order)
-        parcels.settle()
+            transfers.receive((block, 1) for block in order)
+        transfers.wait()
         return [part.tolist() for part in parts.values()]
 
     want = [[10.0 + block] * 3 for block in range(6)]
@@ -62,12 +62,12 @@ def test_a_block_without_memory_sends_no_word_and_still_is_waited_for(eager):
 
     def program(comm):
         metered = Metered(comm)
-        parcels = Parcels(metered, {})
+        transfers = BlockTransfers(metered, {})
         if comm.rank:
-            parcels.take([(3, 0)])
+            transfers.receive([(3, 0)])
         else:
-            parcels.give([(3, 1)])
-        parcels.settle()
+            transfers.send([(3, 1)])
+        transfers.wait()
         return comm.Wtime() >= 1.0, metered.messages_sent, metered.bytes_sent
 
     assert sim.run(program, 2, network)[1] == (True, 0, 0)
@@ -79,18 +79,18 @@ def test_a_block_that_comes_back_waits_until_it_has_left():
 
     def program(comm):
         parts = {0: np.full(1000, 1.0 + comm.rank)}
-        parcels = Parcels(comm, parts)
+        transfers = BlockTransfers(comm, parts)
         if comm.rank == 0:
-            parcels.give([(0, 1)])
-            parcels.take([(0, 2)])
+            transfers.send([(0, 1)])
+            transfers.receive([(0, 2)])
         elif comm.rank == 1:
             word = np.zeros(1)
             comm.Recv(word, 2, 1)
-            parcels.take([(0, 0)])
+            transfers.receive([(0, 0)])
         else:
-            parcels.give([(0, 0)])
+            transfers.send([(0, 0)])
             comm.Send(np.zeros(1), 1, 1)
-        parcels.settle()
+        transfers.wait()
         return parts[0][0]
 
     assert sim.run(program, 3, sim.Uniform(eager=0)) == [3.0, 1.0, 3.0]

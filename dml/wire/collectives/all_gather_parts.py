@@ -1,0 +1,50 @@
+"""All-gather of parts of any length, used for the sparse rows of gradients."""
+
+import numpy as np
+
+from dml.types import Comm
+from dml.wire.collectives.auto import machine_rates, predicted_seconds
+from dml.wire.collectives.reduce_scatter import all_gather, ring_order
+from dml.wire.collectives.ring import ring_gather
+from dml.wire.comm.buffers import flat
+from dml.wire.costs import allreduce as cost
+
+
+def lengths(comm: Comm, length: int) -> np.ndarray:
+    """Return the lengths of all ranks' parts."""
+    by_rank = np.zeros(comm.size, np.int64)
+    by_rank[comm.rank] = length
+    all_gather(comm, by_rank)
+    return by_rank
+
+
+def all_gather_parts(comm: Comm, part: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Return all ranks' parts, concatenated in rank order.
+
+        r0 ──aa──► r1 ──bbb──► r2 ──c──►      round i: rank r sends part r-i
+         ▲────────────────────────────┘       and receives part r-i-1
+
+    `lengths` are those of all ranks' parts. p-1 rounds, (p-1)n words over all ranks for
+    n words in all parts. With equal parts: (p-1)α + (p-1)/p·nβ.
+    """
+    edges = np.concatenate([[0], np.cumsum(lengths)])
+    parts = tuple(slice(edges[r], edges[r + 1]) for r in range(comm.size))
+    gathered = np.empty(edges[-1], part.dtype)
+    gathered[parts[comm.rank]] = flat(comm, part)
+    ring_gather(comm, gathered, ring_order(parts))
+    return gathered
+
+
+def dense_is_cheaper(
+    comm: Comm, allreduce: str, buffer: np.ndarray, nbytes: int
+) -> bool:
+    """Return whether an all-reduce of the buffer is predicted to beat an all-gather.
+
+    Args:
+      comm: The ranks.
+      allreduce: Name of the all-reduce.
+      buffer: The dense buffer that it would reduce.
+      nbytes: Total size of the sparse parts that would be gathered instead.
+    """
+    gather = cost.gather_seconds(comm.size, nbytes, machine_rates(comm))
+    return predicted_seconds(comm, allreduce, buffer) < gather
