@@ -1,1 +1,1 @@
-"""Shared memory of one host, which all of its ranks read and write."""
+"""Memory that the ranks of a host share: windows, compiled loops, locking policies."""

@@ -1,7 +1,8 @@
-"""Plans of CYCLADES (Pan 2016): a worker for each edge of a block, without conflicts.
+"""Plans of CYCLADES (Pan 2016): an assignment of edges to workers without conflicts.
 
-Two edges of a block conflict where they share a row that is not apart. The edges of a
-connected component have the same worker.
+Two edges of a block conflict if they share a row that is not apart. All edges of a
+connected component have the same worker. Rows apart, which too many edges share, change
+at the end of a block only.
 """
 
 from typing import NamedTuple
@@ -11,31 +12,31 @@ from numba import njit
 
 from dml.types import BadInput, Edges
 
-LINE = 16  # consecutive rows of one worker: no two workers write to a cache line
+LINE = 16  # consecutive rows of one worker, so that no cache line has two writers
 
 
 class Plan(NamedTuple):
     """The edges of each worker and block, and the rows apart of each worker and edge.
 
-    Worker w of block b has edges[starts[c] : starts[c + 1]], c = b·workers + w, in
-    rising order. Each row apart has one worker, in all blocks: of edge e, worker w has
-    slots[later[c] : later[c + 1]], c = e·workers + w, in rising order. Slot s is the
-    row edges.rows[edges.starts[e] + s].
+    In block b, worker w has edges[starts[c] : starts[c + 1]] with c = b·workers + w, in
+    ascending order. Each row apart has one worker, in all blocks: of edge e, worker w
+    has slots[slot_starts[c] : slot_starts[c + 1]] with c = e·workers + w, in ascending
+    order. Slot s of edge e is the row edges.rows[edges.starts[e] + s].
     """
 
-    starts: np.ndarray  # int64
-    edges: np.ndarray  # int64
-    later: np.ndarray  # int64
-    slots: np.ndarray  # int32
-    apart: np.ndarray  # uint8, by row
+    starts: np.ndarray  # int64, by block and worker
+    edges: np.ndarray  # int64, by block and worker
+    slot_starts: np.ndarray  # int64, by edge and worker
+    slots: np.ndarray  # int32, by edge and worker
+    apart: np.ndarray  # uint8, by row: whether it changes at the end of a block only
 
 
 def plan(edges: Edges, batch: int, workers: int, apart: np.ndarray) -> Plan:
-    """Cut edges into blocks of a batch and deal each block to workers.
+    """Divide edges into blocks, and the edges of each block among workers.
 
-    The largest component is dealt first, each to the worker with the fewest rows. Lines
-    of rows apart are dealt alike, by the number of their edges. Time is nearly linear
-    in rows.
+    Components are assigned largest first, each to the worker with the fewest rows so
+    far. Cache lines of rows apart are assigned in the same way, by their numbers of
+    edges. The time is nearly linear in the number of rows.
 
         a block of 5            conflicts    workers
         edge 0   rows 1 4        0 ── 2      worker 0: edges 0 2 3
@@ -43,37 +44,44 @@ def plan(edges: Edges, batch: int, workers: int, apart: np.ndarray) -> Plan:
         edge 2   rows 1 2 6      1    3
         edge 3   rows 6 7                    row 5 is apart and connects nothing:
         edge 4   rows 3 5           4        one worker changes it after the block
+
+    Args:
+      edges: The edges, in the order of examples.
+      batch: Number of edges in a block.
+      workers: Number of workers.
+      apart: Mask of the rows that change at the end of a block only.
     """
     count = _blocks(edges, batch, apart)
     if workers < 1:
         raise BadInput(f"expected 1 worker or more, got {workers=}; pass another count")
     apart = np.ascontiguousarray(apart, np.uint8)
     starts = np.zeros(count * workers + 1, np.int64)
-    dealt = np.empty(len(edges.starts) - 1, np.int64)
-    _deal_edges(edges, batch, workers, _roots(edges, batch, apart), (starts, dealt))
+    ordered = np.empty(len(edges.starts) - 1, np.int64)
+    roots = _roots(edges, batch, apart)
+    _assign_edges(edges, batch, workers, roots, (starts, ordered))
     if not apart.any():
-        nothing = np.zeros(1, np.int64)
-        return Plan(starts, dealt, nothing, np.empty(0, np.int32), apart)
+        empty = np.zeros(1, np.int64)
+        return Plan(starts, ordered, empty, np.empty(0, np.int32), apart)
     degrees = np.where(apart, np.bincount(edges.rows, minlength=len(apart)), 0)
     lines = np.add.reduceat(degrees, np.arange(0, len(apart), LINE))
-    owners = np.repeat(deal(lines, workers), LINE)  # a few more than there are rows
-    later, slots = _later(edges, workers, apart, owners)
-    return Plan(starts, dealt, later, slots, apart)
+    owners = np.repeat(assign(lines, workers), LINE)  # rounded up to whole lines
+    slot_starts, slots = _slots(edges, workers, apart, owners)
+    return Plan(starts, ordered, slot_starts, slots, apart)
 
 
 def component_sizes(edges: Edges, batch: int, apart: np.ndarray) -> list[np.ndarray]:
-    """Return the edges of the components of each block, the largest first."""
+    """Return the sizes in edges of the components of each block, largest first."""
     count = _blocks(edges, batch, apart)
     roots = _roots(edges, batch, np.ascontiguousarray(apart, np.uint8))
-    found = []
+    by_block = []
     for block in range(count):
         sizes = np.bincount(roots[block * batch : (block + 1) * batch])
-        found.append(np.sort(sizes[sizes > 0])[::-1])
-    return found
+        by_block.append(np.sort(sizes[sizes > 0])[::-1])
+    return by_block
 
 
 def hubs(edges: Edges, width: int, share: float) -> np.ndarray:
-    """Return a mask of the rows in more than this share of the edges; 0: all rows."""
+    """Return a mask of the rows in more than a share of the edges; 0: all rows."""
     if not share >= 0:
         raise BadInput(f"expected a share of 0 or more, got {share=}; pass --hubs=1")
     degrees = np.bincount(edges.rows, minlength=width)
@@ -87,15 +95,15 @@ def _blocks(edges: Edges, batch: int, apart: np.ndarray) -> int:
     width = int(edges.rows.max()) + 1 if len(edges.rows) else 0
     if len(apart) < width:
         raise BadInput(
-            f"expected a mark for each of {width} rows, got {len(apart)}; make it of "
-            "the table's length"
+            f"expected a mask of at least {width} rows, got {len(apart)}; pass a mask "
+            "of the table's length"
         )
     return -(-(len(edges.starts) - 1) // batch)
 
 
 @njit(nogil=True, cache=True)
 def find(parents, e):
-    """Return the root of an edge, and halve the path to it."""
+    """Return the root of an edge; halve the path to it (union-find)."""
     while parents[e] != e:
         parents[e] = parents[parents[e]]
         e = parents[e]
@@ -104,10 +112,10 @@ def find(parents, e):
 
 @njit(nogil=True, cache=True)
 def connect(edges, first, last, apart, owners, parents):
-    """Set the parents of edges first … last - 1; a root is a component's lowest edge.
+    """Set the parents of edges first … last - 1; a component's root is its lowest edge.
 
-    The owner of a row is the last edge that touched it. Owners below `first` are of
-    earlier blocks and are not read, so nothing is reset between blocks.
+    The owner of a row is the last edge that touched it. Owners below `first` belong to
+    earlier blocks and are ignored, so that owners are not reset between blocks.
     """
     for e in range(first, last):
         parents[e - first] = root = e - first
@@ -120,13 +128,13 @@ def connect(edges, first, last, apart, owners, parents):
                 parents[max(root, other)] = min(root, other)
                 root = min(root, other)
             owners[row] = e
-    for place in range(last - first):  # parents are lower: theirs are roots already
+    for place in range(last - first):  # ascending: parents already have roots
         parents[place] = parents[parents[place]]
 
 
 @njit(nogil=True, cache=True)
 def _roots(edges, batch, apart):
-    """Return the root of each edge, by its place in its block."""
+    """Return the root of each edge, as a position in its block."""
     count = len(edges.starts) - 1
     owners, roots = np.full(len(apart), -1), np.empty(count, np.int64)
     for first in range(0, count, batch):
@@ -136,17 +144,17 @@ def _roots(edges, batch, apart):
 
 
 @njit(nogil=True, cache=True)
-def deal(sizes, workers):
-    """Return the worker of each item: the largest first, to the least loaded worker."""
+def assign(sizes, workers):
+    """Return the worker of each item: largest item first, to the least loaded one."""
     most = sizes[0]
     for size in sizes:
         most = max(most, size)
     ends = np.zeros(most + 1, np.int64)
     for size in sizes:
         ends[size] += 1
-    for size in range(most, 0, -1):  # a counting sort, falling
+    for size in range(most, 0, -1):  # a counting sort, descending
         ends[size - 1] += ends[size]
-    order, takers = np.empty(len(sizes), np.int64), np.empty(len(sizes), np.int64)
+    order, owners = np.empty(len(sizes), np.int64), np.empty(len(sizes), np.int64)
     for k in range(len(sizes) - 1, -1, -1):
         ends[sizes[k]] -= 1
         order[ends[sizes[k]]] = k
@@ -156,50 +164,53 @@ def deal(sizes, workers):
         for worker in range(1, workers):
             if loads[worker] < loads[least]:
                 least = worker
-        takers[item] = least
+        owners[item] = least
         loads[least] += sizes[item]
-    return takers
+    return owners
 
 
 @njit(nogil=True, cache=True)
-def spread(takers, starts):
-    """Return the place of each item, sorted by takers; starts[0] is given."""
+def places_by_owner(owners, starts):
+    """Return the place of each item in a stable sort by owner, from starts[0] on.
+
+    Set starts[w + 1] to the end of the items of owner w.
+    """
     for worker in range(1, len(starts)):
         starts[worker] = 0
-    for taker in takers:
-        starts[taker + 1] += 1
+    for owner in owners:
+        starts[owner + 1] += 1
     for worker in range(len(starts) - 1):
         starts[worker + 1] += starts[worker]
-    ends, places = starts.copy(), np.empty(len(takers), np.int64)
-    for k in range(len(takers)):
-        places[k] = ends[takers[k]]
-        ends[takers[k]] += 1
+    ends, places = starts.copy(), np.empty(len(owners), np.int64)
+    for k in range(len(owners)):
+        places[k] = ends[owners[k]]
+        ends[owners[k]] += 1
     return places
 
 
 @njit(nogil=True, cache=True)
-def _deal_edges(edges, batch, workers, roots, found):
-    """Deal the edges of each block to workers, by components."""
-    starts, dealt = found
+def _assign_edges(edges, batch, workers, roots, results):
+    """Assign the edges of each block to workers by components; fill the results."""
+    starts, ordered = results
     for block in range((len(starts) - 1) // workers):
         first = block * batch
         last = min(first + batch, len(roots))
         sizes = np.zeros(last - first, np.int64)
         for e in range(first, last):
             sizes[roots[e]] += edges.starts[e + 1] - edges.starts[e]
-        by_root = deal(sizes, workers)
-        takers = np.empty(last - first, np.int64)
+        by_root = assign(sizes, workers)
+        owners = np.empty(last - first, np.int64)
         for e in range(first, last):
-            takers[e - first] = by_root[roots[e]]
+            owners[e - first] = by_root[roots[e]]
         cell = block * workers
-        places = spread(takers, starts[cell : cell + workers + 1])
+        places = places_by_owner(owners, starts[cell : cell + workers + 1])
         for e in range(first, last):
-            dealt[places[e - first]] = e
+            ordered[places[e - first]] = e
 
 
 @njit(nogil=True, cache=True)
-def _later(edges, workers, apart, owners):
-    """Sort the rows apart of each edge by their owners."""
+def _slots(edges, workers, apart, owners):
+    """Return starts and slots of the rows apart of each edge, sorted by owner."""
     count = len(edges.starts) - 1
     starts = np.zeros(count * workers + 1, np.int64)
     for e in range(count):

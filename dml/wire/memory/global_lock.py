@@ -1,10 +1,10 @@
-"""A global lock of the table: one worker computes, the others wait.
+"""Global lock: one worker reads, computes and writes while the others wait.
 
     worker 0   🔒 read, gradient, change 🔓                          🔒 …
     worker 1   ⏳                          🔒 read, gradient, change 🔓
 
-Training is serial, in the order in which the lock is acquired: p workers take as long
-as one, and the time of passing the lock.
+Training is serial, in the order in which the lock is acquired: p workers take the time
+of one worker, and the time to pass the lock.
 """
 
 from numba import njit
@@ -18,10 +18,10 @@ __all__ = ["STEPS", "add", "enter", "leave", "turn"]
 @njit(nogil=True, cache=True)
 def enter(sync, edges, e):
     """Acquire the lock."""
-    acquire(sync.whole, 0)
+    acquire(sync.global_lock, 0)
 
 
 @njit(nogil=True, cache=True)
 def leave(sync, edges, e, t, moves):
     """Release the lock."""
-    release(sync.whole, 0)
+    release(sync.global_lock, 0)

@@ -1,33 +1,35 @@
-"""HOGWILD! (Niu 2011): no lock.
+"""HOGWILD! (Niu 2011): lock-free updates.
 
     worker 0   read x_e   gradient   x_r += δ, x_s += δ, …
-    worker 1      read x_f   gradient   x_s += δ, …          one of the two may be lost
+    worker 1      read x_f   gradient   x_s += δ, …          one x_s += may be lost
 
-A sum is a read, an addition and a write: a write of another worker in between is lost.
-There is no message and no wait: an edge reads its rows and writes them.
+`+=` is a read, an addition and a write: a write of another worker in between is lost.
+An edge reads and writes its rows, without messages and without waiting.
+
+A locking policy is a module with the functions and the constant below.
 """
 
 from numba import njit
 
-STEPS = 0  # consecutive steps of a worker; 0: a block
+STEPS = 0  # consecutive steps of a worker; 0: those of a block
 
 
 @njit(nogil=True, cache=True)
 def enter(sync, edges, e):
-    """Called before an edge's rows are read."""
+    """Run before the rows of an edge are read."""
 
 
 @njit(nogil=True, cache=True)
 def turn(sync, edges, e, t, moves):
-    """Called between an edge's gradient and its change, if it moves."""
+    """Run between the gradient of an edge and the change of its rows."""
 
 
 @njit(nogil=True, cache=True)
-def add(numbers, i, delta):
-    """numbers[i] += delta."""
-    numbers[i] += delta
+def add(array, i, delta):
+    """Add delta to array[i]."""
+    array[i] += delta
 
 
 @njit(nogil=True, cache=True)
 def leave(sync, edges, e, t, moves):
-    """Called after an edge's rows were changed."""
+    """Run after the rows of an edge are changed."""

@@ -1,8 +1,8 @@
-"""The loop of a worker over an epoch without barriers: one edge after another.
+"""The loop of a worker over an epoch without barriers, edge by edge.
 
-blocks   5 2 0 4 1 3     The epoch visits blocks of edges in a drawn order. The workers
-worker   0 1 0 1 0 1     take them by turns. A locking policy has the functions that run
-                         before, between and after the reads and the changes of an edge.
+blocks   5 2 0 4 1 3     The epoch visits blocks of edges in a random order, and assigns
+worker   0 1 0 1 0 1     them to workers in turn. A locking policy has functions to run
+                         before the reads, before the changes and after them.
 """
 
 import functools
@@ -11,22 +11,22 @@ from typing import Any
 
 from numba import njit
 
-from dml.wire.memory.atomics import claim, idle
+from dml.wire.memory.atomics import idle, prefetch_for_write
 from dml.wire.memory.source_hash import compiled
 
 
 @functools.cache
 def free(model: Any, policy: Any) -> Callable[..., tuple]:
-    """Compile the loop for a model and a locking policy; both are modules.
+    """Compile the loop for a model and a locking policy, which are modules.
 
-    It returns the summed loss, and the number of rows that were changed.
+    The loop returns the summed loss and the number of changed rows.
     """
 
     @compiled(model, policy)
-    def free(state, data, order, worker, pace, grads):
+    def free(state, data, order, worker, settings, grads):
         table, edges, sync = state.table, data.edges, state.sync
-        numbers, velocity = table.reshape(-1), state.velocity.reshape(-1)
-        width = numbers.size // len(table)
+        flat, velocity = table.reshape(-1), state.velocity.reshape(-1)
+        width = flat.size // len(table)
         steps, batch = order.steps, order.batch
         run = policy.STEPS or batch
         loss, changed = 0.0, 0
@@ -34,28 +34,28 @@ def free(model: Any, policy: Any) -> Callable[..., tuple]:
             e = order.visits[start // batch] * batch + start % batch
             for t in range(start, min(start + run, steps)):
                 policy.enter(sync, edges, e)
-                lost, moves = model.gradient(table, data, e, t, grads)
-                loss += lost
-                idle(sync.flags, pace.delay)
+                edge_loss, moves = model.gradient(table, data, e, t, grads)
+                loss += edge_loss
+                idle(sync.flags, settings.delay)
                 policy.turn(sync, edges, e, t, moves)
                 if moves:
-                    # a slice: numba then checks no index for a sign
+                    # a slice, so that numba does not check indices for signs
                     rows = edges.rows[edges.starts[e] : edges.starts[e + 1]]
                     changed += len(rows)
                     if worker.count > 1:
-                        # all cache lines together: stores request them one by one
+                        # request all cache lines together, not store by store
                         for r in rows:
-                            claim(numbers, r * width)
+                            prefetch_for_write(flat, r * width)
                     for s in range(len(rows)):
                         r = rows[s]
                         if velocity.size:
-                            gather(velocity, r, grads, s, pace.momentum)
-                        model.move(table, r, grads, s, pace.rate)
+                            apply_momentum(velocity, r, grads, s, settings.momentum)
+                        model.move(table, r, grads, s, settings.rate)
                         if grads.ndim == 1:
-                            policy.add(numbers, r, grads[s])
+                            policy.add(flat, r, grads[s])
                         else:
                             for d in range(width):
-                                policy.add(numbers, r * width + d, grads[s, d])
+                                policy.add(flat, r * width + d, grads[s, d])
                         if state.hits.size:
                             policy.add(state.hits, r, 1)
                 policy.leave(sync, edges, e, t, moves)
@@ -66,8 +66,8 @@ def free(model: Any, policy: Any) -> Callable[..., tuple]:
 
 
 @njit(nogil=True, cache=True)
-def gather(velocity, r, grads, s, momentum):
-    """v ← momentum v + grads (Polyak); grads ← v."""
+def apply_momentum(velocity, r, grads, s, momentum):
+    """Set v[r] to momentum v[r] + grads[s] (Polyak), and grads[s] to v[r]."""
     if grads.ndim == 1:
         grads[s] += momentum * velocity[r]
         velocity[r] = grads[s]
@@ -80,7 +80,7 @@ def gather(velocity, r, grads, s, momentum):
 
 @njit(nogil=True, cache=True)
 def add_row(sums, r, grads, s):
-    """sums[r] += grads[s]."""
+    """Add grads[s] to sums[r]."""
     if sums.ndim == 1:
         sums[r] += grads[s]
     else:

@@ -1,10 +1,11 @@
-"""AIG (Niu 2011): as HOGWILD!, but an edge's rows are locked while they are changed.
+"""AIG (Niu 2011): HOGWILD! with locks of the rows that an edge changes.
 
-    rows   1  4  7      Each row has its lock. Locks are acquired from the lowest row to
+    rows   1  4  7      Each row has a lock. Locks are acquired from the lowest row to
     e      🔒 🔒         the highest, so that no two workers wait for each other.
     f         ⏳ ·
 
-No change is lost; reads are lock-free. An edge writes 2|e| words besides its rows.
+No change is lost. Reads are lock-free. In addition to its rows, an edge writes 2|e|
+words.
 """
 
 from numba import njit

@@ -1,11 +1,11 @@
-"""Round robin (Langford 2009): gradients in parallel, changes in turn.
+"""Round robin (Langford 2009): parallel gradients, changes in the order of steps.
 
     worker 0   gradient 0   change 0               gradient 2   …
     worker 1   gradient 1            change 1      …
 
-Step t changes the table after step t - 1: no change is lost, and each gradient is at
-most p - 1 changes old. It is fast where a gradient takes much longer than a turn. An
-edge writes one word besides its rows, which all other workers read.
+Step t changes the table after step t - 1: no change is lost, and the staleness of a
+gradient is at most p - 1. The policy is fast if a gradient takes much longer than a
+change. In addition to its rows, an edge writes one word, which all other workers read.
 """
 
 from numba import njit

@@ -1,4 +1,4 @@
-"""Shared memory of the ranks of a host: zeroed vectors, and trees of arrays."""
+"""Memory that the ranks of a host share: zeroed vectors, and trees of arrays."""
 
 import io
 import pickle
@@ -17,10 +17,10 @@ Tree = TypeVar("Tree")
 
 
 def share(comm: Comm, length: int, dtype: Any = np.float32) -> np.ndarray:
-    """Allocate one zeroed vector that all ranks of a host share; collective.
+    """Allocate a zeroed vector that all ranks of a host share; collective.
 
-    It is freed when the run ends. A rank alone on its host has plain memory, as the
-    number of windows is limited.
+    It is freed at the end of the run. The only rank of a host gets plain memory,
+    because the number of windows is limited.
     """
     dtype = np.dtype(dtype)
     host = own_host(comm)
@@ -36,10 +36,14 @@ def share(comm: Comm, length: int, dtype: Any = np.float32) -> np.ndarray:
 
 
 def place(comm: Comm, load: Callable[[], Tree]) -> Tree:
-    """Return the value that one rank of each host loads; its arrays are shared.
+    """Return the result of load(), which one rank of each host calls; collective.
 
-    It is a tree of arrays and of values that can be pickled. The other ranks sleep
-    while it loads.
+    The ranks of a host share the memory of its arrays. The other ranks wait without
+    using their cores.
+
+    Args:
+      comm: The ranks.
+      load: Returns a tree of arrays and of values that can be pickled.
     """
     host, arrays = own_host(comm), list[memoryview]()
 
@@ -61,7 +65,10 @@ def place(comm: Comm, load: Callable[[], Tree]) -> Tree:
     aligned = (-(-length // ALIGNED) * ALIGNED for length in lengths)
     starts = list(accumulate(aligned, initial=0))
     memory = share(host, starts[-1], np.uint8)
-    views = [memory[at : at + n] for at, n in zip(starts[:-1], lengths, strict=True)]
+    views = [
+        memory[start : start + length]
+        for start, length in zip(starts[:-1], lengths, strict=True)
+    ]
     if host.rank == 0:
         for view, array in zip(views, arrays, strict=True):
             view[:] = array
@@ -70,16 +77,16 @@ def place(comm: Comm, load: Callable[[], Tree]) -> Tree:
 
 
 class Pickler(pickle.Pickler):
-    """Passes all arrays to the buffer callback, contiguous and writable."""
+    """Pickler that passes all arrays to the buffer callback, contiguous and writable."""
 
-    def reducer_override(self, one: Any) -> Any:
-        """Return how an array is pickled."""
-        if not isinstance(one, np.ndarray):
+    def reducer_override(self, value: Any) -> Any:
+        """Return the reduced form of an array; other values are pickled as usual."""
+        if not isinstance(value, np.ndarray):
             return NotImplemented
-        return np.require(one, None, ["C", "W"]).__reduce_ex__(5)
+        return np.require(value, None, ["C", "W"]).__reduce_ex__(5)
 
 
 def own_host(comm: Comm) -> Comm:
-    """Return the ranks of this rank's host."""
+    """Return the communicator of the ranks of this rank's host; collective."""
     hosts = comm.platform.hosts()
     return comm.Split(hosts[comm.rank], comm.rank) if max(hosts) else comm

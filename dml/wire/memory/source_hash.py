@@ -1,7 +1,8 @@
-"""Compiled loops that close over modules, and are compiled anew when a source changes.
+"""Compiled loops whose cached code depends on the sources of all functions they call.
 
-Numba keeps compiled code on disk by the name of a function, and compares the source of
-its own file only. So the name has a hash of all sources that a loop calls.
+Numba caches compiled code on disk under the name of a function, and recompiles it only
+if the function's own file changes. Therefore the name contains a hash of the sources of
+all functions that the loop calls.
 """
 
 import functools
@@ -18,15 +19,18 @@ from numba import njit
 def compiled(*modules: ModuleType) -> Callable[[Callable[..., Any]], Callable]:
     """Return a decorator that compiles a loop.
 
-    modules: those that the loop closes over. They are in its name: code that is kept by
-        one name is read together, types included, and a run may not be able to import
-        the classes of a model that is not its own.
+    The name of the compiled loop contains the names of the modules, because Numba loads
+    all code that is cached under one name together, types included, and a run may be
+    unable to import the classes of another run's model.
+
+    Args:
+      modules: The modules that the loop closes over.
     """
 
     def named(loop: Callable[..., Any]) -> Callable:
         key = source_hash(*modules, sys.modules[loop.__module__])
-        last = [module.__name__.split(".")[-1] for module in modules]
-        loop.__qualname__ = ".".join([loop.__name__, *last, f"{key}"])
+        names = [module.__name__.split(".")[-1] for module in modules]
+        loop.__qualname__ = ".".join([loop.__name__, *names, f"{key}"])
         return njit(nogil=True, cache=True)(loop)
 
     return named
@@ -34,20 +38,20 @@ def compiled(*modules: ModuleType) -> Callable[[Callable[..., Any]], Callable]:
 
 @functools.cache
 def source_hash(*modules: ModuleType) -> int:
-    """Return a hash of the sources of modules, and of the functions that they call."""
-    found: set[ModuleType] = set()
+    """Return a hash of the sources of modules and of all functions that they call."""
+    sources: set[ModuleType] = set()
     for module in modules:
-        callees(module, found)
-    paths = sorted(str(module.__file__) for module in found)
+        add_callees(module, sources)
+    paths = sorted(str(module.__file__) for module in sources)
     return functools.reduce(
-        lambda all, path: zlib.crc32(Path(path).read_bytes(), all), paths, 0
+        lambda crc, path: zlib.crc32(Path(path).read_bytes(), crc), paths, 0
     )
 
 
-def callees(module: ModuleType, found: set[ModuleType]) -> None:
-    """Add a module, and the modules of the compiled functions that it imports."""
-    found.add(module)
-    for one in vars(module).values():
-        home = sys.modules.get(getattr(one, "__module__", None) or "")
-        if hasattr(one, "py_func") and home and home not in found:
-            callees(home, found)
+def add_callees(module: ModuleType, sources: set[ModuleType]) -> None:
+    """Add a module, and those of the compiled functions that it uses, to sources."""
+    sources.add(module)
+    for value in vars(module).values():
+        home = sys.modules.get(getattr(value, "__module__", None) or "")
+        if hasattr(value, "py_func") and home and home not in sources:
+            add_callees(home, sources)

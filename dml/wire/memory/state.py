@@ -1,4 +1,4 @@
-"""The arguments of compiled loops: shared state, worker, order and pace."""
+"""The arguments of compiled loops: state, worker, order and settings."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -11,38 +11,39 @@ Allocate = Callable[[int, Any], np.ndarray]  # length, dtype -> a zeroed vector
 
 
 class Sync(NamedTuple):
-    """Locks, turns and flags, by which workers wait for one another."""
+    """Shared variables by which workers are synchronised."""
 
-    locks: np.ndarray  # int32, one a row
-    whole: np.ndarray  # int32, one: the global lock
-    turn: np.ndarray  # int64, one: the step whose turn it is
-    flags: np.ndarray  # int64: the barriers of each worker, a cache line apart
+    locks: np.ndarray  # int32: the lock of each row
+    global_lock: np.ndarray  # int32: the lock of the table, at index 0
+    turn: np.ndarray  # int64: the step that may change the table, at index 0
+    flags: np.ndarray  # int64: barrier counts of workers, LINE elements apart
 
 
 class State(NamedTuple):
-    """The table, its momentum, and the synchronisation of its workers."""
+    """The table, its velocity, and the synchronisation of its workers."""
 
-    table: np.ndarray  # T numbers or TxD
-    velocity: np.ndarray  # of momentum, shaped as the table; empty: none
-    hits: np.ndarray  # int32: how often each row was changed; empty: not counted
+    table: np.ndarray  # shape T or TxD
+    velocity: np.ndarray  # of momentum, shaped as the table; empty without momentum
+    hits: np.ndarray  # int32: number of changes of each row; empty if not counted
     sync: Sync
 
 
 class Worker(NamedTuple):
-    """The number of a worker, and of all workers."""
+    """The index of a worker, and the number of workers."""
 
-    me: int
+    me: int  # index
     count: int  # type: ignore[assignment]  # hides tuple.count
 
 
 class Order(NamedTuple):
     """The order in which an epoch visits blocks of examples.
 
-    visits: numbers of blocks, int64.
-    batch: examples in a block; the last one may be shorter.
-    steps: examples of all blocks.
-    bounds: part n has visits[bounds[n] : bounds[n + 1]], and a loss of its own; None:
-        all blocks are one part.
+    Attributes:
+      visits: Indices of blocks, int64.
+      batch: Number of examples in a block; the last block may be shorter.
+      steps: Number of examples in all blocks.
+      bounds: Part n of the epoch is visits[bounds[n] : bounds[n + 1]], and its loss is
+        summed separately; int64. None: all blocks are one part.
     """
 
     visits: np.ndarray
@@ -52,22 +53,30 @@ class Order(NamedTuple):
 
 
 class Pace(NamedTuple):
-    """The rate and momentum, of the table's dtype, and the delay of an epoch."""
+    """Settings of an epoch; learning rate and momentum have the table's dtype."""
 
-    rate: Any
-    momentum: Any
-    delay: int  # reads of a number before each change: a gradient that takes longer
+    rate: Any  # learning rate
+    momentum: Any  # momentum; 0 for none
+    delay: int  # memory reads before each change, which simulate a slower gradient
 
 
 def state(
     start: np.ndarray, workers: int, momentum: bool, counting: bool, allocate: Allocate
 ) -> State:
-    """Allocate a table shaped as start, not filled, and the state of its workers."""
+    """Allocate a table shaped as `start`, not filled, and the state of its workers.
+
+    Args:
+      start: An array with the shape and dtype of the table.
+      workers: Number of workers.
+      momentum: Whether to allocate a velocity.
+      counting: Whether to count the changes of each row.
+      allocate: (length, dtype) -> a zeroed vector.
+    """
     rows = len(start)
 
     def table(rows: int) -> np.ndarray:
-        found = allocate(rows * start[0].size, start.dtype)
-        return found.reshape(rows, *start.shape[1:])
+        vector = allocate(rows * start[0].size, start.dtype)
+        return vector.reshape(rows, *start.shape[1:])
 
     sync = Sync(
         allocate(rows, np.int32),

@@ -1,6 +1,6 @@
 """The sparsity of a problem: Ω, Δ and ρ of HOGWILD! (Niu 2011), conflicts, delays.
 
-The two delays are those at which theories of asynchronous updates expect a loss.
+Theories of asynchronous updates expect a loss of progress at two delays.
 """
 
 import math
@@ -11,56 +11,65 @@ from numba import njit
 
 from dml.types import BadInput, Edges
 
-HEAVY = 64  # a row in more than 1 of so many edges is a bitset over the edges
-WORK = 1 << 26  # edges of rows that a measurement may visit
-WORDS = 8  # of a bitset, read in sequence, take as long as one edge
+HEAVY = 64  # a row in more than 1 / HEAVY of the edges is stored as a bitset of edges
+WORK = 1 << 26  # greatest number of edges of rows that a measurement visits
+WORDS = 8  # words of a bitset, read in sequence, that take the time of one edge
 
 
 class Structure(NamedTuple):
-    """The numbers of a hypergraph."""
+    """Properties of a hypergraph."""
 
-    edges: int
-    rows: int  # that some edge touches
-    omega: int  # Ω: rows of the largest edge
-    delta: float  # Δ: share of the edges that touch the most used row
-    rho: float  # ρ: largest share of the edges that meet one edge, itself included
-    conflicts: float  # other edges that share a row with an edge, on average
-    sampled: bool  # the average is of a sample, and ρ is a lower bound
-    worst: float  # delay at which Niu's bound of the steps has doubled
-    usual: float  # delay at which an edge conflicts with 1 update in transit on average
+    edges: int  # number of edges
+    rows: int  # number of rows in edges
+    omega: int  # Ω: number of rows of the largest edge
+    delta: float  # Δ: share of the edges that contain the most frequent row
+    rho: float  # ρ: greatest share of the edges that share a row with one edge
+    conflicts: float  # mean number of other edges that share a row with an edge
+    sampled: bool  # whether `conflicts` is of a sample and `rho` a lower bound
+    worst: float  # delay at which Niu's bound on the number of steps is doubled
+    usual: float  # delay at which an edge has 1 conflict in flight on average
 
 
 def structure(edges: Edges, width: int, seed: int = 0, work: int = WORK) -> Structure:
-    """Measure edges over a table of this width.
+    """Measure the structure of edges.
 
-    The numbers are exact unless that takes more work than `work`. Then the average is
-    over drawn edges, and ρ is sought among the edges whose rows are used most.
+    The result is exact unless that takes more work than `work`. Then conflicts are
+    averaged over a random sample, and ρ is the maximum over that sample and the edges
+    with the most frequent rows.
+
+    Args:
+      edges: The edges.
+      width: Number of rows of the table.
+      seed: Random seed of the sample.
+      work: Greatest number of edges of rows to visit.
     """
     count = len(edges.starts) - 1
     if not len(edges.rows):
         raise BadInput(
-            f"expected edges that touch rows, got {count} that touch none; pass "
-            "examples that have features"
+            f"expected edges with rows, got {count} without rows; pass examples that "
+            "have features"
         )
     if edges.rows.max() >= width:
         raise BadInput(
-            f"expected rows below {width=}, got {edges.rows.max()}; pass the table's"
+            f"expected rows below {width=}, got {edges.rows.max()}; pass the number "
+            "of rows of the table"
         )
     degrees = np.bincount(edges.rows, minlength=width)
     members = transpose(edges, width)
     heavy = np.flatnonzero(degrees > count / HEAVY)
-    numbers = np.full(width, -1)
-    numbers[heavy] = np.arange(len(heavy))
+    bitset_of = np.full(width, -1)  # by row; -1: not heavy
+    bitset_of[heavy] = np.arange(len(heavy))
     bits_HxW = bitsets(members, heavy, -(-count // 64))
     costs = degrees.copy()
     costs[heavy] = 1 + bits_HxW.shape[1] // WORDS
-    drawn, most = _visits(edges, (costs, degrees), seed, work)
-    met = overlaps(edges, members, numbers, bits_HxW, drawn)
-    best = overlaps(edges, members, numbers, bits_HxW, most).max(initial=met.max())
+    sample, frequent = _visits(edges, (costs, degrees), seed, work)
+    met = overlaps(edges, members, bitset_of, bits_HxW, sample)
+    others = overlaps(edges, members, bitset_of, bits_HxW, frequent)
+    most = others.max(initial=met.max())
     sizes = np.diff(edges.starts)
     omega, delta = int(sizes.max()), float(degrees.max()) / count
-    rho = float(best) / count
-    conflicts = float((met - (sizes[drawn] > 0)).mean())
+    rho = float(most) / count
+    conflicts = float((met - (sizes[sample] > 0)).mean())
     return Structure(
         count,
         int(np.count_nonzero(degrees)),
@@ -68,54 +77,55 @@ def structure(edges: Edges, width: int, seed: int = 0, work: int = WORK) -> Stru
         delta,
         rho,
         conflicts,
-        len(drawn) < count,
+        len(sample) < count,
         safe_delay(omega, delta, rho),
         count / conflicts if conflicts else math.inf,
     )
 
 
 def safe_delay(omega: int, delta: float, rho: float) -> float:
-    """Return τ where 6ρτ + 6τ²Ω√Δ = 1: HOGWILD!'s steps are at most doubled.
+    """Return the delay τ with 6ρτ + 6τ²Ω√Δ = 1, which at most doubles the steps.
 
-    They are 1 + 6ρτ + 6τ²Ω√Δ times those of no delay (Niu 2011, Proposition 4.1).
+    HOGWILD! takes 1 + 6ρτ + 6τ²Ω√Δ times the steps without delay (Niu 2011,
+    Proposition 4.1).
     """
     linear, square = 6 * rho, 6 * omega * math.sqrt(delta)
     return 2 / (linear + math.sqrt(linear**2 + 4 * square))
 
 
-def lines(found: Structure) -> list[str]:
-    """Return lines of text, one for each number."""
-    least, about = ("at least ", "about ") if found.sampled else ("", "")
+def lines(structure: Structure) -> list[str]:
+    """Return a line of text for each property."""
+    least, about = ("at least ", "about ") if structure.sampled else ("", "")
     return [
-        f"{found.edges} edges over {found.rows} rows",
-        f"Ω = {found.omega} rows in the largest edge",
-        f"Δ = {found.delta:.3g} of the edges touch the most used row",
-        f"ρ = {least}{found.rho:.3g} of the edges meet one of them",
-        f"{about}{found.conflicts:.4g} others conflict with an edge on average",
-        f"safe delay, worst case (6ρτ + 6τ²Ω√Δ = 1): {found.worst:.3g} updates",
-        f"safe delay, on average (edges / conflicts): {found.usual:.3g} updates",
+        f"{structure.edges} edges over {structure.rows} rows",
+        f"Ω = {structure.omega} rows in the largest edge",
+        f"Δ = {structure.delta:.3g} of the edges touch the most used row",
+        f"ρ = {least}{structure.rho:.3g} of the edges meet one of them",
+        f"{about}{structure.conflicts:.4g} others conflict with an edge on average",
+        f"safe delay, worst case (6ρτ + 6τ²Ω√Δ = 1): {structure.worst:.3g} updates",
+        f"safe delay, on average (edges / conflicts): {structure.usual:.3g} updates",
     ]
 
 
 def _visits(
     edges: Edges, values: tuple[np.ndarray, np.ndarray], seed: int, work: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return the edges to average over, and further edges among which ρ is sought."""
+    """Return the edges to average over, and further edges for the maximum ρ."""
     count = len(edges.starts) - 1
     sums = [np.append(0, np.cumsum(value[edges.rows])) for value in values]
     costs, bounds = (s[edges.starts[1:]] - s[edges.starts[:-1]] for s in sums)
     if costs.sum() <= work:
         return np.arange(count), np.arange(0)
-    drawn = np.random.default_rng(seed).permutation(count)
-    drawn = drawn[: max(1, int(count * (work / costs.sum())))]
-    most = np.argsort(-bounds, kind="stable")
-    allowed = int(np.searchsorted(np.cumsum(costs[most]), work, "right"))
-    return np.sort(drawn), most[: max(1, allowed)]
+    sample = np.random.default_rng(seed).permutation(count)
+    sample = sample[: max(1, int(count * (work / costs.sum())))]
+    frequent = np.argsort(-bounds, kind="stable")
+    allowed = int(np.searchsorted(np.cumsum(costs[frequent]), work, "right"))
+    return np.sort(sample), frequent[: max(1, allowed)]
 
 
 @njit(nogil=True, cache=True)
 def transpose(edges, width):
-    """Return the edges of each row, in rising order, as Edges."""
+    """Return the edges of each row, in ascending order, as Edges."""
     starts = np.zeros(width + 2, np.int64)
     for row in edges.rows:
         starts[row + 2] += 1
@@ -132,7 +142,7 @@ def transpose(edges, width):
 
 @njit(nogil=True, cache=True)
 def bitsets(members, heavy, words):
-    """Return a bit for each edge, set where it touches the row; for each heavy row."""
+    """Return a bitset of the edges that contain each heavy row."""
     bits = np.zeros((len(heavy), words), np.uint64)
     for n in range(len(heavy)):
         for k in range(members.starts[heavy[n]], members.starts[heavy[n] + 1]):
@@ -143,7 +153,7 @@ def bitsets(members, heavy, words):
 
 @njit(nogil=True, cache=True)
 def ones(word):
-    """Return the number of set bits: by pairs, fours, bytes, then all."""
+    """Return the number of set bits: summed by pairs, fours and bytes, then all."""
     word -= (word >> np.uint64(1)) & np.uint64(0x5555555555555555)
     pairs = np.uint64(0x3333333333333333)
     word = (word & pairs) + ((word >> np.uint64(2)) & pairs)
@@ -152,32 +162,35 @@ def ones(word):
 
 
 @njit(nogil=True, cache=True)
-def overlaps(edges, members, numbers, bits, visits):
-    """Return the number of edges that meet each visited edge, itself included."""
-    stamps = np.full(len(edges.starts) - 1, -1)
-    union, found = np.zeros(bits.shape[1], np.uint64), np.zeros(len(visits), np.int64)
+def overlaps(edges, members, bitset_of, bits, visits):
+    """Return the number of edges that share a row with each visited edge.
+
+    The edge itself counts if it has rows.
+    """
+    last_visit = np.full(len(edges.starts) - 1, -1)
+    union, counts = np.zeros(bits.shape[1], np.uint64), np.zeros(len(visits), np.int64)
     for v in range(len(visits)):
         first, last = edges.starts[visits[v]], edges.starts[visits[v] + 1]
         heavy = met = 0
         for k in range(first, last):
-            number = numbers[edges.rows[k]]
-            if number >= 0:
+            bitset = bitset_of[edges.rows[k]]
+            if bitset >= 0:
                 heavy += 1
                 for word in range(len(union)):
-                    union[word] |= bits[number, word]
+                    union[word] |= bits[bitset, word]
         if heavy:
             for word in range(len(union)):
                 met += ones(union[word])
         for k in range(first, last):
             row = edges.rows[k]
-            if numbers[row] < 0:
+            if bitset_of[row] < 0:
                 for j in range(members.starts[row], members.starts[row + 1]):
                     e = np.int64(members.rows[j])
-                    if stamps[e] != v:
-                        stamps[e] = v
+                    if last_visit[e] != v:
+                        last_visit[e] = v
                         met += not (union[e >> 6] >> np.uint64(e & 63)) & np.uint64(1)
         if heavy:
             for word in range(len(union)):
                 union[word] = 0
-        found[v] = met
-    return found
+        counts[v] = met
+    return counts

@@ -1,4 +1,4 @@
-"""A shared window of the ranks of one host, with a barrier without messages."""
+"""A shared-memory window of the ranks of one host, with a barrier in that memory."""
 
 import os
 from collections.abc import Callable, Sequence
@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 NAMES = "/dev/shm/mpich_shm_"
-HEADER = 4096  # bytes before each rank's part: its flag, on a page of its own
+HEADER = 4096  # bytes before each rank's part: a page with the rank's flag
 
 
 class HostWindow:
-    """Owns an MPI shared window; part r has rank r's bytes, which all ranks map."""
+    """Owns an MPI shared window; all ranks map all parts, and part r is rank r's."""
 
     def __init__(
         self, comm: Any, win: Any, raw: Sequence[memoryview], free: Callable[[], None]
@@ -20,38 +20,38 @@ class HostWindow:
         self.comm, self.win, self.free = comm, win, free
         self.parts = [np.frombuffer(memory, np.uint8)[HEADER:] for memory in raw]
         flags = [memory[:8].cast("q") for memory in raw]
-        self.mine = flags[comm.rank]
+        self.own = flags[comm.rank]
         self.others = [pair for pair in enumerate(flags) if pair[0] != comm.rank]
         self.count = 0
 
     def barrier(self, pause: Callable[[], object] = os.sched_yield) -> None:
-        """Wait until all ranks have called: a barrier. Earlier stores are visible.
+        """Wait until all ranks have called; stores made before are visible after.
 
-        Each rank counts its calls in a flag that the others read: no message, and no
-        switch of processes where every rank has a core.
+        Each rank counts its calls in a flag that the other ranks read. There is no
+        message, and no process switch if every rank has a core.
         """
         self.count = count = self.count + 1
-        self.win.Sync()  # my stores before my flag
-        self.mine[0] = count
+        self.win.Sync()  # this rank's stores before its flag
+        self.own[0] = count
         for peer, flag in self.others:
             if flag[0] < count:
                 self.comm.call = ("barrier", "rank", peer, 0, b"")
                 while flag[0] < count:
                     pause()
                 self.comm.call = None
-        self.win.Sync()  # their flags before my loads
+        self.win.Sync()  # the other ranks' flags before this rank's loads
 
     def Free(self) -> None:
-        """Free the memory; collective. No array in it may be used afterwards."""
+        """Free the memory; collective. Arrays in it become invalid."""
         self.parts, self.others = [], []
         self.free()
 
 
 def unlink_names(maps: Path = Path("/proc/self/maps")) -> None:
-    """Remove the names of MPICH's shared memory that this process maps.
+    """Delete the files of MPICH's shared memory that this process maps.
 
-    All ranks have mapped it. Memory without a name ends with its last process; MPICH
-    removes the name only when ranks end well.
+    Call it when all ranks have mapped the memory. The system then frees it at the end
+    of the last process. MPICH deletes the files only if all ranks end without error.
     """
     try:
         lines = maps.read_text().splitlines()
@@ -60,4 +60,4 @@ def unlink_names(maps: Path = Path("/proc/self/maps")) -> None:
     for line in lines:
         path = line[line.find("/") :]
         if path.startswith(NAMES) and not path.endswith(" (deleted)"):
-            Path(path).unlink(missing_ok=True)  # all ranks of a host do
+            Path(path).unlink(missing_ok=True)  # another rank may have deleted it

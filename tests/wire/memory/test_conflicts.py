@@ -100,10 +100,10 @@ def test_each_row_apart_has_one_worker_who_sees_all_its_edges(
     owner = np.repeat(least_loads(lines, range(len(lines)), workers), LINE)
     for e, rows in enumerate(map(sorted, lists)):
         for worker in range(workers):
-            a, z = found.later[e * workers + worker :][:2]
+            a, z = found.slot_starts[e * workers + worker :][:2]
             due = [s for s, r in enumerate(rows) if apart[r] and owner[r] == worker]
             assert found.slots[a:z].tolist() == due
-    assert found.later[-1] == len(found.slots)
+    assert found.slot_starts[-1] == len(found.slots)
 
 
 @given(LISTS, st.integers(1, 12))

@@ -26,7 +26,7 @@ from callee_of_a_stamp import twice
 
 def test_a_model_and_what_it_calls_are_in_its_stamp():
     found = set()
-    stamps.callees(sparse_logistic_edges, found)
+    stamps.add_callees(sparse_logistic_edges, found)
     assert {sparse_logistic_edges, sparse_svm, descent} <= found
     one, other = (
         stamps.source_hash(sparse_svm),
@@ -38,7 +38,7 @@ def test_a_model_and_what_it_calls_are_in_its_stamp():
 def test_what_a_loop_calls_is_in_its_stamp():
     for loop in (free, batches, delayed):
         found = set()
-        stamps.callees(loop, found)
+        stamps.add_callees(loop, found)
         assert {loop, free} <= found
         assert atomics in found
 
