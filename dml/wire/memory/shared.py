@@ -77,7 +77,7 @@ def place(comm: Comm, load: Callable[[], Tree]) -> Tree:
 
 
 class Pickler(pickle.Pickler):
-    """Pickler that passes all arrays to the buffer callback, contiguous and writable."""
+    """Pickler that passes arrays to the buffer callback, contiguous and writable."""
 
     def reducer_override(self, value: Any) -> Any:
         """Return the reduced form of an array; other values are pickled as usual."""

@@ -75,7 +75,7 @@ def test_at_the_safe_delay_the_steps_have_doubled(omega, delta, rho):
 
 
 def test_edges_that_touch_nothing_or_too_much_are_refused():
-    with pytest.raises(BadInput, match="3 that touch none"):
+    with pytest.raises(BadInput, match="3 without rows"):
         structure(Edges(np.zeros(4, np.int64), np.zeros(0, np.uint32)), 5)
     with pytest.raises(BadInput, match="width=5, got 5"):
         structure(Edges(np.array([0, 1]), np.array([5], np.uint32)), 5)
