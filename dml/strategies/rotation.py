@@ -22,7 +22,7 @@ from dml.strategies.shared.workers import Descent, descent, paced
 from dml.types import BadInput, CountedComm, Kernel, Problem, Step
 from dml.wire.collectives import tree_allreduce
 from dml.wire.collectives.block_transfers import BlockTransfers
-from dml.wire.memory.shared import share
+from dml.wire.memory.shared import shared_zeros
 from dml.wire.memory.state import Order
 from dml.wire.plans import rotation as schedule
 from dml.wire.plans.rotation import Cell
@@ -118,7 +118,7 @@ def cells(count: int, sides: int) -> list[Cell]:
 
 def shared_table(comm: CountedComm, start: np.ndarray) -> np.ndarray:
     """Copy the start value to a table that all ranks of a host read and write."""
-    table = share(comm, start.size, start.dtype).reshape(start.shape)
+    table = shared_zeros(comm, start.size, start.dtype).reshape(start.shape)
     if comm.rank == 0:
         table[:] = start
     comm.Barrier()

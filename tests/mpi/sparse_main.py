@@ -18,7 +18,7 @@ from dml.wire.comm.mpi import world
 from dml.wire.memory import atomic, locked, round_robin
 from dml.wire.memory import global_lock as whole
 from dml.wire.memory.conflicts import hubs
-from dml.wire.memory.shared import place
+from dml.wire.memory.shared import load_shared
 from tests.strategies.shared.small import How, begin, documents
 from tests.strategies.shared.tally import tally
 
@@ -33,7 +33,7 @@ def train(comm, threads, problem, way, how, **more):
 def placed(comm, make):
     """Return a problem whose data all ranks share."""
     problem = make()
-    shared = place(comm, lambda: (problem.kernel.data, problem.params))
+    shared = load_shared(comm, lambda: (problem.kernel.data, problem.params))
     return descent.problem(problem.kernel.model, *shared)
 
 

@@ -18,7 +18,7 @@ from dml.data.tiles import Blocks, Cell, Tiles
 from dml.models.glove import weight
 from dml.types import BadInput, Comm, Embeddings
 from dml.wire.collectives import all_gather
-from dml.wire.memory.shared import share
+from dml.wire.memory.shared import shared_zeros
 
 RECORD_BYTES = 12  # two offsets, a logarithm, a weight
 STEP = 1 << 16  # records that are copied or turned into logarithms at once
@@ -63,7 +63,7 @@ def tiled(
             "expected records of words that meet another, got none among "
             f"{len(records)}; pass a longer corpus"
         )
-    memory = share(host, RECORD_BYTES * total, np.uint8)
+    memory = shared_zeros(host, RECORD_BYTES * total, np.uint8)
     logs, weights = memory[: 8 * total].view(np.float32).reshape(2, total)
     offsets = memory[8 * total :].view(np.uint16).reshape(2, total)
     found = Tiles(starts, grid, offsets[0], offsets[1], logs, weights)

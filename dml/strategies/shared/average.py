@@ -24,8 +24,8 @@ from dml.strategies.shared.workers import (
 from dml.types import CountedComm, Problem, Step
 from dml.wire.memory import hogwild
 from dml.wire.memory import state as memory
-from dml.wire.memory.lock_free import free as compiled
-from dml.wire.memory.state import Order, Pace, Worker
+from dml.wire.memory.lock_free import lock_free_loop
+from dml.wire.memory.state import EpochSettings, Order, Worker
 
 
 def average(
@@ -53,11 +53,11 @@ def average(
         momentum = bool(update.momentum)
         own = [memory.state(start, 1, momentum, False, np.zeros) for _ in crew.mine]
         grads = [gradients(problem) for _ in crew.mine]
-        descend = compiled(kernel.model, hogwild)
+        descend = lock_free_loop(kernel.model, hogwild)
         if crew.comm.rank == 0:
             tables[:] = start
 
-        def work(data: Any, order: Order, pace: Pace, worker: Worker) -> Any:
+        def work(data: Any, order: Order, pace: EpochSettings, worker: Worker) -> Any:
             order = share_of(order, worker)
             thread = worker.me % threads
             state = own[thread]._replace(table=tables[worker.me])

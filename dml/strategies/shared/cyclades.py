@@ -22,11 +22,10 @@ from dml.strategies.shared.workers import (
 )
 from dml.types import CountedComm, Problem, Step
 from dml.wire.memory import state as memory
-from dml.wire.memory.batches import Board
-from dml.wire.memory.batches import batches as compiled
+from dml.wire.memory.batches import Board, batch_loop
 from dml.wire.memory.conflicts import Plan, plan
-from dml.wire.memory.shared import place
-from dml.wire.memory.state import Order, Pace, Worker
+from dml.wire.memory.shared import load_shared
+from dml.wire.memory.state import EpochSettings, Order, Worker
 
 
 def cyclades(
@@ -56,14 +55,14 @@ def cyclades(
     with closing(Workers(comm, threads, problem.examples)) as crew:
         with timer("plan"):
             edges = kernel.data.edges
-            made = place(comm, lambda: plan(edges, batch, crew.count, apart))
+            made = load_shared(comm, lambda: plan(edges, batch, crew.count, apart))
         board = pinboard(problem, batch, crew, made)
         momentum = bool(update.momentum)
         state = memory.state(start, crew.count, momentum, False, crew.allocate)
-        descend = compiled(kernel.model)
+        descend = batch_loop(kernel.model)
         table = one_table(problem, state, crew)
 
-        def work(data: Any, order: Order, pace: Pace, worker: Worker) -> Any:
+        def work(data: Any, order: Order, pace: EpochSettings, worker: Worker) -> Any:
             return descend(state, data, order, worker, pace, board)
 
         def updates(order: Order) -> int:

@@ -27,8 +27,8 @@ from dml.strategies.shared.workers import (
 from dml.types import BadInput, CountedComm, Kernel, Problem, Step
 from dml.wire.memory import hogwild as lock_free
 from dml.wire.memory import state as memory
-from dml.wire.memory.lock_free import free as compiled
-from dml.wire.memory.state import Order, Pace, Worker
+from dml.wire.memory.lock_free import lock_free_loop
+from dml.wire.memory.state import EpochSettings, Order, Worker
 
 
 def hogwild(
@@ -70,16 +70,18 @@ def hogwild(
         table = one_table(problem, state, crew)
         if kernel.fused:
 
-            def fused(data: Any, order: Order, pace: Pace, worker: Worker) -> Any:
+            def fused(
+                data: Any, order: Order, pace: EpochSettings, worker: Worker
+            ) -> Any:
                 shares = dealt(kernel, order, worker) if order.steps else [order.visits]
                 return [kernel.fused(state.table, data, s, pace.rate) for s in shares]
 
             yield from epochs(problem, batches, update, crew, timer, fused, table, ())
             return
-        descend = compiled(kernel.model, policy)
+        descend = lock_free_loop(kernel.model, policy)
         grads = {worker.me: gradients(problem) for worker in crew.mine}
 
-        def work(data: Any, order: Order, pace: Pace, worker: Worker) -> Any:
+        def work(data: Any, order: Order, pace: EpochSettings, worker: Worker) -> Any:
             return descend(state, data, order, worker, pace, grads[worker.me])
 
         def clear() -> None:

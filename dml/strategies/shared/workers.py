@@ -20,9 +20,9 @@ from dml.types import BadInput, CountedComm, Kernel, Problem, Step
 from dml.wire.collectives import tree_allreduce
 from dml.wire.comm import first_of_each_host
 from dml.wire.memory import hogwild
-from dml.wire.memory.lock_free import free
-from dml.wire.memory.shared import share
-from dml.wire.memory.state import Order, Pace, State, Worker, state
+from dml.wire.memory.lock_free import lock_free_loop
+from dml.wire.memory.shared import shared_zeros
+from dml.wire.memory.state import EpochSettings, Order, State, Worker, state
 from dml.wire.plans.topology import chunks
 
 
@@ -82,7 +82,7 @@ class Workers:
             )
         first = comm.rank * threads
         self.mine = [Worker(first + thread, self.count) for thread in range(threads)]
-        self.allocate = partial(share, comm)
+        self.allocate = partial(shared_zeros, comm)
         self.pool = ThreadPoolExecutor(threads - 1) if threads > 1 else None
         if self.pool:  # start all threads now, not in the first epoch
             started = Barrier(threads - 1)
@@ -103,11 +103,11 @@ class Workers:
 
 def paced(
     problem: Problem, update: Descent, epoch: int, delay: int = 0
-) -> tuple[Any, Pace]:
+) -> tuple[Any, EpochSettings]:
     """Return the data and the pace of an epoch."""
     kernel, kind, rate = problem.kernel, problem.params.dtype.type, update.rate(epoch)
     data = kernel.model.paced(kernel.data, rate) if kernel.model else kernel.data
-    return data, Pace(kind(rate), kind(update.momentum), delay)
+    return data, EpochSettings(kind(rate), kind(update.momentum), delay)
 
 
 def settle(kernel: Kernel, data: Any, steps: int, *tables: np.ndarray) -> None:
@@ -118,7 +118,7 @@ def settle(kernel: Kernel, data: Any, steps: int, *tables: np.ndarray) -> None:
 
 def descent(
     problem: Problem,
-) -> Callable[[np.ndarray, Any, np.ndarray, Pace], float]:
+) -> Callable[[np.ndarray, Any, np.ndarray, EpochSettings], float]:
     """Return (table, data, blocks, pace) -> loss: lock-free descent, in this order.
 
     Blocks of a problem without a fused kernel are single edges.
@@ -128,10 +128,12 @@ def descent(
         return lambda table, data, blocks, pace: kernel.fused(
             table, data, blocks, pace.rate
         )
-    run, grads = free(kernel.model, hogwild), gradients(problem)
+    run, grads = lock_free_loop(kernel.model, hogwild), gradients(problem)
     empty = state(problem.params[:1], 1, False, False, np.zeros)
 
-    def descend(table: np.ndarray, data: Any, blocks: np.ndarray, pace: Pace) -> float:
+    def descend(
+        table: np.ndarray, data: Any, blocks: np.ndarray, pace: EpochSettings
+    ) -> float:
         order = Order(blocks, 1, len(blocks))
         now = empty._replace(table=table)
         return run(now, data, order, Worker(0, 1), pace, grads)[0]
@@ -178,7 +180,7 @@ def epochs(
     update: Descent,
     crew: Workers,
     timer: Timer,
-    work: Callable[[Any, Order, Pace, Worker], np.ndarray],
+    work: Callable[[Any, Order, EpochSettings, Worker], np.ndarray],
     table: Table,
     counts: Sequence[str] = ("rows_changed",),
     delay: int = 0,

@@ -10,7 +10,8 @@ from typing import NamedTuple
 
 from dml.wire.costs.allreduce import Rates
 
-HEAD, WORDS = 64, 32  # bytes of the header of a request, and of that of an answer
+REQUEST_HEADER = 64  # bytes
+ANSWER_HEADER = 32  # bytes
 INLINE = 1 << 16  # bytes up to which a gradient is sent in one message with its header
 
 
@@ -39,9 +40,9 @@ def seconds(clock: Clock, rates: Rates, pulls: bool = True) -> float:
     """
     n, keys, s = clock.nbytes / clock.servers, clock.keys / clock.servers, clock.servers
     split = n > INLINE  # the header is a separate message
-    push = rates.alpha * (1 + split) + rates.beta * (HEAD + keys + n)
-    pull = rates.alpha + rates.beta * (HEAD + keys) if pulls else 0.0
-    answer = 2 * rates.alpha + rates.beta * (WORDS + n) if pulls else 0.0
+    push = rates.alpha * (1 + split) + rates.beta * (REQUEST_HEADER + keys + n)
+    pull = rates.alpha + rates.beta * (REQUEST_HEADER + keys) if pulls else 0.0
+    answer = 2 * rates.alpha + rates.beta * (ANSWER_HEADER + n) if pulls else 0.0
     update = rates.gamma * n
     single = s * push + pull + update + answer  # other answers come during the pushes
     return max(single, clock.workers * (push + pull + update + answer))

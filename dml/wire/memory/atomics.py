@@ -111,7 +111,7 @@ def wait_for(array, i, least):
 
 
 @njit(nogil=True, cache=True)
-def meet(flags, me, count):
+def barrier(flags, me, count):
     """Wait until all workers have called; each counts its calls in its flag."""
     calls = flags[me * LINE] + 1
     store(flags, me * LINE, calls)
@@ -120,7 +120,7 @@ def meet(flags, me, count):
 
 
 @njit(nogil=True, cache=True)
-def idle(array, reads):
+def spin(array, reads):
     """Read array[0] `reads` times: work that takes equally long on every core."""
     for _ in range(reads):
         load(array, 0)

@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from dml.wire.memory.atomics import meet
+from dml.wire.memory.atomics import barrier
 from dml.wire.memory.conflicts import Plan
 from dml.wire.memory.lock_free import add_row, apply_momentum
 from dml.wire.memory.source_hash import compiled
@@ -35,11 +35,11 @@ class Board(NamedTuple):
 
 
 @functools.cache
-def batches(model: Any) -> Callable[..., tuple]:
+def batch_loop(model: Any) -> Callable[..., tuple]:
     """Compile the loop for a model; it returns the summed loss and the changed rows."""
 
     @compiled(model)
-    def batches(state, data, order, worker, settings, board):
+    def batch_loop(state, data, order, worker, settings, board):
         table, edges, plan = state.table, data.edges, board.plan
         velocity = state.velocity.reshape(-1)
         total = np.empty((1, *table.shape[1:]), table.dtype)
@@ -67,7 +67,7 @@ def batches(model: Any) -> Callable[..., tuple]:
                             apply_momentum(velocity, r, grads, s, settings.momentum)
                         model.move(table, r, grads, s, settings.rate)
                         add_row(table, r, grads, s)
-            meet(state.sync.flags, worker.me, worker.count)
+            barrier(state.sync.flags, worker.me, worker.count)
             if none_apart:
                 continue
             rows = sum_up(board, edges, (base, order.batch), worker, owned)
@@ -80,10 +80,10 @@ def batches(model: Any) -> Callable[..., tuple]:
                 model.move(table, r, total, 0, settings.rate)
                 add_row(table, r, total, 0)
             changed += rows
-            meet(state.sync.flags, worker.me, worker.count)
+            barrier(state.sync.flags, worker.me, worker.count)
         return loss, changed
 
-    return batches
+    return batch_loop
 
 
 @njit(nogil=True, cache=True)

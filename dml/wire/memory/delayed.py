@@ -36,7 +36,9 @@ class DelayedTable(NamedTuple):
     grads: np.ndarray  # gradients of one edge: as many rows as the longest edge, width
 
 
-def twin(table: np.ndarray, edges: Edges, most: int, momentum: bool) -> DelayedTable:
+def delayed_table(
+    table: np.ndarray, edges: Edges, most: int, momentum: bool
+) -> DelayedTable:
     """Return the state for delays of up to `most` updates.
 
     Args:
@@ -63,11 +65,11 @@ def twin(table: np.ndarray, edges: Edges, most: int, momentum: bool) -> DelayedT
 
 
 @functools.cache
-def kernel(model: Any) -> Callable[..., float]:
+def delayed_loop(model: Any) -> Callable[..., float]:
     """Compile the loop for a model, which is a module."""
 
     @compiled(model)
-    def delayed(state, data, edges, delays, clock, settings):
+    def delayed_loop(state, data, edges, delays, clock, settings):
         """Visit the edges; return the summed loss.
 
         state: a DelayedTable.
@@ -100,7 +102,7 @@ def kernel(model: Any) -> Callable[..., float]:
                     change(state, rows[s], s, now)
         return total
 
-    return delayed
+    return delayed_loop
 
 
 @njit(nogil=True, cache=True)

@@ -11,19 +11,19 @@ from typing import Any
 
 from numba import njit
 
-from dml.wire.memory.atomics import idle, prefetch_for_write
+from dml.wire.memory.atomics import prefetch_for_write, spin
 from dml.wire.memory.source_hash import compiled
 
 
 @functools.cache
-def free(model: Any, policy: Any) -> Callable[..., tuple]:
+def lock_free_loop(model: Any, policy: Any) -> Callable[..., tuple]:
     """Compile the loop for a model and a locking policy, which are modules.
 
     The loop returns the summed loss and the number of changed rows.
     """
 
     @compiled(model, policy)
-    def free(state, data, order, worker, settings, grads):
+    def lock_free_loop(state, data, order, worker, settings, grads):
         table, edges, sync = state.table, data.edges, state.sync
         flat, velocity = table.reshape(-1), state.velocity.reshape(-1)
         width = flat.size // len(table)
@@ -36,7 +36,7 @@ def free(model: Any, policy: Any) -> Callable[..., tuple]:
                 policy.enter(sync, edges, e)
                 edge_loss, moves = model.gradient(table, data, e, t, grads)
                 loss += edge_loss
-                idle(sync.flags, settings.delay)
+                spin(sync.flags, settings.delay)
                 policy.turn(sync, edges, e, t, moves)
                 if moves:
                     # a slice, so that numba does not check indices for signs
@@ -62,7 +62,7 @@ def free(model: Any, policy: Any) -> Callable[..., tuple]:
                 e += 1
         return loss, changed
 
-    return free
+    return lock_free_loop
 
 
 @njit(nogil=True, cache=True)

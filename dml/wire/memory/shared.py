@@ -16,7 +16,7 @@ ALIGNED = 64  # bytes: a cache line
 Tree = TypeVar("Tree")
 
 
-def share(comm: Comm, length: int, dtype: Any = np.float32) -> np.ndarray:
+def shared_zeros(comm: Comm, length: int, dtype: Any = np.float32) -> np.ndarray:
     """Allocate a zeroed vector that all ranks of a host share; collective.
 
     It is freed at the end of the run. The only rank of a host gets plain memory,
@@ -35,7 +35,7 @@ def share(comm: Comm, length: int, dtype: Any = np.float32) -> np.ndarray:
     return vector
 
 
-def place(comm: Comm, load: Callable[[], Tree]) -> Tree:
+def load_shared(comm: Comm, load: Callable[[], Tree]) -> Tree:
     """Return the result of load(), which one rank of each host calls; collective.
 
     The ranks of a host share the memory of its arrays. The other ranks wait without
@@ -64,7 +64,7 @@ def place(comm: Comm, load: Callable[[], Tree]) -> Tree:
     tree, lengths = pickle.loads(text.tobytes())
     aligned = (-(-length // ALIGNED) * ALIGNED for length in lengths)
     starts = list(accumulate(aligned, initial=0))
-    memory = share(host, starts[-1], np.uint8)
+    memory = shared_zeros(host, starts[-1], np.uint8)
     views = [
         memory[start : start + length]
         for start, length in zip(starts[:-1], lengths, strict=True)

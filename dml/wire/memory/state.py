@@ -52,7 +52,7 @@ class Order(NamedTuple):
     bounds: Any = None  # int64
 
 
-class Pace(NamedTuple):
+class EpochSettings(NamedTuple):
     """Settings of an epoch; learning rate and momentum have the table's dtype."""
 
     rate: Any  # learning rate

@@ -11,7 +11,7 @@ import numpy as np
 
 from dml.runs.writers import Row
 from dml.types import CountedComm, Problem
-from dml.wire.memory.atomics import LINE, idle
+from dml.wire.memory.atomics import LINE, spin
 from dml.wire.memory.structure import structure
 from studies.server.runs import agreed
 from studies.shared_memory.hogwild_runs import (
@@ -113,6 +113,6 @@ def reads_per_microsecond() -> float:
     numbers, took = np.zeros(LINE, np.int64), []
     for _ in range(10):
         begun = time.perf_counter()
-        idle(numbers, READS)
+        spin(numbers, READS)
         took.append(time.perf_counter() - begun)
     return READS / min(took) / 1e6

@@ -24,7 +24,7 @@ from dml.types import CountedComm, Edges, Problem, SparseModel
 from dml.wire.comm import Metered, first_of_all
 from dml.wire.comm.mpi import world
 from dml.wire.memory.conflicts import component_sizes, hubs
-from dml.wire.memory.shared import place
+from dml.wire.memory.shared import load_shared
 from dml.wire.memory.structure import lines, structure
 from studies.shared_memory import sparse_flags
 from studies.shared_memory.sparse_report import connected, ends, gap, progress, speeds
@@ -79,7 +79,7 @@ def loaded(comm: CountedComm, task: Task) -> tuple[Problem, list[Extras]]:
         objective = task.model.objective(table, problem.kernel.data)
         return {"objective": objective, **extras[0].evaluate(table)}
 
-    problem = descent.problem(task.model, *place(comm, load), evaluate)
+    problem = descent.problem(task.model, *load_shared(comm, load), evaluate)
     return problem, extras
 
 

@@ -49,7 +49,11 @@ def test_one_worker_and_one_server_take_exactly_the_formula(rows, pulls):
     found, sent = taken(rows, 1, 1, pulls)
     clock = server_cost.Clock(4 * rows, 1, 1)
     assert found == pytest.approx(server_cost.seconds(clock, RATES, pulls), rel=1e-9)
-    heads = (2 * server_cost.HEAD + server_cost.WORDS) if pulls else server_cost.HEAD
+    heads = (
+        (2 * server_cost.REQUEST_HEADER + server_cost.ANSWER_HEADER)
+        if pulls
+        else server_cost.REQUEST_HEADER
+    )
     assert sent == clock.nbytes * (1 + pulls) + heads
 
 
@@ -68,5 +72,8 @@ def test_workers_in_each_others_way_take_half_as_long_again():
 
 
 def test_heads_are_as_long_as_the_formula_has_them():
-    assert (server_cost.HEAD, server_cost.INLINE) == (head.NBYTES, head.INLINE)
-    assert head.LAST.nbytes == server_cost.WORDS
+    assert (server_cost.REQUEST_HEADER, server_cost.INLINE) == (
+        head.NBYTES,
+        head.INLINE,
+    )
+    assert head.LAST.nbytes == server_cost.ANSWER_HEADER

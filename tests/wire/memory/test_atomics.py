@@ -9,7 +9,7 @@ from numba import njit, typeof
 
 from dml.types import Edges
 from dml.wire.memory import locked
-from dml.wire.memory.atomics import LINE, add, load, meet
+from dml.wire.memory.atomics import LINE, add, barrier, load
 from dml.wire.memory.state import state
 
 TIMES = 200_000
@@ -17,7 +17,7 @@ TIMES = 200_000
 
 @njit(nogil=True)
 def count(numbers, flags, me, workers):
-    meet(flags, me, workers)
+    barrier(flags, me, workers)
     for _ in range(TIMES):
         add(numbers, 0, 1)
         load(flags, 0)  # else a compiler would add all at once
@@ -40,7 +40,7 @@ def test_nobody_leaves_a_meeting_before_the_last_has_come(last):
     left = []
 
     def come(me):
-        meet(flags, me, 3)
+        barrier(flags, me, 3)
         left.append(me)
 
     early = [Thread(target=come, args=(me,)) for me in range(3) if me != last]

@@ -5,8 +5,8 @@ import pytest
 
 from dml.data.svmlight import generate
 from dml.models import sparse_svm
-from dml.wire.memory.delayed import kernel, twin
-from dml.wire.memory.state import Pace
+from dml.wire.memory.delayed import delayed_loop, delayed_table
+from dml.wire.memory.state import EpochSettings
 from tests.strategies.shared import quadratic
 
 EDGES, ROWS, MOST = 60, 12, 9
@@ -78,11 +78,11 @@ def test_each_row_is_read_as_it_was(problem, late, momentum):
     order = rng.permutation(EDGES)
     delays = DELAYS[late](rng, np.diff(data.edges.starts)[order])
     start = rng.uniform(0, 1, shape)
-    mine = twin(start.copy(), data.edges, MOST, bool(momentum))
-    pace = Pace(np.float64(RATE), np.float64(momentum), 0)
+    mine = delayed_table(start.copy(), data.edges, MOST, bool(momentum))
+    pace = EpochSettings(np.float64(RATE), np.float64(momentum), 0)
     lengths = np.diff(data.edges.starts)[order]
     past = np.minimum(delays, np.repeat(np.arange(EDGES), lengths))
-    kernel(model)(mine, data, order, past, 0, pace)
+    delayed_loop(model)(mine, data, order, past, 0, pace)
     *_, wanted = oracle(problem, data, order, delays, 0, momentum, [start])
     np.testing.assert_allclose(mine.table, wanted, rtol=0, atol=1e-12)
     assert not np.allclose(mine.table, start, atol=0.1)
@@ -92,9 +92,9 @@ def test_reads_reach_back_into_what_earlier_calls_have_done():
     data = quadratic.pulls(EDGES, ROWS, 4)
     rng, order = np.random.default_rng(2), np.arange(EDGES)
     start, halves = np.zeros((ROWS, 4)), np.full(EDGES, 7)  # 2 rows, half the edges
-    mine = twin(start.copy(), data.edges, MOST, False)
-    run = kernel(quadratic)
-    pace = Pace(np.float64(RATE), np.float64(0), 0)
+    mine = delayed_table(start.copy(), data.edges, MOST, False)
+    run = delayed_loop(quadratic)
+    pace = EpochSettings(np.float64(RATE), np.float64(0), 0)
     rng.shuffle(order)
     first, second = np.array_split(order, 2)
     early = np.minimum(halves, np.repeat(np.arange(len(first)), 2))
@@ -109,10 +109,10 @@ def test_who_projects_does_so_from_where_the_row_is():
     """Late pulls down would carry rows below 0, if they counted from late rows."""
     data = quadratic.pulls(EDGES, 4, 4)
     data = data._replace(targets_NxD=data.targets_NxD - 2)
-    mine = twin(np.ones((4, 4)), data.edges, MOST, False)
+    mine = delayed_table(np.ones((4, 4)), data.edges, MOST, False)
     delays = np.minimum(np.repeat(np.arange(EDGES), 2), MOST)
-    pace = Pace(np.float64(RATE), np.float64(0), 0)
-    run = kernel(quadratic)
+    pace = EpochSettings(np.float64(RATE), np.float64(0), 0)
+    run = delayed_loop(quadratic)
     for t in range(EDGES):
         run(mine, data, np.array([t]), delays[2 * t : 2 * t + 2], t, pace)
         assert mine.table.min() >= 0

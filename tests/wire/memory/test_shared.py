@@ -8,7 +8,7 @@ import pytest
 from dml import sim
 from dml.sim.comm import VirtualComm
 from dml.wire.comm import Metered
-from dml.wire.memory.shared import place, share
+from dml.wire.memory.shared import load_shared, shared_zeros
 
 
 @pytest.mark.parametrize("host", (0, 1, 2, 3))
@@ -16,7 +16,7 @@ from dml.wire.memory.shared import place, share
 @pytest.mark.parametrize("dtype", (np.float32, np.uint16, np.float64))
 def test_what_a_rank_writes_its_host_reads(size, host, dtype):
     def program(comm):
-        vector = share(Metered(comm), size, dtype)
+        vector = shared_zeros(Metered(comm), size, dtype)
         assert vector.dtype == dtype and vector.tolist() == [0] * size
         comm.Barrier()
         vector[comm.rank] = comm.rank + 1
@@ -31,7 +31,11 @@ def test_what_a_rank_writes_its_host_reads(size, host, dtype):
 
 def test_two_vectors_are_apart_and_may_be_empty():
     def program(comm):
-        one, other, none = share(comm, 3), share(comm, 3), share(comm, 0)
+        one, other, none = (
+            shared_zeros(comm, 3),
+            shared_zeros(comm, 3),
+            shared_zeros(comm, 0),
+        )
         assert len(none) == 0
         if comm.rank:
             one[:], other[:] = 1, 2
@@ -58,7 +62,7 @@ def loaded():
 def test_one_rank_of_a_host_loads_and_all_see_the_same_memory(size, host):
     def program(comm):
         calls = []
-        tree = place(comm, lambda: calls.append(comm.rank) or loaded())
+        tree = load_shared(comm, lambda: calls.append(comm.rank) or loaded())
         assert calls == ([comm.rank] if comm.rank % (host or size) == 0 else [])
         assert tree.pair[1] == "text" and tree.mu == 0.5
         assert tree.numbers.tolist() == [0, 1, 2, 3, 4]
@@ -80,7 +84,7 @@ def test_one_rank_of_a_host_loads_and_all_see_the_same_memory(size, host):
 def test_arrays_of_a_tree_begin_with_cache_lines():
     def program(comm):
         sizes = np.zeros(3, np.uint8), np.zeros(5), np.zeros(2, np.float32)
-        tree = place(comm, lambda: sizes)
+        tree = load_shared(comm, lambda: sizes)
         return [array.ctypes.data % 64 for array in tree]
 
     for found in sim.run(program, 2):
@@ -93,8 +97,8 @@ def test_arrays_of_any_shape_and_order_are_shared_in_c_order():
     arrays.append(np.broadcast_to(np.float32(3), 4))  # cannot be written
 
     def program(comm):
-        tree = place(comm, lambda: {"arrays": arrays} if comm.rank == 0 else None)
-        assert place(comm, lambda: "no array") == "no array"
+        tree = load_shared(comm, lambda: {"arrays": arrays} if comm.rank == 0 else None)
+        assert load_shared(comm, lambda: "no array") == "no array"
         for array, want in zip(tree["arrays"], arrays, strict=True):
             np.testing.assert_array_equal(array, want)
             assert array.shape == want.shape and array.dtype == want.dtype
@@ -118,4 +122,4 @@ def test_memory_that_was_used_before_is_zeroed(monkeypatch):
         return window
 
     monkeypatch.setattr(VirtualComm, "shared_window", used)
-    assert sim.run(lambda comm: share(comm, 3).tolist(), 2) == [[0] * 3] * 2
+    assert sim.run(lambda comm: shared_zeros(comm, 3).tolist(), 2) == [[0] * 3] * 2

@@ -7,8 +7,7 @@ import sys
 from pathlib import Path
 
 from dml.models import descent, sparse_logistic_edges, sparse_svm
-from dml.wire.memory import atomics, batches, delayed, hogwild, locked
-from dml.wire.memory import lock_free as free
+from dml.wire.memory import atomics, batches, delayed, hogwild, lock_free, locked
 from dml.wire.memory import source_hash as stamps
 
 ROOT = Path(__file__).parents[3]
@@ -36,10 +35,10 @@ def test_a_model_and_what_it_calls_are_in_its_stamp():
 
 
 def test_what_a_loop_calls_is_in_its_stamp():
-    for loop in (free, batches, delayed):
+    for loop in (lock_free, batches, delayed):
         found = set()
         stamps.add_callees(loop, found)
-        assert {loop, free} <= found
+        assert {loop, lock_free} <= found
         assert atomics in found
 
 
@@ -79,7 +78,7 @@ from dml.models.descent import problem
 from dml.strategies.shared.workers import Descent, gradients, orders, paced
 from dml.types import Edges
 from dml.wire.memory import hogwild
-from dml.wire.memory.lock_free import free
+from dml.wire.memory.lock_free import lock_free_loop
 from dml.wire.memory.state import Worker, state
 
 if sys.argv[1] == "own":
@@ -94,7 +93,7 @@ one = problem(model, data, start)
 data, pace = paced(one, Descent(lambda epoch: 0.1), 1)
 shared = state(start, 1, False, False, np.zeros)
 order = next(orders(2, 1))
-free(model, hogwild)(shared, data, order, Worker(0, 1), pace, gradients(one))
+lock_free_loop(model, hogwild)(shared, data, order, Worker(0, 1), pace, gradients(one))
 """
 
 
@@ -114,7 +113,11 @@ def test_a_model_that_only_one_run_can_import_does_not_stop_another(tmp_path):
 
 def test_kernels_are_named_after_all_sources_that_they_call():
     names = {
-        free.free(model, policy).py_func.__qualname__: (model, policy, free)
+        lock_free.lock_free_loop(model, policy).py_func.__qualname__: (
+            model,
+            policy,
+            lock_free,
+        )
         for model in (sparse_svm, sparse_logistic_edges)
         for policy in (hogwild, locked)
     }
@@ -122,5 +125,5 @@ def test_kernels_are_named_after_all_sources_that_they_call():
     for name, modules in names.items():
         assert name.endswith(f".{stamps.source_hash(*modules)}")
     assert stamps.source_hash(sparse_svm, hogwild) != stamps.source_hash(
-        sparse_svm, hogwild, free
+        sparse_svm, hogwild, lock_free
     )
