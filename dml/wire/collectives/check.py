@@ -55,21 +55,33 @@ def describe(comm: Comm, buffer: np.ndarray, op: Op) -> str:
     return f"{len(buffer)} x {buffer.dtype.name}, {where}, for {op.__name__}"
 
 
-def replica_hash(comm: Comm, buffer: np.ndarray) -> str:
-    """Return the buffer's hash; raise if its bits differ between ranks."""
-    sha256 = hashlib.sha256(buffer.data)
-    digest = np.frombuffer(sha256.digest(), np.uint8)
-    # the largest and, as a complement, the smallest value of each byte
-    bounds = np.concatenate([digest, ~digest])
-    comm.Allreduce(None, bounds, np.maximum)
-    largest, smallest = bounds[: len(digest)], ~bounds[len(digest) :]
-    if (largest != smallest).any():
-        digests = np.zeros((comm.size, len(digest)), np.uint8)
-        digests[comm.rank] = digest
+def compare_replicas(
+    comm: Comm, buffer: np.ndarray, *counts: int
+) -> tuple[str, list[int]]:
+    """Compare a buffer on all ranks; raise RuntimeError if the bits differ.
+
+    One all-reduce adds hashes and counts. The sum of p equal hashes is p times each of
+    them; for different hashes this holds with a probability below 2^-128.
+
+    Args:
+      comm: The ranks; collective.
+      buffer: The buffer to compare.
+      counts: Numbers to add up over all ranks.
+
+    Returns:
+      The hash of the buffer, and the sum of each count over all ranks.
+    """
+    digest = hashlib.sha256(buffer.data)
+    words = np.frombuffer(digest.digest(), np.uint64)
+    sums = np.array([*words, *counts], np.uint64)
+    comm.Allreduce(None, sums, np.add)
+    if (sums[: len(words)] != words * np.uint64(comm.size)).any():
+        digests = np.zeros((comm.size, len(words)), np.uint64)
+        digests[comm.rank] = words
         all_gather(comm, digests)
         differ = np.flatnonzero((digests != digests[0]).any(axis=1))
         raise RuntimeError(
             f"expected equal bits on all ranks, but rank {differ[0]} differs from "
             "rank 0; this all-reduce is wrong"
         )
-    return sha256.hexdigest()
+    return digest.hexdigest(), sums[len(words) :].tolist()

@@ -1,9 +1,12 @@
 """Gradient buckets: a full bucket is reduced while the backward pass continues.
 
-names     b3 b2 │ b1 b0 │ embed loss        in the order of the backward pass
-buckets   └─ 0 ─┘ └─ 1 ─┘ └─── 2 ───┘       parts of one piece of registered memory
+    names     b3 b2 │ b1 b0 │ embed loss        in the order of the backward pass
+    buckets   └─ 0 ─┘ └─ 1 ─┘ └─── 2 ───┘       parts of one piece of registered memory
+
+All ranks have the same buckets.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -11,6 +14,7 @@ import numpy as np
 
 from dml.types import Comm, Grads, Params
 from dml.wire.comm.buffers import ALIGN, Layout, address, allocate, layout, pack, unpack
+from dml.wire.comm.once import once
 
 
 class Bucket(NamedTuple):
@@ -37,27 +41,42 @@ def buckets(
       nbytes: A bucket is complete when it has this size or more.
       scalars: Number of scalars at the end of the last bucket.
     """
+    key = tuple(map(id, params.values())), tuple(order), nbytes, scalars
+    parts, length, dtype = once(
+        comm, "buckets", key, lambda: divide(params, order, nbytes, scalars)
+    )
+    memory = allocate(comm, length, dtype)
+    return [Bucket(names, memory[part], layout) for names, part, layout in parts]
+
+
+def divide(
+    params: Mapping[str, Params], order: Sequence[str], nbytes: float, scalars: int
+) -> tuple[list[tuple[tuple[str, ...], slice, Layout]], int, np.dtype]:
+    """Return (names, part of the memory, layout) of each bucket.
+
+    Also return the length and the dtype of the memory. Buckets start at cache lines.
+    """
     groups: list[list[str]] = [[]]
-    size = 0
+    filled = 0  # bytes of the last group
     for name in order:
-        if groups[-1] and size >= nbytes:
+        if groups[-1] and filled >= nbytes:
             groups.append([])
-            size = 0
+            filled = 0
         groups[-1].append(name)
-        size += _nbytes(layout(params[name]))
+        filled += _nbytes(layout(params[name]))
     layouts = [layout({name: params[name] for name in group}) for group in groups]
-    dtype = np.result_type(*(kind for one in layouts for kind in one.dtypes))
-    lengths = [one.length for one in layouts]
+    dtype = np.result_type(*(kind for each in layouts for kind in each.dtypes))
+    lengths = [each.length for each in layouts]
     lengths[-1] += scalars
-    aligned = ALIGN // dtype.itemsize
-    starts = np.cumsum([0, *(-(-length // aligned) * aligned for length in lengths)])
-    memory = allocate(comm, int(starts[-1]), dtype)
-    return [
-        Bucket(tuple(group), memory[start : start + length], group_layout)
-        for group, group_layout, start, length in zip(
-            groups, layouts, starts, lengths, strict=False
+    line = ALIGN // dtype.itemsize
+    starts = np.cumsum([0, *(-(-length // line) * line for length in lengths)]).tolist()
+    parts = [
+        (tuple(names), slice(start, start + length), group_layout)
+        for names, start, length, group_layout in zip(
+            groups, starts, lengths, layouts, strict=False
         )
     ]
+    return parts, starts[-1], dtype
 
 
 def fill(bucket: Bucket, grads: Mapping[str, Grads] | None, weight: float) -> int:
@@ -93,6 +112,6 @@ def gradient_views(bucket: Bucket) -> tuple[dict[str, Grads], int]:
 
 def _nbytes(layout: Layout) -> int:
     return sum(
-        int(np.prod(shape)) * dtype.itemsize
+        math.prod(shape) * dtype.itemsize
         for shape, dtype in zip(layout.shapes, layout.dtypes, strict=True)
     )
