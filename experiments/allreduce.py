@@ -23,7 +23,7 @@ from dml.runs import writers
 from dml.types import CountedComm
 from dml.wire.collectives import ALLREDUCE, predicted_seconds
 from dml.wire.collectives.background import overlapped_share
-from dml.wire.collectives.race import contest
+from dml.wire.collectives.benchmark import benchmark
 from dml.wire.comm.buffers import allocate, release
 from dml.wire.comm.once import once, one_host
 from dml.wire.plans.schedules import SCHEDULES
@@ -58,7 +58,7 @@ def main(argv: Sequence[str]) -> list[Row]:
         flags.holds(4 * max(lengths) * dtype.itemsize, comm.size)
         table = once(comm, "table", None, lambda: raced(comm, names))
         # On virtual ranks both kinds of memory give the same row, unless events differ.
-        proofs: dict | None = None if FLAGS.events else {}
+        checked: dict | None = None if FLAGS.events else {}
         with writing.first(
             path,
             FLAGS,
@@ -70,7 +70,7 @@ def main(argv: Sequence[str]) -> list[Row]:
             for kind in kinds:
                 for length in lengths:
                     buffer = length, dtype, kind == "registered"
-                    for row in rows(comm, table, *buffer, proofs):
+                    for row in rows(comm, table, *buffer, checked):
                         writer.row(row)
                         summary |= totals(row)
             writer.summary(summary)
@@ -92,9 +92,9 @@ def rows(
     length: int,
     dtype: np.dtype,
     registered: bool,
-    proofs: dict | None,
+    checked: dict | None,
 ) -> list[Row]:
-    """Prove and race the algorithms on a buffer of one length and kind."""
+    """Check and time the algorithms on a buffer of one length and kind."""
     how = FLAGS.group, FLAGS.outside
     buffer = allocate(comm, length, dtype) if registered else np.zeros(length, dtype)
     if comm.platform.virtual and comm.rank == 0:
@@ -102,8 +102,8 @@ def rows(
             calls = estimates.allreduce(comm, name, buffer, *how)
             estimates.warn(comm, f"{name}, {buffer.nbytes:,} bytes", calls, name)
     others = peers.installed(comm, buffer) if FLAGS.peers else {}
-    options = {"seed": FLAGS.seed, "peers": others, "proofs": proofs}
-    found = contest(comm, table, buffer, FLAGS.repeats, **options)
+    options = {"seed": FLAGS.seed, "peers": others, "checked": checked}
+    found = benchmark(comm, table, buffer, FLAGS.repeats, **options)
     for row in found:
         name = row["algorithm"]
         row["registered"] = registered

@@ -25,7 +25,7 @@ from dml.runs import writers
 from dml.strategies.server.roles import roles
 from dml.types import CountedComm
 from dml.wire.collectives import machine_rates
-from dml.wire.collectives.race import race
+from dml.wire.collectives.benchmark import time_alternately
 from dml.wire.costs import server as server_cost
 from dml.wire.costs.allreduce import Rates
 
@@ -81,7 +81,7 @@ def loads(sizes: list[int], many: list[int], size: int) -> Iterator[Load]:
 def measured(comm: CountedComm, load: Load) -> Row:
     """Return the row of a load, compared with plain messages."""
     contenders = programs.contenders(comm, load)
-    times = np.median(race(comm, contenders, FLAGS.repeats), axis=1)
+    times = np.median(time_alternately(comm, contenders, FLAGS.repeats), axis=1)
     seconds, raw, both = times.tolist()
     workers, servers = load.roles.workers, len(load.roles.servers)
     nbytes = load.nbytes * (2 if load.pulls else 1)

@@ -12,9 +12,9 @@ from dml.strategies.server.roles import roles
 from dml.strategies.server.server import Setup, server
 from dml.types import Problem, Rows, itself
 from dml.wire.collectives import ALLREDUCE, predicted_seconds
+from dml.wire.collectives.benchmark import benchmark, seconds_per_call
 from dml.wire.collectives.check import compare_replicas
 from dml.wire.collectives.gather_arrays import gather_arrays
-from dml.wire.collectives.race import contest, lap
 from dml.wire.comm import Metered
 from dml.wire.comm.buffers import allocate
 from dml.wire.plans.partition import partition
@@ -40,7 +40,7 @@ def test_a_race_of_virtual_ranks_keeps_no_list_of_all_ranks_on_each():
     def program(comm):
         comm = Metered(comm)
         buffer = allocate(comm, 100)
-        contest(comm, {"butterfly": ALLREDUCE["butterfly"]}, buffer, 1)
+        benchmark(comm, {"butterfly": ALLREDUCE["butterfly"]}, buffer, 1)
         predicted_seconds(comm, "butterfly", buffer)
 
     sizes = (64, 512), (512, 1536)
@@ -55,7 +55,7 @@ def test_a_proof_of_an_allreduce_sends_no_more_than_the_allreduce(size):
         buffer = np.zeros(10, np.float32)
         ALLREDUCE["tree"](comm, buffer)
         once = comm.messages_sent
-        contest(comm, {"tree": ALLREDUCE["tree"]}, buffer, 3)
+        benchmark(comm, {"tree": ALLREDUCE["tree"]}, buffer, 3)
         return comm.messages_sent, 2 * once
 
     for sent, twice in sim.run(program, size):
@@ -75,8 +75,10 @@ def test_what_an_allreduce_sets_up_is_not_in_its_virtual_seconds(name):
     def program(comm):
         comm = Metered(comm)
         buffer = np.zeros(1000)
-        (row,) = contest(comm, {name: ALLREDUCE[name]}, buffer, 1)
-        return row["seconds"], lap(comm, lambda: ALLREDUCE[name](comm, buffer), 1)
+        (row,) = benchmark(comm, {name: ALLREDUCE[name]}, buffer, 1)
+        return row["seconds"], seconds_per_call(
+            comm, lambda: ALLREDUCE[name](comm, buffer), 1
+        )
 
     found = np.array(sim.run(program, 6, sim.Uniform(host=6)))
     np.testing.assert_allclose(found[:, 0], found[:, 1].max(), rtol=1e-9)
@@ -180,17 +182,17 @@ def test_an_allreduce_without_windows_runs_once_for_both_kinds_of_memory():
     def program(comm):
         comm, sent, rows = Metered(comm), [], []
 
-        def measure(name, buffer, proofs):
+        def measure(name, buffer, checked):
             before = comm.messages_sent
             rows.extend(
-                contest(comm, {name: ALLREDUCE[name]}, buffer, 1, proofs=proofs)
+                benchmark(comm, {name: ALLREDUCE[name]}, buffer, 1, checked=checked)
             )
             sent.append(comm.messages_sent - before)
 
-        proofs = {}
+        checked = {}
         for name in ("butterfly", "shared"):
-            measure(name, allocate(comm, 100), proofs)
-            measure(name, np.zeros(100, np.float32), proofs)
+            measure(name, allocate(comm, 100), checked)
+            measure(name, np.zeros(100, np.float32), checked)
         measure("butterfly", np.zeros(100, np.float32), None)
         return (
             sent,

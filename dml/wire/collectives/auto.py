@@ -8,11 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from dml.types import Comm, Op
+from dml.wire.collectives.benchmark import time_alternately
 from dml.wire.collectives.broadcast import broadcast
 from dml.wire.collectives.butterfly import butterfly_allreduce
 from dml.wire.collectives.halving_doubling import halving_doubling_allreduce
 from dml.wire.collectives.hierarchical import hierarchical_allreduce
-from dml.wire.collectives.race import race
 from dml.wire.collectives.ring import ring_allreduce
 from dml.wire.collectives.shared import shared_allreduce
 from dml.wire.comm import buffers
@@ -157,7 +157,7 @@ def measure(comm: Comm) -> list[tuple[str, Job, float]]:
             for name, memory, _ in probes
         ]
         # the least, not the median: rates are stored, and a disturbance must not be
-        least = race(comm, calls, REPEATS).min(axis=1).tolist()
+        least = time_alternately(comm, calls, REPEATS).min(axis=1).tolist()
         rows += [
             (name, probe_job, seconds)
             for (name, _, probe_job), seconds in zip(probes, least, strict=True)

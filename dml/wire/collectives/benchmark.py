@@ -1,0 +1,170 @@
+"""Benchmark of all-reduces: check their results, then time them alternately.
+
+Alternate calls spread a drift of the machine's speed over all of them.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dml.types import Comm, CountedComm
+from dml.wire.collectives.check import compare_replicas
+from dml.wire.comm.once import once
+
+MIN_SECONDS = 2e-3  # of one timing, reached by several consecutive calls
+MAX_CALLS = 256  # consecutive calls in one timing
+WINDOWS = ("shared", "hierarchical", "auto")  # all-reduces that use shared windows
+
+
+def time_alternately(
+    comm: Comm, calls: Sequence[Callable[[], None]], repeats: int
+) -> np.ndarray:
+    """Return seconds per call of the slowest rank: an array calls x repeats.
+
+    Virtual time does not vary, so that virtual ranks call once.
+    """
+    times = np.zeros((len(calls), 1 if comm.platform.virtual else repeats))
+    counts = [calls_per_timing(comm, call) for call in calls]
+    for repeat in range(times.shape[1]):
+        for row, call in enumerate(calls):
+            times[row, repeat] = seconds_per_call(comm, call, counts[row])
+    comm.Allreduce(None, times.reshape(-1), np.maximum)
+    return times
+
+
+def calls_per_timing(comm: Comm, call: Callable[[], None]) -> int:
+    """Warm up; return the number of calls that take MIN_SECONDS."""
+    call()
+    if comm.platform.virtual:
+        return 1
+    seconds = np.array([seconds_per_call(comm, call, 1)])
+    comm.Allreduce(None, seconds, np.maximum)
+    return int(np.clip(MIN_SECONDS / seconds[0], 1, MAX_CALLS))
+
+
+def seconds_per_call(comm: Comm, call: Callable[[], None], count: int) -> float:
+    """Return the seconds per call of `count` consecutive calls after a barrier."""
+    comm.Barrier()
+    start = comm.Wtime()
+    for _ in range(count):
+        call()
+    return (comm.Wtime() - start) / count
+
+
+class CheckedCall(NamedTuple):
+    """Results of a checked call."""
+
+    words_sent: int  # by all ranks
+    sha256: str  # hash of the buffer after the call
+    seconds: float  # of this rank
+
+
+def check_call(
+    comm: CountedComm, call: Callable[[], None], buffer: np.ndarray, seed: int
+) -> CheckedCall:
+    """Call on rank-distinct words; raise RuntimeError if the results differ.
+
+    The first call, which sets up communicators and windows, does not count: real ranks
+    call once before, virtual ranks call again if anything was set up.
+
+    Args:
+      comm: The ranks.
+      call: Reduces the buffer in place.
+      buffer: The buffer; it is overwritten.
+      seed: Random seed of the words.
+    """
+    length, dtype = len(buffer), buffer.dtype
+
+    def random_words() -> np.ndarray:
+        words = np.empty(2 * length, dtype)
+        integers = np.random.default_rng(seed).integers(-99, 100, length)
+        np.divide(np.tile(integers, 2), 7, out=words, casting="unsafe")
+        return words
+
+    # the same words twice; the words of rank r start r before the second copy
+    twice = once(comm, "words", (seed, length, dtype), random_words)
+    first = -comm.rank % max(1, length)
+    virtual = comm.platform.virtual
+    if not virtual:
+        buffer[...] = 0
+        call()
+    while True:
+        buffer[...] = twice[first : first + length]
+        before, made = comm.bytes_sent, comm.platform.raw.process.made if virtual else 0
+        comm.Barrier()
+        start = comm.Wtime()
+        call()
+        seconds = comm.Wtime() - start
+        made = comm.platform.raw.process.made - made if virtual else 0
+        sent = comm.bytes_sent - before
+        sha256, (sent, made) = compare_replicas(comm, buffer, sent, made)
+        if not made:
+            return CheckedCall(sent // buffer.itemsize, sha256, seconds)
+
+
+def benchmark(
+    comm: CountedComm,
+    allreduces: Mapping[str, Callable[..., None]],
+    buffer: np.ndarray,
+    repeats: int,
+    *,
+    seed: int = 0,
+    peers: Mapping[str, Callable[[], None]] | None = None,
+    checked: dict[tuple, CheckedCall] | None = None,
+) -> list[dict[str, Any]]:
+    """Check and time all-reduces of one buffer; return a row for each of them.
+
+    Two baselines run on plain memory: MPI's own all-reduce, and a copy.
+
+    Args:
+      comm: Communicator of the ranks that reduce.
+      allreduces: All-reduces by name.
+      buffer: Buffer to reduce, registered or plain.
+      repeats: Number of timings of each all-reduce on real ranks.
+      seed: Random seed of the words that are reduced in checks.
+      peers: Calls of other libraries by name, on their own memory; not checked.
+      checked: Results of earlier benchmarks, updated. On virtual ranks an all-reduce
+        without shared windows is the same on both kinds of memory and runs once.
+    """
+    plain = np.zeros_like(buffer, subok=False)
+
+    def bound(allreduce: Callable[..., None]) -> Callable[[], None]:
+        return lambda: allreduce(comm, buffer)  # faster to switch from than a partial
+
+    calls = {name: bound(allreduce) for name, allreduce in allreduces.items()}
+    virtual = comm.platform.virtual
+    checked = {} if checked is None else checked
+    results: dict[str, CheckedCall] = {}
+    for name, call in calls.items():
+        key = name, len(buffer), buffer.dtype, seed
+        if not virtual or name in WINDOWS or key not in checked:
+            checked[key] = check_call(comm, call, buffer, seed)
+        results[name] = checked[key]
+    buffer[:] = 0
+    calls.update(peers or {})
+    native = partial(comm.platform.raw.Allreduce, None, plain)
+    if not virtual:
+        memcpy = partial(np.copyto, np.empty_like(plain), plain)
+        times = time_alternately(comm, [native, memcpy, *calls.values()], repeats)
+        medians = np.median(times, axis=1)
+    else:  # virtual time does not vary: use the times of the checks
+        seconds = [result.seconds for result in results.values()]
+        medians = np.array([seconds_per_call(comm, native, 1), 0.0, *seconds])
+        comm.Allreduce(None, medians, np.maximum)
+    native_seconds, memcpy_seconds, *took = medians.tolist()
+    return [
+        {
+            "algorithm": name,
+            "bytes": buffer.nbytes,
+            "p": comm.size,
+            "seconds": seconds,
+            "native_seconds": native_seconds,
+            "memcpy_seconds": memcpy_seconds,
+            "speedup": native_seconds / seconds if seconds else None,
+            "words_sent": results[name].words_sent if name in results else None,
+            "sha256": results[name].sha256 if name in results else None,
+        }
+        for name, seconds in zip(calls, took, strict=True)
+    ]
