@@ -41,15 +41,17 @@ def agree(comm):
     problem = placed(comm, documents)
     count = 0
     for share in (1.0, 0.05, 0.0):
-        apart = hubs(problem.kernel.data.edges, len(problem.params), share)
+        deferred = hubs(problem.kernel.data.edges, len(problem.params), share)
         for batch in (16, 200):
             how = How(lambda epoch: 0.3, batch, momentum=0.3)
             for threads in (1, 2):
-                found = train(comm, threads, problem, cyclades, how, apart=apart)[0]
+                found = train(comm, threads, problem, cyclades, how, deferred=deferred)[
+                    0
+                ]
                 if comm.rank == 0:
                     one = sim.run(
-                        lambda c, how=how, apart=apart: train(
-                            c, 1, documents(), cyclades, how, apart=apart
+                        lambda c, how=how, deferred=deferred: train(
+                            c, 1, documents(), cyclades, how, deferred=deferred
                         ),
                         1,
                     )[0][0]
@@ -74,8 +76,8 @@ def main():
         return
     problem = placed(comm, documents)
     how = How(lambda epoch: 0.3, 16)
-    apart = np.ones(90, np.bool_)
-    for step in begin(cyclades, problem, how, comm, None, apart=apart):
+    deferred = np.ones(90, np.bool_)
+    for step in begin(cyclades, problem, how, comm, None, deferred=deferred):
         if step.epoch == 5 and comm.rank == comm.size - 1:
             if end == "raise":
                 raise RuntimeError("as asked")

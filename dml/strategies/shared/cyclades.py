@@ -3,8 +3,9 @@
     plan   block 0: worker 0 ▯▯▯  worker 1 ▯▯     made once: blocks keep their edges,
            block 1: worker 0 ▯▯   worker 1 ▯▯▯    epochs visit them in a new order
 
-Both are serial descent in the epoch's order, except that rows apart change at the end
-of a batch. In minibatches all rows do. Words a step: the loss, and the rows changed.
+Both are serial descent in the epoch's order, except that changes of deferred rows are
+made at the end of a block. In minibatches all rows are deferred. Words a step: the
+loss, and the rows changed.
 """
 
 from collections.abc import Iterable, Iterator
@@ -35,7 +36,7 @@ def cyclades(
     *,
     comm: CountedComm,
     timer: Timer,
-    apart: np.ndarray,
+    deferred: np.ndarray,
     batch: int,
     threads: int = 1,
 ) -> Iterator[Step]:
@@ -46,8 +47,8 @@ def cyclades(
     update: rates and momentum.
     comm: the ranks, all on one host.
     timer: measures the phases.
-    apart: for each row, whether its changes wait for the end of a block. All rows: the
-        method is a synchronous minibatch.
+    deferred: mask of the rows whose changes are deferred to the end of a block. If all
+        are, the method is a synchronous minibatch.
     batch: edges of a block.
     threads: workers of each rank.
     """
@@ -55,7 +56,7 @@ def cyclades(
     with closing(Workers(comm, threads, problem.examples)) as crew:
         with timer("plan"):
             edges = kernel.data.edges
-            made = load_shared(comm, lambda: plan(edges, batch, crew.count, apart))
+            made = load_shared(comm, lambda: plan(edges, batch, crew.count, deferred))
         board = pinboard(problem, batch, crew, made)
         momentum = bool(update.momentum)
         state = memory.state(start, crew.count, momentum, False, crew.allocate)
@@ -66,7 +67,7 @@ def cyclades(
             return descend(state, data, order, worker, pace, board)
 
         def updates(order: Order) -> int:
-            return len(order.visits) if apart.all() else order.steps
+            return len(order.visits) if deferred.all() else order.steps
 
         yield from epochs(
             problem, batches, update, crew, timer, work, table, updates=updates
@@ -74,10 +75,10 @@ def cyclades(
 
 
 def pinboard(problem: Problem, batch: int, crew: Workers, plan: Plan) -> Board:
-    """Allocate the gradients of a batch, and sums where rows are apart."""
+    """Allocate the gradients of a batch, and sums for deferred rows."""
     starts, start = problem.kernel.data.edges.starts, problem.params
     bounds = np.append(starts[:-1:batch], starts[-1])
-    most, rows = int(np.diff(bounds).max()), len(start) if plan.apart.any() else 0
+    most, rows = int(np.diff(bounds).max()), len(start) if plan.deferred.any() else 0
 
     def allocate(length: int) -> np.ndarray:
         found = crew.allocate(length * start[0].size, start.dtype)

@@ -2,12 +2,12 @@
 
     block     e0 e1 e2 e3 e4 e5     Edges that share a row have the same worker, so rows
     worker    0  1  0  0  1  1      change as if one worker visited all edges in order:
-    barrier   ┊ rows apart   ┊      the result is that of serial descent, bit for bit.
+    barrier   ┊deferred rows ┊      the result is that of serial descent, bit for bit.
 
-Rows that too many edges share are apart: they change at the end of a block only. During
-the block they are read as they were at its start, and their gradients are stored on a
-board. After the barrier each of them is changed by one worker, by the sum of its
-gradients in the order of edges. If all rows are apart, the method is a synchronous
+Changes of rows that too many edges share are deferred to the end of the block. During
+the block these rows are read as they were at its start, and their gradients are stored
+on a board. After the barrier each of them is changed by one worker, by the sum of its
+gradients in the order of edges. If all rows are deferred, the method is a synchronous
 minibatch.
 """
 
@@ -30,7 +30,7 @@ class Board(NamedTuple):
     plan: Plan
     grads: np.ndarray  # gradients of the rows of edges, in the order of edges.rows
     moves: np.ndarray  # uint8, by edge: whether it has a gradient
-    sums: np.ndarray  # summed gradients of rows apart, shaped as the table
+    sums: np.ndarray  # summed gradients of deferred rows, shaped as the table
     seen: np.ndarray  # uint8, by row: whether it has a sum
 
 
@@ -43,10 +43,10 @@ def batch_loop(model: Any) -> Callable[..., tuple]:
         table, edges, plan = state.table, data.edges, board.plan
         velocity = state.velocity.reshape(-1)
         total = np.empty((1, *table.shape[1:]), table.dtype)
-        owned = np.empty(len(plan.apart), np.uint32)
-        none_apart = len(plan.slots) == 0
-        # if all rows are apart, all gradients are those of the first step of the block
-        stride = 0 if plan.apart.all() else 1
+        owned = np.empty(len(plan.deferred), np.uint32)
+        none_deferred = len(plan.slots) == 0
+        # if all rows are deferred, all gradients are of the first step of the block
+        stride = 0 if plan.deferred.all() else 1
         loss, changed = 0.0, 0
         for position in range(len(order.visits)):
             block = order.visits[position]
@@ -61,14 +61,14 @@ def batch_loop(model: Any) -> Callable[..., tuple]:
                 board.moves[e - base] = moves
                 for s in range(last - first if moves else 0):
                     r = edges.rows[first + s]
-                    if not plan.apart[r]:
+                    if not plan.deferred[r]:
                         changed += 1
                         if velocity.size:
                             apply_momentum(velocity, r, grads, s, settings.momentum)
                         model.move(table, r, grads, s, settings.rate)
                         add_row(table, r, grads, s)
             barrier(state.sync.flags, worker.me, worker.count)
-            if none_apart:
+            if none_deferred:
                 continue
             rows = sum_up(board, edges, (base, order.batch), worker, owned)
             for r in owned[:rows]:
@@ -88,7 +88,7 @@ def batch_loop(model: Any) -> Callable[..., tuple]:
 
 @njit(nogil=True, cache=True)
 def sum_up(board, edges, batch, worker, owned):
-    """Sum the gradients of a worker's rows apart, in the order of edges.
+    """Sum the gradients of a worker's deferred rows, in the order of edges.
 
     Write the rows with gradients to `owned`, and return their number.
     """

@@ -1,8 +1,8 @@
 """Plans of CYCLADES (Pan 2016): an assignment of edges to workers without conflicts.
 
-Two edges of a block conflict if they share a row that is not apart. All edges of a
-connected component have the same worker. Rows apart, which too many edges share, change
-at the end of a block only.
+Two edges of a block conflict if they share a row. All edges of a connected component of
+conflicts have the same worker. Rows that too many edges share would connect all edges:
+their changes are deferred to the end of the block, and they cause no conflicts.
 """
 
 from typing import NamedTuple
@@ -16,63 +16,63 @@ LINE = 16  # consecutive rows of one worker, so that no cache line has two write
 
 
 class Plan(NamedTuple):
-    """The edges of each worker and block, and the rows apart of each worker and edge.
+    """The edges of each worker and block, and the deferred rows of workers and edges.
 
     In block b, worker w has edges[starts[c] : starts[c + 1]] with c = b·workers + w, in
-    ascending order. Each row apart has one worker, in all blocks: of edge e, worker w
-    has slots[slot_starts[c] : slot_starts[c + 1]] with c = e·workers + w, in ascending
-    order. Slot s of edge e is the row edges.rows[edges.starts[e] + s].
+    ascending order. Each deferred row has one worker, in all blocks: of edge e, worker
+    w has slots[slot_starts[c] : slot_starts[c + 1]] with c = e·workers + w, in
+    ascending order. Slot s of edge e is the row edges.rows[edges.starts[e] + s].
     """
 
     starts: np.ndarray  # int64, by block and worker
     edges: np.ndarray  # int64, by block and worker
     slot_starts: np.ndarray  # int64, by edge and worker
     slots: np.ndarray  # int32, by edge and worker
-    apart: np.ndarray  # uint8, by row: whether it changes at the end of a block only
+    deferred: np.ndarray  # uint8, by row: whether its changes are deferred
 
 
-def plan(edges: Edges, batch: int, workers: int, apart: np.ndarray) -> Plan:
+def plan(edges: Edges, batch: int, workers: int, deferred: np.ndarray) -> Plan:
     """Divide edges into blocks, and the edges of each block among workers.
 
     Components are assigned largest first, each to the worker with the fewest rows so
-    far. Cache lines of rows apart are assigned in the same way, by their numbers of
+    far. Cache lines of deferred rows are assigned in the same way, by their numbers of
     edges. The time is nearly linear in the number of rows.
 
         a block of 5            conflicts    workers
         edge 0   rows 1 4        0 ── 2      worker 0: edges 0 2 3
         edge 1   rows 0 5             │      worker 1: edges 1 4
         edge 2   rows 1 2 6      1    3
-        edge 3   rows 6 7                    row 5 is apart and connects nothing:
+        edge 3   rows 6 7                    row 5 is deferred, connects nothing:
         edge 4   rows 3 5           4        one worker changes it after the block
 
     Args:
       edges: The edges, in the order of examples.
       batch: Number of edges in a block.
       workers: Number of workers.
-      apart: Mask of the rows that change at the end of a block only.
+      deferred: Mask of the rows whose changes are deferred to the end of a block.
     """
-    count = _blocks(edges, batch, apart)
+    count = _blocks(edges, batch, deferred)
     if workers < 1:
         raise BadInput(f"expected 1 worker or more, got {workers=}; pass another count")
-    apart = np.ascontiguousarray(apart, np.uint8)
+    deferred = np.ascontiguousarray(deferred, np.uint8)
     starts = np.zeros(count * workers + 1, np.int64)
     ordered = np.empty(len(edges.starts) - 1, np.int64)
-    roots = _roots(edges, batch, apart)
+    roots = _roots(edges, batch, deferred)
     _assign_edges(edges, batch, workers, roots, (starts, ordered))
-    if not apart.any():
+    if not deferred.any():
         empty = np.zeros(1, np.int64)
-        return Plan(starts, ordered, empty, np.empty(0, np.int32), apart)
-    degrees = np.where(apart, np.bincount(edges.rows, minlength=len(apart)), 0)
-    lines = np.add.reduceat(degrees, np.arange(0, len(apart), LINE))
+        return Plan(starts, ordered, empty, np.empty(0, np.int32), deferred)
+    degrees = np.where(deferred, np.bincount(edges.rows, minlength=len(deferred)), 0)
+    lines = np.add.reduceat(degrees, np.arange(0, len(deferred), LINE))
     owners = np.repeat(assign(lines, workers), LINE)  # rounded up to whole lines
-    slot_starts, slots = _slots(edges, workers, apart, owners)
-    return Plan(starts, ordered, slot_starts, slots, apart)
+    slot_starts, slots = _slots(edges, workers, deferred, owners)
+    return Plan(starts, ordered, slot_starts, slots, deferred)
 
 
-def component_sizes(edges: Edges, batch: int, apart: np.ndarray) -> list[np.ndarray]:
+def component_sizes(edges: Edges, batch: int, deferred: np.ndarray) -> list[np.ndarray]:
     """Return the sizes in edges of the components of each block, largest first."""
-    count = _blocks(edges, batch, apart)
-    roots = _roots(edges, batch, np.ascontiguousarray(apart, np.uint8))
+    count = _blocks(edges, batch, deferred)
+    roots = _roots(edges, batch, np.ascontiguousarray(deferred, np.uint8))
     by_block = []
     for block in range(count):
         sizes = np.bincount(roots[block * batch : (block + 1) * batch])
@@ -88,15 +88,15 @@ def hubs(edges: Edges, width: int, share: float) -> np.ndarray:
     return (degrees > share * (len(edges.starts) - 1)) | (share == 0)
 
 
-def _blocks(edges: Edges, batch: int, apart: np.ndarray) -> int:
+def _blocks(edges: Edges, batch: int, deferred: np.ndarray) -> int:
     """Check the arguments; return the number of blocks."""
     if batch < 1:
         raise BadInput(f"expected 1 edge a batch or more, got {batch=}; pass --batch=1")
     width = int(edges.rows.max()) + 1 if len(edges.rows) else 0
-    if len(apart) < width:
+    if len(deferred) < width:
         raise BadInput(
-            f"expected a mask of at least {width} rows, got {len(apart)}; pass a mask "
-            "of the table's length"
+            f"expected a mask of at least {width} rows, got {len(deferred)}; pass a "
+            "mask of the table's length"
         )
     return -(-(len(edges.starts) - 1) // batch)
 
@@ -111,7 +111,7 @@ def find(parents, e):
 
 
 @njit(nogil=True, cache=True)
-def connect(edges, first, last, apart, owners, parents):
+def connect(edges, first, last, deferred, owners, parents):
     """Set the parents of edges first … last - 1; a component's root is its lowest edge.
 
     The owner of a row is the last edge that touched it. Owners below `first` belong to
@@ -121,7 +121,7 @@ def connect(edges, first, last, apart, owners, parents):
         parents[e - first] = root = e - first
         for k in range(edges.starts[e], edges.starts[e + 1]):
             row = edges.rows[k]
-            if apart[row]:
+            if deferred[row]:
                 continue
             if owners[row] >= first:
                 other = find(parents, owners[row] - first)
@@ -133,13 +133,13 @@ def connect(edges, first, last, apart, owners, parents):
 
 
 @njit(nogil=True, cache=True)
-def _roots(edges, batch, apart):
+def _roots(edges, batch, deferred):
     """Return the root of each edge, as a position in its block."""
     count = len(edges.starts) - 1
-    owners, roots = np.full(len(apart), -1), np.empty(count, np.int64)
+    owners, roots = np.full(len(deferred), -1), np.empty(count, np.int64)
     for first in range(0, count, batch):
         last = min(first + batch, count)
-        connect(edges, first, last, apart, owners, roots[first:last])
+        connect(edges, first, last, deferred, owners, roots[first:last])
     return roots
 
 
@@ -209,20 +209,20 @@ def _assign_edges(edges, batch, workers, roots, results):
 
 
 @njit(nogil=True, cache=True)
-def _slots(edges, workers, apart, owners):
-    """Return starts and slots of the rows apart of each edge, sorted by owner."""
+def _slots(edges, workers, deferred, owners):
+    """Return starts and slots of the deferred rows of each edge, sorted by owner."""
     count = len(edges.starts) - 1
     starts = np.zeros(count * workers + 1, np.int64)
     for e in range(count):
         for k in range(edges.starts[e], edges.starts[e + 1]):
-            if apart[edges.rows[k]]:
+            if deferred[edges.rows[k]]:
                 starts[e * workers + owners[edges.rows[k]] + 1] += 1
     for cell in range(count * workers):
         starts[cell + 1] += starts[cell]
     ends, slots = starts.copy(), np.empty(starts[-1], np.int32)
     for e in range(count):
         for k in range(edges.starts[e], edges.starts[e + 1]):
-            if apart[edges.rows[k]]:
+            if deferred[edges.rows[k]]:
                 cell = e * workers + owners[edges.rows[k]]
                 slots[ends[cell]] = k - edges.starts[e]
                 ends[cell] += 1

@@ -104,8 +104,10 @@ def data_parallel(entry: Entry, comm: CountedComm) -> dict[str, Any]:
 
 def waiting(name: str, entry: Entry, comm: CountedComm) -> Own:
     rows = len(entry.make().params)
-    apart = np.zeros(rows, np.bool_) if name == "cyclades" else np.ones(rows, np.bool_)
-    return {"apart": apart, "batch": 1, "threads": WORKERS}
+    deferred = (
+        np.zeros(rows, np.bool_) if name == "cyclades" else np.ones(rows, np.bool_)
+    )
+    return {"deferred": deferred, "batch": 1, "threads": WORKERS}
 
 
 def threads(entry: Entry, comm: CountedComm) -> Own:

@@ -140,7 +140,7 @@ def descent(
                 Descent(lambda epoch: rate),
                 comm=comm,
                 timer=Timer(),
-                apart=everything,
+                deferred=everything,
                 batch=size,
                 threads=threads,
             )

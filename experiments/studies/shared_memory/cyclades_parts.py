@@ -48,11 +48,11 @@ def bits(
     The reference is serial, or one worker of CYCLADES where rows wait for a batch's
     end.
     """
-    for share, apart in distinct_hubs(problem, shares):
+    for share, deferred in distinct_hubs(problem, shares):
         for batch in fitting(problem, batches):
             how = settings(stated._replace(batch=batch), CHECKED, seed)
             how = how._replace(hubs=share)
-            first = ("cyclades", 1) if apart.any() else SERIAL
+            first = ("cyclades", 1) if deferred.any() else SERIAL
             cases = list(dict.fromkeys([first, *(("cyclades", p) for p in workers)]))
             turns = by_turns(comm, problem, how, cases, 1, CHECKED)
             if comm.rank == 0:
@@ -61,7 +61,7 @@ def bits(
                     "kind": "bits",
                     "batch": batch,
                     "hubs": share,
-                    "apart": int(apart.sum()),
+                    "apart": int(deferred.sum()),
                     "workers": ",".join(map(str, workers)),
                     "sha256": hashes[first],
                     "equal": len(set(hashes.values())) == 1,
@@ -85,10 +85,12 @@ def distinct_hubs(
     """Yield each share and a mask of its rows; no two masks are equal."""
     seen = set()
     for share in shares:
-        apart = hubs(problem.kernel.data.edges, len(problem.params), share)
-        if apart.sum() not in seen:  # a lower share includes the rows of a higher one
-            seen.add(apart.sum())
-            yield share, apart
+        deferred = hubs(problem.kernel.data.edges, len(problem.params), share)
+        if (
+            deferred.sum() not in seen
+        ):  # a lower share includes the rows of a higher one
+            seen.add(deferred.sum())
+            yield share, deferred
 
 
 def sizes(
@@ -102,14 +104,14 @@ def sizes(
 ) -> Iterator[Row]:
     """Count on one rank how conflicts connect the examples of a batch."""
     edges = problem.kernel.data.edges
-    for share, apart in distinct_hubs(problem, shares) if comm.rank == 0 else ():
+    for share, deferred in distinct_hubs(problem, shares) if comm.rank == 0 else ():
         for batch in fitting(problem, batches):
-            blocks = component_sizes(edges, batch, apart)
+            blocks = component_sizes(edges, batch, deferred)
             yield {
                 "kind": "sizes",
                 "batch": batch,
                 "hubs": share,
-                "apart": int(apart.sum()),
+                "apart": int(deferred.sum()),
                 "components": float(np.mean([len(block) for block in blocks])),
                 "mean_size": float(np.concatenate(blocks).mean()),
                 "largest": float(np.mean([block[0] / block.sum() for block in blocks])),

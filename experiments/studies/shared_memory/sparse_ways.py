@@ -53,13 +53,13 @@ def by_policy(policy: ModuleType, problem: Problem, how: Settings) -> dict[str, 
 
 
 def hubs_apart(problem: Problem, how: Settings) -> dict[str, Any]:
-    apart = hubs(problem.kernel.data.edges, len(problem.params), how.hubs)
-    return {"apart": apart, "batch": how.batch, "threads": how.threads}
+    deferred = hubs(problem.kernel.data.edges, len(problem.params), how.hubs)
+    return {"deferred": deferred, "batch": how.batch, "threads": how.threads}
 
 
 def all_apart(problem: Problem, how: Settings) -> dict[str, Any]:
-    apart = np.ones(len(problem.params), np.bool_)
-    return {"apart": apart, "batch": how.batch, "threads": how.threads}
+    deferred = np.ones(len(problem.params), np.bool_)
+    return {"deferred": deferred, "batch": how.batch, "threads": how.threads}
 
 
 def own_tables(problem: Problem, how: Settings) -> dict[str, Any]:

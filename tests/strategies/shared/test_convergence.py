@@ -31,8 +31,8 @@ from tests.strategies.shared.small import How, begin
 LABELS = 2
 
 
-def apart(all_rows, problem):
-    return {"apart": np.full(len(problem.params), all_rows)}
+def deferred(all_rows, problem):
+    return {"deferred": np.full(len(problem.params), all_rows)}
 
 
 WAYS = {
@@ -42,8 +42,8 @@ WAYS = {
     "global": (hogwild, lambda problem: {"policy": whole}),
     "roundrobin": (hogwild, lambda problem: {"policy": round_robin}),
     "average": (average, lambda problem: {}),
-    "cyclades": (cyclades, partial(apart, False)),
-    "minibatch": (cyclades, partial(apart, True)),
+    "cyclades": (cyclades, partial(deferred, False)),
+    "minibatch": (cyclades, partial(deferred, True)),
 }
 
 

@@ -83,7 +83,7 @@ def test_one_worker_has_the_bits_of_serial_by_every_way(name, momentum):
         found = run(hogwild, problem, how, policy=policy)[1]
         assert np.array_equal(found, want), policy
     assert np.array_equal(run(average, problem, how)[1], want)
-    assert np.array_equal(run(cyclades, problem, how, apart=nothing)[1], want)
+    assert np.array_equal(run(cyclades, problem, how, deferred=nothing)[1], want)
 
 
 def test_float64_and_a_batch_of_one_have_the_bits_of_serial():
@@ -92,11 +92,11 @@ def test_float64_and_a_batch_of_one_have_the_bits_of_serial():
     assert want.dtype == np.float64
     assert np.array_equal(run(hogwild, problem, how)[1], want)
     everything = np.ones(len(want), bool)  # minibatches of one are serial, too
-    assert np.array_equal(run(cyclades, problem, how, apart=everything)[1], want)
+    assert np.array_equal(run(cyclades, problem, how, deferred=everything)[1], want)
 
 
-def in_batches(problem, how, apart):
-    """Descend in plain Python, with rows apart that wait for a batch's end."""
+def in_batches(problem, how, deferred):
+    """Descend in plain Python, with deferred rows that wait for a batch's end."""
     model, edges = problem.kernel.model, problem.kernel.data.edges
     table, count = problem.params.copy(), problem.examples
     for epoch in range(1, EPOCHS + 1):
@@ -108,13 +108,13 @@ def in_batches(problem, how, apart):
         for position, block in enumerate(visits(how, epoch, count).visits):
             first, sums = block * how.batch, {}
             for e in range(first, min(first + how.batch, count)):
-                t = position * how.batch + (0 if apart.all() else e - first)
+                t = position * how.batch + (0 if deferred.all() else e - first)
                 rows = edges.rows[edges.starts[e] : edges.starts[e + 1]]
                 grads = np.empty((len(rows), *table.shape[1:]), table.dtype)
                 if not model.gradient(table, data, e, t, grads)[1]:
                     continue
                 for s, r in enumerate(rows):
-                    if apart[r]:
+                    if deferred[r]:
                         sums[r] = sums.get(r, np.zeros_like(grads[s])) + grads[s]
                     else:
                         model.move(table, r, grads, s, rate)
@@ -132,21 +132,23 @@ def in_batches(problem, how, apart):
 def test_batches_have_the_bits_of_one_worker_on_any_number(name, share):
     problem = PROBLEMS[name]()
     edges, width = problem.kernel.data.edges, len(problem.params)
-    apart = hubs(edges, width, share)
-    assert apart.any() == (share < 1) and apart.all() == (share == 0)
+    deferred = hubs(edges, width, share)
+    assert deferred.any() == (share < 1) and deferred.all() == (share == 0)
     for batch in (1, 7, 64, 200):
         how = settings(name, batch)
-        want = in_batches(problem, how, apart) if share < 1 else serial(problem, how)
+        want = in_batches(problem, how, deferred) if share < 1 else serial(problem, how)
         for threads in (1, 2, 4, 8):
-            found = run(cyclades, problem, how, threads, apart=apart)[1]
+            found = run(cyclades, problem, how, threads, deferred=deferred)[1]
             assert np.array_equal(found, want), (batch, threads)
 
 
 def test_momentum_of_batches_does_not_depend_on_workers():
     problem, how = documents(), settings(momentum=0.5)
     for share in (1.0, 0.05):
-        apart = hubs(problem.kernel.data.edges, len(problem.params), share)
-        one, four = (run(cyclades, problem, how, p, apart=apart)[1] for p in (1, 4))
+        deferred = hubs(problem.kernel.data.edges, len(problem.params), share)
+        one, four = (
+            run(cyclades, problem, how, p, deferred=deferred)[1] for p in (1, 4)
+        )
         assert np.array_equal(one, four)
 
 
@@ -154,7 +156,7 @@ def test_momentum_of_batches_does_not_depend_on_workers():
 def test_rows_apart_have_the_momentum_of_others(name):
     problem, how = PROBLEMS[name](), settings(name, batch=1, momentum=0.5)
     everything = np.ones(len(problem.params), bool)  # of a batch of one: serial
-    found = run(cyclades, problem, how, threads=2, apart=everything)[1]
+    found = run(cyclades, problem, how, threads=2, deferred=everything)[1]
     assert np.array_equal(found, serial(problem, how))
 
 
@@ -162,16 +164,16 @@ def test_losses_and_changes_are_those_of_all_workers():
     problem, how = ratings(), settings("ratings", batch=8)
     nothing = np.zeros(len(problem.params), bool)
     one = run(hogwild, problem, how)[0]
-    three = run(cyclades, problem, how, threads=3, apart=nothing)[0]
+    three = run(cyclades, problem, how, threads=3, deferred=nothing)[0]
     for here, there in zip(one, three, strict=True):
         assert here.loss == pytest.approx(there.loss, rel=1e-9)
         assert here.measures["rows_changed"] == there.measures["rows_changed"] > 0
-    # a row apart is changed once a batch, however many of its edges have it
+    # a deferred row is changed once a batch, however many of its edges have it
     problem, how = tally(edges=50), How(lambda epoch: 1.0, 8)
     rows = problem.kernel.data.edges.rows.reshape(50, -1)
     due = sum(len(np.unique(rows[first : first + 8])) for first in range(0, 50, 8))
     everything = np.ones(len(problem.params), bool)
-    steps = run(cyclades, problem, how, threads=2, apart=everything)[0]
+    steps = run(cyclades, problem, how, threads=2, deferred=everything)[0]
     assert [step.number for step in steps] == [7, 14, 21]  # minibatches
     for step in steps:
         assert step.measures["rows_changed"] == due

@@ -22,12 +22,12 @@ def packed(lists):
     return Edges(starts.astype(np.int64), np.array(rows, np.uint32))
 
 
-def components(lists, apart):
+def components(lists, deferred):
     """Return a label for each edge, by scipy on the matrix of overlaps."""
     touched = np.zeros((len(lists), WIDTH), int)
     for e, rows in enumerate(lists):
         touched[e, sorted(rows)] = 1
-    touched[:, apart] = 0
+    touched[:, deferred] = 0
     return connected_components(csr_matrix(touched @ touched.T), directed=False)[1]
 
 
@@ -64,19 +64,19 @@ def least_loads(sizes, firsts, workers):
 def test_workers_share_no_row_and_components_go_largest_first(
     lists, batch, workers, marks
 ):
-    apart = np.array(marks)
+    deferred = np.array(marks)
     edges, blocks = packed(lists), cut(lists, batch)
-    found = plan(edges, batch, workers, apart)
-    sizes = component_sizes(edges, batch, apart)
+    found = plan(edges, batch, workers, deferred)
+    sizes = component_sizes(edges, batch, deferred)
     assert len(found.edges) == len(lists)
     assert len(found.starts) == len(blocks) * workers + 1
     assert len(sizes) == len(blocks)
-    assert found.apart.tolist() == apart.tolist()
+    assert found.deferred.tolist() == deferred.tolist()
     for b, block in enumerate(blocks):
         taker = takers(found, b, len(block), batch, workers)
-        for row in np.flatnonzero(~apart):
+        for row in np.flatnonzero(~deferred):
             assert len({taker[e] for e, rows in enumerate(block) if row in rows}) <= 1
-        labels = components(block, apart)
+        labels = components(block, deferred)
         members = [np.flatnonzero(labels == label) for label in range(max(labels) + 1)]
         assert sizes[b].tolist() == sorted(map(len, members), reverse=True)
         weights = [sum(len(block[e]) for e in edges) for edges in members]
@@ -89,19 +89,19 @@ def test_workers_share_no_row_and_components_go_largest_first(
 def test_each_row_apart_has_one_worker_who_sees_all_its_edges(
     lists, batch, workers, marks
 ):
-    apart = np.array(marks)
+    deferred = np.array(marks)
     edges = packed(lists)
-    found = plan(edges, batch, workers, apart)
-    if not apart.any():
+    found = plan(edges, batch, workers, deferred)
+    if not deferred.any():
         assert len(found.slots) == 0
         return
-    degrees = np.bincount(edges.rows, minlength=WIDTH) * apart
+    degrees = np.bincount(edges.rows, minlength=WIDTH) * deferred
     lines = [degrees[at : at + LINE].sum() for at in range(0, WIDTH, LINE)]
     owner = np.repeat(least_loads(lines, range(len(lines)), workers), LINE)
     for e, rows in enumerate(map(sorted, lists)):
         for worker in range(workers):
             a, z = found.slot_starts[e * workers + worker :][:2]
-            due = [s for s, r in enumerate(rows) if apart[r] and owner[r] == worker]
+            due = [s for s, r in enumerate(rows) if deferred[r] and owner[r] == worker]
             assert found.slots[a:z].tolist() == due
     assert found.slot_starts[-1] == len(found.slots)
 
