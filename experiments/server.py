@@ -23,7 +23,7 @@ from studies.server import flags as server_flags
 from studies.server.problems import PROBLEMS, loading, rate, shards
 from studies.server.runs import Plan, drawn, ends, ran, rows, summarised
 
-from dml.models.sparse_logistic import kkt
+from dml.models.sparse.logistic import kkt
 from dml.runs import folder as runs
 from dml.runs import writers
 from dml.runs.writers import Writer, ignore

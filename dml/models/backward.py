@@ -13,7 +13,7 @@ import jax
 import jax.numpy as jnp
 
 from dml.models.gradient import plus
-from dml.models.layers import first, read
+from dml.models.layered import first, read
 from dml.types import Batch, Grads, Model, Params
 
 

@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from dml.models.layers import read
+from dml.models.layered import read
 from dml.types import Layer, Params
 
 Both = Callable[[Any, Any, Any], Any]  # params, input, batch -> output, gradients

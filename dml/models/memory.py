@@ -14,7 +14,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from dml.models.transformer import Shape
+from dml.models.networks.transformer import Shape
 from dml.types import BadInput
 from dml.wire.plans.mesh import Plan
 

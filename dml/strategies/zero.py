@@ -20,7 +20,7 @@ import optax
 from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from dml.models.layers import composed
+from dml.models.layered import composed
 from dml.types import Layer, Model, Params
 from dml.update.dense import Optimizer, apply
 from dml.wire.mesh.axes import SLICED, WHOLE

@@ -7,7 +7,7 @@ import pytest
 
 from dml.models import memory
 from dml.models.memory import FLOAT32, MIXED, fullest, held
-from dml.models.transformer import SIZES, Shape, shapes
+from dml.models.networks.transformer import SIZES, Shape, shapes
 from dml.types import BadInput
 from dml.wire.plans.mesh import Plan
 

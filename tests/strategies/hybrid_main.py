@@ -11,8 +11,8 @@ import pytest
 from dml.data.minibatches import draws, take
 from dml.metrics.timer import Timer
 from dml.models.gradient import gradient
-from dml.models.layers import layered
-from dml.models.network import network
+from dml.models.layered import layered
+from dml.models.model_problem import model_problem
 from dml.strategies.hybrid import gradients as sums
 from dml.strategies.hybrid import instructions, programs
 from dml.strategies.hybrid.hybrid import hybrid, shares
@@ -129,7 +129,7 @@ def train(strategy, *, clip=0.1, start=0, drawn=3 * BATCH + 7, params=None, **op
         options |= {"axes": mesh(**sizes), "clip": clip, "cut": cut}
     params = small.init(blocks=few) if params is None else params
     steps = strategy(
-        network(small.model(few), params, examples=50, take=partial(take, many)),
+        model_problem(small.model(few), params, examples=50, take=partial(take, many)),
         draws(50, BATCH, 0, drawn, start),
         make("adam", 0.01, clip=np.inf if strategy is hybrid else mine),
         comm=alone(),
@@ -197,7 +197,9 @@ def running_statistics_are_neither_clipped_nor_counted():
     params = {"a": {"weight": table}, "b": {"weight": other}}
     params["end"] = {STATISTICS: np.ones(3, np.float32)}
 
-    problem = network(model, params, examples=8, take=partial(take, small.data(8)))
+    problem = model_problem(
+        model, params, examples=8, take=partial(take, small.data(8))
+    )
 
     def after(strategy, limit, **options):
         rest = draws(8, 8, 0, 8), make("sgd", 0.1, clip=limit)
@@ -269,7 +271,9 @@ def pipedream_is_descent_along_gradients_of_old_weights():
     params = {"in": table, **weights, "out": table.T}
     pipeline, optimizer = Pipeline("pipedream"), make("adam", 0.01)
     order = list(draws(50, BATCH, 0, count * BATCH))
-    problem = network(model, params, examples=50, take=partial(take, small.data(50)))
+    problem = model_problem(
+        model, params, examples=50, take=partial(take, small.data(50))
+    )
     axes = mesh(data=2, stage=stages, tensor=1)
     how = {"axes": axes, "pipeline": pipeline}
     steps = hybrid(problem, order, optimizer, comm=alone(), timer=Timer(), **how)

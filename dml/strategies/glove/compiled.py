@@ -9,7 +9,7 @@ import numpy as np
 from dml import sim
 from dml.data.cooccurrence import RECORD
 from dml.metrics.timer import Timer
-from dml.models.glove import glove
+from dml.models.networks.glove import glove
 from dml.strategies import strategy
 from dml.strategies.glove.problem import columns, minibatches, order, problem
 from dml.strategies.glove.served import on_servers

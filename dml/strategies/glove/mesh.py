@@ -28,7 +28,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from dml.data.tiles import Tiles
 from dml.metrics.timer import Timer
-from dml.models.glove import Records, misses
+from dml.models.networks.glove import Records, misses
 from dml.strategies.glove.problem import take
 from dml.types import BadInput, Comm, Embeddings, Problem, Step, itself
 from dml.update.rows import pack

@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 
 from dml.data.tiles import Blocks, Tiles
-from dml.models.glove import Records
+from dml.models.networks.glove import Records
 from dml.strategies.glove.descend import descend
 from dml.types import BadInput, Embeddings, Kernel, Problem, Rows
 from dml.update.rows import FAST, LANES, dot, pack, pad_of, padded, unpack

@@ -20,7 +20,7 @@ import numpy as np
 from numba import njit
 
 from dml.data.tiles import Tiles
-from dml.models.glove import Records
+from dml.models.networks.glove import Records
 from dml.strategies.glove.problem import minibatches, take
 from dml.strategies.server.server import server
 from dml.types import Embeddings, Problem, Rows, Step

@@ -15,7 +15,7 @@ import numpy as np
 from dml.data import tiles
 from dml.data.shards import bounds
 from dml.data.tiles import Blocks, Cell, Tiles
-from dml.models.glove import weight
+from dml.models.networks.glove import weight
 from dml.types import BadInput, Comm, Embeddings
 from dml.wire.collectives import all_gather
 from dml.wire.memory.shared import share

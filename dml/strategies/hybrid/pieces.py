@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import jax
 
-from dml.models.layers import read
+from dml.models.layered import read
 from dml.strategies.hybrid.parts import Part, names
 from dml.types import Layer
 

@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from dml.models.layers import read as named
+from dml.models.layered import read as named
 from dml.strategies.hybrid.instructions import shifted
 from dml.strategies.hybrid.layout import Layout
 from dml.strategies.hybrid.parts import Part

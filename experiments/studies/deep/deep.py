@@ -18,7 +18,7 @@ from lab import compiling, flags, timelines, writing
 from dml.data.minibatches import draws, take
 from dml.evaluation.scores import evaluate
 from dml.figures.learning import learning
-from dml.models.network import network
+from dml.models.model_problem import model_problem
 from dml.runs import folder as runs
 from dml.runs import states, writers
 from dml.train import checked, interruptible, kept, train
@@ -83,7 +83,7 @@ def prepared(
     done, params, state, memory = begin(values, params, optimizer, comm, steps, rules)
     # Virtual ranks have a clock of their own; devices, though of one of them, do not.
     devices_only = values.strategy in deep_ways.ON_DEVICES
-    problem = network(
+    problem = model_problem(
         task.model,
         params,
         examples=task.count,

@@ -10,7 +10,7 @@ import numpy as np
 from lab import flags
 
 from dml.metrics.timer import Timer
-from dml.models.glove import glove
+from dml.models.networks.glove import glove
 from dml.runs import checkpoints
 from dml.strategies import strategy
 from dml.strategies.glove.problem import columns, minibatches, order

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 from lab.writing import flat
 
 from dml.models.memory import LIVE, MIXED, Held, blocks, held, on_stage, parameters
-from dml.models.transformer import SIZES, Shape
+from dml.models.networks.transformer import SIZES, Shape
 from dml.runs.writers import Columns, Row, scaled
 from studies.plans import memory_compiled
 from studies.plans.megatron_claims import ROUNDED

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from dml.models.memory import Held, block, fullest
-from dml.models.transformer import SIZES, Shape
+from dml.models.networks.transformer import SIZES, Shape
 from dml.types import BadInput
 from dml.wire.costs.mesh import Machine, Seconds, Work, seconds
 from dml.wire.plans.mesh import Plan

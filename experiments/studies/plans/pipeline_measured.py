@@ -14,7 +14,7 @@ import numpy as np
 from dml.data.minibatches import take
 from dml.models import layer_costs
 from dml.models.gradient import accumulated, gradient
-from dml.models.transformer import Shape, transformer
+from dml.models.networks.transformer import Shape, transformer
 from dml.runs.writers import Row
 from dml.strategies.hybrid.hybrid import dense, shares
 from dml.strategies.hybrid.layout import laid_out

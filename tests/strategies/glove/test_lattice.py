@@ -7,7 +7,7 @@ import pytest
 
 from dml import sim
 from dml.metrics.timer import Timer
-from dml.models.glove import glove
+from dml.models.networks.glove import glove
 from dml.strategies.glove import descend
 from dml.strategies.glove.problem import Gradient, problem
 from dml.strategies.glove.problem import order as order_of

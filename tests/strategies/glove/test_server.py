@@ -6,7 +6,7 @@ import pytest
 from dml import sim
 from dml.data.shards import bounds
 from dml.metrics.timer import Timer
-from dml.models.glove import glove
+from dml.models.networks.glove import glove
 from dml.sim.delays import drawing, law
 from dml.strategies.glove.problem import minibatches
 from dml.strategies.glove.problem import problem as problem_of

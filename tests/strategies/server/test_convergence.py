@@ -10,7 +10,7 @@ from dml import sim
 from dml.data import svmlight
 from dml.data.minibatches import minibatches
 from dml.metrics.timer import Timer
-from dml.models import factors, sparse_logistic
+from dml.models.sparse import factors, logistic
 from dml.sim import maxplus
 from dml.sim.delays import drawing, law, seconds
 from dml.strategies.serial import serial
@@ -36,9 +36,7 @@ def task(l1=L1):
     """Rows of which two in three features tell nothing; made once, shared by ranks."""
     every = svmlight.generate(600, 60, 8, seed=0)
     some = Batch(every.inputs[:500], every.targets[:500])
-    return sparse_logistic.problem(
-        some, Batch(every.inputs[500:], every.targets[500:]), l1
-    )
+    return logistic.problem(some, Batch(every.inputs[500:], every.targets[500:]), l1)
 
 
 def batches(problem, clocks=CLOCKS):
@@ -92,7 +90,7 @@ def test_the_kkt_filter_saves_pushes_at_an_equal_objective():
         return table("sgd", values, RATE / 4, l1=LARGE)
 
     def sift(values, grads):
-        return sparse_logistic.kkt(values, grads, LARGE)
+        return logistic.kkt(values, grads, LARGE)
 
     plain = trained(problem, "bsp", make)
     sifted = trained(problem, "bsp", make, habits=Habits(sift=sift))

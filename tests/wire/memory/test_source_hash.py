@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from dml.models import descent, sparse_logistic_edges, sparse_svm
+from dml.models.sparse import logistic_edges, problem, svm
 from dml.wire.memory import atomics, batches, delayed, hogwild, locked
 from dml.wire.memory import lock_free as free
 from dml.wire.memory import source_hash as stamps
@@ -26,13 +26,13 @@ from callee_of_a_stamp import twice
 
 def test_a_model_and_what_it_calls_are_in_its_stamp():
     found = set()
-    stamps.callees(sparse_logistic_edges, found)
-    assert {sparse_logistic_edges, sparse_svm, descent} <= found
+    stamps.callees(logistic_edges, found)
+    assert {logistic_edges, svm, problem} <= found
     one, other = (
-        stamps.source_hash(sparse_svm),
-        stamps.source_hash(sparse_logistic_edges),
+        stamps.source_hash(svm),
+        stamps.source_hash(logistic_edges),
     )
-    assert one != other and one == stamps.source_hash(sparse_svm)
+    assert one != other and one == stamps.source_hash(svm)
 
 
 def test_what_a_loop_calls_is_in_its_stamp():
@@ -60,9 +60,9 @@ MODEL = """
 from numba import njit
 from typing import NamedTuple
 import numpy as np
-from dml.models.descent import descend as move
-from dml.models.descent import unpaced as paced
-from dml.models.descent import unsettled as settle
+from dml.models.sparse.problem import descend as move
+from dml.models.sparse.problem import unpaced as paced
+from dml.models.sparse.problem import unsettled as settle
 from dml.types import Edges
 
 class Own(NamedTuple):
@@ -75,7 +75,7 @@ def gradient(table, data, e, t, grads):
 RUN = """
 import sys
 import numpy as np
-from dml.models.descent import problem
+from dml.models.sparse.problem import problem
 from dml.strategies.shared.workers import Descent, gradients, orders, paced
 from dml.types import Edges
 from dml.wire.memory import hogwild
@@ -87,7 +87,7 @@ if sys.argv[1] == "own":
     data = model.Own(Edges(np.arange(3), np.zeros(2, np.uint32)))
 else:
     from dml.data.svmlight import generate
-    from dml.models import sparse_svm as model
+    from dml.models.sparse import svm as model
     data = model.documents(generate(2, 1, 1, 0), 1e-3)
 start = np.zeros(1, np.float32)
 one = problem(model, data, start)
@@ -115,12 +115,10 @@ def test_a_model_that_only_one_run_can_import_does_not_stop_another(tmp_path):
 def test_kernels_are_named_after_all_sources_that_they_call():
     names = {
         free.free(model, policy).py_func.__qualname__: (model, policy, free)
-        for model in (sparse_svm, sparse_logistic_edges)
+        for model in (svm, logistic_edges)
         for policy in (hogwild, locked)
     }
     assert len(names) == 4
     for name, modules in names.items():
         assert name.endswith(f".{stamps.source_hash(*modules)}")
-    assert stamps.source_hash(sparse_svm, hogwild) != stamps.source_hash(
-        sparse_svm, hogwild, free
-    )
+    assert stamps.source_hash(svm, hogwild) != stamps.source_hash(svm, hogwild, free)

@@ -1,0 +1,113 @@
+"""GRADIENT: the cross entropy of a large vocabulary, and its gradient, in one pass.
+
+    features ── · table + bias ──→ scores ──→ loss      a piece of rows at a time,
+        └── grads ←── chances - 1 at the target         so that it stays in the cache
+
+Rows of features, the table of words and the targets come in, a mean goes out.
+"""
+
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+
+from dml.models.layers.partition import AXIS, WHOLE, Cut, offset
+
+PIECES, PIECE = 8, 256  # at most so many pieces, of at least so many rows
+
+
+def log_odds(
+    features_RxD: jax.Array, table_VxD: jax.Array, bias_V: jax.Array | None
+) -> jax.Array:
+    """Return scores_RxV in float32."""
+    table_VxD = table_VxD.astype(features_RxD.dtype)
+    scores_RxV = jnp.dot(features_RxD, table_VxD.T, preferred_element_type=jnp.float32)
+    return scores_RxV if bias_V is None else scores_RxV + bias_V[None]
+
+
+@partial(jax.custom_vjp, nondiff_argnums=(4,))
+def cross_entropy(
+    features_RxD: jax.Array,
+    table_VxD: jax.Array,
+    bias_V: jax.Array | None,
+    targets_R: jax.Array,
+    cut: Cut = WHOLE,
+) -> jax.Array:
+    """Return the mean over rows of -log of the target's chance; see entropy_and_grads.
+
+    Its gradient, chances - 1 at the target, is computed with it, a piece of rows at a
+    time, so that no array of all rows and all words is ever stored or read again. A
+    device with a part of the table scores its words alone: of a row, others tell it the
+    largest score, the sum of the odds and the target's score, three numbers. Its
+    gradient of the features is then a part of the sum.
+    """
+    return entropy_and_grads(features_RxD, table_VxD, bias_V, targets_R, cut)[0]
+
+
+def at(scores_RxV: jax.Array, index_R: jax.Array) -> jax.Array:
+    """Return each row's number at its index, 0 where there is none."""
+    index_Rx1 = jnp.where(index_R < 0, scores_RxV.shape[1], index_R)[:, None]
+    return jnp.take_along_axis(
+        scores_RxV, index_Rx1, axis=1, mode="fill", fill_value=0
+    )[:, 0]
+
+
+def across(reduce: Any, values: Any, cut: Cut) -> Any:
+    """Reduce over the devices that have a part of the words each."""
+    return values if cut.size == 1 else reduce(values, AXIS)
+
+
+def entropy_and_grads(
+    features_RxD: jax.Array,
+    table_VxD: jax.Array,
+    bias_V: jax.Array | None,
+    targets_R: jax.Array,
+    cut: Cut,
+) -> tuple[jax.Array, Any]:
+    """Return cross_entropy and its gradients."""
+    targets_R = targets_R - offset(cut, len(table_VxD))
+    rows, dtype = len(features_RxD), features_RxD.dtype
+    pieces = max(1, min(PIECES, rows // PIECE))
+    bounds = [rows * piece // pieces for piece in range(pieces + 1)]
+    loss, by_features, by_table, by_bias = [], [], [], []
+    for start, end in zip(bounds, bounds[1:], strict=False):
+        some_PxD, targets_P = features_RxD[start:end], targets_R[start:end]
+        scores_PxV = log_odds(some_PxD, table_VxD, bias_V)
+        top_P = across(jax.lax.pmax, scores_PxV.max(axis=1), cut)
+        odds_PxV = jnp.exp(scores_PxV - top_P[:, None])
+        sums = odds_PxV.sum(axis=1), at(scores_PxV, targets_P)
+        sum_P, told_P = across(jax.lax.psum, sums, cut)
+        loss.append((jnp.log(sum_P) + top_P - told_P).sum())
+        hits_PxV = targets_P[:, None] == jnp.arange(len(table_VxD))[None]
+        grads_PxV = odds_PxV / (rows * sum_P[:, None]) - hits_PxV / rows
+        by_bias.append(grads_PxV.sum(axis=0))
+        grads_PxV = grads_PxV.astype(dtype)
+        by_features.append(jnp.dot(grads_PxV, table_VxD.astype(dtype)))
+        # XLA would make one product of this and the transposition below, and then
+        # transpose the large array instead of the small one.
+        by_table_DxV = jnp.dot(some_PxD.T, grads_PxV, preferred_element_type="float32")
+        by_table.append(jax.lax.optimization_barrier(by_table_DxV))
+    grads = (
+        jnp.concatenate(by_features),
+        sum(by_table[1:], by_table[0]).T,
+        None if bias_V is None else sum(by_bias[1:], by_bias[0]),
+    )
+    return jnp.stack(loss).sum() / rows, grads
+
+
+def scaled(_: Cut, grads: Any, by: jax.Array) -> tuple[Any, ...]:
+    """Return the gradients of what cross_entropy goes into."""
+    return *jax.tree.map(lambda leaf: leaf * by.astype(leaf.dtype), grads), None
+
+
+cross_entropy.defvjp(entropy_and_grads, scaled)
+
+
+def alike(array: Any, targets_R: jax.Array) -> jax.Array:
+    """Add a 0 made of the targets: under shard_map the array then varies as they do.
+
+    jnp's functions see to that themselves, and that the gradient is summed; a
+    custom_vjp does not. XLA drops the addition.
+    """
+    return array + (targets_R[0] * 0).astype(array.dtype)

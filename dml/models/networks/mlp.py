@@ -1,0 +1,37 @@
+"""A perceptron with hidden layers of rectifiers (Rumelhart 1986).
+
+    dense → relu → ... → dense
+
+The inputs of a batch may have any shape.
+"""
+
+import math
+
+import jax.numpy as jnp
+from flax import linen
+
+from dml.models.networks.classifier import Part, classifier, flat, head
+from dml.types import BadInput, Model
+
+
+def mlp(
+    shape: tuple[int, ...],
+    classes: int,
+    widths: tuple[int, ...] = (128,),
+    dtype: str = "float32",
+    remat: bool = False,
+) -> Model:
+    """Make the model for inputs of that shape; without widths it is linear."""
+    if math.prod(shape) < 1 or min(widths, default=1) < 1:
+        raise BadInput(
+            f"expected inputs and layers of one number at least, got {shape=} and "
+            f"{widths=}; pass positive ones"
+        )
+    numbers = jnp.dtype(dtype)
+    hidden = {
+        f"hidden_{number:02d}": Part(
+            linen.Dense(width, dtype=numbers), flat, linen.relu
+        )
+        for number, width in enumerate(widths)
+    }
+    return classifier(hidden | {"head": head(classes, numbers)}, shape, remat=remat)

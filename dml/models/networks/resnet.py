@@ -1,0 +1,144 @@
+"""GRADIENT: residual networks (He 2015): 20 and 32 for small images, 50 for large ones.
+
+    stem → block → ... → block → mean over pixels → dense     a group of blocks: half
+             ╰─── + ───╯                                      the size, twice the width
+
+Batches of inputs BxHxWxC and integer targets B in, mean cross entropy out. Shortcuts
+between groups are projections (He's option B) in all; where a bottleneck halves the
+size, its 3x3 does, and each block starts as its shortcut alone (Goyal 2017).
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen
+
+from dml.models.layers.normalisation import norm
+from dml.models.networks.classifier import Part, classifier
+from dml.types import BadInput, Model
+
+LAST = "last"  # the normalisation that starts at 0
+
+
+class Plan(NamedTuple):
+    """What a depth means."""
+
+    blocks: tuple[int, ...]  # in each group
+    width: int  # of the first group
+    kernels: tuple[int, ...]  # of a block's convolutions
+    growth: int  # a block's outputs to its width
+    large: bool  # the stem takes a sixteenth of the pixels
+    smallest: int  # height and width of an image
+
+
+DEPTHS = {
+    8: Plan((1, 1, 1), 16, (3, 3), 1, False, 4),
+    20: Plan((3, 3, 3), 16, (3, 3), 1, False, 4),
+    32: Plan((5, 5, 5), 16, (3, 3), 1, False, 4),
+    50: Plan((3, 4, 6, 3), 64, (1, 3, 1), 4, True, 32),
+}
+
+
+class Stem(linen.Module):
+    """Images to the first maps."""
+
+    width: int
+    large: bool
+    dtype: Any
+
+    @linen.compact
+    def __call__(self, images_BxHxWxC: jax.Array) -> jax.Array:
+        size, stride = (7, 2) if self.large else (3, 1)
+        maps_BxHxWxC = linen.Conv(
+            self.width, (size, size), stride, use_bias=False, dtype=self.dtype
+        )(images_BxHxWxC)
+        maps_BxHxWxC = linen.relu(norm(self, self.dtype)()(maps_BxHxWxC))
+        if self.large:
+            return linen.max_pool(maps_BxHxWxC, (3, 3), (2, 2), "SAME")
+        return maps_BxHxWxC
+
+
+class Block(linen.Module):
+    """Maps to maps: a shortcut, and what convolutions add to it."""
+
+    width: int
+    kernels: tuple[int, ...]
+    growth: int
+    stride: int
+    dtype: Any
+
+    @linen.compact
+    def __call__(self, maps_BxHxWxC: jax.Array) -> jax.Array:
+        normed, last = norm(self, self.dtype), len(self.kernels) - 1
+        shortcut_BxHxWxC = added_BxHxWxC = maps_BxHxWxC
+        for number, size in enumerate(self.kernels):
+            added_BxHxWxC = self.convolved(
+                added_BxHxWxC,
+                size,
+                self.width * (self.growth if number == last else 1),
+                self.stride if number == self.kernels.index(3) else 1,
+            )
+            if number == last:
+                added_BxHxWxC = normed(name=LAST)(added_BxHxWxC)
+            else:
+                added_BxHxWxC = linen.relu(normed()(added_BxHxWxC))
+        if maps_BxHxWxC.shape != added_BxHxWxC.shape:
+            width = added_BxHxWxC.shape[-1]
+            shortcut_BxHxWxC = self.convolved(maps_BxHxWxC, 1, width, self.stride)
+            shortcut_BxHxWxC = normed()(shortcut_BxHxWxC)
+        return linen.relu(shortcut_BxHxWxC + added_BxHxWxC)
+
+    def convolved(
+        self, maps_BxHxWxC: jax.Array, size: int, width: int, stride: int
+    ) -> jax.Array:
+        """Return a convolution's maps; what normalises them has the bias."""
+        return linen.Conv(
+            width, (size, size), stride, use_bias=False, dtype=self.dtype
+        )(maps_BxHxWxC)
+
+
+def resnet(
+    shape: tuple[int, ...],
+    classes: int,
+    depth: int = 20,
+    dtype: str = "float32",
+    remat: bool = False,
+) -> Model:
+    """Make the model for images of that shape, HxWxC."""
+    if depth not in DEPTHS:
+        raise BadInput(
+            f"expected a depth of {', '.join(map(str, DEPTHS))}, got {depth}; "
+            "pass --depth=<one of them>"
+        )
+    plan = DEPTHS[depth]
+    if len(shape) != 3 or min(shape) < 1 or min(shape[:2]) < plan.smallest:
+        raise BadInput(
+            f"expected images HxWxC, {plan.smallest} by {plan.smallest} at least for "
+            f"{depth=}, got {shape}; pass larger ones or another depth"
+        )
+    numbers = jnp.dtype(dtype)
+    blocks = [
+        Block(
+            plan.width * 2**group,
+            plan.kernels,
+            plan.growth,
+            2 if group and not number else 1,
+            numbers,
+        )
+        for group, count in enumerate(plan.blocks)
+        for number in range(count)
+    ]
+    parts: dict[str, linen.Module] = {"stem": Stem(plan.width, plan.large, numbers)}
+    parts |= {f"block_{number:02d}": block for number, block in enumerate(blocks)}
+    dense = linen.Dense(classes, dtype=numbers)
+    parts["head"] = Part(dense, lambda maps_BxHxWxC: maps_BxHxWxC.mean(axis=(1, 2)))
+    return classifier(parts, shape, spread, remat)
+
+
+def spread(path: tuple[str, ...], shape: tuple[int, ...]) -> float | None:
+    """Return He's spread of a convolution's kernel, and 0 for a block's last scale."""
+    if path[-2:] == (LAST, "scale"):
+        return 0.0
+    return math.sqrt(2 / math.prod(shape[:-1])) if len(shape) == 4 else None

@@ -1,0 +1,111 @@
+"""Tensor parallel layers (Megatron, Shoeybi 2019), divided over devices.
+
+    norm → f → qkv ║ heads ║ out ═ g → + → norm → f → up ║ hidden ║ down ═ g → +
+
+    all-reduces of a block: 2 forward (g), 2 backward (f), of B x L x D numbers each
+
+The layers are those of the dense network, with fewer heads, hidden units and words on
+each device. With sequence=True (Korthikanti 2022) activations between the layers, and
+all that is computed for each position alone, are sliced by positions: f is an
+all-gather, g a reduce-scatter, and a norm's gradient is a sum over devices.
+
+Experts are divided over the same devices, each of which routes its examples. Positions
+are divided over the axis `sequence`, whose devices have equal params.
+"""
+
+from typing import Any
+
+import jax
+from jax.sharding import PartitionSpec
+
+from dml.models.layers.experts import Mixture
+from dml.models.layers.partition import divisible, over
+from dml.models.networks.transformer import Shape, shapes, transformer
+from dml.types import BadInput, Tensor
+from dml.wire.mesh.axes import COLUMNS, ROWS, WHOLE
+
+CUT = {  # sliced leaves, by the last names of their paths; all others are replicated
+    ("embed", "tokens"): ROWS,
+    ("qkv", "kernel"): COLUMNS,
+    ("qkv", "bias"): ROWS,
+    ("out", "kernel"): ROWS,
+    ("up", "kernel"): COLUMNS,
+    ("up", "bias"): ROWS,
+    ("down", "kernel"): ROWS,
+    ("head", "bias"): ROWS,
+}
+
+
+def tensor_transformer(
+    shape: Shape,
+    causal: bool,
+    size: int,
+    dtype: str = "float32",
+    sequence: bool = False,
+    ring: int = 1,
+    mixture: Mixture | None = None,
+) -> Tensor:
+    """Return GPT (causal) or BERT, divided over the axes `tensor` and `sequence`.
+
+    The params are those of transformer(shape, causal) and its init.
+
+    Args:
+      shape: sizes of the network.
+      causal: whether the network is GPT, not BERT.
+      size: number of devices of `tensor`.
+      dtype: of products.
+      sequence: whether `tensor` slices activations by positions, too.
+      ring: number of devices of `sequence`.
+      mixture: experts in place of each feed-forward.
+    """
+    if size < 1:
+        raise BadInput(f"expected at least 1 device, got tensor={size}; pass more")
+    divisible("heads", shape.heads, size)  # the width is divisible by the heads
+    divisible("the vocabulary", shape.vocabulary, size)
+    if sequence:
+        divisible("the length", shape.length, size)
+    if mixture:
+        divisible("experts", mixture.experts, size)
+    fits(shape, causal, ring, sequence, mixture)
+    cut = over(size, sequence, ring)
+    layers = transformer(shape, causal, dtype, cut=cut, mixture=mixture).layers
+
+    def spec_of(path: Any, leaf: Any) -> PartitionSpec:
+        names = tuple(entry.key for entry in path)
+        if "experts" in names:
+            return WHOLE if "router" in names else ROWS
+        return CUT.get(names[-2:], WHOLE)
+
+    def is_partial(path: Any, spec: PartitionSpec) -> bool:
+        if any(entry.key == "router" for entry in path):
+            return cut.size > 1  # each device has the gradient of its own examples
+        # the head of BERT computes the same few rows on all devices
+        sliced = causal or path[0].key != "head"
+        return cut.sequence and sliced and spec == WHOLE
+
+    specs = jax.tree_util.tree_map_with_path(spec_of, shapes(shape, causal, mixture))
+    partial = jax.tree_util.tree_map_with_path(
+        is_partial, specs, is_leaf=lambda one: isinstance(one, PartitionSpec)
+    )
+    return Tensor(layers, specs, partial)
+
+
+def fits(
+    shape: Shape, causal: bool, ring: int, sequence: bool, mixture: Mixture | None
+) -> None:
+    """Raise BadInput where positions, or experts, cannot be divided."""
+    if mixture and (sequence or ring > 1):
+        raise BadInput(
+            "expected examples with all their positions on one device for experts, got "
+            "positions that are divided; leave out --sequence and the axis sequence"
+        )
+    if ring > 1 and not causal:
+        raise BadInput(
+            f"expected a causal network on sequence:{ring}, got BERT, which predicts "
+            "positions anywhere; pass sequence:1, or run gpt.py"
+        )
+    if shape.length % ring:
+        raise BadInput(
+            f"expected a length that {ring} devices of sequence share equally, got "
+            f"{shape.length}; pass a multiple of {ring}"
+        )

@@ -1,0 +1,1 @@
+"""GRADIENT: problems whose examples touch few rows of one table."""
