@@ -28,12 +28,13 @@ def train(
 ) -> dict[str, Any]:
     """Pull every step, write a row for each, and return the summary.
 
-    steps: a strategy's.
-    evaluate: params -> measures; called where a step's parameters are collected.
-    writer: receives a row per step.
-    evaluate_every: epochs, or updates where steps have no epoch, between evaluations;
+    Args:
+      steps: a strategy's.
+      evaluate: params -> measures; called where a step's parameters are collected.
+      writer: receives a row per step.
+      evaluate_every: epochs, or updates where steps have no epoch, between evaluations;
         0 evaluates at the end only.
-    finite: whether a loss that is not finite ends the run.
+      finite: whether a loss that is not finite ends the run.
 
     Seconds are those of the steps' phases, without evaluation and writing. Costs are
     summed in the summary; measures are those of the last step.

@@ -20,11 +20,12 @@ def model_problem(
 ) -> Problem:
     """Return the problem of the model's loss.
 
-    model: its loss is a mean over a batch.
-    params: the start value.
-    examples: the number of training examples.
-    take: indices -> the batch of these examples, on the host.
-    evaluate: params -> measures by name.
+    Args:
+      model: its loss is a mean over a batch.
+      params: the start value.
+      examples: the number of training examples.
+      take: indices -> the batch of these examples, on the host.
+      evaluate: params -> measures by name.
     """
     return Problem(
         params,

@@ -39,13 +39,14 @@ def rotation(
 ) -> Iterator[Step]:
     """Train as one worker of `hogwild` does; yield a Step an epoch.
 
-    problem: what is learned, equal on all ranks; it needs a kernel with blocks of rows.
-    batches: the order of each epoch, a part for each cell of `cells`; equal on all
-        ranks.
-    update: rates; no momentum, as rows travel without it.
-    comm: the ranks.
-    timer: measures the phases.
-    travel: whether blocks travel by messages, or stay in shared memory; None: memory
+    Args:
+      problem: Problem to train, equal on all ranks; it needs a kernel with blocks of
+        rows.
+      batches: Order of each epoch, a part for each cell of `cells`; equal on all ranks.
+      update: rates; no momentum, as rows travel without it.
+      comm: Ranks.
+      timer: Measures the phases.
+      travel: Whether blocks travel by messages, or stay in shared memory; None: memory
         where all ranks are on one host.
     """
     blocks = problem.kernel.blocks
@@ -155,7 +156,8 @@ def in_blocks(problem: Problem, count: int) -> tuple[Problem, list[np.ndarray]]:
     Return the problem with blocks of rows, and the edges of each cell. The blocks of a
     side have about equal numbers of edges.
 
-    count: blocks of each side.
+    Args:
+      count: Blocks of each side.
     """
     pairs_Ex2 = problem.kernel.data.edges.rows.reshape(-1, 2)
     second = int(pairs_Ex2[:, 1].min())

@@ -133,8 +133,9 @@ def kernel(pad: int) -> Callable[..., None]:
 class AdaGrad:
     """A table of rows and its rule: a Shard whose squares are part of its values.
 
-    values: the rows, changed in place.
-    rate: of vectors; a bias moves at rate 1.
+    Args:
+      values: the rows, changed in place.
+      rate: of vectors; a bias moves at rate 1.
     """
 
     state = ()

@@ -145,8 +145,8 @@ def once_compiled_for_every_full_minibatch():
     assert len(compiled) == 1
 
 
-def doubled_sum(held, level, size, noise):
-    means = program(held, level, size, noise)
+def doubled_sum(layout, level, size, noise):
+    means = program(layout, level, size, noise)
 
     def mutant(params, batches):
         loss, square, grads = means(params, batches)

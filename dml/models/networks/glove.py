@@ -51,7 +51,8 @@ def misses(
 ) -> Any:
     """Return the difference of each record's product and its logarithm.
 
-    total: of inner products over some columns -> those over all columns.
+    Args:
+      total: of inner products over some columns -> those over all columns.
     """
     words_BxD = params.vectors_TxD[batch.words]
     contexts_BxD = params.vectors_TxD[batch.contexts]

@@ -27,10 +27,11 @@ def problem(
 
     Strategies with a gradient keep a table of T numbers as Tx1.
 
-    model: a module of models.
-    data: its data, whose first field is `edges`.
-    start: the table before the first update.
-    evaluate: table -> measures by name.
+    Args:
+      model: a module of models.
+      data: its data, whose first field is `edges`.
+      start: the table before the first update.
+      evaluate: table -> measures by name.
     """
     frequency = np.bincount(data.edges.rows, minlength=len(start))
     found = of_rows(
@@ -55,12 +56,14 @@ def of_rows(
 ) -> Problem:
     """Return the problem of a table, of whose rows a minibatch touches some.
 
-    start: the table before the first update.
-    edges: the rows of each example.
-    gradient: (table, indices, rows) -> the mean loss, and the gradient of these rows.
-    evaluate: table -> measures by name.
-    frequency: how often all examples together touch each row.
-    rising: whether the rows of a minibatch rise; if not, they come as the examples do.
+    Args:
+      start: the table before the first update.
+      edges: the rows of each example.
+      gradient: (table, indices, rows) -> the mean loss, and the gradient of these rows.
+      evaluate: table -> measures by name.
+      frequency: how often all examples together touch each row.
+      rising: whether the rows of a minibatch rise; if not, they come as the examples
+        do.
     """
 
     def take(indices: np.ndarray) -> Touching:
@@ -97,9 +100,10 @@ class Minibatches:
     the row (HOGWILD!, Niu 2011, equation 4). So a minibatch's gradient is sparse, and
     the mean over all edges is the gradient of the objective.
 
-    model: a module of models.
-    data: its data.
-    frequency: the number of edges of each row.
+    Args:
+      model: a module of models.
+      data: its data.
+      frequency: the number of edges of each row.
     """
 
     def __init__(self, model: SparseModel, data: Any, frequency: np.ndarray):

@@ -30,9 +30,10 @@ RATE = 0.1
 def compile_ahead(comm: Comm, dim: int, kernels: str) -> None:
     """Train two words on virtual ranks, so that all kernels for dim are compiled.
 
-    comm: the ranks.
-    dim: numbers of a vector.
-    kernels: those of "records", "batches" or "servers".
+    Args:
+      comm: Ranks.
+      dim: Numbers of a vector.
+      kernels: Those of "records", "batches" or "servers".
     """
     begin, size = KERNELS[kernels]
     first_of_each_host(comm, lambda: sim.run(partial(program, dim, begin), size))

@@ -53,13 +53,14 @@ def mesh(
 ) -> Iterator[Step]:
     """Train as serial does, on the devices of all ranks; yield a Step an epoch.
 
-    problem: of GloVe, equal on all ranks.
-    batches: an item for each epoch, which is a pass over all records in their order.
-    update: the rate of AdaGrad.
-    comm: the ranks, all in one run of JAX.
-    timer: measures the phases.
-    axes: the axes batch and dim.
-    batch: records of a minibatch, at most.
+    Args:
+      problem: Of GloVe, equal on all ranks.
+      batches: An item for each epoch, which is a pass over all records in their order.
+      update: The rate of AdaGrad.
+      comm: Ranks, all in one run of JAX.
+      timer: Measures the phases.
+      axes: The axes batch and dim.
+      batch: Records of a minibatch, at most.
     """
     tiles = problem.kernel.data
     check(problem.products.dim, comm, axes)

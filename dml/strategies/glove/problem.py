@@ -32,11 +32,12 @@ def problem(
 
     Its gradients are those of a minibatch's summed loss.
 
-    state: the start value; its rows are in the order of the tiles.
-    tiles: the records, in the order of an epoch.
-    blocks: the words of each block.
-    batch: records of a minibatch, at most.
-    evaluate: table -> measures by name.
+    Args:
+      state: The start value; its rows are in the order of the tiles.
+      tiles: The records, in the order of an epoch.
+      blocks: The words of each block.
+      batch: Records of a minibatch, at most.
+      evaluate: table -> measures by name.
     """
     rows, dim = state.vectors_TxD.shape
     return Problem(

@@ -84,9 +84,10 @@ def problem(state: Embeddings, tiles: Tiles, batch: int) -> Problem:
     Gradients are not means, but as large as a whole minibatch's sum: AdaGrad sums them
     as it does in `serial`, for parts of any size.
 
-    state: the start value.
-    tiles: the records; a batch is a run of them.
-    batch: records of a minibatch.
+    Args:
+      state: The start value.
+      tiles: The records; a batch is a run of them.
+      batch: Records of a minibatch.
     """
     start_TxR = packed(state.vectors_TxD, state.biases_T, 0)
     rows, count = len(start_TxR), len(tiles.logs)

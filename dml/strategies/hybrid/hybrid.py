@@ -45,18 +45,19 @@ def hybrid(
 ) -> Iterator[Step]:
     """Train on a mesh of devices; yield a Step after every update.
 
-    problem: what is learned; its model has layers.
-    batches: the indices of each global minibatch, equal in all processes.
-    update: an optax optimizer that does not clip: no device has the norm of all
+    Args:
+      problem: Problem to train; its model has layers.
+      batches: Indices of each global minibatch, equal in all processes.
+      update: optax optimizer that does not clip: no device has the norm of all
         gradients.
-    comm: the ranks, one JAX process each.
-    timer: measures the phases.
-    axes: the mesh, with the axes data, stage and tensor, and sequence or not.
-    pipeline: the division among stages, and their schedule.
-    cut: the layers of one device of the axis tensor; None replicates the model's.
-    clip: greatest norm of the gradients; 0 does not clip.
-    ahead: minibatches made in the background.
-    state: the optimizer's state in an earlier Step.
+      comm: Ranks, one JAX process each.
+      timer: Measures the phases.
+      axes: The mesh, with the axes data, stage and tensor, and sequence or not.
+      pipeline: The division among stages, and their schedule.
+      cut: The layers of one device of the axis tensor; None replicates the model's.
+      clip: Greatest norm of the gradients; 0 does not clip.
+      ahead: Number of minibatches prepared in the background.
+      state: State of the optimizer in an earlier Step; None starts anew.
     """
     assert problem.model
     start = problem.params

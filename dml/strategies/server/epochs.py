@@ -35,15 +35,16 @@ def by_epochs(
 ) -> Iterator[Step]:
     """Train a table on servers; yield a Step on all ranks after each epoch.
 
-    problem: what is learned, a table of rows.
-    batches: the indices of each clock's global minibatch, equal on all ranks.
-    update: a rule of rows, with arrays of state shaped like them.
-    comm: the ranks, workers and servers.
-    timer: measures the phases.
-    setup: how ranks share the work.
-    every: minibatches of an epoch.
-    state: the update's state in an earlier Step.
-    summary: receives the staleness and waiting of all epochs.
+    Args:
+      problem: Problem to train, a table of rows.
+      batches: Indices of each clock's global minibatch, equal on all ranks.
+      update: Rule of rows, with arrays of state shaped like them.
+      comm: Ranks, workers and servers.
+      timer: Measures the phases.
+      setup: How ranks share the work.
+      every: Minibatches of an epoch.
+      state: State of the update in an earlier Step; None starts anew.
+      summary: Receives the staleness and waiting of all epochs.
     """
     roles, batches, number = setup.roles, iter(batches), 0
     split = divided(comm, problem, len(roles.servers))

@@ -36,13 +36,14 @@ Make = Callable[[np.ndarray], Shard]  # rows -> what keeps and updates them
 class Setup(NamedTuple):
     """How ranks share the work.
 
-    roles: which ranks work and which serve.
-    rule: how far workers may drift apart, and when gradients are applied.
-    own: makes what moves a worker's copy by its own gradients; None: as on servers.
-    habits: how a worker computes and pushes.
-    known: key lists that a server remembers of each worker.
-    snapshots: clocks between two copies of the table; 0: none.
-    reducer: its `combine` adds up the terms of an update on each server.
+    Attributes:
+      roles: Which ranks work and which serve.
+      rule: How far workers may drift apart, and when gradients are applied.
+      own: Makes what moves a worker's copy by its own gradients; None: as on servers.
+      habits: How a worker computes and pushes.
+      known: Key lists that a server remembers of each worker.
+      snapshots: Clocks between two copies of the table; 0: none.
+      reducer: Its `combine` adds up the terms of an update on each server.
     """
 
     roles: Roles
@@ -68,14 +69,15 @@ def server(
 ) -> Iterator[Step]:
     """Train by the setup's consistency; `bsp` has the bits of `serial`.
 
-    problem: what is learned; a tree of parameters becomes a table of one column.
-    batches: the indices of each clock's global minibatch, equal on all ranks.
-    update: a rule of rows, or an optimizer that treats every number alone.
-    comm: the ranks, workers and servers.
-    timer: measures the phases.
-    setup: how ranks share the work.
-    report: receives this rank's part of what happened.
-    every: updates of an epoch; a Step is an epoch, on all ranks. None: see above.
+    Args:
+      problem: Problem to train; a tree of parameters becomes a table of one column.
+      batches: Indices of each clock's global minibatch, equal on all ranks.
+      update: Rule of rows, or an optimizer that treats every number alone.
+      comm: Ranks, workers and servers.
+      timer: Measures the phases.
+      setup: How ranks share the work.
+      report: Receives this rank's part of what happened.
+      every: Updates of an epoch; a Step is an epoch, on all ranks. None: see above.
 
     Of epochs also:
 

@@ -24,11 +24,12 @@ SKIP, STOP = "skip", "stop"
 class Habits(NamedTuple):
     """How a worker computes and pushes.
 
-    pushes: clocks between two pushes, each of their summed gradients.
-    prefetch: whether the next rows are requested before the computation.
-    microbatches: parts of a minibatch, between which a colocated server serves.
-    on_nonfinite: SKIP or STOP, at a gradient that is not finite.
-    sift: a filter of keys: (values, gradients) -> the mask of rows to push.
+    Attributes:
+      pushes: Clocks between two pushes, each of their summed gradients.
+      prefetch: Whether the next rows are requested before the computation.
+      microbatches: Parts of a minibatch, between which a colocated server serves.
+      on_nonfinite: SKIP or STOP, at a gradient that is not finite.
+      sift: A filter of keys: (values, gradients) -> the mask of rows to push.
     """
 
     pushes: int = 1

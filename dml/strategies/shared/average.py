@@ -39,12 +39,13 @@ def average(
 ) -> Iterator[Step]:
     """Train each worker on its own blocks; a Step has the mean of all tables.
 
-    problem: the problem, equal on all ranks; it needs a kernel with a model.
-    batches: the order of each epoch, equal on all ranks.
-    update: rates and momentum.
-    comm: the ranks, all on one host.
-    timer: measures the phases.
-    threads: workers of each rank.
+    Args:
+      problem: Problem to train, equal on all ranks; it needs a kernel with a model.
+      batches: Order of each epoch, equal on all ranks.
+      update: Learning rates and momentum.
+      comm: Ranks, all on one host.
+      timer: Measures the phases.
+      threads: Number of workers of each rank.
     """
     start, kernel = problem.params, problem.kernel
     with closing(Workers(comm, threads, problem.examples)) as crew:

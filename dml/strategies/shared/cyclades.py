@@ -42,15 +42,16 @@ def cyclades(
 ) -> Iterator[Step]:
     """Train block after block; yield a Step an epoch.
 
-    problem: the problem, equal on all ranks; it needs a kernel with a model.
-    batches: the order of each epoch, equal on all ranks, in blocks of `batch` edges.
-    update: rates and momentum.
-    comm: the ranks, all on one host.
-    timer: measures the phases.
-    apart: for each row, whether its changes wait for the end of a block. All rows: the
-        method is a synchronous minibatch.
-    batch: edges of a block.
-    threads: workers of each rank.
+    Args:
+      problem: Problem to train, equal on all ranks; it needs a kernel with a model.
+      batches: Order of each epoch, equal on all ranks, in blocks of `batch` edges.
+      update: Learning rates and momentum.
+      comm: Ranks, all on one host.
+      timer: Measures the phases.
+      apart: For each row, whether its changes wait for the end of a block. All rows:
+        the method is a synchronous minibatch.
+      batch: Edges of a block.
+      threads: Number of workers of each rank.
     """
     start, kernel = problem.params, problem.kernel
     with closing(Workers(comm, threads, problem.examples)) as crew:

@@ -37,15 +37,16 @@ def delayed(
 
     A delay is a draw, rounded down, and at most the updates so far.
 
-    problem: the problem; it needs a kernel with a model.
-    batches: the order of each epoch.
-    update: rates and momentum.
-    comm: a communicator of one rank.
-    timer: measures the phases.
-    law: the distribution of delays, in updates.
-    seed: of the delays.
-    per_coordinate: whether each row that is read has its own delay, not each update.
-    most: the longest delay.
+    Args:
+      problem: Problem to train; it needs a kernel with a model.
+      batches: Order of each epoch.
+      update: Learning rates and momentum.
+      comm: Communicator of one rank.
+      timer: Measures the phases.
+      law: The distribution of delays, in updates.
+      seed: Of the delays.
+      per_coordinate: Whether each row that is read has its own delay, not each update.
+      most: The longest delay.
     """
     kernel = problem.kernel
     edges, momentum = kernel.data.edges, bool(update.momentum)

@@ -45,16 +45,17 @@ def hogwild(
 ) -> Iterator[Step]:
     """Train on one table; yield a Step an epoch.
 
-    problem: the problem, equal on all ranks; it needs a kernel.
-    batches: the order of each epoch, equal on all ranks.
-    update: rates and momentum.
-    comm: the ranks, all on one host.
-    timer: measures the phases.
-    policy: a locking policy of wire.memory: hogwild, atomic, locked, whole,
+    Args:
+      problem: Problem to train, equal on all ranks; it needs a kernel.
+      batches: Order of each epoch, equal on all ranks.
+      update: Learning rates and momentum.
+      comm: Ranks, all on one host.
+      timer: Measures the phases.
+      policy: A locking policy of wire.memory: hogwild, atomic, locked, whole,
         round_robin. Problems with a fused kernel have the first one only.
-    threads: workers of each rank.
-    counting: whether lost changes of rows are measured.
-    delay: reads of a number that each gradient takes longer.
+      threads: Number of workers of each rank.
+      counting: Whether lost changes of rows are measured.
+      delay: Reads of a number that each gradient takes longer.
     """
     kernel = problem.kernel
     plain = policy is lock_free and not (update.momentum or counting or delay)

@@ -29,8 +29,9 @@ from dml.wire.plans.topology import chunks
 class Descent(NamedTuple):
     """The update of strategies with a kernel.
 
-    rate: epoch (1, 2, ...) -> the rate of its steps.
-    momentum: the share of a row's last change that is added to the next (Polyak).
+    Attributes:
+      rate: Epoch (1, 2, ...) -> the rate of its steps.
+      momentum: The share of a row's last change that is added to the next (Polyak).
     """
 
     rate: Callable[[int], float]
@@ -40,9 +41,10 @@ class Descent(NamedTuple):
 def orders(examples: int, batch: int, seed: int = 0) -> Iterator[Order]:
     """Yield the order of each epoch, without end.
 
-    examples: the number of examples.
-    batch: examples in a block; a shorter block is the last of every epoch.
-    seed: of the order.
+    Args:
+      examples: The number of examples.
+      batch: Examples in a block; a shorter block is the last of every epoch.
+      seed: Of the order.
     """
     if not 1 <= batch <= examples:
         raise BadInput(
@@ -60,9 +62,10 @@ def orders(examples: int, batch: int, seed: int = 0) -> Iterator[Order]:
 class Workers:
     """Owns the threads of a rank; all ranks must be on one host.
 
-    comm: the ranks.
-    threads: workers of each rank.
-    examples: of the problem; each worker needs one.
+    Args:
+      comm: Ranks.
+      threads: Number of workers of each rank.
+      examples: Of the problem; each worker needs one.
     """
 
     def __init__(self, comm: CountedComm, threads: int, examples: int):
@@ -148,10 +151,11 @@ def gradients(problem: Problem) -> np.ndarray:
 class Table(NamedTuple):
     """The table at an epoch's end.
 
-    settle: (data of the epoch, its steps) -> None; turns rows into parameters.
-    copy: () -> a copy of the table; on rank 0.
-    clear: resets what is counted anew in each epoch; on rank 0.
-    measure: the workers' sums -> measures by name.
+    Attributes:
+      settle: (data of the epoch, its steps) -> None; turns rows into parameters.
+      copy: () -> a copy of the table; on rank 0.
+      clear: Resets what is counted anew in each epoch; on rank 0.
+      measure: The workers' sums -> measures by name.
     """
 
     settle: Callable[[Any, int], None]
@@ -186,10 +190,11 @@ def epochs(
 ) -> Iterator[Step]:
     """Yield a Step an epoch.
 
-    work: (data, order, pace, worker) -> losses, then `counts`; summed over workers.
-    counts: names of the last numbers that work returns.
-    delay: of each gradient, in reads of a number.
-    updates: order -> the updates of an epoch; by default one for each example.
+    Args:
+      work: (data, order, pace, worker) -> losses, then `counts`; summed over workers.
+      counts: Names of the last numbers that work returns.
+      delay: Of each gradient, in reads of a number.
+      updates: order -> the updates of an epoch; by default one for each example.
     """
     comm, number = crew.comm, 0
     with timer("compile"):
