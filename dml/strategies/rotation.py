@@ -1,15 +1,16 @@
 """Rotation (Gemulla 2011): ranks work on blocks that share no row, then pass them on.
 
-      words  contexts           Of each turn's blocks, those that another rank had come
-    r0 │ 0     0 ──► r1         by a message: the block itself or, where all ranks see
-    r0 │ 1     1                one table, an empty one, which says that it is free.
-    r1 │ 2     2 ──► r0         A rank sends on its first block's contexts and works
-    r1 │ 3     3                on; the rank that waits for them needs them last.
+      words  contexts           In each turn a rank works on blocks that no other rank
+    r0 │ 0     0 ──► r1         uses. It receives those that another rank had: as a
+    r0 │ 1     1                message with the rows or, where all ranks share one
+    r1 │ 2     2 ──► r0         table, as an empty message. A rank sends its first
+    r1 │ 3     3                block's contexts early; the receiver needs them last.
 
 An example has two rows: a word and a context, or a user and an item. Every row changes
-in the order of one rank, so the bits are those of one rank, on any number of ranks and
-by either medium. By messages each of the B blocks of contexts, n/B numbers, moves
-between ranks p times an epoch, of two sides: pn words; and the losses of all cells.
+in the order of one rank, so results are bit-identical on any number of ranks and by
+either medium. By messages each of the B blocks of contexts, n/B numbers, moves between
+ranks p times an epoch: pn words for examples with two sides; plus the losses of all
+cells.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -43,57 +44,43 @@ def rotation(
       problem: Problem to train, equal on all ranks; it needs a kernel with blocks of
         rows.
       batches: Order of each epoch, a part for each cell of `cells`; equal on all ranks.
-      update: rates; no momentum, as rows travel without it.
+      update: Learning rates; no momentum, as rows are sent without it.
       comm: Ranks.
       timer: Measures the phases.
-      travel: Whether blocks travel by messages, or stay in shared memory; None: memory
-        where all ranks are on one host.
+      travel: Whether blocks are sent as messages, or stay in shared memory; None:
+        shared memory if all ranks are on one host.
     """
     blocks = problem.kernel.blocks
     sides, count = shape(problem.kernel)
-    hosts = max(comm.platform.hosts()) + 1
-    if comm.size > count:
-        raise BadInput(
-            f"expected at most {count} ranks for {count} blocks, got {comm.size}; "
-            f"pass --blocks=<at least {comm.size}>"
-        )
-    if update.momentum:
-        raise BadInput(
-            f"expected no momentum with rotation, got {update.momentum:g}; pass "
-            "--momentum=0"
-        )
-    if travel is False and hosts > 1:
-        raise BadInput(
-            "expected all ranks on one host with --medium=memory, got ranks on "
-            f"{hosts}; pass --medium=messages"
-        )
-    travel = hosts > 1 if travel is None else travel
+    travel = checked(comm, count, update, travel)
     homes = schedule.homes(count, sides, comm.size)
     ranks, back = schedule.turns(count, sides, comm.size)
     table = problem.params.copy() if travel else shared_table(comm, problem.params)
     parts = {n: table[rows].reshape(-1) for n, rows in enumerate(blocks)}
     parcels = Parcels(comm, parts if travel else {})
-    where = {cell: n for n, cell in enumerate(cells(count, sides))}
+    number_of = {cell: n for n, cell in enumerate(cells(count, sides))}
     descend, number = descent(problem), 0
     for epoch, order in enumerate(timer.waits("update", batches), 1):
         sent = comm.bytes_sent
-        losses = np.zeros(len(where))
+        losses = np.zeros(len(number_of))
         data, pace = paced(problem, update, epoch)
         for turn in ranks[comm.rank]:
             with timer("wait"):
                 parcels.take(turn.take)
-            mine = [where[cell] for cell in turn.cells]
-            visits = [order.visits[order.bounds[n] : order.bounds[n + 1]] for n in mine]
+            numbers = [number_of[cell] for cell in turn.cells]
+            visits = [
+                order.visits[order.bounds[n] : order.bounds[n + 1]] for n in numbers
+            ]
             work = load(problem.kernel, order, visits) * comm.size
             with timer("update"):
                 comm.platform.work(work)
-                for n, some in zip(mine, visits, strict=True):
-                    losses[n] = descend(table, data, some, pace)
+                for n, edges in zip(numbers, visits, strict=True):
+                    losses[n] = descend(table, data, edges, pace)
             with timer("wire"):
                 parcels.give(turn.give)
         with timer("wait"):
             parcels.take(back[comm.rank])
-            tree_allreduce(comm, losses)  # of zeros and one number: any order is exact
+            tree_allreduce(comm, losses)  # one term is not zero: exact in any order
         number += order.steps
         yield Step(
             number=number,
@@ -106,8 +93,31 @@ def rotation(
         )
 
 
+def checked(
+    comm: CountedComm, blocks: int, update: Descent, travel: bool | None
+) -> bool:
+    """Raise BadInput for arguments that do not fit; return whether blocks are sent."""
+    hosts = max(comm.platform.hosts()) + 1
+    if comm.size > blocks:
+        raise BadInput(
+            f"expected at most {blocks} ranks for {blocks} blocks, got {comm.size}; "
+            f"pass --blocks=<at least {comm.size}>"
+        )
+    if update.momentum:
+        raise BadInput(
+            f"expected no momentum with rotation, got {update.momentum:g}; pass "
+            "--momentum=0"
+        )
+    if travel is False and hosts > 1:
+        raise BadInput(
+            "expected all ranks on one host with --medium=memory, got ranks on "
+            f"{hosts}; pass --medium=messages"
+        )
+    return hosts > 1 if travel is None else travel
+
+
 def shape(kernel: Kernel) -> tuple[int, int]:
-    """Return the sides, 1 or 2, and the blocks of each."""
+    """Return the number of sides, 1 or 2, and the number of blocks of each."""
     return kernel.sides, len(kernel.blocks) // kernel.sides
 
 
@@ -118,7 +128,7 @@ def cells(count: int, sides: int) -> list[Cell]:
 
 
 def shared_table(comm: CountedComm, start: np.ndarray) -> np.ndarray:
-    """Copy the start value to a table that all ranks of a host read and write."""
+    """Copy the start value to a table in shared memory of the host."""
     table = share(comm, start.size, start.dtype).reshape(start.shape)
     if comm.rank == 0:
         table[:] = start
@@ -127,37 +137,40 @@ def shared_table(comm: CountedComm, start: np.ndarray) -> np.ndarray:
 
 
 def load(kernel: Kernel, order: Order, visits: Sequence[np.ndarray]) -> float:
-    """Return the share of all examples that some blocks have."""
+    """Return the share of all examples that are in these blocks."""
     if kernel.sizes is None:
         return sum(map(len, visits)) / len(order.visits)
-    return float(sum(kernel.sizes[some].sum() for some in visits) / order.steps)
+    return float(sum(kernel.sizes[edges].sum() for edges in visits) / order.steps)
 
 
 def collected(
     parcels: Parcels, homes: list[int], table: np.ndarray
 ) -> np.ndarray | None:
     """Return the table on rank 0, None elsewhere; collective."""
-    comm, found = parcels.comm, None
+    comm, full = parcels.comm, None
     parcels.settle()
     if comm.rank == 0:
         parcels.take((block, home) for block, home in enumerate(homes) if home)
-        found = table.copy()
+        full = table.copy()
     else:
-        mine = [block for block, home in enumerate(homes) if home == comm.rank]
-        parcels.give((block, 0) for block in mine)
+        local = [block for block, home in enumerate(homes) if home == comm.rank]
+        parcels.give((block, 0) for block in local)
     parcels.settle()
     comm.Barrier()
-    return found
+    return full
 
 
 def in_blocks(problem: Problem, count: int) -> tuple[Problem, list[np.ndarray]]:
-    """Divide a problem whose edges have a row of each of two sides.
+    """Divide a problem whose edges have a row of each of two sides into blocks.
 
-    Return the problem with blocks of rows, and the edges of each cell. The blocks of a
-    side have about equal numbers of edges.
+    The blocks of a side have about equal numbers of edges.
 
     Args:
-      count: Blocks of each side.
+      problem: The problem.
+      count: Number of blocks of each side.
+
+    Returns:
+      The problem with blocks of rows, and the edges of each cell.
     """
     pairs_Ex2 = problem.kernel.data.edges.rows.reshape(-1, 2)
     second = int(pairs_Ex2[:, 1].min())
@@ -187,7 +200,7 @@ def in_blocks(problem: Problem, count: int) -> tuple[Problem, list[np.ndarray]]:
 
 
 def orders(cells: Sequence[np.ndarray], seed: int = 0) -> Iterator[Order]:
-    """Yield the order of each epoch, without end: the edges of every cell shuffled."""
+    """Yield the order of each epoch, without end; the edges of a cell are shuffled."""
     bounds = np.cumsum([0, *map(len, cells)])
     epoch = 0
     while True:

@@ -1,7 +1,8 @@
 """Training on parameter servers, one epoch after another.
 
-An epoch is a run of `server`: it begins and ends with all ranks together. Servers keep
-their rows and the state of the updates; so do workers whose copies have updates.
+An epoch is a run of `server` that begins and ends with a barrier. Servers keep their
+rows and the state of the updates between epochs; so do workers whose copies are
+updated.
 """
 
 from collections import defaultdict
@@ -18,7 +19,7 @@ from dml.strategies.server.server import Setup, collected, divided, server
 from dml.types import CountedComm, Problem, Shard, Step
 from dml.wire.collectives import tree_allreduce
 
-STALEST = 1023  # greater staleness is counted as this
+STALEST = 1023  # updates; greater staleness is counted as this
 
 
 def by_epochs(
@@ -36,15 +37,15 @@ def by_epochs(
     """Train a table on servers; yield a Step on all ranks after each epoch.
 
     Args:
-      problem: Problem to train, a table of rows.
+      problem: Problem to train, with one table of rows.
       batches: Indices of each clock's global minibatch, equal on all ranks.
-      update: Rule of rows, with arrays of state shaped like them.
+      update: Rule of rows, with arrays of state in the shape of the rows.
       comm: Ranks, workers and servers.
       timer: Measures the phases.
       setup: How ranks share the work.
-      every: Minibatches of an epoch.
-      state: State of the update in an earlier Step; None starts anew.
-      summary: Receives the staleness and waiting of all epochs.
+      every: Number of minibatches in an epoch.
+      state: State of the update in an earlier Step.
+      summary: Receives the staleness and the waiting share of all epochs.
     """
     roles, batches, number = setup.roles, iter(batches), 0
     split = divided(comm, problem, len(roles.servers))
@@ -84,7 +85,7 @@ def by_epochs(
         if summary is not None:
             summary |= summarised(all_counts)
         seconds["wait"] += timer.lap()["wait"]
-        # an epoch's connections are made in no phase; neither is what a server does
+        # neither connecting nor a server's work is in a phase
         seconds["wire"] += timer.clock() - start - sum(seconds.values())
         number += len(clocks)
         yield Step(
@@ -105,7 +106,7 @@ def by_epochs(
 def begun(
     update: Callable[[np.ndarray], Any], values: np.ndarray, state: Sequence[np.ndarray]
 ) -> Any:
-    """Return rows and their rule, with its state in an earlier Step, if any."""
+    """Return the Shard of these rows, with the state of an earlier Step, if any."""
     shard = update(values)
     for array, saved in zip(shard.state if state else (), state, strict=True):
         array[...] = saved
@@ -113,14 +114,15 @@ def begun(
 
 
 def counted(report: Report) -> np.ndarray:
-    """Return the gradients of each staleness, the sums of WORK and the late gradients.
+    """Return numbers of gradients by staleness, sums of WORK, and late gradients.
 
-    Gradients without rows have no staleness, and neither have late ones.
+    Gradients without rows and late gradients have no staleness.
     """
-    stale = [one.staleness for one in report.log if one.rows and not one.late]
+    log = report.log
+    stale = [entry.staleness for entry in log if entry.rows and not entry.late]
     counts = np.bincount(np.minimum(np.array(stale, np.int64), STALEST))
     counts = np.append(counts, np.zeros(STALEST + 1 - len(counts)))
-    late = sum(one.late for one in report.log)
+    late = sum(entry.late for entry in log)
     return np.concatenate([counts, report.work.sum(0), [late]])
 
 

@@ -17,7 +17,7 @@ from dml.strategies.parameters import Update
 from dml.strategies.server.report import Report, joined
 from dml.strategies.server.roles import Roles
 from dml.strategies.server.tables import of_rows, tabled
-from dml.strategies.server.workers import Habits, Parts, work
+from dml.strategies.server.workers import Parts, WorkerOptions, work
 from dml.types import BadInput, CountedComm, Problem, Reducer, Shard, Step
 from dml.wire.collectives import tree_allreduce
 from dml.wire.collectives.collect import collect
@@ -30,26 +30,28 @@ from dml.wire.server.consistency import Consistency
 from dml.wire.server.replica import Replica
 from dml.wire.server.server import Server
 
-Make = Callable[[np.ndarray], Shard]  # rows -> what keeps and updates them
+Make = Callable[[np.ndarray], Shard]  # rows -> the Shard that stores and updates them
 
 
 class Setup(NamedTuple):
     """How ranks share the work.
 
     Attributes:
-      roles: Which ranks work and which serve.
-      rule: How far workers may drift apart, and when gradients are applied.
-      own: Makes what moves a worker's copy by its own gradients; None: as on servers.
-      habits: How a worker computes and pushes.
-      known: Key lists that a server remembers of each worker.
-      snapshots: Clocks between two copies of the table; 0: none.
-      reducer: Its `combine` adds up the terms of an update on each server.
+      roles: Which ranks are workers and which are servers.
+      rule: Consistency: how far workers may drift apart, and when gradients are
+        applied.
+      own: rows -> Shard that applies a worker's gradients to its copy; None: the
+        servers'.
+      worker_options: How a worker computes and pushes.
+      known: Number of key lists that a server caches for each worker.
+      snapshots: Number of clocks between two copies of the table; 0: none.
+      reducer: Its `combine` adds the terms of an update on each server.
     """
 
     roles: Roles
     rule: Consistency
     own: Make | None = None
-    habits: Habits = Habits()
+    worker_options: WorkerOptions = WorkerOptions()
     known: int = 64
     snapshots: int = 0
     reducer: Reducer = exact(tree_allreduce)
@@ -72,17 +74,14 @@ def server(
     Args:
       problem: Problem to train; a tree of parameters becomes a table of one column.
       batches: Indices of each clock's global minibatch, equal on all ranks.
-      update: Rule of rows, or an optimizer that treats every number alone.
+      update: Rule of rows, or an optimizer that treats all numbers independently.
       comm: Ranks, workers and servers.
       timer: Measures the phases.
       setup: How ranks share the work.
-      report: Receives this rank's part of what happened.
-      every: Updates of an epoch; a Step is an epoch, on all ranks. None: see above.
-
-    Of epochs also:
-
-    state: the arrays of the update's state in an earlier Step.
-    summary: receives the staleness and waiting of all epochs.
+      report: Receives this rank's measurements.
+      every: Number of updates in an epoch, after which all ranks yield a Step; None: a
+        worker yields a Step per clock, a server one at the end.
+      **own: With `every`, the options `state` and `summary` of `epochs.by_epochs`.
     """
     problem = once(comm, "table", id(problem.params), partial(tabled, problem))
     update = of_rows(update)
@@ -137,9 +136,9 @@ def server(
     parts = Parts(problem, batches, comm.rank, roles.workers)
     poll = meanwhile and meanwhile.poll
     step = None
-    for step in work(parts, replica, timer, setup.habits, report.counts, poll):
+    for step in work(parts, replica, timer, setup.worker_options, report.counts, poll):
         yield step._replace(params=table)
-    if step is None:  # a worker that skipped every clock
+    if step is None:  # the worker skipped every clock
         yield Step(client.clock, 0.0, table, 0, timer.lap(), words_sent=0)
     report.worked(client)
     if serving:
@@ -155,8 +154,10 @@ def collected(
     rows: Callable[[], np.ndarray],
 ) -> np.ndarray | None:
     """Return the servers' rows on rank 0, None elsewhere; collective, after the run."""
-    found = collect(comm, rows())
-    return joined(split, [found[0][rank] for rank in roles.servers]) if found else None
+    gathered = collect(comm, rows())
+    if gathered is None:
+        return None
+    return joined(split, [gathered[0][rank] for rank in roles.servers])
 
 
 def divided(comm: CountedComm, problem: Problem, servers: int) -> Partition:
@@ -173,7 +174,16 @@ def served(
     setup: Setup,
     report: Report,
 ) -> Server:
-    """Make this rank's server."""
+    """Make this rank's server.
+
+    Args:
+      problem: The problem of a table.
+      update: rows -> Shard.
+      split: Partition of the rows among servers.
+      comm: Ranks.
+      setup: How ranks share the work.
+      report: Receives the snapshots.
+    """
     combine, workers = setup.reducer.combine, setup.roles.workers
     if combine is None:
         raise BadInput(
@@ -183,20 +193,23 @@ def served(
     rows = split.held(setup.roles.server(comm.rank) or 0)
     shard = update(problem.params[rows].copy())
 
-    def heard(clocks: int) -> None:
+    def on_clock(clocks: int) -> None:
         every = setup.snapshots * workers
         if every and clocks // every > len(report.snapshots):
             report.snapshot(comm.Wtime(), clocks / workers, serving)
 
-    serving = Server(comm, shard, workers, setup.rule, heard, combine)
+    serving = Server(comm, shard, workers, setup.rule, on_clock, combine)
     return serving
 
 
 def copied(problem: Problem, client: Client, setup: Setup, make: Make) -> Replica:
-    """Make this worker's copy; its own gradients move it where rows are cached."""
-    rule, habits = setup.rule, setup.habits
+    """Make this worker's copy; its gradients update the copy if rows are cached."""
+    rule, worker_options = setup.rule, setup.worker_options
     cached = (
-        rule.pull_period != 1 or rule.push_based or habits.prefetch or habits.pushes > 1
+        rule.pull_period != 1
+        or rule.push_based
+        or worker_options.prefetch
+        or worker_options.pushes > 1
     )
     own = make(problem.params.copy()) if cached and rule.aggregation_count else None
     return Replica(client, problem.params, rule, own)
@@ -211,7 +224,7 @@ def colocated(serving: Server, comm: CountedComm) -> Colocated:
 
 
 def last(serving: Server, timer: Timer, table: Callable[[], Any]) -> Step:
-    """Return a server's Step at its end."""
+    """Return the Step that a server yields at the end."""
     losses = [each.loss for each in serving.log[-serving.workers :]]
     mean = float(np.mean(losses)) if losses else 0.0
     return Step(serving.version, mean, table, 0, timer.lap(), words_sent=0)

@@ -1,10 +1,12 @@
-"""CYCLADES (Pan 2016) and synchronous minibatches: equal bits on any workers.
+"""CYCLADES (Pan 2016) and synchronous minibatches: equal bits on any number of workers.
 
     plan   block 0: worker 0 ▯▯▯  worker 1 ▯▯     made once: blocks keep their edges,
-           block 1: worker 0 ▯▯   worker 1 ▯▯▯    epochs visit them in a new order
+           block 1: worker 0 ▯▯   worker 1 ▯▯▯    epochs visit blocks in a new order
 
-Both are serial descent in the epoch's order, except that rows apart change at the end
-of a batch. In minibatches all rows do. Words a step: the loss, and the rows changed.
+A block's edges are divided among workers such that no row is shared by two workers. The
+result is that of serial descent in the epoch's order, except for rows marked `apart`,
+which change at the end of a block. If all rows are apart, a block is a synchronous
+minibatch. Words a Step: the loss, and the rows changed.
 """
 
 from collections.abc import Iterable, Iterator
@@ -48,21 +50,21 @@ def cyclades(
       update: Learning rates and momentum.
       comm: Ranks, all on one host.
       timer: Measures the phases.
-      apart: For each row, whether its changes wait for the end of a block. All rows:
-        the method is a synchronous minibatch.
-      batch: Edges of a block.
+      apart: Mask of the rows that change at the end of a block only; if all do, a block
+        is a synchronous minibatch.
+      batch: Number of edges in a block.
       threads: Number of workers of each rank.
     """
     start, kernel = problem.params, problem.kernel
-    with closing(Workers(comm, threads, problem.examples)) as crew:
+    with closing(Workers(comm, threads, problem.examples)) as workers:
         with timer("plan"):
             edges = kernel.data.edges
-            made = place(comm, lambda: plan(edges, batch, crew.count, apart))
-        board = pinboard(problem, batch, crew, made)
+            blocks = place(comm, lambda: plan(edges, batch, workers.count, apart))
+        board = allocated(problem, batch, workers, blocks)
         momentum = bool(update.momentum)
-        state = memory.state(start, crew.count, momentum, False, crew.allocate)
+        state = memory.state(start, workers.count, momentum, False, workers.allocate)
         descend = compiled(kernel.model)
-        table = one_table(problem, state, crew)
+        table = one_table(problem, state, workers)
 
         def work(data: Any, order: Order, pace: Pace, worker: Worker) -> Any:
             return descend(state, data, order, worker, pace, board)
@@ -71,19 +73,26 @@ def cyclades(
             return len(order.visits) if apart.all() else order.steps
 
         yield from epochs(
-            problem, batches, update, crew, timer, work, table, updates=updates
+            problem,
+            batches,
+            update,
+            workers=workers,
+            timer=timer,
+            work=work,
+            table=table,
+            updates=updates,
         )
 
 
-def pinboard(problem: Problem, batch: int, crew: Workers, plan: Plan) -> Board:
-    """Allocate the gradients of a batch, and sums where rows are apart."""
+def allocated(problem: Problem, batch: int, workers: Workers, plan: Plan) -> Board:
+    """Allocate the gradients of a block, and sums for rows that are apart."""
     starts, start = problem.kernel.data.edges.starts, problem.params
     bounds = np.append(starts[:-1:batch], starts[-1])
     most, rows = int(np.diff(bounds).max()), len(start) if plan.apart.any() else 0
 
     def allocate(length: int) -> np.ndarray:
-        found = crew.allocate(length * start[0].size, start.dtype)
-        return found.reshape(length, *start.shape[1:])
+        memory = workers.allocate(length * start[0].size, start.dtype)
+        return memory.reshape(length, *start.shape[1:])
 
-    moves, seen = (crew.allocate(size, np.uint8) for size in (batch, rows))
+    moves, seen = (workers.allocate(size, np.uint8) for size in (batch, rows))
     return Board(plan, allocate(most), moves, allocate(rows), seen)

@@ -1,8 +1,8 @@
-"""HOGWILD! simulated on one core: reads are late by drawn delays, writes are not.
+"""HOGWILD! simulated on one core: reads are delayed by random numbers of updates.
 
-Runs of lock-free strategies do not repeat; these do, and their delays are known. So the
-error can be measured by delay, step and sparsity. Without delays it is serial descent,
-bit for bit.
+Runs of lock-free strategies are not reproducible. These runs are, and their delays are
+known, so that the error can be measured by delay, step and sparsity. Without delays the
+method is serial descent, bit for bit.
 """
 
 from collections.abc import Iterable, Iterator
@@ -18,7 +18,7 @@ from dml.wire.memory.delayed import kernel as compiled
 from dml.wire.memory.delayed import twin
 from dml.wire.memory.state import Order
 
-MOST = 1024  # updates that are saved: the longest delay
+MOST = 1024  # updates that are saved; the greatest delay
 
 
 def delayed(
@@ -28,14 +28,14 @@ def delayed(
     *,
     comm: Comm,
     timer: Timer,
-    law: Law,
+    distribution: Law,
     seed: int = 0,
     per_coordinate: bool = False,
     most: int = MOST,
 ) -> Iterator[Step]:
-    """Train as one worker, but with late reads; yield a Step an epoch.
+    """Train as one worker with delayed reads; yield a Step an epoch.
 
-    A delay is a draw, rounded down, and at most the updates so far.
+    A delay is a random number, rounded down, and at most the number of updates so far.
 
     Args:
       problem: Problem to train; it needs a kernel with a model.
@@ -43,14 +43,14 @@ def delayed(
       update: Learning rates and momentum.
       comm: Communicator of one rank.
       timer: Measures the phases.
-      law: The distribution of delays, in updates.
-      seed: Of the delays.
-      per_coordinate: Whether each row that is read has its own delay, not each update.
-      most: The longest delay.
+      distribution: Delay distribution, in updates.
+      seed: Random seed of the delays.
+      per_coordinate: Whether each row that is read has a delay, or each update.
+      most: Greatest delay.
     """
     kernel = problem.kernel
     edges, momentum = kernel.data.edges, bool(update.momentum)
-    mine = twin(problem.params.copy(), edges, most, momentum)
+    state = twin(problem.params.copy(), edges, most, momentum)
     run, lengths = compiled(kernel.model), np.diff(edges.starts)
     done = 0
     for epoch, order in enumerate(timer.waits("input", batches), 1):
@@ -58,17 +58,17 @@ def delayed(
             data, pace = paced(problem, update, epoch)
             visited = in_turn(order)
             draws = stream(seed, epoch)
-            late = delays(law, draws, lengths[visited], per_coordinate)
+            late = delays(distribution, draws, lengths[visited], per_coordinate)
             past = done + np.repeat(np.arange(order.steps), lengths[visited])
             late = np.minimum(late, np.minimum(past, most)).astype(np.int64)
         with timer("update"):
-            total = run(mine, data, visited, late, done, pace)
-            settle(kernel, data, order.steps, mine.table, mine.velocity, mine.before)
+            total = run(state, data, visited, late, done, pace)
+            settle(kernel, data, order.steps, state.table, state.velocity, state.before)
         done += order.steps
         yield Step(
             number=done,
             loss=total / order.steps,
-            params=partial(np.copy, mine.table),
+            params=partial(np.copy, state.table),
             examples=order.steps,
             seconds=timer.lap(),
             words_sent=0,
@@ -81,15 +81,18 @@ def delayed(
 
 
 def in_turn(order: Order) -> np.ndarray:
-    """Return the edges of the blocks in turn; the last block may be short."""
+    """Return the edges of the blocks in order; the last block may be short."""
     edges = (order.visits[:, None] * order.batch + np.arange(order.batch)).ravel()
     return edges[edges < order.steps].astype(np.int64)
 
 
 def delays(
-    law: Law, draws: np.random.Generator, lengths: np.ndarray, per_coordinate: bool
+    distribution: Law,
+    draws: np.random.Generator,
+    lengths: np.ndarray,
+    per_coordinate: bool,
 ) -> np.ndarray:
-    """Draw the delay of each read; lengths: the rows that each update reads."""
+    """Draw the delay of each read; `lengths` are the numbers of rows of the updates."""
     if per_coordinate:
-        return law.draws(draws, int(lengths.sum()))
-    return np.repeat(law.draws(draws, len(lengths)), lengths)
+        return distribution.draws(draws, int(lengths.sum()))
+    return np.repeat(distribution.draws(draws, len(lengths)), lengths)

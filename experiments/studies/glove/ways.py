@@ -126,7 +126,7 @@ def server(setup: Setup) -> Iterator[Step]:
     servers = Servers(
         roles,
         server_flags.rule(values, roles.workers),
-        habits=server_flags.habits(values),
+        worker_options=server_flags.worker_options(values),
         known=values.key_lists,
     )
     return on_servers(

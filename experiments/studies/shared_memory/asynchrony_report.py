@@ -68,7 +68,9 @@ def errors(
                 Descent(lambda epoch: rate, values.momentum),
                 comm=comm,
                 timer=Timer(),
-                law=law._replace(draws=lambda draws, n: tau * law.draws(draws, n)),
+                distribution=law._replace(
+                    draws=lambda draws, n: tau * law.draws(draws, n)
+                ),
                 seed=values.seed,
                 per_coordinate=values.per_coordinate,
             )

@@ -162,7 +162,7 @@ def begun(
         return begin(updates, problem, how, comm, Timer())
     delay = int(updates.removeprefix(LATE))
     order = orders(problem.examples, how.batch, how.seed)
-    own = {"law": law(f"constant:{delay}"), "seed": how.seed, "most": delay}
+    own = {"distribution": law(f"constant:{delay}"), "seed": how.seed, "most": delay}
     return delayed(problem, order, how.update, comm=comm, timer=Timer(), **own)
 
 

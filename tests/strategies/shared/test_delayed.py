@@ -49,7 +49,7 @@ def train(
             Descent(lambda epoch: rate / epoch, momentum),
             comm=comm,
             timer=Timer(),
-            law=law(text),
+            distribution=law(text),
             seed=seed,
             **given,
         ):
