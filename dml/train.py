@@ -122,7 +122,7 @@ def due(number: int, before: int | None, every: int) -> bool:
     return bool(every) and number // every > before // every
 
 
-def checked(steps: Iterable[Step], comm: Comm, every: int) -> Iterator[Step]:
+def verified(steps: Iterable[Step], comm: Comm, every: int) -> Iterator[Step]:
     """Yield the steps; verify at intervals that replicas are bit-identical.
 
     The verification is collective, so all ranks must iterate. Parameters that are
@@ -149,7 +149,7 @@ def checked(steps: Iterable[Step], comm: Comm, every: int) -> Iterator[Step]:
         before = count(step)
 
 
-def kept(
+def checkpointed(
     steps: Iterable[Step],
     comm: Comm,
     save: Callable[[Step], None],

@@ -1,4 +1,4 @@
-"""Compile GloVe's kernels ahead, on one rank of each host; numba keeps the code."""
+"""Compilation of GloVe's kernels ahead of time; numba caches the code."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -28,12 +28,12 @@ RATE = 0.1
 
 
 def compile_ahead(comm: Comm, dim: int, kernels: str) -> None:
-    """Train two words on virtual ranks, so that all kernels for dim are compiled.
+    """Train two words on virtual ranks to compile the kernels, once per host.
 
     Args:
       comm: Ranks.
-      dim: Numbers of a vector.
-      kernels: Those of "records", "batches" or "servers".
+      dim: Length of a word vector.
+      kernels: Key of KERNELS: "records", "batches" or "servers".
     """
     begin, size = KERNELS[kernels]
     first_of_each_host(comm, lambda: sim.run(partial(program, dim, begin), size))

@@ -4,8 +4,9 @@
     data 1   stage 0 → stage 1 → stage 2     gradients are summed over data; the devices
              └ tensor 0, 1: slices ┘         of a stage have slices of its matrices
 
-Examples that cannot be divided equally among replicas and microbatches are one more
-microbatch, which all replicas compute.
+Examples that cannot be divided equally among replicas and microbatches form one more
+microbatch, which all replicas compute. A Step measures the bytes that a device sends
+over each axis; `programs.bytes_sent` states the collectives.
 """
 
 from collections.abc import Iterable, Iterator
@@ -52,9 +53,10 @@ def hybrid(
         gradients.
       comm: Ranks, one JAX process each.
       timer: Measures the phases.
-      axes: The mesh, with the axes data, stage and tensor, and sequence or not.
-      pipeline: The division among stages, and their schedule.
-      cut: The layers of one device of the axis tensor; None replicates the model's.
+      axes: Mesh with the axes data, stage and tensor, and optionally sequence.
+      pipeline: Division among stages, and their schedule.
+      cut: Layers of one device of the axis tensor; None: the model's layers,
+        replicated.
       clip: Greatest norm of the gradients; 0 does not clip.
       ahead: Number of minibatches prepared in the background.
       state: State of the optimizer in an earlier Step; None starts anew.
@@ -80,12 +82,13 @@ def hybrid(
     fed = feed(problem.take, batches, split, ahead=ahead)
     for number, (count, (even, rest)) in enumerate(timer.waits("input", fed), 1):
         with timer("gradient"):
-            total, left = None, rest.examples if rest else 0
+            total, remaining = None, rest.examples if rest else 0
             if even:
                 equal = gradients(params, even.batch, pipeline.microbatches)
-                total = plus(None, equal, 1 - left / count)
+                total = plus(None, equal, 1 - remaining / count)
             if rest:
-                total = plus(total, gradients(params, rest.batch, 0), left / count)
+                uneven = gradients(params, rest.batch, 0)
+                total = plus(total, uneven, remaining / count)
             loss, grads = jax.block_until_ready(total)
             comm.platform.work(1)
         with timer("update"):
@@ -110,16 +113,16 @@ def dense(model: Model, params: Params) -> Tensor:
     """Return a model whose layers are replicated over the axis tensor."""
     if not model.layers:
         raise BadInput(
-            "expected a model of layers, got one whose loss is whole; pass a network"
+            "expected a model with layers, got a model without; pass a network"
         )
     specs = jax.tree.map(lambda _: WHOLE, params)
     return Tensor(model.layers, specs, jax.tree.map(lambda _: False, params))
 
 
 def shares(replicas: int, microbatches: int, index: np.ndarray) -> list[np.ndarray]:
-    """Return the examples that are divided equally, and the rest.
+    """Return the examples that can be divided equally, and those that are left over.
 
-    The former are in the order of microbatches, then of replicas.
+    The first are in the order of microbatches, then of replicas.
     """
     even = len(index) - len(index) % (replicas * microbatches)
     equal = index[:even].reshape(replicas, microbatches, -1)

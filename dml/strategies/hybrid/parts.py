@@ -17,18 +17,27 @@ from dml.wire.mesh.packed import Packing, packing
 from dml.wire.plans.pipelines import possible
 from dml.wire.plans.stages import stages as balanced
 
-TRANSPOSED = "transposed"  # gpipe with a backward made by JAX
+TRANSPOSED = "transposed"  # gpipe whose backward is JAX's transpose of the forward
 
 
 class Pipeline(NamedTuple):
-    """How a model is divided among stages, and the schedule of the stages."""
+    """How a model is divided among stages, and the schedule of the stages.
 
-    schedule: str = "1f1b"  # of SCHEDULES, or TRANSPOSED
+    Attributes:
+      schedule: Key of SCHEDULES, or TRANSPOSED.
+      microbatches: Number of microbatches of a replica.
+      rounds: Number of parts on each stage.
+      remat: Whether only the inputs of pieces are saved.
+      seconds: Seconds of each layer; empty: equal.
+      pieces: Number of ticks of a backward.
+    """
+
+    schedule: str = "1f1b"
     microbatches: int = 1
-    rounds: int = 1  # parts on each stage
-    remat: bool = False  # save the inputs of pieces only
-    seconds: Sequence[float] = ()  # of each layer; empty: equal
-    pieces: int = 2  # ticks of a backward
+    rounds: int = 1
+    remat: bool = False
+    seconds: Sequence[float] = ()
+    pieces: int = 2
 
     @property
     def name(self) -> str:
@@ -85,19 +94,19 @@ def divided(
     def slice_of(leaf: Any, spec: Any) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(local(leaf.shape, spec, size), leaf.dtype)
 
-    def part(number: int, span: range) -> Part:
-        count = min(pipeline.pieces, len(span))
-        cuts = balanced([seconds[n] for n in span], count)
-        pieces = [[layers[span[n]] for n in cut] for cut in cuts]
+    def part(number: int, indices: range) -> Part:
+        count = min(pipeline.pieces, len(indices))
+        cuts = balanced([seconds[n] for n in indices], count)
+        pieces = [[layers[indices[n]] for n in cut] for cut in cuts]
         pieces = [[] for _ in range(pipeline.pieces - count)] + pieces
         slices = {
             name: jax.tree.map(slice_of, params[name], model.specs[name])
-            for name in names([layers[n] for n in span])
+            for name in names([layers[n] for n in indices])
         }
         return Part(number, number % stages, number // stages, pieces, packing(slices))
 
     ranges = pipeline.ranges(len(layers), stages)
-    return [part(number, span) for number, span in enumerate(ranges)]
+    return [part(number, indices) for number, indices in enumerate(ranges)]
 
 
 def shared(parts: Sequence[Part]) -> list[str]:

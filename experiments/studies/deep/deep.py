@@ -21,7 +21,7 @@ from dml.figures.learning import learning
 from dml.models.model_problem import model_problem
 from dml.runs import folder as runs
 from dml.runs import states, writers
-from dml.train import checked, interruptible, kept, train
+from dml.train import checkpointed, interruptible, train, verified
 from dml.types import BadInput, Batch, CountedComm, Examples, Model, Params, Step
 from dml.wire.collectives import tree_allreduce
 from dml.wire.collectives.collect import collect
@@ -132,8 +132,8 @@ def learn(
         some = deep_ways.begin(setup)
         some = onward(guarded(some, comm.platform.virtual), setup.done)
         some = timelines.traced(some, comm, values.timeline, path, values.profile)
-        some = checked(some, comm, values.check_every)
-        some = kept(speed.of(some), comm, save, values.save_every, asked)
+        some = verified(some, comm, values.check_every)
+        some = checkpointed(speed.of(some), comm, save, values.save_every, asked)
         summary = train(some, setup.problem.evaluate, writer, values.evaluate_every)
         params = jax.device_get(speed.last.params())
         if comm.rank == 0:
