@@ -1,8 +1,8 @@
-"""GRADIENT: a model made of layers, each of which can be differentiated alone.
+"""A model made of layers, each of which can be differentiated separately.
 
     batch ─┬──────────┬──────────┐
-    None → layer 0 → layer 1 → layer 2 → loss       params, by name, go to those
-           names     names     names                layers that name them
+    None → layer 0 → layer 1 → layer 2 → loss       a layer reads the params that it
+           names     names     names                names
 
 The loss of the model is the composition of the layers.
 """
@@ -22,9 +22,17 @@ def layered(
     scores: Callable[[Params, Any], Any],
     remat: bool = False,
 ) -> Model:
-    """Return the model; remat computes a layer's inside again in the backward pass."""
+    """Return the model of these layers.
+
+    Args:
+      layers: Layers; the last returns the loss.
+      init: Random key -> params by name.
+      metrics: (params, batch) -> means over the batch by name.
+      scores: (params, inputs) -> log-odds.
+      remat: Whether the backward pass recomputes the inside of each layer.
+    """
     if remat:
-        layers = [Layer(one.names, jax.checkpoint(one.apply)) for one in layers]
+        layers = [Layer(layer.names, jax.checkpoint(layer.apply)) for layer in layers]
     return Model(init, composed(layers), metrics, tuple(layers), scores)
 
 
@@ -47,8 +55,8 @@ def read(layer: Layer, params: Params) -> dict[str, Params]:
 
 def first(layers: Sequence[Layer]) -> dict[str, int]:
     """Return the first layer that reads each name, the last to add to its gradient."""
-    found: dict[str, int] = {}
+    number_of: dict[str, int] = {}
     for number, layer in enumerate(layers):
         for name in layer.names:
-            found.setdefault(name, number)
-    return found
+            number_of.setdefault(name, number)
+    return number_of

@@ -21,10 +21,10 @@ def model_problem(
     """Return the problem of the model's loss.
 
     Args:
-      model: its loss is a mean over a batch.
-      params: the start value.
-      examples: the number of training examples.
-      take: indices -> the batch of these examples, on the host.
+      model: The model; its loss is a mean over a batch.
+      params: Start value.
+      examples: Number of training examples.
+      take: indices -> batch of these examples, on the host.
       evaluate: params -> measures by name.
     """
     return Problem(

@@ -19,7 +19,7 @@ from functools import partial
 import numpy as np
 
 from dml.metrics.timer import Timer
-from dml.strategies.shared.workers import Descent, descent, paced
+from dml.strategies.shared.workers import Descent, descent, epoch_settings
 from dml.types import BadInput, CountedComm, Kernel, Problem, Step
 from dml.wire.collectives import tree_allreduce
 from dml.wire.collectives.blocks import Parcels
@@ -63,19 +63,20 @@ def rotation(
     for epoch, order in enumerate(timer.waits("update", batches), 1):
         sent = comm.bytes_sent
         losses = np.zeros(len(number_of))
-        data, pace = paced(problem, update, epoch)
+        data, settings = epoch_settings(problem, update, epoch)
         for turn in ranks[comm.rank]:
             with timer("wait"):
                 parcels.take(turn.take)
-            numbers = [number_of[cell] for cell in turn.cells]
+            cell_numbers = [number_of[cell] for cell in turn.cells]
             visits = [
-                order.visits[order.bounds[n] : order.bounds[n + 1]] for n in numbers
+                order.visits[order.bounds[n] : order.bounds[n + 1]]
+                for n in cell_numbers
             ]
             work = load(problem.kernel, order, visits) * comm.size
             with timer("update"):
                 comm.platform.work(work)
-                for n, edges in zip(numbers, visits, strict=True):
-                    losses[n] = descend(table, data, edges, pace)
+                for n, edges in zip(cell_numbers, visits, strict=True):
+                    losses[n] = descend(table, data, edges, settings)
             with timer("wire"):
                 parcels.give(turn.give)
         with timer("wait"):

@@ -62,8 +62,8 @@ def scan(
         )
     indices = np.stack(parts) % problem.examples
     shape = (-1, every, workers, indices.shape[1] // workers)
-    numbers_SxRxKxN = indices.astype(np.int32).reshape(shape)
-    arguments = jax.device_put((problem.params, numbers_SxRxKxN, rates, data))
+    indices_SxRxKxN = indices.astype(np.int32).reshape(shape)
+    arguments = jax.device_put((problem.params, indices_SxRxKxN, rates, data))
     # JAX caches the compiled program by shapes
     program = _training.lower(model.loss, update, *arguments).compile()
     with timer("gradient"):
@@ -85,7 +85,7 @@ def scan(
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _training(
-    loss: Any, update: Any, params: Params, numbers: Any, rates: Any, data: Batch
+    loss: Any, update: Any, params: Params, indices: Any, rates: Any, data: Batch
 ) -> tuple[Params, Any]:
     """Return the params after each Step, stacked, and the mean losses of each."""
     optimizer = update if rates is None else update(lambda count: rates[count])
@@ -104,7 +104,7 @@ def _training(
         carry, values = jax.lax.scan(step, carry, at)
         return carry, (carry[0], values.mean())
 
-    return jax.lax.scan(several, (params, optimizer.init(params)), numbers)[1]
+    return jax.lax.scan(several, (params, optimizer.init(params)), indices)[1]
 
 
 @jax.jit

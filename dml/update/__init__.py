@@ -1,1 +1,1 @@
-"""UPDATE: params and gradients in, new params out."""
+"""Params and gradients in, new params out."""

@@ -126,7 +126,7 @@ def train(strategy, *, clip=0.1, start=0, drawn=3 * BATCH + 7, params=None, **op
     if strategy is hybrid:
         sizes = options.pop("sizes")
         cut = small.cut(sizes["tensor"], few)
-        options |= {"axes": mesh(**sizes), "clip": clip, "cut": cut}
+        options |= {"axes": mesh(**sizes), "clip": clip, "tensor": cut}
     params = small.init(blocks=few) if params is None else params
     steps = strategy(
         model_problem(small.model(few), params, examples=50, take=partial(take, many)),

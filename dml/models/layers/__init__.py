@@ -1,1 +1,1 @@
-"""GRADIENT: parts of networks: attention, experts, norms, and their division."""
+"""Parts of networks: attention, experts, norms, and their division."""

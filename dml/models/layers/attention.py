@@ -1,10 +1,10 @@
-"""GRADIENT: attention (Vaswani 2017, eq. 1): each place takes a mean of all values.
+"""Attention (Vaswani 2017, eq. 1): each position takes a weighted mean of all values.
 
-    weights = softmax(queries · keys / √K)      the more alike, the more it takes
+    weights = softmax(queries · keys / √K)
     mixed = weights · values
 
-Queries, keys and values come in as one array, what each place has taken goes out. Heads
-come before the three: a slice along that axis is whole heads, which need no others.
+Queries, keys and values are one array. Its axis of heads comes before that of the
+three, so a slice along it consists of complete heads, which are computed independently.
 """
 
 import math
@@ -12,15 +12,15 @@ import math
 import jax
 import jax.numpy as jnp
 
-NEVER = -1e30  # a score that leaves no weight; -inf would make a row of them nan
+NEVER = -1e30  # score of weight 0; a row of -inf would become nan
 
 
 def attention(qkv_BxLxHx3xK: jax.Array, causal: bool) -> jax.Array:
-    """Return mixed_BxLxHxK; causal: no place sees those after it."""
+    """Return mixed_BxLxHxK; if causal, no position attends to later positions."""
     queries_BxHxLxK, keys_BxHxLxK, values_BxHxLxK = (
         qkv_BxLxHx3xK[:, :, :, part].swapaxes(1, 2) for part in range(3)
     )
-    # float32 whatever comes in: softmax sums as many numbers as there are places
+    # float32 for every dtype: softmax sums as many numbers as there are positions
     scores_BxHxLxL = jnp.einsum(
         "bhlk,bhmk->bhlm",
         queries_BxHxLxK,

@@ -1,7 +1,7 @@
 """The modules of a transformer: Embed, Block and Head.
 
-With a Cut all sizes are those of one device. With a Mixture the feed-forward of a block
-is a mixture of experts; its stream is then a pair of activations and Routing.
+With a Partition all sizes are those of one device. With a Mixture the feed-forward of a
+block is a mixture of experts; its stream is then a pair of activations and Routing.
 """
 
 from functools import partial
@@ -15,7 +15,13 @@ from dml.models.initial import EMBEDDING
 from dml.models.layers import experts
 from dml.models.layers.attention import attention
 from dml.models.layers.experts import Mixture, Routing, mixed
-from dml.models.layers.partition import RING, Cut, divisible, found, own
+from dml.models.layers.partition import (
+    RING,
+    Partition,
+    check_divisible,
+    local_positions,
+    look_up,
+)
 from dml.models.layers.ring_attention import ring_attention
 from dml.types import BadInput
 
@@ -24,7 +30,7 @@ class Shape(NamedTuple):
     """The sizes of a transformer: Shape(30522, 128, *SIZES["bert"]["base"])."""
 
     vocabulary: int
-    length: int  # tokens of an example at most
+    length: int  # greatest number of tokens in an example
     layers: int
     width: int
     heads: int
@@ -47,11 +53,11 @@ SIZES = {  # layers, width, heads
 
 
 class Embed(linen.Module):
-    """The sum of a vector for each token and one for its position."""
+    """The sum of a token's vector and its position's vector."""
 
     shape: Shape
     dtype: Any
-    cut: Cut
+    cut: Partition
 
     @linen.compact
     def __call__(self, tokens_BxL: jax.Array) -> jax.Array:
@@ -63,22 +69,22 @@ class Embed(linen.Module):
         if length * self.cut.ring > most:
             raise BadInput(
                 f"expected at most {most} tokens an example, got "
-                f"{length * self.cut.ring}; pass a longer --length, or cut the examples"
+                f"{length * self.cut.ring}; pass a longer --length, or shorter examples"
             )
         if self.cut.sequence:
-            divisible("the tokens of an example", length, self.cut.size)
-        stream_BxLxD = found(table_VxD, tokens_BxL, self.cut)
-        places_LxD = own(places_LxD, length, self.cut)
+            check_divisible("the tokens of an example", length, self.cut.size)
+        stream_BxLxD = look_up(table_VxD, tokens_BxL, self.cut)
+        places_LxD = local_positions(places_LxD, length, self.cut)
         return (stream_BxLxD + places_LxD[None]).astype(self.dtype)
 
 
 class Block(linen.Module):
-    """Attention, then a feed-forward or a mixture of experts; each is added."""
+    """Attention, then a feed-forward or a mixture of experts; both are residual."""
 
     shape: Shape
     causal: bool
     dtype: Any
-    cut: Cut
+    cut: Partition
     mixture: Mixture | None = None
 
     @linen.compact
@@ -89,10 +95,10 @@ class Block(linen.Module):
         norm = partial(linen.LayerNorm, epsilon=1e-5, dtype=self.dtype)
 
         def product(*operands: Any, **options: Any) -> jax.Array:
-            # order matters: a Dense adds its bias after this, once and not t times
+            # order matters: Dense adds its bias afterwards, once and not `size` times
             return cut.leave(jax.lax.dot_general(*operands, **options), count)
 
-        # Rows: products of two axes, and their gradients, are XLA's fastest.
+        # matrices of rows: XLA's products of two axes are the fastest
         rows_RxD = stream_BxLxD.reshape(-1, width)
         normed_RxD = cut.enter(norm(name="norm_1")(rows_RxD), count)
         qkv_RxE = dense(3 * width // cut.size, name="qkv")(normed_RxD)
@@ -121,12 +127,12 @@ class Block(linen.Module):
 
 
 class Head(linen.Module):
-    """The stream to features, whose products with the table of tokens are log-odds."""
+    """Features of the stream, whose products with the token table are log-odds."""
 
     shape: Shape
     causal: bool
     dtype: Any
-    cut: Cut
+    cut: Partition
 
     @linen.compact
     def __call__(self, rows_RxD: jax.Array) -> tuple[jax.Array, jax.Array | None]:

@@ -1,9 +1,7 @@
-"""GRADIENT: the cross entropy of a large vocabulary, and its gradient, in one pass.
+"""The cross entropy of a large vocabulary, and its gradient, in one pass.
 
-    features ── · table + bias ──→ scores ──→ loss      a piece of rows at a time,
-        └── grads ←── chances - 1 at the target         so that it stays in the cache
-
-Rows of features, the table of words and the targets come in, a mean goes out.
+features ── · table + bias ──→ scores ──→ loss      a piece of rows at a time,
+    └── grads ←── chances - 1 at the target         so that it stays in the cache
 """
 
 from functools import partial
@@ -12,9 +10,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from dml.models.layers.partition import AXIS, WHOLE, Cut, offset
+from dml.models.layers.partition import AXIS, WHOLE, Partition, offset
 
-PIECES, PIECE = 8, 256  # at most so many pieces, of at least so many rows
+PIECES, PIECE = 8, 256  # greatest number of pieces, least number of rows in a piece
 
 
 def log_odds(
@@ -32,29 +30,36 @@ def cross_entropy(
     table_VxD: jax.Array,
     bias_V: jax.Array | None,
     targets_R: jax.Array,
-    cut: Cut = WHOLE,
+    cut: Partition = WHOLE,
 ) -> jax.Array:
-    """Return the mean over rows of -log of the target's chance; see entropy_and_grads.
+    """Return the mean over rows of -log of the target's probability.
 
-    Its gradient, chances - 1 at the target, is computed with it, a piece of rows at a
-    time, so that no array of all rows and all words is ever stored or read again. A
-    device with a part of the table scores its words alone: of a row, others tell it the
-    largest score, the sum of the odds and the target's score, three numbers. Its
-    gradient of the features is then a part of the sum.
+    The gradient, probability - 1 at the target, is computed in the forward pass, a
+    piece of rows at a time, so that no array of all rows and all words is stored. A
+    device with a part of the table computes the scores of its words. Devices exchange
+    three numbers a row: the largest score, the sum of the odds and the target's score.
+    The gradient of the features is then a term of the sum over devices.
+
+    Args:
+      features_RxD: Rows of features.
+      table_VxD: Vectors of the words.
+      bias_V: Biases of the words; None: there are none.
+      targets_R: The word of each row.
+      cut: Partition of the table.
     """
     return entropy_and_grads(features_RxD, table_VxD, bias_V, targets_R, cut)[0]
 
 
 def at(scores_RxV: jax.Array, index_R: jax.Array) -> jax.Array:
-    """Return each row's number at its index, 0 where there is none."""
+    """Return the number at each row's index, 0 for an index outside the row."""
     index_Rx1 = jnp.where(index_R < 0, scores_RxV.shape[1], index_R)[:, None]
     return jnp.take_along_axis(
         scores_RxV, index_Rx1, axis=1, mode="fill", fill_value=0
     )[:, 0]
 
 
-def across(reduce: Any, values: Any, cut: Cut) -> Any:
-    """Reduce over the devices that have a part of the words each."""
+def across(reduce: Any, values: Any, cut: Partition) -> Any:
+    """Reduce over the devices that divide the words."""
     return values if cut.size == 1 else reduce(values, AXIS)
 
 
@@ -63,7 +68,7 @@ def entropy_and_grads(
     table_VxD: jax.Array,
     bias_V: jax.Array | None,
     targets_R: jax.Array,
-    cut: Cut,
+    cut: Partition,
 ) -> tuple[jax.Array, Any]:
     """Return cross_entropy and its gradients."""
     targets_R = targets_R - offset(cut, len(table_VxD))
@@ -72,13 +77,13 @@ def entropy_and_grads(
     bounds = [rows * piece // pieces for piece in range(pieces + 1)]
     loss, by_features, by_table, by_bias = [], [], [], []
     for start, end in zip(bounds, bounds[1:], strict=False):
-        some_PxD, targets_P = features_RxD[start:end], targets_R[start:end]
-        scores_PxV = log_odds(some_PxD, table_VxD, bias_V)
+        rows_PxD, targets_P = features_RxD[start:end], targets_R[start:end]
+        scores_PxV = log_odds(rows_PxD, table_VxD, bias_V)
         top_P = across(jax.lax.pmax, scores_PxV.max(axis=1), cut)
         odds_PxV = jnp.exp(scores_PxV - top_P[:, None])
         sums = odds_PxV.sum(axis=1), at(scores_PxV, targets_P)
-        sum_P, told_P = across(jax.lax.psum, sums, cut)
-        loss.append((jnp.log(sum_P) + top_P - told_P).sum())
+        sum_P, target_P = across(jax.lax.psum, sums, cut)
+        loss.append((jnp.log(sum_P) + top_P - target_P).sum())
         hits_PxV = targets_P[:, None] == jnp.arange(len(table_VxD))[None]
         grads_PxV = odds_PxV / (rows * sum_P[:, None]) - hits_PxV / rows
         by_bias.append(grads_PxV.sum(axis=0))
@@ -86,7 +91,7 @@ def entropy_and_grads(
         by_features.append(jnp.dot(grads_PxV, table_VxD.astype(dtype)))
         # XLA would make one product of this and the transposition below, and then
         # transpose the large array instead of the small one.
-        by_table_DxV = jnp.dot(some_PxD.T, grads_PxV, preferred_element_type="float32")
+        by_table_DxV = jnp.dot(rows_PxD.T, grads_PxV, preferred_element_type="float32")
         by_table.append(jax.lax.optimization_barrier(by_table_DxV))
     grads = (
         jnp.concatenate(by_features),
@@ -96,8 +101,8 @@ def entropy_and_grads(
     return jnp.stack(loss).sum() / rows, grads
 
 
-def scaled(_: Cut, grads: Any, by: jax.Array) -> tuple[Any, ...]:
-    """Return the gradients of what cross_entropy goes into."""
+def scaled(_: Partition, grads: Any, by: jax.Array) -> tuple[Any, ...]:
+    """Return the gradients, multiplied by the gradient of the loss."""
     return *jax.tree.map(lambda leaf: leaf * by.astype(leaf.dtype), grads), None
 
 
@@ -105,9 +110,9 @@ cross_entropy.defvjp(entropy_and_grads, scaled)
 
 
 def alike(array: Any, targets_R: jax.Array) -> jax.Array:
-    """Add a 0 made of the targets: under shard_map the array then varies as they do.
+    """Add a 0 computed from the targets: in shard_map the array then varies as they do.
 
-    jnp's functions see to that themselves, and that the gradient is summed; a
-    custom_vjp does not. XLA drops the addition.
+    jnp's functions do this themselves, so that the gradient is summed; a custom_vjp
+    does not. XLA drops the addition.
     """
     return array + (targets_R[0] * 0).astype(array.dtype)

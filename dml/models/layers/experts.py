@@ -17,24 +17,33 @@ import jax.numpy as jnp
 from jax.sharding import PartitionSpec
 
 from dml.models.initial import initial
-from dml.models.layers.partition import AXIS, Cut, divisible, offset
+from dml.models.layers.partition import AXIS, Partition, check_divisible, offset
 from dml.types import BadInput, Params
 from dml.wire.mesh.conjugate import summed
 
 
 class Mixture(NamedTuple):
-    """The sizes of a mixture: Mixture(experts=64, width=768, hidden=3072)."""
+    """The sizes of a mixture: Mixture(experts=64, width=768, hidden=3072).
+
+    Attributes:
+      experts: Number of experts.
+      width: Width of the rows.
+      hidden: Width of an expert's hidden layer.
+      choices: Number of experts of a row: 1 in Switch, 2 in GShard.
+      factor: Capacity of an expert relative to equal loads.
+      weight: Weight of the balance in the loss (Fedus 2021, 2.2).
+    """
 
     experts: int
     width: int
-    hidden: int  # of each expert's feed-forward
-    choices: int = 1  # experts of a row: Switch's 1, GShard's 2
-    factor: float = 1.25  # capacity of an expert, relative to equal loads
-    weight: float = 0.01  # of the balance in the loss (Fedus 2021, 2.2)
+    hidden: int
+    choices: int = 1
+    factor: float = 1.25
+    weight: float = 0.01
 
 
 class Routes(NamedTuple):
-    """The experts of a group's rows; slots from the capacity on are dropped."""
+    """The experts of a group's rows; slots beyond the capacity are dropped."""
 
     experts_RxK: jax.Array  # K choices, best first
     slots_RxK: jax.Array  # numbers among the rows of that expert: 0, 1, 2, ...
@@ -43,7 +52,7 @@ class Routes(NamedTuple):
 
 
 class Measures(NamedTuple):
-    """Measures of the routes; over devices: the sum, the sum and the mean."""
+    """Measures of the routes; over devices: sum, sum and mean."""
 
     dropped: jax.Array  # choices above the capacity
     load_E: jax.Array  # choices by expert, before any is dropped
@@ -51,31 +60,31 @@ class Measures(NamedTuple):
 
 
 class Routing(NamedTuple):
-    """Measures of the routes in all blocks so far; each a sum of means."""
+    """Measures of the routes in all blocks so far; each is a sum of means."""
 
     balance: Any
     dropped: Any  # share of the choices
 
 
 def shapes(mixture: Mixture, size: int = 1) -> Any:
-    """Return the shapes of the params of one of so many devices."""
+    """Return the shapes of the params of one of `size` devices."""
     _, width, hidden, *_ = mixture
     each = mixture.experts // size
-    numbers = {
+    shape_of = {
         "router": {"kernel": (width, mixture.experts)},
         "up": {"kernel": (each, width, hidden), "bias": (each, hidden)},
         "down": {"kernel": (each, hidden, width), "bias": (each, width)},
     }
     return jax.tree.map(
         lambda shape: jax.ShapeDtypeStruct(shape, jnp.float32),
-        numbers,
+        shape_of,
         is_leaf=lambda node: isinstance(node, tuple),
     )
 
 
 def start(mixture: Mixture, key: jax.Array) -> Params:
     """Draw params; biases are 0."""
-    # by the inputs of one expert's unit, not of all experts'
+    # spread by the inputs of a unit of one expert, not of all experts
     return initial(
         shapes(mixture),
         key,
@@ -84,9 +93,9 @@ def start(mixture: Mixture, key: jax.Array) -> Params:
 
 
 def specs(axis: str = "expert") -> dict[str, Any]:
-    """Return the partition of params over the axis: experts cut, the router whole.
+    """Return PartitionSpecs of params: experts sharded, router replicated.
 
-    Each device has the router's gradient of its own rows: a summand.
+    The router's gradient on a device is that of the device's rows: a term of a sum.
     """
     cut = {"kernel": PartitionSpec(axis), "bias": PartitionSpec(axis)}
     return {"router": {"kernel": PartitionSpec()}, "up": cut, "down": cut}
@@ -98,7 +107,7 @@ def experts(
     """Return mixed_GxRxD of groups of rows, and measures of their routes.
 
     Without an axis one device has all experts. With an axis, inside shard_map, params
-    lie as `specs` says, and each device routes its own groups:
+    are sharded by `specs`, and each device routes its groups:
 
                    device 0         device 1
         rows       a b c d          e f g h      a group of each device
@@ -108,12 +117,18 @@ def experts(
                      ┌──────╱───────╲──────┐     all-to-all: back
         mixed      a b c 0          e f g 0      · gates, summed over choices
 
-    Gradients are of the sum of all devices' losses: each has to add its share.
-    2 all-to-alls forward, 2 backward, each of G·E·C·D words of a device, about factor ·
-    choices · G · R · D, of which (p-1)/p go to other devices.
+    Gradients are those of the sum of all devices' losses; a loss must include its
+    share. 2 all-to-alls forward, 2 backward, each of G·E·C·D words of a device, about
+    factor · choices · G · R · D, of which (p-1)/p go to other devices.
+
+    Args:
+      params: Params of the router and of this device's experts.
+      rows_GxRxD: Groups of rows.
+      mixture: Sizes of the mixture.
+      axis: Axis over which experts are sharded; None: one device has all.
     """
     count, (groups, rows, width) = mixture.experts, rows_GxRxD.shape
-    room = capacity(mixture, rows)
+    slots = capacity(mixture, rows)
     if axis and count % jax.lax.axis_size(axis):
         size = jax.lax.axis_size(axis)
         raise BadInput(
@@ -122,23 +137,23 @@ def experts(
         )
     routes_G = jax.vmap(lambda rows_RxD: routed(params, rows_RxD, mixture))(rows_GxRxD)
     slots_GxExCxD = jax.vmap(
-        lambda way, rows_RxD: dispatched(way, rows_RxD, count, room)
+        lambda group, rows_RxD: dispatched(group, rows_RxD, count, slots)
     )(routes_G, rows_GxRxD)
-    slots_ExNxD = slots_GxExCxD.swapaxes(0, 1).reshape(count, groups * room, width)
+    slots_ExNxD = slots_GxExCxD.swapaxes(0, 1).reshape(count, groups * slots, width)
     if axis:  # E experts' N slots of one device -> its own experts' slots of all
         slots_ExNxD = jax.lax.all_to_all(slots_ExNxD, axis, 0, 1, tiled=True)
     made_ExNxD = fed(params, slots_ExNxD)
     if axis:
         made_ExNxD = jax.lax.all_to_all(made_ExNxD, axis, 1, 0, tiled=True)
-    made_ExGxCxD = made_ExNxD.reshape(count, groups, room, width)
+    made_ExGxCxD = made_ExNxD.reshape(count, groups, slots, width)
     mixed_GxRxD = jax.vmap(combined)(routes_G, made_ExGxCxD.swapaxes(0, 1))
     load_E = jnp.bincount(routes_G.experts_RxK.reshape(-1), length=count)
-    dropped = (routes_G.slots_RxK >= room).sum()
+    dropped = (routes_G.slots_RxK >= slots).sum()
     return mixed_GxRxD, Measures(dropped, load_E, routes_G.balance.mean())
 
 
 def capacity(mixture: Mixture, rows: int) -> int:
-    """Return the number of a group's rows that an expert takes (Fedus 2021, eq. 3)."""
+    """Return the greatest number of a group's rows per expert (Fedus 2021, eq. 3)."""
     count, choices, factor = mixture.experts, mixture.choices, mixture.factor
     if not 1 <= choices <= count:
         raise BadInput(
@@ -149,12 +164,12 @@ def capacity(mixture: Mixture, rows: int) -> int:
         raise BadInput(
             f"expected a capacity factor above 0, got {factor}; pass 1 for equal loads"
         )
-    # no row goes to an expert twice: a larger capacity would stay empty
+    # no row goes to an expert twice: a larger capacity would be unused
     return min(rows, math.ceil(factor * choices * rows / count))
 
 
 def routed(params: Params, rows_RxD: jax.Array, mixture: Mixture) -> Routes:
-    """Return the routes of rows; in float32, as the softmax is (Fedus 2021, 2.4)."""
+    """Return the routes of rows, computed in float32 (Fedus 2021, 2.4)."""
     return routes(
         jnp.dot(
             rows_RxD.astype(jnp.float32),
@@ -165,7 +180,7 @@ def routed(params: Params, rows_RxD: jax.Array, mixture: Mixture) -> Routes:
 
 
 def routes(scores_RxE: jax.Array, choices: int) -> Routes:
-    """Return the routes of rows with these scores."""
+    """Return the routes of rows from the router's scores."""
     rows, count = scores_RxE.shape
     chances_RxE = jax.nn.softmax(scores_RxE)
     gates_RxK, experts_RxK = jax.lax.top_k(chances_RxE, choices)
@@ -180,14 +195,14 @@ def routes(scores_RxE: jax.Array, choices: int) -> Routes:
     return Routes(experts_RxK, slots_N.reshape(choices, rows).T, gates_RxK, balance)
 
 
-def dispatched(way: Routes, rows_RxD: jax.Array, count: int, room: int) -> jax.Array:
+def dispatched(group: Routes, rows_RxD: jax.Array, count: int, slots: int) -> jax.Array:
     """Return slots_ExCxD: the rows of each expert up to its capacity, then zeros."""
-    empty_ExCxD = jnp.zeros((count, room, rows_RxD.shape[1]), rows_RxD.dtype)
+    empty_ExCxD = jnp.zeros((count, slots, rows_RxD.shape[1]), rows_RxD.dtype)
     rows_RxKxD = jnp.broadcast_to(
-        rows_RxD[:, None], (*way.slots_RxK.shape, rows_RxD.shape[1])
+        rows_RxD[:, None], (*group.slots_RxK.shape, rows_RxD.shape[1])
     )
     # No slot is used twice. With mode=drop JAX ignores an index out of bounds.
-    return empty_ExCxD.at[way.experts_RxK, way.slots_RxK].add(
+    return empty_ExCxD.at[group.experts_RxK, group.slots_RxK].add(
         rows_RxKxD, mode="drop", unique_indices=True
     )
 
@@ -203,24 +218,25 @@ def fed(params: Mapping[str, Any], slots_ExNxD: jax.Array) -> jax.Array:
     return made_ExNxD + down["bias"][:, None]
 
 
-def combined(way: Routes, made_ExCxD: jax.Array) -> jax.Array:
+def combined(group: Routes, made_ExCxD: jax.Array) -> jax.Array:
     """Return mixed_RxD: the gated outputs of experts; 0 where a row is dropped."""
-    made_RxKxD = made_ExCxD.at[way.experts_RxK, way.slots_RxK].get(
+    made_RxKxD = made_ExCxD.at[group.experts_RxK, group.slots_RxK].get(
         mode="fill", fill_value=0, unique_indices=True
     )
-    gates_RxKx1 = way.gates_RxK[:, :, None].astype(made_ExCxD.dtype)
+    gates_RxKx1 = group.gates_RxK[:, :, None].astype(made_ExCxD.dtype)
     return (made_RxKxD * gates_RxKx1).sum(axis=1)
 
 
 def mixed(
-    params: Params, rows_RxD: jax.Array, count: int, mixture: Mixture, cut: Cut
+    params: Params, rows_RxD: jax.Array, count: int, mixture: Mixture, cut: Partition
 ) -> tuple[jax.Array, Routing]:
-    """Return the outputs of experts for the rows of `count` examples, on a Cut.
+    """Return the experts' outputs for the rows of `count` examples, on a Partition.
 
-    Every device of `tensor` has all rows, and routes those of its own examples.
+    Every device of `tensor` has all rows, and routes those of its share of the
+    examples.
     """
     size, width = cut.size, rows_RxD.shape[1]
-    divisible("the examples of a microbatch", count, size)
+    check_divisible("the examples of a microbatch", count, size)
     rows_BxLxD, each = rows_RxD.reshape(count, -1, width), count // size
     choices = each * rows_BxLxD.shape[1] * mixture.choices
     if size == 1:
@@ -234,5 +250,5 @@ def mixed(
     empty_BxLxD = jnp.zeros_like(rows_BxLxD)
     made_BxLxD = jax.lax.dynamic_update_slice_in_dim(empty_BxLxD, own_BxLxD, start, 0)
     means = seen.balance, seen.dropped / choices
-    routing = Routing(*(summed(one / size, AXIS) for one in means))
+    routing = Routing(*(summed(mean / size, AXIS) for mean in means))
     return cut.leave(made_BxLxD.reshape(-1, width), count), routing

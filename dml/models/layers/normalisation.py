@@ -1,4 +1,4 @@
-"""GRADIENT: batch normalisation (Ioffe 2015) whose running statistics are params.
+"""Batch normalisation (Ioffe 2015) whose running statistics are params.
 
 The loss normalises by the statistics of its own batch; under shard_map, by those of
 each device's examples (Goyal 2017). Metrics use the running statistics, which are
@@ -22,7 +22,7 @@ KEPT = "batch_stats"  # flax's name
 
 
 def norm(module: linen.Module, dtype: Any) -> Callable[..., linen.Module]:
-    """Return the module's normalisation: by the batch's statistics in training."""
+    """Return the module's normalisation; in training it uses batch statistics."""
     # momentum 0: flax's new running statistics are the batch's own
     return partial(
         linen.BatchNorm,
@@ -33,7 +33,7 @@ def norm(module: linen.Module, dtype: Any) -> Callable[..., linen.Module]:
 
 
 def folded(variables: Any) -> Params:
-    """Return flax's variables as params, the statistics among them."""
+    """Return flax's variables as params, including the statistics."""
     if KEPT not in variables:
         return variables["params"]
     return {**variables["params"], STATISTICS: variables[KEPT]}
@@ -46,21 +46,21 @@ def unfolded(params: Params) -> dict[str, Any]:
 
 
 def trained(network: linen.Module, params: Params, inputs: Any) -> tuple[Any, Any]:
-    """Return a network's outputs in training, and a term of the loss: 0."""
+    """Return the outputs in training, and a term of the loss with value 0."""
     outputs, changed = network.apply(unfolded(params), inputs, mutable=[KEPT])
     return outputs, drift(params.get(STATISTICS, {}), changed.get(KEPT, {}))
 
 
 def settled(network: linen.Module, params: Params, inputs: Any) -> Any:
-    """Return a network's outputs by its running statistics."""
+    """Return the outputs computed with running statistics."""
     return network.apply(unfolded(params), inputs)
 
 
 def drift(running: Any, batch: Any) -> jax.Array:
-    """Return 0, whose gradient in running is running - batch."""
-    held = jax.lax.stop_gradient
+    """Return 0, whose gradient with respect to `running` is running - batch."""
+    constant = jax.lax.stop_gradient
 
-    def one(mine: jax.Array, its: jax.Array) -> jax.Array:
-        return jnp.sum((mine - held(mine)) * held(mine - its))
+    def term(mean: jax.Array, batch_mean: jax.Array) -> jax.Array:
+        return jnp.sum((mean - constant(mean)) * constant(mean - batch_mean))
 
-    return sum(jax.tree.leaves(jax.tree.map(one, running, batch)), jnp.float32(0))
+    return sum(jax.tree.leaves(jax.tree.map(term, running, batch)), jnp.float32(0))

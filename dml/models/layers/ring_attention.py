@@ -3,9 +3,9 @@
     position   0 1 2 3 │ 4 5 6 7 │ 8 9 …       device d has the d-th positions
               device 0   device 1   device 2
 
-Queries stay; keys and values travel round the ring. The softmax of a position is summed
-up on the way: the sum of odds · values, the sum of odds and the largest score (Milakov
-2018).
+Queries stay; keys and values are passed round the ring. The softmax of a position is
+accumulated round by round: the sum of odds · values, the sum of odds and the largest
+score (Milakov 2018).
 """
 
 import math
@@ -31,13 +31,20 @@ def ring_attention(
 
         ┌─► 0 ──► 1 ─┐      round i = 0 … p-1: device d attends to the keys of
         │            ▼      device d-i, and meanwhile sends them to d+1
-        └── 3 ◄── 2 ◄┘      backward: again, and the keys' gradients with them
+        └── 3 ◄── 2 ◄┘      backward: again, with the gradients of the keys
 
     With n = B·L·H·K words of a device's keys: p-1 rounds of 2n words forward, then p-1
-    of 2n and p of 2n (float32) backward. A device stores O(n) and L x L scores, L being
-    the number of its positions. The transpose of the loop would store the keys of all
-    rounds: the gradient is therefore written by hand. With causal attention a round of
-    masked keys takes as long as others, as the last device masks none of them.
+    of 2n and p of 2n (float32) backward. A device stores O(n) and L x L scores, where L
+    is the number of its positions. The transpose of the loop would store the keys of
+    all rounds, so the gradient is written out. With causal attention a round of masked
+    keys takes as long as others, as the last device masks none.
+
+    Args:
+      queries_BxLxHxK: Queries of this device's positions.
+      keys_BxLxHxK: Keys of this device's positions.
+      values_BxLxHxK: Values of this device's positions.
+      causal: Whether a position attends to earlier positions and itself only.
+      axis: Axis of the mesh that divides positions.
     """
     return _forward(queries_BxLxHxK, keys_BxLxHxK, values_BxLxHxK, causal, axis)[0]
 
@@ -52,9 +59,9 @@ def _forward(
     """Return mixed_BxLxHxK, and the arrays that the gradient needs."""
     count, length, heads, _ = queries_BxLxHxK.shape
 
-    def use(taken: Any, here: Any, number: jax.Array) -> Any:
-        mixed_BxHxLxK, top_BxHxL, sum_BxHxL = taken
-        keys_BxMxHxK, values_BxMxHxK = here
+    def use(carry: Any, keys_and_values: Any, number: jax.Array) -> Any:
+        mixed_BxHxLxK, top_BxHxL, sum_BxHxL = carry
+        keys_BxMxHxK, values_BxMxHxK = keys_and_values
         scores_BxHxLxM = scored(queries_BxLxHxK, keys_BxMxHxK)
         if causal:
             scores_BxHxLxM = masked(scores_BxHxLxM, number, axis)
@@ -80,21 +87,22 @@ def _forward(
     )
     mixed_BxLxHxK = (mixed_BxHxLxK / sum_BxHxL[..., None]).swapaxes(1, 2)
     mixed_BxLxHxK = mixed_BxLxHxK.astype(values_BxLxHxK.dtype)
-    given = queries_BxLxHxK, keys_BxLxHxK, values_BxLxHxK
-    return mixed_BxLxHxK, (*given, mixed_BxLxHxK, top_BxHxL + jnp.log(sum_BxHxL))
+    logs_BxHxL = top_BxHxL + jnp.log(sum_BxHxL)
+    saved = queries_BxLxHxK, keys_BxLxHxK, values_BxLxHxK, mixed_BxLxHxK, logs_BxHxL
+    return mixed_BxLxHxK, saved
 
 
 def _backward(
-    causal: bool, axis: str, kept: Any, by_mixed_BxLxHxK: jax.Array
+    causal: bool, axis: str, saved: Any, by_mixed_BxLxHxK: jax.Array
 ) -> tuple[jax.Array, ...]:
     """Return the gradients of queries, keys and values (Dao 2022, alg. 4)."""
-    queries_BxLxHxK, keys_BxLxHxK, values_BxLxHxK, mixed_BxLxHxK, logs_BxHxL = kept
+    queries_BxLxHxK, keys_BxLxHxK, values_BxLxHxK, mixed_BxLxHxK, logs_BxHxL = saved
     # softmax: a score's gradient is its weight · (its own - the mean over weights)
     mean_BxHxL = product("blhk,blhk->bhl", by_mixed_BxLxHxK, mixed_BxLxHxK)
 
-    def use(grads: Any, here: Any, number: jax.Array) -> Any:
+    def use(grads: Any, keys_and_values: Any, number: jax.Array) -> Any:
         by_queries_BxLxHxK, by_keys_BxMxHxK, by_values_BxMxHxK = grads
-        keys_BxMxHxK, values_BxMxHxK = here
+        keys_BxMxHxK, values_BxMxHxK = keys_and_values
         scores_BxHxLxM = scored(queries_BxLxHxK, keys_BxMxHxK)
         if causal:
             scores_BxHxLxM = masked(scores_BxHxLxM, number, axis)
@@ -117,38 +125,44 @@ def _backward(
         by_values_BxMxHxK += product(
             "bhlm,blhk->bmhk", weights_BxHxLxM, by_mixed_BxLxHxK
         )
-        # They travel with their keys, and after the last round to the keys' device.
+        # Gradients are passed on with their keys, at last to the keys' device.
         return by_queries_BxLxHxK, *passed((by_keys_BxMxHxK, by_values_BxMxHxK), axis)
 
-    given = queries_BxLxHxK, keys_BxLxHxK, values_BxLxHxK
-    zeros = tuple(jnp.zeros(leaf.shape) for leaf in given)
+    inputs = queries_BxLxHxK, keys_BxLxHxK, values_BxLxHxK
+    zeros = tuple(jnp.zeros(leaf.shape) for leaf in inputs)
     grads = rounds(use, zeros, (keys_BxLxHxK, values_BxLxHxK), axis)
-    return tuple(by.astype(leaf.dtype) for by, leaf in zip(grads, given, strict=True))
+    return tuple(by.astype(leaf.dtype) for by, leaf in zip(grads, inputs, strict=True))
 
 
 ring_attention.defvjp(_forward, _backward)
 
 
 def rounds(
-    use: Callable[[Any, Any, jax.Array], Any], begin: Any, here: Any, axis: str
+    use: Callable[[Any, Any, jax.Array], Any], begin: Any, tree: Any, axis: str
 ) -> Any:
     """Return the fold of `use` over the trees of all devices.
 
-    In round i it is the tree of device d-i; round 0 is the device's own.
+    Round i uses the tree of device d-i; round 0 uses the device's tree.
+
+    Args:
+      use: (carry, tree, round) -> carry.
+      begin: The first carry.
+      tree: The tree of this device.
+      axis: The ring.
     """
 
-    def one(carry: Any, number: jax.Array) -> Any:
-        made, here = carry
-        there = passed(here, axis)  # before `use`: XLA may do both at once
-        return (use(made, here, number), there), None
+    def one_round(state: Any, number: jax.Array) -> Any:
+        carry, tree = state
+        following = passed(tree, axis)  # before `use`: XLA may overlap both
+        return (use(carry, tree, number), following), None
 
     last = jax.lax.axis_size(axis) - 1
-    (made, here), _ = jax.lax.scan(one, (begin, here), jnp.arange(last))
-    return use(made, here, jnp.asarray(last))
+    (carry, tree), _ = jax.lax.scan(one_round, (begin, tree), jnp.arange(last))
+    return use(carry, tree, jnp.asarray(last))
 
 
 def passed(tree: Any, axis: str) -> Any:
-    """Send a tree to the next device; return that of the device before."""
+    """Send a tree to the next device; return the tree of the previous one."""
     size = jax.lax.axis_size(axis)
     ring = [(device, (device + 1) % size) for device in range(size)]
     return jax.lax.ppermute(tree, axis, ring)
@@ -161,15 +175,15 @@ def scored(queries_BxLxHxK: jax.Array, keys_BxMxHxK: jax.Array) -> jax.Array:
 
 
 def masked(scores_BxHxLxM: jax.Array, number: jax.Array, axis: str) -> jax.Array:
-    """Return scores; they are NEVER for keys at later positions than the query."""
+    """Return scores; NEVER for keys at later positions than the query."""
     length = scores_BxHxLxM.shape[2]
-    here = jax.lax.axis_index(axis)
-    there = (here - number) % jax.lax.axis_size(axis)  # whose keys they are
-    before_L, before_M = (one * length + jnp.arange(length) for one in (here, there))
+    device = jax.lax.axis_index(axis)
+    source = (device - number) % jax.lax.axis_size(axis)  # device of the keys
+    before_L, before_M = (n * length + jnp.arange(length) for n in (device, source))
     seen_LxM = before_L[:, None] >= before_M[None]
     return jnp.where(seen_LxM[None, None], scores_BxHxLxM, NEVER)
 
 
-def product(what: str, *operands: jax.Array) -> jax.Array:
+def product(subscripts: str, *operands: jax.Array) -> jax.Array:
     """Return an einsum whose sums are in float32."""
-    return jnp.einsum(what, *operands, preferred_element_type=jnp.float32)
+    return jnp.einsum(subscripts, *operands, preferred_element_type=jnp.float32)

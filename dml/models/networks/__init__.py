@@ -1,1 +1,1 @@
-"""GRADIENT: networks: params and a minibatch in, loss and metrics out."""
+"""Networks: params and a minibatch in, loss and metrics out."""

@@ -1,4 +1,4 @@
-"""GRADIENT: AlexNet (Krizhevsky 2012), two towers that see each other at some layers.
+"""AlexNet (Krizhevsky 2012), two towers that see each other at some layers.
 
 A tower has half of each layer's maps. Here both towers are on one device; in `towers`
 each is on its own.

@@ -1,4 +1,4 @@
-"""GRADIENT: GloVe (Pennington 2014), word vectors from counts of co-occurrence.
+"""GloVe (Pennington 2014), word vectors from counts of co-occurrence.
 
     L = ½ Σ_ij w(N_ij) (⟨v_i, u_j⟩ + b_i + c_j - log N_ij)²
     w(x) = min((x/x_max)^α, 1)

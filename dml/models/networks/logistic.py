@@ -1,4 +1,4 @@
-"""GRADIENT: multinomial logistic regression (Cox 1958), the smallest of the models.
+"""Multinomial logistic regression (Cox 1958), the smallest of the models.
 
 Batches of inputs BxF and integer targets B in, mean cross entropy out.
 """

@@ -1,4 +1,4 @@
-"""GRADIENT: residual networks (He 2015): 20 and 32 for small images, 50 for large ones.
+"""Residual networks (He 2015): 20 and 32 for small images, 50 for large ones.
 
     stem → block → ... → block → mean over pixels → dense     a group of blocks: half
              ╰─── + ───╯                                      the size, twice the width

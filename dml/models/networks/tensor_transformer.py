@@ -19,7 +19,7 @@ import jax
 from jax.sharding import PartitionSpec
 
 from dml.models.layers.experts import Mixture
-from dml.models.layers.partition import divisible, over
+from dml.models.layers.partition import check_divisible, partition_over
 from dml.models.networks.transformer import Shape, shapes, transformer
 from dml.types import BadInput, Tensor
 from dml.wire.mesh.axes import COLUMNS, ROWS, WHOLE
@@ -60,14 +60,14 @@ def tensor_transformer(
     """
     if size < 1:
         raise BadInput(f"expected at least 1 device, got tensor={size}; pass more")
-    divisible("heads", shape.heads, size)  # the width is divisible by the heads
-    divisible("the vocabulary", shape.vocabulary, size)
+    check_divisible("heads", shape.heads, size)  # the width is divisible by the heads
+    check_divisible("the vocabulary", shape.vocabulary, size)
     if sequence:
-        divisible("the length", shape.length, size)
+        check_divisible("the length", shape.length, size)
     if mixture:
-        divisible("experts", mixture.experts, size)
+        check_divisible("experts", mixture.experts, size)
     fits(shape, causal, ring, sequence, mixture)
-    cut = over(size, sequence, ring)
+    cut = partition_over(size, sequence, ring)
     layers = transformer(shape, causal, dtype, cut=cut, mixture=mixture).layers
 
     def spec_of(path: Any, leaf: Any) -> PartitionSpec:

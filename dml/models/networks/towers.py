@@ -1,4 +1,4 @@
-"""GRADIENT: AlexNet in two towers, a device each (Krizhevsky 2012, figure 2).
+"""AlexNet in two towers, a device each (Krizhevsky 2012, figure 2).
 
            1    2    3    4    5    6    7    8
    ┌ ▓▓ → ▓▓ → ▓▓ ╲╱ ▓▓ → ▓▓ → ▓▓ ╲╱ ▓▓ ╲╱ ▓▓ ╲╱ ▓▓ ┐    device 0

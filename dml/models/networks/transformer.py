@@ -23,7 +23,7 @@ from dml.models.layers.blocks import SIZES as SIZES
 from dml.models.layers.blocks import Block, Embed, Head, Shape
 from dml.models.layers.cross_entropy import alike, cross_entropy, log_odds
 from dml.models.layers.experts import Mixture, Routing
-from dml.models.layers.partition import WHOLE, Cut, over, picked
+from dml.models.layers.partition import WHOLE, Partition, partition_over, take_positions
 from dml.types import BadInput, Batch, Layer, Model, Params
 
 DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}  # of the arithmetic
@@ -34,7 +34,7 @@ def modules(
     shape: Shape,
     causal: bool,
     dtype: str,
-    cut: Cut = WHOLE,
+    cut: Partition = WHOLE,
     mixture: Mixture | None = None,
 ) -> dict[str, linen.Module]:
     """Return the modules of the model, in order, by the names of their params."""
@@ -89,7 +89,7 @@ def transformer(
     causal: bool,
     dtype: str = "float32",
     remat: bool = False,
-    cut: Cut = WHOLE,
+    cut: Partition = WHOLE,
     mixture: Mixture | None = None,
 ) -> Model:
     """Return GPT (causal) or BERT; the loss is the mean over the predicted tokens.
@@ -100,7 +100,7 @@ def transformer(
     parts = modules(shape, causal, dtype, cut, mixture)
     *body, head = parts
     # BERT's head has the few rows to tell, and so has every device all of them.
-    last_cut = cut if causal else over(cut.size)
+    last_cut = cut if causal else partition_over(cut.size)
 
     def run(name: str, params: Mapping[str, Params], given: Any, batch: Batch) -> Any:
         given = batch.inputs if name == "embed" else given
@@ -120,7 +120,7 @@ def transformer(
         if causal:
             return stream_BxLxD, targets.reshape(-1)
         positions_BxM, tokens_BxM = targets
-        return picked(stream_BxLxD, positions_BxM, cut), tokens_BxM.reshape(-1)
+        return take_positions(stream_BxLxD, positions_BxM, cut), tokens_BxM.reshape(-1)
 
     def last(params: Mapping[str, Params], stream: Any, batch: Batch) -> Any:
         stream_BxMxD, targets_R = told(activations(stream), batch.targets)

@@ -1,4 +1,4 @@
-"""GRADIENT: an LSTM translator, a layer a device (Sutskever 2014; GNMT: Wu 2016, 3).
+"""An LSTM translator, a layer a device (Sutskever 2014; GNMT: Wu 2016, 3).
 
 layer 3        a  b  c  ·  z  y      each device computes one time step in a tick, of
 layer 2     a  b  c  ·  z  y         its own layer: what the layer below has just sent.

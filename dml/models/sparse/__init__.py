@@ -1,1 +1,1 @@
-"""GRADIENT: problems whose examples touch few rows of one table."""
+"""Problems whose examples touch few rows of one table."""

@@ -1,4 +1,4 @@
-"""GRADIENT: a matrix completed from some of its entries, edge by edge (HOGWILD!, 2011).
+"""A matrix completed from some of its entries, edge by edge (HOGWILD!, 2011).
 
     edge = ½ w (⟨l, r⟩ + b_u + b_i - v)² + ½ μ_u (|l|² + b_u²) + ½ μ_i (|r|² + b_i²)
 

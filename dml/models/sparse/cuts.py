@@ -1,4 +1,4 @@
-"""GRADIENT: multi-way graph cuts (Niu 2011, section 2), edge by edge.
+"""Multi-way graph cuts (Niu 2011, section 2), edge by edge.
 
     objective = mean of w ½ |x_u - x_v|₁ over pairs, w ½ |x_u - e_k|₁ over terminals
 

@@ -1,4 +1,4 @@
-"""GRADIENT: the least cuts of a graph, to compare with: by flow, or by primal and dual.
+"""The least cuts of a graph, to compare with: by flow, or by primal and dual.
 
 A graph in, an Optimum out. Two labels: the exact cut, as scipy's maximum flow. More:
 the linear relaxation, to a gap that is measured, and the cut it is rounded to.

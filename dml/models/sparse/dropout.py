@@ -1,4 +1,4 @@
-"""GRADIENT: a dense network, made sparse by dropout (Srivastava 2014), unit by unit.
+"""A dense network, made sparse by dropout (Srivastava 2014), unit by unit.
 
     image ── w_in, b ──→ tanh, of kept units only, / keep ── w_out ──→ scores ──→ loss
 

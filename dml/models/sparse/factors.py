@@ -1,4 +1,4 @@
-"""GRADIENT: matrix factorisation with biases (Koren 2009), one table for both sides.
+"""Matrix factorisation with biases (Koren 2009), one table for both sides.
 
     L = mean of ½ (⟨l_u, r_i⟩ + b_u + b_i - v_ui)² + ½ μ (|l_u|² + |r_i|² + b_u² + b_i²)
 

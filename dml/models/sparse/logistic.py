@@ -1,4 +1,4 @@
-"""GRADIENT: logistic regression of labels -1, +1 on sparse rows, with an L1 norm.
+"""Logistic regression of labels -1, +1 on sparse rows, with an L1 norm.
 
     objective = 1/n Σ_i log(1 + exp(-y_i ⟨x_i, w⟩)) + l1 |w|_1
 

@@ -1,4 +1,4 @@
-"""GRADIENT: logistic regression on sparse rows, edge by edge (HOGWILD!, Niu 2011).
+"""Logistic regression on sparse rows, edge by edge (HOGWILD!, Niu 2011).
 
     objective = mean of log(1 + exp(-y_e ⟨x_e, w⟩)) + ½ μ |w|²
 

@@ -1,4 +1,4 @@
-"""GRADIENT: the Problem of a sparse model, its minibatches, and a model's defaults.
+"""The Problem of a sparse model, its minibatches, and a model's defaults.
 
     minibatch ── edge ──→ gradient of its rows ──┐
                  edge ──→ gradient of its rows ──┴─ / examples ──→ Rows

@@ -1,4 +1,4 @@
-"""GRADIENT: a support vector machine on sparse rows, edge by edge (HOGWILD!, Niu 2011).
+"""A support vector machine on sparse rows, edge by edge (HOGWILD!, Niu 2011).
 
     objective = mean of max(0, 1 - y_e ⟨x_e, w⟩) + ½ μ |w|²
 

@@ -50,14 +50,14 @@ def kernel(pad: int) -> Callable[..., float]:
 
 
 def descend(
-    table_TxR: np.ndarray, tiles: Tiles, numbers: np.ndarray, rate: float
+    table_TxR: np.ndarray, tiles: Tiles, tile_numbers: np.ndarray, rate: float
 ) -> float:
     """Update the table by each record of some tiles; return the summed loss.
 
     Args:
       table_TxR: The table, changed in place.
       tiles: All records.
-      numbers: Numbers of the tiles.
+      tile_numbers: Numbers of the tiles.
       rate: Learning rate.
     """
     return kernel(pad_of(table_TxR))(
@@ -67,6 +67,8 @@ def descend(
         (tiles.words, tiles.contexts),
         tiles.logs,
         tiles.weights,
-        np.ascontiguousarray(numbers),  # a strided array would compile another kernel
+        np.ascontiguousarray(
+            tile_numbers
+        ),  # a strided array would compile another kernel
         np.float32(rate),
     )

@@ -39,7 +39,7 @@ def hybrid(
     timer: Timer,
     axes: Mesh,
     pipeline: Pipeline,
-    cut: Tensor | None = None,
+    tensor: Tensor | None = None,
     clip: float = 0.0,
     ahead: int = 2,
     state: Any = None,
@@ -55,7 +55,7 @@ def hybrid(
       timer: Measures the phases.
       axes: Mesh with the axes data, stage and tensor, and optionally sequence.
       pipeline: Division among stages, and their schedule.
-      cut: Layers of one device of the axis tensor; None: the model's layers,
+      tensor: Layers of one device of the axis tensor; None: the model's layers,
         replicated.
       clip: Greatest norm of the gradients; 0 does not clip.
       ahead: Number of minibatches prepared in the background.
@@ -63,7 +63,7 @@ def hybrid(
     """
     assert problem.model
     start = problem.params
-    model = cut or dense(problem.model, start)
+    model = tensor or dense(problem.model, start)
     parts = divided(model, start, axes, pipeline)
     if pipeline.schedule == "pipedream":
         fits(parts, pipeline, clip)

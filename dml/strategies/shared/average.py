@@ -59,11 +59,11 @@ def average(
         if workers.comm.rank == 0:
             tables[:] = start
 
-        def work(data: Any, order: Order, pace: Pace, worker: Worker) -> Any:
+        def work(data: Any, order: Order, settings: Pace, worker: Worker) -> Any:
             order = share_of(order, worker)
             thread = worker.me % threads
             state = own[thread]._replace(table=tables[worker.me])
-            losses = descend(state, data, order, Worker(0, 1), pace, grads[thread])
+            losses = descend(state, data, order, Worker(0, 1), settings, grads[thread])
             settle(kernel, data, order.steps, state.table, state.velocity)
             return losses
 

@@ -66,8 +66,8 @@ def cyclades(
         descend = compiled(kernel.model)
         table = one_table(problem, state, workers)
 
-        def work(data: Any, order: Order, pace: Pace, worker: Worker) -> Any:
-            return descend(state, data, order, worker, pace, board)
+        def work(data: Any, order: Order, settings: Pace, worker: Worker) -> Any:
+            return descend(state, data, order, worker, settings, board)
 
         def updates(order: Order) -> int:
             return len(order.visits) if apart.all() else order.steps

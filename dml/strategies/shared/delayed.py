@@ -12,7 +12,7 @@ import numpy as np
 
 from dml.metrics.timer import Timer
 from dml.sim.delays import Law, stream
-from dml.strategies.shared.workers import Descent, paced, settle
+from dml.strategies.shared.workers import Descent, epoch_settings, settle
 from dml.types import Comm, Problem, Step
 from dml.wire.memory.delayed import kernel as compiled
 from dml.wire.memory.delayed import twin
@@ -55,14 +55,14 @@ def delayed(
     done = 0
     for epoch, order in enumerate(timer.waits("input", batches), 1):
         with timer("input"):
-            data, pace = paced(problem, update, epoch)
+            data, settings = epoch_settings(problem, update, epoch)
             visited = in_turn(order)
             draws = stream(seed, epoch)
             late = delays(distribution, draws, lengths[visited], per_coordinate)
             past = done + np.repeat(np.arange(order.steps), lengths[visited])
             late = np.minimum(late, np.minimum(past, most)).astype(np.int64)
         with timer("update"):
-            total = run(state, data, visited, late, done, pace)
+            total = run(state, data, visited, late, done, settings)
             settle(kernel, data, order.steps, state.table, state.velocity, state.before)
         done += order.steps
         yield Step(

@@ -103,9 +103,9 @@ def fused_work(kernel: Kernel, state: State) -> Work:
     fused = kernel.fused
     assert fused
 
-    def work(data: Any, order: Order, pace: Pace, worker: Worker) -> Any:
+    def work(data: Any, order: Order, settings: Pace, worker: Worker) -> Any:
         shares = dealt(kernel, order, worker) if order.steps else [order.visits]
-        return [fused(state.table, data, s, pace.rate) for s in shares]
+        return [fused(state.table, data, s, settings.rate) for s in shares]
 
     return work
 
@@ -117,8 +117,8 @@ def edge_work(
     descend = compiled(problem.kernel.model, policy)
     grads = {worker.me: gradients(problem) for worker in workers.local}
 
-    def work(data: Any, order: Order, pace: Pace, worker: Worker) -> Any:
-        return descend(state, data, order, worker, pace, grads[worker.me])
+    def work(data: Any, order: Order, settings: Pace, worker: Worker) -> Any:
+        return descend(state, data, order, worker, settings, grads[worker.me])
 
     return work
 

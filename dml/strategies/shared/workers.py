@@ -104,7 +104,7 @@ class Workers:
             self.pool.shutdown()
 
 
-def paced(
+def epoch_settings(
     problem: Problem, update: Descent, epoch: int, delay: int = 0
 ) -> tuple[Any, Pace]:
     """Return the data and the learning rate, momentum and delay of an epoch."""
@@ -122,22 +122,24 @@ def settle(kernel: Kernel, data: Any, steps: int, *tables: np.ndarray) -> None:
 def descent(
     problem: Problem,
 ) -> Callable[[np.ndarray, Any, np.ndarray, Pace], float]:
-    """Return (table, data, blocks, pace) -> loss: serial descent by these blocks.
+    """Return (table, data, blocks, settings) -> loss: serial descent by these blocks.
 
     Blocks of a problem without a fused kernel are single edges.
     """
     kernel = problem.kernel
     if kernel.fused:
-        return lambda table, data, blocks, pace: kernel.fused(
-            table, data, blocks, pace.rate
+        return lambda table, data, blocks, settings: kernel.fused(
+            table, data, blocks, settings.rate
         )
     run, grads = free(kernel.model, hogwild), gradients(problem)
     empty = state(problem.params[:1], 1, False, False, np.zeros)
 
-    def descend(table: np.ndarray, data: Any, blocks: np.ndarray, pace: Pace) -> float:
+    def descend(
+        table: np.ndarray, data: Any, blocks: np.ndarray, settings: Pace
+    ) -> float:
         order = Order(blocks, 1, len(blocks))
         now = empty._replace(table=table)
-        return run(now, data, order, Worker(0, 1), pace, grads)[0]
+        return run(now, data, order, Worker(0, 1), settings, grads)[0]
 
     return descend
 
@@ -197,7 +199,8 @@ def epochs(
       update: Learning rates and momentum.
       workers: Threads of this rank.
       timer: Measures the phases.
-      work: (data, order, pace, worker) -> losses, then `counts`; summed over workers.
+      work: (data, order, settings, worker) -> losses, then `counts`; summed over
+        workers.
       table: How the table is read.
       counts: Names of the last numbers that `work` returns.
       delay: Number of extra reads by which each gradient is delayed.
@@ -205,16 +208,18 @@ def epochs(
     """
     comm, number = workers.comm, 0
     with timer("compile"):
-        data, pace = paced(problem, update, 1)
+        data, settings = epoch_settings(problem, update, 1)
         no_blocks = Order(np.empty(0, np.int64), 1, 0)
-        first_of_each_host(comm, lambda: work(data, no_blocks, pace, workers.local[0]))
+        first_of_each_host(
+            comm, lambda: work(data, no_blocks, settings, workers.local[0])
+        )
     comm.Barrier()
     before = comm.bytes_sent
     for epoch, order in enumerate(timer.waits("update", batches), 1):
         with timer("update"):
             comm.platform.work(1)
-            data, pace = paced(problem, update, epoch, delay)
-            sums = workers.each(partial(work, data, order, pace))
+            data, settings = epoch_settings(problem, update, epoch, delay)
+            sums = workers.each(partial(work, data, order, settings))
         with timer("wait"):
             tree_allreduce(comm, sums)
         with timer("update"):

@@ -82,7 +82,7 @@ def own(setup: Setup, sizes: dict[str, int]) -> dict[str, Any]:
     return {
         "axes": mesh,
         "pipeline": pipeline,
-        "cut": cut,
+        "tensor": cut,
         "clip": values.clip,
         "state": setup.state,
         "ahead": setup.ahead,

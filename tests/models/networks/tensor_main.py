@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec as P
 from dml.data.minibatches import draws, take
 from dml.metrics.timer import Timer
 from dml.models.layered import composed
-from dml.models.layers import partition as cuts
+from dml.models.layers import partition
 from dml.models.layers.experts import Mixture
 from dml.models.model_problem import model_problem
 from dml.models.networks.tensor_transformer import tensor_transformer
@@ -102,7 +102,7 @@ def gap(kind, *args, **options):
 
 
 def one_device_has_the_whole_network():
-    assert cuts.over(1, sequence=True) == cuts.WHOLE
+    assert partition.partition_over(1, sequence=True) == partition.WHOLE
     assert gap("bert", 1, sequence=True) < CLOSE / 10
 
 
@@ -179,12 +179,12 @@ def early_bias(width, dot_general=None, real=linen.Dense, **options):
 
 def a_sum_that_is_missing_is_seen():
     for name in ("added", "copied"):
-        with broken(cuts, name, cuts.same):
+        with broken(partition, name, partition.same):
             assert gap("gpt", 2, made=program) > 100 * CLOSE
 
 
 def a_gradient_that_is_counted_twice_is_seen():
-    with broken(cuts, "added", summed_by_jax):
+    with broken(partition, "added", summed_by_jax):
         assert gap("gpt", 2, made=program) > 100 * CLOSE
 
 
@@ -239,7 +239,7 @@ def on_axes(mixture=None, schedule="1f1b", **sizes):
     cut = tensor_transformer(SHAPE, True, sizes["tensor"], ring=ring, mixture=mixture)
     pipeline = Pipeline(schedule, 2)
     axes = devices.mesh(**sizes)
-    return trained(hybrid, mixture, axes=axes, pipeline=pipeline, cut=cut)
+    return trained(hybrid, mixture, axes=axes, pipeline=pipeline, tensor=cut)
 
 
 def differs(found, mixture=None):

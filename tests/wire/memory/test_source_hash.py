@@ -76,7 +76,7 @@ RUN = """
 import sys
 import numpy as np
 from dml.models.sparse.problem import problem
-from dml.strategies.shared.workers import Descent, gradients, orders, paced
+from dml.strategies.shared.workers import Descent, epoch_settings, gradients, orders
 from dml.types import Edges
 from dml.wire.memory import hogwild
 from dml.wire.memory.lock_free import free
@@ -91,7 +91,7 @@ else:
     data = model.documents(generate(2, 1, 1, 0), 1e-3)
 start = np.zeros(1, np.float32)
 one = problem(model, data, start)
-data, pace = paced(one, Descent(lambda epoch: 0.1), 1)
+data, pace = epoch_settings(one, Descent(lambda epoch: 0.1), 1)
 shared = state(start, 1, False, False, np.zeros)
 order = next(orders(2, 1))
 free(model, hogwild)(shared, data, order, Worker(0, 1), pace, gradients(one))
