@@ -1,1 +1,1 @@
-"""Params and gradients in, new params out."""
+"""Updates: params and gradients in, new params out."""

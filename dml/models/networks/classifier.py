@@ -1,8 +1,8 @@
 """A classifier made of a sequence of flax modules.
 
-    inputs → part → part → ... → log-odds BxC        params and layers: one a part
+    inputs → part → part → ... → log-odds BxC        params and layers: one per part
 
-Batches have integer targets B; the loss is the mean cross entropy.
+Targets are integers B; the loss is the mean cross entropy.
 """
 
 from collections.abc import Callable, Mapping
@@ -25,31 +25,39 @@ def classifier(
     spread: Spread | None = None,
     remat: bool = False,
 ) -> Model:
-    """Make the model for inputs of that shape; metrics use running statistics."""
+    """Return the model; metrics use running statistics.
+
+    Args:
+      parts: Modules by name; the last returns log-odds.
+      shape: Shape of an input.
+      spread: Standard deviations of initial params; see `initial`.
+      remat: Whether the backward pass recomputes the inside of each part.
+    """
     names = tuple(parts)
 
     def init(key: jax.Array) -> Params:
-        flowing, shapes = jax.ShapeDtypeStruct((1, *shape), jnp.float32), {}
+        features, shapes = jax.ShapeDtypeStruct((1, *shape), jnp.float32), {}
         for name, part in parts.items():
-            flowing, variables = jax.eval_shape(part.init_with_output, key, flowing)
+            features, variables = jax.eval_shape(part.init_with_output, key, features)
             shapes[name] = folded(variables)
         return initial(shapes, key, spread)
 
     def layer(name: str) -> Layer:
-        def apply(params: Mapping[str, Params], given: Any, batch: Batch) -> Any:
-            flowing, moved = (batch.inputs, 0.0) if given is None else given
-            flowing, more = trained(parts[name], params[name], flowing)
+        def apply(params: Mapping[str, Params], inputs: Any, batch: Batch) -> Any:
+            # the second of a pair is the sum of the terms of running statistics
+            features, drift = (batch.inputs, 0.0) if inputs is None else inputs
+            features, term = trained(parts[name], params[name], features)
             if name == names[-1]:
-                return entropy(flowing, batch.targets) + moved + more
-            return flowing, moved + more
+                return entropy(features, batch.targets) + drift + term
+            return features, drift + term
 
         return Layer((name,), apply)
 
     def scores(params: Params, inputs: Any) -> Any:
-        flowing = inputs
+        features = inputs
         for name, part in parts.items():
-            flowing = settled(part, params[name], flowing)
-        return flowing
+            features = settled(part, params[name], features)
+        return features
 
     def metrics(params: Params, batch: Batch) -> dict[str, jax.Array]:
         return measures(scores(params, batch.inputs), batch.targets)
@@ -66,21 +74,21 @@ def measures(scores_BxC: jax.Array, targets: jax.Array) -> dict[str, jax.Array]:
 
 
 def entropy(scores_BxC: jax.Array, targets: jax.Array) -> jax.Array:
-    """Return the mean cross entropy, in float32."""
+    """Return the mean cross entropy in float32."""
     return optax.losses.softmax_cross_entropy_with_integer_labels(
         jnp.float32(scores_BxC), targets
     ).mean()
 
 
 class Part(linen.Module):
-    """A layer with params, between functions without."""
+    """A layer with params, between functions without params."""
 
     layer: linen.Module
     before: Callable[[jax.Array], jax.Array] = itself
     after: Callable[[jax.Array], jax.Array] = itself
 
     def setup(self) -> None:
-        linen.share_scope(self, self.layer)  # params without a name between
+        linen.share_scope(self, self.layer)  # params have no extra level of names
 
     def __call__(self, features: jax.Array) -> jax.Array:
         return self.after(self.layer(self.before(features)))

@@ -10,7 +10,7 @@ from flax import linen
 from dml.models.networks.classifier import Part, classifier, head
 from dml.types import BadInput, Model
 
-SMALLEST = 4  # pixels, for two pools
+SMALLEST = 4  # pixels: two poolings halve the side
 
 
 def pooled(maps_BxHxWxC: jax.Array) -> jax.Array:
@@ -25,18 +25,26 @@ def cnn(
     dtype: str = "float32",
     remat: bool = False,
 ) -> Model:
-    """Make the model for images of that shape, HxWxC."""
+    """Return the model for images.
+
+    Args:
+      shape: Shape of an image, HxWxC.
+      classes: Number of classes.
+      width: Number of maps of the first convolution.
+      dtype: Of the arithmetic.
+      remat: Whether the backward pass recomputes the inside of each layer.
+    """
     if len(shape) != 3 or min(shape) < 1 or min(shape[:2]) < SMALLEST:
         raise BadInput(
             f"expected images HxWxC, {SMALLEST} by {SMALLEST} at least, got {shape}; "
             "pass inputs BxHxWxC"
         )
-    numbers = jnp.dtype(dtype)
+    arithmetic = jnp.dtype(dtype)
     parts = {
         f"Conv_{n}": Part(
-            linen.Conv((1 + n) * width, (3, 3), dtype=numbers), after=pooled
+            linen.Conv((1 + n) * width, (3, 3), dtype=arithmetic), after=pooled
         )
         for n in range(2)
     }
-    parts["Dense_0"] = head(classes, numbers)
+    parts["Dense_0"] = head(classes, arithmetic)
     return classifier(parts, shape, remat=remat)

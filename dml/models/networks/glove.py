@@ -1,10 +1,11 @@
-"""GloVe (Pennington 2014), word vectors from counts of co-occurrence.
+"""GloVe (Pennington 2014): word vectors from counts of co-occurrence.
 
     L = ½ Σ_ij w(N_ij) (⟨v_i, u_j⟩ + b_i + c_j - log N_ij)²
     w(x) = min((x/x_max)^α, 1)
 
-Words and contexts have a table each, added up at the end; or one table serves as both,
-as the lecture writes it, and a word does not meet itself.
+Words and contexts have a table each, and the tables are summed at the end.
+Alternatively one table serves both, as in the lecture; records of a word with itself
+are then left out.
 """
 
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from dml.types import Embeddings, Model, itself
 
 
 class Records(NamedTuple):
-    """A batch: which row meets which, the logarithms of their counts, the weights."""
+    """A batch of records: rows of words and contexts, log counts, weights."""
 
     words: Any  # rows of the table
     contexts: Any  # rows of the table: those of contexts come after all words
@@ -25,15 +26,20 @@ class Records(NamedTuple):
 
 
 def glove(words: int, dim: int, tables: int = 2) -> Model:
-    """Return the model of a number of words; one table or two.
+    """Return the model; its `init` takes a seed.
 
-    Batches are Records of NumPy or JAX arrays; init takes a seed.
+    Batches are Records of NumPy or JAX arrays.
+
+    Args:
+      words: Number of words.
+      dim: Length of a vector.
+      tables: Number of tables, 1 or 2.
     """
 
     def start(seed: int) -> Embeddings:
         draws = np.random.default_rng(seed).random((tables * words, dim + 1))
         small = ((draws - 0.5) / dim).astype(np.float32)
-        squares = np.ones_like(small)  # AdaGrad starts at the learning rate itself
+        squares = np.ones_like(small)  # the first step of AdaGrad has the full rate
         return Embeddings(small[:, :dim], small[:, dim], squares[:, 1:], squares[:, 0])
 
     def loss(params: Embeddings, batch: Records) -> Any:
@@ -49,10 +55,12 @@ def glove(words: int, dim: int, tables: int = 2) -> Model:
 def misses(
     params: Embeddings, batch: Records, total: Callable[[Any], Any] = itself
 ) -> Any:
-    """Return the difference of each record's product and its logarithm.
+    """Return the predicted minus the actual logarithm of each record's count.
 
     Args:
-      total: of inner products over some columns -> those over all columns.
+      params: The parameters.
+      batch: The records.
+      total: Inner products over some columns -> inner products over all columns.
     """
     words_BxD = params.vectors_TxD[batch.words]
     contexts_BxD = params.vectors_TxD[batch.contexts]
@@ -62,5 +70,5 @@ def misses(
 
 
 def weight(counts: np.ndarray, x_max: float, alpha: float) -> np.ndarray:
-    """Return how much each count's record matters: 1 from x_max on."""
+    """Return the weight of each count in the loss: 1 from x_max on."""
     return np.minimum((counts / np.float32(x_max)) ** np.float32(alpha), np.float32(1))

@@ -1,6 +1,6 @@
-"""Multinomial logistic regression (Cox 1958), the smallest of the models.
+"""Multinomial logistic regression (Cox 1958), the smallest model.
 
-Batches of inputs BxF and integer targets B in, mean cross entropy out.
+Inputs are BxF with integer targets B; the loss is the mean cross entropy.
 """
 
 import jax
@@ -11,10 +11,16 @@ from dml.types import Batch, Model, Params
 
 
 def logistic(features: int, classes: int, l2: float = 0.0) -> Model:
-    """Make the model; l2 adds half of l2 times the squared weights, not the bias."""
+    """Return the model; l2 adds l2 / 2 times the squared weights, without the bias.
+
+    Args:
+      features: Number of features.
+      classes: Number of classes.
+      l2: Weight of the norm.
+    """
 
     def init(key: jax.Array) -> Params:
-        # convex: zeros are as good a start as any, and the key is not needed
+        # the loss is convex: any start leads to the optimum
         return {
             "weights": jnp.zeros((features, classes)),
             "bias": jnp.zeros(classes),

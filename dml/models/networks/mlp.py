@@ -21,17 +21,25 @@ def mlp(
     dtype: str = "float32",
     remat: bool = False,
 ) -> Model:
-    """Make the model for inputs of that shape; without widths it is linear."""
+    """Return the model; without hidden layers it is linear.
+
+    Args:
+      shape: Shape of an input.
+      classes: Number of classes.
+      widths: Numbers of units in the hidden layers.
+      dtype: Of the arithmetic.
+      remat: Whether the backward pass recomputes the inside of each layer.
+    """
     if math.prod(shape) < 1 or min(widths, default=1) < 1:
         raise BadInput(
-            f"expected inputs and layers of one number at least, got {shape=} and "
-            f"{widths=}; pass positive ones"
+            f"expected inputs and layers of at least one number, got {shape=} and "
+            f"{widths=}; pass positive sizes"
         )
-    numbers = jnp.dtype(dtype)
+    arithmetic = jnp.dtype(dtype)
     hidden = {
         f"hidden_{number:02d}": Part(
-            linen.Dense(width, dtype=numbers), flat, linen.relu
+            linen.Dense(width, dtype=arithmetic), flat, linen.relu
         )
         for number, width in enumerate(widths)
     }
-    return classifier(hidden | {"head": head(classes, numbers)}, shape, remat=remat)
+    return classifier(hidden | {"head": head(classes, arithmetic)}, shape, remat=remat)

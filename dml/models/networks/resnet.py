@@ -1,11 +1,12 @@
-"""Residual networks (He 2015): 20 and 32 for small images, 50 for large ones.
+"""Residual networks (He 2015): 20 and 32 layers for small images, 50 for large ones.
 
     stem → block → ... → block → mean over pixels → dense     a group of blocks: half
              ╰─── + ───╯                                      the size, twice the width
 
-Batches of inputs BxHxWxC and integer targets B in, mean cross entropy out. Shortcuts
-between groups are projections (He's option B) in all; where a bottleneck halves the
-size, its 3x3 does, and each block starts as its shortcut alone (Goyal 2017).
+Inputs are images BxHxWxC and integer targets B; the loss is the mean cross entropy.
+Shortcuts between groups are projections (He's option B) in all depths. A bottleneck
+that halves the size does so in its 3x3 convolution. A block starts as its shortcut, as
+its last scale is 0 (Goyal 2017).
 """
 
 import math
@@ -19,18 +20,27 @@ from dml.models.layers.normalisation import norm
 from dml.models.networks.classifier import Part, classifier
 from dml.types import BadInput, Model
 
-LAST = "last"  # the normalisation that starts at 0
+LAST = "last"  # name of the normalisation whose scale starts at 0
 
 
 class Plan(NamedTuple):
-    """What a depth means."""
+    """The blocks of a depth.
 
-    blocks: tuple[int, ...]  # in each group
-    width: int  # of the first group
-    kernels: tuple[int, ...]  # of a block's convolutions
-    growth: int  # a block's outputs to its width
-    large: bool  # the stem takes a sixteenth of the pixels
-    smallest: int  # height and width of an image
+    Attributes:
+      blocks: Number of blocks in each group.
+      width: Width of the first group.
+      kernels: Sides of a block's convolutions.
+      growth: Ratio of a block's outputs to its width.
+      large: Whether the stem keeps a sixteenth of the pixels.
+      smallest: Least height and width of an image.
+    """
+
+    blocks: tuple[int, ...]
+    width: int
+    kernels: tuple[int, ...]
+    growth: int
+    large: bool
+    smallest: int
 
 
 DEPTHS = {
@@ -61,7 +71,7 @@ class Stem(linen.Module):
 
 
 class Block(linen.Module):
-    """Maps to maps: a shortcut, and what convolutions add to it."""
+    """A residual block: a shortcut plus convolutions."""
 
     width: int
     kernels: tuple[int, ...]
@@ -93,7 +103,7 @@ class Block(linen.Module):
     def convolved(
         self, maps_BxHxWxC: jax.Array, size: int, width: int, stride: int
     ) -> jax.Array:
-        """Return a convolution's maps; what normalises them has the bias."""
+        """Return a convolution's maps; the bias is that of the normalisation."""
         return linen.Conv(
             width, (size, size), stride, use_bias=False, dtype=self.dtype
         )(maps_BxHxWxC)
@@ -106,7 +116,15 @@ def resnet(
     dtype: str = "float32",
     remat: bool = False,
 ) -> Model:
-    """Make the model for images of that shape, HxWxC."""
+    """Return the model for images.
+
+    Args:
+      shape: Shape of an image, HxWxC.
+      classes: Number of classes.
+      depth: Number of layers, a key of DEPTHS.
+      dtype: Of the arithmetic.
+      remat: Whether the backward pass recomputes the inside of each block.
+    """
     if depth not in DEPTHS:
         raise BadInput(
             f"expected a depth of {', '.join(map(str, DEPTHS))}, got {depth}; "
@@ -116,23 +134,23 @@ def resnet(
     if len(shape) != 3 or min(shape) < 1 or min(shape[:2]) < plan.smallest:
         raise BadInput(
             f"expected images HxWxC, {plan.smallest} by {plan.smallest} at least for "
-            f"{depth=}, got {shape}; pass larger ones or another depth"
+            f"{depth=}, got {shape}; pass larger images or another depth"
         )
-    numbers = jnp.dtype(dtype)
+    arithmetic = jnp.dtype(dtype)
     blocks = [
         Block(
             plan.width * 2**group,
             plan.kernels,
             plan.growth,
             2 if group and not number else 1,
-            numbers,
+            arithmetic,
         )
         for group, count in enumerate(plan.blocks)
         for number in range(count)
     ]
-    parts: dict[str, linen.Module] = {"stem": Stem(plan.width, plan.large, numbers)}
+    parts: dict[str, linen.Module] = {"stem": Stem(plan.width, plan.large, arithmetic)}
     parts |= {f"block_{number:02d}": block for number, block in enumerate(blocks)}
-    dense = linen.Dense(classes, dtype=numbers)
+    dense = linen.Dense(classes, dtype=arithmetic)
     parts["head"] = Part(dense, lambda maps_BxHxWxC: maps_BxHxWxC.mean(axis=(1, 2)))
     return classifier(parts, shape, spread, remat)
 

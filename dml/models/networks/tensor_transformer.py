@@ -1,4 +1,4 @@
-"""Tensor parallel layers (Megatron, Shoeybi 2019), divided over devices.
+"""Tensor-parallel transformer (Megatron, Shoeybi 2019), divided over devices.
 
     norm → f → qkv ║ heads ║ out ═ g → + → norm → f → up ║ hidden ║ down ═ g → +
 
@@ -6,8 +6,8 @@
 
 The layers are those of the dense network, with fewer heads, hidden units and words on
 each device. With sequence=True (Korthikanti 2022) activations between the layers, and
-all that is computed for each position alone, are sliced by positions: f is an
-all-gather, g a reduce-scatter, and a norm's gradient is a sum over devices.
+computations for single positions, are sliced by positions: f is an all-gather, g a
+reduce-scatter, and a norm's gradient is a sum over devices.
 
 Experts are divided over the same devices, each of which routes its examples. Positions
 are divided over the axis `sequence`, whose devices have equal params.
@@ -50,16 +50,16 @@ def tensor_transformer(
     The params are those of transformer(shape, causal) and its init.
 
     Args:
-      shape: sizes of the network.
-      causal: whether the network is GPT, not BERT.
-      size: number of devices of `tensor`.
-      dtype: of products.
-      sequence: whether `tensor` slices activations by positions, too.
-      ring: number of devices of `sequence`.
-      mixture: experts in place of each feed-forward.
+      shape: Sizes of the network.
+      causal: Whether the network is GPT, not BERT.
+      size: Number of devices of `tensor`.
+      dtype: Of the arithmetic.
+      sequence: Whether `tensor` also slices activations by positions.
+      ring: Number of devices of `sequence`.
+      mixture: Experts in place of each feed-forward; None: dense.
     """
     if size < 1:
-        raise BadInput(f"expected at least 1 device, got tensor={size}; pass more")
+        raise BadInput(f"expected at least 1 device, got tensor={size}; pass 1 or more")
     check_divisible("heads", shape.heads, size)  # the width is divisible by the heads
     check_divisible("the vocabulary", shape.vocabulary, size)
     if sequence:
@@ -85,7 +85,7 @@ def tensor_transformer(
 
     specs = jax.tree_util.tree_map_with_path(spec_of, shapes(shape, causal, mixture))
     partial = jax.tree_util.tree_map_with_path(
-        is_partial, specs, is_leaf=lambda one: isinstance(one, PartitionSpec)
+        is_partial, specs, is_leaf=lambda node: isinstance(node, PartitionSpec)
     )
     return Tensor(layers, specs, partial)
 
@@ -93,7 +93,7 @@ def tensor_transformer(
 def fits(
     shape: Shape, causal: bool, ring: int, sequence: bool, mixture: Mixture | None
 ) -> None:
-    """Raise BadInput where positions, or experts, cannot be divided."""
+    """Raise BadInput if positions or experts cannot be divided."""
     if mixture and (sequence or ring > 1):
         raise BadInput(
             "expected examples with all their positions on one device for experts, got "

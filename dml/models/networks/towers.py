@@ -1,4 +1,4 @@
-"""AlexNet in two towers, a device each (Krizhevsky 2012, figure 2).
+"""AlexNet in two towers, one on each of two devices (Krizhevsky 2012, figure 2).
 
            1    2    3    4    5    6    7    8
    ┌ ▓▓ → ▓▓ → ▓▓ ╲╱ ▓▓ → ▓▓ → ▓▓ ╲╱ ▓▓ ╲╱ ▓▓ ╲╱ ▓▓ ┐    device 0
@@ -33,10 +33,16 @@ def tower(
     sizes: Sizes = SMALL,
     crossings: Sequence[int] = PUBLISHED,
 ) -> Model:
-    """Return the model of one device under shard_map over `tower`, check_vma=False.
+    """Return the model of one device in shard_map over `tower`, with check_vma=False.
 
-    Its params are the device's slices of alexnet's (`specs`). Its gradient is that of
-    the slices, its loss that of both towers.
+    Its params are the device's slices of those of `alexnet` (`specs`). Its gradient is
+    that of the slices, its loss that of both towers.
+
+    Args:
+      shape: Shape of an image, HxWxC.
+      classes: Number of classes.
+      sizes: Sizes of the network.
+      crossings: Numbers of the layers, 2 to 8, that read the maps of both towers.
     """
     return network(plan(shape, classes, sizes, crossings), Place(1, meet, alike))
 
@@ -44,13 +50,13 @@ def tower(
 def split(
     device: Model, params: Params, axes: Mesh
 ) -> Callable[[Params, Batch], tuple[Any, Grads]]:
-    """Return a function that computes loss and gradient of params sharded by specs."""
-    lies = specs(params)
+    """Return (params sharded by `specs`, batch) -> loss, gradient."""
+    shardings = specs(params)
     return jax.shard_map(
         jax.value_and_grad(device.loss),
         mesh=axes,
-        in_specs=(lies, PartitionSpec()),
-        out_specs=(PartitionSpec(), lies),
+        in_specs=(shardings, PartitionSpec()),
+        out_specs=(PartitionSpec(), shardings),
         check_vma=False,
     )
 
@@ -66,8 +72,8 @@ def specs(params: Params) -> Any:
 def meet(maps_BxHxWxC: jax.Array) -> jax.Array:
     """Return the maps of both towers, on both devices: BxHxWx2C.
 
-    The filters of each device read all maps, and compute a summand of their gradient.
-    The transpose adds the summands; each tower gets the sums of its own maps.
+    The filters of each device read all maps, and compute a term of their gradient. The
+    transpose sums the terms and returns to each tower the sums for its maps.
     """
     return jax.lax.all_gather(maps_BxHxWxC, AXIS, axis=3, tiled=True)
 
@@ -84,8 +90,8 @@ meet.defvjp(
 def alike(scores_BxC: jax.Array) -> jax.Array:
     """Return the scores of both towers, for one loss that both devices compute.
 
-    So each device has the whole gradient of all scores. The transpose takes the part of
-    its own tower; a sum would count it twice.
+    Each device has the full gradient of all scores. The transpose takes the part of its
+    tower; a sum would count it twice.
     """
     return jax.lax.all_gather(scores_BxC, AXIS, axis=1, tiled=True)
 
@@ -103,8 +109,9 @@ alike.defvjp(
 def crossing_bytes(layers: Sequence[Filters], batch: int) -> int:
     """Return the bytes that both devices together send in a step, in float32.
 
-    Where towers meet, a device sends its maps, and the other one their gradient; of
-    scores there is no gradient to be sent.
+    Before a layer that crosses, a device sends its maps, and the other device their
+    gradient. Scores are sent without a gradient.
     """
-    met = sum(2 * np.prod(one.sees) for one in layers[1:] if one.crosses)
-    return 4 * batch * int(met + layers[-1].makes)
+    crossing = [filters for filters in layers[1:] if filters.crosses]
+    maps = sum(2 * np.prod(filters.sees) for filters in crossing)
+    return 4 * batch * int(maps + layers[-1].makes)

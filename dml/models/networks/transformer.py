@@ -40,16 +40,20 @@ def modules(
     """Return the modules of the model, in order, by the names of their params."""
     if min(shape) < 1 or shape.width % shape.heads:
         raise BadInput(
-            f"expected sizes of at least 1 and a width of whole heads, got {shape}; "
+            f"expected sizes of at least 1, heads that divide the width, got {shape}; "
             f"pass a width that is a multiple of heads={shape.heads}"
         )
     if dtype not in DTYPES:
         raise BadInput(
             f"expected a dtype of {', '.join(DTYPES)}, got {dtype!r}; pass one of them"
         )
-    what = causal, DTYPES[dtype], cut
-    blocks = {f"block_{n}": Block(shape, *what, mixture) for n in range(shape.layers)}
-    return {"embed": Embed(shape, *what[1:]), **blocks, "head": Head(shape, *what)}
+    common = DTYPES[dtype], cut
+    blocks = {
+        f"block_{n}": Block(shape, causal, *common, mixture)
+        for n in range(shape.layers)
+    }
+    head = Head(shape, causal, *common)
+    return {"embed": Embed(shape, *common), **blocks, "head": head}
 
 
 def shapes(shape: Shape, causal: bool, mixture: Mixture | None = None) -> Any:
@@ -58,14 +62,14 @@ def shapes(shape: Shape, causal: bool, mixture: Mixture | None = None) -> Any:
     if mixture:
         number = jax.ShapeDtypeStruct((), jnp.float32)
         stream = stream, Routing(number, number)
-    given = {
+    inputs = {
         "embed": jax.ShapeDtypeStruct((1, 1), jnp.int32),
         "head": jax.ShapeDtypeStruct((1, shape.width), jnp.float32),
     }
     key = jax.random.key(0)
     return {
-        name: jax.eval_shape(one.init, key, given.get(name, stream))["params"]
-        for name, one in modules(shape, causal, "float32", mixture=mixture).items()
+        name: jax.eval_shape(module.init, key, inputs.get(name, stream))["params"]
+        for name, module in modules(shape, causal, "float32", mixture=mixture).items()
     }
 
 
@@ -74,10 +78,10 @@ def start(
 ) -> Params:
     """Draw params as GPT-2 does."""
 
-    def spread(path: tuple[str, ...], wide: tuple[int, ...]) -> float | None:
-        if path[-1] == "bias" or len(wide) < 2:
+    def spread(path: tuple[str, ...], sizes: tuple[int, ...]) -> float | None:
+        if path[-1] == "bias" or len(sizes) < 2:
             return None
-        # the stream's variance should not grow with the number of summands
+        # the variance of the stream should not grow with the number of layers
         added = 2 * shape.layers if path[-2] in RESIDUALS else 1
         return EMBEDDING / math.sqrt(added)
 
@@ -94,20 +98,28 @@ def transformer(
 ) -> Model:
     """Return GPT (causal) or BERT; the loss is the mean over the predicted tokens.
 
-    With a mixture the balance of the blocks, a mean, is added by its weight. A model
-    with a cut offers its layers only: scores and metrics need all words.
+    With a mixture the loss includes the mean balance of the blocks, times its weight. A
+    model with a partition has layers only: scores and metrics need all words.
+
+    Args:
+      shape: Sizes of the network.
+      causal: Whether the network is GPT, not BERT.
+      dtype: Of the arithmetic, a key of DTYPES.
+      remat: Whether the backward pass recomputes the inside of each layer.
+      cut: Partition of a device; by default the full network.
+      mixture: Experts in place of each feed-forward; None: dense.
     """
     parts = modules(shape, causal, dtype, cut, mixture)
     *body, head = parts
-    # BERT's head has the few rows to tell, and so has every device all of them.
+    # BERT's head reads few rows, and every device has all of them.
     last_cut = cut if causal else partition_over(cut.size)
 
-    def run(name: str, params: Mapping[str, Params], given: Any, batch: Batch) -> Any:
-        given = batch.inputs if name == "embed" else given
-        given = parts[name].apply({"params": params[name]}, given)
+    def run(name: str, params: Mapping[str, Params], inputs: Any, batch: Batch) -> Any:
+        inputs = batch.inputs if name == "embed" else inputs
+        stream = parts[name].apply({"params": params[name]}, inputs)
         if mixture and name == "embed":
-            return given, Routing(jnp.float32(0), jnp.float32(0))
-        return given
+            return stream, Routing(jnp.float32(0), jnp.float32(0))
+        return stream
 
     def features(params: Mapping[str, Params], stream_BxLxD: Any) -> tuple[Any, ...]:
         rows_RxD = stream_BxLxD.reshape(-1, shape.width)
@@ -115,7 +127,7 @@ def transformer(
         features_RxD = last_cut.enter(features_RxD, len(stream_BxLxD))
         return features_RxD, params["embed"]["tokens"], bias_V
 
-    def told(stream_BxLxD: Any, targets: Any) -> tuple[Any, jax.Array]:
+    def predicted(stream_BxLxD: Any, targets: Any) -> tuple[Any, jax.Array]:
         """Return the predicted positions of the stream, and their tokens."""
         if causal:
             return stream_BxLxD, targets.reshape(-1)
@@ -123,9 +135,9 @@ def transformer(
         return take_positions(stream_BxLxD, positions_BxM, cut), tokens_BxM.reshape(-1)
 
     def last(params: Mapping[str, Params], stream: Any, batch: Batch) -> Any:
-        stream_BxMxD, targets_R = told(activations(stream), batch.targets)
+        stream_BxMxD, targets_R = predicted(activations(stream), batch.targets)
         operands = jax.tree.map(
-            lambda one: alike(one, targets_R), features(params, stream_BxMxD)
+            lambda array: alike(array, targets_R), features(params, stream_BxMxD)
         )
         loss = cross_entropy(*operands, targets_R, cut)
         if mixture:
@@ -136,10 +148,10 @@ def transformer(
         return stream[0] if mixture else stream
 
     def streamed(params: Params, batch: Batch) -> Any:
-        given = None
+        stream = None
         for name in body:
-            given = run(name, params, given, batch)
-        return given
+            stream = run(name, params, stream, batch)
+        return stream
 
     def scores(params: Params, tokens_BxL: jax.Array) -> jax.Array:
         stream_BxLxD = activations(streamed(params, Batch(tokens_BxL, None)))
@@ -148,7 +160,7 @@ def transformer(
 
     def metrics(params: Params, batch: Batch) -> dict[str, jax.Array]:
         stream = streamed(params, batch)
-        stream_BxMxD, targets_R = told(activations(stream), batch.targets)
+        stream_BxMxD, targets_R = predicted(activations(stream), batch.targets)
         scores_RxV = log_odds(*features(params, stream_BxMxD))
         chances_R = jnp.take_along_axis(
             jax.nn.log_softmax(scores_RxV), targets_R[:, None], axis=1

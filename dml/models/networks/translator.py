@@ -1,9 +1,9 @@
-"""An LSTM translator, a layer a device (Sutskever 2014; GNMT: Wu 2016, 3).
+"""An LSTM translator, one layer per device (Sutskever 2014; GNMT: Wu 2016, section 3).
 
-layer 3        a  b  c  ·  z  y      each device computes one time step in a tick, of
-layer 2     a  b  c  ·  z  y         its own layer: what the layer below has just sent.
-layer 1  a  b  c  ·  z  y            K layers, L times: L + K - 1 ticks, not K L
-         ────────────────────→ ticks; a b c is read, z y is written behind it
+layer 3        a  b  c  ·  z  y      in a tick each device computes one time step of
+layer 2     a  b  c  ·  z  y         its layer, from the output that the layer below
+layer 1  a  b  c  ·  z  y            has just sent: L + K - 1 ticks for K layers and
+         ────────────────────→ ticks L time steps, not K L; a b c is read, z y written
 """
 
 from collections.abc import Callable
@@ -20,10 +20,10 @@ from dml.models.networks.classifier import entropy
 from dml.types import BadInput, Batch, Grads, Model, Params
 
 AXIS = "layer"
-READS, WRITES = 0, 1  # an encoder and a decoder, each with kernels of its own
-FORGET = 1.0  # added to its gate: a layer remembers from the beginning
+READS, WRITES = 0, 1  # encoder and decoder, which have separate kernels
+FORGET = 1.0  # added to the forget gate: a layer remembers from the start
 
-SPECS = {  # how params lie: of the layers, each device has its own
+SPECS = {  # sharding of params: a layer on each device
     "embedding": PartitionSpec(),
     "layers": PartitionSpec(AXIS),
     "head": PartitionSpec(),
@@ -33,17 +33,22 @@ SPECS = {  # how params lie: of the layers, each device has its own
 def translator(words: int, width: int, layers: int) -> Model:
     """Return the reference: the layers one after another, K L ticks on one device.
 
-    Batches are sentences BxS and their translations BxT, both of that many words.
+    Batches are sentences BxS and their translations BxT.
+
+    Args:
+      words: Number of words of each language.
+      width: Width of a layer.
+      layers: Number of layers.
     """
     if min(words, width, layers) < 1:
         raise BadInput(
             f"expected words, a width and layers, got {words=}, {width=}, {layers=}; "
-            "pass one of each at least"
+            "pass at least 1 of each"
         )
 
     def init(key: jax.Array) -> Params:
         shapes = {
-            "embedding": (2 * words + 1, width),  # of both languages; a start
+            "embedding": (2 * words + 1, width),  # both languages, and a start token
             "layers": {
                 "kernel": (layers, 2, 2 * width, 4 * width),
                 "bias": (layers, 2, 4 * width),
@@ -56,10 +61,10 @@ def translator(words: int, width: int, layers: int) -> Model:
         flowing_LxBxD, written = embedded(params, batch)
         read = len(flowing_LxBxD) - written
         for number in range(layers):
-            one = jax.tree.map(lambda leaf, at=number: leaf[at], params["layers"])
+            layer = jax.tree.map(lambda leaf, at=number: leaf[at], params["layers"])
             state, parts = begin(flowing_LxBxD), []
             for phase, part in ((READS, slice(read)), (WRITES, slice(read, None))):
-                turn = partial(cell, one, phase, number > 0)
+                turn = partial(cell, layer, phase, number > 0)
                 state, made_LxBxD = jax.lax.scan(turn, state, flowing_LxBxD[part])
                 parts.append(made_LxBxD)
             flowing_LxBxD = jnp.concatenate(parts)
@@ -73,28 +78,28 @@ def translator(words: int, width: int, layers: int) -> Model:
 
 
 def spread(names: tuple[str, ...], shape: tuple[int, ...]) -> float | None:
-    """Return the spread of a leaf; each kernel of a stack has its own inputs."""
+    """Return the standard deviation of a leaf; kernels of a stack are independent."""
     if names[-1] == "embedding":
         return 1.0
     return None if len(shape) < 3 or "bias" in names else 1 / shape[-2] ** 0.5
 
 
 def wavefront(axes: Mesh) -> Callable[[Params, Batch], tuple[Any, Grads]]:
-    """Return a function that computes loss and gradient of params sharded by SPECS.
+    """Return (params sharded by SPECS, batch) -> loss, gradient.
 
     The axis `layer` has as many devices as there are layers.
     """
     size = axes.shape[AXIS]
 
-    def found(params: Params, batch: Batch) -> tuple[Any, Grads]:
+    def loss_and_gradient(params: Params, batch: Batch) -> tuple[Any, Grads]:
         loss, grads = jax.value_and_grad(swept)(params, batch, size)
-        # replicated params are read by one device: the others have zero gradients
+        # one device reads the replicated params: the gradients of others are zero
         part = {name: grads[name] for name, spec in SPECS.items() if not spec}
         loss, part = jax.lax.psum((loss, part), AXIS)
         return loss, grads | part
 
     return jax.shard_map(
-        found,
+        loss_and_gradient,
         mesh=axes,
         in_specs=(SPECS, PartitionSpec()),
         out_specs=(PartitionSpec(), SPECS),
@@ -106,34 +111,39 @@ def swept(params: Params, batch: Batch, size: int) -> jax.Array:
     """Return the loss on the last device, 0 on the others.
 
     The transpose of the scan begins with the last tick, and that of ppermute sends to
-    the layer below: the backward is a wavefront, too.
+    the layer below: the backward is a wavefront as well.
+
+    Args:
+      params: Params of this device's layer, and the replicated params.
+      batch: The minibatch.
+      size: Number of layers.
     """
     number = jax.lax.axis_index(AXIS)
     flowing_LxBxD, written = embedded(params, batch)
     length = len(flowing_LxBxD)
-    one = jax.tree.map(lambda leaf: leaf[0], params["layers"])
+    layer = jax.tree.map(lambda leaf: leaf[0], params["layers"])
 
     def turn(phase: int | None, carry: Any, tick: jax.Array) -> tuple[Any, jax.Array]:
-        state, given_BxD = carry
+        state, received_BxD = carry
         time = tick - number
         first_BxD = flowing_LxBxD[jnp.clip(time, 0, length - 1)]
         moved, made_BxD = cell(
-            one,
+            layer,
             jnp.where(time < length - written, READS, WRITES)
             if phase is None
             else phase,
             number > 0,
             state,
-            jnp.where(number == 0, first_BxD, given_BxD),
+            jnp.where(number == 0, first_BxD, received_BxD),
         )
-        # before the first input a layer computes, but keeps its state
+        # before its first input a layer does not change its state
         state = jax.tree.map(partial(jnp.where, time >= 0), moved, state)
         return (state, upward(made_BxD, size)), made_BxD
 
     carry: Any = (begin(flowing_LxBxD), jnp.zeros_like(flowing_LxBxD[0]))
-    for phase, span in spans(size, length - written, written):
+    for phase, interval in spans(size, length - written, written):
         carry, made_TxBxD = jax.lax.scan(
-            partial(turn, phase), carry, jnp.arange(span.start, span.stop)
+            partial(turn, phase), carry, jnp.arange(interval.start, interval.stop)
         )
     return jax.lax.cond(  # the last scan has the outputs of the last layer
         number == size - 1,
@@ -143,7 +153,7 @@ def swept(params: Params, batch: Batch, size: int) -> jax.Array:
 
 
 def spans(layers: int, read: int, written: int) -> list[tuple[int | None, range]]:
-    """Return the ticks in which all layers read, some do (None), or all write.
+    """Return the ticks in which all layers read, some read (None), or all write.
 
     In a single scan, the transpose would copy both kernels in every tick.
     """
@@ -176,6 +186,13 @@ def cell(
     """Return the state and the output of one time step of one layer.
 
     From the second layer on, the input is added to the output (Wu 2016, equation 6).
+
+    Args:
+      params: Kernels and biases of the layer.
+      phase: READS or WRITES.
+      residual: Whether the input is added to the output.
+      state: Hidden state and memory.
+      below_BxD: Output of the layer below.
     """
     hidden_BxD, memory_BxD = state
     seen_BxE = jnp.concatenate([below_BxD, hidden_BxD], axis=1)
@@ -193,9 +210,10 @@ def begin(flowing_LxBxD: jax.Array) -> Any:
 
 
 def embedded(params: Params, batch: Batch) -> tuple[jax.Array, int]:
-    """Return the inputs of the first layer, and the number of words to be written.
+    """Return the inputs of the first layer, and the number of words to write.
 
-    The inputs are the sentence, a start, and the translation without its last word.
+    The inputs are the sentence, a start token, and the translation without its last
+    word.
     """
     table_VxD = params["embedding"]
     words = len(table_VxD) // 2
@@ -217,16 +235,16 @@ def scored(params: Params, made: jax.Array) -> jax.Array:
 
 @jax.jit
 def translate(params: Params, sources_BxS: jax.Array) -> jax.Array:
-    """Return the likeliest words, one after another, as many as were read: BxS."""
+    """Return the most probable words, one after another, as many as were read: BxS."""
     table_VxD, stack = params["embedding"], params["layers"]
     words, layers = len(table_VxD) // 2, len(stack["kernel"])
 
     def turn(phase: int, states: Any, token_B: jax.Array) -> tuple[Any, jax.Array]:
         flowing_BxD, after = table_VxD[token_B], []
         for number in range(layers):
-            one = jax.tree.map(lambda leaf, at=number: leaf[at], stack)
+            layer = jax.tree.map(lambda leaf, at=number: leaf[at], stack)
             state = states[number]
-            state, flowing_BxD = cell(one, phase, number > 0, state, flowing_BxD)
+            state, flowing_BxD = cell(layer, phase, number > 0, state, flowing_BxD)
             after.append(state)
         return after, scored(params, flowing_BxD).argmax(axis=1)
 

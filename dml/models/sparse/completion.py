@@ -1,12 +1,12 @@
-"""A matrix completed from some of its entries, edge by edge (HOGWILD!, 2011).
+"""Completion of a matrix from some of its entries, edge by edge (HOGWILD!, Niu 2011).
 
     edge = ½ w (⟨l, r⟩ + b_u + b_i - v)² + ½ μ_u (|l|² + b_u²) + ½ μ_i (|r|² + b_i²)
 
 A row of the table has the factors, then the bias; users' rows come before items'. GloVe
-(Pennington 2014) is this, with v the log counts, w their weights, and μ_u = μ_i = 0.
+(Pennington 2014) is the case of v the log counts, w their weights, and μ_u = μ_i = 0.
 
-`factors` has the same gradient by minibatches with sums in the order of SIMD lanes, so
-bits differ. `tests/models/sparse/test_completion.py` compares both.
+`factors` has the same gradient over minibatches, with sums in the order of SIMD lanes,
+so bits differ. `tests/models/sparse/test_completion.py` compares both.
 """
 
 import math
@@ -20,14 +20,14 @@ from numba import njit
 from dml.models.networks.glove import weight
 from dml.models.sparse.problem import descend as move
 from dml.models.sparse.problem import dot
-from dml.models.sparse.problem import undecayed as decay
-from dml.models.sparse.problem import unpaced as paced
-from dml.models.sparse.problem import unsettled as settle
+from dml.models.sparse.problem import leave_table as settle
+from dml.models.sparse.problem import same_data as paced
+from dml.models.sparse.problem import zero_decay as decay
 from dml.types import BadInput, Edges, Problem, Ratings, Rows, Touching
 
 __all__ = ["decay", "gradient", "move", "objective", "optimum", "paced", "settle"]
-FALLS = 1e-7  # of the objective in a sweep: less than this is no fall
-DAMPING = 1e-10  # of a system's diagonal: solvable also where the data leave it open
+FALLS = 1e-7  # least relative decrease of the objective in a sweep
+DAMPING = 1e-10  # of the trace: underdetermined systems stay solvable
 
 
 class Entries(NamedTuple):
@@ -43,7 +43,7 @@ class Entries(NamedTuple):
 def of_ratings(
     ratings: Ratings, mu_user: float, mu_item: float, dtype: Any = np.float32
 ) -> Entries:
-    """Make an edge of each rating, in the order in which they are."""
+    """Return an edge for each rating, in their order."""
     values = ratings.values.astype(dtype)
     pairs = edges(ratings.users, ratings.items)
     return Entries(pairs, values, np.ones_like(values), float(mu_user), float(mu_item))
@@ -59,14 +59,23 @@ def of_counts(
     *,
     dtype: Any = np.float32,
 ) -> Entries:
-    """Make GloVe's edges of which word met which context how often.
+    """Return GloVe's edges from counts of co-occurrence.
 
-    Words' rows are 0 to vocabulary - 1, those of contexts come after them.
+    The rows of words are 0 to vocabulary - 1; those of contexts follow.
+
+    Args:
+      words: Word of each pair.
+      contexts: Context of each pair.
+      counts: Count of each pair, above 0.
+      vocabulary: Number of words.
+      x_max: Count from which pairs have weight 1.
+      alpha: Exponent of the weight.
+      dtype: Of targets and weights.
     """
     if not len(counts) or counts.min() <= 0:
         least = counts.min() if len(counts) else "none"
         raise BadInput(
-            f"expected counts above 0, got {least}; pass only the pairs that met"
+            f"expected counts above 0, got {least}; pass only pairs that co-occur"
         )
     logs = np.log(counts.astype(np.float64)).astype(dtype)
     weights = weight(counts, x_max, alpha).astype(dtype)
@@ -77,12 +86,12 @@ def of_counts(
 def edges(users: np.ndarray, items: np.ndarray) -> Edges:
     """Return the edges of pairs of rows; users' rows must come before items'."""
     if not len(users) or users.min() < 0 or users.max() >= items.min():
-        spans = [
+        ranges = [
             f"{side.min()} to {side.max()}" for side in (users, items) if len(side)
         ]
         raise BadInput(
             "expected entries whose users' rows all come before their items', got "
-            f"{' and '.join(spans) or 'none'}; number items on from the last user"
+            f"{' and '.join(ranges) or 'none'}; number items after the last user"
         )
     rows = np.stack([users, items], axis=1).astype(np.uint32).ravel()
     return Edges(2 * np.arange(len(users) + 1, dtype=np.int64), rows)
@@ -112,7 +121,7 @@ def gradient(table, data, e, t, grads):
         x, y = table[user, d], table[item, d]
         users += x * x
         items += y * y
-        # the bias goes with a 1 on the other side
+        # the bias is multiplied by 1
         grads[0, d] = slope * (y if d < bias else kind(1)) + mu_user * x
         grads[1, d] = slope * (x if d < bias else kind(1)) + mu_item * y
     norm = mu_user * users + mu_item * items
@@ -125,17 +134,17 @@ def objective(table: np.ndarray, data: Entries) -> float:
 
 
 def rmse(table: np.ndarray, data: Entries) -> float:
-    """Return the root of the entries' mean squared error, whatever their weights."""
+    """Return the root mean squared error of the entries, without weights."""
     return math.sqrt(_sums(table, data)[1] / len(data.targets))
 
 
 @njit(nogil=True, cache=True)
 def misses(table, data):
-    """Return what the table says of each entry, less what it is."""
-    found = np.empty(len(data.targets), table.dtype)
-    for e in range(len(found)):
-        found[e] = miss(table, data, e)
-    return found
+    """Return the predictions of all entries minus their values."""
+    errors = np.empty(len(data.targets), table.dtype)
+    for e in range(len(errors)):
+        errors[e] = miss(table, data, e)
+    return errors
 
 
 @njit(nogil=True, cache=True)
@@ -159,8 +168,8 @@ def _sums(table, data):
 class Products(NamedTuple):
     """Inner products of users' and items' rows, whose columns are split over ranks.
 
-    Behind the products of a minibatch stands the sum of its norms. All ranks have the
-    column of biases; the first counts it.
+    The products of a minibatch are followed by the sum of its norms. All ranks store
+    the column of biases; rank 0 counts it.
     """
 
     data: Entries
@@ -169,7 +178,7 @@ class Products(NamedTuple):
     def split(self, rank: int, size: int) -> tuple[np.ndarray, Callable]:
         """Return the table of a rank's columns and the biases, and its gradient.
 
-        The gradient is (table, batch, products) -> the mean loss, and rows.
+        The gradient is (table, batch, products) -> mean loss, rows.
         """
         columns = np.array_split(self.start_TxD[:, :-1], size, axis=1)[rank]
         return np.column_stack([columns, self.start_TxD[:, -1]]), self.gradient
@@ -183,14 +192,14 @@ class Products(NamedTuple):
     ) -> np.ndarray:
         rows_Bx2, mus = self.rows(batch), (self.data.mu_user, self.data.mu_item)
         users_BxD, items_BxD = table_TxD[rows_Bx2[:, 0]], table_TxD[rows_Bx2[:, 1]]
-        found = np.einsum("bd,bd->b", users_BxD[:, :-1], items_BxD[:, :-1])
+        products_B = np.einsum("bd,bd->b", users_BxD[:, :-1], items_BxD[:, :-1])
         if biases:
-            found += users_BxD[:, -1] + items_BxD[:, -1]
+            products_B += users_BxD[:, -1] + items_BxD[:, -1]
         norms = [
             mu * np.square(side[:, : None if biases else -1], dtype=np.float64).sum()
             for mu, side in zip(mus, (users_BxD, items_BxD), strict=True)
         ]
-        return np.append(found, 0.5 * sum(norms))
+        return np.append(products_B, 0.5 * sum(norms))
 
     def gradient(
         self, table_TxD: np.ndarray, batch: Touching, products: np.ndarray
@@ -203,7 +212,7 @@ class Products(NamedTuple):
         sums_NxD = np.zeros((len(batch.rows), table_TxD.shape[1]), kind)
         for side, mu in enumerate((self.data.mu_user, self.data.mu_item)):
             others_BxD = table_TxD[rows_Bx2[:, 1 - side]]
-            others_BxD[:, -1] = 1  # the bias goes with a 1 on the other side
+            others_BxD[:, -1] = 1  # the bias is multiplied by 1
             own = np.searchsorted(batch.rows, rows_Bx2[:, side])
             norm_BxD = kind(mu) * table_TxD[rows_Bx2[:, side]]
             np.add.at(sums_NxD, own, slopes_B[:, None] * others_BxD + norm_BxD)
@@ -216,7 +225,8 @@ class Products(NamedTuple):
 
     def join(self, tables: Sequence[np.ndarray]) -> np.ndarray:
         """Return the table of all columns from the tables of all ranks."""
-        return np.column_stack([*(one[:, :-1] for one in tables), tables[0][:, -1]])
+        factors = (table[:, :-1] for table in tables)
+        return np.column_stack([*factors, tables[0][:, -1]])
 
 
 def in_columns(problem: Problem) -> Problem:
@@ -226,10 +236,15 @@ def in_columns(problem: Problem) -> Problem:
 
 
 def optimum(data: Entries, start_TxD: np.ndarray, sweeps: int = 200) -> np.ndarray:
-    """Solve for all users, then for all items, in turn, until the objective stays.
+    """Return a local optimum by alternating least squares, in float64.
 
-    Alternating least squares, in float64: each of its steps is exact, so that none
-    rises. The product is not convex: another start may end elsewhere, near as low.
+    Each step is exact, so the objective never rises. The objective is not convex:
+    another start may lead to another optimum with a similar value.
+
+    Args:
+      data: The entries.
+      start_TxD: Table of the start.
+      sweeps: Greatest number of sweeps over both sides.
     """
     table_TxD = start_TxD.astype(np.float64)
     wide = data._replace(
@@ -248,13 +263,13 @@ def optimum(data: Entries, start_TxD: np.ndarray, sweeps: int = 200) -> np.ndarr
 
 
 def solve(table_TxD: np.ndarray, data: Entries, side: int, mu: float) -> None:
-    """Give one side's rows, users' (0) or items' (1), their best numbers."""
+    """Set the rows of one side, users' (0) or items' (1), to their least squares."""
     rows, at_E = np.unique(data.edges.rows[side::2], return_inverse=True)
     systems_RxDxD, sides_RxD = _systems(table_TxD, data, side, at_E, len(rows))
     diagonal = np.arange(table_TxD.shape[1])
     counts = np.bincount(at_E)
     systems_RxDxD[:, diagonal, diagonal] += mu * counts[:, None]
-    # A row of fewer entries than numbers leaves some of them open: there they stay.
+    # a row with fewer entries than numbers is underdetermined: damp towards its values
     damping_R = DAMPING * np.trace(systems_RxDxD, axis1=1, axis2=2)
     systems_RxDxD[:, diagonal, diagonal] += damping_R[:, None]
     sides_RxD += damping_R[:, None] * table_TxD[rows]

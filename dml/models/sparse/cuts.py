@@ -2,9 +2,10 @@
 
     objective = mean of w ½ |x_u - x_v|₁ over pairs, w ½ |x_u - e_k|₁ over terminals
 
-A row x_u of the table lies on the simplex: its shares of K labels. At a corner it is a
-label, and an edge then costs its weight where it is cut. So the objective times the
-number of edges is a cut's value, or below it: this is a cut's linear relaxation.
+A row x_u of the table lies on the simplex: its shares of K labels. A corner is a label,
+and an edge between corners costs its weight if it is cut. The objective times the
+number of edges is thus at most the value of a cut: the problem is the linear relaxation
+of cuts.
 """
 
 from typing import Any, NamedTuple
@@ -12,25 +13,25 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from dml.models.sparse.problem import undecayed as decay
-from dml.models.sparse.problem import unpaced as paced
-from dml.models.sparse.problem import unsettled as settle
+from dml.models.sparse.problem import leave_table as settle
+from dml.models.sparse.problem import same_data as paced
+from dml.models.sparse.problem import zero_decay as decay
 from dml.types import Edges
 
 __all__ = ["decay", "gradient", "move", "objective", "paced", "settle"]
-PAIR = -1  # as a label: the edge goes to a node
+PAIR = -1  # label of an edge between two nodes
 
 
 class Cuts(NamedTuple):
-    """Pairs of nodes (two rows) and edges to a label (one row), in a drawn order."""
+    """Pairs of nodes (two rows) and edges to a label (one row), in random order."""
 
     edges: Edges
     weights: np.ndarray
-    labels: np.ndarray  # int16; PAIR where there are two nodes
+    labels: np.ndarray  # int16; PAIR for edges between two nodes
 
 
 def cuts(graph: Any, seed: int, dtype: Any = np.float32) -> Cuts:
-    """Make edges of a data.graphs.Graph, in an order that the seed draws."""
+    """Return the edges of a data.graphs.Graph in a random order."""
     pairs, count = len(graph.pairs), len(graph.pairs) + len(graph.terminals)
     order = np.random.default_rng(seed).permutation(count)
     lengths = np.where(order < pairs, 2, 1)
@@ -46,13 +47,13 @@ def cuts(graph: Any, seed: int, dtype: Any = np.float32) -> Cuts:
 
 
 def start(graph: Any, dtype: Any = np.float32) -> np.ndarray:
-    """Make a table whose rows have an equal share of every label."""
+    """Return a table whose rows have an equal share of every label."""
     return np.full((graph.nodes, graph.labels), 1 / graph.labels, dtype)
 
 
 @njit(nogil=True, cache=True)
 def gradient(table, data, e, t, grads):
-    """Return the edge's cost; grads are ± w/2, and 0 where there is nothing between."""
+    """Return the edge's cost; gradients are ± w/2, and 0 for equal shares."""
     kind, k, label = table.dtype.type, data.edges.starts[e], data.labels[e]
     half, apart = kind(0.5) * data.weights[e], kind(0)
     u, v = data.edges.rows[k], data.edges.rows[k + 1 if label == PAIR else k]
@@ -68,10 +69,10 @@ def gradient(table, data, e, t, grads):
 
 @njit(nogil=True, cache=True)
 def move(table, row, grads, s, rate):
-    """grads[s] ← the nearest point of the simplex to x - rate · gradient, less x.
+    """grads[s] ← the nearest point of the simplex to x - rate · gradient, minus x.
 
-    Changes of workers that did not see one another may leave shares below 0; they
-    still sum to 1, and whoever is next to move the row brings it back.
+    Concurrent changes of several workers may leave shares below 0. They still sum to 1,
+    and the next change of the row projects it onto the simplex.
     """
     point = grads[s]
     for d in range(len(point)):
@@ -83,21 +84,21 @@ def move(table, row, grads, s, rate):
 
 @njit(nogil=True, cache=True)
 def project(point):
-    """point ← the nearest one on the simplex: max(y - θ, 0), θ such that its sum is 1.
+    """point ← its nearest point on the simplex: max(y - θ, 0), where θ makes the sum 1.
 
-    θ is of all numbers that it leaves above 0 (Duchi 2008). For few labels no sort is
-    needed: those that θ puts at 0 stay there (Michelot 1986), so θ is taken of all, of
-    those above it, ... until no more falls out.
+    θ is computed from the numbers that stay above 0 (Duchi 2008). For few labels no
+    sort is needed: a number that θ sets to 0 stays 0 (Michelot 1986), so θ is
+    recomputed from the numbers above it until none is removed.
     """
     top = point[0]
     for y in point:
         top = max(top, y)
-    total = 0.0  # float64, so that the sum is 1 to a share's last digit
+    total = 0.0  # float64, so that the shares sum to 1 to the last digit
     for d in range(len(point)):
-        point[d] -= top  # the nearest is the same, and no sum outgrows its digits
+        point[d] -= top  # the projection is the same, and sums keep their precision
         total += point[d]
     left, before, theta = len(point), len(point) + 1, 0.0
-    while 0 < left < before:  # 0: of what is no number
+    while 0 < left < before:  # left is 0 for NaN
         before, theta = left, (total - 1.0) / left
         left, total = 0, 0.0
         for y in point:
@@ -115,10 +116,7 @@ def objective(table: np.ndarray, data: Cuts) -> float:
 
 @njit(nogil=True, cache=True)
 def cut_value(table, data):
-    """Return the cost of all edges; at corners it is the weight of those that are cut.
-
-    A float64, whatever the table.
-    """
+    """Return the cost of all edges in float64; at corners, the weight of cut edges."""
     total = 0.0
     starts, rows = data.edges.starts, data.edges.rows
     for e in range(len(data.weights)):
@@ -133,11 +131,11 @@ def cut_value(table, data):
 
 
 def rounded(table: np.ndarray) -> np.ndarray:
-    """Return each node's label, the largest of its shares; the first of equal ones."""
+    """Return each node's label, that of its largest share; of equals, the first."""
     labels: np.ndarray = table.argmax(axis=1)
     return labels
 
 
 def corners(labels: np.ndarray, count: int, dtype: Any = np.float32) -> np.ndarray:
-    """Return the table of so many labels at which every node has its own."""
+    """Return the table of `count` labels in which every node is at its label."""
     return np.eye(count, dtype=dtype)[labels]

@@ -1,7 +1,7 @@
-"""The least cuts of a graph, to compare with: by flow, or by primal and dual.
+"""Minimum cuts of a graph for comparison: by maximum flow, or by a primal-dual method.
 
-A graph in, an Optimum out. Two labels: the exact cut, as scipy's maximum flow. More:
-the linear relaxation, to a gap that is measured, and the cut it is rounded to.
+For two labels, `flow` returns the exact cut by scipy's maximum flow. For more labels,
+`optimum` solves the linear relaxation to a measured gap, and rounds it to a cut.
 """
 
 from typing import Any, NamedTuple
@@ -12,27 +12,31 @@ from numba import njit
 from dml.models.sparse.cuts import corners, cut_value, cuts, project, rounded
 from dml.types import BadInput
 
-UNITS = 2**30 - 1  # of the least cut: scipy's int32 holds an edge's flow and its rest
-TAME = 1e-3  # of a node's costs: where its pairs weigh less, they are not its rate
-EVERY = 50  # rounds between two looks at the gap
+UNITS = 2**30 - 1  # of the minimum cut; flow and residual must fit into int32
+TAME = 1e-3  # least sum of weights for a node's rate, relative to its costs
+EVERY = 50  # rounds between two measurements of the gap
 
 
 class Optimum(NamedTuple):
-    """Values are sums over edges; `least` is below every cut's value."""
+    """Values are sums over edges; `least` is a lower bound of every cut's value."""
 
     least: float
-    table_NxK: np.ndarray  # float64: where the relaxation has its value
-    value: float  # of the relaxation at the table: least ≤ optimum ≤ value
+    table_NxK: np.ndarray  # float64: solution of the relaxation
+    value: float  # relaxation at table_NxK: least ≤ optimum ≤ value
     labels: np.ndarray
     cut: float  # the value of those labels
 
 
 def optimum(graph: Any, gap: float = 1e-3, rounds: int = 5000) -> Optimum:
-    """Return the relaxation's optimum (Chambolle 2011), to a share `gap` of its value,
-    or for so many rounds.
+    """Return the relaxation's optimum by a primal-dual method (Chambolle 2011).
 
-    Steps are those of each row and edge (Pock 2011, lemma 2): the rates of a node and
-    of an edge are 1 over the weights that they see.
+    Step sizes are those of each row and edge (Pock 2011, lemma 2): 1 over the sum of
+    the weights at a node or edge.
+
+    Args:
+      graph: The graph.
+      gap: Relative gap between value and lower bound at which the method stops.
+      rounds: Greatest number of rounds.
     """
     data = cuts(graph, 0, np.float64)
     costs_NxK, constant = _costs(graph)
@@ -58,10 +62,10 @@ def optimum(graph: Any, gap: float = 1e-3, rounds: int = 5000) -> Optimum:
 
 
 def flow(graph: Any) -> Optimum:
-    """Return the least cut of two labels by maximum flow, label 0 being the source.
+    """Return the minimum cut of two labels by maximum flow; label 0 is the source.
 
-    Weights become integers, rounded down: what flows is at most the least cut, and
-    all of it where they were integers, and not too large.
+    Weights are rounded down to integers, so the flow is at most the minimum cut; it is
+    equal if the weights are integers and not too large.
     """
     from scipy.sparse import coo_array
     from scipy.sparse.csgraph import breadth_first_order, maximum_flow
@@ -72,38 +76,39 @@ def flow(graph: Any) -> Optimum:
             "use the relaxation's optimum"
         )
     data, source, size = cuts(graph, 0, np.float64), graph.nodes, graph.nodes + 2
-    liked = _costs(graph)[0].argmin(axis=1)
-    tried = [(worth(each, data), each) for each in (0 * liked, 0 * liked + 1, liked)]
-    bound, labels = min(tried, key=lambda each: each[0])
+    cheapest = _costs(graph)[0].argmin(axis=1)  # label of each node alone
+    guesses = 0 * cheapest, 0 * cheapest + 1, cheapest
+    values = [(worth(guess, data), guess) for guess in guesses]
+    bound, labels = min(values, key=lambda pair: pair[0])
     node, label = graph.terminals.T
     weights = np.concatenate([graph.pair_weights, graph.terminal_weights])
     units = UNITS / bound if bound else 1.0
     units = np.floor(units) if units > 1 else units
-    # no least cut has an edge above the bound, so its weight may as well be the bound
-    whole = np.floor(np.minimum(weights.astype(np.float64), bound) * units)
+    # no minimum cut has an edge above the bound, so weights are limited to the bound
+    integers = np.floor(np.minimum(weights.astype(np.float64), bound) * units)
     u, v = np.concatenate([graph.pairs.T, [node, source + label]], axis=1)
-    both_ways = np.r_[whole, whole].astype(np.int32), (np.r_[u, v], np.r_[v, u])
-    capacities = coo_array(both_ways, shape=(size, size)).tocsr()
-    found = maximum_flow(capacities, source, source + 1)
-    rest = capacities - found.flow
-    rest.eliminate_zeros()
-    reached = breadth_first_order(rest, source, return_predecessors=False)
-    parted = np.ones(size, np.int64)
-    parted[reached] = 0
-    # where weights were rounded to nothing, the flow's own cut may be the worse
-    if (value := worth(parted[: graph.nodes], data)) <= bound:
-        bound, labels = value, parted[: graph.nodes]
-    least = float(found.flow_value / units)
+    both = np.r_[integers, integers].astype(np.int32), (np.r_[u, v], np.r_[v, u])
+    capacities = coo_array(both, shape=(size, size)).tocsr()
+    maximum = maximum_flow(capacities, source, source + 1)
+    residual = capacities - maximum.flow
+    residual.eliminate_zeros()
+    reached = breadth_first_order(residual, source, return_predecessors=False)
+    side = np.ones(size, np.int64)
+    side[reached] = 0
+    # weights may be rounded to 0: then a guess may be better than the cut of the flow
+    if (value := worth(side[: graph.nodes], data)) <= bound:
+        bound, labels = value, side[: graph.nodes]
+    least = float(maximum.flow_value / units)
     return Optimum(least, corners(labels, 2, np.float64), bound, labels, bound)
 
 
 def worth(labels: np.ndarray, data: Any) -> float:
-    """Return what a cut in two costs."""
+    """Return the value of a cut with two labels."""
     return float(cut_value(corners(labels, 2, np.float64), data))
 
 
 def _costs(graph: Any) -> tuple[np.ndarray, float]:
-    """Return what each node's labels cost, and a constant: w(1 - x_k) is -w x_k + w."""
+    """Return the cost of each node's labels, and a constant: w(1 - x_k) = w - w x_k."""
     costs_NxK = np.zeros((graph.nodes, graph.labels))
     np.subtract.at(costs_NxK, tuple(graph.terminals.T), graph.terminal_weights)
     return costs_NxK, float(graph.terminal_weights.sum(dtype=np.float64))
@@ -111,7 +116,7 @@ def _costs(graph: Any) -> tuple[np.ndarray, float]:
 
 @njit(nogil=True, cache=True)
 def _forces(pairs, weights, dual, costs, forces):
-    """forces ← the relaxation's gradient by x at this dual: costs + Aᵀ dual."""
+    """forces ← the relaxation's gradient with respect to x: costs + Aᵀ dual."""
     for n in range(len(costs)):
         for d in range(costs.shape[1]):
             forces[n, d] = costs[n, d]
@@ -124,7 +129,7 @@ def _forces(pairs, weights, dual, costs, forces):
 
 @njit(nogil=True, cache=True)
 def _rounds(fixed, moving, rounds):
-    """Raise the dual by what is between nodes, lower x by the forces, go beyond it."""
+    """Raise the dual by differences between nodes, lower x by forces, extrapolate."""
     (pairs, weights, costs, rates), (x, beyond, dual, forces) = fixed, moving
     labels = x.shape[1]
     point = np.empty(labels)

@@ -1,11 +1,11 @@
-"""A dense network, made sparse by dropout (Srivastava 2014), unit by unit.
+"""A dense network made sparse by dropout (Srivastava 2014), unit by unit.
 
     image ── w_in, b ──→ tanh, of kept units only, / keep ── w_out ──→ scores ──→ loss
 
-A row of the table is a hidden unit: its weights in, its bias, its weights out. A unit
-that an image's mask drops has no gradient, so an edge's rows are the units it keeps.
-The masks are drawn once, a few an image: the objective is a finite sum. It is smooth,
-else descents would end in the kinks of relu, far from one another.
+A row of the table is a hidden unit: its input weights, its bias, its output weights. A
+unit that an image's mask drops has no gradient, so an edge's rows are the kept units. A
+fixed number of masks per image is drawn once: the objective is a finite sum. It is
+smooth; with relu, descents would end at kinks far from one another.
 """
 
 from typing import Any, NamedTuple
@@ -15,9 +15,9 @@ from numba import njit
 
 from dml.models.sparse.problem import add_up, dot
 from dml.models.sparse.problem import descend as move
-from dml.models.sparse.problem import undecayed as decay
-from dml.models.sparse.problem import unpaced as paced
-from dml.models.sparse.problem import unsettled as settle
+from dml.models.sparse.problem import leave_table as settle
+from dml.models.sparse.problem import same_data as paced
+from dml.models.sparse.problem import zero_decay as decay
 from dml.types import BadInput, Batch, Edges
 
 __all__ = ["decay", "gradient", "move", "objective", "optimum", "paced", "settle"]
@@ -27,11 +27,11 @@ class Masked(NamedTuple):
     """Images with masks: edge e is an image and the units that are kept for it."""
 
     edges: Edges
-    images: np.ndarray  # int64: the row of inputs that each edge has
+    images: np.ndarray  # int64: row of the inputs, by edge
     inputs_BxI: np.ndarray
     targets: np.ndarray  # int32
     keep: float
-    mu: float  # of ½ μ |row|², of each unit that is kept
+    mu: float  # weight of ½ |row|² of each kept unit
 
 
 def kept(
@@ -44,15 +44,24 @@ def kept(
     *,
     dtype: Any = np.float32,
 ) -> Masked:
-    """Draw so many masks an image; each keeps a unit by that chance, and at least one.
+    """Draw masks for each image; a mask keeps at least one unit.
 
-    Edges come a mask of every image after another, in the order of the batch.
+    Edges are ordered by mask, then by image in the order of the batch.
+
+    Args:
+      batch: The images.
+      hidden: Number of units.
+      keep: Probability that a mask keeps a unit.
+      masks: Number of masks per image.
+      seed: Random seed of the masks.
+      mu: Weight of ½ |row|² of each kept unit.
+      dtype: Of the images.
     """
     count = len(batch.targets)
     if not (0 < keep <= 1 and hidden > 0 and masks > 0 and count > 0):
         raise BadInput(
-            "expected a chance in (0, 1] to keep each of some units in some masks of "
-            f"some images, got {keep=}, {hidden=}, {masks=}, {count} images; pass more"
+            "expected keep in (0, 1], and at least one unit, mask and image, got "
+            f"{keep=}, {hidden=}, {masks=}, {count} images; correct them"
         )
     rng = np.random.default_rng(seed)
     kept_ExH = rng.random((masks * count, hidden)) < keep
@@ -69,7 +78,15 @@ def kept(
 def start(
     hidden: int, inputs: int, classes: int, seed: int, dtype: Any = np.float32
 ) -> np.ndarray:
-    """Draw a table by LeCun's rule on both sides of the units; biases are 0."""
+    """Draw a table by LeCun's rule on both sides of the units; biases are 0.
+
+    Args:
+      hidden: Number of units.
+      inputs: Number of pixels.
+      classes: Number of classes.
+      seed: Random seed.
+      dtype: Of the table.
+    """
     rng = np.random.default_rng(seed)
     table_HxD = rng.standard_normal((hidden, inputs + 1 + classes))
     table_HxD[:, :inputs] *= np.sqrt(1 / inputs)
@@ -87,8 +104,8 @@ def activation(table, unit, inputs, image):
 
 @njit(nogil=True, cache=True)
 def entropy(scores, target):
-    """Return the cross entropy; scores become its slopes, chances - 1 at the target."""
-    top, told, total = scores[0], scores[target], scores.dtype.type(0)
+    """Return the cross entropy; scores become its gradient, p - 1 at the target."""
+    top, target_score, total = scores[0], scores[target], scores.dtype.type(0)
     for c in range(1, len(scores)):
         top = max(top, scores[c])
     for c in range(len(scores)):
@@ -97,12 +114,12 @@ def entropy(scores, target):
     for c in range(len(scores)):
         scores[c] /= total
     scores[target] -= 1
-    return np.log(total) + top - told
+    return np.log(total) + top - target_score
 
 
 @njit(nogil=True, cache=True)
 def gradient(table, data, e, t, grads):
-    """Return the edge's loss; grads are those of the units that its mask keeps."""
+    """Return the edge's loss; grads are those of the kept units."""
     kind, image = table.dtype.type, data.images[e]
     first, last = data.edges.starts[e], data.edges.starts[e + 1]
     width, mu, scale = data.inputs_BxI.shape[1], kind(data.mu), kind(1 / data.keep)
@@ -111,7 +128,7 @@ def gradient(table, data, e, t, grads):
     for k in range(first, last):
         unit = data.edges.rows[k]
         active = activation(table, unit, data.inputs_BxI, image)
-        grads[k - first, width] = active  # lies there until its slope is known
+        grads[k - first, width] = active  # stored there until its slope is known
         squares += dot(table, unit, table, unit, table.shape[1])
         for c in range(len(scores)):
             scores[c] += scale * active * table[unit, width + 1 + c]
@@ -132,11 +149,11 @@ def gradient(table, data, e, t, grads):
 
 def objective(table: np.ndarray, data: Masked) -> float:
     """Return the mean of all edges' losses."""
-    return whole(table, data)[0]
+    return loss_and_gradient(table, data)[0]
 
 
-def whole(table: np.ndarray, data: Masked) -> tuple[float, np.ndarray]:
-    """Return the mean of all edges' losses, and its gradient."""
+def loss_and_gradient(table: np.ndarray, data: Masked) -> tuple[float, np.ndarray]:
+    """Return the mean loss of all edges, and its gradient."""
     total_HxD, count = np.zeros(table.shape), len(data.images)
     every, units = np.arange(count), np.arange(len(table))
     loss, _ = add_up(gradient, table, data, every, units, total_HxD)
@@ -144,7 +161,7 @@ def whole(table: np.ndarray, data: Masked) -> tuple[float, np.ndarray]:
 
 
 def accuracy(table: np.ndarray, batch: Batch) -> float:
-    """Return the share of images whose class all units together score highest."""
+    """Return the share of images classified correctly with all units kept."""
     inputs_BxI = batch.inputs.reshape(len(batch.targets), -1)
     width = inputs_BxI.shape[1]
     units_BxH = inputs_BxI @ table[:, :width].T + table[:, width]
@@ -153,24 +170,28 @@ def accuracy(table: np.ndarray, batch: Batch) -> float:
 
 
 def optimum(data: Masked, start_HxD: np.ndarray, steps: int = 2000) -> np.ndarray:
-    """Descend from this start on the whole sum, by L-BFGS in float64.
+    """Return a local optimum of the finite sum from this start, by L-BFGS in float64.
 
-    The loss is not convex: this is a reference of what the finite sum allows, a valley
-    of its own, and other descents may end in others, higher or lower.
+    The loss is not convex: other descents may end in other optima, higher or lower.
+
+    Args:
+      data: Images with masks.
+      start_HxD: Table of the start.
+      steps: Greatest number of iterations.
     """
     from scipy.optimize import minimize
 
     wide = data._replace(inputs_BxI=data.inputs_BxI.astype(np.float64))
 
     def loss(flat: np.ndarray) -> tuple[float, np.ndarray]:
-        mean, slopes_HxD = whole(flat.reshape(start_HxD.shape), wide)
+        mean, slopes_HxD = loss_and_gradient(flat.reshape(start_HxD.shape), wide)
         return mean, slopes_HxD.ravel()
 
-    found = minimize(
+    result = minimize(
         loss,
         start_HxD.astype(np.float64).ravel(),
         jac=True,
         method="L-BFGS-B",
         options={"maxiter": steps, "maxfun": 2 * steps, "maxcor": 20},
     )
-    return found.x.reshape(start_HxD.shape).astype(start_HxD.dtype)
+    return result.x.reshape(start_HxD.shape).astype(start_HxD.dtype)

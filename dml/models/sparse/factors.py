@@ -2,11 +2,11 @@
 
     L = mean of ½ (⟨l_u, r_i⟩ + b_u + b_i - v_ui)² + ½ μ (|l_u|² + |r_i|² + b_u² + b_i²)
 
-A row of the table has the factors, then the bias. As every rating shrinks the two rows
-that it touches (Gemulla 2011), and no other, a minibatch's gradient is sparse.
+A row of the table has the factors, then the bias. Every rating shrinks only the two
+rows that it touches (Gemulla 2011), so a minibatch's gradient is sparse.
 
-This is `completion` with one norm. The gradient here fills SIMD lanes: servers need its
-speed, and their recorded results have its bits.
+This is `completion` with one norm. The sums here fill SIMD lanes: servers need the
+speed, and recorded results have these bits.
 """
 
 import math
@@ -18,17 +18,24 @@ from dml.models.sparse.completion import edges
 from dml.models.sparse.problem import of_rows
 from dml.types import Problem, Ratings
 
-SPREAD = 0.1  # of the first factors: their products begin far below one star
-# Sums may be reordered, so that they fill registers; but NaN must stay NaN.
+SPREAD = 0.1  # standard deviation of the initial factors; products start near 0
+# sums may be reordered to fill registers, but NaN must stay NaN
 FAST = {"reassoc", "contract", "nsz"}
 
 
 def problem(
     training: Ratings, held_out: Ratings, factors: int, mu: float, seed: int
 ) -> Problem:
-    """Return the problem of a table of factors; the seed draws its start value.
+    """Return the problem of a table of factors.
 
     A row's access frequency is its number of ratings.
+
+    Args:
+      training: Ratings to train on.
+      held_out: Ratings to evaluate on.
+      factors: Number of factors.
+      mu: Weight of the norm.
+      seed: Random seed of the start value.
     """
     rows = 1 + max(int(part.items.max()) for part in (training, held_out))
     sides = np.concatenate([training.users, training.items])
@@ -50,7 +57,7 @@ def problem(
 
 
 def start(rows: int, factors: int, seed: int) -> np.ndarray:
-    """Make a table of small factors, which a seed draws, and of biases at 0."""
+    """Draw a table of small factors; biases are 0."""
     draws = np.random.default_rng(seed).standard_normal((rows, factors + 1))
     table_TxD = (SPREAD * draws).astype(np.float32)
     table_TxD[:, factors] = 0
@@ -58,13 +65,13 @@ def start(rows: int, factors: int, seed: int) -> np.ndarray:
 
 
 def centred(training: Ratings, held_out: Ratings) -> tuple[Ratings, Ratings]:
-    """Return what is left for the table to say: ratings less the training's mean."""
+    """Subtract the mean of the training ratings from both sets."""
     mean = training.values.mean(dtype=np.float64)
-    one, other = (
+    centred_training, centred_held_out = (
         part._replace(values=(part.values - mean).astype(np.float32))
         for part in (training, held_out)
     )
-    return one, other
+    return centred_training, centred_held_out
 
 
 def gradient(
@@ -74,14 +81,22 @@ def gradient(
     rows: np.ndarray,
     mu: float,
 ) -> tuple[float, np.ndarray]:
-    """Return the loss of those ratings and the gradients of the rows they touch."""
+    """Return the mean loss of some ratings, and the gradient of their rows.
+
+    Args:
+      table_TxD: The table.
+      ratings: All ratings.
+      index: Indices of the minibatch's ratings.
+      rows: Rows that they touch.
+      mu: Weight of the norm.
+    """
     grads_NxD = np.zeros((len(rows), table_TxD.shape[1]), np.float32)
     lost = _gradient(table_TxD, ratings, index, rows, np.float32(mu), grads_NxD)
     return lost, grads_NxD
 
 
 def metrics(table_TxD: np.ndarray, ratings: Ratings, mu: float) -> dict[str, float]:
-    """Return the loss of all ratings, and the root of their mean squared error."""
+    """Return the mean loss of all ratings, and the root mean squared error."""
     squares, weights = _squares(table_TxD, ratings)
     return {"loss": 0.5 * (squares + mu * weights), "rmse": math.sqrt(squares)}
 
@@ -104,7 +119,7 @@ def _weight(x, y):
 
 @njit(fastmath=FAST, cache=True, nogil=True)
 def _gradient(table, ratings, index, rows, mu, grads):
-    slot = np.empty(len(table), np.int32)  # only what is written is read
+    slot = np.empty(len(table), np.int32)  # only the entries of `rows` are used
     for n in range(len(rows)):
         slot[rows[n]] = n
     bias = table.shape[1] - 1

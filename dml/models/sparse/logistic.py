@@ -2,10 +2,9 @@
 
     objective = 1/n Σ_i log(1 + exp(-y_i ⟨x_i, w⟩)) + l1 |w|_1
 
-Weights and a Batch of a CSR matrix in; losses and gradients of the features touched
-out. There is no bias: tf-idf rows have length 1 and need none; where examples need
-one, give them a feature that is always 1. The norm is left to the update: pass the same
-l1 to `dml.update.table.table`.
+There is no bias: tf-idf rows have length 1 and need none. If examples need a bias, add
+a feature that is always 1. The norm is applied by the update: pass the same l1 to
+`dml.update.table.table`.
 """
 
 from collections.abc import Mapping
@@ -23,9 +22,9 @@ ZERO = np.float32(0)
 def problem(training: Batch, held_out: Batch, l1: float) -> Problem:
     """Return the problem of CSR rows with labels -1 and +1, a table of one column.
 
-    It is evaluated by the objective on `training`, the loss and accuracy on `held_out`,
-    and the share of weights that are 0. A row's access frequency is the number of
-    examples with its feature.
+    Evaluation returns the objective on `training`, loss and accuracy on `held_out`, and
+    the share of weights that are 0. A row's access frequency is the number of examples
+    with its feature.
     """
     for name, batch in (("training", training), ("held_out", held_out)):
         _check(name, batch, training.inputs.shape[1])
@@ -47,7 +46,7 @@ def problem(training: Batch, held_out: Batch, l1: float) -> Problem:
         lambda table, index, rows: gradient(table[:, 0], training, index, rows),
         evaluate,
         np.bincount(features, minlength=len(start_Tx1)),
-        rising=False,  # recorded words are those of this order
+        rising=False,  # recorded results have this order
     )
 
 
@@ -61,7 +60,7 @@ def _check(name: str, batch: Batch, features: int) -> None:
     if batch.inputs.shape[1] != features:
         raise BadInput(
             f"expected {features} features in {name}, as in training, got "
-            f"{batch.inputs.shape[1]}; read both files with that many"
+            f"{batch.inputs.shape[1]}; read both files with as many features"
         )
 
 
@@ -89,28 +88,35 @@ def objective(weights_T: np.ndarray, batch: Batch, l1: float) -> float:
 def kkt(
     weights: np.ndarray, grads: np.ndarray, l1: float, margin: float = 0.0
 ) -> np.ndarray:
-    """Return which rows' gradients are worth sending, Li (OSDI'14): True where so.
+    """Return the mask of rows whose gradients are worth sending (Li 2014, OSDI).
 
-    A weight of zero whose gradient is at most l1 stays there: it meets the conditions
-    of Karush, Kuhn and Tucker. A margin sends those too that nearly leave.
+    A weight of zero whose gradient is at most l1 stays zero: it satisfies the
+    conditions of Karush, Kuhn and Tucker. With a margin, rows that nearly violate them
+    are sent, too.
+
+    Args:
+      weights: Values of the rows.
+      grads: Gradients of the rows.
+      l1: Weight of the norm.
+      margin: Margin below l1.
     """
-    worth = (weights != 0) | ~(abs(grads) <= l1 - margin)  # so that NaN is sent
+    worth = (weights != 0) | ~(abs(grads) <= l1 - margin)  # True for NaN
     return worth.any(axis=tuple(range(1, worth.ndim)))
 
 
 @njit(nogil=True, cache=True)
 def _gradient(weights_T, matrix, targets, index, rows_N):
     starts, features, values = matrix
-    place_T = np.zeros(len(weights_T), np.int64)  # 1 + where in rows; 0: not asked for
+    place_T = np.zeros(len(weights_T), np.int64)  # 1 + index in rows; 0: not in rows
     for n in range(len(rows_N)):
         place_T[rows_N[n]] = n + 1
-    grads_N, total = np.zeros(len(rows_N) + 1, np.float32), 0.0  # [0] takes the others
+    grads_N, total = np.zeros(len(rows_N) + 1, np.float32), 0.0  # [0]: rows left out
     for i in index:
         score = ZERO
         for k in range(starts[i], starts[i + 1]):
             score += values[k] * weights_T[features[k]]
         margin = targets[i] * score
-        # exp of what is not above 0 cannot overflow
+        # exp of a number of at most 0 cannot overflow
         small = np.exp(-abs(margin))
         total += np.log1p(small) + max(-margin, ZERO)
         wrong = (small if margin > 0 else np.float32(1)) / (1 + small)

@@ -2,9 +2,9 @@
 
     objective = mean of log(1 + exp(-y_e ⟨x_e, w⟩)) + ½ μ |w|²
 
-Its documents and the norm are those of `svm`: the table has v, w = a_t v. For
-servers, with minibatches and an L1 norm, it is in `logistic`, whose sums have
-another order. `tests/models/sparse/test_sparse_edges.py` compares both gradients.
+Documents and norm are those of `svm`: the table is v, where w = a_t v. `logistic` has
+minibatches and an L1 norm, for servers; its sums have another order.
+`tests/models/sparse/test_sparse_edges.py` compares both gradients.
 """
 
 import numpy as np
@@ -27,13 +27,13 @@ from dml.models.sparse.svm import (
 
 __all__ = ["decay", "gradient", "move", "objective", "optimum", "paced", "settle"]
 __all__ += ["Documents", "accuracy", "documents"]
-FLAT = 1e-9  # the largest slope at the optimum; the gap is below 1e-18 T / 2 μ
-PAIRS = 20  # of steps and gradients that L-BFGS keeps
+FLAT = 1e-9  # greatest gradient at the optimum; the gap is below 1e-18 T / 2 μ
+PAIRS = 20  # of steps and gradients that L-BFGS stores
 
 
 @njit(nogil=True, cache=True, forceinline=True)
 def gradient(table, data, e, t, grads):
-    """Return the log loss; grads is v's: -y x / (1 + exp(margin)) / a_t+1."""
+    """Return the log loss; grads is that of v: -y x / (1 + exp(margin)) / a_t+1."""
     label = data.labels[e]
     margin = label * scale(data, t) * score(table, data, e)
     small = np.exp(-abs(margin))  # cannot overflow
@@ -43,7 +43,7 @@ def gradient(table, data, e, t, grads):
 
 
 def objective(table: np.ndarray, data: Documents) -> float:
-    """Return the mean log loss of weights w, and the norm."""
+    """Return the mean log loss of weights w, plus the norm."""
     norm = np.square(table, dtype=np.float64).sum()
     return _losses(table, data) / len(data.labels) + 0.5 * data.mu * float(norm)
 
@@ -73,5 +73,5 @@ def optimum(data: Documents, width: int) -> np.ndarray:
 
     limits = {"maxiter": 10_000, "maxcor": PAIRS, "ftol": 0, "gtol": FLAT}
     start = np.zeros(width)
-    found = minimize(slope, start, jac=True, method="L-BFGS-B", options=limits)
-    return found.x.astype(data.values.dtype)
+    result = minimize(slope, start, jac=True, method="L-BFGS-B", options=limits)
+    return result.x.astype(data.values.dtype)

@@ -1,4 +1,4 @@
-"""The Problem of a sparse model, its minibatches, and a model's defaults.
+"""The Problem of a sparse model, its minibatches, and defaults of a model.
 
     minibatch ── edge ──→ gradient of its rows ──┐
                  edge ──→ gradient of its rows ──┴─ / examples ──→ Rows
@@ -23,18 +23,18 @@ def problem(
     start: np.ndarray,
     evaluate: Callable[[np.ndarray], Mapping[str, Any]] = lambda table: {},
 ) -> Problem:
-    """Return the problem of a sparse model, an example for each edge.
+    """Return the problem of a sparse model; each edge is an example.
 
-    Strategies with a gradient keep a table of T numbers as Tx1.
+    Strategies with a gradient use a table of T numbers in the shape Tx1.
 
     Args:
-      model: a module of models.
-      data: its data, whose first field is `edges`.
-      start: the table before the first update.
+      model: A module with the functions of `dml.types.SparseModel`.
+      data: Its data, whose first field is `edges`.
+      start: Table before the first update.
       evaluate: table -> measures by name.
     """
     frequency = np.bincount(data.edges.rows, minlength=len(start))
-    found = of_rows(
+    sparse = of_rows(
         start,
         data.edges,
         Minibatches(model, data, frequency),
@@ -42,8 +42,8 @@ def problem(
         frequency,
     )._replace(kernel=Kernel(data, model))
     if start.ndim > 1:
-        return found
-    return found._replace(table=lambda: found._replace(params=start[:, None]))
+        return sparse
+    return sparse._replace(table=lambda: sparse._replace(params=start[:, None]))
 
 
 def of_rows(
@@ -54,34 +54,34 @@ def of_rows(
     frequency: np.ndarray,
     rising: bool = True,
 ) -> Problem:
-    """Return the problem of a table, of whose rows a minibatch touches some.
+    """Return the problem of a table whose rows a minibatch touches sparsely.
 
     Args:
-      start: the table before the first update.
-      edges: the rows of each example.
-      gradient: (table, indices, rows) -> the mean loss, and the gradient of these rows.
+      start: Table before the first update.
+      edges: The rows of each example.
+      gradient: (table, indices, rows) -> the mean loss and the gradient of these rows.
       evaluate: table -> measures by name.
-      frequency: how often all examples together touch each row.
-      rising: whether the rows of a minibatch rise; if not, they come as the examples
-        do.
+      frequency: Number of examples that touch each row.
+      rising: Whether the rows of a minibatch are sorted; otherwise they are in the
+        order of the examples.
     """
 
     def take(indices: np.ndarray) -> Touching:
-        found = touched(edges, np.asarray(indices, np.int64), len(start))
-        return Touching(indices, np.sort(found) if rising else found)
+        rows = touched(edges, np.asarray(indices, np.int64), len(start))
+        return Touching(indices, np.sort(rows) if rising else rows)
 
-    def rows(table: np.ndarray, batch: Touching) -> tuple[float, Rows]:
+    def row_gradient(table: np.ndarray, batch: Touching) -> tuple[float, Rows]:
         assert isinstance(batch.rows, np.ndarray)
         loss, values = gradient(table, batch.indices, batch.rows)
         return loss, Rows(batch.rows, values.reshape(len(values), -1))
 
     examples, by_rows = len(edges.starts) - 1, attrgetter("rows")
-    return Problem(start, examples, rows, evaluate, take, by_rows, frequency)
+    return Problem(start, examples, row_gradient, evaluate, take, by_rows, frequency)
 
 
 @njit(nogil=True, cache=True)
 def touched(edges, indices, count):
-    """Return which of so many rows these edges have, each once, as they come."""
+    """Return the rows that these edges have, each once, in order of appearance."""
     seen, rows, used = np.zeros(count, np.bool_), np.empty(count, np.int64), 0
     for e in indices:
         for k in range(edges.starts[e], edges.starts[e + 1]):
@@ -93,7 +93,7 @@ def touched(edges, indices, count):
 
 
 class Minibatches:
-    """Computes gradients of a sparse model by minibatches, in memory of its own.
+    """Computes gradients of a sparse model over minibatches; owns the memory.
 
     The norm that edges leave to `paced` and `settle` is divided among the edges of each
     row: Σ_e ½ μ n/d_r x_r² over the rows r of an edge, where d_r of all n edges have
@@ -101,9 +101,9 @@ class Minibatches:
     the mean over all edges is the gradient of the objective.
 
     Args:
-      model: a module of models.
-      data: its data.
-      frequency: the number of edges of each row.
+      model: A module with the functions of `dml.types.SparseModel`.
+      data: Its data.
+      frequency: Number of edges of each row.
     """
 
     def __init__(self, model: SparseModel, data: Any, frequency: np.ndarray):
@@ -111,7 +111,7 @@ class Minibatches:
 
     @cached_property
     def fixed(self) -> tuple[Any, np.ndarray | None]:
-        """The data whose table is the parameters; μ n/d of each row, if μ > 0."""
+        """Data with the table as parameters; μ n/d of each row, or None if μ = 0."""
         mu, examples = self.model.decay(self.data), len(self.data.edges.starts) - 1
         shares_T = mu * examples / np.maximum(self.frequency, 1)
         return self.model.paced(self.data, 0.0), shares_T if mu else None
@@ -135,15 +135,15 @@ class Minibatches:
         return lost / count, sums_NxD / table.dtype.type(count)
 
 
-# Not cached: what is kept on disk would not change when the model does.
+# Not cached: numba's cache on disk would not notice a change of the model.
 @njit(nogil=True)
 def add_up(gradient, table, data, indices, rows, sums):
     """sums[n] ← sums[n] + the gradients of row rows[n], over these edges.
 
-    Return the summed loss, and how many of the edges have each row.
+    Return the summed loss, and the number of edges that have each row.
     """
     starts, lost, most = data.edges.starts, 0.0, 0
-    slot = np.empty(len(table), np.int64)  # only what is written is read
+    slot = np.empty(len(table), np.int64)  # only the entries of `rows` are used
     for n in range(len(rows)):
         slot[rows[n]] = n
     for e in indices:
@@ -164,7 +164,7 @@ def add_up(gradient, table, data, indices, rows, sums):
 
 @njit(nogil=True, cache=True, forceinline=True)
 def dot(x_NxD, i, y_MxD, j, width):
-    """Return ⟨x_i, y_j⟩ over the first columns, by four sums that do not wait.
+    """Return ⟨x_i, y_j⟩ over the first columns, in four independent sums.
 
     `svm.score` has the same sums over the values of sparse rows.
     """
@@ -184,7 +184,7 @@ def dot(x_NxD, i, y_MxD, j, width):
 
 @njit(nogil=True, cache=True)
 def descend(table, row, grads, s, rate):
-    """grads[s] ← what the row changes by: -rate · gradient."""
+    """grads[s] ← the change of the row: -rate · gradient."""
     if grads.ndim == 1:
         grads[s] *= -rate
     else:
@@ -192,15 +192,15 @@ def descend(table, row, grads, s, rate):
             grads[s, d] *= -rate
 
 
-def undecayed(data: Any) -> float:
-    """Return 0: the gradients of edges have the norm, or there is none."""
+def zero_decay(data: Any) -> float:
+    """Return 0: the gradients of edges include the norm, or there is none."""
     return 0.0
 
 
-def unpaced(data: Any, rate: float) -> Any:
-    """Return the data, whatever the rate."""
+def same_data(data: Any, rate: float) -> Any:
+    """Return the data, for any rate."""
     return data
 
 
-def unsettled(table: np.ndarray, data: Any, steps: int) -> None:
-    """Leave the table as it is."""
+def leave_table(table: np.ndarray, data: Any, steps: int) -> None:
+    """Do nothing: the table is the parameters."""

@@ -2,8 +2,8 @@
 
     objective = mean of max(0, 1 - y_e ⟨x_e, w⟩) + ½ μ |w|²
 
-The norm shrinks all weights at every step. So the table has v, where w = a_t v and
-a_t = (1 - rate μ)^t is known from the step alone; who is on its side writes nothing.
+The norm shrinks all weights at every step. The table is therefore v, where w = a_t v
+and a_t = (1 - rate μ)^t depends on the step alone; an edge without loss writes nothing.
 """
 
 import math
@@ -17,15 +17,15 @@ from dml.types import BadInput, Batch, Edges
 
 __all__ = ["decay", "gradient", "move", "objective", "optimum", "paced", "settle"]
 __all__ += ["Documents", "accuracy", "documents"]
-LOW = 8  # bits of a step that one of two short tables has
-RANGE = 80  # the exponent of a scale that float32 still holds
+LOW = 8  # low bits of a step, the index into `low`
+RANGE = 80  # -log of the least scale, a normal float32
 
 
 class Documents(NamedTuple):
-    """Rows of features with labels -1, +1; the scales are those of an epoch."""
+    """Rows of features with labels -1, +1; scales are those of an epoch."""
 
     edges: Edges
-    values: np.ndarray  # of the features, as edges.rows has them
+    values: np.ndarray  # of the features in edges.rows
     labels: np.ndarray
     mu: float
     low: np.ndarray  # a_t = low[t % 256] · high[t // 256]
@@ -33,7 +33,7 @@ class Documents(NamedTuple):
 
 
 def documents(batch: Batch, mu: float, dtype: Any = np.float32) -> Documents:
-    """Make edges of a CSR matrix and labels, in the order in which they are."""
+    """Return the edges of a CSR matrix and its labels, in their order."""
     inputs = batch.inputs
     edges = Edges(inputs.indptr.astype(np.int64), inputs.indices.astype(np.uint32))
     one = np.ones(1, dtype)
@@ -49,18 +49,18 @@ def scale(data, t):
 
 @njit(nogil=True, cache=True, forceinline=True)
 def score(table, data, e):
-    """Return ⟨x_e, table⟩, by four sums that need not wait for one another."""
+    """Return ⟨x_e, table⟩, in four independent sums."""
     first, last = data.edges.starts[e], data.edges.starts[e + 1]
-    # slices, so that no index can be below 0: the compiler need not look at its sign
+    # slices: the compiler then knows that no index is negative
     rows, values = data.edges.rows[first:last], data.values[first:last]
     one = two = three = four = table.dtype.type(0)
-    whole = len(rows) & -4
-    for k in range(0, whole, 4):
+    unrolled = len(rows) & -4
+    for k in range(0, unrolled, 4):
         one += values[k] * table[rows[k]]
         two += values[k + 1] * table[rows[k + 1]]
         three += values[k + 2] * table[rows[k + 2]]
         four += values[k + 3] * table[rows[k + 3]]
-    for k in range(whole, len(rows)):
+    for k in range(unrolled, len(rows)):
         one += values[k] * table[rows[k]]
     return (one + two) + (three + four)
 
@@ -75,7 +75,7 @@ def spread(factor, data, e, grads):
 
 @njit(nogil=True, cache=True, forceinline=True)
 def gradient(table, data, e, t, grads):
-    """Return the hinge; where it is above 0, grads is v's: -y x / a_t+1."""
+    """Return the hinge loss; if it is above 0, grads is that of v: -y x / a_t+1."""
     label = data.labels[e]
     margin = label * scale(data, t) * score(table, data, e)
     if margin >= 1:
@@ -92,10 +92,10 @@ def decay(data: Documents) -> float:
 def paced(data: Documents, rate: float) -> Documents:
     """Return the documents with the scales of an epoch at this rate."""
     steps, shrink = len(data.labels), rate * data.mu
-    # not <, so that NaN is refused
+    # written so that NaN is refused
     if not 0 <= shrink < 1 or not -steps * math.log1p(-shrink) <= RANGE:
         raise BadInput(
-            f"expected a norm that leaves some of the weights in an epoch of {steps} "
+            f"expected a norm that does not erase the weights in an epoch of {steps} "
             f"steps, got {rate=:g} times mu={data.mu:g}; pass --lr and --mu of 0 or "
             f"more, whose product is below {RANGE / (steps + RANGE):.2g}"
         )
@@ -107,12 +107,12 @@ def paced(data: Documents, rate: float) -> Documents:
 
 
 def settle(table: np.ndarray, data: Documents, steps: int) -> None:
-    """Turn v, or some of it, into w: the scale is 1 again."""
+    """Turn v, or part of it, into w: the scale becomes 1."""
     table *= data.low[steps & 255] * data.high[steps >> LOW]
 
 
 def objective(table: np.ndarray, data: Documents) -> float:
-    """Return the mean hinge of weights w, and the norm."""
+    """Return the mean hinge loss of weights w, plus the norm."""
     norm = np.square(table, dtype=np.float64).sum()
     return _hinges(table, data) / len(data.labels) + 0.5 * data.mu * float(norm)
 
@@ -126,13 +126,13 @@ def _hinges(table, data):
 
 
 def accuracy(table: np.ndarray, batch: Batch) -> float:
-    """Return the share of examples on their side; on the plane itself is +1."""
+    """Return the share of examples on the right side; the plane counts as +1."""
     sides = np.where(batch.inputs @ table < 0, -1, 1)
     return float((sides == batch.targets).mean())
 
 
 def optimum(data: Documents, width: int) -> np.ndarray:
-    """Return the weights of the least objective, by liblinear's dual coordinates."""
+    """Return the weights of the least objective, by liblinear's dual method."""
     from sklearn.svm import LinearSVC
 
     refuse_unbounded(data)
@@ -149,13 +149,13 @@ def optimum(data: Documents, width: int) -> np.ndarray:
 
 
 def refuse_unbounded(data: Documents) -> None:
-    """Raise where weights without end are best, or the labels are all the same."""
+    """Raise BadInput if there is no finite optimum, or only one label."""
     kinds = np.unique(data.labels)
     if not data.mu > 0 or len(kinds) < 2:
         raise BadInput(
-            f"expected a norm and labels -1 and 1, for there to be an optimum, got "
+            f"expected a norm and labels -1 and 1, so that an optimum exists, got "
             f"mu={data.mu:g} and labels {kinds.tolist()}; pass --mu above 0 and "
-            "examples of both"
+            "examples of both labels"
         )
 
 

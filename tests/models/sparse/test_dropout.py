@@ -10,11 +10,11 @@ from dml.models.sparse.dropout import (
     accuracy,
     gradient,
     kept,
+    loss_and_gradient,
     move,
     objective,
     optimum,
     start,
-    whole,
 )
 from dml.types import BadInput, Batch
 
@@ -75,7 +75,7 @@ def test_the_objective_and_its_gradient_are_the_means_of_the_edges():
     for e in range(16):
         losses.append(gradient(table_HxD, data, e, 0, grads_HxD)[0])
         total_HxD[units(data, e)] += grads_HxD[: len(units(data, e))] / 16
-    mean, slopes_HxD = whole(table_HxD, data)
+    mean, slopes_HxD = loss_and_gradient(table_HxD, data)
     assert mean == objective(table_HxD, data) == pytest.approx(np.mean(losses))
     np.testing.assert_allclose(slopes_HxD, total_HxD, rtol=1e-12)
 
@@ -158,7 +158,7 @@ def test_edge_after_edge_comes_near_the_reference_and_reads_digits():
 def test_descents_on_the_whole_sum_end_where_it_has_no_slope():
     table_HxD, data = example(np.float64)
     best_HxD = optimum(data, table_HxD)
-    assert abs(whole(best_HxD, data)[1]).max() < 1e-4
+    assert abs(loss_and_gradient(best_HxD, data)[1]).max() < 1e-4
     assert objective(best_HxD, data) < 0.5 * objective(table_HxD, data)
 
 

@@ -7,9 +7,9 @@ import numpy as np
 from numba import njit
 
 from dml.models.sparse.problem import descend as move
+from dml.models.sparse.problem import leave_table as settle
 from dml.models.sparse.problem import problem
-from dml.models.sparse.problem import unpaced as paced
-from dml.models.sparse.problem import unsettled as settle
+from dml.models.sparse.problem import same_data as paced
 from dml.types import Edges
 
 __all__ = ["gradient", "move", "objective", "paced", "settle"]

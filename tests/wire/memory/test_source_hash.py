@@ -61,8 +61,8 @@ from numba import njit
 from typing import NamedTuple
 import numpy as np
 from dml.models.sparse.problem import descend as move
-from dml.models.sparse.problem import unpaced as paced
-from dml.models.sparse.problem import unsettled as settle
+from dml.models.sparse.problem import same_data as paced
+from dml.models.sparse.problem import leave_table as settle
 from dml.types import Edges
 
 class Own(NamedTuple):
