@@ -52,7 +52,7 @@ def train(
         totals.update(spent)
         row = progress(last) | {"loss": last.loss, **last.measures, **spent}
         if due(count(last), before, evaluate_every):
-            row |= evaluated(evaluate, last)
+            row |= evaluate_step(evaluate, last)
         writer.row(row)
         before = count(last)
     if last is None:
@@ -61,7 +61,7 @@ def train(
     return {
         "loss": last.loss,
         **last.measures,
-        **evaluated(evaluate, last),
+        **evaluate_step(evaluate, last),
         **numbers,
         **totals,
     }
@@ -105,7 +105,7 @@ def count(step: Step) -> int:
     return step.number if step.epoch is None else step.epoch
 
 
-def evaluated(
+def evaluate_step(
     evaluate: Callable[[Params], Mapping[str, Any]], step: Step
 ) -> Mapping[str, Any]:
     """Evaluate where the parameters are collected; collective."""
@@ -154,7 +154,7 @@ def checkpointed(
     comm: Comm,
     save: Callable[[Step], None],
     every: float,
-    asked: Callable[[], bool],
+    stop_requested: Callable[[], bool],
 ) -> Iterator[Step]:
     """Yield the steps; save at intervals, at the end, and before a requested stop.
 
@@ -166,13 +166,13 @@ def checkpointed(
       comm: Ranks.
       save: Saves a step.
       every: Seconds between saves; 0 saves before a stop only.
-      asked: () -> whether a stop was requested.
+      stop_requested: () -> whether a stop was requested.
     """
-    asked()  # from here on a stop saves the last step
+    stop_requested()  # from here on a stop saves the last step
     saved, step = time.monotonic(), None
     for step in steps:
         due = every and time.monotonic() - saved >= every
-        requests = np.array([asked(), due], np.int32)  # stop, save
+        requests = np.array([stop_requested(), due], np.int32)  # stop, save
         comm.Allreduce(None, requests, np.maximum)
         if requests.any() and math.isfinite(step.loss):
             save(step)
@@ -215,7 +215,7 @@ def interruptible() -> Iterator[Callable[[], bool]]:
         restore()  # a second signal ends the run at once
         received.append(number)
 
-    def asked() -> bool:
+    def stop_requested() -> bool:
         nonlocal asking
         asking = True
         return bool(received)
@@ -223,7 +223,7 @@ def interruptible() -> Iterator[Callable[[], bool]]:
     for number in signals:
         signal.signal(number, handle)
     try:
-        yield asked
+        yield stop_requested
     finally:
         restore()
 

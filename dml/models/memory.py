@@ -157,7 +157,14 @@ def blocks(layers: int, stages: int, stage: int) -> int:
 
 
 def on_stage(shape: Shape, causal: bool, plan: Plan, stage: int) -> int:
-    """Count the parameters on a device of the stage, before ZeRO cuts them."""
+    """Count the parameters on a device of a stage, before ZeRO.
+
+    Args:
+      shape: Sizes of the transformer.
+      causal: Whether it is GPT, not BERT.
+      plan: The division over devices.
+      stage: Number of the stage.
+    """
     count = blocks(shape.layers, plan.stage, stage) * block(shape, plan.tensor)
     last = stage == plan.stage - 1
     if stage == 0:
@@ -212,7 +219,14 @@ def fullest(shape: Shape, causal: bool, plan: Plan, rule: Rule = MIXED) -> Devic
 
 
 def activations(shape: Shape, plan: Plan, stage: int, rule: Rule = MIXED) -> int:
-    """Return the greatest bytes of activations on a device of the stage at once."""
+    """Return the greatest bytes of activations on a device of the stage at once.
+
+    Args:
+      shape: Sizes of the transformer.
+      plan: The division over devices.
+      stage: Number of the stage.
+      rule: Bytes of a token's activations.
+    """
     stream = shape.width / (plan.tensor if plan.sequence else 1)
     cut = shape.width / plan.tensor
     square = shape.heads * shape.length / plan.tensor

@@ -118,7 +118,15 @@ def by_buckets(
 def divided(
     comm: CountedComm, problem: Problem, layered: bool, bucket_mb: float, scalars: int
 ) -> Sequence[Bucket]:
-    """Allocate the buckets of all gradients; scalars stand behind the last."""
+    """Allocate the buckets of all gradients.
+
+    Args:
+      comm: Ranks.
+      problem: The problem.
+      layered: Whether buckets consist of layers; otherwise one bucket has all.
+      bucket_mb: Size of a bucket in MiB.
+      scalars: Number of scalars behind the last gradient.
+    """
     if layered:
         assert problem.model
         tree, names = problem.params, order(problem.model)
@@ -134,6 +142,13 @@ def begin(
 
     The gradients may still be in computation. Of several microbatches only the last
     runs layer by layer; the others are summed before it. Without parts the loss is 0.
+
+    Args:
+      problem: The problem.
+      params: The parameters.
+      parts: Microbatches of this rank's shard.
+      count: Number of examples in the global minibatch.
+      layered: Whether gradients are computed layer by layer.
     """
     if not parts:
         return 0.0, iter(()), 1.0
@@ -174,7 +189,14 @@ def joined(sums: Sequence[Bucket], layered: bool) -> tuple[Grads, int]:
 def updated(
     comm: CountedComm, parameters: Tree, sums: Sequence[Bucket], grads: Grads
 ) -> None:
-    """Update the parameters; virtual replicas share one computation."""
+    """Update the parameters; virtual replicas share one computation.
+
+    Args:
+      comm: Ranks.
+      parameters: The parameters of this rank.
+      sums: Buckets with the mean gradients.
+      grads: The gradients as a tree.
+    """
     if not comm.platform.virtual:
         parameters.apply(parameters.put(grads))
         return

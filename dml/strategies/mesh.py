@@ -75,7 +75,7 @@ def mesh(
     scale = Noise() if noise else None
     state = layout.place_state(update.init(params) if state is None else state)
     params = layout.place(params)
-    split = partial(divided, axes=axes, accumulate=accumulate)
+    split = partial(device_shards, axes=axes, accumulate=accumulate)
     minibatches = feed(problem.take, batches, split, ahead=ahead)
     for number, (count, parts) in enumerate(timer.waits("input", minibatches), 1):
         even, rest = parts
@@ -113,7 +113,7 @@ def mesh(
         )
 
 
-def divided(index: np.ndarray, axes: Mesh, accumulate: int) -> list[np.ndarray]:
+def device_shards(index: np.ndarray, axes: Mesh, accumulate: int) -> list[np.ndarray]:
     """Return the examples of this process's devices, and those that are left over.
 
     The first are ordered by microbatch, then by device; those of a device are
@@ -149,7 +149,14 @@ def from_parts(
 def program(
     layout: Placement, level: Level, size: int, noise: bool
 ) -> Callable[..., Any]:
-    """Return the program of one device: (params, its microbatches) -> global means."""
+    """Return the program of one device: (params, its microbatches) -> global means.
+
+    Args:
+      layout: Where params and gradients are stored, and the loss of a device.
+      level: Level of ZeRO.
+      size: Number of devices of `data`.
+      noise: Whether the squared norms of the devices' gradients are computed.
+    """
 
     def means(params: Params, batches: Batch) -> tuple[Any, Any, Grads]:
         def add(total: Any, batch: Batch) -> tuple[Any, None]:

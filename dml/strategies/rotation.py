@@ -97,7 +97,14 @@ def rotation(
 def checked(
     comm: CountedComm, blocks: int, update: Descent, travel: bool | None
 ) -> bool:
-    """Raise BadInput for arguments that do not fit; return whether blocks are sent."""
+    """Raise BadInput for arguments that do not fit; return whether blocks are sent.
+
+    Args:
+      comm: Ranks.
+      blocks: Number of blocks of each side.
+      update: Learning rates and momentum.
+      travel: As in `rotation`.
+    """
     hosts = max(comm.platform.hosts()) + 1
     if comm.size > blocks:
         raise BadInput(

@@ -16,8 +16,8 @@ from dml.models.model_problem import model_problem
 from dml.strategies.hybrid import gradients as sums
 from dml.strategies.hybrid import instructions, programs
 from dml.strategies.hybrid.hybrid import hybrid, shares
-from dml.strategies.hybrid.layout import laid_out
-from dml.strategies.hybrid.parts import Pipeline, divided
+from dml.strategies.hybrid.layout import layout_of
+from dml.strategies.hybrid.parts import Pipeline, divide
 from dml.strategies.hybrid.programs import Gradients
 from dml.strategies.serial import serial
 from dml.types import STATISTICS, BadInput, Layer
@@ -63,8 +63,8 @@ def blocks(sizes, pipeline):
 def prepared(sizes, pipeline):
     grid, count = mesh(**sizes), blocks(sizes, pipeline)
     network, params = small.cut(sizes["tensor"], count), small.init(blocks=count)
-    mine = divided(network, params, grid, pipeline)
-    layout = laid_out(mine, params, grid, lambda tree: tree)
+    mine = divide(network, params, grid, pipeline)
+    layout = layout_of(mine, params, grid, lambda tree: tree)
     return layout, Gradients(network, layout, pipeline), params
 
 
@@ -217,7 +217,7 @@ def scattered_params_and_states_are_collected_bit_for_bit():
     assert apart(layout.collect(layout.scatter(params)), params) == 0
     optimizer = make("adam", 0.01)
     state = optimizer.update(params, optimizer.init(params), params)[1]
-    states = laid_out(layout.parts, params, layout.axes, optimizer.init)
+    states = layout_of(layout.parts, params, layout.axes, optimizer.init)
     assert apart(states.collect(states.scatter(state)), state) == 0
 
 

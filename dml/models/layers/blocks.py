@@ -14,7 +14,7 @@ from flax import linen
 from dml.models.initial import EMBEDDING
 from dml.models.layers import experts
 from dml.models.layers.attention import attention
-from dml.models.layers.experts import Mixture, Routing, mixed
+from dml.models.layers.experts import Mixture, Routing, mixture_output
 from dml.models.layers.partition import (
     RING,
     Partition,
@@ -116,7 +116,9 @@ class Block(linen.Module):
             zeros = partial(jnp.zeros_like, dtype=jnp.float32)
             like = experts.shapes(self.mixture, cut.size)
             params = self.param("experts", lambda key: jax.tree.map(zeros, like))
-            added_RxD, measures = mixed(params, normed_RxD, count, self.mixture, cut)
+            added_RxD, measures = mixture_output(
+                params, normed_RxD, count, self.mixture, cut
+            )
             routing = Routing(*map(jnp.add, stream[1], measures))
             return (rows_RxD + added_RxD).reshape(stream_BxLxD.shape), routing
         hidden_RxF = dense(4 * width // cut.size, name="up")(normed_RxD)

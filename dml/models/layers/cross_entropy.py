@@ -70,7 +70,15 @@ def entropy_and_grads(
     targets_R: jax.Array,
     cut: Partition,
 ) -> tuple[jax.Array, Any]:
-    """Return cross_entropy and its gradients."""
+    """Return cross_entropy and its gradients by features, table and bias.
+
+    Args:
+      features_RxD: Rows of features.
+      table_VxD: Vectors of the words.
+      bias_V: Biases of the words; None: there are none.
+      targets_R: The word of each row.
+      cut: Partition of the table.
+    """
     targets_R = targets_R - offset(cut, len(table_VxD))
     rows, dtype = len(features_RxD), features_RxD.dtype
     pieces = max(1, min(PIECES, rows // PIECE))

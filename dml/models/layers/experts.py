@@ -142,7 +142,7 @@ def experts(
     slots_ExNxD = slots_GxExCxD.swapaxes(0, 1).reshape(count, groups * slots, width)
     if axis:  # E experts' N slots of one device -> its own experts' slots of all
         slots_ExNxD = jax.lax.all_to_all(slots_ExNxD, axis, 0, 1, tiled=True)
-    made_ExNxD = fed(params, slots_ExNxD)
+    made_ExNxD = feed_forward(params, slots_ExNxD)
     if axis:
         made_ExNxD = jax.lax.all_to_all(made_ExNxD, axis, 1, 0, tiled=True)
     made_ExGxCxD = made_ExNxD.reshape(count, groups, slots, width)
@@ -196,7 +196,14 @@ def routes(scores_RxE: jax.Array, choices: int) -> Routes:
 
 
 def dispatched(group: Routes, rows_RxD: jax.Array, count: int, slots: int) -> jax.Array:
-    """Return slots_ExCxD: the rows of each expert up to its capacity, then zeros."""
+    """Return slots_ExCxD: the rows of each expert up to its capacity, then zeros.
+
+    Args:
+      group: Routes of a group's rows.
+      rows_RxD: The rows.
+      count: Number of experts.
+      slots: Capacity of an expert.
+    """
     empty_ExCxD = jnp.zeros((count, slots, rows_RxD.shape[1]), rows_RxD.dtype)
     rows_RxKxD = jnp.broadcast_to(
         rows_RxD[:, None], (*group.slots_RxK.shape, rows_RxD.shape[1])
@@ -207,7 +214,7 @@ def dispatched(group: Routes, rows_RxD: jax.Array, count: int, slots: int) -> ja
     )
 
 
-def fed(params: Mapping[str, Any], slots_ExNxD: jax.Array) -> jax.Array:
+def feed_forward(params: Mapping[str, Any], slots_ExNxD: jax.Array) -> jax.Array:
     """Return the output of each expert for the rows in its slots."""
     up, down = jax.tree.map(
         lambda leaf: leaf.astype(slots_ExNxD.dtype), (params["up"], params["down"])
@@ -227,28 +234,35 @@ def combined(group: Routes, made_ExCxD: jax.Array) -> jax.Array:
     return (made_RxKxD * gates_RxKx1).sum(axis=1)
 
 
-def mixed(
+def mixture_output(
     params: Params, rows_RxD: jax.Array, count: int, mixture: Mixture, cut: Partition
 ) -> tuple[jax.Array, Routing]:
     """Return the experts' outputs for the rows of `count` examples, on a Partition.
 
     Every device of `tensor` has all rows, and routes those of its share of the
     examples.
+
+    Args:
+      params: Params of the router and of this device's experts.
+      rows_RxD: Rows of all examples.
+      count: Number of examples.
+      mixture: Sizes of the mixture.
+      cut: Partition of the network.
     """
     size, width = cut.size, rows_RxD.shape[1]
     check_divisible("the examples of a microbatch", count, size)
     rows_BxLxD, each = rows_RxD.reshape(count, -1, width), count // size
     choices = each * rows_BxLxD.shape[1] * mixture.choices
     if size == 1:
-        made_BxLxD, seen = experts(params, rows_BxLxD, mixture)
+        made_BxLxD, measures = experts(params, rows_BxLxD, mixture)
         return made_BxLxD.reshape(-1, width), Routing(
-            seen.balance, seen.dropped / choices
+            measures.balance, measures.dropped / choices
         )
     start = offset(cut, each)
     own_BxLxD = jax.lax.dynamic_slice_in_dim(rows_BxLxD, start, each)
-    own_BxLxD, seen = experts(params, own_BxLxD, mixture, AXIS)
+    own_BxLxD, measures = experts(params, own_BxLxD, mixture, AXIS)
     empty_BxLxD = jnp.zeros_like(rows_BxLxD)
     made_BxLxD = jax.lax.dynamic_update_slice_in_dim(empty_BxLxD, own_BxLxD, start, 0)
-    means = seen.balance, seen.dropped / choices
+    means = measures.balance, measures.dropped / choices
     routing = Routing(*(summed(mean / size, AXIS) for mean in means))
     return cut.leave(made_BxLxD.reshape(-1, width), count), routing

@@ -168,7 +168,7 @@ def network(layers: Sequence[Filters], place: Place) -> Model:
             maps_BxHxWxC = jnp.asarray(batch.inputs) if first else inputs
             if filters.crosses and not first:
                 maps_BxHxWxC = place.meet(maps_BxHxWxC)
-            maps_BxHxWxC = filtered(filters, params[name], maps_BxHxWxC, place)
+            maps_BxHxWxC = apply_filters(filters, params[name], maps_BxHxWxC, place)
             if name != names[-1]:
                 return maps_BxHxWxC
             return place.alike(maps_BxHxWxC.reshape(len(maps_BxHxWxC), -1))
@@ -193,10 +193,17 @@ def spread(names: tuple[str, ...], shape: tuple[int, ...]) -> float | None:
     return math.sqrt(2 / math.prod(shape[:-1])) if len(shape) > 1 else None
 
 
-def filtered(
+def apply_filters(
     filters: Filters, params: Params, maps_BxHxWxC: jax.Array, place: Place
 ) -> jax.Array:
-    """Return a layer's maps: convolved, rectified, normalised and pooled."""
+    """Return a layer's maps: convolved, rectified, normalised and pooled.
+
+    Args:
+      filters: The layer.
+      params: Its kernel and bias.
+      maps_BxHxWxC: Input maps.
+      place: Where the towers are.
+    """
     halves = 1 if filters.crosses else place.towers
     # not feature_group_count=2, the same in filters call: XLA's is slow on CPUs
     convolved = [
@@ -218,13 +225,15 @@ def filtered(
         maps_BxHxWxC = jax.nn.relu(maps_BxHxWxC)
     if filters.normalised:
         parts = jnp.split(maps_BxHxWxC, place.towers, axis=-1)
-        maps_BxHxWxC = jnp.concatenate([normalised(part) for part in parts], axis=-1)
+        maps_BxHxWxC = jnp.concatenate(
+            [local_response(part) for part in parts], axis=-1
+        )
     if filters.pooled:  # overlapping, section 3.4
         maps_BxHxWxC = linen.max_pool(maps_BxHxWxC, (3, 3), (2, 2), "SAME")
     return maps_BxHxWxC
 
 
-def normalised(maps_BxHxWxC: jax.Array) -> jax.Array:
+def local_response(maps_BxHxWxC: jax.Array) -> jax.Array:
     """Divide each number by a power of the squares in neighbouring maps."""
     number = np.arange(maps_BxHxWxC.shape[-1])
     is_near_CxC = abs(number[:, None] - number) <= NEAR // 2

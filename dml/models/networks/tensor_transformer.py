@@ -66,7 +66,7 @@ def tensor_transformer(
         check_divisible("the length", shape.length, size)
     if mixture:
         check_divisible("experts", mixture.experts, size)
-    fits(shape, causal, ring, sequence, mixture)
+    check_divisions(shape, causal, ring, sequence, mixture)
     cut = partition_over(size, sequence, ring)
     layers = transformer(shape, causal, dtype, cut=cut, mixture=mixture).layers
 
@@ -90,10 +90,18 @@ def tensor_transformer(
     return Tensor(layers, specs, partial)
 
 
-def fits(
+def check_divisions(
     shape: Shape, causal: bool, ring: int, sequence: bool, mixture: Mixture | None
 ) -> None:
-    """Raise BadInput if positions or experts cannot be divided."""
+    """Raise BadInput if positions or experts cannot be divided.
+
+    Args:
+      shape: Sizes of the network.
+      causal: Whether the network is GPT, not BERT.
+      ring: Number of devices of `sequence`.
+      sequence: Whether `tensor` slices activations by positions.
+      mixture: Experts in place of each feed-forward, or None.
+    """
     if mixture and (sequence or ring > 1):
         raise BadInput(
             "expected examples with all their positions on one device for experts, got "

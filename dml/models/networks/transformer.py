@@ -37,7 +37,15 @@ def modules(
     cut: Partition = WHOLE,
     mixture: Mixture | None = None,
 ) -> dict[str, linen.Module]:
-    """Return the modules of the model, in order, by the names of their params."""
+    """Return the modules of the model, in order, by the names of their params.
+
+    Args:
+      shape: Sizes of the network.
+      causal: Whether the network is GPT, not BERT.
+      dtype: Of the arithmetic, a key of DTYPES.
+      cut: Partition of a device; by default the full network.
+      mixture: Experts in place of each feed-forward; None: dense.
+    """
     if min(shape) < 1 or shape.width % shape.heads:
         raise BadInput(
             f"expected sizes of at least 1, heads that divide the width, got {shape}; "
@@ -76,7 +84,14 @@ def shapes(shape: Shape, causal: bool, mixture: Mixture | None = None) -> Any:
 def start(
     shape: Shape, causal: bool, mixture: Mixture | None, key: jax.Array
 ) -> Params:
-    """Draw params as GPT-2 does."""
+    """Draw params as GPT-2 does.
+
+    Args:
+      shape: Sizes of the network.
+      causal: Whether the network is GPT, not BERT.
+      mixture: Experts in place of each feed-forward; None: dense.
+      key: Random key.
+    """
 
     def spread(path: tuple[str, ...], sizes: tuple[int, ...]) -> float | None:
         if path[-1] == "bias" or len(sizes) < 2:

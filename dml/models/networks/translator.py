@@ -68,7 +68,7 @@ def translator(words: int, width: int, layers: int) -> Model:
                 state, made_LxBxD = jax.lax.scan(turn, state, flowing_LxBxD[part])
                 parts.append(made_LxBxD)
             flowing_LxBxD = jnp.concatenate(parts)
-        return lost(params, flowing_LxBxD[read:], batch)
+        return mean_loss(params, flowing_LxBxD[read:], batch)
 
     def metrics(params: Params, batch: Batch) -> dict[str, jax.Array]:
         right_BxT = translate(params, batch.inputs) == batch.targets
@@ -147,7 +147,7 @@ def swept(params: Params, batch: Batch, size: int) -> jax.Array:
         )
     return jax.lax.cond(  # the last scan has the outputs of the last layer
         number == size - 1,
-        lambda: lost(params, made_TxBxD, batch),
+        lambda: mean_loss(params, made_TxBxD, batch),
         lambda: jnp.float32(0),
     )
 
@@ -223,14 +223,14 @@ def embedded(params: Params, batch: Batch) -> tuple[jax.Array, int]:
     return table_VxD[tokens_BxL.T], batch.targets.shape[1]
 
 
-def lost(params: Params, made_TxBxD: jax.Array, batch: Batch) -> jax.Array:
+def mean_loss(params: Params, made_TxBxD: jax.Array, batch: Batch) -> jax.Array:
     """Return the mean cross entropy of the next words."""
     scores_TxBxV = scored(params, made_TxBxD)
     return entropy(scores_TxBxV, batch.targets.T)
 
 
-def scored(params: Params, made: jax.Array) -> jax.Array:
-    return made @ params["head"]["kernel"] + params["head"]["bias"]
+def scored(params: Params, outputs: jax.Array) -> jax.Array:
+    return outputs @ params["head"]["kernel"] + params["head"]["bias"]
 
 
 @jax.jit

@@ -43,7 +43,14 @@ class Entries(NamedTuple):
 def of_ratings(
     ratings: Ratings, mu_user: float, mu_item: float, dtype: Any = np.float32
 ) -> Entries:
-    """Return an edge for each rating, in their order."""
+    """Return an edge for each rating, in their order.
+
+    Args:
+      ratings: The ratings.
+      mu_user: Weight of the norm of users' rows.
+      mu_item: Weight of the norm of items' rows.
+      dtype: Of targets and weights.
+    """
     values = ratings.values.astype(dtype)
     pairs = edges(ratings.users, ratings.items)
     return Entries(pairs, values, np.ones_like(values), float(mu_user), float(mu_item))
@@ -263,7 +270,14 @@ def optimum(data: Entries, start_TxD: np.ndarray, sweeps: int = 200) -> np.ndarr
 
 
 def solve(table_TxD: np.ndarray, data: Entries, side: int, mu: float) -> None:
-    """Set the rows of one side, users' (0) or items' (1), to their least squares."""
+    """Set the rows of one side to their least squares.
+
+    Args:
+      table_TxD: The table, changed in place.
+      data: The entries.
+      side: 0 for users, 1 for items.
+      mu: Weight of the norm of the side.
+    """
     rows, at_E = np.unique(data.edges.rows[side::2], return_inverse=True)
     systems_RxDxD, sides_RxD = _systems(table_TxD, data, side, at_E, len(rows))
     diagonal = np.arange(table_TxD.shape[1])

@@ -78,7 +78,7 @@ def flow(graph: Any) -> Optimum:
     data, source, size = cuts(graph, 0, np.float64), graph.nodes, graph.nodes + 2
     cheapest = _costs(graph)[0].argmin(axis=1)  # label of each node alone
     guesses = 0 * cheapest, 0 * cheapest + 1, cheapest
-    values = [(worth(guess, data), guess) for guess in guesses]
+    values = [(value_of(guess, data), guess) for guess in guesses]
     bound, labels = min(values, key=lambda pair: pair[0])
     node, label = graph.terminals.T
     weights = np.concatenate([graph.pair_weights, graph.terminal_weights])
@@ -96,13 +96,13 @@ def flow(graph: Any) -> Optimum:
     side = np.ones(size, np.int64)
     side[reached] = 0
     # weights may be rounded to 0: then a guess may be better than the cut of the flow
-    if (value := worth(side[: graph.nodes], data)) <= bound:
+    if (value := value_of(side[: graph.nodes], data)) <= bound:
         bound, labels = value, side[: graph.nodes]
     least = float(maximum.flow_value / units)
     return Optimum(least, corners(labels, 2, np.float64), bound, labels, bound)
 
 
-def worth(labels: np.ndarray, data: Any) -> float:
+def value_of(labels: np.ndarray, data: Any) -> float:
     """Return the value of a cut with two labels."""
     return float(cut_value(corners(labels, 2, np.float64), data))
 

@@ -34,7 +34,7 @@ class Masked(NamedTuple):
     mu: float  # weight of ½ |row|² of each kept unit
 
 
-def kept(
+def draw_masks(
     batch: Batch,
     hidden: int,
     keep: float,

@@ -67,7 +67,14 @@ def _check(name: str, batch: Batch, features: int) -> None:
 def gradient(
     weights_T: np.ndarray, batch: Batch, index: np.ndarray, rows_N: np.ndarray
 ) -> tuple[float, np.ndarray]:
-    """Return the mean loss of these examples, and its gradient by these weights."""
+    """Return the mean loss of some examples, and its gradient by some weights.
+
+    Args:
+      weights_T: All weights.
+      batch: All examples.
+      index: Indices of the minibatch's examples.
+      rows_N: Indices of the weights.
+    """
     index = np.ascontiguousarray(index, np.int64)
     inputs = batch.inputs
     matrix = inputs.indptr, inputs.indices, inputs.data

@@ -63,18 +63,22 @@ def number(
       limits: Min_count and max_vocab.
     """
     with Scratch(path.with_suffix(".own"), np.int32, nameless=True) as own:
-        numbered = read(islice(iter(pieces), comm.rank, None, comm.size), tokens, own)
-        known = agree(comm, numbered, limits)
+        numbered = read_pieces(
+            islice(iter(pieces), comm.rank, None, comm.size), tokens, own
+        )
+        known = common_vocabulary(comm, numbered, limits)
         position = {word: k for k, word in enumerate(known.words)}
         table = [position.get(word, END - 1) for word in numbered.words]
         table[0] = END  # other negative numbers are unknown words
-        length = lay(comm, own, np.array(table, np.int32), numbered.lengths, path)
-    totals = everyone(comm, np.array([numbered.counts.sum(), numbered.counts[0]]))
+        length = write_known(
+            comm, own, np.array(table, np.int32), numbered.lengths, path
+        )
+    totals = gather_vectors(comm, np.array([numbered.counts.sum(), numbered.counts[0]]))
     all_, documents = np.sum(totals, axis=0).tolist()
     return Corpus(known, length, all_ - documents, documents)
 
 
-def read(pieces: Pieces, tokens: Tokens, own: Scratch) -> Numbered:
+def read_pieces(pieces: Pieces, tokens: Tokens, own: Scratch) -> Numbered:
     """Write the word numbers of each piece; return the words and their counts."""
     number_of: defaultdict[str, int] = defaultdict()
     number_of.default_factory = number_of.__len__  # a new word gets the next number
@@ -92,7 +96,9 @@ def read(pieces: Pieces, tokens: Tokens, own: Scratch) -> Numbered:
     return Numbered([*number_of], counts[: len(number_of)], lengths)
 
 
-def agree(comm: Comm, numbered: Numbered, limits: tuple[int, int]) -> Vocabulary:
+def common_vocabulary(
+    comm: Comm, numbered: Numbered, limits: tuple[int, int]
+) -> Vocabulary:
     """Sum the counts of all ranks, by hash of the word; return the vocabulary.
 
     Two exchanges of every rank's different words, then one of the frequent words.
@@ -102,18 +108,26 @@ def agree(comm: Comm, numbered: Numbered, limits: tuple[int, int]) -> Vocabulary
     shares = [np.flatnonzero(hashes % comm.size == rank) for rank in range(comm.size)]
     texts = all_to_all(comm, [pack([words[k] for k in s.tolist()]) for s in shares])
     parts = all_to_all(comm, [counts[share] for share in shares])
-    totals = add(texts, parts)
-    kept = {word: n for word, n in totals.items() if n >= limits[0]}
-    texts = everyone(comm, pack([*kept]))
-    parts = everyone(comm, np.array([*kept.values()], np.int64))
-    seen = sum(int(n[0]) for n in everyone(comm, np.array([len(totals)])))
-    return vocabulary(add(texts, parts), *limits, seen=seen)
+    totals = add_counts(texts, parts)
+    frequent = {word: n for word, n in totals.items() if n >= limits[0]}
+    texts = gather_vectors(comm, pack([*frequent]))
+    parts = gather_vectors(comm, np.array([*frequent.values()], np.int64))
+    seen = sum(int(n[0]) for n in gather_vectors(comm, np.array([len(totals)])))
+    return vocabulary(add_counts(texts, parts), *limits, seen=seen)
 
 
-def lay(
+def write_known(
     comm: Comm, own: Scratch, table: np.ndarray, lengths: list[int], path: Path
 ) -> int:
-    """Write this rank's known words into `path`; return the total length."""
+    """Write this rank's known words into `path`; return the total length.
+
+    Args:
+      comm: Ranks.
+      own: File with the word numbers of this rank's pieces.
+      table: Position in the vocabulary of each word number.
+      lengths: Lengths of the pieces.
+      path: File that all ranks see.
+    """
     starts = np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
     left = np.empty(len(lengths), np.int64)
     at = 0
@@ -123,7 +137,7 @@ def lay(
         own.put(at, array)
         left[k] = len(array)
         at += len(array)
-    all_ = everyone(comm, left)
+    all_ = gather_vectors(comm, left)
     order = np.zeros(sum(map(len, all_)) + 1, np.int64)
     for peer, part in enumerate(all_):
         order[1 + peer :: comm.size] = part
@@ -139,7 +153,7 @@ def lay(
     return places[-1]
 
 
-def everyone(comm: Comm, vector: np.ndarray) -> list[np.ndarray]:
+def gather_vectors(comm: Comm, vector: np.ndarray) -> list[np.ndarray]:
     """Return every rank's vector, by rank."""
     return all_to_all(comm, [vector] * comm.size)
 
@@ -156,7 +170,7 @@ def pack(words: list[str]) -> np.ndarray:
     return np.frombuffer(text.encode(), np.uint8)
 
 
-def add(texts: list[np.ndarray], parts: list[np.ndarray]) -> dict[str, int]:
+def add_counts(texts: list[np.ndarray], parts: list[np.ndarray]) -> dict[str, int]:
     """Sum the counts of packed words."""
     totals: defaultdict[str, int] = defaultdict(int)
     for text, counts in zip(texts, parts, strict=True):

@@ -94,7 +94,14 @@ def cut(totals: np.ndarray, start: int, stop: int, size: int) -> list[int]:
 
 
 def take(runs: Runs, turn: int, at: list[int], edges: list[int]) -> list[np.ndarray]:
-    """Read a slab of a run from at[turn] on, cut at edges; advance at[turn]."""
+    """Read the next slab of a run, divided among ranks; advance at[turn].
+
+    Args:
+      runs: Runs of this rank.
+      turn: Number of the run.
+      at: Next record of each run.
+      edges: Bounds of the ranks' words.
+    """
     if turn >= len(runs.edges) - 1:
         return [np.empty(0, COUNT)] * (len(edges) - 1)
     first = at[turn]

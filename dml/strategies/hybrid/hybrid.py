@@ -20,9 +20,9 @@ from jax.sharding import Mesh
 from dml.data.feed import feed
 from dml.metrics.timer import Timer
 from dml.models.gradient import plus
-from dml.strategies.hybrid.layout import laid_out
-from dml.strategies.hybrid.parts import Pipeline, divided
-from dml.strategies.hybrid.pipedream import fits, pipedream
+from dml.strategies.hybrid.layout import layout_of
+from dml.strategies.hybrid.parts import Pipeline, divide
+from dml.strategies.hybrid.pipedream import check_pipedream, pipedream
 from dml.strategies.hybrid.programs import Gradients, Learner, updating
 from dml.strategies.mesh import local, nbytes
 from dml.types import BadInput, Comm, Model, Params, Problem, Step, Tensor, itself
@@ -64,18 +64,20 @@ def hybrid(
     assert problem.model
     start = problem.params
     model = tensor or dense(problem.model, start)
-    parts = divided(model, start, axes, pipeline)
+    parts = divide(model, start, axes, pipeline)
     if pipeline.schedule == "pipedream":
-        fits(parts, pipeline, clip)
-    layout = laid_out(parts, start, axes, itself)
-    states = laid_out(parts, start, axes, update.init)
+        check_pipedream(parts, pipeline, clip)
+    layout = layout_of(parts, start, axes, itself)
+    states = layout_of(parts, start, axes, update.init)
     learner = Learner(model, layout, states, update)
     state = states.scatter(update.init(start) if state is None else state)
     params = layout.scatter(start)
     if pipeline.schedule == "pipedream":
         fed = feed(problem.take, batches, lambda index: [index], ahead=ahead)
         both = params, state
-        yield from pipedream(learner, pipeline, both, fed, timer, comm.platform.work)
+        yield from pipedream(
+            learner, pipeline, both, fed=fed, timer=timer, work=comm.platform.work
+        )
         return
     gradients, updated = Gradients(model, layout, pipeline), updating(learner, clip)
     split = partial(shares, axes.shape["data"], pipeline.microbatches)

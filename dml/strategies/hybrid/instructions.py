@@ -92,7 +92,15 @@ def load_mubatch(program: Program, now: Instructions) -> Any:
 def forward(
     program: Program, part: Part, weights: Weights, now: Instructions, memory: InFlight
 ) -> InFlight:
-    """Forward: compute a part's output, and save activations for the backward."""
+    """Forward: compute a part's output, and save activations for the backward.
+
+    Args:
+      program: The schedule and its data.
+      part: The part.
+      weights: Vectors with the part's params, and its first index.
+      now: Row of the schedule, of this stage.
+      memory: Memory of the device.
+    """
     batch, pieces = load_mubatch(program, now), program.pieces[part.number]
     activations: Any = None
     if part.number:
@@ -120,7 +128,16 @@ def backward_grad_acc(
     now: Instructions,
     memory: InFlight,
 ) -> InFlight:
-    """BackwardGradAcc: the backward of one piece; adds to the gradients of params."""
+    """BackwardGradAcc: the backward of one piece; adds to the gradients of params.
+
+    Args:
+      program: The schedule and its data.
+      part: The part.
+      number: Number of the piece in the part.
+      weights: Vectors with the part's params, and its first index.
+      now: Row of the schedule, of this stage.
+      memory: Memory of the device.
+    """
     pieces = program.pieces[part.number]
     piece, output = pieces[number], packing(pieces[number].output)
     if number < len(pieces) - 1:

@@ -101,10 +101,17 @@ class Layout(NamedTuple):
                 )
 
 
-def laid_out(
+def layout_of(
     parts: Sequence[Part], params: Params, axes: Mesh, make: Callable[[Any], Any]
 ) -> Layout:
-    """Return the layout of make(params): of params themselves, or of a state."""
+    """Return the layout of make(params).
+
+    Args:
+      parts: Parts of the model.
+      params: Params of the model, or their shapes.
+      axes: The mesh.
+      make: Identity for params; optimizer.init for its state.
+    """
     packings = tuple(
         packing(jax.eval_shape(make, part.params.shapes)) for part in parts
     )

@@ -73,13 +73,17 @@ def names(layers: Sequence[Layer]) -> list[str]:
     return list(dict.fromkeys(name for layer in layers for name in layer.names))
 
 
-def divided(
-    model: Tensor, params: Params, axes: Mesh, pipeline: Pipeline
-) -> list[Part]:
-    """Return the parts of a model; params may be shapes.
+def divide(model: Tensor, params: Params, axes: Mesh, pipeline: Pipeline) -> list[Part]:
+    """Return the parts of a model.
 
-    Each part's layers are divided into `pieces` of similar seconds; a part of fewer
+    The layers of a part are divided into `pieces` of similar seconds; a part of fewer
     layers has empty pieces.
+
+    Args:
+      model: Layers of one device of the axis tensor.
+      params: Params of the model, or their shapes.
+      axes: The mesh.
+      pipeline: Division among stages, and their schedule.
     """
     stages, size, layers = axes.shape["stage"], axes.shape["tensor"], model.layers
     possible(pipeline.name, stages, pipeline.microbatches, pipeline.rounds)

@@ -90,7 +90,14 @@ def traced(parts: Sequence[Part], batch: Any, remat: bool) -> list[list[Piece]]:
 def piece(
     apply: Callable[[Any, Any, Any], Any], params: Any, inputs: Any, batch: Any
 ) -> Piece:
-    """Return the piece of this function; params and inputs are shapes."""
+    """Trace a function; return its Piece.
+
+    Args:
+      apply: (batch, params, input) -> output.
+      params: Shapes of the params.
+      inputs: Shapes of the input.
+      batch: A microbatch.
+    """
     structure: Any = None
     param_of: list[int | None] = []
 

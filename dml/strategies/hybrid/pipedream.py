@@ -41,6 +41,7 @@ def pipedream(
     learner: Learner,
     pipeline: Pipeline,
     start: tuple[Vectors, Vectors],
+    *,
     fed: Iterator[Any],
     timer: Timer,
     work: Callable[[float], object],
@@ -97,7 +98,7 @@ def pipedream(
         yield step._replace(params=last[0], state=last[1])
 
 
-def fits(parts: Sequence[Part], pipeline: Pipeline, clip: float) -> None:
+def check_pipedream(parts: Sequence[Part], pipeline: Pipeline, clip: float) -> None:
     """Raise BadInput if the stages cannot be updated independently."""
     both = shared(parts)
     if both:
@@ -205,7 +206,10 @@ def compiled(
 def versioned_forward(
     program: Program, part: Part, now: Instructions, memory: InFlight
 ) -> InFlight:
-    """Forward with the newest params, which are stored for the backward."""
+    """Forward with the newest params, which are stored for the backward.
+
+    The arguments are those of `instructions.forward`.
+    """
     weights = memory.params, program.layout.start(part)
     memory = instructions.forward(program, part, weights, now, memory)
     return memory._replace(versions=put(now.saved, memory.params, memory.versions))
@@ -219,7 +223,10 @@ def backward_and_step(
     now: Instructions,
     memory: InFlight,
 ) -> InFlight:
-    """BackwardGradAcc with stored params; then, of the last piece, OptimizerStep."""
+    """BackwardGradAcc with stored params, then OptimizerStep after the last piece.
+
+    The arguments are those of `instructions.backward_grad_acc`, and the learner.
+    """
     weights = memory.versions, slot(now.saved, program.layout.lengths)
     memory = instructions.backward_grad_acc(program, part, number, weights, now, memory)
     if number:

@@ -71,7 +71,15 @@ def tick(
     memory: InFlight,
     row: Instructions,
 ) -> tuple[InFlight, None]:
-    """Execute one tick on all stages: compute, then send and receive."""
+    """Execute one tick on all stages: compute, then send and receive.
+
+    Args:
+      parts: Parts of the model.
+      forward: (part, row, memory) -> memory.
+      backward: (part, number of the piece, row, memory) -> memory.
+      memory: Memory of the device.
+      row: Row of the schedule, of all stages.
+    """
     stage = jax.lax.axis_index("stage")
     now = Instructions(*(column[stage] for column in row))
 

@@ -148,7 +148,14 @@ def updating(
 def optimizer_step(
     learner: Learner, grads: Vectors, part: Part, memory: tuple[Vectors, Vectors]
 ) -> tuple[Vectors, Vectors]:
-    """OptimizerStep: update the optimizer's state and the params of one part."""
+    """OptimizerStep: update the optimizer's state and the params of one part.
+
+    Args:
+      learner: The model, the layouts and the optimizer.
+      grads: Gradients of the params.
+      part: The part.
+      memory: Optimizer state and params.
+    """
     (_, layout, states, optimizer), (state, params) = learner, memory
     packed, at = states.packings[part.number], layout.start(part)
     before = read(params, part.params, at)

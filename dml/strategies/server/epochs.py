@@ -15,7 +15,7 @@ import numpy as np
 
 from dml.metrics.timer import Timer
 from dml.strategies.server.report import WORK, Report
-from dml.strategies.server.server import Setup, collected, divided, server
+from dml.strategies.server.server import Setup, collected, row_partition, server
 from dml.types import CountedComm, Problem, Shard, Step
 from dml.wire.collectives import tree_allreduce
 
@@ -48,11 +48,13 @@ def by_epochs(
       summary: Receives the staleness and the waiting share of all epochs.
     """
     roles, batches, number = setup.roles, iter(batches), 0
-    split = divided(comm, problem, len(roles.servers))
+    split = row_partition(comm, problem, len(roles.servers))
     place = roles.server(comm.rank)
     rows = slice(0) if place is None else split.held(place)
-    shard = begun(update, problem.params[rows], [each[rows] for each in state])
-    replica = cache(partial(begun, update, problem.params, state))
+    shard = restored_shard(
+        update, problem.params[rows], [array[rows] for array in state]
+    )
+    replica = cache(partial(restored_shard, update, problem.params, state))
 
     def own(table_TxD: np.ndarray) -> Shard:
         replica().values = table_TxD
@@ -79,11 +81,11 @@ def by_epochs(
                 seconds[phase] += spent
         with timer("wait"):
             tree_allreduce(comm, totals)
-            counts = counted(report)
+            counts = staleness_counts(report)
             tree_allreduce(comm, counts)
         all_counts += counts
         if summary is not None:
-            summary |= summarised(all_counts)
+            summary |= summary_of(all_counts)
         seconds["wait"] += timer.lap()["wait"]
         # neither connecting nor a server's work is in a phase
         seconds["wire"] += timer.clock() - start - sum(seconds.values())
@@ -97,13 +99,13 @@ def by_epochs(
             words_sent=(comm.bytes_sent - sent) // 4,
             epoch=epoch,
             state=lambda: [
-                collected(comm, roles, split, partial(np.asarray, each))
-                for each in shard.state
+                collected(comm, roles, split, partial(np.asarray, array))
+                for array in shard.state
             ],
         )
 
 
-def begun(
+def restored_shard(
     update: Callable[[np.ndarray], Any], values: np.ndarray, state: Sequence[np.ndarray]
 ) -> Any:
     """Return the Shard of these rows, with the state of an earlier Step, if any."""
@@ -113,7 +115,7 @@ def begun(
     return shard
 
 
-def counted(report: Report) -> np.ndarray:
+def staleness_counts(report: Report) -> np.ndarray:
     """Return numbers of gradients by staleness, sums of WORK, and late gradients.
 
     Gradients without rows and late gradients have no staleness.
@@ -126,7 +128,7 @@ def counted(report: Report) -> np.ndarray:
     return np.concatenate([counts, report.work.sum(0), [late]])
 
 
-def summarised(all_counts: np.ndarray) -> dict[str, Any]:
+def summary_of(all_counts: np.ndarray) -> dict[str, Any]:
     """Return the counts of all ranks and epochs by name."""
     counts = np.trim_zeros(all_counts[: STALEST + 1], "b")
     work = dict(zip(WORK, all_counts[STALEST + 1 :].tolist(), strict=False))

@@ -16,9 +16,9 @@ from dml.metrics.timer import Timer
 from dml.strategies.parameters import Update
 from dml.strategies.server.report import Report, joined
 from dml.strategies.server.roles import Roles
-from dml.strategies.server.tables import of_rows, tabled
-from dml.strategies.server.workers import Parts, WorkerOptions, work
-from dml.types import BadInput, CountedComm, Problem, Reducer, Shard, Step
+from dml.strategies.server.tables import as_table, row_rule
+from dml.strategies.server.workers import Parts, WorkerOptions, worker_steps
+from dml.types import BadInput, CountedComm, Problem, Reducer, Shard, Step, nothing
 from dml.wire.collectives import tree_allreduce
 from dml.wire.collectives.collect import collect
 from dml.wire.comm.once import once
@@ -83,8 +83,8 @@ def server(
         worker yields a Step per clock, a server one at the end.
       **own: With `every`, the options `state` and `summary` of `epochs.by_epochs`.
     """
-    problem = once(comm, "table", id(problem.params), partial(tabled, problem))
-    update = of_rows(update)
+    problem = once(comm, "table", id(problem.params), partial(as_table, problem))
+    update = row_rule(update)
     if every:
         from dml.strategies.server.epochs import by_epochs
 
@@ -105,11 +105,10 @@ def server(
     comm.Barrier()
     report = Report() if report is None else report
     roles = setup.roles
-    split = divided(comm, problem, len(roles.servers))
-    number, works = roles.server(comm.rank), comm.rank < roles.workers
+    split = row_partition(comm, problem, len(roles.servers))
     serving = (
-        served(problem, update, split, comm, setup, report)
-        if number is not None
+        make_server(problem, update, split, comm, setup, report)
+        if roles.server(comm.rank) is not None
         else None
     )
 
@@ -117,12 +116,52 @@ def server(
         return np.asarray(serving.shard.values) if serving else problem.params[:0]
 
     table = partial(collected, comm, roles, split, values)
-    if not works:
-        assert serving
-        serving.serve()
-        report.served(serving)
-        yield last(serving, timer, table)
+    if comm.rank < roles.workers:
+        for step in run_worker(
+            problem,
+            batches,
+            update,
+            comm=comm,
+            timer=timer,
+            setup=setup,
+            report=report,
+            split=split,
+            serving=serving,
+        ):
+            yield step._replace(params=table)
         return
+    assert serving
+    serving.serve()
+    report.served(serving)
+    yield final_step(serving, timer, table)
+
+
+def run_worker(
+    problem: Problem,
+    batches: Iterable[np.ndarray],
+    update: Make,
+    *,
+    comm: CountedComm,
+    timer: Timer,
+    setup: Setup,
+    report: Report,
+    split: Partition,
+    serving: Server | None,
+) -> Iterator[Step]:
+    """Train as a worker; a colocated rank also serves while it waits.
+
+    Args:
+      problem: The problem of a table.
+      batches: Indices of each clock's global minibatch.
+      update: rows -> Shard.
+      comm: Ranks.
+      timer: Measures the phases.
+      setup: How ranks share the work.
+      report: Receives this rank's measurements.
+      split: Partition of the rows among servers.
+      serving: This rank's server; None: it has none.
+    """
+    roles = setup.roles
     meanwhile: Any = colocated(serving, comm) if serving else None
     client = Client(
         comm,
@@ -132,14 +171,19 @@ def server(
         known=setup.known,
         wait=meanwhile and meanwhile.wait,
     )
-    replica = copied(problem, client, setup, setup.own or update)
-    parts = Parts(problem, batches, comm.rank, roles.workers)
-    poll = meanwhile and meanwhile.poll
+    replica = make_replica(problem, client, setup, setup.own or update)
     step = None
-    for step in work(parts, replica, timer, setup.worker_options, report.counts, poll):
-        yield step._replace(params=table)
+    for step in worker_steps(
+        Parts(problem, batches, comm.rank, roles.workers),
+        replica,
+        timer=timer,
+        options=setup.worker_options,
+        counts=report.counts,
+        poll=meanwhile and meanwhile.poll,
+    ):
+        yield step
     if step is None:  # the worker skipped every clock
-        yield Step(client.clock, 0.0, table, 0, timer.lap(), words_sent=0)
+        yield Step(client.clock, 0.0, nothing, 0, timer.lap(), words_sent=0)
     report.worked(client)
     if serving:
         meanwhile.finish()
@@ -153,20 +197,27 @@ def collected(
     split: Partition,
     rows: Callable[[], np.ndarray],
 ) -> np.ndarray | None:
-    """Return the servers' rows on rank 0, None elsewhere; collective, after the run."""
+    """Return the servers' rows on rank 0, None elsewhere; collective, after the run.
+
+    Args:
+      comm: Ranks.
+      roles: Which ranks are workers and which are servers.
+      split: Partition of the rows among servers.
+      rows: () -> the rows of this rank's server.
+    """
     gathered = collect(comm, rows())
     if gathered is None:
         return None
     return joined(split, [gathered[0][rank] for rank in roles.servers])
 
 
-def divided(comm: CountedComm, problem: Problem, servers: int) -> Partition:
+def row_partition(comm: CountedComm, problem: Problem, servers: int) -> Partition:
     """Return the partition of the rows among servers."""
     call = partial(partition, len(problem.params), servers, problem.frequency)
     return once(comm, "partition", (id(problem.params), servers), call)
 
 
-def served(
+def make_server(
     problem: Problem,
     update: Make,
     split: Partition,
@@ -202,8 +253,17 @@ def served(
     return serving
 
 
-def copied(problem: Problem, client: Client, setup: Setup, make: Make) -> Replica:
-    """Make this worker's copy; its gradients update the copy if rows are cached."""
+def make_replica(problem: Problem, client: Client, setup: Setup, make: Make) -> Replica:
+    """Make this worker's copy of the rows.
+
+    Its own gradients update the copy if rows are cached between clocks.
+
+    Args:
+      problem: The problem of a table.
+      client: Connection to the servers.
+      setup: How ranks share the work.
+      make: rows -> Shard.
+    """
     rule, worker_options = setup.rule, setup.worker_options
     cached = (
         rule.pull_period != 1
@@ -223,7 +283,7 @@ def colocated(serving: Server, comm: CountedComm) -> Colocated:
     return Colocated(comm, serving.inbox, hear)
 
 
-def last(serving: Server, timer: Timer, table: Callable[[], Any]) -> Step:
+def final_step(serving: Server, timer: Timer, table: Callable[[], Any]) -> Step:
     """Return the Step that a server yields at the end."""
     losses = [each.loss for each in serving.log[-serving.workers :]]
     mean = float(np.mean(losses)) if losses else 0.0

@@ -14,7 +14,7 @@ from dml.types import BadInput, Params, Problem, Rows
 from dml.wire.comm.buffers import Layout, layout, pack, unpack
 
 
-def tabled(problem: Problem) -> Problem:
+def as_table(problem: Problem) -> Problem:
     """Return the problem of a table."""
     if problem.table:
         return problem.table()
@@ -23,7 +23,7 @@ def tabled(problem: Problem) -> Problem:
     return flattened(problem)
 
 
-def of_rows(update: Update) -> Any:
+def row_rule(update: Update) -> Any:
     """Return the rule that updates rows as the optimizer would update the tree."""
     if not hasattr(update, "init"):
         return update

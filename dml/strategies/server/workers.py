@@ -96,9 +96,10 @@ def touched(problem: Problem, batch: Any) -> Keys:
     return problem.touched(batch) if problem.touched else slice(0, len(problem.params))
 
 
-def work(
+def worker_steps(
     parts: Parts,
     replica: Replica,
+    *,
     timer: Timer,
     options: WorkerOptions,
     counts: Counts,
@@ -138,10 +139,10 @@ def work(
             with timer("wire"):
                 reading = replica.ask(following.rows, following.clock)
         with timer("gradient"):
-            loss, grads = computed(parts.problem, replica, part, options, poll)
+            loss, grads = part_gradient(parts.problem, replica, part, options, poll)
             comm.platform.work(part.weight * parts.workers)
         with timer("wire"):
-            summing.append(kept(replica, part, grads, options, counts, loss))
+            summing.append(filtered(replica, part, grads, options, counts, loss))
             replica.wrote(*summing[-1][:3])
             if len(summing) == options.pushes or not following:
                 push(replica, summing)
@@ -158,14 +159,22 @@ def work(
     replica.finish()
 
 
-def computed(
+def part_gradient(
     problem: Problem,
     replica: Replica,
     part: Part,
     options: WorkerOptions,
     poll: Callable[[], object] | None,
 ) -> tuple[float, np.ndarray]:
-    """Return the part's loss and its gradient times its weight in the minibatch."""
+    """Return the part's loss and its gradient times its weight in the minibatch.
+
+    Args:
+      problem: The problem of a table.
+      replica: This worker's copy of the rows.
+      part: This worker's part of a minibatch.
+      options: How the worker computes and pushes.
+      poll: Lets a colocated server serve between microbatches; None: there is none.
+    """
     if not len(part.indices):
         return 0.0, np.empty((0, replica.table.shape[1]), np.float32)
     if options.microbatches == 1:
@@ -188,7 +197,7 @@ def computed(
     return loss, values[order[np.searchsorted(rows, part.rows, sorter=order)]]
 
 
-def kept(
+def filtered(
     replica: Replica,
     part: Part,
     grads: np.ndarray,
@@ -196,7 +205,16 @@ def kept(
     counts: Counts,
     loss: float,
 ) -> Kept:
-    """Return the gradient to push: finite, and filtered; count what is left out."""
+    """Return the gradient to push: finite, and filtered; count what is left out.
+
+    Args:
+      replica: This worker's copy of the rows.
+      part: This worker's part of a minibatch.
+      grads: Gradient of the part's rows, times its weight.
+      options: How the worker computes and pushes.
+      counts: Receives the counters.
+      loss: Loss of the part.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         finite = np.isfinite(grads.sum()) or np.isfinite(grads).all()
     if not finite:
@@ -228,6 +246,8 @@ def push(replica: Replica, summing: list[Kept], ends_clock: bool = True) -> None
         (gradient,) = summing
         keys, grads, mask = gradient.read, gradient.grads, gradient.mask
     else:
-        keys, grads = summed([Rows(kept.rows, kept.grads) for kept in summing])
+        keys, grads = summed(
+            [Rows(filtered.rows, filtered.grads) for filtered in summing]
+        )
         mask = None
     replica.client.push(keys, grads, weight, loss, ends_clock=ends_clock, has=mask)

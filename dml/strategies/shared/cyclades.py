@@ -85,7 +85,14 @@ def cyclades(
 
 
 def allocated(problem: Problem, batch: int, workers: Workers, plan: Plan) -> Board:
-    """Allocate the gradients of a block, and sums for rows that are apart."""
+    """Allocate the gradients of a block, and sums for rows that are apart.
+
+    Args:
+      problem: The problem.
+      batch: Number of edges in a block.
+      workers: Threads of this rank.
+      plan: Division of the blocks among workers.
+    """
     starts, start = problem.kernel.data.edges.starts, problem.params
     bounds = np.append(starts[:-1:batch], starts[-1])
     most, rows = int(np.diff(bounds).max()), len(start) if plan.apart.any() else 0

@@ -92,7 +92,14 @@ def delays(
     lengths: np.ndarray,
     per_coordinate: bool,
 ) -> np.ndarray:
-    """Draw the delay of each read; `lengths` are the numbers of rows of the updates."""
+    """Draw the delay of each read.
+
+    Args:
+      distribution: Delay distribution, in updates.
+      draws: Random generator.
+      lengths: Number of rows that each update reads.
+      per_coordinate: Whether each row has a delay, or each update.
+    """
     if per_coordinate:
         return distribution.draws(draws, int(lengths.sum()))
     return np.repeat(distribution.draws(draws, len(lengths)), lengths)

@@ -113,7 +113,14 @@ def fused_work(kernel: Kernel, state: State) -> Work:
 def edge_work(
     problem: Problem, state: State, workers: Workers, policy: ModuleType
 ) -> Work:
-    """Return the work of a worker, edge by edge, by a locking policy."""
+    """Return the work of a worker, edge by edge, by a locking policy.
+
+    Args:
+      problem: The problem; its kernel has a model.
+      state: The shared table.
+      workers: Threads of this rank.
+      policy: A locking policy of wire.memory.
+    """
     descend = compiled(problem.kernel.model, policy)
     grads = {worker.me: gradients(problem) for worker in workers.local}
 

@@ -107,7 +107,14 @@ class Workers:
 def epoch_settings(
     problem: Problem, update: Descent, epoch: int, delay: int = 0
 ) -> tuple[Any, Pace]:
-    """Return the data and the learning rate, momentum and delay of an epoch."""
+    """Return the data and the learning rate, momentum and delay of an epoch.
+
+    Args:
+      problem: The problem.
+      update: Learning rates and momentum.
+      epoch: Number of the epoch, from 1.
+      delay: Number of extra reads by which each gradient is delayed.
+    """
     kernel, kind, rate = problem.kernel, problem.params.dtype.type, update.rate(epoch)
     data = kernel.model.paced(kernel.data, rate) if kernel.model else kernel.data
     return data, Pace(kind(rate), kind(update.momentum), delay)

@@ -150,7 +150,7 @@ def masked() -> Problem:
 
     training, _ = digits()
     some = Batch(training.inputs[:200], training.targets[:200])
-    data = dropout.kept(some, 16, 0.25, 1, SEED, 0.03)
+    data = dropout.draw_masks(some, 16, 0.25, 1, SEED, 0.03)
     return of_edges(dropout, data, dropout.start(16, 64, CLASSES, SEED))
 
 

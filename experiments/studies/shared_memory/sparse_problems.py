@@ -163,7 +163,7 @@ def images(
 
         training, held_out = digits()
         training = in_drawn_order(training, seed)
-        made = dropout.kept(training, hidden, keep, masks, seed, mu, dtype=dtype)
+        made = dropout.draw_masks(training, hidden, keep, masks, seed, mu, dtype=dtype)
         classes = 1 + int(training.targets.max())
         start = dropout.start(hidden, made.inputs_BxI.shape[1], classes, seed, dtype)
 

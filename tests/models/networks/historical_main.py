@@ -113,7 +113,10 @@ def halves_side_by_side_are_a_grouped_convolution():
         dimension_numbers=("NHWC", "HWIO", "NHWC"),
         feature_group_count=2,
     )
-    assert off(alex.filtered(plain, given, maps, place), wanted + given["bias"]) < CLOSE
+    assert (
+        off(alex.apply_filters(plain, given, maps, place), wanted + given["bias"])
+        < CLOSE
+    )
 
 
 def maps_are_normalised_by_those_beside_them():
@@ -123,7 +126,7 @@ def maps_are_normalised_by_those_beside_them():
         number / (2 + 1e-4 * (line[max(0, n - 2) : n + 3] ** 2).sum()) ** 0.75
         for n, number in enumerate(line)
     ]
-    assert off(alex.normalised(jnp.asarray(maps)).ravel(), np.array(wanted)) < CLOSE
+    assert off(alex.local_response(jnp.asarray(maps)).ravel(), np.array(wanted)) < CLOSE
 
 
 def sentences():

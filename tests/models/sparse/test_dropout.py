@@ -8,8 +8,8 @@ import pytest
 from dml.data.digits import digits
 from dml.models.sparse.dropout import (
     accuracy,
+    draw_masks,
     gradient,
-    kept,
     loss_and_gradient,
     move,
     objective,
@@ -25,7 +25,7 @@ def example(kind=np.float32, masks=2, mu=MU):
     """A few images with their masks, and a table far from its start."""
     rng = np.random.default_rng(0)
     images = Batch(rng.random((8, INPUTS)), rng.integers(0, CLASSES, 8))
-    data = kept(images, HIDDEN, KEEP, masks, 1, mu, dtype=kind)
+    data = draw_masks(images, HIDDEN, KEEP, masks, 1, mu, dtype=kind)
     table_HxD = rng.standard_normal((HIDDEN, INPUTS + 1 + CLASSES))
     return table_HxD.astype(kind), data
 
@@ -91,7 +91,7 @@ def test_scores_however_large_overflow_nothing():
 
 def test_masks_rise_keep_a_unit_at_least_and_repeat_by_seed():
     images = Batch(np.ones((50, 4)), np.zeros(50, int))
-    one, same, other = (kept(images, 6, 0.2, 4, seed) for seed in (0, 0, 1))
+    one, same, other = (draw_masks(images, 6, 0.2, 4, seed) for seed in (0, 0, 1))
     assert np.array_equal(one.edges.rows, same.edges.rows)
     assert not np.array_equal(one.edges.starts, other.edges.starts)
     sizes = np.diff(one.edges.starts)
@@ -107,7 +107,7 @@ def test_masks_rise_keep_a_unit_at_least_and_repeat_by_seed():
 
 def test_all_units_of_a_network_without_dropout_are_kept():
     images = Batch(np.ones((5, 4)), np.zeros(5, int))
-    assert kept(images, 6, 1.0, 2, 0).edges.rows.tolist() == [*range(6)] * 10
+    assert draw_masks(images, 6, 1.0, 2, 0).edges.rows.tolist() == [*range(6)] * 10
 
 
 def test_what_is_not_scaled_at_the_test_is_right_on_average():
@@ -138,7 +138,7 @@ def test_start_is_of_its_seed_and_scores_are_of_size_1():
 def test_edge_after_edge_comes_near_the_reference_and_reads_digits():
     training, held_out = digits()
     few = Batch(training.inputs[:120], training.targets[:120])
-    data, table_HxD = kept(few, 12, 0.5, 1, 0, 0.03), start(12, 64, 10, 0)
+    data, table_HxD = draw_masks(few, 12, 0.5, 1, 0, 0.03), start(12, 64, 10, 0)
     least = objective(optimum(data, table_HxD, steps=200), data)
     assert least < 0.3 * objective(table_HxD, data)
     grads_HxD = np.empty_like(table_HxD)
@@ -169,4 +169,4 @@ def test_descents_on_the_whole_sum_end_where_it_has_no_slope():
 def test_nothing_to_keep_is_bad_input(hidden, keep, masks, images):
     batch = Batch(np.ones((images, 4)), np.zeros(images, int))
     with pytest.raises(BadInput, match=f"expected a chance .* {masks=}, {images} imag"):
-        kept(batch, hidden, keep, masks, 0)
+        draw_masks(batch, hidden, keep, masks, 0)

@@ -32,7 +32,7 @@ def parted():
 def masked():
     images, _ = digits()
     batch = Batch(images.inputs[:6].reshape(6, -1)[:, 20:30], images.targets[:6])
-    data = dropout.kept(batch, 5, 0.5, 2, 0, 0.1, dtype=WIDE)
+    data = dropout.draw_masks(batch, 5, 0.5, 2, 0, 0.1, dtype=WIDE)
     return problem(dropout, data, np.zeros((5, 10 + 1 + 10)))
 
 

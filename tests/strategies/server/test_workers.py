@@ -9,7 +9,13 @@ from dml.metrics.timer import Timer
 from dml.strategies.server.report import Report
 from dml.strategies.server.roles import roles
 from dml.strategies.server.server import Setup, server
-from dml.strategies.server.workers import Counts, Part, WorkerOptions, computed, kept
+from dml.strategies.server.workers import (
+    Counts,
+    Part,
+    WorkerOptions,
+    filtered,
+    part_gradient,
+)
 from dml.types import Problem, Rows
 from dml.update.flat import flat
 from dml.wire.comm import Delayed, Metered
@@ -82,7 +88,7 @@ def test_an_example_alone_has_its_gradient_whatever_the_microbatches():
         replica = Replica(client, task.params, consistency("bsp", Choice(), 1), None)
         numbers = np.arange(examples)
         part = Part(0, numbers, numbers, rows, 0.5)
-        return computed(task, replica, part, WorkerOptions(microbatches=4), None)
+        return part_gradient(task, replica, part, WorkerOptions(microbatches=4), None)
 
     loss, grads = sim.run(program, 1)[0]
     assert loss == 1.0
@@ -100,14 +106,14 @@ def test_a_refused_gradient_has_no_rows_and_no_weight(bad, rows):
         replica = Replica(client, np.zeros((10, 1), np.float32), rule, None)
         part, counts = Part(0, np.arange(2), np.arange(2), rows, 0.5), Counts()
         grads = np.array(bad, np.float32)[:, None]
-        none = kept(
+        none = filtered(
             replica, part, grads, WorkerOptions(on_nonfinite="skip"), counts, 1.0
         )
         huge = np.full((2, 1), 3e38, np.float32)  # finite, but its sum is not
         return (
             none,
             counts.nonfinite,
-            kept(replica, part, huge, WorkerOptions(), counts, 1.0),
+            filtered(replica, part, huge, WorkerOptions(), counts, 1.0),
         )
 
     (none, grads, weight, *_), count, (at, _, whole, *_) = sim.run(program, 1)[0]
@@ -193,7 +199,7 @@ def test_a_filter_of_keys_sees_the_gradient_of_the_workers_own_part():
         replica = Replica(client, table, rule, None)
         part, counts = Part(0, np.arange(2), None, np.array([3, 4]), 0.25), Counts()
         grads = np.array([[1], [2]], np.float32)
-        return kept(
+        return filtered(
             replica, part, grads, WorkerOptions(row_filter=sift), counts, 1.0
         ), counts
 

@@ -71,7 +71,7 @@ def graph():
 def network():
     images, _ = digits()
     few = Batch(images.inputs[:300], images.targets[:300])
-    data = dropout.kept(few, 16, 0.5, 1, 0, 0.1)
+    data = dropout.draw_masks(few, 16, 0.5, 1, 0, 0.1)
     begin = dropout.start(16, 64, 10, 0)
     least = dropout.objective(dropout.optimum(data, begin), data)
     return problem_of(dropout, data, begin), least
