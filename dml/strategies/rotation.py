@@ -36,7 +36,7 @@ def rotation(
     *,
     comm: CountedComm,
     timer: Timer,
-    travel: bool | None = None,
+    by_messages: bool | None = None,
 ) -> Iterator[Step]:
     """Train as one worker of `hogwild` does; yield a Step an epoch.
 
@@ -47,17 +47,17 @@ def rotation(
       update: Learning rates; no momentum, as rows are sent without it.
       comm: Ranks.
       timer: Measures the phases.
-      travel: Whether blocks are sent as messages, or stay in shared memory; None:
+      by_messages: Whether blocks are sent as messages, or stay in shared memory; None:
         shared memory if all ranks are on one host.
     """
     blocks = problem.kernel.blocks
     sides, count = shape(problem.kernel)
-    travel = checked(comm, count, update, travel)
+    by_messages = checked(comm, count, update, by_messages)
     homes = schedule.homes(count, sides, comm.size)
     ranks, back = schedule.turns(count, sides, comm.size)
-    table = problem.params.copy() if travel else shared_table(comm, problem.params)
+    table = problem.params.copy() if by_messages else shared_table(comm, problem.params)
     parts = {n: table[rows].reshape(-1) for n, rows in enumerate(blocks)}
-    parcels = Parcels(comm, parts if travel else {})
+    parcels = Parcels(comm, parts if by_messages else {})
     number_of = {cell: n for n, cell in enumerate(cells(count, sides))}
     descend, number = descent(problem), 0
     for epoch, order in enumerate(timer.waits("update", batches), 1):
@@ -95,7 +95,7 @@ def rotation(
 
 
 def checked(
-    comm: CountedComm, blocks: int, update: Descent, travel: bool | None
+    comm: CountedComm, blocks: int, update: Descent, by_messages: bool | None
 ) -> bool:
     """Raise BadInput for arguments that do not fit; return whether blocks are sent.
 
@@ -103,7 +103,7 @@ def checked(
       comm: Ranks.
       blocks: Number of blocks of each side.
       update: Learning rates and momentum.
-      travel: As in `rotation`.
+      by_messages: As in `rotation`.
     """
     hosts = max(comm.platform.hosts()) + 1
     if comm.size > blocks:
@@ -116,12 +116,12 @@ def checked(
             f"expected no momentum with rotation, got {update.momentum:g}; pass "
             "--momentum=0"
         )
-    if travel is False and hosts > 1:
+    if by_messages is False and hosts > 1:
         raise BadInput(
             "expected all ranks on one host with --medium=memory, got ranks on "
             f"{hosts}; pass --medium=messages"
         )
-    return hosts > 1 if travel is None else travel
+    return hosts > 1 if by_messages is None else by_messages
 
 
 def shape(kernel: Kernel) -> tuple[int, int]:

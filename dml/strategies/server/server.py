@@ -1,9 +1,10 @@
-"""Parameter servers: workers compute gradients, servers keep and update the rows.
+"""Parameter servers (Dean 2012; Li 2014): workers compute gradients, servers store rows.
 
     minibatch k ─► shard of each worker ─► gradient ─► servers ─► rows ─► workers
 
-A worker yields a Step per clock, with the loss of its own shard; a server yields one
-Step at the end. The report receives what happened.
+A worker yields a Step per clock, with the loss of its shard; a server yields one Step
+at the end. The report receives the measurements of this rank. Words a clock: for each
+worker those of the rows that it reads and of its gradient (`workers`).
 """
 
 from collections.abc import Callable, Iterable, Iterator

@@ -3,10 +3,11 @@
     plan   block 0: worker 0 ▯▯▯  worker 1 ▯▯     made once: blocks keep their edges,
            block 1: worker 0 ▯▯   worker 1 ▯▯▯    epochs visit blocks in a new order
 
-A block's edges are divided among workers such that no row is shared by two workers. The
-result is that of serial descent in the epoch's order, except for rows marked `apart`,
-which change at the end of a block. If all rows are apart, a block is a synchronous
-minibatch. Words a Step: the loss, and the rows changed.
+A block's edges are divided among workers by connected components of its conflict graph,
+so that two workers share no row. The result is that of serial descent in the epoch's
+order, except for rows marked `apart`: they are left out of the graph and change at the
+end of a block. If all rows are apart, a block is a synchronous minibatch. A barrier
+ends each block. Words a Step: the loss, and the rows changed.
 """
 
 from collections.abc import Iterable, Iterator

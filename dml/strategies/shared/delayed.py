@@ -1,8 +1,12 @@
 """HOGWILD! simulated on one core: reads are delayed by random numbers of updates.
 
+    update        t-3   t-2   t-1   t          with a delay of 2, update t reads row r
+    row r after   w₁    w₂    w₃    reads w₁   as it was 2 updates earlier, and changes
+                                               its newest value, w₃
+
 Runs of lock-free strategies are not reproducible. These runs are, and their delays are
 known, so that the error can be measured by delay, step and sparsity. Without delays the
-method is serial descent, bit for bit.
+method is serial descent, bit for bit. There is no communication.
 """
 
 from collections.abc import Iterable, Iterator

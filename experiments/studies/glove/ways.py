@@ -89,8 +89,8 @@ def hogwild(setup: Setup) -> Iterator[Step]:
 
 
 def rotation(setup: Setup) -> Iterator[Step]:
-    travel = {"auto": None, "memory": False, "messages": True}[setup.flags.medium]
-    return by_records(setup, "rotation", travel=travel)
+    by_messages = {"auto": None, "memory": False, "messages": True}[setup.flags.medium]
+    return by_records(setup, "rotation", by_messages=by_messages)
 
 
 def operation(setup: Setup) -> Iterator[Step]:
