@@ -1,4 +1,4 @@
-"""Parameter servers (Dean 2012; Li 2014): workers compute gradients, servers store rows.
+"""Parameter servers (Dean 2012; Li 2014): workers compute gradients, servers keep rows.
 
     minibatch k ─► shard of each worker ─► gradient ─► servers ─► rows ─► workers
 
