@@ -128,7 +128,7 @@ def experts(
       axis: Axis over which experts are sharded; None: one device has all.
     """
     count, (groups, rows, width) = mixture.experts, rows_GxRxD.shape
-    slots = capacity(mixture, rows)
+    limit = capacity(mixture, rows)
     if axis and count % jax.lax.axis_size(axis):
         size = jax.lax.axis_size(axis)
         raise BadInput(
@@ -137,18 +137,18 @@ def experts(
         )
     routes_G = jax.vmap(lambda rows_RxD: routed(params, rows_RxD, mixture))(rows_GxRxD)
     slots_GxExCxD = jax.vmap(
-        lambda group, rows_RxD: dispatched(group, rows_RxD, count, slots)
+        lambda group, rows_RxD: dispatched(group, rows_RxD, count, limit)
     )(routes_G, rows_GxRxD)
-    slots_ExNxD = slots_GxExCxD.swapaxes(0, 1).reshape(count, groups * slots, width)
+    slots_ExNxD = slots_GxExCxD.swapaxes(0, 1).reshape(count, groups * limit, width)
     if axis:  # E experts' N slots of one device -> its own experts' slots of all
         slots_ExNxD = jax.lax.all_to_all(slots_ExNxD, axis, 0, 1, tiled=True)
     made_ExNxD = feed_forward(params, slots_ExNxD)
     if axis:
         made_ExNxD = jax.lax.all_to_all(made_ExNxD, axis, 1, 0, tiled=True)
-    made_ExGxCxD = made_ExNxD.reshape(count, groups, slots, width)
+    made_ExGxCxD = made_ExNxD.reshape(count, groups, limit, width)
     mixed_GxRxD = jax.vmap(combined)(routes_G, made_ExGxCxD.swapaxes(0, 1))
     load_E = jnp.bincount(routes_G.experts_RxK.reshape(-1), length=count)
-    dropped = (routes_G.slots_RxK >= slots).sum()
+    dropped = (routes_G.slots_RxK >= limit).sum()
     return mixed_GxRxD, Measures(dropped, load_E, routes_G.balance.mean())
 
 
@@ -195,16 +195,16 @@ def routes(scores_RxE: jax.Array, choices: int) -> Routes:
     return Routes(experts_RxK, slots_N.reshape(choices, rows).T, gates_RxK, balance)
 
 
-def dispatched(group: Routes, rows_RxD: jax.Array, count: int, slots: int) -> jax.Array:
+def dispatched(group: Routes, rows_RxD: jax.Array, count: int, limit: int) -> jax.Array:
     """Return slots_ExCxD: the rows of each expert up to its capacity, then zeros.
 
     Args:
       group: Routes of a group's rows.
       rows_RxD: The rows.
       count: Number of experts.
-      slots: Capacity of an expert.
+      limit: Capacity of an expert.
     """
-    empty_ExCxD = jnp.zeros((count, slots, rows_RxD.shape[1]), rows_RxD.dtype)
+    empty_ExCxD = jnp.zeros((count, limit, rows_RxD.shape[1]), rows_RxD.dtype)
     rows_RxKxD = jnp.broadcast_to(
         rows_RxD[:, None], (*group.slots_RxK.shape, rows_RxD.shape[1])
     )

@@ -136,5 +136,5 @@ def test_metrics_are_those_of_the_scores():
 def test_a_perceptron_without_hidden_layers_is_linear():
     params = mlp(SHAPE, 10, ()).init(jax.random.key(0))
     assert params["head"]["kernel"].shape == (64, 10)
-    with pytest.raises(BadInput, match="of one number at least, got .* widths=.3, 0."):
+    with pytest.raises(BadInput, match="of at least one number, got .* widths=.3, 0."):
         mlp(SHAPE, 10, (3, 0))

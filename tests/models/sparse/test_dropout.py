@@ -168,5 +168,5 @@ def test_descents_on_the_whole_sum_end_where_it_has_no_slope():
 )
 def test_nothing_to_keep_is_bad_input(hidden, keep, masks, images):
     batch = Batch(np.ones((images, 4)), np.zeros(images, int))
-    with pytest.raises(BadInput, match=f"expected a chance .* {masks=}, {images} imag"):
+    with pytest.raises(BadInput, match=f"expected keep .* {masks=}, {images} imag"):
         draw_masks(batch, hidden, keep, masks, 0)
