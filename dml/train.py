@@ -1,4 +1,4 @@
-"""Drive a strategy: pull its Steps, evaluate, write rows, return a summary."""
+"""The training loop of all commands: steps, evaluation, rows and a summary."""
 
 import math
 import signal
@@ -13,12 +13,12 @@ import numpy as np
 from dml.runs.writers import Row, Writer, ignore
 from dml.types import BadInput, Comm, Params, Step
 
-GRACE = 0.25  # seconds until a signal has come to all ranks
-SOON = 0.001  # seconds until a signal that comes too early is looked at again
+GRACE = 0.25  # seconds within which a signal reaches all ranks
+SOON = 0.001  # seconds until a signal during deserialisation is handled again
 NUMBA = "numba.core.serialize"
 
 
-@np.errstate(over="ignore", invalid="ignore")  # a loss that is not finite says it
+@np.errstate(over="ignore", invalid="ignore")  # reported by the check of the loss
 def train(
     steps: Iterable[Step],
     evaluate: Callable[[Params], Mapping[str, Any]],
@@ -26,17 +26,19 @@ def train(
     evaluate_every: int = 0,
     finite: bool = True,
 ) -> dict[str, Any]:
-    """Pull every step, write a row for each, and return the summary.
+    """Run all steps, write a row for each, and return the summary.
 
-    steps: a strategy's.
-    evaluate: params -> measures; called where a step's parameters are collected.
-    writer: receives a row per step.
-    evaluate_every: epochs, or updates where steps have no epoch, between evaluations;
-        0 evaluates at the end only.
-    finite: whether a loss that is not finite ends the run.
+    Seconds are those of the steps' phases, without evaluation and writing. The summary
+    has sums of costs and the measures of the last step.
 
-    Seconds are those of the steps' phases, without evaluation and writing. Costs are
-    summed in the summary; measures are those of the last step.
+    Args:
+      steps: Steps of a strategy.
+      evaluate: params -> measures by name; called where a step's parameters are
+        collected.
+      writer: Receives a row per step.
+      evaluate_every: Number of epochs, or of updates for steps without epochs, between
+        evaluations; 0 evaluates at the end only.
+      finite: Whether a loss that is not finite ends the run.
     """
     totals: Counter[str] = Counter()
     last = before = None
@@ -50,7 +52,7 @@ def train(
         totals.update(spent)
         row = progress(last) | {"loss": last.loss, **last.measures, **spent}
         if due(count(last), before, evaluate_every):
-            row |= evaluated(evaluate, last)
+            row |= evaluate_step(evaluate, last)
         writer.row(row)
         before = count(last)
     if last is None:
@@ -59,7 +61,7 @@ def train(
     return {
         "loss": last.loss,
         **last.measures,
-        **evaluated(evaluate, last),
+        **evaluate_step(evaluate, last),
         **numbers,
         **totals,
     }
@@ -93,17 +95,17 @@ def curve(
 
 
 def progress(step: Step) -> dict[str, int]:
-    """Return the updates so far and, of strategies that count them, the epochs."""
+    """Return the number of updates and, if the step has one, of epochs so far."""
     epoch = {} if step.epoch is None else {"epoch": step.epoch}
     return {"step": step.number} | epoch
 
 
 def count(step: Step) -> int:
-    """Return the epochs so far, or else the updates."""
+    """Return the number of epochs so far or, for steps without epochs, of updates."""
     return step.number if step.epoch is None else step.epoch
 
 
-def evaluated(
+def evaluate_step(
     evaluate: Callable[[Params], Mapping[str, Any]], step: Step
 ) -> Mapping[str, Any]:
     """Evaluate where the parameters are collected; collective."""
@@ -112,19 +114,24 @@ def evaluated(
 
 
 def due(number: int, before: int | None, every: int) -> bool:
-    """Say whether a multiple of every was reached since the step before; 0: never.
+    """Return whether a multiple of `every` was reached since the step before; 0: never.
 
-    Steps may be of many updates, and so pass it by.
+    A step may consist of many updates, so `number` itself need not be a multiple.
     """
     before = number - 1 if before is None else before
     return bool(every) and number // every > before // every
 
 
-def checked(steps: Iterable[Step], comm: Comm, every: int) -> Iterator[Step]:
-    """Pass steps on; prove at every so many that all replicas are equal; 0: at none.
+def verified(steps: Iterable[Step], comm: Comm, every: int) -> Iterator[Step]:
+    """Yield the steps; verify at intervals that replicas are bit-identical.
 
-    Ranks agree at these steps, so all must call it. Params that are collected on one
-    rank have no replicas.
+    The verification is collective, so all ranks must iterate. Parameters that are
+    collected on one rank have no replicas.
+
+    Args:
+      steps: Steps of a strategy.
+      comm: Ranks.
+      every: Number of epochs or updates between verifications; 0: never.
     """
     from dml.metrics.replicas import Diverged, different  # takes half a second
 
@@ -135,36 +142,43 @@ def checked(steps: Iterable[Step], comm: Comm, every: int) -> Iterator[Step]:
             if leaf is not None:
                 raise Diverged(
                     f"expected equal replicas on {comm.size} ranks at step "
-                    f"{step.number}, got other bits in params{leaf}; go on from the "
-                    "last checkpoint, and look at what each rank does to this leaf"
+                    f"{step.number}, got different bits in params{leaf}; resume from "
+                    "the last checkpoint, and check how each rank updates this leaf"
                 )
         yield step
         before = count(step)
 
 
-def kept(
+def checkpointed(
     steps: Iterable[Step],
     comm: Comm,
     save: Callable[[Step], None],
     every: float,
-    asked: Callable[[], bool],
+    stop_requested: Callable[[], bool],
 ) -> Iterator[Step]:
-    """Pass steps on; save after so many seconds and the last one; stop if asked to.
+    """Yield the steps; save at intervals, at the end, and before a requested stop.
 
-    0 seconds save nothing but what is stopped.
-    Ranks agree at every step, so save may be collective; NaN is never saved.
+    Ranks agree at every step, so `save` may be collective. A step whose loss is not
+    finite is not saved.
+
+    Args:
+      steps: Steps of a strategy.
+      comm: Ranks.
+      save: Saves a step.
+      every: Seconds between saves; 0 saves before a stop only.
+      stop_requested: () -> whether a stop was requested.
     """
-    asked()  # from now on there is something to save
+    stop_requested()  # from here on a stop saves the last step
     saved, step = time.monotonic(), None
     for step in steps:
         due = every and time.monotonic() - saved >= every
-        wishes = np.array([asked(), due], np.int32)
-        comm.Allreduce(None, wishes, np.maximum)
-        if wishes.any() and math.isfinite(step.loss):
+        requests = np.array([stop_requested(), due], np.int32)  # stop, save
+        comm.Allreduce(None, requests, np.maximum)
+        if requests.any() and math.isfinite(step.loss):
             save(step)
             saved = time.monotonic()
         yield step
-        if wishes[0]:
+        if requests[0]:
             return
     if every and step:
         save(step)
@@ -172,11 +186,12 @@ def kept(
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """Turn the first Ctrl-C or SIGTERM into a yes to the question that is yielded.
+    """Yield a function that returns whether Ctrl-C or SIGTERM was received.
 
-    Before the question is first asked, it is a KeyboardInterrupt: nothing to save yet.
+    Before its first call the signal raises KeyboardInterrupt: there is nothing to save
+    yet. A second signal ends the run at once.
     """
-    came: list[int] = []
+    received: list[int] = []
     asking = False
     signals = (signal.SIGINT, signal.SIGTERM)
     before = {number: signal.getsignal(number) for number in signals}
@@ -185,36 +200,36 @@ def interruptible() -> Iterator[Callable[[], bool]]:
         for number, handler in before.items():
             signal.signal(number, handler)
 
-    def note(number: int, frame: Any) -> None:
+    def handle(number: int, frame: Any) -> None:
         if not asking and frame and frame.f_globals.get("__name__") == NUMBA:
-            # order matters: a kernel's C code calls this module for its results, and
-            # crashes where an exception comes back
-            signal.signal(signal.SIGALRM, note)
+            # order matters: a kernel's C code calls this module to convert results, and
+            # crashes if the call raises
+            signal.signal(signal.SIGALRM, handle)
             signal.setitimer(signal.ITIMER_REAL, SOON)
             return
-        if not asking:  # mpirun passes on what the terminal has sent: one is enough
+        if not asking:  # mpirun forwards the terminal's signal: ignore the second
             for number in signals:
                 signal.signal(number, signal.SIG_IGN)
-            time.sleep(GRACE)  # it comes to one rank after another: then clean up
+            time.sleep(GRACE)  # until all ranks have received it: then clean up
             raise KeyboardInterrupt
-        restore()  # a second one ends the run at once
-        came.append(number)
+        restore()  # a second signal ends the run at once
+        received.append(number)
 
-    def asked() -> bool:
+    def stop_requested() -> bool:
         nonlocal asking
         asking = True
-        return bool(came)
+        return bool(received)
 
     for number in signals:
-        signal.signal(number, note)
+        signal.signal(number, handle)
     try:
-        yield asked
+        yield stop_requested
     finally:
         restore()
 
 
 def costs(step: Step) -> dict[str, Any]:
-    """Return what a step used up, flat: its examples, words and seconds."""
+    """Return the examples, words and seconds of a step, flat."""
     return {
         "examples": step.examples,
         "words_sent": step.words_sent,

@@ -29,7 +29,7 @@ from dml.runs import folder as runs
 from dml.strategies.glove.compiled import compile_ahead
 from dml.strategies.glove.problem import problem
 from dml.strategies.glove.tiling import by_row, by_word, tiled
-from dml.train import interruptible, kept, train
+from dml.train import checkpointed, interruptible, train
 from dml.types import CountedComm, Embeddings, Step
 from dml.update.rows import unpack
 from dml.wire.collectives import tree_allreduce
@@ -108,7 +108,7 @@ def program(comm: CountedComm, path: Path, asked: Callable[[], bool]) -> dict[st
         figures.chart(path / "loss", "epoch"),
         append=bool(FLAGS.resume),
     ) as writer:
-        steps = kept(steps, comm, save, FLAGS.save_every, asked)
+        steps = checkpointed(steps, comm, save, FLAGS.save_every, asked)
         summary = train(steps, setup.problem.evaluate, writer)
         first_of_all(comm, lambda: None)  # the others sleep while rank 0 evaluates
         words = np.array([summary["words_sent"]])

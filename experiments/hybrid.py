@@ -23,9 +23,9 @@ from dml.data.language import causal
 from dml.data.minibatches import draws, take
 from dml.data.tokens import tokens
 from dml.metrics.timer import Timer
-from dml.models.network import network
-from dml.models.tensor import tensor_transformer
-from dml.models.transformer import Shape, transformer
+from dml.models.model_problem import model_problem
+from dml.models.networks.tensor_transformer import tensor_transformer
+from dml.models.networks.transformer import Shape, transformer
 from dml.runs import folder as runs
 from dml.runs import writers
 from dml.strategies.serial import serial
@@ -58,7 +58,7 @@ def setups(comm: CountedComm) -> Callable[..., Setup]:
     params = model.init(jax.random.key(FLAGS.seed))
     training, _ = causal(known.ids, FLAGS.length)
     cut = partial(tensor_transformer, shape, True)
-    problem = network(
+    problem = model_problem(
         model, params, examples=training.count, take=partial(take, training)
     )
 

@@ -25,8 +25,8 @@ from dml.data.digits import CLASSES, FEATURES, digits
 from dml.data.minibatches import minibatches, take
 from dml.evaluation.scores import evaluate
 from dml.figures import style as figures
-from dml.models.logistic import logistic
-from dml.models.network import network
+from dml.models.model_problem import model_problem
+from dml.models.networks.logistic import logistic
 from dml.runs import folder as runs
 from dml.runs import writers
 from dml.strategies import strategy
@@ -61,7 +61,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     training, held_out = digits()
     model = logistic(FEATURES, CLASSES, FLAGS.l2)
     count, optimizer = len(training.targets), make(FLAGS.optimizer, FLAGS.lr)
-    problem = network(
+    problem = model_problem(
         model,
         model.init(jax.random.key(FLAGS.seed)),
         examples=count,

@@ -20,7 +20,7 @@ from studies.plans import memory_figure, memory_report
 from studies.plans.megatron_claims import counted, sixteen_bytes
 from studies.plans.memory_search import GB, MODELS, Search, cheapest, how, text, tried
 
-from dml.models.memory import LIVE
+from dml.models.memory import IN_FLIGHT
 from dml.runs import folder as runs
 from dml.runs import writers
 from dml.runs.writers import Row
@@ -34,7 +34,7 @@ FLAGS.integer(
     "devices", 0, "Number of devices; 0: the least that fit, 2, 4, 8 times.", 0
 )
 FLAGS.integer("batch", 0, "Examples of a step; 0 uses the model's default.", 0)
-FLAGS.choice("schedule", "1f1b", list(LIVE), "Pipeline schedule.")
+FLAGS.choice("schedule", "1f1b", list(IN_FLIGHT), "Pipeline schedule.")
 FLAGS.number(
     "tflops", 989.0, "Teraflops of a device: H100's in bfloat16; A100's are 312.", 1e-9
 )

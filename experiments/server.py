@@ -23,12 +23,12 @@ from studies.server import flags as server_flags
 from studies.server.problems import PROBLEMS, loading, rate, shards
 from studies.server.runs import Plan, drawn, ends, ran, rows, summarised
 
-from dml.models.sparse_logistic import kkt
+from dml.models.sparse.logistic import kkt
 from dml.runs import folder as runs
 from dml.runs import writers
 from dml.runs.writers import Writer, ignore
 from dml.strategies.server.server import Make, Setup
-from dml.strategies.server.workers import Sift
+from dml.strategies.server.workers import RowFilter
 from dml.types import BadInput, CountedComm
 from dml.wire.comm import first_of_each_host
 from dml.wire.comm.once import once
@@ -94,7 +94,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     return flags.ranks(program, FLAGS)
 
 
-def sifting() -> Sift | None:
+def sifting() -> RowFilter | None:
     """Return the filter of keys; None without one."""
     if FLAGS.kkt_margin < 0:
         return None
@@ -106,12 +106,12 @@ def sifting() -> Sift | None:
     return partial(kkt, l1=FLAGS.l1, margin=FLAGS.kkt_margin)
 
 
-def settings(comm: CountedComm, own: Make, sift: Sift | None) -> Setup:
+def settings(comm: CountedComm, own: Make, sift: RowFilter | None) -> Setup:
     """Return how ranks share the work."""
     who = server_flags.roles(FLAGS, comm.size)
     rule = server_flags.rule(FLAGS, who.workers)
-    habits = server_flags.habits(FLAGS)._replace(sift=sift)
-    return Setup(who, rule, own, habits, FLAGS.key_lists, FLAGS.snapshots)
+    worker_options = server_flags.worker_options(FLAGS)._replace(row_filter=sift)
+    return Setup(who, rule, own, worker_options, FLAGS.key_lists, FLAGS.snapshots)
 
 
 if __name__ == "__main__":

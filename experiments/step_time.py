@@ -24,7 +24,7 @@ from studies.deep import step_time_peers as peers
 from studies.deep import step_time_report as report
 from studies.deep import step_time_ways as ways
 
-from dml.models.transformer import DTYPES, SIZES
+from dml.models.networks.transformer import DTYPES, SIZES
 from dml.runs import folder as runs
 from dml.runs import writers
 from dml.types import BadInput, CountedComm

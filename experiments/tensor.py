@@ -26,8 +26,8 @@ from studies.plans import tensor_parts as parts
 from studies.plans import tensor_report as report
 from studies.plans.megatron_claims import two_and_two
 
-from dml.models.experts import Mixture
-from dml.models.transformer import Shape
+from dml.models.layers.experts import Mixture
+from dml.models.networks.transformer import Shape
 from dml.runs import folder as runs
 from dml.runs import writers
 

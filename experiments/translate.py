@@ -29,8 +29,8 @@ from studies.deep import translate_report as report
 from dml.data.minibatches import draws, take
 from dml.data.reversal import reversal
 from dml.evaluation.scores import evaluate
-from dml.models import translator
-from dml.models.network import network
+from dml.models.model_problem import model_problem
+from dml.models.networks import translator
 from dml.runs import folder as runs
 from dml.runs import writers
 from dml.train import Curve
@@ -64,7 +64,7 @@ def compared(comm: CountedComm, path: Path) -> dict[str, Any]:
     about = (FLAGS.sentences, FLAGS.held_out, FLAGS.words, length, FLAGS.seed)
     training, held_out = reversal(*about)
     model = translator.translator(FLAGS.words, FLAGS.width, layers)
-    problem = network(
+    problem = model_problem(
         model,
         model.init(jax.random.key(FLAGS.seed)),
         examples=len(training.targets),

@@ -27,8 +27,8 @@ from studies.deep import two_towers_report as report
 from dml.data.images import IMAGES, images
 from dml.data.minibatches import draws, take
 from dml.evaluation.scores import evaluate
-from dml.models import alexnet, towers
-from dml.models.network import network
+from dml.models.model_problem import model_problem
+from dml.models.networks import alexnet, towers
 from dml.runs import folder as runs
 from dml.runs import writers
 from dml.types import BadInput, CountedComm
@@ -86,7 +86,7 @@ def compared(
         for layers, plan in plans.items():
             model = alexnet.alexnet(*about, layers)
             params = model.init(jax.random.key(FLAGS.seed))
-            problem = network(
+            problem = model_problem(
                 model,
                 params,
                 examples=count,

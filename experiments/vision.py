@@ -24,9 +24,9 @@ from studies.deep import flags as deep_flags
 
 from dml.data.images import IMAGES, images
 from dml.figures import pictures
-from dml.models.cnn import cnn
-from dml.models.mlp import mlp
-from dml.models.resnet import resnet
+from dml.models.networks.cnn import cnn
+from dml.models.networks.mlp import mlp
+from dml.models.networks.resnet import resnet
 from dml.types import Batch, Model, Params
 
 MODELS: dict[str, Callable[..., Model]] = {

@@ -11,7 +11,7 @@ from dml import sim
 from dml.evaluation.scores import digest, evaluate
 from dml.metrics.replicas import Diverged
 from dml.runs.writers import Writer
-from dml.train import NUMBA, checked, curve, interruptible, kept, train
+from dml.train import NUMBA, checkpointed, curve, interruptible, train, verified
 from dml.types import BadInput, Batch, Model, Step, itself, nothing
 
 # a model of one number whose only metric tells params and batch
@@ -158,7 +158,7 @@ def check(every, wrong_from, numbers=(1, 2, 3, 4)):
                 )
 
         try:
-            for step in checked(differing(), comm, every):
+            for step in verified(differing(), comm, every):
                 passed.append(step.number)
         except Diverged as error:
             return passed, str(error)
@@ -172,8 +172,8 @@ def test_replicas_that_differ_stop_all_ranks_naming_step_and_leaf():
         for passed, error in check(every, wrong_from):
             assert passed == list(range(1, step))
             assert error.startswith(
-                f"expected equal replicas on 3 ranks at step {step}, got other bits in "
-                "params['b']; go on"
+                f"expected equal replicas on 3 ranks at step {step}, got different "
+                "bits in params['b']; resume"
             )
 
 
@@ -188,7 +188,7 @@ def test_steps_of_many_updates_are_checked_when_they_pass_by_a_multiple():
 
 def test_params_without_replicas_are_not_compared():
     step = Step(1, 1.0, lambda: pytest.fail("was called"), 1, {}, 0)
-    found = sim.run(lambda comm: list(checked([step], comm, 1)), 2)
+    found = sim.run(lambda comm: list(verified([step], comm, 1)), 2)
     assert found == [[step]] * 2
 
 
@@ -206,7 +206,7 @@ def keep(size=1, every=0.0, ask=lambda number, rank: False, losses=(3.0, 2.0, 1.
                 current[0] = step.number
                 yield step
 
-        for step in kept(
+        for step in checkpointed(
             counted(),
             comm,
             lambda step: saved.append(step.number),

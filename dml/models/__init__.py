@@ -1,1 +1,1 @@
-"""GRADIENT: minibatches in, loss and gradient out; one paper a file."""
+"""Minibatches in, loss and gradient out; one paper a file."""

@@ -1,8 +1,8 @@
-"""GRADIENT: the backward pass layer by layer, so that first gradients are sent early.
+"""The backward pass layer by layer, so that gradients are sent before it ends.
 
 forward   layer 0 → layer 1 → layer 2 → loss
 backward  layer 0 ← layer 1 ← layer 2 ← 1        XLA computes later gradients while
-             3         2         1   gradients    the caller sends earlier ones
+             3         2         1   gradients   the caller sends earlier ones
 """
 
 from collections.abc import Callable, Iterator
@@ -13,62 +13,73 @@ import jax
 import jax.numpy as jnp
 
 from dml.models.gradient import plus
-from dml.models.layers import first, read
+from dml.models.layered import first, read
 from dml.types import Batch, Grads, Model, Params
 
 
 def order(model: Model) -> list[str]:
-    """Return the names of params in the order in which their gradients are complete."""
-    whole = first(model.layers)
-    return sorted(whole, key=lambda name: -whole[name])
+    """Return the names of params in the order in which gradients are complete."""
+    first_layer = first(model.layers)
+    return sorted(first_layer, key=lambda name: -first_layer[name])
 
 
 def backward(
     model: Model, params: Params, batch: Batch
 ) -> tuple[Any, Iterator[tuple[str, Grads]]]:
-    """Return the loss, and each name with its gradient, in the order of `order`.
+    """Return the loss, and names with gradients, in the order of `order`.
 
-    All layers are dispatched at once: the arrays may still be in computation.
+    All layers are dispatched at once, so the arrays may still be in computation.
+
+    Args:
+      model: A model with layers.
+      params: Its params, by name.
+      batch: The minibatch.
     """
-    given: Any = None
+    activations: Any = None
     backs = []
     for layer in model.layers:
-        given, back = _forward(layer.apply, read(layer, params), given, batch)
+        activations, back = _forward(
+            layer.apply, read(layer, params), activations, batch
+        )
         backs.append(back)
-    return given, _back(model.layers, backs, given)
+    return activations, _back(model.layers, backs, activations)
 
 
 def _back(
     layers: Any, backs: list[Any], loss: jax.Array
 ) -> Iterator[tuple[str, Grads]]:
-    whole, open_grads = first(layers), dict[str, Grads]()
+    first_layer, partial_grads = first(layers), dict[str, Grads]()
     done: list[tuple[str, Grads]] = []
-    towards: Any = _one(loss)
+    incoming: Any = _ones(loss)
     for number in reversed(range(len(layers))):
-        grads, towards = _backward(backs.pop(), towards)
-        for name, found in grads.items():
-            if name in open_grads:
-                found = plus(open_grads.pop(name), found, 1)
-            if whole[name] == number:
-                done.append((name, found))
+        grads, incoming = _backward(backs.pop(), incoming)
+        for name, grad in grads.items():
+            if name in partial_grads:
+                grad = plus(partial_grads.pop(name), grad, 1)
+            if first_layer[name] == number:
+                done.append((name, grad))
             else:
-                open_grads[name] = found
+                partial_grads[name] = grad
     return iter(done)
 
 
-# A layer's function is static: one compilation for each, whatever the step.
+# A layer's function is static: it is compiled once for all steps.
 @partial(jax.jit, static_argnums=0)
 def _forward(
-    apply: Callable[..., Any], params: Params, given: Any, batch: Batch
+    apply: Callable[..., Any], params: Params, activations: Any, batch: Batch
 ) -> tuple[Any, Any]:
-    return jax.vjp(lambda params, given: apply(params, given, batch), params, given)
+    return jax.vjp(
+        lambda params, activations: apply(params, activations, batch),
+        params,
+        activations,
+    )
 
 
 @jax.jit
-def _backward(back: Any, towards: Any) -> tuple[dict[str, Grads], Any]:
-    return back(towards)
+def _backward(back: Any, incoming: Any) -> tuple[dict[str, Grads], Any]:
+    return back(incoming)
 
 
 @jax.jit
-def _one(loss: jax.Array) -> jax.Array:
+def _ones(loss: jax.Array) -> jax.Array:
     return jnp.ones_like(loss)

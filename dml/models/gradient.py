@@ -1,7 +1,4 @@
-"""GRADIENT: a model's loss, params and a batch in, the loss and its gradient out.
-
-Of several microbatches, their mean, summed in their order.
-"""
+"""Loss and gradient of a model; the mean over microbatches, summed in their order."""
 
 from collections.abc import Callable, Sequence
 from functools import partial
@@ -20,7 +17,7 @@ from dml.types import Batch, Grads, Params
 def gradient(
     loss: Callable[[Params, Batch], Any], params: Params, batch: Batch
 ) -> tuple[Any, Grads]:
-    """Return loss and gradient; every strategy calls this, so all get equal bits."""
+    """Return loss and gradient; all strategies call this, so their bits are equal."""
     return jax.value_and_grad(loss)(params, batch)
 
 
@@ -32,7 +29,13 @@ def accumulated(
 ) -> tuple[Any, Grads]:
     """Return the weighted sum of the batches' losses and gradients.
 
-    Products and sums are rounded as in an all-reduce by star: equal bits.
+    Products and sums are rounded as in an all-reduce by a star, so bits are equal.
+
+    Args:
+      gradient: (params, batch) -> loss, gradient.
+      params: The parameters.
+      batches: Microbatches.
+      weights: Weight of each microbatch.
     """
     total: Any = None
     for batch, weight in zip(batches, weights, strict=True):
@@ -41,23 +44,23 @@ def accumulated(
 
 
 def plus(total: Grads | None, grads: Grads, weight: float) -> Grads:
-    """Return total + weight * grads, in the memory of total."""
+    """Return total + weight * grads; the memory of `total` is reused."""
     if weight != 1:
-        grads = _scaled(grads, _beside(np.float32(weight), grads))
+        grads = _scaled(grads, _placed_like(np.float32(weight), grads))
     return grads if total is None else _added(total, grads)
 
 
-def _beside(number: Any, tree: Any) -> jax.Array:
-    """Put a number where a tree lies: XLA would copy it to a mesh unasked."""
-    lies = jax.tree.leaves(tree)[0].sharding
-    if len(lies.device_set) == 1:
+def _placed_like(number: Any, tree: Any) -> jax.Array:
+    """Put a number on the devices of a tree: XLA would copy it to a mesh implicitly."""
+    sharding = jax.tree.leaves(tree)[0].sharding
+    if len(sharding.device_set) == 1:
         return jax.device_put(number)
-    whole = NamedSharding(lies.mesh, PartitionSpec())
-    parts = [jax.device_put(number, one) for one in lies.addressable_devices]
-    return jax.make_array_from_single_device_arrays((), whole, parts)
+    replicated = NamedSharding(sharding.mesh, PartitionSpec())
+    parts = [jax.device_put(number, device) for device in sharding.addressable_devices]
+    return jax.make_array_from_single_device_arrays((), replicated, parts)
 
 
-# Two calls, for in one XLA would round a product and its sum once instead of twice.
+# Two calls: in one, XLA would round a product and its sum once instead of twice.
 @partial(jax.jit, donate_argnums=0)
 def _scaled(grads: Grads, weight: Any) -> Grads:
     return jax.tree.map(lambda leaf: leaf * weight.astype(leaf.dtype), grads)

@@ -1,6 +1,6 @@
-"""GRADIENT: the cost of each layer, by which the stages of a pipeline are balanced.
+"""The cost of each layer, by which the stages of a pipeline are balanced.
 
-The cost is the operations, or the seconds, of a layer's forward and backward.
+The cost is the number of operations, or the seconds, of a layer's forward and backward.
 """
 
 import time
@@ -10,7 +10,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from dml.models.layers import read
+from dml.models.layered import read
 from dml.types import Layer, Params
 
 Both = Callable[[Any, Any, Any], Any]  # params, input, batch -> output, gradients
@@ -22,11 +22,11 @@ def even(layers: Sequence[Layer], params: Params, batch: Any) -> list[float]:
 
 
 def flops(layers: Sequence[Layer], params: Params, batch: Any) -> list[float]:
-    """Return the operations of every layer, as XLA counts them, without computing."""
+    """Return the operations of every layer by XLA's count; nothing is computed."""
 
     def operations(both: Both, *like: Any) -> float:
-        found = jax.jit(both).lower(*like).cost_analysis()
-        return max(1.0, float((found or {}).get("flops", 1.0)))
+        analysis = jax.jit(both).lower(*like).cost_analysis()
+        return max(1.0, float((analysis or {}).get("flops", 1.0)))
 
     return [operations(both, *like) for both, *like in each(layers, params, batch)]
 
@@ -34,7 +34,14 @@ def flops(layers: Sequence[Layer], params: Params, batch: Any) -> list[float]:
 def seconds(
     layers: Sequence[Layer], params: Params, batch: Any, repeats: int = 3
 ) -> list[float]:
-    """Return the least seconds of every layer on this device, of some repeats."""
+    """Return the seconds of every layer on this device, the least of some repeats.
+
+    Args:
+      layers: Layers of a model.
+      params: Params by name.
+      batch: A minibatch.
+      repeats: Number of measured runs.
+    """
 
     def took(both: Both, *like: Any) -> float:
         zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like)
@@ -54,18 +61,21 @@ COSTS = {"even": even, "flops": flops, "seconds": seconds}
 def each(layers: Sequence[Layer], params: Params, batch: Any) -> Iterator[Any]:
     """Yield every layer's forward and backward, and the shapes of their arguments."""
     params, batch = jax.eval_shape(lambda *trees: trees, params, batch)
-    given: Any = None
+    activations: Any = None
     for layer in layers:
 
         def both(
-            params: Any, given: Any, batch: Any, apply: Callable[..., Any] = layer.apply
+            params: Any,
+            activations: Any,
+            batch: Any,
+            apply: Callable[..., Any] = layer.apply,
         ) -> Any:
-            def run(params: Any, given: Any) -> Any:
-                return apply(params, given, batch)
+            def run(params: Any, activations: Any) -> Any:
+                return apply(params, activations, batch)
 
-            out, back = jax.vjp(run, params, given)
+            out, back = jax.vjp(run, params, activations)
             return out, back(jax.tree.map(jnp.ones_like, out))
 
-        own = read(layer, params)
-        yield both, own, given, batch
-        given, _ = jax.eval_shape(both, own, given, batch)
+        weights = read(layer, params)
+        yield both, weights, activations, batch
+        activations, _ = jax.eval_shape(both, weights, activations, batch)

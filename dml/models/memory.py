@@ -1,39 +1,54 @@
-"""GRADIENT: what fits where: a transformer and a plan in, bytes on each device out.
+"""Memory of a transformer by plan: bytes on each device, by formula.
 
     parameters │ gradients │ state │ activations          one device of stage k
-    └─ over tensor, stage ──┘        └─ of the microbatches alive there
+    └─ over tensor, stage ──┘        └─ of the microbatches in flight there
        (and over data, by ZeRO)         1f1b: min(M, K - k) of them, gpipe: all M
 
-Pure arithmetic. Stage 0 holds the embedding, the last one the head with a copy of the
-table of tokens. What a token leaves behind in a block of width D with H heads that see
-L places is told by a Rule, in bytes: of D numbers (whole: on every device of tensor;
-cut: a slice on each) and of the H·L numbers of its attention.
+Stage 0 stores the embedding, the last stage the head with a copy of the token table. A
+Rule states the bytes that a token's activations take in a block of width D with H heads
+and L positions: of D numbers (whole: on every device of tensor; cut: a slice on each)
+and of the H·L numbers of its attention.
 """
 
 import math
 from collections.abc import Callable
 from typing import NamedTuple
 
-from dml.models.transformer import Shape
+from dml.models.networks.transformer import Shape
 from dml.types import BadInput
 from dml.wire.plans.mesh import Plan
 
 
 class Rule(NamedTuple):
-    """Bytes: the first three of a parameter, the others of a token's activations."""
+    """Bytes of a parameter, and of a token's activations.
+
+    Attributes:
+      parameter: Bytes of a parameter.
+      gradient: Bytes of its gradient.
+      state: Bytes of its optimizer state.
+      stream: Of D: the input of a block; with remat only this is saved.
+      whole: Of D: norms, and masks of dropout.
+      cut: Of D: queries, keys, values, mixed; the hidden layer (4 D).
+      attention: Of H·L.
+      embedded: Of D: saved by the embedding.
+      head: Of D: saved by the head's norm and the loss.
+      words: Of the vocabulary: scores and probabilities.
+      back: Of D: temporary memory of a block's backward pass.
+      back_attention: Of H·L: the same.
+    """
 
     parameter: int
     gradient: int
     state: int
-    stream: int  # of D: what goes into a block, all that remat keeps of it
-    whole: int  # of D: norms, dropout's masks
-    cut: int  # of D: queries, keys, values, mixed; the hidden layer (4 D)
-    attention: int  # of H·L
-    embedded: int  # of D: what embedding keeps
-    head: int  # of D: what the head's norm and the loss keep
-    words: int  # of the vocabulary: scores, and chances
-    back: int  # of D: what a block's backward pass needs while it runs
-    back_attention: int  # of H·L
+    stream: int
+    whole: int
+    cut: int
+    attention: int
+    embedded: int
+    head: int
+    words: int
+    back: int
+    back_attention: int
 
 
 # Korthikanti 2022, eq. 1 to 4: sbh(10 + 24/t + 5as/ht), and sbh/t (34 + 5as/h) with
@@ -49,9 +64,9 @@ MIXED = Rule(
 )
 
 # Our program: float32, no dropout. Its backward pass needs 16 D + H·L numbers a token:
-# the stream twice, two norms' outcomes, q, k and v, mixed, the hidden layer before and
-# after gelu. XLA's CPU compiler keeps 24 D + 3 H·L: also tanh (4 D), what both norms
-# subtract and divide by (4 D), softmax's numerators and a constant array of H·L.
+# the stream twice, the outputs of two norms, q, k and v, mixed, the hidden layer before
+# and after gelu. XLA's CPU compiler saves 24 D + 3 H·L: also tanh (4 D), the statistics
+# of both norms (4 D), softmax's numerators and a constant array of H·L.
 FLOAT32 = Rule(
     *(4, 4, 8, 4, 32, 64, 12),
     embedded=4,
@@ -62,13 +77,14 @@ FLOAT32 = Rule(
 )
 RULES = {"mixed": MIXED, "float32": FLOAT32}
 
-LIVE: dict[str, Callable[[Plan, int], int]] = {  # microbatches whose activations live
+# (plan, stage) -> number of microbatches whose activations are saved
+IN_FLIGHT: dict[str, Callable[[Plan, int], int]] = {
     "gpipe": lambda plan, stage: plan.microbatches,
     "1f1b": lambda plan, stage: min(plan.microbatches, plan.stage - stage),
 }
 
 
-class Held(NamedTuple):
+class DeviceBytes(NamedTuple):
     """Bytes on one device."""
 
     parameters: int
@@ -82,14 +98,14 @@ class Held(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """Bytes that a compiled step of one device should take."""
+    """Bytes that a compiled step of one device is expected to take."""
 
     arguments: int  # params, state, the batch
     temporary: int
 
 
 def checked(shape: Shape, plan: Plan) -> Plan:
-    """Return the plan if the transformer can be cut so."""
+    """Return the plan if it fits the transformer; raise BadInput otherwise."""
     if min(plan[:5]) < 1:
         raise BadInput(f"expected sizes of at least 1, got {plan}; correct them")
     if shape.heads % plan.tensor:
@@ -102,9 +118,9 @@ def checked(shape: Shape, plan: Plan) -> Plan:
             f"expected a block a stage, got {shape.layers} blocks for {plan.stage} "
             f"stages; pass at most stage:{shape.layers}"
         )
-    if plan.schedule not in LIVE or plan.zero not in range(4):
+    if plan.schedule not in IN_FLIGHT or plan.zero not in range(4):
         raise BadInput(
-            f"expected a schedule of {', '.join(LIVE)} and zero of 0 to 3, got "
+            f"expected a schedule of {', '.join(IN_FLIGHT)} and zero of 0 to 3, got "
             f"{plan.schedule!r} and {plan.zero}; pass one of them"
         )
     return plan
@@ -118,7 +134,7 @@ def block(shape: Shape, tensor: int = 1) -> int:
 
 
 def table(shape: Shape, tensor: int = 1) -> int:
-    """Count the numbers of the table of tokens, filled up so that all have as many."""
+    """Count the numbers of the token table, padded to equal shares."""
     return -(-shape.vocabulary // tensor) * shape.width
 
 
@@ -136,12 +152,19 @@ def parameters(shape: Shape, causal: bool) -> int:
 
 
 def blocks(layers: int, stages: int, stage: int) -> int:
-    """Say how many blocks a stage has; those that are left over go to the first."""
+    """Return the number of blocks of a stage; the first stages have one more."""
     return layers // stages + (stage < layers % stages)
 
 
 def on_stage(shape: Shape, causal: bool, plan: Plan, stage: int) -> int:
-    """Count the parameters on a device of the stage, before ZeRO cuts them."""
+    """Count the parameters on a device of a stage, before ZeRO.
+
+    Args:
+      shape: Sizes of the transformer.
+      causal: Whether it is GPT, not BERT.
+      plan: The division over devices.
+      stage: Number of the stage.
+    """
     count = blocks(shape.layers, plan.stage, stage) * block(shape, plan.tensor)
     last = stage == plan.stage - 1
     if stage == 0:
@@ -152,16 +175,24 @@ def on_stage(shape: Shape, causal: bool, plan: Plan, stage: int) -> int:
     return count
 
 
-def held(
+def device_bytes(
     shape: Shape, causal: bool, plan: Plan, stage: int, rule: Rule = MIXED
-) -> Held:
-    """Return what a device of that stage holds."""
+) -> DeviceBytes:
+    """Return the bytes on a device of a stage.
+
+    Args:
+      shape: Sizes of the transformer.
+      causal: Whether it is GPT, not BERT.
+      plan: The division over devices.
+      stage: Number of the stage.
+      rule: Bytes of a parameter and of activations.
+    """
     checked(shape, plan)
     count = on_stage(shape, causal, plan, stage)
     share = -(-count // plan.data)
-    # ZeRO's third level gathers a block when it is used
+    # level 3 of ZeRO gathers a block before its use
     gathered = min(count, share + block(shape, plan.tensor))
-    return Held(
+    return DeviceBytes(
         rule.parameter * (gathered if plan.zero > 2 and plan.data > 1 else count),
         rule.gradient * (share if plan.zero > 1 else count),
         rule.state * (share if plan.zero > 0 else count),
@@ -169,18 +200,33 @@ def held(
     )
 
 
-def fullest(shape: Shape, causal: bool, plan: Plan, rule: Rule = MIXED) -> Held:
-    """Return what the fullest device holds: of the first stage or of the last one.
+def fullest(shape: Shape, causal: bool, plan: Plan, rule: Rule = MIXED) -> DeviceBytes:
+    """Return the greatest bytes on a device: of the first stage or of the last one.
 
-    Those between have no more blocks than the first, and fewer microbatches alive.
+    Stages between have no more blocks than the first, and fewer microbatches in flight.
+
+    Args:
+      shape: Sizes of the transformer.
+      causal: Whether it is GPT, not BERT.
+      plan: The division over devices.
+      rule: Bytes of a parameter and of activations.
     """
     ends = {0, plan.stage - 1}
-    found = [held(shape, causal, plan, stage, rule) for stage in sorted(ends)]
-    return max(found, key=lambda one: one.total)
+    bytes_of = [
+        device_bytes(shape, causal, plan, stage, rule) for stage in sorted(ends)
+    ]
+    return max(bytes_of, key=lambda each: each.total)
 
 
 def activations(shape: Shape, plan: Plan, stage: int, rule: Rule = MIXED) -> int:
-    """Return the most bytes of activations that a device of the stage holds at once."""
+    """Return the greatest bytes of activations on a device of the stage at once.
+
+    Args:
+      shape: Sizes of the transformer.
+      plan: The division over devices.
+      stage: Number of the stage.
+      rule: Bytes of a token's activations.
+    """
     stream = shape.width / (plan.tensor if plan.sequence else 1)
     cut = shape.width / plan.tensor
     square = shape.heads * shape.length / plan.tensor
@@ -189,25 +235,31 @@ def activations(shape: Shape, plan: Plan, stage: int, rule: Rule = MIXED) -> int
     alive = blocks(shape.layers, plan.stage, stage) * kept
     if stage == 0:
         alive += rule.embedded * stream
-    # one microbatch's: either the loss is computed, or a block's backward pass
+    # of one microbatch: either of the loss, or of a block's backward pass
     now = inside * plan.remat + rule.back * stream + rule.back_attention * square
     if stage == plan.stage - 1:
         words = rule.words * -(-shape.vocabulary // plan.tensor)
         now = max(now, rule.head * stream + words)
     tokens = plan.microbatch * shape.length
-    return math.ceil(tokens * (LIVE[plan.schedule](plan, stage) * alive + now))
+    return math.ceil(tokens * (IN_FLIGHT[plan.schedule](plan, stage) * alive + now))
 
 
 def program(shape: Shape, causal: bool, batch: int, remat: bool) -> Expected:
-    """Return what a compiled step of our own program takes: gradient, Adam, one device.
+    """Return the expected bytes of a compiled step: gradient, Adam, one device.
 
-    Of the gradients only a block's are there at once: where Adam is in the program,
-    XLA updates a leaf as soon as its gradient has come.
+    Gradients take the bytes of one block at a time: if Adam is in the program, XLA
+    updates each leaf as soon as its gradient is computed.
+
+    Args:
+      shape: Sizes of the transformer.
+      causal: Whether it is GPT, not BERT.
+      batch: Number of examples.
+      remat: Whether blocks are recomputed in the backward pass.
     """
     plan = Plan(microbatch=batch, remat=remat)
     rule, tokens = FLOAT32, batch * shape.length
-    given = (rule.parameter + rule.state) * parameters(shape, causal)
+    stored = (rule.parameter + rule.state) * parameters(shape, causal)
     return Expected(
-        given + 4 + 2 * 4 * tokens,  # Adam's count of steps; inputs and targets
+        stored + 4 + 2 * 4 * tokens,  # Adam's count of steps; inputs and targets
         activations(shape, plan, 0, rule) + rule.gradient * block(shape),
     )

@@ -1,7 +1,7 @@
 """Strategies: generators of Step that train any Problem.
 
 Every strategy is called as `strategy(problem, batches, update, *, comm, timer, **own)`.
-The table says which optional fields of a Problem it needs.
+STRATEGIES lists the optional fields of a Problem that each strategy needs.
 """
 
 from collections.abc import Callable
@@ -12,11 +12,14 @@ from dml.types import BadInput, Problem
 
 
 class Strategy(NamedTuple):
-    """One strategy, imported when it is used.
+    """An entry of STRATEGIES; its module is imported at the first use.
 
-    module: of dml.strategies; its function has the name of the module's last part.
-    needs: fields of Problem that it reads beside params and examples.
-    alone: whether it trains on one rank only.
+    Attributes:
+      module: Module below dml.strategies. The name of the strategy's function is the
+        last part of the module's name.
+      needs: Fields of Problem that the strategy reads, in addition to params and
+        examples.
+      alone: Whether the strategy runs on one rank only.
     """
 
     module: str
@@ -45,8 +48,14 @@ STRATEGIES = {
 def strategy(name: str, problem: Problem, ranks: int = 1) -> Callable[..., Any]:
     """Return the strategy of that name.
 
-    It raises BadInput where the strategy cannot train the problem, or not on so many
-    ranks.
+    Args:
+      name: A key of STRATEGIES.
+      problem: The problem to be trained.
+      ranks: Number of ranks.
+
+    Raises:
+      BadInput: The problem lacks a field that the strategy needs, or the strategy runs
+        on one rank only and `ranks` is greater than 1.
     """
     entry = STRATEGIES[name]
     if entry.alone and ranks > 1:
@@ -74,7 +83,7 @@ def fitting(problem: Problem) -> list[str]:
 
 
 def has(problem: Problem, field: str) -> bool:
-    """Say whether a problem has a field, such as "kernel" or "kernel.model"."""
+    """Return whether a problem has a field, such as "kernel" or "kernel.model"."""
     value: Any = problem
     for name in field.split("."):
         value = getattr(value, name, None)

@@ -1,7 +1,7 @@
-"""Sums of dense gradients over ranks in buckets, and synchronous training by them.
+"""Sums of dense gradients over ranks in buckets, and synchronous training with them.
 
-    backward  layer 3 │ layer 2 │ layer 1    a bucket is sent when its layers are
-    wire              └ bucket 0 ┴ bucket 1  done, while XLA computes the next ones
+    backward  layer 3 │ layer 2 │ layer 1    a bucket is sent when its gradients are
+    wire              └ bucket 0 ┴ bucket 1  complete, while XLA computes the next ones
 
 Wait-free backpropagation (Poseidon, Zhang 2017). Words an update: those of the
 all-reduces over all parameters and one loss.
@@ -28,7 +28,7 @@ from dml.types import CountedComm, Grads, Problem, Reducer, Step
 from dml.wire.comm.once import once
 from dml.wire.reducers.buckets import Bucket, buckets, fill, gradient_views
 
-ALL = ""  # the one name of parameters that are not divided into layers
+ALL = ""  # name of all parameters where they are not divided into layers
 Named = Iterator[tuple[str, Grads]]
 
 
@@ -47,68 +47,108 @@ def by_buckets(
     state: Any = None,
     memory: Any = None,
 ) -> Iterator[Step]:
-    """Train a tree on all ranks in lockstep; see `synchronous`."""
+    """Train a tree on all ranks in lockstep; see `synchronous`.
+
+    Args:
+      problem: Problem to train.
+      batches: Indices of each global minibatch.
+      update: optax optimizer.
+      comm: Ranks.
+      timer: Measures the phases.
+      reducer: Computes the mean of gradients.
+      bucket_mb: Size of a bucket in MiB; 0 sends all gradients at once, after the
+        backward pass. Results are bit-identical for all sizes.
+      accumulate: Number of microbatches of a rank's shard.
+      noise: Whether the gradient noise scale is measured, for one more word.
+      ahead: Number of minibatches prepared in the background.
+      state: State of the optimizer in an earlier Step; None starts anew.
+      memory: Leaves of `memory` in an earlier Step of this rank.
+    """
     start = partial(Tree, problem, update, state)
-    now = copy(once(comm, "start", (id(problem.params), id(state)), start))
+    parameters = copy(once(comm, "start", (id(problem.params), id(state)), start))
     layered = bool(bucket_mb and problem.model and problem.model.layers)
-    if layered:
-        assert problem.model
-        tree, names = problem.params, order(problem.model)
-    else:
-        tree, names = {ALL: problem.params}, [ALL]
-    held = buckets(comm, tree, names, bucket_mb * (1 << 20), scalars=1 + noise)
-    memories = restored([reducer.init(bucket.layout) for bucket in held], memory)
-    scalars = held[-1].buffer[held[-1].layout.length :]  # loss, square
+    sums = divided(comm, problem, layered, bucket_mb, scalars=1 + noise)
+    memories = restored([reducer.init(bucket.layout) for bucket in sums], memory)
+    scalars = sums[-1].buffer[sums[-1].layout.length :]  # loss, square
     scale = Noise() if noise else None
     split = partial(microbatches, rank=comm.rank, size=comm.size, parts=accumulate)
-    fed = feed(problem.take, batches, split, now.put, ahead)
+    fed = feed(problem.take, batches, split, parameters.put, ahead)
     for number, (count, parts) in enumerate(timer.waits("input", fed), 1):
         sent = comm.bytes_sent
-        mine = [part for part in parts if part]
-        share = sum(part.examples for part in mine) / count
+        shard = [part for part in parts if part]
+        share = sum(part.examples for part in shard) / count
         with timer("gradient"):
-            loss, done, factor = begin(problem, now.params, mine, count, layered)
+            loss, done, factor = begin(
+                problem, parameters.params, shard, count, layered
+            )
             comm.platform.work(share * comm.size)
         squares, copied = 0.0, 0
-        for n, bucket in enumerate(held):
+        for n, bucket in enumerate(sums):
             with timer("gradient"):
                 grads = collect(bucket, done)
             with timer("wire"):
                 copied += fill(bucket, grads, factor)
                 if noise:
                     squares += square(bucket) / (share or 1)
-                if bucket is held[-1]:
+                if bucket is sums[-1]:
                     scalars[0] = factor * float(loss)
                     scalars[1:] = squares
                 memories[n] = reducer.reduce(comm, bucket.buffer, memories[n])
         with timer("update"):
-            found, more = whole(held, layered)
-            updated(comm, now, held, found)
-        measures: dict[str, float] = {"host_copies": copied + more}
+            mean, copied_again = joined(sums, layered)
+            updated(comm, parameters, sums, mean)
+        measures: dict[str, float] = {"host_copies": copied + copied_again}
         if scale:
-            both = float(scalars[1]), sum(map(square, held))
-            measures["noise_scale"] = scale.add(*both, count / comm.size, count)
+            small, large = float(scalars[1]), sum(map(square, sums))
+            measures["noise_scale"] = scale.add(small, large, count / comm.size, count)
         yield Step(
             number=number,
             loss=float(scalars[0]),
-            params=now.collect,
+            params=parameters.collect,
             examples=count,
             seconds=timer.lap(),
             words_sent=(comm.bytes_sent - sent) // scalars.itemsize,
             measures=measures,
-            state=now.state,
+            state=parameters.state,
             memory=partial(list, memories),
             replicas=True,
         )
 
 
+def divided(
+    comm: CountedComm, problem: Problem, layered: bool, bucket_mb: float, scalars: int
+) -> Sequence[Bucket]:
+    """Allocate the buckets of all gradients.
+
+    Args:
+      comm: Ranks.
+      problem: The problem.
+      layered: Whether buckets consist of layers; otherwise one bucket has all.
+      bucket_mb: Size of a bucket in MiB.
+      scalars: Number of scalars behind the last gradient.
+    """
+    if layered:
+        assert problem.model
+        tree, names = problem.params, order(problem.model)
+    else:
+        tree, names = {ALL: problem.params}, [ALL]
+    return buckets(comm, tree, names, bucket_mb * (1 << 20), scalars=scalars)
+
+
 def begin(
     problem: Problem, params: Any, parts: Sequence[Part], count: int, layered: bool
 ) -> tuple[Any, Named, float]:
-    """Return the loss, names with their gradients, and a factor to multiply both by.
+    """Return the loss, pairs of names and gradients, and a factor to multiply both by.
 
     The gradients may still be in computation. Of several microbatches only the last
-    runs layer by layer; the others are summed before it. No parts: a loss of 0.
+    runs layer by layer; the others are summed before it. Without parts the loss is 0.
+
+    Args:
+      problem: The problem.
+      params: The parameters.
+      parts: Microbatches of this rank's shard.
+      count: Number of examples in the global minibatch.
+      layered: Whether gradients are computed layer by layer.
     """
     if not parts:
         return 0.0, iter(()), 1.0
@@ -134,35 +174,44 @@ def begin(
 
 
 def collect(bucket: Bucket, done: Named) -> dict[str, Grads] | None:
-    """Wait for a bucket's gradients, on the host; None where the shard is empty."""
-    found = dict(islice(done, len(bucket.names)))
-    return jax.device_get(found) if found else None
+    """Copy a bucket's gradients to the host when done; None for an empty shard."""
+    grads = dict(islice(done, len(bucket.names)))
+    return jax.device_get(grads) if grads else None
 
 
-def whole(held: Sequence[Bucket], layered: bool) -> tuple[Grads, int]:
-    """Return views of all gradients as one tree, and the bytes copied again."""
-    parts = [gradient_views(bucket) for bucket in held]
-    grads = {name: found for part, _ in parts for name, found in part.items()}
+def joined(sums: Sequence[Bucket], layered: bool) -> tuple[Grads, int]:
+    """Return all gradients as one tree of views, and the number of bytes copied."""
+    parts = [gradient_views(bucket) for bucket in sums]
+    grads = {name: leaf for part, _ in parts for name, leaf in part.items()}
     return grads if layered else grads[ALL], sum(copied for _, copied in parts)
 
 
-def updated(comm: CountedComm, now: Tree, held: Sequence[Bucket], grads: Grads) -> None:
-    """Update the parameters; virtual replicas share one computation."""
+def updated(
+    comm: CountedComm, parameters: Tree, sums: Sequence[Bucket], grads: Grads
+) -> None:
+    """Update the parameters; virtual replicas share one computation.
+
+    Args:
+      comm: Ranks.
+      parameters: The parameters of this rank.
+      sums: Buckets with the mean gradients.
+      grads: The gradients as a tree.
+    """
     if not comm.platform.virtual:
-        now.apply(now.put(grads))
+        parameters.apply(parameters.put(grads))
         return
 
-    params, state = now.params, now.opt_state
+    params, state = parameters.params, parameters.opt_state
 
     def call() -> tuple[Any, Any]:
-        # apply reuses the memory of a state, which other ranks may still read
-        now.params, now.opt_state = params, jax.tree.map(jnp.copy, state)
-        now.apply(now.put(grads))
-        return now.params, now.opt_state
+        # `apply` donates the memory of the state, which other ranks may still read
+        parameters.params, parameters.opt_state = params, jax.tree.map(jnp.copy, state)
+        parameters.apply(parameters.put(grads))
+        return parameters.params, parameters.opt_state
 
-    bits = [bucket.buffer.tobytes() for bucket in held]
+    bits = [bucket.buffer.tobytes() for bucket in sums]
     key = id(params), id(state), bits
-    now.params, now.opt_state = once(comm, "update", key, call)
+    parameters.params, parameters.opt_state = once(comm, "update", key, call)
 
 
 def square(bucket: Bucket) -> float:

@@ -1,12 +1,12 @@
-"""Local SGD (Stich 2019): ranks update alone and average their parameters at times.
+"""Local SGD (Stich 2019): ranks update independently and average every H updates.
 
     rank 0  ─x─x─x─x┐       ┌x─x─x─x┐
-    rank 1  ─x─x─x─x┼─ mean ┼x─x─x─x┼─ mean      x: an update by the rank's own shard
+    rank 1  ─x─x─x─x┼─ mean ┼x─x─x─x┼─ mean      x: an update by the rank's shard
     rank 2  ─x─x─x─x┘       └x─x─x─x┘            H = 4
 
-Post-local SGD (Lin 2020) averages after every update at first. Parameters and the
-optimizer's moments are averaged alike, so that replicas are equal afterwards; with
-H = 1 and SGD the method is `synchronous` but for rounding.
+Post-local SGD (Lin 2020) averages after each of the first updates. Parameters and the
+optimizer's moments are averaged, so replicas are equal after an average. With H = 1 and
+SGD the method equals `synchronous` except for rounding.
 
 Words per average: those of the all-reduce over parameters, moments and one loss.
 """
@@ -44,64 +44,69 @@ def local(
 ) -> Iterator[Step]:
     """Train on all ranks; yield a Step after every average.
 
-    problem, batches: equal on all ranks.
-    update: an optax optimizer, or a rule of rows.
-    comm: the ranks.
-    timer: measures the phases.
-    reducer: how parameters become their mean, such as exact(ring_allreduce).
-    every: updates between two averages.
-    after: first updates that are averaged one by one.
-    accumulate: microbatches of a rank's shard.
-    ahead: minibatches made in the background.
-    state: the update's state in an earlier Step.
-    memory: the leaves of an earlier Step's memory on this rank.
+    Args:
+      problem: Problem to train, equal on all ranks.
+      batches: Indices of each global minibatch, equal on all ranks.
+      update: optax optimizer for a tree, or rule of rows for a table.
+      comm: Ranks.
+      timer: Measures the phases.
+      reducer: Computes the mean of parameters, such as exact(ring_allreduce).
+      every: Number of updates between two averages, H.
+      after: Number of first updates that are each followed by an average.
+      accumulate: Number of microbatches of a rank's shard.
+      ahead: Number of minibatches prepared in the background.
+      state: State of the update in an earlier Step; None starts anew.
+      memory: Leaves of `memory` in an earlier Step of this rank.
     """
     if every < 1 or after < 0:
         raise BadInput(
             f"expected averages after 1 update or more, got {every=}, {after=}; pass "
             "--local_every=<1 or more>"
         )
-    now = begin(problem, update, state)
-    lies = layout((now.averaged(), np.float32(0)))
-    buffer = allocate(comm, lies.length, np.result_type(*lies.dtypes))
-    memory = restored(reducer.init(lies), memory)
+    parameters = begin(problem, update, state)
+    averaged = layout((parameters.averaged(), np.float32(0)))
+    buffer = allocate(comm, averaged.length, np.result_type(*averaged.dtypes))
+    memory = restored(reducer.init(averaged), memory)
     split = partial(microbatches, rank=comm.rank, size=comm.size, parts=accumulate)
-    fed = feed(problem.take, batches, split, now.put, ahead)
+    fed = feed(problem.take, batches, split, parameters.put, ahead)
     number = 0
-    for some in rounds(timer.waits("input", fed), every, after):
-        lost, seen, total, sent = 0.0, 0, 0, comm.bytes_sent
-        for count, parts in some:
-            here = sum(part.examples for part in parts if part)
+    for minibatches in rounds(timer.waits("input", fed), every, after):
+        # sums over this rank's examples, and the examples of all ranks
+        loss_sum, examples, total, sent = 0.0, 0, 0, comm.bytes_sent
+        for count, parts in minibatches:
+            shard = sum(part.examples for part in parts if part)
             number, total = number + 1, total + count
-            if not here:
+            if not shard:
                 continue
             with timer("gradient"):
-                loss, grads = now.mean(parts, here)
-                comm.platform.work(here * comm.size / count)
+                loss, grads = parameters.mean(parts, shard)
+                comm.platform.work(shard * comm.size / count)
             with timer("update"):
-                now.apply(grads)
-            lost, seen = lost + loss * here, seen + here
+                parameters.apply(grads)
+            loss_sum, examples = loss_sum + loss * shard, examples + shard
         with timer("wire"):
-            mean = np.float32(lost / seen if seen else 0)
-            pack(jax.device_get((now.averaged(), mean)), buffer, seen / total)
+            mean = np.float32(loss_sum / examples if examples else 0)
+            pack(
+                jax.device_get((parameters.averaged(), mean)), buffer, examples / total
+            )
             memory = reducer.reduce(comm, buffer, memory)
-            averages, loss = unpack(buffer, lies)
-            now.assign(averages)
+            averages, loss = unpack(buffer, averaged)
+            parameters.assign(averages)
         yield Step(
             number=number,
             loss=float(loss),
-            params=now.collect,
+            params=parameters.collect,
             examples=total,
             seconds=timer.lap(),
             words_sent=(comm.bytes_sent - sent) // buffer.itemsize,
-            state=now.state,
+            state=parameters.state,
             memory=partial(itself, memory),
             replicas=True,
         )
 
 
 def rounds(fed: Iterator[Fed], every: int, after: int) -> Iterator[Iterator[Fed]]:
-    """Divide minibatches into groups between two averages; the last may be shorter."""
+    """Group minibatches by the average that follows them; the last may be short."""
     for number, first in enumerate(fed):
         length = 1 if number < after else every
         yield chain([first], islice(fed, length - 1))

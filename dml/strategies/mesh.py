@@ -1,4 +1,4 @@
-"""Data parallel on a mesh: one program, and XLA moves the gradients between devices.
+"""Data parallel on a mesh of JAX devices: XLA moves the gradients.
 
        global minibatch
     ┌─────────┼─────────┐
@@ -7,8 +7,9 @@
     └─────── psum ──────┘         over the axis `data`
   update    update    update      of equal params by equal grads: replicas stay equal
 
-What the devices cannot share equally, every one of them computes alike: no example is
-padded or left out. Words: what XLA moves is neither sent nor counted by us.
+Examples that cannot be divided equally among the devices are computed by every device:
+no example is padded or left out. The words of the psum, 2(k-1)/k·n of n parameters on k
+devices by rings, are sent by XLA and not counted in Steps.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -24,13 +25,14 @@ from dml.data.feed import feed
 from dml.metrics.noise import Noise
 from dml.metrics.timer import Timer
 from dml.models.gradient import gradient, plus
-from dml.strategies.zero import ZERO, Held, Level, holding
+from dml.strategies.zero import ZERO, Level, Placement, placement
 from dml.types import BadInput, Batch, Comm, Grads, Params, Problem, Step
 from dml.update.dense import Optimizer
 from dml.wire.mesh.axes import FED, SLICED, WHOLE
 from dml.wire.mesh.slices import scattered
 
-# held params, this process's examples -> mean loss, a device's mean square, mean grads
+# (params, examples of this process) -> mean loss, the mean over devices of the squared
+# norm of a device's gradient, mean gradient
 Means = Callable[[Params, Batch], tuple[Any, Any, Grads]]
 
 
@@ -51,112 +53,126 @@ def mesh(
 ) -> Iterator[Step]:
     """Train on the devices of a mesh; yield a Step after every update.
 
-    problem: what is learned; `model` is compiled for the mesh.
-    batches: the indices of each global minibatch, equal in all processes.
-    update: an optax optimizer; from zero=1 on, one made for slices over `data`.
-    comm: the ranks, one JAX process each.
-    timer: measures the phases.
-    axes: the mesh, with the axis `data`.
-    call: name in CALLS of what makes the devices' program.
-    zero: level in ZERO, which says what is stored in slices.
-    accumulate: microbatches of a device's shard.
-    noise: whether the gradient noise scale is measured.
-    ahead: minibatches made in the background.
-    state: the optimizer's state in an earlier Step.
+    Args:
+      problem: The problem; its `model` is compiled for the mesh.
+      batches: Indices of each global minibatch, equal in all processes.
+      update: An optax optimizer; with zero >= 1, an optimizer of slices over `data`.
+      comm: The ranks, one JAX process each.
+      timer: Measures the phases.
+      axes: The mesh, with the axis `data`.
+      call: Key in CALLS: how the devices' program is compiled.
+      zero: Level of ZeRO, a key of ZERO: which arrays are stored in slices.
+      accumulate: Number of microbatches of a device's shard.
+      noise: Whether the gradient noise scale is measured.
+      ahead: Number of minibatches prepared in the background.
+      state: Optimizer state of an earlier Step; None starts anew.
     """
     model, params = problem.model, problem.params
     assert model
     size, level = axes.shape["data"], ZERO[zero]
-    held = holding(level, model, params, update, axes)
-    means = CALLS[call](held, level, axes, accumulate, noise)
+    layout = placement(level, model, params, update, axes)
+    means = CALLS[call](layout, level, axes, accumulate, noise)
     scale = Noise() if noise else None
-    state = held.begin(update.init(params) if state is None else state)
-    now = held.hold(params)
-    split = partial(divided, axes=axes, accumulate=accumulate)
-    fed = feed(problem.take, batches, split, ahead=ahead)
-    for number, (count, (even, rest)) in enumerate(timer.waits("input", fed), 1):
+    state = layout.place_state(update.init(params) if state is None else state)
+    params = layout.place(params)
+    split = partial(device_shards, axes=axes, accumulate=accumulate)
+    minibatches = feed(problem.take, batches, split, ahead=ahead)
+    for number, (count, parts) in enumerate(timer.waits("input", minibatches), 1):
+        even, rest = parts
         with timer("gradient"):
-            found, left = None, rest.examples if rest else 0
+            total, remaining = None, rest.examples if rest else 0
             if even:
-                loss, square, grads = means(now, even.batch)
-                found = plus(None, (loss, grads), 1 - left / count)
+                loss, square, grads = means(params, even.batch)
+                total = plus(None, (loss, grads), 1 - remaining / count)
             if rest:
-                batch = everywhere(rest.batch, axes)
-                lost = gradient(model.loss, held.whole(now), batch)
-                lost = lost[0], held.slice(lost[1])
-                found = plus(found, lost, left / count)
-            loss, grads = jax.block_until_ready(found)
+                batch = replicated(rest.batch, axes)
+                loss, grads = gradient(model.loss, layout.replicate(params), batch)
+                rest_total = loss, layout.place_grads(grads)
+                total = plus(total, rest_total, remaining / count)
+            loss, grads = jax.block_until_ready(total)
             comm.platform.work(1)
-        measures: dict[str, float] = {"bytes_held": nbytes((now, state))}
+        measures: dict[str, float] = {"bytes_held": nbytes((params, state))}
         if scale:
             if even:
                 small, large = jax.device_get((local(square), local(_square(grads))))
-                scale.add(float(small), float(large), (count - left) / size, count)
+                shard = (count - remaining) / size
+                scale.add(float(small), float(large), shard, count)
             measures["noise_scale"] = scale.scale
         with timer("update"):
-            now, state = jax.block_until_ready(held.update(grads, state, now))
+            params, state = jax.block_until_ready(layout.update(grads, state, params))
         yield Step(
             number=number,
             loss=float(jax.device_get(local(loss))),
-            params=partial(held.whole, now),
+            params=partial(layout.replicate, params),
             examples=count,
             seconds=timer.lap(),
             words_sent=0,
             measures=measures,
-            state=partial(held.collect, state),
+            state=partial(layout.collect_state, state),
             replicas=level.params == WHOLE,
         )
 
 
-def divided(index: np.ndarray, axes: Mesh, accumulate: int) -> list[np.ndarray]:
-    """Return this process's examples, and those that devices can't share equally.
+def device_shards(index: np.ndarray, axes: Mesh, accumulate: int) -> list[np.ndarray]:
+    """Return the examples of this process's devices, and those that are left over.
 
-    The first are ordered by microbatch, then by device; a device's are contiguous.
+    The first are ordered by microbatch, then by device; those of a device are
+    contiguous. Fewer are left over than devices times microbatches.
     """
     devices = list(axes.devices.flat)
     even = len(index) - len(index) % (len(devices) * accumulate)
-    here = [
-        n for n, one in enumerate(devices) if one.process_index == jax.process_index()
+    process = jax.process_index()
+    local_devices = [
+        n for n, device in enumerate(devices) if device.process_index == process
     ]
     per_device = index[:even].reshape(len(devices), accumulate, -1)
-    return [per_device[here].swapaxes(0, 1).reshape(-1), index[even:]]
+    return [per_device[local_devices].swapaxes(0, 1).reshape(-1), index[even:]]
 
 
-def everywhere(tree: Any, axes: Mesh) -> Any:
-    """Give every device the whole of a tree that all processes have."""
-    lies, count = NamedSharding(axes, WHOLE), axes.local_mesh.size
+def replicated(tree: Any, axes: Mesh) -> Any:
+    """Copy a tree, equal in all processes, to every device of the mesh."""
+    sharding, count = NamedSharding(axes, WHOLE), axes.local_mesh.size
     return jax.tree.map(
-        lambda leaf: on_each([np.asarray(leaf)] * count, leaf.shape, lies), tree
+        lambda leaf: from_parts([np.asarray(leaf)] * count, leaf.shape, sharding), tree
     )
 
 
-def on_each(
-    parts: list[np.ndarray], whole: tuple[int, ...], lies: NamedSharding
+def from_parts(
+    parts: list[np.ndarray], shape: tuple[int, ...], sharding: NamedSharding
 ) -> jax.Array:
-    """Return the array whose parts these are, one for each device of this process."""
-    devices = lies.mesh.local_mesh.devices.flat
+    """Return the global array; `parts` are those of this process's devices."""
+    devices = sharding.mesh.local_mesh.devices.flat
     arrays = list(map(jax.device_put, parts, devices))
-    return jax.make_array_from_single_device_arrays(whole, lies, arrays)
+    return jax.make_array_from_single_device_arrays(shape, sharding, arrays)
 
 
-def program(held: Held, level: Level, size: int, noise: bool) -> Callable[..., Any]:
-    """Return what one device does: params and its microbatches in, global means out."""
+def program(
+    layout: Placement, level: Level, size: int, noise: bool
+) -> Callable[..., Any]:
+    """Return the program of one device: (params, its microbatches) -> global means.
+
+    Args:
+      layout: Where params and gradients are stored, and the loss of a device.
+      level: Level of ZeRO.
+      size: Number of devices of `data`.
+      noise: Whether the squared norms of the devices' gradients are computed.
+    """
 
     def means(params: Params, batches: Batch) -> tuple[Any, Any, Grads]:
         def add(total: Any, batch: Batch) -> tuple[Any, None]:
-            found = jax.value_and_grad(held.loss)(params, batch)
-            return jax.tree.map(jnp.add, total, found), None
+            loss_and_grads = jax.value_and_grad(layout.loss)(params, batch)
+            return jax.tree.map(jnp.add, total, loss_and_grads), None
 
         first = jax.tree.map(lambda leaf: leaf[0], batches)
-        found = jax.value_and_grad(held.loss)(params, first)
+        total = jax.value_and_grad(layout.loss)(params, first)
         count = len(jax.tree.leaves(batches)[0])
         if count > 1:
             others = jax.tree.map(lambda leaf: leaf[1:], batches)
-            found, _ = jax.lax.scan(add, found, others)
-        loss, grads = jax.tree.map(lambda leaf: leaf / (count * size), found)
+            total, _ = jax.lax.scan(add, total, others)
+        loss, grads = jax.tree.map(lambda leaf: leaf / (count * size), total)
         square = _square(grads) * size if noise else loss
         loss, square = jax.lax.psum((loss, square), "data")
-        if level.params == WHOLE:  # else each layer's gathering has summed them
+        if level.params == WHOLE:  # otherwise each layer's gathering sums them
             grads = (
                 scattered(grads, size)
                 if level.grads == SLICED
@@ -168,13 +184,21 @@ def program(held: Held, level: Level, size: int, noise: bool) -> Callable[..., A
 
 
 def by_shard_map(
-    held: Held, level: Level, axes: Mesh, accumulate: int, noise: bool
+    layout: Placement, level: Level, axes: Mesh, accumulate: int, noise: bool
 ) -> Means:
-    """Compile a device's program by shard_map."""
-    means = program(held, level, axes.shape["data"], noise)
+    """Compile the program of a device with jax.shard_map.
+
+    Args:
+      layout: Where params and gradients are stored, and the loss of a device.
+      level: Level of ZeRO.
+      axes: The mesh.
+      accumulate: Number of microbatches of a device's shard.
+      noise: Whether the squared norms of the devices' gradients are computed.
+    """
+    means = program(layout, level, axes.shape["data"], noise)
 
     def varying(params: Params, batches: Batch) -> tuple[Any, Any, Grads]:
-        # Else JAX sums the gradient of what all devices share: twice, with our psum.
+        # Otherwise JAX itself sums gradients of replicated params, before our psum.
         if level.params == WHOLE:
             params = jax.lax.pcast(params, "data", to="varying")
         return means(params, batches)
@@ -188,43 +212,49 @@ def by_shard_map(
         )
     )
 
-    here = list(axes.local_mesh.devices.flat)
+    count = axes.local_mesh.size
 
-    def laid(leaf: np.ndarray) -> jax.Array:
-        parts = leaf.reshape(accumulate, len(here), -1, *leaf.shape[1:])
-        whole = (accumulate, parts.shape[2] * axes.size, *leaf.shape[1:])
-        return on_each(list(parts.swapaxes(0, 1)), whole, NamedSharding(axes, FED))
+    def placed(leaf: np.ndarray) -> jax.Array:
+        parts = leaf.reshape(accumulate, count, -1, *leaf.shape[1:])
+        shape = (accumulate, parts.shape[2] * axes.size, *leaf.shape[1:])
+        return from_parts(list(parts.swapaxes(0, 1)), shape, NamedSharding(axes, FED))
 
-    return lambda params, batch: call(params, jax.tree.map(laid, batch))
+    return lambda params, batch: call(params, jax.tree.map(placed, batch))
 
 
 def by_pmap(
-    held: Held, level: Level, axes: Mesh, accumulate: int, noise: bool
+    layout: Placement, level: Level, axes: Mesh, accumulate: int, noise: bool
 ) -> Means:
-    """Compile it by pmap, which has an axis of devices in place of shards."""
+    """Compile the program with jax.pmap: an axis of devices in place of shards.
+
+    The arguments are those of `by_shard_map`.
+    """
     if level.grads == SLICED:
         raise BadInput(
-            "expected whole gradients with pmap, got slices; pass --zero=0 or --zero=1"
+            "expected replicated gradients with pmap, got slices; pass --zero=0 or "
+            "--zero=1"
         )
-    here = list(axes.local_mesh.devices.flat)
+    devices = list(axes.local_mesh.devices.flat)
     call = jax.pmap(
-        program(held, level, axes.shape["data"], noise),
+        program(layout, level, axes.shape["data"], noise),
         axis_name="data",
         in_axes=(None, 1),
-        devices=here if jax.process_count() == 1 else None,
+        devices=devices if jax.process_count() == 1 else None,
     )
 
-    @jax.transfer_guard("allow")  # pmap itself moves what it is given
+    @jax.transfer_guard("allow")  # pmap moves its arguments itself
     def means(params: Params, batch: Batch) -> tuple[Any, Any, Grads]:
-        found = call(
+        stacked = call(
             jax.tree.map(local, params),
             jax.tree.map(
-                lambda leaf: leaf.reshape(accumulate, len(here), -1, *leaf.shape[1:]),
+                lambda leaf: leaf.reshape(
+                    accumulate, len(devices), -1, *leaf.shape[1:]
+                ),
                 batch,
             ),
         )
-        one = jax.tree.map(lambda leaf: np.asarray(local(leaf))[0], found)
-        return everywhere(one, axes)
+        first = jax.tree.map(lambda leaf: np.asarray(local(leaf))[0], stacked)
+        return replicated(first, axes)
 
     return means
 
@@ -233,12 +263,12 @@ CALLS = {"shard_map": by_shard_map, "pmap": by_pmap}
 
 
 def local(leaf: jax.Array) -> jax.Array:
-    """Return this process's first copy, or slice, of an array on many devices."""
+    """Return the part of a global array on the first device of this process."""
     return leaf.addressable_data(0)
 
 
 def nbytes(tree: Any) -> int:
-    """Return the bytes that one device holds of a tree."""
+    """Return the bytes of a tree that one device stores."""
     return sum(local(leaf).nbytes for leaf in jax.tree.leaves(tree))
 
 

@@ -1,12 +1,12 @@
-"""Operation parallelism: every rank has some columns of all rows.
+"""Operation parallelism: every rank stores some columns of all rows.
 
-          columns   r0   r1   r2        Each rank multiplies its columns, one all-reduce
-      x  │░░░░│░░░░│░░░░│               adds up a minibatch's products, and each updates
-      y  │░░░░│░░░░│░░░░│               its columns by the same products.
-          ⟨x,y⟩ = · + · + ·
+          columns   r0   r1   r2        Each rank computes the inner products over its
+      x  │░░░░│░░░░│░░░░│               columns. One all-reduce sums the products of a
+      y  │░░░░│░░░░│░░░░│               minibatch. Each rank updates its columns with
+          ⟨x,y⟩ = · + · + ·             the sums.
 
-No parameter travels. Words an update: those of the all-reduce over B numbers, and the
-norm of the rows if the loss has one.
+No parameters are sent. Words an update: those of the all-reduce over B products, plus
+one for the norm of the rows if the loss has a norm.
 """
 
 from collections.abc import Iterable, Iterator
@@ -33,16 +33,18 @@ def operation(
     batch: int,
     every: int | None = None,
 ) -> Iterator[Step]:
-    """Train as serial does, each rank on its columns; yield a Step after every update.
+    """Train as `serial`, each rank on its columns; yield a Step after every update.
 
-    problem: what is learned, equal on all ranks; it needs products.
-    batches: the indices of each minibatch's examples, equal on all ranks.
-    update: a rule of rows that treats every column alone.
-    comm: the ranks.
-    timer: measures the phases.
-    allreduce: sums the products.
-    batch: examples of a minibatch, at most.
-    every: updates of an epoch; a Step is an epoch. None: a Step is an update.
+    Args:
+      problem: Problem to train, equal on all ranks; it needs `products`.
+      batches: Indices of each minibatch's examples, equal on all ranks.
+      update: Rule of rows that treats columns independently.
+      comm: Ranks.
+      timer: Measures the phases.
+      allreduce: Sums the products.
+      batch: Greatest number of examples in a minibatch.
+      every: Number of updates in an epoch, after which a Step is yielded; None yields a
+        Step after every update.
     """
     inner = problem.products
     table, gradient = inner.split(comm.rank, comm.size)
@@ -84,6 +86,9 @@ def operation(
 
 def joined(problem: Problem, comm: CountedComm, shard: Shard) -> np.ndarray | None:
     """Return the table of all columns on rank 0, None elsewhere; collective."""
-    # transposed: parts may differ in the first axis only
-    found = gather_arrays(comm, shard.values.T)
-    return problem.products.join([part.T for part in found[0]]) if found else None
+    gathered = gather_arrays(
+        comm, shard.values.T
+    )  # lengths may differ in the first axis
+    if gathered is None:
+        return None
+    return problem.products.join([part.T for part in gathered[0]])

@@ -1,12 +1,12 @@
-"""Parameters under training: a tree on a device, or one table of rows.
+"""Parameters in training: a tree on a device, or one table of rows.
 
-Both kinds have the same methods, so a strategy is written once:
+Both classes have the same methods, so that a strategy is written once:
 
-put: batch -> the batch where `mean` reads it.
+put: Move a batch to where `mean` reads it.
 mean: (parts of a minibatch, its examples) -> loss and gradient, weighted by examples.
-apply: change the parameters by a gradient.
-averaged, assign: what replicas average, and its mean in its place.
-collect, state: calls for a Step.
+apply: Change the parameters by a gradient.
+averaged, assign: Return the values that replicas average; replace them by their mean.
+collect, state: Calls for a Step.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -20,22 +20,23 @@ from dml.data.feed import Part
 from dml.types import Params, Problem, Rows, Shard, itself
 from dml.wire.reducers.rows import sum_rows
 
-Update = Any  # an optax GradientTransformation, or rows -> the Shard that keeps them
+Update = Any  # an optax GradientTransformation, or a function rows -> Shard
 
 
 def begin(problem: Problem, update: Update, state: Any = None) -> "Tree | Table":
     """Return the problem's parameters, to be changed by `update`.
 
-    problem: what is learned; its start value is copied.
-    update: an optax optimizer for a tree, or a rule of rows for a table.
-    state: the update's state in an earlier Step; None starts anew.
+    Args:
+      problem: Problem to train; its start value is copied.
+      update: optax optimizer for a tree, or rule of rows for a table.
+      state: State of the update in an earlier Step; None starts anew.
     """
     kind = Tree if hasattr(update, "init") else Table
     return kind(problem, update, state)
 
 
 def restored(memory: Any, leaves: Any) -> Any:
-    """Return a reducer's first memory with the leaves of a checkpoint, if any."""
+    """Return a reducer's initial memory, with the leaves of a checkpoint, if any."""
     import jax
 
     if leaves is None:
@@ -44,7 +45,7 @@ def restored(memory: Any, leaves: Any) -> Any:
 
 
 def mean(losses: Sequence[tuple[float, int]]) -> float:
-    """Return the mean of losses, each with its number of examples."""
+    """Return the mean loss; each loss has a number of examples."""
     if len(losses) == 1:
         return losses[0][0]
     total = sum(examples for _, examples in losses)
@@ -60,8 +61,7 @@ class Tree:
         self.params, self.opt_state = self.put((problem.params, start))
 
     def put(self, tree: Any) -> Any:
-        # An array that is bound to no device is another argument to JAX: every function
-        # would be compiled twice.
+        # JAX compiles a function anew for arrays that are committed to no device.
         import jax
 
         return jax.device_put(tree, jax.local_devices()[0])
@@ -71,9 +71,9 @@ class Tree:
 
         from dml.models.gradient import accumulated
 
-        some = [part for part in parts if part]
-        batches = [part.batch for part in some]
-        weights = [part.examples / count for part in some]
+        full = [part for part in parts if part]
+        batches = [part.batch for part in full]
+        weights = [part.examples / count for part in full]
         loss, grads = jax.block_until_ready(
             accumulated(self.gradient, self.params, batches, weights)
         )
@@ -89,11 +89,11 @@ class Tree:
         )
 
     def averaged(self) -> Any:
-        """Return what replicas average: the parameters and the optimizer's moments."""
+        """Return the parameters and the optimizer's moments."""
         return self.params, moments(self.opt_state)
 
     def assign(self, averages: Any) -> None:
-        """Take the place of what `averaged` returned."""
+        """Replace the values that `averaged` returned."""
         self.params, averaged = self.put(averages)
         self.opt_state = replaced(self.opt_state, averaged)
 
@@ -115,25 +115,25 @@ class Table:
         self.gradient, self.sums = problem.gradient, problem.sums
         self.shard: Shard = update(problem.params)
         if state is not None:
-            for mine, saved in zip(self.shard.state, state, strict=True):
-                mine[...] = saved
+            for array, saved in zip(self.shard.state, state, strict=True):
+                array[...] = saved
 
     def put(self, batch: Any) -> Any:
         return batch
 
     def mean(self, parts: Iterable[Part | None], count: int) -> tuple[float, Any]:
-        loss, pushes = 0.0, []
-        some = [part for part in parts if part]
-        for part in some:
+        loss, grads = 0.0, []
+        full = [part for part in parts if part]
+        for part in full:
             weight = part.examples / count
-            lost, rows = self.gradient(self.shard.values, part.batch)
-            loss += lost * weight
+            part_loss, rows = self.gradient(self.shard.values, part.batch)
+            loss += part_loss * weight
             weight = 1 if self.sums else weight
-            if weight != 1 or len(some) > 1:
-                # copies: the next gradient may use the memory of this one
+            if weight != 1 or len(full) > 1:
+                # a copy: the next gradient may use the same memory
                 rows = deepcopy(rows)._replace(values=rows.values * np.float32(weight))
-            pushes.append(rows)
-        return loss, sum_rows(pushes) if pushes else None
+            grads.append(rows)
+        return loss, sum_rows(grads) if grads else None
 
     def apply(self, grads: Rows) -> None:
         self.shard.update(*grads)
@@ -144,8 +144,9 @@ class Table:
     def assign(self, averages: Any) -> None:
         values, state = averages
         self.shard.values[...] = values
-        for mine, average in zip(getattr(self.shard, "state", ()), state, strict=True):
-            mine[...] = average
+        arrays = getattr(self.shard, "state", ())
+        for array, average in zip(arrays, state, strict=True):
+            array[...] = average
 
     @property
     def collect(self) -> Callable[[], Params]:
@@ -157,14 +158,14 @@ class Table:
 
 
 def moments(state: Any) -> list[Any]:
-    """Return the leaves of an optimizer's state that can be averaged: not counts."""
+    """Return the floating-point leaves of an optimizer's state; counts are left out."""
     import jax
 
     return [leaf for leaf in jax.tree.leaves(state) if _real(leaf)]
 
 
 def replaced(state: Any, averages: Iterable[Any]) -> Any:
-    """Return the state with these moments."""
+    """Return the state with the moments replaced by `averages`."""
     import jax
 
     new = iter(averages)

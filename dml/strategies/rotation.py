@@ -1,15 +1,16 @@
 """Rotation (Gemulla 2011): ranks work on blocks that share no row, then pass them on.
 
-      words  contexts           Of each turn's blocks, those that another rank had come
-    r0 │ 0     0 ──► r1         by a message: the block itself or, where all ranks see
-    r0 │ 1     1                one table, an empty one, which says that it is free.
-    r1 │ 2     2 ──► r0         A rank sends on its first block's contexts and works
-    r1 │ 3     3                on; the rank that waits for them needs them last.
+      words  contexts           In each turn a rank works on blocks that no other rank
+    r0 │ 0     0 ──► r1         uses. It receives those that another rank had: as a
+    r0 │ 1     1                message with the rows or, where all ranks share one
+    r1 │ 2     2 ──► r0         table, as an empty message. A rank sends its first
+    r1 │ 3     3                block's contexts early; the receiver needs them last.
 
 An example has two rows: a word and a context, or a user and an item. Every row changes
-in the order of one rank, so the bits are those of one rank, on any number of ranks and
-by either medium. By messages each of the B blocks of contexts, n/B numbers, moves
-between ranks p times an epoch, of two sides: pn words; and the losses of all cells.
+in the order of one rank, so results are bit-identical on any number of ranks and by
+either medium. By messages each of the B blocks of contexts, n/B numbers, moves between
+ranks p times an epoch: pn words for examples with two sides; plus the losses of all
+cells.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,7 +19,7 @@ from functools import partial
 import numpy as np
 
 from dml.metrics.timer import Timer
-from dml.strategies.shared.workers import Descent, descent, paced
+from dml.strategies.shared.workers import Descent, descent, epoch_settings
 from dml.types import BadInput, CountedComm, Kernel, Problem, Step
 from dml.wire.collectives import tree_allreduce
 from dml.wire.collectives.block_transfers import BlockTransfers
@@ -35,64 +36,52 @@ def rotation(
     *,
     comm: CountedComm,
     timer: Timer,
-    travel: bool | None = None,
+    by_messages: bool | None = None,
 ) -> Iterator[Step]:
     """Train as one worker of `hogwild` does; yield a Step an epoch.
 
-    problem: what is learned, equal on all ranks; it needs a kernel with blocks of rows.
-    batches: the order of each epoch, a part for each cell of `cells`; equal on all
-        ranks.
-    update: rates; no momentum, as rows travel without it.
-    comm: the ranks.
-    timer: measures the phases.
-    travel: whether blocks travel by messages, or stay in shared memory; None: memory
-        where all ranks are on one host.
+    Args:
+      problem: Problem to train, equal on all ranks; it needs a kernel with blocks of
+        rows.
+      batches: Order of each epoch, a part for each cell of `cells`; equal on all ranks.
+      update: Learning rates; no momentum, as rows are sent without it.
+      comm: Ranks.
+      timer: Measures the phases.
+      by_messages: Whether blocks are sent as messages, or stay in shared memory; None:
+        shared memory if all ranks are on one host.
     """
     blocks = problem.kernel.blocks
     sides, count = shape(problem.kernel)
-    hosts = max(comm.platform.hosts()) + 1
-    if comm.size > count:
-        raise BadInput(
-            f"expected at most {count} ranks for {count} blocks, got {comm.size}; "
-            f"pass --blocks=<at least {comm.size}>"
-        )
-    if update.momentum:
-        raise BadInput(
-            f"expected no momentum with rotation, got {update.momentum:g}; pass "
-            "--momentum=0"
-        )
-    if travel is False and hosts > 1:
-        raise BadInput(
-            "expected all ranks on one host with --medium=memory, got ranks on "
-            f"{hosts}; pass --medium=messages"
-        )
-    travel = hosts > 1 if travel is None else travel
+    by_messages = checked(comm, count, update, by_messages)
     homes = schedule.home_ranks(count, sides, comm.size)
     ranks, back = schedule.turns(count, sides, comm.size)
-    table = problem.params.copy() if travel else shared_table(comm, problem.params)
+    table = problem.params.copy() if by_messages else shared_table(comm, problem.params)
     parts = {n: table[rows].reshape(-1) for n, rows in enumerate(blocks)}
-    transfers = BlockTransfers(comm, parts if travel else {})
-    where = {cell: n for n, cell in enumerate(cells(count, sides))}
+    transfers = BlockTransfers(comm, parts if by_messages else {})
+    number_of = {cell: n for n, cell in enumerate(cells(count, sides))}
     descend, number = descent(problem), 0
     for epoch, order in enumerate(timer.waits("update", batches), 1):
         sent = comm.bytes_sent
-        losses = np.zeros(len(where))
-        data, pace = paced(problem, update, epoch)
+        losses = np.zeros(len(number_of))
+        data, settings = epoch_settings(problem, update, epoch)
         for turn in ranks[comm.rank]:
             with timer("wait"):
                 transfers.receive(turn.receives)
-            mine = [where[cell] for cell in turn.cells]
-            visits = [order.visits[order.bounds[n] : order.bounds[n + 1]] for n in mine]
+            cell_numbers = [number_of[cell] for cell in turn.cells]
+            visits = [
+                order.visits[order.bounds[n] : order.bounds[n + 1]]
+                for n in cell_numbers
+            ]
             work = load(problem.kernel, order, visits) * comm.size
             with timer("update"):
                 comm.platform.work(work)
-                for n, some in zip(mine, visits, strict=True):
-                    losses[n] = descend(table, data, some, pace)
+                for n, edges in zip(cell_numbers, visits, strict=True):
+                    losses[n] = descend(table, data, edges, settings)
             with timer("wire"):
                 transfers.send(turn.sends)
         with timer("wait"):
             transfers.receive(back[comm.rank])
-            tree_allreduce(comm, losses)  # of zeros and one number: any order is exact
+            tree_allreduce(comm, losses)  # one term is not zero: exact in any order
         number += order.steps
         yield Step(
             number=number,
@@ -105,8 +94,38 @@ def rotation(
         )
 
 
+def checked(
+    comm: CountedComm, blocks: int, update: Descent, by_messages: bool | None
+) -> bool:
+    """Raise BadInput for arguments that do not fit; return whether blocks are sent.
+
+    Args:
+      comm: Ranks.
+      blocks: Number of blocks of each side.
+      update: Learning rates and momentum.
+      by_messages: As in `rotation`.
+    """
+    hosts = max(comm.platform.hosts()) + 1
+    if comm.size > blocks:
+        raise BadInput(
+            f"expected at most {blocks} ranks for {blocks} blocks, got {comm.size}; "
+            f"pass --blocks=<at least {comm.size}>"
+        )
+    if update.momentum:
+        raise BadInput(
+            f"expected no momentum with rotation, got {update.momentum:g}; pass "
+            "--momentum=0"
+        )
+    if by_messages is False and hosts > 1:
+        raise BadInput(
+            "expected all ranks on one host with --medium=memory, got ranks on "
+            f"{hosts}; pass --medium=messages"
+        )
+    return hosts > 1 if by_messages is None else by_messages
+
+
 def shape(kernel: Kernel) -> tuple[int, int]:
-    """Return the sides, 1 or 2, and the blocks of each."""
+    """Return the number of sides, 1 or 2, and the number of blocks of each."""
     return kernel.sides, len(kernel.blocks) // kernel.sides
 
 
@@ -117,7 +136,7 @@ def cells(count: int, sides: int) -> list[Cell]:
 
 
 def shared_table(comm: CountedComm, start: np.ndarray) -> np.ndarray:
-    """Copy the start value to a table that all ranks of a host read and write."""
+    """Copy the start value to a table in shared memory of the host."""
     table = shared_zeros(comm, start.size, start.dtype).reshape(start.shape)
     if comm.rank == 0:
         table[:] = start
@@ -126,36 +145,40 @@ def shared_table(comm: CountedComm, start: np.ndarray) -> np.ndarray:
 
 
 def load(kernel: Kernel, order: Order, visits: Sequence[np.ndarray]) -> float:
-    """Return the share of all examples that some blocks have."""
+    """Return the share of all examples that are in these blocks."""
     if kernel.sizes is None:
         return sum(map(len, visits)) / len(order.visits)
-    return float(sum(kernel.sizes[some].sum() for some in visits) / order.steps)
+    return float(sum(kernel.sizes[edges].sum() for edges in visits) / order.steps)
 
 
 def collected(
     transfers: BlockTransfers, homes: list[int], table: np.ndarray
 ) -> np.ndarray | None:
     """Return the table on rank 0, None elsewhere; collective."""
-    comm, found = transfers.comm, None
+    comm, full = transfers.comm, None
     transfers.wait()
     if comm.rank == 0:
         transfers.receive((block, home) for block, home in enumerate(homes) if home)
-        found = table.copy()
+        full = table.copy()
     else:
-        mine = [block for block, home in enumerate(homes) if home == comm.rank]
-        transfers.send((block, 0) for block in mine)
+        local = [block for block, home in enumerate(homes) if home == comm.rank]
+        transfers.send((block, 0) for block in local)
     transfers.wait()
     comm.Barrier()
-    return found
+    return full
 
 
 def in_blocks(problem: Problem, count: int) -> tuple[Problem, list[np.ndarray]]:
-    """Divide a problem whose edges have a row of each of two sides.
+    """Divide a problem whose edges have a row of each of two sides into blocks.
 
-    Return the problem with blocks of rows, and the edges of each cell. The blocks of a
-    side have about equal numbers of edges.
+    The blocks of a side have about equal numbers of edges.
 
-    count: blocks of each side.
+    Args:
+      problem: The problem.
+      count: Number of blocks of each side.
+
+    Returns:
+      The problem with blocks of rows, and the edges of each cell.
     """
     pairs_Ex2 = problem.kernel.data.edges.rows.reshape(-1, 2)
     second = int(pairs_Ex2[:, 1].min())
@@ -185,7 +208,7 @@ def in_blocks(problem: Problem, count: int) -> tuple[Problem, list[np.ndarray]]:
 
 
 def orders(cells: Sequence[np.ndarray], seed: int = 0) -> Iterator[Order]:
-    """Yield the order of each epoch, without end: the edges of every cell shuffled."""
+    """Yield the order of each epoch, without end; the edges of a cell are shuffled."""
     bounds = np.cumsum([0, *map(len, cells)])
     epoch = 0
     while True:

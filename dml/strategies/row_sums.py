@@ -1,13 +1,14 @@
-"""Sums of sparse gradients over ranks, and synchronous training by them.
+"""Sums of sparse gradients over ranks, and synchronous training with them.
 
       minibatch shard 0  shard 1  shard 2
-                rows     rows     rows       equal ones of a shard are added up first
-                 └── sparse: all-gather ──┘  the rows of all shards, p-1 times; or
+                rows     rows     rows       equal rows of a shard are summed first
+                 └── sparse: all-gather ──┘  rows of all shards, p-1 rounds; or
                  └── dense: all-reduce ───┘  all T rows, by any algorithm
-                table    table    table      one rule on the same sums: equal bits
+                table    table    table      one rule on equal sums: equal bits
 
 All ranks choose the cheaper exchange from the numbers of rows. Words an update: (p-1)n
-of n gathered words and 2p(p-1) of lengths; or those of the all-reduce over the table.
+for n gathered words and 2p(p-1) for their lengths; or those of the all-reduce over the
+table.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -45,21 +46,37 @@ def by_rows(
     ahead: int = 0,
     state: Any = None,
 ) -> Iterator[Step]:
-    """Train a table on all ranks in lockstep; see `synchronous`."""
-    now = Table(problem, update, state)
-    sums = RowSums(comm, reducer, dense, now.shard.values, columns)
+    """Train a table on all ranks in lockstep; see `synchronous`.
+
+    Args:
+      problem: Problem to train, with gradients of rows.
+      batches: Indices of each global minibatch.
+      update: Rule of rows.
+      comm: Ranks.
+      timer: Measures the phases.
+      reducer: Computes the mean of dense gradients.
+      dense: (buffer, nbytes) -> whether to reduce the full table instead of gathering
+        nbytes.
+      columns: Columns of the gradient's rows that are sent.
+      accumulate: Number of microbatches of a rank's shard.
+      every: Number of updates in a Step; None: 1, and Steps have no epoch.
+      ahead: Number of minibatches prepared in the background.
+      state: State of the rule in an earlier Step; None starts anew.
+    """
+    parameters = Table(problem, update, state)
+    sums = RowSums(comm, reducer, dense, parameters.shard.values, columns)
     split = partial(microbatches, rank=comm.rank, size=comm.size, parts=accumulate)
-    fed = feed(problem.take, batches, split, now.put, ahead)
+    fed = feed(problem.take, batches, split, parameters.put, ahead)
     losses: list[tuple[float, int]] = []
     sent = comm.bytes_sent
     for number, (count, parts) in enumerate(timer.waits("input", fed), 1):
         with timer("gradient"):
             comm.platform.work(1)
-            loss, grads = now.mean(parts, count)
+            loss, grads = parameters.mean(parts, count)
         with timer("wire"):
             total = sums.add_up(grads)
         with timer("update"):
-            now.apply(total)
+            parameters.apply(total)
         losses.append((loss, count))
         if number % (every or 1):
             continue
@@ -69,11 +86,11 @@ def by_rows(
         yield Step(
             number=number,
             loss=float(step_loss[0]),
-            params=now.collect,
+            params=parameters.collect,
             examples=sum(examples for _, examples in losses),
             seconds=timer.lap(),
             words_sent=(comm.bytes_sent - sent) // sums.buffer.itemsize,
-            state=now.state,
+            state=parameters.state,
             epoch=every and number // every,
             replicas=True,
         )
@@ -81,13 +98,14 @@ def by_rows(
 
 
 class RowSums:
-    """Adds up rows over ranks, sparse or dense; owns the dense buffer.
+    """Sums rows over ranks, by a sparse or a dense exchange; owns the dense buffer.
 
-    comm: the ranks.
-    reducer: sums the dense buffer; one that is not exact has no sparse sums.
-    dense: (buffer, bytes to gather) -> whether to reduce the buffer instead.
-    table: TxR, of the shape of gradients of all rows.
-    columns: the columns of gradients that are not always zero.
+    Args:
+      comm: Ranks.
+      reducer: Sums the dense buffer. One that is not exact has no sparse sums.
+      dense: (buffer, bytes to gather) -> whether to reduce the buffer instead.
+      table: TxR array, with the shape of a gradient of all rows.
+      columns: Columns of gradients that are not always zero.
     """
 
     def __init__(
@@ -106,29 +124,33 @@ class RowSums:
         self.width = sum(len(range(self.wide)[part]) for part in columns)
         self.buffer = allocate(comm, self.rows * self.width)
         self.memory = reducer.init(layout(self.buffer))
-        self.slot = np.full(self.rows, -1, np.int32)  # of each row: its sum, or -1
+        self.slot = np.full(self.rows, -1, np.int32)  # row -> index of its sum, or -1
 
-    def add_up(self, mine: Rows | None) -> Rows:
-        """Return the sums of all ranks' rows, equal on all ranks; None: no rows."""
-        if mine is None:
+    def add_up(self, grads: Rows | None) -> Rows:
+        """Return the sums of all ranks' rows, equal on all ranks.
+
+        Args:
+          grads: Gradient of this rank; None: it has no rows.
+        """
+        if grads is None:
             touched, narrow = np.empty(0, np.int32), np.empty((0, self.width))
         else:
-            touched = indices(mine.index).astype(np.int32, copy=False)
-            narrow = np.concatenate([mine.values[:, s] for s in self.columns], axis=1)
-        record = self.width + 1  # the number of the row, and its gradient
+            touched = indices(grads.index).astype(np.int32, copy=False)
+            narrow = np.concatenate([grads.values[:, s] for s in self.columns], axis=1)
+        record = self.width + 1  # words of a record: row number, gradient
         each = lengths(self.comm, len(touched) * record)
         if self.dense(self.buffer, int(each.sum()) * self.buffer.itemsize):
             return self.reduced(touched, narrow)
-        parcel = np.empty((len(touched), record), np.float32)
-        parcel[:, 0] = touched.view(np.float32)
-        parcel[:, 1:] = narrow
-        parcels = all_gather_parts(self.comm, parcel.reshape(-1), each)
-        parcels = parcels.reshape(-1, record)
-        index, values = parcels[:, 0].view(np.int32), parcels[:, 1:]
-        found = np.empty(min(self.rows, len(index)), np.int32)
-        sums = np.empty((len(found), self.width), np.float32)
-        used = merge(index, values, self.slot, found, sums)
-        return self.widened(found[:used], sums[:used])
+        records = np.empty((len(touched), record), np.float32)
+        records[:, 0] = touched.view(np.float32)
+        records[:, 1:] = narrow
+        gathered = all_gather_parts(self.comm, records.reshape(-1), each)
+        gathered = gathered.reshape(-1, record)
+        index, values = gathered[:, 0].view(np.int32), gathered[:, 1:]
+        rows = np.empty(min(self.rows, len(index)), np.int32)
+        sums = np.empty((len(rows), self.width), np.float32)
+        used = merge(index, values, self.slot, rows, sums)
+        return self.widened(rows[:used], sums[:used])
 
     def reduced(self, index: np.ndarray, narrow: np.ndarray) -> Rows:
         """Return the sums by an all-reduce over all rows."""
@@ -140,7 +162,7 @@ class RowSums:
         return self.widened(index, buffer_TxW[index])
 
     def widened(self, index: np.ndarray, narrow: np.ndarray) -> Rows:
-        """Return rows with all columns."""
+        """Return rows with all columns; columns that are not sent are zero."""
         if self.columns == ALL:
             return Rows(index, narrow)
         values, first = np.zeros((len(index), self.wide), np.float32), 0
@@ -152,18 +174,18 @@ class RowSums:
 
 
 @njit(cache=True, nogil=True)
-def merge(index, values, slot, found, sums):
-    """Add up the values of equal rows, in their order; return how many there are."""
+def merge(index, values, slot, rows, sums):
+    """Sum the values of equal rows in their order; return the number of rows."""
     used = 0
     for n in range(len(index)):
         row = index[n]
         if slot[row] < 0:
-            slot[row], found[used] = used, row
+            slot[row], rows[used] = used, row
             sums[used] = 0
             used += 1
         to = sums[slot[row]]
         for d in range(values.shape[1]):
             to[d] += values[n, d]
     for n in range(used):
-        slot[found[n]] = -1
+        slot[rows[n]] = -1
     return used

@@ -1,12 +1,12 @@
-"""One worker whose whole training is one compiled program.
+"""Training on one rank as a single compiled program.
 
     Step             1                   2
-    update       0    1    2         3    4    5       a loop over Steps of a loop over
-    minibatch   KxN  KxN  KxN       KxN  KxN  KxN      updates
+    update       0    1    2         3    4    5       a loop over updates in a loop
+    minibatch   KxN  KxN  KxN       KxN  KxN  KxN      over Steps
 
-A minibatch may be that of K workers with N examples each. The mean of their losses,
-each over its own examples, has the gradient that an all-reduce would give. So batch
-statistics are a worker's own (Goyal 2017, section 3).
+A minibatch may consist of the shards of K simulated workers with N examples each. The
+mean of the workers' losses has the gradient that an all-reduce would compute, and batch
+statistics are those of each worker's shard (Goyal 2017, section 3).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -35,20 +35,21 @@ def scan(
     rates: np.ndarray | None = None,
     measure: Partial | None = None,
 ) -> Iterator[Step]:
-    """Train on one rank; yield a Step after every so many updates.
+    """Train on one rank; yield a Step after every `every` updates.
 
-    problem: what is learned, by a model; all its examples are on the device.
-    batches: the indices of each minibatch, all of one length.
-    update: an optax optimizer; with rates, a function of a schedule that returns one.
-    comm: a communicator of one rank.
-    timer: measures the phases; compilation is not measured.
-    every: updates of a Step.
-    workers: equal parts of a minibatch.
-    rates: the learning rate of each update, an argument of the program: trainings with
-        other rates share it.
-    measure: params -> measures by name, compiled; called after each Step's updates.
+    All Steps are yielded after the last update. The first has the seconds of all.
 
-    All Steps come after the last update. The first one has the seconds of all.
+    Args:
+      problem: Problem to train, with a model; all its examples are on the device.
+      batches: Indices of each minibatch, all of one length.
+      update: optax optimizer; with rates, schedule -> optax optimizer.
+      comm: Communicator of one rank.
+      timer: Measures the phases; compilation is not measured.
+      every: Number of updates in a Step.
+      workers: Number of equal parts of a minibatch, K.
+      rates: Learning rate of each update, an argument of the program: trainings with
+        different rates share one compilation.
+      measure: params -> measures by name, compiled; called after each Step's updates.
     """
     model = problem.model
     assert model
@@ -61,9 +62,9 @@ def scan(
         )
     indices = np.stack(parts) % problem.examples
     shape = (-1, every, workers, indices.shape[1] // workers)
-    numbers_SxRxKxN = indices.astype(np.int32).reshape(shape)
-    arguments = jax.device_put((problem.params, numbers_SxRxKxN, rates, data))
-    # JAX keeps what it has compiled for equal shapes
+    indices_SxRxKxN = indices.astype(np.int32).reshape(shape)
+    arguments = jax.device_put((problem.params, indices_SxRxKxN, rates, data))
+    # JAX caches the compiled program by shapes
     program = _training.lower(model.loss, update, *arguments).compile()
     with timer("gradient"):
         params, losses = jax.block_until_ready(program(*arguments))
@@ -77,16 +78,16 @@ def scan(
             examples=every * indices.shape[1],
             seconds=timer.lap(),
             words_sent=0,
-            measures={name: float(some[number]) for name, some in measured.items()},
+            measures={name: float(series[number]) for name, series in measured.items()},
             replicas=True,
         )
 
 
 @partial(jax.jit, static_argnums=(0, 1))
 def _training(
-    loss: Any, update: Any, params: Params, numbers: Any, rates: Any, data: Batch
+    loss: Any, update: Any, params: Params, indices: Any, rates: Any, data: Batch
 ) -> tuple[Params, Any]:
-    """Return params after each Step, stacked, and the mean losses of each."""
+    """Return the params after each Step, stacked, and the mean losses of each."""
     optimizer = update if rates is None else update(lambda count: rates[count])
 
     def mean(params: Params, batches: Batch) -> Any:
@@ -103,7 +104,7 @@ def _training(
         carry, values = jax.lax.scan(step, carry, at)
         return carry, (carry[0], values.mean())
 
-    return jax.lax.scan(several, (params, optimizer.init(params)), numbers)[1]
+    return jax.lax.scan(several, (params, optimizer.init(params)), indices)[1]
 
 
 @jax.jit

@@ -30,37 +30,40 @@ def serial(
 ) -> Iterator[Step]:
     """Train on one rank; yield a Step after every update, or after every epoch.
 
-    problem: what is learned.
-    batches: the indices of each minibatch's examples.
-    update: an optax optimizer, or a rule of rows.
-    comm: a communicator of one rank.
-    timer: measures the phases.
-    accumulate: parts of a minibatch whose gradients are summed, as workers would.
-    every: updates of an epoch; a Step is an epoch. None: a Step is an update.
-    ahead: minibatches made in the background.
-    state: the update's state in an earlier Step.
+    Args:
+      problem: Problem to train.
+      batches: Indices of each minibatch's examples.
+      update: optax optimizer for a tree, or rule of rows for a table.
+      comm: Communicator of one rank.
+      timer: Measures the phases.
+      accumulate: Number of parts of a minibatch whose gradients are summed, as those of
+        workers would be.
+      every: Number of updates in an epoch, after which a Step is yielded; None yields a
+        Step after every update.
+      ahead: Number of minibatches prepared in the background.
+      state: State of the update in an earlier Step; None starts anew.
     """
-    now = begin(problem, update, state)
+    parameters = begin(problem, update, state)
     split = partial(shards, size=accumulate)
-    fed = feed(problem.take, batches, split, now.put, ahead)
+    fed = feed(problem.take, batches, split, parameters.put, ahead)
     losses: list[tuple[float, int]] = []
     for number, (count, parts) in enumerate(timer.waits("input", fed), 1):
         with timer("gradient"):
-            loss, grads = now.mean(parts, count)
+            loss, grads = parameters.mean(parts, count)
             comm.platform.work(1)
         with timer("update"):
-            now.apply(grads)
+            parameters.apply(grads)
         losses.append((loss, count))
         if number % (every or 1):
             continue
         yield Step(
             number=number,
             loss=mean(losses),
-            params=now.collect,
+            params=parameters.collect,
             examples=sum(examples for _, examples in losses),
             seconds=timer.lap(),
             words_sent=0,
-            state=now.state,
+            state=parameters.state,
             epoch=every and number // every,
             replicas=True,
         )

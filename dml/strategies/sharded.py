@@ -1,11 +1,12 @@
 """Training of one network that the devices of a mesh compute together.
 
-                     ┌ device 0: its slices ┐
-    minibatch  ──→   │ device 1: its slices │  ──→  loss, updated slices
-    on every device  └ device 2: its slices ┘
+                     ┌ device 0: its shards ┐
+    minibatch  ──→   │ device 1: its shards │  ──→  loss, updated shards
+    on every device  └ device 2: its shards ┘
 
-The problem's gradient states what each device computes and sends; it is a shard_map, or
-a function whose division is left to XLA. Gradient and update are one program.
+The problem's gradient is a shard_map that states what each device computes and sends,
+or a function that XLA partitions. Gradient and update are one program. A Step measures
+the bytes that a device sends, by kind of collective.
 """
 
 from collections.abc import Iterable, Iterator
@@ -37,15 +38,14 @@ def sharded(
 ) -> Iterator[Step]:
     """Train on the devices of a mesh; yield a Step after every update.
 
-    problem: what is learned; JAX must be able to trace its gradient.
-    batches: the indices of each minibatch, equal in all processes.
-    update: an optax optimizer.
-    comm: the ranks, one JAX process each.
-    timer: measures the phases; gradient includes the update, but no compilation.
-    axes: the mesh.
-    specs: the sharding of params, as a prefix of their tree; replicated by default.
-
-    A Step measures the bytes that a device sends, by the kind of collective.
+    Args:
+      problem: Problem to train; JAX must be able to trace its gradient.
+      batches: Indices of each minibatch, equal in all processes.
+      update: optax optimizer.
+      comm: Ranks, one JAX process each.
+      timer: Measures the phases; `gradient` includes the update, but no compilation.
+      axes: The mesh.
+      specs: PartitionSpecs of params, a prefix of their tree; replicated by default.
     """
 
     def step(params: Params, state: Any, batch: Batch) -> tuple[Params, Any, Any]:
@@ -58,7 +58,7 @@ def sharded(
         lambda leaf: leaf if np.ndim(leaf) else placed(np.asarray(leaf), axes),
         update.init(params),
     )
-    programs: dict[int, tuple[Any, dict[str, float]]] = {}  # by examples
+    programs: dict[int, tuple[Any, dict[str, float]]] = {}  # by number of examples
     for number, index in enumerate(timer.waits("input", batches), 1):
         with timer("input"):
             batch = placed(problem.take(index), axes)
@@ -83,21 +83,21 @@ def sharded(
 
 
 def placed(tree: Any, axes: Mesh, specs: Any = WHOLE) -> Any:
-    """Return a tree that every process has, on the devices by its specs."""
+    """Place a tree, equal in all processes, on the devices by its PartitionSpecs."""
     shardings = jax.tree.map(lambda spec: NamedSharding(axes, spec), specs)
     return jax.jit(itself, out_shardings=shardings)(tree)
 
 
 def collected(tree: Any, axes: Mesh) -> Any:
-    """Return whole arrays on the host of every process; collective."""
-    whole = placed(tree, axes)
-    return jax.tree.map(lambda leaf: np.asarray(local(leaf)), whole)
+    """Return full arrays on the host of every process; collective."""
+    replicated = placed(tree, axes)
+    return jax.tree.map(lambda leaf: np.asarray(local(leaf)), replicated)
 
 
 def bytes_sent(program: jax.stages.Compiled) -> dict[str, float]:
-    """Return the bytes that a device sends in one run, by the kind of collective."""
+    """Return the bytes that a device sends in one run, by kind of collective."""
     nbytes: dict[str, float] = {}
-    for one in collectives(program.as_text() or ""):
-        name = f"{one.kind}_bytes"
-        nbytes[name] = nbytes.get(name, 0.0) + sent(one) * one.times
+    for collective in collectives(program.as_text() or ""):
+        name = f"{collective.kind}_bytes"
+        nbytes[name] = nbytes.get(name, 0.0) + sent(collective) * collective.times
     return nbytes

@@ -3,12 +3,13 @@
        global minibatch
     ┌─────────┼─────────┐
   shard 0   shard 1   shard 2
-  gradient  gradient  gradient    each a mean, times its share of the examples
+  gradient  gradient  gradient    mean over the shard × its share of the examples
     └──── all-reduce ───┘
   update    update    update      equal parameters and equal gradients: equal replicas
 
-Dense gradients are summed in buckets (`bucket_sums`), rows of a table sparse or dense
-(`row_sums`); the words are given there.
+Dense gradients are summed in buckets (`bucket_sums`), and rows of a table by a sparse
+or a dense exchange (`row_sums`). Rounds and words an update are those of the
+all-reduce; both modules state the words.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -36,28 +37,18 @@ def synchronous(
 ) -> Iterator[Step]:
     """Train on all ranks in lockstep; yield a Step after every update.
 
-    problem: what is learned, equal on all ranks.
-    batches: the indices of each global minibatch, equal on all ranks.
-    update: an optax optimizer, or a rule of rows.
-    comm: the ranks.
-    timer: measures the phases.
-    reducer: how gradients become their mean, such as exact(ring_allreduce).
-    accumulate: microbatches of a rank's shard.
-    ahead: minibatches made in the background.
-    state: the update's state in an earlier Step.
-
-    Of a tree also:
-
-    bucket_mb: size of a bucket; 0 sends all gradients at once, after the backward pass.
-        It changes no bit.
-    noise: whether the gradient noise scale is measured, by one more word.
-    memory: the leaves of an earlier Step's memory on this rank.
-
-    Of rows also:
-
-    dense: (buffer, nbytes) -> whether to reduce the whole table, not gather nbytes.
-    columns: the columns of a gradient's rows that are sent.
-    every: updates in a Step.
+    Args:
+      problem: Problem to train, equal on all ranks.
+      batches: Indices of each global minibatch, equal on all ranks.
+      update: optax optimizer for a tree, or rule of rows for a table.
+      comm: Ranks.
+      timer: Measures the phases.
+      reducer: Computes the mean of gradients, such as exact(ring_allreduce).
+      accumulate: Number of microbatches of a rank's shard.
+      ahead: Number of minibatches prepared in the background.
+      state: State of the update in an earlier Step; None starts anew.
+      **own: Options of `bucket_sums.by_buckets` for a tree, of `row_sums.by_rows` for a
+        table.
     """
     return trainer(update)(
         problem,
@@ -74,7 +65,7 @@ def synchronous(
 
 
 def trainer(update: Update) -> Callable[..., Iterator[Step]]:
-    """Return what trains by the update; rows need no JAX."""
+    """Return the training loop for a tree or for rows; that for rows needs no JAX."""
     if hasattr(update, "init"):
         from dml.strategies.bucket_sums import by_buckets
 

@@ -1,13 +1,13 @@
-"""ZeRO (Rajbhandari 2020): what data parallel holds k times, in slices over k devices.
+"""ZeRO (Rajbhandari 2020): the replicas of data parallel, sharded on k devices.
 
-    --zero       0      1      2      3
-    params     whole  whole  whole  slices   gathered by layers, in both passes
-    grads      whole  whole  slices slices   summed by reduce-scatter
-    state      whole  slices slices slices   a device updates its slices alone
+    --zero      0           1           2         3
+    params   replicated  replicated  replicated  sharded   gathered layer by layer in
+                                                           forward and backward pass
+    grads    replicated  replicated  sharded     sharded   summed by reduce-scatter
+    state    replicated  sharded     sharded     sharded   a device updates its slices
 
-Held params, their gradients and the optimizer's state in, new ones out. Words that a
-device sends, by rings: passes of (k-1)/k·n words for n params: 2, 3 and 2 an update at
-0, 1 and 2, and at 3 three a microbatch.
+Words that a device sends by rings, in units of (k-1)/k·n for n params: 2, 3 and 2 per
+update at levels 0, 1 and 2; 3 per microbatch at level 3.
 """
 
 from collections.abc import Callable
@@ -20,7 +20,7 @@ import optax
 from jax.ad_checkpoint import checkpoint_name
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from dml.models.layers import composed
+from dml.models.layered import composed
 from dml.types import Layer, Model, Params
 from dml.update.dense import Optimizer, apply
 from dml.wire.mesh.axes import SLICED, WHOLE
@@ -28,7 +28,7 @@ from dml.wire.mesh.slices import gathered, join, laid, specs, split
 
 
 class Level(NamedTuple):
-    """How params, their gradients and the optimizer's state lie."""
+    """The sharding of params, gradients and optimizer state: WHOLE or SLICED."""
 
     params: PartitionSpec
     grads: PartitionSpec
@@ -43,75 +43,99 @@ ZERO = {
 }
 
 
-class Held(NamedTuple):
-    """What one level does with one model's params, on one mesh."""
+class Placement(NamedTuple):
+    """The functions of one level of ZeRO for one model on one mesh.
 
-    loss: Callable[[Params, Any], Any]  # of params as they lie, on one device
-    hold: Callable[[Params], Params]  # whole -> as they lie
-    whole: Callable[[Params], Params]  # and back, on every device
-    slice: Callable[[Any], Any]  # whole grads -> as they lie
-    begin: Callable[[Any], Any]  # the optimizer's state as a Step has it -> as it lies
-    update: Callable[[Any, Any, Params], tuple[Params, Any]]  # grads, state, params
-    collect: Callable[[Any], Any]  # state -> as a Step has it: whole, on the host
+    "Placed" trees are sharded or replicated as the level states.
+
+    Attributes:
+      loss: (placed params, batch) -> loss, on one device.
+      place: Full params -> placed params.
+      replicate: Placed params -> full params on every device.
+      place_grads: Full gradients -> placed gradients.
+      place_state: Optimizer state of a Step -> placed state.
+      update: (gradients, state, params), all placed -> new params and state.
+      collect_state: Placed state -> the full state on the host, as in a Step.
+    """
+
+    loss: Callable[[Params, Any], Any]
+    place: Callable[[Params], Params]
+    replicate: Callable[[Params], Params]
+    place_grads: Callable[[Any], Any]
+    place_state: Callable[[Any], Any]
+    update: Callable[[Any, Any, Params], tuple[Params, Any]]
+    collect_state: Callable[[Any], Any]
 
 
-def holding(
+def placement(
     level: Level, model: Model, params: Params, optimizer: Optimizer, axes: Mesh
-) -> Held:
-    """Make what a level does; params are whole, and may be only shapes."""
+) -> Placement:
+    """Return the functions of a level.
+
+    Args:
+      level: Which trees are sharded.
+      model: The model; at level 3 its layers gather their params.
+      params: Full params, or their shapes.
+      optimizer: An optax optimizer.
+      axes: The mesh, with the axis `data`.
+    """
     size = axes.shape["data"]
     like = jax.eval_shape(lambda tree: tree, params)
     state = jax.eval_shape(optimizer.init, like)
     as_slices = partial(split, size=size)
 
-    def placed(there: bool) -> Callable[[Any], Any]:
+    def placing(sharded: bool) -> Callable[[Any], Any]:
         return jax.jit(
-            as_slices if there else lambda tree: tree,
-            out_shardings=NamedSharding(axes, SLICED if there else WHOLE),
+            as_slices if sharded else lambda tree: tree,
+            out_shardings=NamedSharding(axes, SLICED if sharded else WHOLE),
         )
 
-    thin = level.state == SLICED
-    sliced = jax.eval_shape(lambda tree: optimizer.init(as_slices(tree)), like)
-    lies = specs(sliced) if thin else WHOLE
-    lays = jax.tree.map(lambda spec: NamedSharding(axes, spec), lies)
-    there, wide = level.params == SLICED, NamedSharding(axes, WHOLE)
-    return Held(
-        loss=gathering(model, like).loss if there else model.loss,
-        hold=placed(there),
-        whole=jax.jit(partial(join, like=like), out_shardings=wide)
-        if there
+    sharded_params, sharded_state = level.params == SLICED, level.state == SLICED
+    state_slices = jax.eval_shape(lambda tree: optimizer.init(as_slices(tree)), like)
+    state_specs = specs(state_slices) if sharded_state else WHOLE
+    state_shardings = jax.tree.map(lambda spec: NamedSharding(axes, spec), state_specs)
+    replicated = NamedSharding(axes, WHOLE)
+    return Placement(
+        loss=gathering(model, like).loss if sharded_params else model.loss,
+        place=placing(sharded_params),
+        replicate=jax.jit(partial(join, like=like), out_shardings=replicated)
+        if sharded_params
         else lambda params: params,
-        slice=placed(level.grads == SLICED),
-        begin=jax.jit(
-            partial(_sliced, of=sliced, size=size) if thin else lambda state: state,
-            out_shardings=lays,
+        place_grads=placing(level.grads == SLICED),
+        place_state=jax.jit(
+            partial(_sliced, slices=state_slices, size=size)
+            if sharded_state
+            else lambda state: state,
+            out_shardings=state_shardings,
         ),
-        update=updating(level, like, optimizer, axes, lies)
-        if thin
+        update=updating(level, like, optimizer, axes, state_specs)
+        if sharded_state
         else partial(apply, optimizer),
-        collect=partial(
-            _collected, jax.jit(partial(join, like=state), out_shardings=wide)
+        collect_state=partial(
+            _collected, jax.jit(partial(join, like=state), out_shardings=replicated)
         ),
     )
 
 
-def _sliced(state: Any, of: Any, size: int) -> Any:
-    """Return an optimizer's whole state in slices, where that of slices has them."""
+def _sliced(state: Any, slices: Any, size: int) -> Any:
+    """Split the leaves of a full optimizer state whose shapes differ in `slices`."""
     return jax.tree.map(
-        lambda leaf, thin: leaf if leaf.shape == thin.shape else split(leaf, size),
+        lambda leaf, part: leaf if leaf.shape == part.shape else split(leaf, size),
         state,
-        of,
+        slices,
     )
 
 
-def _collected(whole: Callable[[Any], Any], state: Any) -> Any:
-    return jax.tree.map(lambda leaf: np.array(leaf.addressable_data(0)), whole(state))
+def _collected(replicate: Callable[[Any], Any], state: Any) -> Any:
+    full = replicate(state)
+    return jax.tree.map(lambda leaf: np.array(leaf.addressable_data(0)), full)
 
 
 def gathering(model: Model, like: Params) -> Model:
-    """Return the model of params in slices, inside shard_map.
+    """Return the model of sharded params, inside shard_map.
 
-    A layer gathers what it reads, and again in the backward pass: it is not kept.
+    A layer gathers the params that it reads, and gathers them again in the backward
+    pass: gathered params are not saved.
     """
     keep = jax.checkpoint_policies.save_anything_except_these_names("gathered")
 
@@ -119,10 +143,9 @@ def gathering(model: Model, like: Params) -> Model:
         shapes = {name: like[name] for name in layer.names}
 
         @partial(jax.checkpoint, policy=keep)
-        def apply(slices: Any, given: Any, batch: Any) -> Any:
-            return layer.apply(
-                checkpoint_name(gathered(slices, shapes), "gathered"), given, batch
-            )
+        def apply(slices: Any, inputs: Any, batch: Any) -> Any:
+            params = checkpoint_name(gathered(slices, shapes), "gathered")
+            return layer.apply(params, inputs, batch)
 
         return Layer(layer.names, apply)
 
@@ -139,28 +162,38 @@ def gathering(model: Model, like: Params) -> Model:
 
 
 def updating(
-    level: Level, like: Params, optimizer: Optimizer, axes: Mesh, lies: Any
+    level: Level, like: Params, optimizer: Optimizer, axes: Mesh, state_specs: Any
 ) -> Callable[[Any, Any, Params], tuple[Params, Any]]:
-    """Compile the update of slices, each by its device."""
+    """Compile the update with sharded optimizer state: a device updates its slices.
+
+    Args:
+      level: Which trees are sharded.
+      like: Shapes of the full params.
+      optimizer: An optax optimizer of slices.
+      axes: The mesh.
+      state_specs: PartitionSpecs of the optimizer state.
+    """
     size = axes.shape["data"]
 
     def step(grads: Any, state: Any, params: Params) -> tuple[Params, Any]:
         updates, state = optimizer.update(grads, state, params)
         return optax.apply_updates(params, updates), state
 
-    alone = jax.shard_map(
+    update_slices = jax.shard_map(
         step,
         mesh=axes,
-        in_specs=(SLICED, lies, SLICED),
-        out_specs=(SLICED, lies),
+        in_specs=(SLICED, state_specs, SLICED),
+        out_specs=(SLICED, state_specs),
     )
 
-    def thin(tree: Any, spec: PartitionSpec) -> Any:
+    def sliced(tree: Any, spec: PartitionSpec) -> Any:
         return tree if spec == SLICED else laid(split(tree, size), axes, SLICED)
 
     @partial(jax.jit, donate_argnums=(0, 1))
     def update(grads: Any, state: Any, params: Params) -> tuple[Params, Any]:
-        new, state = alone(thin(grads, level.grads), state, thin(params, level.params))
+        new, state = update_slices(
+            sliced(grads, level.grads), state, sliced(params, level.params)
+        )
         if level.params == WHOLE:
             new = laid(join(new, like), axes, WHOLE)  # an all-gather
         return new, state

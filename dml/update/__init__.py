@@ -1,1 +1,1 @@
-"""UPDATE: params and gradients in, new params out."""
+"""Updates: params and gradients in, new params out."""

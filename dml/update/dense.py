@@ -1,7 +1,7 @@
-"""UPDATE of dense parameters by optax: grads, state and params in, new ones out.
+"""Updates of dense parameters by optax: gradients, state and params in, new ones out.
 
-Leaves under the name "statistics" are running means, not weights: their gradient is how
-far they are from the batch's, and they follow it at a rate of their own.
+Leaves under the name "statistics" are running means, not weights. Their gradient is the
+difference from the batch's statistics, and they follow it at a constant rate.
 """
 
 from collections.abc import Callable
@@ -15,16 +15,16 @@ from dml.types import STATISTICS, BadInput, Grads, Params
 from dml.update import norms
 
 Optimizer: TypeAlias = optax.GradientTransformation
-Mask: TypeAlias = Callable[[Any], Any]  # a tree -> which of its leaves are meant
+Mask: TypeAlias = Callable[[Any], Any]  # tree -> mask of its leaves
 
-FOLLOWING = 0.1  # of the way to each batch's statistics
-LARS_TRUST = 0.001  # You 2017, section 5: a layer's update to its weights
+FOLLOWING = 0.1  # rate at which running statistics follow those of a batch
+LARS_TRUST = 0.001  # You 2017, section 5: ratio of a layer's update to its weights
 
 
 class Settings(NamedTuple):
     """The arguments of a Maker."""
 
-    learning_rate: Any  # a number or a schedule
+    learning_rate: Any  # number or schedule
     decay: float | None
     matrices: Mask
     axis: norms.Axis
@@ -34,7 +34,7 @@ Maker: TypeAlias = Callable[[Settings], Optimizer]
 
 
 def summed(rule: Callable[..., Optimizer]) -> Maker:
-    """Add the decay to the gradient, as if it were part of the loss."""
+    """Return a Maker whose decay is added to the gradient, as a part of the loss."""
 
     def made(settings: Settings) -> Optimizer:
         optimizer = rule(settings.learning_rate)
@@ -48,7 +48,7 @@ def summed(rule: Callable[..., Optimizer]) -> Maker:
 
 
 def decoupled(rule: Callable[..., Optimizer]) -> Maker:
-    """Leave the decay to a rule that keeps it apart (Loshchilov 2019)."""
+    """Return a Maker that passes the decay to the rule (Loshchilov 2019)."""
 
     def made(settings: Settings) -> Optimizer:
         if settings.decay is None:
@@ -63,19 +63,19 @@ def decoupled(rule: Callable[..., Optimizer]) -> Maker:
 
 
 def lars(settings: Settings) -> Optimizer:
-    """Chain what optax.lars does, but with trust ratios that know the axis."""
+    """Return optax.lars with trust ratios summed over the axis."""
     ratios = norms.trust(LARS_TRUST, settings.axis)
     return optax.chain(
         optax.add_decayed_weights(settings.decay or 0.0, settings.matrices),
         optax.masked(ratios, settings.matrices),
         optax.scale_by_learning_rate(settings.learning_rate),
-        # order matters: what it sums holds its rates, as You 2017 has it
+        # order matters: momentum sums updates multiplied by their rates (You 2017)
         optax.trace(0.9),
     )
 
 
 def lamb(settings: Settings) -> Optimizer:
-    """Chain what optax.lamb does, but with trust ratios that know the axis."""
+    """Return optax.lamb with trust ratios summed over the axis."""
     ratios = norms.trust(1.0, settings.axis)
     return optax.chain(
         optax.scale_by_adam(eps=1e-6),
@@ -109,12 +109,18 @@ def make(
     axis: norms.Axis = None,
     like: Params = None,
 ) -> Optimizer:
-    """Return the optimizer of that name; learning_rate is a number or a schedule.
+    """Return the optimizer of that name.
 
-    Clip is the greatest norm of all gradients together, 0 is none. Decay, and the trust
-    ratios of lars and lamb, are for leaves of two or more axes; without a decay adamw
-    and lion have optax's, on all leaves. If each leaf lies in flat slices over an axis,
-    like tells the shapes of the whole ones.
+    Args:
+      name: Key of OPTIMIZERS.
+      learning_rate: Number, or schedule.
+      clip: Greatest norm of all gradients together; 0: none.
+      decay: Weight decay of leaves of two or more axes; None: adamw and lion use
+        optax's default on all leaves, others none.
+      axis: Axis of the mesh over which each leaf is sharded in flat slices; None: none
+        is.
+      like: Shapes of the full leaves; needed with an axis, to find leaves of two or
+        more axes, which trust ratios of lars and lamb apply to.
     """
     if name not in OPTIMIZERS:
         raise BadInput(
@@ -123,7 +129,7 @@ def make(
         )
     if axis is not None and like is None:
         raise BadInput(
-            f"expected the shapes of whole params beside {axis=}, got none; pass like"
+            f"expected the shapes of full params with {axis=}, got none; pass like"
         )
     optimizer = OPTIMIZERS[name](Settings(learning_rate, decay, matrices(like), axis))
     if clip:
@@ -137,11 +143,11 @@ def make(
 def statistics(tree: Any, wanted: bool = True) -> Any:
     """Return a mask of the leaves that are running statistics, or of all others."""
 
-    def one(path: Any, leaf: Any) -> bool:
+    def is_wanted(path: Any, leaf: Any) -> bool:
         names = [getattr(entry, "key", None) for entry in path]
         return (STATISTICS in names) == wanted
 
-    return jax.tree_util.tree_map_with_path(one, tree)
+    return jax.tree_util.tree_map_with_path(is_wanted, tree)
 
 
 def matrices(like: Params = None) -> Mask:

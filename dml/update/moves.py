@@ -1,4 +1,4 @@
-"""UPDATE of rows by a sparse model's own step: SGD, and a projection where it has one.
+"""Updates of rows by the step of a sparse model: SGD, possibly with a projection.
 
 Projected gradients (Goldstein 1964): x ← the nearest feasible point to x - rate g.
 """
@@ -11,12 +11,12 @@ from numba import njit
 
 
 class Moves:
-    """Rows that a model moves.
+    """A Shard of rows that a sparse model moves.
 
     Args:
-      values: The rows before the first update, RxD; a copy is kept.
-      move: The model's `move`, compiled; see `dml.types.SparseModel`.
-      rate: The number of an update, from 1 -> its rate.
+      values: Rows before the first update, RxD; copied.
+      move: `move` of the model, compiled; see `dml.types.SparseModel`.
+      rate: Number of an update, from 1 -> its learning rate.
     """
 
     state = ()
@@ -30,14 +30,14 @@ class Moves:
     def update(
         self, at: np.ndarray | slice, grads: np.ndarray, share: float = 1.0
     ) -> None:
-        """Step on rows, each once."""
+        """Update rows, each once."""
         self.number += 1
         rate = self.values.dtype.type(self.rate(self.number))
         rows, changes = np.arange(len(self.values))[at], np.array(grads)
         step(self.move, self.values, rows, changes, rate)
 
 
-# Not cached: what is kept on disk would not change when the model does.
+# Not cached: numba's cache on disk would not notice a change of the model.
 @njit(nogil=True)
 def step(move, values, rows, changes, rate):
     for n in range(len(rows)):

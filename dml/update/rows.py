@@ -1,10 +1,10 @@
-"""UPDATE of sparse parameters: AdaGrad (Duchi 2011) on the rows of a table.
+"""Updates of sparse parameters: AdaGrad (Duchi 2011) on the rows of a table.
 
     row    | vector, padded |  its squares  | bias, its square, … |
              0 … pad          pad … 2 pad     2 pad … 2 pad + 16
 
-A row keeps together what one update touches, in whole cache lines. Rows in, the table
-changed in place. The padding is a vector of zeros whose gradient is zero.
+A row contains all numbers that an update touches, in complete cache lines. The table is
+changed in place. The padding of a vector is zeros whose gradient is zero.
 """
 
 import functools
@@ -19,12 +19,12 @@ from dml.types import Embeddings
 
 LANES = 16  # floats in the widest register, and in a cache line
 HALF, THREE_HALVES = np.float32(0.5), np.float32(1.5)
-# Sums may be reordered, so that they fill registers; but NaN must stay NaN.
+# sums may be reordered to fill registers, but NaN must stay NaN
 FAST = {"reassoc", "contract", "arcp", "nsz"}
 
 
 def padded(dim: int) -> int:
-    """Return the floats that a vector takes in a row: whole pairs of registers.
+    """Return the number of floats of a padded vector: a multiple of two registers.
 
     Loops over an odd number of registers run at two thirds of the speed.
     """
@@ -32,21 +32,21 @@ def padded(dim: int) -> int:
 
 
 def width(dim: int) -> int:
-    """Return the floats of a row."""
+    """Return the number of floats in a row."""
     return 2 * padded(dim) + LANES
 
 
 def pad_of(table_TxR: np.ndarray) -> int:
-    """Return the floats that a vector takes in the rows of a table."""
+    """Return the number of floats of a padded vector in this table."""
     return (table_TxR.shape[1] - LANES) // 2
 
 
 def pack(state: Embeddings) -> np.ndarray:
-    """Return the table whose rows are the state."""
+    """Return the table of a state."""
     rows, dim = state.vectors_TxD.shape
     pad = padded(dim)
     table_TxR = np.zeros((rows, width(dim)), np.float32)
-    table_TxR[:, pad : 2 * pad] = 1  # of the padding: its roots must be finite
+    table_TxR[:, pad : 2 * pad] = 1  # in the padding: roots must be finite
     table_TxR[:, :dim] = state.vectors_TxD
     table_TxR[:, pad : pad + dim] = state.vector_squares_TxD
     table_TxR[:, 2 * pad] = state.biases_T
@@ -55,7 +55,7 @@ def pack(state: Embeddings) -> np.ndarray:
 
 
 def unpack(table_TxR: np.ndarray, dim: int) -> Embeddings:
-    """Copy a table's rows out."""
+    """Return a copy of the state in a table."""
     pad = padded(dim)
     return Embeddings(
         table_TxR[:, :dim].copy(),
@@ -67,7 +67,7 @@ def unpack(table_TxR: np.ndarray, dim: int) -> Embeddings:
 
 @intrinsic
 def as_integer(typing, number):
-    """The bits of a float32 as an int32."""
+    """Return the bits of a float32 as an int32."""
 
     def emit(context, builder, signature, arguments):
         return builder.bitcast(arguments[0], ir.IntType(32))
@@ -77,7 +77,7 @@ def as_integer(typing, number):
 
 @intrinsic
 def as_float(typing, number):
-    """The bits of an int32 as a float32."""
+    """Return the bits of an int32 as a float32."""
 
     def emit(context, builder, signature, arguments):
         return builder.bitcast(arguments[0], ir.FloatType())
@@ -87,10 +87,10 @@ def as_float(typing, number):
 
 @njit(inline="always")
 def rsqrt(number):
-    """Return 1/√number to 5e-6: a guess from its bits, and two steps of Newton.
+    """Return 1/√number to 5e-6: an estimate from its bits, and two steps of Newton.
 
-    Exact roots and divisions hold a core at a fourth of the speed; a processor's own
-    estimate would differ from another's.
+    Exact roots and divisions run at a fourth of the speed; the estimates of different
+    processors differ.
     """
     half = HALF * number
     guess = as_float(np.int32(0x5F3759DF) - (as_integer(number) >> np.int32(1)))
@@ -133,8 +133,9 @@ def kernel(pad: int) -> Callable[..., None]:
 class AdaGrad:
     """A table of rows and its rule: a Shard whose squares are part of its values.
 
-    values: the rows, changed in place.
-    rate: of vectors; a bias moves at rate 1.
+    Args:
+      values: The rows; copied.
+      rate: Learning rate of vectors; that of biases is 1.
     """
 
     state = ()
@@ -145,11 +146,12 @@ class AdaGrad:
     def update(
         self, at: np.ndarray | slice, grads: np.ndarray, share: float = 1.0
     ) -> None:
-        """Step on those rows, each once, by their summed gradients, vector then bias.
+        """Update rows, each once, by their summed gradients: vector, then bias.
 
-        As in the reference program the squares are those of rate · grad, and a bias
-        moves at rate 1. But they are added first, so that no number moves by more than
-        1, however many records a sum has: optax's adagrad(1) of rate · grads.
+        As in the reference program the squares are those of rate · gradient, and a bias
+        has rate 1. But squares are added before the step, so that no number moves by
+        more than 1 for sums of any number of records: this is optax's adagrad(1) of
+        rate · gradient.
         """
         step = kernel(pad_of(self.values))
         step(self.values, at, grads, np.float32(self.rate))

@@ -1,8 +1,8 @@
-"""UPDATE by row kernels: the rules by which gradients change a table's rows.
+"""Compiled rules by which gradients change a table's rows.
 
-Each is optax's, number by number, in one pass over what it touches and without fast
-math. A row without a gradient stays as it is, and so do its momentum and its count of
-steps (optax's go on).
+Each rule is optax's, number by number, in one pass over the touched rows and without
+fast math. A row without a gradient does not change, nor do its momentum and its number
+of steps (which change in optax).
 """
 
 import functools
@@ -51,7 +51,7 @@ def adagrad(values_RxD, state, at_N, grads_NxD, rates_D):
 
 
 def glove(values_RxD, state, at_N, grads_NxD, rates_D):
-    """s ← s + (rate g)²; w ← w - rate g/√s, as update.rows has it."""
+    """s ← s + (rate g)²; w ← w - rate g/√s, as in update.rows."""
     for n in range(len(at_N)):
         row, squares = values_RxD[at_N[n]], state[0][at_N[n]]
         grads = grads_NxD[n]
@@ -68,7 +68,7 @@ def adam(values_RxD, state, at_N, grads_NxD, rates_D):
         row, grads = values_RxD[at_N[n]], grads_NxD[n]
         m, s = state[0][at_N[n]], state[1][at_N[n]]
         p, q = state[2][at_N[n]], state[3][at_N[n]]
-        # three loops: with more arrays in one, the compiler does not prove them apart
+        # three loops: with more arrays the compiler cannot exclude that they overlap
         for d in range(len(row)):
             m[d] = REST1 * grads[d] + B1 * m[d]
             p[d] = REST1 + B1 * p[d]
@@ -86,12 +86,12 @@ def shrink(values_RxD, at_N, amounts_D):
     for n in range(len(at_N)):
         row = values_RxD[at_N[n]]
         for d in range(len(row)):
-            small = abs(row[d]) <= amounts_D[d]  # not so for NaN, which stays
+            small = abs(row[d]) <= amounts_D[d]  # False for NaN, which stays
             row[d] = ZERO if small else row[d] - np.copysign(amounts_D[d], row[d])
 
 
 class Rule(NamedTuple):
-    """A kernel, and with what each array of its state starts."""
+    """A kernel, and the initial value of each array of its state."""
 
     kernel: Callable[..., None]
     starts: tuple[float, ...] = ()
@@ -108,13 +108,13 @@ RULES = {
 
 @functools.cache
 def compiled(name: str) -> Callable[..., None]:
-    """Compile a rule, once for all that may come: read-only arrays are like others."""
+    """Compile a rule once, for writable and read-only arrays."""
     rule, table = RULES[name], float32[:, ::1]
     read = (
         types.Array(kind, axes, "C", readonly=True)
         for kind, axes in ((int64, 1), (float32, 2), (float32, 1))
     )
     signature = void(table, types.UniTuple(table, len(rule.starts)), *read)
-    # numpy's divisions: those that could raise are done one by one
+    # error model of numpy: divisions that may raise are not vectorised
     options = {"nogil": True, "cache": True, "error_model": "numpy"}
     return njit(signature, **options)(rule.kernel)

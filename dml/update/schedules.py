@@ -1,11 +1,11 @@
-"""UPDATE's learning rates by the number of the step, from optax, after a warm-up.
+"""Learning rates by step, from optax, after a warm-up.
 
     peak ┤     ╭──╮            gradual warm-up (Goyal 2017, section 2.2) from start to
-         │   ╱      ╲          peak, then one of SCHEDULES for the steps that remain
+         │   ╱      ╲          peak, then one of SCHEDULES for the remaining steps
    start ┤ ╱          ╲___
 
-The step counts from 0, the first update. Momentum needs no correction (Goyal 2017,
-section 3) where the rate multiplies what momentum has summed, as in all but lars.
+Steps count from 0, the first update. Momentum needs no correction (Goyal 2017, section
+3) if the rate multiplies the momentum, as in all rules but lars.
 """
 
 from collections.abc import Callable
@@ -18,28 +18,28 @@ from dml.types import BadInput
 
 Schedule: TypeAlias = Callable[[Any], Any]
 
-DROPS = (1 / 3, 2 / 3, 8 / 9)  # of all steps: Goyal's epochs 30, 60 and 80 of 90
+DROPS = (1 / 3, 2 / 3, 8 / 9)  # of all steps: epochs 30, 60 and 80 of 90 in Goyal 2017
 DROP = 0.1
-POWER = 2.0  # of You 2017's poly
+POWER = 2.0  # of `poly`, You 2017
 
 
 def falling(peak: float, steps: int, warm: int, power: float) -> Schedule:
-    """Fall to 0 with that power of what remains."""
+    """Decrease to 0 with this power of the remaining share of steps."""
     return optax.polynomial_schedule(peak, 0.0, power, steps - warm)
 
 
 def cosine(peak: float, steps: int, warm: int) -> Schedule:
-    """Fall to 0 along half a cosine (Loshchilov 2017)."""
+    """Decrease to 0 along half a cosine (Loshchilov 2017)."""
     return optax.cosine_decay_schedule(peak, max(1, steps - warm))
 
 
 def dropping(peak: float, steps: int, warm: int) -> Schedule:
-    """Divide by 10 after given parts of all steps, warm-up included."""
+    """Divide by 10 after the shares DROPS of all steps, warm-up included."""
     drops = {round(part * steps) - warm: DROP for part in DROPS}
     return optax.piecewise_constant_schedule(peak, drops)
 
 
-# peak, steps, steps of warm-up among them -> the rates after the warm-up, from peak
+# peak, steps, warm-up steps among them -> rates after the warm-up, from peak
 SCHEDULES: dict[str, Callable[[float, int, int], Schedule]] = {
     "constant": lambda peak, steps, warm: optax.constant_schedule(peak),
     "cosine": cosine,
@@ -48,7 +48,7 @@ SCHEDULES: dict[str, Callable[[float, int, int], Schedule]] = {
     "steps": dropping,
 }
 
-# start, peak, steps of warm-up -> the rates in it
+# start, peak, warm-up steps -> rates during the warm-up
 WARMUPS: dict[str, Callable[[float, float, int], Schedule] | None] = {
     "none": None,
     "constant": lambda start, peak, warm: optax.constant_schedule(start),
@@ -64,9 +64,15 @@ def schedule(
     warmup: str = "gradual",
     start: float = 0.0,
 ) -> Schedule:
-    """Return the rate by step: from start, while warming up, to peak, and down again.
+    """Return the learning rate by step: a warm-up from start to peak, then a schedule.
 
-    A constant warm-up stays at start. With none, warmup_steps and start do not count.
+    Args:
+      name: Key of SCHEDULES.
+      peak: Greatest rate.
+      steps: Number of all steps.
+      warmup_steps: Number of steps of warm-up; ignored if warmup is "none".
+      warmup: Key of WARMUPS; a constant warm-up stays at start.
+      start: First rate of the warm-up; ignored if warmup is "none".
     """
     for kind, key, table in (
         ("schedule", name, SCHEDULES),
@@ -91,5 +97,5 @@ def schedule(
 
 
 def linear_scaling(learning_rate: float, batch: int, base: int) -> float:
-    """Return the rate for a batch k times as large as the base: k times as high."""
+    """Return the rate for a batch k times as large as the base: k times the rate."""
     return learning_rate * batch / base

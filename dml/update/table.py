@@ -1,7 +1,7 @@
-"""UPDATE of a server's rows: gradients of some rows in, those rows changed in place.
+"""Updates of a server's rows in place, by their gradients.
 
-Rows come as numbers or as a slice. A slice is one run of memory, so its numbers go to
-the rule's kernel in blocks, however narrow the rows are.
+Rows are numbers or a slice. A slice is consecutive memory, so its numbers are passed to
+the rule's kernel in blocks, also if rows are narrow.
 """
 
 from typing import Any
@@ -11,15 +11,22 @@ import numpy as np
 from dml.types import BadInput
 from dml.update.rules import RULES, compiled, shrink
 
-BLOCK = 1024  # floats: as many of each array as fit into the first cache together
-SQUARED = ("adagrad", "glove")  # their state is squares, which may start anywhere
+BLOCK = 1024  # floats of each array that fit together into the first cache
+SQUARED = ("adagrad", "glove")  # rules whose state is squares, with any initial value
 SHRINKING = ("sgd",)  # rules with a proximal step
 
 
 class Table:
-    """Rows and the state of their rule; what a server's Shard is for sparse keys.
+    """Rows and the state of their rule: a server's Shard for sparse keys.
 
-    state holds the rule's arrays, shaped like values: save them, or write into them.
+    `state` contains the rule's arrays, shaped like values, to be saved or written into.
+
+    Args:
+      rule: Key of RULES.
+      values_RxD: The rows, changed in place.
+      rates_D: Learning rate of each column.
+      state: Arrays of the rule's state.
+      l1: Weight of an L1 norm.
     """
 
     def __init__(
@@ -32,14 +39,14 @@ class Table:
     ) -> None:
         self.values, self.state, self.l1 = values_RxD, state, l1
         self.kernel = compiled(rule)
-        # a block begins with a row, so the rates of its numbers are always these
+        # a block begins with a row, so all blocks have the same rates
         self.rates_D = rates_D
         self.rates_B = np.tile(rates_D, -(-BLOCK // len(rates_D)))
 
     def update(
         self, at: np.ndarray | slice, grads: np.ndarray, share: float = 1.0
     ) -> None:
-        """Step on rows, each once; with l1 the whole table shrinks, by its share."""
+        """Update rows, each once; with l1 all rows shrink by their share."""
         grads = np.ascontiguousarray(grads, np.float32)
         if isinstance(at, slice):
             self._step_on_slice(at, grads)
@@ -53,7 +60,7 @@ class Table:
 
     def _step_on_rows(self, at_N: np.ndarray, grads_NxD: np.ndarray) -> None:
         self._check(len(at_N), grads_NxD)
-        # a kernel checks nothing; as unsigned, what is below 0 is too large as well
+        # kernels check no bounds; as unsigned numbers, negative rows are too large
         if len(at_N) and at_N.view(np.uint64).max() >= len(self.values):
             raise BadInput(
                 f"expected rows 0 to {len(self.values) - 1}, got {at_N.min()} to "
@@ -63,12 +70,12 @@ class Table:
 
     def _step_on_slice(self, at: slice, grads_NxD: np.ndarray) -> None:
         if at.step not in (None, 1):
-            raise BadInput(f"expected rows side by side, got {at}; pass their numbers")
+            raise BadInput(f"expected consecutive rows, got {at}; pass their numbers")
         changed = tuple(array[at] for array in (self.values, *self.state))
         self._check(len(changed[0]), grads_NxD)
         for values, *state, grads in self._blocks((*changed, grads_NxD)):
-            every, rates = np.arange(len(grads)), self.rates_B[: grads.shape[1]]
-            self.kernel(values, tuple(state), every, grads, rates)
+            rows, rates = np.arange(len(grads)), self.rates_B[: grads.shape[1]]
+            self.kernel(values, tuple(state), rows, grads, rates)
 
     def _check(self, rows: int, grads: np.ndarray) -> None:
         if grads.shape != (rows, self.values.shape[1]):
@@ -78,14 +85,14 @@ class Table:
             )
 
     def _blocks(self, arrays: tuple[np.ndarray, ...]) -> list[list[np.ndarray]]:
-        """View arrays of rows as rows of a block each, and as a row of what is left."""
+        """View arrays as rows of a block each, and as one row of the remainder."""
         width = len(self.rates_B)
         flat = [array.reshape(-1) for array in arrays]
-        whole = len(flat[0]) // width * width
-        rest = [array[None, whole:] for array in flat]
-        if not whole:
+        end = len(flat[0]) // width * width
+        rest = [array[None, end:] for array in flat]
+        if not end:
             return [rest]
-        return [[array[:whole].reshape(-1, width) for array in flat], rest]
+        return [[array[:end].reshape(-1, width) for array in flat], rest]
 
 
 def table(
@@ -96,11 +103,15 @@ def table(
     l1: float = 0.0,
     squares: Any = None,
 ) -> Table:
-    """Make a table of copied values RxD; rate is a number, or one for each column.
+    """Return a Table of copied values RxD; R values are a table of one column.
 
-    R values are a table of one column. l1 is what sgd's objective adds for each
-    |value|; squares is what adagrad's and glove's start with, a number or an array (by
-    default 0.1 and 1).
+    Args:
+      rule: Key of RULES.
+      values: Rows.
+      rate: Learning rate, or one per column.
+      l1: Weight of |value| in the objective; for sgd only.
+      squares: Initial squares of adagrad or glove, a number or an array; None: 0.1 and
+        1.
     """
     if rule not in RULES:
         raise BadInput(
@@ -126,10 +137,10 @@ def table(
     return Table(rule, values_RxD, _rates(rate, values_RxD.shape[1]), state, l1)
 
 
-def _only(rule: str, rules: tuple[str, ...], what: str) -> None:
+def _only(rule: str, rules: tuple[str, ...], argument: str) -> None:
     if rule not in rules:
         raise BadInput(
-            f"expected {what} with {' or '.join(rules)} only, got it with {rule}; "
+            f"expected {argument} with {' or '.join(rules)} only, got it with {rule}; "
             "leave it out"
         )
 

@@ -6,7 +6,7 @@ import jax
 from studies.server.problems import PROBLEMS, classifier
 
 from dml.data.digits import CLASSES, FEATURES, digits
-from dml.models.logistic import logistic
+from dml.models.networks.logistic import logistic
 
 
 @cache

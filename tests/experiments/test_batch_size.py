@@ -6,7 +6,7 @@ import pytest
 from studies.shared_memory import batch_size_runs
 
 from dml import sim
-from dml.models import sparse_logistic_edges as logistic
+from dml.models.sparse import logistic_edges as logistic
 from dml.types import BadInput
 from dml.wire.comm import Metered
 from tests.strategies.shared import small

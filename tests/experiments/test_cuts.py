@@ -11,7 +11,7 @@ from dml.data.dimacs import write
 from dml.data.graphs import generated
 from dml.figures import segments
 from dml.figures import style as figures
-from dml.models.cuts_optimum import flow
+from dml.models.sparse.cuts_optimum import flow
 from dml.runs.writers import Writer, ignore
 from dml.types import BadInput
 

@@ -14,9 +14,9 @@ from studies.deep.large_batch_training import Plan, Ran, accuracy, noise_scales,
 from dml.data.digits import CLASSES, FEATURES, digits
 from dml.data.minibatches import take
 from dml.metrics.timer import Timer
-from dml.models.logistic import logistic
-from dml.models.mlp import mlp
-from dml.models.network import network
+from dml.models.model_problem import model_problem
+from dml.models.networks.logistic import logistic
+from dml.models.networks.mlp import mlp
 from dml.strategies.serial import serial
 from dml.types import BadInput
 from dml.update.dense import make
@@ -42,7 +42,7 @@ def test_workers_in_one_program_learn_what_serial_learns(plan):
     ran = trained(plan, 2, 3, RATES, keep=True)
     params = plan.model.init(jax.random.key(3))
     optimizer = make("momentum", lambda count: jnp.asarray(RATES)[count])
-    problem = network(
+    problem = model_problem(
         plan.model, params, examples=plan.count, take=partial(take, plan.training)
     )
     batches = plan.batches(2, 3)

@@ -7,7 +7,7 @@ from studies.plans.memory_report import TABLES
 from studies.plans.memory_search import LECTURE, MODELS
 
 from dml.models.memory import fullest, parameters, program
-from dml.models.transformer import Shape
+from dml.models.networks.transformer import Shape
 from dml.types import BadInput
 from dml.wire.costs.allreduce import Rates
 from dml.wire.costs.mesh import Machine

@@ -9,7 +9,7 @@ import tensor
 from studies.plans import tensor_cases as cases
 from studies.plans import tensor_report as report
 
-from dml.models.transformer import Shape
+from dml.models.networks.transformer import Shape
 from dml.types import BadInput
 from dml.wire.mesh.traffic import Collective
 

@@ -6,8 +6,8 @@ import jax
 import pytest
 
 from dml.models import memory
-from dml.models.memory import FLOAT32, MIXED, fullest, held
-from dml.models.transformer import SIZES, Shape, shapes
+from dml.models.memory import FLOAT32, MIXED, device_bytes, fullest
+from dml.models.networks.transformer import SIZES, Shape, shapes
 from dml.types import BadInput
 from dml.wire.plans.mesh import Plan
 
@@ -56,7 +56,7 @@ def test_slices_of_tensor_together_hold_every_cut_number():
 def test_sixteen_bytes_a_parameter_are_the_lectures():
     assert MIXED.parameter + MIXED.gradient + MIXED.state == 16
     assert sum(FLOAT32[:3]) == 16
-    one = held(SMALL, True, Plan(), 0)
+    one = device_bytes(SMALL, True, Plan(), 0)
     assert sum(one[:3]) == 16 * memory.parameters(SMALL, True)
 
 
@@ -72,7 +72,7 @@ def test_more_tensor_more_zero_and_sequence_never_hold_more(rule):
 
 def test_each_level_of_zero_cuts_what_it_names_over_data():
     plans = [Plan(data=4, zero=level) for level in range(4)]
-    whole, *cut = (held(SMALL, True, plan, 0)[:3] for plan in plans)
+    whole, *cut = (device_bytes(SMALL, True, plan, 0)[:3] for plan in plans)
     share = [-(-one // 4) for one in whole]
     assert cut[0] == (whole[0], whole[1], share[2])
     assert cut[1] == (whole[0], share[1], share[2])
@@ -82,17 +82,19 @@ def test_each_level_of_zero_cuts_what_it_names_over_data():
 
 def test_more_stages_never_hold_more_parameters_or_state():
     for plan in plans():
-        fewer = [sum(held(SMALL, True, plan, k)[:3]) for k in range(plan.stage)]
+        fewer = [sum(device_bytes(SMALL, True, plan, k)[:3]) for k in range(plan.stage)]
         if plan.stage < 8:
             more = plan._replace(stage=2 * plan.stage)
-            found = [sum(held(SMALL, True, more, k)[:3]) for k in range(more.stage)]
+            found = [
+                sum(device_bytes(SMALL, True, more, k)[:3]) for k in range(more.stage)
+            ]
             assert max(found) <= max(fewer)
 
 
 def test_the_fullest_device_is_on_the_first_or_the_last_stage():
     for plan, layers in itertools.product(plans(), (8, 11)):
         shape = SMALL._replace(layers=layers)
-        every = [held(shape, True, plan, stage) for stage in range(plan.stage)]
+        every = [device_bytes(shape, True, plan, stage) for stage in range(plan.stage)]
         assert fullest(shape, True, plan).total == max(one.total for one in every)
 
 
@@ -135,4 +137,4 @@ def test_a_blocks_activations_are_korthikantis():
 )
 def test_bad_plans_are_named(plan, message):
     with pytest.raises(BadInput, match=message):
-        held(SMALL, True, plan, 0)
+        device_bytes(SMALL, True, plan, 0)

@@ -11,7 +11,7 @@ import sys
 import numpy as np
 
 from dml import sim
-from dml.models import descent
+from dml.models.sparse import problem as descent
 from dml.strategies.shared.cyclades import cyclades
 from dml.strategies.shared.hogwild import hogwild
 from dml.wire.comm.mpi import world

@@ -11,13 +11,13 @@ import pytest
 from dml.data.minibatches import draws, take
 from dml.metrics.timer import Timer
 from dml.models.gradient import gradient
-from dml.models.layers import layered
-from dml.models.network import network
+from dml.models.layered import layered
+from dml.models.model_problem import model_problem
 from dml.strategies.hybrid import gradients as sums
 from dml.strategies.hybrid import instructions, programs
 from dml.strategies.hybrid.hybrid import hybrid, shares
-from dml.strategies.hybrid.layout import laid_out
-from dml.strategies.hybrid.parts import Pipeline, divided
+from dml.strategies.hybrid.layout import layout_of
+from dml.strategies.hybrid.parts import Pipeline, divide
 from dml.strategies.hybrid.programs import Gradients
 from dml.strategies.serial import serial
 from dml.types import STATISTICS, BadInput, Layer
@@ -63,8 +63,8 @@ def blocks(sizes, pipeline):
 def prepared(sizes, pipeline):
     grid, count = mesh(**sizes), blocks(sizes, pipeline)
     network, params = small.cut(sizes["tensor"], count), small.init(blocks=count)
-    mine = divided(network, params, grid, pipeline)
-    layout = laid_out(mine, params, grid, lambda tree: tree)
+    mine = divide(network, params, grid, pipeline)
+    layout = layout_of(mine, params, grid, lambda tree: tree)
     return layout, Gradients(network, layout, pipeline), params
 
 
@@ -126,10 +126,10 @@ def train(strategy, *, clip=0.1, start=0, drawn=3 * BATCH + 7, params=None, **op
     if strategy is hybrid:
         sizes = options.pop("sizes")
         cut = small.cut(sizes["tensor"], few)
-        options |= {"axes": mesh(**sizes), "clip": clip, "cut": cut}
+        options |= {"axes": mesh(**sizes), "clip": clip, "tensor": cut}
     params = small.init(blocks=few) if params is None else params
     steps = strategy(
-        network(small.model(few), params, examples=50, take=partial(take, many)),
+        model_problem(small.model(few), params, examples=50, take=partial(take, many)),
         draws(50, BATCH, 0, drawn, start),
         make("adam", 0.01, clip=np.inf if strategy is hybrid else mine),
         comm=alone(),
@@ -197,7 +197,9 @@ def running_statistics_are_neither_clipped_nor_counted():
     params = {"a": {"weight": table}, "b": {"weight": other}}
     params["end"] = {STATISTICS: np.ones(3, np.float32)}
 
-    problem = network(model, params, examples=8, take=partial(take, small.data(8)))
+    problem = model_problem(
+        model, params, examples=8, take=partial(take, small.data(8))
+    )
 
     def after(strategy, limit, **options):
         rest = draws(8, 8, 0, 8), make("sgd", 0.1, clip=limit)
@@ -215,7 +217,7 @@ def scattered_params_and_states_are_collected_bit_for_bit():
     assert apart(layout.collect(layout.scatter(params)), params) == 0
     optimizer = make("adam", 0.01)
     state = optimizer.update(params, optimizer.init(params), params)[1]
-    states = laid_out(layout.parts, params, layout.axes, optimizer.init)
+    states = layout_of(layout.parts, params, layout.axes, optimizer.init)
     assert apart(states.collect(states.scatter(state)), state) == 0
 
 
@@ -269,7 +271,9 @@ def pipedream_is_descent_along_gradients_of_old_weights():
     params = {"in": table, **weights, "out": table.T}
     pipeline, optimizer = Pipeline("pipedream"), make("adam", 0.01)
     order = list(draws(50, BATCH, 0, count * BATCH))
-    problem = network(model, params, examples=50, take=partial(take, small.data(50)))
+    problem = model_problem(
+        model, params, examples=50, take=partial(take, small.data(50))
+    )
     axes = mesh(data=2, stage=stages, tensor=1)
     how = {"axes": axes, "pipeline": pipeline}
     steps = hybrid(problem, order, optimizer, comm=alone(), timer=Timer(), **how)

@@ -9,7 +9,7 @@ import pytest
 from dml.data.minibatches import draws, take
 from dml.metrics.noise import Noise
 from dml.strategies import mesh as module
-from dml.strategies.mesh import divided, mesh
+from dml.strategies.mesh import device_shards, mesh
 from dml.strategies.serial import serial
 from dml.strategies.sharded import sharded
 from dml.types import BadInput
@@ -118,7 +118,7 @@ def no_example_is_left_out_or_taken_twice():
     for count in range(1, 30):
         for accumulate in (1, 2, 3):
             index = np.arange(count)
-            even, rest = divided(index, axes, accumulate)
+            even, rest = device_shards(index, axes, accumulate)
             assert sorted([*even, *rest]) == list(index)
             assert len(rest) < DEVICES * accumulate
             assert len(take(data(), even).targets) == len(even)
@@ -145,8 +145,8 @@ def once_compiled_for_every_full_minibatch():
     assert len(compiled) == 1
 
 
-def doubled_sum(held, level, size, noise):
-    means = program(held, level, size, noise)
+def doubled_sum(layout, level, size, noise):
+    means = program(layout, level, size, noise)
 
     def mutant(params, batches):
         loss, square, grads = means(params, batches)

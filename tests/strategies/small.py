@@ -10,8 +10,8 @@ from dml import sim
 from dml.data.minibatches import draws, take
 from dml.metrics.timer import Timer
 from dml.models.gradient import gradient
-from dml.models.layers import layered
-from dml.models.network import network
+from dml.models.layered import layered
+from dml.models.model_problem import model_problem
 from dml.types import Batch, Layer
 from dml.update.dense import make
 
@@ -78,7 +78,7 @@ def alone():
 def problem(params=None):
     """Return the network and its data."""
     start = start_params() if params is None else params
-    return network(MODEL, start, examples=COUNT, take=partial(take, data()))
+    return model_problem(MODEL, start, examples=COUNT, take=partial(take, data()))
 
 
 def train(strategy, *, name="adam", start=0, params=None, drawn=DRAWN, **options):

@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import PartitionSpec
 
-from dml.models.layers import layered
+from dml.models.layered import layered
 from dml.types import Batch, Layer, Tensor
 from dml.wire.mesh import conjugate
 from dml.wire.mesh.axes import COLUMNS, ROWS, WHOLE

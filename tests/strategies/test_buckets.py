@@ -12,7 +12,7 @@ from dml.data.shards import shards
 from dml.metrics.noise import Noise
 from dml.models.backward import backward, order
 from dml.models.gradient import gradient
-from dml.models.layers import composed
+from dml.models.layered import composed
 from dml.strategies import bucket_sums as module
 from dml.strategies.local import local
 from dml.strategies.serial import serial

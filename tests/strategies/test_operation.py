@@ -9,7 +9,7 @@ import pytest
 from dml import sim
 from dml.data.minibatches import minibatches
 from dml.metrics.timer import Timer
-from dml.models.completion import in_columns
+from dml.models.sparse.completion import in_columns
 from dml.strategies.operation import operation
 from dml.strategies.serial import serial
 from dml.update.table import table

@@ -46,12 +46,12 @@ def on_ranks(size, network=None, **own):
     return first[:2]
 
 
-@pytest.mark.parametrize("travel", (True, False))
-def test_any_ranks_have_the_bits_of_one_by_both_media(travel):
-    losses, table = on_ranks(1, travel=travel)
+@pytest.mark.parametrize("by_messages", (True, False))
+def test_any_ranks_have_the_bits_of_one_by_both_media(by_messages):
+    losses, table = on_ranks(1, by_messages=by_messages)
     assert losses == sorted(losses, reverse=True)
     for size in (2, 3, 4):
-        assert on_ranks(size, travel=travel) == (losses, table)
+        assert on_ranks(size, by_messages=by_messages) == (losses, table)
     assert on_ranks(3, sim.Uniform(host=2, eager=0)) == (losses, table)
 
 
@@ -87,7 +87,7 @@ def test_blocks_without_rows_may_travel():
     uneven.kernel.data.edges.rows[::2] = 7  # one user has all ratings
     blocks = in_blocks(uneven, BLOCKS)[0].kernel.blocks
     assert 0 in {block.stop - block.start for block in blocks}
-    one, many = (on_ranks(size, problem=uneven, travel=True) for size in (1, 3))
+    one, many = (on_ranks(size, problem=uneven, by_messages=True) for size in (1, 3))
     assert one == many
 
 

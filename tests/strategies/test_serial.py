@@ -8,8 +8,8 @@ import pytest
 from dml.data.digits import digits
 from dml.data.minibatches import minibatches, take
 from dml.metrics.timer import Timer
-from dml.models.logistic import logistic
-from dml.models.network import network
+from dml.models.model_problem import model_problem
+from dml.models.networks.logistic import logistic
 from dml.strategies.serial import serial
 from dml.update.dense import make
 from tests.strategies.small import alone as solo
@@ -20,7 +20,9 @@ MODEL = logistic(64, 10)
 def steps(optimizer, batch=64, epochs=None):
     training, _ = digits()
     params, examples = MODEL.init(jax.random.key(0)), len(training.targets)
-    problem = network(MODEL, params, examples=examples, take=partial(take, training))
+    problem = model_problem(
+        MODEL, params, examples=examples, take=partial(take, training)
+    )
     batches = minibatches(examples, batch, seed=0, epochs=epochs)
     steps = serial(problem, batches, optimizer, comm=solo(), timer=Timer())
     return (step._replace(params=step.params()) for step in steps)

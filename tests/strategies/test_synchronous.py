@@ -10,8 +10,8 @@ from dml.data.digits import digits
 from dml.data.minibatches import minibatches, take
 from dml.evaluation.scores import digest
 from dml.metrics.timer import Timer
-from dml.models.logistic import logistic
-from dml.models.network import network
+from dml.models.model_problem import model_problem
+from dml.models.networks.logistic import logistic
 from dml.strategies.serial import serial
 from dml.strategies.synchronous import synchronous
 from dml.update.dense import make
@@ -27,7 +27,9 @@ WORDS = 65 * 10 + 1  # params and loss
 def train(strategy, name, batch, count, **world):
     training, _ = digits()
     params, examples = MODEL.init(jax.random.key(0)), len(training.targets)
-    problem = network(MODEL, params, examples=examples, take=partial(take, training))
+    problem = model_problem(
+        MODEL, params, examples=examples, take=partial(take, training)
+    )
     batches = minibatches(examples, batch, seed=1)
     how = {"comm": alone(), "timer": Timer(), **world}
     steps = islice(strategy(problem, batches, OPTIMIZERS[name], **how), count)

@@ -167,5 +167,5 @@ def test_slices_on_4_devices_move_as_the_whole_does(tmp_path):
 
 
 def test_slices_without_the_shapes_of_the_whole_are_bad_input():
-    with pytest.raises(BadInput, match="shapes of whole params .* pass like"):
+    with pytest.raises(BadInput, match="shapes of full params .* pass like"):
         make("lamb", 0.1, axis="data")

@@ -62,7 +62,7 @@ def test_what_needs_whole_layers_would_differ_and_is_refused():
     part.update(slice(None), np.float32([[1], [2]]))
     assert part.values.tobytes() != one.values[:2].tobytes()
     for name in ("lars", "lamb"):
-        with pytest.raises(BadInput, match=f"sgd, .* got '{name}', which needs whole"):
+        with pytest.raises(BadInput, match=f"sgd, .* got '{name}', which needs full"):
             elementwise(name, 0.05)
     with pytest.raises(BadInput, match="got 'sdg'; pass --opt"):
         elementwise("sdg", 0.05)
@@ -98,7 +98,7 @@ PARTS = (slice(1, 4), slice(0, 3), slice(3, None, -1), np.arange(3), np.arange(4
 @pytest.mark.parametrize("at", PARTS)
 def test_a_part_of_the_rows_or_another_order_is_bad_input(at):
     shard = flat(elementwise("sgd", 0.1), np.ones((4, 1)))
-    with pytest.raises(BadInput, match="all of 4 rows in order, got [34]; push whole"):
+    with pytest.raises(BadInput, match="all of 4 rows in order, got [34]; push full"):
         shard.update(at, np.ones((4, 1), np.float32))
     assert (shard.values == 1).all()
 

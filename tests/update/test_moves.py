@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from dml.models import completion, cuts
+from dml.models.sparse import completion, cuts
 from dml.update.moves import Moves
 from dml.update.table import table
 

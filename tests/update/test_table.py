@@ -206,7 +206,7 @@ def test_bad_arguments_are_bad_input(arguments, options, said):
         (np.array([0, 1]), (1, 2), r"gradients of \(2, 2\), got \(1, 2\); push"),
         (np.array([0]), (1, 1), r"gradients of \(1, 2\), got \(1, 1\); push"),
         (slice(0, 2), (3, 2), r"gradients of \(2, 2\), got \(3, 2\); push"),
-        (slice(0, 3, 2), (2, 2), "side by side, got slice.*; pass their numbers"),
+        (slice(0, 3, 2), (2, 2), "consecutive rows, got slice.*; pass their numbers"),
     ],
 )
 def test_rows_and_gradients_that_do_not_fit_are_bad_input(at, shape, said):

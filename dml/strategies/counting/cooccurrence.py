@@ -1,10 +1,10 @@
 """Text to co-occurrences on ranks: pieces in; vocab.txt, cooccurrence.bin out.
 
-    numbers of words   |--- rank 0 ---|--- rank 1 ---|--- rank 2 ---|
-    counted in chunks  |----|----|----|  each by rows of words: a sorted run on disk
-    merged             runs.py: every rank adds up some words of all runs
+    word numbers       |--- rank 0 ---|--- rank 1 ---|--- rank 2 ---|
+    counted in chunks  |----|----|----|  a chunk becomes a sorted run on disk
+    merged             runs.py: every rank sums some words of all runs
 
-Bit for bit the same files for any number of ranks, memory and cutting into pieces.
+The files are bit-identical for any number of ranks, memory and division into pieces.
 """
 
 import os
@@ -29,21 +29,26 @@ MOST = 1 << 21
 
 
 class Rules(NamedTuple):
-    """The rules of counting, and its memory in bytes.
+    """The rules of counting, and its memory.
 
-    `memory` is of all ranks together: for the text, index and records of counting and
-    merging, not for the program, a piece of text and the dictionaries of words.
+    Attributes:
+      window: Greatest distance of two words that co-occur.
+      symmetric: Whether words before and after a word are its contexts, or only before.
+      min_count: Least count of a word in the vocabulary.
+      max_vocab: Greatest number of words in the vocabulary; 0: all.
+      memory: Bytes of all ranks together, for text, index and records of counting and
+        merging; without the program, a piece of text and the dictionaries of words.
     """
 
     window: int = 15
     symmetric: bool = True
     min_count: int = 5
-    max_vocab: int = 0  # 0: all
+    max_vocab: int = 0
     memory: int = 4 << 30
 
 
 class Counted(NamedTuple):
-    """How much there was."""
+    """The totals of a count."""
 
     words: int  # in the vocabulary
     records: int
@@ -56,7 +61,14 @@ def count(
 ) -> Counted:
     """Count into a folder that all ranks see; collective.
 
-    Files that lie there are replaced at the end; if it fails, they are kept.
+    Existing files are replaced at the end; if counting fails, they are kept.
+
+    Args:
+      comm: Ranks.
+      pieces: Calls that return pieces of text.
+      tokens: text -> words.
+      folder: Receives the vocabulary and the records.
+      rules: The rules of counting, and its memory.
     """
     for name, least in ("window", 1), ("min_count", 1), ("max_vocab", 0):
         if getattr(rules, name) < least:
@@ -64,7 +76,7 @@ def count(
                 f"expected {name} >= {least}, got {getattr(rules, name)}; "
                 f"pass --{name}={least} or more"
             )
-    first_of_each_host(comm, warm)  # it keeps what it compiles for the others
+    first_of_each_host(comm, warm)  # numba caches the kernels for the other ranks
     text, parts = folder / "tokens.part", folder / f"{RECORDS}.part"
     words = folder / f"{VOCABULARY}.part"
     with ExitStack() as stack:
@@ -72,12 +84,14 @@ def count(
             stack.callback(path.unlink, missing_ok=True)
         corpus = number(comm, pieces, tokens, text, (rules.min_count, rules.max_vocab))
         known = len(corpus.vocabulary.words)
-        room, work = share(comm, known, rules.memory)
-        with Spool(folder / "runs.part", COUNT, room) as spool:
+        capacity, work = share(comm, known, rules.memory)
+        with Spool(folder / "runs.part", COUNT, capacity) as spool:
             runs = tally(comm, corpus, text, rules, spool, work * COUNT.itemsize)
             records = merge(comm, runs, parts, work)
         if comm.rank == 0:
-            os.truncate(parts, records * RECORD.itemsize)  # an old one may be longer
+            os.truncate(
+                parts, records * RECORD.itemsize
+            )  # an earlier file may be longer
             write(words, corpus.vocabulary)
             words.replace(folder / VOCABULARY)
             parts.replace(folder / RECORDS)
@@ -86,9 +100,9 @@ def count(
 
 
 def share(comm: Comm, words: int, memory: int) -> tuple[int, int]:
-    """Return how many records a rank has memory for: of runs, and to work on.
+    """Return the number of records in a rank's memory for runs, and for work.
 
-    Work needs a word's records from every rank, twice, and all that they become.
+    Work needs a word's records from every rank, twice, and their sum.
     """
     work = (2 * comm.size + 13) * (words + 64)
     records = memory // comm.size // COUNT.itemsize
@@ -105,7 +119,16 @@ def share(comm: Comm, words: int, memory: int) -> tuple[int, int]:
 def tally(
     comm: Comm, corpus: Corpus, path: Path, rules: Rules, spool: Spool, nbytes: int
 ) -> Runs:
-    """Count this rank's share of the text in chunks, each a run, within nbytes."""
+    """Count this rank's share of the text in chunks, each of which becomes a run.
+
+    Args:
+      comm: Ranks.
+      corpus: The numbered text.
+      path: File of the numbered text.
+      rules: The rules of counting.
+      spool: Receives the runs.
+      nbytes: Memory for the work.
+    """
     words = len(corpus.vocabulary.words)
     totals, weights = np.zeros(words + 1, np.int64), kernels.weights(rules.window)
     left = nbytes - 4 * totals.nbytes  # starts, units and marks, totals
@@ -116,25 +139,25 @@ def tally(
         for first in range(start, stop, length):
             before = min(first, rules.window)
             last = min(first + length, stop)
-            numbers = text.get(first - before, last - first + before)
-            index, word = kernels.index(numbers, words), 0
+            chunk = text.get(first - before, last - first + before)
+            index, word = kernels.index(chunk, words), 0
             while word < words:
-                room = spool.room(words)
+                buffer = spool.room(words)
                 word, used = kernels.count(
-                    index, before, weights, rules.symmetric, word, sums, room
+                    index, before, weights, rules.symmetric, word, sums, buffer
                 )
                 kernels.tally(spool.keep(used)["word"], totals)
             edges.append(len(spool))
-            del numbers, index  # before the next ones come
+            del chunk, index  # free the memory before the next chunk
     return Runs(spool, edges, totals[1:])
 
 
 def warm() -> None:
     """Compile the kernels."""
-    numbers = np.array([0, 1], np.int32)
-    kernels.tally(numbers, np.zeros(2, np.int64))
+    text = np.array([0, 1], np.int32)
+    kernels.tally(text, np.zeros(2, np.int64))
     sums, records = kernels.sums(2), np.empty(4, COUNT)
-    index = kernels.index(numbers, 2)
+    index = kernels.index(text, 2)
     _, used = kernels.count(index, 0, kernels.weights(1), True, 0, sums, records)
     kernels.merge(records[:used], np.array([0, used]), 0, 2, sums, np.empty(4, COUNT))
     kernels.weigh(records[:used], records[:used].view(RECORD))

@@ -1,12 +1,12 @@
-"""A corpus on ranks: pieces of text in; one vocabulary and one file of numbers out.
+"""A corpus on ranks: pieces of text in; a vocabulary and a file of word numbers out.
 
-    piece 0 1 2 3 4 …     rank r reads pieces r, r+p, … and numbers its words as they
-                          come, in a file of its own
-    word  ──crc32──► owner adds up its counts over the ranks, drops rare words
-    owners ────────► everyone: the vocabulary
-    numbers ───────► their places in the vocabulary, in one file that all ranks see
+    piece 0 1 2 3 4 …     rank r reads pieces r, r+p, … and numbers words in the order
+                          of their first use, in a file per rank
+    word  ──crc32──► owner sums the counts of all ranks, drops rare words
+    owners ────────► all ranks: the vocabulary
+    numbers ───────► positions in the vocabulary, in one file that all ranks see
 
-A rank's dictionary of different words stays in its memory.
+A rank stores its dictionary of different words in memory.
 """
 
 from collections import defaultdict
@@ -33,13 +33,13 @@ class Corpus(NamedTuple):
     """The numbered text, equal on all ranks."""
 
     vocabulary: Vocabulary
-    length: int  # known words and ends
+    length: int  # known words and ends of documents
     tokens: int  # known and unknown words
     documents: int
 
 
 class Numbered(NamedTuple):
-    """A rank's own pieces, its words numbered from 1 as they came."""
+    """The pieces of a rank; words are numbered from 1 in order of their first use."""
 
     words: list[str]
     counts: np.ndarray  # int64
@@ -53,72 +53,91 @@ def number(
     path: Path,
     limits: tuple[int, int],
 ) -> Corpus:
-    """Write the corpus as numbers of words, and END, to path; collective.
+    """Write the corpus to `path` as positions in the vocabulary, and END; collective.
 
-    Limits are min_count and max_vocab.
+    Args:
+      comm: Ranks.
+      pieces: Calls that return pieces of text.
+      tokens: text -> words.
+      path: File that all ranks see.
+      limits: Min_count and max_vocab.
     """
     with Scratch(path.with_suffix(".own"), np.int32, nameless=True) as own:
-        mine = read(islice(iter(pieces), comm.rank, None, comm.size), tokens, own)
-        known = agree(comm, mine, limits)
-        place = {word: k for k, word in enumerate(known.words)}
-        table = np.array([place.get(word, END - 1) for word in mine.words], np.int32)
-        table[0] = END  # all others below 0 are unknown
-        length = lay(comm, own, table, mine.lengths, path)
-    totals = everyone(comm, np.array([mine.counts.sum(), mine.counts[0]]))
+        numbered = read_pieces(
+            islice(iter(pieces), comm.rank, None, comm.size), tokens, own
+        )
+        known = common_vocabulary(comm, numbered, limits)
+        position = {word: k for k, word in enumerate(known.words)}
+        table = [position.get(word, END - 1) for word in numbered.words]
+        table[0] = END  # other negative numbers are unknown words
+        length = write_known(
+            comm, own, np.array(table, np.int32), numbered.lengths, path
+        )
+    totals = gather_vectors(comm, np.array([numbered.counts.sum(), numbered.counts[0]]))
     all_, documents = np.sum(totals, axis=0).tolist()
     return Corpus(known, length, all_ - documents, documents)
 
 
-def read(pieces: Pieces, tokens: Tokens, own: Scratch) -> Numbered:
-    """Write the numbers of one piece after another; return what they stand for."""
-    numbers: defaultdict[str, int] = defaultdict()
-    numbers.default_factory = numbers.__len__  # a new word gets the next number
-    numbers[BREAK]
+def read_pieces(pieces: Pieces, tokens: Tokens, own: Scratch) -> Numbered:
+    """Write the word numbers of each piece; return the words and their counts."""
+    number_of: defaultdict[str, int] = defaultdict()
+    number_of.default_factory = number_of.__len__  # a new word gets the next number
+    number_of[BREAK]
     counts, lengths, at = np.zeros(1 << 16, np.int64), [], 0
     for piece in pieces:
-        found = tokens(piece())
-        array = np.fromiter(map(numbers.__getitem__, found), np.int32, len(found))
-        if len(numbers) > len(counts):
-            counts = np.append(counts, np.zeros(len(numbers), np.int64))
+        words = tokens(piece())
+        array = np.fromiter(map(number_of.__getitem__, words), np.int32, len(words))
+        if len(number_of) > len(counts):
+            counts = np.append(counts, np.zeros(len(number_of), np.int64))
         tally(array, counts)
         own.put(at, array)
         lengths.append(len(array))
         at += len(array)
-    return Numbered([*numbers], counts[: len(numbers)], lengths)
+    return Numbered([*number_of], counts[: len(number_of)], lengths)
 
 
-def agree(comm: Comm, mine: Numbered, limits: tuple[int, int]) -> Vocabulary:
-    """Add up all ranks' counts, a word at the rank of its hash; return the same to all.
+def common_vocabulary(
+    comm: Comm, numbered: Numbered, limits: tuple[int, int]
+) -> Vocabulary:
+    """Sum the counts of all ranks, by hash of the word; return the vocabulary.
 
-    Two exchanges of every rank's different words, then one of the frequent ones.
+    Two exchanges of every rank's different words, then one of the frequent words.
     """
-    words, counts = mine.words[1:], mine.counts[1:]
+    words, counts = numbered.words[1:], numbered.counts[1:]
     hashes = np.fromiter((crc32(word.encode()) for word in words), np.uint32)
     shares = [np.flatnonzero(hashes % comm.size == rank) for rank in range(comm.size)]
     texts = all_to_all(comm, [pack([words[k] for k in s.tolist()]) for s in shares])
-    numbers = all_to_all(comm, [counts[share] for share in shares])
-    totals = add(texts, numbers)
-    kept = {word: n for word, n in totals.items() if n >= limits[0]}
-    texts = everyone(comm, pack([*kept]))
-    numbers = everyone(comm, np.array([*kept.values()], np.int64))
-    seen = sum(int(n[0]) for n in everyone(comm, np.array([len(totals)])))
-    return vocabulary(add(texts, numbers), *limits, seen=seen)
+    parts = all_to_all(comm, [counts[share] for share in shares])
+    totals = add_counts(texts, parts)
+    frequent = {word: n for word, n in totals.items() if n >= limits[0]}
+    texts = gather_vectors(comm, pack([*frequent]))
+    parts = gather_vectors(comm, np.array([*frequent.values()], np.int64))
+    seen = sum(int(n[0]) for n in gather_vectors(comm, np.array([len(totals)])))
+    return vocabulary(add_counts(texts, parts), *limits, seen=seen)
 
 
-def lay(
+def write_known(
     comm: Comm, own: Scratch, table: np.ndarray, lengths: list[int], path: Path
 ) -> int:
-    """Write own pieces' known words where they belong; return the length of all."""
+    """Write this rank's known words into `path`; return the total length.
+
+    Args:
+      comm: Ranks.
+      own: File with the word numbers of this rank's pieces.
+      table: Position in the vocabulary of each word number.
+      lengths: Lengths of the pieces.
+      path: File that all ranks see.
+    """
     starts = np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
     left = np.empty(len(lengths), np.int64)
     at = 0
-    for k, length in enumerate(lengths):  # they shrink, so that they fit where they are
+    for k, length in enumerate(lengths):  # in place: pieces only shrink
         array = table[own.get(starts[k], length)]
         array = array[array >= END]
         own.put(at, array)
         left[k] = len(array)
         at += len(array)
-    all_ = everyone(comm, left)
+    all_ = gather_vectors(comm, left)
     order = np.zeros(sum(map(len, all_)) + 1, np.int64)
     for peer, part in enumerate(all_):
         order[1 + peer :: comm.size] = part
@@ -134,27 +153,27 @@ def lay(
     return places[-1]
 
 
-def everyone(comm: Comm, mine: np.ndarray) -> list[np.ndarray]:
+def gather_vectors(comm: Comm, vector: np.ndarray) -> list[np.ndarray]:
     """Return every rank's vector, by rank."""
-    return all_to_all(comm, [mine] * comm.size)
+    return all_to_all(comm, [vector] * comm.size)
 
 
 def pack(words: list[str]) -> np.ndarray:
-    """Put words into bytes, each ended by a newline."""
+    """Encode words as bytes, each followed by a newline."""
     text = "".join([word + "\n" for word in words])
     if text.split() != words:
         odd = next(word for word in words if word.split() != [word])
         raise BadInput(
             f"expected words without white space, got {odd!r}; pass a --pattern that "
-            "matches none"
+            "matches no white space"
         )
     return np.frombuffer(text.encode(), np.uint8)
 
 
-def add(texts: list[np.ndarray], numbers: list[np.ndarray]) -> dict[str, int]:
-    """Add up the counts of packed words."""
+def add_counts(texts: list[np.ndarray], parts: list[np.ndarray]) -> dict[str, int]:
+    """Sum the counts of packed words."""
     totals: defaultdict[str, int] = defaultdict(int)
-    for text, counts in zip(texts, numbers, strict=True):
+    for text, counts in zip(texts, parts, strict=True):
         words = text.tobytes().decode().split("\n")[:-1]
         for word, n in zip(words, counts.tolist(), strict=True):
             totals[word] += n

@@ -2,9 +2,9 @@
 
 rank 0   ==|====|=|=   ==|===|=|==      a run: records by word, then context
 rank 1   =|=====|==|   ===|===|==|
-          ▲ slab ▲                      words that fit into memory, of all runs:
-         0: ==|==   1: ==|=|=           some to each rank, about equally many
-                                        records, to add up, weigh and write
+          ▲ slab ▲                      the words of a slab, of all runs, fit into
+         0: ==|==   1: ==|=|=           memory: a rank sums, weighs and writes
+                                        about equally many records of it
 """
 
 from collections.abc import Iterator
@@ -20,7 +20,7 @@ from dml.types import Comm
 from dml.wire.collectives import ALLREDUCE, all_to_all
 from dml.wire.collectives.all_gather_parts import lengths
 
-MOST = 1 << 20  # records of a slab on a rank: more are not faster
+MOST = 1 << 20  # records of a slab on a rank; larger slabs are not faster
 
 
 class Runs(NamedTuple):
@@ -32,12 +32,16 @@ class Runs(NamedTuple):
 
 
 def merge(comm: Comm, runs: Runs, path: Path, memory: int) -> int:
-    """Merge all ranks' runs into one file of records; return how many there are.
+    """Merge the runs of all ranks into one file; return the number of records.
 
-    Memory is in records.
+    Args:
+      comm: Ranks.
+      runs: Runs of this rank.
+      path: File that all ranks see.
+      memory: Number of records that fit into a rank's memory.
     """
     words, size = len(runs.totals), comm.size
-    # A slab is a part sent, one received twice, one merged before and one after.
+    # Of a slab: a part sent, one received (twice), one merged before and one after.
     limit = (memory - (2 * size + 12) * words) // 6
     totals, heaviest = runs.totals.copy(), runs.totals.copy()
     turns = np.array([len(runs.edges) - 1])
@@ -52,8 +56,8 @@ def merge(comm: Comm, runs: Runs, path: Path, memory: int) -> int:
             for turn in range(turns[0]):
                 parts = take(runs, turn, at, edges)
                 parts = all_to_all(comm, parts)
-                mine = edges[comm.rank], edges[comm.rank + 1]
-                merged = fuse([merged, *parts], mine, sums)
+                words_of_rank = edges[comm.rank], edges[comm.rank + 1]
+                merged = fuse([merged, *parts], words_of_rank, sums)
                 del parts
             each = lengths(comm, len(merged))
             records = merged.view(RECORD)
@@ -90,19 +94,26 @@ def cut(totals: np.ndarray, start: int, stop: int, size: int) -> list[int]:
 
 
 def take(runs: Runs, turn: int, at: list[int], edges: list[int]) -> list[np.ndarray]:
-    """Read a slab of a run from at[turn] on, cut at edges; advance at[turn]."""
+    """Read the next slab of a run, divided among ranks; advance at[turn].
+
+    Args:
+      runs: Runs of this rank.
+      turn: Number of the run.
+      at: Next record of each run.
+      edges: Bounds of the ranks' words.
+    """
     if turn >= len(runs.edges) - 1:
         return [np.empty(0, COUNT)] * (len(edges) - 1)
     first = at[turn]
     # records have words from 1: the first beyond the slab reaches edges[-1] + 1
     stop = runs.spool.search("word", edges[-1] + 1, (first, runs.edges[turn + 1]))
-    found, at[turn] = runs.spool.get(first, stop - first), stop
-    inner = np.searchsorted(found["word"], np.array(edges[1:-1], np.int32) + 1)
-    return np.split(found, inner)
+    records, at[turn] = runs.spool.get(first, stop - first), stop
+    inner = np.searchsorted(records["word"], np.array(edges[1:-1], np.int32) + 1)
+    return np.split(records, inner)
 
 
 def fuse(parts: list[np.ndarray], rows: tuple[int, int], sums: Sums) -> np.ndarray:
-    """Add up sorted parts that hold records of rows[0] … rows[1] - 1."""
+    """Sum sorted parts with records of the words rows[0] … rows[1] - 1."""
     parts = [part for part in parts if len(part)]
     if len(parts) < 2:
         return parts[0] if parts else np.empty(0, COUNT)

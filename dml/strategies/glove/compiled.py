@@ -1,4 +1,4 @@
-"""Compile GloVe's kernels ahead, on one rank of each host; numba keeps the code."""
+"""Compilation of GloVe's kernels ahead of time; numba caches the code."""
 
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -9,7 +9,7 @@ import numpy as np
 from dml import sim
 from dml.data.cooccurrence import RECORD
 from dml.metrics.timer import Timer
-from dml.models.glove import glove
+from dml.models.networks.glove import glove
 from dml.strategies import strategy
 from dml.strategies.glove.problem import columns, minibatches, order, problem
 from dml.strategies.glove.served import on_servers
@@ -28,11 +28,12 @@ RATE = 0.1
 
 
 def compile_ahead(comm: Comm, dim: int, kernels: str) -> None:
-    """Train two words on virtual ranks, so that all kernels for dim are compiled.
+    """Train two words on virtual ranks to compile the kernels, once per host.
 
-    comm: the ranks.
-    dim: numbers of a vector.
-    kernels: those of "records", "batches" or "servers".
+    Args:
+      comm: Ranks.
+      dim: Length of a word vector.
+      kernels: Key of KERNELS: "records", "batches" or "servers".
     """
     begin, size = KERNELS[kernels]
     first_of_each_host(comm, lambda: sim.run(partial(program, dim, begin), size))

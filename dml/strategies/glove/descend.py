@@ -1,7 +1,8 @@
-"""GRADIENT and UPDATE in one: stochastic descent on a table, record by record.
+"""Gradient and update in one compiled loop: stochastic descent, record by record.
 
-The kernel of serial, HOGWILD! and rotation. As in the reference program the squares are
-those of rate · grad, added after the step, and a bias moves at rate 1.
+The kernel of `serial`, `hogwild` and `rotation`. As in the reference program, AdaGrad's
+squares are those of rate · gradient and are added after the step, and a bias has rate
+1.
 """
 
 import functools
@@ -13,12 +14,12 @@ from numba import njit
 from dml.data.tiles import Tiles
 from dml.update.rows import FAST, HALF, dot, pad_of, rsqrt
 
-CLIP = np.float32(100)  # as in the reference program, no gradient is larger
+CLIP = np.float32(100)  # greatest gradient, as in the reference program
 
 
 @functools.cache
 def kernel(pad: int) -> Callable[..., float]:
-    """Compile for vectors of `pad` floats: known lengths are faster."""
+    """Compile for vectors of `pad` floats: constant lengths are faster."""
 
     @njit(fastmath=FAST, nogil=True, cache=True)
     def descend(table_TxR, starts, firsts, offsets, logs, weights, tiles, rate):
@@ -49,9 +50,16 @@ def kernel(pad: int) -> Callable[..., float]:
 
 
 def descend(
-    table_TxR: np.ndarray, tiles: Tiles, these: np.ndarray, rate: float
+    table_TxR: np.ndarray, tiles: Tiles, tile_numbers: np.ndarray, rate: float
 ) -> float:
-    """Update the table by each record of these tiles; return their summed loss."""
+    """Update the table by each record of some tiles; return the summed loss.
+
+    Args:
+      table_TxR: The table, changed in place.
+      tiles: All records.
+      tile_numbers: Numbers of the tiles.
+      rate: Learning rate.
+    """
     return kernel(pad_of(table_TxR))(
         table_TxR,
         tiles.starts,
@@ -59,6 +67,8 @@ def descend(
         (tiles.words, tiles.contexts),
         tiles.logs,
         tiles.weights,
-        np.ascontiguousarray(these),  # else every p-th would be compiled anew
+        np.ascontiguousarray(
+            tile_numbers
+        ),  # a strided array would compile another kernel
         np.float32(rate),
     )

@@ -1,20 +1,20 @@
-"""Synchronous GloVe in JAX: minibatches and columns split over a mesh of devices.
+"""Synchronous GloVe in JAX: minibatches and columns are divided over a mesh of devices.
 
           dim ─►   columns   columns
     batch   ┌─────────┬─────────┐   psum over dim: the products of a device's records
       │     │ records │ records │   psum over batch: the gradients of its columns, dense
       ▼     ├─────────┼─────────┤
-            │ records │ records │   Biases are on all devices. One call of XLA does a
+            │ records │ records │   Biases are replicated. One call of XLA computes a
             └─────────┴─────────┘   group of minibatches, on CPUs and on GPUs.
 
-Words: none by our messages; what XLA moves for its psums is not counted.
+The words of the psums are sent by XLA and not counted in Steps.
 
-`dml.strategies.mesh` takes a minibatch per call: 200 calls of 1024 records took 0.20 s
-where one call per group took 0.08 s (2000 words, 48 columns, one core; 20,000 words and
-16,384 records on two devices: 0.83 s and 0.59 s). It splits minibatches only.
+`dml.strategies.mesh` computes one minibatch per call and divides minibatches only: 200
+calls of 1024 records took 0.20 s where one call per group took 0.08 s (2000 words, 48
+columns, one core; 20,000 words and 16,384 records on two devices: 0.83 s and 0.59 s).
 
-AdaGrad takes exact roots here, so bits are not those of `serial`; test_mesh compares
-both.
+AdaGrad computes exact roots here, so the bits differ from those of `serial`; test_mesh
+compares both.
 """
 
 import functools
@@ -28,16 +28,16 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from dml.data.tiles import Tiles
 from dml.metrics.timer import Timer
-from dml.models.glove import Records, misses
+from dml.models.networks.glove import Records, misses
 from dml.strategies.glove.problem import take
 from dml.types import BadInput, Comm, Embeddings, Problem, Step, itself
 from dml.update.rows import pack
 
-GROUP = 64  # minibatches in a call, at most: so that to start it costs nothing
+GROUP = 64  # greatest number of minibatches in a call; hides the cost of a call
 SPLIT, REPLICATED = PartitionSpec(None, "dim"), PartitionSpec()
 State = Any  # Embeddings on devices
-LIES: Any = (SPLIT, REPLICATED, SPLIT, REPLICATED)
-SPECS = Embeddings(*LIES)
+_SPECS: Any = (SPLIT, REPLICATED, SPLIT, REPLICATED)
+SPECS = Embeddings(*_SPECS)
 FED = PartitionSpec(None, "batch")
 
 
@@ -51,15 +51,16 @@ def mesh(
     axes: Mesh,
     batch: int,
 ) -> Iterator[Step]:
-    """Train as serial does, on the devices of all ranks; yield a Step an epoch.
+    """Train as `serial` does, on the devices of all ranks; yield a Step an epoch.
 
-    problem: of GloVe, equal on all ranks.
-    batches: an item for each epoch, which is a pass over all records in their order.
-    update: the rate of AdaGrad.
-    comm: the ranks, all in one run of JAX.
-    timer: measures the phases.
-    axes: the axes batch and dim.
-    batch: records of a minibatch, at most.
+    Args:
+      problem: Problem of GloVe, equal on all ranks.
+      batches: One item per epoch, which is a pass over all records in their order.
+      update: Learning rate of AdaGrad.
+      comm: Ranks, all in one run of JAX.
+      timer: Measures the phases.
+      axes: Mesh with the axes batch and dim.
+      batch: Greatest number of records in a minibatch.
     """
     tiles = problem.kernel.data
     check(problem.products.dim, comm, axes)
@@ -75,7 +76,7 @@ def mesh(
             for first in range(0, total, group):
                 records = feed(tiles, first * batch, (group, batch), axes)
                 state, loss = train(state, records, np.float32(update))
-                jax.block_until_ready(losses[-1:])  # feed one group ahead, no more
+                jax.block_until_ready(losses[-1:])  # prepare one group ahead, no more
                 losses.append(loss)
             mean = float(np.concatenate(losses).sum(dtype=np.float64)) / count
         yield Step(
@@ -90,7 +91,7 @@ def mesh(
 
 
 def check(dim: int, comm: Comm, axes: Mesh) -> None:
-    """Raise where devices cannot share the columns, or ranks are not in the mesh."""
+    """Raise BadInput if devices cannot share the columns, or ranks have no devices."""
     if dim % axes.shape["dim"]:
         raise BadInput(
             f"expected dimensions that {axes.shape['dim']} devices can share equally, "
@@ -141,25 +142,31 @@ def descend(state: State, records: Records, rate: jax.Array) -> tuple[State, jax
 
 
 def adagrad(
-    numbers: jax.Array, squares: jax.Array, steps: jax.Array
+    params: jax.Array, squares: jax.Array, steps: jax.Array
 ) -> tuple[jax.Array, jax.Array]:
     """Update every number, as update.rows does; a step of 0 changes no bit."""
     squares = squares + steps * steps
-    return numbers - steps * jax.lax.rsqrt(squares), squares
+    return params - steps * jax.lax.rsqrt(squares), squares
 
 
-def split(axes: Mesh, numbers: np.ndarray, spec: PartitionSpec) -> jax.Array:
-    """Return an array that all ranks have, each device with its part."""
+def split(axes: Mesh, array: np.ndarray, spec: PartitionSpec) -> jax.Array:
+    """Return an array that all ranks have; each device stores its part."""
     return jax.make_array_from_callback(
-        numbers.shape, NamedSharding(axes, spec), numbers.__getitem__
+        array.shape, NamedSharding(axes, spec), array.__getitem__
     )
 
 
 def feed(tiles: Tiles, start: int, shape: tuple[int, int], axes: Mesh) -> Records:
-    """Return the next minibatches, a row of shape each, divided among the devices.
+    """Return the next minibatches, divided among the devices.
 
-    Rows are padded to a length that the devices share equally, with records of weight
-    0; so are the minibatches after the last.
+    Rows are padded with records of weight 0 to a length that the devices share equally;
+    so are the minibatches after the last.
+
+    Args:
+      tiles: All records.
+      start: First record.
+      shape: Number of minibatches, and of records in each.
+      axes: Mesh with the axes batch and dim.
     """
     group, batch = shape
     size = axes.shape["batch"]
@@ -183,8 +190,8 @@ def feed(tiles: Tiles, start: int, shape: tuple[int, int], axes: Mesh) -> Record
         def of_device(index: Any) -> np.ndarray:
             return part(*index[1].indices(wide)[:2])[n]
 
-        lies = NamedSharding(axes, FED)
-        return jax.make_array_from_callback((group, wide), lies, of_device)
+        sharding = NamedSharding(axes, FED)
+        return jax.make_array_from_callback((group, wide), sharding, of_device)
 
     return Records(*map(field, range(len(Records._fields))))
 

@@ -1,7 +1,7 @@
 """GloVe as a Problem: co-occurrence records in tiles, and a table of rows.
 
-A row of the table keeps together the vector, the bias and AdaGrad's squares of both
-(`dml.update.rows`). Minibatches are runs of records, epochs are orders of tiles.
+A row of the table consists of the vector, the bias and AdaGrad's squares of both
+(`dml.update.rows`). Minibatches are consecutive records, epochs are orders of tiles.
 """
 
 import functools
@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 
 from dml.data.tiles import Blocks, Tiles
-from dml.models.glove import Records
+from dml.models.networks.glove import Records
 from dml.strategies.glove.descend import descend
 from dml.types import BadInput, Embeddings, Kernel, Problem, Rows
 from dml.update.rows import FAST, LANES, dot, pack, pad_of, padded, unpack
@@ -28,15 +28,14 @@ def problem(
     batch: int = 1,
     evaluate: Callable[[np.ndarray], Mapping[str, Any]] = lambda table: {},
 ) -> Problem:
-    """Return the problem of some records.
+    """Return the problem of these records; gradients are those of a summed loss.
 
-    Its gradients are those of a minibatch's summed loss.
-
-    state: the start value; its rows are in the order of the tiles.
-    tiles: the records, in the order of an epoch.
-    blocks: the words of each block.
-    batch: records of a minibatch, at most.
-    evaluate: table -> measures by name.
+    Args:
+      state: Start value; its rows are in the order of the tiles.
+      tiles: The records, in the order of an epoch.
+      blocks: The words of each block.
+      batch: Greatest number of records in a minibatch.
+      evaluate: table -> measures by name.
     """
     rows, dim = state.vectors_TxD.shape
     return Problem(
@@ -76,7 +75,7 @@ def kernel(tiles: Tiles, blocks: Blocks, rows: int) -> Kernel:
 
 
 def columns(dim: int) -> tuple[slice, ...]:
-    """Return the columns of gradients that are not padding: the vector, the bias."""
+    """Return the columns of gradients that are not padding: vector and bias."""
     return slice(0, dim), slice(padded(dim), padded(dim) + 1)
 
 
@@ -94,7 +93,7 @@ def order(tiles: Tiles) -> Order:
 
 
 def take(tiles: Tiles, indices: Sequence[int] | np.ndarray) -> Records:
-    """Return a run of records, with their rows in the table."""
+    """Return consecutive records, with their rows in the table."""
     start, stop = int(indices[0]), int(indices[-1]) + 1
     words, contexts = np.empty((2, stop - start), np.int32)
     first = np.searchsorted(tiles.starts, start, "right") - 1
@@ -120,14 +119,14 @@ def place(tiles, offsets, tile, start, out):
 
 
 class Gradient:
-    """Owns the memory in which the gradients of equal rows are added up."""
+    """Owns the memory in which the gradients of equal rows are summed."""
 
     def __init__(self, rows: int, dim: int, batch: int):
         self.rows, self.dim, self.most = rows, dim, min(rows, 2 * batch)
 
     @functools.cached_property
     def memory(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Allocate, at the first call: where each row's sum is, or -1; the sums."""
+        """Allocate at the first call: slots (row -> its sum, or -1), rows, sums."""
         values = np.empty((self.most, padded(self.dim) + LANES), np.float32)
         slot = np.full(self.rows, -1, np.int32)
         return slot, np.empty(self.most, np.int32), values
@@ -137,10 +136,13 @@ class Gradient:
         return self.of_products(table_TxR, records, products(table_TxR, records))
 
     def of_products(
-        self, table_TxR: np.ndarray, records: Records, found: np.ndarray
+        self, table_TxR: np.ndarray, records: Records, products: np.ndarray
     ) -> tuple[float, Rows]:
-        """Return them, given the products of all records. Valid until the next call."""
-        misses = found - records.logs
+        """Return the loss and the gradients from the products of all records.
+
+        The gradients are valid until the next call.
+        """
+        misses = products - records.logs
         slopes = records.weights * misses
         loss = 0.5 * float(np.dot(slopes, misses)) / len(misses)
         _, index, values = self.memory
@@ -153,12 +155,12 @@ class Gradient:
 def products(
     table_TxR: np.ndarray, records: Records, biases: bool = True
 ) -> np.ndarray:
-    """Return ⟨x, y⟩ of each record, with both biases or without."""
-    found = np.empty(len(records.logs), np.float32)
+    """Return ⟨x, y⟩ of each record, plus both biases if `biases`."""
+    out = np.empty(len(records.logs), np.float32)
     kernels(pad_of(table_TxR)).products(
-        table_TxR, records.words, records.contexts, np.float32(biases), found
+        table_TxR, records.words, records.contexts, np.float32(biases), out
     )
-    return found
+    return out
 
 
 class Products(NamedTuple):
@@ -183,10 +185,12 @@ class Products(NamedTuple):
                 f"pass --dim=<a multiple of {size}>"
             )
         dim //= size
-        here = slice(rank * dim, (rank + 1) * dim)
+        columns = slice(rank * dim, (rank + 1) * dim)
         vectors_TxD, biases, squares_TxD, bias_squares = self.state
-        mine = vectors_TxD[:, here], biases, squares_TxD[:, here], bias_squares
-        return pack(Embeddings(*mine)), Gradient(rows, dim, self.batch).of_products
+        part = Embeddings(
+            vectors_TxD[:, columns], biases, squares_TxD[:, columns], bias_squares
+        )
+        return pack(part), Gradient(rows, dim, self.batch).of_products
 
     def terms(self, rank: int) -> Callable[[np.ndarray, Records], np.ndarray]:
         """Return (table, records) -> a rank's terms of all products."""
@@ -207,13 +211,13 @@ class Kernels(NamedTuple):
 
 @functools.cache
 def kernels(pad: int) -> Kernels:
-    """Compile for vectors of `pad` floats: known lengths are faster."""
+    """Compile for vectors of `pad` floats: constant lengths are faster."""
 
     @njit(fastmath=FAST, nogil=True, cache=True)
-    def products(table_TxR, words, contexts, biases, found):
+    def products(table_TxR, words, contexts, biases, out):
         for k in range(len(words)):
             x, y = table_TxR[words[k]], table_TxR[contexts[k]]
-            found[k] = dot(x, y, pad) + biases * (x[2 * pad] + y[2 * pad])
+            out[k] = dot(x, y, pad) + biases * (x[2 * pad] + y[2 * pad])
 
     @njit(fastmath=FAST, nogil=True, cache=True)
     def summed(table_TxR, words, contexts, grads, slot, index, values):

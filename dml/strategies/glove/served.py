@@ -1,12 +1,12 @@
 """GloVe on parameter servers: rows without AdaGrad's squares, a row per word.
 
-    row    | vector, zeros            | bias |      As the bias is the last number of a
-             0 … dim                   R - 1        row, every loop goes over all of it.
+    row    | vector, zeros            | bias |      The bias is the last number, so
+             0 … dim                   R - 1        that loops run over the full row.
 
-Words per minibatch: those of the rows that its parts touch, twice, and of their
+Words per minibatch: those of the rows that its parts touch, twice, and of the rows'
 numbers. A worker has two tables of rows: the start value and its copy.
 
-The layout is not that of `problem`, and the order of sums is another, too;
+Layout and order of sums differ from those of `problem`;
 `tests/strategies/glove/test_server.py` compares both.
 """
 
@@ -20,7 +20,7 @@ import numpy as np
 from numba import njit
 
 from dml.data.tiles import Tiles
-from dml.models.glove import Records
+from dml.models.networks.glove import Records
 from dml.strategies.glove.problem import minibatches, take
 from dml.strategies.server.server import server
 from dml.types import Embeddings, Problem, Rows, Step
@@ -32,12 +32,12 @@ Batch = tuple[np.ndarray, Records, np.ndarray]  # indices, records, rows of the 
 
 
 def width(dim: int) -> int:
-    """Return the floats of a row: so many fill whole registers."""
+    """Return the number of floats in a row, a multiple of a register's."""
     return padded(dim + 1)
 
 
 def packed(vectors_TxD: np.ndarray, biases_T: np.ndarray, fill: float) -> np.ndarray:
-    """Return rows of a vector and a bias each, or of their squares."""
+    """Return rows of vectors and biases, or of their squares."""
     rows, dim = vectors_TxD.shape
     table_TxR = np.full((rows, width(dim)), fill, np.float32)
     table_TxR[:, :dim] = vectors_TxD
@@ -51,21 +51,21 @@ def squares(state: Embeddings) -> np.ndarray:
 
 
 def unpacked(values_TxR: np.ndarray, squares_TxR: np.ndarray, dim: int) -> Embeddings:
-    """Return the state of rows and of their squares."""
+    """Return the state from rows and their squares."""
     return Embeddings(
         values_TxR[:, :dim], values_TxR[:, -1], squares_TxR[:, :dim], squares_TxR[:, -1]
     )
 
 
 def adagrad(dim: int, rate: float) -> Callable[[np.ndarray], Table]:
-    """Return the rule of rows; a bias moves at rate 1."""
+    """Return the rule of rows; a bias has rate 1."""
     return partial(table, "glove", rate=[rate] * (width(dim) - 1) + [1])
 
 
 def on_servers(
     problem: Problem, batches: Iterable[np.ndarray], rate: float, **own: Any
 ) -> Iterator[Step]:
-    """Train GloVe by `server`, a Step per epoch; params are tables as of `problem`."""
+    """Train GloVe by `server`, a Step per epoch; params are tables as in `problem`."""
     state = problem.products.state
     dim, update = problem.products.dim, adagrad(problem.products.dim, rate)
     for step in server(problem, batches, update, state=[squares(state)], **own):
@@ -81,12 +81,13 @@ def collected(step: Step, dim: int) -> np.ndarray | None:
 def problem(state: Embeddings, tiles: Tiles, batch: int) -> Problem:
     """Return the problem of rows without squares.
 
-    Gradients are not means, but as large as a whole minibatch's sum: AdaGrad sums them
-    as it does in `serial`, for parts of any size.
+    The gradient of a part is scaled to the sum over a full minibatch, not to the mean:
+    AdaGrad's squares are then those of `serial`, for parts of any size.
 
-    state: the start value.
-    tiles: the records; a batch is a run of them.
-    batch: records of a minibatch.
+    Args:
+      state: Start value.
+      tiles: The records; a batch consists of consecutive records.
+      batch: Number of records in a minibatch.
     """
     start_TxR = packed(state.vectors_TxD, state.biases_T, 0)
     rows, count = len(start_TxR), len(tiles.logs)
@@ -97,10 +98,10 @@ def problem(state: Embeddings, tiles: Tiles, batch: int) -> Problem:
         touched[records.words] = touched[records.contexts] = True
         return indices, records, np.flatnonzero(touched).astype(np.int32)
 
-    def gradient(table_TxR: np.ndarray, some: Batch) -> tuple[float, Rows]:
-        indices, records, at = some
-        whole = min(batch, count - int(indices[0]) // batch * batch)
-        scale = np.float32(whole / len(indices))
+    def gradient(table_TxR: np.ndarray, part: Batch) -> tuple[float, Rows]:
+        indices, records, at = part
+        minibatch = min(batch, count - int(indices[0]) // batch * batch)
+        scale = np.float32(minibatch / len(indices))
         place[at] = np.arange(len(at))
         sums_NxR = np.zeros((len(at), table_TxR.shape[1]), np.float32)
         loss = gradients(table_TxR, *records, scale, place, sums_NxR)
@@ -108,8 +109,8 @@ def problem(state: Embeddings, tiles: Tiles, batch: int) -> Problem:
 
     frequency = np.zeros(rows, np.int64)
     for indices in minibatches(count, CHUNK):
-        for numbers in take(tiles, indices)[:2]:
-            frequency += np.bincount(numbers, minlength=rows)
+        for row_numbers in take(tiles, indices)[:2]:
+            frequency += np.bincount(row_numbers, minlength=rows)
     return Problem(
         start_TxR,
         count,
@@ -123,7 +124,7 @@ def problem(state: Embeddings, tiles: Tiles, batch: int) -> Problem:
 
 @functools.cache
 def kernel(width: int) -> Callable[..., float]:
-    """Compile for rows of `width` floats: known lengths are faster."""
+    """Compile for rows of `width` floats: constant lengths are faster."""
     last = width - 1
 
     @njit(fastmath=FAST, nogil=True, cache=True)
@@ -132,7 +133,7 @@ def kernel(width: int) -> Callable[..., float]:
         for k in range(len(words)):
             x, y = table_TxR[words[k]], table_TxR[contexts[k]]
             to_x, to_y = sums_NxR[place[words[k]]], sums_NxR[place[contexts[k]]]
-            # order matters for the bits; the product has that of the biases, too
+            # order matters for the bits; the dot product includes that of the biases
             product = dot(x, y, width)
             both = x[last] + y[last] - x[last] * y[last]
             miss = product + both - logs[k]

@@ -25,7 +25,7 @@ def all_reduce_grads(layout: Layout, model: Tensor, grads: Vectors) -> Vectors:
     """Return gradients that are equal wherever params are equal."""
     names = replicas(layout.axes)
     count = jax.lax.axis_size(names)
-    grads = jax.tree.map(lambda one: jax.lax.psum(one, names) / count, grads)
+    grads = jax.tree.map(lambda leaf: jax.lax.psum(leaf, names) / count, grads)
     return over_stages(layout, over_tensor(layout, model, grads))
 
 
@@ -45,7 +45,7 @@ def part_over_tensor(
 
 
 def partial_leaves(part: Part, model: Tensor) -> Packing:
-    """Return the leaves of whose gradient each device of `tensor` has a summand."""
+    """Return the leaves whose gradient is a sum over the devices of `tensor`."""
     return part.params.select({name: model.partial[name] for name in part.names})
 
 
@@ -90,8 +90,8 @@ def norm(layout: Layout, grads: Vectors) -> jax.Array:
         squares = [
             # a replicated leaf is counted by every device of `tensor`
             jnp.sum(jnp.square(jnp.float32(leaf)))
-            / (size if leaf.shape == whole.shape else 1)
-            for leaf, whole, is_statistic in leaves
+            / (size if leaf.shape == full.shape else 1)
+            for leaf, full, is_statistic in leaves
             if not is_statistic
         ]
         return total + sum(squares)
@@ -101,18 +101,19 @@ def norm(layout: Layout, grads: Vectors) -> jax.Array:
 
 
 def clipped(layout: Layout, grads: Vectors, limit: float) -> Vectors:
-    """Return gradients of at most this norm; running statistics are not clipped."""
+    """Scale gradients to at most this norm; running statistics are not clipped."""
     length = norm(layout, grads)
 
-    def scaled(one: jax.Array) -> jax.Array:
-        return jnp.where(length < limit, one, one / length.astype(one.dtype) * limit)
+    def scaled(leaf: jax.Array) -> jax.Array:
+        clipped = leaf / length.astype(leaf.dtype) * limit
+        return jnp.where(length < limit, leaf, clipped)
 
     def running(part: Part) -> Packing:
         return part.params.select(statistics(part.params.shapes))
 
-    def restore(part: Part, short: Vectors) -> Vectors:
+    def restore(part: Part, clipped: Vectors) -> Vectors:
         start = layout.start(part)
-        return write(short, running(part), read(grads, running(part), start), start)
+        return write(clipped, running(part), read(grads, running(part), start), start)
 
     parts = [part for part in layout.parts if running(part).shapes]
     return each_part(parts, restore, jax.tree.map(scaled, grads))

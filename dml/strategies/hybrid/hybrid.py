@@ -4,8 +4,9 @@
     data 1   stage 0 → stage 1 → stage 2     gradients are summed over data; the devices
              └ tensor 0, 1: slices ┘         of a stage have slices of its matrices
 
-Examples that cannot be divided equally among replicas and microbatches are one more
-microbatch, which all replicas compute.
+Examples that cannot be divided equally among replicas and microbatches form one more
+microbatch, which all replicas compute. A Step measures the bytes that a device sends
+over each axis; `programs.bytes_sent` states the collectives.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,9 +20,9 @@ from jax.sharding import Mesh
 from dml.data.feed import feed
 from dml.metrics.timer import Timer
 from dml.models.gradient import plus
-from dml.strategies.hybrid.layout import laid_out
-from dml.strategies.hybrid.parts import Pipeline, divided
-from dml.strategies.hybrid.pipedream import fits, pipedream
+from dml.strategies.hybrid.layout import layout_of
+from dml.strategies.hybrid.parts import Pipeline, divide
+from dml.strategies.hybrid.pipedream import check_pipedream, pipedream
 from dml.strategies.hybrid.programs import Gradients, Learner, updating
 from dml.strategies.mesh import local, nbytes
 from dml.types import BadInput, Comm, Model, Params, Problem, Step, Tensor, itself
@@ -38,53 +39,58 @@ def hybrid(
     timer: Timer,
     axes: Mesh,
     pipeline: Pipeline,
-    cut: Tensor | None = None,
+    tensor: Tensor | None = None,
     clip: float = 0.0,
     ahead: int = 2,
     state: Any = None,
 ) -> Iterator[Step]:
     """Train on a mesh of devices; yield a Step after every update.
 
-    problem: what is learned; its model has layers.
-    batches: the indices of each global minibatch, equal in all processes.
-    update: an optax optimizer that does not clip: no device has the norm of all
+    Args:
+      problem: Problem to train; its model has layers.
+      batches: Indices of each global minibatch, equal in all processes.
+      update: optax optimizer that does not clip: no device has the norm of all
         gradients.
-    comm: the ranks, one JAX process each.
-    timer: measures the phases.
-    axes: the mesh, with the axes data, stage and tensor, and sequence or not.
-    pipeline: the division among stages, and their schedule.
-    cut: the layers of one device of the axis tensor; None replicates the model's.
-    clip: greatest norm of the gradients; 0 does not clip.
-    ahead: minibatches made in the background.
-    state: the optimizer's state in an earlier Step.
+      comm: Ranks, one JAX process each.
+      timer: Measures the phases.
+      axes: Mesh with the axes data, stage and tensor, and optionally sequence.
+      pipeline: Division among stages, and their schedule.
+      tensor: Layers of one device of the axis tensor; None: the model's layers,
+        replicated.
+      clip: Greatest norm of the gradients; 0 does not clip.
+      ahead: Number of minibatches prepared in the background.
+      state: State of the optimizer in an earlier Step; None starts anew.
     """
     assert problem.model
     start = problem.params
-    model = cut or dense(problem.model, start)
-    parts = divided(model, start, axes, pipeline)
+    model = tensor or dense(problem.model, start)
+    parts = divide(model, start, axes, pipeline)
     if pipeline.schedule == "pipedream":
-        fits(parts, pipeline, clip)
-    layout = laid_out(parts, start, axes, itself)
-    states = laid_out(parts, start, axes, update.init)
+        check_pipedream(parts, pipeline, clip)
+    layout = layout_of(parts, start, axes, itself)
+    states = layout_of(parts, start, axes, update.init)
     learner = Learner(model, layout, states, update)
     state = states.scatter(update.init(start) if state is None else state)
     params = layout.scatter(start)
     if pipeline.schedule == "pipedream":
         fed = feed(problem.take, batches, lambda index: [index], ahead=ahead)
         both = params, state
-        yield from pipedream(learner, pipeline, both, fed, timer, comm.platform.work)
+        yield from pipedream(
+            learner, pipeline, both, fed=fed, timer=timer, work=comm.platform.work
+        )
         return
     gradients, updated = Gradients(model, layout, pipeline), updating(learner, clip)
     split = partial(shares, axes.shape["data"], pipeline.microbatches)
     fed = feed(problem.take, batches, split, ahead=ahead)
     for number, (count, (even, rest)) in enumerate(timer.waits("input", fed), 1):
         with timer("gradient"):
-            total, left = None, rest.examples if rest else 0
+            total, remaining = None, rest.examples if rest else 0
             if even:
                 equal = gradients(params, even.batch, pipeline.microbatches)
-                total = plus(None, equal, 1 - left / count)
+                total = plus(None, equal, 1 - remaining / count)
             if rest:
-                total = plus(total, gradients(params, rest.batch, 0), left / count)
+                uneven = gradients(params, rest.batch, 0)
+                total = plus(total, uneven, remaining / count)
             loss, grads = jax.block_until_ready(total)
             comm.platform.work(1)
         with timer("update"):
@@ -109,16 +115,16 @@ def dense(model: Model, params: Params) -> Tensor:
     """Return a model whose layers are replicated over the axis tensor."""
     if not model.layers:
         raise BadInput(
-            "expected a model of layers, got one whose loss is whole; pass a network"
+            "expected a model with layers, got a model without; pass a network"
         )
     specs = jax.tree.map(lambda _: WHOLE, params)
     return Tensor(model.layers, specs, jax.tree.map(lambda _: False, params))
 
 
 def shares(replicas: int, microbatches: int, index: np.ndarray) -> list[np.ndarray]:
-    """Return the examples that are divided equally, and the rest.
+    """Return the examples that can be divided equally, and those that are left over.
 
-    The former are in the order of microbatches, then of replicas.
+    The first are in the order of microbatches, then of replicas.
     """
     even = len(index) - len(index) % (replicas * microbatches)
     equal = index[:even].reshape(replicas, microbatches, -1)

@@ -45,7 +45,7 @@ class InFlight(NamedTuple):
 
 
 class Program(NamedTuple):
-    """A schedule with all that its instructions read; inside shard_map."""
+    """A schedule and the data that its instructions read; inside shard_map."""
 
     layout: Layout
     pieces: list[list[Piece]]  # of each part
@@ -62,8 +62,8 @@ class Program(NamedTuple):
     def saved(self, stage: int) -> Lengths:
         """Lengths of a slot of saved activations: of the stage's largest part."""
         parts = [part for part in self.layout.parts if part.stage == stage]
-        saved = [[one.saved for one in self.pieces[part.number]] for part in parts]
-        return packed.largest(packing(one).lengths for one in saved)
+        shapes = [[piece.saved for piece in self.pieces[part.number]] for part in parts]
+        return packed.largest(packing(saved).lengths for saved in shapes)
 
 
 def zero_grad(program: Program, params: Vectors) -> InFlight:
@@ -92,7 +92,15 @@ def load_mubatch(program: Program, now: Instructions) -> Any:
 def forward(
     program: Program, part: Part, weights: Weights, now: Instructions, memory: InFlight
 ) -> InFlight:
-    """Forward: compute a part's output, and save activations for the backward."""
+    """Forward: compute a part's output, and save activations for the backward.
+
+    Args:
+      program: The schedule and its data.
+      part: The part.
+      weights: Vectors with the part's params, and its first index.
+      now: Row of the schedule, of this stage.
+      memory: Memory of the device.
+    """
     batch, pieces = load_mubatch(program, now), program.pieces[part.number]
     activations: Any = None
     if part.number:
@@ -120,7 +128,16 @@ def backward_grad_acc(
     now: Instructions,
     memory: InFlight,
 ) -> InFlight:
-    """BackwardGradAcc: the backward of one piece; adds to the gradients of params."""
+    """BackwardGradAcc: the backward of one piece; adds to the gradients of params.
+
+    Args:
+      program: The schedule and its data.
+      part: The part.
+      number: Number of the piece in the part.
+      weights: Vectors with the part's params, and its first index.
+      now: Row of the schedule, of this stage.
+      memory: Memory of the device.
+    """
     pieces = program.pieces[part.number]
     piece, output = pieces[number], packing(pieces[number].output)
     if number < len(pieces) - 1:
@@ -162,4 +179,4 @@ def shifted(vectors: Vectors, by: int) -> Vectors:
     """Return the vectors of the stage that is `by` stages before this one."""
     stages = jax.lax.axis_size("stage")
     ring = [(stage, (stage + by) % stages) for stage in range(stages)]
-    return jax.tree.map(lambda one: jax.lax.ppermute(one, "stage", ring), vectors)
+    return jax.tree.map(lambda vector: jax.lax.ppermute(vector, "stage", ring), vectors)

@@ -4,7 +4,7 @@
     stage 0   part 0, part 2    part 0, part 2    each part's slices of its leaves, in
     stage 1   part 1, part 3    part 1, part 3    one vector for each dtype
 
-Replicas of axis data have equal vectors. Checkpoints contain whole arrays, so that a
+Replicas of axis data have equal vectors. Checkpoints contain full arrays, so that a
 run can continue on another mesh.
 """
 
@@ -32,11 +32,11 @@ from dml.wire.mesh.when import State, when
 
 
 class Layout(NamedTuple):
-    """Where the leaves of a tree are in vectors of stages x tensor x length."""
+    """The positions of a tree's leaves in vectors of stages x tensor x length."""
 
-    shapes: Any  # of the whole arrays
+    shapes: Any  # of the full arrays
     packings: tuple[Packing, ...]  # of each part's slices on one device
-    lengths: Lengths  # of one part; a stage's parts follow each other
+    lengths: Lengths  # of one part; the parts of a stage are consecutive
     parts: tuple[Part, ...]
     axes: Mesh
 
@@ -45,7 +45,7 @@ class Layout(NamedTuple):
         return slot(part.round, self.lengths)
 
     def scatter(self, tree: Any) -> Vectors:
-        """Return the vectors of a tree of whole arrays."""
+        """Return the vectors of a tree of full arrays."""
         leaves = by_path(jax.device_get(tree))
         stages, size = self.axes.shape["stage"], self.axes.shape["tensor"]
         rounds = len(self.parts) // stages
@@ -53,19 +53,19 @@ class Layout(NamedTuple):
             dtype: np.zeros((stages, size, rounds * length), dtype)
             for dtype, length in self.lengths.items()
         }
-        for path, stage, dtype, span, shape in self._entries():
+        for path, stage, dtype, indices, shape in self._entries():
             leaf = np.asarray(leaves[path])
             axis = sliced_axis(leaf.shape, shape)
             slices = [leaf] * size if axis is None else np.split(leaf, size, axis)
-            for tensor, one in enumerate(slices):
-                vectors[dtype][stage, tensor, span] = one.reshape(-1)
+            for tensor, part in enumerate(slices):
+                vectors[dtype][stage, tensor, indices] = part.reshape(-1)
         return {
             dtype: place(vector.reshape(-1), self.axes, SHARDED)
             for dtype, vector in vectors.items()
         }
 
     def collect(self, vectors: Vectors) -> Any:
-        """Return the tree of whole arrays on the host; collective."""
+        """Return the tree of full arrays on the host; collective."""
         replicated = _replicated(vectors, NamedSharding(self.axes, WHOLE))
         mesh = self.axes.shape["stage"], self.axes.shape["tensor"], -1
         arrays = {
@@ -73,9 +73,10 @@ class Layout(NamedTuple):
             for dtype, vector in replicated.items()
         }
         shapes, leaves = by_path(self.shapes), dict[str, np.ndarray]()
-        for path, stage, dtype, span, shape in self._entries():
+        for path, stage, dtype, indices, shape in self._entries():
             if path not in leaves:
-                slices = [one.reshape(shape) for one in arrays[dtype][stage, :, span]]
+                rows = arrays[dtype][stage, :, indices]
+                slices = [row.reshape(shape) for row in rows]
                 axis = sliced_axis(shapes[path].shape, shape)
                 leaves[path] = (
                     slices[0].copy() if axis is None else np.concatenate(slices, axis)
@@ -100,10 +101,17 @@ class Layout(NamedTuple):
                 )
 
 
-def laid_out(
+def layout_of(
     parts: Sequence[Part], params: Params, axes: Mesh, make: Callable[[Any], Any]
 ) -> Layout:
-    """Return the layout of make(params): of params themselves, or of a state."""
+    """Return the layout of make(params).
+
+    Args:
+      parts: Parts of the model.
+      params: Params of the model, or their shapes.
+      axes: The mesh.
+      make: Identity for params; optimizer.init for its state.
+    """
     packings = tuple(
         packing(jax.eval_shape(make, part.params.shapes)) for part in parts
     )
@@ -114,7 +122,7 @@ def laid_out(
 def each_part(
     parts: Sequence[Part], change: Callable[[Part, State], State], state: State
 ) -> State:
-    """Return the state after change(part, state), of each part on its own stage."""
+    """Apply change(part, state) of each part on its stage; return the last state."""
     stage = jax.lax.axis_index("stage")
     for part in parts:
         state = when(stage == part.stage, partial(change, part), state)
@@ -130,11 +138,11 @@ def by_path(tree: Any) -> dict[str, Any]:
 def sliced_axis(shape: tuple[int, ...], part: tuple[int, ...]) -> int | None:
     """Return the axis along which an array is sliced; None if it is replicated."""
     sizes = enumerate(zip(shape, part, strict=True))
-    return next((axis for axis, (all_of, some) in sizes if all_of != some), None)
+    return next((axis for axis, (full, slice_) in sizes if full != slice_), None)
 
 
 def place(array: np.ndarray, axes: Mesh, spec: PartitionSpec) -> jax.Array:
-    """Return an array on the devices, of one that is equal in all processes."""
+    """Place an array, equal in all processes, on the devices."""
     sharding = NamedSharding(axes, spec)
     indices = sharding.addressable_devices_indices_map(array.shape)
     # not make_array_from_callback: a transfer guard would report it

@@ -15,20 +15,29 @@ from dml.types import BadInput, Layer, Params, Tensor
 from dml.wire.mesh.axes import RING, local
 from dml.wire.mesh.packed import Packing, packing
 from dml.wire.plans.pipelines import check_schedule
-from dml.wire.plans.stages import balanced_parts
+from dml.wire.plans.stages import balanced_parts as balanced
 
-TRANSPOSED = "transposed"  # gpipe with a backward made by JAX
+TRANSPOSED = "transposed"  # gpipe whose backward is JAX's transpose of the forward
 
 
 class Pipeline(NamedTuple):
-    """How a model is divided among stages, and the schedule of the stages."""
+    """How a model is divided among stages, and the schedule of the stages.
 
-    schedule: str = "1f1b"  # of SCHEDULES, or TRANSPOSED
+    Attributes:
+      schedule: Key of SCHEDULES, or TRANSPOSED.
+      microbatches: Number of microbatches of a replica.
+      rounds: Number of parts on each stage.
+      remat: Whether only the inputs of pieces are saved.
+      seconds: Seconds of each layer; empty: equal.
+      pieces: Number of ticks of a backward.
+    """
+
+    schedule: str = "1f1b"
     microbatches: int = 1
-    rounds: int = 1  # parts on each stage
-    remat: bool = False  # save the inputs of pieces only
-    seconds: Sequence[float] = ()  # of each layer; empty: equal
-    pieces: int = 2  # ticks of a backward
+    rounds: int = 1
+    remat: bool = False
+    seconds: Sequence[float] = ()
+    pieces: int = 2
 
     @property
     def name(self) -> str:
@@ -37,7 +46,7 @@ class Pipeline(NamedTuple):
 
     def ranges(self, layers: int, stages: int) -> list[range]:
         """Return the layers of each part."""
-        return balanced_parts(self.seconds or [1.0] * layers, stages * self.rounds)
+        return balanced(self.seconds or [1.0] * layers, stages * self.rounds)
 
 
 class Part(NamedTuple):
@@ -64,13 +73,17 @@ def names(layers: Sequence[Layer]) -> list[str]:
     return list(dict.fromkeys(name for layer in layers for name in layer.names))
 
 
-def divided(
-    model: Tensor, params: Params, axes: Mesh, pipeline: Pipeline
-) -> list[Part]:
-    """Return the parts of a model; params may be shapes.
+def divide(model: Tensor, params: Params, axes: Mesh, pipeline: Pipeline) -> list[Part]:
+    """Return the parts of a model.
 
-    Each part's layers are divided into `pieces` of similar seconds; a part of fewer
+    The layers of a part are divided into `pieces` of similar seconds; a part of fewer
     layers has empty pieces.
+
+    Args:
+      model: Layers of one device of the axis tensor.
+      params: Params of the model, or their shapes.
+      axes: The mesh.
+      pipeline: Division among stages, and their schedule.
     """
     stages, size, layers = axes.shape["stage"], axes.shape["tensor"], model.layers
     check_schedule(pipeline.name, stages, pipeline.microbatches, pipeline.rounds)
@@ -85,19 +98,19 @@ def divided(
     def slice_of(leaf: Any, spec: Any) -> jax.ShapeDtypeStruct:
         return jax.ShapeDtypeStruct(local(leaf.shape, spec, size), leaf.dtype)
 
-    def part(number: int, span: range) -> Part:
-        count = min(pipeline.pieces, len(span))
-        cuts = balanced_parts([seconds[n] for n in span], count)
-        pieces = [[layers[span[n]] for n in cut] for cut in cuts]
+    def part(number: int, indices: range) -> Part:
+        count = min(pipeline.pieces, len(indices))
+        cuts = balanced([seconds[n] for n in indices], count)
+        pieces = [[layers[indices[n]] for n in cut] for cut in cuts]
         pieces = [[] for _ in range(pipeline.pieces - count)] + pieces
         slices = {
             name: jax.tree.map(slice_of, params[name], model.specs[name])
-            for name in names([layers[n] for n in span])
+            for name in names([layers[n] for n in indices])
         }
         return Part(number, number % stages, number // stages, pieces, packing(slices))
 
     ranges = pipeline.ranges(len(layers), stages)
-    return [part(number, span) for number, span in enumerate(ranges)]
+    return [part(number, indices) for number, indices in enumerate(ranges)]
 
 
 def shared(parts: Sequence[Part]) -> list[str]:

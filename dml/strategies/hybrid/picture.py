@@ -18,11 +18,11 @@ from dml.wire.mesh.axes import replicas, said
 
 HEAD = ("stage", "layers", "of a matrix", "parameters", "devices (rank:device)")
 MB = 1e6
-MOST = 8  # devices named in a row
+MOST = 8  # devices shown in a row
 
 
 def lines(parts: Sequence[Part], axes: Mesh) -> list[str]:
-    """Return a head and a row for each stage; a bar separates replicas."""
+    """Return a heading and a row for each stage; a bar separates replicas."""
     names = *replicas(axes), "stage", "tensor"
     grid = np.transpose(axes.devices, [axes.axis_names.index(name) for name in names])
     grid = grid.reshape(-1, *grid.shape[-2:])
@@ -41,7 +41,9 @@ def row(parts: Sequence[Part], grid: np.ndarray, stage: int) -> tuple[str, ...]:
     names = list(dict.fromkeys(name for part in parts for name in part.names))
     leaves = jax.tree.leaves([part.params.shapes for part in parts])
     size, named = grid.shape[2], numbered(grid.flat)
-    replicas = [" ".join(named[one.id] for one in slices) for slices in grid[:, stage]]
+    replicas = [
+        " ".join(named[device.id] for device in slices) for slices in grid[:, stage]
+    ]
     shown = max(1, MOST // size)
     more = [f"{len(replicas) - shown} more"] if len(replicas) > shown else []
     return (
@@ -56,13 +58,13 @@ def row(parts: Sequence[Part], grid: np.ndarray, stage: int) -> tuple[str, ...]:
 def numbered(devices: Iterable[Any]) -> dict[int, str]:
     """Return rank:device by JAX's id; ids of CPUs begin at 2048 times the rank."""
     counts, named = Counter[int](), dict[int, str]()
-    for one in sorted(devices, key=lambda one: (one.process_index, one.id)):
-        rank = one.process_index
-        named[one.id] = f"{rank}:{counts[rank]}"
+    for device in sorted(devices, key=lambda device: (device.process_index, device.id)):
+        rank = device.process_index
+        named[device.id] = f"{rank}:{counts[rank]}"
         counts[rank] += 1
     return named
 
 
 def short(names: Sequence[str]) -> str:
-    """Return the names; of many, the first two and the last."""
+    """Join the names; of five or more, the first two and the last."""
     return " ".join(names) if len(names) < 5 else f"{names[0]} {names[1]} … {names[-1]}"

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 
 import jax
 
-from dml.models.layers import read
+from dml.models.layered import read
 from dml.strategies.hybrid.parts import Part, names
 from dml.types import Layer
 
-SAVED = {  # what is expensive to compute again: products and collectives
+SAVED = {  # primitives that are expensive to recompute: products and collectives
     *("dot_general", "conv_general_dilated", "psum", "pmax", "all_gather"),
     *("reduce_scatter", "all_to_all", "ppermute"),
 }
@@ -31,7 +31,7 @@ class Piece(NamedTuple):
     output: Any  # shapes
     saved: list[Any]  # shapes of the saved activations
     vjp: Any  # tree structure of the function that jax.vjp returns
-    params: list[int | None]  # of each leaf: which param; None: a saved activation
+    params: list[int | None]  # by leaf: index of the param; None: a saved activation
 
     def forward(self, params: Any, inputs: Any, batch: Any) -> tuple[Any, list[Any]]:
         """Return the output and the saved activations."""
@@ -47,10 +47,10 @@ class Piece(NamedTuple):
 
 
 def thrifty(layer: Layer) -> Callable[..., Any]:
-    """Return the layer's function, which saves products and collectives only.
+    """Return the layer's function; it saves only products and collectives.
 
-    The backward computes norms, activations and softmax again from products: a third of
-    the memory, written and read for every microbatch, for a tenth more operations.
+    The backward recomputes norms, activations and softmax from products. It takes a
+    third of the memory per microbatch and a tenth more operations.
     """
 
     def is_saved(primitive: Any, *_: Any, **__: Any) -> bool:
@@ -62,8 +62,8 @@ def thrifty(layer: Layer) -> Callable[..., Any]:
 def traced(parts: Sequence[Part], batch: Any, remat: bool) -> list[list[Piece]]:
     """Return the pieces of each part, inside shard_map.
 
-    With remat a piece saves its input only. The last layer of all computes the gradient
-    together with the loss, and saves all.
+    With remat a piece saves its input only. The last layer of the model computes the
+    gradient together with the loss, and saves everything.
     """
     last = parts[-1].layers[-1]
 
@@ -90,7 +90,14 @@ def traced(parts: Sequence[Part], batch: Any, remat: bool) -> list[list[Piece]]:
 def piece(
     apply: Callable[[Any, Any, Any], Any], params: Any, inputs: Any, batch: Any
 ) -> Piece:
-    """Return the piece of this function; params and inputs are shapes."""
+    """Trace a function; return its Piece.
+
+    Args:
+      apply: (batch, params, input) -> output.
+      params: Shapes of the params.
+      inputs: Shapes of the input.
+      batch: A microbatch.
+    """
     structure: Any = None
     param_of: list[int | None] = []
 

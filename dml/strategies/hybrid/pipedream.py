@@ -1,4 +1,4 @@
-"""PipeDream (Narayanan 2019): a pipeline without flush, whose stages update at once.
+"""PipeDream (Narayanan 2019): a pipeline without flush; a stage updates immediately.
 
     stage 0   0 1 . . 0 0 2 1 1 3 2 2 4 3 3 ...    once: a minibatch's forward; twice:
     stage 1   . 0 0 0 1 1 1 2 2 2 3 3 3 4 4 ...    its backward, followed by an update
@@ -41,14 +41,23 @@ def pipedream(
     learner: Learner,
     pipeline: Pipeline,
     start: tuple[Vectors, Vectors],
+    *,
     fed: Iterator[Any],
     timer: Timer,
     work: Callable[[float], object],
 ) -> Iterator[Step]:
-    """Train as hybrid does, from these params and state, without waiting for updates.
+    """Train as `hybrid` does, without waiting for updates.
 
-    A Step comes when the loss of its minibatch is known. Its params are those that the
-    stages have at that time; the last Step has the final ones.
+    A Step is yielded when the loss of its minibatch is known. Its params are those that
+    the stages have at that time; the last Step has the final params.
+
+    Args:
+      learner: The model, the layouts and the optimizer.
+      pipeline: Division among stages, and their schedule.
+      start: Params and optimizer state.
+      fed: Minibatches; see `data.feed.feed`.
+      timer: Measures the phases.
+      work: Virtual computation time of a share of an update; see `Platform.work`.
     """
     layout, states, (params, state) = learner.layout, learner.states, start
     stages = layout.axes.shape["stage"]
@@ -63,7 +72,9 @@ def pipedream(
         with timer("gradient"):
             if memory is None:
                 memory = begin(params, state, batches)
-            table = jax.tree.map(lambda one: place(one, layout.axes, WHOLE), now.table)
+            table = jax.tree.map(
+                lambda column: place(column, layout.axes, WHOLE), now.table
+            )
             memory, params, state, loss = play(memory, table, batches)
             jax.block_until_ready((memory, params, state, loss))
             work(1)
@@ -87,8 +98,8 @@ def pipedream(
         yield step._replace(params=last[0], state=last[1])
 
 
-def fits(parts: Sequence[Part], pipeline: Pipeline, clip: float) -> None:
-    """Raise BadInput for what separate updates of the stages cannot do."""
+def check_pipedream(parts: Sequence[Part], pipeline: Pipeline, clip: float) -> None:
+    """Raise BadInput if the stages cannot be updated independently."""
     both = shared(parts)
     if both:
         raise BadInput(
@@ -154,12 +165,12 @@ class Windows:
 def compiled(
     learner: Learner, remat: bool, windows: Windows
 ) -> tuple[Callable[..., Any], Callable[..., Any]]:
-    """Return compiled functions: the memory at the start, and a window's execution."""
+    """Return compiled functions: initial memory, and execution of a window."""
     layout = learner.layout
 
     def program(batches: Any) -> Program:
-        one = jax.tree.map(lambda leaf: leaf[0], batches)
-        pieces = traced(layout.parts, one, remat)
+        first = jax.tree.map(lambda leaf: leaf[0], batches)
+        pieces = traced(layout.parts, first, remat)
         # each minibatch has an update: a gradient is a mean over one
         return Program(layout, pieces, windows.table, batches, microbatches=1)
 
@@ -169,12 +180,12 @@ def compiled(
         return memory._replace(params=params, state=state, versions=versions)
 
     def play(memory: InFlight, table: Instructions, batches: Any) -> Any:
-        this = program(batches)
+        executed = program(batches)
         step = partial(
             tick,
             layout.parts,
-            partial(versioned_forward, this),
-            partial(backward_and_step, this, learner),
+            partial(versioned_forward, executed),
+            partial(backward_and_step, executed, learner),
         )
         start = memory._replace(loss=jnp.zeros(1))
         memory, _ = jax.lax.scan(step, start, table)
@@ -195,7 +206,10 @@ def compiled(
 def versioned_forward(
     program: Program, part: Part, now: Instructions, memory: InFlight
 ) -> InFlight:
-    """Forward with the newest params, which are stored for the backward."""
+    """Forward with the newest params, which are stored for the backward.
+
+    The arguments are those of `instructions.forward`.
+    """
     weights = memory.params, program.layout.start(part)
     memory = instructions.forward(program, part, weights, now, memory)
     return memory._replace(versions=put(now.saved, memory.params, memory.versions))
@@ -209,12 +223,15 @@ def backward_and_step(
     now: Instructions,
     memory: InFlight,
 ) -> InFlight:
-    """BackwardGradAcc with stored params; then, of the last piece, OptimizerStep."""
+    """BackwardGradAcc with stored params, then OptimizerStep after the last piece.
+
+    The arguments are those of `instructions.backward_grad_acc`, and the learner.
+    """
     weights = memory.versions, slot(now.saved, program.layout.lengths)
     memory = instructions.backward_grad_acc(program, part, number, weights, now, memory)
     if number:
         return memory
-    grads = jax.tree.map(lambda one: jax.lax.pmean(one, "data"), memory.grads)
+    grads = jax.tree.map(lambda leaf: jax.lax.pmean(leaf, "data"), memory.grads)
     grads = part_over_tensor(program.layout, learner.model, part, grads)
     both = memory.state, memory.params
     state, params = optimizer_step(learner, grads, part, both)
@@ -229,10 +246,10 @@ class Queue:
         self.fed, self.axes = fed, axes
         self.known: dict[int, Batch] = {}
         self.fetched, self.examples = 0, 0
-        self.total: int | None = None  # number of all minibatches, once it is known
+        self.total: int | None = None  # number of all minibatches; None: not yet known
 
     def fetch(self, number: int) -> None:
-        """Fetch minibatches up to this number, or find that there are fewer."""
+        """Fetch minibatches up to this number; set `total` if there are fewer."""
         while self.total is None and self.fetched <= number:
             count, parts = next(self.fed, (0, None))
             if parts is None:

@@ -27,7 +27,7 @@ from dml.wire.plans import slots
 from dml.wire.plans.pipelines import FORWARD, Schedule
 from dml.wire.plans.slots import Instructions
 
-PART, TRAVEL = "part", "travel"  # scopes, by which programs.py counts words
+PART, TRAVEL = "part", "travel"  # scopes; programs.py counts words by them
 
 Forward = Callable[[Part, Instructions, InFlight], InFlight]
 Backward = Callable[[Part, int, Instructions, InFlight], InFlight]
@@ -36,12 +36,12 @@ Backward = Callable[[Part, int, Instructions, InFlight], InFlight]
 def execute(
     layout: Layout, schedule: Schedule, remat: bool
 ) -> Callable[[Vectors, Any], tuple[Any, Vectors]]:
-    """Return a function of a device's params and microbatches: loss and gradients."""
+    """Return the program of a device: (params, microbatches) -> loss, gradients."""
     table = slots.instructions(schedule)
 
     def run(params: Vectors, batches: Any) -> tuple[Any, Vectors]:
-        one = jax.tree.map(lambda leaf: leaf[0], batches)
-        pieces = traced(layout.parts, one, remat)
+        first = jax.tree.map(lambda leaf: leaf[0], batches)
+        pieces = traced(layout.parts, first, remat)
         program = Program(layout, pieces, table, batches, schedule.microbatches)
 
         def forward(part: Part, now: Instructions, memory: InFlight) -> InFlight:
@@ -71,7 +71,15 @@ def tick(
     memory: InFlight,
     row: Instructions,
 ) -> tuple[InFlight, None]:
-    """Execute one tick on all stages: compute, then send and receive."""
+    """Execute one tick on all stages: compute, then send and receive.
+
+    Args:
+      parts: Parts of the model.
+      forward: (part, row, memory) -> memory.
+      backward: (part, number of the piece, row, memory) -> memory.
+      memory: Memory of the device.
+      row: Row of the schedule, of all stages.
+    """
     stage = jax.lax.axis_index("stage")
     now = Instructions(*(column[stage] for column in row))
 

@@ -44,7 +44,10 @@ class Gradients:
         self.sent: dict[str, float] = {}  # bytes of a device in a step, by axis
 
     def __call__(self, params: Vectors, batch: Batch, microbatches: int) -> Any:
-        """Return the mean loss and the gradients; 0: one microbatch on all replicas."""
+        """Return the mean loss and the gradients.
+
+        With microbatches = 0 all replicas compute the same single microbatch.
+        """
         spec, count = self.spec(bool(microbatches)), max(1, microbatches)
 
         def placed(leaf: np.ndarray) -> jax.Array:
@@ -55,7 +58,7 @@ class Gradients:
         key = microbatches, len(jax.tree.leaves(batch)[0])
         if key not in self.calls:
             self.calls[key] = self.program(count, spec).lower(*arguments).compile()
-            # the words of a backward that JAX made are not known
+            # the words of a transposed backward are not known
             if microbatches and self.pipeline.schedule != TRANSPOSED and not self.sent:
                 self.sent = bytes_sent(self.calls[key], self.schedule(count))
         return self.calls[key](*arguments)
@@ -69,13 +72,17 @@ class Gradients:
     @property
     def temporary(self) -> int:
         """Bytes of a device besides arguments and results, as compiled."""
-        known = [call.memory_analysis() for call in self.calls.values()]
-        return max((one.temp_size_in_bytes for one in known if one), default=0)
+        analyses = [call.memory_analysis() for call in self.calls.values()]
+        return max(
+            (memory.temp_size_in_bytes for memory in analyses if memory), default=0
+        )
 
     def schedule(self, microbatches: int) -> Schedule:
         """Return the schedule of a number of microbatches."""
-        how, stages = self.pipeline, self.layout.axes.shape["stage"]
-        return make(how.name, stages, microbatches, how.rounds, how.pieces)
+        pipeline, stages = self.pipeline, self.layout.axes.shape["stage"]
+        return make(
+            pipeline.name, stages, microbatches, pipeline.rounds, pipeline.pieces
+        )
 
     def program(self, microbatches: int, spec: PartitionSpec) -> Any:
         """Return the program of `microbatches` on each replica, not compiled."""
@@ -87,7 +94,7 @@ class Gradients:
 
         def means(params: Vectors, batches: Batch) -> tuple[Any, Vectors]:
             loss, grads = on_device(params, batches)
-            # all devices of `tensor` have the loss, of `stage` the last one
+            # all devices of `tensor` have the loss, but only the last of `stage`
             names = replicas(layout.axes)
             loss = jax.lax.psum(loss, (*names, "stage")) / jax.lax.axis_size(names)
             return loss, all_reduce_grads(layout, self.model, grads)
@@ -141,7 +148,14 @@ def updating(
 def optimizer_step(
     learner: Learner, grads: Vectors, part: Part, memory: tuple[Vectors, Vectors]
 ) -> tuple[Vectors, Vectors]:
-    """OptimizerStep: update the optimizer's state and the params of one part."""
+    """OptimizerStep: update the optimizer's state and the params of one part.
+
+    Args:
+      learner: The model, the layouts and the optimizer.
+      grads: Gradients of the params.
+      part: The part.
+      memory: Optimizer state and params.
+    """
     (_, layout, states, optimizer), (state, params) = learner, memory
     packed, at = states.packings[part.number], layout.start(part)
     before = read(params, part.params, at)
@@ -153,14 +167,14 @@ def optimizer_step(
 
 
 def bytes_sent(compiled: jax.stages.Compiled, schedule: Schedule) -> dict[str, float]:
-    """Return the bytes that a device sends in a step by ring, a mean, for each axis.
+    """Return the mean bytes that a device sends in a step by rings, for each axis.
 
-    tensor   in parts: once a microbatch, by one stage of K
+    tensor   in parts: once per microbatch, by one stage of K
     sequence as tensor: keys and values of ring attention, and their gradients
     stage    activations and gradients: in every tick in which any stage receives
     data     gradients, params of several parts and norms: once
 
-    XLA's text has the collectives, the schedule their numbers.
+    The collectives are read from XLA's text, their numbers from the schedule.
     """
     table = instructions(schedule)
     ticks = [
@@ -168,15 +182,19 @@ def bytes_sent(compiled: jax.stages.Compiled, schedule: Schedule) -> dict[str, f
         for column in (table.recv_activations, table.recv_gradients)
     ]
     nbytes = {"tensor": 0.0, "stage": 0.0, "data": 0.0}
-    for one in collectives(compiled.as_text() or ""):
-        if PART in one.of and one.kind == "collective-permute":
-            rounds = one.times / len(table.piece)  # `times` counts those of all ticks
-            ring = sent(one) * rounds * schedule.microbatches / schedule.stages
+    for collective in collectives(compiled.as_text() or ""):
+        if PART in collective.of and collective.kind == "collective-permute":
+            rounds = collective.times / len(
+                table.piece
+            )  # `times` counts those of all ticks
+            ring = sent(collective) * rounds * schedule.microbatches / schedule.stages
             nbytes[RING] = nbytes.get(RING, 0.0) + ring
-        elif PART in one.of:
-            nbytes["tensor"] += sent(one) * schedule.microbatches / schedule.stages
-        elif TRAVEL in one.of:
-            nbytes["stage"] += sent(one) * sum(ticks) / len(ticks)
+        elif PART in collective.of:
+            nbytes["tensor"] += (
+                sent(collective) * schedule.microbatches / schedule.stages
+            )
+        elif TRAVEL in collective.of:
+            nbytes["stage"] += sent(collective) * sum(ticks) / len(ticks)
         else:
-            nbytes["data"] += sent(one)
+            nbytes["data"] += sent(collective)
     return nbytes

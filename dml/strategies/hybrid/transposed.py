@@ -5,8 +5,8 @@
     stage 1    . 0 1 2 3      The transpose of a loop runs from its end, and that of
                               ppermute sends the other way: the backward pipeline.
 
-pipeline.py executes the same schedule with its own backward. Here JAX saves, on every
-device, what the backwards of all stages would read; remat avoids it.
+pipeline.py executes the same schedule with a backward that is written out. Here JAX
+saves, on every device, the activations of all stages; remat avoids this.
 """
 
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from dml.models.layers import read as named
+from dml.models.layered import read as named
 from dml.strategies.hybrid.instructions import shifted
 from dml.strategies.hybrid.layout import Layout
 from dml.strategies.hybrid.parts import Part
@@ -27,12 +27,12 @@ from dml.wire.mesh.packed import Vectors, largest, packing, read, write, zeros
 def transposed(
     layout: Layout, microbatches: int, remat: bool
 ) -> Callable[[Vectors, Any], tuple[Any, Vectors]]:
-    """Return a function of a device's params and microbatches: loss and gradients."""
+    """Return the program of a device: (params, microbatches) -> loss, gradients."""
     stages = layout.axes.shape["stage"]
 
     def loss(params: Vectors, batches: Any) -> Any:
-        one = jax.tree.map(lambda leaf: leaf[0], batches)
-        pieces = traced(layout.parts, one, remat=False)
+        first = jax.tree.map(lambda leaf: leaf[0], batches)
+        pieces = traced(layout.parts, first, remat=False)
         outputs = [packing(part[-1].output) for part in pieces]
         message = largest(output.lengths for output in outputs)
         stage = jax.lax.axis_index("stage")
@@ -56,7 +56,7 @@ def transposed(
 
         work: Sequence[Any] = [idle, *(partial(forward, p) for p in layout.parts)]
         if remat:
-            work = [jax.checkpoint(one) for one in work]
+            work = [jax.checkpoint(branch) for branch in work]
 
         def tick(carry: tuple[Any, Vectors], now: Any) -> tuple[Any, None]:
             total, received = carry

@@ -1,7 +1,8 @@
 """Training on parameter servers, one epoch after another.
 
-An epoch is a run of `server`: it begins and ends with all ranks together. Servers keep
-their rows and the state of the updates; so do workers whose copies have updates.
+An epoch is a run of `server` that begins and ends with a barrier. Servers keep their
+rows and the state of the updates between epochs; so do workers whose copies are
+updated.
 """
 
 from collections import defaultdict
@@ -14,11 +15,11 @@ import numpy as np
 
 from dml.metrics.timer import Timer
 from dml.strategies.server.report import WORK, Report
-from dml.strategies.server.server import Setup, collected, divided, server
+from dml.strategies.server.server import Setup, collected, row_partition, server
 from dml.types import CountedComm, Problem, Shard, Step
 from dml.wire.collectives import tree_allreduce
 
-STALEST = 1023  # greater staleness is counted as this
+STALEST = 1023  # updates; greater staleness is counted as this
 
 
 def by_epochs(
@@ -35,22 +36,25 @@ def by_epochs(
 ) -> Iterator[Step]:
     """Train a table on servers; yield a Step on all ranks after each epoch.
 
-    problem: what is learned, a table of rows.
-    batches: the indices of each clock's global minibatch, equal on all ranks.
-    update: a rule of rows, with arrays of state shaped like them.
-    comm: the ranks, workers and servers.
-    timer: measures the phases.
-    setup: how ranks share the work.
-    every: minibatches of an epoch.
-    state: the update's state in an earlier Step.
-    summary: receives the staleness and waiting of all epochs.
+    Args:
+      problem: Problem to train, with one table of rows.
+      batches: Indices of each clock's global minibatch, equal on all ranks.
+      update: Rule of rows, with arrays of state in the shape of the rows.
+      comm: Ranks, workers and servers.
+      timer: Measures the phases.
+      setup: How ranks share the work.
+      every: Number of minibatches in an epoch.
+      state: State of the update in an earlier Step.
+      summary: Receives the staleness and the waiting share of all epochs.
     """
     roles, batches, number = setup.roles, iter(batches), 0
-    split = divided(comm, problem, len(roles.servers))
+    split = row_partition(comm, problem, len(roles.servers))
     place = roles.server(comm.rank)
     rows = slice(0) if place is None else split.rows_of(place)
-    shard = begun(update, problem.params[rows], [each[rows] for each in state])
-    replica = cache(partial(begun, update, problem.params, state))
+    shard = restored_shard(
+        update, problem.params[rows], [array[rows] for array in state]
+    )
+    replica = cache(partial(restored_shard, update, problem.params, state))
 
     def own(table_TxD: np.ndarray) -> Shard:
         replica().values = table_TxD
@@ -77,13 +81,13 @@ def by_epochs(
                 seconds[phase] += spent
         with timer("wait"):
             tree_allreduce(comm, totals)
-            counts = counted(report)
+            counts = staleness_counts(report)
             tree_allreduce(comm, counts)
         all_counts += counts
         if summary is not None:
-            summary |= summarised(all_counts)
+            summary |= summary_of(all_counts)
         seconds["wait"] += timer.lap()["wait"]
-        # an epoch's connections are made in no phase; neither is what a server does
+        # neither connecting nor a server's work is in a phase
         seconds["wire"] += timer.clock() - start - sum(seconds.values())
         number += len(clocks)
         yield Step(
@@ -95,35 +99,36 @@ def by_epochs(
             words_sent=(comm.bytes_sent - sent) // 4,
             epoch=epoch,
             state=lambda: [
-                collected(comm, roles, split, partial(np.asarray, each))
-                for each in shard.state
+                collected(comm, roles, split, partial(np.asarray, array))
+                for array in shard.state
             ],
         )
 
 
-def begun(
+def restored_shard(
     update: Callable[[np.ndarray], Any], values: np.ndarray, state: Sequence[np.ndarray]
 ) -> Any:
-    """Return rows and their rule, with its state in an earlier Step, if any."""
+    """Return the Shard of these rows, with the state of an earlier Step, if any."""
     shard = update(values)
     for array, saved in zip(shard.state if state else (), state, strict=True):
         array[...] = saved
     return shard
 
 
-def counted(report: Report) -> np.ndarray:
-    """Return the gradients of each staleness, the sums of WORK and the late gradients.
+def staleness_counts(report: Report) -> np.ndarray:
+    """Return numbers of gradients by staleness, sums of WORK, and late gradients.
 
-    Gradients without rows have no staleness, and neither have late ones.
+    Gradients without rows and late gradients have no staleness.
     """
-    stale = [one.staleness for one in report.log if one.rows and not one.late]
+    log = report.log
+    stale = [entry.staleness for entry in log if entry.rows and not entry.late]
     counts = np.bincount(np.minimum(np.array(stale, np.int64), STALEST))
     counts = np.append(counts, np.zeros(STALEST + 1 - len(counts)))
-    late = sum(one.late for one in report.log)
+    late = sum(entry.late for entry in log)
     return np.concatenate([counts, report.work.sum(0), [late]])
 
 
-def summarised(all_counts: np.ndarray) -> dict[str, Any]:
+def summary_of(all_counts: np.ndarray) -> dict[str, Any]:
     """Return the counts of all ranks and epochs by name."""
     counts = np.trim_zeros(all_counts[: STALEST + 1], "b")
     work = dict(zip(WORK, all_counts[STALEST + 1 :].tolist(), strict=False))

@@ -1,4 +1,4 @@
-"""What happened in a run on parameter servers: each rank's part, and all together."""
+"""Measurements of a run on parameter servers, of each rank and of all ranks."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -15,21 +15,21 @@ from dml.wire.server.server import Applied, Server
 
 
 class Snapshot(NamedTuple):
-    """The table at some moment."""
+    """A copy of the table during the run."""
 
     seconds: float
-    clocks: float  # of all workers, on the mean
+    clocks: float  # mean over workers
     updates: int
     values: np.ndarray
 
 
 class Collected(NamedTuple):
-    """What all ranks did."""
+    """The measurements of all ranks."""
 
     table: np.ndarray  # TxD, at the end
-    log: np.ndarray  # a row a gradient and server: as Applied, and the server
-    snapshots: list[Snapshot]  # of the whole table
-    work: np.ndarray  # a row a worker: as WORK
+    log: np.ndarray  # row per gradient and server: fields of Applied, server
+    snapshots: list[Snapshot]  # of the full table
+    work: np.ndarray  # row per worker: columns of WORK
     summary: dict[str, float]
 
 
@@ -41,7 +41,7 @@ TOTALS = WORK[2:]
 
 
 class Report:
-    """One rank's own part, filled by the strategy."""
+    """The measurements of one rank, filled by the strategy."""
 
     def __init__(self) -> None:
         self.counts = Counts()
@@ -60,26 +60,35 @@ class Report:
         self.version = server.version
 
     def worked(self, client: Client) -> None:
-        of = vars(client) | vars(client.mail) | vars(self.counts)
-        self.work = np.array([[of[name] for name in WORK]], float)
+        values = vars(client) | vars(client.mail) | vars(self.counts)
+        self.work = np.array([[values[name] for name in WORK]], float)
 
 
 def collected(
     comm: CountedComm, roles: Roles, split: Partition, width: int, report: Report
 ) -> Collected | None:
-    """Bring all reports together on rank 0; None elsewhere; collective."""
+    """Gather all reports on rank 0; return None elsewhere; collective.
+
+    Args:
+      comm: Ranks.
+      roles: Which ranks are workers and which are servers.
+      split: Partition of the rows among servers.
+      width: Number of columns of the table.
+      report: Measurements of this rank.
+    """
     log = np.array(report.log, float).reshape(-1, len(Applied._fields))
     moments = np.array([each[:3] for each in report.snapshots], float).reshape(-1, 3)
     copies = [each.values.reshape(-1) for each in report.snapshots]
     flat = np.concatenate([np.empty(0, np.float32), *copies])
     ends = np.array([[comm.bytes_sent // 4, report.version]], float)
-    mine = (report.values.reshape(-1), log, moments, flat, report.work, ends)
-    pages = gather_arrays(comm, *mine)
-    if pages is None:
+    gathered = gather_arrays(
+        comm, report.values.reshape(-1), log, moments, flat, report.work, ends
+    )
+    if gathered is None:
         return None
-    values, logs, times, copies_of, work, ends_of = pages
+    values, logs, times, copies_of, work, ends_of = gathered
 
-    def whole(parts: Sequence[np.ndarray]) -> np.ndarray:
+    def full(parts: Sequence[np.ndarray]) -> np.ndarray:
         return joined(split, [part.reshape(-1, width) for part in parts])
 
     ranks = roles.servers
@@ -88,7 +97,7 @@ def collected(
     snapshots = [
         Snapshot(
             *(seconds, clocks, int(updates)),
-            whole([copies_of[r].reshape(len(times[r]), -1)[k] for r in ranks]),
+            full([copies_of[r].reshape(len(times[r]), -1)[k] for r in ranks]),
         )
         for k, (seconds, clocks, updates) in enumerate(first[:moments_of])
     ]
@@ -102,12 +111,12 @@ def collected(
         "updates": int(ends_of[ranks[0]][0, 1]),
         "rows_imbalance": imbalance(split),
     }
-    table = whole([values[rank] for rank in ranks])
+    table = full([values[rank] for rank in ranks])
     return Collected(table, log, snapshots, totals, summary)
 
 
 def joined(split: Partition, parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the table whose rows the servers have."""
+    """Return the table from the rows of all servers."""
     table_TxD = np.empty((int(split.edges[-1]), parts[0].shape[1]), np.float32)
     for number, part in enumerate(parts):
         table_TxD[split.rows_of(number)] = part
@@ -115,7 +124,7 @@ def joined(split: Partition, parts: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def totalled(log: np.ndarray, work: np.ndarray) -> dict[str, float]:
-    """Return the numbers of a run."""
+    """Return the totals and means of a run by name."""
     column = dict(zip((*Applied._fields, "server"), log.T, strict=True))
     late, first = column["late"] > 0, column["server"] == 0
     stale = column["staleness"][~late & (column["rows"] > 0)]

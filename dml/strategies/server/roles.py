@@ -22,7 +22,13 @@ class Roles(NamedTuple):
 
 
 def roles(size: int, servers: int = 0, colocated: bool = False) -> Roles:
-    """Return the roles of ranks; 0 servers: 1 in 4, at least 1, or all colocated."""
+    """Return the roles of ranks.
+
+    Args:
+      size: Number of ranks.
+      servers: Number of servers; 0: 1 in 4 and at least 1, or all if colocated.
+      colocated: Whether servers are also workers.
+    """
     if servers < 0:
         raise BadInput(
             f"expected 1 server or more, or 0 for 1 in 4 ranks, got {servers}; pass "

@@ -1,9 +1,10 @@
-"""Parameter servers: workers compute gradients, servers keep and update the rows.
+"""Parameter servers (Dean 2012; Li 2014): workers compute gradients, servers keep rows.
 
     minibatch k ─► shard of each worker ─► gradient ─► servers ─► rows ─► workers
 
-A worker yields a Step per clock, with the loss of its own shard; a server yields one
-Step at the end. The report receives what happened.
+A worker yields a Step per clock, with the loss of its shard; a server yields one Step
+at the end. The report receives the measurements of this rank. Words a clock: for each
+worker those of the rows that it reads and of its gradient (`workers`).
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -16,9 +17,9 @@ from dml.metrics.timer import Timer
 from dml.strategies.parameters import Update
 from dml.strategies.server.report import Report, joined
 from dml.strategies.server.roles import Roles
-from dml.strategies.server.tables import of_rows, tabled
-from dml.strategies.server.workers import Habits, Parts, work
-from dml.types import BadInput, CountedComm, Problem, Reducer, Shard, Step
+from dml.strategies.server.tables import as_table, row_rule
+from dml.strategies.server.workers import Parts, WorkerOptions, worker_steps
+from dml.types import BadInput, CountedComm, Problem, Reducer, Shard, Step, nothing
 from dml.wire.collectives import tree_allreduce
 from dml.wire.collectives.gather_arrays import gather_arrays
 from dml.wire.comm.once import once
@@ -30,25 +31,28 @@ from dml.wire.server.consistency import Consistency
 from dml.wire.server.replica import Replica
 from dml.wire.server.server import Server
 
-Make = Callable[[np.ndarray], Shard]  # rows -> what keeps and updates them
+Make = Callable[[np.ndarray], Shard]  # rows -> the Shard that stores and updates them
 
 
 class Setup(NamedTuple):
     """How ranks share the work.
 
-    roles: which ranks work and which serve.
-    rule: how far workers may drift apart, and when gradients are applied.
-    own: makes what moves a worker's copy by its own gradients; None: as on servers.
-    habits: how a worker computes and pushes.
-    known: key lists that a server remembers of each worker.
-    snapshots: clocks between two copies of the table; 0: none.
-    reducer: its `combine` adds up the terms of an update on each server.
+    Attributes:
+      roles: Which ranks are workers and which are servers.
+      rule: Consistency: how far workers may drift apart, and when gradients are
+        applied.
+      own: rows -> Shard that applies a worker's gradients to its copy; None: the
+        servers'.
+      worker_options: How a worker computes and pushes.
+      known: Number of key lists that a server caches for each worker.
+      snapshots: Number of clocks between two copies of the table; 0: none.
+      reducer: Its `combine` adds the terms of an update on each server.
     """
 
     roles: Roles
     rule: Consistency
     own: Make | None = None
-    habits: Habits = Habits()
+    worker_options: WorkerOptions = WorkerOptions()
     known: int = 64
     snapshots: int = 0
     reducer: Reducer = exact(tree_allreduce)
@@ -68,22 +72,20 @@ def server(
 ) -> Iterator[Step]:
     """Train by the setup's consistency; `bsp` has the bits of `serial`.
 
-    problem: what is learned; a tree of parameters becomes a table of one column.
-    batches: the indices of each clock's global minibatch, equal on all ranks.
-    update: a rule of rows, or an optimizer that treats every number alone.
-    comm: the ranks, workers and servers.
-    timer: measures the phases.
-    setup: how ranks share the work.
-    report: receives this rank's part of what happened.
-    every: updates of an epoch; a Step is an epoch, on all ranks. None: see above.
-
-    Of epochs also:
-
-    state: the arrays of the update's state in an earlier Step.
-    summary: receives the staleness and waiting of all epochs.
+    Args:
+      problem: Problem to train; a tree of parameters becomes a table of one column.
+      batches: Indices of each clock's global minibatch, equal on all ranks.
+      update: Rule of rows, or an optimizer that treats all numbers independently.
+      comm: Ranks, workers and servers.
+      timer: Measures the phases.
+      setup: How ranks share the work.
+      report: Receives this rank's measurements.
+      every: Number of updates in an epoch, after which all ranks yield a Step; None: a
+        worker yields a Step per clock, a server one at the end.
+      **own: With `every`, the options `state` and `summary` of `epochs.by_epochs`.
     """
-    problem = once(comm, "table", id(problem.params), partial(tabled, problem))
-    update = of_rows(update)
+    problem = once(comm, "table", id(problem.params), partial(as_table, problem))
+    update = row_rule(update)
     if every:
         from dml.strategies.server.epochs import by_epochs
 
@@ -104,11 +106,10 @@ def server(
     comm.Barrier()
     report = Report() if report is None else report
     roles = setup.roles
-    split = divided(comm, problem, len(roles.servers))
-    number, works = roles.server(comm.rank), comm.rank < roles.workers
+    split = row_partition(comm, problem, len(roles.servers))
     serving = (
-        served(problem, update, split, comm, setup, report)
-        if number is not None
+        make_server(problem, update, split, comm, setup, report)
+        if roles.server(comm.rank) is not None
         else None
     )
 
@@ -116,12 +117,52 @@ def server(
         return np.asarray(serving.shard.values) if serving else problem.params[:0]
 
     table = partial(collected, comm, roles, split, values)
-    if not works:
-        assert serving
-        serving.serve()
-        report.served(serving)
-        yield last(serving, timer, table)
+    if comm.rank < roles.workers:
+        for step in run_worker(
+            problem,
+            batches,
+            update,
+            comm=comm,
+            timer=timer,
+            setup=setup,
+            report=report,
+            split=split,
+            serving=serving,
+        ):
+            yield step._replace(params=table)
         return
+    assert serving
+    serving.serve()
+    report.served(serving)
+    yield final_step(serving, timer, table)
+
+
+def run_worker(
+    problem: Problem,
+    batches: Iterable[np.ndarray],
+    update: Make,
+    *,
+    comm: CountedComm,
+    timer: Timer,
+    setup: Setup,
+    report: Report,
+    split: Partition,
+    serving: Server | None,
+) -> Iterator[Step]:
+    """Train as a worker; a colocated rank also serves while it waits.
+
+    Args:
+      problem: The problem of a table.
+      batches: Indices of each clock's global minibatch.
+      update: rows -> Shard.
+      comm: Ranks.
+      timer: Measures the phases.
+      setup: How ranks share the work.
+      report: Receives this rank's measurements.
+      split: Partition of the rows among servers.
+      serving: This rank's server; None: it has none.
+    """
+    roles = setup.roles
     meanwhile: Any = colocated(serving, comm) if serving else None
     client = Client(
         comm,
@@ -131,14 +172,19 @@ def server(
         known=setup.known,
         wait=meanwhile and meanwhile.wait,
     )
-    replica = copied(problem, client, setup, setup.own or update)
-    parts = Parts(problem, batches, comm.rank, roles.workers)
-    poll = meanwhile and meanwhile.poll
+    replica = make_replica(problem, client, setup, setup.own or update)
     step = None
-    for step in work(parts, replica, timer, setup.habits, report.counts, poll):
-        yield step._replace(params=table)
-    if step is None:  # a worker that skipped every clock
-        yield Step(client.clock, 0.0, table, 0, timer.lap(), words_sent=0)
+    for step in worker_steps(
+        Parts(problem, batches, comm.rank, roles.workers),
+        replica,
+        timer=timer,
+        options=setup.worker_options,
+        counts=report.counts,
+        poll=meanwhile and meanwhile.poll,
+    ):
+        yield step
+    if step is None:  # the worker skipped every clock
+        yield Step(client.clock, 0.0, nothing, 0, timer.lap(), words_sent=0)
     report.worked(client)
     if serving:
         meanwhile.finish()
@@ -152,18 +198,27 @@ def collected(
     split: Partition,
     rows: Callable[[], np.ndarray],
 ) -> np.ndarray | None:
-    """Return the servers' rows on rank 0, None elsewhere; collective, after the run."""
-    found = gather_arrays(comm, rows())
-    return joined(split, [found[0][rank] for rank in roles.servers]) if found else None
+    """Return the servers' rows on rank 0, None elsewhere; collective, after the run.
+
+    Args:
+      comm: Ranks.
+      roles: Which ranks are workers and which are servers.
+      split: Partition of the rows among servers.
+      rows: () -> the rows of this rank's server.
+    """
+    gathered = gather_arrays(comm, rows())
+    if gathered is None:
+        return None
+    return joined(split, [gathered[0][rank] for rank in roles.servers])
 
 
-def divided(comm: CountedComm, problem: Problem, servers: int) -> Partition:
+def row_partition(comm: CountedComm, problem: Problem, servers: int) -> Partition:
     """Return the partition of the rows among servers."""
     call = partial(partition, len(problem.params), servers, problem.frequency)
     return once(comm, "partition", (id(problem.params), servers), call)
 
 
-def served(
+def make_server(
     problem: Problem,
     update: Make,
     split: Partition,
@@ -171,7 +226,16 @@ def served(
     setup: Setup,
     report: Report,
 ) -> Server:
-    """Make this rank's server."""
+    """Make this rank's server.
+
+    Args:
+      problem: The problem of a table.
+      update: rows -> Shard.
+      split: Partition of the rows among servers.
+      comm: Ranks.
+      setup: How ranks share the work.
+      report: Receives the snapshots.
+    """
     combine, workers = setup.reducer.combine, setup.roles.workers
     if combine is None:
         raise BadInput(
@@ -181,20 +245,32 @@ def served(
     rows = split.rows_of(setup.roles.server(comm.rank) or 0)
     shard = update(problem.params[rows].copy())
 
-    def heard(clocks: int) -> None:
+    def on_clock(clocks: int) -> None:
         every = setup.snapshots * workers
         if every and clocks // every > len(report.snapshots):
             report.snapshot(comm.Wtime(), clocks / workers, serving)
 
-    serving = Server(comm, shard, workers, setup.rule, heard, combine)
+    serving = Server(comm, shard, workers, setup.rule, on_clock, combine)
     return serving
 
 
-def copied(problem: Problem, client: Client, setup: Setup, make: Make) -> Replica:
-    """Make this worker's copy; its own gradients move it where rows are cached."""
-    rule, habits = setup.rule, setup.habits
+def make_replica(problem: Problem, client: Client, setup: Setup, make: Make) -> Replica:
+    """Make this worker's copy of the rows.
+
+    Its own gradients update the copy if rows are cached between clocks.
+
+    Args:
+      problem: The problem of a table.
+      client: Connection to the servers.
+      setup: How ranks share the work.
+      make: rows -> Shard.
+    """
+    rule, worker_options = setup.rule, setup.worker_options
     cached = (
-        rule.pull_period != 1 or rule.push_based or habits.prefetch or habits.pushes > 1
+        rule.pull_period != 1
+        or rule.push_based
+        or worker_options.prefetch
+        or worker_options.pushes > 1
     )
     own = make(problem.params.copy()) if cached and rule.aggregation_count else None
     return Replica(client, problem.params, rule, own)
@@ -208,8 +284,8 @@ def colocated(serving: Server, comm: CountedComm) -> Colocated:
     return Colocated(comm, serving.inbox, hear)
 
 
-def last(serving: Server, timer: Timer, table: Callable[[], Any]) -> Step:
-    """Return a server's Step at its end."""
+def final_step(serving: Server, timer: Timer, table: Callable[[], Any]) -> Step:
+    """Return the Step that a server yields at the end."""
     losses = [each.loss for each in serving.log[-serving.workers :]]
     mean = float(np.mean(losses)) if losses else 0.0
     return Step(serving.version, mean, table, 0, timer.lap(), words_sent=0)

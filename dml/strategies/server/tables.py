@@ -1,7 +1,7 @@
-"""A tree of parameters as a table of one column, every row of which is always touched.
+"""A tree of parameters as a table of one column; every example touches all rows.
 
-Parameter servers keep rows. A problem whose parameters are a tree is trained through
-this table; a problem of rows passes unchanged.
+Parameter servers store rows. A problem whose parameters are a tree is trained as this
+table; a problem of rows is returned unchanged.
 """
 
 from functools import partial
@@ -14,7 +14,7 @@ from dml.types import BadInput, Params, Problem, Rows
 from dml.wire.comm.buffers import Layout, layout, pack, unpack
 
 
-def tabled(problem: Problem) -> Problem:
+def as_table(problem: Problem) -> Problem:
     """Return the problem of a table."""
     if problem.table:
         return problem.table()
@@ -23,7 +23,7 @@ def tabled(problem: Problem) -> Problem:
     return flattened(problem)
 
 
-def of_rows(update: Update) -> Any:
+def row_rule(update: Update) -> Any:
     """Return the rule that updates rows as the optimizer would update the tree."""
     if not hasattr(update, "init"):
         return update
@@ -34,13 +34,13 @@ def of_rows(update: Update) -> Any:
 
 def flattened(problem: Problem) -> Problem:
     """Return the problem of one column with all numbers of the parameters."""
-    lies = layout(problem.params)
-    if set(lies.dtypes) != {np.dtype(np.float32)}:
-        kinds = ", ".join(sorted({str(dtype) for dtype in lies.dtypes}))
+    flat_layout = layout(problem.params)
+    if set(flat_layout.dtypes) != {np.dtype(np.float32)}:
+        kinds = ", ".join(sorted({str(dtype) for dtype in flat_layout.dtypes}))
         raise BadInput(f"expected params of float32, got {kinds}; cast them")
-    start_Tx1 = np.empty((lies.length, 1), np.float32)
+    start_Tx1 = np.empty((flat_layout.length, 1), np.float32)
     pack(problem.params, start_Tx1[:, 0])
-    every = slice(0, lies.length)
+    every = slice(0, flat_layout.length)
     differentiate = compiled(problem) if problem.model else partial(by_leaves, problem)
 
     def gradient(table_Tx1: np.ndarray, batch: Any) -> tuple[float, Rows]:
@@ -51,14 +51,14 @@ def flattened(problem: Problem) -> Problem:
         start_Tx1,
         problem.examples,
         gradient,
-        lambda table_Tx1: problem.evaluate(unpacked(table_Tx1, lies)),
+        lambda table_Tx1: problem.evaluate(unpacked(table_Tx1, flat_layout)),
         problem.take,
         lambda batch: every,
     )
 
 
 def compiled(problem: Problem) -> Any:
-    """Return (vector, batch) -> loss and gradient, flattened by the same program."""
+    """Return (vector, batch) -> loss and flat gradient, compiled as one program."""
     from jax.flatten_util import ravel_pytree
 
     from dml.models.gradient import gradient
@@ -72,7 +72,7 @@ def compiled(problem: Problem) -> Any:
 
     def differentiate(vector_T: np.ndarray, batch: Any) -> tuple[Any, np.ndarray]:
         lost, grads = gradient(loss, vector_T, batch)
-        return lost, np.array(grads)  # JAX's own memory is read-only
+        return lost, np.array(grads)  # a copy: JAX's memory is read-only
 
     return differentiate
 
@@ -81,13 +81,13 @@ def by_leaves(
     problem: Problem, vector_T: np.ndarray, batch: Any
 ) -> tuple[Any, np.ndarray]:
     """Return the loss and the packed gradient of a problem without a model."""
-    lies = layout(problem.params)
-    loss, grads = problem.gradient(unpack(vector_T, lies), batch)
+    flat_layout = layout(problem.params)
+    loss, grads = problem.gradient(unpack(vector_T, flat_layout), batch)
     packed_T = np.empty_like(vector_T)
     pack(grads, packed_T)
     return loss, packed_T
 
 
-def unpacked(table_Tx1: np.ndarray, lies: Layout) -> Params:
+def unpacked(table_Tx1: np.ndarray, flat_layout: Layout) -> Params:
     """Return the table's numbers as a tree."""
-    return unpack(table_Tx1[:, 0], lies)
+    return unpack(table_Tx1[:, 0], flat_layout)

@@ -1,9 +1,9 @@
 """A worker's loop over clocks: read rows, compute a gradient, push it.
 
-    read ─► gradient ─► push, clock ─► read ─► …          wait: until the rows have come
-            request the next rows                         with prefetch, before that
-
-Words a clock: those of the rows that are read and of the gradient.
+    read ─► gradient ─► push, clock ─► read ─► …          wait: until the rows arrive
+            request the next rows                         with prefetch, before the
+                                                          gradient is computed
+Words a clock: those of the rows read and of the gradient.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -17,29 +17,31 @@ from dml.types import BadInput, Problem, Rows, Step, nothing
 from dml.wire.reducers.rows import Keys, sum_rows
 from dml.wire.server.replica import Reading, Replica
 
-Sift = Callable[[np.ndarray, np.ndarray], np.ndarray]  # values, grads -> which to send
+RowFilter = Callable[[np.ndarray, np.ndarray], np.ndarray]  # values, grads -> mask
 SKIP, STOP = "skip", "stop"
 
 
-class Habits(NamedTuple):
+class WorkerOptions(NamedTuple):
     """How a worker computes and pushes.
 
-    pushes: clocks between two pushes, each of their summed gradients.
-    prefetch: whether the next rows are requested before the computation.
-    microbatches: parts of a minibatch, between which a colocated server serves.
-    on_nonfinite: SKIP or STOP, at a gradient that is not finite.
-    sift: a filter of keys: (values, gradients) -> the mask of rows to push.
+    Attributes:
+      pushes: Number of clocks between two pushes, each of their summed gradients.
+      prefetch: Whether the next rows are requested before the computation.
+      microbatches: Number of parts of a minibatch; a colocated server serves between
+        them.
+      on_nonfinite: SKIP or STOP at a gradient that is not finite.
+      row_filter: (values, gradients) -> mask of the rows to push; None pushes all.
     """
 
     pushes: int = 1
     prefetch: bool = False
     microbatches: int = 1
     on_nonfinite: str = STOP
-    sift: Sift | None = None
+    row_filter: RowFilter | None = None
 
 
 class Counts:
-    """Numbers and seconds of a worker's gradients."""
+    """Counters and seconds of a worker's gradients."""
 
     def __init__(self) -> None:
         self.nonfinite = self.sifted = self.offered = self.skipped_clocks = 0
@@ -50,21 +52,21 @@ class Part(NamedTuple):
     """A worker's part of a minibatch."""
 
     clock: int
-    numbers: np.ndarray
-    batch: Any  # of these examples
-    rows: Keys
-    weight: float  # in the minibatch
+    indices: np.ndarray  # of its examples
+    batch: Any  # `take` of the indices
+    rows: Keys  # that it touches
+    weight: float  # share of the minibatch's examples
 
 
 class Kept(NamedTuple):
-    """A gradient to be pushed."""
+    """A gradient to push."""
 
     rows: Keys
-    grads: np.ndarray  # times the weight
-    weight: float  # in the minibatch
+    grads: np.ndarray  # multiplied by the weight
+    weight: float  # share of the minibatch's examples
     loss: float
-    of: Keys  # the rows that were read
-    has: np.ndarray | None = None  # the mask of those in `rows`; None: all
+    read: Keys  # rows that were read
+    mask: np.ndarray | None = None  # of the rows read: those in `rows`; None: all
 
 
 class Parts:
@@ -80,12 +82,12 @@ class Parts:
         """Return this worker's part of that clock's minibatch; None after the last."""
         for number, index in self.batches:
             if number == clock:
-                mine = shard(index, self.worker, self.workers)
-                weight = len(mine) / len(index)
-                if not len(mine):
-                    return Part(clock, mine, None, np.empty(0, int), weight)
-                batch = self.problem.take(mine)
-                return Part(clock, mine, batch, touched(self.problem, batch), weight)
+                indices = shard(index, self.worker, self.workers)
+                weight = len(indices) / len(index)
+                if not len(indices):
+                    return Part(clock, indices, None, np.empty(0, int), weight)
+                batch = self.problem.take(indices)
+                return Part(clock, indices, batch, touched(self.problem, batch), weight)
         return None
 
 
@@ -94,26 +96,36 @@ def touched(problem: Problem, batch: Any) -> Keys:
     return problem.touched(batch) if problem.touched else slice(0, len(problem.params))
 
 
-def work(
+def worker_steps(
     parts: Parts,
     replica: Replica,
+    *,
     timer: Timer,
-    habits: Habits,
+    options: WorkerOptions,
     counts: Counts,
     poll: Callable[[], object] | None = None,
 ) -> Iterator[Step]:
-    """Train by all minibatches; yield a Step per clock, with this worker's loss."""
+    """Train on all minibatches; yield a Step per clock, with the loss of this worker.
+
+    Args:
+      parts: This worker's parts of the minibatches.
+      replica: This worker's copy of the rows.
+      timer: Measures the phases.
+      options: How the worker computes and pushes.
+      counts: Receives the counters.
+      poll: Lets a colocated server serve; None: there is none.
+    """
     client, comm = replica.client, replica.client.comm
     part = parts.at(client.clock)
     reading: Reading | None = None
-    summing: list[Kept] = []  # of the clocks that are not pushed yet
+    summing: list[Kept] = []  # gradients of clocks that are not pushed yet
     while part:
         sent = comm.bytes_sent
         with timer("wait"):
             reading = reading or replica.ask(part.rows, part.clock)
             replica.have(reading, part.rows, part.clock)
         if replica.rule.backups and replica.clock > part.clock:
-            # the other workers are clocks ahead: continue at theirs
+            # the other workers are clocks ahead: skip to their clock
             if summing:
                 push(replica, summing, ends_clock=False)
                 summing = []
@@ -123,16 +135,16 @@ def work(
             continue
         following = parts.at(part.clock + 1)
         reading = None
-        if habits.prefetch and following:
+        if options.prefetch and following:
             with timer("wire"):
                 reading = replica.ask(following.rows, following.clock)
         with timer("gradient"):
-            loss, grads = computed(parts.problem, replica, part, habits, poll)
+            loss, grads = part_gradient(parts.problem, replica, part, options, poll)
             comm.platform.work(part.weight * parts.workers)
         with timer("wire"):
-            summing.append(kept(replica, part, grads, habits, counts, loss))
+            summing.append(filtered(replica, part, grads, options, counts, loss))
             replica.wrote(*summing[-1][:3])
-            if len(summing) == habits.pushes or not following:
+            if len(summing) == options.pushes or not following:
                 push(replica, summing)
                 summing = []
             else:
@@ -141,56 +153,73 @@ def work(
         counts.waited += seconds.get("wait", 0.0)
         counts.computed += seconds.get("gradient", 0.0)
         words = (comm.bytes_sent - sent) // 4
-        yield Step(part.clock + 1, loss, nothing, len(part.numbers), seconds, words)
+        yield Step(part.clock + 1, loss, nothing, len(part.indices), seconds, words)
         part = following
     client.end()
     replica.finish()
 
 
-def computed(
+def part_gradient(
     problem: Problem,
     replica: Replica,
     part: Part,
-    habits: Habits,
+    options: WorkerOptions,
     poll: Callable[[], object] | None,
 ) -> tuple[float, np.ndarray]:
-    """Return the part's loss and its gradient, times its weight in the minibatch."""
-    if not len(part.numbers):
+    """Return the part's loss and its gradient times its weight in the minibatch.
+
+    Args:
+      problem: The problem of a table.
+      replica: This worker's copy of the rows.
+      part: This worker's part of a minibatch.
+      options: How the worker computes and pushes.
+      poll: Lets a colocated server serve between microbatches; None: there is none.
+    """
+    if not len(part.indices):
         return 0.0, np.empty((0, replica.table.shape[1]), np.float32)
-    if habits.microbatches == 1:
-        loss, found = problem.gradient(replica.table, part.batch)
-        return loss, found.values * np.float32(part.weight)
+    if options.microbatches == 1:
+        loss, rows = problem.gradient(replica.table, part.batch)
+        return loss, rows.values * np.float32(part.weight)
     loss, total = 0.0, []
-    for piece in np.array_split(part.numbers, habits.microbatches):
+    for piece in np.array_split(part.indices, options.microbatches):
         if len(piece):
-            share = len(piece) / len(part.numbers)
-            lost, found = problem.gradient(replica.table, problem.take(piece))
-            loss += lost * share
-            scaled = found.values * np.float32(share * part.weight)
-            total.append(Rows(found.index, scaled))
+            share = len(piece) / len(part.indices)
+            piece_loss, grads = problem.gradient(replica.table, problem.take(piece))
+            loss += piece_loss * share
+            scaled = grads.values * np.float32(share * part.weight)
+            total.append(Rows(grads.index, scaled))
         if poll:
             poll()
-    rows, grads = sum_rows(total)
+    rows, values = sum_rows(total)
     if len(total) == 1 or isinstance(rows, slice) or isinstance(part.rows, slice):
-        return loss, grads
-    order = np.argsort(rows)  # touched rows come in any order
-    return loss, grads[order[np.searchsorted(rows, part.rows, sorter=order)]]
+        return loss, values
+    order = np.argsort(rows)  # touched rows are in any order
+    return loss, values[order[np.searchsorted(rows, part.rows, sorter=order)]]
 
 
-def kept(
+def filtered(
     replica: Replica,
     part: Part,
     grads: np.ndarray,
-    habits: Habits,
+    options: WorkerOptions,
     counts: Counts,
     loss: float,
 ) -> Kept:
-    """Return the part of a gradient that is pushed: finite, and filtered."""
+    """Return the gradient to push: finite, and filtered; count what is left out.
+
+    Args:
+      replica: This worker's copy of the rows.
+      part: This worker's part of a minibatch.
+      grads: Gradient of the part's rows, times its weight.
+      options: How the worker computes and pushes.
+      counts: Receives the counters.
+      loss: Loss of the part.
+    """
     with np.errstate(over="ignore", invalid="ignore"):
         finite = np.isfinite(grads.sum()) or np.isfinite(grads).all()
     if not finite:
         counts.nonfinite += 1
-        if habits.on_nonfinite == STOP:
+        if options.on_nonfinite == STOP:
             raise FloatingPointError(
                 f"rank {replica.client.comm.rank}, clock {part.clock}: expected a "
                 "finite gradient, got NaN or infinity; pass a lower --lr, or "
@@ -198,25 +227,27 @@ def kept(
             )
         none = slice(0, 0) if isinstance(part.rows, slice) else part.rows[:0]
         return Kept(none, grads[:0], 0.0, loss, none)
-    if habits.sift is None:
+    if options.row_filter is None:
         return Kept(part.rows, grads, part.weight, loss, part.rows)
     if isinstance(part.rows, slice):
-        raise BadInput("expected sparse rows to sift, got a dense problem")
-    has = habits.sift(replica.table[part.rows], grads / np.float32(part.weight))
+        raise BadInput("expected sparse rows for a row filter, got a dense problem")
+    mask = options.row_filter(replica.table[part.rows], grads / np.float32(part.weight))
     counts.offered += len(part.rows)
-    counts.sifted += len(part.rows) - int(has.sum())
-    return Kept(part.rows[has], grads[has], part.weight, loss, part.rows, has)
+    counts.sifted += len(part.rows) - int(mask.sum())
+    return Kept(part.rows[mask], grads[mask], part.weight, loss, part.rows, mask)
 
 
 def push(replica: Replica, summing: list[Kept], ends_clock: bool = True) -> None:
-    """Push the sum of several clocks' gradients, and end the last clock."""
-    weight = sum(one.weight for one in summing)
-    loss = sum(one.loss for one in summing) / len(summing)
+    """Push the sum of several clocks' gradients; end the last clock if `ends_clock`."""
+    weight = sum(gradient.weight for gradient in summing)
+    loss = sum(gradient.loss for gradient in summing) / len(summing)
     replica.pushes += 1
     if len(summing) == 1:  # the server knows its keys from the pull
-        (one,) = summing
-        keys, grads, has = one.of, one.grads, one.has
+        (gradient,) = summing
+        keys, grads, mask = gradient.read, gradient.grads, gradient.mask
     else:
-        keys, grads = sum_rows([Rows(one.rows, one.grads) for one in summing])
-        has = None
-    replica.client.push(keys, grads, weight, loss, ends_clock=ends_clock, has=has)
+        keys, grads = sum_rows(
+            [Rows(filtered.rows, filtered.grads) for filtered in summing]
+        )
+        mask = None
+    replica.client.push(keys, grads, weight, loss, ends_clock=ends_clock, has=mask)

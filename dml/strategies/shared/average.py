@@ -1,9 +1,10 @@
 """Parallel SGD: each worker trains its own table; the mean at the end (Zinkevich 2010).
 
     worker 0   blocks 5 0 1   w_0 ─┐
-    worker 1   blocks 2 4 3   w_1 ─┴─► (w_0 + w_1) / 2      no worker waits before
+    worker 1   blocks 2 4 3   w_1 ─┴─► (w_0 + w_1) / 2      no worker waits before it
 
-There are p tables in memory. Words a step: the loss, and the rows changed.
+Memory holds p tables. Words a Step: those of the all-reduce over the loss and the
+number of changed rows.
 """
 
 from collections.abc import Iterable, Iterator
@@ -24,7 +25,7 @@ from dml.strategies.shared.workers import (
 from dml.types import CountedComm, Problem, Step
 from dml.wire.memory import hogwild
 from dml.wire.memory import state as memory
-from dml.wire.memory.lock_free import lock_free_loop
+from dml.wire.memory.lock_free import lock_free_loop as compiled
 from dml.wire.memory.state import EpochSettings, Order, Worker
 
 
@@ -37,39 +38,50 @@ def average(
     timer: Timer,
     threads: int = 1,
 ) -> Iterator[Step]:
-    """Train each worker on its own blocks; a Step has the mean of all tables.
+    """Train each worker on its blocks; a Step has the mean of all tables.
 
-    problem: the problem, equal on all ranks; it needs a kernel with a model.
-    batches: the order of each epoch, equal on all ranks.
-    update: rates and momentum.
-    comm: the ranks, all on one host.
-    timer: measures the phases.
-    threads: workers of each rank.
+    Args:
+      problem: Problem to train, equal on all ranks; it needs a kernel with a model.
+      batches: Order of each epoch, equal on all ranks.
+      update: Learning rates and momentum.
+      comm: Ranks, all on one host.
+      timer: Measures the phases.
+      threads: Number of workers of each rank.
     """
     start, kernel = problem.params, problem.kernel
-    with closing(Workers(comm, threads, problem.examples)) as crew:
-        flat = crew.allocate(crew.count * start.size, start.dtype)
-        tables = flat.reshape(crew.count, *start.shape)
+    with closing(Workers(comm, threads, problem.examples)) as workers:
+        flat = workers.allocate(workers.count * start.size, start.dtype)
+        tables = flat.reshape(workers.count, *start.shape)
         momentum = bool(update.momentum)
-        own = [memory.state(start, 1, momentum, False, np.zeros) for _ in crew.mine]
-        grads = [gradients(problem) for _ in crew.mine]
-        descend = lock_free_loop(kernel.model, hogwild)
-        if crew.comm.rank == 0:
+        own = [memory.state(start, 1, momentum, False, np.zeros) for _ in workers.local]
+        grads = [gradients(problem) for _ in workers.local]
+        descend = compiled(kernel.model, hogwild)
+        if workers.comm.rank == 0:
             tables[:] = start
 
-        def work(data: Any, order: Order, pace: EpochSettings, worker: Worker) -> Any:
+        def work(
+            data: Any, order: Order, settings: EpochSettings, worker: Worker
+        ) -> Any:
             order = share_of(order, worker)
             thread = worker.me % threads
             state = own[thread]._replace(table=tables[worker.me])
-            found = descend(state, data, order, Worker(0, 1), pace, grads[thread])
+            losses = descend(state, data, order, Worker(0, 1), settings, grads[thread])
             settle(kernel, data, order.steps, state.table, state.velocity)
-            return found
+            return losses
 
         def mean() -> np.ndarray:
             return tables.mean(axis=0, dtype=np.float64).astype(start.dtype)
 
         table = Table(lambda data, steps: None, mean)
-        yield from epochs(problem, batches, update, crew, timer, work, table)
+        yield from epochs(
+            problem,
+            batches,
+            update,
+            workers=workers,
+            timer=timer,
+            work=work,
+            table=table,
+        )
 
 
 def share_of(order: Order, worker: Worker) -> Order:

@@ -1,11 +1,13 @@
-"""CYCLADES (Pan 2016) and synchronous minibatches: equal bits on any workers.
+"""CYCLADES (Pan 2016) and synchronous minibatches: equal bits on any number of workers.
 
     plan   block 0: worker 0 ▯▯▯  worker 1 ▯▯     made once: blocks keep their edges,
-           block 1: worker 0 ▯▯   worker 1 ▯▯▯    epochs visit them in a new order
+           block 1: worker 0 ▯▯   worker 1 ▯▯▯    epochs visit blocks in a new order
 
-Both are serial descent in the epoch's order, except that changes of deferred rows are
-made at the end of a block. In minibatches all rows are deferred. Words a step: the
-loss, and the rows changed.
+A block's edges are divided among workers by connected components of its conflict graph,
+so that two workers share no row. The result is that of serial descent in the epoch's
+order, except for `deferred` rows: they are left out of the graph and change at the
+end of a block. If all rows are deferred, a block is a synchronous minibatch. A barrier
+ends each block. Words a Step: the loss, and the rows changed.
 """
 
 from collections.abc import Iterable, Iterator
@@ -42,47 +44,66 @@ def cyclades(
 ) -> Iterator[Step]:
     """Train block after block; yield a Step an epoch.
 
-    problem: the problem, equal on all ranks; it needs a kernel with a model.
-    batches: the order of each epoch, equal on all ranks, in blocks of `batch` edges.
-    update: rates and momentum.
-    comm: the ranks, all on one host.
-    timer: measures the phases.
-    deferred: mask of the rows whose changes are deferred to the end of a block. If all
-        are, the method is a synchronous minibatch.
-    batch: edges of a block.
-    threads: workers of each rank.
+    Args:
+      problem: Problem to train, equal on all ranks; it needs a kernel with a model.
+      batches: Order of each epoch, equal on all ranks, in blocks of `batch` edges.
+      update: Learning rates and momentum.
+      comm: Ranks, all on one host.
+      timer: Measures the phases.
+      deferred: Mask of the rows that change at the end of a block only; if all do, a block
+        is a synchronous minibatch.
+      batch: Number of edges in a block.
+      threads: Number of workers of each rank.
     """
     start, kernel = problem.params, problem.kernel
-    with closing(Workers(comm, threads, problem.examples)) as crew:
+    with closing(Workers(comm, threads, problem.examples)) as workers:
         with timer("plan"):
             edges = kernel.data.edges
-            made = load_shared(comm, lambda: plan(edges, batch, crew.count, deferred))
-        board = pinboard(problem, batch, crew, made)
+            blocks = load_shared(
+                comm, lambda: plan(edges, batch, workers.count, deferred)
+            )
+        board = allocated(problem, batch, workers, blocks)
         momentum = bool(update.momentum)
-        state = memory.state(start, crew.count, momentum, False, crew.allocate)
+        state = memory.state(start, workers.count, momentum, False, workers.allocate)
         descend = batch_loop(kernel.model)
-        table = one_table(problem, state, crew)
+        table = one_table(problem, state, workers)
 
-        def work(data: Any, order: Order, pace: EpochSettings, worker: Worker) -> Any:
-            return descend(state, data, order, worker, pace, board)
+        def work(
+            data: Any, order: Order, settings: EpochSettings, worker: Worker
+        ) -> Any:
+            return descend(state, data, order, worker, settings, board)
 
         def updates(order: Order) -> int:
             return len(order.visits) if deferred.all() else order.steps
 
         yield from epochs(
-            problem, batches, update, crew, timer, work, table, updates=updates
+            problem,
+            batches,
+            update,
+            workers=workers,
+            timer=timer,
+            work=work,
+            table=table,
+            updates=updates,
         )
 
 
-def pinboard(problem: Problem, batch: int, crew: Workers, plan: Plan) -> Board:
-    """Allocate the gradients of a batch, and sums for deferred rows."""
+def allocated(problem: Problem, batch: int, workers: Workers, plan: Plan) -> Board:
+    """Allocate the gradients of a block, and sums for deferred rows.
+
+    Args:
+      problem: The problem.
+      batch: Number of edges in a block.
+      workers: Threads of this rank.
+      plan: Division of the blocks among workers.
+    """
     starts, start = problem.kernel.data.edges.starts, problem.params
     bounds = np.append(starts[:-1:batch], starts[-1])
     most, rows = int(np.diff(bounds).max()), len(start) if plan.deferred.any() else 0
 
     def allocate(length: int) -> np.ndarray:
-        found = crew.allocate(length * start[0].size, start.dtype)
-        return found.reshape(length, *start.shape[1:])
+        memory = workers.allocate(length * start[0].size, start.dtype)
+        return memory.reshape(length, *start.shape[1:])
 
-    moves, seen = (crew.allocate(size, np.uint8) for size in (batch, rows))
+    moves, seen = (workers.allocate(size, np.uint8) for size in (batch, rows))
     return Board(plan, allocate(most), moves, allocate(rows), seen)

@@ -1,8 +1,12 @@
-"""HOGWILD! simulated on one core: reads are late by drawn delays, writes are not.
+"""HOGWILD! simulated on one core: reads are delayed by random numbers of updates.
 
-Runs of lock-free strategies do not repeat; these do, and their delays are known. So the
-error can be measured by delay, step and sparsity. Without delays it is serial descent,
-bit for bit.
+    update        t-3   t-2   t-1   t          with a delay of 2, update t reads row r
+    row r after   w₁    w₂    w₃    reads w₁   as it was 2 updates earlier, and changes
+                                               its newest value, w₃
+
+Runs of lock-free strategies are not reproducible. These runs are, and their delays are
+known, so that the error can be measured by delay, step and sparsity. Without delays the
+method is serial descent, bit for bit. There is no communication.
 """
 
 from collections.abc import Iterable, Iterator
@@ -12,12 +16,13 @@ import numpy as np
 
 from dml.metrics.timer import Timer
 from dml.sim.delays import Law, stream
-from dml.strategies.shared.workers import Descent, paced, settle
+from dml.strategies.shared.workers import Descent, epoch_settings, settle
 from dml.types import Comm, Problem, Step
-from dml.wire.memory.delayed import delayed_loop, delayed_table
+from dml.wire.memory.delayed import delayed_loop as compiled
+from dml.wire.memory.delayed import delayed_table
 from dml.wire.memory.state import Order
 
-MOST = 1024  # updates that are saved: the longest delay
+MOST = 1024  # updates that are saved; the greatest delay
 
 
 def delayed(
@@ -27,46 +32,47 @@ def delayed(
     *,
     comm: Comm,
     timer: Timer,
-    law: Law,
+    distribution: Law,
     seed: int = 0,
     per_coordinate: bool = False,
     most: int = MOST,
 ) -> Iterator[Step]:
-    """Train as one worker, but with late reads; yield a Step an epoch.
+    """Train as one worker with delayed reads; yield a Step an epoch.
 
-    A delay is a draw, rounded down, and at most the updates so far.
+    A delay is a random number, rounded down, and at most the number of updates so far.
 
-    problem: the problem; it needs a kernel with a model.
-    batches: the order of each epoch.
-    update: rates and momentum.
-    comm: a communicator of one rank.
-    timer: measures the phases.
-    law: the distribution of delays, in updates.
-    seed: of the delays.
-    per_coordinate: whether each row that is read has its own delay, not each update.
-    most: the longest delay.
+    Args:
+      problem: Problem to train; it needs a kernel with a model.
+      batches: Order of each epoch.
+      update: Learning rates and momentum.
+      comm: Communicator of one rank.
+      timer: Measures the phases.
+      distribution: Delay distribution, in updates.
+      seed: Random seed of the delays.
+      per_coordinate: Whether each row that is read has a delay, or each update.
+      most: Greatest delay.
     """
     kernel = problem.kernel
     edges, momentum = kernel.data.edges, bool(update.momentum)
-    mine = delayed_table(problem.params.copy(), edges, most, momentum)
-    run, lengths = delayed_loop(kernel.model), np.diff(edges.starts)
+    state = delayed_table(problem.params.copy(), edges, most, momentum)
+    run, lengths = compiled(kernel.model), np.diff(edges.starts)
     done = 0
     for epoch, order in enumerate(timer.waits("input", batches), 1):
         with timer("input"):
-            data, pace = paced(problem, update, epoch)
+            data, settings = epoch_settings(problem, update, epoch)
             visited = in_turn(order)
             draws = stream(seed, epoch)
-            late = delays(law, draws, lengths[visited], per_coordinate)
+            late = delays(distribution, draws, lengths[visited], per_coordinate)
             past = done + np.repeat(np.arange(order.steps), lengths[visited])
             late = np.minimum(late, np.minimum(past, most)).astype(np.int64)
         with timer("update"):
-            total = run(mine, data, visited, late, done, pace)
-            settle(kernel, data, order.steps, mine.table, mine.velocity, mine.before)
+            total = run(state, data, visited, late, done, settings)
+            settle(kernel, data, order.steps, state.table, state.velocity, state.before)
         done += order.steps
         yield Step(
             number=done,
             loss=total / order.steps,
-            params=partial(np.copy, mine.table),
+            params=partial(np.copy, state.table),
             examples=order.steps,
             seconds=timer.lap(),
             words_sent=0,
@@ -79,15 +85,25 @@ def delayed(
 
 
 def in_turn(order: Order) -> np.ndarray:
-    """Return the edges of the blocks in turn; the last block may be short."""
+    """Return the edges of the blocks in order; the last block may be short."""
     edges = (order.visits[:, None] * order.batch + np.arange(order.batch)).ravel()
     return edges[edges < order.steps].astype(np.int64)
 
 
 def delays(
-    law: Law, draws: np.random.Generator, lengths: np.ndarray, per_coordinate: bool
+    distribution: Law,
+    draws: np.random.Generator,
+    lengths: np.ndarray,
+    per_coordinate: bool,
 ) -> np.ndarray:
-    """Draw the delay of each read; lengths: the rows that each update reads."""
+    """Draw the delay of each read.
+
+    Args:
+      distribution: Delay distribution, in updates.
+      draws: Random generator.
+      lengths: Number of rows that each update reads.
+      per_coordinate: Whether each row has a delay, or each update.
+    """
     if per_coordinate:
-        return law.draws(draws, int(lengths.sum()))
-    return np.repeat(law.draws(draws, len(lengths)), lengths)
+        return distribution.draws(draws, int(lengths.sum()))
+    return np.repeat(distribution.draws(draws, len(lengths)), lengths)

@@ -1,15 +1,16 @@
 """Lock-free and locked descent on one table; without locks it is HOGWILD! (Niu 2011).
 
     blocks   5 2 0 4 1 3 …     Each worker takes its share of an epoch's blocks, and
-    worker   0 1 0 1 0 1 …     changes rows that others read and write.
+    worker   0 1 0 1 0 1 …     changes rows that other workers read and write.
 
-A worker waits as the locking policy says. Runs of several workers do not repeat. One
-worker is serial descent, bit for bit, by every policy. Words a step: the losses, and
-the rows changed.
+The locking policy determines when a worker waits. Runs of several workers are not
+reproducible. One worker is serial descent, bit for bit, by every policy. Words a Step:
+the losses, and the rows changed.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
+from functools import partial
 from types import ModuleType
 from typing import Any
 
@@ -27,8 +28,8 @@ from dml.strategies.shared.workers import (
 from dml.types import BadInput, CountedComm, Kernel, Problem, Step
 from dml.wire.memory import hogwild as lock_free
 from dml.wire.memory import state as memory
-from dml.wire.memory.lock_free import lock_free_loop
-from dml.wire.memory.state import EpochSettings, Order, Worker
+from dml.wire.memory.lock_free import lock_free_loop as compiled
+from dml.wire.memory.state import EpochSettings, Order, State, Worker
 
 
 def hogwild(
@@ -45,58 +46,99 @@ def hogwild(
 ) -> Iterator[Step]:
     """Train on one table; yield a Step an epoch.
 
-    problem: the problem, equal on all ranks; it needs a kernel.
-    batches: the order of each epoch, equal on all ranks.
-    update: rates and momentum.
-    comm: the ranks, all on one host.
-    timer: measures the phases.
-    policy: a locking policy of wire.memory: hogwild, atomic, locked, whole,
-        round_robin. Problems with a fused kernel have the first one only.
-    threads: workers of each rank.
-    counting: whether lost changes of rows are measured.
-    delay: reads of a number that each gradient takes longer.
+    Args:
+      problem: Problem to train, equal on all ranks; it needs a kernel.
+      batches: Order of each epoch, equal on all ranks.
+      update: Learning rates and momentum.
+      comm: Ranks, all on one host.
+      timer: Measures the phases.
+      policy: Locking policy, a module of wire.memory: hogwild, atomic, locked, whole or
+        round_robin. Problems with a fused kernel support hogwild only.
+      threads: Number of workers of each rank.
+      counting: Whether lost changes of rows are measured.
+      delay: Number of extra reads by which each gradient is delayed.
     """
     kernel = problem.kernel
     plain = policy is lock_free and not (update.momentum or counting or delay)
     if kernel.fused and not plain:
         raise BadInput(
             "expected no locks, no momentum, no counts and no delay with a fused "
-            "kernel, got some; leave them out"
+            "kernel, got at least one of them; leave them out"
         )
-    with closing(Workers(comm, threads, problem.examples)) as crew:
+    with closing(Workers(comm, threads, problem.examples)) as workers:
         state = memory.state(
-            problem.params, crew.count, bool(update.momentum), counting, crew.allocate
+            problem.params,
+            workers.count,
+            bool(update.momentum),
+            counting,
+            workers.allocate,
         )
-        table = one_table(problem, state, crew)
+        counts: tuple[str, ...] = ("rows_changed",)
+        table = one_table(problem, state, workers)
         if kernel.fused:
-
-            def fused(
-                data: Any, order: Order, pace: EpochSettings, worker: Worker
-            ) -> Any:
-                shares = dealt(kernel, order, worker) if order.steps else [order.visits]
-                return [kernel.fused(state.table, data, s, pace.rate) for s in shares]
-
-            yield from epochs(problem, batches, update, crew, timer, fused, table, ())
-            return
-        descend = lock_free_loop(kernel.model, policy)
-        grads = {worker.me: gradients(problem) for worker in crew.mine}
-
-        def work(data: Any, order: Order, pace: EpochSettings, worker: Worker) -> Any:
-            return descend(state, data, order, worker, pace, grads[worker.me])
-
-        def clear() -> None:
-            state.hits[:] = 0
-            state.sync.turn[:] = 0
-
-        def lost(sums: np.ndarray) -> dict[str, float]:
-            return {"rows_lost": sums[1] - float(state.hits.sum(dtype=np.int64))}
-
-        table = table._replace(clear=clear)
+            work, counts = fused_work(kernel, state), ()
+        else:
+            work = edge_work(problem, state, workers, policy)
+            table = table._replace(clear=partial(clear, state))
         if counting:
-            table = table._replace(measure=lost)
+            table = table._replace(measure=partial(rows_lost, state))
         yield from epochs(
-            problem, batches, update, crew, timer, work, table, delay=delay
+            problem,
+            batches,
+            update,
+            workers=workers,
+            timer=timer,
+            work=work,
+            table=table,
+            counts=counts,
+            delay=delay,
         )
+
+
+Work = Callable[[Any, Order, EpochSettings, Worker], Any]  # see `epochs`
+
+
+def fused_work(kernel: Kernel, state: State) -> Work:
+    """Return the work of a worker with a fused kernel, which returns losses."""
+    fused = kernel.fused
+    assert fused
+
+    def work(data: Any, order: Order, settings: EpochSettings, worker: Worker) -> Any:
+        shares = dealt(kernel, order, worker) if order.steps else [order.visits]
+        return [fused(state.table, data, s, settings.rate) for s in shares]
+
+    return work
+
+
+def edge_work(
+    problem: Problem, state: State, workers: Workers, policy: ModuleType
+) -> Work:
+    """Return the work of a worker, edge by edge, by a locking policy.
+
+    Args:
+      problem: The problem; its kernel has a model.
+      state: The shared table.
+      workers: Threads of this rank.
+      policy: A locking policy of wire.memory.
+    """
+    descend = compiled(problem.kernel.model, policy)
+    grads = {worker.me: gradients(problem) for worker in workers.local}
+
+    def work(data: Any, order: Order, settings: EpochSettings, worker: Worker) -> Any:
+        return descend(state, data, order, worker, settings, grads[worker.me])
+
+    return work
+
+
+def clear(state: State) -> None:
+    """Reset the counters of an epoch."""
+    state.hits[:] = 0
+    state.sync.turn[:] = 0
+
+
+def rows_lost(state: State, sums: np.ndarray) -> dict[str, float]:
+    """Return how many changes of rows other workers overwrote."""
+    return {"rows_lost": sums[1] - float(state.hits.sum(dtype=np.int64))}
 
 
 def dealt(kernel: Kernel, order: Order, worker: Worker) -> list[np.ndarray]:

@@ -2,7 +2,7 @@
 
     rank 0  threads 0 1      rank 1  threads 2 3      one host, one copy of the data
 
-Strategies of this folder call `epochs`, which sums over workers and yields Steps.
+Strategies in this folder call `epochs`, which sums over workers and yields Steps.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -29,8 +29,9 @@ from dml.wire.plans.topology import chunks
 class Descent(NamedTuple):
     """The update of strategies with a kernel.
 
-    rate: epoch (1, 2, ...) -> the rate of its steps.
-    momentum: the share of a row's last change that is added to the next (Polyak).
+    Attributes:
+      rate: Epoch (1, 2, ...) -> learning rate of its updates.
+      momentum: Share of a row's last change that is added to the next one (Polyak).
     """
 
     rate: Callable[[int], float]
@@ -40,9 +41,10 @@ class Descent(NamedTuple):
 def orders(examples: int, batch: int, seed: int = 0) -> Iterator[Order]:
     """Yield the order of each epoch, without end.
 
-    examples: the number of examples.
-    batch: examples in a block; a shorter block is the last of every epoch.
-    seed: of the order.
+    Args:
+      examples: Number of examples.
+      batch: Number of examples in a block; the last block of an epoch may be shorter.
+      seed: Random seed of the order.
     """
     if not 1 <= batch <= examples:
         raise BadInput(
@@ -60,9 +62,10 @@ def orders(examples: int, batch: int, seed: int = 0) -> Iterator[Order]:
 class Workers:
     """Owns the threads of a rank; all ranks must be on one host.
 
-    comm: the ranks.
-    threads: workers of each rank.
-    examples: of the problem; each worker needs one.
+    Args:
+      comm: Ranks.
+      threads: Number of workers of each rank.
+      examples: Number of examples of the problem, at least one for each worker.
     """
 
     def __init__(self, comm: CountedComm, threads: int, examples: int):
@@ -81,19 +84,19 @@ class Workers:
                 f"{self.count}; pass fewer ranks or --threads"
             )
         first = comm.rank * threads
-        self.mine = [Worker(first + thread, self.count) for thread in range(threads)]
+        self.local = [Worker(first + thread, self.count) for thread in range(threads)]
         self.allocate = partial(shared_zeros, comm)
         self.pool = ThreadPoolExecutor(threads - 1) if threads > 1 else None
-        if self.pool:  # start all threads now, not in the first epoch
+        if self.pool:  # start all threads before the first epoch
             started = Barrier(threads - 1)
             list(self.pool.map(lambda _: started.wait(), range(threads - 1)))
 
     def each(self, call: Callable[[Worker], np.ndarray]) -> np.ndarray:
         """Call each worker; return the sum of the results."""
-        first, *others = self.mine
+        first, *others = self.local
         # this thread is the first worker: waking a thread takes as long as 100 updates
-        ahead = self.pool.map(call, others) if self.pool else ()
-        return np.array([call(first), *ahead], np.float64).sum(axis=0)
+        results = self.pool.map(call, others) if self.pool else ()
+        return np.array([call(first), *results], np.float64).sum(axis=0)
 
     def close(self) -> None:
         """End the threads."""
@@ -101,17 +104,24 @@ class Workers:
             self.pool.shutdown()
 
 
-def paced(
+def epoch_settings(
     problem: Problem, update: Descent, epoch: int, delay: int = 0
 ) -> tuple[Any, EpochSettings]:
-    """Return the data and the pace of an epoch."""
+    """Return the data and the learning rate, momentum and delay of an epoch.
+
+    Args:
+      problem: The problem.
+      update: Learning rates and momentum.
+      epoch: Number of the epoch, from 1.
+      delay: Number of extra reads by which each gradient is delayed.
+    """
     kernel, kind, rate = problem.kernel, problem.params.dtype.type, update.rate(epoch)
     data = kernel.model.paced(kernel.data, rate) if kernel.model else kernel.data
     return data, EpochSettings(kind(rate), kind(update.momentum), delay)
 
 
 def settle(kernel: Kernel, data: Any, steps: int, *tables: np.ndarray) -> None:
-    """Turn rows into the parameters that they represent after these steps."""
+    """Turn rows into the parameters that they represent after so many steps."""
     for table in tables if kernel.model else ():
         kernel.model.settle(table, data, steps)
 
@@ -119,41 +129,42 @@ def settle(kernel: Kernel, data: Any, steps: int, *tables: np.ndarray) -> None:
 def descent(
     problem: Problem,
 ) -> Callable[[np.ndarray, Any, np.ndarray, EpochSettings], float]:
-    """Return (table, data, blocks, pace) -> loss: lock-free descent, in this order.
+    """Return (table, data, blocks, settings) -> loss: serial descent by these blocks.
 
     Blocks of a problem without a fused kernel are single edges.
     """
     kernel = problem.kernel
     if kernel.fused:
-        return lambda table, data, blocks, pace: kernel.fused(
-            table, data, blocks, pace.rate
+        return lambda table, data, blocks, settings: kernel.fused(
+            table, data, blocks, settings.rate
         )
     run, grads = lock_free_loop(kernel.model, hogwild), gradients(problem)
     empty = state(problem.params[:1], 1, False, False, np.zeros)
 
     def descend(
-        table: np.ndarray, data: Any, blocks: np.ndarray, pace: EpochSettings
+        table: np.ndarray, data: Any, blocks: np.ndarray, settings: EpochSettings
     ) -> float:
         order = Order(blocks, 1, len(blocks))
         now = empty._replace(table=table)
-        return run(now, data, order, Worker(0, 1), pace, grads)[0]
+        return run(now, data, order, Worker(0, 1), settings, grads)[0]
 
     return descend
 
 
 def gradients(problem: Problem) -> np.ndarray:
-    """Allocate the gradients of the edge with the most rows."""
+    """Allocate memory for the gradients of the edge with the most rows."""
     most = int(np.diff(problem.kernel.data.edges.starts).max())
     return np.empty((most, *problem.params.shape[1:]), problem.params.dtype)
 
 
 class Table(NamedTuple):
-    """The table at an epoch's end.
+    """How a strategy reads and resets its table at the end of an epoch.
 
-    settle: (data of the epoch, its steps) -> None; turns rows into parameters.
-    copy: () -> a copy of the table; on rank 0.
-    clear: resets what is counted anew in each epoch; on rank 0.
-    measure: the workers' sums -> measures by name.
+    Attributes:
+      settle: (data of the epoch, its steps) -> None; turns rows into parameters.
+      copy: () -> copy of the table; on rank 0.
+      clear: () -> None; resets counters at the start of each epoch; on rank 0.
+      measure: Sums over workers -> measures by name.
     """
 
     settle: Callable[[Any, int], None]
@@ -162,14 +173,14 @@ class Table(NamedTuple):
     measure: Callable[[np.ndarray], dict[str, float]] = lambda sums: {}
 
 
-def one_table(problem: Problem, shared: State, crew: Workers) -> Table:
-    """Return the Table that all workers share; rank 0 fills it."""
-    if crew.comm.rank == 0:
+def one_table(problem: Problem, shared: State, workers: Workers) -> Table:
+    """Return the Table of a table that all workers share; rank 0 fills it."""
+    if workers.comm.rank == 0:
         shared.table[...] = problem.params
-    mine = chunks(len(shared.table), crew.comm.size)[crew.comm.rank]
+    chunk = chunks(len(shared.table), workers.comm.size)[workers.comm.rank]
 
     def settled(data: Any, steps: int) -> None:
-        settle(problem.kernel, data, steps, shared.table[mine], shared.velocity[mine])
+        settle(problem.kernel, data, steps, shared.table[chunk], shared.velocity[chunk])
 
     return Table(settled, shared.table.copy)
 
@@ -178,7 +189,8 @@ def epochs(
     problem: Problem,
     batches: Iterable[Order],
     update: Descent,
-    crew: Workers,
+    *,
+    workers: Workers,
     timer: Timer,
     work: Callable[[Any, Order, EpochSettings, Worker], np.ndarray],
     table: Table,
@@ -186,25 +198,35 @@ def epochs(
     delay: int = 0,
     updates: Callable[[Order], int] = attrgetter("steps"),
 ) -> Iterator[Step]:
-    """Yield a Step an epoch.
+    """Train epoch after epoch; yield a Step after each.
 
-    work: (data, order, pace, worker) -> losses, then `counts`; summed over workers.
-    counts: names of the last numbers that work returns.
-    delay: of each gradient, in reads of a number.
-    updates: order -> the updates of an epoch; by default one for each example.
+    Args:
+      problem: Problem to train, with a kernel.
+      batches: Order of each epoch.
+      update: Learning rates and momentum.
+      workers: Threads of this rank.
+      timer: Measures the phases.
+      work: (data, order, settings, worker) -> losses, then `counts`; summed over
+        workers.
+      table: How the table is read.
+      counts: Names of the last numbers that `work` returns.
+      delay: Number of extra reads by which each gradient is delayed.
+      updates: order -> number of updates in an epoch; by default one per example.
     """
-    comm, number = crew.comm, 0
+    comm, number = workers.comm, 0
     with timer("compile"):
-        data, pace = paced(problem, update, 1)
-        nothing = Order(np.empty(0, np.int64), 1, 0)
-        first_of_each_host(comm, lambda: work(data, nothing, pace, crew.mine[0]))
+        data, settings = epoch_settings(problem, update, 1)
+        no_blocks = Order(np.empty(0, np.int64), 1, 0)
+        first_of_each_host(
+            comm, lambda: work(data, no_blocks, settings, workers.local[0])
+        )
     comm.Barrier()
     before = comm.bytes_sent
     for epoch, order in enumerate(timer.waits("update", batches), 1):
         with timer("update"):
             comm.platform.work(1)
-            data, pace = paced(problem, update, epoch, delay)
-            sums = crew.each(partial(work, data, order, pace))
+            data, settings = epoch_settings(problem, update, epoch, delay)
+            sums = workers.each(partial(work, data, order, settings))
         with timer("wait"):
             tree_allreduce(comm, sums)
         with timer("update"):
@@ -233,6 +255,6 @@ def epochs(
 
 def collect(table: Table, comm: CountedComm) -> np.ndarray | None:
     """Return a copy of the table on rank 0, None elsewhere; collective."""
-    found = table.copy() if comm.rank == 0 else None
+    copy = table.copy() if comm.rank == 0 else None
     comm.Barrier()
-    return found
+    return copy

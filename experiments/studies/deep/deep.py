@@ -18,10 +18,10 @@ from lab import compiling, flags, timelines, writing
 from dml.data.minibatches import draws, take
 from dml.evaluation.scores import evaluate
 from dml.figures.learning import learning
-from dml.models.network import network
+from dml.models.model_problem import model_problem
 from dml.runs import folder as runs
 from dml.runs import states, writers
-from dml.train import checked, interruptible, kept, train
+from dml.train import checkpointed, interruptible, train, verified
 from dml.types import BadInput, Batch, CountedComm, Examples, Model, Params, Step
 from dml.wire.collectives import tree_allreduce
 from dml.wire.collectives.gather_arrays import gather_arrays
@@ -83,7 +83,7 @@ def prepared(
     done, params, state, memory = begin(values, params, optimizer, comm, steps, rules)
     # Virtual ranks have a clock of their own; devices, though of one of them, do not.
     devices_only = values.strategy in deep_ways.ON_DEVICES
-    problem = network(
+    problem = model_problem(
         task.model,
         params,
         examples=task.count,
@@ -132,8 +132,8 @@ def learn(
         some = deep_ways.begin(setup)
         some = onward(guarded(some, comm.platform.virtual), setup.done)
         some = timelines.traced(some, comm, values.timeline, path, values.profile)
-        some = checked(some, comm, values.check_every)
-        some = kept(speed.of(some), comm, save, values.save_every, asked)
+        some = verified(some, comm, values.check_every)
+        some = checkpointed(speed.of(some), comm, save, values.save_every, asked)
         summary = train(some, setup.problem.evaluate, writer, values.evaluate_every)
         params = jax.device_get(speed.last.params())
         if comm.rank == 0:

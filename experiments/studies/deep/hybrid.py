@@ -14,7 +14,7 @@ from lab import flags
 from dml.models.layer_costs import COSTS
 from dml.strategies.hybrid import pipedream
 from dml.strategies.hybrid.hybrid import dense, hybrid
-from dml.strategies.hybrid.parts import TRANSPOSED, Pipeline, divided
+from dml.strategies.hybrid.parts import TRANSPOSED, Pipeline, divide
 from dml.strategies.hybrid.picture import lines
 from dml.types import BadInput, Step, Tensor
 from dml.wire.collectives import broadcast
@@ -77,12 +77,12 @@ def own(setup: Setup, sizes: dict[str, int]) -> dict[str, Any]:
         seconds=costs(setup) if sizes["stage"] > 1 else (),
     )
     if setup.comm.rank == 0:
-        parts = divided(cut, setup.problem.params, mesh, pipeline)
+        parts = divide(cut, setup.problem.params, mesh, pipeline)
         sys.stderr.write("\n".join([*lines(parts, mesh), ""]))
     return {
         "axes": mesh,
         "pipeline": pipeline,
-        "cut": cut,
+        "tensor": cut,
         "clip": values.clip,
         "state": setup.state,
         "ahead": setup.ahead,
@@ -99,9 +99,9 @@ def fits(setup: Setup, sizes: dict[str, int]) -> None:
         )
     pipeline = Pipeline(values.pipeline, values.microbatches, values.rounds)
     cut = network(setup, sizes)
-    parts = divided(cut, setup.problem.params, devices.mesh(**sizes), pipeline)
+    parts = divide(cut, setup.problem.params, devices.mesh(**sizes), pipeline)
     if values.pipeline == "pipedream":
-        pipedream.fits(parts, pipeline, values.clip)
+        pipedream.check_pipedream(parts, pipeline, values.clip)
 
 
 def whole(values: flags.FlagValues, total: int) -> None:

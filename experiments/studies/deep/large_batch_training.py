@@ -13,10 +13,10 @@ from dml.data.images import images
 from dml.data.minibatches import draws, take
 from dml.metrics.noise import Noise
 from dml.metrics.timer import Timer
-from dml.models.cnn import cnn
-from dml.models.mlp import mlp
-from dml.models.network import network
-from dml.models.resnet import resnet
+from dml.models.model_problem import model_problem
+from dml.models.networks.cnn import cnn
+from dml.models.networks.mlp import mlp
+from dml.models.networks.resnet import resnet
 from dml.strategies.scan import scan
 from dml.train import curve
 from dml.types import BadInput, Batch, Model, Params
@@ -103,7 +103,7 @@ def trained(
     plan: Plan, factor: int, seed: int, rates: np.ndarray, keep: bool = False
 ) -> Ran:
     """Train by so many workers; keep: whether the result has the snapshots."""
-    problem = network(
+    problem = model_problem(
         plan.model,
         plan.model.init(jax.random.key(seed)),
         examples=plan.count,

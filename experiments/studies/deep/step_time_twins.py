@@ -11,7 +11,7 @@ import torch
 from torch import nn
 from torch.nn import functional
 
-from dml.models.transformer import Shape
+from dml.models.networks.transformer import Shape
 
 
 class Embed(nn.Module):
@@ -65,7 +65,7 @@ class Head(nn.Module):
 
 
 class Transformer(nn.Module):
-    """GPT (causal) or BERT, as in dml.models.transformer."""
+    """GPT (causal) or BERT, as in dml.models.networks.transformer."""
 
     def __init__(self, shape: Shape, causal: bool) -> None:
         super().__init__()
@@ -89,7 +89,7 @@ class Transformer(nn.Module):
 
 
 class Convolutions(nn.Module):
-    """The network of dml.models.cnn."""
+    """The network of dml.models.networks.cnn."""
 
     def __init__(self, shape: tuple[int, ...], width: int = 16, classes: int = 10):
         super().__init__()

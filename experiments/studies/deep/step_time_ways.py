@@ -19,8 +19,8 @@ from lab import flags
 from dml.data.minibatches import draws, take
 from dml.data.shards import shard
 from dml.metrics.timer import Timer
-from dml.models.network import network
-from dml.models.transformer import DTYPES, SIZES, Shape, transformer
+from dml.models.model_problem import model_problem
+from dml.models.networks.transformer import DTYPES, SIZES, Shape, transformer
 from dml.runs.writers import Row
 from dml.strategies.mesh import mesh
 from dml.strategies.serial import serial
@@ -80,7 +80,7 @@ class Setup(NamedTuple):
     @property
     def problem(self) -> Problem:
         data = self.task.data
-        return network(
+        return model_problem(
             self.task.model,
             self.params,
             examples=len(jax.tree.leaves(data.targets)[0]),

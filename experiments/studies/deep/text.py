@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 from lab import flags
 
 from dml.data.tokens import Tokens, tokens
-from dml.models.experts import Mixture, capacity
-from dml.models.tensor import tensor_transformer
-from dml.models.transformer import SIZES, Shape, transformer
+from dml.models.layers.experts import Mixture, capacity
+from dml.models.networks.tensor_transformer import tensor_transformer
+from dml.models.networks.transformer import SIZES, Shape, transformer
 from dml.types import Batch, Examples, Model, Params
 from studies.deep import deep
 from studies.deep import flags as deep_flags

@@ -12,8 +12,15 @@ from jax.sharding import Mesh
 
 from dml.figures import style as figures
 from dml.figures.learning import losses
-from dml.models.network import network
-from dml.models.translator import AXIS, SPECS, ticks, translator, wave, wavefront
+from dml.models.model_problem import model_problem
+from dml.models.networks.translator import (
+    AXIS,
+    SPECS,
+    ticks,
+    translator,
+    wave,
+    wavefront,
+)
 from dml.runs.writers import Row, scaled
 from dml.strategies.sharded import placed
 from dml.train import Curve
@@ -82,7 +89,9 @@ def raced(words: int, width: int, batch: Batch) -> dict[str, Any]:
     """Time two layers on two devices, for which more machines have the cores."""
     model = translator(words, width, layers=2)
     params = model.init(jax.random.key(0))
-    problem = network(model, params, examples=len(batch.targets), take=lambda at: batch)
+    problem = model_problem(
+        model, params, examples=len(batch.targets), take=lambda at: batch
+    )
     both = divisions(problem, mesh(AXIS, jax.devices(), 2))
     one, two = race(list(both.values()), batch)
     length = sum(part.shape[1] for part in batch)

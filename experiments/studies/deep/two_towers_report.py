@@ -8,7 +8,7 @@ import numpy as np
 
 from dml.figures import style as figures
 from dml.figures.learning import losses
-from dml.models.alexnet import TOWERS
+from dml.models.networks.alexnet import TOWERS
 from dml.runs.writers import Row, scaled
 from dml.train import Curve
 from dml.types import Params

@@ -10,7 +10,7 @@ import numpy as np
 from lab import flags
 
 from dml.metrics.timer import Timer
-from dml.models.glove import glove
+from dml.models.networks.glove import glove
 from dml.runs import checkpoints
 from dml.strategies import strategy
 from dml.strategies.glove.problem import columns, minibatches, order
@@ -89,8 +89,8 @@ def hogwild(setup: Setup) -> Iterator[Step]:
 
 
 def rotation(setup: Setup) -> Iterator[Step]:
-    travel = {"auto": None, "memory": False, "messages": True}[setup.flags.medium]
-    return by_records(setup, "rotation", travel=travel)
+    by_messages = {"auto": None, "memory": False, "messages": True}[setup.flags.medium]
+    return by_records(setup, "rotation", by_messages=by_messages)
 
 
 def operation(setup: Setup) -> Iterator[Step]:
@@ -126,7 +126,7 @@ def server(setup: Setup) -> Iterator[Step]:
     servers = Servers(
         roles,
         server_flags.rule(values, roles.workers),
-        habits=server_flags.habits(values),
+        worker_options=server_flags.worker_options(values),
         known=values.key_lists,
     )
     return on_servers(

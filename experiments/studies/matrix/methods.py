@@ -115,7 +115,7 @@ def threads(entry: Entry, comm: CountedComm) -> Own:
 
 
 def late(entry: Entry, comm: CountedComm) -> Own:
-    return {"law": law("constant:3"), "seed": SEED}
+    return {"distribution": law("constant:3"), "seed": SEED}
 
 
 def columns(entry: Entry, comm: CountedComm) -> Own:

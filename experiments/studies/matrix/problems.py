@@ -14,11 +14,11 @@ import numpy as np
 from dml.data.digits import CLASSES, FEATURES, digits
 from dml.data.minibatches import minibatches, take
 from dml.evaluation.scores import evaluate
-from dml.models.descent import problem as of_edges
-from dml.models.logistic import logistic
-from dml.models.mlp import mlp
-from dml.models.network import network
-from dml.models.transformer import Shape, transformer
+from dml.models.model_problem import model_problem
+from dml.models.networks.logistic import logistic
+from dml.models.networks.mlp import mlp
+from dml.models.networks.transformer import Shape, transformer
+from dml.models.sparse.problem import problem as of_edges
 from dml.strategies.shared.workers import orders
 from dml.types import Batch, Model, Params, Problem, SparseModel
 from dml.update.dense import make
@@ -71,7 +71,7 @@ def classifier(model: Model) -> Problem:
     def measured(params: Params) -> dict[str, Any]:
         return evaluate(model, held_out, params)
 
-    return network(
+    return model_problem(
         model,
         model.init(jax.random.key(SEED)),
         examples=len(training.targets),
@@ -95,7 +95,7 @@ def gpt() -> Problem:
     tokens = np.arange(64)[:, None] + np.arange(TEXT.length + 1)
     tokens = (tokens**2 % TEXT.vocabulary).astype(np.int32)
     data = Batch(tokens[:, :-1], tokens[:, 1:])
-    return network(
+    return model_problem(
         model,
         model.init(jax.random.key(SEED)),
         examples=len(tokens),
@@ -113,14 +113,14 @@ def documents(model: SparseModel) -> Problem:
 
 def logistic_of_rows() -> Problem:
     """Return sparse logistic regression."""
-    from dml.models import sparse_logistic_edges
+    from dml.models.sparse import logistic_edges
 
-    return documents(sparse_logistic_edges)
+    return documents(logistic_edges)
 
 
 def svm() -> Problem:
     """Return a support vector machine on sparse rows."""
-    from dml.models import sparse_svm
+    from dml.models.sparse import svm as sparse_svm
 
     return documents(sparse_svm)
 
@@ -128,7 +128,7 @@ def svm() -> Problem:
 def completion() -> Problem:
     """Return matrix factorisation."""
     from dml.data.ratings import generated
-    from dml.models import completion, factors
+    from dml.models.sparse import completion, factors
 
     training, _ = factors.centred(*generated(30, 20, 500, 3, SEED))
     data = completion.of_ratings(training, 0.02, 0.02)
@@ -138,7 +138,7 @@ def completion() -> Problem:
 def labels() -> Problem:
     """Return a multi-way graph cut."""
     from dml.data.graphs import generated
-    from dml.models import cuts
+    from dml.models.sparse import cuts
 
     graph = generated((12, 12), 3, SEED, 1.0)
     return of_edges(cuts, cuts.cuts(graph, SEED), cuts.start(graph))
@@ -146,11 +146,11 @@ def labels() -> Problem:
 
 def masked() -> Problem:
     """Return a network that dropout makes sparse."""
-    from dml.models import dropout
+    from dml.models.sparse import dropout
 
     training, _ = digits()
     some = Batch(training.inputs[:200], training.targets[:200])
-    data = dropout.kept(some, 16, 0.25, 1, SEED, 0.03)
+    data = dropout.draw_masks(some, 16, 0.25, 1, SEED, 0.03)
     return of_edges(dropout, data, dropout.start(16, 64, CLASSES, SEED))
 
 
@@ -158,7 +158,7 @@ def glove() -> Problem:
     """Return GloVe on random records."""
     from dml import sim
     from dml.data.cooccurrence import RECORD
-    from dml.models.glove import glove
+    from dml.models.networks.glove import glove
     from dml.strategies.glove.problem import problem
     from dml.strategies.glove.tiling import Order, tiled
     from dml.wire.plans.rotation import rounds
@@ -201,7 +201,7 @@ def descent(rate: float) -> Callable[[np.ndarray], Any]:
 
 def projected(rate: float) -> Callable[[np.ndarray], Any]:
     """Return SGD on rows of cuts, and their projection onto the simplex."""
-    from dml.models import cuts
+    from dml.models.sparse import cuts
 
     return partial(Moves, move=cuts.move, rate=lambda number: rate)
 

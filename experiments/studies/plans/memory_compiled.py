@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from dml.models import memory
-from dml.models.transformer import Shape, shapes, transformer
+from dml.models.networks.transformer import Shape, shapes, transformer
 from dml.runs.writers import Row
 from dml.types import Batch, Model
 from dml.update.dense import Optimizer, apply, make

@@ -4,12 +4,14 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from dml.figures import style as figures
-from dml.models.memory import Held, fullest
+from dml.models.memory import DeviceBytes, fullest
 from dml.wire.plans.mesh import Plan
 from studies.plans.memory_search import GB, Found, Search, how, text
 
 
-def bars(search: Search, pick: Found, others: Sequence[Found]) -> dict[str, Held]:
+def bars(
+    search: Search, pick: Found, others: Sequence[Found]
+) -> dict[str, DeviceBytes]:
     """Return the memory of the pick, of it without each trick, and of other plans."""
     plan = pick.plan
     without = {
@@ -30,12 +32,12 @@ def label(plan: Plan) -> str:
     return f"{text(plan)}\n{how(plan)}, {plan.microbatch} x {plan.microbatches}"
 
 
-def draw(path: Path, drawn: dict[str, Held], limit: float, title: str) -> None:
+def draw(path: Path, drawn: dict[str, DeviceBytes], limit: float, title: str) -> None:
     """Draw the memory of each plan as a bar, and the limit of a device."""
     labels, left = list(drawn), [0.0] * len(drawn)
     size = (8.4, 0.9 + 0.5 * len(drawn))
     with figures.drawing(path, size=size, style=figures.PICTURE) as (figure, (axes,)):
-        for part in Held._fields:
+        for part in DeviceBytes._fields:
             sizes = [getattr(one, part) / GB for one in drawn.values()]
             axes.barh(labels, sizes, left=left, label=part, height=0.62)
             left = [a + b for a, b in zip(left, sizes, strict=True)]

@@ -5,8 +5,16 @@ from typing import Any, NamedTuple
 
 from lab.writing import flat
 
-from dml.models.memory import LIVE, MIXED, Held, blocks, held, on_stage, parameters
-from dml.models.transformer import SIZES, Shape
+from dml.models.memory import (
+    IN_FLIGHT,
+    MIXED,
+    DeviceBytes,
+    blocks,
+    device_bytes,
+    on_stage,
+    parameters,
+)
+from dml.models.networks.transformer import SIZES, Shape
 from dml.runs.writers import Columns, Row, scaled
 from studies.plans import memory_compiled
 from studies.plans.megatron_claims import ROUNDED
@@ -159,18 +167,18 @@ def stages(plan: Plan, *_: Any) -> Iterator[Row]:
     """List the memory of a device of every stage in the cheapest plan."""
     pick, known = cheapest(plan.by).plan, plan.search.known
     for stage in range(pick.stage):
-        one = held(known.shape, known.causal, pick, stage)
+        one = device_bytes(known.shape, known.causal, pick, stage)
         yield {
             "mesh": text(pick),
             "stage": stage,
             "blocks": blocks(known.shape.layers, pick.stage, stage),
-            "alive": LIVE[pick.schedule](pick, stage),
+            "alive": IN_FLIGHT[pick.schedule](pick, stage),
             "parameters": on_stage(known.shape, known.causal, pick, stage),
             **sized(one),
         }
 
 
-def sized(one: Held) -> dict[str, float]:
+def sized(one: DeviceBytes) -> dict[str, float]:
     """Return a device's GB, part by part and together."""
     parts = {f"{part}_gb": size / GB for part, size in one._asdict().items()}
     return parts | {"gb": one.total / GB}

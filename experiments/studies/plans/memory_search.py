@@ -4,8 +4,8 @@ import itertools
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from dml.models.memory import Held, block, fullest
-from dml.models.transformer import SIZES, Shape
+from dml.models.memory import DeviceBytes, block, fullest
+from dml.models.networks.transformer import SIZES, Shape
 from dml.types import BadInput
 from dml.wire.costs.mesh import Machine, Seconds, Work, seconds
 from dml.wire.plans.mesh import Plan
@@ -58,7 +58,7 @@ class Found(NamedTuple):
     """A plan that fits, the memory of its fullest device, and the time of a step."""
 
     plan: Plan
-    held: Held
+    held: DeviceBytes
     seconds: Seconds
 
     @property
@@ -107,7 +107,7 @@ def ways(mesh: Plan) -> Iterator[Plan]:
         )
 
 
-def fits(search: Search, plan: Plan) -> Held | None:
+def fits(search: Search, plan: Plan) -> DeviceBytes | None:
     """Return the memory of the fullest device, None if it is more than the limit."""
     one = fullest(search.known.shape, search.known.causal, plan)
     return one if one.total <= search.limit else None

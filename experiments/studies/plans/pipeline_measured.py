@@ -14,11 +14,11 @@ import numpy as np
 from dml.data.minibatches import take
 from dml.models import layer_costs
 from dml.models.gradient import accumulated, gradient
-from dml.models.transformer import Shape, transformer
+from dml.models.networks.transformer import Shape, transformer
 from dml.runs.writers import Row
 from dml.strategies.hybrid.hybrid import dense, shares
-from dml.strategies.hybrid.layout import laid_out
-from dml.strategies.hybrid.parts import Pipeline, divided
+from dml.strategies.hybrid.layout import layout_of
+from dml.strategies.hybrid.parts import Pipeline, divide
 from dml.strategies.hybrid.programs import Gradients
 from dml.types import Batch
 from dml.wire.mesh import devices
@@ -67,8 +67,8 @@ def on_stages(problem: Problem, pipeline: Pipeline) -> tuple[Callable[[], Any], 
     seconds = layer_costs.flops(model.layers, params, problem.batch(1))
     pipeline = pipeline._replace(seconds=seconds)
     axes = devices.mesh(data=1, stage=len(jax.devices()), tensor=1)
-    parts = divided(network, params, axes, pipeline)
-    layout = laid_out(parts, params, axes, lambda tree: tree)
+    parts = divide(network, params, axes, pipeline)
+    layout = layout_of(parts, params, axes, lambda tree: tree)
     call, now = Gradients(network, layout, pipeline), layout.hold(params)
     batch = problem.batch(pipeline.microbatches)
     index, _ = shares(1, pipeline.microbatches, np.arange(len(batch.targets)))

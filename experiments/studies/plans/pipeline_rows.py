@@ -72,7 +72,7 @@ def measured(plan: Plan) -> Iterator[Row]:
     if plan.measured:
         from lab import compiling
 
-        from dml.models.transformer import Shape
+        from dml.models.networks.transformer import Shape
         from studies.plans.pipeline_measured import Problem, speeds
 
         compiling.cached()

@@ -54,7 +54,7 @@ def measured(sizes: Sequence[int], microbatch: int) -> list[float]:
     from lab import compiling
 
     from dml.models.layer_costs import seconds
-    from dml.models.transformer import Shape, shapes, transformer
+    from dml.models.networks.transformer import Shape, shapes, transformer
     from dml.types import Batch
 
     shape = Shape(*sizes)

@@ -13,14 +13,14 @@ import jax
 import numpy as np
 from jax.sharding import PartitionSpec
 
-from dml.models import experts
-from dml.models.attention import attention
-from dml.models.cut import AXIS
-from dml.models.experts import Mixture
-from dml.models.layers import read
-from dml.models.ring_attention import ring_attention
-from dml.models.tensor import tensor_transformer
-from dml.models.transformer import Shape, transformer
+from dml.models.layered import read
+from dml.models.layers import experts
+from dml.models.layers.attention import attention
+from dml.models.layers.experts import Mixture
+from dml.models.layers.partition import AXIS
+from dml.models.layers.ring_attention import ring_attention
+from dml.models.networks.tensor_transformer import tensor_transformer
+from dml.models.networks.transformer import Shape, transformer
 from dml.types import BadInput, Batch, Layer, Params
 from studies.plans import tensor_parts as parts
 from studies.plans.tensor_parts import Lies, Operands, Part

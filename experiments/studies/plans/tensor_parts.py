@@ -16,7 +16,7 @@ import jax
 import numpy as np
 from jax.sharding import AxisType, NamedSharding, PartitionSpec
 
-from dml.models.cut import AXIS
+from dml.models.layers.partition import AXIS
 from dml.types import BadInput, Batch, Layer, Params
 from dml.wire.mesh.traffic import Collective, collectives
 

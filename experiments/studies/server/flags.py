@@ -7,7 +7,7 @@ from lab import flags
 
 from dml.strategies.server.roles import Roles
 from dml.strategies.server.roles import roles as divided
-from dml.strategies.server.workers import SKIP, STOP, Habits
+from dml.strategies.server.workers import SKIP, STOP, WorkerOptions
 from dml.types import BadInput
 from dml.wire.server.consistency import CONSISTENCIES, Choice, Consistency, consistency
 from studies.server.problems import PROBLEMS
@@ -98,8 +98,8 @@ def way(name: str) -> Callable[[int], Consistency]:
     return partial(consistency, kind, Choice(staleness=n, softsync=n, backup=n))
 
 
-def habits(values: flags.FlagValues) -> Habits:
+def worker_options(values: flags.FlagValues) -> WorkerOptions:
     """Return how a worker computes and pushes."""
-    return Habits(
+    return WorkerOptions(
         values.n_push, values.prefetch, values.microbatches, values.on_nonfinite
     )

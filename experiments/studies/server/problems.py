@@ -30,7 +30,7 @@ def logistic(seed: int, l1: float, path: str = "") -> Problem:
     """20 Newsgroups, or a fifth of an svmlight file held out."""
     from dml.data.documents import documents
     from dml.data.svmlight import halves
-    from dml.models.sparse_logistic import problem
+    from dml.models.sparse.logistic import problem
 
     return problem(*(halves(path, seed) if path else documents("newsgroups")), l1)
 
@@ -38,7 +38,7 @@ def logistic(seed: int, l1: float, path: str = "") -> Problem:
 def factors(seed: int, l1: float, name: str) -> Problem:
     """Ratings of a set, or generated ones of rank 3."""
     from dml.data.ratings import generated, ratings
-    from dml.models.factors import problem
+    from dml.models.sparse.factors import problem
 
     drawn = name == "generated"
     both = generated(*GENERATED, 3, seed) if drawn else ratings(name, seed)
@@ -50,7 +50,7 @@ def convolutional(seed: int, l1: float, name: str) -> Problem:
     import jax
 
     from dml.data.images import images
-    from dml.models.cnn import cnn
+    from dml.models.networks.cnn import cnn
 
     training, held_out = images(name)
     classes = 1 + int(training.targets.max())
@@ -64,7 +64,7 @@ def classifier(
     """Return a network's problem, with its objective and its held-out metrics."""
     from dml.data.minibatches import take
     from dml.evaluation.scores import evaluate
-    from dml.models.network import network
+    from dml.models.model_problem import model_problem
 
     count = len(training.targets)
     some = take(training, np.linspace(0, count - 1, min(count, MOST)).astype(int))
@@ -77,7 +77,7 @@ def classifier(
         del found["sha256"]
         return found
 
-    return network(
+    return model_problem(
         model, start, examples=count, take=partial(take, training), evaluate=measured
     )
 

@@ -20,8 +20,8 @@ from dml.runs.writers import Columns, Writer, cell, ignore, line
 from dml.sim.delays import drawing, law
 from dml.strategies.parameters import Update
 from dml.strategies.server.report import Collected, Report, collected
-from dml.strategies.server.server import Setup, divided, server
-from dml.strategies.server.tables import tabled
+from dml.strategies.server.server import Setup, row_partition, server
+from dml.strategies.server.tables import as_table
 from dml.train import train
 from dml.types import CountedComm, Problem, nothing
 from dml.wire.collectives import broadcast
@@ -87,7 +87,7 @@ def ran(
     comm = Metered(comm)  # counts this run alone
     if plan.law:
         comm = Delayed(comm, drawing(law(plan.law), plan.seed, comm.rank), plan.scale)
-    problem = once(comm, "run", id(problem.params), partial(tabled, problem))
+    problem = once(comm, "run", id(problem.params), partial(as_table, problem))
     report = Report()
     batches = minibatches(problem.examples, plan.batch, plan.seed)
     comm.Barrier()
@@ -100,7 +100,7 @@ def ran(
     # runs that diverge go on; the report has the table, which is collected once
     steps = (step._replace(params=nothing) for step in steps)
     train(steps, lambda table: {}, writer, finite=False)
-    split = divided(comm, problem, len(setup.roles.servers))
+    split = row_partition(comm, problem, len(setup.roles.servers))
     width = problem.params.shape[1]
     found = collected(comm, setup.roles, split, width, report)
     return evaluated(problem, found, begun, plan.scale) if found else None

@@ -17,14 +17,16 @@ from dml.runs import writers
 from dml.runs.writers import Columns, Row
 from dml.strategies.server.roles import roles
 from dml.strategies.server.server import Make, Setup
-from dml.strategies.server.workers import SKIP, Habits
+from dml.strategies.server.workers import SKIP, WorkerOptions
 from dml.types import CountedComm
 from dml.wire.comm import first_of_each_host
 from dml.wire.server.consistency import Consistency
 from studies.server.problems import PROBLEMS
 from studies.server.runs import Plan, Ran, ran, virtual_if_alone
 
-GOES_ON = Habits(on_nonfinite=SKIP)  # a run that diverges goes on, and is counted
+GOES_ON = WorkerOptions(
+    on_nonfinite=SKIP
+)  # a run that diverges goes on, and is counted
 Run = Callable[..., Ran | None]
 
 
@@ -52,8 +54,8 @@ def compared(
     study: its name, of the run folder.
     ranks: virtual ranks where mpirun has started no more than one.
     trials: (comm, run) -> the cases, None on all ranks but the first. All ranks call
-        run(update and own, workers -> consistency, habits=, servers=, and fields of
-        Plan) for each case.
+        run(update and own, workers -> consistency, worker_options=, servers=, and
+        fields of Plan) for each case.
     columns: of the printed table, a row for each case.
     summarised: cases -> the summary.
     drawn: (run folder, cases) -> None; draws the figures.
@@ -76,13 +78,13 @@ def compared(
         def run(
             update: tuple[Make, Make],
             rule: Callable[[int], Consistency],
-            habits: Habits = GOES_ON,
+            worker_options: WorkerOptions = GOES_ON,
             servers: int = values.servers,
             **plan: Any,
         ) -> Ran | None:
             (make, own), who = update, roles(comm.size, servers)
             every = values.snapshots
-            setup = Setup(who, rule(who.workers), own, habits, snapshots=every)
+            setup = Setup(who, rule(who.workers), own, worker_options, snapshots=every)
             return ran(comm, problem, make, setup, usual._replace(**plan))
 
         cases: list[Case] = []

@@ -14,7 +14,8 @@ from lab.writing import flat
 from dml import sim
 from dml.figures import style as figures
 from dml.metrics.timer import Timer
-from dml.models import descent, sparse_svm
+from dml.models.sparse import problem as descent
+from dml.models.sparse import svm
 from dml.runs import writers
 from dml.runs.writers import Row, Writer
 from dml.sim.delays import Law
@@ -50,13 +51,13 @@ def errors(
     values: FlagValues,
 ) -> Iterator[Row]:
     """Train by each rate and delay; yield the error, and its ratio to no delay."""
-    data = sparse_svm.documents(batch, values.mu)
+    data = svm.documents(batch, values.mu)
     start = np.zeros(batch.inputs.shape[1], data.values.dtype)
-    least = sparse_svm.objective(sparse_svm.optimum(data, len(start)), data)
-    problem = descent.problem(sparse_svm, data, start)
+    least = svm.objective(svm.optimum(data, len(start)), data)
+    problem = descent.problem(svm, data, start)
 
     def error(table: Params) -> dict[str, float]:
-        return {"error": sparse_svm.objective(table, data) - least}
+        return {"error": svm.objective(table, data) - least}
 
     for rate, tau in product(rates, taus):
 
@@ -67,7 +68,9 @@ def errors(
                 Descent(lambda epoch: rate, values.momentum),
                 comm=comm,
                 timer=Timer(),
-                law=law._replace(draws=lambda draws, n: tau * law.draws(draws, n)),
+                distribution=law._replace(
+                    draws=lambda draws, n: tau * law.draws(draws, n)
+                ),
                 seed=values.seed,
                 per_coordinate=values.per_coordinate,
             )

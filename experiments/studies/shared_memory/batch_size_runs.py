@@ -15,10 +15,10 @@ import numpy as np
 
 from dml.data.svmlight import generate, laid_out
 from dml.metrics.timer import Timer
-from dml.models import descent as models
-from dml.models import sparse_logistic_edges as logistic
-from dml.models.sparse_logistic_edges import Documents
-from dml.models.sparse_svm import RANGE, matrix
+from dml.models.sparse import logistic_edges as logistic
+from dml.models.sparse import problem as models
+from dml.models.sparse.logistic_edges import Documents
+from dml.models.sparse.svm import RANGE, matrix
 from dml.strategies.shared.cyclades import cyclades
 from dml.strategies.shared.workers import Descent, orders
 from dml.train import curve

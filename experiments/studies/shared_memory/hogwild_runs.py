@@ -17,7 +17,7 @@ from lab import flags, writing
 from lab.claims import Claim
 
 from dml.metrics.timer import Timer
-from dml.models import sparse_svm
+from dml.models.sparse import svm
 from dml.runs import writers
 from dml.runs.writers import Row
 from dml.sim.delays import law
@@ -51,10 +51,10 @@ def hypergraph(share: float, seed: int) -> Task:
 
         edges, width, omega = HYPERGRAPH
         made = hypergraphs.generated(edges, width, omega, share, share, seed)
-        data = sparse_svm.documents(hypergraphs.documents(made, width, seed), FAINT)
+        data = svm.documents(hypergraphs.documents(made, width, seed), FAINT)
         return data, np.zeros(width, np.float32), unused()
 
-    return Task(sparse_svm, load, LEARNED)
+    return Task(svm, load, LEARNED)
 
 
 def unused() -> Extras:
@@ -162,7 +162,7 @@ def begun(
         return begin(updates, problem, how, comm, Timer())
     delay = int(updates.removeprefix(LATE))
     order = orders(problem.examples, how.batch, how.seed)
-    own = {"law": law(f"constant:{delay}"), "seed": how.seed, "most": delay}
+    own = {"distribution": law(f"constant:{delay}"), "seed": how.seed, "most": delay}
     return delayed(problem, order, how.update, comm=comm, timer=Timer(), **own)
 
 

@@ -12,8 +12,8 @@ from dml.data.entities import entities
 from dml.data.graphs import Graph, generated, photograph
 from dml.data.volume import volume
 from dml.figures import segments
-from dml.models import cuts as model
-from dml.models.cuts_optimum import Optimum, flow, optimum
+from dml.models.sparse import cuts as model
+from dml.models.sparse.cuts_optimum import Optimum, flow, optimum
 from dml.types import Problem
 from studies.shared_memory.sparse_flags import Stated
 from studies.shared_memory.sparse_runs import Extras, Measures, Task, save

@@ -13,14 +13,14 @@ from dml.data import hypergraphs
 from dml.data import ratings as scores
 from dml.data.svmlight import by_heat, generate, halves, laid_out, split
 from dml.evaluation.residuals import residuals
-from dml.models import completion, dropout, factors, sparse_logistic_edges, sparse_svm
+from dml.models.sparse import completion, dropout, factors, logistic_edges, svm
 from dml.types import BadInput, Batch, Problem
 from studies.shared_memory.sparse_flags import Stated
 from studies.shared_memory.sparse_runs import Extras, Measures, Task, save
 
 LOSSES: dict[str, tuple[ModuleType, Stated]] = {
-    "hinge": (sparse_svm, Stated(0.5, 0.82, 20, 256, hubs=5e-4)),
-    "logistic": (sparse_logistic_edges, Stated(1.0, 0.75, 6, 256, hubs=5e-4)),
+    "hinge": (svm, Stated(0.5, 0.82, 20, 256, hubs=5e-4)),
+    "logistic": (logistic_edges, Stated(1.0, 0.75, 6, 256, hubs=5e-4)),
 }
 GENERATED = (5000, 1000, 10)  # examples, features, nonzeros of an example
 SCORED = (300, 200, 12_000, 3)  # users, items, ratings, factors
@@ -44,7 +44,7 @@ def documents(
         width = training.inputs.shape[1]
 
         def evaluate(table: np.ndarray) -> Measures:
-            return {"accuracy": sparse_svm.accuracy(table, held_out)}
+            return {"accuracy": svm.accuracy(table, held_out)}
 
         def least(problem: Problem) -> np.ndarray:
             return model.optimum(problem.kernel.data, width)
@@ -163,7 +163,7 @@ def images(
 
         training, held_out = digits()
         training = in_drawn_order(training, seed)
-        made = dropout.kept(training, hidden, keep, masks, seed, mu, dtype=dtype)
+        made = dropout.draw_masks(training, hidden, keep, masks, seed, mu, dtype=dtype)
         classes = 1 + int(training.targets.max())
         start = dropout.start(hidden, made.inputs_BxI.shape[1], classes, seed, dtype)
 

@@ -16,7 +16,7 @@ from lab import flags, writing
 
 from dml.figures import style as figures
 from dml.metrics.timer import Timer
-from dml.models import descent
+from dml.models.sparse import problem as descent
 from dml.runs import folder as runs
 from dml.runs import writers
 from dml.train import train

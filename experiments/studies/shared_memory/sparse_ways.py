@@ -9,7 +9,7 @@ import numpy as np
 
 from dml.data.minibatches import minibatches
 from dml.metrics.timer import Timer
-from dml.models.completion import in_columns
+from dml.models.sparse.completion import in_columns
 from dml.strategies import rotation, strategy
 from dml.strategies.shared.workers import Descent, orders
 from dml.types import BadInput, CountedComm, Problem, Step

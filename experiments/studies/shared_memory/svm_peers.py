@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from dml.models.sparse_svm import matrix
+from dml.models.sparse.svm import matrix
 from dml.types import Batch, Problem
 from studies.shared_memory import sparse_flags
 

@@ -9,7 +9,7 @@ import numpy as np
 from dml import sim
 from dml.data.cooccurrence import RECORD
 from dml.metrics.timer import Timer
-from dml.models.glove import glove
+from dml.models.networks.glove import glove
 from dml.strategies.glove.problem import columns, minibatches, problem
 from dml.strategies.glove.problem import order as order_of
 from dml.strategies.glove.served import on_servers
@@ -66,7 +66,7 @@ def steps(
     reduce = ALLREDUCE[allreduce]
     if how in ("serial", "hogwild", "travel", "stay"):
         strategy = hogwild if how in ("serial", "hogwild") else rotation
-        own = {} if strategy is hogwild else {"travel": how == "travel"}
+        own = {} if strategy is hogwild else {"by_messages": how == "travel"}
         orders = [order_of(found)] * epochs
         return strategy(task, orders, Descent(lambda epoch: rate), **common, **own)
     batches = (some for _ in range(epochs) for some in minibatches(count, batch))

@@ -10,7 +10,7 @@ import numpy as np
 
 from dml import sim
 from dml.metrics.timer import Timer
-from dml.models.glove import glove
+from dml.models.networks.glove import glove
 from dml.strategies.glove import mesh as module
 from dml.strategies.glove.problem import problem as problem_of
 from dml.strategies.glove.tiling import Order, tiled

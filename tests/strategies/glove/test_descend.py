@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dml import sim
-from dml.models.glove import glove
+from dml.models.networks.glove import glove
 from dml.strategies.glove.descend import CLIP, descend
 from dml.strategies.glove.problem import take
 from dml.strategies.glove.tiling import tiled

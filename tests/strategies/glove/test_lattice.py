@@ -7,7 +7,7 @@ import pytest
 
 from dml import sim
 from dml.metrics.timer import Timer
-from dml.models.glove import glove
+from dml.models.networks.glove import glove
 from dml.strategies.glove import descend
 from dml.strategies.glove.problem import Gradient, problem
 from dml.strategies.glove.problem import order as order_of
@@ -142,7 +142,7 @@ def replica(comm, how, allreduce):
     loss = [next(going).loss for _ in range(2)][-1]
     frame = going.gi_yieldfrom.gi_frame if going.gi_yieldfrom else going.gi_frame
     kept = frame.f_locals
-    table = (kept["shard"] if how == "operation" else kept["now"].shard).values
+    table = (kept["shard"] if how == "operation" else kept["parameters"].shard).values
     begin = table.shape[1] - LANES if how == "operation" else 0
     return loss, table[:, begin:].tobytes()
 

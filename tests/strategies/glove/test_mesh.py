@@ -11,7 +11,7 @@ import pytest
 
 from dml import sim
 from dml.metrics.timer import Timer
-from dml.models.glove import glove
+from dml.models.networks.glove import glove
 from dml.strategies.glove.mesh import mesh
 from dml.strategies.glove.problem import minibatches, take
 from dml.strategies.serial import serial

@@ -6,7 +6,7 @@ import pytest
 from dml import sim
 from dml.data.shards import bounds
 from dml.metrics.timer import Timer
-from dml.models.glove import glove
+from dml.models.networks.glove import glove
 from dml.sim.delays import drawing, law
 from dml.strategies.glove.problem import minibatches
 from dml.strategies.glove.problem import problem as problem_of
@@ -14,7 +14,7 @@ from dml.strategies.glove.served import adagrad, on_servers, problem, squares, u
 from dml.strategies.glove.tiling import by_row, by_word, tiled
 from dml.strategies.server.roles import roles
 from dml.strategies.server.server import Setup
-from dml.strategies.server.workers import Habits
+from dml.strategies.server.workers import WorkerOptions
 from dml.update.rows import unpack
 from dml.wire.comm import Delayed, Metered
 from dml.wire.server.consistency import CONSISTENCIES, Choice, consistency
@@ -181,7 +181,9 @@ def test_every_consistency_reaches_the_loss_of_serial(name):
 @pytest.mark.parametrize("name", ("async", "ssp", "essp"))
 def test_habits_of_workers_keep_learning(name):
     """Prefetch, and a push after several clocks, are read over one's own writes."""
-    habits = Habits(pushes=2, prefetch=True)
-    losses, _ = ran(5, name, servers=2, batch=60, epochs=4, habits=habits)
+    worker_options = WorkerOptions(pushes=2, prefetch=True)
+    losses, _ = ran(
+        5, name, servers=2, batch=60, epochs=4, worker_options=worker_options
+    )
     assert losses == sorted(losses, reverse=True)
     assert losses[-1] < 0.8 * losses[0]

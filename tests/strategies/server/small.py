@@ -11,7 +11,7 @@ from dml.strategies.serial import serial
 from dml.strategies.server.report import Report, collected
 from dml.strategies.server.roles import roles
 from dml.strategies.server.server import Setup, server
-from dml.strategies.server.workers import Habits
+from dml.strategies.server.workers import WorkerOptions
 from dml.types import Problem, Rows, Touching
 from dml.wire.comm import Delayed, Metered
 from dml.wire.plans.partition import partition
@@ -20,7 +20,7 @@ from tests.strategies.small import alone as one_rank
 
 ROWS, WIDTH, EXAMPLES, BATCH = 11, 3, 64, 29
 DELAYS = "shifted_exponential:1,1"
-CHOICE, HABITS = Choice(), Habits()
+CHOICE, HABITS = Choice(), WorkerOptions()
 
 
 class Descent:
@@ -80,7 +80,7 @@ def program(
     dense=False,
     clocks=12,
     choice=CHOICE,
-    habits=HABITS,
+    worker_options=HABITS,
     delays=None,
     make=Descent,
     snapshots=0,
@@ -92,7 +92,7 @@ def program(
         comm = Delayed(comm, drawing(law(delays), 3, comm.rank))
     who = roles(comm.size, servers, colocated)
     rule, report = consistency(name, choice, who.workers), Report()
-    setup = Setup(who, rule, habits=habits, snapshots=snapshots)
+    setup = Setup(who, rule, worker_options=worker_options, snapshots=snapshots)
     timer = Timer(comm.Wtime)
     how = {"comm": comm, "timer": timer, "setup": setup, "report": report}
     *_, last = server(task, batches(clocks), make, **how)

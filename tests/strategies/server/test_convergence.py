@@ -10,14 +10,14 @@ from dml import sim
 from dml.data import svmlight
 from dml.data.minibatches import minibatches
 from dml.metrics.timer import Timer
-from dml.models import factors, sparse_logistic
+from dml.models.sparse import factors, logistic
 from dml.sim import maxplus
 from dml.sim.delays import drawing, law, seconds
 from dml.strategies.serial import serial
 from dml.strategies.server.report import Report, collected
 from dml.strategies.server.roles import roles
 from dml.strategies.server.server import Setup, server
-from dml.strategies.server.workers import Habits
+from dml.strategies.server.workers import WorkerOptions
 from dml.types import Batch
 from dml.update.table import table
 from dml.wire.comm import Delayed, Metered
@@ -36,9 +36,7 @@ def task(l1=L1):
     """Rows of which two in three features tell nothing; made once, shared by ranks."""
     every = svmlight.generate(600, 60, 8, seed=0)
     some = Batch(every.inputs[:500], every.targets[:500])
-    return sparse_logistic.problem(
-        some, Batch(every.inputs[500:], every.targets[500:]), l1
-    )
+    return logistic.problem(some, Batch(every.inputs[500:], every.targets[500:]), l1)
 
 
 def batches(problem, clocks=CLOCKS):
@@ -46,13 +44,15 @@ def batches(problem, clocks=CLOCKS):
     return [next(found) for _ in range(clocks)]
 
 
-def trained(problem, name, make, *, habits=None, size=SIZE, straggle=None, **more):
+def trained(
+    problem, name, make, *, worker_options=None, size=SIZE, straggle=None, **more
+):
     """Train on virtual ranks with stragglers; return what rank 0 collects."""
 
     def program(comm):
         comm, who = Metered(comm), roles(size, SERVERS, more.get("colocated", False))
         rule, report = consistency(name, CHOICE, who.workers), Report()
-        setup = Setup(who, rule, habits=habits or Habits())
+        setup = Setup(who, rule, worker_options=worker_options or WorkerOptions())
         late = law(straggle or "shifted_exponential:1,1")
         comm = Delayed(comm, drawing(late, 5, comm.rank))
         timer = Timer(comm.Wtime)
@@ -92,10 +92,12 @@ def test_the_kkt_filter_saves_pushes_at_an_equal_objective():
         return table("sgd", values, RATE / 4, l1=LARGE)
 
     def sift(values, grads):
-        return sparse_logistic.kkt(values, grads, LARGE)
+        return logistic.kkt(values, grads, LARGE)
 
     plain = trained(problem, "bsp", make)
-    sifted = trained(problem, "bsp", make, habits=Habits(sift=sift))
+    sifted = trained(
+        problem, "bsp", make, worker_options=WorkerOptions(row_filter=sift)
+    )
     ends = [problem.evaluate(found.table)["objective"] for found in (plain, sifted)]
     assert ends[1] <= WITHIN * ends[0]
     assert plain.summary["sifted"] == 0
@@ -118,7 +120,9 @@ def test_a_gradient_that_is_not_finite_is_refused_and_counted():
         return loss, grads
 
     sick = problem._replace(gradient=poisoned)
-    found = trained(sick, "async", descent, habits=Habits(on_nonfinite="skip"))
+    found = trained(
+        sick, "async", descent, worker_options=WorkerOptions(on_nonfinite="skip")
+    )
     assert found.summary["nonfinite"] == len(calls) // 50 == CLOCKS * 4 // 50
     assert problem.evaluate(found.table)["objective"] <= WITHIN * reference()
     calls.clear()

@@ -9,7 +9,7 @@ from dml import sim
 from dml.data.minibatches import minibatches
 from dml.data.ratings import generated
 from dml.metrics.timer import Timer
-from dml.models.factors import problem
+from dml.models.sparse.factors import problem
 from dml.strategies.server.roles import roles
 from dml.strategies.server.server import Setup, server
 from dml.update.table import table

@@ -6,7 +6,7 @@ import pytest
 from dml import sim
 from dml.data.shards import shard
 from dml.strategies.server.roles import roles
-from dml.strategies.server.workers import Habits
+from dml.strategies.server.workers import WorkerOptions
 from dml.types import BadInput
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.server import server as servers_module
@@ -54,7 +54,9 @@ def test_colocated_ranks_have_the_bits_of_one_rank(way, size):
 
 
 def test_prefetch_changes_no_bit_of_bsp():
-    found = ran(6, "bsp", servers=2, delays=DELAYS, habits=Habits(prefetch=True))
+    found = ran(
+        6, "bsp", servers=2, delays=DELAYS, worker_options=WorkerOptions(prefetch=True)
+    )
     assert bits(found.table) == bits(alone(4))
 
 
@@ -101,8 +103,8 @@ def test_backup_without_spares_is_bsp_up_to_rounding():
 
 def test_microbatches_change_the_sum_only_by_rounding():
     for colocated in (False, True):
-        habits, size = Habits(microbatches=3), 3 if colocated else 4
-        found = ran(size, "bsp", colocated=colocated, habits=habits)
+        worker_options, size = WorkerOptions(microbatches=3), 3 if colocated else 4
+        found = ran(size, "bsp", colocated=colocated, worker_options=worker_options)
         np.testing.assert_allclose(found.table, alone(3), rtol=1e-4, atol=1e-3)
 
 

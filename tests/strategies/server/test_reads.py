@@ -17,7 +17,7 @@ from dml.sim.networks.named import network
 from dml.strategies.server.report import Report, collected
 from dml.strategies.server.roles import roles
 from dml.strategies.server.server import Setup, server
-from dml.strategies.server.workers import Habits
+from dml.strategies.server.workers import WorkerOptions
 from dml.types import Problem, Rows, Touching
 from dml.wire.comm import Delayed, Metered
 from dml.wire.plans.partition import partition
@@ -101,13 +101,13 @@ class Counted:
                 yield worker, clock, seen - least
 
 
-def ran(counted, who, rule, habits, fabric, seed, scale):
+def ran(counted, who, rule, worker_options, fabric, seed, scale):
     def program(comm):
         draws = np.random.default_rng([seed, comm.rank])
         pace = iter(draws.exponential, None)
         comm, report = Delayed(Metered(comm), pace, scale), Report()
         timer = Timer(comm.Wtime)
-        setup = Setup(who, rule, habits=habits, known=seed % 3)
+        setup = Setup(who, rule, worker_options=worker_options, known=seed % 3)
         task = counted.problem()
         how = {"comm": comm, "timer": timer, "setup": setup, "report": report}
         for _ in server(task, counted.batches, Adding, **how):
@@ -129,7 +129,7 @@ def test_every_read_has_each_own_gradient_once_and_what_its_bound_says(data):
     who = roles(workers + (0 if colocated else servers), servers, colocated)
     s, seed = draw(some.integers(1, 4)), draw(some.integers(0, 10**6))
     choice = Choice(staleness=s, pull_period=draw(some.sampled_from([0, 0, 1, 2, 5])))
-    habits = Habits(
+    worker_options = WorkerOptions(
         pushes=draw(some.sampled_from([1, 1, 2, 3])), prefetch=draw(some.booleans())
     )
     wide = draw(some.sampled_from([1, 1, 1, 3000]))  # of these a part is a message
@@ -144,9 +144,9 @@ def test_every_read_has_each_own_gradient_once_and_what_its_bound_says(data):
     rule = consistency(name, choice, workers)
     fabric = NETWORKS[draw(some.sampled_from(sorted(NETWORKS)))]
     scale = draw(some.sampled_from([0.0, 1e-6, 1e-5, 1e-4]))
-    found = ran(counted, who, rule, habits, fabric, seed, scale)
+    found = ran(counted, who, rule, worker_options, fabric, seed, scale)
     bound = CLOCKS if name == "async" else s
-    assert list(counted.faults(bound, habits.pushes)) == []
+    assert list(counted.faults(bound, worker_options.pushes)) == []
     np.testing.assert_allclose(
         found.table[:, ::wide], counted.before_CxWxR[-1].T, atol=0.1
     )

@@ -10,8 +10,8 @@ import pytest
 from dml import sim
 from dml.data.minibatches import minibatches, take
 from dml.metrics.timer import Timer
-from dml.models.logistic import logistic
-from dml.models.network import network
+from dml.models.model_problem import model_problem
+from dml.models.networks.logistic import logistic
 from dml.strategies.server.roles import Roles
 from dml.strategies.server.server import Setup, server
 from dml.strategies.synchronous import synchronous
@@ -63,7 +63,7 @@ def network_problem():
     )
     model = logistic(5, 4)
     params, some = model.init(jax.random.key(0)), partial(take, data)
-    return network(model, params, examples=60, take=some)
+    return model_problem(model, params, examples=60, take=some)
 
 
 def of_tree():

@@ -9,10 +9,10 @@ import pytest
 from dml.data.digits import digits
 from dml.data.images import images
 from dml.data.minibatches import take
-from dml.models.cnn import cnn
 from dml.models.gradient import gradient
-from dml.models.logistic import logistic
-from dml.models.network import network
+from dml.models.model_problem import model_problem
+from dml.models.networks.cnn import cnn
+from dml.models.networks.logistic import logistic
 from dml.strategies.server.tables import flattened, unpacked
 from dml.types import BadInput
 from dml.wire.comm.buffers import layout, pack
@@ -26,7 +26,7 @@ each = pytest.mark.parametrize("name", CASES)
 
 def problem(model, params, training):
     count = len(training.targets)
-    return network(
+    return model_problem(
         model, params, examples=count, take=functools.partial(take, training)
     )
 

@@ -9,7 +9,13 @@ from dml.metrics.timer import Timer
 from dml.strategies.server.report import Report
 from dml.strategies.server.roles import roles
 from dml.strategies.server.server import Setup, server
-from dml.strategies.server.workers import Counts, Habits, Part, computed, kept
+from dml.strategies.server.workers import (
+    Counts,
+    Part,
+    WorkerOptions,
+    filtered,
+    part_gradient,
+)
 from dml.types import Problem, Rows
 from dml.update.flat import flat
 from dml.wire.comm import Delayed, Metered
@@ -28,14 +34,14 @@ from tests.strategies.server.small import (
 )
 
 
-def steps_and_logs(size, rule, habits, seconds):
+def steps_and_logs(size, rule, worker_options, seconds):
     """Train; return the numbers of each worker's steps, and the server's log."""
     who = roles(size)
 
     def program(comm):
         comm, report = Delayed(Metered(comm), seconds(comm.rank)), Report()
         timer = Timer(comm.Wtime)
-        setup = Setup(who, rule(who.workers), habits=habits)
+        setup = Setup(who, rule(who.workers), worker_options=worker_options)
         how = {"comm": comm, "timer": timer, "setup": setup, "report": report}
         steps = server(problem(), batches(12), Descent, **how)
         numbers = [step.number for step in steps]
@@ -57,7 +63,7 @@ def test_who_is_left_behind_still_pushes_all_that_it_has_computed(pushes, slow):
     def backup(workers):
         return consistency("backup", Choice(backup=1), workers)
 
-    steps, log = steps_and_logs(4, backup, Habits(pushes=pushes), pace)
+    steps, log = steps_and_logs(4, backup, WorkerOptions(pushes=pushes), pace)
     last = [one for one in log if one.worker == 2]
     assert len(steps[0]) == len(steps[1]) == 12 > len(steps[2]) > 0
     if pushes == 1:
@@ -82,7 +88,7 @@ def test_an_example_alone_has_its_gradient_whatever_the_microbatches():
         replica = Replica(client, task.params, consistency("bsp", Choice(), 1), None)
         numbers = np.arange(examples)
         part = Part(0, numbers, numbers, rows, 0.5)
-        return computed(task, replica, part, Habits(microbatches=4), None)
+        return part_gradient(task, replica, part, WorkerOptions(microbatches=4), None)
 
     loss, grads = sim.run(program, 1)[0]
     assert loss == 1.0
@@ -100,9 +106,15 @@ def test_a_refused_gradient_has_no_rows_and_no_weight(bad, rows):
         replica = Replica(client, np.zeros((10, 1), np.float32), rule, None)
         part, counts = Part(0, np.arange(2), np.arange(2), rows, 0.5), Counts()
         grads = np.array(bad, np.float32)[:, None]
-        none = kept(replica, part, grads, Habits(on_nonfinite="skip"), counts, 1.0)
+        none = filtered(
+            replica, part, grads, WorkerOptions(on_nonfinite="skip"), counts, 1.0
+        )
         huge = np.full((2, 1), 3e38, np.float32)  # finite, but its sum is not
-        return none, counts.nonfinite, kept(replica, part, huge, Habits(), counts, 1.0)
+        return (
+            none,
+            counts.nonfinite,
+            filtered(replica, part, huge, WorkerOptions(), counts, 1.0),
+        )
 
     (none, grads, weight, *_), count, (at, _, whole, *_) = sim.run(program, 1)[0]
     assert len(range(10)[none] if isinstance(none, slice) else none) == len(grads) == 0
@@ -187,7 +199,9 @@ def test_a_filter_of_keys_sees_the_gradient_of_the_workers_own_part():
         replica = Replica(client, table, rule, None)
         part, counts = Part(0, np.arange(2), None, np.array([3, 4]), 0.25), Counts()
         grads = np.array([[1], [2]], np.float32)
-        return kept(replica, part, grads, Habits(sift=sift), counts, 1.0), counts
+        return filtered(
+            replica, part, grads, WorkerOptions(row_filter=sift), counts, 1.0
+        ), counts
 
     one, counts = sim.run(program, 1)[0]
     assert seen == [([[3], [4]], [[4], [8]])]  # not times its weight
@@ -203,7 +217,9 @@ def test_what_is_pushed_together_weighs_together():
             shares.append(share)
             super().update(at, grads, share)
 
-    found = ran(3, "async", clocks=5, habits=Habits(pushes=2), make=Noting)
+    found = ran(
+        3, "async", clocks=5, worker_options=WorkerOptions(pushes=2), make=Noting
+    )
     # two workers: 15 and 14 of 29 examples, of two clocks, the fifth alone
     ours = sorted(round(share * 29) for share in shares)
     assert ours.count(30) == ours.count(28) == 2
@@ -224,8 +240,8 @@ def test_a_colocated_rank_serves_between_its_microbatches(pieces):
 
         metered, who = Metered(comm), roles(2, colocated=True)
         rule, report = consistency("async", Choice(), 2), Report()
-        habits = Habits(microbatches=pieces)
-        setup = Setup(who, rule, habits=habits)
+        worker_options = WorkerOptions(microbatches=pieces)
+        setup = Setup(who, rule, worker_options=worker_options)
         timer, waits = Timer(comm.Wtime), []
         mine = task._replace(gradient=slow)
         how = {"comm": metered, "timer": timer, "setup": setup, "report": report}

@@ -8,8 +8,8 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from dml.models.descent import unpaced as paced
-from dml.models.descent import unsettled as settle
+from dml.models.sparse.problem import leave_table as settle
+from dml.models.sparse.problem import same_data as paced
 from dml.types import Edges
 
 __all__ = ["gradient", "move", "paced", "settle"]

@@ -9,9 +9,9 @@ import numpy as np
 from dml.data.ratings import generated
 from dml.data.svmlight import generate
 from dml.metrics.timer import Timer
-from dml.models import completion, sparse_svm
-from dml.models.descent import problem
-from dml.models.factors import centred, start
+from dml.models.sparse import completion, svm
+from dml.models.sparse.factors import centred, start
+from dml.models.sparse.problem import problem
 from dml.strategies.shared.cyclades import cyclades
 from dml.strategies.shared.hogwild import hogwild
 from dml.strategies.shared.workers import Descent, orders
@@ -26,8 +26,8 @@ def documents(examples=200, features=90, nonzeros=6, dtype="float32", seed=3):
     inputs = batch.inputs.tolil()
     inputs[:, 0] = 0.3
     batch = batch._replace(inputs=inputs.tocsr())
-    data = sparse_svm.documents(batch, MU, dtype)
-    return problem(sparse_svm, data, np.zeros(features, dtype))
+    data = svm.documents(batch, MU, dtype)
+    return problem(svm, data, np.zeros(features, dtype))
 
 
 def ratings(count=300, dtype="float32", seed=3):

@@ -6,10 +6,10 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from dml.models.descent import descend as move
-from dml.models.descent import problem
-from dml.models.descent import unpaced as paced
-from dml.models.descent import unsettled as settle
+from dml.models.sparse.problem import descend as move
+from dml.models.sparse.problem import leave_table as settle
+from dml.models.sparse.problem import problem
+from dml.models.sparse.problem import same_data as paced
 from dml.types import Edges
 
 __all__ = ["gradient", "move", "objective", "paced", "settle"]

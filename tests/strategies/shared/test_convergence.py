@@ -10,16 +10,16 @@ from dml.data.digits import digits
 from dml.data.graphs import generated as grid
 from dml.data.ratings import generated
 from dml.data.svmlight import generate
-from dml.models import (
+from dml.models.sparse import (
     completion,
     cuts,
     cuts_optimum,
     dropout,
-    sparse_logistic_edges,
-    sparse_svm,
+    logistic_edges,
+    svm,
 )
-from dml.models.descent import problem as problem_of
-from dml.models.factors import centred, start
+from dml.models.sparse.factors import centred, start
+from dml.models.sparse.problem import problem as problem_of
 from dml.strategies.shared.average import average
 from dml.strategies.shared.cyclades import cyclades
 from dml.strategies.shared.hogwild import hogwild
@@ -71,7 +71,7 @@ def graph():
 def network():
     images, _ = digits()
     few = Batch(images.inputs[:300], images.targets[:300])
-    data = dropout.kept(few, 16, 0.5, 1, 0, 0.1)
+    data = dropout.draw_masks(few, 16, 0.5, 1, 0, 0.1)
     begin = dropout.start(16, 64, 10, 0)
     least = dropout.objective(dropout.optimum(data, begin), data)
     return problem_of(dropout, data, begin), least
@@ -79,8 +79,8 @@ def network():
 
 # how it is made, and its rate, that rate's decay, epochs, batch
 PROBLEMS = {
-    "hinge": (partial(documents, sparse_svm), 0.3, 0.9, 40, 8),
-    "logistic": (partial(documents, sparse_logistic_edges), 0.5, 0.9, 30, 8),
+    "hinge": (partial(documents, svm), 0.3, 0.9, 40, 8),
+    "logistic": (partial(documents, logistic_edges), 0.5, 0.9, 30, 8),
     "ratings": (ratings, 0.15, 0.96, 80, 8),
     "cuts": (graph, 0.3, 0.92, 60, 8),
     "network": (network, 0.1, 0.95, 80, 4),

@@ -8,8 +8,8 @@ import pytest
 from dml import sim
 from dml.data.svmlight import generate
 from dml.metrics.timer import Timer
-from dml.models import sparse_svm
-from dml.models.descent import problem
+from dml.models.sparse import svm
+from dml.models.sparse.problem import problem
 from dml.sim.delays import law
 from dml.strategies.shared.delayed import delayed
 from dml.strategies.shared.workers import Descent, orders
@@ -24,13 +24,13 @@ def settings(rate=0.2, seed=0, momentum=0.0):
 
 
 def documents(dtype=np.float32):
-    return sparse_svm.documents(generate(EXAMPLES, FEATURES, 5, 3), 1e-3, dtype)
+    return svm.documents(generate(EXAMPLES, FEATURES, 5, 3), 1e-3, dtype)
 
 
 def train(
     text,
     epochs=3,
-    model=sparse_svm,
+    model=svm,
     data=None,
     table=None,
     rate=0.2,
@@ -49,7 +49,7 @@ def train(
             Descent(lambda epoch: rate / epoch, momentum),
             comm=comm,
             timer=Timer(),
-            law=law(text),
+            distribution=law(text),
             seed=seed,
             **given,
         ):
@@ -65,7 +65,7 @@ def serial(data, table, momentum, epochs):
     velocity, losses = np.zeros_like(table), []
     for epoch in range(1, epochs + 1):
         rate = 0.2 / epoch
-        paced, grads = sparse_svm.paced(data, rate), np.zeros(5, table.dtype)
+        paced, grads = svm.paced(data, rate), np.zeros(5, table.dtype)
         edges = np.concatenate(
             [
                 np.arange(EXAMPLES)[b * BATCH : (b + 1) * BATCH]
@@ -74,16 +74,16 @@ def serial(data, table, momentum, epochs):
         )
         losses.append(0.0)
         for t, e in enumerate(edges):
-            loss, moves = sparse_svm.gradient(table, paced, e, t, grads)
+            loss, moves = svm.gradient(table, paced, e, t, grads)
             losses[-1] += loss
             for s, r in enumerate(data.edges.rows[5 * e : 5 * e + 5] if moves else ()):
                 if momentum:
                     velocity[r] = kind(momentum) * velocity[r] + grads[s]
                     grads[s] = velocity[r]
-                sparse_svm.move(table, r, grads, s, kind(rate))
+                svm.move(table, r, grads, s, kind(rate))
                 table[r] += grads[s]
         for rows in (table, velocity):
-            sparse_svm.settle(rows, paced, EXAMPLES)
+            svm.settle(rows, paced, EXAMPLES)
     return table, [loss / EXAMPLES for loss in losses]
 
 
@@ -144,22 +144,22 @@ def test_weights_are_settled_in_the_past_too():
     Whoever reads weights of the first epoch unsettled finds other margins.
     """
     data = documents(np.float64)._replace(mu=np.log(2) / EXAMPLES / 0.2)
-    known = sparse_svm.paced(data, 0.2)
+    known = svm.paced(data, 0.2)
     one, two = train("constant:150", 2, data=data, most=150)
     tables, t0 = [np.zeros(FEATURES)], 0
     for epoch in (1, 2):
-        paced, grads = sparse_svm.paced(data, 0.2 / epoch), np.zeros(5)
+        paced, grads = svm.paced(data, 0.2 / epoch), np.zeros(5)
         order = visits(settings(), epoch, EXAMPLES).visits
         blocks = [np.arange(EXAMPLES)[b * 8 : b * 8 + 8] for b in order]
         for t, e in enumerate(np.concatenate(blocks)):
             old = tables[max(t0 + t - 150, 0)]
-            _, moves = sparse_svm.gradient(old, paced, e, t, grads)
+            _, moves = svm.gradient(old, paced, e, t, grads)
             new = tables[-1].copy()
             rows = data.edges.rows[5 * e : 5 * e + 5]
             new[rows] -= 0.2 / epoch * grads * moves
             tables.append(new)
         for table in tables:
-            sparse_svm.settle(table, paced, EXAMPLES)
+            svm.settle(table, paced, EXAMPLES)
         t0 += EXAMPLES
         np.testing.assert_allclose((one, two)[epoch - 1][1], tables[-1], atol=1e-12)
     assert known.low[1] < 1

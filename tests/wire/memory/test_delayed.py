@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dml.data.svmlight import generate
-from dml.models import sparse_svm
+from dml.models.sparse import svm
 from dml.wire.memory.delayed import delayed_loop, delayed_table
 from dml.wire.memory.state import EpochSettings
 from tests.strategies.shared import quadratic
@@ -31,11 +31,11 @@ def pull(tables, late, data, e, t):
 
 
 def documents():
-    return sparse_svm.documents(generate(EDGES, ROWS, 3, seed=4), MU, np.float64)
+    return svm.documents(generate(EDGES, ROWS, 3, seed=4), MU, np.float64)
 
 
 PROBLEMS = {
-    "svm": (sparse_svm, documents, (ROWS,), hinge, -np.inf),
+    "svm": (svm, documents, (ROWS,), hinge, -np.inf),
     "quadratic": (
         *(quadratic, lambda: quadratic.pulls(EDGES, ROWS, 4), (ROWS, 4), pull, 0.0),
     ),

@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from dml.models import descent, sparse_logistic_edges, sparse_svm
+from dml.models.sparse import logistic_edges, problem, svm
 from dml.wire.memory import atomics, batches, delayed, hogwild, lock_free, locked
 from dml.wire.memory import source_hash as stamps
 
@@ -25,13 +25,13 @@ from callee_of_a_stamp import twice
 
 def test_a_model_and_what_it_calls_are_in_its_stamp():
     found = set()
-    stamps.add_callees(sparse_logistic_edges, found)
-    assert {sparse_logistic_edges, sparse_svm, descent} <= found
+    stamps.add_callees(logistic_edges, found)
+    assert {logistic_edges, svm, problem} <= found
     one, other = (
-        stamps.source_hash(sparse_svm),
-        stamps.source_hash(sparse_logistic_edges),
+        stamps.source_hash(svm),
+        stamps.source_hash(logistic_edges),
     )
-    assert one != other and one == stamps.source_hash(sparse_svm)
+    assert one != other and one == stamps.source_hash(svm)
 
 
 def test_what_a_loop_calls_is_in_its_stamp():
@@ -59,9 +59,9 @@ MODEL = """
 from numba import njit
 from typing import NamedTuple
 import numpy as np
-from dml.models.descent import descend as move
-from dml.models.descent import unpaced as paced
-from dml.models.descent import unsettled as settle
+from dml.models.sparse.problem import descend as move
+from dml.models.sparse.problem import same_data as paced
+from dml.models.sparse.problem import leave_table as settle
 from dml.types import Edges
 
 class Own(NamedTuple):
@@ -74,8 +74,8 @@ def gradient(table, data, e, t, grads):
 RUN = """
 import sys
 import numpy as np
-from dml.models.descent import problem
-from dml.strategies.shared.workers import Descent, gradients, orders, paced
+from dml.models.sparse.problem import problem
+from dml.strategies.shared.workers import Descent, epoch_settings, gradients, orders
 from dml.types import Edges
 from dml.wire.memory import hogwild
 from dml.wire.memory.lock_free import lock_free_loop
@@ -86,11 +86,11 @@ if sys.argv[1] == "own":
     data = model.Own(Edges(np.arange(3), np.zeros(2, np.uint32)))
 else:
     from dml.data.svmlight import generate
-    from dml.models import sparse_svm as model
+    from dml.models.sparse import svm as model
     data = model.documents(generate(2, 1, 1, 0), 1e-3)
 start = np.zeros(1, np.float32)
 one = problem(model, data, start)
-data, pace = paced(one, Descent(lambda epoch: 0.1), 1)
+data, pace = epoch_settings(one, Descent(lambda epoch: 0.1), 1)
 shared = state(start, 1, False, False, np.zeros)
 order = next(orders(2, 1))
 lock_free_loop(model, hogwild)(shared, data, order, Worker(0, 1), pace, gradients(one))
@@ -118,12 +118,12 @@ def test_kernels_are_named_after_all_sources_that_they_call():
             policy,
             lock_free,
         )
-        for model in (sparse_svm, sparse_logistic_edges)
+        for model in (svm, logistic_edges)
         for policy in (hogwild, locked)
     }
     assert len(names) == 4
     for name, modules in names.items():
         assert name.endswith(f".{stamps.source_hash(*modules)}")
-    assert stamps.source_hash(sparse_svm, hogwild) != stamps.source_hash(
-        sparse_svm, hogwild, lock_free
+    assert stamps.source_hash(svm, hogwild) != stamps.source_hash(
+        svm, hogwild, lock_free
     )

@@ -1,0 +1,1 @@
+"""Parts of networks: attention, experts, norms, and their division."""

@@ -1,0 +1,1 @@
+"""Networks: params and a minibatch in, loss and metrics out."""

@@ -1,0 +1,103 @@
+"""A classifier made of a sequence of flax modules.
+
+    inputs → part → part → ... → log-odds BxC        params and layers: one per part
+
+Targets are integers B; the loss is the mean cross entropy.
+"""
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import linen
+
+from dml.models.initial import Spread, initial
+from dml.models.layered import layered
+from dml.models.layers.normalisation import folded, settled, trained
+from dml.types import Batch, Layer, Model, Params, itself
+
+
+def classifier(
+    parts: Mapping[str, linen.Module],
+    shape: tuple[int, ...],
+    spread: Spread | None = None,
+    remat: bool = False,
+) -> Model:
+    """Return the model; metrics use running statistics.
+
+    Args:
+      parts: Modules by name; the last returns log-odds.
+      shape: Shape of an input.
+      spread: Standard deviations of initial params; see `initial`.
+      remat: Whether the backward pass recomputes the inside of each part.
+    """
+    names = tuple(parts)
+
+    def init(key: jax.Array) -> Params:
+        features, shapes = jax.ShapeDtypeStruct((1, *shape), jnp.float32), {}
+        for name, part in parts.items():
+            features, variables = jax.eval_shape(part.init_with_output, key, features)
+            shapes[name] = folded(variables)
+        return initial(shapes, key, spread)
+
+    def layer(name: str) -> Layer:
+        def apply(params: Mapping[str, Params], inputs: Any, batch: Batch) -> Any:
+            # the second of a pair is the sum of the terms of running statistics
+            features, drift = (batch.inputs, 0.0) if inputs is None else inputs
+            features, term = trained(parts[name], params[name], features)
+            if name == names[-1]:
+                return entropy(features, batch.targets) + drift + term
+            return features, drift + term
+
+        return Layer((name,), apply)
+
+    def scores(params: Params, inputs: Any) -> Any:
+        features = inputs
+        for name, part in parts.items():
+            features = settled(part, params[name], features)
+        return features
+
+    def metrics(params: Params, batch: Batch) -> dict[str, jax.Array]:
+        return measures(scores(params, batch.inputs), batch.targets)
+
+    return layered([layer(name) for name in names], init, metrics, scores, remat)
+
+
+def measures(scores_BxC: jax.Array, targets: jax.Array) -> dict[str, jax.Array]:
+    """Return the measures of a classifier: means over the batch."""
+    return {
+        "accuracy": (scores_BxC.argmax(axis=1) == targets).mean(),
+        "cross_entropy": entropy(scores_BxC, targets),
+    }
+
+
+def entropy(scores_BxC: jax.Array, targets: jax.Array) -> jax.Array:
+    """Return the mean cross entropy in float32."""
+    return optax.losses.softmax_cross_entropy_with_integer_labels(
+        jnp.float32(scores_BxC), targets
+    ).mean()
+
+
+class Part(linen.Module):
+    """A layer with params, between functions without params."""
+
+    layer: linen.Module
+    before: Callable[[jax.Array], jax.Array] = itself
+    after: Callable[[jax.Array], jax.Array] = itself
+
+    def setup(self) -> None:
+        linen.share_scope(self, self.layer)  # params have no extra level of names
+
+    def __call__(self, features: jax.Array) -> jax.Array:
+        return self.after(self.layer(self.before(features)))
+
+
+def head(classes: int, dtype: Any) -> Part:
+    """Return the layer from features of any shape to the log-odds of every class."""
+    return Part(linen.Dense(classes, dtype=dtype), flat)
+
+
+def flat(features: jax.Array) -> jax.Array:
+    return features.reshape(len(features), -1)

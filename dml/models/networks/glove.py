@@ -1,0 +1,74 @@
+"""GloVe (Pennington 2014): word vectors from counts of co-occurrence.
+
+    L = ½ Σ_ij w(N_ij) (⟨v_i, u_j⟩ + b_i + c_j - log N_ij)²
+    w(x) = min((x/x_max)^α, 1)
+
+Words and contexts have a table each, and the tables are summed at the end.
+Alternatively one table serves both, as in the lecture; records of a word with itself
+are then left out.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dml.types import Embeddings, Model, itself
+
+
+class Records(NamedTuple):
+    """A batch of records: rows of words and contexts, log counts, weights."""
+
+    words: Any  # rows of the table
+    contexts: Any  # rows of the table: those of contexts come after all words
+    logs: Any
+    weights: Any
+
+
+def glove(words: int, dim: int, tables: int = 2) -> Model:
+    """Return the model; its `init` takes a seed.
+
+    Batches are Records of NumPy or JAX arrays.
+
+    Args:
+      words: Number of words.
+      dim: Length of a vector.
+      tables: Number of tables, 1 or 2.
+    """
+
+    def start(seed: int) -> Embeddings:
+        draws = np.random.default_rng(seed).random((tables * words, dim + 1))
+        small = ((draws - 0.5) / dim).astype(np.float32)
+        squares = np.ones_like(small)  # the first step of AdaGrad has the full rate
+        return Embeddings(small[:, :dim], small[:, dim], squares[:, 1:], squares[:, 0])
+
+    def loss(params: Embeddings, batch: Records) -> Any:
+        missed = misses(params, batch)
+        return 0.5 * (batch.weights * missed**2).mean()
+
+    def metrics(params: Embeddings, batch: Records) -> dict[str, Any]:
+        return {"error": abs(misses(params, batch)).mean()}
+
+    return Model(start, loss, metrics)
+
+
+def misses(
+    params: Embeddings, batch: Records, total: Callable[[Any], Any] = itself
+) -> Any:
+    """Return the predicted minus the actual logarithm of each record's count.
+
+    Args:
+      params: The parameters.
+      batch: The records.
+      total: Inner products over some columns -> inner products over all columns.
+    """
+    words_BxD = params.vectors_TxD[batch.words]
+    contexts_BxD = params.vectors_TxD[batch.contexts]
+    products = total((words_BxD * contexts_BxD).sum(axis=1))
+    biases = params.biases_T
+    return products + biases[batch.words] + biases[batch.contexts] - batch.logs
+
+
+def weight(counts: np.ndarray, x_max: float, alpha: float) -> np.ndarray:
+    """Return the weight of each count in the loss: 1 from x_max on."""
+    return np.minimum((counts / np.float32(x_max)) ** np.float32(alpha), np.float32(1))

@@ -1,0 +1,45 @@
+"""A perceptron with hidden layers of rectifiers (Rumelhart 1986).
+
+    dense → relu → ... → dense
+
+The inputs of a batch may have any shape.
+"""
+
+import math
+
+import jax.numpy as jnp
+from flax import linen
+
+from dml.models.networks.classifier import Part, classifier, flat, head
+from dml.types import BadInput, Model
+
+
+def mlp(
+    shape: tuple[int, ...],
+    classes: int,
+    widths: tuple[int, ...] = (128,),
+    dtype: str = "float32",
+    remat: bool = False,
+) -> Model:
+    """Return the model; without hidden layers it is linear.
+
+    Args:
+      shape: Shape of an input.
+      classes: Number of classes.
+      widths: Numbers of units in the hidden layers.
+      dtype: Of the arithmetic.
+      remat: Whether the backward pass recomputes the inside of each layer.
+    """
+    if math.prod(shape) < 1 or min(widths, default=1) < 1:
+        raise BadInput(
+            f"expected inputs and layers of at least one number, got {shape=} and "
+            f"{widths=}; pass positive sizes"
+        )
+    arithmetic = jnp.dtype(dtype)
+    hidden = {
+        f"hidden_{number:02d}": Part(
+            linen.Dense(width, dtype=arithmetic), flat, linen.relu
+        )
+        for number, width in enumerate(widths)
+    }
+    return classifier(hidden | {"head": head(classes, arithmetic)}, shape, remat=remat)

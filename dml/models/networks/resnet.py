@@ -1,0 +1,162 @@
+"""Residual networks (He 2015): 20 and 32 layers for small images, 50 for large ones.
+
+    stem → block → ... → block → mean over pixels → dense     a group of blocks: half
+             ╰─── + ───╯                                      the size, twice the width
+
+Inputs are images BxHxWxC and integer targets B; the loss is the mean cross entropy.
+Shortcuts between groups are projections (He's option B) in all depths. A bottleneck
+that halves the size does so in its 3x3 convolution. A block starts as its shortcut, as
+its last scale is 0 (Goyal 2017).
+"""
+
+import math
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from flax import linen
+
+from dml.models.layers.normalisation import norm
+from dml.models.networks.classifier import Part, classifier
+from dml.types import BadInput, Model
+
+LAST = "last"  # name of the normalisation whose scale starts at 0
+
+
+class Plan(NamedTuple):
+    """The blocks of a depth.
+
+    Attributes:
+      blocks: Number of blocks in each group.
+      width: Width of the first group.
+      kernels: Sides of a block's convolutions.
+      growth: Ratio of a block's outputs to its width.
+      large: Whether the stem keeps a sixteenth of the pixels.
+      smallest: Least height and width of an image.
+    """
+
+    blocks: tuple[int, ...]
+    width: int
+    kernels: tuple[int, ...]
+    growth: int
+    large: bool
+    smallest: int
+
+
+DEPTHS = {
+    8: Plan((1, 1, 1), 16, (3, 3), 1, False, 4),
+    20: Plan((3, 3, 3), 16, (3, 3), 1, False, 4),
+    32: Plan((5, 5, 5), 16, (3, 3), 1, False, 4),
+    50: Plan((3, 4, 6, 3), 64, (1, 3, 1), 4, True, 32),
+}
+
+
+class Stem(linen.Module):
+    """Images to the first maps."""
+
+    width: int
+    large: bool
+    dtype: Any
+
+    @linen.compact
+    def __call__(self, images_BxHxWxC: jax.Array) -> jax.Array:
+        size, stride = (7, 2) if self.large else (3, 1)
+        maps_BxHxWxC = linen.Conv(
+            self.width, (size, size), stride, use_bias=False, dtype=self.dtype
+        )(images_BxHxWxC)
+        maps_BxHxWxC = linen.relu(norm(self, self.dtype)()(maps_BxHxWxC))
+        if self.large:
+            return linen.max_pool(maps_BxHxWxC, (3, 3), (2, 2), "SAME")
+        return maps_BxHxWxC
+
+
+class Block(linen.Module):
+    """A residual block: a shortcut plus convolutions."""
+
+    width: int
+    kernels: tuple[int, ...]
+    growth: int
+    stride: int
+    dtype: Any
+
+    @linen.compact
+    def __call__(self, maps_BxHxWxC: jax.Array) -> jax.Array:
+        normed, last = norm(self, self.dtype), len(self.kernels) - 1
+        shortcut_BxHxWxC = added_BxHxWxC = maps_BxHxWxC
+        for number, size in enumerate(self.kernels):
+            added_BxHxWxC = self.convolved(
+                added_BxHxWxC,
+                size,
+                self.width * (self.growth if number == last else 1),
+                self.stride if number == self.kernels.index(3) else 1,
+            )
+            if number == last:
+                added_BxHxWxC = normed(name=LAST)(added_BxHxWxC)
+            else:
+                added_BxHxWxC = linen.relu(normed()(added_BxHxWxC))
+        if maps_BxHxWxC.shape != added_BxHxWxC.shape:
+            width = added_BxHxWxC.shape[-1]
+            shortcut_BxHxWxC = self.convolved(maps_BxHxWxC, 1, width, self.stride)
+            shortcut_BxHxWxC = normed()(shortcut_BxHxWxC)
+        return linen.relu(shortcut_BxHxWxC + added_BxHxWxC)
+
+    def convolved(
+        self, maps_BxHxWxC: jax.Array, size: int, width: int, stride: int
+    ) -> jax.Array:
+        """Return a convolution's maps; the bias is that of the normalisation."""
+        return linen.Conv(
+            width, (size, size), stride, use_bias=False, dtype=self.dtype
+        )(maps_BxHxWxC)
+
+
+def resnet(
+    shape: tuple[int, ...],
+    classes: int,
+    depth: int = 20,
+    dtype: str = "float32",
+    remat: bool = False,
+) -> Model:
+    """Return the model for images.
+
+    Args:
+      shape: Shape of an image, HxWxC.
+      classes: Number of classes.
+      depth: Number of layers, a key of DEPTHS.
+      dtype: Of the arithmetic.
+      remat: Whether the backward pass recomputes the inside of each block.
+    """
+    if depth not in DEPTHS:
+        raise BadInput(
+            f"expected a depth of {', '.join(map(str, DEPTHS))}, got {depth}; "
+            "pass --depth=<one of them>"
+        )
+    plan = DEPTHS[depth]
+    if len(shape) != 3 or min(shape) < 1 or min(shape[:2]) < plan.smallest:
+        raise BadInput(
+            f"expected images HxWxC, {plan.smallest} by {plan.smallest} at least for "
+            f"{depth=}, got {shape}; pass larger images or another depth"
+        )
+    arithmetic = jnp.dtype(dtype)
+    blocks = [
+        Block(
+            plan.width * 2**group,
+            plan.kernels,
+            plan.growth,
+            2 if group and not number else 1,
+            arithmetic,
+        )
+        for group, count in enumerate(plan.blocks)
+        for number in range(count)
+    ]
+    parts: dict[str, linen.Module] = {"stem": Stem(plan.width, plan.large, arithmetic)}
+    parts |= {f"block_{number:02d}": block for number, block in enumerate(blocks)}
+    dense = linen.Dense(classes, dtype=arithmetic)
+    parts["head"] = Part(dense, lambda maps_BxHxWxC: maps_BxHxWxC.mean(axis=(1, 2)))
+    return classifier(parts, shape, spread, remat)
+
+
+def spread(path: tuple[str, ...], shape: tuple[int, ...]) -> float | None:
+    """Return He's spread of a convolution's kernel, and 0 for a block's last scale."""
+    if path[-2:] == (LAST, "scale"):
+        return 0.0
+    return math.sqrt(2 / math.prod(shape[:-1])) if len(shape) == 4 else None

@@ -1,0 +1,1 @@
+"""Problems whose examples touch few rows of one table."""

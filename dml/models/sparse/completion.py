@@ -1,0 +1,310 @@
+"""Completion of a matrix from some of its entries, edge by edge (HOGWILD!, Niu 2011).
+
+    edge = ½ w (⟨l, r⟩ + b_u + b_i - v)² + ½ μ_u (|l|² + b_u²) + ½ μ_i (|r|² + b_i²)
+
+A row of the table has the factors, then the bias; users' rows come before items'. GloVe
+(Pennington 2014) is the case of v the log counts, w their weights, and μ_u = μ_i = 0.
+
+`factors` has the same gradient over minibatches, with sums in the order of SIMD lanes,
+so bits differ. `tests/models/sparse/test_completion.py` compares both.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit
+
+from dml.models.networks.glove import weight
+from dml.models.sparse.problem import descend as move
+from dml.models.sparse.problem import dot
+from dml.models.sparse.problem import leave_table as settle
+from dml.models.sparse.problem import same_data as paced
+from dml.models.sparse.problem import zero_decay as decay
+from dml.types import BadInput, Edges, Problem, Ratings, Rows, Touching
+
+__all__ = ["decay", "gradient", "move", "objective", "optimum", "paced", "settle"]
+FALLS = 1e-7  # least relative decrease of the objective in a sweep
+DAMPING = 1e-10  # of the trace: underdetermined systems stay solvable
+
+
+class Entries(NamedTuple):
+    """Entries of a matrix: edge e has two rows, its user's and then its item's."""
+
+    edges: Edges
+    targets: np.ndarray
+    weights: np.ndarray
+    mu_user: float
+    mu_item: float
+
+
+def of_ratings(
+    ratings: Ratings, mu_user: float, mu_item: float, dtype: Any = np.float32
+) -> Entries:
+    """Return an edge for each rating, in their order.
+
+    Args:
+      ratings: The ratings.
+      mu_user: Weight of the norm of users' rows.
+      mu_item: Weight of the norm of items' rows.
+      dtype: Of targets and weights.
+    """
+    values = ratings.values.astype(dtype)
+    pairs = edges(ratings.users, ratings.items)
+    return Entries(pairs, values, np.ones_like(values), float(mu_user), float(mu_item))
+
+
+def of_counts(
+    words: np.ndarray,
+    contexts: np.ndarray,
+    counts: np.ndarray,
+    vocabulary: int,
+    x_max: float,
+    alpha: float,
+    *,
+    dtype: Any = np.float32,
+) -> Entries:
+    """Return GloVe's edges from counts of co-occurrence.
+
+    The rows of words are 0 to vocabulary - 1; those of contexts follow.
+
+    Args:
+      words: Word of each pair.
+      contexts: Context of each pair.
+      counts: Count of each pair, above 0.
+      vocabulary: Number of words.
+      x_max: Count from which pairs have weight 1.
+      alpha: Exponent of the weight.
+      dtype: Of targets and weights.
+    """
+    if not len(counts) or counts.min() <= 0:
+        least = counts.min() if len(counts) else "none"
+        raise BadInput(
+            f"expected counts above 0, got {least}; pass only pairs that co-occur"
+        )
+    logs = np.log(counts.astype(np.float64)).astype(dtype)
+    weights = weight(counts, x_max, alpha).astype(dtype)
+    pairs = edges(words, contexts.astype(np.int64) + vocabulary)
+    return Entries(pairs, logs, weights, 0.0, 0.0)
+
+
+def edges(users: np.ndarray, items: np.ndarray) -> Edges:
+    """Return the edges of pairs of rows; users' rows must come before items'."""
+    if not len(users) or users.min() < 0 or users.max() >= items.min():
+        ranges = [
+            f"{side.min()} to {side.max()}" for side in (users, items) if len(side)
+        ]
+        raise BadInput(
+            "expected entries whose users' rows all come before their items', got "
+            f"{' and '.join(ranges) or 'none'}; number items after the last user"
+        )
+    rows = np.stack([users, items], axis=1).astype(np.uint32).ravel()
+    return Edges(2 * np.arange(len(users) + 1, dtype=np.int64), rows)
+
+
+@njit(nogil=True, cache=True)
+def miss(table, data, e):
+    """Return ⟨l, r⟩ + b_u + b_i - v."""
+    k = data.edges.starts[e]
+    user, item = data.edges.rows[k], data.edges.rows[k + 1]
+    bias = table.shape[1] - 1
+    biases = table[user, bias] + table[item, bias] - data.targets[e]
+    return dot(table, user, table, item, bias) + biases
+
+
+@njit(nogil=True, cache=True)
+def gradient(table, data, e, t, grads):
+    """Return the edge's loss; grads are those of its user and its item."""
+    kind, bias = table.dtype.type, table.shape[1] - 1
+    k = data.edges.starts[e]
+    user, item = data.edges.rows[k], data.edges.rows[k + 1]
+    mu_user, mu_item = kind(data.mu_user), kind(data.mu_item)
+    missed = miss(table, data, e)
+    slope = data.weights[e] * missed
+    users = items = kind(0)
+    for d in range(bias + 1):
+        x, y = table[user, d], table[item, d]
+        users += x * x
+        items += y * y
+        # the bias is multiplied by 1
+        grads[0, d] = slope * (y if d < bias else kind(1)) + mu_user * x
+        grads[1, d] = slope * (x if d < bias else kind(1)) + mu_item * y
+    norm = mu_user * users + mu_item * items
+    return 0.5 * (slope * missed + norm), True
+
+
+def objective(table: np.ndarray, data: Entries) -> float:
+    """Return the mean of all edges' losses."""
+    return _sums(table, data)[0] / len(data.targets)
+
+
+def rmse(table: np.ndarray, data: Entries) -> float:
+    """Return the root mean squared error of the entries, without weights."""
+    return math.sqrt(_sums(table, data)[1] / len(data.targets))
+
+
+@njit(nogil=True, cache=True)
+def misses(table, data):
+    """Return the predictions of all entries minus their values."""
+    errors = np.empty(len(data.targets), table.dtype)
+    for e in range(len(errors)):
+        errors[e] = miss(table, data, e)
+    return errors
+
+
+@njit(nogil=True, cache=True)
+def _sums(table, data):
+    loss = squares = 0.0
+    for e in range(len(data.targets)):
+        k = data.edges.starts[e]
+        missed = np.float64(miss(table, data, e))
+        users = items = 0.0
+        for d in range(table.shape[1]):
+            x = np.float64(table[data.edges.rows[k], d])
+            y = np.float64(table[data.edges.rows[k + 1], d])
+            users += x * x
+            items += y * y
+        norm = data.mu_user * users + data.mu_item * items
+        loss += 0.5 * (data.weights[e] * missed * missed + norm)
+        squares += missed * missed
+    return loss, squares
+
+
+class Products(NamedTuple):
+    """Inner products of users' and items' rows, whose columns are split over ranks.
+
+    The products of a minibatch are followed by the sum of its norms. All ranks store
+    the column of biases; rank 0 counts it.
+    """
+
+    data: Entries
+    start_TxD: np.ndarray
+
+    def split(self, rank: int, size: int) -> tuple[np.ndarray, Callable]:
+        """Return the table of a rank's columns and the biases, and its gradient.
+
+        The gradient is (table, batch, products) -> mean loss, rows.
+        """
+        columns = np.array_split(self.start_TxD[:, :-1], size, axis=1)[rank]
+        return np.column_stack([columns, self.start_TxD[:, -1]]), self.gradient
+
+    def terms(self, rank: int) -> Callable[[np.ndarray, Touching], np.ndarray]:
+        """Return (table, batch) -> a rank's terms of all products, and of the norms."""
+        return partial(self.products, biases=rank == 0)
+
+    def products(
+        self, table_TxD: np.ndarray, batch: Touching, biases: bool
+    ) -> np.ndarray:
+        rows_Bx2, mus = self.rows(batch), (self.data.mu_user, self.data.mu_item)
+        users_BxD, items_BxD = table_TxD[rows_Bx2[:, 0]], table_TxD[rows_Bx2[:, 1]]
+        products_B = np.einsum("bd,bd->b", users_BxD[:, :-1], items_BxD[:, :-1])
+        if biases:
+            products_B += users_BxD[:, -1] + items_BxD[:, -1]
+        norms = [
+            mu * np.square(side[:, : None if biases else -1], dtype=np.float64).sum()
+            for mu, side in zip(mus, (users_BxD, items_BxD), strict=True)
+        ]
+        return np.append(products_B, 0.5 * sum(norms))
+
+    def gradient(
+        self, table_TxD: np.ndarray, batch: Touching, products: np.ndarray
+    ) -> tuple[float, Rows]:
+        assert isinstance(batch.rows, np.ndarray)
+        rows_Bx2, kind = self.rows(batch), table_TxD.dtype.type
+        missed_B = products[:-1] - self.data.targets[batch.indices]
+        slopes_B = self.data.weights[batch.indices] * missed_B
+        loss = 0.5 * float(slopes_B @ missed_B) + float(products[-1])
+        sums_NxD = np.zeros((len(batch.rows), table_TxD.shape[1]), kind)
+        for side, mu in enumerate((self.data.mu_user, self.data.mu_item)):
+            others_BxD = table_TxD[rows_Bx2[:, 1 - side]]
+            others_BxD[:, -1] = 1  # the bias is multiplied by 1
+            own = np.searchsorted(batch.rows, rows_Bx2[:, side])
+            norm_BxD = kind(mu) * table_TxD[rows_Bx2[:, side]]
+            np.add.at(sums_NxD, own, slopes_B[:, None] * others_BxD + norm_BxD)
+        count = len(batch.indices)
+        return loss / count, Rows(batch.rows, sums_NxD / kind(count))
+
+    def rows(self, batch: Touching) -> np.ndarray:
+        """Return the row of each example's user, and of its item."""
+        return self.data.edges.rows.reshape(-1, 2)[batch.indices]
+
+    def join(self, tables: Sequence[np.ndarray]) -> np.ndarray:
+        """Return the table of all columns from the tables of all ranks."""
+        factors = (table[:, :-1] for table in tables)
+        return np.column_stack([*factors, tables[0][:, -1]])
+
+
+def in_columns(problem: Problem) -> Problem:
+    """Return the problem of Entries with inner products, whose columns can be split."""
+    products = Products(problem.kernel.data, problem.params)
+    return problem._replace(products=products)
+
+
+def optimum(data: Entries, start_TxD: np.ndarray, sweeps: int = 200) -> np.ndarray:
+    """Return a local optimum by alternating least squares, in float64.
+
+    Each step is exact, so the objective never rises. The objective is not convex:
+    another start may lead to another optimum with a similar value.
+
+    Args:
+      data: The entries.
+      start_TxD: Table of the start.
+      sweeps: Greatest number of sweeps over both sides.
+    """
+    table_TxD = start_TxD.astype(np.float64)
+    wide = data._replace(
+        targets=data.targets.astype(np.float64),
+        weights=data.weights.astype(np.float64),
+    )
+    before = objective(table_TxD, wide)
+    for _ in range(sweeps):
+        for side, mu in enumerate((data.mu_user, data.mu_item)):
+            solve(table_TxD, wide, side, mu)
+        after = objective(table_TxD, wide)
+        if not before - after > FALLS * before:
+            break
+        before = after
+    return table_TxD.astype(start_TxD.dtype)
+
+
+def solve(table_TxD: np.ndarray, data: Entries, side: int, mu: float) -> None:
+    """Set the rows of one side to their least squares.
+
+    Args:
+      table_TxD: The table, changed in place.
+      data: The entries.
+      side: 0 for users, 1 for items.
+      mu: Weight of the norm of the side.
+    """
+    rows, at_E = np.unique(data.edges.rows[side::2], return_inverse=True)
+    systems_RxDxD, sides_RxD = _systems(table_TxD, data, side, at_E, len(rows))
+    diagonal = np.arange(table_TxD.shape[1])
+    counts = np.bincount(at_E)
+    systems_RxDxD[:, diagonal, diagonal] += mu * counts[:, None]
+    # a row with fewer entries than numbers is underdetermined: damp towards its values
+    damping_R = DAMPING * np.trace(systems_RxDxD, axis1=1, axis2=2)
+    systems_RxDxD[:, diagonal, diagonal] += damping_R[:, None]
+    sides_RxD += damping_R[:, None] * table_TxD[rows]
+    table_TxD[rows] = np.linalg.solve(systems_RxDxD, sides_RxD[..., None])[..., 0]
+
+
+@njit(nogil=True, cache=True)
+def _systems(table, data, side, at, count):
+    """Sum w a aᵀ and w a (v - b) over each row's entries; a: the other's factors, 1."""
+    bias = table.shape[1] - 1
+    systems = np.zeros((count, bias + 1, bias + 1))
+    sides = np.zeros((count, bias + 1))
+    a = np.ones(bias + 1)
+    for e in range(len(data.targets)):
+        other, r = data.edges.rows[data.edges.starts[e] + 1 - side], at[e]
+        for d in range(bias):
+            a[d] = table[other, d]
+        left = data.targets[e] - table[other, bias]
+        for d in range(bias + 1):
+            scaled = data.weights[e] * a[d]
+            sides[r, d] += scaled * left
+            for c in range(bias + 1):
+                systems[r, d, c] += scaled * a[c]
+    return systems, sides

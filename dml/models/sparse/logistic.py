@@ -1,0 +1,133 @@
+"""Logistic regression of labels -1, +1 on sparse rows, with an L1 norm.
+
+    objective = 1/n Σ_i log(1 + exp(-y_i ⟨x_i, w⟩)) + l1 |w|_1
+
+There is no bias: tf-idf rows have length 1 and need none. If examples need a bias, add
+a feature that is always 1. The norm is applied by the update: pass the same l1 to
+`dml.update.table.table`.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+from numba import njit
+
+from dml.models.sparse.problem import of_rows
+from dml.models.sparse.svm import accuracy
+from dml.types import BadInput, Batch, Edges, Problem
+
+ZERO = np.float32(0)
+
+
+def problem(training: Batch, held_out: Batch, l1: float) -> Problem:
+    """Return the problem of CSR rows with labels -1 and +1, a table of one column.
+
+    Evaluation returns the objective on `training`, loss and accuracy on `held_out`, and
+    the share of weights that are 0. A row's access frequency is the number of examples
+    with its feature.
+    """
+    for name, batch in (("training", training), ("held_out", held_out)):
+        _check(name, batch, training.inputs.shape[1])
+
+    def evaluate(table_Tx1: np.ndarray) -> Mapping[str, float]:
+        weights_T = table_Tx1.reshape(-1)
+        return {
+            "objective": objective(weights_T, training, l1),
+            "loss": loss(weights_T, held_out),
+            "accuracy": accuracy(weights_T, held_out),
+            "zeros": float((weights_T == 0).mean()),
+        }
+
+    features = training.inputs.indices
+    start_Tx1 = np.zeros((training.inputs.shape[1], 1), np.float32)
+    return of_rows(
+        start_Tx1,
+        Edges(training.inputs.indptr, features),
+        lambda table, index, rows: gradient(table[:, 0], training, index, rows),
+        evaluate,
+        np.bincount(features, minlength=len(start_Tx1)),
+        rising=False,  # recorded results have this order
+    )
+
+
+def _check(name: str, batch: Batch, features: int) -> None:
+    labels = np.unique(batch.targets)
+    if not np.isin(labels, (-1, 1)).all():
+        raise BadInput(
+            f"expected labels -1 and +1 in {name}, got {labels[:5].tolist()}; "
+            "replace them"
+        )
+    if batch.inputs.shape[1] != features:
+        raise BadInput(
+            f"expected {features} features in {name}, as in training, got "
+            f"{batch.inputs.shape[1]}; read both files with as many features"
+        )
+
+
+def gradient(
+    weights_T: np.ndarray, batch: Batch, index: np.ndarray, rows_N: np.ndarray
+) -> tuple[float, np.ndarray]:
+    """Return the mean loss of some examples, and its gradient by some weights.
+
+    Args:
+      weights_T: All weights.
+      batch: All examples.
+      index: Indices of the minibatch's examples.
+      rows_N: Indices of the weights.
+    """
+    index = np.ascontiguousarray(index, np.int64)
+    inputs = batch.inputs
+    matrix = inputs.indptr, inputs.indices, inputs.data
+    return _gradient(weights_T, matrix, batch.targets, index, rows_N)
+
+
+def loss(weights_T: np.ndarray, batch: Batch) -> float:
+    """Return the mean loss of a batch, without the norm."""
+    margins_B = batch.targets * (batch.inputs @ weights_T)
+    return float(np.logaddexp(0, -margins_B, dtype=np.float64).mean())
+
+
+def objective(weights_T: np.ndarray, batch: Batch, l1: float) -> float:
+    """Return the mean loss of a batch, and the norm."""
+    return loss(weights_T, batch) + l1 * float(abs(weights_T).sum(dtype=np.float64))
+
+
+def kkt(
+    weights: np.ndarray, grads: np.ndarray, l1: float, margin: float = 0.0
+) -> np.ndarray:
+    """Return the mask of rows whose gradients are worth sending (Li 2014, OSDI).
+
+    A weight of zero whose gradient is at most l1 stays zero: it satisfies the
+    conditions of Karush, Kuhn and Tucker. With a margin, rows that nearly violate them
+    are sent, too.
+
+    Args:
+      weights: Values of the rows.
+      grads: Gradients of the rows.
+      l1: Weight of the norm.
+      margin: Margin below l1.
+    """
+    worth = (weights != 0) | ~(abs(grads) <= l1 - margin)  # True for NaN
+    return worth.any(axis=tuple(range(1, worth.ndim)))
+
+
+@njit(nogil=True, cache=True)
+def _gradient(weights_T, matrix, targets, index, rows_N):
+    starts, features, values = matrix
+    place_T = np.zeros(len(weights_T), np.int64)  # 1 + index in rows; 0: not in rows
+    for n in range(len(rows_N)):
+        place_T[rows_N[n]] = n + 1
+    grads_N, total = np.zeros(len(rows_N) + 1, np.float32), 0.0  # [0]: rows left out
+    for i in index:
+        score = ZERO
+        for k in range(starts[i], starts[i + 1]):
+            score += values[k] * weights_T[features[k]]
+        margin = targets[i] * score
+        # exp of a number of at most 0 cannot overflow
+        small = np.exp(-abs(margin))
+        total += np.log1p(small) + max(-margin, ZERO)
+        wrong = (small if margin > 0 else np.float32(1)) / (1 + small)
+        factor = np.float32(-targets[i] * wrong / len(index))
+        for k in range(starts[i], starts[i + 1]):
+            grads_N[place_T[features[k]]] += factor * values[k]
+    return total / max(len(index), 1), grads_N[1:]

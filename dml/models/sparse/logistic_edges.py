@@ -1,0 +1,77 @@
+"""Logistic regression on sparse rows, edge by edge (HOGWILD!, Niu 2011).
+
+    objective = mean of log(1 + exp(-y_e ⟨x_e, w⟩)) + ½ μ |w|²
+
+Documents and norm are those of `svm`: the table is v, where w = a_t v. `logistic` has
+minibatches and an L1 norm, for servers; its sums have another order.
+`tests/models/sparse/test_sparse_edges.py` compares both gradients.
+"""
+
+import numpy as np
+from numba import njit
+
+from dml.models.sparse.problem import descend as move
+from dml.models.sparse.svm import (
+    Documents,
+    accuracy,
+    decay,
+    documents,
+    matrix,
+    paced,
+    refuse_unbounded,
+    scale,
+    score,
+    settle,
+    spread,
+)
+
+__all__ = ["decay", "gradient", "move", "objective", "optimum", "paced", "settle"]
+__all__ += ["Documents", "accuracy", "documents"]
+FLAT = 1e-9  # greatest gradient at the optimum; the gap is below 1e-18 T / 2 μ
+PAIRS = 20  # of steps and gradients that L-BFGS stores
+
+
+@njit(nogil=True, cache=True, forceinline=True)
+def gradient(table, data, e, t, grads):
+    """Return the log loss; grads is that of v: -y x / (1 + exp(margin)) / a_t+1."""
+    label = data.labels[e]
+    margin = label * scale(data, t) * score(table, data, e)
+    small = np.exp(-abs(margin))  # cannot overflow
+    wrong = (small if margin > 0 else table.dtype.type(1)) / (1 + small)
+    spread(-label * wrong / scale(data, t + 1), data, e, grads)
+    return np.log1p(small) + max(-margin, 0.0), True
+
+
+def objective(table: np.ndarray, data: Documents) -> float:
+    """Return the mean log loss of weights w, plus the norm."""
+    norm = np.square(table, dtype=np.float64).sum()
+    return _losses(table, data) / len(data.labels) + 0.5 * data.mu * float(norm)
+
+
+@njit(nogil=True, cache=True)
+def _losses(table, data):
+    total = 0.0
+    for e in range(len(data.labels)):
+        margin = data.labels[e] * score(table, data, e)
+        total += np.log1p(np.exp(-abs(margin))) + max(-margin, 0.0)
+    return total
+
+
+def optimum(data: Documents, width: int) -> np.ndarray:
+    """Return the weights of the least objective, by L-BFGS in float64."""
+    from scipy.optimize import minimize
+    from scipy.special import expit
+
+    refuse_unbounded(data)
+    inputs, labels = matrix(data, width), data.labels.astype(np.float64)
+
+    def slope(weights: np.ndarray) -> tuple[float, np.ndarray]:
+        margins = labels * (inputs @ weights)
+        wrong = -labels * expit(-margins) / len(labels)
+        loss = np.logaddexp(0, -margins).mean() + 0.5 * data.mu * weights @ weights
+        return float(loss), inputs.T @ wrong + data.mu * weights
+
+    limits = {"maxiter": 10_000, "maxcor": PAIRS, "ftol": 0, "gtol": FLAT}
+    start = np.zeros(width)
+    result = minimize(slope, start, jac=True, method="L-BFGS-B", options=limits)
+    return result.x.astype(data.values.dtype)

@@ -1,0 +1,110 @@
+import functools
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from flax import linen
+
+from dml.models.gradient import gradient
+from dml.models.layers.normalisation import drift, norm
+from dml.models.networks.classifier import classifier, entropy, head
+from dml.types import Batch
+from dml.update.dense import apply, make
+
+
+class Normed(linen.Module):
+    """Nothing but a normalisation."""
+
+    @linen.compact
+    def __call__(self, inputs):
+        return norm(self, jnp.float32)(name="norm")(inputs)
+
+
+@functools.cache
+def small():
+    """A model, its params, none of which is 0, and a batch."""
+    model = classifier({"part": Normed(), "head": head(4, jnp.float32)}, (3,))
+    params = model.init(jax.random.key(0))
+    params = jax.tree.map(lambda leaf: np.asarray(leaf) + np.float32(0.1), params)
+    rng = np.random.default_rng(1)
+    inputs = rng.normal([1, -2, 0], [1, 2, 0.5], (50, 3)).astype(np.float32)
+    return model, params, Batch(inputs, rng.integers(0, 4, 50).astype(np.int32))
+
+
+def scores(params, inputs, mean, var):
+    """Return the log-odds, by hand."""
+    scaled = (inputs - mean) / (var + 1e-5) ** 0.5
+    part, head = params["part"]["norm"], params["head"]
+    return (scaled * part["scale"] + part["bias"]) @ head["kernel"] + head["bias"]
+
+
+def by_hand(params, batch):
+    """Return the loss, in which running statistics have no part."""
+    mean, var = batch.inputs.mean(axis=0), batch.inputs.var(axis=0)
+    return entropy(scores(params, batch.inputs, mean, var), batch.targets)
+
+
+def test_the_loss_and_all_gradients_but_the_statistics_are_those_without_them():
+    model, params, batch = small()
+    found, expected = (gradient(of, params, batch) for of in (model.loss, by_hand))
+    # float32, and flax's variance is that of squares less the square of the mean
+    assert found[0] == pytest.approx(float(expected[0]), rel=1e-5)
+    statistics = found[1]["part"].pop("statistics")["norm"]
+    expected[1]["part"].pop("statistics")
+    for one, other in zip(*map(jax.tree.leaves, (found[1], expected[1])), strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
+    mean, var = batch.inputs.mean(axis=0), batch.inputs.var(axis=0)
+    running = params["part"]["statistics"]["norm"]
+    np.testing.assert_allclose(statistics["mean"], running["mean"] - mean, rtol=1e-4)
+    np.testing.assert_allclose(statistics["var"], running["var"] - var, rtol=1e-4)
+
+
+def test_the_drift_is_0_to_the_bit_and_leaves_the_loss_alone():
+    value, slope = jax.value_and_grad(drift)(
+        {"mean": jnp.float32([3, 1e20])}, {"mean": jnp.float32([1, -5e18])}
+    )
+    assert value == 0
+    assert slope["mean"].tolist() == np.float32([2, 1.05e20]).tolist()
+    model, params, batch = small()
+    far = jax.tree.map(lambda leaf: leaf, params)
+    far["part"]["statistics"] = {
+        "norm": {"mean": np.ones(3, "f4") * 7, "var": batch.inputs[0]}
+    }
+    losses = [gradient(model.loss, one, batch)[0] for one in (params, far)]
+    assert losses[0] == losses[1]
+
+
+def test_running_statistics_come_to_those_of_the_data_while_weights_rest():
+    model, params, batch = small()
+    optimizer, before = make("momentum", 0.0, decay=0.1), params
+    state, gone = optimizer.init(params), []
+    for _ in range(60):
+        _, grads = gradient(model.loss, params, batch)
+        params, state = apply(optimizer, grads, state, params)
+        gone.append(np.asarray(params["part"]["statistics"]["norm"]["mean"]))
+    data = {"mean": batch.inputs.mean(axis=0), "var": batch.inputs.var(axis=0)}
+    start = np.asarray(before["part"]["statistics"]["norm"]["mean"])
+    for step in (1, 5):  # an exponential mean: a tenth of the way each
+        expected = data["mean"] + 0.9**step * (start - data["mean"])
+        assert gone[step - 1] == pytest.approx(expected, rel=1e-4)
+    running = params["part"]["statistics"]["norm"]
+    for name, expected in data.items():  # 0.9^60 is 0.002
+        assert np.asarray(running[name]) == pytest.approx(expected, abs=0.02)
+    assert np.array_equal(params["head"]["kernel"], before["head"]["kernel"])
+
+
+def test_scores_and_metrics_use_the_running_statistics():
+    model, params, batch = small()
+    running = params["part"]["statistics"]["norm"]
+    mean, var = (np.asarray(running[name]) for name in ("mean", "var"))
+    expected = np.asarray(scores(params, batch.inputs, mean, var))
+    np.testing.assert_allclose(
+        jax.jit(model.scores)(params, batch.inputs), expected, rtol=1e-4, atol=1e-5
+    )
+    metrics = jax.jit(model.metrics)(params, batch)
+    chances = np.exp(expected) / np.exp(expected).sum(axis=1, keepdims=True)
+    lost = -np.log(chances[np.arange(50), batch.targets]).mean()
+    assert metrics["cross_entropy"] == pytest.approx(lost, rel=1e-5)
+    right = (np.argmax(expected, axis=1) == batch.targets).mean()
+    assert metrics["accuracy"] == pytest.approx(right)

@@ -1,0 +1,233 @@
+"""What towers and the wavefront must do on four devices; prints each check's name."""
+
+from functools import cache
+from unittest.mock import patch
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax.sharding import AxisType, Mesh
+
+from dml.models.networks import alexnet as alex
+from dml.models.networks import towers, translator
+from dml.types import Batch
+from tests.checks import run
+
+DEVICES = 4
+CLOSE = 1e-5  # of a leaf's largest number: float32 sums in another order
+SEEN = 1e-2  # of a mutant's gradient
+ABOUT = ((8, 8, 1), 4, alex.Sizes(unit=2, kernel=3, stride=1))
+LAYERS, WORDS, READ, WRITTEN = 3, 5, 4, 3
+
+
+def axes(name, size):
+    devices = np.array(jax.devices()[:size])
+    return Mesh(devices, (name,), axis_types=(AxisType.Auto,))
+
+
+def off(found, wanted):
+    """Return the largest difference of two trees, of each leaf's largest number."""
+
+    def one(leaf, right):
+        leaf, right = np.asarray(leaf), np.asarray(right)
+        assert leaf.shape == right.shape and abs(right).max() > 0
+        return abs(leaf - right).max() / abs(right).max()
+
+    return max(jax.tree.leaves(jax.tree.map(one, found, wanted)))
+
+
+def images():
+    rng = np.random.default_rng(0)
+    inputs = rng.standard_normal((3, 8, 8, 1)).astype(np.float32)
+    return Batch(inputs, np.array([0, 3, 2], np.int32))
+
+
+@cache
+def params(crossings=alex.PUBLISHED):
+    tree = alex.alexnet(*ABOUT, crossings).init(jax.random.key(1))
+    noise = np.random.default_rng(1)  # biases that are not 0, and so can be mixed up
+    return jax.tree.map(
+        lambda leaf: np.asarray(leaf) + 0.1 * noise.standard_normal(leaf.shape, "f"),
+        tree,
+    )
+
+
+@cache
+def dense():
+    loss = alex.alexnet(*ABOUT).loss
+    return jax.jit(jax.value_and_grad(loss))(params(), images())
+
+
+def cut():
+    split = towers.split(towers.tower(*ABOUT), params(), axes("tower", 2))
+    return jax.jit(split)(params(), images())
+
+
+def two_towers_find_the_loss_and_gradient_of_one_device():
+    assert off(cut(), dense()) < CLOSE
+
+
+def a_crossing_whose_transpose_does_not_sum_is_seen():
+    def unsummed(maps):
+        found = jax.lax.all_gather(maps, "tower", axis=3, tiled=True)
+        at = [0] * 3 + [jax.lax.axis_index("tower") * maps.shape[3]]
+        fixed = jax.lax.stop_gradient(found)
+        return jax.lax.dynamic_update_slice(fixed, maps, at)
+
+    with patch.object(towers, "meet", unsummed):
+        loss, grads = cut()
+    assert off(loss, dense()[0]) < CLOSE  # forward nothing is wrong
+    assert off(grads, dense()[1]) > SEEN
+
+
+def a_gradient_of_scores_that_is_counted_twice_is_seen():
+    def summed(scores):  # as JAX transposes it
+        return jax.lax.all_gather(scores, "tower", axis=1, tiled=True)
+
+    with patch.object(towers, "alike", summed):
+        loss, grads = cut()
+    assert off(loss, dense()[0]) < CLOSE
+    assert off(grads, dense()[1]) > SEEN
+
+
+def towers_that_never_meet_have_a_gradient_of_exactly_0_from_each_other():
+    def first(scores, targets):  # in place of the loss: one of tower 0's scores
+        return scores[:, 0].sum()
+
+    call = towers.split(towers.tower(*ABOUT, ()), params(()), axes("tower", 2))
+    with patch.object(alex, "entropy", first):
+        _, grads = jax.jit(call)(params(()), images())
+    for leaf in jax.tree.leaves(grads):
+        own, other = np.split(np.asarray(leaf), 2, axis=-1)
+        assert own.any() and not other.any()
+
+
+def halves_side_by_side_are_a_grouped_convolution():
+    one = alex.plan(*ABOUT, ())[1]
+    maps = np.random.default_rng(2).standard_normal((2, *one.sees)).astype("f")
+    plain = one._replace(normalised=False, pooled=False, rectified=False)
+    given = params(())["layer_2"]
+    place = alex.Place(2, lambda maps: maps, lambda scores: scores)
+    wanted = jax.lax.conv_general_dilated(
+        *(maps, given["kernel"], (1, 1), "SAME"),
+        dimension_numbers=("NHWC", "HWIO", "NHWC"),
+        feature_group_count=2,
+    )
+    assert (
+        off(alex.apply_filters(plain, given, maps, place), wanted + given["bias"])
+        < CLOSE
+    )
+
+
+def maps_are_normalised_by_those_beside_them():
+    maps = 100 * np.random.default_rng(3).random((1, 1, 1, 7)).astype("f")
+    line = maps.ravel()
+    wanted = [
+        number / (2 + 1e-4 * (line[max(0, n - 2) : n + 3] ** 2).sum()) ** 0.75
+        for n, number in enumerate(line)
+    ]
+    assert off(alex.local_response(jnp.asarray(maps)).ravel(), np.array(wanted)) < CLOSE
+
+
+def sentences():
+    rng = np.random.default_rng(4)
+    return Batch(
+        rng.integers(WORDS, size=(2, READ), dtype=np.int32),
+        rng.integers(WORDS, size=(2, WRITTEN), dtype=np.int32),
+    )
+
+
+@cache
+def network():
+    model = translator.translator(WORDS, width=3, layers=LAYERS)
+    tree = model.init(jax.random.key(2))
+    return model, jax.tree.map(lambda leaf: np.asarray(leaf) + np.float32(0.1), tree)
+
+
+@cache
+def plain():
+    model, tree = network()
+    return jax.jit(jax.value_and_grad(model.loss))(tree, sentences())
+
+
+def swept():
+    call = translator.wavefront(axes("layer", LAYERS))
+    return jax.jit(call)(network()[1], sentences())
+
+
+def a_wavefront_finds_the_loss_and_gradient_of_one_device():
+    assert off(swept(), plain()) < CLOSE
+
+
+def layers_that_send_to_the_wrong_one_are_seen():
+    def down(made, size):
+        return jax.lax.ppermute(made, "layer", [(k + 1, k) for k in range(size - 1)])
+
+    with patch.object(translator, "upward", down):
+        assert off(swept(), plain()) > SEEN
+
+
+def turns(function, *args):
+    """Return how many turns all scans of a program make together."""
+
+    def count(jaxpr):
+        total = 0
+        for equation in jaxpr.eqns:
+            inner = [
+                leaf
+                for leaf in jax.tree.leaves(equation.params)
+                if hasattr(leaf, "eqns")
+            ]
+            total += sum(map(count, inner))
+            if equation.primitive.name == "scan":
+                total += equation.params["length"]
+        return total
+
+    return count(jax.make_jaxpr(function)(*args).jaxpr)
+
+
+def a_sweep_has_as_many_ticks_as_its_formula():
+    model, tree = network()
+    length = READ + WRITTEN
+    assert turns(model.loss, tree, sentences()) == LAYERS * length
+    line = axes("layer", LAYERS)
+    spec = jax.sharding.PartitionSpec()
+    sweep = jax.shard_map(
+        lambda tree, batch: translator.swept(tree, batch, LAYERS),
+        mesh=line,
+        in_specs=(translator.SPECS, spec),
+        out_specs=spec,
+        check_vma=False,
+    )
+    wanted = length + LAYERS - 1
+    assert turns(sweep, tree, sentences()) == translator.ticks(LAYERS, length) == wanted
+
+
+def what_is_written_is_the_likeliest_after_what_was_written():
+    model, tree = network()
+    loss, sources = jax.jit(model.loss), sentences().inputs[:1]
+    written = np.asarray(translator.translate(tree, sources))
+    best = loss(tree, Batch(sources, written))
+    for word in range(WORDS):  # nothing else fits better at the end
+        other = np.append(written[:, :-1], [[word]], axis=1).astype(np.int32)
+        assert (loss(tree, Batch(sources, other)) > best) == (word != written[0, -1])
+
+
+TOWERS = [
+    two_towers_find_the_loss_and_gradient_of_one_device,
+    a_crossing_whose_transpose_does_not_sum_is_seen,
+    a_gradient_of_scores_that_is_counted_twice_is_seen,
+    towers_that_never_meet_have_a_gradient_of_exactly_0_from_each_other,
+    halves_side_by_side_are_a_grouped_convolution,
+    maps_are_normalised_by_those_beside_them,
+]
+TRANSLATOR = [
+    a_wavefront_finds_the_loss_and_gradient_of_one_device,
+    layers_that_send_to_the_wrong_one_are_seen,
+    a_sweep_has_as_many_ticks_as_its_formula,
+    what_is_written_is_the_likeliest_after_what_was_written,
+]
+
+
+if __name__ == "__main__":
+    run(TOWERS + TRANSLATOR, DEVICES)

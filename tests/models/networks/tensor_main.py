@@ -1,0 +1,308 @@
+"""What a transformer cut over devices must do; prints the name of each check."""
+
+from collections import Counter
+from contextlib import contextmanager
+from functools import cache, partial
+from operator import itemgetter
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec as P
+
+from dml.data.minibatches import draws, take
+from dml.metrics.timer import Timer
+from dml.models.layered import composed
+from dml.models.layers import partition
+from dml.models.layers.experts import Mixture
+from dml.models.model_problem import model_problem
+from dml.models.networks.tensor_transformer import tensor_transformer
+from dml.models.networks.transformer import Shape, linen, transformer
+from dml.strategies.hybrid.hybrid import hybrid
+from dml.strategies.hybrid.parts import Pipeline
+from dml.strategies.mesh import mesh
+from dml.strategies.serial import serial
+from dml.types import BadInput, Batch
+from dml.update.dense import make
+from dml.wire.mesh import devices
+from dml.wire.mesh.traffic import collectives
+from tests.checks import run
+from tests.strategies.small import alone
+
+DEVICES = 4
+SHAPE = Shape(vocabulary=12, length=8, layers=1, width=16, heads=4)
+# float32: losses of 2, gradients up to 1, sums of up to 24 rows in another order; what
+# is seen is a tenth of it
+CLOSE = 4e-6
+ROWS, TOLD = 3, 2
+
+
+@cache
+def given(kind):
+    """A batch and params none of which is 0, with the dense model's loss and grads."""
+    rng = np.random.default_rng(0)
+    tokens_BxL = rng.integers(0, SHAPE.vocabulary, (ROWS, 1 + SHAPE.length), np.int32)
+    batch = Batch(tokens_BxL[:, :-1], tokens_BxL[:, 1:])
+    if kind == "bert":
+        places = [rng.permutation(SHAPE.length)[:TOLD] for _ in range(ROWS)]
+        told = rng.integers(0, SHAPE.vocabulary, (ROWS, TOLD), np.int32)
+        batch = batch._replace(targets=(np.array(places, np.int32), told))
+    model = transformer(SHAPE, kind == "gpt")
+    params = jax.tree.map(
+        lambda leaf: leaf + rng.normal(0, 0.3, leaf.shape).astype("f4"),
+        jax.device_get(model.init(jax.random.key(0))),
+    )
+    dense = jax.jit(jax.value_and_grad(model.loss))(params, batch)
+    return params, batch, jax.device_get(dense)
+
+
+def program(kind, size, sequence=False, dtype="float32"):
+    """Compile the model in parts; parts of gradients get an axis for their devices."""
+    params, batch, _ = given(kind)
+    cut = tensor_transformer(SHAPE, kind == "gpt", size, dtype, sequence)
+
+    def step(params, batch):
+        loss, grads = jax.value_and_grad(composed(cut.layers))(params, batch)
+        grads = jax.tree.map(
+            lambda leaf, part: leaf[None] if part else leaf, grads, cut.partial
+        )
+        return loss[None], grads
+
+    axes, each = devices.mesh(data=0, tensor=size), P("tensor")
+    lie = jax.tree.map(
+        lambda part, spec: each if part else spec, cut.partial, cut.specs
+    )
+    layout = {"in_specs": (cut.specs, P()), "out_specs": (each, lie)}
+    spread = jax.shard_map(step, mesh=axes, check_vma=False, **layout)
+    return jax.jit(spread).lower(params, batch).compile(), cut.partial
+
+
+kept = cache(program)
+
+
+def lost(kind, *args, made=kept, whole=lambda leaf: leaf.sum(axis=0), **options):
+    """Return loss and grads of the model in parts, put together again."""
+    params, batch, _ = given(kind)
+    run, parts = made(kind, *args, **options)
+    losses, grads = jax.device_get(run(params, batch))
+    assert set(losses) == {losses[0]}  # all devices have the same
+    return losses[0], jax.tree.map(
+        lambda leaf, part: whole(leaf) if part else leaf, grads, parts
+    )
+
+
+def apart(found, wanted):
+    """Return the largest difference, of loss and of gradients."""
+    gaps = jax.tree.map(lambda a, b: float(np.abs(a - b).max()), found, wanted)
+    return max(jax.tree.leaves(gaps))
+
+
+def gap(kind, *args, **options):
+    return apart(lost(kind, *args, **options), given(kind)[2])
+
+
+def one_device_has_the_whole_network():
+    assert partition.partition_over(1, sequence=True) == partition.WHOLE
+    assert gap("bert", 1, sequence=True) < CLOSE / 10
+
+
+def gpt_in_parts_is_gpt():
+    for size in (2, 4):
+        assert gap("gpt", size, sequence=False) < CLOSE
+
+
+def bert_in_parts_is_bert():
+    for size in (2, 4):
+        assert gap("bert", size) < CLOSE
+
+
+def gpt_with_a_stream_in_slices_is_gpt():
+    for size in (2, 4):
+        assert gap("gpt", size, sequence=True) < CLOSE
+
+
+def bert_with_a_stream_in_slices_is_bert():
+    for size in (2, 4):
+        assert gap("bert", size, sequence=True) < CLOSE
+
+
+def bfloat16_in_parts_is_near():
+    found, grads = lost("gpt", 2, sequence=True, dtype="bfloat16")
+    loss = given("gpt")[2][0]
+    assert 0 < abs(found - loss) < 0.02 * loss
+    assert {leaf.dtype for leaf in jax.tree.leaves(grads)} == {np.dtype("f4")}
+
+
+def streams(sequence):
+    """Count the whole streams that two devices send for GPT, by kind and backward."""
+    found = collectives(kept("gpt", 2, sequence=sequence)[0].as_text())
+    assert {one.size for one in found} == {2}
+    whole = 4 * ROWS * SHAPE.length * SHAPE.width
+    some = [one for one in found if one.nbytes == whole]
+    return Counter((one.kind, "transpose" in one.of) for one in some)
+
+
+def a_block_has_two_all_reduces_forward_and_two_backward():
+    # and the embedding one forward, the head one backward
+    assert streams(False) == {("all-reduce", False): 2 + 1, ("all-reduce", True): 2 + 1}
+
+
+def slices_make_them_two_halves_each():
+    assert streams(True) == {
+        (kind, backward): 2 + 1
+        for kind in ("all-gather", "reduce-scatter")
+        for backward in (False, True)
+    }
+
+
+@contextmanager
+def broken(where, name, wrong):
+    right = getattr(where, name)
+    setattr(where, name, wrong)
+    try:
+        yield
+    finally:
+        setattr(where, name, right)
+
+
+def summed_by_jax(rows_RxD, count):
+    return jax.lax.psum(rows_RxD, "tensor")
+
+
+def early_bias(width, dot_general=None, real=linen.Dense, **options):
+    """A Dense that adds its bias before the sum over devices."""
+    plain, one = real(width, **options), np.eye(width, dtype="f4")
+    if dot_general is None:
+        return plain
+    return lambda rows: dot_general(plain(rows), one, (((1,), (0,)), ((), ())))
+
+
+def a_sum_that_is_missing_is_seen():
+    for name in ("added", "copied"):
+        with broken(partition, name, partition.same):
+            assert gap("gpt", 2, made=program) > 100 * CLOSE
+
+
+def a_gradient_that_is_counted_twice_is_seen():
+    with broken(partition, "added", summed_by_jax):
+        assert gap("gpt", 2, made=program) > 100 * CLOSE
+
+
+def a_bias_that_every_device_adds_is_seen():
+    with broken(linen, "Dense", early_bias):
+        assert gap("gpt", 2, made=program) > 100 * CLOSE
+
+
+def a_part_of_a_gradient_is_not_the_whole():
+    first = itemgetter(0)
+    assert gap("gpt", 2, sequence=True, whole=first) > 100 * CLOSE
+
+
+MIXTURE = Mixture(4, SHAPE.width, 8, choices=2)
+UPDATES = 5
+
+
+def trained(strategy, mixture=None, **options):
+    """Return the losses of some updates and the gradient of the first."""
+    rng = np.random.default_rng(1)
+    text_NxL = rng.integers(0, SHAPE.vocabulary, (24, 1 + SHAPE.length), np.int32)
+    model = transformer(SHAPE, True, mixture=mixture)
+    start = jax.device_get(model.init(jax.random.key(0)))
+    problem = model_problem(
+        model,
+        start,
+        examples=len(text_NxL),
+        take=partial(take, Batch(text_NxL[:, :-1], text_NxL[:, 1:])),
+    )
+    steps = strategy(
+        problem,
+        draws(len(text_NxL), 8, 0, 8 * UPDATES),
+        make("sgd", 1.0),
+        comm=alone(),
+        timer=Timer(),
+        **options,
+    )
+    both = [(step.loss, jax.device_get(step.params())) for step in steps]
+    grads = jax.tree.map(np.subtract, start, both[0][1])  # the rate is 1
+    return [loss for loss, _ in both], grads
+
+
+@cache
+def on_one_device(mixture=None):
+    return trained(serial, mixture)
+
+
+def on_axes(mixture=None, schedule="1f1b", **sizes):
+    """Train by hybrid on a mesh of these axes."""
+    sizes = {"data": 1, "stage": 1, "tensor": 1} | sizes
+    ring = sizes.get("sequence", 1)
+    cut = tensor_transformer(SHAPE, True, sizes["tensor"], ring=ring, mixture=mixture)
+    pipeline = Pipeline(schedule, 2)
+    axes = devices.mesh(**sizes)
+    return trained(hybrid, mixture, axes=axes, pipeline=pipeline, tensor=cut)
+
+
+def differs(found, mixture=None):
+    """Return the largest difference to one device, of losses and of gradients."""
+    losses, grads = on_one_device(mixture)
+    gaps = np.abs(np.subtract(found[0], losses)).max(), apart(found[1], grads)
+    assert len(found[0]) == UPDATES
+    return max(gaps)
+
+
+def positions_over_a_ring_learn_as_on_one_device():
+    assert differs(on_axes(data=2, sequence=2)) < CLOSE
+    assert differs(on_axes(tensor=2, sequence=2)) < CLOSE
+
+
+def experts_over_devices_learn_as_on_one_device():
+    found = trained(mesh, MIXTURE, axes=devices.mesh(data=4))
+    assert differs(found, MIXTURE) < CLOSE
+    assert differs(on_axes(MIXTURE, stage=2, tensor=2), MIXTURE) < CLOSE
+
+
+def the_balance_of_experts_is_part_of_the_loss():
+    plain = on_one_device(MIXTURE._replace(weight=0.0))[0][0]
+    assert 1.0 < (on_one_device(MIXTURE)[0][0] - plain) / MIXTURE.weight < 2.0
+    _, batch, _ = given("gpt")
+    model = transformer(SHAPE, True, mixture=MIXTURE._replace(factor=0.5))
+    measures = model.metrics(model.init(jax.random.key(0)), batch)
+    assert 1.0 < measures["balance"] < 2.0
+    assert 0.5 <= measures["dropped"] < 1  # the capacity is half of the choices
+
+
+def axes_that_do_not_go_together_are_refused():
+    for says, call in [
+        ("one stage", partial(on_axes, stage=2, sequence=2)),
+        ("no pipedream", partial(on_axes, data=2, sequence=2, schedule="pipedream")),
+        ("positions on one device", partial(on_axes, MIXTURE, data=2, sequence=2)),
+        ("causal", partial(tensor_transformer, SHAPE, False, 1, ring=2)),
+        ("a length that 3", partial(tensor_transformer, SHAPE, True, 1, ring=3)),
+    ]:
+        with pytest.raises(BadInput, match=says) as caught:
+            call()
+        assert "\n" not in str(caught.value)
+
+
+CHECKS = [
+    positions_over_a_ring_learn_as_on_one_device,
+    experts_over_devices_learn_as_on_one_device,
+    the_balance_of_experts_is_part_of_the_loss,
+    axes_that_do_not_go_together_are_refused,
+    one_device_has_the_whole_network,
+    gpt_in_parts_is_gpt,
+    bert_in_parts_is_bert,
+    gpt_with_a_stream_in_slices_is_gpt,
+    bert_with_a_stream_in_slices_is_bert,
+    bfloat16_in_parts_is_near,
+    a_block_has_two_all_reduces_forward_and_two_backward,
+    slices_make_them_two_halves_each,
+    a_sum_that_is_missing_is_seen,
+    a_gradient_that_is_counted_twice_is_seen,
+    a_bias_that_every_device_adds_is_seen,
+    a_part_of_a_gradient_is_not_the_whole,
+]
+
+
+if __name__ == "__main__":
+    run(CHECKS, DEVICES)

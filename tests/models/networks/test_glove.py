@@ -1,0 +1,132 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dml.models.networks.glove import Records, glove, misses, weight
+from dml.strategies.glove.problem import Gradient
+from dml.types import Embeddings
+from dml.update.rows import pack, padded
+
+WORDS, DIM, COUNT = 9, 5, 40
+one_and_two = pytest.mark.parametrize("tables", [1, 2])
+
+
+def example(tables, dtype=np.float32, seed=0):
+    """Params away from their small start, and records that share rows."""
+    rng = np.random.default_rng(seed)
+    rows = tables * WORDS
+    params = Embeddings(
+        rng.standard_normal((rows, DIM)).astype(dtype),
+        rng.standard_normal(rows).astype(dtype),
+        np.ones((rows, DIM), dtype),
+        np.ones(rows, dtype),
+    )
+    words = rng.integers(0, WORDS, COUNT).astype(np.int32)
+    apart = rng.integers(1, WORDS, COUNT).astype(np.int32)  # no word meets itself
+    contexts = (words + apart) % WORDS + (tables - 1) * WORDS
+    counts = 20 * rng.random(COUNT) + 0.1
+    logs, weights = np.log(counts), weight(counts, 10, 0.75)
+    return params, Records(words, contexts, logs.astype(dtype), weights.astype(dtype))
+
+
+@one_and_two
+def test_loss_is_the_formula_term_by_term(tables):
+    params, batch = example(tables, np.float64)
+    loss = 0.0
+    for word, context, log, w in zip(*batch, strict=True):
+        product = sum(params.vectors_TxD[word] * params.vectors_TxD[context])
+        biases = params.biases_T[word] + params.biases_T[context]
+        loss += 0.5 * w * (product + biases - log) ** 2
+    found = glove(WORDS, DIM, tables).loss(params, batch)
+    assert found == pytest.approx(loss / COUNT, rel=1e-12)
+
+
+@one_and_two
+def test_loss_and_metrics_are_the_same_on_numpy_and_on_jax(tables):
+    params, batch = example(tables)
+    model = glove(WORDS, DIM, tables)
+    on_jax = jax.tree.map(jnp.asarray, (params, batch))
+    with jax.numpy_dtype_promotion("strict"), jax.numpy_rank_promotion("raise"):
+        found = jax.jit(model.loss)(*on_jax), jax.jit(model.metrics)(*on_jax)
+    # sums of 40 float32 terms in another order
+    assert found[0] == pytest.approx(model.loss(params, batch), rel=1e-5)
+    assert found[1] == pytest.approx(model.metrics(params, batch), rel=1e-5)
+    assert found[1]["error"] == pytest.approx(abs(misses(params, batch)).mean())
+
+
+@one_and_two
+def test_gradients_are_the_finite_differences_of_the_loss(tables):
+    params, batch = example(tables, np.float64)
+    model, small = glove(WORDS, DIM, tables), 1e-5
+    with jax.enable_x64(True):
+        grads = jax.grad(model.loss)(*jax.tree.map(jnp.asarray, (params, batch)))
+    grads = jax.tree.map(np.asarray, grads)
+    for numbers, slopes in zip(params, grads, strict=True):
+        for at in np.ndindex(numbers.shape):
+            before, ends = numbers[at], []
+            for moved in (before + small, before - small):
+                numbers[at] = moved
+                ends.append(model.loss(params, batch))
+            numbers[at] = before
+            slope = (ends[0] - ends[1]) / (2 * small)
+            # of degree 2 in each number: exact, but for rounding
+            assert slopes[at] == pytest.approx(slope, rel=1e-6, abs=1e-8)
+
+
+@one_and_two
+def test_the_rows_of_minibatch_are_the_gradient_of_the_loss(tables):
+    params, batch = example(tables)
+    rows = tables * WORDS
+    lost, found = Gradient(rows, DIM, COUNT)(pack(params), batch)
+    model = glove(WORDS, DIM, tables)
+    loss, grads = jax.value_and_grad(lambda p: COUNT * model.loss(p, batch))(params)
+    vectors, biases = np.zeros((rows, DIM)), np.zeros(rows)
+    vectors[found.index] = found.values[:, :DIM]
+    biases[found.index] = found.values[:, padded(DIM)]
+    assert len(set(found.index)) == len(found.index)
+    assert not found.values[:, DIM : padded(DIM)].any()
+    # float32: sums of up to some 40 terms of size 10
+    assert COUNT * lost == pytest.approx(float(loss), rel=1e-5)
+    np.testing.assert_allclose(vectors, grads.vectors_TxD, rtol=1e-5, atol=1e-4)
+    np.testing.assert_allclose(biases, grads.biases_T, rtol=1e-5, atol=1e-4)
+
+
+def test_a_word_meets_itself_as_any_other_where_contexts_have_a_table():
+    params, _ = example(2, np.float64)
+    logs, weights = np.array([0.5]), np.array([0.25])
+    batch = Records(np.array([3]), np.array([WORDS + 3]), logs, weights)
+    with jax.enable_x64(True):
+        grads = jax.grad(glove(WORDS, DIM).loss)(params, batch)
+    (miss,) = misses(params, batch)
+    v, u = params.vectors_TxD[3], params.vectors_TxD[WORDS + 3]
+    np.testing.assert_allclose(grads.vectors_TxD[3], weights * miss * u)
+    np.testing.assert_allclose(grads.vectors_TxD[WORDS + 3], weights * miss * v)
+    assert np.count_nonzero(grads.biases_T) == 2
+
+
+def test_weight_is_a_power_of_the_count_and_1_from_x_max_on():
+    counts = np.array([0.1, 1, 5, 9.99, 10, 11, 1e6])
+    found = weight(counts.astype(np.float32), x_max=10, alpha=0.75)
+    assert found.dtype == np.float32
+    np.testing.assert_allclose(found[:4], (counts[:4] / 10) ** 0.75, rtol=1e-6)
+    assert found[4:].tolist() == [1, 1, 1]
+
+
+@one_and_two
+def test_init_is_uniform_small_and_of_its_seed_alone(tables):
+    words, dim = 500, 20
+    state, same, other = (glove(words, dim, tables).init(seed) for seed in (1, 1, 2))
+    assert all(a.tobytes() == b.tobytes() for a, b in zip(state, same, strict=True))
+    assert not np.array_equal(state.vectors_TxD, other.vectors_TxD)
+    assert state.vectors_TxD.shape == (tables * words, dim)
+    assert state.biases_T.shape == (tables * words,)
+    for numbers in state[:2]:
+        assert numbers.dtype == np.float32
+        assert abs(numbers).max() <= 0.5 / dim
+        # of a uniform number, width 1/dim; five standard errors of n draws
+        spread = 5 / np.sqrt(numbers.size) / dim
+        assert abs(numbers.mean()) < spread * np.sqrt(1 / 12)
+        assert numbers.var() == pytest.approx(1 / 12 / dim**2, abs=spread / dim / 13)
+    for squares in state[2:]:
+        assert set(squares.flat) == {np.float32(1)}

@@ -1,0 +1,79 @@
+"""Tensor parallel, in a process of its own: devices are counted once and for all."""
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import PartitionSpec
+
+from dml.models.networks.tensor_transformer import tensor_transformer
+from dml.models.networks.transformer import shapes
+from dml.types import BadInput, Batch
+from tests.checks import said
+from tests.models.networks.tensor_main import CHECKS, SHAPE
+
+
+@pytest.mark.parametrize("name", [check.__name__ for check in CHECKS])
+def test_on_four_devices(name):
+    text = said("tests.models.networks.tensor_main")
+    assert f"{name}: ok\n" in text, text
+
+
+def held(cut, leaves):
+    """Return the numbers that a device has, and those of which all have a copy."""
+    mine = copies = 0
+    specs = jax.tree.leaves(cut.specs, is_leaf=lambda one: isinstance(one, tuple))
+    for leaf, spec in zip(leaves, specs, strict=True):
+        whole = spec == PartitionSpec()
+        copies += leaf.size if whole else 0
+        mine += leaf.size if whole else leaf.size // 4
+    return mine, copies
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_a_device_has_a_part_of_all_large_matrices_alone(causal):
+    _, length, layers, width, _ = SHAPE
+    leaves = jax.tree.leaves(shapes(SHAPE, causal))
+    mine, copies = held(tensor_transformer(SHAPE, causal, 4), leaves)
+    head = 2 * width if causal else width**2 + 5 * width
+    # places, biases of out and of down, two norms, the head
+    assert copies == length * width + layers * (2 + 4) * width + head
+    assert mine == copies + (sum(leaf.size for leaf in leaves) - copies) / 4
+
+
+def test_what_is_in_parts_is_where_the_stream_is_in_slices():
+    for causal in (True, False):
+        assert not any(jax.tree.leaves(tensor_transformer(SHAPE, causal, 2).partial))
+        assert not any(
+            jax.tree.leaves(tensor_transformer(SHAPE, causal, 1, sequence=True).partial)
+        )
+        parts = tensor_transformer(SHAPE, causal, 2, sequence=True).partial
+        block = parts["block_0"]
+        assert block["norm_1"] == {"bias": True, "scale": True}
+        assert block["down"] == {"bias": True, "kernel": False}
+        assert block["qkv"] == {"bias": False, "kernel": False}
+        assert parts["embed"] == {"positions": True, "tokens": False}
+        # BERT's head has the rows to tell, all of them everywhere
+        assert set(jax.tree.leaves(parts["head"])) == {causal}
+
+
+@pytest.mark.parametrize(
+    "change, size, message",
+    [
+        ({"heads": 2}, 4, "heads to be divisible by tensor=4, got 2; pass 4, or"),
+        ({"vocabulary": 11}, 2, "vocabulary to be divisible by tensor=2, got 11; pass"),
+        ({"length": 7}, 2, "length to be divisible by tensor=2, got 7; pass 8, or"),
+        ({}, 0, "at least 1 device, got tensor=0"),
+    ],
+)
+def test_what_cannot_be_cut_is_bad_input(change, size, message):
+    with pytest.raises(BadInput, match=message):
+        tensor_transformer(SHAPE._replace(**change), True, size, sequence=True)
+
+
+def test_a_batch_that_cannot_be_cut_is_bad_input():
+    embed, *_ = tensor_transformer(SHAPE, True, 2, sequence=True).layers
+    batch = Batch(np.zeros((1, 7), np.int32), None)
+    table, places = np.zeros((6, 16), "f4"), np.zeros((8, 16), "f4")
+    params = {"embed": {"tokens": table, "positions": places}}
+    with pytest.raises(BadInput, match="tokens of an example .* tensor=2, got 7"):
+        embed.apply(params, None, batch)

@@ -1,0 +1,172 @@
+"""The network that dropout makes sparse, against JAX and its finite sum."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from dml.data.digits import digits
+from dml.models.sparse.dropout import (
+    accuracy,
+    draw_masks,
+    gradient,
+    loss_and_gradient,
+    move,
+    objective,
+    optimum,
+    start,
+)
+from dml.types import BadInput, Batch
+
+INPUTS, CLASSES, HIDDEN, KEEP, MU = 6, 3, 9, 0.4, 0.05
+
+
+def example(kind=np.float32, masks=2, mu=MU):
+    """A few images with their masks, and a table far from its start."""
+    rng = np.random.default_rng(0)
+    images = Batch(rng.random((8, INPUTS)), rng.integers(0, CLASSES, 8))
+    data = draw_masks(images, HIDDEN, KEEP, masks, 1, mu, dtype=kind)
+    table_HxD = rng.standard_normal((HIDDEN, INPUTS + 1 + CLASSES))
+    return table_HxD.astype(kind), data
+
+
+def units(data, e):
+    return data.edges.rows[data.edges.starts[e] : data.edges.starts[e + 1]].astype(int)
+
+
+def edge_loss(table_HxD, mask_H, image_I, target):
+    units_H = jnp.tanh(table_HxD[:, :INPUTS] @ image_I + table_HxD[:, INPUTS])
+    scores_C = (units_H * mask_H / KEEP) @ table_HxD[:, INPUTS + 1 :]
+    norm = (mask_H[:, None] * table_HxD**2).sum()
+    return -jax.nn.log_softmax(scores_C)[target] + 0.5 * MU * norm
+
+
+SLOPES = jax.jit(jax.vmap(jax.value_and_grad(edge_loss), (None, 0, 0, 0)))
+
+
+@pytest.mark.parametrize("kind, near", [(np.float64, 1e-10), (np.float32, 2e-5)])
+def test_every_edge_has_the_loss_and_the_gradient_of_jax(kind, near):
+    table_HxD, data = example(kind)
+    masks_ExH = np.zeros((16, HIDDEN))
+    for e in range(16):
+        masks_ExH[e, units(data, e)] = 1
+    inputs_ExI = data.inputs_BxI[data.images].astype(float)
+    with jax.enable_x64(True):
+        parts = table_HxD.astype(float), masks_ExH, inputs_ExI
+        targets_E = jnp.asarray(data.targets[data.images])
+        losses_E, slopes_ExHxD = SLOPES(*map(jnp.asarray, parts), targets_E)
+        losses_E, slopes_ExHxD = np.asarray(losses_E), np.asarray(slopes_ExHxD)
+    grads_HxD = np.full_like(table_HxD, np.nan)
+    for e in range(16):
+        loss, moves = gradient(table_HxD, data, e, 0, grads_HxD)
+        assert moves and loss == pytest.approx(losses_E[e], rel=near)
+        rows = units(data, e)
+        # float32: chances of scores of size 10
+        np.testing.assert_allclose(
+            grads_HxD[: len(rows)], slopes_ExHxD[e][rows], rtol=near, atol=near
+        )
+        # the units that are not kept have none
+        assert not np.delete(slopes_ExHxD[e], rows, axis=0).any()
+
+
+def test_the_objective_and_its_gradient_are_the_means_of_the_edges():
+    table_HxD, data = example(np.float64)
+    grads_HxD, total_HxD, losses = np.empty_like(table_HxD), np.zeros((9, 10)), []
+    for e in range(16):
+        losses.append(gradient(table_HxD, data, e, 0, grads_HxD)[0])
+        total_HxD[units(data, e)] += grads_HxD[: len(units(data, e))] / 16
+    mean, slopes_HxD = loss_and_gradient(table_HxD, data)
+    assert mean == objective(table_HxD, data) == pytest.approx(np.mean(losses))
+    np.testing.assert_allclose(slopes_HxD, total_HxD, rtol=1e-12)
+
+
+def test_scores_however_large_overflow_nothing():
+    table_HxD, data = example()
+    grads_HxD = np.empty_like(table_HxD)
+    table_HxD[:, INPUTS + 1 :] *= 1e6
+    for e in range(16):
+        loss, _ = gradient(table_HxD, data, e, 0, grads_HxD)
+        assert np.isfinite(loss) and np.isfinite(grads_HxD[: len(units(data, e))]).all()
+
+
+def test_masks_rise_keep_a_unit_at_least_and_repeat_by_seed():
+    images = Batch(np.ones((50, 4)), np.zeros(50, int))
+    one, same, other = (draw_masks(images, 6, 0.2, 4, seed) for seed in (0, 0, 1))
+    assert np.array_equal(one.edges.rows, same.edges.rows)
+    assert not np.array_equal(one.edges.starts, other.edges.starts)
+    sizes = np.diff(one.edges.starts)
+    assert len(sizes) == 200 and sizes.min() == 1 and one.edges.starts[-1] == sum(sizes)
+    for e in range(200):
+        assert (np.diff(units(one, e)) > 0).all() and units(one, e).max() < 6
+    # none of six is drawn by 0.8⁶ = 26 %; those then have one, any
+    alone = [int(units(one, e)[0]) for e in range(200) if sizes[e] == 1]
+    assert set(alone) == set(range(6))
+    assert sizes.mean() == pytest.approx(1.2 + 0.26, abs=0.3)
+    assert np.bincount(one.images).tolist() == [4] * 50
+
+
+def test_all_units_of_a_network_without_dropout_are_kept():
+    images = Batch(np.ones((5, 4)), np.zeros(5, int))
+    assert draw_masks(images, 6, 1.0, 2, 0).edges.rows.tolist() == [*range(6)] * 10
+
+
+def test_what_is_not_scaled_at_the_test_is_right_on_average():
+    # of a mask's scores, each unit's part is / keep: all units' scores are their mean
+    table_HxD, data = example(np.float64, masks=4000, mu=0.0)
+    table_HxD[:, :INPUTS] = 0  # whatever the image
+    active_H, out_HxC = np.tanh(table_HxD[:, INPUTS]), table_HxD[:, INPUTS + 1 :]
+    mean_C = np.mean(
+        [active_H[units(data, e)] @ out_HxC[units(data, e)] for e in range(32000)], 0
+    )
+    all_C = active_H @ out_HxC
+    np.testing.assert_allclose(mean_C / KEEP, all_C, atol=0.1)
+    images = Batch(np.ones((CLASSES, INPUTS)), np.arange(CLASSES))
+    assert accuracy(table_HxD, images) == 1 / CLASSES
+    best = Batch(np.ones((1, INPUTS)), all_C.argmax(keepdims=True))
+    assert accuracy(table_HxD, best) == 1
+
+
+def test_start_is_of_its_seed_and_scores_are_of_size_1():
+    table_HxD, same, other = (start(300, 64, 10, seed) for seed in (0, 0, 1))
+    assert table_HxD.tobytes() == same.tobytes() != other.tobytes()
+    assert table_HxD.dtype == np.float32 and not table_HxD[:, 64].any()
+    # five standard errors of 3000 draws at least
+    assert table_HxD[:, :64].std() == pytest.approx(1 / 8, rel=5 / np.sqrt(6000))
+    assert table_HxD[:, 65:].std() == pytest.approx(300**-0.5, rel=5 / np.sqrt(6000))
+
+
+def test_edge_after_edge_comes_near_the_reference_and_reads_digits():
+    training, held_out = digits()
+    few = Batch(training.inputs[:120], training.targets[:120])
+    data, table_HxD = draw_masks(few, 12, 0.5, 1, 0, 0.03), start(12, 64, 10, 0)
+    least = objective(optimum(data, table_HxD, steps=200), data)
+    assert least < 0.3 * objective(table_HxD, data)
+    grads_HxD = np.empty_like(table_HxD)
+    order = np.random.default_rng(0)
+    for epoch in range(40):
+        rate = np.float32(0.1 * 0.93**epoch)
+        for e in order.permutation(120):
+            gradient(table_HxD, data, e, e, grads_HxD)
+            for s, row in enumerate(units(data, e)):
+                move(table_HxD, row, grads_HxD, s, rate)
+                table_HxD[row] += grads_HxD[s]
+    # near it after few epochs, in another valley; the start has three times as much
+    assert 0.9 * least < objective(table_HxD, data) < 1.1 * least
+    assert accuracy(table_HxD, held_out) > 0.7
+
+
+def test_descents_on_the_whole_sum_end_where_it_has_no_slope():
+    table_HxD, data = example(np.float64)
+    best_HxD = optimum(data, table_HxD)
+    assert abs(loss_and_gradient(best_HxD, data)[1]).max() < 1e-4
+    assert objective(best_HxD, data) < 0.5 * objective(table_HxD, data)
+
+
+@pytest.mark.parametrize(
+    "hidden, keep, masks, images",
+    [(4, 0.0, 1, 3), (4, 1.5, 1, 3), (0, 0.5, 1, 3), (4, 0.5, 0, 3), (4, 0.5, 1, 0)],
+)
+def test_nothing_to_keep_is_bad_input(hidden, keep, masks, images):
+    batch = Batch(np.ones((images, 4)), np.zeros(images, int))
+    with pytest.raises(BadInput, match=f"expected keep .* {masks=}, {images} imag"):
+        draw_masks(batch, hidden, keep, masks, 0)

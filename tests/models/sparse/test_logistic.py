@@ -1,0 +1,157 @@
+"""Sparse logistic regression against JAX, float64, scikit-learn and the conditions."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.sparse import csr_matrix
+
+from dml.data.svmlight import generate
+from dml.models.sparse.logistic import (
+    accuracy,
+    gradient,
+    kkt,
+    loss,
+    objective,
+)
+from dml.types import Batch
+from dml.update.table import table
+
+FEATURES = 60
+DATA = generate(80, FEATURES, 4, seed=3)
+
+
+def weights(seed=0, scale=1.0):
+    draws = np.random.default_rng(seed).normal(size=FEATURES)
+    return (scale * draws).astype(np.float32)
+
+
+def minibatch(seed, size=9):
+    return np.random.default_rng(seed).permutation(80)[:size]
+
+
+@jax.jit
+@jax.value_and_grad
+def reference(weights_T, inputs_BxT, targets_B):
+    return jax.nn.softplus(-targets_B * (inputs_BxT @ weights_T)).mean()
+
+
+def touched(inputs, index):
+    return np.unique(inputs[index].indices)
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_loss_and_gradient_are_those_of_jax(seed):
+    index, at = minibatch(seed), weights(seed, 2)
+    rows = touched(DATA.inputs, index)
+    found, grads_N = gradient(at, DATA, index, rows)
+    dense = jnp.array(DATA.inputs[index].toarray()), jnp.array(DATA.targets[index])
+    want, wants_T = reference(jnp.array(at), *dense)
+    assert found == pytest.approx(float(want), rel=1e-6)
+    np.testing.assert_allclose(grads_N, wants_T[rows], rtol=1e-5, atol=1e-7)
+    assert abs(grads_N).min() > 0 and grads_N.dtype == np.float32
+    others = np.delete(np.asarray(wants_T), rows)
+    assert (others == 0).all()  # nothing is missing
+
+
+def test_gradients_come_in_the_order_asked_for_and_of_those_asked_for():
+    index, at = minibatch(1), weights(1)
+    rows = touched(DATA.inputs, index)
+    _, grads_N = gradient(at, DATA, index, rows)
+    order = np.random.default_rng(0).permutation(len(rows))[:7]
+    some = np.append(rows[order], np.setdiff1d(np.arange(FEATURES), rows)[:1])
+    _, found = gradient(at, DATA, index, some)
+    assert found.tobytes() == np.append(grads_N[order], np.float32(0)).tobytes()
+
+
+def test_parts_of_a_minibatch_add_up_to_its_mean():
+    index, at, every = minibatch(2), weights(2), np.arange(FEATURES)
+    whole, grads = gradient(at, DATA, index, every)
+    parts = [gradient(at, DATA, index[cut], every) for cut in (slice(4), slice(4, 9))]
+    shares = np.float32([4 / 9, 5 / 9])
+    assert whole == pytest.approx(shares @ [part[0] for part in parts], rel=1e-6)
+    added = sum(s * part[1] for s, part in zip(shares, parts, strict=True))
+    np.testing.assert_allclose(added, grads, atol=1e-7)
+    assert gradient(at, DATA, index[:0], every)[0] == 0
+
+
+@pytest.mark.parametrize("sign", (-1, 1))
+def test_scores_however_large_overflow_nothing(sign):
+    batch = Batch(csr_matrix(np.float32([[1], [1]])), np.float32([1, -1]))
+    at = np.float32([sign * 1e4])
+    found, grads_N = gradient(at, batch, np.arange(2), np.arange(1))
+    # the one is right, at no loss; the other is wrong by 10 000, with slope 1
+    assert found == loss(at, batch) == 5000 and grads_N.tolist() == [sign * 0.5]
+
+
+def test_the_loss_of_all_is_the_mean_of_the_minibatches():
+    at = weights(4)
+    index = np.arange(80)
+    rows = touched(DATA.inputs, index)
+    assert loss(at, DATA) == pytest.approx(gradient(at, DATA, index, rows)[0], rel=1e-6)
+    norm = 0.25 * abs(at.astype(float)).sum()
+    assert objective(at, DATA, 0.25) == pytest.approx(loss(at, DATA) + norm, rel=1e-6)
+
+
+def test_accuracy_counts_the_examples_on_their_side():
+    batch = Batch(csr_matrix(np.float32([[1], [2], [-3], [0], [0]])), None)
+    batch = batch._replace(targets=np.float32([1, -1, -1, 1, -1]))
+    assert accuracy(np.float32([2]), batch) == 3 / 5
+
+
+def test_proximal_steps_find_the_minimum_of_scikit_learn():
+    from sklearn.linear_model import LogisticRegression
+
+    l1, index, every = 0.01, np.arange(80), np.arange(FEATURES)
+    shard = table("sgd", np.zeros((FEATURES, 1)), 2.0, l1=l1)
+    for _ in range(1500):
+        _, grads = gradient(shard.values[:, 0], DATA, index, every)
+        shard.update(slice(None), grads[:, None])
+    theirs = LogisticRegression(
+        C=1 / (80 * l1),
+        l1_ratio=1,
+        solver="liblinear",
+        fit_intercept=False,
+        tol=1e-8,
+        max_iter=100_000,
+        random_state=0,
+    ).fit(DATA.inputs, DATA.targets)
+    ours, want = shard.values[:, 0], theirs.coef_[0].astype(np.float32)
+    assert objective(ours, DATA, l1) == pytest.approx(objective(want, DATA, l1), 1e-5)
+    assert ((ours == 0) == (want == 0)).all() and 0 < (ours == 0).sum() < FEATURES
+    # and there, nothing is worth sending but the weights that are not zero
+    _, grads = gradient(ours, DATA, index, every)
+    assert (kkt(ours, grads, l1) == (ours != 0)).all()
+
+
+def test_what_the_filter_drops_would_not_have_changed_a_bit():
+    l1, rate = 0.02, 0.7
+    full, filtered = (table("sgd", np.zeros((60, 1)), rate, l1=l1) for _ in range(2))
+    dropped = 0
+    for step in range(200):
+        index = minibatch(step, 20)
+        rows = touched(DATA.inputs, index)
+        for shard, sift in ((full, False), (filtered, True)):
+            at = shard.values[rows, 0]
+            _, grads = gradient(shard.values[:, 0], DATA, index, rows)
+            sent = kkt(at, grads, l1) if sift else np.full(len(rows), True)
+            dropped += (~sent).sum()
+            shard.update(rows[sent], grads[sent][:, None])
+        assert full.values.tobytes() == filtered.values.tobytes()
+    assert dropped > 1000 and (full.values != 0).any()
+
+
+def test_a_margin_sends_more_and_what_is_not_a_number_is_sent():
+    at, grads = np.float32([0, 0, 0, 0, 5]), np.float32([0.5, -0.9, 1.1, np.nan, 0])
+    assert kkt(at, grads, 1.0).tolist() == [False, False, True, True, True]
+    assert kkt(at, grads, 1.0, 0.2).tolist() == [False, True, True, True, True]
+
+
+def test_the_filter_keeps_a_row_if_any_of_its_columns_is_worth_it():
+    at, grads = (
+        np.float32([[0, 0], [0, 2], [0, 0]]),
+        np.float32([[0, 0], [0, 0], [3, 0]]),
+    )
+    assert kkt(at, grads, 1.0).tolist() == [False, True, True]
+    assert kkt(at[:0], grads[:0], 1.0).tolist() == []
+    assert kkt(at[:, :1], grads[:, :1], 1.0).tolist() == [False, False, True]

@@ -1,0 +1,294 @@
+"""Linear models edge by edge, against JAX, dense descent and what bounds an optimum."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.optimize import minimize
+from scipy.sparse import csr_matrix
+
+from dml.data.svmlight import generate
+from dml.models.sparse import logistic, logistic_edges, svm
+from dml.types import BadInput, Batch
+
+EXAMPLES, FEATURES, LONGEST = 300, 40, 9
+MU, RATE = 0.02, 0.4  # all is shrunk to a tenth in an epoch
+EDGES = range(0, EXAMPLES, 3)
+
+
+def hinge(margin):
+    return jnp.maximum(0, 1 - margin)
+
+
+def log_loss(margin):
+    return jnp.logaddexp(0, -margin)
+
+
+LOSSES = {svm: hinge, logistic_edges: log_loss}
+# float32: sums of up to 9 terms, and a_t of up to 300 steps
+TOLERANCES = {np.float32: 2e-5, np.float64: 1e-12}
+models = pytest.mark.parametrize(
+    "model", LOSSES, ids=lambda model: model.__name__.split(".")[-1]
+)
+dtypes = pytest.mark.parametrize("dtype", TOLERANCES)
+
+
+def batch():
+    """Rows of 0 to 9 features, labels that no hyperplane separates."""
+    rng = np.random.default_rng(7)
+    inputs = generate(EXAMPLES, FEATURES, LONGEST, seed=3).inputs
+    inputs.data *= np.repeat(rng.uniform(0.5, 2, EXAMPLES), LONGEST)
+    inputs.data *= rng.choice([-1, 0, 1], inputs.nnz, p=[0.3, 0.4, 0.3])
+    inputs[[4, 9]] *= 0
+    inputs.eliminate_zeros()
+    return Batch(inputs, rng.choice(np.float32([-1, 1]), EXAMPLES))
+
+
+BATCH = batch()
+DENSE = BATCH.inputs.toarray().astype(np.float64)
+LABELS = BATCH.targets.astype(np.float64)
+
+
+def start(seed=0):
+    return np.random.default_rng(seed).normal(size=FEATURES)
+
+
+def reference(model, weights, mu):
+    """Return each example's loss and slope, with its norm, in float64."""
+
+    def of_one(weights, row, label):
+        norm = 0.5 * mu * weights @ weights
+        return LOSSES[model](label * (row @ weights)) + norm
+
+    with jax.enable_x64(True):
+        all_of_them = jax.vmap(jax.value_and_grad(of_one), (None, 0, 0))
+        found = all_of_them(weights, DENSE, LABELS)
+        return tuple(np.array(part) for part in found)
+
+
+def rows_of(data, e):
+    return data.edges.rows[data.edges.starts[e] : data.edges.starts[e + 1]]
+
+
+def step(model, table, data, e, t, rate):
+    """Take a step as workers do."""
+    grads, rows = np.empty(LONGEST, table.dtype), rows_of(data, e)
+    _, moves = model.gradient(table, data, e, t, grads)
+    for s in range(len(rows) if moves else 0):
+        model.move(table, int(rows[s]), grads, s, rate)
+        table[rows[s]] += grads[s]
+
+
+@models
+@dtypes
+@pytest.mark.parametrize("t", (0, 1, 255, 256, 299))
+def test_the_gradient_of_every_edge_is_that_of_jax_at_any_step(model, dtype, t):
+    weights, near = start(), TOLERANCES[dtype]
+    losses, slopes = reference(model, weights, mu=0.0)
+    data = model.paced(model.documents(BATCH, MU, dtype), RATE)
+    now, then = ((1 - RATE * MU) ** k for k in (t, t + 1))
+    table = (weights / now).astype(dtype)
+    for e in EDGES:
+        grads = np.full(LONGEST, np.nan, dtype)
+        loss, moves = model.gradient(table, data, e, t, grads)
+        assert loss == pytest.approx(losses[e], rel=near, abs=near)
+        found, rows = np.zeros(FEATURES), rows_of(data, e)
+        if moves:
+            found[rows] = then * grads[: len(rows)]
+            assert np.isnan(grads[len(rows) :]).all()
+        np.testing.assert_allclose(found, slopes[e], rtol=near, atol=near)
+
+
+@models
+@dtypes
+def test_epochs_with_the_norm_as_a_scale_are_dense_descent(model, dtype):
+    weights = start(1)
+    table = weights.astype(dtype)
+    data = model.documents(BATCH, MU, dtype)
+    rng = np.random.default_rng(2)
+    for rate, steps in ((RATE, EXAMPLES), (0.3 * RATE, 250)):  # the second is cut short
+        data = model.paced(data, rate)
+        for t, e in enumerate(rng.permutation(EXAMPLES)[:steps]):
+            step(model, table, data, int(e), t, rate)
+            margin = LABELS[e] * (DENSE[e] @ weights)
+            slope = slope_at(model, margin)
+            weights = (1 - rate * MU) * weights
+            weights -= rate * slope * LABELS[e] * DENSE[e]
+        model.settle(table, data, steps)
+        # steps as large as these forget the start: errors do not add up
+        np.testing.assert_allclose(
+            table, weights, rtol=TOLERANCES[dtype], atol=TOLERANCES[dtype]
+        )
+
+
+def slope_at(model, margin):
+    if model is svm:
+        return -1.0 if margin < 1 else 0.0
+    return -1 / (1 + np.exp(margin))
+
+
+@models
+def test_settling_some_rows_is_settling_all_of_them(model):
+    data = model.paced(model.documents(BATCH, MU), RATE)
+    table = start().astype(np.float32)
+    parts = table.copy()
+    model.settle(table, data, 280)
+    model.settle(parts[:7], data, 280)
+    model.settle(parts[7:], data, 280)
+    assert parts.tobytes() == table.tobytes()
+    want = start() * (1 - RATE * MU) ** 280
+    np.testing.assert_allclose(table, want, rtol=1e-6)
+
+
+def single(model, values, label=1, mu=0.1, dtype=np.float32):
+    inputs = csr_matrix(np.array([values]))
+    return model.documents(Batch(inputs, np.float32([label])), mu, dtype)
+
+
+@dtypes
+def test_an_example_with_a_margin_of_one_is_on_its_side(dtype):
+    data = single(svm, [2.0, 0.0], dtype=dtype)
+    grads = np.full(1, np.nan, dtype)
+    table = np.array([0.5, 3], dtype)
+    assert svm.gradient(table, data, 0, 0, grads) == (0, False)
+    assert np.isnan(grads[0])  # nothing is written
+    table[0] = np.nextafter(dtype(0.5), dtype(0))
+    loss, moves = svm.gradient(table, data, 0, 0, grads)
+    assert moves and 0 < loss < 1e-6 and grads[0] == -2
+
+
+@models
+@pytest.mark.parametrize("label", (-1, 1))
+def test_an_example_without_features_has_the_loss_of_zero(model, label):
+    data = single(model, [0.0, 0.0], label)
+    loss, _ = model.gradient(np.float32([5, 7]), data, 0, 0, np.empty(0, np.float32))
+    assert loss == pytest.approx(float(LOSSES[model](0.0)), rel=1e-6)
+
+
+@models
+@pytest.mark.parametrize("sign", (-1, 1))
+def test_scores_however_large_overflow_nothing(model, sign):
+    data, table = single(model, [1.0], mu=0.0), np.float32([sign * 1e6])
+    grads = np.empty(1, np.float32)
+    loss, moves = model.gradient(table, data, 0, 0, grads)
+    want = 0 if sign > 0 else 1e6
+    assert loss == pytest.approx(want, rel=2e-6, abs=0)
+    assert model.objective(table, data) == pytest.approx(loss, rel=1e-6)
+    assert not moves or grads[0] == (sign - 1) / 2
+
+
+@models
+@pytest.mark.parametrize(
+    "rate, mu", [(-1, 0.1), (1, -0.1), (10, 0.1), (3, 1), (2.6, 0.1), (np.nan, 0.1)]
+)
+def test_a_rate_that_leaves_nothing_of_the_weights_is_bad_input(model, rate, mu):
+    data = model.documents(BATCH, mu)
+    with pytest.raises(BadInput, match=f"epoch of 300 .* got rate={rate:g} .* pass"):
+        model.paced(data, rate)
+
+
+@models
+def test_the_strongest_norm_allowed_is_one_that_float32_holds(model):
+    data = model.paced(model.documents(BATCH, 0.1), 2.3)
+    table, steps = np.ones(FEATURES, np.float32), EXAMPLES
+    model.settle(table, data, steps)
+    assert 0 < table[0] < 1e-33
+    grads = np.empty(LONGEST, np.float32)
+    _, moves = model.gradient(table, data, 0, steps - 1, grads)
+    rows = rows_of(data, 0)
+    assert moves and np.isfinite(grads[: len(rows)]).all()
+    model.paced(model.documents(BATCH, 0.0), 1e9)  # no norm, any rate
+
+
+@models
+@dtypes
+def test_the_objective_is_the_mean_of_all_edges_with_the_norm(model, dtype):
+    data = model.documents(BATCH, MU, dtype)
+    losses, _ = reference(model, start(), MU)
+    found = model.objective(start().astype(dtype), data)
+    assert found == pytest.approx(losses.mean(), rel=TOLERANCES[dtype])
+
+
+def test_accuracy_counts_the_examples_on_their_side():
+    inputs = csr_matrix(np.float32([[1], [2], [-3], [0], [0]]))
+    sides = Batch(inputs, np.float32([1, -1, -1, 1, -1]))
+    assert svm.accuracy(np.float32([2]), sides) == 3 / 5
+
+
+@models
+def test_no_weights_are_better_than_the_optimum(model):
+    data = model.documents(BATCH, MU, np.float64)
+    best = model.optimum(data, FEATURES)
+    least = model.objective(best, data)
+    assert least < 0.95 * model.objective(np.zeros(FEATURES), data)  # it has learned
+    rng = np.random.default_rng(0)
+    for size in np.logspace(-5, 0, 200):
+        other = best + size * rng.normal(size=FEATURES)
+        assert model.objective(other, data) >= least * (1 - 1e-9)
+    single_precision = model.optimum(model.documents(BATCH, MU), FEATURES)
+    assert single_precision.dtype == np.float32
+    np.testing.assert_allclose(single_precision, best, atol=1e-3)
+
+
+@models
+@pytest.mark.parametrize("mu, labels", [(0.0, BATCH.targets), (MU, np.ones(EXAMPLES))])
+def test_where_there_is_no_optimum_none_is_looked_for(model, mu, labels):
+    data = model.documents(BATCH._replace(targets=labels), mu)
+    with pytest.raises(BadInput, match=f"expected a norm and .* got mu={mu:g} and lab"):
+        model.optimum(data, FEATURES)
+
+
+def test_the_optimum_of_the_hinge_is_as_low_as_its_dual_allows():
+    data = svm.documents(BATCH, MU, np.float64)
+    signed = LABELS[:, None] * DENSE / EXAMPLES
+
+    def negative_dual(shares):  # at most the least objective, for any shares in [0, 1]
+        weights = shares @ signed / MU
+        value = shares.mean() - 0.5 * MU * weights @ weights
+        return -value, signed @ weights - 1 / EXAMPLES
+
+    found = minimize(
+        negative_dual,
+        np.full(EXAMPLES, 0.5),
+        jac=True,
+        method="L-BFGS-B",
+        bounds=[(0, 1)] * EXAMPLES,
+        options={"maxiter": 2000, "ftol": 0, "gtol": 1e-8},
+    )
+    least = svm.objective(svm.optimum(data, FEATURES), data)
+    assert -found.fun <= least <= -found.fun * (1 + 1e-4)
+
+
+def test_the_optimum_of_the_log_loss_has_no_slope():
+    data = logistic_edges.documents(BATCH, MU, np.float64)
+    best = logistic_edges.optimum(data, FEATURES)
+    _, slopes = reference(logistic_edges, best, MU)
+    # strong convexity: the gap is at most slope² / 2 μ
+    assert np.square(slopes.mean(axis=0)).sum() / (2 * MU) < 1e-12
+
+
+def test_documents_lie_as_their_batch_does():
+    data = svm.documents(BATCH, MU)
+    assert data.edges.starts.dtype == np.int64 and data.edges.rows.dtype == np.uint32
+    assert data.values.dtype == data.labels.dtype == np.float32
+    for e in EDGES:
+        want = BATCH.inputs[e]
+        assert rows_of(data, e).tolist() == want.indices.tolist()
+    assert (svm.matrix(data, FEATURES) != BATCH.inputs).nnz == 0
+
+
+def test_its_edges_have_the_logistic_gradient_of_minibatches():
+    """By servers and by edges: the same terms, summed in another order."""
+    batch = generate(60, 30, 5, 0)
+    data = logistic_edges.documents(batch, 1e-3)
+    weights = np.random.default_rng(0).standard_normal(30).astype(np.float32)
+    index = np.arange(60)
+    rows = np.unique(batch.inputs.indices)
+    loss, grads = logistic.gradient(weights, batch, index, rows)
+    total, edge, lost = np.zeros(30), np.empty(30, np.float32), 0.0
+    for e in range(60):
+        first, last = data.edges.starts[e : e + 2]
+        lost += logistic_edges.gradient(weights, data, e, 0, edge)[0] / 60
+        total[data.edges.rows[first:last]] += edge[: last - first] / 60
+    assert lost == pytest.approx(loss, rel=1e-5)
+    np.testing.assert_allclose(grads, total[rows], rtol=1e-4, atol=1e-6)
