@@ -25,7 +25,7 @@ from dml.strategies.shared.workers import (
 from dml.types import CountedComm, Problem, Step
 from dml.wire.memory import hogwild
 from dml.wire.memory import state as memory
-from dml.wire.memory.lock_free import lock_free_loop as compiled
+from dml.wire.memory.lock_free import lock_free_loop
 from dml.wire.memory.state import EpochSettings, Order, Worker
 
 
@@ -55,7 +55,7 @@ def average(
         momentum = bool(update.momentum)
         own = [memory.state(start, 1, momentum, False, np.zeros) for _ in workers.local]
         grads = [gradients(problem) for _ in workers.local]
-        descend = compiled(kernel.model, hogwild)
+        descend = lock_free_loop(kernel.model, hogwild)
         if workers.comm.rank == 0:
             tables[:] = start
 

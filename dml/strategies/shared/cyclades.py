@@ -50,8 +50,8 @@ def cyclades(
       update: Learning rates and momentum.
       comm: Ranks, all on one host.
       timer: Measures the phases.
-      deferred: Mask of the rows that change at the end of a block only; if all do, a block
-        is a synchronous minibatch.
+      deferred: Mask of the rows that change at the end of a block only; if all do, a
+        block is a synchronous minibatch.
       batch: Number of edges in a block.
       threads: Number of workers of each rank.
     """

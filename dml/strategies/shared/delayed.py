@@ -18,8 +18,7 @@ from dml.metrics.timer import Timer
 from dml.sim.delays import Law, stream
 from dml.strategies.shared.workers import Descent, epoch_settings, settle
 from dml.types import Comm, Problem, Step
-from dml.wire.memory.delayed import delayed_loop as compiled
-from dml.wire.memory.delayed import delayed_table
+from dml.wire.memory.delayed import delayed_loop, delayed_table
 from dml.wire.memory.state import Order
 
 MOST = 1024  # updates that are saved; the greatest delay
@@ -55,7 +54,7 @@ def delayed(
     kernel = problem.kernel
     edges, momentum = kernel.data.edges, bool(update.momentum)
     state = delayed_table(problem.params.copy(), edges, most, momentum)
-    run, lengths = compiled(kernel.model), np.diff(edges.starts)
+    run, lengths = delayed_loop(kernel.model), np.diff(edges.starts)
     done = 0
     for epoch, order in enumerate(timer.waits("input", batches), 1):
         with timer("input"):

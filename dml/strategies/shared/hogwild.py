@@ -28,7 +28,7 @@ from dml.strategies.shared.workers import (
 from dml.types import BadInput, CountedComm, Kernel, Problem, Step
 from dml.wire.memory import hogwild as lock_free
 from dml.wire.memory import state as memory
-from dml.wire.memory.lock_free import lock_free_loop as compiled
+from dml.wire.memory.lock_free import lock_free_loop
 from dml.wire.memory.state import EpochSettings, Order, State, Worker
 
 
@@ -121,7 +121,7 @@ def edge_work(
       workers: Threads of this rank.
       policy: A locking policy of wire.memory.
     """
-    descend = compiled(problem.kernel.model, policy)
+    descend = lock_free_loop(problem.kernel.model, policy)
     grads = {worker.me: gradients(problem) for worker in workers.local}
 
     def work(data: Any, order: Order, settings: EpochSettings, worker: Worker) -> Any:
