@@ -102,8 +102,8 @@ def allocated(problem: Problem, batch: int, workers: Workers, plan: Plan) -> Boa
     most, rows = int(np.diff(bounds).max()), len(start) if plan.deferred.any() else 0
 
     def allocate(length: int) -> np.ndarray:
-        memory = workers.allocate(length * start[0].size, start.dtype)
-        return memory.reshape(length, *start.shape[1:])
+        values = workers.allocate(length * start[0].size, start.dtype)
+        return values.reshape(length, *start.shape[1:])
 
     moves, seen = (workers.allocate(size, np.uint8) for size in (batch, rows))
     return Board(plan, allocate(most), moves, allocate(rows), seen)
