@@ -1,18 +1,20 @@
-"""How late may reads be? Error by delay, step and sparsity, of simulated HOGWILD!
+"""Tolerated delay of reads: error of simulated HOGWILD! by delay, rate and sparsity.
 
 python experiments/asynchrony.py                             4 problems, 3 rates
 python experiments/asynchrony.py --law=shifted_exponential:0,1 --per_coordinate
 python experiments/asynchrony.py --problems=4,150 --delays=1000 --rates=0.5
 
-A support vector machine by SGD on one core. Each update reads weights as they were
-τ X updates ago (X of --law, τ of --delays), and changes those of now. Problems are
-generated examples, by their nonzeros of --features, all of length 1; or newsgroups. The
-overlap is ⟨x, x'⟩ of two examples drawn, on average. The error is the objective above
-the optimum's after the last epoch; a delay is tolerated that does not double it.
+A support vector machine is trained by SGD on one core. Each update reads the weights of
+τ X updates before (X is drawn from --law, τ is one of --delays) and changes the current
+weights. A problem is a set of generated examples of length 1, named by their number of
+nonzeros, or newsgroups. Its overlap is the mean of ⟨x, x'⟩ over random pairs of
+examples. The error is the objective minus the optimum after the last epoch; a delay is
+tolerated if it does not double the error.
 
 Cost: 30 s of one core.
-Result: at rate 0.2 reads 512 updates late cost 2 to 660 times the error, by overlap
-0.01 to 0.4. But newsgroups (more steps, nearer the optimum) bears less than 16 at 0.05.
+Result: at rate 0.2, a delay of 512 updates multiplies the error by 2 (overlap 0.01) to
+660 (overlap 0.4). Newsgroups, with more steps and nearer the optimum, tolerates a delay
+below 16 at rate 0.05.
 """
 
 from collections.abc import Sequence
@@ -39,14 +41,14 @@ from dml.types import BadInput, Batch
 
 FLAGS = flags.define("seed")
 FLAGS.text(
-    "problems", "2,16,100,newsgroups", "Nonzeros of generated examples; newsgroups."
+    "problems", "2,16,100,newsgroups", "Nonzeros of generated examples, or newsgroups."
 )
 FLAGS.text("rates", "0.05,0.2,0.8", "Constant rates of SGD.")
 FLAGS.text(
-    "delays", "8,32,128,512", "Updates, times a draw of --law; 0 is always added."
+    "delays", "8,32,128,512", "Delays in updates, times a draw of --law; 0 is added."
 )
-FLAGS.text("law", "constant:1", "Delay distribution, of mean 1.")
-FLAGS.switch("per_coordinate", False, "Draw a delay for each weight that is read.")
+FLAGS.text("law", "constant:1", "Delay distribution with mean 1.")
+FLAGS.switch("per_coordinate", False, "Separate delay for each weight that is read.")
 FLAGS.integer("examples", 2000, "Generated examples.", 1)
 FLAGS.integer("features", 200, "Features of generated examples.", 1)
 FLAGS.integer("epochs", 5, "Number of epochs.", 1)
@@ -59,17 +61,17 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     flags.parse(FLAGS, argv)
     rates = sorted({*flags.numbers(FLAGS, "rates")})
     taus = sorted({0.0, *flags.numbers(FLAGS, "delays")})
-    law, path = laws.law(FLAGS.law), runs.path(FLAGS.out, "asynchrony")
-    if len(law.speeds) > 1:
+    distribution, path = laws.law(FLAGS.law), runs.path(FLAGS.out, "asynchrony")
+    if len(distribution.speeds) > 1:
         raise BadInput(
-            f"expected a --law without ranks, got {FLAGS.law!r}; leave out its speeds"
+            f"expected a --law without speeds of ranks, got {FLAGS.law!r}; delete them"
         )
     batches = {name: problem(name) for name in FLAGS.problems.split(",")}
     table = writers.table(COLUMNS)
     with writing.first(path, FLAGS, None, table, chart(path), claims=CLAIMS) as writer:
         rows: list[Row] = []
         for name, batch in sorted(batches.items(), key=lambda item: overlap(item[1])):
-            for row in errors(batch, rates, taus, law, FLAGS):
+            for row in errors(batch, rates, taus, distribution, FLAGS):
                 rows.append({"problem": name, "overlap": overlap(batch)} | row)
                 writer.row(rows[-1])
         summary = summarised(rows)
@@ -78,7 +80,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def problem(name: str) -> Batch:
-    """Return the examples of a name, each of length 1."""
+    """Return the examples of a problem, scaled to length 1."""
     if name == "newsgroups":
         return documents("newsgroups")[0]
     nonzeros = flags.positive(name, "problems")

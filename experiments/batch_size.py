@@ -1,18 +1,20 @@
-"""Where minibatches stop helping: steps and seconds to ε by batch and workers.
+"""The largest useful minibatch: steps and seconds to ε by batch size and workers.
 
 python experiments/batch_size.py                       diverse and repeated examples
 python experiments/batch_size.py --copies=512 --batches=4,16,64,256
 python experiments/batch_size.py --workers=1,2,4 --within=0.02
 
-A batch of B has B times the gradients, and at best 1/B of the steps: up to B₀, where
-they are no longer diverse (Yin 2018). Each batch has the rate, of factors of 2, that is
-fastest to an objective --within the least. Repeated data has each example --copies
-times. Steps have the same bits on any workers; what one takes is measured.
+A batch of size B needs at best 1/B of the steps, up to a size B₀ that the diversity of
+the gradients bounds (Yin 2018). For each batch size the learning rate (a power of 2
+times --lr) is searched that reaches the objective fastest; the target is within a share
+--within of the least objective. Repeated data contains each example --copies times. The
+steps have the same bits for every number of workers; the seconds of a step are
+measured.
 
 Cost: 26 s of one core.
-Result: of 32,768 examples B₀ is 4096, with 17 steps instead of 37,888; of 512 examples,
-64 times each, it is 512. At the start, the bounds of diversity are 5319 and 474. Beyond
-B₀ steps hardly fall, and seconds rise.
+Result: B₀ is 4096 for 32,768 different examples (17 steps instead of 37,888) and 512
+for 512 examples repeated 64 times. The bounds by diversity, at the start, are 5319 and
+474. Above B₀ the number of steps hardly falls and the seconds rise.
 """
 
 import math
@@ -43,20 +45,20 @@ BATCHES = "1,4,16,64,128,256,512,1024,2048,4096,8192,32768"
 
 FLAGS = flags.define("seed")
 FLAGS.text("data", "all", f"Data, of {', '.join(DATA)}; or all.")
-FLAGS.text("batches", BATCHES, "Examples of a batch; 1 is always tried.")
-FLAGS.text("workers", "1,2", "Threads that share a batch.")
-FLAGS.integer("examples", 32768, "Training examples.", 1)
-FLAGS.integer("features", 4096, "Features of an example.", 1)
-FLAGS.integer("nonzeros", 20, "Features of an example that are not 0.", 1)
-FLAGS.integer("copies", 64, "Copies of each example in repeated data.", 1)
+FLAGS.text("batches", BATCHES, "Batch sizes in examples; 1 is added.")
+FLAGS.text("workers", "1,2", "Numbers of threads that share a batch.")
+FLAGS.integer("examples", 32768, "Number of training examples.", 1)
+FLAGS.integer("features", 4096, "Number of features.", 1)
+FLAGS.integer("nonzeros", 20, "Number of nonzero features of an example.", 1)
+FLAGS.integer("copies", 64, "Number of copies of each example in repeated data.", 1)
 FLAGS.number("mu", 1e-4, "Weight of half the squared norm.", 1e-12)
 FLAGS.number(
-    "within", 0.05, "Distance ε of the goal, as a share of the least objective.", 1e-6
+    "within", 0.05, "Distance ε of the target, as a share of the least objective.", 1e-6
 )
-FLAGS.number("lr", 0.125, "Rate at which the search begins.", 1e-9)
-FLAGS.integer("epochs", 60, "Epochs after which a rate is given up.", 1)
+FLAGS.number("lr", 0.125, "First learning rate of the search.", 1e-9)
+FLAGS.integer("epochs", 60, "Number of epochs after which a rate is abandoned.", 1)
 FLAGS.integer(
-    "looks", 128, "Evaluations of the objective in an epoch, where batches allow.", 1
+    "looks", 128, "Number of evaluations of the objective in an epoch, at most.", 1
 )
 
 
@@ -77,13 +79,13 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
 
     def program(comm: Comm) -> None:
         for name in names:
-            for made in compared(Metered(comm), name, batches, workers):
-                rows.append(made)
-                writer.row(made)
+            for each in compared(Metered(comm), name, batches, workers):
+                rows.append(each)
+                writer.row(each)
 
     table = writers.table(columns(workers))
     with writing.first(path, FLAGS, None, table, claims=CLAIMS) as writer:
-        # a virtual rank frees its windows, of which every evaluation makes several
+        # Every evaluation allocates windows; a virtual rank frees them.
         sim.run(program, 1)
         summary = summarised(rows)
         summary["seconds"] = time.perf_counter() - begun
@@ -95,18 +97,18 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
 def compared(
     comm: CountedComm, name: str, batches: Sequence[int], workers: Sequence[int]
 ) -> Iterator[Row]:
-    """Train each batch to ε by its fastest rate; measure the seconds of its steps."""
+    """Train with each batch size to ε at its fastest rate; yield the rows."""
     plan, rate = planned(name, FLAGS), FLAGS.lr
     first: Row | None = None
     for batch in batches:
-        found = fastest(plan, batch, rate, comm)
-        along = bounds(plan, batch, found, comm)
-        if found.examples < math.inf:
-            rate = found.rate
-        took = {p: step_seconds(plan, batch, rate, comm, p) for p in workers}
-        made = row(name, batch, found, along, took, first)
-        first = first or made
-        yield made
+        search = fastest(plan, batch, rate, comm)
+        diversity = bounds(plan, batch, search, comm)
+        if search.examples < math.inf:
+            rate = search.rate
+        seconds = {p: step_seconds(plan, batch, rate, comm, p) for p in workers}
+        measured = row(name, batch, search, diversity, seconds, first)
+        first = first or measured
+        yield measured
 
 
 if __name__ == "__main__":

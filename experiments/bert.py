@@ -1,14 +1,15 @@
-"""BERT (Devlin 2019): a network that predicts masked words of a text.
+"""BERT (Devlin 2019): a transformer that predicts masked words of a text.
 
 python experiments/bert.py                                     Wikipedia's 106 articles
-mpirun -n 2 python experiments/bert.py --strategy=mesh         sums of gradients by XLA
-mpirun -n 4 python experiments/bert.py --bucket_mb=1           sums during the backward
+mpirun -n 2 python experiments/bert.py --strategy=mesh         gradients summed by XLA
+mpirun -n 4 python experiments/bert.py --bucket_mb=1       buckets, sent in the backward
 python experiments/bert.py --size=large --dtype=bfloat16 --remat --steps=100000
 
-Cost: 1200 steps of 64 x 32 tokens, 0.7 M parameters: 98 s on 2 cores, 10 of them before
-the first step where nothing is compiled and no text is cut into tokens yet.
-Result: a perplexity of 281 on held-out text (2048 tokens), 14.1 % of masked tokens
-right; after --steps=9000 43 and 31 %: "the united ___" are states, at 97 %.
+Cost: 1200 steps of 64 x 32 tokens, 0.7 M parameters: 98 s on 2 cores, of which the
+first run of a configuration spends 10 s on compilation and tokenization.
+Result: perplexity 281 on held-out text (vocabulary of 2048 tokens), 14.1 % of the
+masked tokens correct; with --steps=9000 43 and 31 %, and "the united ___" gives
+"states" with a probability of 97 %.
 """
 
 import sys
@@ -26,22 +27,22 @@ from dml.data.tokens import Tokens
 from dml.evaluation import masked_tokens as blanks
 from dml.types import Batch, Model, Params
 
-AROUND = 4  # windows
+CONTEXTS = 4  # held-out windows that a sentence is prepended to
 FLAGS = deep_text.define("bert", "WordPiece", 32, batch=64, steps=1200, decay=0.01)
-FLAGS.text("blank", None, "Sentence with ___ to predict at the end.")
+FLAGS.text("blank", None, "Sentence with ___ to predict after training.")
 
 
 def show(
     network: Model, known: Tokens, held_out: Batch, path: Path, params: Params
 ) -> Mapping[str, Any]:
-    """Predict the blanks of sentences, each at the beginning of held-out windows."""
+    """Predict the masked words of sentences, prepended to held-out windows."""
     sentences = [FLAGS.blank] if FLAGS.blank else blanks.SENTENCES
     assert network.scores
     scores = partial(jax.jit(network.scores), params)
-    around_NxL = held_out.inputs[:AROUND]
-    found = blanks.fill(known.tokenizer, scores, sentences, around_NxL)
-    sys.stdout.write("\n".join(blanks.lines(found)) + "\n")
-    blanks.draw(path / "blanks", found)
+    contexts_NxL = held_out.inputs[:CONTEXTS]
+    predictions = blanks.fill(known.tokenizer, scores, sentences, contexts_NxL)
+    sys.stdout.write("\n".join(blanks.lines(predictions)) + "\n")
+    blanks.draw(path / "blanks", predictions)
     return {}
 
 

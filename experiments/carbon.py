@@ -1,16 +1,17 @@
-"""Energy, CO2e and dollars: Strubell's table, Patterson's, and GloVe's to a loss.
+"""Energy, CO2e and cost: the tables of Strubell and Patterson, and GloVe to a loss.
 
 python experiments/carbon.py
 python experiments/carbon.py --nomeasure                       the published tables
 python experiments/carbon.py --strategies=rotation,server --ranks=4 --target=0.03
 python experiments/carbon.py --corpus=newsgroups               5 million words
 
-GloVe runs as commands, one after another. A first run of each way tells the epochs that
-it needs; the one that counts has no more, and finds all counted and compiled.
+GloVe runs as separate commands, one after another. The first run of a strategy finds
+the number of epochs to the target; the second run, with warm caches, is measured.
+
 Cost: 107 s on 2 cores; with --nomeasure 1 s.
-Result: all 26 cells of Strubell follow, 20 of them from the hours in the table. GloVe's
-loss of 0.037 takes serial 0.021 Wh, rotation on 2 ranks 0.027, synchronous 0.032: more
-ranks save no energy. (CPU time x 10 W: estimated.)
+Result: all 26 cells of Strubell's table are recomputed, 20 of them from the hours in
+it. GloVe to a loss of 0.037 takes 0.021 Wh by serial, 0.027 by rotation on 2 ranks and
+0.032 by synchronous: more ranks save no energy. (Estimated as CPU time times 10 W.)
 """
 
 from collections.abc import Sequence
@@ -29,16 +30,16 @@ from dml.runs.writers import Row
 from dml.types import BadInput
 
 FLAGS = flags.define("seed")
-FLAGS.switch("measure", True, "Meter GloVe, too.")
-# mesh is left out: its devices, of one core each, take a minute
-WAYS = "serial,rotation,hogwild,operation,synchronous,server"
-FLAGS.text("strategies", WAYS, "Ways of training, with commas between; all: mesh, too.")
-FLAGS.integer("ranks", 2, "Ranks of all strategies but serial.", 1)
-FLAGS.integer("epochs", 6, "Epochs of serial; its loss after them is the target.", 1)
-FLAGS.number("target", 0.0, "Loss to reach; 0: serial's.", 0)
-FLAGS.text("corpus", "enwiki", "Corpus, as of glove.py.")
-FLAGS.integer("dim", 50, "Numbers of a vector.", 1)
-FLAGS.integer("min_count", 5, "Least times that a word of the vocabulary occurs.", 1)
+FLAGS.switch("measure", True, "Measurement of GloVe, besides the published tables.")
+# mesh is not in the default: its devices of one core take a minute
+STRATEGIES = "serial,rotation,hogwild,operation,synchronous,server"
+FLAGS.text("strategies", STRATEGIES, "Strategies, separated by commas; all adds mesh.")
+FLAGS.integer("ranks", 2, "Number of ranks of all strategies except serial.", 1)
+FLAGS.integer("epochs", 6, "Number of epochs of serial, whose loss is the target.", 1)
+FLAGS.number("target", 0.0, "Target loss; 0 uses the loss of serial.", 0)
+FLAGS.text("corpus", "enwiki", "Corpus, as in glove.py.")
+FLAGS.integer("dim", 50, "Dimension of the vectors.", 1)
+FLAGS.integer("min_count", 5, "Least frequency of a word of the vocabulary.", 1)
 OWN = {"measure", "strategies", "ranks", "epochs", "target"}
 OWN |= {"out", "csv", "tensorboard"}
 
@@ -46,22 +47,22 @@ OWN |= {"out", "csv", "tensorboard"}
 def main(argv: Sequence[str]) -> dict[str, Any]:
     """Recompute the published tables, measure GloVe; return the summary."""
     flags.parse(FLAGS, argv)
-    ways = strategies() if FLAGS.measure else []
+    names = strategies() if FLAGS.measure else []
     path = runs.path(FLAGS.out, "carbon")
     tables = writers.tables(carbon_report.COLUMNS, carbon_report.TITLES)
     with writing.first(path, FLAGS, None, tables, claims=CLAIMS) as writer:
         kept = writing.tabulated(writer, carbon_rows.TABLES, None)
         summary = carbon_rows.totals(*kept.values())
         print(carbon_report.published(summary, kept["patterson"]))
-        if ways:
-            given = started.given(FLAGS, leave_out=OWN)
-            run = partial(carbon_glove.command, path, FLAGS.ranks, given)
+        if names:
+            options = started.given(FLAGS, leave_out=OWN)
+            run = partial(carbon_glove.command, path, FLAGS.ranks, options)
             target = FLAGS.target or None
-            metered = partial(carbon_glove.rows, ways, FLAGS.ranks, FLAGS.epochs)
+            metered = partial(carbon_glove.rows, names, FLAGS.ranks, FLAGS.epochs)
             glove = {"glove": lambda plan, kept: metered(target, run)}
-            found = writing.tabulated(writer, glove, None)["glove"]
-            summary |= measured(found)
-            carbon_report.draw(path / "carbon", found)
+            rows = writing.tabulated(writer, glove, None)["glove"]
+            summary |= measured(rows)
+            carbon_report.draw(path / "carbon", rows)
         writer.summary(summary)
     return summary
 
@@ -70,18 +71,18 @@ def strategies() -> list[str]:
     """Return the strategies to measure; raise where one needs more ranks."""
     from studies.glove import ways as glove_ways
 
-    ways = flags.names(FLAGS.strategies, glove_ways.STRATEGIES, "strategies")
-    for way in ways:
-        if not glove_ways.sizes(way, [FLAGS.ranks]):
+    names = flags.names(FLAGS.strategies, glove_ways.STRATEGIES, "strategies")
+    for name in names:
+        if not glove_ways.sizes(name, [FLAGS.ranks]):
             raise BadInput(
-                f"expected at least {glove_ways.FEWEST[way]} ranks of {way}, got "
-                f"--ranks={FLAGS.ranks}; pass more, or leave {way} out of --strategies"
+                f"expected at least {glove_ways.FEWEST[name]} ranks for {name}, got "
+                f"--ranks={FLAGS.ranks}; pass more, or delete {name} from --strategies"
             )
-    return ways
+    return names
 
 
 def measured(rows: Sequence[Row]) -> dict[str, Any]:
-    """Print the strategy of least energy; return the summary of all."""
+    """Print the strategy with the least energy; return the summary of all rows."""
     keys = ("kwh", "seconds", "epochs", "co2_kg", "cost_usd")
     summary = {f"glove_{r['strategy']}_{key}": r[key] for r in rows for key in keys}
     summary["glove_target"] = rows[0]["target"]
@@ -89,8 +90,8 @@ def measured(rows: Sequence[Row]) -> dict[str, Any]:
         summary["glove_best"] = pick["strategy"]
         print(
             f"\nleast energy: {pick['strategy']}, ranks: {pick['ranks']}, "
-            f"{1e3 * pick['kwh']:.4f} Wh by {pick['source']}; all of a run counts, "
-            "its start, evaluation and figures, too"
+            f"{1e3 * pick['kwh']:.4f} Wh by {pick['source']}, for the whole run with "
+            "start-up, evaluation and figures"
         )
     return summary
 

@@ -1,17 +1,17 @@
-"""A matrix completed from its ratings by HOGWILD! and its rivals, on one host's cores.
+"""Matrix completion from ratings by HOGWILD! and its rivals, on the cores of one host.
 
-mpirun -n 4 python experiments/completion.py --updates=cyclades   the bits of one worker
+mpirun -n 4 python experiments/completion.py --updates=cyclades   the bits of 1 worker
 mpirun -n 4 python experiments/completion.py --updates=rotation   Gemulla 2011
 mpirun -n 2 python experiments/completion.py --updates=operation  columns of factors
 python experiments/completion.py --threads=2                      MovieLens, 100 k
 python experiments/completion.py --data=ml-1m/ratings.dat --k=20
 python experiments/completion.py --data=counts/                   GloVe's matrix
 
-A folder of counts is what experiments/cooccurrence.py leaves.
+A folder of counts is an output folder of experiments/cooccurrence.py.
 
-Cost: 10 s by 4 ranks on two cores, the reference included; 60 epochs take 0.6 s.
-Result: 0.6 % above alternating least squares, RMSE 0.879 on held-out ratings, 9.4 M
-updates/s by one worker, 11.4 M by two.
+Cost: 10 s by 4 ranks on two cores with the reference; 60 epochs take 0.6 s.
+Result: objective 0.6 % above alternating least squares, RMSE 0.879 on held-out ratings;
+9.4 M updates/s by one worker, 11.4 M by two.
 """
 
 from collections.abc import Sequence
@@ -27,14 +27,19 @@ from studies.shared_memory.sparse_ways import FACTORISING, UPDATES
 FLAGS = flags.define("seed", "watchdog")
 sparse_flags.define(FLAGS, [*UPDATES, *FACTORISING])
 FLAGS.text(
-    "data", "movielens", "Or generated, a file of ratings, or a folder of counts."
+    "data",
+    "movielens",
+    "Data: movielens, generated, a file of ratings, a folder of counts.",
 )
-FLAGS.integer("k", 10, "Factors of a row.", 1)
+FLAGS.integer("k", 10, "Number of factors.", 1)
 FLAGS.integer(
-    "blocks", 8, "Blocks of users and of items, in rotation: at least the ranks.", 1
+    "blocks",
+    8,
+    "Number of blocks of users and of items in rotation; at least the ranks.",
+    1,
 )
-FLAGS.number("mu_user", 0.1, "Weight of half a user's squared row, a rating.", 0)
-FLAGS.number("mu_item", 0.2, "Weight of half an item's squared row, a rating.", 0)
+FLAGS.number("mu_user", 0.1, "L2 weight of a user's row, for each rating.", 0)
+FLAGS.number("mu_item", 0.2, "L2 weight of an item's row, for each rating.", 0)
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:

@@ -1,19 +1,21 @@
 """Waiting, staleness and convergence of every consistency, by delay distribution.
 
-python experiments/consistency.py                     8 virtual ranks, 2 of them serve
-python experiments/consistency.py --simulate=64       64, 2 of them serve
-python experiments/consistency.py --network=1,0,0     messages that take a second
-mpirun -n 8 python experiments/consistency.py         real ranks, which sleep
-python experiments/consistency.py --problem=generated without MovieLens' file
+python experiments/consistency.py                     8 virtual ranks, 2 are servers
+python experiments/consistency.py --simulate=64       64 virtual ranks, 2 are servers
+python experiments/consistency.py --network=1,0,0     a latency of one second
+mpirun -n 8 python experiments/consistency.py         real ranks that sleep
+python experiments/consistency.py --problem=generated without the MovieLens file
 
-Matrix factorisation by SGD, square loss. A worker takes X of --laws for its part of a
-minibatch; real ones sleep --scale seconds for each. The rate, 40, was searched for: at
-20 all converge, at 60 SSP and ESSP of s = 10 both diverge where workers are even.
+Matrix factorisation by SGD with the square loss. A worker computes its part of a
+minibatch in X seconds, drawn from one of --laws; real workers sleep --scale X seconds.
+The learning rate, 40, was searched: at 20 all consistencies converge, at 60 SSP and
+ESSP with s = 10 both diverge when all workers are equally fast.
 
 Cost: 22 s of one core; 42 s for 64 ranks; real ranks 41 s on 2 cores.
-Result: SSP of s = 10 diverges and ESSP does not where workers are even, nearly even, or
-messages slow; not where only computing is uneven. Waiting falls from 49 % of a worker's
-time to nothing, and so do the seconds, by 46 %, at X = 1 + Exp(0.5).
+Result: SSP with s = 10 diverges and ESSP does not when workers are equally fast, nearly
+so, or messages are slow; when only computation varies, neither diverges. At
+X = 1 + Exp(0.5) waiting falls from 49 % of a worker's time to 0, and the run takes 46 %
+less time.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,15 +38,21 @@ from studies.server.studies import Case, Run, compared
 from dml.sim.delays import law
 from dml.types import CountedComm
 
-WAYS = "bsp,ssp:0,ssp:2,ssp:3,ssp:5,ssp:10,essp:0,essp:10,async,softsync:1,backup:1"
+CONSISTENCIES = (
+    "bsp,ssp:0,ssp:2,ssp:3,ssp:5,ssp:10,essp:0,essp:10,async,softsync:1,backup:1"
+)
 LAWS = "constant:1;shifted_exponential:1,3;shifted_exponential:1,0.5"
 SETS = ["factors", "generated"]
-MOST = (60, 30)  # clocks of virtual and of real ranks
-RANKS = 8  # virtual ones, where there are no real ones
+MOST = (60, 30)  # clocks of virtual and of real ranks, at most
+RANKS = 8  # virtual ranks of a run without mpirun
 
 FLAGS = flags.define("seed", *flags.VIRTUAL, "watchdog")
 FLAGS.choice("problem", SETS[0], SETS, "Data set of ratings.")
-FLAGS.text("consistency", WAYS, "Consistencies, each with its s, n or b after a colon.")
+FLAGS.text(
+    "consistency",
+    CONSISTENCIES,
+    "Consistencies, each with its s, n or b after a colon.",
+)
 FLAGS.text("laws", LAWS, "Delay distributions of a worker, separated by semicolons.")
 FLAGS.integer("servers", 0, "Number of servers; 0 uses 1 rank in 4, at most 2.", 0)
 FLAGS.integer(
@@ -57,17 +65,20 @@ FLAGS.integer("batch", 0, "Ratings in a minibatch; 0 uses the problem's default.
 FLAGS.integer("snapshots", 4, "Clocks between two evaluations.", 1)
 FLAGS.number("lr", 0.0, "Step size of SGD; 0 uses the problem's default.", 0)
 FLAGS.number(
-    "target", 0.0, "Objective to reach; 0 uses the first run's last one, plus 2 %.", 0
+    "target",
+    0.0,
+    "Target objective; 0 uses the last objective of the first run, plus 2 %.",
+    0,
 )
-FLAGS.number("scale", 0.006, "Seconds that real workers sleep for each of X.", 1e-4)
+FLAGS.number("scale", 0.006, "Seconds that a real worker sleeps per unit of X.", 1e-4)
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     """Compare as the flags say; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
-    ways = {name: way(name) for name in FLAGS.consistency.split(",")}
-    for one in FLAGS.laws.split(";"):
-        law(one)
+    rules = {name: way(name) for name in FLAGS.consistency.split(",")}
+    for text in FLAGS.laws.split(";"):
+        law(text)  # raises if the text is wrong
     stated = PROBLEMS[FLAGS.problem]
     update = shards(stated, "sgd", FLAGS.lr or stated.rates["sgd"])
 
@@ -75,15 +86,15 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         servers = FLAGS.servers or min(2, max(1, comm.size // 4))
         workers, real = comm.size - servers, not comm.platform.virtual
         clocks = FLAGS.clocks or max(16, min(MOST[real], 1000 // max(1, workers)))
-        if real:  # compile
-            run(update, next(iter(ways.values())), servers=servers, clocks=1)
+        if real:  # compile before the first measured run
+            run(update, next(iter(rules.values())), servers=servers, clocks=1)
         target = FLAGS.target
         for delays in FLAGS.laws.split(";"):
-            for name, rule in ways.items():
-                found = run(update, rule, servers=servers, law=delays, clocks=clocks)
-                if found:
-                    target = target or NEAR * last_objective(found)
-                yield found and case(found, name, delays, target)
+            for name, rule in rules.items():
+                result = run(update, rule, servers=servers, law=delays, clocks=clocks)
+                if result:
+                    target = target or NEAR * last_objective(result)
+                yield result and case(result, name, delays, target)
 
     return compared(
         FLAGS,

@@ -1,10 +1,13 @@
-"""Count which words stand near which: a corpus in, vocab.txt and cooccurrence.bin out.
+"""Co-occurrence counts of a corpus, written to vocab.txt and cooccurrence.bin.
 
 python experiments/cooccurrence.py --corpus=newsgroups --out=counts     one rank
 mpirun -n 8 python experiments/cooccurrence.py --corpus=corpus.txt      real ranks
 
-The files are those of the reference GloVe program: each program reads both.
-Cost: 4 s for 5 M words on 2 ranks, 11 s for 17 M: 3 and 5 times the C program's speed.
+The files have the format of the reference GloVe program; each program reads the files
+of the other.
+
+Cost: 4 s for 5 M words on 2 ranks and 11 s for 17 M, 3 and 5 times as fast as the C
+program.
 """
 
 import shutil
@@ -31,12 +34,12 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
 
     def program(comm: CountedComm) -> dict[str, Any]:
         start = comm.Wtime()
-        found = counting.counted(comm, FLAGS)
+        counts = counting.counted(comm, FLAGS)
         seconds, words = comm.Wtime() - start, np.array([comm.bytes_sent // 4])
         tree_allreduce(comm, words)
         summary = {
-            "words": len(found.vocabulary.words),
-            "records": len(found.records),
+            "words": len(counts.vocabulary.words),
+            "records": len(counts.records),
             "cooccurrence_seconds": seconds,
             "words_sent": int(words[0]),
         }
@@ -44,7 +47,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
             writer.summary(summary)
         if comm.rank == 0:
             for name in ("vocab.txt", "cooccurrence.bin"):
-                shutil.copyfile(found.folder / name, path / name)
+                shutil.copyfile(counts.folder / name, path / name)
         return summary
 
     return flags.ranks(program, FLAGS)

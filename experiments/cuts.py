@@ -1,18 +1,18 @@
-"""Multi-way graph cuts by HOGWILD! and its rivals, on one host's cores.
+"""Multi-way graph cuts by HOGWILD! and its rivals, on the cores of one host.
 
 mpirun -n 4 python experiments/cuts.py                   slices of a brain, in 3 classes
-python experiments/cuts.py --threads=2 --data=photograph    beside the exact least cut
+python experiments/cuts.py --threads=2 --data=photograph    compared with the exact cut
 python experiments/cuts.py --data=entities --updates=cyclades
 python experiments/cuts.py --data=graph.max                 a DIMACS max-flow file
 
-A cut costs the weights of its edges; a bound is below every cut's cost. The share of
-nodes that are labelled as the best cut does is cut_accuracy. Labels of a picture or a
-volume are drawn, as segments.svg and .png.
+The cost of a cut is the weight of its edges; the bound is a lower bound of this cost.
+cut_accuracy is the share of nodes with the label of the best known cut. The labels of a
+picture or a volume are drawn in segments.svg and segments.png.
 
-Cost: 11 s by 4 ranks on two cores, the bound included.
-Result: 92,664 points of 8 slices, 0.93 % above the relaxation's optimum; their cut is
-0.17 % above the bound, and has 94.5 % of the maps' classes. 13.7 M updates/s by two
-workers.
+Cost: 11 s by 4 ranks on two cores with the bound.
+Result: for 92,664 points of 8 slices the objective is 0.93 % above the optimum of the
+relaxation and the cut 0.17 % above the bound; 94.5 % of the points have the class of
+the reference maps. 13.7 M updates/s by two workers.
 """
 
 from collections.abc import Sequence
@@ -26,13 +26,15 @@ from studies.shared_memory.sparse_ways import UPDATES
 
 FLAGS = flags.define("seed", "watchdog")
 sparse_flags.define(FLAGS, UPDATES)
-FLAGS.text("data", "volume", "Or photograph, entities, generated, or a DIMACS file.")
-FLAGS.integer("slices", Sizes().slices, "Of the volume.", 1)
-FLAGS.integer("every", Sizes().every, "Point along each axis of a picture is taken.", 1)
+FLAGS.text(
+    "data", "volume", "Data: volume, photograph, entities, generated, or a file."
+)
+FLAGS.integer("slices", Sizes().slices, "Number of slices of the volume.", 1)
+FLAGS.integer("every", Sizes().every, "Stride of the points of a picture.", 1)
 FLAGS.number(
     "smoothness",
     Sizes().smoothness,
-    "What it costs to part two points that look alike.",
+    "Cost of a cut between two points of equal intensity.",
     0,
 )
 

@@ -1,19 +1,20 @@
-"""CYCLADES: the bits of one worker on many; its cost, and its largest step (Pan 2016).
+"""CYCLADES (Pan 2016): bits, cost and largest step size by the number of workers.
 
 python experiments/cyclades.py                       threads of one process, 2 workers
 python experiments/cyclades.py --problems=svm --batches=64,256 --hubs=1,0.01,0.001
 mpirun -n 2 python experiments/cyclades.py --bits=1,2,4
 
-It compares the bits of numbers of workers with serial's, by batch, also with hubs
-apart, which wait for a batch's end; counts how conflicts connect the examples of a
-batch; times updates by turns with HOGWILD!; and searches the largest step with which
-the objective falls, also of HOGWILD! simulated with late reads, as many workers have.
+Four studies: the trained bits on several numbers of workers, compared with serial, by
+batch size, with and without hubs (frequent rows, updated at the end of a batch); the
+connected components of a batch's conflict graph; updates per second, alternating with
+HOGWILD!; and the largest learning rate at which the objective falls, also for HOGWILD!
+simulated with the late reads of many workers.
 
 Cost: 25 s on 2 cores.
-Result: the bits of serial on 1, 2, 4 and 8 workers, by all batches, hubs apart or not.
-Of 64 newsgroups one component has all, without hubs 71 %; of 64 ratings 5 %. Steps are
-as large as serial's, 0.7 of it where hubs wait; 4.8 and 1.7 times those of reads that
-are 256 updates late.
+Result: 1, 2, 4 and 8 workers have the bits of serial for all batch sizes, with and
+without hubs. The largest component contains all of 64 newsgroups (71 % without hubs)
+and 5 % of 64 ratings. The largest rate is that of serial, 0.7 of it with hubs, and 4.8
+and 1.7 times that of reads that are 256 updates late.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,17 +37,19 @@ from dml.wire.comm.mpi import world
 FLAGS = flags.define("seed", "watchdog")
 FLAGS.text("problems", "svm,completion,sparse", f"Problems, of {', '.join(PROBLEMS)}.")
 FLAGS.text(
-    "bits", "1,2,4,8", "Workers whose bits are compared: 1, or a multiple of ranks."
+    "bits",
+    "1,2,4,8",
+    "Numbers of workers whose bits are compared: 1 or multiples of the ranks.",
 )
-FLAGS.text("checked", "64,1024", "Batches whose bits are compared.")
-FLAGS.text("batches", "16,64,256,1024,4096", "Batches whose conflicts are counted.")
-FLAGS.text("hubs", "1,0.005", "Shares of the examples; rows in more of them are apart.")
-FLAGS.text("workers", "1,2", "Workers whose updates are timed.")
-FLAGS.text("late", "16,256", "Updates by which simulated reads are late; empty: none.")
-FLAGS.integer("epochs", 10, "Epochs of a turn.", 1)
-FLAGS.integer("repeats", 5, "Turns, whose median is taken.", 1)
+FLAGS.text("checked", "64,1024", "Batch sizes whose bits are compared.")
+FLAGS.text("batches", "16,64,256,1024,4096", "Batch sizes whose conflicts are counted.")
+FLAGS.text("hubs", "1,0.005", "Shares of the examples above which a row is a hub.")
+FLAGS.text("workers", "1,2", "Numbers of workers whose updates are timed.")
+FLAGS.text("late", "16,256", "Delays of simulated reads in updates; empty: none.")
+FLAGS.integer("epochs", 10, "Number of epochs of a timing.", 1)
+FLAGS.integer("repeats", 5, "Number of timings, whose median is taken.", 1)
 FLAGS.integer(
-    "tried", 3, "Epochs after which a step is judged; 3 to 10 rates are tried.", 1
+    "tried", 3, "Number of epochs of each tried rate; 3 to 10 rates are tried.", 1
 )
 
 

@@ -1,13 +1,14 @@
-"""GloVe (Pennington 2014): a corpus in, word vectors out, by any of seven strategies.
+"""GloVe (Pennington 2014): word vectors of a corpus, by any of seven strategies.
 
 mpirun -n 8 python experiments/glove.py                        Wikipedia's 106 articles
 mpirun -n 8 python experiments/glove.py --corpus=newsgroups    5 million words
 mpirun -n 4 python experiments/glove.py --strategy=server      3 workers, 1 server
 python experiments/glove.py --simulate=8 --medium=messages     virtual ranks
-python experiments/glove.py --resume=runs/glove/…              continue, bit for bit
+python experiments/glove.py --resume=runs/glove/…              resume
 
 Cost: 26 s for the newsgroups by 8 ranks on 2 cores, 40 M records a second.
-Result: 4.9 % of 10,070 analogies, as the C program; the same bits on 1 to 8 ranks.
+Result: 4.9 % of 10,070 analogies correct, as with the C program; equal bits on 1 to 8
+ranks.
 """
 
 import time
@@ -21,7 +22,7 @@ from lab import flags, timelines, writing
 from studies.glove import counting
 from studies.glove import flags as glove_flags
 from studies.glove import ways as glove_ways
-from studies.glove.report import conclude, progress, results, speeds
+from studies.glove.report import conclude, progress, results, speeds, total
 
 from dml.figures import style as figures
 from dml.runs import checkpoints, writers
@@ -32,7 +33,6 @@ from dml.strategies.glove.tiling import by_row, by_word, tiled
 from dml.train import checkpointed, interruptible, train
 from dml.types import CountedComm, Embeddings, Step
 from dml.update.rows import unpack
-from dml.wire.collectives import tree_allreduce
 from dml.wire.comm import first_of_all
 
 FLAGS = flags.define(
@@ -41,9 +41,13 @@ FLAGS = flags.define(
 )
 counting.define(FLAGS)
 glove_flags.define(FLAGS, glove_ways.STRATEGIES)
-FLAGS.text("resume", None, "Run folder to go on from, and in.")
+FLAGS.text("resume", None, "Run folder to resume.")
 FLAGS.number("save_every", 60.0, "Seconds between checkpoints.", 0)
-FLAGS.text("neighbours", "king,france,computer,running", "Words to look at.")
+FLAGS.text(
+    "neighbours",
+    "king,france,computer,running",
+    "Words to print with their neighbours.",
+)
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
@@ -51,11 +55,15 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     flags.parse(FLAGS, argv)
     path = runs.path(FLAGS.out or FLAGS.resume, "glove")
     mesh = FLAGS.strategy == "mesh"
-    with interruptible() as asked:
-        return flags.ranks(lambda comm: program(comm, path, asked), FLAGS, mesh)
+    with interruptible() as interrupted:
+        call = partial(program, path=path, interrupted=interrupted)
+        return flags.ranks(call, FLAGS, mesh)
 
 
-def program(comm: CountedComm, path: Path, asked: Callable[[], bool]) -> dict[str, Any]:
+def program(
+    comm: CountedComm, path: Path, interrupted: Callable[[], bool]
+) -> dict[str, Any]:
+    """Count, train and evaluate on one rank."""
     begun, comm = time.perf_counter(), flags.delayed(FLAGS, comm)
     counts = counting.counted(comm, FLAGS)
     counted = time.perf_counter() - begun
@@ -76,15 +84,8 @@ def program(comm: CountedComm, path: Path, asked: Callable[[], bool]) -> dict[st
         words = FLAGS.neighbours.split(",")
         return conclude(path, counts.vocabulary, state_of(table), words)
 
-    setup = glove_ways.Setup(
-        FLAGS,
-        comm,
-        problem(by_row(state, blocks), tiles, blocks, batch, evaluate),
-        timer,
-        FLAGS.epochs - done,
-        batch,
-        {},
-    )
+    task = problem(by_row(state, blocks), tiles, blocks, batch, evaluate)
+    setup = glove_ways.Setup(FLAGS, comm, task, timer, FLAGS.epochs - done, batch, {})
     steps = glove_ways.resumed(glove_ways.STRATEGIES[FLAGS.strategy](setup), done)
     steps = timelines.traced(steps, comm, FLAGS.timeline, path, FLAGS.profile)
 
@@ -94,37 +95,23 @@ def program(comm: CountedComm, path: Path, asked: Callable[[], bool]) -> dict[st
             state = state_of(table)
             checkpoints.save(path / "checkpoint", step.epoch or 0, rules, state)
 
-    with writing.first(
-        path,
-        FLAGS,
-        comm,
-        writers.console(
-            FLAGS.epochs,
-            done,
-            unit="epoch",
-            says=partial(progress, virtual=virtual),
-            ends=results,
-        ),
-        figures.chart(path / "loss", "epoch"),
-        append=bool(FLAGS.resume),
-    ) as writer:
-        steps = checkpointed(steps, comm, save, FLAGS.save_every, asked)
+    line = partial(progress, virtual=virtual)
+    console = writers.console(FLAGS.epochs, done, unit="epoch", says=line, ends=results)
+    shown = console, figures.chart(path / "loss", "epoch")
+    with writing.first(path, FLAGS, comm, *shown, append=bool(FLAGS.resume)) as writer:
+        steps = checkpointed(steps, comm, save, FLAGS.save_every, interrupted)
         summary = train(steps, setup.problem.evaluate, writer)
-        first_of_all(comm, lambda: None)  # the others sleep while rank 0 evaluates
-        words = np.array([summary["words_sent"]])
-        tree_allreduce(comm, words)
-        free = virtual and not FLAGS.straggle  # computing takes no time then
-        summary |= setup.summary | speeds(summary, len(tiles.logs), free)
-        summary |= {
-            "words_sent": int(words[0]),
-            "cooccurrence_seconds": counted,
-            "total_seconds": time.perf_counter() - begun,
-        }
+        first_of_all(comm, lambda: None)  # other ranks sleep while rank 0 evaluates
+        timeless = virtual and not FLAGS.straggle  # computation takes no time
+        summary |= setup.summary | speeds(summary, len(tiles.logs), timeless)
+        summary["words_sent"] = total(comm, summary["words_sent"])
+        summary["cooccurrence_seconds"] = counted
+        summary["total_seconds"] = time.perf_counter() - begun
         writer.summary(summary)
-    if summary["epochs"] < FLAGS.epochs:
+    if (epoch := summary["epochs"]) < FLAGS.epochs:
         raise flags.Stopped(
-            f"stopped after epoch {summary['epochs']} of {FLAGS.epochs}; go on with "
-            f"the same flags and --resume={path}"
+            f"stopped after epoch {epoch} of {FLAGS.epochs}; to resume, pass the same "
+            f"flags and --resume={path}"
         )
     return summary
 

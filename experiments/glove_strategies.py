@@ -1,13 +1,14 @@
 """All training strategies of GloVe on one corpus: a table and a figure.
 
 python experiments/glove_strategies.py --corpus=newsgroups
-python experiments/glove_strategies.py --reference=GloVe/build    and the C program
+python experiments/glove_strategies.py --reference=GloVe/build    with the C program
 
-Cells are runs of `mpirun -n <ranks> python experiments/glove.py …`, one after another;
-the hash shows which of them end with the same bits.
-Cost: a quarter of an hour with --epochs=3, most of it 8 processes of mesh on 2 cores.
-Result: serial, rotation on any number of ranks and hogwild on one have equal bits, as
-operation and synchronous on one have. All reach the C program's loss.
+Each row is a run of `mpirun -n <ranks> python experiments/glove.py ...`, one after
+another. Equal hashes mean equal bits of the trained vectors.
+
+Cost: 15 minutes with --epochs=3, most of it for 8 processes of mesh on 2 cores.
+Result: serial, rotation on any number of ranks and hogwild on one rank have equal bits;
+so have operation and synchronous on one rank. All reach the loss of the C program.
 """
 
 from collections.abc import Sequence
@@ -29,9 +30,9 @@ from dml.runs import writers
 FLAGS = flags.define("seed")
 counting.define(FLAGS)
 glove_flags.define(FLAGS, glove_ways.STRATEGIES)
-FLAGS.set_default("dim", 48)  # which 1, 2, 4 and 8 ranks can share
+FLAGS.set_default("dim", 48)  # divisible by 1, 2, 4 and 8 ranks
 FLAGS.text("ranks", "1,2,4,8", "Numbers of ranks.")
-FLAGS.text("ways", "all", "Ways of training.")
+FLAGS.text("ways", "all", "Strategies, or all.")
 FLAGS.text("reference", None, "Folder with the built C program.")
 OWN = ("out", "ranks", "ways", "reference", "strategy", "help")
 
@@ -51,19 +52,19 @@ COLUMNS: writers.Columns = {
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
-    """Run every cell; return the rows."""
+    """Run every strategy on every number of ranks; return the rows."""
     flags.parse(FLAGS, argv)
     path = runs.path(FLAGS.out, "glove_strategies")
     ranks = [flags.positive(word, "ranks") for word in FLAGS.ranks.split(",")]
-    ways = flags.names(FLAGS.ways, glove_ways.STRATEGIES, "ways")
-    given = started.given(FLAGS, leave_out=OWN, always=("dim",))
+    names = flags.names(FLAGS.ways, glove_ways.STRATEGIES, "ways")
+    options = started.given(FLAGS, leave_out=OWN, always=("dim",))
     cells = [
-        partial(ours, path, way, size, given)
-        for way in ways
-        for size in glove_ways.sizes(way, ranks)
+        partial(ours, path, name, size, options)
+        for name in names
+        for size in glove_ways.sizes(name, ranks)
     ]
     if FLAGS.reference:
-        glove_reference.check(Path(FLAGS.reference))  # now, not after all other cells
+        glove_reference.check(Path(FLAGS.reference))  # raises before the first run
         cells += [
             partial(glove_reference.run, Path(FLAGS.reference), path, size, FLAGS)
             for size in ranks
@@ -80,15 +81,16 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     return rows
 
 
-def ours(path: Path, way: str, size: int, given: list[str]) -> dict[str, Any]:
-    """Run one cell; return its summary."""
-    name, own = f"{way} on {size} ranks", [*given, f"--strategy={way}"]
-    run = started.run(name, size, "glove.py", own, path / f"{way}-{size}")
-    return {"strategy": way, "ranks": size, **run.summary}
+def ours(path: Path, strategy: str, size: int, options: list[str]) -> dict[str, Any]:
+    """Train with one strategy on `size` ranks; return the summary."""
+    name = f"{strategy} on {size} ranks"
+    options = [*options, f"--strategy={strategy}"]
+    run = started.run(name, size, "glove.py", options, path / f"{strategy}-{size}")
+    return {"strategy": strategy, "ranks": size, **run.summary}
 
 
 def chart(path: Path, rows: list[dict[str, Any]]) -> None:
-    """Draw records a second by ranks, a line a way."""
+    """Draw records per second by the number of ranks, a line per strategy."""
     series: dict[str, tuple[list[float], list[float]]] = {}
     for row in rows:
         xs, ys = series.setdefault(row["strategy"], ([], []))

@@ -1,15 +1,15 @@
-"""GPT-2 (Radford 2019): a network that continues a text token by token.
+"""GPT-2 (Radford 2019): a transformer that predicts the next token of a text.
 
 python experiments/gpt.py                                     Wikipedia's 106 articles
-mpirun -n 2 python experiments/gpt.py --strategy=mesh         sums of gradients by XLA
-mpirun -n 4 python experiments/gpt.py --bucket_mb=1           sums during the backward
+mpirun -n 2 python experiments/gpt.py --strategy=mesh         gradients summed by XLA
+mpirun -n 4 python experiments/gpt.py --bucket_mb=1        buckets, sent in the backward
 mpirun -n 4 python experiments/gpt.py --strategy=local --local_every=8
 python experiments/gpt.py --experts=8 --choices=2              mixture of experts
 python experiments/gpt.py --simulate=4 --strategy=hybrid --mesh=data:2,sequence:2
 
 Cost: 3000 steps of 8 x 64 tokens, 0.7 M parameters: 94 s on 2 cores.
-Result: a perplexity of 104 on held-out text (2048 tokens), 15.8 % of tokens right; its
-words are made up, its grammar begins.
+Result: perplexity 104 on held-out text (vocabulary of 2048 tokens), 15.8 % of the
+tokens correct; the continuation has invented words in plausible order.
 """
 
 import sys
@@ -30,22 +30,22 @@ from dml.figures import token_loss as surprise
 from dml.types import Batch, Model, Params
 
 FLAGS = deep_text.define("gpt", "BPE", 64, batch=8, steps=3000, decay=0.1)
-FLAGS.text("prompt", "The history of", "Prompt to continue at the end.")
-FLAGS.integer("sample", 40, "Tokens of the continuation.", 1)
+FLAGS.text("prompt", "The history of", "Prompt to continue after training.")
+FLAGS.integer("sample", 40, "Number of tokens of the continuation.", 1)
 
 
 def show(
     network: Model, known: Tokens, held_out: Batch, path: Path, params: Params
 ) -> Mapping[str, Any]:
-    """Continue the prompt, and draw the loss of each token of a held-out text."""
+    """Continue the prompt; draw the loss of each token of a held-out text."""
     assert network.scores
     scores = partial(jax.jit(network.scores), params)
-    said = samples.going_on(
+    continuation = samples.going_on(
         *(known.tokenizer, scores, FLAGS.prompt, held_out.inputs.shape[1]),
         count=FLAGS.sample,
         seed=FLAGS.seed,
     )
-    sys.stdout.write("\n".join(samples.lines(said)) + "\n")
+    sys.stdout.write("\n".join(samples.lines(continuation)) + "\n")
     targets = held_out.targets[0]
     bits = surprise.bits(np.asarray(scores(held_out.inputs[:1])[0]), targets)
     surprise.draw(path / "surprise", surprise.words(known.tokenizer, targets), bits)

@@ -1,18 +1,18 @@
-"""Speed-ups of locking policies by workers, and by a gradient's time (Niu 2011).
+"""Speed-ups of locking policies by workers and by the time of a gradient (Niu 2011).
 
 python experiments/hogwild.py                        threads of one process, 2 workers
 python experiments/hogwild.py --workers=1,2,4,8 --updates=all --problems=svm
 mpirun -n 4 python experiments/hogwild.py --workers=1,4,8      1 and 2 threads a rank
 
-All policies run alternately, in turns of several epochs. A speed-up is the median over
-turns, to those of serial. An objective is that of the first turn. Lost updates are
-counted in a separate run. Then gradients take longer, up to where round robin is as
-fast.
+The policies run alternately, --epochs epochs in each timing. A speed-up is the median
+over the timings of the ratio to serial; the objective is that of the first timing. Lost
+updates are counted in a separate run. A second study adds --delays to each gradient.
 
 Cost: 45 s on two cores.
-Result: lock-free ≥ locked ≥ round robin on all five problems, brain 1.6 to 2.0 times as
-fast by two workers, newsgroups not at all: gradients of 0.2 µs wait for cache lines. Of
-2 µs they are 1.9 times as fast, and round robin is level.
+Result: lock-free ≥ locked ≥ round robin on all five problems. Two workers are 1.6 to
+2.0 times as fast as one on brain and not faster on newsgroups, whose gradients of 0.2
+µs wait for cache lines. With gradients of 2 µs they are 1.9 times as fast, and round
+robin is equal to lock-free.
 """
 
 from collections.abc import Iterator, Sequence
@@ -33,14 +33,20 @@ from dml.types import CountedComm, Problem
 from dml.wire.comm import Metered
 from dml.wire.comm.mpi import world
 
-WAYS = ["hogwild", "atomic", "locked", "global", "roundrobin"]
+POLICIES = ["hogwild", "atomic", "locked", "global", "roundrobin"]
 
 FLAGS = flags.define("seed", "watchdog")
 FLAGS.text("problems", "all", f"Problems, of {', '.join(PROBLEMS)}; or all.")
-FLAGS.text("updates", "hogwild,locked,roundrobin", f"Policies, of {', '.join(WAYS)}.")
-FLAGS.text("workers", "1,2", "Workers of all ranks: 1, or a multiple of the ranks.")
-FLAGS.integer("epochs", 10, "Epochs of a turn.", 1)
-FLAGS.integer("repeats", 5, "Turns, whose median is taken.", 1)
+FLAGS.text(
+    "updates",
+    "hogwild,locked,roundrobin",
+    f"Locking policies, of {', '.join(POLICIES)}.",
+)
+FLAGS.text(
+    "workers", "1,2", "Numbers of workers of all ranks: 1 or multiples of the ranks."
+)
+FLAGS.integer("epochs", 10, "Number of epochs of a timing.", 1)
+FLAGS.integer("repeats", 5, "Number of timings, whose median is taken.", 1)
 FLAGS.text(
     "delays", "0,1,10,100,1000", "Microseconds added to a gradient; empty: none."
 )
@@ -51,11 +57,11 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     """Time the policies as the flags say; return the summary of this process's rank."""
     flags.parse(FLAGS, argv)
     problems = flags.names(FLAGS.problems, PROBLEMS, "problems")
-    ways = flags.names(FLAGS.updates, WAYS, "updates")
+    policies = flags.names(FLAGS.updates, POLICIES, "updates")
     workers = sorted({*flags.integers(FLAGS, "workers")})
     delays = sorted({*flags.numbers(FLAGS, "delays")}) if FLAGS.delays else []
     path = runs.path(FLAGS.out, "hogwild")
-    cases = [(way, count) for count in workers for way in ways]
+    cases = [(policy, count) for count in workers for policy in policies]
     repeats, epochs = FLAGS.repeats, FLAGS.epochs
 
     def rows(comm: CountedComm) -> Iterator[Row]:
@@ -71,7 +77,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
                 yield {"problem": name} | row
         if delays:
             stated, problem = load(FLAGS.delayed)
-            how, widest = settings(stated, 1, FLAGS.seed), cases[-len(ways) :]
+            how, widest = settings(stated, 1, FLAGS.seed), cases[-len(policies) :]
             for row in sweep(comm, problem, how, widest, delays, repeats):
                 yield {"problem": FLAGS.delayed} | row
 

@@ -1,29 +1,29 @@
-"""How large may a minibatch be? 1 to 32 workers, four warm-ups (Goyal 2017, AlexNet).
+"""Accuracy of large minibatches: 1 to 32 workers, four warm-ups (Goyal 2017).
 
-python experiments/large_batch.py                    digits, 5 seeds, 21 rows of table
+python experiments/large_batch.py                    digits, 5 seeds, 21 rows
 python experiments/large_batch.py --lr=0.02 --seeds=10
 python experiments/large_batch.py --data=mnist_5k --epochs=20 --target=0.93
 
-k workers of --base_batch images each are the mathematics of one with k times as many
-(proved by the strategies' tests), so one runs here: a whole training is one program.
-All rows have k times the rate at its peak, but for `unscaled`; then it falls to 0.
+k workers of --base_batch images each compute the same updates as one worker with k
+times the batch (proved by tests of the strategies), so one worker runs here. The peak
+learning rate is multiplied by k, except for `unscaled`; it decays to 0.
 
 Cost: 105 trainings of 57,000 images, 26 s on 2 cores.
-Result: with k times the rate and a gradual warm-up 16 workers err as one, on 1.9 and
-2.1 %; unscaled on 5.2. 32 err on 12 %. A batch of 80 doubles the epochs to 95 %.
+Result: with a scaled rate and a gradual warm-up 16 workers have the test error of one,
+2.1 and 1.9 %; unscaled 5.2 %. 32 workers have 12 %. A batch of 80 doubles the epochs to
+95 %.
 """
 
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-import jax
-import jax.numpy as jnp
 import numpy as np
 from lab import flags, writing
 from studies.deep import large_batch_figure as figure
 from studies.deep import large_batch_report as report
 from studies.deep.large_batch_claims import BASELINE, CLAIMS
+from studies.deep.large_batch_rates import WARMUPS, learning_rates
 from studies.deep.large_batch_training import (
     MODELS,
     Plan,
@@ -37,26 +37,19 @@ from dml.runs import folder as runs
 from dml.runs import writers
 from dml.runs.writers import Row
 from dml.types import BadInput
-from dml.update.schedules import SCHEDULES, linear_scaling, schedule
+from dml.update.schedules import SCHEDULES
 
-SEEDS = 12  # the exact test of the claims tries 2^seeds signs
-WARMUPS = {  # whether k workers have k times the rate; the warm-up to that rate
-    "unscaled": (False, "none"),
-    "none": (True, "none"),
-    "constant": (True, "constant"),
-    "gradual": (True, "gradual"),
-}
-
+SEEDS = 12  # at most: the exact test of the claims enumerates 2^seeds signs
 FLAGS = flags.define("seed")
 FLAGS.choice("model", "mlp", list(MODELS), "Network.")
 FLAGS.text("data", "digits", "Images: a name or a folder.")
-FLAGS.integer("seeds", 5, "Trainings of each row.", 1, SEEDS)
-FLAGS.integer("base_batch", 8, "Images in a worker's minibatch.", 1)
+FLAGS.integer("seeds", 5, "Number of trainings of each row.", 1, SEEDS)
+FLAGS.integer("base_batch", 8, "Images in the minibatch of one worker.", 1)
 FLAGS.text("factors", "1,2,4,8,16,32", "Numbers of workers.")
 FLAGS.integer("large", 16, "Number of workers in Goyal's table.", 1)
 FLAGS.integer("epochs", 40, "Number of epochs.", 1)
 FLAGS.number("lr", 0.01, "Peak learning rate of one worker.", 0)
-FLAGS.number("warmup_epochs", 4.0, "Epochs of a warm-up.", 0)
+FLAGS.number("warmup_epochs", 4.0, "Length of the warm-up in epochs.", 0)
 FLAGS.choice("schedule", "cosine", list(SCHEDULES), "Learning rate after the warm-up.")
 FLAGS.number("target", 0.95, "Target accuracy.", 0, 1)
 
@@ -69,22 +62,22 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     factors = sorted({1, *flags.integers(FLAGS, "factors")})
     if FLAGS.large not in factors or FLAGS.large == 1:
         raise BadInput(
-            f"expected --large of the --factors above 1, got {FLAGS.large} and "
+            f"expected --large among the --factors above 1, got {FLAGS.large} and "
             f"{FLAGS.factors}; pass one of them"
         )
     chosen = plan(FLAGS.model, FLAGS.data, FLAGS.base_batch, factors, FLAGS.epochs)
     rows, curves = [], {}
     table = writers.table(report.COLUMNS)
     with writing.first(path, FLAGS, None, table, claims=CLAIMS) as writer:
-        for row, found in compared(chosen, factors):
+        for row, trainings in compared(chosen, factors):
             rows.append(row)
             writer.row(row)
             if row["warmup"] == BASELINE:
-                scales = noise_scales(chosen, found[0].snapshots, FLAGS.seed)
-                at = report.reached(found[0], FLAGS.target) or 0
+                scales = noise_scales(chosen, trainings[0].snapshots, FLAGS.seed)
+                at = report.reached(trainings[0], FLAGS.target) or 0
                 noise = scales[at - 1], scales[-1]
             if row["workers"] in (1, FLAGS.large):
-                losses = np.array([run.losses for run in found])
+                losses = np.array([run.losses for run in trainings])
                 curves[row["warmup"], row["batch"]] = losses
         times = report.timed(rows, chosen.parameters)
         summary = report.summary(rows, times, FLAGS.large, noise)
@@ -101,22 +94,13 @@ def compared(plan: Plan, factors: Sequence[int]) -> Iterator[tuple[Row, list[Ran
     """Yield the row and the trainings of every number of workers and warm-up."""
     for factor in factors:
         for name in WARMUPS if factor > 1 else [BASELINE]:
-            rates, keep = scheduled(plan, factor, name), name == BASELINE
-            found = [
+            rates, keep = learning_rates(plan, factor, name, FLAGS), name == BASELINE
+            trainings = [
                 trained(plan, factor, FLAGS.seed + n, rates, keep=keep and n == 0)
                 for n in range(FLAGS.seeds)
             ]
-            yield report.row(plan, factor, name, rates, FLAGS.target, found), found
-
-
-def scheduled(plan: Plan, factor: int, warmup: str) -> np.ndarray:
-    """Return the rate of every update."""
-    steps, batch = plan.steps(factor), factor * plan.base
-    scaled, kind = WARMUPS.get(warmup, (True, "none"))
-    peak = linear_scaling(FLAGS.lr, batch, plan.base) if scaled else FLAGS.lr
-    warm = min(steps, round(FLAGS.warmup_epochs * plan.count / batch))
-    rate = schedule(FLAGS.schedule, peak, steps, warm, kind, FLAGS.lr)
-    return np.asarray(jax.jit(jax.vmap(rate))(jnp.arange(steps)), np.float32)
+            row = report.row(plan, factor, name, rates, FLAGS.target, trainings)
+            yield row, trainings
 
 
 if __name__ == "__main__":

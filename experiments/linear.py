@@ -47,7 +47,7 @@ FLAGS.choice("strategy", "synchronous", STRATEGIES, "Training strategy.")
 FLAGS.choice("allreduce", "auto", list(ALLREDUCE), "All-reduce of the gradients.")
 FLAGS.choice("optimizer", "momentum", list(OPTIMIZERS), "Update of the parameters.")
 FLAGS.number("lr", 0.1, "Step size of the optimizer.", 0)
-FLAGS.number("l2", 0.0, "Weight of half the squared weights in the loss.", 0)
+FLAGS.number("l2", 0.0, "L2 weight.", 0)
 FLAGS.integer("batch", 64, "Examples in a minibatch, over all ranks.", 1)
 FLAGS.integer("steps", 300, "Updates.", 1)
 FLAGS.integer(
@@ -91,14 +91,14 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
             writers.console(FLAGS.steps),
             figures.chart(path / "loss"),
         ) as writer:
-            some = islice(steps, FLAGS.steps)
-            some = timelines.traced(some, comm, FLAGS.timeline, path, FLAGS.profile)
+            taken = islice(steps, FLAGS.steps)
+            taken = timelines.traced(taken, comm, FLAGS.timeline, path, FLAGS.profile)
 
             def measure(params: Params) -> Mapping[str, Any]:
                 call = partial(problem.evaluate, params)
                 return once(comm, "evaluation", id(params), call)
 
-            summary = train(some, measure, writer, FLAGS.evaluate_every)
+            summary = train(taken, measure, writer, FLAGS.evaluate_every)
             writer.summary(summary)
         return summary
 

@@ -2,15 +2,15 @@
 
 python experiments/matrix.py                             all cells, on virtual ranks
 python experiments/matrix.py --problems=linear,ratings --updates=10
-mpirun -n 3 python experiments/matrix.py                 cells of three ranks, real
+mpirun -n 3 python experiments/matrix.py                 cells of three real ranks
 
-Each cell trains the same minibatches. In a row, equal letters are equal bits of the
-trained parameters. Words are those that all ranks send. Seconds are virtual: those of
-messages alone, on the default network.
+All cells of a row train on the same minibatches. Equal letters in a row mean equal bits
+of the trained parameters. Words are sent by all ranks together. Seconds are virtual and
+contain messages only, on the default network.
 
 Cost: 3 minutes of one core, most of it compilation.
-Result: methods that divide a minibatch among three workers and add in their order have
-the bits of `serial`; so do `cyclades` and `rotation` on three workers of one.
+Result: methods that divide a minibatch among three workers and add in worker order have
+the bits of `serial`; `cyclades` and `rotation` on three workers have those of one.
 """
 
 import sys
@@ -28,9 +28,9 @@ from dml.runs import writers
 from dml.wire.comm.mpi import world
 
 FLAGS = flags.define("watchdog")
-FLAGS.text("problems", "all", "Problems, by commas; all.")
-FLAGS.text("methods", "all", "Methods, by commas; all.")
-FLAGS.integer("updates", 4, "Updates of each cell.", 1)
+FLAGS.text("problems", "all", "Problems, separated by commas; or all.")
+FLAGS.text("methods", "all", "Methods, separated by commas; or all.")
+FLAGS.integer("updates", 4, "Number of updates of each cell.", 1)
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:

@@ -1,15 +1,15 @@
-"""Memory plans: parameters, gradients, Adam's state, activations on each device.
+"""Memory plans: parameters, gradients, optimizer state, activations per device.
 
 python experiments/memory.py --model=gpt3 --device_gb=80
 python experiments/memory.py --model=turing --device_gb=16 --devices=64
 python experiments/memory.py --model=gpt2 --tflops=312 --gb_per_second=300
 python experiments/memory.py --model=gpt-mini --nocompiled
 
-Cost: 13 s of one core, nearly all of it four compilations; --nocompiled 2 s.
-Result: the lecture's 16 bytes a parameter hold of the real shapes within 5 %. GPT-3
-needs 48 devices of 80 GB, and is cheapest on 96: data:3,stage:4,tensor:8 without remat.
-Our program's temporaries are predicted within 3 %, with remat within 19 %: XLA's CPU
-compiler undoes remat, unless it is told to keep barriers.
+Cost: 13 s of one core, nearly all of it for four compilations; --nocompiled 2 s.
+Result: the lecture's rule of 16 bytes per parameter is within 5 % of the real shapes.
+GPT-3 needs 48 devices of 80 GB and is cheapest on 96: data:3,stage:4,tensor:8 without
+remat. The temporaries of the compiled program are predicted within 3 %, with remat
+within 19 %, because XLA's CPU compiler removes remat unless it keeps barriers.
 """
 
 from collections.abc import Sequence
@@ -31,31 +31,33 @@ FLAGS = flags.define()
 FLAGS.choice("model", "gpt3", list(MODELS), "Model to plan for.")
 FLAGS.number("device_gb", 80.0, "Memory of a device in 10^9 bytes.", 1e-9)
 FLAGS.integer(
-    "devices", 0, "Number of devices; 0: the least that fit, 2, 4, 8 times.", 0
+    "devices", 0, "Number of devices; 0: the least that fit and 2, 4, 8 times that.", 0
 )
 FLAGS.integer("batch", 0, "Examples of a step; 0 uses the model's default.", 0)
 FLAGS.choice("schedule", "1f1b", list(IN_FLIGHT), "Pipeline schedule.")
 FLAGS.number(
-    "tflops", 989.0, "Teraflops of a device: H100's in bfloat16; A100's are 312.", 1e-9
+    "tflops", 989.0, "Peak Tflop/s of a device; H100 in bfloat16, A100: 312.", 1e-9
 )
-FLAGS.number("efficiency", 0.5, "Share of --tflops that matrices reach.", 1e-9, 1)
 FLAGS.number(
-    "gb_per_second", 450.0, "Bandwidth inside a host: H100's; A100's is 300.", 1e-9
+    "efficiency", 0.5, "Share of --tflops that matrix products reach.", 1e-9, 1
 )
-FLAGS.number("network_gb_per_second", 50.0, "Bandwidth between hosts: 400 Gb/s.", 1e-9)
-FLAGS.number("microseconds", 5.0, "Latency of a message.", 1e-9)
-FLAGS.integer("host", 8, "Devices of a host.", 1)
-FLAGS.integer("best", 3, "Meshes to show for each number of devices.", 1)
-FLAGS.switch("compiled", True, "Compile a small GPT too.")
+FLAGS.number(
+    "gb_per_second", 450.0, "Bandwidth inside a host in GB/s; H100, A100: 300.", 1e-9
+)
+FLAGS.number("network_gb_per_second", 50.0, "Bandwidth between hosts in GB/s.", 1e-9)
+FLAGS.number("microseconds", 5.0, "Latency of a message in microseconds.", 1e-9)
+FLAGS.integer("host", 8, "Number of devices of a host.", 1)
+FLAGS.integer("best", 3, "Number of meshes to show per number of devices.", 1)
+FLAGS.switch("compiled", True, "Comparison with a compiled small GPT.")
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:
     """Search as the flags say; return the summary."""
     flags.parse(FLAGS, argv)
     path = runs.path(FLAGS.out, "memory")
-    asked = search()
-    by = tried(asked, FLAGS.devices)
-    plan = memory_report.Plan(FLAGS.model, asked, by, FLAGS.best, FLAGS.compiled)
+    query = search()
+    by = tried(query, FLAGS.devices)
+    plan = memory_report.Plan(FLAGS.model, query, by, FLAGS.best, FLAGS.compiled)
     small, _ = memory_report.compilable(plan)
     titles = memory_report.TITLES | {
         "compiled": f"as compiled: a step of {small}, MB; arguments: params and state"
@@ -69,8 +71,8 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         pick = cheapest(by)
         others = [plans[0] for plans in by.values() if plans[0] != pick]
         title = f"{FLAGS.model}, devices of {FLAGS.device_gb:g} GB"
-        drawn = memory_figure.bars(asked, pick, others)
-        memory_figure.draw(path / "memory", drawn, asked.limit, title)
+        drawn = memory_figure.bars(query, pick, others)
+        memory_figure.draw(path / "memory", drawn, query.limit, title)
         writer.summary(summary)
     show(plan, summary)
     return summary
@@ -95,7 +97,7 @@ def show(plan: memory_report.Plan, summary: Row) -> None:
     pick = cheapest(dict(plan.by))
     small, _ = memory_report.compilable(plan)
     if plan.compiled and small != plan.model:
-        print(f"\n{plan.model} would compile for minutes: {small} was, in its stead")
+        print(f"\n{plan.model} compiles for minutes; {small} was compiled instead")
     print(
         f"\ncheapest: --mesh={text(pick.plan)} ({how(pick.plan)}, microbatches of "
         f"{pick.plan.microbatch}): {summary['gb']:.1f} GB of {FLAGS.device_gb:g}, "

@@ -5,10 +5,10 @@ python experiments/papers.py --run=hogwild --quick
 python experiments/papers.py --run=all                 writes docs/RESULTS.md
 python experiments/papers.py --run=all --size=tiny     a test of all commands
 
-A paper's commands run one after another, each in a folder of this run. Each claim is
-judged by its rule, which is defined beside the experiment and used by the experiment
-itself: the claim holds, fails, or is not testable here. If a command fails, the claims
-of its paper are not tested and the exit code is 1.
+The commands of a paper run one after another, each in a folder of this run. A claim is
+judged by a rule that is defined next to the experiment and used by the experiment
+itself: it holds, fails, or is not testable here. If a command fails, the claims of its
+paper are not tested and the exit code is 1.
 
 Cost: --quick of all 7 minutes on 2 cores, in full 15; tiny a minute of one core.
 """
@@ -34,9 +34,9 @@ LARGEST = 150_000  # bytes of a figure in the docs
 FLAGS = flags.define()
 FLAGS.text("run", "", f"Papers of {', '.join(PAPERS)}; or all.")
 FLAGS.choice("size", SIZES[0], SIZES, "Size of the runs.")
-FLAGS.switch("quick", False, "--size=quick, if no size is given.")
-FLAGS.switch("list", False, "List the papers and claims; run nothing.")
-FLAGS.text("docs", "docs", "Folder of RESULTS.md and of results/.")
+FLAGS.switch("quick", False, "Short for --size=quick.")
+FLAGS.switch("list", False, "List of papers and claims, without running them.")
+FLAGS.text("docs", "docs", "Folder for RESULTS.md and results/.")
 
 COLUMNS = {
     "paper": (16, lambda row: row["paper"]),
@@ -55,16 +55,16 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         sys.stdout.write("\n".join(map(listed, PAPERS.values())) + "\n")
         return {}
     if not FLAGS.run:
-        raise BadInput("expected --list or --run, got neither; pass --run=all, say")
+        raise BadInput("expected --list or --run, got neither; pass --run=all")
     names = flags.names(FLAGS.run, PAPERS, "run")
     path, docs = runs.path(FLAGS.out, "papers"), Path(FLAGS.docs)
-    asked = "quick" if FLAGS.quick and not FLAGS["size"].present else FLAGS.size
+    size = "quick" if FLAGS.quick and not FLAGS["size"].present else FLAGS.size
     papers_page.ready(docs)
     papers_page.known(docs, PAPERS)  # raises now if a record is broken
     records = []
     with writing.first(path, FLAGS, None, writers.table(COLUMNS)) as writer:
         for name in names:
-            records.append(papers_runs.record(PAPERS[name], asked, path / name))
+            records.append(papers_runs.record(PAPERS[name], size, path / name))
             figure = papers_page.picture(docs, records[-1])
             papers_runs.figure(PAPERS[name], path / name, figure, LARGEST)
             papers_page.kept(docs, records[-1])
@@ -73,9 +73,9 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
                 writer.row({"paper": name} | finding)
         summary = summed(records)
         writer.summary(summary)
-    sys.stdout.write(f"{docs / papers_page.PAGE} is written\n")
+    sys.stdout.write(f"wrote {docs / papers_page.PAGE}\n")
     if names := papers_runs.failed(records):
-        sys.stderr.write(f"papers.py: commands failed of {', '.join(names)}\n")
+        sys.stderr.write(f"papers.py: failed commands of {', '.join(names)}\n")
         sys.exit(1)
     return summary
 
@@ -95,13 +95,13 @@ def listed(paper: Paper) -> str:
 def summed(records: Sequence[Row]) -> dict[str, Any]:
     """Return the number of claims of each verdict, and every verdict."""
     rows = {
-        f"{one['name']}_{i}": row["verdict"]
-        for one in records
-        for i, row in enumerate(one["findings"], 1)
+        f"{record['name']}_{i}": row["verdict"]
+        for record in records
+        for i, row in enumerate(record["findings"], 1)
     }
     words = {"holds": HOLDS, "fails": FAILS, "untested": UNTESTED}
     counts = {key: list(rows.values()).count(word) for key, word in words.items()}
-    seconds = sum(one["seconds"] for one in records)
+    seconds = sum(record["seconds"] for record in records)
     failed = len(papers_runs.failed(records))
     return counts | {"papers_failed": failed, "seconds": seconds} | rows
 

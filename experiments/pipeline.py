@@ -1,18 +1,19 @@
 """Pipelines of K stages and M microbatches: GPipe's Table 2 on the virtual cluster.
 
-python experiments/pipeline.py                                1 GB/s, 1 us a message
-python experiments/pipeline.py --network=1e-5,1e-8,0          a tenth of that
+python experiments/pipeline.py                                1 GB/s, 1 µs latency
+python experiments/pipeline.py --network=1e-5,1e-8,0          a tenth of that speed
 python experiments/pipeline.py --stages=8 --microbatches=32 --rounds=4
 
-The layers of a GPT are timed here, cut into stages that are as even as can be, and
-played on virtual ranks that send boundaries of real size. Published speed-ups are
-relative to K = 2 at M = 1, where one device computes at any time; ours to one device.
+The layers of a GPT are timed on this machine and divided into stages of nearly equal
+time. The stages run on virtual ranks that send boundaries of real size. Published
+speed-ups are relative to K = 2 at M = 1, where one device computes at a time; ours are
+relative to one device.
 
 Cost: 25 s on 2 cores; with --measured= 5 s of one.
-Result: of nine published cells six are ours within 10 %. At M = 4 and K = 4, 8 the
-published 3.2 and 4.8 are above the formula's 2.29 and 2.91, and at K = 8, M = 1 the 1.3
-is above 1: that paper's batches differ from cell to cell, adjusted to memory. On two
-real cores M = 32 is 1.4 to 1.9 times one; 1f1b keeps 14 MB where gpipe keeps 133.
+Result: six of nine published speed-ups are reproduced within 10 %. At M = 4, K = 4 and
+8, 3.2 and 4.8 exceed the formula's 2.29 and 2.91: the paper's batch differs between
+cells. On two real cores M = 32 is 1.4 to 1.9 times as fast as one device; 1f1b stores
+14 MB of activations where gpipe stores 133.
 """
 
 from collections.abc import Sequence
@@ -32,19 +33,23 @@ from dml.wire.plans.pipeline_facts import bubble
 from dml.wire.plans.stages import balanced_parts
 
 FLAGS = flags.define("network")
-FLAGS.integer("stages", 4, "K, where schedules are compared.", 1)
-FLAGS.integer("microbatches", 8, "M, where schedules are compared.", 1)
-FLAGS.integer("rounds", 2, "Parts of a stage: v of interleaved.", 1)
-FLAGS.text("layer_seconds", "", "Seconds of a microbatch by layer; empty: measured.")
-FLAGS.integer("blocks", 46, "Blocks of the GPT; an embedding and a head are added.", 1)
+FLAGS.integer("stages", 4, "Stages K of the compared schedules.", 1)
+FLAGS.integer("microbatches", 8, "Microbatches M of the compared schedules.", 1)
+FLAGS.integer("rounds", 2, "Parts v of a stage in the interleaved schedule.", 1)
+FLAGS.text(
+    "layer_seconds", "", "Seconds of each layer for a microbatch; empty: measured."
+)
+FLAGS.integer(
+    "blocks", 46, "Number of blocks of the GPT, besides embedding and head.", 1
+)
 FLAGS.integer("width", 128, "Width of the GPT in units.", 1)
 FLAGS.integer("heads", 4, "Number of attention heads.", 1)
-FLAGS.integer("length", 64, "Tokens of an example.", 1)
+FLAGS.integer("length", 64, "Number of tokens of an example.", 1)
 FLAGS.integer("vocabulary", 512, "Number of tokens.", 1)
 FLAGS.integer("microbatch", 4, "Examples of a microbatch.", 1)
-FLAGS.text("measured", "4,32", "Microbatches of races on real devices; none: no race.")
-FLAGS.integer("devices", 2, "Stages of a race, a core each.", 1)
-FLAGS.integer("few", 4, "Blocks of the GPT that races.", 1)
+FLAGS.text("measured", "4,32", "Microbatches measured on real devices; may be none.")
+FLAGS.integer("devices", 2, "Number of stages on real devices, a core each.", 1)
+FLAGS.integer("few", 4, "Number of blocks of the GPT on real devices.", 1)
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:
@@ -52,9 +57,9 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     flags.parse(FLAGS, argv)
     fixed = given(FLAGS.layer_seconds)
     most = max(MOST, FLAGS.stages * FLAGS.rounds)
-    balanced_parts(fixed or [1.0] * (FLAGS.blocks + 2), most)  # are not too many
+    balanced_parts(fixed or [1.0] * (FLAGS.blocks + 2), most)  # raises if too many
     for size in (MOST, FLAGS.stages):
-        network(FLAGS.network, size)  # is one
+        network(FLAGS.network, size)  # raises if the text is wrong
     if FLAGS.measured:
         devices(FLAGS.devices)
     path = runs.path(FLAGS.out, "pipeline")
@@ -76,7 +81,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
 
 
 def shape(blocks: int) -> tuple[int, ...]:
-    """Return the sizes of the GPT with so many blocks: transformer.Shape's."""
+    """Return the fields of transformer.Shape for a GPT with `blocks` blocks."""
     return FLAGS.vocabulary, FLAGS.length, blocks, FLAGS.width, FLAGS.heads
 
 
@@ -101,7 +106,7 @@ def planned(seconds: Sequence[float]) -> Plan:
 
 
 def pictured(path: Any, plan: Plan) -> None:
-    """Print every schedule, and draw all in one figure."""
+    """Print every schedule; draw all of them in one figure."""
     titled = {
         f"{name}: {bubble(schedule):.1%} bubble": schedule
         for name, schedule in scheduled(plan).items()

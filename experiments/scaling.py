@@ -1,13 +1,14 @@
-"""How far a model scales: speed-up to 1024 workers by α, β, γ and what binds it.
+"""Predicted speed-up of a model on up to 1024 workers by α, β, γ, and its bottleneck.
 
 python experiments/scaling.py --step_seconds=0.1 --parameters=25600000
-mpirun -n 2 python experiments/scaling.py                  measures rates and steps
+mpirun -n 2 python experiments/scaling.py                  measured rates and steps
 python experiments/scaling.py --simulate=16 --step_seconds=0.01
 python experiments/scaling.py --scaling=strong --batch=4096
 
-Cost: 10 s on 2 cores. Result: of the lecture's BERT table (256 to 1472 V100: 87 % of
-linear) a model fitted to the row of 256 errs by -6 and -4 % with rings in two levels,
-by +27 and +48 % with one flat ring, and by -12 and +2 % where that ring overlaps.
+Cost: 10 s on 2 cores.
+Result: a model fitted to the first row of the lecture's BERT table (256 to 1472 V100:
+87 % of linear) predicts the other rows with errors of -6 and -4 % for rings in two
+levels, +27 and +48 % for one flat ring, and -12 and +2 % for a flat ring with overlap.
 """
 
 import time
@@ -34,8 +35,8 @@ def main(argv: Sequence[str]) -> list[Row]:
     path = runs.path(FLAGS.out, "scaling")
     if FLAGS.simulate and not FLAGS.step_seconds:
         raise BadInput(
-            "expected --step_seconds with --simulate, as virtual ranks compute in no "
-            "time, got 0; pass --step_seconds=0.01, say"
+            "expected --step_seconds with --simulate, since computation takes no "
+            "virtual time, got 0; pass for instance --step_seconds=0.01"
         )
 
     def program(comm: CountedComm) -> Row:
@@ -67,7 +68,7 @@ def main(argv: Sequence[str]) -> list[Row]:
 
 
 def measured(comm: CountedComm, training: Training) -> list[Row]:
-    """Run steps of this training on the ranks, of which there are two or more."""
+    """Measure steps on two or more ranks; return no rows for one rank."""
     if comm.size == 1:
         return []
     compute: Callable[[], Any]

@@ -1,4 +1,4 @@
-"""How long a step of training takes, and of what: gradient, wire, update.
+"""Seconds of a training step by phase: gradient, wire, update.
 
 python experiments/step_time.py --peer=torch                  the GPT step, one process
 mpirun -n 2 python experiments/step_time.py --peer=torch      against torch DDP, gloo
@@ -7,10 +7,12 @@ python experiments/step_time.py --strategies=mesh --devices=8 --zero=0,1,2,3
 python experiments/step_time.py --model=bert --size=large --length=512 --batch=32 \
     --dtype=bfloat16 --peer=torch,torch_compile               on a GPU
 
-All take turns in one run, and each must end its step: medians, nothing compiles.
+The strategies alternate in one run after compilation; each step ends before the next
+begins. The values are medians.
+
 Cost: two minutes on 2 cores.
-Result: the GPT step of 2 processes in 491 ms by messages in buckets of 1 MB, 1.15 times
-the speed of torch DDP; on a mesh 0.75 to 0.95 times.
+Result: a GPT step of 2 processes takes 491 ms with messages in buckets of 1 MB, 1.15
+times as fast as torch DDP; on a mesh 0.75 to 0.95 times.
 """
 
 import os
@@ -37,24 +39,22 @@ FLAGS.choice("model", "gpt", list(ways.TASKS), "Network.")
 FLAGS.choice(
     "size", "mini", sorted({*SIZES["gpt"], *SIZES["bert"]}), "Size of gpt and bert."
 )
-FLAGS.integer("length", 128, "Tokens of an example.", 1)
+FLAGS.integer("length", 128, "Number of tokens of an example.", 1)
 FLAGS.integer("vocabulary", 8192, "Number of tokens.", 1)
 FLAGS.integer("image", 32, "Height and width of the images of other models.", 1)
 FLAGS.integer("batch", 16, "Examples in a minibatch, over all ranks or devices.", 1)
-FLAGS.choice("dtype", "float32", list(DTYPES), "Type of the products of layers.")
-FLAGS.switch("remat", False, "Compute layers anew: less memory.")
-FLAGS.number("clip", 1.0, "Greatest norm; 0: any.", 0)
+FLAGS.choice("dtype", "float32", list(DTYPES), "Type of the matrix products.")
+FLAGS.switch("remat", False, "Recomputation of activations in the backward pass.")
+FLAGS.number("clip", 1.0, "Largest norm of a gradient; 0: no limit.", 0)
 FLAGS.text("strategies", "all", f"Strategies, of {', '.join(ways.WAYS)}; or all.")
+FLAGS.text("bucket_mb", "0,1", "Bucket sizes of synchronous in MB; 0: one bucket.")
+FLAGS.text("zero", "0", f"ZeRO levels of mesh, of {', '.join(ways.LEVELS)}.")
+FLAGS.choice("allreduce", "auto", list(ALLREDUCE), "All-reduce of synchronous.")
+FLAGS.integer("devices", 0, "Number of CPU devices of a process; 0: one.", 0)
 FLAGS.text(
-    "bucket_mb", "0,1", "Of synchronous: MB after which gradients are sent; 0: all."
+    "peer", "", f"Peers to compare with, of {', '.join(peers.PEERS)}; empty: none."
 )
-FLAGS.text("zero", "0", f"Levels of ZeRO of mesh, of {', '.join(ways.LEVELS)}.")
-FLAGS.choice("allreduce", "auto", list(ALLREDUCE), "All-reduce of messages.")
-FLAGS.integer("devices", 0, "CPU devices of a process; 0: one.", 0)
-FLAGS.text(
-    "peer", "", f"Of {', '.join(peers.PEERS)}: what others would use; empty: none."
-)
-FLAGS.integer("rounds", 10, "Turns of each, of which the median.", 1)
+FLAGS.integer("rounds", 10, "Number of timings, whose median is taken.", 1)
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
@@ -67,7 +67,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     task = ways.TASKS[FLAGS.model](FLAGS)
     if others:
         peers.ready(FLAGS.model)
-        # order matters: on one GPU, JAX must not have taken all of its memory
+        # Set before JAX starts: on one GPU, JAX must not allocate all memory.
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     if FLAGS.devices:
         jax.config.update("jax_num_cpu_devices", FLAGS.devices)

@@ -1,16 +1,18 @@
-"""What the slowest costs: seconds a step of four ways of waiting, by law and workers.
+"""Cost of stragglers: seconds per step of four strategies by delay and workers.
 
 python experiments/stragglers.py                              virtual and real ranks
 python experiments/stragglers.py "--law=pareto:2,3*1,1,0.5" --workers=100
 mpirun -n 9 python experiments/stragglers.py --workers=       8 real workers, a server
 
-A worker takes X seconds, drawn anew for every step and worker; `grads` of them make a
-step. Running virtual ranks miss max-plus on the same draws by `off` of the whole time.
-They run few steps; so do real ones, which sleep for 4 ms where X is 1.
+A worker computes a gradient in X seconds, drawn for every step and worker; a step uses
+`grads` gradients. Times are computed by max-plus recurrences. Running virtual ranks
+differ from them by the share `off` of the total time. Virtual and real ranks run fewer
+steps; real ranks sleep --scale X seconds.
 
-Cost: 14 s on 2 cores, 10,001 running ranks among them.
-Result: the slowest of n takes c + (ln n + 0.58)/mu: 20.6 s of 10,000, where the mean is
-3; three of four take 3.8. With Pareto's tail of the same mean the slowest takes 58 s.
+Cost: 14 s on 2 cores, with 10,001 running ranks.
+Result: the slowest of n workers takes c + (ln n + 0.58)/mu: 20.6 s for n = 10,000,
+where the mean is 3 s and three of four take at most 3.8 s. With a Pareto tail of the
+same mean the slowest takes 58 s.
 """
 
 import time
@@ -34,17 +36,23 @@ from dml.wire.comm.mpi import world
 Row = dict[str, Any]
 
 FLAGS = flags.define("seed", "watchdog")
-FLAGS.text("law", "shifted_exponential:1,0.5;pareto:2,3", "Laws of X.")
-FLAGS.text("workers", "10,100,1000,10000", "Virtual workers; may be none.")
-FLAGS.integer("steps", 1000, "Steps of max-plus; at most 3 million draws.", 10)
-FLAGS.integer("staleness", 1, "Clocks that a bounded worker may be ahead.", 0)
-FLAGS.number("k", 0.75, "Share of the workers that k of p waits for.", 0, 1)
-FLAGS.integer("measure", 8, "Real workers that one process starts; 0: none.", 0)
-FLAGS.number("scale", 0.004, "Seconds that real workers sleep for each of X.", 1e-4)
+FLAGS.text(
+    "law",
+    "shifted_exponential:1,0.5;pareto:2,3",
+    "Delay distributions of X, separated by semicolons.",
+)
+FLAGS.text("workers", "10,100,1000,10000", "Numbers of virtual workers; may be none.")
+FLAGS.integer(
+    "steps", 1000, "Number of steps of max-plus; at most 3 million draws.", 10
+)
+FLAGS.integer("staleness", 1, "Staleness bound of SSP in clocks.", 0)
+FLAGS.number("k", 0.75, "Share of the workers that k-of-p waits for.", 0, 1)
+FLAGS.integer("measure", 8, "Number of real workers to start; 0: none.", 0)
+FLAGS.number("scale", 0.004, "Seconds that a real worker sleeps per unit of X.", 1e-4)
 
-DRAWS = 3_000_000  # of max-plus
-RUNS = 10_000  # steps of virtual workers, all together
-ASLEEP = 25  # steps of real workers
+DRAWS = 3_000_000  # of max-plus, at most
+RUNS = 10_000  # steps of all virtual workers together
+ASLEEP = 25  # steps of each real worker
 
 
 def main(argv: Sequence[str]) -> list[Row]:

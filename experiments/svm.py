@@ -1,14 +1,14 @@
-"""A linear classifier of sparse rows by HOGWILD! and its rivals, on one host's cores.
+"""Sparse linear classification by HOGWILD! and its rivals, on the cores of one host.
 
 mpirun -n 4 python experiments/svm.py --updates=hogwild        20 Newsgroups
-python experiments/svm.py --nolost --peers                     beside scikit-learn
+python experiments/svm.py --nolost --peers                    compared with scikit-learn
 python experiments/svm.py --threads=2 --loss=logistic --data=reuters
-mpirun -n 2 python experiments/svm.py --updates=cyclades       the bits of one worker
+mpirun -n 2 python experiments/svm.py --updates=cyclades       the bits of 1 worker
 python experiments/svm.py --data=a9a.svm --updates=serial
 
-Cost: 7 s by 4 ranks on two cores, the optimum included; 20 epochs take 0.05 s.
-Result: 0.6 % above liblinear's optimum, 95.6 % of the held-out documents right, 5.5 M
-updates/s by one worker (scikit-learn: 5.3 M).
+Cost: 7 s by 4 ranks on two cores with the optimum; 20 epochs take 0.05 s.
+Result: objective 0.6 % above liblinear's optimum, 95.6 % of the held-out documents
+correct, 5.5 M updates/s by one worker (scikit-learn: 5.3 M).
 """
 
 from collections.abc import Sequence
@@ -24,10 +24,12 @@ from studies.shared_memory.svm_peers import peers
 
 FLAGS = flags.define("seed", "watchdog")
 sparse_flags.define(FLAGS, UPDATES)
-FLAGS.text("data", "newsgroups", "Or reuters, generated[:Ω,Δ,ρ], or an svmlight file.")
-FLAGS.choice("loss", "hinge", list(LOSSES), "Of an example.")
-FLAGS.number("mu", 1e-4, "Weight of half the squared norm.", 1e-12)
-FLAGS.switch("peers", False, "Time scikit-learn and numpy too.")
+FLAGS.text(
+    "data", "newsgroups", "Data: newsgroups, reuters, generated[:Ω,Δ,ρ], a file."
+)
+FLAGS.choice("loss", "hinge", list(LOSSES), "Loss of an example.")
+FLAGS.number("mu", 1e-4, "L2 weight.", 1e-12)
+FLAGS.switch("peers", False, "Comparison with scikit-learn and numpy.")
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:

@@ -1,14 +1,15 @@
-"""Every all-reduce on every network: where each wins, what a network costs.
+"""Every all-reduce on every network: fastest algorithm, cost of the network.
 
 python experiments/topology.py --p=4096
 python experiments/topology.py --p=64,1024 --networks=torus:8x8x16,slim_fly
 python experiments/topology.py --p=65536 --networks=fat_tree,slim_fly --sizes=256KB,64MB
 
-Cost: 4096 ranks 50 s of one core, 64 ranks 7 s; 65 536 as above some minutes.
-Result: halving-doubling wins until bandwidth binds, then rings on every network whose
-links it crowds. Slim Fly costs 61 % of a fat tree a rank, 49 % of a torus; the fastest
-all-reduce of 64 MB takes as long on all three, that of 16 KB 3/4 on the fat tree.
-BytePS runs in its paper's time, and with spare hosts one stage more.
+Cost: 50 s of one core for 4096 ranks, 7 s for 64; some minutes for 65,536 as above.
+Result: halving-doubling is fastest while latency dominates, rings where bandwidth
+dominates and links are shared. A Slim Fly costs 61 % of a fat tree per rank and 49 % of
+a torus. The fastest all-reduce of 64 MB takes equal time on all three; that of 16 KB
+takes 3/4 of the time on the fat tree. BytePS has the time of its paper, plus one stage
+with spare hosts.
 """
 
 from collections.abc import Sequence
@@ -29,16 +30,14 @@ FLAGS.text("p", "64,1024", "Numbers of ranks.")
 FLAGS.text(
     "networks",
     "uniform,hosts,torus,fat_tree,dragonfly,slim_fly",
-    "Names, the smallest of which that holds p is taken, or shapes such as torus:8x8.",
+    "Networks: names (the smallest with p ranks) or shapes such as torus:8x8.",
 )
 FLAGS.text("algorithms", "all", f"All-reduces, of {', '.join(SCHEDULES)}; or all.")
 FLAGS.text(
-    "sizes", "", "Bytes, multiples of 4p [4p times 1, 16, 256, ... up to 256MB]."
+    "sizes", "", "Bytes of a buffer, multiples of 4p; empty: 4p 16^k up to 256MB."
 )
-FLAGS.integer(
-    "group", 16, "Ranks of a hierarchical one's group, where hosts have one each.", 1
-)
-FLAGS.integer("workers", 8, "Workers of BytePS, and as many spare hosts.", 2)
+FLAGS.integer("group", 16, "Group size of hierarchical on hosts of one rank.", 1)
+FLAGS.integer("workers", 8, "Number of workers of BytePS and of its spare hosts.", 2)
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:
@@ -65,21 +64,21 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
 
 
 def chosen(p: int) -> list[int]:
-    """Return the bytes to reduce over p ranks: chunks are even, of a word at least."""
+    """Return the buffer sizes in bytes; every rank has chunks of equal size."""
     if p < 2:
         raise BadInput(f"expected at least 2 ranks, got --p={p}; pass more")
     word = topology_rows.ITEMSIZE
     if not FLAGS.sizes:
         most = max(word * p, 256 << 20)
         return [n for k in range(9) if (n := word * p * 16**k) <= most]
-    found = [flags.nbytes(size) for size in FLAGS.sizes.split(",")]
-    for nbytes in found:
+    sizes = [flags.nbytes(size) for size in FLAGS.sizes.split(",")]
+    for nbytes in sizes:
         if not nbytes or nbytes % (word * p):
             raise BadInput(
-                f"expected multiples of {word * p} bytes, a word a rank of {p}, "
-                f"got {nbytes}B; correct --sizes"
+                f"expected multiples of {word * p} bytes, a word per rank, got "
+                f"{nbytes}B; correct --sizes"
             )
-    return sorted(found)
+    return sorted(sizes)
 
 
 if __name__ == "__main__":

@@ -1,17 +1,18 @@
-"""AlexNet in two towers, a device each, that meet at some layers (Krizhevsky 2012).
+"""AlexNet in two towers on two devices, connected at some layers (Krizhevsky 2012).
 
 python experiments/two_towers.py                            two devices of a process
 mpirun -n 2 python experiments/two_towers.py                two processes
-python experiments/two_towers.py --crossings=3678,678,8     layers that see both
+python experiments/two_towers.py --crossings=3678,678,8     layers connected to both
 python experiments/two_towers.py --data=<folder of CIFAR's files> --steps=3000
 
-The first of --crossings is trained on one device too: the same params, the same losses
-until rounding has grown. The paper's towers divide colours, for which --data must be
-CIFAR.
+The first network of --crossings is also trained on one device from the same parameters;
+the losses agree until rounding errors have grown. The paper's towers specialise in
+colours; this needs CIFAR as --data.
+
 Cost: five networks, 200 steps of 64 images each.
 Result: losses agree to 1e-6 in the first 20 steps. No set of crossings is clearly
-better so soon, but XLA sends what the formula predicts: 834 KB a step, 1,896 if all
-layers cross.
+better after 200 steps. XLA sends the words of the formula: 834 KB a step, 1,896 KB if
+all layers are connected.
 """
 
 from collections.abc import Sequence
@@ -40,13 +41,15 @@ FLAGS.text(
     f"Images: {', '.join(IMAGES)}, or a folder of IDX or CIFAR files.",
 )
 FLAGS.text(
-    "crossings", "3678,678,8,2345678", "Layers that see both towers, by network."
+    "crossings",
+    "3678,678,8,2345678",
+    "Layers connected to both towers, for each network.",
 )
-FLAGS.integer("unit", 4, "Maps of a layer where AlexNet has 32.", 1)
-FLAGS.integer("kernel", 7, "Side of the first layer's filters.", 1)
+FLAGS.integer("unit", 4, "Number of maps of a layer where AlexNet has 32.", 1)
+FLAGS.integer("kernel", 7, "Filter size of the first layer.", 1)
 FLAGS.integer("stride", 2, "Stride of the first layer.", 1)
 FLAGS.integer("batch", 64, "Images in a minibatch.", 1)
-FLAGS.integer("steps", 200, "Updates of each network.", 1)
+FLAGS.integer("steps", 200, "Number of updates of each network.", 1)
 FLAGS.number("lr", 1e-3, "Learning rate of Adam.", 0)
 
 
@@ -60,7 +63,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def crossing(name: str) -> tuple[int, ...]:
-    """Return the layers of a name such as 3678."""
+    """Return the layers of a text such as 3678."""
     if not name.isdecimal() or list(name) != sorted(set(name)):
         raise BadInput(
             f"expected rising layers in --crossings, such as 3678, got {name!r}; "

@@ -1,14 +1,14 @@
-"""Classification of images by a network on many devices or processes.
+"""Image classification by a network on several devices or processes.
 
 python experiments/vision.py                                        one process
-mpirun -n 4 python experiments/vision.py --allreduce=ring           our own messages
-mpirun -n 2 python experiments/vision.py --strategy=mesh            sums by XLA
+mpirun -n 4 python experiments/vision.py --allreduce=ring           ring all-reduce
+mpirun -n 2 python experiments/vision.py --strategy=mesh         gradients summed by XLA
 python experiments/vision.py --simulate=8 --strategy=mesh --zero=3  eight devices
 python experiments/vision.py --resume=runs/vision/…                 resume
 
 Cost: 300 steps of 64 images, a network of 20,490 parameters: 10 s on 2 cores.
-Result: 96.0 % of 1,000 held-out digits right. One rank has the bits of serial; four, by
-`star`, those of serial with four microbatches.
+Result: 96.0 % of 1,000 held-out digits correct. One rank has the bits of serial; four
+ranks with --allreduce=star have those of serial with four microbatches.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -36,7 +36,7 @@ MODELS: dict[str, Callable[..., Model]] = {
     "resnet20": partial(resnet, depth=20),
     "resnet50": partial(resnet, depth=50),
 }
-SHOWN = 256  # held-out images, of which the picture has a part
+SHOWN = 256  # held-out images from which the figure is drawn
 
 FLAGS = deep_flags.define(
     batch=64, steps=300, optimizer="momentum", lr=0.05, decay=1e-4
@@ -46,7 +46,7 @@ IMAGES_OF = f"Images: {', '.join(IMAGES)}, or a folder of IDX or CIFAR files."
 FLAGS.text("data", "mnist_5k", IMAGES_OF)
 
 
-@cache  # virtual ranks share it
+@cache  # shared by virtual ranks
 def task(model: str, data: str, dtype: str, remat: bool) -> deep.Task:
     """Return the network and its images."""
     training, held_out = images(data)
@@ -62,10 +62,10 @@ def show(
     network: Model, held_out: Batch, path: Path, params: Params
 ) -> Mapping[str, Any]:
     """Draw held-out images with the predictions of the network."""
-    some = Batch(held_out.inputs[:SHOWN], held_out.targets[:SHOWN])
+    shown = Batch(held_out.inputs[:SHOWN], held_out.targets[:SHOWN])
     assert network.scores
-    scores = np.asarray(jax.jit(network.scores)(params, some.inputs))
-    pictures.draw(path / "pictures", some.inputs, some.targets, scores)
+    scores = np.asarray(jax.jit(network.scores)(params, shown.inputs))
+    pictures.draw(path / "pictures", shown.inputs, shown.targets, scores)
     return {}
 
 

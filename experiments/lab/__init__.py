@@ -1,1 +1,1 @@
-"""What several commands share: flags, run folders, claims, timelines."""
+"""Code that several commands share: flags, run folders, claims, timelines."""

@@ -18,7 +18,7 @@ from dml.runs.writers import Row
 HOLDS, FAILS, UNTESTED = "holds", "fails", "not testable here"
 MISSING = "-"  # the measured text of a run without the numbers of a claim
 
-Found = TypeVar("Found", list, dict)
+Values = TypeVar("Values", list, dict)
 # The errors of a maximum, a mean or an index of an empty sequence.
 EMPTY = (IndexError, ValueError, TypeError, ArithmeticError)
 
@@ -72,11 +72,11 @@ def untested(reason: str, measured: str = MISSING) -> Verdict:
     return Verdict(UNTESTED, measured, reason)
 
 
-def nonempty(found: Found, name: str) -> Found:
-    """Return a list or dict; raise KeyError if it is empty, as any rule holds then."""
-    if not found:
+def nonempty(values: Values, name: str) -> Values:
+    """Return a list or dict; raise KeyError if it is empty, where any rule holds."""
+    if not values:
         raise KeyError(name)
-    return found
+    return values
 
 
 def rows(run: Run, **values: str) -> list[Row]:
@@ -118,16 +118,16 @@ def conclude(claims: Sequence[Claim], run: Run) -> dict[str, Any]:
     """
     summary: dict[str, Any] = {}
     by_result: dict[str, list[str]] = {HOLDS: [], FAILS: [], UNTESTED: []}
-    for one in claims:
-        result, measured, reason = judge(one, run)
-        by_result[result].append(one.text)
-        summary |= {f"verdict_{one.name}": result, f"found_{one.name}": measured}
+    for claim in claims:
+        result, measured, reason = judge(claim, run)
+        by_result[result].append(claim.text)
+        summary |= {f"verdict_{claim.name}": result, f"found_{claim.name}": measured}
         if measured != MISSING:
             sys.stdout.write(
-                f"published: {one.text} ({one.published})\n"
+                f"published: {claim.text} ({claim.published})\n"
                 f"ours: {measured} ({reason}): {result}\n"
             )
     parts = [
-        f"{result}: {', '.join(some)}" for result, some in by_result.items() if some
+        f"{result}: {', '.join(texts)}" for result, texts in by_result.items() if texts
     ]
     return {"verdict": "; ".join(parts)} | summary

@@ -1,8 +1,4 @@
-"""What a run does before and around compiling: it keeps programs, and fits in memory.
-
-A second start finds what the first one has compiled in the cache's folder; a run that
-is larger than its memory ends with one line that says what makes it smaller.
-"""
+"""The compilation cache, and the error message of a run that exceeds its memory."""
 
 import hashlib
 import platform
@@ -20,20 +16,20 @@ SMALLER = "a smaller --batch, a larger --accumulate, --remat, or --zero=3"
 
 
 def cached() -> Path:
-    """Keep every program that is compiled from now on, and return in which folder.
+    """Enable JAX's persistent compilation cache; return its folder.
 
-    Ranks may share it: what another one has written half counts as not there. Of many
-    processes on one mesh of CPUs only the first finds its programs again: JAX tells
-    their keys apart, and lets that one write alone.
+    Ranks may share the folder: a half-written program counts as missing. Of several
+    processes on one mesh of CPUs only the first uses the cache, since JAX gives each
+    process its own key and only the first one writes.
     """
     folder = cache() / "compiled" / machine()
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise BadInput(
-            f"expected a folder to keep programs in, got {error}; set DML_DATA to one"
+            f"expected a folder for compiled programs, got {error}; set DML_DATA to one"
         ) from error
-    # What cannot be read is compiled anew, which needs no word.
+    # A program that cannot be read is compiled again, without a warning.
     for verb in ("reading", "writing"):
         warnings.filterwarnings("ignore", f"Error {verb} persistent compilation cache")
     for name, value in {
@@ -46,23 +42,23 @@ def cached() -> Path:
 
 
 def machine() -> str:
-    """Return a name of what this host's processor can do: programs run there alone.
+    """Return a hash of this processor's features, which compiled programs depend on.
 
-    JAX tells programs by versions and kinds of devices; two hosts may share a home.
+    JAX's own key has versions and kinds of devices only; hosts may share a home folder.
     """
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
         lines = []
-    wanted = ("flags", "Features", "model name")
-    about = sorted({line for line in lines if line.startswith(wanted)})
-    text = "\n".join([platform.machine(), *about])
+    prefixes = ("flags", "Features", "model name")
+    features = sorted({line for line in lines if line.startswith(prefixes)})
+    text = "\n".join([platform.machine(), *features])
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 @contextmanager
 def fitting(smaller: str = SMALLER) -> Iterator[None]:
-    """Turn memory that does not suffice into bad input that says what needs less."""
+    """Raise BadInput that names smaller settings where memory is exhausted."""
     try:
         yield
     except (MemoryError, jax.errors.JaxRuntimeError) as error:
@@ -70,7 +66,7 @@ def fitting(smaller: str = SMALLER) -> Iterator[None]:
             error
         ):
             raise
-        said = " ".join(str(error).split()) or "none left"
+        message = " ".join(str(error).split()) or "none left"
         raise BadInput(
-            f"expected memory enough for the run, got {said[:200]}; pass {smaller}"
+            f"expected enough memory for the run, got {message[:200]}; pass {smaller}"
         ) from error

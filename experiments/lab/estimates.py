@@ -9,7 +9,7 @@ from dml.wire.collectives import chosen_allreduce
 from dml.wire.plans.schedules import SCHEDULES
 from dml.wire.plans.topology import groups
 
-# Seconds of one core for a message between virtual ranks, by what sends it; measured
+# Seconds of one core per message between virtual ranks, by algorithm; measured
 # on a core of an AMD EPYC (family 26, Zen 5) virtual machine (docs/virtual.md).
 SECONDS = {
     "ring": 2.6e-6,  # 1,024 ranks
@@ -17,26 +17,31 @@ SECONDS = {
     "shared": 1.2e-6,  # a read of another rank's memory; 512 ranks
     "butterfly": 8.5e-6,  # 16,384 ranks
     "halving_doubling": 9.5e-6,  # 16,384 ranks
-    "tree": 2.0e-5,  # 16,384 ranks, which start for two messages each
-    "star": 1.7e-5,  # likewise
+    "tree": 2.0e-5,  # 16,384 ranks, with the start of a rank for two messages
+    "star": 1.7e-5,  # 16,384 ranks, as tree
     "any": 1.7e-5,  # received from any source; 10,001 ranks
-    "server": 7.5e-5,  # with the work of a worker and a server on it; 4,096 ranks
+    "server": 7.5e-5,  # with the computation of worker and server; 4,096 ranks
 }
-LONG = 20.0  # seconds; shorter runs print nothing
+LONG = 20.0  # seconds; shorter runs print no estimate
 
 
 def warn(comm: Comm, what: str, messages: int, kind: str) -> None:
-    """Print the messages and seconds of a part of a virtual run that takes long.
+    """Print the number of messages and the seconds of a long part of a virtual run.
 
-    kind: what sends the messages, one of SECONDS; others are as slow as "any".
+    Args:
+      comm: Communicator; only virtual rank 0 prints.
+      what: Name of the part.
+      messages: Number of messages.
+      kind: Key of SECONDS; other kinds count as "any".
     """
     seconds = messages * SECONDS.get(kind, SECONDS["any"])
     if not comm.platform.virtual or comm.rank or seconds < LONG:
         return
-    took = f"{seconds:,.0f} s" if seconds < 7200 else f"{seconds / 3600:,.0f} hours"
+    hours = f"{seconds / 3600:,.0f} hours"
+    duration = f"{seconds:,.0f} s" if seconds < 7200 else hours
     sys.stdout.write(
-        f"{what} on {comm.size:,} virtual ranks: about {messages:,} messages, {took} "
-        "of one core\n"
+        f"{what} on {comm.size:,} virtual ranks: about {messages:,} messages, "
+        f"{duration} of one core\n"
     )
     sys.stdout.flush()
 
@@ -44,9 +49,9 @@ def warn(comm: Comm, what: str, messages: int, kind: str) -> None:
 def allreduce(
     comm: Comm, name: str, buffer: np.ndarray, group: int = 0, outside: str = "ring"
 ) -> int:
-    """Return the messages of an all-reduce, without their segments.
+    """Return the number of messages of an all-reduce, without segmentation.
 
-    A rank that reads the shared memory of another one counts as a message.
+    A read of another rank's shared memory counts as a message.
     """
     if name == "auto":
         name = chosen_allreduce(comm, buffer)
@@ -58,11 +63,11 @@ def allreduce(
     if name != "hierarchical":
         return count(name, size)
     sizes = [len(ranks) for ranks in groups(comm.platform.hosts(), group)]
-    inside = sum(2 * one * (one - 1) for one in sizes)
+    inside = sum(2 * size * (size - 1) for size in sizes)
     return inside + min(sizes) * count(outside, len(sizes))
 
 
 def count(name: str, size: int) -> int:
-    """Return the messages of a schedule; chunks of equal length repeat its rounds."""
+    """Return the number of messages of a schedule over chunks of equal length."""
     rounds = SCHEDULES[name](size, size)
-    return sum(len(one.source) * one.times for one in rounds)
+    return sum(len(each.source) * each.times for each in rounds)

@@ -1,7 +1,7 @@
-"""An experiment's flags, and the one way in and out of a command.
+"""The flags of an experiment, and the start and end of a command.
 
-`define` makes an experiment's own set of flags, `parse` reads them, `ranks` calls the
-program on every rank, and `run` ends a command: bad input is one line and exit code 2.
+`define` returns the flags of an experiment, `parse` reads them, `ranks` calls the
+program on every rank, and `run` runs a command: bad input is one line and exit code 2.
 """
 
 import math
@@ -36,8 +36,8 @@ class Stopped(Exception):
     """A run that was stopped and has saved its state; the message is how to resume."""
 
 
-STOPPED = 130  # the exit code, as a shell says of Ctrl-C
-MOST_DRAWN = 2500  # ranks of a timeline at most
+STOPPED = 130  # exit code, as of a shell after Ctrl-C
+MOST_DRAWN = 2500  # ranks of a timeline, at most
 DTYPES = ["float16", "float32", "float64", "int32", "int64"]
 
 
@@ -48,7 +48,7 @@ def define(*shared: str) -> FlagValues:
     experiments can be imported side by side.
     """
     values = FlagValues()
-    values.switch("help", False, "Show this.")
+    values.switch("help", False, "This text.")
     for name in (*WRITTEN, *shared):
         kind, *arguments = SHARED[name]
         getattr(values, kind)(name, *arguments)
@@ -90,11 +90,11 @@ def ranks(
     from lab.recording import ordered
 
     def counted(comm: Comm) -> Any:
-        drawn = "timeline" in values and values.timeline and not devices
-        drawn = drawn and comm.size <= MOST_DRAWN
-        return program(Metered(Traced(comm) if drawn else comm))
+        traced = "timeline" in values and values.timeline and not devices
+        traced = traced and comm.size <= MOST_DRAWN
+        return program(Metered(Traced(comm) if traced else comm))
 
-    whole = ordered(counted, program, values)
+    call = ordered(counted, program, values)
     if not values.simulate:
         from dml.wire.comm.mpi import world
 
@@ -103,7 +103,7 @@ def ranks(
                 f"expected --simulate with --events={values.events}, got real ranks; "
                 "pass --simulate=<number of ranks>"
             )
-        return [whole(world(values.watchdog))]
+        return [call(world(values.watchdog))]
     from dml import sim
 
     size = values.simulate
@@ -118,7 +118,7 @@ def ranks(
 
     try:
         return sim.run(
-            whole,
+            call,
             size,
             network(values.network, size),
             events=events(values.events),
@@ -126,12 +126,12 @@ def ranks(
         )
     except sim.Deadlock as error:
         head, *lines = str(error).splitlines()
-        found = "; ".join(line.strip() for line in lines[:4])
-        raise BadInput(f"{head}: {found}" if found else head) from error
+        details = "; ".join(line.strip() for line in lines[:4])
+        raise BadInput(f"{head}: {details}" if details else head) from error
 
 
 def delayed(values: FlagValues, comm: CountedComm) -> CountedComm:
-    """Return comm, with the delays of --straggle on this rank, if any."""
+    """Return comm, wrapped with the delays of --straggle if there are any."""
     if not values.straggle:
         return comm
     from dml.sim.delays import drawing, law
@@ -150,23 +150,23 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
 
         line = f"{Path(sys.argv[0]).name}: {' '.join(str(error).split())}"
         if isinstance(error, KeyboardInterrupt):
-            leave(world(), f"{line}stopped at once; what was saved is kept", STOPPED)
+            leave(world(), f"{line}stopped; saved checkpoints are kept", STOPPED)
         if isinstance(error, OSError):
-            line += "; expected files to read and write: correct what is named"
+            line += "; expected readable and writable files: correct the path"
         refuse(world(), line, STOPPED if isinstance(error, Stopped) else 2)
 
 
 def names(value: str, table: Iterable[str], flag: str) -> list[str]:
     """Return the names of a flag's comma-separated value; `all` is all of the table."""
     known = list(table)
-    found = known if value == "all" else value.split(",")
-    for name in found:
+    chosen = known if value == "all" else value.split(",")
+    for name in chosen:
         if name not in known:
             raise BadInput(
                 f"expected --{flag} of {', '.join(known)} or all, got {name!r}; "
                 "correct the name"
             )
-    return found
+    return chosen
 
 
 def positive(value: str, flag: str) -> int:
@@ -188,15 +188,15 @@ def numbers(values: FlagValues, flag: str, most: float = math.inf) -> list[float
     """Return the numbers of a comma-separated flag, each from 0 to `most`."""
     text = values[flag].value
     try:
-        found = [float(number) for number in text.split(",")]
+        numbers = [float(number) for number in text.split(",")]
     except ValueError:
-        found = [math.nan]
-    if not all(0 <= number <= most and number < math.inf for number in found):
-        bounds = "on" if most == math.inf else f"to {most:g}"
+        numbers = [math.nan]
+    if not all(0 <= number <= most and number < math.inf for number in numbers):
+        bounds = "upwards" if most == math.inf else f"to {most:g}"
         raise BadInput(
             f"expected numbers from 0 {bounds} in --{flag}, got {text!r}; correct it"
         )
-    return found
+    return numbers
 
 
 def nbytes(value: str) -> int:
@@ -212,19 +212,19 @@ def nbytes(value: str) -> int:
 
 
 def lengths(sizes: str, dtype: np.dtype) -> list[int]:
-    """Return the numbers of words of comma-separated sizes."""
-    found = [nbytes(size) for size in sizes.split(",")]
-    for size in found:
+    """Return comma-separated sizes in words."""
+    sizes_in_bytes = [nbytes(size) for size in sizes.split(",")]
+    for size in sizes_in_bytes:
         if size % dtype.itemsize:
             raise BadInput(
-                f"expected a multiple of {dtype.itemsize} bytes, as {dtype} has, got "
+                f"expected a multiple of {dtype.itemsize} bytes (one {dtype}), got "
                 f"{size}B; correct --sizes"
             )
-    return [size // dtype.itemsize for size in found]
+    return [size // dtype.itemsize for size in sizes_in_bytes]
 
 
 def holds(nbytes: int, size: int) -> None:
-    """Raise BadInput if the memory is smaller than nbytes for each of size ranks."""
+    """Raise BadInput if `size` ranks of `nbytes` each exceed the memory."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if nbytes * size > memory:
         raise BadInput(
@@ -234,7 +234,7 @@ def holds(nbytes: int, size: int) -> None:
 
 
 def allreduce(name: str, values: FlagValues, size: int) -> Callable[..., None]:
-    """Return the all-reduce with a name, for the number of ranks and the flags."""
+    """Return an all-reduce by name, with the options of the flags."""
     from dml.wire.collectives import ALLREDUCE, checked
 
     if values.group > size:

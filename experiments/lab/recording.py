@@ -23,7 +23,13 @@ FREE += ("profile", *VIRTUAL)
 
 
 def ordered(program: Program, named: Program, values: FlagValues) -> Program:
-    """Return the program with --record or --replay; `named` is in its experiment."""
+    """Return the program with --record or --replay applied.
+
+    Args:
+      program: Program of a rank.
+      named: Function of the experiment's module, by which the record names it.
+      values: Flags.
+    """
     if "record" not in values or not (values.record or values.replay):
         return program
     if values.record and values.replay:
@@ -33,38 +39,40 @@ def ordered(program: Program, named: Program, values: FlagValues) -> Program:
         )
     if "die" in values.events:
         raise BadInput(
-            f"expected ranks that live in a record, got --events={values.events}; "
-            "leave deaths out, whose moment is no event of it"
+            f"expected no deaths of ranks with --record or --replay, got --events="
+            f"{values.events}; delete them, since a record has no time of death"
         )
     config = {"experiment": experiment(named)} | {
         f"--{k}": v for k, v in chosen(values).items() if k not in FREE
     }
     if values.replay:
-        found = records.read(Path(values.replay))
-        return partial(replay, program, found, config)
+        recorded = records.read(Path(values.replay))
+        return partial(replay, program, recorded, config)
     path = Path(values.record)
     if path.is_dir() or not os.access(path.parent, os.W_OK):
         raise BadInput(
-            f"expected a file in a folder to write to, got --record={path}; make the "
+            f"expected a file in a writable folder, got --record={path}; make the "
             "folder, or pass another file"
         )
     return partial(record, program, path, config)
 
 
 def record(program: Program, path: Path, config: dict[str, Any], comm: Comm) -> Any:
+    """Run the program and write the order of its messages to path."""
     log = Log()
     result = program(Recorded(comm, log))
-    every = log.collect(comm)
-    if every is not None:
-        records.write(path, config, every)
+    logs = log.collect(comm)
+    if logs is not None:
+        records.write(path, config, logs)
     return result
 
 
 def replay(
-    program: Program, found: records.Record, config: dict[str, Any], comm: Comm
+    program: Program, recorded: records.Record, config: dict[str, Any], comm: Comm
 ) -> Any:
-    found.checks(config, comm.size)
-    log = Log(found.ranks[comm.rank])
+    """Run the program with the recorded order of messages."""
+    recorded.checks(config, comm.size)
+    log = Log(recorded.ranks[comm.rank])
     result = program(Replayed(comm, log))
     log.finish()
     return result

@@ -8,20 +8,26 @@ from absl import flags
 flags.disclaim_key_flags()  # --help lists a flag under the caller of its method
 
 VIRTUAL = ("simulate", "network", "events", "virtual_seconds")
-SEEDS = 1 << 63  # as many as all generators of random numbers take
-MOST = 1e6  # of each term of energy and cost: beyond, sums are no numbers
+SEEDS = 1 << 63  # number of seeds that all random generators accept
+MOST = 1e6  # largest term of energy and cost, so that sums are finite
 TERMS = ("watts", "pue", "grid", "core_price", "gpu_price")  # of energy and cost
-WRITTEN = ("out", "csv", "tensorboard", *TERMS)  # by every experiment's run
+WRITTEN = ("out", "csv", "tensorboard", *TERMS)  # flags of every experiment
 OUTSIDE = ["star", "tree", "butterfly", "halving_doubling", "ring"]
 # by name: the method of FlagValues that defines the flag, and its further arguments
 SHARED: dict[str, tuple[Any, ...]] = {
     "out": ("text", None, "Run folder [runs/<experiment>/<UTC time>]."),
     "seed": ("integer", 0, "Random seed.", 0, SEEDS - 1),
-    "simulate": ("integer", 0, "Virtual ranks; 0 runs on real ones.", 0, 1 << 20),
+    "simulate": (
+        "integer",
+        0,
+        "Number of virtual ranks; 0 runs on real ranks.",
+        0,
+        1 << 20,
+    ),
     "network": (
         "text",
         "1e-6,1e-9,1e-10",
-        "Of virtual ranks: alpha,beta,gamma (seconds a message, a byte sent, a "
+        "Network of virtual ranks: alpha,beta,gamma (seconds per message, byte sent, "
         "byte reduced), or hosts:16x8, torus:8x8x8, fat_tree, dragonfly, slim_fly:5, "
         "ring, graph:FILE, each also with @alpha,beta,gamma.",
     ),
@@ -31,38 +37,50 @@ SHARED: dict[str, tuple[Any, ...]] = {
         "Failures of virtual ranks: die:RANK@T; die_host:HOST@T; "
         "slow:RANKS-RANKS*FACTOR@T..T; cut:RANKS-RANKS@T..T; cut_link:LINK@T..T.",
     ),
-    "virtual_seconds": ("number", 1e9, "Seconds after which a virtual run ends.", 0),
+    "virtual_seconds": ("number", 1e9, "Virtual seconds after which a run ends.", 0),
     "straggle": ("text", "", "Delay distribution of an update; empty: no delays."),
-    "watchdog": ("number", 60.0, "Seconds to wait in a call; 0 is off.", 0),
-    "check": ("switch", False, "Compare buffers between ranks at every call."),
-    "group": ("integer", 0, "Ranks in a group; 0 groups by host.", 0),
+    "watchdog": ("number", 60.0, "Timeout of a blocking call in seconds; 0: none.", 0),
+    "check": ("switch", False, "Comparison of buffers between ranks at every call."),
+    "group": ("integer", 0, "Group size of hierarchical; 0 groups by host.", 0),
     "outside": ("choice", "ring", OUTSIDE, "All-reduce across groups of hierarchical."),
     "timeline": (
         "integer",
         1,
-        "Steps after the first to draw as timeline.svg; 0 draws none.",
+        "Number of steps after the first in timeline.svg; 0: none.",
         0,
     ),
     "profile": (
         "switch",
         False,
-        "Trace the steps of --timeline with JAX as well: profile.json.gz has both.",
+        "JAX trace of the steps of --timeline; profile.json.gz contains both.",
     ),
     "record": ("text", None, "File for the order of messages received from ANY."),
     "replay": ("text", None, "File with the order of messages to receive from ANY."),
-    "csv": ("switch", False, "Write metrics.csv as well."),
-    "tensorboard": ("switch", False, "Write TensorBoard's event files as well."),
+    "csv": ("switch", False, "Output of metrics.csv."),
+    "tensorboard": ("switch", False, "Output of TensorBoard event files."),
     "watts": (
         "number",
         10.0,
-        "Watts of a busy core, where no counter of energy can be read.",
+        "Power of a busy core in watts, used without energy counters.",
         0,
         MOST,
     ),
-    "pue": ("number", 1.58, "Energy of the data centre by that of machines.", 1, MOST),
-    "grid": ("number", 0.4327, "kg CO2e of a kWh there.", 0, MOST),
-    "core_price": ("number", None, "Dollars of a core's hour [a table].", 0, MOST),
-    "gpu_price": ("number", None, "Dollars of a GPU's hour [a table].", 0, MOST),
+    "pue": ("number", 1.58, "Power usage effectiveness of the data centre.", 1, MOST),
+    "grid": ("number", 0.4327, "Carbon intensity in kg CO2e per kWh.", 0, MOST),
+    "core_price": (
+        "number",
+        None,
+        "Price of a core in dollars per hour [from a table].",
+        0,
+        MOST,
+    ),
+    "gpu_price": (
+        "number",
+        None,
+        "Price of a GPU in dollars per hour [from a table].",
+        0,
+        MOST,
+    ),
 }
 
 
@@ -70,7 +88,7 @@ class FlagValues(flags.FlagValues):
     """The flags of an experiment: a method defines a flag, an attribute is its value.
 
     FLAGS = flags.define("seed")
-    FLAGS.integer("steps", 300, "Updates.", 1)
+    FLAGS.integer("steps", 300, "Number of updates.", 1)
     flags.parse(FLAGS, argv)
     FLAGS.steps
     """
@@ -98,7 +116,7 @@ class FlagValues(flags.FlagValues):
         flags.DEFINE_float(name, default, help, least, most, self)
 
     def text(self, name: str, default: str | None, help: str) -> None:
-        """Define a flag for a text."""
+        """Define a flag for a string."""
         flags.DEFINE_string(name, default, help, self)
 
     def choice(
@@ -113,11 +131,11 @@ class FlagValues(flags.FlagValues):
 
     def __setitem__(self, name: str, flag: flags.Flag) -> None:
         if hasattr(FlagValues, name):
-            raise ValueError(f"expected another name than --{name}, which is a method")
+            raise ValueError(f"expected a flag name that is not a method, got --{name}")
         super().__setitem__(name, flag)
 
 
 def chosen(values: FlagValues) -> dict[str, Any]:
-    """Return every flag and its value, as config.json keeps them."""
-    both = ("help", "flagfile", "undefok")  # absl's own
-    return {k: v for k, v in values.flag_values_dict().items() if k not in both}
+    """Return every flag and its value, as written to config.json."""
+    internal = ("help", "flagfile", "undefok")  # absl's own
+    return {k: v for k, v in values.flag_values_dict().items() if k not in internal}

@@ -1,4 +1,4 @@
-"""How an experiment starts other experiments: Python, mpirun and the environment."""
+"""Start other experiments: Python, mpirun and the environment."""
 
 import os
 import shutil
@@ -22,14 +22,14 @@ def python(ranks: int = 0) -> list[str]:
 def mpirun() -> str:
     """Return this environment's mpirun, or else one on PATH."""
     places = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
-    found = shutil.which("mpirun", path=places)
-    if not found:
+    path = shutil.which("mpirun", path=places)
+    if not path:
         raise BadInput(
-            "expected mpirun beside Python or on PATH, got none; start by launch/"
-            "local.sh, which installs MPI as a wheel, or install the system's package "
-            "(Debian: mpich, or openmpi-bin)"
+            "expected mpirun next to Python or on PATH, got none; use launch/local.sh, "
+            "which installs MPI as a wheel, or install a system package (Debian: "
+            "mpich or openmpi-bin)"
         )
-    return found
+    return path
 
 
 def environment() -> dict[str, str]:
@@ -49,14 +49,19 @@ def given(
 
 
 def run(
-    name: str, ranks: int, script: str, given: Sequence[str], out: Path
+    name: str, ranks: int, script: str, options: Sequence[str], out: Path
 ) -> results.Run:
-    """Run a script of experiments/, which writes to `out`; return the run folder.
+    """Run a command of experiments/ in a process of its own; return its results.
 
-    Error messages begin with the name.
+    Args:
+      name: Name of the run in error messages.
+      ranks: Number of ranks; 0 runs without mpirun.
+      script: File of the command.
+      options: Flags of the command.
+      out: Run folder.
     """
     path = str(Path(__file__).parents[1] / script)
-    line = [*python(ranks), path, *given, f"--out={out}"]
+    line = [*python(ranks), path, *options, f"--out={out}"]
     done = subprocess.run(line, env=environment(), capture_output=True, text=True)
     if done.returncode:
         last = " ".join(done.stderr.split()[-60:])

@@ -14,9 +14,9 @@ from dml.metrics import profile, timeline
 from dml.metrics.timer import Timer
 from dml.types import BadInput, Step, Timeline
 
-FIRST = 1  # steps that compile, which are not drawn
-SPANS = 40_000  # drawn at most, over all ranks: JSON of some MB
-MARKS = 8  # moments in both traces, by which their clocks are compared
+FIRST = 1  # number of first steps, which compile and are not drawn
+SPANS = 40_000  # intervals of all ranks, at most: some MB of JSON
+MARKS = 8  # events in both traces, by which the clocks are aligned
 
 
 def timer(comm: Any, clock: Callable[[], float]) -> Timer:
@@ -27,7 +27,7 @@ def timer(comm: Any, clock: Callable[[], float]) -> Timer:
 def traced(
     steps: Iterable[Step], comm: Any, count: int, path: Path, profiled: bool = False
 ) -> Iterator[Step]:
-    """Yield the steps; trace `count` of them after the first, and draw them at the end.
+    """Yield the steps; trace `count` steps after the first; draw them at the end.
 
     Writes timeline.json, timeline.svg and timeline.png into path; if profiled, also
     profile/rank<k>, the trace of JAX, and profile.json.gz, both traces. Collective
@@ -55,31 +55,33 @@ def traced(
                 tracer.begin()
     finally:
         tracer.end()
-    found = comm.timeline() if noted else nothing(comm)
-    if not found:
+    recorded = comm.timeline() if noted else nothing(comm)
+    if not recorded:
         return
-    found, marks = profile.unmarked(found)
-    if found.spans:
-        timeline.write(path / "timeline", found)
-        timeline_figure.draw(path / "timeline", found)
+    recorded, marks = profile.unmarked(recorded)
+    if recorded.spans:
+        timeline.write(path / "timeline", recorded)
+        timeline_figure.draw(path / "timeline", recorded)
         sys.stdout.write(f"timeline {path / 'timeline.svg'}\n")
-    if profiled and (found.spans or not noted):
-        beside(comm, path, found, marks)
+    if profiled and (recorded.spans or not noted):
+        merge(comm, path, recorded, marks)
 
 
 class Tracer:
-    """Starts and stops a rank's own trace and, in a folder, that of JAX's profiler.
+    """Starts and stops the trace of a rank and the trace of JAX's profiler.
 
-    comm: traced, or not if the limit is 0.
-    limit: the number of spans of this rank.
-    folder: None for no profile. Virtual ranks are one process: rank 0 profiles it.
+    Args:
+      comm: Communicator; traced unless the limit is 0.
+      limit: Number of intervals of this rank.
+      folder: Folder of JAX's trace; None for no profile. Virtual ranks share one
+        process, which rank 0 profiles.
     """
 
     def __init__(self, comm: Any, limit: int, folder: Path | None) -> None:
         self.comm, self.limit, self.on = comm, limit, False
         self.profiler: Any = None
         if folder and (not comm.platform.virtual or comm.rank == 0):
-            import jax.profiler  # now, not while steps are traced: it takes long
+            import jax.profiler  # slow: not while steps are traced
 
             self.profiler, self.folder = jax.profiler, folder / f"rank{comm.rank}"
 
@@ -107,7 +109,7 @@ class Tracer:
 
 
 def options(profiler: Any) -> dict[str, Any]:
-    """Return the options of a JAX trace without calls of Python, if JAX has them."""
+    """Return options of a JAX trace without Python calls, if JAX supports them."""
     if not hasattr(profiler, "ProfileOptions"):
         return {}
     chosen = profiler.ProfileOptions()
@@ -121,20 +123,20 @@ def nothing(comm: Any) -> Timeline | None:
     return None if comm.rank else Timeline([], [])
 
 
-def beside(comm: Any, path: Path, found: Timeline, marks: profile.Marks) -> None:
-    """Write profile.json.gz: the timeline, and JAX's traces in this host's files."""
+def merge(comm: Any, path: Path, recorded: Timeline, marks: profile.Marks) -> None:
+    """Write profile.json.gz: the timeline and JAX's traces on one clock."""
     virtual = comm.platform.virtual
     traces = {
         rank: profile.read(path / f"profile/rank{rank}")
         for rank in range(1 if virtual else comm.size)
     }
     fits = {rank: profile.fit(traces[rank], marks.get(rank, [])) for rank in traces}
-    within = max(one.within for one in fits.values())
+    within = max(fit.within for fit in fits.values())
     title, clocks = "messages", f"one clock, within {within:.1f} us"
     if virtual:
-        title, clocks = "messages, in virtual time", "virtual and real time begin alike"
-    if not found.spans:
-        clocks = "JAX's alone, of each rank from its own start"
-    events = profile.merged(timeline.events(found), traces, fits, title)
+        title, clocks = "messages, in virtual time", "virtual and real time start at 0"
+    if not recorded.spans:
+        clocks = "JAX's traces only, each from the start of its rank"
+    events = profile.merged(timeline.events(recorded), traces, fits, title)
     profile.write(path / "profile", events, {"clocks": clocks})
     sys.stdout.write(f"profile {path / 'profile.json.gz'}  {clocks}\n")

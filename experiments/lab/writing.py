@@ -19,7 +19,7 @@ from lab.claims import Claim, conclude
 
 Table = Callable[[Any, Mapping[str, list[Row]]], Iterable[Row]]
 Make = Callable[[Path, bool], AbstractContextManager[Writer]]
-ASKED: dict[str, Make] = {  # by flag
+EXPORTS: dict[str, Make] = {  # by flag
     "csv": lambda path, append: exports.table(path / "metrics.csv", append),
     "tensorboard": lambda path, append: exports.tensorboard(path),
 }
@@ -34,26 +34,36 @@ def first(
     append: bool = False,
     claims: Sequence[Claim] = (),
 ) -> Iterator[Writer]:
-    """Write on rank 0: each row at once; the summary last, with all ranks' energy.
+    """Write rows and the summary on rank 0; collective.
 
-    Collective over comm; a single process passes None. The claims are judged by the run
-    as read from its folder, and their verdicts are printed and added to the summary.
+    A row is written at once. The summary is written at the end, with the energy of all
+    ranks and the verdicts of the claims.
+
+    Args:
+      path: Run folder.
+      values: Flags, written to config.json.
+      comm: Communicator; None in a single process.
+      *others: Further writers, such as a console table or a figure.
+      append: Whether the rows of a resumed run are kept.
+      claims: Claims to judge by the rules of `lab.claims`.
     """
     rank, ranks = (comm.rank, comm.size) if comm else (0, processes())
     if not comm and ranks > 1:
         raise BadInput(
-            f"expected one process, got {ranks} ranks, each of which would do all of "
-            "it; drop mpirun"
+            f"expected one process, got {ranks} ranks, each of which would do all the "
+            "work; start without mpirun"
         )
     if comm and rank and comm.platform.virtual:  # rank 0 is in this process
         yield Writer(writers.ignore, writers.ignore)
         return
     folder = runs.folder(path, flags.chosen(values), append, ranks)
-    asked = [make(path, append) for name, make in ASKED.items() if values[name].value]
+    chosen = [
+        make(path, append) for name, make in EXPORTS.items() if values[name].value
+    ]
     summaries: list[Row] = []
     with (
         energy.meter(comm, terms(values)) as meter,
-        writers.first(rank, folder, *others, *asked) as writer,
+        writers.first(rank, folder, *others, *chosen) as writer,
     ):
         yield Writer(writer.row, summaries.append)
         spent = meter.spent()
@@ -72,13 +82,13 @@ def tabulated(
 
     A table is a function of the plan and of the rows of the tables before it.
     """
-    kept: dict[str, list[Row]] = {}
+    written: dict[str, list[Row]] = {}
     for name, make in tables.items():
-        kept[name] = []
-        for row in make(plan, kept):
+        written[name] = []
+        for row in make(plan, written):
             writer.row({"table": name} | row)
-            kept[name].append(row)
-    return kept
+            written[name].append(row)
+    return written
 
 
 def flat(rows: Iterable[Row], name: str, *keys: str) -> dict[str, Any]:

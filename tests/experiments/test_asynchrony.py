@@ -66,9 +66,9 @@ def test_overlap_is_the_mean_product_of_two_examples():
 @pytest.mark.parametrize(
     "argv, message",
     [
-        (["--delays=8,-4"], "numbers from 0 on.*'8,-4'"),
-        (["--rates=few"], "numbers from 0 on.*'few'"),
-        (["--law=constant:1*1,2"], "leave out its speeds"),
+        (["--delays=8,-4"], "numbers from 0 upwards.*'8,-4'"),
+        (["--rates=few"], "numbers from 0 upwards.*'few'"),
+        (["--law=constant:1*1,2"], "delete them"),
         (["--problems=two"], "whole numbers above 0 in --problems, got 'two'"),
         (["--problems=41"], "at most --features=40"),
         (["--rates=2000"], "pass --lr and --mu"),

@@ -157,7 +157,7 @@ def test_a_command_that_fails_ends_it_with_its_last_words(tmp_path):
     "argv, message",
     [
         (["--strategies=serial,magic"], "expected --strategies of serial, hogwild"),
-        (["--strategies=server", "--ranks=1"], "at least 2 ranks of server"),
+        (["--strategies=server", "--ranks=1"], "at least 2 ranks for server"),
         (["--epochs=0"], "epochs"),
         (["--target=-1"], "target"),
     ],

@@ -59,7 +59,7 @@ def test_each_way_takes_the_rate_with_which_it_is_first(tmp_path, monkeypatch):
     summary, rows = run(tmp_path, "--lr=0.001,0.5", "--target=0.85")
     assert rows["sync SGD", 0.001]["seconds_to_target"] is None
     assert summary["sync_sgd_rate"] == summary["downpour_sgd_rate"] == 0.5
-    assert list(downpour_report.best(seen[0])) == list(downpour.WAYS)
+    assert list(downpour_report.best(seen[0])) == list(downpour.STRATEGIES)
 
 
 def test_virtual_runs_repeat_themselves_and_leave_figures(tmp_path, monkeypatch):
@@ -77,8 +77,8 @@ def test_virtual_runs_repeat_themselves_and_leave_figures(tmp_path, monkeypatch)
 @pytest.mark.parametrize(
     "argv, message",
     [
-        (["--lr="], "numbers from 0 on in --lr"),
-        (["--adagrad_lr=0.1,x"], "numbers from 0 on in --adagrad_lr"),
+        (["--lr="], "numbers from 0 upwards in --lr"),
+        (["--adagrad_lr=0.1,x"], "numbers from 0 upwards in --adagrad_lr"),
         (["--n_push=0"], "n_push"),
         (["--law=gamma:1"], "got 'gamma:1'"),
         (["--servers=6"], "1 to 5 servers of 6 ranks, got 6"),

@@ -199,7 +199,7 @@ def test_who_stops_a_command_reads_one_line_and_gets_130(tmp_path):
     assert done.stderr == "x.py: stopped after epoch 2; go on\n"
     assert done.returncode == 130
     done = command(tmp_path, "--seed=17")
-    assert done.stderr == "x.py: stopped at once; what was saved is kept\n"
+    assert done.stderr == "x.py: stopped; saved checkpoints are kept\n"
     assert (done.stdout, done.returncode) == ("said before", 130)
 
 

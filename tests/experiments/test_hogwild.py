@@ -81,7 +81,7 @@ def test_a_race_leaves_two_tables_a_flat_summary_and_figures(tmp_path, capsys):
 def test_one_worker_by_any_way_ends_where_serial_does(tmp_path, undrawn):
     _, rows = run(tmp_path, "--updates=all")
     alone = [row for row in rows if row["workers"] == 1]
-    assert {row["way"] for row in alone} == {"serial", *hogwild.WAYS}
+    assert {row["way"] for row in alone} == {"serial", *hogwild.POLICIES}
     assert {row["to_serial"] for row in alone} == {0}
     assert {row["objective"] for row in alone} == {rows[0]["objective"]}
     lost = {row["way"]: row["lost_share"] for row in rows if row["workers"] == 2}
@@ -172,8 +172,8 @@ def test_the_time_from_which_on_turns_cost_nothing_is_printed(capsys):
         (["--problems=svn"], "--problems of svm, completion, .*got 'svn'"),
         (["--updates=cyclades"], "--updates of hogwild, .*got 'cyclades'"),
         (["--workers=0"], "above 0 in --workers, got '0'"),
-        (["--delays=1,fast"], "numbers from 0 on in --delays, got '1,fast'"),
-        (["--delays=-1"], "numbers from 0 on in --delays"),
+        (["--delays=1,fast"], "numbers from 0 upwards in --delays, got '1,fast'"),
+        (["--delays=-1"], "numbers from 0 upwards in --delays"),
         (["--delayed=glove"], "delayed"),
         (["--epochs=0"], "epochs"),
     ],

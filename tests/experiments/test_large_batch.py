@@ -7,7 +7,7 @@ import large_batch
 import numpy as np
 import pytest
 from lab import flags
-from studies.deep import large_batch_training
+from studies.deep import large_batch_rates, large_batch_training
 from studies.deep.large_batch_report import critical, row, timed
 from studies.deep.large_batch_training import Plan, Ran, accuracy, noise_scales, trained
 
@@ -25,7 +25,7 @@ from tests.strategies.small import alone
 SMALL = ["--seeds=2", "--factors=1,2", "--large=2", "--epochs=1", "--target=0.6"]
 SMALL += ["--warmup_epochs=0.25", "--base_batch=32", "--lr=0.05"]
 RATES = np.array([0.1, 0.2, 0.3, 0.2, 0.1, 0.05, 0.02, 0.01], np.float32)
-WAYS = ["baseline", "unscaled", "none", "constant", "gradual"]
+WARMUPS = ["baseline", "unscaled", "none", "constant", "gradual"]
 
 
 @pytest.fixture(scope="module")
@@ -76,9 +76,12 @@ def test_equal_images_have_no_noise_and_different_ones_do(plan):
 
 
 def test_the_four_warm_ups_take_their_rates(plan):
-    given = ["--lr=0.5", "--warmup_epochs=0.5", "--schedule=constant"]
-    flags.parse(large_batch.FLAGS, ["large_batch.py", *given])
-    rates = {way: large_batch.scheduled(plan, 2, way) for way in WAYS[1:]}
+    options = ["--lr=0.5", "--warmup_epochs=0.5", "--schedule=constant"]
+    flags.parse(large_batch.FLAGS, ["large_batch.py", *options])
+    rates = {
+        name: large_batch_rates.learning_rates(plan, 2, name, large_batch.FLAGS)
+        for name in WARMUPS[1:]
+    }
     warm = 3  # of 8 updates of 8 images, of 50
     assert (rates["unscaled"] == 0.5).all()
     assert (rates["none"] == 1).all()
@@ -94,7 +97,7 @@ def test_a_run_leaves_a_row_for_each_warm_up_a_summary_and_figures(
     monkeypatch.setitem(large_batch_training.MODELS, "mlp", linear)
     summary = large_batch.main(["large_batch.py", f"--out={tmp_path}", *SMALL])
     rows = list(map(json.loads, (tmp_path / "metrics.jsonl").read_text().splitlines()))
-    assert [one["warmup"] for one in rows] == WAYS
+    assert [one["warmup"] for one in rows] == WARMUPS
     assert [one["batch"] for one in rows] == [32] + [64] * 4
     assert [one["rate"] for one in rows] == pytest.approx([0.05, 0.05] + [0.1] * 3)
     for one in rows:
@@ -164,7 +167,7 @@ def test_the_limit_is_the_batch_that_doubles_the_epochs():
 @pytest.mark.parametrize(
     "argv, message",
     [
-        (["--large=4"], "--large of the --factors above 1, got 4 and 1,2"),
+        (["--large=4"], "--large among the --factors above 1, got 4 and 1,2"),
         (["--factors=1,two"], "whole numbers above 0 in --factors, got 'two'"),
         (["--base_batch=1000"], "minibatches of at most 1437 images"),
         (["--seeds=13"], "seeds"),

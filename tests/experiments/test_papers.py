@@ -116,7 +116,7 @@ def test_a_command_that_fails_leaves_its_paper_untested(shelf, tmp_path, capfd):
     with pytest.raises(SystemExit) as ended:
         shelf("--run=bad,two")
     assert ended.value.code == 1
-    assert "commands failed of bad" in capfd.readouterr().err
+    assert "failed commands of bad" in capfd.readouterr().err
     text = page(tmp_path)
     assert "fake.py ended with code 3: no such thing" in text
     assert (

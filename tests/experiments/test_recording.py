@@ -60,10 +60,10 @@ def test_files_that_cannot_be_are_refused_before_the_run(tmp_path, monkeypatch):
         main(*FIRST, *both)
     with pytest.raises(BadInput, match="expected a record to read, got"):
         main(*FIRST, both[1])
-    with pytest.raises(BadInput, match="expected ranks that live .*die:1@0.5"):
+    with pytest.raises(BadInput, match="expected no deaths of ranks .*die:1@0.5"):
         main(*FIRST, both[0], "--events=die:1@0.5")
     for path in (tmp_path, tmp_path / "no" / "run"):
-        with pytest.raises(BadInput, match="expected a file in a folder to write to"):
+        with pytest.raises(BadInput, match="expected a file in a writable folder"):
             main(*FIRST, f"--record={path}")
 
 

@@ -82,8 +82,8 @@ def test_virtual_runs_repeat_themselves_and_leave_figures(tmp_path, monkeypatch)
     [
         (["--n=7"], "--softsync of 1 to 6, the workers, got 7"),
         (["--n=0"], "whole numbers above 0 in --n, got '0'"),
-        (["--lr=fast"], "numbers from 0 on in --lr, got 'fast'"),
-        (["--lr=0.1,-1"], "numbers from 0 on in --lr"),
+        (["--lr=fast"], "numbers from 0 upwards in --lr, got 'fast'"),
+        (["--lr=0.1,-1"], "numbers from 0 upwards in --lr"),
         (["--law=gamma:1"], "got 'gamma:1'"),
         (["--servers=7"], "1 to 6 servers of 7 ranks, got 7"),
         (["--problem=factors"], "should be one of"),

@@ -134,7 +134,10 @@ def test_shares_are_of_the_step_and_overlap_is_of_the_wire(monkeypatch):
     [
         (["--size=large"], "expected a --size of tiny, .*, got 'large'"),
         (["--strategies=ring"], "expected --strategies of serial, "),
-        (["--bucket_mb=0,x"], "expected numbers from 0 on in --bucket_mb, got '0,x'"),
+        (
+            ["--bucket_mb=0,x"],
+            "expected numbers from 0 upwards in --bucket_mb, got '0,x'",
+        ),
         (["--zero=4"], "expected --zero of 0, 1, 2, 3 or all, got '4'"),
         (["--peer=jax"], "expected --peer of torch, torch_compile"),
     ],

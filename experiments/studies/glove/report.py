@@ -12,7 +12,8 @@ from dml.data.vocabulary import Vocabulary
 from dml.evaluation import vectors, words
 from dml.figures.word_pairs import wordmap
 from dml.runs.writers import cell
-from dml.types import Embeddings
+from dml.types import Comm, Embeddings
+from dml.wire.collectives import tree_allreduce
 
 
 def vectors_of(state: Embeddings, count: int) -> np.ndarray:
@@ -35,6 +36,13 @@ def conclude(
         "vectors_sha256": digest,
         **{f"near_{word}": " ".join(others) for word, others in near.items()},
     }
+
+
+def total(comm: Comm, count: int) -> int:
+    """Return the sum of a count over all ranks."""
+    counts = np.array([count])
+    tree_allreduce(comm, counts)
+    return int(counts[0])
 
 
 def speeds(summary: Mapping[str, Any], records: int, free: bool) -> dict[str, Any]:
