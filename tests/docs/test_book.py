@@ -1,4 +1,4 @@
-"""The book: links lead to files, the index names every algorithm, commands are valid."""
+"""The book: links lead to files, the index is complete, commands are valid."""
 
 import ast
 import importlib
