@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 from lab import estimates, flags, writing
-from studies.networks import peers
-from studies.networks.topology_claims import optimal
+from studies.allreduce import libraries as peers
+from studies.topology.claims import optimal
 
 from dml.figures import races
 from dml.runs import folder as runs

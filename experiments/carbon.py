@@ -68,13 +68,13 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
 
 def strategies() -> list[str]:
     """Return the strategies to measure; raise where one needs more ranks."""
-    from studies.glove import ways as glove_ways
+    from studies.glove import strategies as glove_strategies
 
-    ways = flags.names(FLAGS.strategies, glove_ways.STRATEGIES, "strategies")
+    ways = flags.names(FLAGS.strategies, glove_strategies.STRATEGIES, "strategies")
     for way in ways:
-        if not glove_ways.sizes(way, [FLAGS.ranks]):
+        if not glove_strategies.sizes(way, [FLAGS.ranks]):
             raise BadInput(
-                f"expected at least {glove_ways.FEWEST[way]} ranks of {way}, got "
+                f"expected at least {glove_strategies.FEWEST[way]} ranks of {way}, got "
                 f"--ranks={FLAGS.ranks}; pass more, or leave {way} out of --strategies"
             )
     return ways

@@ -21,10 +21,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from lab import flags, writing
-from studies.deep import large_batch_figure as figure
-from studies.deep import large_batch_report as report
-from studies.deep.large_batch_claims import BASELINE, CLAIMS
-from studies.deep.large_batch_training import (
+from studies.large_batch import figure, report
+from studies.large_batch.claims import BASELINE, CLAIMS
+from studies.large_batch.training import (
     MODELS,
     Plan,
     Ran,

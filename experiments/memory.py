@@ -16,9 +16,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from lab import flags, writing
-from studies.plans import memory_figure, memory_report
-from studies.plans.megatron_claims import counted, sixteen_bytes
-from studies.plans.memory_search import GB, MODELS, Search, cheapest, how, text, tried
+from studies.memory import figure as memory_figure
+from studies.memory import report as memory_report
+from studies.memory.search import GB, MODELS, Search, cheapest, how, text, tried
+from studies.tensor.claims import counted, sixteen_bytes
 
 from dml.models.memory import LIVE
 from dml.runs import folder as runs

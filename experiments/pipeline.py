@@ -19,10 +19,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from lab import flags, writing
-from studies.plans.pipeline_claims import CLAIMS
-from studies.plans.pipeline_rows import MOST, TABLES, Plan, scheduled
-from studies.plans.pipeline_virtual import Layers, given, measured
-from studies.plans.tensor_parts import devices
+from studies.pipeline.claims import CLAIMS
+from studies.pipeline.tables import MOST, TABLES, Plan, scheduled
+from studies.pipeline.virtual import Layers, given, measured
+from studies.tensor.parts import devices
 
 from dml.figures import schedules as schedule_figure
 from dml.runs import folder as runs

@@ -16,10 +16,13 @@ from functools import partial
 from typing import Any
 
 from lab import flags, writing
-from studies.plans import scaling_bert, scaling_measured, scaling_model, scaling_report
-from studies.plans.scaling_claims import CLAIMS
-from studies.plans.scaling_flags import FLAGS, described, known
-from studies.plans.scaling_model import Training
+from studies.scaling import bert as scaling_bert
+from studies.scaling import measured as scaling_measured
+from studies.scaling import model as scaling_model
+from studies.scaling import report as scaling_report
+from studies.scaling.claims import CLAIMS
+from studies.scaling.flags import FLAGS, described, known
+from studies.scaling.model import Training
 
 from dml.runs import folder as runs
 from dml.runs import writers

@@ -20,9 +20,8 @@ from typing import Any
 
 import jax
 from lab import compiling, flags, writing
-from studies.deep import step_time_peers as peers
-from studies.deep import step_time_report as report
-from studies.deep import step_time_ways as ways
+from studies.step_time import contestants, report
+from studies.step_time import torch_training as peers
 
 from dml.models.transformer import DTYPES, SIZES
 from dml.runs import folder as runs
@@ -33,7 +32,7 @@ from dml.wire.comm import Metered
 from dml.wire.mesh import devices
 
 FLAGS = flags.define("seed", "watchdog", "check", "group", "outside")
-FLAGS.choice("model", "gpt", list(ways.TASKS), "Network.")
+FLAGS.choice("model", "gpt", list(contestants.TASKS), "Network.")
 FLAGS.choice(
     "size", "mini", sorted({*SIZES["gpt"], *SIZES["bert"]}), "Size of gpt and bert."
 )
@@ -44,11 +43,13 @@ FLAGS.integer("batch", 16, "Examples in a minibatch, over all ranks or devices."
 FLAGS.choice("dtype", "float32", list(DTYPES), "Type of the products of layers.")
 FLAGS.switch("remat", False, "Compute layers anew: less memory.")
 FLAGS.number("clip", 1.0, "Greatest norm; 0: any.", 0)
-FLAGS.text("strategies", "all", f"Strategies, of {', '.join(ways.WAYS)}; or all.")
+FLAGS.text(
+    "strategies", "all", f"Strategies, of {', '.join(contestants.WAYS)}; or all."
+)
 FLAGS.text(
     "bucket_mb", "0,1", "Of synchronous: MB after which gradients are sent; 0: all."
 )
-FLAGS.text("zero", "0", f"Levels of ZeRO of mesh, of {', '.join(ways.LEVELS)}.")
+FLAGS.text("zero", "0", f"Levels of ZeRO of mesh, of {', '.join(contestants.LEVELS)}.")
 FLAGS.choice("allreduce", "auto", list(ALLREDUCE), "All-reduce of messages.")
 FLAGS.integer("devices", 0, "CPU devices of a process; 0: one.", 0)
 FLAGS.text(
@@ -62,9 +63,9 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     from dml.wire.comm.mpi import world
 
     flags.parse(FLAGS, argv)
-    chosen = flags.names(FLAGS.strategies, ways.WAYS, "strategies")
+    chosen = flags.names(FLAGS.strategies, contestants.WAYS, "strategies")
     others = flags.names(FLAGS.peer, peers.PEERS, "peer") if FLAGS.peer else []
-    task = ways.TASKS[FLAGS.model](FLAGS)
+    task = contestants.TASKS[FLAGS.model](FLAGS)
     if others:
         peers.ready(FLAGS.model)
         # order matters: on one GPU, JAX must not have taken all of its memory
@@ -80,7 +81,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def compared(
-    comm: CountedComm, task: ways.Task, chosen: list[str], others: list[str]
+    comm: CountedComm, task: contestants.Task, chosen: list[str], others: list[str]
 ) -> dict[str, Any]:
     """Race all contestants; write a row each and the summary."""
     workers = max(comm.size, len(jax.devices()) if "mesh" in chosen else 1)
@@ -89,12 +90,12 @@ def compared(
             f"expected --batch divisible by {workers} workers, got {FLAGS.batch}; pass "
             f"--batch={-(-FLAGS.batch // workers) * workers}"
         )
-    setup = ways.setup(FLAGS, comm, task, jax.random.key(FLAGS.seed))
-    steps = {name: one for way in chosen for name, one in ways.WAYS[way](setup)}
+    setup = contestants.setup(FLAGS, comm, task, jax.random.key(FLAGS.seed))
+    steps = {name: one for way in chosen for name, one in contestants.WAYS[way](setup)}
     steps |= {name: peers.steps(name, setup) for name in others}
     calls = {name: partial(next, one) for name, one in steps.items()}
-    calls |= ways.yardsticks(setup)
-    laps = ways.race(comm, calls, FLAGS.rounds, FLAGS.seed)
+    calls |= contestants.yardsticks(setup)
+    laps = contestants.race(comm, calls, FLAGS.rounds, FLAGS.seed)
     rows = report.rows(setup, laps, set(others))
     peers.equal(rows, FLAGS.dtype)
     path = runs.path(FLAGS.out, "step_time")

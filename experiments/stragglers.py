@@ -18,10 +18,10 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lab import flags, writing
-from studies.networks.stragglers_claims import CLAIMS
-from studies.networks.stragglers_ranks import Starts, begin, end, measured
-from studies.networks.stragglers_report import COLUMNS, chart, compared, totals
-from studies.networks.stragglers_ways import Way, ways
+from studies.stragglers.barriers import Way, ways
+from studies.stragglers.claims import CLAIMS
+from studies.stragglers.ranks import Starts, begin, end, measured
+from studies.stragglers.report import COLUMNS, chart, compared, totals
 
 from dml.runs import folder as runs
 from dml.runs import writers

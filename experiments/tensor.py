@@ -21,10 +21,8 @@ from typing import Any
 
 import numpy as np
 from lab import compiling, flags, writing
-from studies.plans import tensor_cases as cases
-from studies.plans import tensor_parts as parts
-from studies.plans import tensor_report as report
-from studies.plans.megatron_claims import two_and_two
+from studies.tensor import cases, parts, report
+from studies.tensor.claims import two_and_two
 
 from dml.models.experts import Mixture
 from dml.models.transformer import Shape

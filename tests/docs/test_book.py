@@ -109,12 +109,12 @@ def test_every_section_of_a_chapter_is_in_the_index_and_back():
         (
             "strategy",
             ["glove"],
-            keys("experiments/studies/glove/ways.py", "STRATEGIES"),
+            keys("experiments/studies/glove/strategies.py", "STRATEGIES"),
         ),
         (
             "strategy",
             ["data_parallel", "model_parallel"],
-            keys("experiments/studies/deep/ways.py", "STRATEGIES"),
+            keys("experiments/studies/deep/strategies.py", "STRATEGIES"),
         ),
         (
             "updates",

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import vision
 from lab import compiling
-from studies.deep import deep
+from studies.deep import training as deep
 from studies.deep.steps import Speed
 
 from dml import sim

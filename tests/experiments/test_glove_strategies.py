@@ -8,7 +8,7 @@ from pathlib import Path
 import glove_strategies
 import pytest
 from studies.glove import reference as glove_reference
-from studies.glove import ways as glove_ways
+from studies.glove import strategies
 
 from dml.types import BadInput
 
@@ -140,6 +140,6 @@ def test_a_c_program_that_fails_is_bad_input(
 
 
 def test_every_way_is_given_the_ranks_that_it_can_have():
-    sizes = {way: glove_ways.sizes(way, [1, 2, 4]) for way in glove_ways.STRATEGIES}
+    sizes = {way: strategies.sizes(way, [1, 2, 4]) for way in strategies.STRATEGIES}
     assert (sizes.pop("serial"), sizes.pop("server")) == ([1], [2, 4])
     assert set(map(tuple, sizes.values())) == {(1, 2, 4)}

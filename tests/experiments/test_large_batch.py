@@ -7,9 +7,9 @@ import large_batch
 import numpy as np
 import pytest
 from lab import flags
-from studies.deep import large_batch_training
-from studies.deep.large_batch_report import critical, row, timed
-from studies.deep.large_batch_training import Plan, Ran, accuracy, noise_scales, trained
+from studies.large_batch import training as large_batch_training
+from studies.large_batch.report import critical, row, timed
+from studies.large_batch.training import Plan, Ran, accuracy, noise_scales, trained
 
 from dml.data.digits import CLASSES, FEATURES, digits
 from dml.data.minibatches import take

@@ -2,9 +2,10 @@ import json
 
 import memory
 import pytest
-from studies.plans import memory_compiled, memory_search
-from studies.plans.memory_report import TABLES
-from studies.plans.memory_search import LECTURE, MODELS
+from studies.memory import compilation as memory_compiled
+from studies.memory import search as memory_search
+from studies.memory.report import TABLES
+from studies.memory.search import LECTURE, MODELS
 
 from dml.models.memory import fullest, parameters, program
 from dml.models.transformer import Shape

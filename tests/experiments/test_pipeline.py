@@ -4,9 +4,9 @@ import random
 import pipeline
 import pytest
 from lab import compiling
-from studies.plans import pipeline_virtual
-from studies.plans.pipeline_rows import AMOEBANET, TABLES, TRANSFORMER, UNEVEN
-from studies.plans.pipeline_virtual import CUTS, Layers, finished, speed_up
+from studies.pipeline import virtual as pipeline_virtual
+from studies.pipeline.tables import AMOEBANET, TABLES, TRANSFORMER, UNEVEN
+from studies.pipeline.virtual import CUTS, Layers, finished, speed_up
 
 from dml.figures import schedules as schedule_figure
 from dml.models import layer_costs

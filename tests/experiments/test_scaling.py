@@ -2,8 +2,10 @@ import json
 
 import pytest
 import scaling
-from studies.plans import scaling_bert, scaling_measured, scaling_model
-from studies.plans.scaling_model import BY_HAND, Training, joined
+from studies.scaling import bert as scaling_bert
+from studies.scaling import measured as scaling_measured
+from studies.scaling import model as scaling_model
+from studies.scaling.model import BY_HAND, Training, joined
 
 from dml import sim
 from dml.types import BadInput

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 import tensor
-from studies.plans import tensor_cases as cases
-from studies.plans import tensor_report as report
+from studies.tensor import cases, report
 
 from dml.models.transformer import Shape
 from dml.types import BadInput

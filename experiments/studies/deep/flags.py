@@ -11,7 +11,7 @@ from dml.update.dense import OPTIMIZERS, Optimizer, make
 from dml.update.schedules import SCHEDULES, WARMUPS, linear_scaling, schedule
 from dml.wire.collectives import ALLREDUCE
 from studies.deep import hybrid as deep_hybrid
-from studies.deep.ways import STRATEGIES
+from studies.deep.strategies import STRATEGIES
 
 SHARED = ("seed", *flags.VIRTUAL, "straggle", "watchdog", "check")
 SHARED += ("group", "outside", "timeline", "profile")

@@ -12,8 +12,8 @@ from dml.models.experts import Mixture, capacity
 from dml.models.tensor import tensor_transformer
 from dml.models.transformer import SIZES, Shape, transformer
 from dml.types import Batch, Examples, Model, Params
-from studies.deep import deep
 from studies.deep import flags as deep_flags
+from studies.deep import training as deep
 
 
 class Kind(NamedTuple):

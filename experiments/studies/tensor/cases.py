@@ -22,8 +22,8 @@ from dml.models.ring_attention import ring_attention
 from dml.models.tensor import tensor_transformer
 from dml.models.transformer import Shape, transformer
 from dml.types import BadInput, Batch, Layer, Params
-from studies.plans import tensor_parts as parts
-from studies.plans.tensor_parts import Lies, Operands, Part
+from studies.tensor import parts
+from studies.tensor.parts import Lies, Operands, Part
 
 PLACES = {"embed": 0, "block": 1, "head": -1}  # among the layers of a transformer
 EMPTY = Batch(np.zeros(0), np.zeros(0))

@@ -15,7 +15,7 @@ from dml.sim.delays import straggler
 from dml.types import BadInput, Comm
 from dml.wire.collectives import tree_allreduce
 from dml.wire.comm.sleeping import Napping
-from studies.networks.stragglers_ways import Way
+from studies.stragglers.barriers import Way
 
 FREE = sim.Uniform(0, 0, 0)  # messages take no time: what is left is waiting
 MESSAGES = 7  # of a worker in a step: 2, 2 and 2 where it waits for others, else 1

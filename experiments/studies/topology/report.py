@@ -11,8 +11,9 @@ from dml.figures import style as figures
 from dml.figures.races import crossovers
 from dml.runs.writers import Row
 from dml.types import Round
-from studies.networks import topology_byteps, topology_rows
-from studies.networks.topology_tables import volume
+from studies.topology import byteps as topology_byteps
+from studies.topology import rows as topology_rows
+from studies.topology.tables import volume
 
 LEVELS = ["ring", "hierarchical"]
 

@@ -11,8 +11,8 @@ from dml.figures import style as figures
 from dml.runs.writers import Columns, Row, Writer, collected
 from dml.sim.delays import Law, law
 from dml.sim.maxplus import pace
-from studies.networks.stragglers_ranks import Starts, virtual
-from studies.networks.stragglers_ways import Way
+from studies.stragglers.barriers import Way
+from studies.stragglers.ranks import Starts, virtual
 
 COLUMNS: Columns = {
     "law": (25, "{law}"),

@@ -23,8 +23,8 @@ from dml.figures import style as figures
 from dml.figures.races import ratio
 from dml.models.gradient import gradient
 from dml.runs.writers import Columns, Row, Writer, collected
-from studies.deep.step_time_peers import equal, threads
-from studies.deep.step_time_ways import LARGE, PRODUCT, PSUM, Laps, Setup
+from studies.step_time.contestants import LARGE, PRODUCT, PSUM, Laps, Setup
+from studies.step_time.torch_training import equal, threads
 
 # Dense, without sparsity, by NVIDIA's data sheets; JAX's float32 products are TF32
 PEAKS = {

@@ -8,8 +8,8 @@ import numpy as np
 
 from dml.figures.style import drawing, note
 from dml.runs.writers import Row
-from studies.deep.large_batch_claims import BASELINE
-from studies.deep.large_batch_report import ALEXNET
+from studies.large_batch.claims import BASELINE
+from studies.large_batch.report import ALEXNET
 
 COLOURS = {
     BASELINE: "#555555",

@@ -29,7 +29,7 @@ from dml.wire.comm import first_of_all
 from dml.wire.mesh import devices
 from studies.deep import flags as deep_flags
 from studies.deep import hybrid as deep_hybrid
-from studies.deep import ways as deep_ways
+from studies.deep import strategies
 from studies.deep.setup import Cutter, Setup
 from studies.deep.steps import Speed, guarded, onward
 
@@ -58,7 +58,7 @@ def run(
     """Train as the flags say; return the summaries of the ranks of this process."""
     flags.parse(values, argv)
     path = runs.path(values.out or values.resume, name)
-    on_mesh = values.strategy in deep_ways.ON_DEVICES
+    on_mesh = values.strategy in strategies.ON_DEVICES
     with interruptible() as asked, compiling.fitting():
         compiling.cached()
 
@@ -82,7 +82,7 @@ def prepared(
     rules = deep_flags.rules(values)
     done, params, state, memory = begin(values, params, optimizer, comm, steps, rules)
     # Virtual ranks have a clock of their own; devices, though of one of them, do not.
-    devices_only = values.strategy in deep_ways.ON_DEVICES
+    devices_only = values.strategy in strategies.ON_DEVICES
     problem = network(
         task.model,
         params,
@@ -115,12 +115,12 @@ def learn(
 ) -> dict[str, Any]:
     """Train on this rank; return its summary."""
     begun, comm = time.perf_counter(), flags.delayed(values, comm)
-    deep_ways.fits(values, deep_ways.workers(values, comm))
+    strategies.fits(values, strategies.workers(values, comm))
     found = task()
     setup, steps = prepared(values, comm, found)
     speed = Speed(found.units)
     save = partial(saved, comm, path / "checkpoints", deep_flags.rules(values))
-    shown = [deep_ways.yields(values, updates) for updates in (steps, setup.done)]
+    shown = [strategies.yields(values, updates) for updates in (steps, setup.done)]
     with writing.first(
         path,
         values,
@@ -129,7 +129,7 @@ def learn(
         learning(path / "loss"),
         append=bool(values.resume),
     ) as writer:
-        some = deep_ways.begin(setup)
+        some = strategies.begin(setup)
         some = onward(guarded(some, comm.platform.virtual), setup.done)
         some = timelines.traced(some, comm, values.timeline, path, values.profile)
         some = checked(some, comm, values.check_every)

@@ -6,8 +6,8 @@ from dml.sim.networks.named import network
 from dml.types import BadInput, CountedComm
 from dml.wire import collectives as messages
 from dml.wire.costs.allreduce import Rates
-from studies.plans import scaling_measured
-from studies.plans.scaling_model import Training
+from studies.scaling import measured as scaling_measured
+from studies.scaling.model import Training
 
 FLAGS = flags.define(*flags.VIRTUAL, "watchdog")
 FLAGS.integer("parameters", 1_000_000, "Parameters of the model.", 1, 10**10)

@@ -41,7 +41,7 @@ def ready(model: str) -> None:
             "expected torch with --peer, it is not installed; install the extra "
             "`peers`, or leave --peer out"
         )
-    from studies.deep.step_time_twins import TWINS
+    from studies.step_time.torch_networks import TWINS
 
     if model not in TWINS:
         raise BadInput(
@@ -59,7 +59,7 @@ def steps(name: str, setup: Any) -> Iterator[Step]:
     """Train the PyTorch reference of the network; name: of PEERS."""
     import torch
 
-    from studies.deep.step_time_twins import TWINS, load
+    from studies.step_time.torch_networks import TWINS, load
 
     comm, values = setup.comm, setup.values
     torch.set_num_threads(threads())
@@ -77,7 +77,7 @@ def train(network: Any, setup: Any, device: Any) -> Iterator[Step]:
     """Yield a Step after each update."""
     import torch
 
-    from studies.deep.step_time_ways import LEARNING
+    from studies.step_time.contestants import LEARNING
 
     comm, values, data = setup.comm, setup.values, setup.task.data
     weights = list(network.parameters())

@@ -8,9 +8,8 @@ from lab.writing import flat
 from dml.models.memory import LIVE, MIXED, Held, blocks, held, on_stage, parameters
 from dml.models.transformer import SIZES, Shape
 from dml.runs.writers import Columns, Row, scaled
-from studies.plans import memory_compiled
-from studies.plans.megatron_claims import ROUNDED
-from studies.plans.memory_search import (
+from studies.memory import compilation as memory_compiled
+from studies.memory.search import (
     GB,
     LECTURE,
     MODELS,
@@ -22,6 +21,7 @@ from studies.plans.memory_search import (
     least,
     text,
 )
+from studies.tensor.claims import ROUNDED
 
 SIZES_GB = (16, 32, 40, 80)  # of devices: P100 or V100, V100, A100, A100 or H100
 BYTES = MIXED.parameter + MIXED.gradient + MIXED.state

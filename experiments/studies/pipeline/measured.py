@@ -22,7 +22,7 @@ from dml.strategies.hybrid.parts import Pipeline, divided
 from dml.strategies.hybrid.programs import Gradients
 from dml.types import Batch
 from dml.wire.mesh import devices
-from studies.plans.tensor_parts import raced
+from studies.tensor.parts import raced
 
 MB = 1e6
 SERIAL = "one device"

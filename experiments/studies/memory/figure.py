@@ -6,7 +6,7 @@ from pathlib import Path
 from dml.figures import style as figures
 from dml.models.memory import Held, fullest
 from dml.wire.plans.mesh import Plan
-from studies.plans.memory_search import GB, Found, Search, how, text
+from studies.memory.search import GB, Found, Search, how, text
 
 
 def bars(search: Search, pick: Found, others: Sequence[Found]) -> dict[str, Held]:

@@ -9,7 +9,7 @@ from typing import Any
 
 from dml.wire.costs import allreduce as cost
 from dml.wire.costs.allreduce import Job, Rates
-from studies.plans.scaling_model import BACKWARD, joined
+from studies.scaling.model import BACKWARD, joined
 
 PUBLISHED = {256: 236.0, 1024: 67.0, 1472: 47.0}  # minutes by V100
 ALONE = 14 * 24 * 60.0  # minutes that one V100 takes at least: "more than two weeks"

@@ -8,7 +8,7 @@ from typing import Any
 from dml.figures.style import curves
 from dml.runs.writers import Columns, Row
 from dml.wire.mesh.traffic import WIRE, Collective, sent
-from studies.plans.tensor_cases import ALL_REDUCE, Formula
+from studies.tensor.cases import ALL_REDUCE, Formula
 
 PASSES = ("forward", "backward")
 COLUMNS: Columns = {

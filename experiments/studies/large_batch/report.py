@@ -9,8 +9,8 @@ import numpy as np
 
 from dml.runs.writers import Columns, Row, printer
 from dml.wire.costs import allreduce as cost
-from studies.deep.large_batch_claims import BASELINE, SCALED
-from studies.deep.large_batch_training import Plan, Ran
+from studies.large_batch.claims import BASELINE, SCALED
+from studies.large_batch.training import Plan, Ran
 
 GOYAL = {  # errors in % at 8192 images, of the baseline at 256
     BASELINE: "23.60 ± 0.12",

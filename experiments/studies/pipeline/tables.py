@@ -7,7 +7,7 @@ from dml.runs.writers import Columns, Row
 from dml.wire.plans import pipeline_facts as facts
 from dml.wire.plans.pipelines import SCHEDULES, Schedule, make, pipedream
 from dml.wire.plans.stages import imbalance
-from studies.plans.pipeline_virtual import CUTS, Layers, speed_up
+from studies.pipeline.virtual import CUTS, Layers, speed_up
 
 # GPipe (Huang 2019), Table 2, by stages and microbatches: relative to its own K = 2 at
 # M = 1, where only one device computes at any time.
@@ -73,7 +73,7 @@ def measured(plan: Plan) -> Iterator[Row]:
         from lab import compiling
 
         from dml.models.transformer import Shape
-        from studies.plans.pipeline_measured import Problem, speeds
+        from studies.pipeline.measured import Problem, speeds
 
         compiling.cached()
         problem = Problem(Shape(*plan.shape), plan.microbatch, seed=0)

@@ -8,9 +8,9 @@ from typing import Any
 from dml.figures import style as figures
 from dml.runs.writers import Columns, Row, Writer, collected, scaled
 from dml.wire.costs.allreduce import Rates
-from studies.plans import scaling_bert
-from studies.plans.scaling_bert import PUBLISHED
-from studies.plans.scaling_model import BACKWARD, BY_HAND, Training
+from studies.scaling import bert as scaling_bert
+from studies.scaling.bert import PUBLISHED
+from studies.scaling.model import BACKWARD, BY_HAND, Training
 
 COLUMNS: dict[str, Columns] = {
     "prediction": {
