@@ -55,7 +55,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         print(carbon_report.published(summary, kept["patterson"]))
         if ways:
             given = started.given(FLAGS, leave_out=OWN)
-            run = partial(carbon_glove.command, path, FLAGS.ranks, given)
+            run = partial(carbon_glove.run_glove, path, FLAGS.ranks, given)
             target = FLAGS.target or None
             metered = partial(carbon_glove.rows, ways, FLAGS.ranks, FLAGS.epochs)
             glove = {"glove": lambda plan, kept: metered(target, run)}

@@ -31,7 +31,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
 
     def program(comm: CountedComm) -> dict[str, Any]:
         start = comm.Wtime()
-        found = counting.counted(comm, FLAGS)
+        found = counting.counts(comm, FLAGS)
         seconds, words = comm.Wtime() - start, np.array([comm.bytes_sent // 4])
         tree_allreduce(comm, words)
         summary = {

@@ -56,7 +56,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
 
 def program(comm: CountedComm, path: Path, asked: Callable[[], bool]) -> dict[str, Any]:
     begun, comm = time.perf_counter(), flags.delayed(FLAGS, comm)
-    counts = counting.counted(comm, FLAGS)
+    counts = counting.counts(comm, FLAGS)
     counted = time.perf_counter() - begun
     known = len(counts.vocabulary.words)
     dim = glove_flags.columns(FLAGS, comm.size)

@@ -26,7 +26,7 @@ from studies.large_batch.claims import BASELINE, CLAIMS
 from studies.large_batch.training import (
     MODELS,
     Plan,
-    Ran,
+    Result,
     noise_scales,
     plan,
     trained,
@@ -85,10 +85,10 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
             if row["workers"] in (1, FLAGS.large):
                 losses = np.array([run.losses for run in found])
                 curves[row["warmup"], row["batch"]] = losses
-        times = report.timed(rows, chosen.parameters)
+        times = report.speed_ups(rows, chosen.parameters)
         summary = report.summary(rows, times, FLAGS.large, noise)
         summary["seconds"] = time.perf_counter() - begun
-        report.say(rows, times, FLAGS.large, FLAGS.target, summary)
+        report.print_tables(rows, times, FLAGS.large, FLAGS.target, summary)
         figure.accuracies(path / "accuracy", rows)
         figure.targets(path / "target", rows, times, summary["batch_limit"])
         figure.losses(path / "warmups", curves, chosen.between / chosen.count)
@@ -96,7 +96,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     return summary
 
 
-def compared(plan: Plan, factors: Sequence[int]) -> Iterator[tuple[Row, list[Ran]]]:
+def compared(plan: Plan, factors: Sequence[int]) -> Iterator[tuple[Row, list[Result]]]:
     """Yield the row and the trainings of every number of workers and warm-up."""
     for factor in factors:
         for name in WARMUPS if factor > 1 else [BASELINE]:

@@ -20,8 +20,8 @@ from typing import Any
 
 from lab import flags, writing
 from studies.pipeline.claims import CLAIMS
-from studies.pipeline.tables import MOST, TABLES, Plan, scheduled
-from studies.pipeline.virtual import Layers, given, measured
+from studies.pipeline.tables import MOST_STAGES, TABLES, Plan, scheduled
+from studies.pipeline.virtual import Layers, measured_seconds, parse_seconds
 from studies.tensor.parts import devices
 
 from dml.figures import schedules as schedule_figure
@@ -50,10 +50,10 @@ FLAGS.integer("few", 4, "Blocks of the GPT that races.", 1)
 def main(argv: Sequence[str]) -> dict[str, Any]:
     """Measure, play and draw as the flags say; return the summary."""
     flags.parse(FLAGS, argv)
-    fixed = given(FLAGS.layer_seconds)
-    most = max(MOST, FLAGS.stages * FLAGS.rounds)
+    fixed = parse_seconds(FLAGS.layer_seconds)
+    most = max(MOST_STAGES, FLAGS.stages * FLAGS.rounds)
     stages(fixed or [1.0] * (FLAGS.blocks + 2), most)  # are not too many
-    for size in (MOST, FLAGS.stages):
+    for size in (MOST_STAGES, FLAGS.stages):
         network(FLAGS.network, size)  # is one
     if FLAGS.measured:
         devices(FLAGS.devices)
@@ -64,7 +64,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         {name: table.title for name, table in TABLES.items()},
     )
     with writing.first(path, FLAGS, None, tables, claims=CLAIMS) as writer:
-        plan = planned(fixed or measured(shape(FLAGS.blocks), FLAGS.microbatch))
+        plan = planned(fixed or measured_seconds(shape(FLAGS.blocks), FLAGS.microbatch))
         for name, table in TABLES.items():
             for row in table.rows(plan):
                 writer.row({"table": name} | row)

@@ -44,7 +44,7 @@ FLAGS.choice("dtype", "float32", list(DTYPES), "Type of the products of layers."
 FLAGS.switch("remat", False, "Compute layers anew: less memory.")
 FLAGS.number("clip", 1.0, "Greatest norm; 0: any.", 0)
 FLAGS.text(
-    "strategies", "all", f"Strategies, of {', '.join(contestants.WAYS)}; or all."
+    "strategies", "all", f"Strategies, of {', '.join(contestants.STRATEGIES)}; or all."
 )
 FLAGS.text(
     "bucket_mb", "0,1", "Of synchronous: MB after which gradients are sent; 0: all."
@@ -63,11 +63,11 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     from dml.wire.comm.mpi import world
 
     flags.parse(FLAGS, argv)
-    chosen = flags.names(FLAGS.strategies, contestants.WAYS, "strategies")
+    chosen = flags.names(FLAGS.strategies, contestants.STRATEGIES, "strategies")
     others = flags.names(FLAGS.peer, peers.PEERS, "peer") if FLAGS.peer else []
     task = contestants.TASKS[FLAGS.model](FLAGS)
     if others:
-        peers.ready(FLAGS.model)
+        peers.check(FLAGS.model)
         # order matters: on one GPU, JAX must not have taken all of its memory
         os.environ.setdefault("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
     if FLAGS.devices:
@@ -91,13 +91,15 @@ def compared(
             f"--batch={-(-FLAGS.batch // workers) * workers}"
         )
     setup = contestants.setup(FLAGS, comm, task, jax.random.key(FLAGS.seed))
-    steps = {name: one for way in chosen for name, one in contestants.WAYS[way](setup)}
+    steps = {
+        name: one for way in chosen for name, one in contestants.STRATEGIES[way](setup)
+    }
     steps |= {name: peers.steps(name, setup) for name in others}
     calls = {name: partial(next, one) for name, one in steps.items()}
     calls |= contestants.yardsticks(setup)
     laps = contestants.race(comm, calls, FLAGS.rounds, FLAGS.seed)
     rows = report.rows(setup, laps, set(others))
-    peers.equal(rows, FLAGS.dtype)
+    peers.first_loss_difference(rows, FLAGS.dtype)
     path = runs.path(FLAGS.out, "step_time")
     table = writers.table(report.columns(task.unit))
     chart = report.chart(path / "step_time")

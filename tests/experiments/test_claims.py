@@ -316,7 +316,7 @@ def test_a_row_is_worse_if_chance_would_hardly_make_it_so(apart, result):
 
 def test_a_point_is_lost_even_if_one_seed_is_spared():
     one, spared = np.full(5, 0.02), np.array([0.02, 0.05, 0.06, 0.06, 0.09])
-    lost, worse = large_batch_claims.lost, large_batch_claims.worse
+    lost, worse = large_batch_claims.accuracy_lost, large_batch_claims.worse
     assert not worse(spared, one) and lost(spared, one)
     assert not lost(one + 0.01 * np.array([1, 1, 1, 1, -1]), one)
 

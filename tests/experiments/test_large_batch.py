@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from lab import flags
 from studies.large_batch import training as large_batch_training
-from studies.large_batch.report import critical, row, timed
-from studies.large_batch.training import Plan, Ran, accuracy, noise_scales, trained
+from studies.large_batch.report import critical_batch, row, speed_ups
+from studies.large_batch.training import Plan, Result, accuracy, noise_scales, trained
 
 from dml.data.digits import CLASSES, FEATURES, digits
 from dml.data.minibatches import take
@@ -118,7 +118,7 @@ def test_a_run_leaves_a_row_for_each_warm_up_a_summary_and_figures(
 def told(plan, factor, warmup, at, seconds=1.0):
     """Return the row of seeds that reach 0.9 after so many snapshots; None: never."""
     runs = [
-        Ran(
+        Result(
             seconds,
             np.ones(4),
             np.array([0.9 if n == one else 0.1 for n in range(1, 5)]),
@@ -146,7 +146,7 @@ def test_workers_with_a_processor_each_take_the_time_of_one_and_the_wire(plan):
         told(plan, 2, "none", (3, 3)),
         told(plan, 2, "unscaled", (None, 1)),
     ]
-    one, two = timed(rows, plan.parameters)
+    one, two = speed_ups(rows, plan.parameters)
     assert (one["warmup"], two["warmup"]) == ("baseline", "none")
     assert one["parallel_seconds_to_target"] == pytest.approx(8)  # steps of a second
     # steps of a second and an all-reduce of 650 words
@@ -156,9 +156,9 @@ def test_workers_with_a_processor_each_take_the_time_of_one_and_the_wire(plan):
 
 def test_the_limit_is_the_batch_that_doubles_the_epochs():
     needed = {batch: 3 * (1 + batch / 80) for batch in (8, 16, 64, 128)}
-    assert critical(needed | {256: None}) == pytest.approx(80)
-    assert critical({8: 3.0, 16: 3.0, 32: 3.0}) is None
-    assert critical({8: 3.0, 16: None}) is None
+    assert critical_batch(needed | {256: None}) == pytest.approx(80)
+    assert critical_batch({8: 3.0, 16: 3.0, 32: 3.0}) is None
+    assert critical_batch({8: 3.0, 16: None}) is None
 
 
 @pytest.mark.parametrize(

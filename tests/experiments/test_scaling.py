@@ -75,8 +75,8 @@ def test_a_measured_line_meets_a_clock_that_knows_it():
             return lambda: comm.platform.compute(0.002 + 0.0001 * examples)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(scaling_measured, "descent", took)
-            return scaling_measured.line(comm, 10, 64)
+            patch.setattr(scaling_measured, "gradient_call", took)
+            return scaling_measured.gradient_line(comm, 10, 64)
 
     assert sim.run(program, 2) == [pytest.approx((0.002, 0.0001))] * 2
 

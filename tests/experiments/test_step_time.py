@@ -66,7 +66,7 @@ def test_all_take_the_same_steps_by_turns_and_torch_takes_them_too(run, tmp_path
 @pytest.mark.parametrize("model", ["gpt", "bert"])
 def test_a_twin_has_our_loss_and_gradient(model):
     torch = pytest.importorskip("torch")
-    from studies.step_time.torch_networks import TWINS, load
+    from studies.step_time.torch_networks import NETWORKS, load
 
     step_time.flags.parse(step_time.FLAGS, ["", *TINY, "--batch=1"])
     step_time.FLAGS.model = model
@@ -77,7 +77,7 @@ def test_a_twin_has_our_loss_and_gradient(model):
         lambda leaf: leaf + 0.5 * rng.standard_normal(leaf.shape, np.float32), params
     )
     loss, grads = jax.jit(jax.value_and_grad(task.model.loss))(params, task.data)
-    twin = TWINS[model](task.shape)
+    twin = NETWORKS[model](task.shape)
     load(twin, params)
     found = twin(*jax.tree.map(torch.from_numpy, task.data))
     found.backward()
@@ -91,8 +91,8 @@ def test_a_twin_has_our_loss_and_gradient(model):
 def test_a_twin_that_is_another_network_ends_the_run():
     rows = [{"peer": False, "first_loss": 2.0}, {"peer": True, "first_loss": 2.001}]
     with pytest.raises(FloatingPointError, match="got 0.0005; look at the twin"):
-        torch_training.equal(rows, "float32")
-    assert torch_training.equal(rows, "bfloat16") == pytest.approx(5e-4)
+        torch_training.first_loss_difference(rows, "float32")
+    assert torch_training.first_loss_difference(rows, "bfloat16") == pytest.approx(5e-4)
 
 
 def lap(ms, wire=None):
@@ -103,7 +103,7 @@ def lap(ms, wire=None):
 def test_shares_are_of_the_step_and_overlap_is_of_the_wire(monkeypatch):
     monkeypatch.setattr(step_time_report, "flops", lambda setup: 1e9)
     monkeypatch.setattr(step_time_report, "peak", lambda setup, laps: 40e9)
-    monkeypatch.setattr(step_time_report, "whole", lambda setup: 1)
+    monkeypatch.setattr(step_time_report, "unsharded_bytes", lambda setup: 1)
     setup = SimpleNamespace(
         values=SimpleNamespace(batch=16),
         comm=SimpleNamespace(size=2),

@@ -37,12 +37,12 @@ def rows(
         target = known["serial"].rows[-1]["loss"]
     for way in ways:
         first = known.get(way) or run(way, epochs + 1)
-        found = reach(partial(run, way), first, target)
+        found = run_to_target(partial(run, way), first, target)
         size = 1 if way == "serial" else ranks
         yield {"strategy": way, "ranks": size, "target": target} | cost(found)
 
 
-def reach(run: Callable[[int], Run], found: Run, target: float) -> Run | None:
+def run_to_target(run: Callable[[int], Run], found: Run, target: float) -> Run | None:
     """Return a run that ends where it reaches the target; None if that is too far.
 
     What was found tells after which epoch; another run ends there. Without locks that
@@ -50,16 +50,16 @@ def reach(run: Callable[[int], Run], found: Run, target: float) -> Run | None:
     """
     epochs = len(found.rows)
     most = MOST * epochs
-    while not (count := reached(found, target)):
+    while not (count := epochs_to_target(found, target)):
         if epochs == most:
             return None
         epochs = min(2 * epochs, most)
         found = run(epochs)
     again = (run(epochs) for epochs in range(count, most + 1))
-    return next((one for one in again if reached(one, target)), None)
+    return next((one for one in again if epochs_to_target(one, target)), None)
 
 
-def reached(run: Run, target: float) -> int:
+def epochs_to_target(run: Run, target: float) -> int:
     """Return after how many epochs the loss was low enough; 0 if it never was."""
     numbers = (n for n, row in enumerate(run.rows, 1) if row["loss"] <= target)
     return next(numbers, 0)
@@ -79,7 +79,9 @@ def cost(run: Run | None) -> Row:
     return {"epochs": len(run.rows), "seconds": run.summary["seconds"], **spent}
 
 
-def command(path: Path, ranks: int, given: Sequence[str], way: str, epochs: int) -> Run:
+def run_glove(
+    path: Path, ranks: int, given: Sequence[str], way: str, epochs: int
+) -> Run:
     """Run glove.py; return its run folder."""
     size = 0 if way == "serial" else ranks
     own = [*given, f"--strategy={way}", f"--epochs={epochs}", "--timeline=0"]

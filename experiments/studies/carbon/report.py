@@ -6,7 +6,7 @@ from pathlib import Path
 from dml.figures import style as figures
 from dml.runs.carbon import POUND
 from dml.runs.writers import Columns, Row, scaled
-from studies.carbon.rows import follows
+from studies.carbon.rows import days_agree
 from studies.carbon.tables import POUNDS, PUE, SEARCH
 
 
@@ -64,7 +64,7 @@ COLUMNS: dict[str, Columns] = {
 
 def published(summary: Row, second: Sequence[Row]) -> str:
     """Return a summary of the recomputed tables."""
-    held = [row["model"] for row in second if follows(row)]
+    held = [row["model"] for row in second if days_agree(row)]
     return (
         f"\nStrubell: {summary['strubell_exact']} of {summary['strubell_cells']} cells "
         f"as printed, {summary['strubell_exact_printed']} of them from printed hours: "

@@ -75,7 +75,7 @@ def patterson() -> Iterator[Row]:
         }
 
 
-def follows(row: Row) -> bool:
+def days_agree(row: Row) -> bool:
     """Return whether the printed MWh imply the printed days, after rounding."""
     digits = 0 if float(row["days"]).is_integer() else 1
     return round(row["implied_days"], digits) == row["days"]
@@ -109,6 +109,6 @@ def totals(first: Sequence[Row], second: Sequence[Row]) -> dict[str, Any]:
         "strubell_worst_error_printed": worst_printed,
         "patterson_cells": 2 * len(second),
         "patterson_worst_error": max(deviations(second)),
-        "patterson_follows": sum(map(follows, second)),
+        "patterson_follows": sum(map(days_agree, second)),
         "search_tonnes": searched["pounds"] * POUND / 1e3,
     }

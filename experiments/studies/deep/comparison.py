@@ -60,7 +60,7 @@ def mesh(name: str, found: Sequence[jax.Device], size: int) -> Mesh:
     return Mesh(np.array(found[:size]), (name,), axis_types=(AxisType.Auto,))
 
 
-def trained(
+def train(
     division: Division,
     batches: Iterable[np.ndarray],
     update: Optimizer,
@@ -79,11 +79,11 @@ def trained(
     return curve(steps, evaluate, evaluate_every)
 
 
-def seconds(found: Curve) -> float:
+def median_step_seconds(found: Curve) -> float:
     """Return the median seconds of a step, without its input."""
     return float(np.median([row["gradient_seconds"] for row in found.rows]))
 
 
-def apart(one: Sequence[float], other: Sequence[float]) -> float:
+def largest_difference(one: Sequence[float], other: Sequence[float]) -> float:
     """Return the largest difference of two curves of losses."""
     return float(np.max(np.abs(np.subtract(one, other))))

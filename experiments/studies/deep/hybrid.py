@@ -49,7 +49,7 @@ def define(values: flags.FlagValues, mesh: str = "", microbatches: int = 1) -> N
 def on_axes(setup: Setup) -> dict[str, Any]:
     """Train on the mesh of the flag --mesh."""
     count = len(jax.devices())
-    return own(setup, axes.parse(setup.values.mesh or f"data:{count}", count))
+    return arguments(setup, axes.parse(setup.values.mesh or f"data:{count}", count))
 
 
 def on_mesh(setup: Setup, sizes: dict[str, int]) -> Iterator[Step]:
@@ -60,13 +60,13 @@ def on_mesh(setup: Setup, sizes: dict[str, int]) -> Iterator[Step]:
         setup.update,
         comm=setup.comm,
         timer=setup.timer,
-        **own(setup, sizes),
+        **arguments(setup, sizes),
     )
 
 
-def own(setup: Setup, sizes: dict[str, int]) -> dict[str, Any]:
+def arguments(setup: Setup, sizes: dict[str, int]) -> dict[str, Any]:
     """Return hybrid's own arguments for a mesh; print the division of the network."""
-    fits(setup, sizes)
+    check(setup, sizes)
     values, mesh = setup.values, devices.mesh(**sizes)
     cut = network(setup, sizes)
     pipeline = Pipeline(
@@ -89,7 +89,7 @@ def own(setup: Setup, sizes: dict[str, int]) -> dict[str, Any]:
     }
 
 
-def fits(setup: Setup, sizes: dict[str, int]) -> None:
+def check(setup: Setup, sizes: dict[str, int]) -> None:
     """Raise BadInput for axes that cannot divide the network; compile nothing."""
     values = setup.values
     if values.microbatches > values.batch:
@@ -104,7 +104,7 @@ def fits(setup: Setup, sizes: dict[str, int]) -> None:
         pipedream.fits(parts, pipeline, values.clip)
 
 
-def whole(values: flags.FlagValues, total: int) -> None:
+def check_batches(values: flags.FlagValues, total: int) -> None:
     """Raise BadInput for minibatches of two sizes with pipedream.
 
     `total` is the number of examples of a run.

@@ -11,7 +11,7 @@ import numpy as np
 from dml.figures import style as figures
 from dml.runs.writers import Row, Writer, collected
 from dml.train import Curve
-from studies.deep.comparison import apart
+from studies.deep.comparison import largest_difference
 
 CLOSE = 1e-4  # of a loss: float32 sums in other orders, through so many updates
 MEASURES = {  # columns by the measures of a Step, in bytes
@@ -34,7 +34,7 @@ def row(name: str, found: Curve, tokens: int, first: Sequence[Row]) -> dict[str,
         "tokens_per_second": tokens / float(np.median(later)),
         **{mb: megabytes(found.summary, key) for key, mb in MEASURES.items()},
         "loss": found.losses[-1],
-        "apart": apart(found.losses, reference),
+        "apart": largest_difference(found.losses, reference),
         "losses": found.losses,
     }
 
@@ -44,7 +44,7 @@ def megabytes(measures: Mapping[str, Any], name: str) -> float | None:
     return measures[name] / 1e6 if name in measures else None
 
 
-def given(key: str) -> Any:
+def optional_number(key: str) -> Any:
     """Return the text of a number; empty where it is not known."""
     return lambda row: "" if row[key] is None else f"{row[key]:.2f}"
 
@@ -53,11 +53,11 @@ COLUMNS = {
     "mesh": (24, "{mesh}"),
     "first s": (7, "{first_seconds:.1f}"),
     "tokens/s": (8, "{tokens_per_second:,.0f}"),
-    "held MB": (7, given("held_mb")),
-    "temporary": (9, given("temporary_mb")),
-    "sent MB: tensor": (15, given("tensor_mb")),
-    "stage": (6, given("stage_mb")),
-    "data": (6, given("data_mb")),
+    "held MB": (7, optional_number("held_mb")),
+    "temporary": (9, optional_number("temporary_mb")),
+    "sent MB: tensor": (15, optional_number("tensor_mb")),
+    "stage": (6, optional_number("stage_mb")),
+    "data": (6, optional_number("data_mb")),
     "last loss": (9, "{loss:.5f}"),
     "apart": (8, "{apart:.1e}"),
 }

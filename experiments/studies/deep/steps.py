@@ -23,7 +23,7 @@ def guarded(steps: Iterator[Step], virtual: bool) -> Iterator[Step]:
         yield step
 
 
-def onward(steps: Iterable[Step], done: int) -> Iterator[Step]:
+def renumbered(steps: Iterable[Step], done: int) -> Iterator[Step]:
     """Number the steps of a resumed run."""
     return (step._replace(number=step.number + done) for step in steps)
 

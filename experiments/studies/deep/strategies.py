@@ -52,7 +52,7 @@ OWN = {
 }
 
 
-def begin(setup: Setup) -> Iterator[Step]:
+def steps(setup: Setup) -> Iterator[Step]:
     """Return the Steps of --strategy."""
     name, problem = setup.values.strategy, setup.problem
     train_by = strategy(name, problem, setup.comm.size if name == "serial" else 1)
@@ -73,7 +73,7 @@ def workers(values: flags.FlagValues, comm: CountedComm) -> int:
     return len(jax.devices()) if values.strategy == "mesh" else comm.size
 
 
-def yields(values: flags.FlagValues, updates: int) -> int:
+def step_count(values: flags.FlagValues, updates: int) -> int:
     """Return the number of Steps of so many updates; one of local has several."""
     if values.strategy != "local":
         return updates
@@ -81,7 +81,7 @@ def yields(values: flags.FlagValues, updates: int) -> int:
     return single - (single - updates) // values.local_every
 
 
-def fits(values: flags.FlagValues, workers: int) -> None:
+def check(values: flags.FlagValues, workers: int) -> None:
     """Raise BadInput for flags that the strategy does not read or cannot follow."""
     parts = workers * values.accumulate
     if values.batch % parts:

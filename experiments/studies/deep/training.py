@@ -31,7 +31,7 @@ from studies.deep import flags as deep_flags
 from studies.deep import hybrid as deep_hybrid
 from studies.deep import strategies
 from studies.deep.setup import Cutter, Setup
-from studies.deep.steps import Speed, guarded, onward
+from studies.deep.steps import Speed, guarded, renumbered
 
 
 class Task(NamedTuple):
@@ -65,7 +65,7 @@ def run(
         def program(comm: CountedComm) -> dict[str, Any]:
             if on_mesh:
                 devices.start(comm)
-            return learn(values, comm, path, asked, task)
+            return train_rank(values, comm, path, asked, task)
 
         return flags.ranks(program, values, devices=on_mesh)
 
@@ -75,12 +75,14 @@ def prepared(
 ) -> tuple[Setup, int]:
     """Return the start of a run, new or resumed, and its number of updates."""
     total = deep_flags.total(values, task.count)
-    deep_hybrid.whole(values, total)
+    deep_hybrid.check_batches(values, total)
     steps = -(-total // values.batch)
     params = task.model.init(jax.random.key(values.seed))
     optimizer = deep_flags.optimizer(values, steps, params)
     rules = deep_flags.rules(values)
-    done, params, state, memory = begin(values, params, optimizer, comm, steps, rules)
+    done, params, state, memory = start_or_resume(
+        values, params, optimizer, comm, steps, rules
+    )
     # Virtual ranks have a clock of their own; devices, though of one of them, do not.
     devices_only = values.strategy in strategies.ON_DEVICES
     problem = network(
@@ -106,7 +108,7 @@ def prepared(
     return setup, steps
 
 
-def learn(
+def train_rank(
     values: flags.FlagValues,
     comm: CountedComm,
     path: Path,
@@ -115,22 +117,22 @@ def learn(
 ) -> dict[str, Any]:
     """Train on this rank; return its summary."""
     begun, comm = time.perf_counter(), flags.delayed(values, comm)
-    strategies.fits(values, strategies.workers(values, comm))
+    strategies.check(values, strategies.workers(values, comm))
     found = task()
     setup, steps = prepared(values, comm, found)
     speed = Speed(found.units)
     save = partial(saved, comm, path / "checkpoints", deep_flags.rules(values))
-    shown = [strategies.yields(values, updates) for updates in (steps, setup.done)]
+    shown = [strategies.step_count(values, updates) for updates in (steps, setup.done)]
     with writing.first(
         path,
         values,
         comm,
-        writers.console(*shown, says=partial(says, speed, found)),
+        writers.console(*shown, says=partial(progress_line, speed, found)),
         learning(path / "loss"),
         append=bool(values.resume),
     ) as writer:
-        some = strategies.begin(setup)
-        some = onward(guarded(some, comm.platform.virtual), setup.done)
+        some = strategies.steps(setup)
+        some = renumbered(guarded(some, comm.platform.virtual), setup.done)
         some = timelines.traced(some, comm, values.timeline, path, values.profile)
         some = checked(some, comm, values.check_every)
         some = kept(speed.of(some), comm, save, values.save_every, asked)
@@ -165,7 +167,7 @@ def saved(
         states.save(folder, step.number, tree, rules)
 
 
-def begin(
+def start_or_resume(
     values: flags.FlagValues,
     params: Params,
     optimizer: Any,
@@ -217,5 +219,5 @@ def scores(task: Task, rank: int, params: Params) -> dict[str, Any]:
     return found
 
 
-def says(speed: Speed, task: Task, row: Mapping[str, Any]) -> str:
+def progress_line(speed: Speed, task: Task, row: Mapping[str, Any]) -> str:
     return f"loss {row['loss']:.4f}  {speed.rate:,.0f} {task.unit}/s"

@@ -18,7 +18,13 @@ from dml.runs.writers import Row, scaled
 from dml.strategies.sharded import placed
 from dml.train import Curve
 from dml.types import Batch, Problem
-from studies.deep.comparison import Division, apart, mesh, one_device, seconds
+from studies.deep.comparison import (
+    Division,
+    largest_difference,
+    median_step_seconds,
+    mesh,
+    one_device,
+)
 
 COLUMNS = {
     "way": (14, "{way}"),
@@ -35,25 +41,25 @@ TURNS = 12  # measured calls of each division in a race
 
 def row(name: str, layers: int, length: int, found: Curve) -> Row:
     """Return the row of a division; length is L."""
-    count = counted(name, layers, length)
+    count = tick_count(name, layers, length)
     return {
         "way": name,
         "layers": layers,
         "ticks": count,
         "gain": layers * length / count,
-        "seconds_per_step": seconds(found),
+        "seconds_per_step": median_step_seconds(found),
         "loss": found.losses[-1],
         "accuracy": found.summary["accuracy"],
         "losses": found.losses,
     }
 
 
-def counted(name: str, layers: int, length: int) -> int:
+def tick_count(name: str, layers: int, length: int) -> int:
     """Return the ticks of all layers, one layer after another or as a wavefront."""
     return ticks(layers, length) if name == WAVEFRONT else layers * length
 
 
-def sketched(layers: int, read: int, written: int) -> list[str]:
+def wavefront_lines(layers: int, read: int, written: int) -> list[str]:
     """Return the wavefront as lines: r1 is the first word read, w1 written."""
     names = [f"r{n + 1}" for n in range(read)] + [f"w{n + 1}" for n in range(written)]
     wide = max(map(len, names))
@@ -70,15 +76,15 @@ def summary(found: Mapping[str, Curve], layers: int, length: int) -> dict[str, A
     return {
         "loss": two.losses[-1],
         "accuracy": two.summary["accuracy"],
-        "largest_difference": apart(one.losses, two.losses),
-        "ticks_one_device": counted(ONE_DEVICE, layers, length),
-        "ticks_wavefront": counted(WAVEFRONT, layers, length),
-        "seconds_per_step_one_device": seconds(one),
-        "seconds_per_step_wavefront": seconds(two),
+        "largest_difference": largest_difference(one.losses, two.losses),
+        "ticks_one_device": tick_count(ONE_DEVICE, layers, length),
+        "ticks_wavefront": tick_count(WAVEFRONT, layers, length),
+        "seconds_per_step_one_device": median_step_seconds(one),
+        "seconds_per_step_wavefront": median_step_seconds(two),
     }
 
 
-def raced(words: int, width: int, batch: Batch) -> dict[str, Any]:
+def race_two_layers(words: int, width: int, batch: Batch) -> dict[str, Any]:
     """Time two layers on two devices, for which more machines have the cores."""
     model = translator(words, width, layers=2)
     params = model.init(jax.random.key(0))

@@ -12,7 +12,7 @@ from dml.models.alexnet import TOWERS
 from dml.runs.writers import Row, scaled
 from dml.train import Curve
 from dml.types import Params
-from studies.deep.comparison import apart, seconds
+from studies.deep.comparison import largest_difference, median_step_seconds
 
 CROSSINGS = ("all-gather", "reduce-scatter")  # the other collectives sum losses
 FIRST = 20  # steps: later ones double the differences of rounding
@@ -42,7 +42,7 @@ def row(
         "cross_entropy": last["cross_entropy"],
         "formula_bytes": formula if devices > 1 else 0,
         "compiled_bytes": devices * sum(last.get(f"{k}_bytes", 0) for k in CROSSINGS),
-        "seconds_per_step": seconds(found),
+        "seconds_per_step": median_step_seconds(found),
         "losses": found.losses,
     }
 
@@ -52,8 +52,8 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
     one, two, *_ = rows
     found: dict[str, Any] = {
         "loss": two["losses"][-1],
-        "largest_difference": apart(one["losses"], two["losses"]),
-        "largest_difference_at_first": apart(
+        "largest_difference": largest_difference(one["losses"], two["losses"]),
+        "largest_difference_at_first": largest_difference(
             one["losses"][:FIRST], two["losses"][:FIRST]
         ),
         "seconds_per_step_one_device": one["seconds_per_step"],
@@ -65,7 +65,7 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
     return found
 
 
-def learned(start: Params, last: Params) -> np.ndarray:
+def filter_changes(start: Params, last: Params) -> np.ndarray:
     """Return the change of the first layer's filters: HxWxIxO."""
     first, second = (np.asarray(one["layer_1"]["kernel"]) for one in (start, last))
     return second - first
@@ -84,14 +84,14 @@ def draw(path: Path, rows: Sequence[Row], kernel_HxWxIxO: np.ndarray) -> None:
         panels = figure.subplot_mosaic(layout, width_ratios=(1, 2))
         for number, half in enumerate(halves):
             axes = panels[number]
-            axes.imshow(tiled(half), vmin=0, vmax=1, cmap="gray", clip_on=False)
+            axes.imshow(filter_tiles(half), vmin=0, vmax=1, cmap="gray", clip_on=False)
             axes.set_axis_off()
             title = f"tower {number + 1}: what its filters have learned"
             axes.set_title(title, fontsize=9)
         losses(panels["losses"], curves)
 
 
-def tiled(kernel_HxWxIxO: np.ndarray) -> np.ndarray:
+def filter_tiles(kernel_HxWxIxO: np.ndarray) -> np.ndarray:
     """Return filters as one picture, where grey is 0; in colours if they see three."""
     if kernel_HxWxIxO.shape[2] != 3:
         kernel_HxWxIxO = kernel_HxWxIxO.mean(axis=2, keepdims=True)

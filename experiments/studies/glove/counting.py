@@ -59,10 +59,10 @@ class Counts(NamedTuple):
     records: np.ndarray
 
 
-def counted(comm: CountedComm, values: flags.FlagValues) -> Counts:
+def counts(comm: CountedComm, values: flags.FlagValues) -> Counts:
     """Count the corpus, or find the counts of the same texts and flags; collective."""
     if values.counts:
-        return opened(Path(values.counts))
+        return open_counts(Path(values.counts))
     paths = first_of_all(comm, lambda: text(values.corpus))
     rules = Rules(
         values.window,
@@ -72,7 +72,7 @@ def counted(comm: CountedComm, values: flags.FlagValues) -> Counts:
         flags.nbytes(values.memory),
     )
     folder = cache() / "cooccurrence" / key(comm, paths, values)
-    there, part = known(comm, folder)
+    there, part = cached_folder(comm, folder)
     if not there:
         words = partial(tokens, pattern=values.pattern, lower=values.lower)
         part.mkdir(parents=True, exist_ok=True)
@@ -80,11 +80,11 @@ def counted(comm: CountedComm, values: flags.FlagValues) -> Counts:
             found = count(comm, pieces(paths, PIECE), words, part, rules)
             if comm.rank == 0:
                 runs.dump(part / "counts.json", found._asdict())
-                keep(part, folder)
+                publish(part, folder)
             comm.Barrier()
         finally:
             shutil.rmtree(part, ignore_errors=True)
-    return opened(folder)
+    return open_counts(folder)
 
 
 def key(comm: CountedComm, paths: Sequence[Path], values: flags.FlagValues) -> str:
@@ -107,7 +107,7 @@ def key(comm: CountedComm, paths: Sequence[Path], values: flags.FlagValues) -> s
     return digest.tobytes().hex()
 
 
-def known(comm: CountedComm, folder: Path) -> tuple[bool, Path]:
+def cached_folder(comm: CountedComm, folder: Path) -> tuple[bool, Path]:
     """Return whether the counts exist, and a folder to make them in.
 
     Equal on all ranks. The name has the process id, as several runs may count at once.
@@ -117,7 +117,7 @@ def known(comm: CountedComm, folder: Path) -> tuple[bool, Path]:
     return bool(said[0]), folder.with_name(f"{folder.name}.{said[1]}")
 
 
-def keep(part: Path, folder: Path) -> None:
+def publish(part: Path, folder: Path) -> None:
     """Rename the folder of counts, unless another run has: its counts are equal."""
     if not (folder / "counts.json").exists():
         shutil.rmtree(folder, ignore_errors=True)
@@ -125,7 +125,7 @@ def keep(part: Path, folder: Path) -> None:
         part.rename(folder)
 
 
-def opened(folder: Path) -> Counts:
+def open_counts(folder: Path) -> Counts:
     """Map the files of a folder, ours or the C program's."""
     vocabulary = read(folder / "vocab.txt")
     return Counts(folder, vocabulary, cooccurrence.read(folder / "cooccurrence.bin"))

@@ -32,7 +32,7 @@ def run(tools: Path, path: Path, threads: int, values: flags.FlagValues) -> dict
     """Shuffle and train with some threads; return a row like a summary.json."""
     check(tools)
     tools = tools.resolve()  # the program runs in a folder of its own
-    counts = counting.counted(Metered(world(0)), values)
+    counts = counting.counts(Metered(world(0)), values)
     vocabulary = (counts.folder / "vocab.txt").resolve()
     out = path / f"reference-{threads}"
     out.mkdir(parents=True, exist_ok=True)

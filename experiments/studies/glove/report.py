@@ -15,7 +15,7 @@ from dml.runs.writers import cell
 from dml.types import Embeddings
 
 
-def vectors_of(state: Embeddings, count: int) -> np.ndarray:
+def word_vectors(state: Embeddings, count: int) -> np.ndarray:
     """Add up the two vectors of each word, as the reference does; or take its one."""
     both = state.vectors_TxD.reshape(-1, count, state.vectors_TxD.shape[1])
     return both.sum(axis=0)
@@ -25,7 +25,7 @@ def conclude(
     path: Path, known: Vocabulary, state: Embeddings, of: Sequence[str]
 ) -> dict[str, Any]:
     """Write vectors, map and the neighbours of some words; return the scores."""
-    found = vectors_of(state, len(known.words))
+    found = word_vectors(state, len(known.words))
     vectors.save(path, known.words, found)
     vocabulary.write(path / "vocab.txt", known)
     wordmap(path / "words", known.words, found)

@@ -23,7 +23,7 @@ LASTS = 4  # workers up to which accuracy holds at least
 NEAR, FLAT = 0.75, 0.5  # steps fall as k^-1: powers that are near it, and far from it
 
 
-def chance(errors: np.ndarray, than: np.ndarray) -> float:
+def p_value(errors: np.ndarray, than: np.ndarray) -> float:
     """Return the share of all swaps of pairs whose mean difference is as large."""
     apart = np.asarray(errors) - np.asarray(than)
     signs = np.array(list(product((1, -1), repeat=len(apart))))
@@ -32,10 +32,10 @@ def chance(errors: np.ndarray, than: np.ndarray) -> float:
 
 def worse(errors: np.ndarray, than: np.ndarray) -> bool:
     """Return whether errors are larger, seed by seed, by the exact test."""
-    return chance(errors, than) <= CHANCE
+    return p_value(errors, than) <= CHANCE
 
 
-def lost(errors: np.ndarray, than: np.ndarray) -> bool:
+def accuracy_lost(errors: np.ndarray, than: np.ndarray) -> bool:
     """Return whether errors are worse, or larger by over a point on the mean."""
     return worse(errors, than) or float(np.mean(errors) - np.mean(than)) > POINT
 
@@ -55,7 +55,7 @@ def all_worse(
         return untested(f"fewer than {SEEDS} seeds prove nothing")
     texts, holds = [], []
     for one, other in pairs:
-        apart, p = errors[one] - errors[other], chance(errors[one], errors[other])
+        apart, p = errors[one] - errors[other], p_value(errors[one], errors[other])
         holds.append(worse(errors[one], errors[other]))
         texts.append(f"{one} - {other} {apart.mean():+.2%} (p = {p:.3f})")
     return verdict(all(holds), ", ".join(texts), f"asked p of {CHANCE:g} at most")
@@ -74,7 +74,7 @@ def holds_then_falls(run: Run) -> Verdict:
     rows = [row for row in run.rows if row["warmup"] in SCALED]
     errors = {row["workers"]: np.array(row["errors"]) for row in rows}
     one, *factors = sorted(nonempty(errors, "gradual"))
-    good = [not lost(errors[factor], errors[one]) for factor in factors]
+    good = [not accuracy_lost(errors[factor], errors[one]) for factor in factors]
     held = good.index(False) if False in good else len(good)
     last = [one, *factors][held]
     holds = last >= LASTS and held < len(good) and not any(good[held:])
@@ -91,7 +91,7 @@ def as_one(run: Run) -> Verdict:
     errors = by_warmup(run)
     one, many = errors[BASELINE], errors["gradual"]
     ours = f"{many.mean():.2%}, baseline {one.mean():.2%}"
-    return verdict(not lost(many, one), ours, "k times the batch and the rate")
+    return verdict(not accuracy_lost(many, one), ours, "k times the batch and the rate")
 
 
 @claim("an unscaled rate is the worst", "41.67 %")

@@ -10,7 +10,7 @@ import numpy as np
 from dml.runs.writers import Columns, Row, printer
 from dml.wire.costs import allreduce as cost
 from studies.large_batch.claims import BASELINE, SCALED
-from studies.large_batch.training import Plan, Ran
+from studies.large_batch.training import Plan, Result
 
 GOYAL = {  # errors in % at 8192 images, of the baseline at 256
     BASELINE: "23.60 ± 0.12",
@@ -29,7 +29,7 @@ COLUMNS = {
     "batch": (5, "{batch:d}"),
     "rate": (6, "{rate:.4g}"),
     "steps": (6, "{steps:,d}"),
-    "error %": (14, lambda row: spread(row["errors"])),
+    "error %": (14, lambda row: mean_and_deviation(row["errors"])),
     "loss": (8, "{loss:.4f}"),
     "at target": (9, lambda row: f"{row['reached']} of {len(row['errors'])}"),
     "epochs to": (9, "{epochs_to_target:.2f}"),
@@ -61,7 +61,7 @@ TIMES: Columns = {
 
 
 def row(
-    plan: Plan, workers: int, warmup: str, rates: Any, target: float, runs: list[Ran]
+    plan: Plan, workers: int, warmup: str, rates: Any, target: float, runs: list[Result]
 ) -> dict[str, Any]:
     """Return the row of the trainings with all seeds.
 
@@ -92,7 +92,7 @@ def row(
     }
 
 
-def reached(run: Ran, target: float) -> int | None:
+def reached(run: Result, target: float) -> int | None:
     """Return the number of snapshots until the target; None if it was missed."""
     good = np.flatnonzero(run.accuracies >= target)
     return int(good[0]) + 1 if len(good) else None
@@ -102,14 +102,14 @@ def finite(number: float) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def spread(values: Sequence[float] | np.ndarray) -> str:
+def mean_and_deviation(values: Sequence[float] | np.ndarray) -> str:
     """Return mean and standard deviation, in %."""
     several = 100 * np.asarray(values)
     deviation = several.std(ddof=1) if len(several) > 1 else 0.0
     return f"{several.mean():.2f} ± {deviation:.2f}"
 
 
-def timed(rows: Sequence[Row], parameters: int) -> list[Row]:
+def speed_ups(rows: Sequence[Row], parameters: int) -> list[Row]:
     """Return the rows with the fewest steps to the target, by workers.
 
     Speed-ups and `parallel_seconds_to_target` are added. The latter are predicted for
@@ -145,7 +145,7 @@ def gain(serial: float | None, parallel: float | None) -> float | None:
     return None if serial is None or parallel is None else serial / parallel
 
 
-def critical(epochs: Mapping[int, float | None]) -> float | None:
+def critical_batch(epochs: Mapping[int, float | None]) -> float | None:
     """Return the batch that doubles the epochs to the target (McCandlish 2018, 2.11).
 
     By E = E_min (1 + B / B_crit), fitted by relative error: a line over the batch.
@@ -164,7 +164,7 @@ def summary(
 ) -> dict[str, Any]:
     """Return the flat summary; noise: its scale at the target and at the end."""
     at = {row["warmup"]: row for row in rows if row["workers"] in (1, large)}
-    limit = critical({row["batch"]: row["epochs_to_target"] for row in times})
+    limit = critical_batch({row["batch"]: row["epochs_to_target"] for row in times})
     found: dict[str, Any] = {
         "loss": at["gradual"]["loss"],
         "accuracy": 1 - at["gradual"]["error"],
@@ -184,21 +184,25 @@ def summary(
     return found
 
 
-def say(
+def print_tables(
     rows: Sequence[Row], times: Sequence[Row], large: int, target: float, summary: Row
 ) -> None:
     """Print three tables, each with published numbers, and the bounds."""
     at = {row["warmup"]: row for row in rows if row["workers"] in (1, large)}
     batch, small = at["gradual"]["batch"], min(ALEXNET)
-    show(
+    print_table(
         f"warm-ups: error in %, Goyal 2017 at 8192 images, ours at {batch}",
         WARMUPS,
         [
-            {"warmup": name, "published": error, "ours": spread(at[name]["errors"])}
+            {
+                "warmup": name,
+                "published": error,
+                "ours": mean_and_deviation(at[name]["errors"]),
+            }
             for name, error in GOYAL.items()
         ],
     )
-    show(
+    print_table(
         "batches: top-1 in %, AlexNet, and ours with gradual warm-up",
         BATCHES,
         [
@@ -206,13 +210,13 @@ def say(
                 "images": small * row["workers"],
                 "published": ALEXNET.get(small * row["workers"]),
                 "batch": row["batch"],
-                "ours": spread(1 - np.array(row["errors"])),
+                "ours": mean_and_deviation(1 - np.array(row["errors"])),
             }
             for row in rows
             if row["warmup"] in SCALED
         ],
     )
-    show(
+    print_table(
         f"time to {target:.1%} by the fastest warm-up (-: missed by a seed); "
         "speed-up: in steps, of k processors (predicted), of this one (measured)",
         TIMES,
@@ -228,7 +232,7 @@ def say(
     )
 
 
-def show(title: str, columns: Columns, rows: Sequence[Row]) -> None:
+def print_table(title: str, columns: Columns, rows: Sequence[Row]) -> None:
     write = printer(columns, title)
     for row in rows:
         write(row)

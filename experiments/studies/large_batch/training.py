@@ -63,7 +63,7 @@ class Plan(NamedTuple):
         return draws(self.count, factor * self.base, seed, total)
 
 
-class Ran(NamedTuple):
+class Result(NamedTuple):
     """One training."""
 
     seconds: float
@@ -101,7 +101,7 @@ def accuracy(model: Model, held_out: Batch) -> Partial:
 
 def trained(
     plan: Plan, factor: int, seed: int, rates: np.ndarray, keep: bool = False
-) -> Ran:
+) -> Result:
     """Train by so many workers; keep: whether the result has the snapshots."""
     problem = network(
         plan.model,
@@ -125,7 +125,7 @@ def trained(
     rows, summary = curve(
         steps, lambda params: {"params": params}, every if keep else 0, finite=False
     )
-    return Ran(
+    return Result(
         summary["seconds"],
         np.array([row["loss"] for row in rows], np.float32),
         np.array([row["accuracy"] for row in rows], np.float32),

@@ -24,12 +24,12 @@ class Case(NamedTuple):
 
 # XLA's CPU compiler drops the barriers that keep what remat computes again apart from
 # what was computed before, and its scheduler then does both at once: no byte is saved.
-KEEP = {"xla_disable_hlo_passes": "cse_barrier_expander"}
+KEEP_BARRIERS = {"xla_disable_hlo_passes": "cse_barrier_expander"}
 CASES = {  # by name: the step, and how it is compiled
     "few tokens": (Case(8, 64, False), {}),
     "four times as long": (Case(8, 256, False), {}),
     "remat": (Case(8, 256, True), {}),
-    "remat, barriers kept": (Case(8, 256, True), KEEP),
+    "remat, barriers kept": (Case(8, 256, True), KEEP_BARRIERS),
 }
 
 

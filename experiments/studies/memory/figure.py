@@ -6,10 +6,12 @@ from pathlib import Path
 from dml.figures import style as figures
 from dml.models.memory import Held, fullest
 from dml.wire.plans.mesh import Plan
-from studies.memory.search import GB, Found, Search, how, text
+from studies.memory.search import GB, Candidate, Search, mesh_text, options_text
 
 
-def bars(search: Search, pick: Found, others: Sequence[Found]) -> dict[str, Held]:
+def bars(
+    search: Search, pick: Candidate, others: Sequence[Candidate]
+) -> dict[str, Held]:
     """Return the memory of the pick, of it without each trick, and of other plans."""
     plan = pick.plan
     without = {
@@ -27,7 +29,8 @@ def bars(search: Search, pick: Found, others: Sequence[Found]) -> dict[str, Held
 
 def label(plan: Plan) -> str:
     """Return a plan in two lines."""
-    return f"{text(plan)}\n{how(plan)}, {plan.microbatch} x {plan.microbatches}"
+    microbatches = f"{plan.microbatch} x {plan.microbatches}"
+    return f"{mesh_text(plan)}\n{options_text(plan)}, {microbatches}"
 
 
 def draw(path: Path, drawn: dict[str, Held], limit: float, title: str) -> None:

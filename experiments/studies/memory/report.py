@@ -13,13 +13,13 @@ from studies.memory.search import (
     GB,
     LECTURE,
     MODELS,
-    Found,
+    Candidate,
     Search,
+    candidates,
     cheapest,
-    found,
-    how,
-    least,
-    text,
+    fewest_devices,
+    mesh_text,
+    options_text,
 )
 from studies.tensor.claims import ROUNDED
 
@@ -93,7 +93,7 @@ TITLES = {
 }
 
 
-class Plan(NamedTuple):
+class Arguments(NamedTuple):
     """The arguments of all tables.
 
     model: the name of the model whose plans are searched.
@@ -105,12 +105,12 @@ class Plan(NamedTuple):
 
     model: str
     search: Search
-    by: Mapping[int, Sequence[Found]]
+    by: Mapping[int, Sequence[Candidate]]
     best: int
     compiled: bool
 
 
-def lecture(plan: Plan, *_: Any) -> Iterator[Row]:
+def lecture(plan: Arguments, *_: Any) -> Iterator[Row]:
     """Compare real shapes, and 16 bytes a parameter, with the lecture."""
     for name in LECTURE:
         known = MODELS[name]
@@ -132,62 +132,62 @@ def lecture(plan: Plan, *_: Any) -> Iterator[Row]:
         }
 
 
-def holding(plan: Plan, *_: Any) -> Iterator[Row]:
+def holding(plan: Arguments, *_: Any) -> Iterator[Row]:
     """Find the fewest devices of each size, and the fastest plan for that number."""
     for name in LECTURE:
         for size in SIZES_GB:
             search = plan.search._replace(known=MODELS[name], limit=size * GB)
-            devices = least(search)
-            yield {"model": name, "device_gb": size} | described(
-                found(search, devices)[0]
+            devices = fewest_devices(search)
+            yield {"model": name, "device_gb": size} | plan_columns(
+                candidates(search, devices)[0]
             )
 
 
-def proposals(plan: Plan, *_: Any) -> Iterator[Row]:
+def proposals(plan: Arguments, *_: Any) -> Iterator[Row]:
     """List the fastest plans of each number of devices, each mesh once."""
     for plans in plan.by.values():
-        fastest: dict[str, Found] = {}
+        fastest: dict[str, Candidate] = {}
         for one in plans:
-            fastest.setdefault(text(one.plan), one)
+            fastest.setdefault(mesh_text(one.plan), one)
         for one in list(fastest.values())[: plan.best]:
             tokens = one.plan.batch * plan.search.known.shape.length
             speed = {"tokens_per_second": tokens / one.seconds.total}
-            yield {"model": plan.model} | described(one) | speed
+            yield {"model": plan.model} | plan_columns(one) | speed
 
 
-def stages(plan: Plan, *_: Any) -> Iterator[Row]:
+def stages(plan: Arguments, *_: Any) -> Iterator[Row]:
     """List the memory of a device of every stage in the cheapest plan."""
     pick, known = cheapest(plan.by).plan, plan.search.known
     for stage in range(pick.stage):
         one = held(known.shape, known.causal, pick, stage)
         yield {
-            "mesh": text(pick),
+            "mesh": mesh_text(pick),
             "stage": stage,
             "blocks": blocks(known.shape.layers, pick.stage, stage),
             "alive": LIVE[pick.schedule](pick, stage),
             "parameters": on_stage(known.shape, known.causal, pick, stage),
-            **sized(one),
+            **gigabytes(one),
         }
 
 
-def sized(one: Held) -> dict[str, float]:
+def gigabytes(one: Held) -> dict[str, float]:
     """Return a device's GB, part by part and together."""
     parts = {f"{part}_gb": size / GB for part, size in one._asdict().items()}
     return parts | {"gb": one.total / GB}
 
 
-def described(one: Found) -> dict[str, Any]:
+def plan_columns(one: Candidate) -> dict[str, Any]:
     """Return the columns of a plan."""
     spent = one.seconds._asdict()
     computed = spent.pop("compute")
     binds = max(spent, key=lambda name: spent[name])
     return {
         "devices": one.plan.devices,
-        "mesh": text(one.plan),
-        "how": how(one.plan),
+        "mesh": mesh_text(one.plan),
+        "how": options_text(one.plan),
         "microbatch": one.plan.microbatch,
         "microbatches": one.plan.microbatches,
-        **sized(one.held),
+        **gigabytes(one.held),
         "seconds": one.seconds.total,
         "device_seconds": one.price,
         "compute_share": computed / one.seconds.total,
@@ -196,12 +196,12 @@ def described(one: Found) -> dict[str, Any]:
     }
 
 
-def compiled(plan: Plan, *_: Any) -> Iterable[Row]:
+def compiled(plan: Arguments, *_: Any) -> Iterable[Row]:
     """Compile a step of a small model."""
     return memory_compiled.rows(compilable(plan)[1]) if plan.compiled else ()
 
 
-def compilable(plan: Plan) -> tuple[str, Shape]:
+def compilable(plan: Arguments) -> tuple[str, Shape]:
     """Return the model itself if it compiles in seconds, else the smallest GPT."""
     small = [f"gpt-{name}" for name, size in SIZES["gpt"].items() if size[0] <= 4]
     name = plan.model if plan.model in small else small[0]
@@ -217,7 +217,7 @@ TABLES: dict[str, Callable[..., Iterable[Row]]] = {
 }
 
 
-def totals(plan: Plan, kept: Mapping[str, Sequence[Row]]) -> dict[str, Any]:
+def totals(plan: Arguments, kept: Mapping[str, Sequence[Row]]) -> dict[str, Any]:
     """Return the summary of all tables."""
     found: dict[str, Any] = {"model": plan.model}
     found |= flat(kept["lecture"], "{key}_{model}", "gigabytes", "verdict")
@@ -226,4 +226,4 @@ def totals(plan: Plan, kept: Mapping[str, Sequence[Row]]) -> dict[str, Any]:
         name = row["case"].replace(",", "").replace(" ", "_")
         found[f"temporary_ratio_{name}"] = row["temporary_ratio"]
         found[f"arguments_ratio_{name}"] = row["arguments_ratio"]
-    return found | described(cheapest(plan.by))
+    return found | plan_columns(cheapest(plan.by))

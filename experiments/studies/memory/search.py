@@ -11,10 +11,10 @@ from dml.wire.costs.mesh import Machine, Seconds, Work, seconds
 from dml.wire.plans.mesh import Plan
 
 GB = 10**9
-DOUBLES = 4  # numbers of devices to try: the least, twice, ...
+DOUBLINGS = 4  # numbers of devices to try: the least, twice, ...
 
 
-class Known(NamedTuple):
+class Workload(NamedTuple):
     """A model, the examples of a step, and the numbers of the lecture.
 
     shape: the model.
@@ -34,12 +34,12 @@ class Known(NamedTuple):
 TOKENS = {"tiny": 2048, "mini": 2048, "small": 50257, "medium": 50257}
 LENGTHS = {"tiny": 64, "mini": 64, "small": 1024, "medium": 1024}
 MODELS = {
-    "bert-large": Known(Shape(30522, 512, 24, 1024, 16), False, 256, 0.32, 5.12),
-    "gpt2": Known(Shape(50257, 1024, 48, 1600, 25), True, 512, 1.5, 24),
-    "turing": Known(Shape(50257, 1024, 78, 4256, 28), True, 512, 17.2, 275),
-    "gpt3": Known(Shape(50257, 2048, 96, 12288, 96), True, 1536, 175, 2800),
+    "bert-large": Workload(Shape(30522, 512, 24, 1024, 16), False, 256, 0.32, 5.12),
+    "gpt2": Workload(Shape(50257, 1024, 48, 1600, 25), True, 512, 1.5, 24),
+    "turing": Workload(Shape(50257, 1024, 78, 4256, 28), True, 512, 17.2, 275),
+    "gpt3": Workload(Shape(50257, 2048, 96, 12288, 96), True, 1536, 175, 2800),
 } | {
-    f"gpt-{name}": Known(Shape(TOKENS[name], LENGTHS[name], *size), True, 512)
+    f"gpt-{name}": Workload(Shape(TOKENS[name], LENGTHS[name], *size), True, 512)
     for name, size in SIZES["gpt"].items()
 }
 LECTURE = [name for name, known in MODELS.items() if known.billions]
@@ -48,13 +48,13 @@ LECTURE = [name for name, known in MODELS.items() if known.billions]
 class Search(NamedTuple):
     """A model, the bytes of a device, the devices, and the pipeline's schedule."""
 
-    known: Known
+    known: Workload
     limit: float
     machine: Machine
     schedule: str = "1f1b"
 
 
-class Found(NamedTuple):
+class Candidate(NamedTuple):
     """A plan that fits, the memory of its fullest device, and the time of a step."""
 
     plan: Plan
@@ -89,7 +89,7 @@ def meshes(search: Search) -> list[Plan]:
     return sorted(plans, key=lambda plan: plan.devices)
 
 
-def ways(mesh: Plan) -> Iterator[Plan]:
+def variants(mesh: Plan) -> Iterator[Plan]:
     """Yield every way to use a mesh: microbatch, remat, sequence, ZeRO."""
     share = mesh.microbatches
     sizes = [1 << k for k in range(share.bit_length()) if share % (1 << k) == 0]
@@ -107,36 +107,36 @@ def ways(mesh: Plan) -> Iterator[Plan]:
         )
 
 
-def fits(search: Search, plan: Plan) -> Held | None:
+def fitting(search: Search, plan: Plan) -> Held | None:
     """Return the memory of the fullest device, None if it is more than the limit."""
     one = fullest(search.known.shape, search.known.causal, plan)
     return one if one.total <= search.limit else None
 
 
-def holds(search: Search, mesh: Plan) -> bool:
+def can_hold(search: Search, mesh: Plan) -> bool:
     """Return whether the mesh holds the model, by the plan of the least memory."""
     spare = mesh._replace(sequence=mesh.tensor > 1, zero=3 if mesh.data > 1 else 0)
-    return any(fits(search, spare._replace(remat=remat)) for remat in (False, True))
+    return any(fitting(search, spare._replace(remat=remat)) for remat in (False, True))
 
 
-def found(search: Search, devices: int) -> list[Found]:
+def candidates(search: Search, devices: int) -> list[Candidate]:
     """Return all plans that fit on a number of devices, the fastest first."""
     shape = search.known.shape
     work = Work(shape.layers, shape.width, shape.length, shape.vocabulary, block(shape))
     plans = [
-        Found(plan, held, seconds(work, plan, search.machine))
+        Candidate(plan, held, seconds(work, plan, search.machine))
         for mesh in meshes(search)
-        if mesh.devices == devices and holds(search, mesh)
-        for plan in ways(mesh)
-        if (held := fits(search, plan))
+        if mesh.devices == devices and can_hold(search, mesh)
+        for plan in variants(mesh)
+        if (held := fitting(search, plan))
     ]
     return sorted(plans, key=lambda one: one.seconds.total)
 
 
-def least(search: Search, begin: int = 1) -> int:
+def fewest_devices(search: Search, begin: int = 1) -> int:
     """Return the least number of devices, from `begin` on, that hold the model."""
     for mesh in meshes(search):
-        if mesh.devices >= begin and holds(search, mesh):
+        if mesh.devices >= begin and can_hold(search, mesh):
             return mesh.devices
     raise BadInput(
         f"expected devices that hold the model, got {search.limit / GB:g} GB, which no "
@@ -144,32 +144,32 @@ def least(search: Search, begin: int = 1) -> int:
     )
 
 
-def tried(search: Search, devices: int) -> dict[int, list[Found]]:
+def candidates_by_devices(search: Search, devices: int) -> dict[int, list[Candidate]]:
     """Return the plans that fit, by devices: this number, or the least and doubles."""
-    fewest = least(search, max(1, devices))
+    fewest = fewest_devices(search, max(1, devices))
     if devices and devices != fewest:
         raise BadInput(
             f"expected devices that hold the model in whole blocks, heads and examples "
             f"of a batch, got {devices} of {search.limit / GB:g} GB; pass "
             f"--devices={fewest}"
         )
-    counts = [devices] if devices else [fewest << k for k in range(DOUBLES)]
-    by = {count: found(search, count) for count in counts}
+    counts = [devices] if devices else [fewest << k for k in range(DOUBLINGS)]
+    by = {count: candidates(search, count) for count in counts}
     return {count: plans for count, plans in by.items() if plans}
 
 
-def cheapest(by: dict[int, list[Found]]) -> Found:
+def cheapest(by: dict[int, list[Candidate]]) -> Candidate:
     """Return the plan with the fewest seconds of all devices together."""
     return min((plans[0] for plans in by.values()), key=lambda one: one.price)
 
 
-def text(plan: Plan) -> str:
+def mesh_text(plan: Plan) -> str:
     """Write a plan's mesh as --mesh takes it."""
     axes = {"data": plan.data, "stage": plan.stage, "tensor": plan.tensor}
     return ",".join(f"{k}:{n}" for k, n in axes.items() if n > 1) or "data:1"
 
 
-def how(plan: Plan) -> str:
+def options_text(plan: Plan) -> str:
     """Write how the mesh is used."""
     tricks = {"remat": plan.remat, "sequence": plan.sequence}
     tricks[f"zero {plan.zero}"] = plan.data > 1

@@ -22,14 +22,14 @@ from dml.strategies.hybrid.parts import Pipeline, divided
 from dml.strategies.hybrid.programs import Gradients
 from dml.types import Batch
 from dml.wire.mesh import devices
-from studies.tensor.parts import raced
+from studies.tensor.parts import race
 
 MB = 1e6
 SERIAL = "one device"
 SCHEDULES = {name: Pipeline(name) for name in ("gpipe", "1f1b")}
 
 
-class Problem(NamedTuple):
+class Workload(NamedTuple):
     """The gradient of a GPT for microbatches of `each` examples."""
 
     shape: Shape
@@ -46,7 +46,7 @@ class Problem(NamedTuple):
         return Batch(*rng.integers(self.shape.vocabulary, size=size, dtype=np.int32))
 
 
-def serial(problem: Problem, microbatches: int) -> Callable[[], Any]:
+def serial(problem: Workload, microbatches: int) -> Callable[[], Any]:
     """Return a function that computes the gradient on one device."""
     model, params = problem.network()
     batch, each = problem.batch(microbatches), problem.each
@@ -57,7 +57,7 @@ def serial(problem: Problem, microbatches: int) -> Callable[[], Any]:
     return lambda: accumulated(one, *given, weights)
 
 
-def on_stages(problem: Problem, pipeline: Pipeline) -> tuple[Callable[[], Any], Any]:
+def on_stages(problem: Workload, pipeline: Pipeline) -> tuple[Callable[[], Any], Any]:
     """Return a function that computes it on all devices, and its programs.
 
     Each device is a stage.
@@ -75,7 +75,7 @@ def on_stages(problem: Problem, pipeline: Pipeline) -> tuple[Callable[[], Any], 
     return partial(call, now, take(batch, index), pipeline.microbatches), call
 
 
-def speeds(problem: Problem, numbers: Sequence[int], turns: int) -> Iterator[Row]:
+def speeds(problem: Workload, numbers: Sequence[int], turns: int) -> Iterator[Row]:
     """Time all schedules and one device, for each number of microbatches.
 
     A row also has the bytes besides params and gradients, as compiled.
@@ -87,7 +87,7 @@ def speeds(problem: Problem, numbers: Sequence[int], turns: int) -> Iterator[Row
             for name, way in SCHEDULES.items()
         }
         calls = {name: (stages, call) for name, (call, _) in made.items()}
-        spent = raced({SERIAL: (1, serial(problem, microbatches))} | calls, turns)
+        spent = race({SERIAL: (1, serial(problem, microbatches))} | calls, turns)
         for name, (_, programs) in made.items():
             pairs = zip(spent[SERIAL], spent[name], strict=True)
             yield {

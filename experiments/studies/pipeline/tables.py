@@ -17,7 +17,7 @@ TRANSFORMER = {
     8: {1: 1.3, 4: 4.8, 32: 6.3},
 }
 AMOEBANET = {2: 1.21, 4: 1.84, 8: 3.48}  # M = 32
-MANY, MOST = 32, max(TRANSFORMER)  # microbatches, stages
+MANY, MOST_STAGES = 32, max(TRANSFORMER)  # microbatches, stages
 # Of a network that shrinks as it deepens: its eighths take 25, 25, 15, 15, 5, 5, 5, 5 %
 # of the time. Ours, chosen to be, cut evenly, as uneven as AmoebaNet's row implies.
 UNEVEN = [0.020] * 6 + [0.012] * 6 + [0.004] * 12
@@ -73,10 +73,10 @@ def measured(plan: Plan) -> Iterator[Row]:
         from lab import compiling
 
         from dml.models.transformer import Shape
-        from studies.pipeline.measured import Problem, speeds
+        from studies.pipeline.measured import Workload, speeds
 
         compiling.cached()
-        problem = Problem(Shape(*plan.shape), plan.microbatch, seed=0)
+        problem = Workload(Shape(*plan.shape), plan.microbatch, seed=0)
         yield from speeds(problem, plan.measured, TURNS)
 
 
@@ -104,7 +104,7 @@ def compared(plan: Plan) -> Iterator[Row]:
         }
 
 
-def said(counts: Sequence[int]) -> str:
+def stage_counts(counts: Sequence[int]) -> str:
     """Return the counts of all stages; of many, those of the first and last stages."""
     short = [*counts[:4], "…", *counts[-3:]] if len(counts) > 8 else counts
     return " ".join(map(str, short))
@@ -119,23 +119,23 @@ class Table(NamedTuple):
     keeps: Callable[[Row], Row]
 
 
-FOUND = {"formula": (7, "{formula:.2f}"), "virtual": (7, "{virtual:.2f}")}
-PLACE = {"K": (2, "{stages}")}
+SPEED_UPS = {"formula": (7, "{formula:.2f}"), "virtual": (7, "{virtual:.2f}")}
+STAGES = {"K": (2, "{stages}")}
 PUBLISHED = {"published": (9, "{published:.2f}")}
 TABLES: dict[str, Table] = {
     "grid": Table(
         "GPipe's Table 2, Transformer: speed-up over one device, KM/(M + K - 1)",
-        PLACE | {"M": (2, "{microbatches}")} | PUBLISHED | FOUND,
+        STAGES | {"M": (2, "{microbatches}")} | PUBLISHED | SPEED_UPS,
         grid,
         lambda row: {f"speed_up_{row['stages']}_{row['microbatches']}": row["virtual"]},
     ),
     "imbalance": Table(
         f"The same of uneven layers (AmoebaNet), M = {MANY}: at most K / imbalance",
-        PLACE
+        STAGES
         | {"layers cut": (10, "{cut}")}
         | PUBLISHED
         | {"imbalance": (9, "{imbalance:.2f}"), "K/imbalance": (11, "{bound:.2f}")}
-        | {"virtual": FOUND["virtual"]},
+        | {"virtual": SPEED_UPS["virtual"]},
         uneven,
         lambda row: {
             f"uneven_{row['stages']}_{row['cut'].replace(' ', '_')}": row["virtual"]
@@ -143,10 +143,10 @@ TABLES: dict[str, Table] = {
     ),
     "measured": Table(
         "On real devices, a core each: speed-up over one, and MB beside the params",
-        PLACE
+        STAGES
         | {"M": (2, "{microbatches}")}
         | {"schedule": (8, "{way:8}")}
-        | {"ms a step": (9, "{milliseconds:.0f}"), "formula": FOUND["formula"]}
+        | {"ms a step": (9, "{milliseconds:.0f}"), "formula": SPEED_UPS["formula"]}
         | {"measured": (8, "{measured:.2f}"), "MB": (7, "{temporary_mb:.1f}")},
         measured,
         lambda row: {
@@ -160,10 +160,10 @@ TABLES: dict[str, Table] = {
             "schedule": (11, "{schedule:11}"),
             "v": (2, "{rounds}"),
             "bubble": (6, "{bubble:.1%}"),
-            "alive by stage": (20, lambda row: said(row["alive"])),
+            "alive by stage": (20, lambda row: stage_counts(row["alive"])),
         }
-        | FOUND
-        | {"staleness by stage": (20, lambda row: said(row["staleness"]))},
+        | SPEED_UPS
+        | {"staleness by stage": (20, lambda row: stage_counts(row["staleness"]))},
         compared,
         lambda row: {
             f"bubble_{row['schedule']}": row["bubble"],

@@ -33,7 +33,7 @@ class Layers(NamedTuple):
     network: str
 
 
-def given(text: str) -> list[float]:
+def parse_seconds(text: str) -> list[float]:
     """Return the seconds of --layer_seconds; none of an empty one."""
     try:
         found = [float(word) for word in text.split(",")] if text else []
@@ -47,7 +47,7 @@ def given(text: str) -> list[float]:
     )
 
 
-def measured(sizes: Sequence[int], microbatch: int) -> list[float]:
+def measured_seconds(sizes: Sequence[int], microbatch: int) -> list[float]:
     """Time the layers of a GPT of transformer.Shape(*sizes); its blocks are alike."""
     import jax
     import jax.numpy as jnp
@@ -73,22 +73,28 @@ def speed_up(schedule: Schedule, layers: Layers, cut: str = "by seconds") -> flo
     alone = make("gpipe", 1, schedule.microbatches, pieces=schedule.pieces)
     cuts = CUTS[cut](layers.seconds, schedule.parts)
     each = [sum(layers.seconds[part.start : part.stop]) for part in cuts]
-    together = finished(schedule, each, layers)
-    return finished(alone, [sum(each)], layers._replace(network="0,0,0")) / together
+    together = completion_time(schedule, each, layers)
+    return (
+        completion_time(alone, [sum(each)], layers._replace(network="0,0,0")) / together
+    )
 
 
-def finished(schedule: Schedule, seconds: Sequence[float], layers: Layers) -> float:
+def completion_time(
+    schedule: Schedule, seconds: Sequence[float], layers: Layers
+) -> float:
     """Return the time at which the last rank ends; seconds are those of each part."""
 
     def program(comm: Any) -> float:
-        play(comm, schedule, seconds, layers.nbytes)
+        run_stage(comm, schedule, seconds, layers.nbytes)
         return comm.Wtime()
 
     size = schedule.stages
     return max(sim.run(program, size, network(layers.network, size)))
 
 
-def play(comm: Any, schedule: Schedule, seconds: Sequence[float], nbytes: int) -> None:
+def run_stage(
+    comm: Any, schedule: Schedule, seconds: Sequence[float], nbytes: int
+) -> None:
     """Execute a stage; a backward takes `pieces` times as long as a forward."""
     stages, last = schedule.stages, schedule.parts - 1
     boundary = sim.Phantom(nbytes)

@@ -68,7 +68,7 @@ def efficiency(size: int, took: float) -> float:
     return PUBLISHED[256] * 256 / (took * size)
 
 
-def against_one() -> str:
+def single_device_text() -> str:
     """What the table says of one V100, of which it gives but a bound."""
     shares = [
         f"{ALONE / (size * took):.0%} on {size}" for size, took in PUBLISHED.items()

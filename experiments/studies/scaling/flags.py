@@ -29,18 +29,20 @@ FLAGS.text(
 )
 
 
-def described(comm: CountedComm) -> Training:
+def training_from_flags(comm: CountedComm) -> Training:
     """Say what one trains, by the flags and, without --step_seconds, by a clock."""
     strong = FLAGS.scaling == "strong"
     fixed, example = 0.0, FLAGS.step_seconds / FLAGS.batch
     if not example:
-        fixed, example = scaling_measured.line(comm, FLAGS.parameters, FLAGS.batch)
+        fixed, example = scaling_measured.gradient_line(
+            comm, FLAGS.parameters, FLAGS.batch
+        )
     itemsize = int(FLAGS.bytes_per_parameter)
     kind = FLAGS.parameters, itemsize, FLAGS.batch, strong
     return Training(*kind, fixed, example, FLAGS.host)
 
 
-def known(comm: CountedComm) -> Rates:
+def rates_from_flags(comm: CountedComm) -> Rates:
     """Return the rates that --rates says; else what is measured between ranks here."""
     if comm.size > 1 and not FLAGS.rates:
         return messages.rates(comm)

@@ -22,7 +22,7 @@ def squared(params: Any, batch: Batch) -> Any:
     return ((hidden_BxD @ params["out_DxD"] - batch.targets) ** 2).mean()
 
 
-def descent(parameters: int, examples: int) -> Callable[[], Any]:
+def gradient_call(parameters: int, examples: int) -> Callable[[], Any]:
     """Return a call that computes one gradient of about so many parameters."""
     width = max(1, isqrt(parameters // 2))
     keys = jax.random.split(jax.random.key(0), 4)
@@ -36,11 +36,13 @@ def descent(parameters: int, examples: int) -> Callable[[], Any]:
     return lambda: jax.block_until_ready(gradient(squared, params, batch))
 
 
-def line(comm: Comm, parameters: int, examples: int) -> tuple[float, float]:
+def gradient_line(comm: Comm, parameters: int, examples: int) -> tuple[float, float]:
     """Measure a gradient's fixed seconds, and those of an example."""
     few = max(1, examples // 8)
-    most = slowest(comm, descent(parameters, examples))
-    least = slowest(comm, descent(parameters, few)) if few < examples else 0.0
+    most = slowest_seconds(comm, gradient_call(parameters, examples))
+    least = (
+        slowest_seconds(comm, gradient_call(parameters, few)) if few < examples else 0.0
+    )
     slope = (most - least) / (examples - few) if few < examples else most
     fixed = most - slope * examples
     if slope <= 0 or fixed < 0:  # noise, or few examples cost more than their share
@@ -48,7 +50,7 @@ def line(comm: Comm, parameters: int, examples: int) -> tuple[float, float]:
     return fixed, slope
 
 
-def slowest(comm: Comm, program: Callable[[], Any]) -> float:
+def slowest_seconds(comm: Comm, program: Callable[[], Any]) -> float:
     """Median seconds of a call on the slowest rank, all calling at once."""
     took = np.zeros(1 if comm.platform.virtual else REPEATS)
     program()
@@ -65,7 +67,7 @@ def steps(
     comm: CountedComm, parameters: int, itemsize: int, compute: Callable[[], Any]
 ) -> list[dict[str, Any]]:
     """Predict and measure a step with every all-reduce over the ranks that are here."""
-    spent, found = slowest(comm, compute), []
+    spent, found = slowest_seconds(comm, compute), []
     buffer = allocate(comm, parameters, f"f{itemsize}")
     for name, allreduce in ALLREDUCE.items():
         if name == "shared" and max(comm.platform.hosts()):
@@ -83,7 +85,7 @@ def steps(
                 "gradient_seconds": spent,
                 "wire_seconds": wire,  # predicted
                 "predicted_seconds": spent + wire,
-                "seconds": slowest(comm, step),
+                "seconds": slowest_seconds(comm, step),
             }
         )
     release(comm, buffer)

@@ -56,7 +56,7 @@ def titles(training: Training, rates: Rates) -> dict[str, str]:
         f"{BACKWARD:.0%} of a gradient",
         "measured": "steps on the ranks that are here, gradient and all-reduce",
         "bert": f"BERT-large by V100, efficiency from {min(PUBLISHED)} on; "
-        f"{scaling_bert.against_one()}\n{scaling_bert.ASSUMED}",
+        f"{scaling_bert.single_device_text()}\n{scaling_bert.ASSUMED}",
     }
 
 

@@ -102,7 +102,7 @@ class Laps(NamedTuple):
     bytes_held: float | None = None
 
 
-def text(values: flags.FlagValues, causal: bool) -> Task:
+def text_task(values: flags.FlagValues, causal: bool) -> Task:
     """Return GPT or BERT and random tokens."""
     sizes = SIZES[values.model]
     if values.size not in sizes:
@@ -124,7 +124,7 @@ def text(values: flags.FlagValues, causal: bool) -> Task:
     return Task(of(values.remat), of(), data, "tokens", values.length, shape)
 
 
-def pictures(values: flags.FlagValues, maker: Callable[..., Model]) -> Task:
+def image_task(values: flags.FlagValues, maker: Callable[..., Model]) -> Task:
     """Return a network for images, and random ones."""
     rng, count = np.random.default_rng(values.seed), MINIBATCHES * values.batch
     shape = (values.image, values.image, 3)
@@ -137,9 +137,9 @@ def pictures(values: flags.FlagValues, maker: Callable[..., Model]) -> Task:
 
 
 TASKS: dict[str, Callable[[flags.FlagValues], Task]] = {
-    "gpt": partial(text, causal=True),
-    "bert": partial(text, causal=False),
-    **{name: partial(pictures, maker=one) for name, one in vision.MODELS.items()},
+    "gpt": partial(text_task, causal=True),
+    "bert": partial(text_task, causal=False),
+    **{name: partial(image_task, maker=one) for name, one in vision.MODELS.items()},
 }
 
 
@@ -151,14 +151,14 @@ def setup(values: flags.FlagValues, comm: CountedComm, task: Task, key: Any) -> 
     return Setup(values, comm, task, params, optimizer, batches)
 
 
-def alone(setup: Setup) -> Steps:
+def serial_shard(setup: Setup) -> Steps:
     """Yield serial training on a rank's shard: a step of many ranks without a wire."""
     rank, size = setup.comm.rank, setup.comm.size
     mine = (shard(index, rank, size) for index in setup.batches())
     yield "serial", serial(setup.problem, mine, setup.optimizer, **setup.ranks)
 
 
-def by_messages(setup: Setup) -> Steps:
+def synchronous_steps(setup: Setup) -> Steps:
     values = setup.values
     reduce = flags.allreduce(values.allreduce, values, setup.comm.size)
     for nbytes in flags.numbers(values, "bucket_mb"):
@@ -168,7 +168,7 @@ def by_messages(setup: Setup) -> Steps:
         yield name, synchronous(*arguments, **setup.ranks, **own)
 
 
-def on_devices(setup: Setup) -> Steps:
+def mesh_steps(setup: Setup) -> Steps:
     axes = devices.mesh(data=0)
     for level in flags.names(setup.values.zero, LEVELS, "zero"):
         optimizer, name = setup.optimizer, "mesh"
@@ -181,10 +181,10 @@ def on_devices(setup: Setup) -> Steps:
         yield name, mesh(*arguments, **setup.ranks, **own)
 
 
-WAYS: dict[str, Callable[[Setup], Steps]] = {
-    "serial": alone,
-    "synchronous": by_messages,
-    "mesh": on_devices,
+STRATEGIES: dict[str, Callable[[Setup], Steps]] = {
+    "serial": serial_shard,
+    "synchronous": synchronous_steps,
+    "mesh": mesh_steps,
 }
 PRODUCT, PSUM = "product", "psum"
 
@@ -196,7 +196,7 @@ def yardsticks(setup: Setup) -> dict[str, Callable[[], None]]:
     product = jax.jit(lambda one, other: one @ other)
     found = {PRODUCT: lambda: product(square_RxR, square_RxR).block_until_ready()}
     if len(jax.devices()) > 1 and "mesh" in flags.names(
-        setup.values.strategies, WAYS, "strategies"
+        setup.values.strategies, STRATEGIES, "strategies"
     ):
         found[PSUM] = psum(setup.params)
     return found

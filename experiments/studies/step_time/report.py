@@ -24,7 +24,7 @@ from dml.figures.races import ratio
 from dml.models.gradient import gradient
 from dml.runs.writers import Columns, Row, Writer, collected
 from studies.step_time.contestants import LARGE, PRODUCT, PSUM, Laps, Setup
-from studies.step_time.torch_training import equal, threads
+from studies.step_time.torch_training import first_loss_difference, threads
 
 # Dense, without sparsity, by NVIDIA's data sheets; JAX's float32 products are TF32
 PEAKS = {
@@ -58,7 +58,7 @@ def rows(setup: Setup, laps: Mapping[str, Laps], peers: set[str]) -> list[Row]:
         if base and comm.size > 1 and name.startswith("synchronous "):
             less = np.median(base.seconds - lap.seconds) / base.phases["wire"]
             overlap = float(np.clip(less, 0, 1))
-        held = lap.bytes_held or whole(setup)
+        held = lap.bytes_held or unsharded_bytes(setup)
         found.append(
             {
                 "contestant": name,
@@ -72,7 +72,7 @@ def rows(setup: Setup, laps: Mapping[str, Laps], peers: set[str]) -> list[Row]:
                 "bytes_held": int(held),
                 "wire_share": None if wire is None else wire / seconds,
                 "overlap_share": overlap,
-                "torch_ratio": rival and paired(rival, lap),
+                "torch_ratio": rival and median_ratio(rival, lap),
                 "first_loss": float(lap.losses[0]),
                 "last_loss": float(lap.losses[1]),
                 "p": comm.size,
@@ -83,7 +83,7 @@ def rows(setup: Setup, laps: Mapping[str, Laps], peers: set[str]) -> list[Row]:
     return found
 
 
-def paired(slower: Laps, faster: Laps) -> float:
+def median_ratio(slower: Laps, faster: Laps) -> float:
     """Return the ratio of seconds, its median over turns."""
     return float(np.median(slower.seconds / faster.seconds))
 
@@ -107,7 +107,7 @@ def peak(setup: Setup, laps: Mapping[str, Laps]) -> float:
     return product * setup.comm.size / float(np.median(laps[PRODUCT].seconds))
 
 
-def whole(setup: Setup) -> int:
+def unsharded_bytes(setup: Setup) -> int:
     """Return the bytes of params and the optimizer's state on a device, unsharded."""
     state = jax.eval_shape(setup.optimizer.init, setup.params)
     return sum(
@@ -150,11 +150,11 @@ def summary(
         rate: best[rate],
         "flops": flops(setup),
         "peak_teraflops": peak(setup, laps) / 1e12,
-        "first_loss_gap": equal(rows, setup.values.dtype),
+        "first_loss_gap": first_loss_difference(rows, setup.values.dtype),
     }
     if "synchronous" in laps and setup.comm.size > 1:
         plain = laps["synchronous"]
-        cut = [paired(plain, lap) for name, lap in laps.items() if "MB" in name]
+        cut = [median_ratio(plain, lap) for name, lap in laps.items() if "MB" in name]
         if cut:
             seconds = float(np.median(plain.seconds))
             found["buckets_speedup"] = max(cut)

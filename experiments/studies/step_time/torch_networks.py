@@ -106,7 +106,7 @@ class Convolutions(nn.Module):
         return functional.cross_entropy(scores, targets.long())
 
 
-TWINS = {
+NETWORKS = {
     "gpt": lambda shape: Transformer(shape, causal=True),
     "bert": lambda shape: Transformer(shape, causal=False),
     "cnn": Convolutions,

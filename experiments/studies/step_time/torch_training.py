@@ -18,7 +18,7 @@ from dml.metrics.timer import Timer
 from dml.types import BadInput, CountedComm, Step
 from dml.wire.mesh.devices import meeting_point
 
-NEAR = {"float32": 1e-4, "bfloat16": 3e-2}  # of first losses, relative: roundings
+ROUNDING = {"float32": 1e-4, "bfloat16": 3e-2}  # of first losses, relative: roundings
 
 
 def eager(network: Any) -> Any:
@@ -34,18 +34,18 @@ def compiled(network: Any) -> Any:
 PEERS: dict[str, Callable[[Any], Any]] = {"torch": eager, "torch_compile": compiled}
 
 
-def ready(model: str) -> None:
+def check(model: str) -> None:
     """Raise BadInput without PyTorch, or for a network without a PyTorch reference."""
     if importlib.util.find_spec("torch") is None:
         raise BadInput(
             "expected torch with --peer, it is not installed; install the extra "
             "`peers`, or leave --peer out"
         )
-    from studies.step_time.torch_networks import TWINS
+    from studies.step_time.torch_networks import NETWORKS
 
-    if model not in TWINS:
+    if model not in NETWORKS:
         raise BadInput(
-            f"expected a --model of {', '.join(TWINS)} with --peer, got {model!r}; "
+            f"expected a --model of {', '.join(NETWORKS)} with --peer, got {model!r}; "
             "leave --peer out"
         )
 
@@ -59,15 +59,15 @@ def steps(name: str, setup: Any) -> Iterator[Step]:
     """Train the PyTorch reference of the network; name: of PEERS."""
     import torch
 
-    from studies.step_time.torch_networks import TWINS, load
+    from studies.step_time.torch_networks import NETWORKS, load
 
     comm, values = setup.comm, setup.values
     torch.set_num_threads(threads())
-    device = place(comm)
-    network = TWINS[values.model](setup.task.shape)
+    device = torch_device(comm)
+    network = NETWORKS[values.model](setup.task.shape)
     load(network, jax.device_get(setup.params))
     network = network.to(device)
-    join(comm, device)
+    init_process_group(comm, device)
     if comm.size > 1:
         network = torch.nn.parallel.DistributedDataParallel(network)
     return train(PEERS[name](network), setup, device)
@@ -119,7 +119,7 @@ def synchronized(device: Any) -> None:
         torch.cuda.synchronize(device)
 
 
-def place(comm: CountedComm) -> Any:
+def torch_device(comm: CountedComm) -> Any:
     """Return the device of this rank: on GPUs, the one that JAX uses."""
     import torch
 
@@ -129,7 +129,7 @@ def place(comm: CountedComm) -> Any:
     return torch.device("cuda", hosts[: comm.rank].count(hosts[comm.rank]))
 
 
-def join(comm: CountedComm, device: Any) -> None:
+def init_process_group(comm: CountedComm, device: Any) -> None:
     """Initialize PyTorch's process group of all ranks; collective."""
     from torch import distributed
 
@@ -152,13 +152,13 @@ def nbytes(optimizer: Any) -> int:
     return sum(one.numel() * one.element_size() for one in [*weights, *kept])
 
 
-def equal(rows: Sequence[Mapping[str, Any]], dtype: str) -> float:
+def first_loss_difference(rows: Sequence[Mapping[str, Any]], dtype: str) -> float:
     """Return the largest relative difference of first losses; raise if it is large."""
     ours = next(row["first_loss"] for row in rows if not row["peer"])
     gap = max([abs(row["first_loss"] / ours - 1) for row in rows if row["peer"]] or [0])
-    if gap > NEAR[dtype]:
+    if gap > ROUNDING[dtype]:
         raise FloatingPointError(
-            f"expected equal networks, whose first losses differ by {NEAR[dtype]:g} at "
+            f"expected equal networks, whose first losses differ by {ROUNDING[dtype]:g} at "
             f"most, got {gap:.3g}; look at the twin before you believe its time"
         )
     return gap

@@ -12,32 +12,32 @@ from dml.sim.delays import Law, expected
 from dml.wire.server import barriers as clocks
 
 
-class Way(NamedTuple):
+class Barrier(NamedTuple):
     program: Callable[..., np.ndarray]  # comm, work, steps -> when each step began
     oracle: Callable[[np.ndarray], np.ndarray]  # X_TxP -> when each step begins
     closed: Callable[[Law], float | None]  # seconds a step, where a formula says them
     gradients: int  # that a step uses
 
 
-def ways(p: int, k: int, staleness: int) -> dict[str, Way]:
+def barriers(p: int, k: int, staleness: int) -> dict[str, Barrier]:
     """Return the four ways for p workers."""
     return {
-        "synchronous": Way(
+        "synchronous": Barrier(
             clocks.synchronous, maxplus.ssp, lambda law: expected(law, p, p), p
         ),
-        "k of p": Way(
+        "k of p": Barrier(
             partial(clocks.k_of_p, k=k),
             partial(maxplus.k_of_p, k=k),
             lambda law: expected(law, k, p),
             k,
         ),
-        "bounded": Way(
+        "bounded": Barrier(
             partial(clocks.ssp, staleness=staleness),
             partial(maxplus.ssp, staleness=staleness),
             lambda law: None,
             p,
         ),
-        "asynchronous": Way(
+        "asynchronous": Barrier(
             clocks.asynchronous,
             partial(maxplus.ssp, staleness=math.inf),
             partial(unbounded, p=p),

@@ -15,7 +15,7 @@ from dml.sim.delays import straggler
 from dml.types import BadInput, Comm
 from dml.wire.collectives import tree_allreduce
 from dml.wire.comm.sleeping import Napping
-from studies.stragglers.barriers import Way
+from studies.stragglers.barriers import Barrier
 
 FREE = sim.Uniform(0, 0, 0)  # messages take no time: what is left is waiting
 MESSAGES = 7  # of a worker in a step: 2, 2 and 2 where it waits for others, else 1
@@ -23,8 +23,8 @@ SCRIPT = str(Path(__file__).parents[2] / "stragglers.py")
 Starts = dict[str, np.ndarray]  # by way
 
 
-def live(
-    comm: Any, table: Mapping[str, Way], seconds_TxP: np.ndarray, scale: float = 1.0
+def run_rank(
+    comm: Any, table: Mapping[str, Barrier], seconds_TxP: np.ndarray, scale: float = 1.0
 ) -> Starts:
     """Go through all ways; return when this rank's steps began."""
     steps, p = seconds_TxP.shape
@@ -38,7 +38,7 @@ def live(
     return found
 
 
-def virtual(table: Mapping[str, Way], seconds_TxP: np.ndarray) -> Starts:
+def virtual(table: Mapping[str, Barrier], seconds_TxP: np.ndarray) -> Starts:
     """Return S_TxP of every way, on virtual ranks."""
     p = seconds_TxP.shape[1]
 
@@ -46,18 +46,18 @@ def virtual(table: Mapping[str, Way], seconds_TxP: np.ndarray) -> Starts:
         messages = MESSAGES * p * len(seconds_TxP)
         what = f"{len(seconds_TxP)} steps of {p:,} workers"
         estimates.warn(comm, what, messages, "any")
-        return live(comm, table, seconds_TxP)
+        return run_rank(comm, table, seconds_TxP)
 
     *workers, _ = sim.run(program, p + 1, FREE)
     return {name: np.stack([one[name] for one in workers], 1) for name in table}
 
 
 def measured(
-    comm: Comm, table: Mapping[str, Way], seconds_TxP: np.ndarray, scale: float
+    comm: Comm, table: Mapping[str, Barrier], seconds_TxP: np.ndarray, scale: float
 ) -> Starts:
     """Return S_TxP of every way, on the real ranks of comm: they sleep."""
     found = {}
-    for name, starts_T in live(Napping(comm), table, seconds_TxP, scale).items():
+    for name, starts_T in run_rank(Napping(comm), table, seconds_TxP, scale).items():
         found[name] = np.zeros_like(seconds_TxP)
         if comm.rank < seconds_TxP.shape[1]:
             found[name][:, comm.rank] = starts_T
@@ -65,7 +65,7 @@ def measured(
     return found
 
 
-def begin(flags: Mapping[str, Any], path: Path) -> subprocess.Popen | None:
+def start_measurement(flags: Mapping[str, Any], path: Path) -> subprocess.Popen | None:
     """Start measuring under mpirun, in a run folder of its own; None if not wanted."""
     if not flags["measure"]:
         return None
@@ -83,7 +83,9 @@ def begin(flags: Mapping[str, Any], path: Path) -> subprocess.Popen | None:
     return subprocess.Popen(command, env=started.environment(), text=True, **pipes)
 
 
-def end(child: subprocess.Popen | None, path: Path) -> list[dict[str, Any]]:
+def finish_measurement(
+    child: subprocess.Popen | None, path: Path
+) -> list[dict[str, Any]]:
     """Return the rows of what began; where there are none, say why."""
     if not child:
         return []

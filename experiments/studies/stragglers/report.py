@@ -11,7 +11,7 @@ from dml.figures import style as figures
 from dml.runs.writers import Columns, Row, Writer, collected
 from dml.sim.delays import Law, law
 from dml.sim.maxplus import pace
-from studies.stragglers.barriers import Way
+from studies.stragglers.barriers import Barrier
 from studies.stragglers.ranks import Starts, virtual
 
 COLUMNS: Columns = {
@@ -30,7 +30,7 @@ COLUMNS: Columns = {
 
 def compared(
     one: Law,
-    table: Mapping[str, Way],
+    table: Mapping[str, Barrier],
     draws_TxP: np.ndarray,
     steps: int,
     real: Starts | None = None,
@@ -60,15 +60,17 @@ MARKS = {  # of a row's columns
     "virtual": ("x", "virtual ranks, few steps"),
     "measured": ("s", "real ranks, few steps"),
 }
-Table = Callable[[int], Mapping[str, Way]]  # of the ways, for so many workers
+BarriersByWorkers = Callable[
+    [int], Mapping[str, Barrier]
+]  # of the ways, for so many workers
 
 
-def chart(path: Path, table: Table) -> AbstractContextManager[Writer]:
+def chart(path: Path, table: BarriersByWorkers) -> AbstractContextManager[Writer]:
     """Collect rows; draw them when the summary comes."""
     return collected(lambda rows, _: draw(path, rows, table))
 
 
-def draw(path: Path, rows: Sequence[Row], table: Table) -> None:
+def draw(path: Path, rows: Sequence[Row], table: BarriersByWorkers) -> None:
     """Draw a panel for each delay distribution."""
     texts = list(dict.fromkeys(row["law"] for row in rows))
     count = max(1, len(texts))
@@ -83,7 +85,7 @@ def draw(path: Path, rows: Sequence[Row], table: Table) -> None:
         figures.legend(figure)
 
 
-def panel(axes: Any, text: str, rows: Sequence[Row], table: Table) -> None:
+def panel(axes: Any, text: str, rows: Sequence[Row], table: BarriersByWorkers) -> None:
     one, sizes = law(text), [row["workers"] for row in rows]
     many = [round(n) for n in np.geomspace(min(sizes), max(sizes), 40)]
     for number, name in enumerate(table(1)):

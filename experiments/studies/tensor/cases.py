@@ -23,7 +23,7 @@ from dml.models.tensor import tensor_transformer
 from dml.models.transformer import Shape, transformer
 from dml.types import BadInput, Batch, Layer, Params
 from studies.tensor import parts
-from studies.tensor.parts import Lies, Operands, Part
+from studies.tensor.parts import Operands, Part, Specs
 
 PLACES = {"embed": 0, "block": 1, "head": -1}  # among the layers of a transformer
 EMPTY = Batch(np.zeros(0), np.zeros(0))
@@ -58,13 +58,13 @@ class Formula(NamedTuple):
     small: int = 0  # bytes of smaller all-reduces in the forward pass
 
 
-class Wanted(NamedTuple):
+class Selection(NamedTuple):
     """The layers to measure, and their sizes."""
 
     shape: Shape
     batch: int
     sequence: bool  # the stream of the transformer is cut by places
-    mixture: Mixture  # of 0 experts: none
+    mixture: Mixture  # 0 experts: no mixture
     ring: bool
 
 
@@ -76,7 +76,7 @@ class Case(NamedTuple):
     formula: Callable[[int], Formula]
 
 
-def check(wanted: Wanted, size: int) -> None:
+def check(wanted: Selection, size: int) -> None:
     """Raise where a layer cannot be cut over `size` devices."""
     if size < 2:
         raise BadInput(
@@ -97,18 +97,20 @@ def check(wanted: Wanted, size: int) -> None:
             )
 
 
-def measured(wanted: Wanted, seed: int) -> dict[str, Case]:
+def selected_cases(wanted: Selection, seed: int) -> dict[str, Case]:
     """Return the layers by name."""
     shape, batch = wanted.shape, wanted.batch
-    found = layers(shape, batch, seed, wanted.sequence)
+    found = transformer_cases(shape, batch, seed, wanted.sequence)
     if wanted.mixture.experts:
-        found["experts"] = mixture(wanted.mixture, batch * shape.length, seed)
+        found["experts"] = mixture_case(wanted.mixture, batch * shape.length, seed)
     if wanted.ring:
-        found["ring"] = ring(shape, batch, seed)
+        found["ring"] = ring_case(shape, batch, seed)
     return found
 
 
-def layers(shape: Shape, batch: int, seed: int, sequence: bool) -> dict[str, Case]:
+def transformer_cases(
+    shape: Shape, batch: int, seed: int, sequence: bool
+) -> dict[str, Case]:
     """Return the layers of a transformer."""
     rng = np.random.default_rng(seed)
     params = noisy(transformer(shape, True).init(jax.random.key(seed)), rng)
@@ -129,18 +131,18 @@ def layers(shape: Shape, batch: int, seed: int, sequence: bool) -> dict[str, Cas
             tensor = tensor_transformer(shape, True, size, sequence=sequence)
             layer = tensor.layers[PLACES[name]]
             specs, partial = read(layer, tensor.specs), read(layer, tensor.partial)
-            places = PartitionSpec(None, AXIS) if sequence else parts.WHOLE
-            out = parts.WHOLE if name == "head" else places
-            return parts.cut(layer, given, size, Lies(specs, places, out, partial))
+            places = PartitionSpec(None, AXIS) if sequence else parts.REPLICATED
+            out = parts.REPLICATED if name == "head" else places
+            return parts.cut(layer, given, size, Specs(specs, places, out, partial))
 
         dense = parts.dense(layer, given)
-        formula = of_transformer(name, shape, batch, sequence)
+        formula = transformer_formula(name, shape, batch, sequence)
         return Case(lambda size: dense, cut, lambda size: formula)
 
     return {name: case(name) for name in PLACES}
 
 
-def mixture(mixture: Mixture, rows: int, seed: int) -> Case:
+def mixture_case(mixture: Mixture, rows: int, seed: int) -> Case:
     """Return a mixture of experts; each device routes its own rows."""
     rng = np.random.default_rng(seed)
     stream, seen = rng.standard_normal((2, rows, mixture.width), np.float32)
@@ -149,7 +151,7 @@ def mixture(mixture: Mixture, rows: int, seed: int) -> Case:
     partial = jax.tree.map(lambda leaf: False, params)
     partial["router"]["kernel"] = True
     cut_rows = PartitionSpec(AXIS)
-    lies = Lies(experts.specs(AXIS), cut_rows, cut_rows, partial)
+    lies = Specs(experts.specs(AXIS), cut_rows, cut_rows, partial)
 
     def layer(groups: int, axis: str | None) -> Layer:
         def apply(params, rows_RxD, batch):
@@ -162,11 +164,11 @@ def mixture(mixture: Mixture, rows: int, seed: int) -> Case:
     return Case(
         lambda size: parts.dense(layer(size, None), given),
         lambda size: parts.cut(layer(1, AXIS), given, size, lies),
-        lambda size: of_experts(mixture, rows, size),
+        lambda size: mixture_formula(mixture, rows, size),
     )
 
 
-def ring(shape: Shape, batch: int, seed: int) -> Case:
+def ring_case(shape: Shape, batch: int, seed: int) -> Case:
     """Return causal attention over places that lie on a ring of devices."""
     rng = np.random.default_rng(seed)
     wide = batch, shape.length, shape.heads
@@ -187,9 +189,9 @@ def ring(shape: Shape, batch: int, seed: int) -> Case:
     return Case(
         lambda size: dense,
         lambda size: parts.cut(
-            Layer((), around), given, size, Lies({}, places, places, {})
+            Layer((), around), given, size, Specs({}, places, places, {})
         ),
-        lambda size: of_ring(shape, batch, size),
+        lambda size: ring_formula(shape, batch, size),
     )
 
 
@@ -201,20 +203,20 @@ def noisy(params: Params, rng: np.random.Generator) -> Params:
     )
 
 
-def of_transformer(name: str, shape: Shape, batch: int, sequence: bool) -> Formula:
+def transformer_formula(name: str, shape: Shape, batch: int, sequence: bool) -> Formula:
     """Return the collectives of an embedding, a block or a head."""
     places = 4 * batch * shape.length
     small = places * CROSS_ENTROPY if name == "head" else 0
     return Formula(STREAMS[sequence][name], places * shape.width, small)
 
 
-def of_experts(mixture: Mixture, rows: int, size: int) -> Formula:
+def mixture_formula(mixture: Mixture, rows: int, size: int) -> Formula:
     """Return the collectives of a mixture: to the experts and back, in each pass."""
     slots = mixture.experts * experts.capacity(mixture, rows // size)
     return Formula(({ALL_TO_ALL: 2}, {ALL_TO_ALL: 2}), 4 * slots * mixture.width)
 
 
-def of_ring(shape: Shape, batch: int, size: int) -> Formula:
+def ring_formula(shape: Shape, batch: int, size: int) -> Formula:
     """Return the collectives of ring attention: keys, values, and their gradients."""
     keys = 4 * batch * (shape.length // size) * shape.width
     rounds = 2 * (size - 1)

@@ -42,16 +42,16 @@ def by_devices(run: Run, start: str) -> dict[int, float]:
 @claim("sizes of models", "0.32, 1.5, 17.2, 175 B")
 def counted(run: Run) -> Verdict:
     """The parameters of the real shapes are within 5 % of the lecture's."""
-    return near(run, "billions", "B")
+    return within_rounding(run, "billions", "B")
 
 
 @claim("16 bytes a parameter", "5.12, 24, 275, 2800 GB")
 def sixteen_bytes(run: Run) -> Verdict:
     """16 bytes a counted parameter are within 5 % of each of the lecture's sizes."""
-    return near(run, "gigabytes", "GB")
+    return within_rounding(run, "gigabytes", "GB")
 
 
-def near(run: Run, number: str, unit: str) -> Verdict:
+def within_rounding(run: Run, number: str, unit: str) -> Verdict:
     """Judge whether a number is near the published one, for every model."""
     models = rows(run, table="lecture")
     worst = max(

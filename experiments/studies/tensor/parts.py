@@ -20,7 +20,7 @@ from dml.models.cut import AXIS
 from dml.types import BadInput, Batch, Layer, Params
 from dml.wire.mesh.traffic import Collective, collectives
 
-WHOLE = PartitionSpec()
+REPLICATED = PartitionSpec()
 
 
 class Operands(NamedTuple):
@@ -32,7 +32,7 @@ class Operands(NamedTuple):
     seen: Any  # weights of the squared outputs in the loss
 
 
-class Lies(NamedTuple):
+class Specs(NamedTuple):
     """Partition specs of a layer that is cut."""
 
     params: Any
@@ -64,7 +64,7 @@ def devices(count: int) -> None:
         )
 
 
-def both(layer: Layer, parts: Any, given: Operands) -> Any:
+def forward_backward(layer: Layer, parts: Any, given: Operands) -> Any:
     """Run forward and backward; parts of a gradient get an axis for their devices."""
     out, pull = jax.vjp(
         lambda params, stream: layer.apply(params, stream, given.batch), *given[:2]
@@ -79,11 +79,11 @@ def both(layer: Layer, parts: Any, given: Operands) -> Any:
 def dense(layer: Layer, given: Operands) -> Part:
     """Compile a layer for one device."""
     parts = jax.tree.map(lambda leaf: False, given.params)
-    program = jax.jit(partial(both, layer, parts)).lower(given).compile()
+    program = jax.jit(partial(forward_backward, layer, parts)).lower(given).compile()
     return Part(partial(program, jax.device_put(given)), [], parts)
 
 
-def cut(layer: Layer, given: Operands, size: int, lies: Lies) -> Part:
+def cut(layer: Layer, given: Operands, size: int, lies: Specs) -> Part:
     """Compile a layer that is cut over `size` devices."""
     stacked = jax.tree.map(
         lambda part, spec: PartitionSpec(AXIS) if part else spec,
@@ -93,12 +93,12 @@ def cut(layer: Layer, given: Operands, size: int, lies: Lies) -> Part:
     axes = jax.make_mesh(
         (size,), (AXIS,), devices=jax.devices()[:size], axis_types=(AxisType.Auto,)
     )
-    specs = Operands(lies.params, lies.given, WHOLE, lies.out)
+    specs = Operands(lies.params, lies.given, REPLICATED, lies.out)
     put = jax.tree.map(
         lambda spec, some: jax.device_put(some, NamedSharding(axes, spec)), specs, given
     )
     program = jax.shard_map(
-        partial(both, layer, lies.partial),
+        partial(forward_backward, layer, lies.partial),
         mesh=axes,
         in_specs=(specs,),
         out_specs=(lies.out, stacked, lies.given),
@@ -108,7 +108,7 @@ def cut(layer: Layer, given: Operands, size: int, lies: Lies) -> Part:
     return Part(partial(found, put), collectives(found.as_text()), lies.partial)
 
 
-def whole(part: Part) -> Any:
+def gathered(part: Part) -> Any:
     """Return what a layer gives, and its gradients, put together."""
     out, grads, back = jax.device_get(part.run())
     added = jax.tree.map(
@@ -117,17 +117,17 @@ def whole(part: Part) -> Any:
     return out, added, back
 
 
-def gap(part: Part, reference: Part) -> float:
+def largest_difference(part: Part, reference: Part) -> float:
     """Return the largest difference, as a share of the largest number of its array."""
 
     def share(found: np.ndarray, wanted: np.ndarray) -> float:
         return np.abs(found - wanted).max() / (np.abs(wanted).max() or 1)
 
-    gaps = jax.tree.map(share, whole(part), whole(reference))
+    gaps = jax.tree.map(share, gathered(part), gathered(reference))
     return float(max(jax.tree.leaves(gaps)))
 
 
-def raced(
+def race(
     calls: dict[str, tuple[int, Callable[[], Any]]], turns: int
 ) -> dict[str, list[float]]:
     """Return seconds of each call in each turn, on one core for each of its devices."""

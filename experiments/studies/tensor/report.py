@@ -65,7 +65,7 @@ def equal(row: Row) -> bool:
     return counted and row["bytes"] == row["formula_bytes"]
 
 
-def sums(found: Sequence[Row], size: int) -> Row:
+def block_totals(found: Sequence[Row], size: int) -> Row:
     """Return the summary of a block over so many devices, both passes."""
     block = [one for one in found if (one["layer"], one["tensor"]) == ("block", size)]
     return {

@@ -49,10 +49,10 @@ def levels(plan: Plan, kept: Kept) -> Iterator[Row]:
     if set(LEVELS) <= set(plan.names):
         for row in kept["race"]:
             if row["network"] == "hosts":
-                yield gained(plan.built["hosts", row["p"]], row)
+                yield two_level_gain(plan.built["hosts", row["p"]], row)
 
 
-def crossed(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
+def fastest_by_bytes(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
     """Return the fastest all-reduce by bytes, for each network and p."""
     found = []
     for text, size in dict.fromkeys((row["network"], row["p"]) for row in rows):
@@ -67,7 +67,7 @@ def crossed(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
     return found
 
 
-def against(rows: Sequence[Row], reports: Sequence[Row]) -> list[Row]:
+def network_costs(rows: Sequence[Row], reports: Sequence[Row]) -> list[Row]:
     """Return the cost of each network beside the time of its fastest all-reduce."""
     found = []
     for report in reports:
@@ -88,7 +88,7 @@ def against(rows: Sequence[Row], reports: Sequence[Row]) -> list[Row]:
     return found
 
 
-def gained(net: Any, known: Row) -> Row:
+def two_level_gain(net: Any, known: Row) -> Row:
     """Return a row of hosts, and the time of a ring that changes host at each rank."""
     size, nbytes = known["p"], known["bytes"]
     length = nbytes // topology_rows.ITEMSIZE
@@ -116,8 +116,8 @@ def gained(net: Any, known: Row) -> Row:
 TABLES: dict[str, Callable[[Plan, Kept], Iterable[Row]]] = {
     "networks": networks,
     "race": race,
-    "wins": lambda plan, kept: crossed(kept["race"], plan.names),
-    "ports": lambda plan, kept: against(kept["race"], kept["networks"]),
+    "wins": lambda plan, kept: fastest_by_bytes(kept["race"], plan.names),
+    "ports": lambda plan, kept: network_costs(kept["race"], kept["networks"]),
     "levels": levels,
     "byteps": lambda plan, kept: topology_byteps.rows(plan.workers),
 }
