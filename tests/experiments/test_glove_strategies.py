@@ -123,8 +123,12 @@ def test_bad_flags_are_named_before_anything_runs(corpus, argv, message, monkeyp
 @pytest.mark.parametrize(
     "name, source, message",
     [
-        ("glove", "exit 1", "expected .*tools/glove to end well, got 1"),
-        ("shuffle", "echo broken >&2; exit 3", "shuffle to end well, got 3: broken"),
+        ("glove", "exit 1", "expected .*tools/glove to exit with code 0, got 1"),
+        (
+            "shuffle",
+            "echo broken >&2; exit 3",
+            "shuffle to exit with code 0, got 3: broken",
+        ),
         ("glove", "echo cost: nan >&2", "expected `cost: <number>` .*'cost: nan"),
     ],
 )

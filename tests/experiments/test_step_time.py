@@ -64,7 +64,7 @@ def test_all_take_the_same_steps_by_turns_and_torch_takes_them_too(run, tmp_path
 
 
 @pytest.mark.parametrize("model", ["gpt", "bert"])
-def test_a_twin_has_our_loss_and_gradient(model):
+def test_a_pytorch_reference_has_our_loss_and_gradient(model):
     torch = pytest.importorskip("torch")
     from studies.step_time.torch_networks import NETWORKS, load
 
@@ -77,20 +77,20 @@ def test_a_twin_has_our_loss_and_gradient(model):
         lambda leaf: leaf + 0.5 * rng.standard_normal(leaf.shape, np.float32), params
     )
     loss, grads = jax.jit(jax.value_and_grad(task.model.loss))(params, task.data)
-    twin = NETWORKS[model](task.shape)
-    load(twin, params)
-    found = twin(*jax.tree.map(torch.from_numpy, task.data))
+    reference = NETWORKS[model](task.shape)
+    load(reference, params)
+    found = reference(*jax.tree.map(torch.from_numpy, task.data))
     found.backward()
     assert found.item() == pytest.approx(float(loss), rel=3e-6)
     # weights may lie transposed: their squares' sums are equal
     mine = sorted(float(np.vdot(leaf, leaf)) for leaf in jax.tree.leaves(grads))
-    its = sorted(float((one.grad**2).sum()) for one in twin.parameters())
+    its = sorted(float((one.grad**2).sum()) for one in reference.parameters())
     np.testing.assert_allclose(its, mine, rtol=1e-4)
 
 
-def test_a_twin_that_is_another_network_ends_the_run():
+def test_a_different_pytorch_reference_ends_the_run():
     rows = [{"peer": False, "first_loss": 2.0}, {"peer": True, "first_loss": 2.001}]
-    with pytest.raises(FloatingPointError, match="got 0.0005; look at the twin"):
+    with pytest.raises(FloatingPointError, match="got 0.0005; check the PyTorch"):
         torch_training.first_loss_difference(rows, "float32")
     assert torch_training.first_loss_difference(rows, "bfloat16") == pytest.approx(5e-4)
 

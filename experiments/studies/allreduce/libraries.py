@@ -1,6 +1,6 @@
-"""All-reduces of other libraries, to compare with: torch's gloo and jax's psum.
+"""All-reduces of other libraries for comparison: torch with gloo, and jax psum.
 
-Each reduces as many words as a buffer has, in its library's own memory. Libraries that
+Each reduces an array of the buffer's length in memory of its library. Libraries that
 are not installed are left out.
 """
 
@@ -43,7 +43,7 @@ def torch_gloo(comm: CountedComm, buffer: np.ndarray) -> Callable[[], Any]:
 
 
 def jax_psum(comm: CountedComm, buffer: np.ndarray) -> Callable[[], Any]:
-    """One device a process; the call forces the device."""
+    """Return a psum over one device per process; a call waits for the result."""
     import jax
     from jax.sharding import NamedSharding, PartitionSpec
 

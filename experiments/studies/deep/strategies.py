@@ -1,4 +1,4 @@
-"""The strategies for a deep network by name, and the flags that each reads."""
+"""Strategies for deep networks by name, and the flags that each reads."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -42,7 +42,7 @@ STRATEGIES: dict[str, Callable[[Setup], dict[str, Any]]] = {
     "local": local,
     "hybrid": deep_hybrid.on_axes,
 }
-ON_DEVICES = ("mesh", "hybrid")  # strategies on JAX's devices, not on ranks
+ON_DEVICES = ("mesh", "hybrid")  # strategies on JAX devices instead of ranks
 # Flags that only one strategy reads.
 OWN = {
     "synchronous": ["bucket_mb"],
@@ -67,14 +67,14 @@ def steps(setup: Setup) -> Iterator[Step]:
 
 
 def workers(values: flags.FlagValues, comm: CountedComm) -> int:
-    """Return the number of equal shares of a minibatch: ranks, or all their devices."""
+    """Return the number of equal shares of a minibatch: ranks, or devices of all ranks."""
     if values.strategy == "hybrid":
-        return 1  # the rest of a division by microbatches is one more
+        return 1  # hybrid puts a remainder into one more microbatch
     return len(jax.devices()) if values.strategy == "mesh" else comm.size
 
 
 def step_count(values: flags.FlagValues, updates: int) -> int:
-    """Return the number of Steps of so many updates; one of local has several."""
+    """Return the number of Steps of `updates` updates; a Step of local has several."""
     if values.strategy != "local":
         return updates
     single = min(values.local_after, updates)
@@ -82,11 +82,11 @@ def step_count(values: flags.FlagValues, updates: int) -> int:
 
 
 def check(values: flags.FlagValues, workers: int) -> None:
-    """Raise BadInput for flags that the strategy does not read or cannot follow."""
+    """Raise BadInput for flags that the strategy does not read or support."""
     parts = workers * values.accumulate
     if values.batch % parts:
-        below, above = values.batch - values.batch % parts, values.batch // parts + 1
-        nearest = [one for one in (below, above * parts) if one]
+        lower, upper = values.batch - values.batch % parts, values.batch // parts + 1
+        nearest = [size for size in (lower, upper * parts) if size]
         raise BadInput(
             f"expected --batch divisible by {workers} workers x {values.accumulate} "
             f"microbatches, got {values.batch}; pass "
@@ -94,8 +94,8 @@ def check(values: flags.FlagValues, workers: int) -> None:
         )
     for reader, own in OWN.items():
         for name in own:
-            given = values[name].value != values[name].default
-            if given and values.strategy != reader:
+            changed = values[name].value != values[name].default
+            if changed and values.strategy != reader:
                 raise BadInput(
                     f"expected --strategy={reader} with --{name}="
                     f"{values[name].value}, got --strategy={values.strategy}; leave "
@@ -111,9 +111,9 @@ def check(values: flags.FlagValues, workers: int) -> None:
             f"expected ranks that --straggle={values.straggle} delays, got devices of "
             "one process; leave it out, or pass --strategy=synchronous"
         )
-    whole = values.strategy in ("synchronous", "mesh") and values.zero < 3
-    able = whole and workers > 1
-    if values.noise and not able:
+    replicated = values.strategy in ("synchronous", "mesh") and values.zero < 3
+    measurable = replicated and workers > 1
+    if values.noise and not measurable:
         raise BadInput(
             "expected --noise with two workers or more that hold whole gradients, got "
             f"{workers} by --strategy={values.strategy} --zero={values.zero}; pass "

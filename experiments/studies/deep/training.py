@@ -35,16 +35,24 @@ from studies.deep.steps import Speed, guarded, renumbered
 
 
 class Task(NamedTuple):
-    """A network and its data."""
+    """A network and its data.
+
+    model: the network.
+    training: training examples.
+    held_out: held-out examples.
+    unit: name of the unit of speed: images or tokens.
+    units: units in an example.
+    finish: called on rank 0 at the end: folder, params -> entries of the summary.
+    tensor: makes the tensor-parallel model; None where the network has none.
+    """
 
     model: Model
     training: Batch | Examples
     held_out: Batch
-    unit: str  # of the speed: images, tokens
-    units: int  # in an example
-    # called on rank 0 at the end: folder, params -> numbers of the summary
+    unit: str
+    units: int
     finish: Callable[[Path, Params], Mapping[str, Any]]
-    tensor: Cutter | None = None  # None: it cannot be divided over `tensor`
+    tensor: Cutter | None = None
 
     @property
     def count(self) -> int:
@@ -55,17 +63,27 @@ class Task(NamedTuple):
 def run(
     values: flags.FlagValues, argv: list[str], name: str, task: Callable[[], Task]
 ) -> list[dict[str, Any]]:
-    """Train as the flags say; return the summaries of the ranks of this process."""
+    """Train by the flags.
+
+    Args:
+        values: flags.
+        argv: command line.
+        name: name of the experiment, for its run folder.
+        task: makes network and data.
+
+    Returns:
+        Summaries of the ranks of this process.
+    """
     flags.parse(values, argv)
     path = runs.path(values.out or values.resume, name)
     on_mesh = values.strategy in strategies.ON_DEVICES
-    with interruptible() as asked, compiling.fitting():
+    with interruptible() as stopped, compiling.fitting():
         compiling.cached()
 
         def program(comm: CountedComm) -> dict[str, Any]:
             if on_mesh:
                 devices.start(comm)
-            return train_rank(values, comm, path, asked, task)
+            return train_rank(values, comm, path, stopped, task)
 
         return flags.ranks(program, values, devices=on_mesh)
 
@@ -73,7 +91,7 @@ def run(
 def prepared(
     values: flags.FlagValues, comm: CountedComm, task: Task
 ) -> tuple[Setup, int]:
-    """Return the start of a run, new or resumed, and its number of updates."""
+    """Return the arguments of the strategy, new or resumed, and the total updates."""
     total = deep_flags.total(values, task.count)
     deep_hybrid.check_batches(values, total)
     steps = -(-total // values.batch)
@@ -83,7 +101,7 @@ def prepared(
     done, params, state, memory = start_or_resume(
         values, params, optimizer, comm, steps, rules
     )
-    # Virtual ranks have a clock of their own; devices, though of one of them, do not.
+    # Virtual ranks have a virtual clock; strategies on devices use the real one.
     devices_only = values.strategy in strategies.ON_DEVICES
     problem = network(
         task.model,
@@ -112,42 +130,58 @@ def train_rank(
     values: flags.FlagValues,
     comm: CountedComm,
     path: Path,
-    asked: Callable[[], bool],
+    stopped: Callable[[], bool],
     task: Callable[[], Task],
 ) -> dict[str, Any]:
-    """Train on this rank; return its summary."""
-    begun, comm = time.perf_counter(), flags.delayed(values, comm)
+    """Train on this rank; return its summary.
+
+    Args:
+        values: flags.
+        comm: communicator of all ranks.
+        path: run folder.
+        stopped: whether a signal asked the run to stop.
+        task: makes network and data.
+    """
+    start, comm = time.perf_counter(), flags.delayed(values, comm)
     strategies.check(values, strategies.workers(values, comm))
-    found = task()
-    setup, steps = prepared(values, comm, found)
-    speed = Speed(found.units)
+    built = task()
+    setup, steps = prepared(values, comm, built)
+    speed = Speed(built.units)
     save = partial(saved, comm, path / "checkpoints", deep_flags.rules(values))
     shown = [strategies.step_count(values, updates) for updates in (steps, setup.done)]
     with writing.first(
         path,
         values,
         comm,
-        writers.console(*shown, says=partial(progress_line, speed, found)),
+        writers.console(*shown, says=partial(progress_line, speed, built)),
         learning(path / "loss"),
         append=bool(values.resume),
     ) as writer:
-        some = strategies.steps(setup)
-        some = renumbered(guarded(some, comm.platform.virtual), setup.done)
-        some = timelines.traced(some, comm, values.timeline, path, values.profile)
-        some = checked(some, comm, values.check_every)
-        some = kept(speed.of(some), comm, save, values.save_every, asked)
-        summary = train(some, setup.problem.evaluate, writer, values.evaluate_every)
+        steps_of_run = strategies.steps(setup)
+        steps_of_run = renumbered(
+            guarded(steps_of_run, comm.platform.virtual), setup.done
+        )
+        steps_of_run = timelines.traced(
+            steps_of_run, comm, values.timeline, path, values.profile
+        )
+        steps_of_run = checked(steps_of_run, comm, values.check_every)
+        steps_of_run = kept(
+            speed.of(steps_of_run), comm, save, values.save_every, stopped
+        )
+        summary = train(
+            steps_of_run, setup.problem.evaluate, writer, values.evaluate_every
+        )
         params = jax.device_get(speed.last.params())
         if comm.rank == 0:
-            summary |= found.finish(path, params)
-        first_of_all(comm, lambda: None)  # the others sleep while rank 0 finishes
+            summary |= built.finish(path, params)
+        first_of_all(comm, lambda: None)  # other ranks sleep while rank 0 finishes
         words = np.array([summary["words_sent"]])
         tree_allreduce(comm, words)
         summary |= {
-            f"{found.unit}_per_second": speed.rate,
+            f"{built.unit}_per_second": speed.rate,
             "words_sent": int(words[0]),
-            "first_step_seconds": speed.first - begun,
-            "total_seconds": time.perf_counter() - begun,
+            "first_step_seconds": speed.first - start,
+            "total_seconds": time.perf_counter() - start,
         }
         writer.summary(summary)
     return summary
@@ -156,7 +190,7 @@ def train_rank(
 def saved(
     comm: CountedComm, folder: Path, rules: Mapping[str, Any], step: Step
 ) -> None:
-    """Save params, the optimizer's state and each rank's memory; collective."""
+    """Save params, optimizer state and the reducer's memory of each rank; collective."""
     tree = {"params": jax.device_get(step.params()), "state": step.state()}
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(step.memory())]
     tree["memory"] = []
@@ -175,7 +209,7 @@ def start_or_resume(
     steps: int,
     rules: Mapping[str, Any],
 ) -> tuple[int, Params, Any, Any]:
-    """Return the updates done; params, the optimizer's state and the memory then."""
+    """Return the completed updates, and params, optimizer state and memory after them."""
     if not values.resume:
         return 0, params, None, None
 
@@ -202,21 +236,21 @@ def start_or_resume(
             f"{comm.size}"
         )
         memory = None
-    # bound to no device: a mesh moves them to its own
+    # committed to no device, so that a mesh can place them
     saved = jax.device_put(saved)
-    own = memory and [leaf[comm.rank] for leaf in memory]
-    return done, saved["params"], saved["state"], own
+    rank_memory = memory and [leaf[comm.rank] for leaf in memory]
+    return done, saved["params"], saved["state"], rank_memory
 
 
 def scores(task: Task, rank: int, params: Params) -> dict[str, Any]:
     """Evaluate on held-out data; rank 0 only."""
     if rank:
         return {}
-    found = evaluate(task.model, task.held_out, jax.device_get(params))
-    found["params_sha256"] = found.pop("sha256")
+    metrics = evaluate(task.model, task.held_out, jax.device_get(params))
+    metrics["params_sha256"] = metrics.pop("sha256")
     if task.unit == "tokens":
-        found["perplexity"] = math.exp(found["cross_entropy"])
-    return found
+        metrics["perplexity"] = math.exp(metrics["cross_entropy"])
+    return metrics
 
 
 def progress_line(speed: Speed, task: Task, row: Mapping[str, Any]) -> str:

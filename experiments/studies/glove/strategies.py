@@ -1,4 +1,4 @@
-"""The strategies for GloVe by name, with arguments from the flags; the start value."""
+"""Strategies of GloVe by name, their arguments from the flags, and the start value."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import partial
@@ -28,9 +28,9 @@ from studies.server import flags as server_flags
 class Setup(NamedTuple):
     """The arguments of all strategies.
 
-    epochs: to train for.
+    epochs: epochs to train.
     batch: records of a minibatch.
-    summary: receives what a strategy measures over the whole run.
+    summary: dict that receives measures of the entire run.
     """
 
     flags: flags.FlagValues
@@ -74,7 +74,9 @@ def every(setup: Setup) -> int:
 
 
 def serial(setup: Setup) -> Iterator[Step]:
-    if setup.flags.batch or setup.comm.size > 1:  # the table refuses several ranks
+    if (
+        setup.flags.batch or setup.comm.size > 1
+    ):  # the table of strategies refuses several ranks
         return by_batches(setup, "serial")
     return by_records(setup, "hogwild")
 
@@ -149,11 +151,11 @@ STRATEGIES: dict[str, Callable[[Setup], Iterator[Step]]] = {
     "mesh": mesh,
     "server": server,
 }
-FEWEST = {"server": 2}  # ranks that a strategy needs, where it is not one
+FEWEST = {"server": 2}  # fewest ranks of a strategy; default 1
 
 
 def sizes(name: str, ranks: Iterable[int]) -> list[int]:
-    """Return on how many of these ranks a strategy can train."""
+    """Return the numbers of ranks on which a strategy can train."""
     if name == "serial":
         return [1]
     return [size for size in ranks if size >= FEWEST.get(name, 1)]
@@ -168,7 +170,7 @@ def batch(values: flags.FlagValues, size: int) -> int:
     return values.batch or (glove_flags.STALE if stale else glove_flags.SERVED)
 
 
-# Flags that may differ in a resumed run; ranks and medium change no bit of rotation.
+# Flags that a resumed run may change; ranks and medium do not change rotation's bits.
 FREE = {"out", "epochs", "resume", "save_every", "watchdog", "check", "neighbours"}
 FREE |= {"simulate", "network", "medium", "memory", "profile", *flags.WRITTEN}
 

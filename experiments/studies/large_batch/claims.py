@@ -1,8 +1,8 @@
 """Claims of Goyal et al., 2017, and of AlexNet, judged by a run of large_batch.py.
 
-A row errs more than another if the exact test that swaps pairs of equal seeds says so,
-with a chance of 5 % at most. (Two standard errors of the pairs assume normal errors; of
-5 seeds their chance is 6 %.)
+A row has larger errors than another if the exact permutation test over pairs of equal
+seeds has p of 5 % at most. (Two standard errors of the pairs assume normal errors; for
+5 seeds they have p of 6 %.)
 """
 
 import math
@@ -15,33 +15,33 @@ from lab.claims import Verdict, claim, nonempty, untested, verdict
 from dml.runs.results import Run
 
 BASELINE = "baseline"
-SCALED = (BASELINE, "gradual")  # the rows that scale the rate and warm up gradually
-CHANCE = 0.05  # that a row that errs no more is judged to
-SEEDS = 5  # the fewest that can have so small a chance: 1 in 32
-POINT = 0.01  # of the error: the most that may be lost where accuracy holds
-LASTS = 4  # workers up to which accuracy holds at least
-NEAR, FLAT = 0.75, 0.5  # steps fall as k^-1: powers that are near it, and far from it
+SCALED = (BASELINE, "gradual")  # rows with scaled rate and gradual warm-up
+CHANCE = 0.05  # significance level
+SEEDS = 5  # fewest seeds that can reach it: p of 1/32
+POINT = 0.01  # largest loss of accuracy that counts as none
+LASTS = 4  # workers up to which accuracy has to hold
+NEAR, FLAT = 0.75, 0.5  # exponents near to and far from steps ~ k^-1
 
 
 def p_value(errors: np.ndarray, than: np.ndarray) -> float:
-    """Return the share of all swaps of pairs whose mean difference is as large."""
+    """Return the share of permutations whose mean difference is as large."""
     apart = np.asarray(errors) - np.asarray(than)
     signs = np.array(list(product((1, -1), repeat=len(apart))))
     return float((signs @ apart >= apart.sum() - 1e-9).mean())
 
 
 def worse(errors: np.ndarray, than: np.ndarray) -> bool:
-    """Return whether errors are larger, seed by seed, by the exact test."""
+    """Return whether errors are larger by the exact test."""
     return p_value(errors, than) <= CHANCE
 
 
 def accuracy_lost(errors: np.ndarray, than: np.ndarray) -> bool:
-    """Return whether errors are worse, or larger by over a point on the mean."""
+    """Return whether errors are worse, or larger by over a point on average."""
     return worse(errors, than) or float(np.mean(errors) - np.mean(than)) > POINT
 
 
 def by_warmup(run: Run) -> dict[str, np.ndarray]:
-    """Return the errors of all seeds by warm-up: the baseline's, and of --large."""
+    """Return the errors of all seeds by warm-up, for 1 and for --large workers."""
     workers = (1, run.flags["large"])
     rows = [row for row in run.rows if row["workers"] in workers]
     return {row["warmup"]: np.array(row["errors"]) for row in rows}
@@ -50,14 +50,17 @@ def by_warmup(run: Run) -> dict[str, np.ndarray]:
 def all_worse(
     errors: Mapping[str, np.ndarray], pairs: list[tuple[str, str]]
 ) -> Verdict:
-    """Judge whether the first of each pair of warm-ups errs more than the second."""
+    """Judge whether the first of each pair of warm-ups has larger errors."""
     if min(len(errors[name]) for pair in pairs for name in pair) < SEEDS:
         return untested(f"fewer than {SEEDS} seeds prove nothing")
     texts, holds = [], []
-    for one, other in pairs:
-        apart, p = errors[one] - errors[other], p_value(errors[one], errors[other])
-        holds.append(worse(errors[one], errors[other]))
-        texts.append(f"{one} - {other} {apart.mean():+.2%} (p = {p:.3f})")
+    for serial, other in pairs:
+        apart, p = (
+            errors[serial] - errors[other],
+            p_value(errors[serial], errors[other]),
+        )
+        holds.append(worse(errors[serial], errors[other]))
+        texts.append(f"{serial} - {other} {apart.mean():+.2%} (p = {p:.3f})")
     return verdict(all(holds), ", ".join(texts), f"asked p of {CHANCE:g} at most")
 
 
@@ -73,13 +76,13 @@ def holds_then_falls(run: Run) -> Verdict:
     """
     rows = [row for row in run.rows if row["warmup"] in SCALED]
     errors = {row["workers"]: np.array(row["errors"]) for row in rows}
-    one, *factors = sorted(nonempty(errors, "gradual"))
-    good = [not accuracy_lost(errors[factor], errors[one]) for factor in factors]
-    held = good.index(False) if False in good else len(good)
-    last = [one, *factors][held]
-    holds = last >= LASTS and held < len(good) and not any(good[held:])
-    ours = ", ".join(f"x{k} {1 - errors[k].mean():.1%}" for k in (one, *factors))
-    return verdict(holds, ours, f"as good up to x{last}")
+    serial, *factors = sorted(nonempty(errors, "gradual"))
+    good = [not accuracy_lost(errors[factor], errors[serial]) for factor in factors]
+    good_count = good.index(False) if False in good else len(good)
+    last = [serial, *factors][good_count]
+    holds = last >= LASTS and good_count < len(good) and not any(good[good_count:])
+    measured = ", ".join(f"x{k} {1 - errors[k].mean():.1%}" for k in (serial, *factors))
+    return verdict(holds, measured, f"as good up to x{last}")
 
 
 @claim("gradual warm-up errs as one worker", "23.74, 23.60 %")
@@ -89,9 +92,11 @@ def as_one(run: Run) -> Verdict:
     It is worse if the exact test over seeds says so, with a chance of 5 %.
     """
     errors = by_warmup(run)
-    one, many = errors[BASELINE], errors["gradual"]
-    ours = f"{many.mean():.2%}, baseline {one.mean():.2%}"
-    return verdict(not accuracy_lost(many, one), ours, "k times the batch and the rate")
+    serial, many = errors[BASELINE], errors["gradual"]
+    measured = f"{many.mean():.2%}, baseline {serial.mean():.2%}"
+    return verdict(
+        not accuracy_lost(many, serial), measured, "k times the batch and the rate"
+    )
 
 
 @claim("an unscaled rate is the worst", "41.67 %")
@@ -126,12 +131,12 @@ def steps(run: Run) -> Verdict:
         return math.log(known[high] / known[low]) / math.log(high / low)
 
     first, last = power(*factors[:2]), power(*factors[-2:])
-    ours = f"steps fall as k^{first:.2f} at first, k^{last:.2f} to x{factors[-1]}"
+    measured = f"steps fall as k^{first:.2f} at first, k^{last:.2f} to x{factors[-1]}"
     missed = max(row["workers"] for row in run.rows) > factors[-1]
     if missed:
-        ours = f"{ours}, then miss the target"
+        measured = f"{measured}, then miss the target"
     holds = first <= -NEAR and (missed or last >= -FLAT)
-    return verdict(holds, ours, f"asked k^-{NEAR} and k^-{FLAT}")
+    return verdict(holds, measured, f"asked k^-{NEAR} and k^-{FLAT}")
 
 
 PAPER = (holds_then_falls, as_one, unscaled, gradual)

@@ -28,22 +28,22 @@ SPEEDUPS = {
 
 
 def by_warmup(rows: Sequence[Row]) -> Iterator[tuple[str, list[Row]]]:
-    """Yield each warm-up with its rows, the first of which is the baseline."""
+    """Yield each warm-up with the baseline row and its rows."""
     for name in COLOURS:
-        mine = [row for row in rows if row["warmup"] in (BASELINE, name)]
-        if name != BASELINE and len(mine) > 1:
-            yield name, mine
+        group = [row for row in rows if row["warmup"] in (BASELINE, name)]
+        if name != BASELINE and len(group) > 1:
+            yield name, group
 
 
 def accuracies(path: Path, rows: Sequence[Row]) -> None:
-    """Draw the accuracy of every warm-up by batch, and AlexNet's."""
+    """Draw the accuracy of every warm-up by batch size, and AlexNet's."""
     low = min(100 * (1 - row["error"]) for row in rows if row["warmup"] != "unscaled")
     with drawing(path, 1, 2, size=(8.6, 3.7), style=SMALL) as (_, (ours, theirs)):
-        for name, mine in by_warmup(rows):
-            shares = 100 * (1 - np.array([row["errors"] for row in mine]))
+        for name, group in by_warmup(rows):
+            shares = 100 * (1 - np.array([row["errors"] for row in group]))
             means = shares.mean(axis=1)
             around = means - shares.min(axis=1), shares.max(axis=1) - means
-            batches = [row["batch"] for row in mine]
+            batches = [row["batch"] for row in group]
             look = {"label": name, "color": COLOURS[name], "elinewidth": 0.8}
             ours.errorbar(batches, means, around, fmt="o-", capsize=2, **look)
         ours.set_title(f"ours: mean, least and most of {len(rows[0]['errors'])} seeds")
@@ -59,14 +59,21 @@ def accuracies(path: Path, rows: Sequence[Row]) -> None:
 def targets(
     path: Path, rows: Sequence[Row], times: Sequence[Row], limit: float | None
 ) -> None:
-    """Draw steps, epochs and speed-up to the target by batch or workers."""
+    """Draw steps and epochs to the target by batch size, and speed-up by workers.
+
+    Args:
+        path: of path.svg and path.png.
+        rows: rows of all trainings.
+        times: rows with speed-ups.
+        limit: batch size that doubles the epochs, if known.
+    """
     known = [row for row in rows if row["steps_to_target"] is not None]
     with drawing(path, 1, 3, size=(12.9, 3.7), style=SMALL) as (_, panels):
         steps, epochs, gains = panels
-        for name, mine in by_warmup(known):
-            batches = [row["batch"] for row in mine]
+        for name, group in by_warmup(known):
+            batches = [row["batch"] for row in group]
             for axes, key in ((steps, "steps"), (epochs, "epochs")):
-                values = [row[f"{key}_to_target"] for row in mine]
+                values = [row[f"{key}_to_target"] for row in group]
                 axes.plot(batches, values, "o-", label=name, color=COLOURS[name])
         if rows[0]["steps_to_target"] is not None:
             batches = [row["batch"] for row in times]
@@ -79,9 +86,9 @@ def targets(
             note(epochs, "epochs double", limit)
         workers = [row["workers"] for row in times]
         gains.plot(workers, workers, "k:", linewidth=1, label="linear")
-        seen = [row for row in times if row["in_steps"] is not None]
-        for key, label in SPEEDUPS.items() if seen else ():
-            points = [row["workers"] for row in seen], [row[key] for row in seen]
+        reached = [row for row in times if row["in_steps"] is not None]
+        for key, label in SPEEDUPS.items() if reached else ():
+            points = [row["workers"] for row in reached], [row[key] for row in reached]
             gains.plot(*points, "o-", label=label)
         gains.set(xlabel="workers", ylabel="speed-up to the target")
         gains.legend()
@@ -97,12 +104,13 @@ def targets(
 
 
 def losses(path: Path, curves: Mapping[tuple[str, int], Any], between: float) -> None:
-    """Draw training losses by epochs; curves: SEEDSxN, by warm-up and batch.
+    """Draw training losses by epochs.
 
+    curves: losses, SEEDSxN, by warm-up and batch size.
     between: epochs between two losses.
     """
     with drawing(path, 1, 2, size=(8.6, 3.7), style=SMALL) as (_, panels):
-        whole, start = panels
+        full, start = panels
         for (name, batch), values in curves.items():
             look: dict[str, Any] = {"color": COLOURS[name]}
             around = values.min(0), values.max(0)
@@ -114,8 +122,8 @@ def losses(path: Path, curves: Mapping[tuple[str, int], Any], between: float) ->
         for axes in panels:
             axes.set(xlabel="epochs", ylabel="training loss", yscale="log")
         start.set(xlim=(0, min(8.0, float(epochs[-1]))), title="the start")
-        whole.set_title("mean, least and most of all seeds")
-        whole.legend()
+        full.set_title("mean, least and most of all seeds")
+        full.legend()
 
 
 def doubling(axes: Any) -> None:

@@ -1,4 +1,4 @@
-"""Rows, summary and printed tables of large_batch.py, with the published numbers."""
+"""Rows, summary and printed tables of large_batch.py, with published numbers."""
 
 import math
 import sys
@@ -12,7 +12,7 @@ from dml.wire.costs import allreduce as cost
 from studies.large_batch.claims import BASELINE, SCALED
 from studies.large_batch.training import Plan, Result
 
-GOYAL = {  # errors in % at 8192 images, of the baseline at 256
+GOYAL = {  # errors in % at 8192 images; the baseline has 256
     BASELINE: "23.60 ± 0.12",
     "unscaled": "41.67",
     "none": "24.84",
@@ -21,7 +21,7 @@ GOYAL = {  # errors in % at 8192 images, of the baseline at 256
 }
 ALEXNET = {256: 58.42, 512: 59.19, 1024: 59.00, 2048: 58.88, 4096: 57.97, 8192: 55.90}
 ALLREDUCES = ("tree", "butterfly", "halving_doubling", "ring")
-FABRIC = cost.Rates(1e-6, 1e-9, 1e-10)  # of the virtual ranks' default network
+FABRIC = cost.Rates(1e-6, 1e-9, 1e-10)  # default network of virtual ranks
 
 COLUMNS = {
     "warm-up": (8, "{warmup}"),
@@ -65,7 +65,15 @@ def row(
 ) -> dict[str, Any]:
     """Return the row of the trainings with all seeds.
 
-    The target is reached only if every training reaches it.
+    Steps and seconds to the target are None unless every training reaches it.
+
+    Args:
+        plan: plan of all trainings.
+        workers: number of workers.
+        warmup: name of the warm-up.
+        rates: learning rates of all steps.
+        target: target accuracy.
+        runs: one training per seed.
     """
     batch, updates = workers * plan.base, plan.steps(workers)
     errors = np.array([1 - float(run.accuracies[-1]) for run in runs])
@@ -93,7 +101,7 @@ def row(
 
 
 def reached(run: Result, target: float) -> int | None:
-    """Return the number of snapshots until the target; None if it was missed."""
+    """Return the number of snapshots to the target; None if it is not reached."""
     good = np.flatnonzero(run.accuracies >= target)
     return int(good[0]) + 1 if len(good) else None
 
@@ -112,32 +120,32 @@ def mean_and_deviation(values: Sequence[float] | np.ndarray) -> str:
 def speed_ups(rows: Sequence[Row], parameters: int) -> list[Row]:
     """Return the rows with the fewest steps to the target, by workers.
 
-    Speed-ups and `parallel_seconds_to_target` are added. The latter are predicted for
-    workers with a processor each; a model has so many parameters.
+    Adds speed-ups and `parallel_seconds_to_target`, predicted for one processor per
+    worker and a model of `parameters` parameters.
     """
 
     def steps_to_target(row: Row) -> float:
         return row["steps_to_target"] or math.inf
 
-    # order matters: of equal rows the last one is taken
+    # order matters: the last of equal rows is taken
     slowest_first = sorted(rows, key=steps_to_target, reverse=True)
     quick = {row["workers"]: row for row in slowest_first}
-    key, found = "parallel_seconds_to_target", []
+    key, timed = "parallel_seconds_to_target", []
     for workers, row in sorted(quick.items()):
         job = cost.Job(workers, parameters)
         wire = cost.seconds(cost.choose(job, FABRIC, ALLREDUCES), job, FABRIC)
         steps = row["steps_to_target"]
         gradient = quick[1]["step_seconds"]  # of one worker's images
-        found.append({**row, key: steps and steps * (gradient + wire)})
-    one = found[0]
+        timed.append({**row, key: steps and steps * (gradient + wire)})
+    serial = timed[0]
     gains = {
         "in_steps": "steps_to_target",
         "predicted": key,
         "measured": "seconds_to_target",
     }
     return [
-        row | {name: gain(one[key], row[key]) for name, key in gains.items()}
-        for row in found
+        row | {name: gain(serial[key], row[key]) for name, key in gains.items()}
+        for row in timed
     ]
 
 
@@ -148,48 +156,55 @@ def gain(serial: float | None, parallel: float | None) -> float | None:
 def critical_batch(epochs: Mapping[int, float | None]) -> float | None:
     """Return the batch that doubles the epochs to the target (McCandlish 2018, 2.11).
 
-    By E = E_min (1 + B / B_crit), fitted by relative error: a line over the batch.
+    Fits E = E_min (1 + B / B_crit), a line over the batch size, by relative error.
     """
     known = {batch: one for batch, one in epochs.items() if one is not None}
     if len(known) < 2:
         return None
     batches, needed = np.array(list(known)), np.array(list(known.values()))
     slope, start = np.polyfit(batches, needed, 1, w=1 / needed)
-    # a slope within rounding of 0 is no slope
+    # a slope within rounding of 0 counts as 0
     return float(start / slope) if slope > 1e-9 * start > 0 else None
 
 
 def summary(
     rows: Sequence[Row], times: Sequence[Row], large: int, noise: tuple[float, float]
 ) -> dict[str, Any]:
-    """Return the flat summary; noise: its scale at the target and at the end."""
-    at = {row["warmup"]: row for row in rows if row["workers"] in (1, large)}
+    """Return the flat summary.
+
+    Args:
+        rows: rows of all trainings.
+        times: rows with speed-ups.
+        large: number of workers of the comparison of warm-ups.
+        noise: gradient noise scale at the target and at the end.
+    """
+    by_name = {row["warmup"]: row for row in rows if row["workers"] in (1, large)}
     limit = critical_batch({row["batch"]: row["epochs_to_target"] for row in times})
-    found: dict[str, Any] = {
-        "loss": at["gradual"]["loss"],
-        "accuracy": 1 - at["gradual"]["error"],
-        "steps": at["gradual"]["steps"],
+    totals: dict[str, Any] = {
+        "loss": by_name["gradual"]["loss"],
+        "accuracy": 1 - by_name["gradual"]["error"],
+        "steps": by_name["gradual"]["steps"],
         "batch_limit": limit,
         "noise_scale": finite(noise[0]),
         "noise_scale_at_end": finite(noise[1]),
     }
-    found |= {f"{warmup}_error": row["error"] for warmup, row in at.items()}
+    totals |= {f"{warmup}_error": row["error"] for warmup, row in by_name.items()}
     for row in rows:
         if row["warmup"] in SCALED:
-            found[f"x{row['workers']}_accuracy"] = 1 - row["error"]
+            totals[f"x{row['workers']}_accuracy"] = 1 - row["error"]
     for row in times:
         kinds = ("epochs", "steps", "seconds", "parallel_seconds")
         for key in ("warmup", *(f"{kind}_to_target" for kind in kinds)):
-            found[f"x{row['workers']}_{key}"] = row[key]
-    return found
+            totals[f"x{row['workers']}_{key}"] = row[key]
+    return totals
 
 
 def print_tables(
     rows: Sequence[Row], times: Sequence[Row], large: int, target: float, summary: Row
 ) -> None:
     """Print three tables, each with published numbers, and the bounds."""
-    at = {row["warmup"]: row for row in rows if row["workers"] in (1, large)}
-    batch, small = at["gradual"]["batch"], min(ALEXNET)
+    by_name = {row["warmup"]: row for row in rows if row["workers"] in (1, large)}
+    batch, small = by_name["gradual"]["batch"], min(ALEXNET)
     print_table(
         f"warm-ups: error in %, Goyal 2017 at 8192 images, ours at {batch}",
         WARMUPS,
@@ -197,7 +212,7 @@ def print_tables(
             {
                 "warmup": name,
                 "published": error,
-                "ours": mean_and_deviation(at[name]["errors"]),
+                "ours": mean_and_deviation(by_name[name]["errors"]),
             }
             for name, error in GOYAL.items()
         ],

@@ -1,4 +1,4 @@
-"""Trainings of large_batch.py: all of them see the same number of images."""
+"""Trainings of large_batch.py, all on the same number of images."""
 
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -23,7 +23,7 @@ from dml.types import BadInput, Batch, Model, Params
 from dml.update.dense import make, statistics
 from dml.wire.comm.mpi import world
 
-SNAPSHOTS = 256  # of a training, at most
+SNAPSHOTS = 256  # largest number of snapshots of a training
 MODELS: dict[str, Callable[[tuple[int, ...], int], Model]] = {
     "mlp": partial(mlp, widths=(64, 64, 64)),
     "cnn": partial(cnn, width=8),
@@ -33,17 +33,27 @@ momentum = partial(make, "momentum")
 
 
 class Plan(NamedTuple):
-    """The model and images of all trainings, and the number of images of each."""
+    """The model, images and sizes of all trainings.
+
+    model: the network.
+    training, held_out: images.
+    base: images of a worker in a minibatch.
+    largest: largest number of workers.
+    snapshots: number of evaluations of a training.
+    every: minibatches of `largest` workers between two snapshots.
+    parameters: parameters of the model.
+    measure: params -> accuracy on held-out images.
+    """
 
     model: Model
     training: Batch
     held_out: Batch
-    base: int  # images of a worker
-    largest: int  # workers
+    base: int
+    largest: int
     snapshots: int
-    every: int  # of the largest minibatches, between two snapshots
-    parameters: int  # of the model
-    measure: Partial  # params -> accuracy on held-out images
+    every: int
+    parameters: int
+    measure: Partial
 
     @property
     def count(self) -> int:
@@ -58,40 +68,56 @@ class Plan(NamedTuple):
         return self.snapshots * self.between // (factor * self.base)
 
     def batches(self, factor: int, seed: int) -> Iterator[np.ndarray]:
-        """Yield the images of each update of so many workers."""
+        """Yield the image indices of each update of `factor` workers."""
         total = self.snapshots * self.between
         return draws(self.count, factor * self.base, seed, total)
 
 
 class Result(NamedTuple):
-    """One training."""
+    """The result of one training.
+
+    seconds: time of all steps.
+    losses: mean training loss up to each snapshot.
+    accuracies: accuracy on held-out images at each snapshot.
+    snapshots: params, if kept.
+    """
 
     seconds: float
-    losses: np.ndarray  # a mean for each snapshot
-    accuracies: np.ndarray  # on held-out images, of each snapshot
+    losses: np.ndarray
+    accuracies: np.ndarray
     snapshots: Sequence[Params] = ()
 
 
 def plan(model: str, data: str, base: int, factors: Sequence[int], epochs: int) -> Plan:
-    """Plan trainings that all see the same number of images, in whole minibatches."""
+    """Plan trainings on the same number of images, in full minibatches.
+
+    Args:
+        model: key of MODELS.
+        data: name of the images.
+        base: images of a worker in a minibatch.
+        factors: numbers of workers.
+        epochs: epochs of each training.
+    """
     training, held_out = images(data)
     largest = max(factors)
-    whole = epochs * len(training.targets) // (base * largest)
-    if not whole:
+    minibatches = epochs * len(training.targets) // (base * largest)
+    if not minibatches:
         raise BadInput(
             f"expected minibatches of at most {epochs * len(training.targets)} images, "
             f"as --epochs={epochs} sees, got {base} x {largest}; pass more --epochs"
         )
-    every = -(-whole // SNAPSHOTS)
-    made = MODELS[model](training.inputs.shape[1:], int(training.targets.max()) + 1)
-    leaves = jax.tree.leaves(made.init(jax.random.key(0)))
-    sizes = whole // every, every, sum(leaf.size for leaf in leaves)
-    measure = accuracy(made, held_out)
-    return Plan(made, training, held_out, base, largest, *sizes, measure)
+    every = -(-minibatches // SNAPSHOTS)
+    network_model = MODELS[model](
+        training.inputs.shape[1:], int(training.targets.max()) + 1
+    )
+    leaves = jax.tree.leaves(network_model.init(jax.random.key(0)))
+    sizes = minibatches // every, every, sum(leaf.size for leaf in leaves)
+    measure = accuracy(network_model, held_out)
+    return Plan(network_model, training, held_out, base, largest, *sizes, measure)
 
 
 def accuracy(model: Model, held_out: Batch) -> Partial:
-    """Return a function of params: the accuracy on these images."""
+    """Return a function of params that returns the accuracy on held-out images."""
 
     def measured(held_out: Batch, params: Params) -> dict[str, Any]:
         return {"accuracy": model.metrics(params, held_out)["accuracy"]}
@@ -102,7 +128,15 @@ def accuracy(model: Model, held_out: Batch) -> Partial:
 def trained(
     plan: Plan, factor: int, seed: int, rates: np.ndarray, keep: bool = False
 ) -> Result:
-    """Train by so many workers; keep: whether the result has the snapshots."""
+    """Train with `factor` workers.
+
+    Args:
+        plan: plan of all trainings.
+        factor: number of workers.
+        seed: random seed.
+        rates: learning rate of each step.
+        keep: whether to keep the params of all snapshots.
+    """
     problem = network(
         plan.model,
         plan.model.init(jax.random.key(seed)),
@@ -121,7 +155,7 @@ def trained(
         rates=rates,
         measure=plan.measure,
     )
-    # trainings that diverge are a result, too
+    # a training that diverges is a result, too
     rows, summary = curve(
         steps, lambda params: {"params": params}, every if keep else 0, finite=False
     )
@@ -136,16 +170,20 @@ def trained(
 def noise_scales(plan: Plan, snapshots: Sequence[Params], seed: int) -> list[float]:
     """Return the gradient noise scale up to each snapshot."""
     stacked = jax.tree.map(lambda *leaves: np.stack(leaves), *snapshots)
-    first = np.stack(list(plan.batches(plan.largest, seed))[:: plan.every]) % plan.count
-    numbers = first.astype(np.int32).reshape(len(first), plan.largest, plan.base)
-    squares = _squares(plan.model.loss, stacked, numbers, plan.training)
-    sizes, seen = (plan.base, plan.base * plan.largest), Noise()
-    return [seen.add(*both, *sizes) for both in np.asarray(squares).T.tolist()]
+    first_indices = (
+        np.stack(list(plan.batches(plan.largest, seed))[:: plan.every]) % plan.count
+    )
+    indices = first_indices.astype(np.int32).reshape(
+        len(first_indices), plan.largest, plan.base
+    )
+    squares = _squares(plan.model.loss, stacked, indices, plan.training)
+    sizes, noise = (plan.base, plan.base * plan.largest), Noise()
+    return [noise.add(*both, *sizes) for both in np.asarray(squares).T.tolist()]
 
 
 @partial(jax.jit, static_argnums=0)
-def _squares(loss: Any, snapshots: Params, numbers: Any, data: Batch) -> Any:
-    """Return squared norms: the mean of workers' gradients, and of their mean."""
+def _squares(loss: Any, snapshots: Params, indices: Any, data: Batch) -> Any:
+    """Return the mean squared norm of workers' gradients, and that of their mean."""
 
     def one(arguments: Any) -> Any:
         params, at = arguments
@@ -157,4 +195,4 @@ def _squares(loss: Any, snapshots: Params, numbers: Any, data: Batch) -> Any:
         large = sum(jnp.sum(leaf.mean(axis=0) ** 2) for leaf in jax.tree.leaves(kept))
         return small, large
 
-    return jax.lax.map(one, (snapshots, numbers))
+    return jax.lax.map(one, (snapshots, indices))

@@ -1,4 +1,4 @@
-"""The memory of a compiled program, and of the formula; nothing is allocated."""
+"""Memory of compiled training steps compared with formulas; nothing is allocated."""
 
 import time
 from collections.abc import Iterator
@@ -22,10 +22,10 @@ class Case(NamedTuple):
     remat: bool
 
 
-# XLA's CPU compiler drops the barriers that keep what remat computes again apart from
-# what was computed before, and its scheduler then does both at once: no byte is saved.
+# XLA's CPU compiler drops the optimization barriers of remat. Its scheduler then keeps
+# both the original and the recomputed values: no byte is saved.
 KEEP_BARRIERS = {"xla_disable_hlo_passes": "cse_barrier_expander"}
-CASES = {  # by name: the step, and how it is compiled
+CASES = {  # step and compiler options, by name
     "few tokens": (Case(8, 64, False), {}),
     "four times as long": (Case(8, 256, False), {}),
     "remat": (Case(8, 256, True), {}),
@@ -34,19 +34,19 @@ CASES = {  # by name: the step, and how it is compiled
 
 
 def rows(shape: Shape) -> Iterator[Row]:
-    """Compile a step of a GPT of that shape in every case."""
+    """Compile a training step of a GPT of this shape in every case."""
     for name, (case, options) in CASES.items():
         begun = time.perf_counter()
         cut = shape._replace(length=case.length)
         compiled = lowered(cut, case).compile(compiler_options=options)
         expected = memory.program(cut, True, case.batch, case.remat)
-        about = {"case": name} | case._asdict()
-        found = about | row(compiled, expected)
-        yield found | {"compile_seconds": time.perf_counter() - begun}
+        description = {"case": name} | case._asdict()
+        measured = description | row(compiled, expected)
+        yield measured | {"compile_seconds": time.perf_counter() - begun}
 
 
 def lowered(shape: Shape, case: Case) -> Any:
-    """Lower gradient and Adam of one device, from shapes alone."""
+    """Lower gradient and Adam update on one device, from shapes only."""
     optimizer = make("adam", 1e-3)
     params = shapes(shape, True)
     tokens = jax.ShapeDtypeStruct((case.batch, case.length), jnp.int32)
@@ -57,7 +57,7 @@ def lowered(shape: Shape, case: Case) -> Any:
 
 
 def step(model: Model, optimizer: Optimizer) -> Any:
-    """Return params, state, batch -> loss, params, state."""
+    """Return a training step: params, state, batch -> loss, params, state."""
 
     def stepped(params: Any, state: Any, batch: Batch) -> Any:
         loss, grads = jax.value_and_grad(model.loss)(params, batch)
@@ -67,7 +67,7 @@ def step(model: Model, optimizer: Optimizer) -> Any:
 
 
 def row(compiled: Any, expected: memory.Expected) -> dict[str, Any]:
-    """Compare a compiled program with what is expected of it, bytes of one device."""
+    """Return measured and predicted bytes of a compiled program on one device."""
     taken = compiled.memory_analysis()
     return {
         "arguments": taken.argument_size_in_bytes,

@@ -1,4 +1,4 @@
-"""The figure of memory.py: the memory of the fullest device, a stacked bar a plan."""
+"""Figure of memory.py: memory of the fullest device, one stacked bar per plan."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,7 +12,7 @@ from studies.memory.search import GB, Candidate, Search, mesh_text, options_text
 def bars(
     search: Search, pick: Candidate, others: Sequence[Candidate]
 ) -> dict[str, Held]:
-    """Return the memory of the pick, of it without each trick, and of other plans."""
+    """Return the memory of a plan, of it without each option, and of other plans."""
     plan = pick.plan
     without = {
         "gpipe": plan._replace(schedule="gpipe"),
@@ -20,15 +20,18 @@ def bars(
         "no sequence": plan._replace(sequence=False),
         "no zero": plan._replace(zero=0),
     }
-    drawn = {label(plan): plan}
-    drawn |= {f"it, {k}": changed for k, changed in without.items() if changed != plan}
-    drawn |= {label(one.plan): one.plan for one in others}
-    known = search.known
-    return {k: fullest(known.shape, known.causal, one) for k, one in drawn.items()}
+    plans = {label(plan): plan}
+    plans |= {f"it, {k}": changed for k, changed in without.items() if changed != plan}
+    plans |= {label(plan_of_bar.plan): plan_of_bar.plan for plan_of_bar in others}
+    workload = search.known
+    return {
+        k: fullest(workload.shape, workload.causal, plan_of_bar)
+        for k, plan_of_bar in plans.items()
+    }
 
 
 def label(plan: Plan) -> str:
-    """Return a plan in two lines."""
+    """Return a label of two lines for a plan."""
     microbatches = f"{plan.microbatch} x {plan.microbatches}"
     return f"{mesh_text(plan)}\n{options_text(plan)}, {microbatches}"
 
@@ -46,7 +49,7 @@ def draw(path: Path, drawn: dict[str, Held], limit: float, title: str) -> None:
         shown = max(limit / GB, *(min(end, 2 * limit / GB) for end in left))
         axes.set_xlim(right=1.02 * shown)
         for place, total in enumerate(left):
-            if total > 2 * limit / GB:  # beyond the axes, and beyond a device
+            if total > 2 * limit / GB:  # beyond the axes
                 at = 0.99 * axes.get_xlim()[1], place
                 axes.text(*at, f"{total:,.0f} GB", ha="right", va="center", fontsize=8)
         axes.invert_yaxis()

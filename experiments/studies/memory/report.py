@@ -1,4 +1,4 @@
-"""The tables of memory.py: columns, rows and the summary."""
+"""Tables and summary of memory.py."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -25,7 +25,7 @@ from studies.tensor.claims import ROUNDED
 
 SIZES_GB = (16, 32, 40, 80)  # of devices: P100 or V100, V100, A100, A100 or H100
 BYTES = MIXED.parameter + MIXED.gradient + MIXED.state
-VERDICTS = {0.005: "agrees", ROUNDED: "agrees as rounded"}  # by most deviation
+VERDICTS = {0.005: "agrees", ROUNDED: "agrees as rounded"}  # by largest deviation
 DEVICES: Columns = {
     "devices": (7, "{devices:d}"),
     "mesh": (27, "{mesh}"),
@@ -87,20 +87,20 @@ COLUMNS: dict[str, Columns] = {
 }
 TITLES = {
     "lecture": "the lecture's table, 16 bytes a parameter: 2 + 2 + 12 of mixed Adam",
-    "holding": "fewest devices that hold a model, and the fastest plan for so many",
+    "holding": "fewest devices that fit a model, and the fastest plan on them",
     "proposals": "fastest meshes by number of devices; GB on the fullest device",
-    "stages": "the cheapest of them by stages: microbatches alive, and GB on a device",
+    "stages": "stages of the cheapest plan: microbatches in flight, GB on a device",
 }
 
 
 class Arguments(NamedTuple):
     """The arguments of all tables.
 
-    model: the name of the model whose plans are searched.
-    search: the model, and the devices.
-    by: the plans that fit, by number of devices.
-    best: the number of meshes to list for each number of devices.
-    compiled: whether a program is compiled.
+    model: name of the model whose plans are searched.
+    search: model and devices.
+    by: plans that fit, by number of devices.
+    best: number of meshes to list for each number of devices.
+    compiled: whether to compile a step.
     """
 
     model: str
@@ -111,7 +111,7 @@ class Arguments(NamedTuple):
 
 
 def lecture(plan: Arguments, *_: Any) -> Iterator[Row]:
-    """Compare real shapes, and 16 bytes a parameter, with the lecture."""
+    """Compare parameter counts and 16 bytes per parameter with the lecture."""
     for name in LECTURE:
         known = MODELS[name]
         assert known.billions and known.gigabytes
@@ -133,7 +133,7 @@ def lecture(plan: Arguments, *_: Any) -> Iterator[Row]:
 
 
 def holding(plan: Arguments, *_: Any) -> Iterator[Row]:
-    """Find the fewest devices of each size, and the fastest plan for that number."""
+    """Yield the fewest devices of each size and the fastest plan on them."""
     for name in LECTURE:
         for size in SIZES_GB:
             search = plan.search._replace(known=MODELS[name], limit=size * GB)
@@ -144,65 +144,67 @@ def holding(plan: Arguments, *_: Any) -> Iterator[Row]:
 
 
 def proposals(plan: Arguments, *_: Any) -> Iterator[Row]:
-    """List the fastest plans of each number of devices, each mesh once."""
+    """Yield the fastest plans for each number of devices, each mesh once."""
     for plans in plan.by.values():
         fastest: dict[str, Candidate] = {}
-        for one in plans:
-            fastest.setdefault(mesh_text(one.plan), one)
-        for one in list(fastest.values())[: plan.best]:
-            tokens = one.plan.batch * plan.search.known.shape.length
-            speed = {"tokens_per_second": tokens / one.seconds.total}
-            yield {"model": plan.model} | plan_columns(one) | speed
+        for candidate in plans:
+            fastest.setdefault(mesh_text(candidate.plan), candidate)
+        for candidate in list(fastest.values())[: plan.best]:
+            tokens = candidate.plan.batch * plan.search.known.shape.length
+            speed = {"tokens_per_second": tokens / candidate.seconds.total}
+            yield {"model": plan.model} | plan_columns(candidate) | speed
 
 
 def stages(plan: Arguments, *_: Any) -> Iterator[Row]:
-    """List the memory of a device of every stage in the cheapest plan."""
-    pick, known = cheapest(plan.by).plan, plan.search.known
-    for stage in range(pick.stage):
-        one = held(known.shape, known.causal, pick, stage)
+    """Yield the memory of a device of every stage of the cheapest plan."""
+    plan_of_least_cost, known = cheapest(plan.by).plan, plan.search.known
+    for stage in range(plan_of_least_cost.stage):
+        device = held(known.shape, known.causal, plan_of_least_cost, stage)
         yield {
-            "mesh": mesh_text(pick),
+            "mesh": mesh_text(plan_of_least_cost),
             "stage": stage,
-            "blocks": blocks(known.shape.layers, pick.stage, stage),
-            "alive": LIVE[pick.schedule](pick, stage),
-            "parameters": on_stage(known.shape, known.causal, pick, stage),
-            **gigabytes(one),
+            "blocks": blocks(known.shape.layers, plan_of_least_cost.stage, stage),
+            "alive": LIVE[plan_of_least_cost.schedule](plan_of_least_cost, stage),
+            "parameters": on_stage(
+                known.shape, known.causal, plan_of_least_cost, stage
+            ),
+            **gigabytes(device),
         }
 
 
-def gigabytes(one: Held) -> dict[str, float]:
-    """Return a device's GB, part by part and together."""
-    parts = {f"{part}_gb": size / GB for part, size in one._asdict().items()}
-    return parts | {"gb": one.total / GB}
+def gigabytes(held: Held) -> dict[str, float]:
+    """Return a device's GB by part, and their sum."""
+    parts = {f"{part}_gb": size / GB for part, size in held._asdict().items()}
+    return parts | {"gb": held.total / GB}
 
 
-def plan_columns(one: Candidate) -> dict[str, Any]:
-    """Return the columns of a plan."""
-    spent = one.seconds._asdict()
-    computed = spent.pop("compute")
-    binds = max(spent, key=lambda name: spent[name])
+def plan_columns(candidate: Candidate) -> dict[str, Any]:
+    """Return the columns that describe a plan."""
+    costs = candidate.seconds._asdict()
+    computed = costs.pop("compute")
+    binds = max(costs, key=lambda name: costs[name])
     return {
-        "devices": one.plan.devices,
-        "mesh": mesh_text(one.plan),
-        "how": options_text(one.plan),
-        "microbatch": one.plan.microbatch,
-        "microbatches": one.plan.microbatches,
-        **gigabytes(one.held),
-        "seconds": one.seconds.total,
-        "device_seconds": one.price,
-        "compute_share": computed / one.seconds.total,
-        "binds": binds if spent[binds] else "nothing",
-        "binds_share": spent[binds] / one.seconds.total,
+        "devices": candidate.plan.devices,
+        "mesh": mesh_text(candidate.plan),
+        "how": options_text(candidate.plan),
+        "microbatch": candidate.plan.microbatch,
+        "microbatches": candidate.plan.microbatches,
+        **gigabytes(candidate.held),
+        "seconds": candidate.seconds.total,
+        "device_seconds": candidate.price,
+        "compute_share": computed / candidate.seconds.total,
+        "binds": binds if costs[binds] else "nothing",
+        "binds_share": costs[binds] / candidate.seconds.total,
     }
 
 
 def compiled(plan: Arguments, *_: Any) -> Iterable[Row]:
-    """Compile a step of a small model."""
+    """Yield measured and predicted memory of a compiled step of a small model."""
     return memory_compiled.rows(compilable(plan)[1]) if plan.compiled else ()
 
 
 def compilable(plan: Arguments) -> tuple[str, Shape]:
-    """Return the model itself if it compiles in seconds, else the smallest GPT."""
+    """Return the model if it compiles in seconds, else the smallest GPT."""
     small = [f"gpt-{name}" for name, size in SIZES["gpt"].items() if size[0] <= 4]
     name = plan.model if plan.model in small else small[0]
     return name, MODELS[name].shape
@@ -219,11 +221,11 @@ TABLES: dict[str, Callable[..., Iterable[Row]]] = {
 
 def totals(plan: Arguments, kept: Mapping[str, Sequence[Row]]) -> dict[str, Any]:
     """Return the summary of all tables."""
-    found: dict[str, Any] = {"model": plan.model}
-    found |= flat(kept["lecture"], "{key}_{model}", "gigabytes", "verdict")
-    found |= flat(kept["holding"], "{key}_{model}_{device_gb}", "devices")
+    summary: dict[str, Any] = {"model": plan.model}
+    summary |= flat(kept["lecture"], "{key}_{model}", "gigabytes", "verdict")
+    summary |= flat(kept["holding"], "{key}_{model}_{device_gb}", "devices")
     for row in kept["compiled"]:
         name = row["case"].replace(",", "").replace(" ", "_")
-        found[f"temporary_ratio_{name}"] = row["temporary_ratio"]
-        found[f"arguments_ratio_{name}"] = row["arguments_ratio"]
-    return found | plan_columns(cheapest(plan.by))
+        summary[f"temporary_ratio_{name}"] = row["temporary_ratio"]
+        summary[f"arguments_ratio_{name}"] = row["arguments_ratio"]
+    return summary | plan_columns(cheapest(plan.by))

@@ -1,4 +1,4 @@
-"""All plans of a model on a number of devices; the plans that fit, and the cheapest."""
+"""Search of training plans: meshes and options that fit a device's memory."""
 
 import itertools
 from collections.abc import Iterator
@@ -11,17 +11,17 @@ from dml.wire.costs.mesh import Machine, Seconds, Work, seconds
 from dml.wire.plans.mesh import Plan
 
 GB = 10**9
-DOUBLINGS = 4  # numbers of devices to try: the least, twice, ...
+DOUBLINGS = 4  # numbers of devices to try: the fewest, twice as many, ...
 
 
 class Workload(NamedTuple):
-    """A model, the examples of a step, and the numbers of the lecture.
+    """A model, its minibatch, and the sizes published in the lecture.
 
     shape: the model.
     causal: whether attention is masked.
     batch: examples of a step.
-    billions: published billions of parameters; None: not in the lecture.
-    gigabytes: published gigabytes in training.
+    billions: published billions of parameters; None: not published.
+    gigabytes: published gigabytes of training state; None: not published.
     """
 
     shape: Shape
@@ -46,7 +46,13 @@ LECTURE = [name for name, known in MODELS.items() if known.billions]
 
 
 class Search(NamedTuple):
-    """A model, the bytes of a device, the devices, and the pipeline's schedule."""
+    """The arguments of a search.
+
+    known: model, minibatch and published sizes.
+    limit: bytes of a device's memory.
+    machine: speed of devices and links.
+    schedule: pipeline schedule.
+    """
 
     known: Workload
     limit: float
@@ -63,18 +69,19 @@ class Candidate(NamedTuple):
 
     @property
     def price(self) -> float:
-        """Return the seconds of all devices together, a step."""
+        """Return device-seconds per step."""
         return self.plan.devices * self.seconds.total
 
 
 def divisors(number: int) -> list[int]:
-    return [one for one in range(1, number + 1) if number % one == 0]
+    return [divisor for divisor in range(1, number + 1) if number % divisor == 0]
 
 
 def meshes(search: Search) -> list[Plan]:
-    """Return every mesh, the smallest first.
+    """Return every mesh, smallest first.
 
-    Heads are not cut, all stages have equal blocks, and tensor is inside a host.
+    Heads are not split, stages have equal numbers of blocks, and the tensor axis is
+    within a host.
     """
     (_, _, layers, _, heads), host = search.known.shape, search.machine.host
     axes = itertools.product(
@@ -90,7 +97,7 @@ def meshes(search: Search) -> list[Plan]:
 
 
 def variants(mesh: Plan) -> Iterator[Plan]:
-    """Yield every way to use a mesh: microbatch, remat, sequence, ZeRO."""
+    """Yield a plan for each combination of microbatch, remat, sequence and ZeRO."""
     share = mesh.microbatches
     sizes = [1 << k for k in range(share.bit_length()) if share % (1 << k) == 0]
     sequences = (False, True) if mesh.tensor > 1 else (False,)
@@ -108,19 +115,21 @@ def variants(mesh: Plan) -> Iterator[Plan]:
 
 
 def fitting(search: Search, plan: Plan) -> Held | None:
-    """Return the memory of the fullest device, None if it is more than the limit."""
-    one = fullest(search.known.shape, search.known.causal, plan)
-    return one if one.total <= search.limit else None
+    """Return the memory of the fullest device; None if it exceeds the limit."""
+    device = fullest(search.known.shape, search.known.causal, plan)
+    return device if device.total <= search.limit else None
 
 
 def can_hold(search: Search, mesh: Plan) -> bool:
-    """Return whether the mesh holds the model, by the plan of the least memory."""
-    spare = mesh._replace(sequence=mesh.tensor > 1, zero=3 if mesh.data > 1 else 0)
-    return any(fitting(search, spare._replace(remat=remat)) for remat in (False, True))
+    """Return whether the model fits on the mesh with the plan of least memory."""
+    smallest = mesh._replace(sequence=mesh.tensor > 1, zero=3 if mesh.data > 1 else 0)
+    return any(
+        fitting(search, smallest._replace(remat=remat)) for remat in (False, True)
+    )
 
 
 def candidates(search: Search, devices: int) -> list[Candidate]:
-    """Return all plans that fit on a number of devices, the fastest first."""
+    """Return all plans that fit on `devices` devices, fastest first."""
     shape = search.known.shape
     work = Work(shape.layers, shape.width, shape.length, shape.vocabulary, block(shape))
     plans = [
@@ -130,11 +139,11 @@ def candidates(search: Search, devices: int) -> list[Candidate]:
         for plan in variants(mesh)
         if (held := fitting(search, plan))
     ]
-    return sorted(plans, key=lambda one: one.seconds.total)
+    return sorted(plans, key=lambda candidate: candidate.seconds.total)
 
 
 def fewest_devices(search: Search, begin: int = 1) -> int:
-    """Return the least number of devices, from `begin` on, that hold the model."""
+    """Return the fewest devices, at least `begin`, on which the model fits."""
     for mesh in meshes(search):
         if mesh.devices >= begin and can_hold(search, mesh):
             return mesh.devices
@@ -145,7 +154,10 @@ def fewest_devices(search: Search, begin: int = 1) -> int:
 
 
 def candidates_by_devices(search: Search, devices: int) -> dict[int, list[Candidate]]:
-    """Return the plans that fit, by devices: this number, or the least and doubles."""
+    """Return the plans that fit, by number of devices.
+
+    devices: number of devices; 0: the fewest that fit, and doublings of it.
+    """
     fewest = fewest_devices(search, max(1, devices))
     if devices and devices != fewest:
         raise BadInput(
@@ -154,23 +166,26 @@ def candidates_by_devices(search: Search, devices: int) -> dict[int, list[Candid
             f"--devices={fewest}"
         )
     counts = [devices] if devices else [fewest << k for k in range(DOUBLINGS)]
-    by = {count: candidates(search, count) for count in counts}
-    return {count: plans for count, plans in by.items() if plans}
+    plans_by_count = {count: candidates(search, count) for count in counts}
+    return {count: plans for count, plans in plans_by_count.items() if plans}
 
 
-def cheapest(by: dict[int, list[Candidate]]) -> Candidate:
-    """Return the plan with the fewest seconds of all devices together."""
-    return min((plans[0] for plans in by.values()), key=lambda one: one.price)
+def cheapest(plans_by_devices: dict[int, list[Candidate]]) -> Candidate:
+    """Return the plan with the fewest device-seconds."""
+    return min(
+        (plans[0] for plans in plans_by_devices.values()),
+        key=lambda candidate: candidate.price,
+    )
 
 
 def mesh_text(plan: Plan) -> str:
-    """Write a plan's mesh as --mesh takes it."""
+    """Return a plan's mesh as text for --mesh."""
     axes = {"data": plan.data, "stage": plan.stage, "tensor": plan.tensor}
     return ",".join(f"{k}:{n}" for k, n in axes.items() if n > 1) or "data:1"
 
 
 def options_text(plan: Plan) -> str:
-    """Write how the mesh is used."""
+    """Return the options of a plan as text."""
     tricks = {"remat": plan.remat, "sequence": plan.sequence}
     tricks[f"zero {plan.zero}"] = plan.data > 1
     return " ".join(name for name, on in tricks.items() if on) or "plain"

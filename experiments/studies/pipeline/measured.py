@@ -1,7 +1,7 @@
-"""Pipelines on real devices: seconds of a step compared with one device, and memory.
+"""Pipelines on real devices: speed-up over one device, and memory.
 
-The rows have medians over alternating turns, with one core for each device that
-computes, and bytes as compiled.
+Seconds are medians over alternating turns, with one core for each device that computes.
+Bytes are those of the compiled program.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -30,7 +30,12 @@ SCHEDULES = {name: Pipeline(name) for name in ("gpipe", "1f1b")}
 
 
 class Workload(NamedTuple):
-    """The gradient of a GPT for microbatches of `each` examples."""
+    """A GPT and the size of its microbatches.
+
+    shape: shape of the GPT.
+    each: examples of a microbatch.
+    seed: random seed.
+    """
 
     shape: Shape
     each: int
@@ -52,13 +57,13 @@ def serial(problem: Workload, microbatches: int) -> Callable[[], Any]:
     batch, each = problem.batch(microbatches), problem.each
     parts = [take(batch, n * each + np.arange(each)) for n in range(microbatches)]
     weights = [1 / microbatches] * microbatches
-    given = jax.device_put((params, parts), jax.devices()[0])
-    one = partial(gradient, model.loss)
-    return lambda: accumulated(one, *given, weights)
+    arguments = jax.device_put((params, parts), jax.devices()[0])
+    microbatch_gradient = partial(gradient, model.loss)
+    return lambda: accumulated(microbatch_gradient, *arguments, weights)
 
 
 def on_stages(problem: Workload, pipeline: Pipeline) -> tuple[Callable[[], Any], Any]:
-    """Return a function that computes it on all devices, and its programs.
+    """Return a function that computes the gradient, and its programs.
 
     Each device is a stage.
     """
@@ -75,27 +80,39 @@ def on_stages(problem: Workload, pipeline: Pipeline) -> tuple[Callable[[], Any],
     return partial(call, now, take(batch, index), pipeline.microbatches), call
 
 
-def speeds(problem: Workload, numbers: Sequence[int], turns: int) -> Iterator[Row]:
-    """Time all schedules and one device, for each number of microbatches.
+def speeds(
+    problem: Workload, microbatch_counts: Sequence[int], turns: int
+) -> Iterator[Row]:
+    """Yield the speed-up of every schedule, for each number of microbatches.
 
-    A row also has the bytes besides params and gradients, as compiled.
+    Args:
+        problem: the GPT and the size of its microbatches.
+        microbatch_counts: numbers of microbatches.
+        turns: timed turns.
     """
     stages = len(jax.devices())
-    for microbatches in numbers:
-        made = {
-            name: on_stages(problem, way._replace(microbatches=microbatches))
-            for name, way in SCHEDULES.items()
+    for microbatches in microbatch_counts:
+        built = {
+            name: on_stages(problem, pipeline._replace(microbatches=microbatches))
+            for name, pipeline in SCHEDULES.items()
         }
-        calls = {name: (stages, call) for name, (call, _) in made.items()}
-        spent = race({SERIAL: (1, serial(problem, microbatches))} | calls, turns)
-        for name, (_, programs) in made.items():
-            pairs = zip(spent[SERIAL], spent[name], strict=True)
+        calls = {name: (stages, call) for name, (call, _) in built.items()}
+        times = race({SERIAL: (1, serial(problem, microbatches))} | calls, turns)
+        for name, (_, programs) in built.items():
+            pairs = zip(times[SERIAL], times[name], strict=True)
             yield {
                 "way": name,
                 "stages": stages,
                 "microbatches": microbatches,
-                "milliseconds": 1e3 * float(np.median(spent[name])),
+                "milliseconds": 1e3 * float(np.median(times[name])),
                 "formula": stages * microbatches / (microbatches + stages - 1),
-                "measured": float(np.median([one / every for one, every in pairs])),
+                "measured": float(
+                    np.median(
+                        [
+                            serial_time / pipeline_time
+                            for serial_time, pipeline_time in pairs
+                        ]
+                    )
+                ),
                 "temporary_mb": programs.temporary / MB,
             }

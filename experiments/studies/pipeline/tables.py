@@ -1,4 +1,4 @@
-"""The tables of `pipeline.py`: rows of pipelines, with GPipe's published ones."""
+"""Tables of pipeline.py: rows of pipelines, with GPipe's published numbers."""
 
 from collections.abc import Callable, Iterator, Sequence
 from typing import NamedTuple
@@ -18,26 +18,34 @@ TRANSFORMER = {
 }
 AMOEBANET = {2: 1.21, 4: 1.84, 8: 3.48}  # M = 32
 MANY, MOST_STAGES = 32, max(TRANSFORMER)  # microbatches, stages
-# Of a network that shrinks as it deepens: its eighths take 25, 25, 15, 15, 5, 5, 5, 5 %
-# of the time. Ours, chosen to be, cut evenly, as uneven as AmoebaNet's row implies.
+# Seconds of uneven layers: the eighths of the network take 25, 25, 15, 15, 5, 5, 5, 5 %
+# of the time. Not published: chosen so that even cuts lose as much as AmoebaNet's.
 UNEVEN = [0.020] * 6 + [0.012] * 6 + [0.004] * 12
-TURNS = 5  # of a race on real devices
+TURNS = 5  # timed turns on real devices
 
 
 class Plan(NamedTuple):
-    """What the flags ask for."""
+    """The arguments of all tables.
+
+    layers: layers and network of virtual pipelines.
+    stages, microbatches: of the table of schedules.
+    rounds: parts of the network on each stage with interleaved.
+    measured: numbers of microbatches to measure on real devices.
+    shape: the fields of transformer.Shape of the GPT on real devices.
+    microbatch: examples in a microbatch.
+    """
 
     layers: Layers
     stages: int
     microbatches: int
-    rounds: int  # of interleaved
-    measured: Sequence[int] = ()  # microbatches on real devices
-    shape: Sequence[int] = ()  # of the GPT they train: transformer.Shape's
-    microbatch: int = 1  # examples in one
+    rounds: int
+    measured: Sequence[int] = ()
+    shape: Sequence[int] = ()
+    microbatch: int = 1
 
 
 def grid(plan: Plan) -> Iterator[Row]:
-    """Play gpipe for all of Table 2's stages and microbatches."""
+    """Yield the speed-up of gpipe for the stages and microbatches of Table 2."""
     for stages, row in TRANSFORMER.items():
         for microbatches, published in row.items():
             schedule = make("gpipe", stages, microbatches)
@@ -51,7 +59,7 @@ def grid(plan: Plan) -> Iterator[Row]:
 
 
 def uneven(plan: Plan) -> Iterator[Row]:
-    """Play gpipe on uneven layers, cut in both ways."""
+    """Yield the speed-up of gpipe on uneven layers, for both partitions."""
     layers = plan.layers._replace(seconds=UNEVEN)
     for stages, published in AMOEBANET.items():
         schedule = make("gpipe", stages, MANY)
@@ -68,7 +76,7 @@ def uneven(plan: Plan) -> Iterator[Row]:
 
 
 def measured(plan: Plan) -> Iterator[Row]:
-    """Race schedules against one device, where there are several."""
+    """Yield the measured speed-up of schedules over one device."""
     if plan.measured:
         from lab import compiling
 
@@ -81,7 +89,7 @@ def measured(plan: Plan) -> Iterator[Row]:
 
 
 def scheduled(plan: Plan) -> dict[str, Schedule]:
-    """Return all schedules of as many stages and microbatches as the flags say."""
+    """Return all schedules for the stages and microbatches of the flags."""
     rounds = {"interleaved": plan.rounds}
     return {
         name: make(name, plan.stages, plan.microbatches, rounds.get(name, 1))
@@ -90,7 +98,10 @@ def scheduled(plan: Plan) -> dict[str, Schedule]:
 
 
 def compared(plan: Plan) -> Iterator[Row]:
-    """Play every schedule; only without a flush is a stage's gradient stale."""
+    """Yield bubble, speed-up and staleness of every schedule.
+
+    Gradients are stale only in schedules without a flush.
+    """
     for name, schedule in scheduled(plan).items():
         stale = facts.staleness(schedule).reshape(-1, schedule.stages).max(axis=0)
         yield {
@@ -105,13 +116,13 @@ def compared(plan: Plan) -> Iterator[Row]:
 
 
 def stage_counts(counts: Sequence[int]) -> str:
-    """Return the counts of all stages; of many, those of the first and last stages."""
+    """Return counts by stage as text; of more than 8 stages, the first and last."""
     short = [*counts[:4], "…", *counts[-3:]] if len(counts) > 8 else counts
     return " ".join(map(str, short))
 
 
 class Table(NamedTuple):
-    """A table: its rows, and the fields of a row in the summary."""
+    """A table: title, columns, rows, and the summary of a row."""
 
     title: str
     columns: Columns
@@ -142,7 +153,7 @@ TABLES: dict[str, Table] = {
         },
     ),
     "measured": Table(
-        "On real devices, a core each: speed-up over one, and MB beside the params",
+        "On real devices, a core each: speed-up over one, and MB besides the params",
         STAGES
         | {"M": (2, "{microbatches}")}
         | {"schedule": (8, "{way:8}")}
@@ -155,7 +166,7 @@ TABLES: dict[str, Table] = {
         },
     ),
     "schedules": Table(
-        "Schedules; alive: microbatches that a stage keeps at most, over its v parts",
+        "Schedules; alive: most microbatches in flight on a stage, over its v parts",
         {
             "schedule": (11, "{schedule:11}"),
             "v": (2, "{rounds}"),

@@ -1,8 +1,8 @@
-"""Pipelines on the virtual cluster: the time of a schedule by layers and network.
+"""Pipelines on the virtual cluster: time of a schedule by layers and network.
 
 A rank is a stage. It executes its column of the schedule in order, each entry as soon
-as its message has arrived: ticks are no clock here. Receives are posted in advance, so
-messages are in transit while ranks compute.
+as its message has arrived; the ticks of the schedule are not waited for. Receives are
+posted in advance, so that messages are in transit while ranks compute.
 """
 
 import math
@@ -17,8 +17,8 @@ from dml.types import BadInput, Request
 from dml.wire.plans.pipelines import FORWARD, IDLE, Schedule, make
 from dml.wire.plans.stages import evenly, stages
 
-REPEATS = 20  # timings, of which the least
-# partitions of layers into so many parts, by their seconds
+REPEATS = 20  # timings of a layer, of which the minimum is used
+# Partitions of layers into `count` parts, by name.
 CUTS = {
     "evenly": lambda seconds, count: evenly(len(seconds), count),
     "by seconds": stages,
@@ -26,19 +26,24 @@ CUTS = {
 
 
 class Layers(NamedTuple):
-    """The layers of a pipeline, and the network of its stages."""
+    """The layers of a pipeline, and the network of its stages.
 
-    seconds: Sequence[float]  # of each layer's forward and backward, of a microbatch
-    nbytes: int  # of the activations of a layer
+    seconds: forward and backward of each layer for a microbatch.
+    nbytes: bytes of the activations of a layer.
+    network: network as text, as in --network.
+    """
+
+    seconds: Sequence[float]
+    nbytes: int
     network: str
 
 
 def parse_seconds(text: str) -> list[float]:
-    """Return the seconds of --layer_seconds; none of an empty one."""
+    """Return the seconds of --layer_seconds; empty if the flag is."""
     try:
-        found = [float(word) for word in text.split(",")] if text else []
-        if all(0 < one < math.inf for one in found):
-            return found
+        values = [float(word) for word in text.split(",")] if text else []
+        if all(0 < value < math.inf for value in values):
+            return values
     except ValueError:
         pass
     raise BadInput(
@@ -48,7 +53,11 @@ def parse_seconds(text: str) -> list[float]:
 
 
 def measured_seconds(sizes: Sequence[int], microbatch: int) -> list[float]:
-    """Time the layers of a GPT of transformer.Shape(*sizes); its blocks are alike."""
+    """Return the seconds of the layers of a GPT; one block is timed for all.
+
+    sizes: the fields of transformer.Shape.
+    microbatch: examples in a microbatch.
+    """
     import jax
     import jax.numpy as jnp
     from lab import compiling
@@ -58,31 +67,32 @@ def measured_seconds(sizes: Sequence[int], microbatch: int) -> list[float]:
     from dml.types import Batch
 
     shape = Shape(*sizes)
-    one = shape._replace(layers=1)
+    one_block = shape._replace(layers=1)
     tokens_BxL = jax.ShapeDtypeStruct((microbatch, shape.length), jnp.int32)
     with compiling.fitting("a smaller --microbatch, --width or --vocabulary"):
         compiling.cached()
-        layers = transformer(one, causal=True).layers
+        layers = transformer(one_block, causal=True).layers
         batch = Batch(tokens_BxL, tokens_BxL)
-        embed, block, head = seconds(layers, shapes(one, True), batch, REPEATS)
+        embed, block, head = seconds(layers, shapes(one_block, True), batch, REPEATS)
     return [embed, *[block] * shape.layers, head]
 
 
 def speed_up(schedule: Schedule, layers: Layers, cut: str = "by seconds") -> float:
-    """Return the time of one rank with all layers over that of the stages."""
-    alone = make("gpipe", 1, schedule.microbatches, pieces=schedule.pieces)
+    """Return the time on one rank divided by the time on all stages."""
+    serial = make("gpipe", 1, schedule.microbatches, pieces=schedule.pieces)
     cuts = CUTS[cut](layers.seconds, schedule.parts)
-    each = [sum(layers.seconds[part.start : part.stop]) for part in cuts]
-    together = completion_time(schedule, each, layers)
+    stage_seconds = [sum(layers.seconds[part.start : part.stop]) for part in cuts]
+    pipelined = completion_time(schedule, stage_seconds, layers)
     return (
-        completion_time(alone, [sum(each)], layers._replace(network="0,0,0")) / together
+        completion_time(serial, [sum(stage_seconds)], layers._replace(network="0,0,0"))
+        / pipelined
     )
 
 
 def completion_time(
     schedule: Schedule, seconds: Sequence[float], layers: Layers
 ) -> float:
-    """Return the time at which the last rank ends; seconds are those of each part."""
+    """Return the time at which the last rank ends; seconds are by part."""
 
     def program(comm: Any) -> float:
         run_stage(comm, schedule, seconds, layers.nbytes)
@@ -95,19 +105,19 @@ def completion_time(
 def run_stage(
     comm: Any, schedule: Schedule, seconds: Sequence[float], nbytes: int
 ) -> None:
-    """Execute a stage; a backward takes `pieces` times as long as a forward."""
+    """Execute a stage; a backward pass takes `pieces` times as long as a forward."""
     stages, last = schedule.stages, schedule.parts - 1
     boundary = sim.Phantom(nbytes)
-    mine = schedule.piece[:, comm.rank] != IDLE
+    active = schedule.piece[:, comm.rank] != IDLE
     columns = (schedule.piece, schedule.microbatch, schedule.round)
-    work = np.stack([column[mine, comm.rank] for column in columns], axis=1).tolist()
+    work = np.stack([column[active, comm.rank] for column in columns], axis=1).tolist()
     awaited: dict[int, Request] = {}
     for piece, number, turn in work:
         part = turn * stages + comm.rank
         before = part - 1 if piece == FORWARD else part + 1
         if piece <= FORWARD + 1 and 0 <= before <= last:
-            name = tag(schedule, piece, number, part)
-            awaited[name] = comm.Irecv(boundary, before % stages, name)
+            message_tag = tag(schedule, piece, number, part)
+            awaited[message_tag] = comm.Irecv(boundary, before % stages, message_tag)
     sent = []
     for piece, number, turn in work:
         part = turn * stages + comm.rank
@@ -117,12 +127,12 @@ def run_stage(
         after = part + 1 if piece == FORWARD else part - 1
         if piece in (FORWARD, schedule.pieces) and 0 <= after <= last:
             next_piece = FORWARD if piece == FORWARD else FORWARD + 1
-            name = tag(schedule, next_piece, number, after)
-            sent.append(comm.Isend(boundary, after % stages, name))
+            message_tag = tag(schedule, next_piece, number, after)
+            sent.append(comm.Isend(boundary, after % stages, message_tag))
     comm.Waitall(sent)
 
 
 def tag(schedule: Schedule, piece: int, number: int, part: int) -> int:
-    """Return the tag of the message that a piece of a microbatch needs at a part."""
+    """Return the tag of the message that a part needs for a piece of a microbatch."""
     place = number * schedule.parts + part
     return place * (1 + schedule.pieces) + piece

@@ -1,7 +1,7 @@
-"""BERT-large on 256, 1024 and 1472 V100: the lecture's minutes, and by α, β, γ.
+"""BERT-large on 256, 1024 and 1472 V100: published minutes and the α-β-γ model.
 
-The model is one of the same job, fitted to nothing but the row of 256; what it assumes
-stands here. Hosts are DGX-2H: 16 V100 each, joined by NVSwitch.
+The model is fitted to the row of 256 only; its other assumptions are the constants
+below. Hosts are DGX-2H: 16 V100 each, joined by NVSwitch.
 """
 
 from collections.abc import Callable
@@ -12,8 +12,8 @@ from dml.wire.costs.allreduce import Job, Rates
 from studies.scaling.model import BACKWARD, joined
 
 PUBLISHED = {256: 236.0, 1024: 67.0, 1472: 47.0}  # minutes by V100
-ALONE = 14 * 24 * 60.0  # minutes that one V100 takes at least: "more than two weeks"
-PARAMETERS, ITEMSIZE = 340_000_000, 2  # gradients go in half precision
+ALONE = 14 * 24 * 60.0  # lower bound of minutes on one V100: "more than two weeks"
+PARAMETERS, ITEMSIZE = 340_000_000, 2  # gradients are sent in half precision
 STEPS = 7038 + 1563  # assumed: sequences of 128, 65 536 a step; of 512, 32 768 a step
 HOST = 16
 OUTSIDE = Rates(alpha=5e-6, beta=16 / 100e9, gamma=1 / 300e9)  # 8 x 100 Gb/s a host
@@ -27,19 +27,19 @@ ASSUMED = (
 
 
 def ring(size: int) -> float:
-    """One ring over all, each V100 with its share of its host's ports."""
+    """Return the seconds of one ring; each V100 has its share of its host's ports."""
     return cost.seconds("ring", Job(size, PARAMETERS, ITEMSIZE), OUTSIDE)
 
 
 def two_levels(size: int) -> float:
-    """Rings inside hosts, and across them one for each 16th of the gradient."""
+    """Return the seconds of rings inside hosts, then 16 rings across hosts."""
     inside = cost.seconds("ring", Job(HOST, PARAMETERS, ITEMSIZE), INSIDE)
     share = Job(size // HOST, PARAMETERS // HOST, ITEMSIZE)
     return inside + cost.seconds("ring", share, OUTSIDE)
 
 
 def minutes(size: int, wire: Callable[[int], float], overlap: bool) -> float:
-    """Predict a run; how fast a gradient is comes from the row of 256."""
+    """Predict the minutes of a run; a gradient's time is fitted to the row of 256."""
     known = 60 * PUBLISHED[256] / STEPS
     gradient = known - wire(256)
     if overlap:  # the inverse of `joined`
@@ -48,28 +48,30 @@ def minutes(size: int, wire: Callable[[int], float], overlap: bool) -> float:
 
 
 def rows() -> list[dict[str, Any]]:
-    """The published row, then the model's: minutes, efficiencies, errors."""
-    each = {"published": PUBLISHED}
+    """Return the published row and the model's rows: minutes, efficiencies, errors."""
+    minutes_by_job = {"published": PUBLISHED}
     for name, wire in (("ring", ring), ("two levels", two_levels)):
         for overlap in (False, True):
             title = f"{name}, overlapped" if overlap else name
-            each[title] = {size: minutes(size, wire, overlap) for size in PUBLISHED}
+            minutes_by_job[title] = {
+                size: minutes(size, wire, overlap) for size in PUBLISHED
+            }
     return [
         {"job": title}
-        | {f"minutes_{size}": took for size, took in of.items()}
-        | {f"efficiency_{size}": efficiency(size, took) for size, took in of.items()}
-        | {f"error_{size}": took / PUBLISHED[size] - 1 for size, took in of.items()}
-        for title, of in each.items()
+        | {f"minutes_{size}": time for size, time in times.items()}
+        | {f"efficiency_{size}": efficiency(size, time) for size, time in times.items()}
+        | {f"error_{size}": time / PUBLISHED[size] - 1 for size, time in times.items()}
+        for title, times in minutes_by_job.items()
     ]
 
 
 def efficiency(size: int, took: float) -> float:
-    """Of a speed-up that is linear from 256 on."""
+    """Return the efficiency relative to linear speed-up from 256 V100."""
     return PUBLISHED[256] * 256 / (took * size)
 
 
 def single_device_text() -> str:
-    """What the table says of one V100, of which it gives but a bound."""
+    """Return the efficiencies relative to one V100, of which only a bound is known."""
     shares = [
         f"{ALONE / (size * took):.0%} on {size}" for size, took in PUBLISHED.items()
     ]

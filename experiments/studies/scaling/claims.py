@@ -9,9 +9,9 @@ from dml.runs.results import Run
 from dml.runs.writers import Row
 
 PUBLISHED = {"resnet": 0.90, "vgg": 0.68}  # of linear, at 512 GPUs
-SCALES = 0.85  # of linear: nearly
-MODEL = 0.1  # of published minutes
-FORTNIGHT = 14 * 24 * 60.0  # minutes: one V100 takes more
+SCALES = 0.85  # least share of linear speed-up
+MODEL = 0.1  # relative tolerance of published minutes
+FORTNIGHT = 14 * 24 * 60.0  # minutes; one V100 takes more
 
 
 @claim("ResNet-101 scales, VGG-16 less", "90 % and 68 % of linear at 512 GPUs")
@@ -26,10 +26,12 @@ def scales(resnet: Run, vgg: Run) -> Verdict:
         for way in ("", "_overlapped")
     )
     between = all(turn[name] <= PUBLISHED[name] <= both[name] for name in PUBLISHED)
-    ours = ", ".join(f"{name} {turn[name]:.0%} to {both[name]:.0%}" for name in turn)
+    measured = ", ".join(
+        f"{name} {turn[name]:.0%} to {both[name]:.0%}" for name in turn
+    )
     holds = between and turn["resnet"] > turn["vgg"]
     return verdict(
-        holds, ours, "predicted by alpha, beta, gamma, in turn to overlapped"
+        holds, measured, "predicted by alpha, beta, gamma, in turn to overlapped"
     )
 
 
@@ -43,8 +45,8 @@ def efficient(run: Run) -> Verdict:
     """The published minutes at 1024 and 1472 are 85 % of linear from 256, or more."""
     row = bert(run)["published"]
     shares = [row["efficiency_1024"], row["efficiency_1472"]]
-    ours = f"{shares[0]:.1%} at 1024, {shares[1]:.1%} at 1472"
-    return verdict(min(shares) >= SCALES, ours, f"asked {SCALES:.0%}; arithmetic")
+    measured = f"{shares[0]:.1%} at 1024, {shares[1]:.1%} at 1472"
+    return verdict(min(shares) >= SCALES, measured, f"asked {SCALES:.0%}; arithmetic")
 
 
 @claim("alpha, beta, gamma explain it", "67 and 47 min")
@@ -59,16 +61,16 @@ def modelled(run: Run) -> Verdict:
         if job != "published"
     }
     best = min(off, key=lambda job: off[job])
-    ours = f"{best}: {off[best]:.1%}"
-    return verdict(off[best] <= MODEL, ours, f"asked {MODEL:.0%}; 4 models")
+    measured = f"{best}: {off[best]:.1%}"
+    return verdict(off[best] <= MODEL, measured, f"asked {MODEL:.0%}; 4 models")
 
 
 @claim("one V100 takes over two weeks", "> 2 weeks")
 def fortnight(run: Run) -> Verdict:
     """256 times the minutes of 256 V100, one V100's if linear, are over two weeks."""
     alone = 256 * bert(run)["published"]["minutes_256"]
-    ours = f"{alone / 24 / 60:.0f} days"
-    return verdict(alone > FORTNIGHT, ours, "asked 14; arithmetic")
+    measured = f"{alone / 24 / 60:.0f} days"
+    return verdict(alone > FORTNIGHT, measured, "asked 14; arithmetic")
 
 
 CLAIMS = (efficient, modelled, fortnight)

@@ -1,4 +1,4 @@
-"""The flags of `scaling.py`, and what they say of a training and its machine."""
+"""The flags of scaling.py, and the training and machine that they describe."""
 
 from lab import flags
 
@@ -15,22 +15,30 @@ FLAGS.choice(
     "bytes_per_parameter", "4", ["2", "4", "8"], "Bytes of a parameter on the wire."
 )
 FLAGS.integer("batch", 64, "Examples a worker if weak, over all workers if strong.", 1)
-FLAGS.choice("scaling", "weak", ["weak", "strong"], "What of the minibatch stays.")
-FLAGS.integer("workers", 1024, "Up to which to predict.", 1, 1 << 16)
+FLAGS.choice(
+    "scaling",
+    "weak",
+    ["weak", "strong"],
+    "Scaling; weak keeps the examples of a worker, strong of all workers.",
+)
+FLAGS.integer("workers", 1024, "Largest number of workers to predict.", 1, 1 << 16)
 FLAGS.integer("host", 8, "Workers that share memory.", 1)
 FLAGS.number(
-    "step_seconds", 0.0, "Of one worker's gradient of --batch; 0 measures it here.", 0
+    "step_seconds",
+    0.0,
+    "Seconds of one worker's gradient of --batch examples; 0: measured.",
+    0,
 )
 FLAGS.text(
     "rates",
     "",
-    "alpha,beta,gamma[,meet,touch] in seconds; else measured between ranks that are "
-    "here, or for one those of --network.",
+    "Rates alpha,beta,gamma[,meet,touch] in seconds; empty: measured between ranks, or "
+    "those of --network on one rank.",
 )
 
 
 def training_from_flags(comm: CountedComm) -> Training:
-    """Say what one trains, by the flags and, without --step_seconds, by a clock."""
+    """Return the training by the flags; without --step_seconds, measure a gradient."""
     strong = FLAGS.scaling == "strong"
     fixed, example = 0.0, FLAGS.step_seconds / FLAGS.batch
     if not example:
@@ -43,15 +51,17 @@ def training_from_flags(comm: CountedComm) -> Training:
 
 
 def rates_from_flags(comm: CountedComm) -> Rates:
-    """Return the rates that --rates says; else what is measured between ranks here."""
+    """Return the rates of --rates; if empty, those measured between ranks."""
     if comm.size > 1 and not FLAGS.rates:
         return messages.rates(comm)
     if not FLAGS.rates:
         alpha, beta, gamma = network(FLAGS.network, 1).rates[:3]
         return Rates(alpha, beta, gamma, meet=alpha, touch=beta)
     try:
-        given = [float(rate) for rate in FLAGS.rates.split(",")]
-        alpha, beta, gamma, meet, touch = given if given[3:] else [*given, *given[:2]]
+        values = [float(rate) for rate in FLAGS.rates.split(",")]
+        alpha, beta, gamma, meet, touch = (
+            values if values[3:] else [*values, *values[:2]]
+        )
     except ValueError as error:
         raise BadInput(
             f"expected --rates of three numbers or five, got {FLAGS.rates!r}; pass "

@@ -1,4 +1,4 @@
-"""Seconds of a real gradient, and of real synchronous steps of the same bytes."""
+"""Measured seconds of a gradient, and of synchronous steps with an all-reduce."""
 
 from collections.abc import Callable
 from math import isqrt
@@ -17,13 +17,17 @@ REPEATS = 7
 
 
 def squared(params: Any, batch: Batch) -> Any:
-    """The loss of two layers, as small a model as has a forward and a backward pass."""
+    """Return the squared error of two layers, a small model with a backward pass."""
     hidden_BxD = jax.numpy.tanh(batch.inputs @ params["in_DxD"])
     return ((hidden_BxD @ params["out_DxD"] - batch.targets) ** 2).mean()
 
 
 def gradient_call(parameters: int, examples: int) -> Callable[[], Any]:
-    """Return a call that computes one gradient of about so many parameters."""
+    """Return a function that computes one gradient.
+
+    parameters: approximate number of parameters.
+    examples: examples in the minibatch.
+    """
     width = max(1, isqrt(parameters // 2))
     keys = jax.random.split(jax.random.key(0), 4)
     lengths = (width, width, examples, examples)
@@ -37,7 +41,7 @@ def gradient_call(parameters: int, examples: int) -> Callable[[], Any]:
 
 
 def gradient_line(comm: Comm, parameters: int, examples: int) -> tuple[float, float]:
-    """Measure a gradient's fixed seconds, and those of an example."""
+    """Measure the fixed seconds of a gradient and its seconds per example."""
     few = max(1, examples // 8)
     most = slowest_seconds(comm, gradient_call(parameters, examples))
     least = (
@@ -45,48 +49,48 @@ def gradient_line(comm: Comm, parameters: int, examples: int) -> tuple[float, fl
     )
     slope = (most - least) / (examples - few) if few < examples else most
     fixed = most - slope * examples
-    if slope <= 0 or fixed < 0:  # noise, or few examples cost more than their share
+    if slope <= 0 or fixed < 0:  # noise, or a few examples cost more than their share
         return 0.0, most / examples
     return fixed, slope
 
 
 def slowest_seconds(comm: Comm, program: Callable[[], Any]) -> float:
-    """Median seconds of a call on the slowest rank, all calling at once."""
-    took = np.zeros(1 if comm.platform.virtual else REPEATS)
+    """Return the median seconds of the slowest rank; all ranks call at once."""
+    seconds = np.zeros(1 if comm.platform.virtual else REPEATS)
     program()
-    for i in range(len(took)):
+    for i in range(len(seconds)):
         comm.Barrier()
         start = comm.Wtime()
         program()
-        took[i] = comm.Wtime() - start
-    butterfly_allreduce(comm, took, np.maximum)
-    return float(np.median(took))
+        seconds[i] = comm.Wtime() - start
+    butterfly_allreduce(comm, seconds, np.maximum)
+    return float(np.median(seconds))
 
 
 def steps(
     comm: CountedComm, parameters: int, itemsize: int, compute: Callable[[], Any]
 ) -> list[dict[str, Any]]:
-    """Predict and measure a step with every all-reduce over the ranks that are here."""
-    spent, found = slowest_seconds(comm, compute), []
+    """Predict and measure a step with every all-reduce over the ranks of comm."""
+    gradient_seconds, rows = slowest_seconds(comm, compute), []
     buffer = allocate(comm, parameters, f"f{itemsize}")
     for name, allreduce in ALLREDUCE.items():
         if name == "shared" and max(comm.platform.hosts()):
-            continue  # across hosts there is no memory to share
+            continue  # hosts share no memory
 
         def step(reduce: Callable[..., None] = allreduce) -> None:
             compute()
             reduce(comm, buffer)
 
         wire = predicted(comm, name, buffer)
-        found.append(
+        rows.append(
             {
                 "algorithm": name,
                 "p": comm.size,
-                "gradient_seconds": spent,
+                "gradient_seconds": gradient_seconds,
                 "wire_seconds": wire,  # predicted
-                "predicted_seconds": spent + wire,
+                "predicted_seconds": gradient_seconds + wire,
                 "seconds": slowest_seconds(comm, step),
             }
         )
     release(comm, buffer)
-    return found
+    return rows

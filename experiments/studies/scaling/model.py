@@ -1,7 +1,7 @@
 """Seconds of a synchronous step on p workers, by α, β, γ: pure arithmetic.
 
-T = gradient + all-reduce; or, where layers are reduced while those before them are
-still computed, forward + max(backward, all-reduce), the backward pass being 2/3.
+T = gradient + all-reduce. With overlap, T = forward + max(backward, all-reduce), where
+the backward pass is 2/3 of the gradient.
 """
 
 from collections.abc import Iterator
@@ -17,18 +17,26 @@ BACKWARD = 2 / 3  # of a gradient's time: two products a layer, against one forw
 
 
 class Training(NamedTuple):
-    """A model and its minibatches; a gradient of b examples takes fixed + b·example."""
+    """A model, its minibatches and its speed.
+
+    parameters: number of parameters.
+    itemsize: bytes of a parameter on the wire.
+    batch: examples of a worker if weak, of all workers if strong.
+    strong: whether scaling is strong.
+    fixed, example: a gradient of b examples takes fixed + b·example seconds.
+    host: workers that share memory.
+    """
 
     parameters: int
-    itemsize: int  # bytes of one on the wire
-    batch: int  # of a worker if weak; of all together if strong
+    itemsize: int
+    batch: int
     strong: bool
     fixed: float
     example: float
-    host: int = 1  # workers that share memory
+    host: int = 1
 
     def examples(self, size: int) -> float:
-        """Return the examples of one worker."""
+        """Return the examples of one worker of `size`."""
         return self.batch / size if self.strong else float(self.batch)
 
     def gradient(self, size: int) -> float:
@@ -54,46 +62,52 @@ def joined(gradient: float, wire: float, overlap: bool) -> float:
 
 
 def speedup(training: Training, rates: Rates, name: str, size: int, overlap: bool):
-    """Examples a second, over those of one worker."""
-    alone = training.examples(1) / training.gradient(1)
-    took = step(training, rates, name, size, overlap)
-    return size * training.examples(size) / took / alone
+    """Return examples per second relative to one worker."""
+    serial = training.examples(1) / training.gradient(1)
+    seconds = step(training, rates, name, size, overlap)
+    return size * training.examples(size) / seconds / serial
 
 
 def binds(training: Training, rates: Rates, name: str, size: int, overlap: bool) -> str:
-    """Name the resource of which a double would shorten the step most."""
+    """Return the resource whose doubling would shorten the step most."""
     halves = {"fixed": training.fixed / 2, "example": training.example / 2}
     less = {
         "latency": rates._replace(alpha=rates.alpha / 2, meet=rates.meet / 2),
         "bandwidth": rates._replace(beta=rates.beta / 2, touch=rates.touch / 2),
         "adding": rates._replace(gamma=rates.gamma / 2),
     }
-    took = {
+    seconds_by_resource = {
         "computing": step(training._replace(**halves), rates, name, size, overlap)
-    } | {what: step(training, one, name, size, overlap) for what, one in less.items()}
-    return min(took, key=lambda what: took[what])
+    } | {
+        resource: step(training, halved, name, size, overlap)
+        for resource, halved in less.items()
+    }
+    return min(seconds_by_resource, key=lambda resource: seconds_by_resource[resource])
 
 
 def rows(
     training: Training, rates: Rates, most: int, overlap: bool
 ) -> Iterator[dict[str, Any]]:
-    """Predict for 1, 2, 4, ... workers: all all-reduces, the fastest, its limit."""
+    """Yield predictions for 1, 2, 4, ... workers, up to `most`.
+
+    A row has the speed-up with every all-reduce, the fastest, and what limits it.
+    """
     size = 1
     while size <= most and training.examples(size) >= 1:
-        of = {
+        speedups = {
             name: speedup(training, rates, name, size, overlap)
             for name in (*BY_HAND, "native")
         }
-        best = max(BY_HAND, key=lambda name: of[name])
+        best = max(BY_HAND, key=lambda name: speedups[name])
         yield {
             "p": size,
             "overlap": overlap,
             "gradient_seconds": training.gradient(size),
             "step_seconds": step(training, rates, best, size, overlap),
             "best": best if size > 1 else "-",
-            "speedup": of[best],
-            "efficiency": of[best] / size,
+            "speedup": speedups[best],
+            "efficiency": speedups[best] / size,
             "binds": binds(training, rates, best, size, overlap),
-            **{f"{name}_speedup": value for name, value in of.items()},
+            **{f"{name}_speedup": value for name, value in speedups.items()},
         }
         size *= 2

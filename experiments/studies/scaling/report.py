@@ -1,4 +1,4 @@
-"""The tables of `scaling.py`, its figure of speed-ups, and its summary."""
+"""Tables, figure and summary of scaling.py."""
 
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -45,7 +45,7 @@ COLUMNS: dict[str, Columns] = {
 
 
 def titles(training: Training, rates: Rates) -> dict[str, str]:
-    """Say of each table what it assumes."""
+    """Return the titles of the tables, with their assumptions."""
     kind = "over all workers" if training.strong else "a worker"
     return {
         "prediction": f"predicted speed-up: {training.parameters:,} parameters of "
@@ -54,30 +54,34 @@ def titles(training: Training, rates: Rates) -> dict[str, str]:
         f"message, beta {rates.beta:.3g} s and gamma {rates.gamma:.3g} s a byte, "
         f"{training.host} workers a host; overlap: with the backward pass, "
         f"{BACKWARD:.0%} of a gradient",
-        "measured": "steps on the ranks that are here, gradient and all-reduce",
+        "measured": "measured steps: gradient and all-reduce",
         "bert": f"BERT-large by V100, efficiency from {min(PUBLISHED)} on; "
         f"{scaling_bert.single_device_text()}\n{scaling_bert.ASSUMED}",
     }
 
 
 def chart(path: Path) -> AbstractContextManager[Writer]:
-    """Draw speed-ups by workers when the summary comes."""
+    """Draw speed-ups by workers when the summary is written."""
     return collected(
         lambda rows, _: draw(path, [r for r in rows if r["table"] == "prediction"])
     )
 
 
 def draw(path: Path, rows: Sequence[Row]) -> None:
-    """Draw a panel with and one without overlap, and the limits of the best."""
+    """Draw a panel with and one without overlap; mark the limit of the fastest."""
     with figures.drawing(path, 1, 2, size=(11.5, 4.4), sharey=True) as drawing:
         figure, panels = drawing
         for axes, overlap in zip(panels, (False, True), strict=True):
-            some = [row for row in rows if row["overlap"] == overlap]
-            sizes = [row["p"] for row in some]
+            panel_rows = [row for row in rows if row["overlap"] == overlap]
+            sizes = [row["p"] for row in panel_rows]
             axes.plot(sizes, sizes, "--", color="gray", label="linear")
             for name in BY_HAND:
-                axes.plot(sizes, [r[f"{name}_speedup"] for r in some], "o-", label=name)
-            for before, row in zip([{"binds": ""}, *some], some, strict=False):
+                axes.plot(
+                    sizes, [r[f"{name}_speedup"] for r in panel_rows], "o-", label=name
+                )
+            for before, row in zip(
+                [{"binds": ""}, *panel_rows], panel_rows, strict=False
+            ):
                 if row["binds"] != before["binds"]:
                     axes.axvline(row["p"], color="gray", linestyle=":", linewidth=1)
                     figures.note(axes, f"{row['binds']} binds ", row["p"], ha="left")
@@ -91,18 +95,18 @@ def draw(path: Path, rows: Sequence[Row]) -> None:
 
 def totals(tables: Mapping[str, Sequence[Row]]) -> dict[str, Any]:
     """Return the summary of all tables."""
-    found: dict[str, Any] = {}
+    summary: dict[str, Any] = {}
     for row in tables["prediction"]:
         end = f"{'_overlapped' if row['overlap'] else ''}_{row['p']}"
         for key in ("speedup", "efficiency", "best", "binds"):
-            found[f"{key}{end}"] = row[key]
+            summary[f"{key}{end}"] = row[key]
     for row in tables["bert"]:
         job = row["job"].replace(", ", "_").replace(" ", "_")
         for size in (1024, 1472):
-            found[f"bert_{job}_{size}"] = row[f"efficiency_{size}"]
-            found[f"bert_{job}_error_{size}"] = row[f"error_{size}"]
+            summary[f"bert_{job}_{size}"] = row[f"efficiency_{size}"]
+            summary[f"bert_{job}_error_{size}"] = row[f"error_{size}"]
     for row in tables["measured"]:
-        found[f"{row['algorithm']}_predicted_over_measured"] = (
+        summary[f"{row['algorithm']}_predicted_over_measured"] = (
             row["predicted_seconds"] / row["seconds"]
         )
-    return found
+    return summary

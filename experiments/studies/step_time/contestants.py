@@ -1,8 +1,8 @@
-"""Contestants of step_time.py: every strategy that the flags name, and yardsticks.
+"""Contestants of step_time.py: the strategies that the flags name, and yardsticks.
 
-Examples are random: a step's time does not depend on them. Yardsticks take turns with
-the steps: a product of large matrices, and the sum of all gradients over a mesh without
-the rest of the step.
+Examples are random, since a step's time does not depend on them. Two yardsticks are
+timed in the same turns: a product of large matrices, and the sum of all gradients over
+a mesh without the rest of the step.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -42,8 +42,8 @@ from dml.wire.mesh import devices
 from dml.wire.reducers.exact import exact
 
 WARM = 2  # turns that compile
-MINIBATCHES = 4  # that are drawn; then they come again
-MASKED = 0.15  # of an example's tokens, in bert
+MINIBATCHES = 4  # distinct minibatches, used again and again
+MASKED = 0.15  # share of an example's tokens that BERT masks
 CLASSES = 10
 LEARNING = {"learning_rate": 1e-3, "decay": 0.1}  # by AdamW
 LARGE = {"cpu": 2048, "gpu": 8192}  # rows of the yardstick's matrices
@@ -54,9 +54,12 @@ Steps = Iterator[tuple[str, Iterator[Step]]]
 class Task(NamedTuple):
     """A network and its examples.
 
-    plain: the model without --remat, of which the operations are counted.
-    units: of an example.
-    shape: of a transformer, or of an image.
+    model: the model that is trained.
+    plain: the model without --remat, for counting operations.
+    data: random examples.
+    unit: name of the unit of speed: tokens or images.
+    units: units in an example.
+    shape: shape of the transformer or of an image.
     """
 
     model: Model
@@ -68,7 +71,7 @@ class Task(NamedTuple):
 
 
 class Setup(NamedTuple):
-    """What every contestant trains, and how."""
+    """The arguments of every contestant."""
 
     values: flags.FlagValues
     comm: CountedComm
@@ -94,16 +97,22 @@ class Setup(NamedTuple):
 
 
 class Laps(NamedTuple):
-    """The turns of a contestant."""
+    """Times of a contestant.
 
-    seconds: np.ndarray  # of the slowest rank, by turn
-    phases: Mapping[str, float]  # medians of rank 0
-    losses: tuple[float, float]  # of the first step and of the last, over all ranks
+    seconds: of the slowest rank, one per turn.
+    phases: median seconds of each phase on rank 0.
+    losses: of the first and last step, over all ranks.
+    bytes_held: bytes of params and optimizer state on a device, if measured.
+    """
+
+    seconds: np.ndarray
+    phases: Mapping[str, float]
+    losses: tuple[float, float]
     bytes_held: float | None = None
 
 
 def text_task(values: flags.FlagValues, causal: bool) -> Task:
-    """Return GPT or BERT and random tokens."""
+    """Return GPT or BERT with random tokens."""
     sizes = SIZES[values.model]
     if values.size not in sizes:
         raise BadInput(
@@ -115,25 +124,25 @@ def text_task(values: flags.FlagValues, causal: bool) -> Task:
     wide = (MINIBATCHES * values.batch, values.length)
     inputs, targets = rng.integers(values.vocabulary, size=(2, *wide), dtype=np.int32)
     if not causal:
-        told = max(1, round(MASKED * values.length))
+        masked = max(1, round(MASKED * values.length))
         places = np.broadcast_to(np.arange(values.length, dtype=np.int32), wide)
-        positions = np.sort(rng.permuted(places, axis=1)[:, :told])
+        positions = np.sort(rng.permuted(places, axis=1)[:, :masked])
         targets = (positions, np.take_along_axis(targets, positions, axis=1))
-    of = partial(transformer, shape, causal, values.dtype)
+    model = partial(transformer, shape, causal, values.dtype)
     data = Batch(inputs, targets)
-    return Task(of(values.remat), of(), data, "tokens", values.length, shape)
+    return Task(model(values.remat), model(), data, "tokens", values.length, shape)
 
 
 def image_task(values: flags.FlagValues, maker: Callable[..., Model]) -> Task:
-    """Return a network for images, and random ones."""
+    """Return a network for images with random images."""
     rng, count = np.random.default_rng(values.seed), MINIBATCHES * values.batch
     shape = (values.image, values.image, 3)
     data = Batch(
         rng.standard_normal((count, *shape), np.float32),
         rng.integers(CLASSES, size=count, dtype=np.int32),
     )
-    of = partial(maker, shape, CLASSES, dtype=values.dtype)
-    return Task(of(remat=values.remat), of(), data, "images", 1, shape)
+    model = partial(maker, shape, CLASSES, dtype=values.dtype)
+    return Task(model(remat=values.remat), model(), data, "images", 1, shape)
 
 
 TASKS: dict[str, Callable[[flags.FlagValues], Task]] = {
@@ -152,10 +161,10 @@ def setup(values: flags.FlagValues, comm: CountedComm, task: Task, key: Any) -> 
 
 
 def serial_shard(setup: Setup) -> Steps:
-    """Yield serial training on a rank's shard: a step of many ranks without a wire."""
+    """Yield serial training on this rank's shard: a step without communication."""
     rank, size = setup.comm.rank, setup.comm.size
-    mine = (shard(index, rank, size) for index in setup.batches())
-    yield "serial", serial(setup.problem, mine, setup.optimizer, **setup.ranks)
+    shards = (shard(index, rank, size) for index in setup.batches())
+    yield "serial", serial(setup.problem, shards, setup.optimizer, **setup.ranks)
 
 
 def synchronous_steps(setup: Setup) -> Steps:
@@ -190,20 +199,20 @@ PRODUCT, PSUM = "product", "psum"
 
 
 def yardsticks(setup: Setup) -> dict[str, Callable[[], None]]:
-    """Return calls that compute a part of a step, by name."""
+    """Return the yardsticks by name."""
     rows, kind = LARGE[jax.default_backend()], DTYPES[setup.values.dtype]
     square_RxR = jax.device_put(jnp.ones((rows, rows), kind), jax.local_devices()[0])
-    product = jax.jit(lambda one, other: one @ other)
-    found = {PRODUCT: lambda: product(square_RxR, square_RxR).block_until_ready()}
+    product = jax.jit(lambda left, right: left @ right)
+    calls = {PRODUCT: lambda: product(square_RxR, square_RxR).block_until_ready()}
     if len(jax.devices()) > 1 and "mesh" in flags.names(
         setup.values.strategies, STRATEGIES, "strategies"
     ):
-        found[PSUM] = psum(setup.params)
-    return found
+        calls[PSUM] = psum(setup.params)
+    return calls
 
 
 def psum(params: Params) -> Callable[[], None]:
-    """Return a call that sums gradients as large as params over all devices."""
+    """Return a function that sums gradients as large as params over all devices."""
     axes, lies = devices.mesh(data=0), PartitionSpec("data")
     size = axes.shape["data"]
 
@@ -225,19 +234,34 @@ def psum(params: Params) -> Callable[[], None]:
 def race(
     comm: CountedComm, calls: Mapping[str, Callable[[], Any]], rounds: int, seed: int
 ) -> dict[str, Laps]:
-    """Call all by turns; return the laps of each, equal on all ranks but for phases."""
+    """Time all calls in turns; return the laps of each.
+
+    Laps are equal on all ranks except for phases.
+    """
     rows = curve(turns(comm, calls, rounds, seed)).rows
-    of = [[row for row in rows if row["contestant"] == name] for name in calls]
-    seconds = np.array([[row["took"] for row in mine[WARM:]] for mine in of])
-    losses = np.array([[mine[0]["loss"], mine[-1]["loss"]] for mine in of]) / comm.size
+    rows_by_call = [
+        [row for row in rows if row["contestant"] == name] for name in calls
+    ]
+    seconds = np.array(
+        [[row["took"] for row in turn_rows[WARM:]] for turn_rows in rows_by_call]
+    )
+    losses = (
+        np.array(
+            [
+                [turn_rows[0]["loss"], turn_rows[-1]["loss"]]
+                for turn_rows in rows_by_call
+            ]
+        )
+        / comm.size
+    )
     butterfly_allreduce(comm, losses)
     butterfly_allreduce(comm, seconds, np.maximum)
     return {
         name: Laps(
             seconds[number],
-            medians(of[number][WARM:]),
+            medians(rows_by_call[number][WARM:]),
             tuple(losses[number]),
-            of[number][-1].get("bytes_held"),
+            rows_by_call[number][-1].get("bytes_held"),
         )
         for number, name in enumerate(calls)
     }
@@ -246,27 +270,27 @@ def race(
 def turns(
     comm: CountedComm, calls: Mapping[str, Callable[[], Any]], rounds: int, seed: int
 ) -> Iterator[Step]:
-    """Yield the Steps of all contestants by turns, each turn in another order."""
+    """Yield the Steps of all contestants; each turn has a random order."""
     names, rng = list(calls), np.random.default_rng(seed)
     yardstick = Step(0, 0.0, nothing, 0, {}, 0)
     for _ in range(WARM + rounds):
         for number in rng.permutation(len(names)):
             comm.Barrier()
             start = comm.Wtime()
-            found = calls[names[number]]()
-            took = {"contestant": names[number], "took": comm.Wtime() - start}
-            step = found if isinstance(found, Step) else yardstick
-            # no parameters: they would be kept until the next turn
+            result = calls[names[number]]()
+            measures = {"contestant": names[number], "took": comm.Wtime() - start}
+            step = result if isinstance(result, Step) else yardstick
+            # without parameters, which would stay in memory until the next turn
             yield step._replace(
                 params=nothing,
                 state=nothing,
                 memory=nothing,
-                measures={**step.measures, **took},
+                measures={**step.measures, **measures},
             )
 
 
 def medians(rows: Sequence[Row]) -> dict[str, float]:
-    """Return the seconds of each phase."""
+    """Return the median seconds of each phase."""
     keys = [key for key in rows[0] if key.endswith("_seconds")]
     return {
         key.removesuffix("_seconds"): float(np.median([row[key] for row in rows]))

@@ -1,12 +1,12 @@
 """Rows, table, summary and bars of step_time.py.
 
-share of peak   operations a second, by XLA's count for the gradient without --remat, of
-                those of a large product in the same turns; on the GPUs of PEAKS, of
-                those that the maker states
-wire share      of a step: synchronous: its phase wire, which includes packing and
-                waiting; mesh: the sum of all gradients, measured alone
-overlap share   the seconds that buckets save, of the wire of a step without buckets: 1
-                is a wire that is entirely hidden
+share of peak   operations per second divided by those of a large matrix product in the
+                same turns, or by the data sheet for the GPUs in PEAKS. Operations are
+                XLA's count for the gradient without --remat.
+wire share      share of a step. synchronous: phase `wire`, which includes packing and
+                waiting; mesh: the sum of all gradients, measured separately.
+overlap share   seconds saved by buckets divided by the wire seconds of a step without
+                buckets; 1: the wire is entirely hidden
 """
 
 from collections.abc import Mapping, Sequence
@@ -43,23 +43,25 @@ def rows(setup: Setup, laps: Mapping[str, Laps], peers: set[str]) -> list[Row]:
     work, best = flops(setup), peak(setup, laps)
     base = laps.get("synchronous")
     rival = next((laps[name] for name in laps if name in peers), None)
-    found = []
+    table = []
     for name, lap in laps.items():
         if name in (PRODUCT, PSUM):
             continue
         low, seconds, high = np.percentile(lap.seconds, (25, 50, 75)).tolist()
-        apart = name.startswith("mesh") and PSUM in laps
-        wire = float(np.median(laps[PSUM].seconds)) if apart else lap.phases.get("wire")
+        separate = name.startswith("mesh") and PSUM in laps
+        wire = (
+            float(np.median(laps[PSUM].seconds)) if separate else lap.phases.get("wire")
+        )
         parts = dict(lap.phases)
-        if apart and wire is not None:  # a part of the gradient
+        if separate and wire is not None:  # XLA's gradient phase includes the wire
             parts["wire"] = min(wire, parts["gradient"])
             parts["gradient"] -= parts["wire"]
         overlap = None
         if base and comm.size > 1 and name.startswith("synchronous "):
             less = np.median(base.seconds - lap.seconds) / base.phases["wire"]
             overlap = float(np.clip(less, 0, 1))
-        held = lap.bytes_held or unsharded_bytes(setup)
-        found.append(
+        bytes_held = lap.bytes_held or unsharded_bytes(setup)
+        table.append(
             {
                 "contestant": name,
                 "peer": name in peers,
@@ -69,7 +71,7 @@ def rows(setup: Setup, laps: Mapping[str, Laps], peers: set[str]) -> list[Row]:
                 f"{task.unit}_per_second": values.batch * task.units / seconds,
                 "teraflops": work / seconds / 1e12,
                 "share_of_peak": work / seconds / best,
-                "bytes_held": int(held),
+                "bytes_held": int(bytes_held),
                 "wire_share": None if wire is None else wire / seconds,
                 "overlap_share": overlap,
                 "torch_ratio": rival and median_ratio(rival, lap),
@@ -80,24 +82,24 @@ def rows(setup: Setup, laps: Mapping[str, Laps], peers: set[str]) -> list[Row]:
                 "rest_ms": max(0.0, seconds - sum(parts.values())) * 1e3,
             }
         )
-    return found
+    return table
 
 
 def median_ratio(slower: Laps, faster: Laps) -> float:
-    """Return the ratio of seconds, its median over turns."""
+    """Return the median over turns of the ratio of seconds."""
     return float(np.median(slower.seconds / faster.seconds))
 
 
 def flops(setup: Setup) -> float:
-    """Return XLA's count of one minibatch's gradient, before it optimises."""
+    """Return XLA's count of operations of a minibatch's gradient, unoptimised."""
     comm, task = setup.comm, setup.task
-    mine = take(task.data, shard(next(setup.batches()), comm.rank, comm.size))
-    cost = gradient.lower(task.plain.loss, setup.params, mine).cost_analysis()
+    local = take(task.data, shard(next(setup.batches()), comm.rank, comm.size))
+    cost = gradient.lower(task.plain.loss, setup.params, local).cost_analysis()
     return float(cost["flops"]) * comm.size
 
 
 def peak(setup: Setup, laps: Mapping[str, Laps]) -> float:
-    """Return the most operations a second of all ranks and devices together."""
+    """Return the peak operations per second of all ranks and devices together."""
     kind = jax.local_devices()[0].device_kind
     if kind in PEAKS:
         return PEAKS[kind][setup.values.dtype] * max(
@@ -136,12 +138,12 @@ def columns(unit: str) -> Columns:
 def summary(
     setup: Setup, rows: Sequence[Row], laps: Mapping[str, Laps]
 ) -> dict[str, Any]:
-    """Return the rows, flat, with the best contestant and the speed-up of buckets."""
+    """Return the flat summary, with the best contestant and the speed-up of buckets."""
     rate = f"{setup.task.unit}_per_second"
     shares = ("share_of_peak", "wire_share", "overlap_share", "torch_ratio")
     kept = ("ms", rate, *shares, "bytes_held")
     best = max((row for row in rows if not row["peer"]), key=lambda row: row[rate])
-    found = {
+    totals = {
         "p": setup.comm.size,
         "devices": len(jax.devices()),
         "device": jax.local_devices()[0].device_kind,
@@ -154,25 +156,27 @@ def summary(
     }
     if "synchronous" in laps and setup.comm.size > 1:
         plain = laps["synchronous"]
-        cut = [median_ratio(plain, lap) for name, lap in laps.items() if "MB" in name]
-        if cut:
+        speedups = [
+            median_ratio(plain, lap) for name, lap in laps.items() if "MB" in name
+        ]
+        if speedups:
             seconds = float(np.median(plain.seconds))
-            found["buckets_speedup"] = max(cut)
+            totals["buckets_speedup"] = max(speedups)
             # the speed-up if the gradient hid the entire wire
-            found["buckets_most"] = seconds / (seconds - plain.phases["wire"])
+            totals["buckets_most"] = seconds / (seconds - plain.phases["wire"])
     for row in rows:
         name = row["contestant"].replace(" ", "_").replace("=", "_").replace(".", "_")
-        found |= {f"{name}_{key}": row[key] for key in kept if row[key] is not None}
-    return found
+        totals |= {f"{name}_{key}": row[key] for key in kept if row[key] is not None}
+    return totals
 
 
 def chart(path: Path) -> AbstractContextManager[Writer]:
-    """Collect rows; draw them as bars when the summary comes."""
+    """Collect rows; draw them as bars when the summary is written."""
     return collected(lambda rows, summary: draw(path, rows, summary))
 
 
 def draw(path: Path, rows: Sequence[Row], summary: Row) -> None:
-    """Draw a bar of the parts of a step for each row, with its quartiles."""
+    """Draw a stacked bar of the parts of a step for each row, with quartiles."""
     names, left = [row["contestant"] for row in rows], np.zeros(len(rows))
     medians, low, high = np.array(
         [(row["ms"], row["lower_ms"], row["upper_ms"]) for row in rows]

@@ -1,6 +1,6 @@
-"""PyTorch references of our networks; their parts have the names of our params.
+"""PyTorch references of the networks; modules have the names of the JAX params.
 
-A forward returns the loss of a batch: DistributedDataParallel wraps it.
+`forward` returns the loss of a batch, as DistributedDataParallel expects.
 """
 
 from typing import Any
@@ -114,7 +114,7 @@ NETWORKS = {
 
 
 def load(network: nn.Module, params: Any) -> None:
-    """Copy our params into a network; each param is copied once."""
+    """Copy JAX params into a PyTorch network; check that each is copied once."""
     left = {id(leaf) for leaf in jax.tree.leaves(params)}
     with torch.no_grad():
         for path, weight in network.named_parameters():
@@ -126,7 +126,9 @@ def load(network: nn.Module, params: Any) -> None:
                 last = "kernel" if "kernel" in part else "scale"
             leaf = np.asarray(part[last])
             left.remove(id(part[last]))
-            if last == "kernel":  # inputs x outputs, pixels before them
+            if (
+                last == "kernel"
+            ):  # JAX has inputs x outputs last, PyTorch outputs x inputs first
                 leaf = np.moveaxis(leaf, (-1, -2), (0, 1))
             weight.copy_(torch.from_numpy(leaf.copy()))
     assert not left

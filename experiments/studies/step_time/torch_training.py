@@ -1,7 +1,7 @@
-"""The same training in PyTorch, as a generator of Steps.
+"""Training of a PyTorch reference, as a generator of Steps.
 
-Several ranks use DistributedDataParallel by gloo, or by NCCL on GPUs. The number of
-threads is that of XLA; the optimizer is PyTorch's fused one, its fastest.
+Several ranks use DistributedDataParallel over gloo, or over NCCL on GPUs. PyTorch uses
+as many threads as XLA, and its fused optimizer, which is its fastest.
 """
 
 import importlib.util
@@ -18,7 +18,7 @@ from dml.metrics.timer import Timer
 from dml.types import BadInput, CountedComm, Step
 from dml.wire.mesh.devices import meeting_point
 
-ROUNDING = {"float32": 1e-4, "bfloat16": 3e-2}  # of first losses, relative: roundings
+ROUNDING = {"float32": 1e-4, "bfloat16": 3e-2}  # relative tolerance of first losses
 
 
 def eager(network: Any) -> Any:
@@ -56,7 +56,7 @@ def threads() -> int:
 
 
 def steps(name: str, setup: Any) -> Iterator[Step]:
-    """Train the PyTorch reference of the network; name: of PEERS."""
+    """Train the PyTorch reference of the network; name is a key of PEERS."""
     import torch
 
     from studies.step_time.torch_networks import NETWORKS, load
@@ -82,34 +82,39 @@ def train(network: Any, setup: Any, device: Any) -> Iterator[Step]:
     comm, values, data = setup.comm, setup.values, setup.task.data
     weights = list(network.parameters())
     groups = [
-        {"params": [one for one in weights if one.ndim >= 2]},
-        {"params": [one for one in weights if one.ndim < 2], "weight_decay": 0.0},
+        {"params": [tensor for tensor in weights if tensor.ndim >= 2]},
+        {
+            "params": [tensor for tensor in weights if tensor.ndim < 2],
+            "weight_decay": 0.0,
+        },
     ]
     optimizer = torch.optim.AdamW(
         *(groups, LEARNING["learning_rate"]), weight_decay=LEARNING["decay"], fused=True
     )
-    wide = torch.autocast(
+    autocast = torch.autocast(
         device.type, torch.bfloat16, enabled=values.dtype == "bfloat16"
     )
     timer = Timer(comm.Wtime)
     for number, index in enumerate(setup.batches(), 1):
         with timer("input"):
-            mine = take(data, shard(index, comm.rank, comm.size))
-            batch = jax.tree.map(lambda one: torch.from_numpy(one).to(device), mine)
+            local = take(data, shard(index, comm.rank, comm.size))
+            batch = jax.tree.map(
+                lambda tensor: torch.from_numpy(tensor).to(device), local
+            )
         with timer("gradient"):
             optimizer.zero_grad()
-            with wide:
+            with autocast:
                 loss = network(*batch)
             loss.backward()
-            value = loss.item()  # waits for a GPU, but not for its backward pass
+            value = loss.item()  # waits for the forward pass of a GPU only
             synchronized(device)
         with timer("update"):
             if values.clip:
                 torch.nn.utils.clip_grad_norm_(weights, values.clip)
             optimizer.step()
             synchronized(device)
-        held = {"bytes_held": nbytes(optimizer)}
-        yield Step(number, value, None, len(index), timer.lap(), 0, held)
+        measures = {"bytes_held": nbytes(optimizer)}
+        yield Step(number, value, None, len(index), timer.lap(), 0, measures)
 
 
 def synchronized(device: Any) -> None:
@@ -141,24 +146,30 @@ def init_process_group(comm: CountedComm, device: Any) -> None:
             rank=comm.rank,
             world_size=comm.size,
         )
-        # PyTorch's hook prevents ours, which prints the error and ends all ranks
+        # PyTorch replaces our hook, which prints the error and aborts all ranks
         sys.excepthook = hook
 
 
 def nbytes(optimizer: Any) -> int:
     """Return the bytes of the parameters and of the optimizer's state."""
-    weights = [one for group in optimizer.param_groups for one in group["params"]]
-    kept = [leaf for state in optimizer.state.values() for leaf in state.values()]
-    return sum(one.numel() * one.element_size() for one in [*weights, *kept])
+    weights = [tensor for group in optimizer.param_groups for tensor in group["params"]]
+    state_tensors = [
+        leaf for state in optimizer.state.values() for leaf in state.values()
+    ]
+    return sum(
+        tensor.numel() * tensor.element_size() for tensor in [*weights, *state_tensors]
+    )
 
 
 def first_loss_difference(rows: Sequence[Mapping[str, Any]], dtype: str) -> float:
     """Return the largest relative difference of first losses; raise if it is large."""
-    ours = next(row["first_loss"] for row in rows if not row["peer"])
-    gap = max([abs(row["first_loss"] / ours - 1) for row in rows if row["peer"]] or [0])
-    if gap > ROUNDING[dtype]:
+    reference = next(row["first_loss"] for row in rows if not row["peer"])
+    difference = max(
+        [abs(row["first_loss"] / reference - 1) for row in rows if row["peer"]] or [0]
+    )
+    if difference > ROUNDING[dtype]:
         raise FloatingPointError(
-            f"expected equal networks, whose first losses differ by {ROUNDING[dtype]:g} at "
-            f"most, got {gap:.3g}; look at the twin before you believe its time"
+            f"expected first losses within {ROUNDING[dtype]:g} of each other, got "
+            f"{difference:.3g}; check the PyTorch reference before you trust its time"
         )
-    return gap
+    return difference

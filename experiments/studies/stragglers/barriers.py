@@ -1,4 +1,4 @@
-"""Who waits for whom, in four ways: as a program, by max and plus, and by formula."""
+"""Four barriers, each as a program, as max-plus recurrences, and as a formula."""
 
 import math
 from collections.abc import Callable
@@ -9,36 +9,48 @@ import numpy as np
 
 from dml.sim import maxplus
 from dml.sim.delays import Law, expected
-from dml.wire.server import barriers as clocks
+from dml.wire.server import barriers as programs
 
 
 class Barrier(NamedTuple):
-    program: Callable[..., np.ndarray]  # comm, work, steps -> when each step began
-    oracle: Callable[[np.ndarray], np.ndarray]  # X_TxP -> when each step begins
-    closed: Callable[[Law], float | None]  # seconds a step, where a formula says them
-    gradients: int  # that a step uses
+    """A rule by which workers wait for each other.
+
+    program: comm, work, steps -> start times of steps on this rank.
+    oracle: X_TxP, the delays -> start times of all steps, by max-plus recurrences.
+    closed: mean seconds per step by a formula; None without a formula.
+    gradients: number of gradients that a step uses.
+    """
+
+    program: Callable[..., np.ndarray]
+    oracle: Callable[[np.ndarray], np.ndarray]
+    closed: Callable[[Law], float | None]
+    gradients: int
 
 
 def barriers(p: int, k: int, staleness: int) -> dict[str, Barrier]:
-    """Return the four ways for p workers."""
+    """Return the four barriers for p workers.
+
+    k: gradients that `k of p` waits for.
+    staleness: steps by which `bounded` lets a worker run ahead.
+    """
     return {
         "synchronous": Barrier(
-            clocks.synchronous, maxplus.ssp, lambda law: expected(law, p, p), p
+            programs.synchronous, maxplus.ssp, lambda delay: expected(delay, p, p), p
         ),
         "k of p": Barrier(
-            partial(clocks.k_of_p, k=k),
+            partial(programs.k_of_p, k=k),
             partial(maxplus.k_of_p, k=k),
-            lambda law: expected(law, k, p),
+            lambda delay: expected(delay, k, p),
             k,
         ),
         "bounded": Barrier(
-            partial(clocks.ssp, staleness=staleness),
+            partial(programs.ssp, staleness=staleness),
             partial(maxplus.ssp, staleness=staleness),
-            lambda law: None,
+            lambda delay: None,
             p,
         ),
         "asynchronous": Barrier(
-            clocks.asynchronous,
+            programs.asynchronous,
             partial(maxplus.ssp, staleness=math.inf),
             partial(unbounded, p=p),
             p,
@@ -46,8 +58,8 @@ def barriers(p: int, k: int, staleness: int) -> dict[str, Barrier]:
     }
 
 
-def unbounded(law: Law, p: int) -> float:
-    """Seconds in which p ranks that never wait make a step each, on the mean."""
+def unbounded(delay: Law, p: int) -> float:
+    """Return the mean seconds per step of p ranks that never wait."""
     return float(
-        np.mean([law.mean / law.speeds[r % len(law.speeds)] for r in range(p)])
+        np.mean([delay.mean / delay.speeds[r % len(delay.speeds)] for r in range(p)])
     )

@@ -12,20 +12,22 @@ from dml.runs.writers import Row
 
 C, MU = 1.0, 0.5
 FIGURE = f"shifted_exponential:{C:g},{MU:g}"  # --law of the figure
-ORACLE = 1e-9  # of the whole time: sums in another order, and nothing else
-NEAR = 0.05  # of the slowest: the deviation of a mean of few draws
-EARLY, LATE = 0.95, 1.25  # of virtual seconds: real ranks wake up late on busy cores
+ORACLE = 1e-9  # relative tolerance: sums in another order
+NEAR = 0.05  # relative tolerance: a mean of few draws
+EARLY, LATE = 0.95, 1.25  # bounds relative to virtual seconds: busy cores wake up late
 
 
 @claim("the slowest grows as log n", "1 + (ln n + 0.58)/0.5")
 def logarithm(run: Run) -> Verdict:
     """The slowest of n takes c + H_n/mu seconds, within 5 %, for every n."""
-    found = rows(run, way="synchronous", law=FIGURE)
-    found = sorted(found, key=lambda row: row["workers"])
-    off = [row["maxplus"] / slowest(row["workers"]) - 1 for row in found]
-    ours = ", ".join(f"{row['workers']:,}: {row['maxplus']:.1f} s" for row in found)
-    worst = max(off, key=abs)
-    return verdict(abs(worst) <= NEAR, ours, f"{worst:+.1%} from the formula at most")
+    steps = rows(run, way="synchronous", law=FIGURE)
+    steps = sorted(steps, key=lambda row: row["workers"])
+    deviations = [row["maxplus"] / slowest(row["workers"]) - 1 for row in steps]
+    measured = ", ".join(f"{row['workers']:,}: {row['maxplus']:.1f} s" for row in steps)
+    worst = max(deviations, key=abs)
+    return verdict(
+        abs(worst) <= NEAR, measured, f"{worst:+.1%} from the formula at most"
+    )
 
 
 def slowest(n: int) -> float:
@@ -59,11 +61,11 @@ def asleep(run: Run) -> Verdict:
         for row in run.rows
         if row["measured"] is not None
     }
-    ours = ", ".join(f"{way} {ratio:.2f}" for way, ratio in ratios.items())
+    measured = ", ".join(f"{way} {ratio:.2f}" for way, ratio in ratios.items())
     holds = all(
         EARLY <= ratio <= LATE for ratio in nonempty(ratios, "measured").values()
     )
-    return verdict(holds, f"of virtual seconds: {ours}", f"asked {EARLY} to {LATE}")
+    return verdict(holds, f"of virtual seconds: {measured}", f"asked {EARLY} to {LATE}")
 
 
 CLAIMS = (logarithm, running, ssp_clock, asleep)

@@ -1,4 +1,4 @@
-"""Draws in; rows, a table, a summary and a figure with a panel for each law out."""
+"""Rows, table, summary and figure of stragglers.py."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -29,44 +29,54 @@ COLUMNS: Columns = {
 
 
 def compared(
-    one: Law,
+    delay: Law,
     table: Mapping[str, Barrier],
     draws_TxP: np.ndarray,
     steps: int,
     real: Starts | None = None,
 ) -> Iterator[Row]:
-    """Time a step of each way; virtual ranks, and real ones, ran the first draws."""
+    """Yield the seconds per step of each barrier.
+
+    Args:
+        delay: delay distribution of the draws.
+        table: barriers by name.
+        draws_TxP: computing times of all steps and workers.
+        steps: number of first draws that virtual ranks run.
+        real: start times that real ranks measured with the same draws.
+    """
     few_TxP = draws_TxP[:steps]
-    ran = virtual(table, few_TxP)
-    for name, way in table.items():
-        wanted_TxP = way.oracle(few_TxP)
-        off_TxP = np.abs(ran[name] - wanted_TxP) / (wanted_TxP.max() or 1)
-        maxplus = pace(way.oracle(draws_TxP), skip=len(draws_TxP) // 5)
+    virtual_starts = virtual(table, few_TxP)
+    for name, barrier in table.items():
+        expected_TxP = barrier.oracle(few_TxP)
+        off_TxP = np.abs(virtual_starts[name] - expected_TxP) / (
+            expected_TxP.max() or 1
+        )
+        maxplus = pace(barrier.oracle(draws_TxP), skip=len(draws_TxP) // 5)
         yield {
             "workers": few_TxP.shape[1],
             "way": name,
-            "grads": way.gradients,
-            "formula": way.closed(one),
+            "grads": barrier.gradients,
+            "formula": barrier.closed(delay),
             "maxplus": maxplus,
-            "virtual": pace(ran[name]),
+            "virtual": pace(virtual_starts[name]),
             "off": float(off_TxP.max()),
             "measured": pace(real[name]) if real else None,
-            "grads_per_second": way.gradients / maxplus if maxplus else None,
+            "grads_per_second": barrier.gradients / maxplus if maxplus else None,
         }
 
 
-MARKS = {  # of a row's columns
+MARKS = {  # style and label of a column's points
     "maxplus": ("o", "max-plus"),
     "virtual": ("x", "virtual ranks, few steps"),
     "measured": ("s", "real ranks, few steps"),
 }
 BarriersByWorkers = Callable[
     [int], Mapping[str, Barrier]
-]  # of the ways, for so many workers
+]  # barriers, by number of workers
 
 
 def chart(path: Path, table: BarriersByWorkers) -> AbstractContextManager[Writer]:
-    """Collect rows; draw them when the summary comes."""
+    """Collect rows; draw them when the summary is written."""
     return collected(lambda rows, _: draw(path, rows, table))
 
 
@@ -86,30 +96,30 @@ def draw(path: Path, rows: Sequence[Row], table: BarriersByWorkers) -> None:
 
 
 def panel(axes: Any, text: str, rows: Sequence[Row], table: BarriersByWorkers) -> None:
-    one, sizes = law(text), [row["workers"] for row in rows]
+    delay, sizes = law(text), [row["workers"] for row in rows]
     many = [round(n) for n in np.geomspace(min(sizes), max(sizes), 40)]
     for number, name in enumerate(table(1)):
         colour = {"color": f"C{number}", "fillstyle": "none"}
         axes.plot([], [], label=name, linewidth=3, **colour)
-        formula = [table(n)[name].closed(one) for n in many]
+        formula = [table(n)[name].closed(delay) for n in many]
         if None not in formula:
             axes.plot(many, formula, linewidth=1.2, **colour)
-        mine = [row for row in rows if row["way"] == name]
+        barrier_rows = [row for row in rows if row["way"] == name]
         for column, (style, _) in MARKS.items():
-            seen = [row for row in mine if row[column] is not None]
-            xs, ys = [r["workers"] for r in seen], [r[column] for r in seen]
+            known = [row for row in barrier_rows if row[column] is not None]
+            xs, ys = [r["workers"] for r in known], [r[column] for r in known]
             axes.plot(xs, ys, style, markersize=6, **colour)
     if text.startswith("shifted_exponential"):
-        # What one of n e^γ draws exceeds: c + (ln n + γ)/μ, a line over log n.
-        log_n = one.tail(np.exp(-np.euler_gamma) / np.array(many)) / one.speeds[0]
+        # The largest of n draws is about the 1 - 1/(n e^γ) quantile: c + (ln n + γ)/μ.
+        log_n = delay.tail(np.exp(-np.euler_gamma) / np.array(many)) / delay.speeds[0]
         axes.plot(many, log_n, "k:", label="c + (ln n + γ)/μ")
     axes.set(title=text, xlabel="workers", xscale="log", ylim=(0, None))
 
 
 def totals(row: Row) -> Row:
-    """What the summary says of a row: by law, way and workers."""
+    """Return the summary of a row, by delay distribution, barrier and workers."""
     name = f"{row['law'].split(':')[0]}_{row['way']}_{row['workers']}".replace(" ", "_")
-    found = {name: row["maxplus"], f"{name}_off": row["off"]}
+    summary = {name: row["maxplus"], f"{name}_off": row["off"]}
     if row["measured"]:
-        found[f"{name}_measured_to_virtual"] = row["measured"] / row["virtual"]
-    return found
+        summary[f"{name}_measured_to_virtual"] = row["measured"] / row["virtual"]
+    return summary

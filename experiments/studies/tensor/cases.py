@@ -1,7 +1,7 @@
-"""The layers that `tensor.py` measures: dense, cut over devices, and their formulas.
+"""The layers that `tensor.py` measures, dense and divided, with their formulas.
 
-A transformer's layers are cut by Megatron's scheme. A mixture of experts is cut by
-experts and rows, attention by positions in a ring. A stream is batch x positions x
+A transformer's layers are divided by Megatron's scheme, a mixture of experts by experts
+and rows, and attention by positions on a ring. A stream is batch x positions x
 width x 4 bytes. An all-reduce of n bytes sends 2 n (t - 1)/t bytes from each of t
 devices, an all-gather, a reduce-scatter or an all-to-all half as many, a permutation n.
 """
@@ -25,7 +25,7 @@ from dml.types import BadInput, Batch, Layer, Params
 from studies.tensor import parts
 from studies.tensor.parts import Operands, Part, Specs
 
-PLACES = {"embed": 0, "block": 1, "head": -1}  # among the layers of a transformer
+PLACES = {"embed": 0, "block": 1, "head": -1}  # indices of a transformer's layers
 EMPTY = Batch(np.zeros(0), np.zeros(0))
 
 
@@ -38,7 +38,7 @@ STREAMS: dict[bool, dict[str, tuple[dict[str, int], dict[str, int]]]] = {
         "block": ({ALL_REDUCE: 2}, {ALL_REDUCE: 2}),
         "head": ({}, {ALL_REDUCE: 1}),
     },
-    True: {  # in slices of places
+    True: {  # sequence parallel
         "embed": ({REDUCE_SCATTER: 1}, {ALL_GATHER: 1}),
         "block": (
             {ALL_GATHER: 2, REDUCE_SCATTER: 2},
@@ -47,14 +47,14 @@ STREAMS: dict[bool, dict[str, tuple[dict[str, int], dict[str, int]]]] = {
         "head": ({ALL_GATHER: 1}, {REDUCE_SCATTER: 1}),
     },
 }
-CROSS_ENTROPY = 3  # numbers a place that the head reduces: maximum, sum, target's score
+CROSS_ENTROPY = 3  # numbers per position in the head's sums: maximum, sum, target
 
 
 class Formula(NamedTuple):
     """Collectives of one size by kind, forward and backward."""
 
     kinds: tuple[dict[str, int], dict[str, int]]
-    nbytes: int  # of each
+    nbytes: int  # of each collective
     small: int = 0  # bytes of smaller all-reduces in the forward pass
 
 
@@ -63,33 +63,33 @@ class Selection(NamedTuple):
 
     shape: Shape
     batch: int
-    sequence: bool  # the stream of the transformer is cut by places
+    sequence: bool  # whether the transformer is sequence parallel
     mixture: Mixture  # 0 experts: no mixture
     ring: bool
 
 
 class Case(NamedTuple):
-    """A layer by number of devices: the dense reference, the cut layer, the formula."""
+    """Functions of the number of devices: dense layer, divided layer, formula."""
 
     dense: Callable[[int], Part]
     cut: Callable[[int], Part]
     formula: Callable[[int], Formula]
 
 
-def check(wanted: Selection, size: int) -> None:
-    """Raise where a layer cannot be cut over `size` devices."""
+def check(selection: Selection, size: int) -> None:
+    """Raise BadInput where a layer cannot be divided over `size` devices."""
     if size < 2:
         raise BadInput(
-            f"expected 2 devices or more, got --tensor={size}; the dense layers, "
-            "which all are compared with, are those of 1"
+            f"expected 2 devices or more, got --tensor={size}; 1 is the dense "
+            "reference; pass 2 or more"
         )
-    shape, mixture = wanted.shape, wanted.mixture
-    tensor_transformer(shape, True, size, sequence=wanted.sequence)
-    shared = {"length": shape.length} if wanted.ring else {}
+    shape, mixture = selection.shape, selection.mixture
+    tensor_transformer(shape, True, size, sequence=selection.sequence)
+    divisible = {"length": shape.length} if selection.ring else {}
     if mixture.experts:
-        shared["experts"] = mixture.experts
-        experts.capacity(mixture, wanted.batch * shape.length // size)
-    for name, count in shared.items():
+        divisible["experts"] = mixture.experts
+        experts.capacity(mixture, selection.batch * shape.length // size)
+    for name, count in divisible.items():
         if count % size:
             raise BadInput(
                 f"expected --{name} to be divisible by --tensor={size}, got {count}; "
@@ -97,34 +97,34 @@ def check(wanted: Selection, size: int) -> None:
             )
 
 
-def selected_cases(wanted: Selection, seed: int) -> dict[str, Case]:
-    """Return the layers by name."""
-    shape, batch = wanted.shape, wanted.batch
-    found = transformer_cases(shape, batch, seed, wanted.sequence)
-    if wanted.mixture.experts:
-        found["experts"] = mixture_case(wanted.mixture, batch * shape.length, seed)
-    if wanted.ring:
-        found["ring"] = ring_case(shape, batch, seed)
-    return found
+def selected_cases(selection: Selection, seed: int) -> dict[str, Case]:
+    """Return the cases of all selected layers by name."""
+    shape, batch = selection.shape, selection.batch
+    cases = transformer_cases(shape, batch, seed, selection.sequence)
+    if selection.mixture.experts:
+        cases["experts"] = mixture_case(selection.mixture, batch * shape.length, seed)
+    if selection.ring:
+        cases["ring"] = ring_case(shape, batch, seed)
+    return cases
 
 
 def transformer_cases(
     shape: Shape, batch: int, seed: int, sequence: bool
 ) -> dict[str, Case]:
-    """Return the layers of a transformer."""
+    """Return the cases of a transformer: embedding, block and head."""
     rng = np.random.default_rng(seed)
     params = noisy(transformer(shape, True).init(jax.random.key(seed)), rng)
     wide = batch, shape.length
     inputs, targets = rng.integers(shape.vocabulary, size=(2, *wide), dtype=np.int32)
-    stream, seen = rng.standard_normal((2, *wide, shape.width), np.float32)
+    stream, weights = rng.standard_normal((2, *wide, shape.width), np.float32)
 
     def case(name: str) -> Case:
         layer = transformer(shape, True).layers[PLACES[name]]
-        given = Operands(
+        operands = Operands(
             read(layer, params),
             None if name == "embed" else stream,
             Batch(inputs, targets),
-            np.float32(1) if name == "head" else seen,
+            np.float32(1) if name == "head" else weights,
         )
 
         def cut(size: int) -> Part:
@@ -133,9 +133,9 @@ def transformer_cases(
             specs, partial = read(layer, tensor.specs), read(layer, tensor.partial)
             places = PartitionSpec(None, AXIS) if sequence else parts.REPLICATED
             out = parts.REPLICATED if name == "head" else places
-            return parts.cut(layer, given, size, Specs(specs, places, out, partial))
+            return parts.cut(layer, operands, size, Specs(specs, places, out, partial))
 
-        dense = parts.dense(layer, given)
+        dense = parts.dense(layer, operands)
         formula = transformer_formula(name, shape, batch, sequence)
         return Case(lambda size: dense, cut, lambda size: formula)
 
@@ -143,15 +143,15 @@ def transformer_cases(
 
 
 def mixture_case(mixture: Mixture, rows: int, seed: int) -> Case:
-    """Return a mixture of experts; each device routes its own rows."""
+    """Return the case of a mixture of experts; each device routes its own rows."""
     rng = np.random.default_rng(seed)
-    stream, seen = rng.standard_normal((2, rows, mixture.width), np.float32)
+    stream, weights = rng.standard_normal((2, rows, mixture.width), np.float32)
     params = noisy(experts.start(mixture, jax.random.key(seed)), rng)
-    given = Operands(params, stream, EMPTY, seen)
+    operands = Operands(params, stream, EMPTY, weights)
     partial = jax.tree.map(lambda leaf: False, params)
     partial["router"]["kernel"] = True
     cut_rows = PartitionSpec(AXIS)
-    lies = Specs(experts.specs(AXIS), cut_rows, cut_rows, partial)
+    specs = Specs(experts.specs(AXIS), cut_rows, cut_rows, partial)
 
     def layer(groups: int, axis: str | None) -> Layer:
         def apply(params, rows_RxD, batch):
@@ -162,34 +162,37 @@ def mixture_case(mixture: Mixture, rows: int, seed: int) -> Case:
         return Layer((), apply)
 
     return Case(
-        lambda size: parts.dense(layer(size, None), given),
-        lambda size: parts.cut(layer(1, AXIS), given, size, lies),
+        lambda size: parts.dense(layer(size, None), operands),
+        lambda size: parts.cut(layer(1, AXIS), operands, size, specs),
         lambda size: mixture_formula(mixture, rows, size),
     )
 
 
 def ring_case(shape: Shape, batch: int, seed: int) -> Case:
-    """Return causal attention over places that lie on a ring of devices."""
+    """Return the case of causal attention with positions divided over a ring."""
     rng = np.random.default_rng(seed)
     wide = batch, shape.length, shape.heads
     each = shape.width // shape.heads
     qkv = rng.standard_normal((*wide, 3, each), np.float32)
-    seen = rng.standard_normal((*wide, each), np.float32)
-    given = Operands({}, qkv, EMPTY, seen)
+    weights = rng.standard_normal((*wide, each), np.float32)
+    operands = Operands({}, qkv, EMPTY, weights)
     places = PartitionSpec(None, AXIS)
 
-    def whole(params, qkv_BxLxHx3xK, batch):
+    def dense_attention(params, qkv_BxLxHx3xK, batch):
         return attention(qkv_BxLxHx3xK, True)
 
-    def around(params, qkv_BxLxHx3xK, batch):
+    def distributed_attention(params, qkv_BxLxHx3xK, batch):
         three = (qkv_BxLxHx3xK[:, :, :, part] for part in range(3))
         return ring_attention(*three, True, AXIS)
 
-    dense = parts.dense(Layer((), whole), given)
+    dense = parts.dense(Layer((), dense_attention), operands)
     return Case(
         lambda size: dense,
         lambda size: parts.cut(
-            Layer((), around), given, size, Specs({}, places, places, {})
+            Layer((), distributed_attention),
+            operands,
+            size,
+            Specs({}, places, places, {}),
         ),
         lambda size: ring_formula(shape, batch, size),
     )

@@ -7,8 +7,8 @@ from lab.claims import Verdict, claim, nonempty, rows, verdict
 
 from dml.runs.results import Run
 
-ALLREDUCES = 4  # of a block: 2 forward, 2 backward
-ROUNDED = 0.05  # of the lecture's sizes, which are rounded to two digits
+ALLREDUCES = 4  # in a block: 2 forward, 2 backward
+ROUNDED = 0.05  # relative tolerance: the lecture rounds sizes to two digits
 
 
 @claim("2 + 2 all-reduces a layer", "exact bytes")
@@ -22,21 +22,21 @@ def two_and_two(run: Run) -> Verdict:
         by_devices(run, f"block_{which}bytes_") for which in ("", "formula_")
     )
     holds = sent == wanted and set(counts.values()) == {ALLREDUCES}
-    ours = ", ".join(
+    measured = ", ".join(
         f"{count} all-reduces, {sent[t]:,.0f} bytes of {wanted[t]:,.0f} on {t}"
         for t, count in counts.items()
     )
-    return verdict(holds, ours, "read from the compiled program")
+    return verdict(holds, measured, "read from the compiled program")
 
 
 def by_devices(run: Run, start: str) -> dict[int, float]:
-    """Return the numbers of a summary whose names are start and a number of devices."""
-    found = {
+    """Return the values of summary keys `<start><devices>`, by number of devices."""
+    numbers = {
         name.removeprefix(start): n
         for name, n in run.summary.items()
         if name.startswith(start)
     }
-    return {int(t): n for t, n in found.items() if t.isdecimal()}
+    return {int(t): n for t, n in numbers.items() if t.isdecimal()}
 
 
 @claim("sizes of models", "0.32, 1.5, 17.2, 175 B")
@@ -57,5 +57,5 @@ def within_rounding(run: Run, number: str, unit: str) -> Verdict:
     worst = max(
         (row[number] / row[f"published_{number}"] - 1 for row in models), key=abs
     )
-    ours = ", ".join(f"{row['model']} {row[number]:,.4g} {unit}" for row in models)
-    return verdict(abs(worst) <= ROUNDED, ours, f"{worst:+.1%} off at most")
+    measured = ", ".join(f"{row['model']} {row[number]:,.4g} {unit}" for row in models)
+    return verdict(abs(worst) <= ROUNDED, measured, f"{worst:+.1%} off at most")

@@ -1,4 +1,4 @@
-"""One layer, dense or cut over devices: its forward and backward pass, compiled.
+"""One layer, dense or divided over devices: its compiled forward and backward pass.
 
 `dense` and `cut` compile a layer for given operands and partition specs. A compiled
 `Part` has outputs and gradients to compare and collectives to count; `raced` times it.
@@ -24,33 +24,45 @@ REPLICATED = PartitionSpec()
 
 
 class Operands(NamedTuple):
-    """Inputs of a layer's forward and backward pass."""
+    """Inputs of a layer's forward and backward pass.
+
+    inputs: output of the previous layer.
+    weights: of the squared outputs in the loss.
+    """
 
     params: Params
-    given: Any  # output of the layer before
+    inputs: Any
     batch: Batch
-    seen: Any  # weights of the squared outputs in the loss
+    weights: Any
 
 
 class Specs(NamedTuple):
-    """Partition specs of a layer that is cut."""
+    """Partition specs of a layer that is divided over devices.
+
+    partial: for each param, whether a device has only one term of its gradient.
+    """
 
     params: Any
-    given: Any
+    inputs: Any
     out: Any
-    partial: Any  # True where each device has a part of the gradient's sum
+    partial: Any
 
 
 class Part(NamedTuple):
-    """A compiled layer."""
+    """A compiled layer.
 
-    run: Callable[[], Any]  # -> output, gradients of params and of the input
+    run: returns the output, and the gradients of params and of the input.
+    collectives: of the compiled program.
+    partial: for each param, whether a device has only one term of its gradient.
+    """
+
+    run: Callable[[], Any]
     collectives: list[Collective]
-    parts: Any  # True where each device has a part of the gradient's sum
+    partial: Any
 
 
 def devices(count: int) -> None:
-    """Make so many devices of this process, where they are CPUs."""
+    """Create `count` CPU devices in this process; raise where there are fewer."""
     from dml.wire.comm.mpi import world
 
     ranks = world().size
@@ -64,64 +76,73 @@ def devices(count: int) -> None:
         )
 
 
-def forward_backward(layer: Layer, parts: Any, given: Operands) -> Any:
-    """Run forward and backward; parts of a gradient get an axis for their devices."""
-    out, pull = jax.vjp(
-        lambda params, stream: layer.apply(params, stream, given.batch), *given[:2]
+def forward_backward(layer: Layer, partial_grads: Any, operands: Operands) -> Any:
+    """Run forward and backward; partial gradients get a leading axis for devices."""
+    out, vjp = jax.vjp(
+        lambda params, stream: layer.apply(params, stream, operands.batch),
+        *operands[:2],
     )
-    # of the loss seen · out² / 2: a gradient that did not depend on out would let XLA
-    # make one all-reduce of the last one forward and the first one backward
-    grads, back = pull(given.seen * out)
-    grads = jax.tree.map(lambda leaf, part: leaf[None] if part else leaf, grads, parts)
-    return out, grads, back
+    # The loss is weights · out² / 2. If the gradient did not depend on out, XLA could
+    # merge the last all-reduce of the forward pass with the first of the backward pass.
+    grads, input_grads = vjp(operands.weights * out)
+    grads = jax.tree.map(
+        lambda leaf, term: leaf[None] if term else leaf, grads, partial_grads
+    )
+    return out, grads, input_grads
 
 
-def dense(layer: Layer, given: Operands) -> Part:
+def dense(layer: Layer, operands: Operands) -> Part:
     """Compile a layer for one device."""
-    parts = jax.tree.map(lambda leaf: False, given.params)
-    program = jax.jit(partial(forward_backward, layer, parts)).lower(given).compile()
-    return Part(partial(program, jax.device_put(given)), [], parts)
+    parts = jax.tree.map(lambda leaf: False, operands.params)
+    program = jax.jit(partial(forward_backward, layer, parts)).lower(operands).compile()
+    return Part(partial(program, jax.device_put(operands)), [], parts)
 
 
-def cut(layer: Layer, given: Operands, size: int, lies: Specs) -> Part:
-    """Compile a layer that is cut over `size` devices."""
+def cut(layer: Layer, operands: Operands, size: int, specs: Specs) -> Part:
+    """Compile a layer that is divided over `size` devices."""
     stacked = jax.tree.map(
         lambda part, spec: PartitionSpec(AXIS) if part else spec,
-        lies.partial,
-        lies.params,
+        specs.partial,
+        specs.params,
     )
     axes = jax.make_mesh(
         (size,), (AXIS,), devices=jax.devices()[:size], axis_types=(AxisType.Auto,)
     )
-    specs = Operands(lies.params, lies.given, REPLICATED, lies.out)
-    put = jax.tree.map(
-        lambda spec, some: jax.device_put(some, NamedSharding(axes, spec)), specs, given
+    in_specs = Operands(specs.params, specs.inputs, REPLICATED, specs.out)
+    placed = jax.tree.map(
+        lambda spec, array: jax.device_put(array, NamedSharding(axes, spec)),
+        in_specs,
+        operands,
     )
     program = jax.shard_map(
-        partial(forward_backward, layer, lies.partial),
+        partial(forward_backward, layer, specs.partial),
         mesh=axes,
-        in_specs=(specs,),
-        out_specs=(lies.out, stacked, lies.given),
+        in_specs=(in_specs,),
+        out_specs=(specs.out, stacked, specs.inputs),
         check_vma=False,
     )
-    found = jax.jit(program).lower(put).compile()
-    return Part(partial(found, put), collectives(found.as_text()), lies.partial)
+    compiled = jax.jit(program).lower(placed).compile()
+    return Part(
+        partial(compiled, placed), collectives(compiled.as_text()), specs.partial
+    )
 
 
 def gathered(part: Part) -> Any:
-    """Return what a layer gives, and its gradients, put together."""
-    out, grads, back = jax.device_get(part.run())
-    added = jax.tree.map(
-        lambda leaf, some: leaf.sum(axis=0) if some else leaf, grads, part.parts
+    """Return a layer's output and gradients, with partial gradients summed."""
+    out, grads, input_grads = jax.device_get(part.run())
+    summed = jax.tree.map(
+        lambda leaf, is_partial: leaf.sum(axis=0) if is_partial else leaf,
+        grads,
+        part.partial,
     )
-    return out, added, back
+    return out, summed, input_grads
 
 
 def largest_difference(part: Part, reference: Part) -> float:
-    """Return the largest difference, as a share of the largest number of its array."""
+    """Return the largest difference relative to the maximum of its array."""
 
-    def share(found: np.ndarray, wanted: np.ndarray) -> float:
-        return np.abs(found - wanted).max() / (np.abs(wanted).max() or 1)
+    def share(actual: np.ndarray, expected: np.ndarray) -> float:
+        return np.abs(actual - expected).max() / (np.abs(expected).max() or 1)
 
     gaps = jax.tree.map(share, gathered(part), gathered(reference))
     return float(max(jax.tree.leaves(gaps)))
@@ -130,28 +151,36 @@ def largest_difference(part: Part, reference: Part) -> float:
 def race(
     calls: dict[str, tuple[int, Callable[[], Any]]], turns: int
 ) -> dict[str, list[float]]:
-    """Return seconds of each call in each turn, on one core for each of its devices."""
-    spent: dict[str, list[float]] = {name: [] for name in calls}
+    """Time calls in turns, each on as many cores as it has devices.
+
+    Args:
+        calls: number of devices and function, by name.
+        turns: timed calls of each function; one more compiles it.
+
+    Returns:
+        Seconds of each turn, by name.
+    """
+    times: dict[str, list[float]] = {name: [] for name in calls}
     with pinning() as pinned:
-        for turn in range(1 + turns):  # the first one compiles
+        for turn in range(1 + turns):  # the first turn compiles
             for name, (cores, call) in calls.items():
                 pinned(cores if turn else len(jax.devices()))
                 begun = time.perf_counter()
                 jax.block_until_ready(call())
                 if turn:
-                    spent[name].append(time.perf_counter() - begun)
-    return spent
+                    times[name].append(time.perf_counter() - begun)
+    return times
 
 
 @contextmanager
 def pinning() -> Iterator[Callable[[int], None]]:
-    """Give a call that leaves all threads so many cores; they get theirs back."""
+    """Yield a function that pins all threads to `count` cores; undo it at the end."""
     allowed = sorted(os.sched_getaffinity(0))
 
     def pinned(count: int) -> None:
         if jax.default_backend() == "cpu":
             for thread in Path("/proc/self/task").iterdir():
-                with suppress(ProcessLookupError):  # it has ended
+                with suppress(ProcessLookupError):  # the thread has ended
                     os.sched_setaffinity(int(thread.name), allowed[:count])
 
     try:

@@ -1,4 +1,4 @@
-"""Compiled collectives of cut layers and their formulas: rows, columns, a figure."""
+"""Table and figure of tensor.py: compiled collectives compared with formulas."""
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -25,66 +25,86 @@ COLUMNS: Columns = {
 
 
 def rows(
-    found: Sequence[Collective], name: str, size: int, formula: Formula
+    compiled: Sequence[Collective], name: str, size: int, formula: Formula
 ) -> Iterator[Row]:
-    """Yield a row for each pass and kind: of the formula's size, then of others."""
+    """Yield a row for each pass and kind of collective.
+
+    Collectives of the formula's size have a row each; all others share a row.
+    """
     nbytes = formula.nbytes
-    for when, kinds in zip(PASSES, formula.kinds, strict=True):
-        mine = [one for one in found if when == PASSES["transpose" in one.of]]
-        for kind in {**kinds, **{one.kind: 0 for one in mine if one.nbytes == nbytes}}:
-            some = [one for one in mine if (one.kind, one.nbytes) == (kind, nbytes)]
+    for direction, kinds in zip(PASSES, formula.kinds, strict=True):
+        of_pass = [
+            collective
+            for collective in compiled
+            if direction == PASSES["transpose" in collective.of]
+        ]
+        for kind in {
+            **kinds,
+            **{
+                collective.kind: 0
+                for collective in of_pass
+                if collective.nbytes == nbytes
+            },
+        }:
+            matching = [
+                collective
+                for collective in of_pass
+                if (collective.kind, collective.nbytes) == (kind, nbytes)
+            ]
             count = kinds.get(kind, 0)
-            yield row(name, when, size, some) | {
+            yield row(name, direction, size, matching) | {
                 "kind": kind,
                 "formula_count": count,
                 "formula_bytes": count * WIRE[kind](nbytes, size),
             }
-        told = formula.small if when == PASSES[0] else 0
-        small = [one for one in mine if one.nbytes != nbytes]
-        if small or told:
-            yield row(name, when, size, small) | {
+        small_bytes = formula.small if direction == PASSES[0] else 0
+        small = [collective for collective in of_pass if collective.nbytes != nbytes]
+        if small or small_bytes:
+            yield row(name, direction, size, small) | {
                 "kind": "small ones",
                 "formula_count": None,
-                "formula_bytes": WIRE[ALL_REDUCE](told, size),
+                "formula_bytes": WIRE[ALL_REDUCE](small_bytes, size),
             }
 
 
-def row(name: str, when: str, size: int, some: Sequence[Collective]) -> dict[str, Any]:
+def row(
+    name: str, direction: str, size: int, group: Sequence[Collective]
+) -> dict[str, Any]:
     return {
         "layer": name,
-        "pass": when,
+        "pass": direction,
         "tensor": size,
-        "count": sum(one.times for one in some),
-        "bytes": sum(one.times * sent(one) for one in some),
+        "count": sum(collective.times for collective in group),
+        "bytes": sum(collective.times * sent(collective) for collective in group),
     }
 
 
 def equal(row: Row) -> bool:
-    """Say whether the compiled collectives are those of the formula."""
+    """Return whether compiled collectives equal the formula in count and bytes."""
     counted = row["formula_count"] in (None, row["count"])
     return counted and row["bytes"] == row["formula_bytes"]
 
 
-def block_totals(found: Sequence[Row], size: int) -> Row:
-    """Return the summary of a block over so many devices, both passes."""
-    block = [one for one in found if (one["layer"], one["tensor"]) == ("block", size)]
+def block_totals(table: Sequence[Row], size: int) -> Row:
+    """Return the summary of a block over `size` devices, both passes."""
+    block = [row for row in table if (row["layer"], row["tensor"]) == ("block", size)]
     return {
-        f"block_collectives_{size}": sum(one["count"] for one in block),
-        f"block_bytes_{size}": sum(one["bytes"] for one in block),
-        f"block_formula_bytes_{size}": sum(one["formula_bytes"] for one in block),
+        f"block_collectives_{size}": sum(row["count"] for row in block),
+        f"block_bytes_{size}": sum(row["bytes"] for row in block),
+        f"block_formula_bytes_{size}": sum(row["formula_bytes"] for row in block),
     }
 
 
-def draw(path: Path, found: Sequence[Row]) -> None:
+def draw(path: Path, table: Sequence[Row]) -> None:
     """Draw the bytes that a device sends for each layer, compiled and by formula."""
     total: Counter[tuple[str, str, int]] = Counter()
-    for one in found:
+    for row in table:
         for key in ("bytes", "formula_bytes"):
-            total[one["layer"], key, one["tensor"]] += one[key]
-    sizes = sorted({one["tensor"] for one in found})
+            total[row["layer"], key, row["tensor"]] += row[key]
+    sizes = sorted({row["tensor"] for row in table})
     series = {
         name + label: (sizes, [total[name, key, size] for size in sizes])
-        for name in dict.fromkeys(one["layer"] for one in found)
+        for name in dict.fromkeys(row["layer"] for row in table)
         for label, key in (("", "bytes"), (", formula", "formula_bytes"))
     }
     dashed = [name for name in series if name.endswith("formula")]

@@ -1,4 +1,4 @@
-"""BytePS on running virtual ranks, against its paper's time, for k = 0 ... n."""
+"""BytePS on virtual ranks compared with its paper's formula, for k = 0 ... n."""
 
 from collections.abc import Iterator
 
@@ -13,11 +13,11 @@ from dml.wire.plans.byteps import byteps_cut
 
 LENGTH = 1 << 20  # words
 RATES = Rates(*sim.Uniform()[:3])
-REPEATS = 8  # pieces that a stage's piece is cut into: more come nearer to the paper
+REPEATS = 8  # segments of a stage's piece; with more, times approach the formula
 
 
 def rows(workers: int) -> Iterator[Row]:
-    """Run every number of spare hosts, on bandwidth alone and on all rates."""
+    """Yield a row for each number of spare hosts: with β only, and with all rates."""
     for spare in range(workers + 1):
         yield row(workers, spare, LENGTH, RATES)
 

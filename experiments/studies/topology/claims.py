@@ -12,22 +12,22 @@ from lab.claims import Verdict, claim, rows, untested, verdict
 from dml.runs.results import Run
 from dml.runs.writers import Row
 
-FABRICS = ("torus", "fat_tree", "dragonfly", "slim_fly")  # compared by their parts
-LARGE = 1 << 26  # bytes of a buffer, with which latency is a small part of the time
-GROWS = 1.15  # of a ring's time, of few ranks: (p - 1)/p and the latency of messages
-ROUTERS, PRICE = 0.5, 0.75  # of a fat tree's, for each rank: published
-ABOUT = 0.1  # of those, which are published as "about"
-PAPER = 1e-6  # of BytePS's time: rounding
-CUT = 1e-3  # of it: buffers are cut into even pieces, so lengths differ a little
+FABRICS = ("torus", "fat_tree", "dragonfly", "slim_fly")  # compared by routers and cost
+LARGE = 1 << 26  # bytes of a buffer whose time is hardly latency
+GROWS = 1.15  # most growth of a ring's time: (p - 1)/p, and latency
+ROUTERS, PRICE = 0.5, 0.75  # published shares of a fat tree's, per rank
+ABOUT = 0.1  # relative tolerance of shares published as "about"
+PAPER = 1e-6  # relative tolerance of BytePS's time: rounding
+CUT = 1e-3  # relative tolerance: lengths are rounded to even pieces
 
 
 def uniform(run: Run) -> dict[int, dict[int, Row]]:
     """Return the races on the uniform network by number of ranks and by bytes."""
-    found: dict[int, dict[int, Row]] = {}
-    races = rows(run, table="race", network="uniform")
-    for row in sorted(races, key=lambda row: (row["p"], row["bytes"])):
-        found.setdefault(row["p"], {})[row["bytes"]] = row
-    return found
+    races_by_size: dict[int, dict[int, Row]] = {}
+    race_rows = rows(run, table="race", network="uniform")
+    for row in sorted(race_rows, key=lambda row: (row["p"], row["bytes"])):
+        races_by_size.setdefault(row["p"], {})[row["bytes"]] = row
+    return races_by_size
 
 
 @claim("a ring's time is independent of p for large n", "theorem")
@@ -36,17 +36,17 @@ def flat(run: Run) -> Verdict:
 
     The time includes the latency of 2(p - 1) messages: 64 MB or more are asked.
     """
-    found = uniform(run)
-    most = max(set.intersection(*map(set, found.values())))
-    few, many = min(found), max(found)
+    races = uniform(run)
+    most = max(set.intersection(*map(set, races.values())))
+    few, many = min(races), max(races)
     if few == many:
         return untested("one number of ranks was tried")
-    first, last = (found[p][most]["ring_seconds"] for p in (few, many))
-    ours = f"{1e3 * first:.1f} ms at p = {few}, {1e3 * last:.1f} at {many}"
+    first, last = (races[p][most]["ring_seconds"] for p in (few, many))
+    measured = f"{1e3 * first:.1f} ms at p = {few}, {1e3 * last:.1f} at {many}"
     reason = f"{last / first:.2f} times, {most / 2**20:g} MB"
     if most < LARGE:
-        return untested(f"{reason}: no large buffer", ours)
-    return verdict(last / first <= GROWS, ours, reason)
+        return untested(f"{reason}: no large buffer", measured)
+    return verdict(last / first <= GROWS, measured, reason)
 
 
 @claim("butterfly wins below the crossover", "theorem")
@@ -57,8 +57,10 @@ def crossed(run: Run) -> Verdict:
         for p, races in uniform(run).items()
     }
     holds = all(one[0] > 1 > one[-1] for one in ratios.values())
-    ours = ", ".join(f"p = {p}: {r[0]:.2f} to {r[-1]:.2f}" for p, r in ratios.items())
-    return verdict(holds, f"ring / butterfly {ours}", "asked above 1, then below")
+    measured = ", ".join(
+        f"p = {p}: {r[0]:.2f} to {r[-1]:.2f}" for p, r in ratios.items()
+    )
+    return verdict(holds, f"ring / butterfly {measured}", "asked above 1, then below")
 
 
 @claim("a ring sends the least there is", "2(p - 1)/p n a rank")
@@ -70,8 +72,8 @@ def optimal(run: Run) -> Verdict:
     if run.flags["check"]:
         return untested("--check sends words, too", f"{sent}")
     holds = all(words == 2 * (p - 1) * n for n, words in sent.items())
-    ours = ", ".join(f"{words:,} of {n:,}" for n, words in sent.items())
-    return verdict(holds, f"words sent: {ours}", f"p = {p}")
+    measured = ", ".join(f"{words:,} of {n:,}" for n, words in sent.items())
+    return verdict(holds, f"words sent: {measured}", f"p = {p}")
 
 
 def networks(run: Run) -> dict[str, Row]:
@@ -88,10 +90,12 @@ def networks(run: Run) -> dict[str, Row]:
 @claim("its diameter is 2", "2")
 def diameter(run: Run) -> Verdict:
     """Slim Fly's diameter is 2, and no other network's is as small."""
-    found = {name: row["diameter"] for name, row in networks(run).items()}
-    others = [hops for name, hops in found.items() if name != "slim_fly"]
-    ours = ", ".join(f"{name} {hops}" for name, hops in found.items())
-    return verdict(found["slim_fly"] == 2 < min(others), ours, "hops between routers")
+    diameters = {name: row["diameter"] for name, row in networks(run).items()}
+    others = [hops for name, hops in diameters.items() if name != "slim_fly"]
+    measured = ", ".join(f"{name} {hops}" for name, hops in diameters.items())
+    return verdict(
+        diameters["slim_fly"] == 2 < min(others), measured, "hops between routers"
+    )
 
 
 @claim("fewer routers than a fat tree", "about 50 % [M]")
@@ -110,9 +114,9 @@ def to_fat_tree(run: Run, number: Callable[[Row], float], published: float) -> V
     """Judge a number of Slim Fly by its ratio to a fat tree's."""
     found = networks(run)
     ratio = number(found["slim_fly"]) / number(found["fat_tree"])
-    ours = f"{ratio:.2f} of a fat tree's a rank, p = {found['slim_fly']['p']:,}"
+    measured = f"{ratio:.2f} of a fat tree's a rank, p = {found['slim_fly']['p']:,}"
     most = published * (1 + ABOUT)
-    return verdict(ratio <= most, ours, f"asked {most:.3g} at most")
+    return verdict(ratio <= most, measured, f"asked {most:.3g} at most")
 
 
 @claim("a cheaper latency-bound all-reduce", "fewer hops")
@@ -128,9 +132,9 @@ def few_bytes(run: Run) -> Verdict:
     }
     times = {name: seconds for name, seconds in times.items() if name in built}
     first = min(times, key=lambda name: times[name])
-    ours = ", ".join(f"{name} {1e6 * one:.1f} us" for name, one in times.items())
+    measured = ", ".join(f"{name} {1e6 * one:.1f} us" for name, one in times.items())
     return verdict(
-        first == "slim_fly", ours, f"{first} is the fastest at {few:,} bytes"
+        first == "slim_fly", measured, f"{first} is the fastest at {few:,} bytes"
     )
 
 
@@ -146,9 +150,9 @@ def formula(run: Run) -> Verdict:
         for row in hosts
     )
     drained = max(row["drained"] for row in hosts) - 1
-    ours = f"off by {off:.0e}, {drained:.1%} of drain"
+    measured = f"off by {off:.0e}, {drained:.1%} of drain"
     return verdict(
-        off <= PAPER, ours, f"asked {PAPER:g}, for k = 0 ... {hosts[-1]['k']}"
+        off <= PAPER, measured, f"asked {PAPER:g}, for k = 0 ... {hosts[-1]['k']}"
     )
 
 

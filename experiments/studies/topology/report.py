@@ -1,4 +1,4 @@
-"""The tables of `topology.py`, its summary and its figure."""
+"""Tables, summary and figure of topology.py."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -21,16 +21,23 @@ ACROSS = 3  # panels in a row of the figure
 
 
 class Plan(NamedTuple):
-    """The values of the flags."""
+    """The arguments of all tables.
 
-    names: Sequence[str]  # of all-reduces
-    built: Mapping[tuple[str, int], Any]  # networks by text and number of ranks
-    volumes: Mapping[int, Sequence[int]]  # bytes by number of ranks
+    names: all-reduces.
+    built: networks by text and number of ranks.
+    volumes: sizes of buffers in bytes, by number of ranks.
+    group: ranks of a group of the hierarchical all-reduce.
+    workers: workers of BytePS.
+    """
+
+    names: Sequence[str]
+    built: Mapping[tuple[str, int], Any]
+    volumes: Mapping[int, Sequence[int]]
     group: int
     workers: int
 
 
-Kept = Mapping[str, Sequence[Row]]  # the rows of the tables before
+Kept = Mapping[str, Sequence[Row]]  # rows of earlier tables by name
 
 
 def networks(plan: Plan, kept: Kept) -> Iterator[Row]:
@@ -54,45 +61,45 @@ def levels(plan: Plan, kept: Kept) -> Iterator[Row]:
 
 def fastest_by_bytes(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
     """Return the fastest all-reduce by bytes, for each network and p."""
-    found = []
+    table = []
     for text, size in dict.fromkeys((row["network"], row["p"]) for row in rows):
-        mine = [row for row in rows if (row["network"], row["p"]) == (text, size)]
+        races = [row for row in rows if (row["network"], row["p"]) == (text, size)]
         lines = {
-            name: {row["bytes"]: row[f"{name}_seconds"] for row in mine}
+            name: {row["bytes"]: row[f"{name}_seconds"] for row in races}
             for name in names
         }
-        where = [f"{mine[0]['best']}"]
-        where += [f"{c.after} from {volume(c.bytes)}" for c in crossovers(lines)]
-        found.append({"network": text, "p": size, "wins": ", ".join(where)})
-    return found
+        winners = [f"{races[0]['best']}"]
+        winners += [f"{c.after} from {volume(c.bytes)}" for c in crossovers(lines)]
+        table.append({"network": text, "p": size, "wins": ", ".join(winners)})
+    return table
 
 
 def network_costs(rows: Sequence[Row], reports: Sequence[Row]) -> list[Row]:
-    """Return the cost of each network beside the time of its fastest all-reduce."""
-    found = []
+    """Return the cost of each network and the time of its fastest all-reduce."""
+    table = []
     for report in reports:
         key = report["network"], report["p"]
-        mine = [row for row in rows if (row["network"], row["p"]) == key]
-        few, many = mine[0], mine[-1]
-        found.append(
+        races = [row for row in rows if (row["network"], row["p"]) == key]
+        few, many = races[0], races[-1]
+        table.append(
             report
             | {"few_bytes": few["bytes"], "few_seconds": few["seconds"]}
             | {"many_bytes": many["bytes"], "many_seconds": many["seconds"]}
         )
-    for row in found:
-        flies = [r for r in found if r["network"] == "slim_fly" and r["p"] == row["p"]]
+    for row in table:
+        flies = [r for r in table if r["network"] == "slim_fly" and r["p"] == row["p"]]
         for key in ("few", "many"):
             row[f"{key}_ratio"] = (
                 row[f"{key}_seconds"] / flies[0][f"{key}_seconds"] if flies else None
             )
-    return found
+    return table
 
 
 def two_level_gain(net: Any, known: Row) -> Row:
-    """Return a row of hosts, and the time of a ring that changes host at each rank."""
+    """Compare two levels with a ring in host order, and a ring of remote neighbours."""
     size, nbytes = known["p"], known["bytes"]
     length = nbytes // topology_rows.ITEMSIZE
-    # Each rank of that ring sends to another host.
+    # In this order each rank of the ring sends to another host.
     order = np.argsort(np.arange(size) % net.ranks, kind="stable")
 
     def ring() -> Iterator[Round]:
@@ -126,16 +133,19 @@ TABLES: dict[str, Callable[[Plan, Kept], Iterable[Row]]] = {
 def totals(kept: Kept) -> dict[str, Any]:
     """Return the summary: winners, seconds, ratios and gains."""
     ratios = ("few_ratio", "many_ratio", "cost_a_rank")
-    found = flat(kept["race"], "{key}_{network}_{p}_{bytes}", "best", "seconds")
-    found |= flat(kept["ports"], "{key}_{network}_{p}", *ratios)
-    found |= flat(kept["levels"], "hierarchical_{key}_{p}_{bytes}", "gain")
+    summary = flat(kept["race"], "{key}_{network}_{p}_{bytes}", "best", "seconds")
+    summary |= flat(kept["ports"], "{key}_{network}_{p}", *ratios)
+    summary |= flat(kept["levels"], "hierarchical_{key}_{p}_{bytes}", "gain")
     for row in kept["byteps"]:
-        found[f"byteps_{row['k']}"] = row["bandwidth_seconds"] / row["paper_seconds"]
-    return found
+        summary[f"byteps_{row['k']}"] = row["bandwidth_seconds"] / row["paper_seconds"]
+    return summary
 
 
 def draw(path: Path, rows: Sequence[Row], names: Sequence[str]) -> None:
-    """Draw a line for each all-reduce, up to the slowest but one; mark the fastest."""
+    """Draw seconds by bytes for each all-reduce; mark the fastest.
+
+    The vertical axis ends above the second slowest all-reduce.
+    """
     keys = list(dict.fromkeys((row["network"], row["p"]) for row in rows))
     down = -(-len(keys) // ACROSS)
     slowest = [sorted(row[f"{name}_seconds"] for name in names) for row in rows]
@@ -143,16 +153,16 @@ def draw(path: Path, rows: Sequence[Row], names: Sequence[str]) -> None:
     with figures.drawing(path, down, ACROSS, size=size, sharey=True) as drawing:
         figure, panels = drawing
         for axes, key in zip(panels, keys, strict=False):
-            some = [row for row in rows if (row["network"], row["p"]) == key]
-            sizes = [row["bytes"] for row in some]
+            panel_rows = [row for row in rows if (row["network"], row["p"]) == key]
+            sizes = [row["bytes"] for row in panel_rows]
             for number, name in enumerate(names):
-                took = [row[f"{name}_seconds"] for row in some]
-                axes.plot(sizes, took, color=f"C{number}", label=name)
-                best = [row for row in some if row["best"] == name]
+                seconds = [row[f"{name}_seconds"] for row in panel_rows]
+                axes.plot(sizes, seconds, color=f"C{number}", label=name)
+                best = [row for row in panel_rows if row["best"] == name]
                 points = [r["bytes"] for r in best], [r["seconds"] for r in best]
                 axes.plot(*points, "o", color=f"C{number}", markersize=6)
             axes.set(title=f"{key[0]}, p = {key[1]}", xscale="log", yscale="log")
-        panels[0].set_ylim(top=2 * max(took[-2:][0] for took in slowest))
+        panels[0].set_ylim(top=2 * max(seconds[-2:][0] for seconds in slowest))
         for axes in panels[len(keys) :]:
             axes.set_axis_off()
         figure.supxlabel("bytes a rank", fontsize=10)

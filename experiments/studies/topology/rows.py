@@ -1,4 +1,4 @@
-"""Times of all-reduces on virtual networks by their schedules: rows of the tables."""
+"""Rows of topology.py: times of all-reduces on virtual networks, by schedules."""
 
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
@@ -11,17 +11,18 @@ from dml.wire.plans.schedules import SCHEDULES, words
 from dml.wire.plans.topology import SEGMENT, groups
 
 ITEMSIZE = 4
-PARTS = 2  # segments: one is added while the next one comes
-MOST = 300_000  # messages that are all played
-PLAYED = 24  # times that a round is, of those that are repeated more often
+PARTS = 2  # segments of a buffer: one is added while the next is received
+MOST = 300_000  # messages up to which all rounds are evaluated
+PLAYED = 24  # evaluations of a repeated round in larger schedules
 
 
 def schedule(
     name: str, net: Any, size: int, length: int, group: int
 ) -> Iterator[Round]:
-    """Return the rounds; groups are hosts, or neighbours where each is its own host.
+    """Return the rounds of an all-reduce.
 
-    Where links are shared, segments are longer than they really are: PARTS a buffer.
+    Groups are hosts, or `group` neighbours where each rank has its own host. Networks
+    with shared links use longer segments than real ranks: PARTS per buffer.
     """
     more: dict[str, Any] = {}
     if name == "hierarchical":
@@ -40,16 +41,16 @@ def seconds(rounds: Sequence[Round], net: Any, size: int) -> tuple[float, bool]:
     With more than MOST messages, repeated rounds are evaluated PLAYED times and
     2·PLAYED times; the rest is extrapolated linearly. The error at p = 1024 is 0.5 %.
     """
-    often = max(one.times for one in rounds)
+    repeats = max(one.times for one in rounds)
     uniform = isinstance(net, sim.Uniform)  # repeated rounds cost nothing there
     total = sum(len(one.source) * one.times for one in rounds)
-    if uniform or total <= MOST or often <= 2 * PLAYED:
+    if uniform or total <= MOST or repeats <= 2 * PLAYED:
         return float(sim.evaluate(rounds, net, size).clocks.max()), True
-    once, twice = (
+    short, long = (
         float(sim.evaluate(at_most(times, rounds), net, size).clocks.max())
         for times in (PLAYED, 2 * PLAYED)
     )
-    return twice + (often / PLAYED - 2) * (twice - once), False
+    return long + (repeats / PLAYED - 2) * (long - short), False
 
 
 def at_most(times: int, rounds: Iterable[Round]) -> list[Round]:
@@ -57,40 +58,49 @@ def at_most(times: int, rounds: Iterable[Round]) -> list[Round]:
 
 
 def described(text: str, net: Any, size: int) -> Row:
-    """Say what a network is made of, in all and for each rank that it holds."""
-    found = net.report(Prices())
-    held = net.capacity
+    """Return the parts and the cost of a network, in total and per rank."""
+    report = net.report(Prices())
+    capacity = net.capacity
     return {
         "network": text,
         "p": size,
-        "ranks": held,
-        **found._asdict(),
-        "cables_a_rank": found.links / held,
-        "bisection_a_rank": found.bisection / held,
-        "cost_a_rank": found.cost / held,
+        "ranks": capacity,
+        **report._asdict(),
+        "cables_a_rank": report.links / capacity,
+        "bisection_a_rank": report.bisection / capacity,
+        "cost_a_rank": report.cost / capacity,
     }
 
 
 def raced(
     text: str, net: Any, size: int, nbytes: int, names: Sequence[str], group: int
 ) -> Row:
-    """Time every all-reduce and count its words; name the fastest and the next."""
-    took, sent, exact = {}, {}, True
+    """Return the seconds and words of every all-reduce, and the two fastest.
+
+    Args:
+        text: name of the network.
+        net: the network.
+        size: number of ranks.
+        nbytes: bytes of the buffer.
+        names: all-reduces.
+        group: ranks of a group of the hierarchical all-reduce.
+    """
+    times, sent, exact = {}, {}, True
     for name in names:
         rounds = list(schedule(name, net, size, nbytes // ITEMSIZE, group))
-        took[name], sure = seconds(rounds, net, size)
-        exact &= sure
+        times[name], is_exact = seconds(rounds, net, size)
+        exact &= is_exact
         sent[name] = words(rounds, ITEMSIZE)
-    first, second = (sorted(took, key=took.__getitem__) * 2)[:2]
+    first, second = (sorted(times, key=times.__getitem__) * 2)[:2]
     return {
         "network": text,
         "p": size,
         "bytes": nbytes,
         "best": first,
-        "seconds": took[first],
+        "seconds": times[first],
         "next": second,
-        "lead": took[second] / took[first],
+        "lead": times[second] / times[first],
         "exact": exact,
-        **{f"{name}_seconds": value for name, value in took.items()},
+        **{f"{name}_seconds": value for name, value in times.items()},
         **{f"{name}_words": value for name, value in sent.items()},
     }

@@ -1,4 +1,4 @@
-"""The tables of `topology.py`: rows in, columns out; and bytes with a unit."""
+"""Columns and titles of the tables of topology.py."""
 
 from collections.abc import Callable, Sequence
 
@@ -6,7 +6,7 @@ from dml.runs.writers import Columns, Row, scaled
 
 
 def volume(nbytes: float) -> str:
-    """Write bytes with a unit."""
+    """Return bytes as text with a unit."""
     for unit in ("B", "KB", "MB"):
         if nbytes < 1024:
             return f"{nbytes:.3g} {unit}"
@@ -43,7 +43,7 @@ BYTEPS: Columns = {
 
 
 def columns(names: Sequence[str]) -> dict[str, Columns]:
-    """Return every table's columns, for these all-reduces."""
+    """Return the columns of every table, for these all-reduces."""
     return {
         "networks": NETWORK
         | {
@@ -93,9 +93,9 @@ def columns(names: Sequence[str]) -> dict[str, Columns]:
 
 TITLES = {
     "networks": "networks that hold p ranks; bisection: cables between halves",
-    "race": "ms of every all-reduce (~: rounds that repeat are extrapolated)",
-    "wins": "where each wins",
+    "race": "ms of every all-reduce (~: repeated rounds are extrapolated)",
+    "wins": "fastest all-reduce by bytes",
     "ports": "fastest all-reduce on networks for as many ranks, few bytes and many",
     "levels": "two levels on hosts of ranks with one card each, against one flat ring",
-    "byteps": "BytePS: running virtual ranks against its paper's time, bandwidth alone",
+    "byteps": "BytePS: virtual ranks compared with the paper's formula, bandwidth only",
 }
