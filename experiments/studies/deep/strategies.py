@@ -67,7 +67,7 @@ def steps(setup: Setup) -> Iterator[Step]:
 
 
 def workers(values: flags.FlagValues, comm: CountedComm) -> int:
-    """Return the number of equal shares of a minibatch: ranks, or devices of all ranks."""
+    """Return the number of equal shares of a minibatch: ranks, or all devices."""
     if values.strategy == "hybrid":
         return 1  # hybrid puts a remainder into one more microbatch
     return len(jax.devices()) if values.strategy == "mesh" else comm.size

@@ -190,7 +190,7 @@ def train_rank(
 def saved(
     comm: CountedComm, folder: Path, rules: Mapping[str, Any], step: Step
 ) -> None:
-    """Save params, optimizer state and the reducer's memory of each rank; collective."""
+    """Save params, optimizer state and each rank's reducer memory; collective."""
     tree = {"params": jax.device_get(step.params()), "state": step.state()}
     leaves = [np.asarray(leaf) for leaf in jax.tree.leaves(step.memory())]
     tree["memory"] = []
@@ -209,7 +209,7 @@ def start_or_resume(
     steps: int,
     rules: Mapping[str, Any],
 ) -> tuple[int, Params, Any, Any]:
-    """Return the completed updates, and params, optimizer state and memory after them."""
+    """Return the completed updates, and params, optimizer state and memory then."""
     if not values.resume:
         return 0, params, None, None
 

@@ -60,7 +60,7 @@ def tick_count(name: str, layers: int, length: int) -> int:
 
 
 def wavefront_lines(layers: int, read: int, written: int) -> list[str]:
-    """Return the wavefront as lines: r1 is the first word read, w1 the first written."""
+    """Return the wavefront as lines; r1 is the first word read, w1 is written first."""
     names = [f"r{n + 1}" for n in range(read)] + [f"w{n + 1}" for n in range(written)]
     wide = max(map(len, names))
     lines = []

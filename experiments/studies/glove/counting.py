@@ -110,8 +110,8 @@ def key(comm: CountedComm, paths: Sequence[Path], values: flags.FlagValues) -> s
 def cached_folder(comm: CountedComm, folder: Path) -> tuple[bool, Path]:
     """Return whether the counts exist, and a temporary folder for counting.
 
-    Equal on all ranks. The folder's name has the process id, since several runs may count
-    at once.
+    Equal on all ranks. The folder's name has the process id, since several runs may
+    count at once.
     """
     state = np.array([(folder / "counts.json").exists(), os.getpid()], np.int64)
     broadcast(comm, state)
