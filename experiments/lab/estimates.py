@@ -10,7 +10,7 @@ from dml.wire.plans.schedules import SCHEDULES
 from dml.wire.plans.topology import groups
 
 # Seconds of one core for a message between virtual ranks, by what sends it; measured
-# on a core of an AMD EPYC (family 26, Zen 5) virtual machine (docs/measured/virtual.md).
+# on a core of an AMD EPYC (family 26, Zen 5) machine (docs/measured/virtual.md).
 SECONDS = {
     "ring": 2.6e-6,  # 1,024 ranks
     "hierarchical": 3.8e-6,  # 1,024 ranks on hosts of 4
