@@ -1,7 +1,8 @@
-"""Hooks of mkdocs: the order of pages, and links to the code.
+"""Hooks of mkdocs: a page for each package's API, and links from pages to the code.
 
-Pages link files of the repository, as on GitHub. In the site each of these files has a
-page with its source; links to files that do not exist fail the build.
+Pages link files of the repository, as on GitHub. In the site a link to a module of dml/
+leads to its API; a link to any other file leads to a page with its source. Links to
+missing files fail a strict build.
 """
 
 import posixpath
@@ -9,13 +10,12 @@ import re
 from html import escape
 from pathlib import Path
 
-import book
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 from mkdocs.structure.pages import Page
 
-LINK = re.compile(r"(?<=\]\()\.\./[^)#\s]+(?=\))")
-CODE = """<!doctype html>
+LINK = re.compile(r"(?<=\]\()(?:\.\./)+[^)#\s]+(?=\))")
+SOURCE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><title>{path}</title>
 <meta name="viewport" content="width=device-width, initial-scale=1">
 <link rel="stylesheet" href="{up}book.css"></head>
@@ -25,37 +25,28 @@ CODE = """<!doctype html>
 
 
 def on_config(config: MkDocsConfig) -> MkDocsConfig:
-    """Put the pages in order."""
-    docs = Path(config.docs_dir)
-    found = book.parts(docs)
-    config.nav = [
-        {"Start": "index.md"},
-        {"Index of names": "names.md"},
-        {"All systems": "systems/index.md"},
-        *({part.title: chapter(part)} for part in found),
-        {"Every strategy on every problem": "matrix.md"},
-        {"Glossary": "glossary.md"},
-        {"Papers": "RESULTS.md"},
-    ]
+    """Add the API pages to the navigation."""
+    pages = [f"api/{package}.md" for package in packages(repository(config))]
+    config.nav = [*(config.nav or []), {"API": pages}]
     return config
 
 
-def chapter(part: book.Part) -> list[dict[str, str] | str]:
-    """List a part's systems, then its measured pages."""
-    systems = [{one.title: f"systems/{one.page}.md"} for one in part.systems]
-    return [*systems, *part.measured]
-
-
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Add a page for every file of the repository that a page links."""
-    root = Path(config.docs_dir).parent
-    wanted = set()
-    for file in files.documentation_pages():
-        for found in LINK.findall(file.content_string):
-            wanted.add(target(found, file.src_uri))
-    for path in sorted(wanted):
-        if not path.startswith(("..", "docs/")) and (root / path).is_file():
-            text = shown(path, (root / path).read_text("utf-8"))
+    """Add the API pages, and a page with the source of every other linked file."""
+    root = repository(config)
+    linked = {
+        target(link, page.src_uri)
+        for page in files.documentation_pages()
+        for link in LINK.findall(page.content_string)
+    }
+    for package, modules in packages(root).items():
+        directives = "\n\n".join(f"::: {module}" for module in modules)
+        text = f"# {package}\n\n{directives}\n"
+        files.append(File.generated(config, f"api/{package}.md", content=text))
+    for path in sorted(linked):
+        outside = path.startswith(("..", "docs/")) or module_page(path, root)
+        if not outside and (root / path).is_file():
+            text = source_page(path, (root / path).read_text("utf-8"))
             files.append(File.generated(config, f"code/{path}.html", content=text))
     return files
 
@@ -63,23 +54,50 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 def on_page_markdown(
     markdown: str, page: Page, config: MkDocsConfig, files: Files
 ) -> str:
-    """Replace links to the code by links to its pages."""
+    """Replace links to files of the repository by links to pages of the site."""
     folder = posixpath.dirname(page.file.src_uri)
+    root = repository(config)
 
-    def led(match: re.Match[str]) -> str:
-        code = f"code/{target(match[0], page.file.src_uri)}.html"
-        known = files.get_file_from_path(code)
-        return posixpath.relpath(code, folder or ".") if known else match[0]
+    def replaced(match: re.Match[str]) -> str:
+        path = target(match[0], page.file.src_uri)
+        uri = module_page(path, root) or f"code/{path}.html"
+        known = files.get_file_from_path(uri.partition("#")[0])
+        return posixpath.relpath(uri, folder or ".") if known else match[0]
 
-    return LINK.sub(led, markdown)
+    return LINK.sub(replaced, markdown)
+
+
+def repository(config: MkDocsConfig) -> Path:
+    return Path(config.docs_dir).parent
+
+
+def packages(root: Path) -> dict[str, list[str]]:
+    """Return the modules of every package of dml, by the package's name."""
+    modules: dict[str, list[str]] = {}
+    for path in sorted((root / "dml").rglob("*.py")):
+        package = ".".join(path.parent.relative_to(root).parts)
+        modules.setdefault(package, []).append(module(path.relative_to(root)))
+    return dict(sorted(modules.items()))
+
+
+def module(path: Path) -> str:
+    return ".".join(path.with_suffix("").parts).removesuffix(".__init__")
+
+
+def module_page(path: str, root: Path) -> str:
+    """Return the API page and anchor of a module of dml, "" for other files."""
+    if not re.match(r"dml/.*\.py$", path) or not (root / path).is_file():
+        return ""
+    package = posixpath.dirname(path).replace("/", ".")
+    return f"api/{package}.md#{module(Path(path))}"
 
 
 def target(link: str, page: str) -> str:
-    """Return the path of a page's link in the repository."""
+    """Return the path in the repository that a link of a page leads to."""
     return posixpath.normpath(posixpath.join("docs", posixpath.dirname(page), link))
 
 
-def shown(path: str, source: str) -> str:
-    """Return the page of a file, without highlighting, which would be slow."""
+def source_page(path: str, source: str) -> str:
+    """Return an HTML page with a file's source; highlighting would be slow."""
     up = "../" * (path.count("/") + 1)
-    return CODE.format(path=path, up=up, source=escape(source, quote=False))
+    return SOURCE.format(path=path, up=up, source=escape(source, quote=False))

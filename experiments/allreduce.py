@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 from lab import flags, writing
-from studies.networks.allreduce_rows import measured, totals, usable
-from studies.networks.topology_claims import optimal
+from studies.allreduce.rows import measured, totals, usable
+from studies.topology.claims import optimal
 
 from dml.figures import races
 from dml.runs import folder as runs

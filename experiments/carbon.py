@@ -56,7 +56,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         print(carbon_report.published(summary, kept["patterson"]))
         if names:
             options = started.given(FLAGS, leave_out=OWN)
-            run = partial(carbon_glove.command, path, FLAGS.ranks, options)
+            run = partial(carbon_glove.run_glove, path, FLAGS.ranks, options)
             target = FLAGS.target or None
             metered = partial(carbon_glove.rows, names, FLAGS.ranks, FLAGS.epochs)
             glove = {"glove": lambda plan, kept: metered(target, run)}
@@ -69,14 +69,14 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
 
 def strategies() -> list[str]:
     """Return the strategies to measure; raise where one needs more ranks."""
-    from studies.glove import ways as glove_ways
+    from studies.glove import strategies as glove_strategies
 
-    names = flags.names(FLAGS.strategies, glove_ways.STRATEGIES, "strategies")
+    names = flags.names(FLAGS.strategies, glove_strategies.STRATEGIES, "strategies")
     for name in names:
-        if not glove_ways.sizes(name, [FLAGS.ranks]):
+        if not glove_strategies.sizes(name, [FLAGS.ranks]):
             raise BadInput(
-                f"expected at least {glove_ways.FEWEST[name]} ranks for {name}, got "
-                f"--ranks={FLAGS.ranks}; pass more, or delete {name} from --strategies"
+                f"expected at least {glove_strategies.FEWEST[name]} ranks for {name}, "
+                f"got --ranks={FLAGS.ranks}; pass more, or delete it from --strategies"
             )
     return names
 

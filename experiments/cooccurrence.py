@@ -34,7 +34,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
 
     def program(comm: CountedComm) -> dict[str, Any]:
         start = comm.Wtime()
-        counts = counting.counted(comm, FLAGS)
+        counts = counting.counts(comm, FLAGS)
         seconds, words = comm.Wtime() - start, np.array([comm.bytes_sent // 4])
         tree_allreduce(comm, words)
         summary = {

@@ -19,9 +19,8 @@ from typing import Any
 
 import numpy as np
 from lab import flags, timelines, writing
-from studies.glove import counting
+from studies.glove import counting, strategies
 from studies.glove import flags as glove_flags
-from studies.glove import ways as glove_ways
 from studies.glove.report import conclude, progress, results, speeds, total
 
 from dml.figures import style as figures
@@ -40,7 +39,7 @@ FLAGS = flags.define(
     *("group", "outside", "timeline", "profile", "record", "replay"),
 )
 counting.define(FLAGS)
-glove_flags.define(FLAGS, glove_ways.STRATEGIES)
+glove_flags.define(FLAGS, strategies.STRATEGIES)
 FLAGS.text("resume", None, "Run folder to resume.")
 FLAGS.number("save_every", 60.0, "Seconds between checkpoints.", 0)
 FLAGS.text(
@@ -65,17 +64,17 @@ def program(
 ) -> dict[str, Any]:
     """Count, train and evaluate on one rank."""
     begun, comm = time.perf_counter(), flags.delayed(FLAGS, comm)
-    counts = counting.counted(comm, FLAGS)
+    counts = counting.counts(comm, FLAGS)
     counted = time.perf_counter() - begun
     known = len(counts.vocabulary.words)
     dim = glove_flags.columns(FLAGS, comm.size)
     compile_ahead(comm, dim, glove_flags.kernels(FLAGS))
     tiles, blocks = tiled(comm, counts.records, known, glove_flags.order(FLAGS))
-    rules = glove_ways.rules(FLAGS, known, len(counts.records))
-    done, state = glove_ways.begin(FLAGS, known, rules)
+    rules = strategies.rules(FLAGS, known, len(counts.records))
+    done, state = strategies.begin(FLAGS, known, rules)
     virtual = bool(FLAGS.simulate) and FLAGS.strategy != "mesh"
     timer = timelines.timer(comm, comm.Wtime if virtual else time.perf_counter)
-    batch = glove_ways.batch(FLAGS, comm.size)
+    batch = strategies.batch(FLAGS, comm.size)
 
     def state_of(table: np.ndarray) -> Embeddings:
         return by_word(unpack(table, FLAGS.dim), blocks)
@@ -85,8 +84,8 @@ def program(
         return conclude(path, counts.vocabulary, state_of(table), words)
 
     task = problem(by_row(state, blocks), tiles, blocks, batch, evaluate)
-    setup = glove_ways.Setup(FLAGS, comm, task, timer, FLAGS.epochs - done, batch, {})
-    steps = glove_ways.resumed(glove_ways.STRATEGIES[FLAGS.strategy](setup), done)
+    setup = strategies.Setup(FLAGS, comm, task, timer, FLAGS.epochs - done, batch, {})
+    steps = strategies.resumed(strategies.STRATEGIES[FLAGS.strategy](setup), done)
     steps = timelines.traced(steps, comm, FLAGS.timeline, path, FLAGS.profile)
 
     def save(step: Step) -> None:

@@ -17,10 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from lab import flags, started, writing
-from studies.glove import counting
+from studies.glove import counting, strategies
 from studies.glove import flags as glove_flags
 from studies.glove import reference as glove_reference
-from studies.glove import ways as glove_ways
 from studies.glove.claims import CLAIMS
 
 from dml.figures import style as figures
@@ -29,7 +28,7 @@ from dml.runs import writers
 
 FLAGS = flags.define("seed")
 counting.define(FLAGS)
-glove_flags.define(FLAGS, glove_ways.STRATEGIES)
+glove_flags.define(FLAGS, strategies.STRATEGIES)
 FLAGS.set_default("dim", 48)  # divisible by 1, 2, 4 and 8 ranks
 FLAGS.text("ranks", "1,2,4,8", "Numbers of ranks.")
 FLAGS.text("ways", "all", "Strategies, or all.")
@@ -56,12 +55,12 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     flags.parse(FLAGS, argv)
     path = runs.path(FLAGS.out, "glove_strategies")
     ranks = [flags.positive(word, "ranks") for word in FLAGS.ranks.split(",")]
-    names = flags.names(FLAGS.ways, glove_ways.STRATEGIES, "ways")
+    names = flags.names(FLAGS.ways, strategies.STRATEGIES, "ways")
     options = started.given(FLAGS, leave_out=OWN, always=("dim",))
     cells = [
         partial(ours, path, name, size, options)
         for name in names
-        for size in glove_ways.sizes(name, ranks)
+        for size in strategies.sizes(name, ranks)
     ]
     if FLAGS.reference:
         glove_reference.check(Path(FLAGS.reference))  # raises before the first run

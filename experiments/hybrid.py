@@ -77,7 +77,7 @@ def runners(comm: CountedComm) -> Iterator[tuple[str, Callable[[], Iterator[Step
     chosen = [axes.parse(FLAGS.mesh, count)] if FLAGS.mesh != "all" else None
     meshes = chosen or axes.shapes(count)
     for sizes in meshes:  # raise before the first compilation
-        deep_hybrid.fits(start(0.0), sizes)
+        deep_hybrid.check(start(0.0), sizes)
     one = start(FLAGS.clip)
     arguments = (one.problem, one.batches, one.update)
     yield "one device", partial(serial, *arguments, comm=comm, timer=one.timer)

@@ -20,14 +20,13 @@ from typing import Any
 
 import numpy as np
 from lab import flags, writing
-from studies.deep import large_batch_figure as figure
-from studies.deep import large_batch_report as report
-from studies.deep.large_batch_claims import BASELINE, CLAIMS
-from studies.deep.large_batch_rates import WARMUPS, learning_rates
-from studies.deep.large_batch_training import (
+from studies.large_batch import figure, report
+from studies.large_batch.claims import BASELINE, CLAIMS
+from studies.large_batch.rates import WARMUPS, learning_rates
+from studies.large_batch.training import (
     MODELS,
     Plan,
-    Ran,
+    Result,
     noise_scales,
     plan,
     trained,
@@ -79,10 +78,10 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
             if row["workers"] in (1, FLAGS.large):
                 losses = np.array([run.losses for run in trainings])
                 curves[row["warmup"], row["batch"]] = losses
-        times = report.timed(rows, chosen.parameters)
+        times = report.speed_ups(rows, chosen.parameters)
         summary = report.summary(rows, times, FLAGS.large, noise)
         summary["seconds"] = time.perf_counter() - begun
-        report.say(rows, times, FLAGS.large, FLAGS.target, summary)
+        report.print_tables(rows, times, FLAGS.large, FLAGS.target, summary)
         figure.accuracies(path / "accuracy", rows)
         figure.targets(path / "target", rows, times, summary["batch_limit"])
         figure.losses(path / "warmups", curves, chosen.between / chosen.count)
@@ -90,7 +89,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     return summary
 
 
-def compared(plan: Plan, factors: Sequence[int]) -> Iterator[tuple[Row, list[Ran]]]:
+def compared(plan: Plan, factors: Sequence[int]) -> Iterator[tuple[Row, list[Result]]]:
     """Yield the row and the trainings of every number of workers and warm-up."""
     for factor in factors:
         for name in WARMUPS if factor > 1 else [BASELINE]:

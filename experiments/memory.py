@@ -16,9 +16,18 @@ from collections.abc import Sequence
 from typing import Any
 
 from lab import flags, writing
-from studies.plans import memory_figure, memory_report
-from studies.plans.megatron_claims import counted, sixteen_bytes
-from studies.plans.memory_search import GB, MODELS, Search, cheapest, how, text, tried
+from studies.memory import figure as memory_figure
+from studies.memory import report as memory_report
+from studies.memory.search import (
+    GB,
+    MODELS,
+    Search,
+    candidates_by_devices,
+    cheapest,
+    mesh_text,
+    options_text,
+)
+from studies.tensor.claims import counted, sixteen_bytes
 
 from dml.models.memory import IN_FLIGHT
 from dml.runs import folder as runs
@@ -56,8 +65,8 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     flags.parse(FLAGS, argv)
     path = runs.path(FLAGS.out, "memory")
     query = search()
-    by = tried(query, FLAGS.devices)
-    plan = memory_report.Plan(FLAGS.model, query, by, FLAGS.best, FLAGS.compiled)
+    by = candidates_by_devices(query, FLAGS.devices)
+    plan = memory_report.Arguments(FLAGS.model, query, by, FLAGS.best, FLAGS.compiled)
     small, _ = memory_report.compilable(plan)
     titles = memory_report.TITLES | {
         "compiled": f"as compiled: a step of {small}, MB; arguments: params and state"
@@ -92,15 +101,16 @@ def search() -> Search:
     return Search(known, FLAGS.device_gb * GB, machine, FLAGS.schedule)
 
 
-def show(plan: memory_report.Plan, summary: Row) -> None:
+def show(plan: memory_report.Arguments, summary: Row) -> None:
     """Print the cheapest plan in a line, and the model that was compiled instead."""
     pick = cheapest(dict(plan.by))
     small, _ = memory_report.compilable(plan)
     if plan.compiled and small != plan.model:
         print(f"\n{plan.model} compiles for minutes; {small} was compiled instead")
     print(
-        f"\ncheapest: --mesh={text(pick.plan)} ({how(pick.plan)}, microbatches of "
-        f"{pick.plan.microbatch}): {summary['gb']:.1f} GB of {FLAGS.device_gb:g}, "
+        f"\ncheapest: --mesh={mesh_text(pick.plan)} ({options_text(pick.plan)}, "
+        f"microbatches of {pick.plan.microbatch}): "
+        f"{summary['gb']:.1f} GB of {FLAGS.device_gb:g}, "
         f"{summary['seconds']:.3g} s a step, {pick.price:,.3g} s of all devices"
     )
 

@@ -20,10 +20,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from lab import flags, writing
-from studies.plans.pipeline_claims import CLAIMS
-from studies.plans.pipeline_rows import MOST, TABLES, Plan, scheduled
-from studies.plans.pipeline_virtual import Layers, given, measured
-from studies.plans.tensor_parts import devices
+from studies.pipeline.claims import CLAIMS
+from studies.pipeline.tables import MOST_STAGES, TABLES, Plan, scheduled
+from studies.pipeline.virtual import Layers, measured_seconds, parse_seconds
+from studies.tensor.parts import devices
 
 from dml.figures import schedules as schedule_figure
 from dml.runs import folder as runs
@@ -55,10 +55,10 @@ FLAGS.integer("few", 4, "Number of blocks of the GPT on real devices.", 1)
 def main(argv: Sequence[str]) -> dict[str, Any]:
     """Measure, play and draw as the flags say; return the summary."""
     flags.parse(FLAGS, argv)
-    fixed = given(FLAGS.layer_seconds)
-    most = max(MOST, FLAGS.stages * FLAGS.rounds)
+    fixed = parse_seconds(FLAGS.layer_seconds)
+    most = max(MOST_STAGES, FLAGS.stages * FLAGS.rounds)
     balanced_parts(fixed or [1.0] * (FLAGS.blocks + 2), most)  # raises if too many
-    for size in (MOST, FLAGS.stages):
+    for size in (MOST_STAGES, FLAGS.stages):
         network(FLAGS.network, size)  # raises if the text is wrong
     if FLAGS.measured:
         devices(FLAGS.devices)
@@ -69,7 +69,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         {name: table.title for name, table in TABLES.items()},
     )
     with writing.first(path, FLAGS, None, tables, claims=CLAIMS) as writer:
-        plan = planned(fixed or measured(shape(FLAGS.blocks), FLAGS.microbatch))
+        plan = planned(fixed or measured_seconds(shape(FLAGS.blocks), FLAGS.microbatch))
         for name, table in TABLES.items():
             for row in table.rows(plan):
                 writer.row({"table": name} | row)

@@ -17,10 +17,13 @@ from functools import partial
 from typing import Any
 
 from lab import flags, writing
-from studies.plans import scaling_bert, scaling_measured, scaling_model, scaling_report
-from studies.plans.scaling_claims import CLAIMS
-from studies.plans.scaling_flags import FLAGS, described, known
-from studies.plans.scaling_model import Training
+from studies.scaling import bert as scaling_bert
+from studies.scaling import measured as scaling_measured
+from studies.scaling import model as scaling_model
+from studies.scaling import report as scaling_report
+from studies.scaling.claims import CLAIMS
+from studies.scaling.flags import FLAGS, rates_from_flags, training_from_flags
+from studies.scaling.model import Training
 
 from dml.runs import folder as runs
 from dml.runs import writers
@@ -40,7 +43,7 @@ def main(argv: Sequence[str]) -> list[Row]:
         )
 
     def program(comm: CountedComm) -> Row:
-        training, rates = described(comm), known(comm)
+        training, rates = training_from_flags(comm), rates_from_flags(comm)
         tables = {
             "prediction": [
                 row
@@ -77,7 +80,7 @@ def measured(comm: CountedComm, training: Training) -> list[Row]:
         compute = partial(wait, training.gradient(comm.size))
     else:
         examples = max(1, round(training.examples(comm.size)))
-        compute = scaling_measured.descent(training.parameters, examples)
+        compute = scaling_measured.gradient_call(training.parameters, examples)
     return scaling_measured.steps(comm, training.parameters, training.itemsize, compute)
 
 

@@ -20,10 +20,15 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from lab import flags, writing
-from studies.networks.stragglers_claims import CLAIMS
-from studies.networks.stragglers_ranks import Starts, begin, end, measured
-from studies.networks.stragglers_report import COLUMNS, chart, compared, totals
-from studies.networks.stragglers_ways import Way, ways
+from studies.stragglers.barriers import Barrier, barriers
+from studies.stragglers.claims import CLAIMS
+from studies.stragglers.ranks import (
+    Starts,
+    finish_measurement,
+    measured,
+    start_measurement,
+)
+from studies.stragglers.report import COLUMNS, chart, compared, totals
 
 from dml.runs import folder as runs
 from dml.runs import writers
@@ -85,19 +90,21 @@ def main(argv: Sequence[str]) -> list[Row]:
         return summary
 
     def every(real: dict[str, Starts], p: int) -> Iterator[Row]:
-        child = None if real else begin(flags.chosen(FLAGS), path / "measured")
+        child = (
+            None if real else start_measurement(flags.chosen(FLAGS), path / "measured")
+        )
         for text in laws:
             for n in workers:
                 yield from rows(text, n, ran(n))
-        yield from end(child, path / "measured")
+        yield from finish_measurement(child, path / "measured")
         for text, starts in real.items():
             yield from rows(text, p, ASLEEP, starts)
 
     return [program(world(FLAGS.watchdog))]
 
 
-def table(p: int) -> dict[str, Way]:
-    return ways(p, max(1, round(FLAGS.k * p)), FLAGS.staleness)
+def table(p: int) -> dict[str, Barrier]:
+    return barriers(p, max(1, round(FLAGS.k * p)), FLAGS.staleness)
 
 
 def ran(p: int) -> int:

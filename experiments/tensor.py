@@ -22,10 +22,8 @@ from typing import Any
 
 import numpy as np
 from lab import compiling, flags, writing
-from studies.plans import tensor_cases as cases
-from studies.plans import tensor_parts as parts
-from studies.plans import tensor_report as report
-from studies.plans.megatron_claims import two_and_two
+from studies.tensor import cases, parts, report
+from studies.tensor.claims import two_and_two
 
 from dml.models.layers.experts import Mixture
 from dml.models.networks.transformer import Shape
@@ -55,7 +53,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     sizes = flags.integers(FLAGS, "tensor")
     shape = Shape(FLAGS.vocabulary, FLAGS.length, 1, FLAGS.width, FLAGS.heads)
     mixture = Mixture(FLAGS.experts, FLAGS.width, 4 * FLAGS.width, FLAGS.choices)
-    wanted = cases.Wanted(shape, FLAGS.batch, FLAGS.sequence, mixture, FLAGS.ring)
+    wanted = cases.Selection(shape, FLAGS.batch, FLAGS.sequence, mixture, FLAGS.ring)
     parts.devices(max(sizes))
     for size in sizes:
         cases.check(wanted, size)
@@ -71,7 +69,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         ) as writer,
     ):
         compiling.cached()
-        known = cases.measured(wanted, FLAGS.seed)
+        known = cases.selected_cases(wanted, FLAGS.seed)
         found, summary = [], {}
         for size in sizes:
             summary |= timed(size, known, found, writer)
@@ -88,7 +86,7 @@ def timed(
     """Compare and count all layers over `size` devices; time a block."""
     layers = {name: case.cut(size) for name, case in known.items()}
     dense = {name: case.dense(size) for name, case in known.items()}
-    gap = max(parts.gap(layers[name], dense[name]) for name in known)
+    gap = max(parts.largest_difference(layers[name], dense[name]) for name in known)
     if not gap < NEAR:
         raise FloatingPointError(
             f"expected the dense layers' numbers from {size} devices, got others by "
@@ -99,10 +97,10 @@ def timed(
         for row in report.rows(layer.collectives, name, size, formula):
             found.append(row)
             writer.row(row)
-    summary = {f"largest_gap_{size}": gap, **report.sums(found, size)}
+    summary = {f"largest_gap_{size}": gap, **report.block_totals(found, size)}
     if FLAGS.repeats and size <= len(os.sched_getaffinity(0)):
         both = {"dense": (1, dense["block"].run), "cut": (size, layers["block"].run)}
-        spent = parts.raced(both, FLAGS.repeats)
+        spent = parts.race(both, FLAGS.repeats)
         alone, together = (float(np.median(times)) for times in spent.values())
         summary |= {
             f"block_ms_1_beside_{size}": 1e3 * alone,

@@ -16,8 +16,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from lab import flags, writing
-from studies.networks import topology_report, topology_rows, topology_tables
-from studies.networks.topology_claims import CLAIMS
+from studies.topology import report as topology_report
+from studies.topology import rows as topology_rows
+from studies.topology import tables as topology_tables
+from studies.topology.claims import CLAIMS
 
 from dml.runs import folder as runs
 from dml.runs import writers

@@ -76,11 +76,11 @@ def compared(comm: CountedComm, path: Path) -> dict[str, Any]:
     total = FLAGS.steps * FLAGS.batch
     found: dict[str, Curve] = {}
     with writing.first(path, FLAGS, comm, writers.table(report.COLUMNS)) as writer:
-        say(comm.rank, report.sketched(layers, length, length))
+        say(comm.rank, report.wavefront_lines(layers, length, length))
         for name, division in report.divisions(problem, line).items():
             order = draws(problem.examples, FLAGS.batch, FLAGS.seed, total)
             optimizer = make("adam", rate, clip=1.0)
-            found[name] = comparison.trained(
+            found[name] = comparison.train(
                 division, order, optimizer, comm, FLAGS.evaluate_every
             )
             writer.row(report.row(name, layers, 2 * length, found[name]))
@@ -90,7 +90,7 @@ def compared(comm: CountedComm, path: Path) -> dict[str, Any]:
         summary = report.summary(found, layers, 2 * length)
         if layers > 2 and jax.process_count() == 1:
             few = Batch(*(part[: FLAGS.batch] for part in training))
-            summary |= report.raced(FLAGS.words, FLAGS.width, few)
+            summary |= report.race_two_layers(FLAGS.words, FLAGS.width, few)
             say(comm.rank, [report.verdict(summary)])
         writer.summary(summary)
         if comm.rank == 0:

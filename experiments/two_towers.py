@@ -105,12 +105,12 @@ def compared(
             for division in divisions[1:] if rows else divisions:
                 order = draws(count, FLAGS.batch, FLAGS.seed, total)
                 optimizer = make("adam", FLAGS.lr)
-                found = comparison.trained(division, order, optimizer, comm)
+                found = comparison.train(division, order, optimizer, comm)
                 nbytes = towers.crossing_bytes(plan, FLAGS.batch)
                 rows.append(report.row(layers, division.axes.size, found, nbytes))
                 writer.row(rows[-1])
                 if learned is None:
-                    learned = report.learned(params, found.summary["params"])
+                    learned = report.filter_changes(params, found.summary["params"])
         if comm.rank == 0:
             report.draw(path / "two_towers", rows, learned)
         summary = report.summary(rows)

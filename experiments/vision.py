@@ -19,8 +19,8 @@ from typing import Any
 import jax
 import numpy as np
 from lab import flags
-from studies.deep import deep
 from studies.deep import flags as deep_flags
+from studies.deep import training as deep
 
 from dml.data.images import IMAGES, images
 from dml.figures import pictures

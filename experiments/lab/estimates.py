@@ -9,8 +9,8 @@ from dml.wire.collectives import chosen_allreduce
 from dml.wire.plans.schedules import SCHEDULES
 from dml.wire.plans.topology import groups
 
-# Seconds of one core per message between virtual ranks, by algorithm; measured
-# on a core of an AMD EPYC (family 26, Zen 5) virtual machine (docs/virtual.md).
+# Seconds of one core per message between virtual ranks, by algorithm, measured on an
+# AMD EPYC (family 26, Zen 5) virtual machine (docs/measured/virtual.md).
 SECONDS = {
     "ring": 2.6e-6,  # 1,024 ranks
     "hierarchical": 3.8e-6,  # 1,024 ranks on hosts of 4

@@ -67,7 +67,7 @@ def test_a_run_that_came_out_worse_has_an_epoch_more():
         rows = [{"loss": loss} for loss in losses[epochs]]
         return Run(Path(), {}, {}, {}, rows)
 
-    assert len(carbon_glove.reach(run, run(9), 1.0).rows) == 4
+    assert len(carbon_glove.run_to_target(run, run(9), 1.0).rows) == 4
     assert kept == [9, 3, 4]
 
 
@@ -89,7 +89,7 @@ def run(tmp_path, monkeypatch):
     def run(*argv):
         return carbon.main(["carbon.py", f"--out={tmp_path}", *argv])
 
-    monkeypatch.setattr(carbon_glove, "command", command)
+    monkeypatch.setattr(carbon_glove, "run_glove", command)
     return run
 
 
@@ -126,8 +126,8 @@ def test_a_training_elsewhere_emits_by_pue_and_grid():
     for row in carbon_rows.patterson():
         ratio = 1.58 / row["pue"] * 0.4327 / row["intensity"]
         assert row["average_ratio"] == pytest.approx(ratio, rel=1e-4)
-        assert carbon_rows.follows(row)
-        assert not carbon_rows.follows(row | {"implied_days": 1.06 * row["days"]})
+        assert carbon_rows.days_agree(row)
+        assert not carbon_rows.days_agree(row | {"implied_days": 1.06 * row["days"]})
 
 
 def test_glove_is_metered_by_way_and_drawn(run, tmp_path, capsys):
@@ -150,7 +150,7 @@ def test_glove_is_metered_by_way_and_drawn(run, tmp_path, capsys):
 def test_a_command_that_fails_ends_it_with_its_last_words(tmp_path):
     given = ["--corpus=/nowhere"]
     with pytest.raises(BadInput, match=r"serial of 1 epochs ended with 2: .*/nowhere"):
-        carbon_glove.command(tmp_path, 2, given, "serial", 1)
+        carbon_glove.run_glove(tmp_path, 2, given, "serial", 1)
 
 
 @pytest.mark.parametrize(

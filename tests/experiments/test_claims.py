@@ -9,14 +9,17 @@ import pytest
 from lab import claims, flags, writing
 from lab.claims import FAILS, HOLDS, UNTESTED, Claim, conclude, judge
 from studies.carbon import claims as carbon_claims
-from studies.deep import large_batch_claims
 from studies.glove import claims as glove_claims
-from studies.networks import stragglers_claims, topology_claims
+from studies.large_batch import claims as large_batch_claims
 from studies.papers import runs as papers_runs
 from studies.papers.runs import PAPERS, Judged
-from studies.plans import megatron_claims, pipeline_claims, scaling_claims
+from studies.pipeline import claims as pipeline_claims
+from studies.scaling import claims as scaling_claims
 from studies.server import claims as server_claims
 from studies.shared_memory import asynchrony_claims, batch_size_claims, hogwild_claims
+from studies.stragglers import claims as stragglers_claims
+from studies.tensor import claims as megatron_claims
+from studies.topology import claims as topology_claims
 
 from dml.runs import results
 from tests.experiments import claims_cases as of
@@ -313,7 +316,7 @@ def test_a_row_is_worse_if_chance_would_hardly_make_it_so(apart, result):
 
 def test_a_point_is_lost_even_if_one_seed_is_spared():
     one, spared = np.full(5, 0.02), np.array([0.02, 0.05, 0.06, 0.06, 0.09])
-    lost, worse = large_batch_claims.lost, large_batch_claims.worse
+    lost, worse = large_batch_claims.accuracy_lost, large_batch_claims.worse
     assert not worse(spared, one) and lost(spared, one)
     assert not lost(one + 0.01 * np.array([1, 1, 1, 1, -1]), one)
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import vision
 from lab import compiling
-from studies.deep import deep
+from studies.deep import training as deep
 from studies.deep.steps import Speed
 
 from dml import sim
@@ -83,13 +83,13 @@ def test_every_way_of_messages_learns(see):
 def stopped(see, monkeypatch, tmp_path):
     """Train two steps of six, in three checkpoints' place, and stop."""
     asked = iter([False] * 4 + [True] * 9)  # twice before the steps, once each
-    learn = deep.learn
+    learn = deep.train_rank
 
     def impatient(values, comm, path, _, task):
         return learn(values, comm, path, lambda: next(asked), task)
 
     with monkeypatch.context() as patch:
-        patch.setattr(deep, "learn", impatient)
+        patch.setattr(deep, "train_rank", impatient)
         summary = see("--save_every=1e-9", out="stopped")
     assert summary["steps"] < 6
     return tmp_path / "stopped"
@@ -110,8 +110,10 @@ def test_a_stopped_run_goes_on_bit_for_bit_on_other_ranks_too(see, stopped):
 def test_what_goes_on_is_bound_to_no_device_so_that_meshes_can_take_it(
     stopped, monkeypatch
 ):
-    begin, found = deep.begin, []
-    monkeypatch.setattr(deep, "begin", lambda *a: found.append(begin(*a)) or found[0])
+    begin, found = deep.start_or_resume, []
+    monkeypatch.setattr(
+        deep, "start_or_resume", lambda *a: found.append(begin(*a)) or found[0]
+    )
     vision.main(["vision.py", *SMALL, f"--resume={stopped}", "--strategy=mesh"])
     leaves = jax.tree.leaves(found[0][1:])
     assert leaves and not any(leaf.committed for leaf in leaves)
@@ -124,11 +126,11 @@ def test_local_steps_are_counted_averaged_and_timed_as_what_they_are(see, capsys
     says = capsys.readouterr().out  # three alone, two of four, and one that is left
     assert "step 6/6" in says and "step 7/" not in says
     asked = iter([False] * 4 + [True] * 9)  # by two ranks, after the first step
-    learn = deep.learn
+    learn = deep.train_rank
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(
             deep,
-            "learn",
+            "train_rank",
             lambda values, comm, path, _, task: learn(
                 values, comm, path, lambda: next(asked), task
             ),
@@ -171,7 +173,9 @@ def test_each_rank_resumes_with_its_memory_or_all_without(tmp_path, ranks, capsy
     sim.run(save, 2)
 
     def load(comm):
-        return deep.begin(values, params, optimizer, comm, steps=9, rules={})[3]
+        return deep.start_or_resume(values, params, optimizer, comm, steps=9, rules={})[
+            3
+        ]
 
     found = sim.run(load, ranks)
     if ranks == 2:

@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pytest
 from gensim.models import KeyedVectors
-from studies.glove import ways as glove_ways
+from studies.glove import strategies
 
 from dml.runs import checkpoints
 
@@ -27,7 +27,7 @@ def losses(folder):
 @pytest.mark.parametrize(
     "argv",
     [
-        *([f"--strategy={way}"] for way in glove_ways.STRATEGIES if way != "server"),
+        *([f"--strategy={way}"] for way in strategies.STRATEGIES if way != "server"),
         ["--strategy=serial", "--batch=64"],
         ["--strategy=operation", "--simulate=4", "--batch=64"],
         ["--strategy=synchronous", "--simulate=3", "--batch=64", "--rows=sparse"],

@@ -8,7 +8,7 @@ from pathlib import Path
 import glove_strategies
 import pytest
 from studies.glove import reference as glove_reference
-from studies.glove import ways as glove_ways
+from studies.glove import strategies
 
 from dml.types import BadInput
 
@@ -123,8 +123,12 @@ def test_bad_flags_are_named_before_anything_runs(corpus, argv, message, monkeyp
 @pytest.mark.parametrize(
     "name, source, message",
     [
-        ("glove", "exit 1", "expected .*tools/glove to end well, got 1"),
-        ("shuffle", "echo broken >&2; exit 3", "shuffle to end well, got 3: broken"),
+        ("glove", "exit 1", "expected .*tools/glove to exit with code 0, got 1"),
+        (
+            "shuffle",
+            "echo broken >&2; exit 3",
+            "shuffle to exit with code 0, got 3: broken",
+        ),
         ("glove", "echo cost: nan >&2", "expected `cost: <number>` .*'cost: nan"),
     ],
 )
@@ -140,6 +144,6 @@ def test_a_c_program_that_fails_is_bad_input(
 
 
 def test_every_way_is_given_the_ranks_that_it_can_have():
-    sizes = {way: glove_ways.sizes(way, [1, 2, 4]) for way in glove_ways.STRATEGIES}
+    sizes = {way: strategies.sizes(way, [1, 2, 4]) for way in strategies.STRATEGIES}
     assert (sizes.pop("serial"), sizes.pop("server")) == ([1], [2, 4])
     assert set(map(tuple, sizes.values())) == {(1, 2, 4)}

@@ -7,9 +7,10 @@ import large_batch
 import numpy as np
 import pytest
 from lab import flags
-from studies.deep import large_batch_rates, large_batch_training
-from studies.deep.large_batch_report import critical, row, timed
-from studies.deep.large_batch_training import Plan, Ran, accuracy, noise_scales, trained
+from studies.large_batch import rates
+from studies.large_batch import training as large_batch_training
+from studies.large_batch.report import critical_batch, row, speed_ups
+from studies.large_batch.training import Plan, Result, accuracy, noise_scales, trained
 
 from dml.data.digits import CLASSES, FEATURES, digits
 from dml.data.minibatches import take
@@ -78,16 +79,16 @@ def test_equal_images_have_no_noise_and_different_ones_do(plan):
 def test_the_four_warm_ups_take_their_rates(plan):
     options = ["--lr=0.5", "--warmup_epochs=0.5", "--schedule=constant"]
     flags.parse(large_batch.FLAGS, ["large_batch.py", *options])
-    rates = {
-        name: large_batch_rates.learning_rates(plan, 2, name, large_batch.FLAGS)
+    chosen = {
+        name: rates.learning_rates(plan, 2, name, large_batch.FLAGS)
         for name in WARMUPS[1:]
     }
     warm = 3  # of 8 updates of 8 images, of 50
-    assert (rates["unscaled"] == 0.5).all()
-    assert (rates["none"] == 1).all()
-    assert rates["constant"].tolist() == [0.5] * warm + [1] * 5
-    assert rates["gradual"][0] == 0.5 and (rates["gradual"][warm:] == 1).all()
-    assert (np.diff(rates["gradual"][: warm + 1]) > 0).all()
+    assert (chosen["unscaled"] == 0.5).all()
+    assert (chosen["none"] == 1).all()
+    assert chosen["constant"].tolist() == [0.5] * warm + [1] * 5
+    assert chosen["gradual"][0] == 0.5 and (chosen["gradual"][warm:] == 1).all()
+    assert (np.diff(chosen["gradual"][: warm + 1]) > 0).all()
 
 
 def test_a_run_leaves_a_row_for_each_warm_up_a_summary_and_figures(
@@ -121,7 +122,7 @@ def test_a_run_leaves_a_row_for_each_warm_up_a_summary_and_figures(
 def told(plan, factor, warmup, at, seconds=1.0):
     """Return the row of seeds that reach 0.9 after so many snapshots; None: never."""
     runs = [
-        Ran(
+        Result(
             seconds,
             np.ones(4),
             np.array([0.9 if n == one else 0.1 for n in range(1, 5)]),
@@ -149,7 +150,7 @@ def test_workers_with_a_processor_each_take_the_time_of_one_and_the_wire(plan):
         told(plan, 2, "none", (3, 3)),
         told(plan, 2, "unscaled", (None, 1)),
     ]
-    one, two = timed(rows, plan.parameters)
+    one, two = speed_ups(rows, plan.parameters)
     assert (one["warmup"], two["warmup"]) == ("baseline", "none")
     assert one["parallel_seconds_to_target"] == pytest.approx(8)  # steps of a second
     # steps of a second and an all-reduce of 650 words
@@ -159,9 +160,9 @@ def test_workers_with_a_processor_each_take_the_time_of_one_and_the_wire(plan):
 
 def test_the_limit_is_the_batch_that_doubles_the_epochs():
     needed = {batch: 3 * (1 + batch / 80) for batch in (8, 16, 64, 128)}
-    assert critical(needed | {256: None}) == pytest.approx(80)
-    assert critical({8: 3.0, 16: 3.0, 32: 3.0}) is None
-    assert critical({8: 3.0, 16: None}) is None
+    assert critical_batch(needed | {256: None}) == pytest.approx(80)
+    assert critical_batch({8: 3.0, 16: 3.0, 32: 3.0}) is None
+    assert critical_batch({8: 3.0, 16: None}) is None
 
 
 @pytest.mark.parametrize(

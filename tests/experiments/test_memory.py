@@ -2,9 +2,10 @@ import json
 
 import memory
 import pytest
-from studies.plans import memory_compiled, memory_search
-from studies.plans.memory_report import TABLES
-from studies.plans.memory_search import LECTURE, MODELS
+from studies.memory import compilation as memory_compiled
+from studies.memory import search as memory_search
+from studies.memory.report import TABLES
+from studies.memory.search import LECTURE, MODELS
 
 from dml.models.memory import fullest, parameters, program
 from dml.models.networks.transformer import Shape
@@ -91,20 +92,20 @@ def small(limit):
 
 def test_no_plan_of_fewer_devices_fits_and_none_that_fits_is_faster():
     search = small(30e6)
-    fewest = memory_search.least(search)
+    fewest = memory_search.fewest_devices(search)
     assert fewest > 1
     for mesh in memory_search.meshes(search):
         fitting = [
             plan
-            for plan in memory_search.ways(mesh)
+            for plan in memory_search.variants(mesh)
             if fullest(*search.known[:2], plan).total <= search.limit
         ]
         # the most sparing way is not overlooked
-        assert bool(fitting) == memory_search.holds(search, mesh)
+        assert bool(fitting) == memory_search.can_hold(search, mesh)
         assert not fitting or mesh.devices >= fewest
         for plan in fitting:
             assert plan.batch == 12
-    plans = memory_search.found(search, fewest)
+    plans = memory_search.candidates(search, fewest)
     times = [one.seconds.total for one in plans]
     assert times == sorted(times)
 
@@ -113,7 +114,7 @@ def test_no_plan_of_fewer_devices_fits_and_none_that_fits_is_faster():
 def test_a_compiled_step_takes_what_is_predicted(remat, layers):
     shape = Shape(64, 32, layers, 64, 2)
     case = memory_compiled.Case(8, 32, remat)
-    options = memory_compiled.KEEP if remat else {}
+    options = memory_compiled.KEEP_BARRIERS if remat else {}
     compiled = memory_compiled.lowered(shape, case).compile(compiler_options=options)
     expected = program(shape, True, 8, remat)
     found = memory_compiled.row(compiled, expected)

@@ -4,9 +4,9 @@ import random
 import pipeline
 import pytest
 from lab import compiling
-from studies.plans import pipeline_virtual
-from studies.plans.pipeline_rows import AMOEBANET, TABLES, TRANSFORMER, UNEVEN
-from studies.plans.pipeline_virtual import CUTS, Layers, finished, speed_up
+from studies.pipeline import virtual as pipeline_virtual
+from studies.pipeline.tables import AMOEBANET, TABLES, TRANSFORMER, UNEVEN
+from studies.pipeline.virtual import CUTS, Layers, completion_time, speed_up
 
 from dml.figures import schedules as schedule_figure
 from dml.models import layer_costs
@@ -50,10 +50,10 @@ def test_messages_travel_while_stages_compute(nbytes):
     for stages, microbatches in SIZES:
         schedule = make("gpipe", stages, microbatches)
         seconds = [3 * TICK] * stages
-        free = finished(schedule, seconds, EQUAL)
+        free = completion_time(schedule, seconds, EQUAL)
         # only the first forward and the last backward are waited for
         expected = pytest.approx(free + 2 * (stages - 1) * takes, rel=1e-9)
-        assert finished(schedule, seconds, slow) == expected
+        assert completion_time(schedule, seconds, slow) == expected
 
 
 @pytest.mark.parametrize("seed", range(5))
@@ -139,7 +139,7 @@ def test_one_block_is_measured_for_all(monkeypatch):
 
     monkeypatch.setattr(compiling, "cached", lambda: None)
     monkeypatch.setattr(layer_costs, "seconds", counted)
-    embed, *blocks, head = pipeline_virtual.measured((8, 4, 5, 8, 2), 2)
+    embed, *blocks, head = pipeline_virtual.measured_seconds((8, 4, 5, 8, 2), 2)
     assert len(blocks) == 5 and len(set(blocks)) == 1
     # products of 2 x 4 places with 12 x 8 x 8 numbers, once forward and twice backward
     assert blocks[0] > 3 * 2 * 8 * 12 * 64 > head > 3 * 2 * 8 * 64 > embed
@@ -161,7 +161,7 @@ def test_one_block_is_measured_for_all(monkeypatch):
     ],
 )
 def test_bad_input_is_one_line_before_anything_is_measured(argv, message, monkeypatch):
-    monkeypatch.setattr(pipeline, "measured", None)
+    monkeypatch.setattr(pipeline, "measured_seconds", None)
     fixed = [] if "--blocks=5" in argv else ARGV
     with pytest.raises(BadInput, match=message) as error:
         pipeline.main(["pipeline.py", *fixed, *argv])

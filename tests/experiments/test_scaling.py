@@ -2,8 +2,10 @@ import json
 
 import pytest
 import scaling
-from studies.plans import scaling_bert, scaling_measured, scaling_model
-from studies.plans.scaling_model import BY_HAND, Training, joined
+from studies.scaling import bert as scaling_bert
+from studies.scaling import measured as scaling_measured
+from studies.scaling import model as scaling_model
+from studies.scaling.model import BY_HAND, Training, joined
 
 from dml import sim
 from dml.types import BadInput
@@ -73,8 +75,8 @@ def test_a_measured_line_meets_a_clock_that_knows_it():
             return lambda: comm.platform.compute(0.002 + 0.0001 * examples)
 
         with pytest.MonkeyPatch.context() as patch:
-            patch.setattr(scaling_measured, "descent", took)
-            return scaling_measured.line(comm, 10, 64)
+            patch.setattr(scaling_measured, "gradient_call", took)
+            return scaling_measured.gradient_line(comm, 10, 64)
 
     assert sim.run(program, 2) == [pytest.approx((0.002, 0.0001))] * 2
 

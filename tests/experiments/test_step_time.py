@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 import step_time
 from lab import compiling
-from studies.deep import step_time_peers, step_time_report, step_time_ways
-from studies.deep.step_time_ways import PRODUCT, PSUM, TASKS, Laps
+from studies.step_time import contestants, torch_training
+from studies.step_time import report as step_time_report
+from studies.step_time.contestants import PRODUCT, PSUM, TASKS, Laps
 
 from dml.types import BadInput
 
@@ -19,9 +20,9 @@ LAYERS, WIDTH, HEADS = 1, 16, 2
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """Make tiny networks tinier, and the yardstick, lest they take seconds."""
-    for sizes in step_time_ways.SIZES.values():
+    for sizes in contestants.SIZES.values():
         monkeypatch.setitem(sizes, "tiny", (LAYERS, WIDTH, HEADS))
-    monkeypatch.setitem(step_time_ways.LARGE, "cpu", 64)
+    monkeypatch.setitem(contestants.LARGE, "cpu", 64)
 
 
 @pytest.fixture
@@ -63,9 +64,9 @@ def test_all_take_the_same_steps_by_turns_and_torch_takes_them_too(run, tmp_path
 
 
 @pytest.mark.parametrize("model", ["gpt", "bert"])
-def test_a_twin_has_our_loss_and_gradient(model):
+def test_a_pytorch_reference_has_our_loss_and_gradient(model):
     torch = pytest.importorskip("torch")
-    from studies.deep.step_time_twins import TWINS, load
+    from studies.step_time.torch_networks import NETWORKS, load
 
     step_time.flags.parse(step_time.FLAGS, ["", *TINY, "--batch=1"])
     step_time.FLAGS.model = model
@@ -76,22 +77,22 @@ def test_a_twin_has_our_loss_and_gradient(model):
         lambda leaf: leaf + 0.5 * rng.standard_normal(leaf.shape, np.float32), params
     )
     loss, grads = jax.jit(jax.value_and_grad(task.model.loss))(params, task.data)
-    twin = TWINS[model](task.shape)
-    load(twin, params)
-    found = twin(*jax.tree.map(torch.from_numpy, task.data))
+    reference = NETWORKS[model](task.shape)
+    load(reference, params)
+    found = reference(*jax.tree.map(torch.from_numpy, task.data))
     found.backward()
     assert found.item() == pytest.approx(float(loss), rel=3e-6)
     # weights may lie transposed: their squares' sums are equal
     mine = sorted(float(np.vdot(leaf, leaf)) for leaf in jax.tree.leaves(grads))
-    its = sorted(float((one.grad**2).sum()) for one in twin.parameters())
+    its = sorted(float((one.grad**2).sum()) for one in reference.parameters())
     np.testing.assert_allclose(its, mine, rtol=1e-4)
 
 
-def test_a_twin_that_is_another_network_ends_the_run():
+def test_a_different_pytorch_reference_ends_the_run():
     rows = [{"peer": False, "first_loss": 2.0}, {"peer": True, "first_loss": 2.001}]
-    with pytest.raises(FloatingPointError, match="got 0.0005; look at the twin"):
-        step_time_peers.equal(rows, "float32")
-    assert step_time_peers.equal(rows, "bfloat16") == pytest.approx(5e-4)
+    with pytest.raises(FloatingPointError, match="got 0.0005; check the PyTorch"):
+        torch_training.first_loss_difference(rows, "float32")
+    assert torch_training.first_loss_difference(rows, "bfloat16") == pytest.approx(5e-4)
 
 
 def lap(ms, wire=None):
@@ -102,7 +103,7 @@ def lap(ms, wire=None):
 def test_shares_are_of_the_step_and_overlap_is_of_the_wire(monkeypatch):
     monkeypatch.setattr(step_time_report, "flops", lambda setup: 1e9)
     monkeypatch.setattr(step_time_report, "peak", lambda setup, laps: 40e9)
-    monkeypatch.setattr(step_time_report, "whole", lambda setup: 1)
+    monkeypatch.setattr(step_time_report, "unsharded_bytes", lambda setup: 1)
     setup = SimpleNamespace(
         values=SimpleNamespace(batch=16),
         comm=SimpleNamespace(size=2),
@@ -148,6 +149,6 @@ def test_bad_input_is_one_line(run, argv, line):
 
 
 def test_without_torch_a_line_says_what_to_install(run, monkeypatch):
-    monkeypatch.setattr(step_time_peers.importlib.util, "find_spec", lambda name: None)
+    monkeypatch.setattr(torch_training.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(BadInput, match="expected torch .* the extra `peers`"):
         run("--peer=torch")

@@ -3,7 +3,7 @@ import json
 import linear
 import pytest
 import stragglers
-from studies.networks import stragglers_ranks
+from studies.stragglers import ranks as stragglers_ranks
 
 from dml.sim.delays import law, seconds
 from dml.types import BadInput

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 import tensor
-from studies.plans import tensor_cases as cases
-from studies.plans import tensor_report as report
+from studies.tensor import cases, report
 
 from dml.models.networks.transformer import Shape
 from dml.types import BadInput
@@ -63,7 +62,7 @@ def test_experts_and_ring_attention_send_what_their_formulas_say(tmp_path):
 
 SHAPE = Shape(12, 8, 1, 16, 2)
 STREAM = 4 * 2 * 8 * 16
-BLOCK = cases.of_transformer("block", SHAPE, 2, False)
+BLOCK = cases.transformer_formula("block", SHAPE, 2, False)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +79,7 @@ def test_a_collective_too_few_or_too_many_is_seen(forward, backward, right):
 
 def test_what_no_formula_speaks_of_is_seen():
     found = [Collective("all-to-all", 64, 4, 1, "jvp(Embed)")]
-    embed = cases.of_transformer("embed", SHAPE, 2, False)
+    embed = cases.transformer_formula("embed", SHAPE, 2, False)
     rows = report.rows(found, "embed", 4, embed)
     assert [report.equal(row) for row in rows] == [False, False]
 

@@ -3,7 +3,9 @@ import json
 import numpy as np
 import pytest
 import topology
-from studies.networks import topology_byteps, topology_report, topology_rows
+from studies.topology import byteps as topology_byteps
+from studies.topology import report as topology_report
+from studies.topology import rows as topology_rows
 
 from dml import sim
 from dml.sim.networks.named import network

@@ -4,15 +4,15 @@ from lab.claims import Verdict, claim, verdict
 
 from dml.runs.results import Run
 
-SHOWN = 0.01  # of a printed cell: the rounding of watts and hours
+SHOWN = 0.01  # relative tolerance: printed watts and hours are rounded
 
 
 @claim("kWh, CO2e and dollars are a formula", "its table")
 def recomputed(run: Run) -> Verdict:
     """No cell is off by more than 1 %, from hours, exact ones where they are known."""
     worst = run.summary["strubell_worst_error"]
-    ours = f"off by {worst:.2%} at most"
-    return verdict(worst <= SHOWN, ours, f"{run.summary['strubell_cells']} cells")
+    measured = f"off by {worst:.2%} at most"
+    return verdict(worst <= SHOWN, measured, f"{run.summary['strubell_cells']} cells")
 
 
 @claim("to the digit that is printed", "its table")

@@ -1,7 +1,7 @@
-"""Costs of GloVe until its loss is low enough, by training strategy.
+"""Energy and cost of GloVe up to a target loss, by training strategy.
 
-A strategy → runs of glove.py as commands → the row of the last. The first run may have
-to count the corpus and to compile, and energy is of a whole process: it is no row.
+A strategy → runs of glove.py as commands → the row of the last. The first run is no
+row, since it may count the corpus and compile, and energy is of an entire process.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -14,59 +14,70 @@ from dml.runs.results import Run
 from dml.runs.writers import Row
 from dml.types import BadInput
 
-METERED = {  # columns of a row, by their names in a summary
+METERED = {  # key of a summary: column
     "energy_kwh": "kwh",
     "co2_kg": "co2_kg",
     "cost_usd": "cost_usd",
     "energy_source": "source",
 }
-MOST = 4  # times the epochs with which a way begins: then the target is out of reach
-Runner = Callable[[str, int], Run]  # a way and its epochs in
+MOST = 4  # factor of the first epochs after which the target counts as not reached
+Runner = Callable[[str, int], Run]  # strategy, epochs -> run
 
 
 def rows(
-    ways: Sequence[str], ranks: int, epochs: int, target: float | None, run: Runner
+    strategies: Sequence[str],
+    ranks: int,
+    epochs: int,
+    target: float | None,
+    run: Runner,
 ) -> Iterator[Row]:
-    """Yield what each way takes to a target; none given, it is serial's after epochs.
+    """Yield the cost of each strategy to a target loss.
 
-    Who shares out the work mostly needs an epoch more, and so begins with it.
+    Args:
+        strategies: names of strategies.
+        ranks: number of ranks of all strategies but serial.
+        epochs: epochs of the first run; parallel strategies start with one more.
+        target: target loss; None: the loss of serial after `epochs`.
+        run: starts a run.
     """
-    known: dict[str, Run] = {}
+    runs: dict[str, Run] = {}
     if target is None:
-        known["serial"] = run("serial", epochs)
-        target = known["serial"].rows[-1]["loss"]
-    for way in ways:
-        first = known.get(way) or run(way, epochs + 1)
-        found = reach(partial(run, way), first, target)
-        size = 1 if way == "serial" else ranks
-        yield {"strategy": way, "ranks": size, "target": target} | cost(found)
+        runs["serial"] = run("serial", epochs)
+        target = runs["serial"].rows[-1]["loss"]
+    for strategy in strategies:
+        first = runs.get(strategy) or run(strategy, epochs + 1)
+        result = run_to_target(partial(run, strategy), first, target)
+        size = 1 if strategy == "serial" else ranks
+        yield {"strategy": strategy, "ranks": size, "target": target} | cost(result)
 
 
-def reach(run: Callable[[int], Run], found: Run, target: float) -> Run | None:
-    """Return a run that ends where it reaches the target; None if that is too far.
+def run_to_target(run: Callable[[int], Run], first: Run, target: float) -> Run | None:
+    """Return a run whose last epoch reaches the target; None if none does.
 
-    What was found tells after which epoch; another run ends there. Without locks that
-    one may come out otherwise: then the next has an epoch more.
+    A first run determines the number of epochs, and another run ends there. Lock-free
+    runs differ, so it may miss the target; then the next run has one more epoch.
     """
-    epochs = len(found.rows)
+    epochs = len(first.rows)
     most = MOST * epochs
-    while not (count := reached(found, target)):
+    while not (count := epochs_to_target(first, target)):
         if epochs == most:
             return None
         epochs = min(2 * epochs, most)
-        found = run(epochs)
-    again = (run(epochs) for epochs in range(count, most + 1))
-    return next((one for one in again if reached(one, target)), None)
+        first = run(epochs)
+    later = (run(epochs) for epochs in range(count, most + 1))
+    return next(
+        (candidate for candidate in later if epochs_to_target(candidate, target)), None
+    )
 
 
-def reached(run: Run, target: float) -> int:
-    """Return after how many epochs the loss was low enough; 0 if it never was."""
-    numbers = (n for n, row in enumerate(run.rows, 1) if row["loss"] <= target)
-    return next(numbers, 0)
+def epochs_to_target(run: Run, target: float) -> int:
+    """Return the number of epochs to the target loss; 0 if not reached."""
+    epochs = (n for n, row in enumerate(run.rows, 1) if row["loss"] <= target)
+    return next(epochs, 0)
 
 
 def cost(run: Run | None) -> Row:
-    """Return the seconds of training, and the energy of the whole run."""
+    """Return the columns of epochs, seconds and energy; None where run is None."""
     if run is None:
         return dict.fromkeys(("epochs", "seconds", *METERED.values()))
     missing = [name for name in METERED if name not in run.summary]
@@ -79,9 +90,11 @@ def cost(run: Run | None) -> Row:
     return {"epochs": len(run.rows), "seconds": run.summary["seconds"], **spent}
 
 
-def command(path: Path, ranks: int, given: Sequence[str], way: str, epochs: int) -> Run:
+def run_glove(
+    path: Path, ranks: int, arguments: Sequence[str], strategy: str, epochs: int
+) -> Run:
     """Run glove.py; return its run folder."""
-    size = 0 if way == "serial" else ranks
-    own = [*given, f"--strategy={way}", f"--epochs={epochs}", "--timeline=0"]
-    name, out = f"{way} of {epochs} epochs", path / f"{way}-{epochs}"
-    return started.run(name, size, "glove.py", own, out)
+    size = 0 if strategy == "serial" else ranks
+    flags = [*arguments, f"--strategy={strategy}", f"--epochs={epochs}", "--timeline=0"]
+    name, out = f"{strategy} of {epochs} epochs", path / f"{strategy}-{epochs}"
+    return started.run(name, size, "glove.py", flags, out)

@@ -1,4 +1,4 @@
-"""The output of `carbon.py`: columns of tables, bars of a figure, lines of text."""
+"""Tables, figure and printed summary of carbon.py."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 from dml.figures import style as figures
 from dml.runs.carbon import POUND
 from dml.runs.writers import Columns, Row, scaled
-from studies.carbon.rows import follows
+from studies.carbon.rows import days_agree
 from studies.carbon.tables import POUNDS, PUE, SEARCH
 
 
@@ -19,7 +19,7 @@ TITLES = {
     "dollars of Google Cloud in 2019",
     "patterson": "Patterson 2021: kWh = h x devices x W x PUE / 1000, tonnes of CO2e "
     "by the grid there",
-    "glove": "Energy of GloVe to loss {target:.5f}, by way of training",
+    "glove": "Energy of GloVe to loss {target:.5f}, by strategy",
 }
 COLUMNS: dict[str, Columns] = {
     "strubell": {
@@ -63,15 +63,15 @@ COLUMNS: dict[str, Columns] = {
 
 
 def published(summary: Row, second: Sequence[Row]) -> str:
-    """Return a summary of the recomputed tables."""
-    held = [row["model"] for row in second if follows(row)]
+    """Return the printed summary of the recomputed tables."""
+    agreeing = [row["model"] for row in second if days_agree(row)]
     return (
         f"\nStrubell: {summary['strubell_exact']} of {summary['strubell_cells']} cells "
         f"as printed, {summary['strubell_exact_printed']} of them from printed hours: "
         "BERT's 79 are 79.2 (3.3 days),\n  NAS on TPU took 32,633 (979 M steps of 10 h "
         f"for 300,000), not 32,623.\nPatterson: all within "
         f"{summary['patterson_worst_error']:.1%}, from days as printed; the MWh imply "
-        f"(by days) what rounds to the days of {len(held)} of {len(second)}.\n"
+        f"(by days) what rounds to the days of {len(agreeing)} of {len(second)}.\n"
         f"  The same runs in Strubell's data centre and on its grid: last two columns. "
         f"The search that he puts\n  at {summary['search_tonnes']:.0f} t was reported "
         f"as {SEARCH} t by who ran it: PUE, grid, TPUs, and a smaller model searched."
@@ -79,9 +79,9 @@ def published(summary: Row, second: Sequence[Row]) -> str:
 
 
 def best(rows: Sequence[Row]) -> Row | None:
-    """Return the row of least energy, of those that reached the target."""
-    there = [row for row in rows if row["kwh"] is not None]
-    return min(there, key=lambda row: row["kwh"], default=None)
+    """Return the row of least energy that reached the target."""
+    reached = [row for row in rows if row["kwh"] is not None]
+    return min(reached, key=lambda row: row["kwh"], default=None)
 
 
 def draw(path: Path, rows: Sequence[Row]) -> None:

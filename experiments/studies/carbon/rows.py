@@ -1,4 +1,4 @@
-"""Rows of the published tables, recomputed, and counts of equal cells."""
+"""Recomputed rows of the published tables, and counts of equal cells."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -11,81 +11,83 @@ CELLS = ("kwh", "pounds", "dollars_low", "dollars_high")
 
 
 def strubell() -> Iterator[Row]:
-    """Yield each training as printed; again by its exact hours, where it has some."""
-    for one in STRUBELL:
-        yield recomputed(one, one.hours, "printed")
-        if one.exact is not None:
-            yield recomputed(one, one.exact, "exact")
+    """Yield each training with its printed hours, and with exact hours where known."""
+    for training in STRUBELL:
+        yield recomputed(training, training.hours, "printed")
+        if training.exact is not None:
+            yield recomputed(training, training.exact, "exact")
 
 
-def recomputed(one: Training, hours: float, source: str) -> Row:
-    """Return the printed cells of a training, and those that follow from its hours."""
-    price = PRICES[one.device]
-    low, high = (rent(one.devices, hours, each) for each in price[:2])
-    ours: dict[str, float | None] = {"kwh": None, "pounds": None}
-    if one.watts is not None:
-        found = footprint(one.watts, hours, PUE, POUNDS)
-        ours = {"kwh": found.kwh, "pounds": found.co2}
-    ours |= {"dollars_low": low, "dollars_high": high}
-    published = dict(zip(CELLS, (one.kwh, one.pounds, *one.dollars), strict=True))
+def recomputed(training: Training, hours: float, source: str) -> Row:
+    """Return the printed cells of a training, and those computed from its hours."""
+    price = PRICES[training.device]
+    low, high = (rent(training.devices, hours, rate) for rate in price[:2])
+    computed: dict[str, float | None] = {"kwh": None, "pounds": None}
+    if training.watts is not None:
+        energy = footprint(training.watts, hours, PUE, POUNDS)
+        computed = {"kwh": energy.kwh, "pounds": energy.co2}
+    computed |= {"dollars_low": low, "dollars_high": high}
+    published = dict(
+        zip(CELLS, (training.kwh, training.pounds, *training.dollars), strict=True)
+    )
     unequal = [
         name.replace("_", " ")
-        for name, value in ours.items()
-        # as printed: a half, which one cell has, went to the even number
+        for name, value in computed.items()
+        # round half to even, as one printed cell is
         if value is not None and round(value) != published[name]
     ]
     return {
-        "model": one.model,
-        "hardware": f"{one.devices} {one.device}",
-        "watts": one.watts,
+        "model": training.model,
+        "hardware": f"{training.devices} {training.device}",
+        "watts": training.watts,
         "hours": hours,
         "hours_are": source,
         **{f"published_{name}": value for name, value in published.items()},
-        **ours,
+        **computed,
         "unequal": ", ".join(unequal),
     }
 
 
 def agreement(rows: Iterable[Row]) -> tuple[int, int, float]:
-    """Return how many cells there are and are equal, and the worst one's deviation."""
+    """Return the number of cells, of equal cells, and the largest deviation."""
     cells = [
         (row[name], row[f"published_{name}"])
         for row in rows
         for name in CELLS
         if row[name] is not None
     ]
-    off = [abs(round(ours) / published - 1) for ours, published in cells]
+    off = [abs(round(computed) / published - 1) for computed, published in cells]
     return len(off), off.count(0.0), max(off)
 
 
 def patterson() -> Iterator[Row]:
-    """Yield each training recomputed, and as it were in Strubell's data centre."""
-    for one in PATTERSON:
-        watts, hours = one.devices * one.watts, 24 * one.days
-        found = footprint(watts, hours, one.pue, one.intensity)
+    """Yield each training recomputed, with its own and with Strubell's data centre."""
+    for training in PATTERSON:
+        watts, hours = training.devices * training.watts, 24 * training.days
+        actual = footprint(watts, hours, training.pue, training.intensity)
         average = footprint(watts, hours, PUE, POUND * POUNDS)
         yield {
-            **one._asdict(),
-            "hardware": f"{one.devices} {one.device}",
-            "mwh_ours": found.kwh / 1e3,
-            "tonnes_ours": found.co2 / 1e3,
-            "implied_days": one.days * one.mwh * 1e3 / found.kwh,
+            **training._asdict(),
+            "hardware": f"{training.devices} {training.device}",
+            "mwh_ours": actual.kwh / 1e3,
+            "tonnes_ours": actual.co2 / 1e3,
+            "implied_days": training.days * training.mwh * 1e3 / actual.kwh,
             "average_tonnes": average.co2 / 1e3,
-            "average_ratio": average.co2 / found.co2,
+            "average_ratio": average.co2 / actual.co2,
         }
 
 
-def follows(row: Row) -> bool:
+def days_agree(row: Row) -> bool:
     """Return whether the printed MWh imply the printed days, after rounding."""
     digits = 0 if float(row["days"]).is_integer() else 1
     return round(row["implied_days"], digits) == row["days"]
 
 
 def deviations(rows: Sequence[Row]) -> list[float]:
-    """Return how far each recomputed cell is from the printed one."""
+    """Return the relative deviation of each recomputed cell."""
     pairs = [(row["mwh_ours"], row["mwh"]) for row in rows]
     pairs += [(row["tonnes_ours"], row["tonnes"]) for row in rows]
-    return [abs(ours / published - 1) for ours, published in pairs]
+    return [abs(computed / published - 1) for computed, published in pairs]
 
 
 TABLES: dict[str, Callable[..., Iterable[Row]]] = {
@@ -95,7 +97,7 @@ TABLES: dict[str, Callable[..., Iterable[Row]]] = {
 
 
 def totals(first: Sequence[Row], second: Sequence[Row]) -> dict[str, Any]:
-    """Return the summary of both tables: of cells, those by exact hours count."""
+    """Return the summary of both tables; exact hours replace printed ones."""
     printed = [row for row in first if row["hours_are"] == "printed"]
     exact = {(row["model"], row["hardware"]): row for row in first}.values()
     cells, right, worst = agreement(exact)
@@ -109,6 +111,6 @@ def totals(first: Sequence[Row], second: Sequence[Row]) -> dict[str, Any]:
         "strubell_worst_error_printed": worst_printed,
         "patterson_cells": 2 * len(second),
         "patterson_worst_error": max(deviations(second)),
-        "patterson_follows": sum(map(follows, second)),
+        "patterson_follows": sum(map(days_agree, second)),
         "search_tonnes": searched["pounds"] * POUND / 1e3,
     }

@@ -1,12 +1,12 @@
-"""Published energy, emissions and prices of training: what `carbon.py` recomputes.
+"""Published energy, emissions and prices of training, which carbon.py recomputes.
 
 Strubell 2019, Table 3, arXiv 1906.02243; Patterson 2021, Table 4, arXiv 2104.10350.
 """
 
 from typing import NamedTuple
 
-PUE = 1.58  # of the average data centre, by Strubell
-POUNDS = 0.954  # of CO2e a kWh: the average of the US in 2018, by Strubell
+PUE = 1.58  # power usage effectiveness of the average data centre, by Strubell
+POUNDS = 0.954  # pounds of CO2e per kWh, US average of 2018, by Strubell
 
 
 class Training(NamedTuple):
@@ -20,7 +20,7 @@ class Training(NamedTuple):
     kwh: int | None
     pounds: int | None
     dollars: tuple[int, int]
-    exact: float | None = None  # hours as the text has them, where the table rounds
+    exact: float | None = None  # hours by the paper's text, where the table rounds
 
 
 STRUBELL = (
@@ -31,14 +31,14 @@ STRUBELL = (
     Training("BERT base", "V100", 64, 12041.51, 79, 1507, 1438, (3751, 12571), 79.2),
     Training("BERT base", "TPUv2", 16, None, 96, None, None, (2074, 6912)),
     Training("NAS", "P100", 8, 1515.43, 274120, 656347, 626155, (942973, 3201722)),
-    # 979 million steps at 10 hours for 300,000 are 32,633: a digit slipped
+    # 979 million steps at 10 hours per 300,000 are 32,633 hours: a misprint
     Training("NAS", "TPUv2", 1, None, 32623, None, None, (44055, 146848), 32633),
     Training("GPT-2", "TPUv3", 32, None, 168, None, None, (12_902, 43_008)),
 )
 
 
 class Centre(NamedTuple):
-    """A row of Patterson's table: where a model was trained, and what that took."""
+    """A row of Patterson's table."""
 
     model: str
     device: str
@@ -46,7 +46,7 @@ class Centre(NamedTuple):
     days: float
     watts: float  # of a device with its share of the host, averaged over the run
     pue: float
-    intensity: float  # kg of CO2e a kWh there, net of what was bought carbon-free
+    intensity: float  # net kg of CO2e per kWh, without purchased carbon-free energy
     mwh: float
     tonnes: float
 
@@ -58,4 +58,4 @@ PATTERSON = (
     Centre("Switch", "TPUv3", 1024, 27, 245, 1.10, 0.330, 179, 59.1),
     Centre("GPT-3", "V100", 10_000, 14.8, 330, 1.10, 0.429, 1287, 552.1),
 )
-SEARCH = 3.2  # tonnes that Patterson finds in the records of the NAS of the table above
+SEARCH = 3.2  # tonnes of CO2e of the NAS of Strubell's table, by Patterson

@@ -1,4 +1,4 @@
-"""One network trained on one device, and divided over the devices of a mesh."""
+"""Training of one network on one device and divided over a mesh, for comparison."""
 
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
@@ -29,9 +29,15 @@ class Division(NamedTuple):
 def ranks(
     values: flags.FlagValues, size: int, compare: Callable[[CountedComm], Any]
 ) -> list[Any]:
-    """Run the comparison on all ranks; on so many devices if mpirun started one rank.
+    """Run the comparison on all ranks, or on virtual devices without mpirun.
 
-    Returns the results of the ranks of this process.
+    Args:
+        values: flags.
+        size: number of virtual devices without mpirun.
+        compare: function of a communicator.
+
+    Returns:
+        Results of the ranks of this process.
     """
     virtual_if_alone(values, size)
     compiling.cached()
@@ -48,26 +54,34 @@ def one_device(problem: Problem) -> Division:
     return Division(problem, mesh("one", jax.local_devices()[:1], 1))
 
 
-def mesh(name: str, found: Sequence[jax.Device], size: int) -> Mesh:
+def mesh(name: str, available: Sequence[jax.Device], size: int) -> Mesh:
     """Return the first devices as a mesh of one axis."""
-    # devices of other processes cannot be left out: each process runs the program
+    # with several processes all devices take part: each process runs the program
     may_leave = jax.process_count() == 1
-    if len(found) < size or (len(found) > size and not may_leave):
+    if len(available) < size or (len(available) > size and not may_leave):
         raise BadInput(
-            f"expected {size} devices for the axis {name}, got {len(found)}; pass "
+            f"expected {size} devices for the axis {name}, got {len(available)}; pass "
             f"--simulate={size}, or start {size} ranks"
         )
-    return Mesh(np.array(found[:size]), (name,), axis_types=(AxisType.Auto,))
+    return Mesh(np.array(available[:size]), (name,), axis_types=(AxisType.Auto,))
 
 
-def trained(
+def train(
     division: Division,
     batches: Iterable[np.ndarray],
     update: Optimizer,
     comm: CountedComm,
     evaluate_every: int = 0,
 ) -> Curve:
-    """Train; the last params are in the summary, as `params`."""
+    """Train a division; the summary has the final params under `params`.
+
+    Args:
+        division: problem, mesh and sharding.
+        batches: indices of each minibatch.
+        update: optimizer.
+        comm: communicator of all ranks.
+        evaluate_every: steps between evaluations; 0: at the end only.
+    """
     problem, axes, specs = division
     steps = sharded(
         problem, batches, update, comm=comm, timer=Timer(), axes=axes, specs=specs
@@ -79,11 +93,11 @@ def trained(
     return curve(steps, evaluate, evaluate_every)
 
 
-def seconds(found: Curve) -> float:
+def median_step_seconds(result: Curve) -> float:
     """Return the median seconds of a step, without its input."""
-    return float(np.median([row["gradient_seconds"] for row in found.rows]))
+    return float(np.median([row["gradient_seconds"] for row in result.rows]))
 
 
-def apart(one: Sequence[float], other: Sequence[float]) -> float:
-    """Return the largest difference of two curves of losses."""
-    return float(np.max(np.abs(np.subtract(one, other))))
+def largest_difference(first: Sequence[float], second: Sequence[float]) -> float:
+    """Return the largest absolute difference of two loss curves."""
+    return float(np.max(np.abs(np.subtract(first, second))))

@@ -1,4 +1,4 @@
-"""The flags of deep learning: of the strategy, of the update, and of checkpoints."""
+"""Flags of deep networks: strategy, update and checkpoints."""
 
 import math
 from typing import Any
@@ -11,12 +11,12 @@ from dml.update.dense import OPTIMIZERS, Optimizer, make
 from dml.update.schedules import SCHEDULES, WARMUPS, linear_scaling, schedule
 from dml.wire.collectives import ALLREDUCE
 from studies.deep import hybrid as deep_hybrid
-from studies.deep.ways import STRATEGIES
+from studies.deep.strategies import STRATEGIES
 
 SHARED = ("seed", *flags.VIRTUAL, "straggle", "watchdog", "check")
 SHARED += ("group", "outside", "timeline", "profile")
-WARM = 10  # a warm-up is one of so many steps
-# Flags that a resumed run may change: its examples, their order and rates stay
+WARM = 10  # steps of a run divided by those of its warm-up
+# Flags that a resumed run may change; examples, their order and rates stay.
 FREE = {*flags.WRITTEN, *flags.VIRTUAL, *deep_hybrid.OWN, "straggle", "watchdog"}
 FREE |= {"resume", "save_every", "check_every", "evaluate_every", "timeline"}
 FREE |= {"strategy", "allreduce", "bucket_mb", "call", "zero", "accumulate", "noise"}
@@ -25,9 +25,9 @@ FREE |= {"blank", "prompt", "sample"}
 
 
 def define(**defaults: Any) -> flags.FlagValues:
-    """Return the flags, with defaults of an experiment.
+    """Define the flags.
 
-    defaults: batch, steps, optimizer, lr, decay; clip and bucket_mb or not.
+    defaults: batch, steps, optimizer, lr and decay; optionally clip and bucket_mb.
     """
     values = flags.define(*SHARED)
     values.choice("strategy", "synchronous", list(STRATEGIES), "Strategy.")
@@ -35,41 +35,64 @@ def define(**defaults: Any) -> flags.FlagValues:
     values.number(
         "bucket_mb",
         defaults.get("bucket_mb", 0.0),
-        "MB of gradients in a bucket; 0: all at the end.",
+        "MB of gradients in a bucket; 0: one buffer after the backward pass.",
         0,
     )
-    values.choice("call", "shard_map", list(CALLS), "Compilation of mesh.")
+    values.choice("call", "shard_map", list(CALLS), "Compilation of the strategy mesh.")
     values.integer(
-        "zero", 0, "Of mesh: shard state (1), gradients (2), parameters (3).", 0, 3
+        "zero",
+        0,
+        "ZeRO stage of mesh: shard state (1), gradients (2), parameters (3).",
+        0,
+        3,
     )
-    values.integer("local_every", 8, "Updates of local between two averages.", 1)
     values.integer(
-        "local_after", 0, "Updates of local that are averaged one by one.", 0
+        "local_every", 8, "Updates between two averages of the strategy local.", 1
     )
-    values.integer("accumulate", 1, "Microbatches of a rank, one after another.", 1)
+    values.integer(
+        "local_after", 0, "First updates of local, which are averaged one by one.", 0
+    )
+    values.integer(
+        "accumulate", 1, "Microbatches of a rank whose gradients are accumulated.", 1
+    )
     values.switch("noise", False, "Measure the gradient noise scale.")
     values.integer(
         "batch", defaults["batch"], "Examples in a minibatch, over all ranks.", 1
     )
-    values.integer("steps", defaults["steps"], "Number of updates without --epochs.", 1)
-    values.integer("epochs", 0, "Number of epochs; 0: by --steps.", 0)
+    values.integer(
+        "steps", defaults["steps"], "Number of updates; ignored with --epochs.", 1
+    )
+    values.integer("epochs", 0, "Number of epochs; 0: --steps updates.", 0)
     values.choice("optimizer", defaults["optimizer"], list(OPTIMIZERS), "Optimizer.")
     values.number("lr", defaults["lr"], "Highest learning rate.", 0)
     values.integer(
-        "base_batch", 0, "Batch of --lr, which is scaled with --batch; 0: not.", 0
+        "base_batch",
+        0,
+        "Batch size for which --lr is stated; 0: --lr is not scaled.",
+        0,
     )
     values.number("decay", defaults["decay"], "Weight decay.", 0)
     values.number(
-        "clip", defaults.get("clip", 0.0), "Greatest norm of a gradient; 0: any.", 0
+        "clip",
+        defaults.get("clip", 0.0),
+        "Maximum norm of a gradient; 0: no clipping.",
+        0,
     )
     values.choice(
-        "schedule", "cosine", list(SCHEDULES), "Learning rates after the warm-up."
+        "schedule",
+        "cosine",
+        list(SCHEDULES),
+        "Learning rate schedule after the warm-up.",
     )
-    values.choice("warmup", "gradual", list(WARMUPS), "Learning rates in the warm-up.")
-    values.integer("warmup_steps", -1, f"Steps of the warm-up; -1: one in {WARM}.", -1)
+    values.choice(
+        "warmup", "gradual", list(WARMUPS), "Learning rate schedule of the warm-up."
+    )
+    values.integer(
+        "warmup_steps", -1, f"Steps of the warm-up; -1: 1/{WARM} of all.", -1
+    )
     values.number("start_lr", 0.0, "Learning rate at the start of the warm-up.", 0)
     values.choice(
-        "dtype", "float32", ["float32", "bfloat16"], "Type of the products of layers."
+        "dtype", "float32", ["float32", "bfloat16"], "Data type of matrix products."
     )
     values.switch("remat", False, "Recompute layers in the backward pass: less memory.")
     values.integer(
@@ -90,12 +113,12 @@ def rules(values: flags.FlagValues) -> dict[str, Any]:
 
 
 def total(values: flags.FlagValues, count: int) -> int:
-    """Return the number of draws of a run from so many examples."""
+    """Return the number of examples that a run draws from `count` examples."""
     return values.epochs * count or values.steps * values.batch
 
 
 def optimizer(values: flags.FlagValues, steps: int, like: Params) -> Optimizer:
-    """Return the optimizer for so many steps; like has the shapes of params."""
+    """Return the optimizer for `steps` updates; `like` has the shapes of params."""
     peak = values.lr
     if values.base_batch:
         peak = linear_scaling(peak, values.batch, values.base_batch)
@@ -111,7 +134,7 @@ def optimizer(values: flags.FlagValues, steps: int, like: Params) -> Optimizer:
     return make(
         values.optimizer,
         rate,
-        # hybrid clips before it: no part has the whole norm
+        # hybrid clips gradients itself: no device has the norm of all of them
         clip=math.inf if values.clip and values.strategy == "hybrid" else values.clip,
         decay=values.decay or None,
         axis=axis,

@@ -1,4 +1,4 @@
-"""Strategy `hybrid` of deep networks: its flags, and the division of a network.
+"""Flags and arguments of the strategy `hybrid`.
 
 flags → axes of a mesh, a Tensor, a Pipeline → Steps, and a table of the division
 """
@@ -30,7 +30,7 @@ def define(values: flags.FlagValues, mesh: str = "", microbatches: int = 1) -> N
     values.text(
         "mesh",
         mesh,
-        "Mesh axes and sizes of hybrid: data, stage, tensor, sequence, as "
+        "Axes and sizes of the mesh: data, stage, tensor, sequence, as "
         "data:2,stage:2,tensor:2; empty: all data.",
     )
     values.choice("pipeline", "1f1b", [*SCHEDULES, TRANSPOSED], "Pipeline schedule.")
@@ -40,16 +40,16 @@ def define(values: flags.FlagValues, mesh: str = "", microbatches: int = 1) -> N
     values.integer(
         "rounds", 1, "Parts of the network on each stage with interleaved.", 1
     )
-    values.switch("sequence", False, "Slice activations over tensor, too.")
+    values.switch("sequence", False, "Divide activations over the axis tensor, too.")
     values.choice(
         "balance", "flops", list(COSTS), "Layer cost that is balanced over the stages."
     )
 
 
 def on_axes(setup: Setup) -> dict[str, Any]:
-    """Train on the mesh of the flag --mesh."""
+    """Return hybrid's arguments for the mesh of --mesh."""
     count = len(jax.devices())
-    return own(setup, axes.parse(setup.values.mesh or f"data:{count}", count))
+    return arguments(setup, axes.parse(setup.values.mesh or f"data:{count}", count))
 
 
 def on_mesh(setup: Setup, sizes: dict[str, int]) -> Iterator[Step]:
@@ -60,20 +60,21 @@ def on_mesh(setup: Setup, sizes: dict[str, int]) -> Iterator[Step]:
         setup.update,
         comm=setup.comm,
         timer=setup.timer,
-        **own(setup, sizes),
+        **arguments(setup, sizes),
     )
 
 
-def own(setup: Setup, sizes: dict[str, int]) -> dict[str, Any]:
+def arguments(setup: Setup, sizes: dict[str, int]) -> dict[str, Any]:
     """Return hybrid's own arguments for a mesh; print the division of the network."""
-    fits(setup, sizes)
+    check(setup, sizes)
     values, mesh = setup.values, devices.mesh(**sizes)
     cut = network(setup, sizes)
     pipeline = Pipeline(
         schedule=values.pipeline,
         microbatches=values.microbatches,
         rounds=values.rounds,
-        remat=values.remat and setup.tensor is not None,  # dense layers have it already
+        remat=values.remat
+        and setup.tensor is not None,  # the dense model has remat already
         seconds=costs(setup) if sizes["stage"] > 1 else (),
     )
     if setup.comm.rank == 0:
@@ -89,7 +90,7 @@ def own(setup: Setup, sizes: dict[str, int]) -> dict[str, Any]:
     }
 
 
-def fits(setup: Setup, sizes: dict[str, int]) -> None:
+def check(setup: Setup, sizes: dict[str, int]) -> None:
     """Raise BadInput for axes that cannot divide the network; compile nothing."""
     values = setup.values
     if values.microbatches > values.batch:
@@ -104,7 +105,7 @@ def fits(setup: Setup, sizes: dict[str, int]) -> None:
         pipedream.check_pipedream(parts, pipeline, values.clip)
 
 
-def whole(values: flags.FlagValues, total: int) -> None:
+def check_batches(values: flags.FlagValues, total: int) -> None:
     """Raise BadInput for minibatches of two sizes with pipedream.
 
     `total` is the number of examples of a run.

@@ -11,9 +11,9 @@ import numpy as np
 from dml.figures import style as figures
 from dml.runs.writers import Row, Writer, collected
 from dml.train import Curve
-from studies.deep.comparison import apart
+from studies.deep.comparison import largest_difference
 
-CLOSE = 1e-4  # of a loss: float32 sums in other orders, through so many updates
+CLOSE = 1e-4  # tolerance of a loss: float32 sums in other orders
 MEASURES = {  # columns by the measures of a Step, in bytes
     "bytes_held": "held_mb",
     "bytes_temporary": "temporary_mb",
@@ -23,29 +23,38 @@ MEASURES = {  # columns by the measures of a Step, in bytes
 }
 
 
-def row(name: str, found: Curve, tokens: int, first: Sequence[Row]) -> dict[str, Any]:
-    """Return the row of a mesh; first: the row of one device, or none yet."""
-    seconds = [row["seconds"] for row in found.rows]
-    reference = first[0]["losses"] if first else found.losses
-    later = seconds[1:] or seconds  # the first one compiles
+def row(
+    name: str, result: Curve, tokens: int, reference_rows: Sequence[Row]
+) -> dict[str, Any]:
+    """Return the row of a mesh.
+
+    Args:
+        name: the mesh.
+        result: losses and measures of its training.
+        tokens: tokens of a minibatch.
+        reference_rows: the row of one device; empty for that row itself.
+    """
+    seconds = [row["seconds"] for row in result.rows]
+    reference = reference_rows[0]["losses"] if reference_rows else result.losses
+    later = seconds[1:] or seconds  # the first step compiles
     return {
         "mesh": name,
         "first_seconds": seconds[0],
         "tokens_per_second": tokens / float(np.median(later)),
-        **{mb: megabytes(found.summary, key) for key, mb in MEASURES.items()},
-        "loss": found.losses[-1],
-        "apart": apart(found.losses, reference),
-        "losses": found.losses,
+        **{mb: megabytes(result.summary, key) for key, mb in MEASURES.items()},
+        "loss": result.losses[-1],
+        "apart": largest_difference(result.losses, reference),
+        "losses": result.losses,
     }
 
 
 def megabytes(measures: Mapping[str, Any], name: str) -> float | None:
-    """Return a measure in MB; None where it is not known."""
+    """Return a measure in MB; None if it was not measured."""
     return measures[name] / 1e6 if name in measures else None
 
 
-def given(key: str) -> Any:
-    """Return the text of a number; empty where it is not known."""
+def optional_number(key: str) -> Any:
+    """Return a column's text of a number; empty for None."""
     return lambda row: "" if row[key] is None else f"{row[key]:.2f}"
 
 
@@ -53,18 +62,18 @@ COLUMNS = {
     "mesh": (24, "{mesh}"),
     "first s": (7, "{first_seconds:.1f}"),
     "tokens/s": (8, "{tokens_per_second:,.0f}"),
-    "held MB": (7, given("held_mb")),
-    "temporary": (9, given("temporary_mb")),
-    "sent MB: tensor": (15, given("tensor_mb")),
-    "stage": (6, given("stage_mb")),
-    "data": (6, given("data_mb")),
+    "held MB": (7, optional_number("held_mb")),
+    "temporary": (9, optional_number("temporary_mb")),
+    "sent MB: tensor": (15, optional_number("tensor_mb")),
+    "stage": (6, optional_number("stage_mb")),
+    "data": (6, optional_number("data_mb")),
     "last loss": (9, "{loss:.5f}"),
     "apart": (8, "{apart:.1e}"),
 }
 
 
 def summary(rows: Sequence[Row]) -> dict[str, Any]:
-    """Return whether all meshes have learned the same, and the fastest of them."""
+    """Return whether all loss curves agree, and the fastest mesh."""
     apart = max(row["apart"] for row in rows)
     meshes = rows[1:]
     fastest = max(meshes, key=lambda row: row["tokens_per_second"])
@@ -79,7 +88,7 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def chart(path: Path) -> AbstractContextManager[Writer]:
-    """Draw the loss of every mesh and print the verdict, when the summary comes."""
+    """Draw the loss of every mesh and print the verdict when the summary is written."""
 
     def finish(rows: Sequence[Row], summary: Row) -> None:
         steps = range(1, 1 + len(rows[0]["losses"]))

@@ -1,4 +1,4 @@
-"""What every strategy for a deep network starts from: flags and objects, in one."""
+"""The arguments of all strategies for a deep network."""
 
 from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple
@@ -19,9 +19,14 @@ Cutter = Callable[..., Tensor]  # tensor_transformer of one network
 class Setup(NamedTuple):
     """The arguments of a strategy.
 
-    values: the flags.
-    state, memory: of the checkpoint that a run resumes from.
-    done: updates before that checkpoint.
+    values: flags.
+    comm: communicator of all ranks.
+    problem: network, start value and data.
+    batches: indices of each minibatch.
+    update: optimizer.
+    timer: measures the phases.
+    state, memory: optimizer state and reducer memory of the checkpoint, if resumed.
+    done: updates before the checkpoint.
     tensor: makes the tensor-parallel model; None where the network has none.
     """
 
@@ -38,7 +43,9 @@ class Setup(NamedTuple):
 
     @property
     def ahead(self) -> int:
-        return 0 if self.comm.platform.virtual else AHEAD  # virtual ranks: one thread
+        return (
+            0 if self.comm.platform.virtual else AHEAD
+        )  # virtual ranks share a thread
 
     @property
     def options(self) -> dict[str, Any]:
@@ -51,7 +58,7 @@ class Setup(NamedTuple):
     @property
     def wire(self) -> dict[str, Any]:
         name = self.values.allreduce
-        if name == "auto":  # measuring a new machine is no part of the first step
+        if name == "auto":  # measure a new machine before the first step
             machine_rates(self.comm)
         allreduce = flags.allreduce(name, self.values, self.comm.size)
         return {"reducer": exact(allreduce), "memory": self.memory}

@@ -1,4 +1,4 @@
-"""Filters of Steps: a guard of transfers, numbers of a resumed run, the speed."""
+"""Filters of Steps: transfer guard, numbers of a resumed run, and speed."""
 
 import time
 from collections.abc import Iterable, Iterator
@@ -9,9 +9,9 @@ from dml.types import Step
 
 
 def guarded(steps: Iterator[Step], virtual: bool) -> Iterator[Step]:
-    """Pass steps on; after the first, implicit transfers to or from a device raise.
+    """Yield the steps; after the first, implicit transfers to or from a device raise.
 
-    Virtual ranks share a thread, so they have no guard.
+    Virtual ranks share a thread and have no guard.
     """
     yield next(steps)
     guard = "allow" if virtual else "disallow"
@@ -23,13 +23,13 @@ def guarded(steps: Iterator[Step], virtual: bool) -> Iterator[Step]:
         yield step
 
 
-def onward(steps: Iterable[Step], done: int) -> Iterator[Step]:
-    """Number the steps of a resumed run."""
+def renumbered(steps: Iterable[Step], done: int) -> Iterator[Step]:
+    """Yield the steps of a resumed run, numbered from the start of the first run."""
     return (step._replace(number=step.number + done) for step in steps)
 
 
 class Speed:
-    """Units a second without the steps that compile, and the last step."""
+    """Units per second, without the steps that compile, and the last step."""
 
     def __init__(self, units: int) -> None:
         self.units, self.examples, self.seconds = units, 0, 0.0
@@ -39,9 +39,9 @@ class Speed:
         for number, self.last in enumerate(steps):
             if not number:
                 self.first, size = time.perf_counter(), self.last.examples
-            if number < 2:  # alone, they are better than nothing
+            if number < 2:  # steps that compile count only in runs without others
                 self.examples, self.seconds = 0, 0.0
-            if self.last.examples >= size:  # a smaller one is compiled anew
+            if self.last.examples >= size:  # a smaller minibatch compiles again
                 self.examples += self.last.examples
                 self.seconds += sum(self.last.seconds.values())
             yield self.last

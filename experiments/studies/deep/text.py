@@ -12,24 +12,36 @@ from dml.models.layers.experts import Mixture, capacity
 from dml.models.networks.tensor_transformer import tensor_transformer
 from dml.models.networks.transformer import SIZES, Shape, transformer
 from dml.types import Batch, Examples, Model, Params
-from studies.deep import deep
 from studies.deep import flags as deep_flags
+from studies.deep import training as deep
 
 
 class Kind(NamedTuple):
-    """A transformer, its examples, and the output at the end of a run."""
+    """A kind of transformer.
 
-    name: str  # of SIZES
+    name: key of SIZES.
+    causal: whether attention is masked.
+    subwords: key of tokens.KINDS.
+    windows: tokens, length, seed -> training and held-out examples.
+    show: model, tokens, held-out examples, folder, params -> entries of the summary.
+    """
+
+    name: str
     causal: bool
-    subwords: str  # of tokens.KINDS
-    # tokens, length, seed -> training examples and held-out ones
+    subwords: str
     windows: Callable[[Tokens, int, int], tuple[Examples, Batch]]
-    # model, tokens, held-out examples, folder, params -> numbers of the summary
     show: Callable[[Model, Tokens, Batch, Path, Params], Mapping[str, Any]]
 
 
 def define(name: str, subwords: str, length: int, **defaults: Any) -> flags.FlagValues:
-    """Return the flags; defaults: batch, steps and decay."""
+    """Define the flags.
+
+    Args:
+        name: key of SIZES.
+        subwords: key of tokens.KINDS.
+        length: default of --length.
+        defaults: defaults of batch, steps and decay.
+    """
     own = {"optimizer": "adamw", "lr": 2e-3, "clip": 1.0, "bucket_mb": 1.0}
     values = deep_flags.define(**own, **defaults)
     values.text(
@@ -39,9 +51,9 @@ def define(name: str, subwords: str, length: int, **defaults: Any) -> flags.Flag
         "vocabulary", 2048, f"Tokens of {subwords}, trained on the corpus.", 1
     )
     values.integer("length", length, "Tokens of an example.", 1)
-    values.choice("size", "tiny", list(SIZES[name]), "Network.")
+    values.choice("size", "tiny", list(SIZES[name]), "Size of the network.")
     values.integer("experts", 0, "Experts in place of each feed-forward; 0: none.", 0)
-    values.integer("choices", 1, "Experts of a token.", 1)
+    values.integer("choices", 1, "Experts per token.", 1)
     values.number(
         "capacity", 1.25, "Capacity of an expert, relative to equal loads.", 0
     )
@@ -54,7 +66,7 @@ def define(name: str, subwords: str, length: int, **defaults: Any) -> flags.Flag
 def run(
     values: flags.FlagValues, argv: Sequence[str], kind: Kind
 ) -> list[dict[str, Any]]:
-    """Train as the flags say; return the summaries of the ranks of this process."""
+    """Train by the flags; return the summaries of the ranks of this process."""
     return deep.run(
         values,
         argv,
@@ -73,7 +85,7 @@ def run(
     )
 
 
-@cache  # virtual ranks share it
+@cache  # shared by virtual ranks
 def task(
     kind: Kind,
     size: str,
@@ -85,7 +97,7 @@ def task(
     dtype: str,
     remat: bool,
 ) -> deep.Task:
-    """Return the network and its windows of text."""
+    """Return the network and its windows of text; arguments are values of flags."""
     known = tokens(corpus, kind.subwords, vocabulary)
     training, held_out = kind.windows(known, length, seed)
     shape = Shape(known.tokenizer.get_vocab_size(), length, *SIZES[kind.name][size])

@@ -1,4 +1,4 @@
-"""Rows, summary, figure and printed examples of translate.py, and its race."""
+"""Rows, summary, figure, timing and printed examples of translate.py."""
 
 import os
 import time
@@ -25,7 +25,13 @@ from dml.runs.writers import Row, scaled
 from dml.strategies.sharded import placed
 from dml.train import Curve
 from dml.types import Batch, Problem
-from studies.deep.comparison import Division, apart, mesh, one_device, seconds
+from studies.deep.comparison import (
+    Division,
+    largest_difference,
+    median_step_seconds,
+    mesh,
+    one_device,
+)
 
 COLUMNS = {
     "way": (14, "{way}"),
@@ -37,31 +43,31 @@ COLUMNS = {
     "exactly right": (13, "{accuracy:.1%}"),
 }
 ONE_DEVICE, WAVEFRONT = "one device", "wavefront"
-TURNS = 12  # measured calls of each division in a race
+TURNS = 12  # timed calls of each division
 
 
-def row(name: str, layers: int, length: int, found: Curve) -> Row:
-    """Return the row of a division; length is L."""
-    count = counted(name, layers, length)
+def row(name: str, layers: int, length: int, result: Curve) -> Row:
+    """Return the row of a division; length is the number of words, L."""
+    count = tick_count(name, layers, length)
     return {
         "way": name,
         "layers": layers,
         "ticks": count,
         "gain": layers * length / count,
-        "seconds_per_step": seconds(found),
-        "loss": found.losses[-1],
-        "accuracy": found.summary["accuracy"],
-        "losses": found.losses,
+        "seconds_per_step": median_step_seconds(result),
+        "loss": result.losses[-1],
+        "accuracy": result.summary["accuracy"],
+        "losses": result.losses,
     }
 
 
-def counted(name: str, layers: int, length: int) -> int:
-    """Return the ticks of all layers, one layer after another or as a wavefront."""
+def tick_count(name: str, layers: int, length: int) -> int:
+    """Return the ticks of all layers, one after another or as a wavefront."""
     return ticks(layers, length) if name == WAVEFRONT else layers * length
 
 
-def sketched(layers: int, read: int, written: int) -> list[str]:
-    """Return the wavefront as lines: r1 is the first word read, w1 written."""
+def wavefront_lines(layers: int, read: int, written: int) -> list[str]:
+    """Return the wavefront as lines; r1 is the first word read, w1 is written first."""
     names = [f"r{n + 1}" for n in range(read)] + [f"w{n + 1}" for n in range(written)]
     wide = max(map(len, names))
     lines = []
@@ -71,22 +77,22 @@ def sketched(layers: int, read: int, written: int) -> list[str]:
     return lines
 
 
-def summary(found: Mapping[str, Curve], layers: int, length: int) -> dict[str, Any]:
-    """Return a flat summary; length is L."""
-    one, two = found[ONE_DEVICE], found[WAVEFRONT]
+def summary(results: Mapping[str, Curve], layers: int, length: int) -> dict[str, Any]:
+    """Return a flat summary; length is the number of words, L."""
+    serial, swept = results[ONE_DEVICE], results[WAVEFRONT]
     return {
-        "loss": two.losses[-1],
-        "accuracy": two.summary["accuracy"],
-        "largest_difference": apart(one.losses, two.losses),
-        "ticks_one_device": counted(ONE_DEVICE, layers, length),
-        "ticks_wavefront": counted(WAVEFRONT, layers, length),
-        "seconds_per_step_one_device": seconds(one),
-        "seconds_per_step_wavefront": seconds(two),
+        "loss": swept.losses[-1],
+        "accuracy": swept.summary["accuracy"],
+        "largest_difference": largest_difference(serial.losses, swept.losses),
+        "ticks_one_device": tick_count(ONE_DEVICE, layers, length),
+        "ticks_wavefront": tick_count(WAVEFRONT, layers, length),
+        "seconds_per_step_one_device": median_step_seconds(serial),
+        "seconds_per_step_wavefront": median_step_seconds(swept),
     }
 
 
-def raced(words: int, width: int, batch: Batch) -> dict[str, Any]:
-    """Time two layers on two devices, for which more machines have the cores."""
+def race_two_layers(words: int, width: int, batch: Batch) -> dict[str, Any]:
+    """Time two layers on two devices, for which most machines have enough cores."""
     model = translator(words, width, layers=2)
     params = model.init(jax.random.key(0))
     problem = model_problem(
@@ -112,13 +118,13 @@ def verdict(summary: Row) -> str:
 
 
 def divisions(problem: Problem, line: Mesh) -> dict[str, Division]:
-    """Return the problem on one device, and with a layer on each device of a line."""
+    """Return the problem on one device, and with one layer per device of a mesh."""
     swept = problem._replace(gradient=wavefront(line))
     return {ONE_DEVICE: one_device(problem), WAVEFRONT: Division(swept, line, SPECS)}
 
 
 def race(divisions: Sequence[Division], batch: Batch) -> list[float]:
-    """Return the seconds of each gradient: medians of calls that take turns."""
+    """Return the seconds of each gradient: medians of calls in turns."""
     calls = []
     for problem, axes, specs in divisions:
         params = placed(jax.device_get(problem.params), axes, specs)
@@ -129,34 +135,40 @@ def race(divisions: Sequence[Division], batch: Batch) -> list[float]:
             start = time.perf_counter()
             jax.block_until_ready(call(*arguments))
             times.append(time.perf_counter() - start)
-    return [float(np.median(times[1:])) for times in took]  # the first compiles
+    return [float(np.median(times[1:])) for times in took]  # the first call compiles
 
 
-def examples(batch: Batch, found_BxT: np.ndarray, count: int = 4) -> Iterator[str]:
-    """Yield lines: a sentence, its translation, and whether that is right."""
-    for read, right, written in list(zip(*batch, found_BxT, strict=True))[:count]:
-        said = "right" if (right == written).all() else f"is {sentence(right)}"
-        yield f"{sentence(read)} -> {sentence(written)}  {said}"
+def examples(
+    batch: Batch, translations_BxT: np.ndarray, count: int = 4
+) -> Iterator[str]:
+    """Yield lines: a sentence, its translation, and the correct one if it differs."""
+    for read, expected, written in list(zip(*batch, translations_BxT, strict=True))[
+        :count
+    ]:
+        verdict = "right" if (expected == written).all() else f"is {sentence(expected)}"
+        yield f"{sentence(read)} -> {sentence(written)}  {verdict}"
 
 
 def sentence(words: np.ndarray) -> str:
     return " ".join(f"{word:2d}" for word in words)
 
 
-def draw(path: Path, found: Mapping[str, Curve], shape: tuple[int, int, int]) -> None:
+def draw(path: Path, results: Mapping[str, Curve], shape: tuple[int, int, int]) -> None:
     """Draw losses, shares of exact translations by steps, and the wavefront.
 
-    Shape: the number of layers, and of words read and written.
+    shape: numbers of layers, of words read, and of words written.
     """
-    *_, last = found.values()
-    known = [row for row in last.rows if "accuracy" in row]
-    if known[-1:] != last.rows[-1:]:
-        known.append(last.rows[-1] | last.summary)
+    *_, last = results.values()
+    evaluated = [row for row in last.rows if "accuracy" in row]
+    if evaluated[-1:] != last.rows[-1:]:
+        evaluated.append(last.rows[-1] | last.summary)
     with figures.figure(path, (9.6, 5.6)) as figure:
         panels = figure.subplot_mosaic([["left", "right"], ["below"] * 2])
         left, right, below = panels["left"], panels["right"], panels["below"]
-        losses(left, {name: one.losses for name, one in found.items()})
-        steps, shares = ([row[key] for row in known] for key in ("step", "accuracy"))
+        losses(left, {name: result.losses for name, result in results.items()})
+        steps, shares = (
+            [row[key] for row in evaluated] for key in ("step", "accuracy")
+        )
         right.plot(steps, shares, "o-")
         right.set(xlabel="step", ylabel="held out, exactly right", ylim=(0, 1))
         right.yaxis.set_major_formatter("{x:.0%}")
@@ -165,7 +177,7 @@ def draw(path: Path, found: Mapping[str, Curve], shape: tuple[int, int, int]) ->
 
 
 def sweep(panel: Any, layers: int, read: int, written: int) -> None:
-    """Draw the time that each layer computes in each tick; idle layers are white."""
+    """Draw the word that each layer processes in each tick; idle layers are white."""
     from matplotlib.patches import Rectangle
 
     times_KxN = wave(layers, read + written)
@@ -176,9 +188,9 @@ def sweep(panel: Any, layers: int, read: int, written: int) -> None:
         panel.add_patch(
             Rectangle((tick, layer + 0.5), 0.94, 0.94, color=colour, clip_on=False)
         )
-        said = at + 1 if at < read else at - read + 1
+        label = at + 1 if at < read else at - read + 1
         look = {"ha": "center", "va": "center", "fontsize": 7, "color": "white"}
-        panel.text(tick + 0.47, layer + 0.97, str(said), **look)
+        panel.text(tick + 0.47, layer + 0.97, str(label), **look)
     panel.set(
         xlim=(0, times_KxN.shape[1]),
         ylim=(0.4, layers + 0.6),

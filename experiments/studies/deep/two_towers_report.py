@@ -1,4 +1,4 @@
-"""Rows, summary and figure of two_towers.py; the figure is as the paper's figure 3."""
+"""Rows, summary and figure of two_towers.py, like figure 3 of the paper."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,12 +12,12 @@ from dml.models.networks.alexnet import TOWERS
 from dml.runs.writers import Row, scaled
 from dml.train import Curve
 from dml.types import Params
-from studies.deep.comparison import apart, seconds
+from studies.deep.comparison import largest_difference, median_step_seconds
 
-CROSSINGS = ("all-gather", "reduce-scatter")  # the other collectives sum losses
-FIRST = 20  # steps: later ones double the differences of rounding
-LINE = 6  # filters, in the figure
-SHADES = 2.5  # standard deviations from 0 to black and to white
+CROSSINGS = ("all-gather", "reduce-scatter")  # other collectives sum losses
+FIRST = 20  # steps in which rounding differences are still small
+LINE = 6  # filters in a line of the figure
+SHADES = 2.5  # standard deviations between grey and black or white
 
 COLUMNS = {
     "layers that cross": (17, "{crossings}"),
@@ -31,10 +31,17 @@ COLUMNS = {
 
 
 def row(
-    crossings: Sequence[int], devices: int, found: Curve, formula: int
+    crossings: Sequence[int], devices: int, result: Curve, formula: int
 ) -> dict[str, Any]:
-    """Return the row of a network; formula: bytes that two devices send in a step."""
-    last = found.summary
+    """Return the row of a network.
+
+    Args:
+        crossings: layers whose towers exchange activations.
+        devices: number of devices.
+        result: losses and measures of the training.
+        formula: bytes that two devices send in a step, by formula.
+    """
+    last = result.summary
     return {
         "crossings": "".join(map(str, crossings)),
         "devices": devices,
@@ -42,18 +49,18 @@ def row(
         "cross_entropy": last["cross_entropy"],
         "formula_bytes": formula if devices > 1 else 0,
         "compiled_bytes": devices * sum(last.get(f"{k}_bytes", 0) for k in CROSSINGS),
-        "seconds_per_step": seconds(found),
-        "losses": found.losses,
+        "seconds_per_step": median_step_seconds(result),
+        "losses": result.losses,
     }
 
 
 def summary(rows: Sequence[Row]) -> dict[str, Any]:
-    """Return a flat summary; the first two rows are of the same network."""
+    """Return a flat summary; the first two rows are of one network."""
     one, two, *_ = rows
-    found: dict[str, Any] = {
+    totals: dict[str, Any] = {
         "loss": two["losses"][-1],
-        "largest_difference": apart(one["losses"], two["losses"]),
-        "largest_difference_at_first": apart(
+        "largest_difference": largest_difference(one["losses"], two["losses"]),
+        "largest_difference_at_first": largest_difference(
             one["losses"][:FIRST], two["losses"][:FIRST]
         ),
         "seconds_per_step_one_device": one["seconds_per_step"],
@@ -61,18 +68,18 @@ def summary(rows: Sequence[Row]) -> dict[str, Any]:
     }
     for row in rows[1:]:
         for name in ("accuracy", "formula_bytes", "compiled_bytes"):
-            found[f"{name}_{row['crossings']}"] = row[name]
-    return found
+            totals[f"{name}_{row['crossings']}"] = row[name]
+    return totals
 
 
-def learned(start: Params, last: Params) -> np.ndarray:
+def filter_changes(start: Params, last: Params) -> np.ndarray:
     """Return the change of the first layer's filters: HxWxIxO."""
     first, second = (np.asarray(one["layer_1"]["kernel"]) for one in (start, last))
     return second - first
 
 
 def draw(path: Path, rows: Sequence[Row], kernel_HxWxIxO: np.ndarray) -> None:
-    """Draw the first layer's filters, a tower a panel, and the curves of all losses."""
+    """Draw the first layer's filters, one panel per tower, and all loss curves."""
     curves = {}
     for row in rows:
         where = "one device" if row["devices"] == 1 else f"{row['devices']} devices"
@@ -84,15 +91,15 @@ def draw(path: Path, rows: Sequence[Row], kernel_HxWxIxO: np.ndarray) -> None:
         panels = figure.subplot_mosaic(layout, width_ratios=(1, 2))
         for number, half in enumerate(halves):
             axes = panels[number]
-            axes.imshow(tiled(half), vmin=0, vmax=1, cmap="gray", clip_on=False)
+            axes.imshow(filter_tiles(half), vmin=0, vmax=1, cmap="gray", clip_on=False)
             axes.set_axis_off()
-            title = f"tower {number + 1}: what its filters have learned"
+            title = f"tower {number + 1}: change of its filters"
             axes.set_title(title, fontsize=9)
         losses(panels["losses"], curves)
 
 
-def tiled(kernel_HxWxIxO: np.ndarray) -> np.ndarray:
-    """Return filters as one picture, where grey is 0; in colours if they see three."""
+def filter_tiles(kernel_HxWxIxO: np.ndarray) -> np.ndarray:
+    """Return filters as one picture; grey is 0; in colour for three input channels."""
     if kernel_HxWxIxO.shape[2] != 3:
         kernel_HxWxIxO = kernel_HxWxIxO.mean(axis=2, keepdims=True)
     high, wide, colours, count = kernel_HxWxIxO.shape

@@ -6,10 +6,10 @@ from lab.claims import Verdict, claim, nonempty, untested, verdict
 
 from dml.runs.results import Run
 
-SAME = 0.02  # of a loss: strategies differ in the order of records
-HALF = 0.005  # half a point of the questions: seeds differ by nearly as much
-TEXT8 = "text8"  # 17 M words, which are not here
-LEAST, MOST = 0.22, 0.23  # published
+SAME = 0.02  # relative tolerance of a loss: strategies order records differently
+HALF = 0.005  # tolerance of an accuracy: seeds differ by nearly as much
+TEXT8 = "text8"  # a corpus of 17 M words
+LEAST, MOST = 0.22, 0.23  # published accuracies
 
 
 @claim("all strategies reach the same loss", "22 to 23 % for all")
@@ -17,8 +17,8 @@ def same_loss(run: Run) -> Verdict:
     """The highest last loss of all strategies and ranks is within 2 % of the lowest."""
     losses = by_strategy(run, "loss")
     off = max(losses.values()) / min(losses.values()) - 1
-    ours = f"{min(losses.values()):.5f} to {max(losses.values()):.5f}"
-    return verdict(off <= SAME, ours, f"{off:.2%} apart, {len(losses)} runs")
+    measured = f"{min(losses.values()):.5f} to {max(losses.values()):.5f}"
+    return verdict(off <= SAME, measured, f"{off:.2%} apart, {len(losses)} runs")
 
 
 @claim("all strategies reach the same accuracy", "22 to 23 % for all")
@@ -28,8 +28,8 @@ def same_accuracy(run: Run) -> Verdict:
     if None in shares.values():
         return untested("the vocabulary has no analogy's words")
     least, most = min(shares.values()), max(shares.values())
-    ours = f"{least:.1%} to {most:.1%}"
-    return verdict(most - least <= HALF, ours, f"{len(shares)} runs")
+    measured = f"{least:.1%} to {most:.1%}"
+    return verdict(most - least <= HALF, measured, f"{len(shares)} runs")
 
 
 @claim("text8, d = 50, 15 epochs: analogies", "22 to 23 %")
@@ -43,10 +43,10 @@ def reference(run: Run) -> Verdict:
     if None in shares:
         return untested(f"{corpus} has no analogy's words")
     least, most = min(shares), max(shares)
-    ours = f"{least:.1%} to {most:.1%}"
+    measured = f"{least:.1%} to {most:.1%}"
     if TEXT8 not in corpus:
-        return untested(f"{corpus} is not {TEXT8}", ours)
-    return verdict(least >= LEAST - HALF and most <= MOST + HALF, ours, TEXT8)
+        return untested(f"{corpus} is not {TEXT8}", measured)
+    return verdict(least >= LEAST - HALF and most <= MOST + HALF, measured, TEXT8)
 
 
 def by_strategy(run: Run, number: str) -> dict[str, Any]:

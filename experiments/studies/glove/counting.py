@@ -1,4 +1,4 @@
-"""Counts of a corpus from flags: counted now, cached, or read from --counts."""
+"""Co-occurrence counts by the flags: counted now, cached, or read from --counts."""
 
 import hashlib
 import json
@@ -24,30 +24,30 @@ from dml.types import BadInput, CountedComm
 from dml.wire.collectives import broadcast
 from dml.wire.comm import first_of_all
 
-PIECE = 1 << 18  # bytes of text that a rank takes at once
-VERSION = 1  # of what is counted: another one counts anew
+PIECE = 1 << 18  # bytes of text that a rank processes at once
+VERSION = 1  # version of the counts; other versions in the cache are ignored
 
 
 def define(values: flags.FlagValues) -> None:
-    """Add the flags of counting, for every experiment that begins with a corpus."""
+    """Add the flags of counting."""
     values.text(
-        "corpus", "enwiki", "Named texts, files or folders, with commas between."
+        "corpus", "enwiki", "Named texts, files or folders, separated by commas."
     )
     values.text("pattern", r"\w+", "Regular expression of a word.")
     values.switch("lower", True, "Turn letters to lower case.")
+    values.integer("min_count", 5, "Minimum count of a word of the vocabulary.", 1)
+    values.integer("max_vocab", 0, "Maximum number of words; 0: all.", 0)
     values.integer(
-        "min_count", 5, "Least times that a word of the vocabulary occurs.", 1
+        "window", 15, "Words of context on each side, weighted by 1/distance.", 1
     )
-    values.integer("max_vocab", 0, "Most words; 0: all.", 0)
-    values.integer("window", 15, "Words on a side that count, by 1/distance.", 1)
     values.switch(
-        "symmetric", True, "Count contexts on both sides; else words to the left."
+        "symmetric", True, "Context on both sides of a word; else on its left only."
     )
     values.text(
-        "memory", "4GB", "Memory for counting, of all ranks; disk takes the rest."
+        "memory", "4GB", "Memory for counting, over all ranks; the rest is on disk."
     )
     values.text(
-        "counts", None, "Folder with vocab.txt and cooccurrence.bin to begin with."
+        "counts", None, "Folder with vocab.txt and cooccurrence.bin to start from."
     )
 
 
@@ -59,10 +59,10 @@ class Counts(NamedTuple):
     records: np.ndarray
 
 
-def counted(comm: CountedComm, values: flags.FlagValues) -> Counts:
-    """Count the corpus, or find the counts of the same texts and flags; collective."""
+def counts(comm: CountedComm, values: flags.FlagValues) -> Counts:
+    """Return cached counts of the same texts and flags, else count; collective."""
     if values.counts:
-        return opened(Path(values.counts))
+        return open_counts(Path(values.counts))
     paths = first_of_all(comm, lambda: text(values.corpus))
     rules = Rules(
         values.window,
@@ -72,60 +72,61 @@ def counted(comm: CountedComm, values: flags.FlagValues) -> Counts:
         flags.nbytes(values.memory),
     )
     folder = cache() / "cooccurrence" / key(comm, paths, values)
-    there, part = known(comm, folder)
-    if not there:
+    exists, part = cached_folder(comm, folder)
+    if not exists:
         words = partial(tokens, pattern=values.pattern, lower=values.lower)
         part.mkdir(parents=True, exist_ok=True)
         try:
-            found = count(comm, pieces(paths, PIECE), words, part, rules)
+            counted = count(comm, pieces(paths, PIECE), words, part, rules)
             if comm.rank == 0:
-                runs.dump(part / "counts.json", found._asdict())
-                keep(part, folder)
+                runs.dump(part / "counts.json", counted._asdict())
+                publish(part, folder)
             comm.Barrier()
         finally:
             shutil.rmtree(part, ignore_errors=True)
-    return opened(folder)
+    return open_counts(folder)
 
 
 def key(comm: CountedComm, paths: Sequence[Path], values: flags.FlagValues) -> str:
-    """Name what the counts depend on: every byte of the texts, and the flags."""
+    """Return a hash of the texts and of the flags of counting."""
     digest = np.zeros(8, np.uint8)
     if comm.rank == 0:
         names = ("pattern", "lower", "min_count", "max_vocab", "window", "symmetric")
-        said = json.dumps([VERSION, [getattr(values, name) for name in names]])
-        found = hashlib.sha256(said.encode())
+        text = json.dumps([VERSION, [getattr(values, name) for name in names]])
+        content_hash = hashlib.sha256(text.encode())
         for path in paths:
             try:
                 with open(path, "rb") as file:
-                    found.update(hashlib.file_digest(file, "sha256").digest())
+                    content_hash.update(hashlib.file_digest(file, "sha256").digest())
             except OSError as error:
                 raise BadInput(
                     f"expected text at {path}, got {error}; pass a readable file"
                 ) from error
-        digest[:] = list(found.digest()[: len(digest)])
+        digest[:] = list(content_hash.digest()[: len(digest)])
     broadcast(comm, digest)
     return digest.tobytes().hex()
 
 
-def known(comm: CountedComm, folder: Path) -> tuple[bool, Path]:
-    """Return whether the counts exist, and a folder to make them in.
+def cached_folder(comm: CountedComm, folder: Path) -> tuple[bool, Path]:
+    """Return whether the counts exist, and a temporary folder for counting.
 
-    Equal on all ranks. The name has the process id, as several runs may count at once.
+    Equal on all ranks. The folder's name has the process id, since several runs may
+    count at once.
     """
-    said = np.array([(folder / "counts.json").exists(), os.getpid()], np.int64)
-    broadcast(comm, said)
-    return bool(said[0]), folder.with_name(f"{folder.name}.{said[1]}")
+    state = np.array([(folder / "counts.json").exists(), os.getpid()], np.int64)
+    broadcast(comm, state)
+    return bool(state[0]), folder.with_name(f"{folder.name}.{state[1]}")
 
 
-def keep(part: Path, folder: Path) -> None:
-    """Rename the folder of counts, unless another run has: its counts are equal."""
+def publish(part: Path, folder: Path) -> None:
+    """Rename the temporary folder, unless another run has published equal counts."""
     if not (folder / "counts.json").exists():
         shutil.rmtree(folder, ignore_errors=True)
     with suppress(OSError):
         part.rename(folder)
 
 
-def opened(folder: Path) -> Counts:
-    """Map the files of a folder, ours or the C program's."""
+def open_counts(folder: Path) -> Counts:
+    """Map the files of a folder, written by this program or by the C program."""
     vocabulary = read(folder / "vocab.txt")
     return Counts(folder, vocabulary, cooccurrence.read(folder / "cooccurrence.bin"))

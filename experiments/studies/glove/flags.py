@@ -14,17 +14,17 @@ from studies.server import flags as server_flags
 BATCH = 16_384  # records of a minibatch
 TINY = 1e-6
 BATCHED = ("operation", "synchronous", "mesh")
-SERVED = 131_072  # of a minibatch that waits for all workers: messages are few
-STALE = 32_768  # of a minibatch with stale gradients: larger ones move biases too far
+SERVED = 131_072  # records of a minibatch if all workers wait: few messages
+STALE = 32_768  # records with stale gradients: larger minibatches overshoot in biases
 
 
 def columns(values: flags.FlagValues, size: int) -> int:
-    """Return how many numbers of a vector a rank has."""
+    """Return the number of columns of a vector on a rank."""
     return values.dim // size if values.strategy == "operation" else values.dim
 
 
 def kernels(values: flags.FlagValues) -> str:
-    """Return which kernels a run needs: of records, of batches or of servers."""
+    """Return the kernels that a run needs: records, batches or servers."""
     if values.strategy == "server":
         return "servers"
     alone = values.strategy == "serial" and values.batch > 0
@@ -32,7 +32,7 @@ def kernels(values: flags.FlagValues) -> str:
 
 
 def order(values: flags.FlagValues) -> Order:
-    """Return how the records are ordered, equally for all strategies."""
+    """Return the order of records, equal for all strategies."""
     return Order(
         cells(values.blocks, values.tables),
         values.blocks,
@@ -49,22 +49,23 @@ def define(values: flags.FlagValues, strategies: Iterable[str]) -> None:
     values.choice("strategy", "rotation", list(strategies), "Strategy.")
     values.integer("dim", 50, "Numbers of a vector.", 1)
     values.integer(
-        "tables", 2, "Words and contexts apart (2), or one table for both (1).", 1, 2
+        "tables", 2, "Number of tables: 2 for words and contexts, or 1 for both.", 1, 2
     )
-    values.number(
-        "x_max", 10.0, "Count from which a record has its whole weight.", TINY
-    )
+    values.number("x_max", 10.0, "Count from which a record has full weight.", TINY)
     values.number("alpha", 0.75, "Exponent of the weight of smaller counts.", 0)
     values.number("lr", 0.05, "Learning rate of AdaGrad.", 0)
     values.integer("epochs", 15, "Passes over all records.", 1)
     values.integer(
-        "blocks", 8, "Blocks of words, of which ranks rotate: at least the ranks.", 1
+        "blocks",
+        8,
+        "Blocks of words that ranks rotate; at least the number of ranks.",
+        1,
     )
     values.integer(
         "batch",
         0,
-        f"Records of a minibatch; 0: {BATCH}, serial 1; "
-        f"server {SERVED}, or {STALE} where gradients are stale.",
+        f"Records of a minibatch; 0: {BATCH}; serial 1; server "
+        f"{SERVED}, or {STALE} with stale gradients.",
         0,
     )
     values.choice(
@@ -73,7 +74,7 @@ def define(values: flags.FlagValues, strategies: Iterable[str]) -> None:
     values.choice(
         "rows", "auto", ["auto", "sparse", "dense"], "Exchange of summed rows."
     )
-    values.integer("columns", 1, "Devices that share the columns, in a mesh.", 1)
+    values.integer("columns", 1, "Devices over which a mesh divides columns.", 1)
     values.choice(
         "allreduce", "auto", list(ALLREDUCE), "All-reduce of products or of rows."
     )

@@ -1,4 +1,4 @@
-"""The reference C program on the same counts and flags, as a row of the table."""
+"""The reference C program on the same counts and flags."""
 
 import re
 import subprocess
@@ -19,7 +19,7 @@ NAME = "C program"
 
 
 def check(tools: Path) -> None:
-    """Raise BadInput where a folder lacks the C program."""
+    """Raise BadInput if the folder lacks the C program."""
     for tool in ("shuffle", "glove"):
         if not (tools / tool).is_file():
             raise BadInput(
@@ -29,10 +29,17 @@ def check(tools: Path) -> None:
 
 
 def run(tools: Path, path: Path, threads: int, values: flags.FlagValues) -> dict:
-    """Shuffle and train with some threads; return a row like a summary.json."""
+    """Shuffle and train with the C program; return a row like a summary.json.
+
+    Args:
+        tools: folder of the compiled program.
+        path: run folder.
+        threads: threads of training.
+        values: flags.
+    """
     check(tools)
-    tools = tools.resolve()  # the program runs in a folder of its own
-    counts = counting.counted(Metered(world(0)), values)
+    tools = tools.resolve()  # the program runs in another folder
+    counts = counting.counts(Metered(world(0)), values)
     vocabulary = (counts.folder / "vocab.txt").resolve()
     out = path / f"reference-{threads}"
     out.mkdir(parents=True, exist_ok=True)
@@ -53,33 +60,33 @@ def run(tools: Path, path: Path, threads: int, values: flags.FlagValues) -> dict
         *("-x-max", str(values.x_max), "-alpha", str(values.alpha)),
         *("-eta", str(values.lr), "-seed", str(values.seed + 1), "-verbose", "1"),
     ]
-    # its reading and writing do not count, as ours do not
-    _, idle = timed([*command, "-iter", "0"], out)
-    said, seconds = timed([*command, "-iter", str(values.epochs)], out)
+    # the time of 0 epochs is reading and writing, which is subtracted
+    _, overhead = timed([*command, "-iter", "0"], out)
+    log, seconds = timed([*command, "-iter", str(values.epochs)], out)
     (out / "shuffled.bin").unlink()
-    return row(out, said, seconds - idle, threads, len(counts.records))
+    return row(out, log, seconds - overhead, threads, len(counts.records))
 
 
 def timed(command: list, folder: Path, **streams: Any) -> tuple[str, float]:
-    """Run a tool in a folder; return its text on stderr, and its seconds."""
+    """Run a tool in a folder; return its stderr and its seconds."""
     start = time.perf_counter()
-    done = subprocess.run(
+    process = subprocess.run(
         command, cwd=folder, stderr=subprocess.PIPE, text=True, **streams
     )
-    if done.returncode:
+    if process.returncode:
         raise BadInput(
-            f"expected {command[0]} to end well, got {done.returncode}: "
-            f"{done.stderr[-300:]}; try it by hand in {folder}"
+            f"expected {command[0]} to exit with code 0, got {process.returncode}: "
+            f"{process.stderr[-300:]}; try it by hand in {folder}"
         )
-    return done.stderr, time.perf_counter() - start
+    return process.stderr, time.perf_counter() - start
 
 
-def row(out: Path, said: str, seconds: float, threads: int, records: int) -> dict:
-    costs = re.findall(r"cost: ([\d.]+)", said)
+def row(out: Path, log: str, seconds: float, threads: int, records: int) -> dict:
+    costs = re.findall(r"cost: ([\d.]+)", log)
     if not costs:
         raise BadInput(
             f"expected `cost: <number>` of each epoch from the C program, got "
-            f"{said[-300:]!r}; pass a lower --lr, or another build"
+            f"{log[-300:]!r}; pass a lower --lr, or another build"
         )
     text = (out / "vectors.txt").read_text("utf-8")
     lines = [line.split() for line in text.splitlines()[:-1]]  # the last is <unk>

@@ -16,25 +16,32 @@ from dml.types import Comm, Embeddings
 from dml.wire.collectives import tree_allreduce
 
 
-def vectors_of(state: Embeddings, count: int) -> np.ndarray:
-    """Add up the two vectors of each word, as the reference does; or take its one."""
+def word_vectors(state: Embeddings, count: int) -> np.ndarray:
+    """Return the sum of a word's two vectors, or its only vector."""
     both = state.vectors_TxD.reshape(-1, count, state.vectors_TxD.shape[1])
     return both.sum(axis=0)
 
 
 def conclude(
-    path: Path, known: Vocabulary, state: Embeddings, of: Sequence[str]
+    path: Path, known: Vocabulary, state: Embeddings, examples: Sequence[str]
 ) -> dict[str, Any]:
-    """Write vectors, map and the neighbours of some words; return the scores."""
-    found = vectors_of(state, len(known.words))
-    vectors.save(path, known.words, found)
+    """Write vectors, vocabulary and PCA plot; return scores and neighbours.
+
+    Args:
+        path: run folder.
+        known: vocabulary.
+        state: trained embeddings.
+        examples: words whose neighbours are returned.
+    """
+    word_table = word_vectors(state, len(known.words))
+    vectors.save(path, known.words, word_table)
     vocabulary.write(path / "vocab.txt", known)
-    wordmap(path / "words", known.words, found)
-    digest = hashlib.sha256(found.tobytes()).hexdigest()
-    near = words.neighbours(known.words, found, of)
-    return words.evaluate(known.words, found) | {
+    wordmap(path / "words", known.words, word_table)
+    digest = hashlib.sha256(word_table.tobytes()).hexdigest()
+    neighbours = words.neighbours(known.words, word_table, examples)
+    return words.evaluate(known.words, word_table) | {
         "vectors_sha256": digest,
-        **{f"near_{word}": " ".join(others) for word, others in near.items()},
+        **{f"near_{word}": " ".join(others) for word, others in neighbours.items()},
     }
 
 
@@ -46,7 +53,7 @@ def total(comm: Comm, count: int) -> int:
 
 
 def speeds(summary: Mapping[str, Any], records: int, free: bool) -> dict[str, Any]:
-    """Return how long an epoch took, and the records a second, unless work was free."""
+    """Return seconds per epoch and records per second; None for the rate if free."""
     rate = summary["examples"] / max(summary["seconds"], 1e-9)
     return {
         "records": records,
@@ -63,10 +70,10 @@ def progress(row: Mapping[str, Any], virtual: bool) -> str:
 
 
 def results(summary: Mapping[str, Any]) -> str:
-    """Return a few lines about a run that has ended."""
+    """Return the printed conclusion of a run."""
     rate = summary["records_per_second"]
-    pace = "on virtual ranks" if rate is None else f"{rate / 1e6:.1f} M records/s"
-    near = [
+    speed = "on virtual ranks" if rate is None else f"{rate / 1e6:.1f} M records/s"
+    neighbours = [
         f"{name.removeprefix('near_')}: {value}"
         for name, value in summary.items()
         if name.startswith("near_")
@@ -75,9 +82,11 @@ def results(summary: Mapping[str, Any]) -> str:
         "analogies {analogy_accuracy:.1%} of {analogy_questions}"
         "  semantic {analogy_semantic:.1%}  syntactic {analogy_syntactic:.1%}"
         "  WordSim-353 {wordsim353:.3f}  SimLex-999 {simlex999:.3f}",
-        f"loss {{loss:.5f}}  {{records:,}} records  {pace}"
+        f"loss {{loss:.5f}}  {{records:,}} records  {speed}"
         "  {words_sent:,} words sent  vectors {vectors_sha256:.8}",
         "counting {cooccurrence_seconds:.1f} s  training {seconds:.1f} s"
         "  in all {total_seconds:.1f} s",
     )
-    return "\n".join([*near, *(cell(summary, template) for template in templates)])
+    return "\n".join(
+        [*neighbours, *(cell(summary, template) for template in templates)]
+    )

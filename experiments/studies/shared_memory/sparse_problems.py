@@ -122,9 +122,9 @@ def counts(folder: str, k: int, dtype: str = "float32", seed: int = 0) -> Task:
     """Return GloVe's completion of log counts, of what cooccurrence.py has left."""
 
     def load() -> tuple[Any, np.ndarray, Extras]:
-        from studies.glove.counting import opened
+        from studies.glove.counting import open_counts
 
-        _, vocabulary, records = opened(Path(folder))
+        _, vocabulary, records = open_counts(Path(folder))
         records = records[np.random.default_rng(seed).permutation(len(records))]
         words = len(vocabulary.words)
         sides = records["word"] - 1, records["context"] - 1, records["value"]

@@ -1,0 +1,76 @@
+"""Rows of allreduce.py: checked, timings and predictions of all-reduces of a buffer."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from lab import estimates
+from lab import flags as lab
+from lab.shared_flags import FlagValues
+
+from dml.types import CountedComm
+from dml.wire.collectives import predicted_seconds
+from dml.wire.collectives.background import overlapped_share
+from dml.wire.collectives.benchmark import benchmark
+from dml.wire.comm.buffers import registered
+from dml.wire.comm.once import one_host
+from studies.allreduce import libraries as peers
+
+Row = dict[str, Any]
+Table = dict[str, Callable[..., None]]
+
+
+def usable(comm: CountedComm, names: list[str], flags: FlagValues) -> Table:
+    """Return the all-reduces by name; `shared` is dropped on several hosts."""
+    if flags.algorithms == "all" and not one_host(comm):
+        names = [name for name in names if name != "shared"]
+    return {name: lab.allreduce(name, flags, comm.size) for name in names}
+
+
+def measured(
+    comm: CountedComm,
+    table: Table,
+    buffer: np.ndarray,
+    flags: FlagValues,
+    checked: dict | None,
+) -> list[Row]:
+    """Check and time all-reduces of a buffer; return a row for each.
+
+    Args:
+      comm: Communicator of the ranks that reduce.
+      table: All-reduces by name.
+      buffer: Buffer to reduce; a row says whether its memory is registered.
+      flags: Flags of allreduce.py.
+      checked: See `benchmark`.
+    """
+    topology = flags.group, flags.outside
+    if comm.platform.virtual and comm.rank == 0:
+        for name in table:
+            calls = estimates.allreduce(comm, name, buffer, *topology)
+            estimates.warn(comm, f"{name}, {buffer.nbytes:,} bytes", calls, name)
+    others = peers.installed(comm, buffer) if flags.peers else {}
+    options = {"seed": flags.seed, "peers": others, "checked": checked}
+    rows = benchmark(comm, table, buffer, flags.repeats, **options)
+    for row in rows:
+        name = row["algorithm"]
+        row["registered"] = registered(comm, buffer)
+        row["predicted_seconds"] = None  # the cost model has no peers
+        if name in table:
+            row["predicted_seconds"] = predicted_seconds(comm, name, buffer, *topology)
+        if name in table and flags.overlap:
+            seconds, share = row["seconds"], flags.overlap
+            row["hidden_share"] = overlapped_share(
+                comm, buffer, table[name], seconds, share
+            )
+    return rows
+
+
+def totals(row: Row) -> Row:
+    """Return the entries of the summary: speed of `auto` relative to MPI and memcpy."""
+    if row["algorithm"] != "auto" or not row["seconds"]:
+        return {}
+    kind = "" if row["registered"] else "plain_"
+    return {
+        f"{kind}speedup_{row['bytes']}": row["speedup"],
+        f"{kind}memcpy_share_{row['bytes']}": row["memcpy_seconds"] / row["seconds"],
+    }

@@ -1,0 +1,121 @@
+"""Strategies for deep networks by name, and the flags that each reads."""
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import jax
+from lab import flags
+
+from dml.strategies import strategy
+from dml.types import BadInput, CountedComm, Step
+from dml.wire.mesh import devices
+from studies.deep import hybrid as deep_hybrid
+from studies.deep.setup import Setup
+
+
+def serial(setup: Setup) -> dict[str, Any]:
+    return setup.options
+
+
+def synchronous(setup: Setup) -> dict[str, Any]:
+    own = {"bucket_mb": setup.values.bucket_mb, "noise": setup.values.noise}
+    return setup.wire | setup.options | own
+
+
+def mesh(setup: Setup) -> dict[str, Any]:
+    values = setup.values
+    own = {"call": values.call, "zero": values.zero, "noise": values.noise}
+    return {"axes": devices.mesh(data=0)} | setup.options | own
+
+
+def local(setup: Setup) -> dict[str, Any]:
+    after = max(0, setup.values.local_after - setup.done)
+    own = {"every": setup.values.local_every, "after": after}
+    return setup.wire | setup.options | own
+
+
+# Each strategy's own arguments.
+STRATEGIES: dict[str, Callable[[Setup], dict[str, Any]]] = {
+    "serial": serial,
+    "synchronous": synchronous,
+    "mesh": mesh,
+    "local": local,
+    "hybrid": deep_hybrid.on_axes,
+}
+ON_DEVICES = ("mesh", "hybrid")  # strategies on JAX devices instead of ranks
+# Flags that only one strategy reads.
+OWN = {
+    "synchronous": ["bucket_mb"],
+    "mesh": ["zero", "call"],
+    "local": ["local_every", "local_after"],
+    "hybrid": deep_hybrid.OWN,
+}
+
+
+def steps(setup: Setup) -> Iterator[Step]:
+    """Return the Steps of --strategy."""
+    name, problem = setup.values.strategy, setup.problem
+    train_by = strategy(name, problem, setup.comm.size if name == "serial" else 1)
+    return train_by(
+        problem,
+        setup.batches,
+        setup.update,
+        comm=setup.comm,
+        timer=setup.timer,
+        **STRATEGIES[name](setup),
+    )
+
+
+def workers(values: flags.FlagValues, comm: CountedComm) -> int:
+    """Return the number of equal shares of a minibatch: ranks, or all devices."""
+    if values.strategy == "hybrid":
+        return 1  # hybrid puts a remainder into one more microbatch
+    return len(jax.devices()) if values.strategy == "mesh" else comm.size
+
+
+def step_count(values: flags.FlagValues, updates: int) -> int:
+    """Return the number of Steps of `updates` updates; a Step of local has several."""
+    if values.strategy != "local":
+        return updates
+    single = min(values.local_after, updates)
+    return single - (single - updates) // values.local_every
+
+
+def check(values: flags.FlagValues, workers: int) -> None:
+    """Raise BadInput for flags that the strategy does not read or support."""
+    parts = workers * values.accumulate
+    if values.batch % parts:
+        lower, upper = values.batch - values.batch % parts, values.batch // parts + 1
+        nearest = [size for size in (lower, upper * parts) if size]
+        raise BadInput(
+            f"expected --batch divisible by {workers} workers x {values.accumulate} "
+            f"microbatches, got {values.batch}; pass "
+            f"--batch={' or '.join(map(str, nearest))}"
+        )
+    for reader, own in OWN.items():
+        for name in own:
+            changed = values[name].value != values[name].default
+            if changed and values.strategy != reader:
+                raise BadInput(
+                    f"expected --strategy={reader} with --{name}="
+                    f"{values[name].value}, got --strategy={values.strategy}; leave "
+                    f"--{name} out"
+                )
+    if values.accumulate > 1 and values.strategy == "hybrid":
+        raise BadInput(
+            f"expected --microbatches with --strategy=hybrid, got --accumulate="
+            f"{values.accumulate}; pass --microbatches={values.accumulate}"
+        )
+    if values.straggle and values.simulate and values.strategy in ON_DEVICES:
+        raise BadInput(
+            f"expected ranks that --straggle={values.straggle} delays, got devices of "
+            "one process; leave it out, or pass --strategy=synchronous"
+        )
+    replicated = values.strategy in ("synchronous", "mesh") and values.zero < 3
+    measurable = replicated and workers > 1
+    if values.noise and not measurable:
+        raise BadInput(
+            "expected --noise with two workers or more that hold whole gradients, got "
+            f"{workers} by --strategy={values.strategy} --zero={values.zero}; pass "
+            "--strategy=synchronous and more ranks"
+        )

@@ -1,0 +1,204 @@
+"""Strategies of GloVe by name, their arguments from the flags, and the start value."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import partial
+from itertools import repeat
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from lab import flags
+
+from dml.metrics.timer import Timer
+from dml.models.networks.glove import glove
+from dml.runs import checkpoints
+from dml.strategies import strategy
+from dml.strategies.glove.problem import columns, minibatches, order
+from dml.strategies.glove.served import on_servers
+from dml.strategies.server.server import Setup as Servers
+from dml.strategies.shared.workers import Descent
+from dml.types import BadInput, CountedComm, Embeddings, Problem, Step
+from dml.update.rows import AdaGrad
+from dml.wire.collectives.all_gather_parts import dense_is_cheaper
+from dml.wire.reducers.exact import exact
+from studies.glove import flags as glove_flags
+from studies.server import flags as server_flags
+
+
+class Setup(NamedTuple):
+    """The arguments of all strategies.
+
+    epochs: epochs to train.
+    batch: records of a minibatch.
+    summary: dict that receives measures of the entire run.
+    """
+
+    flags: flags.FlagValues
+    comm: CountedComm
+    problem: Problem
+    timer: Timer
+    epochs: int
+    batch: int
+    summary: dict[str, Any]
+
+    @property
+    def common(self) -> dict[str, Any]:
+        return {"comm": self.comm, "timer": self.timer}
+
+
+def by_records(setup: Setup, name: str, **own: Any) -> Iterator[Step]:
+    """Train by the fused kernel, record by record."""
+    train = strategy(name, setup.problem)
+    epochs = repeat(order(setup.problem.kernel.data), setup.epochs)
+    update = Descent(lambda epoch: setup.flags.lr)
+    return train(setup.problem, epochs, update, **setup.common, **own)
+
+
+def by_batches(setup: Setup, name: str, **own: Any) -> Iterator[Step]:
+    """Train by gradients of minibatches."""
+    train = strategy(name, setup.problem, setup.comm.size)
+    own |= setup.common | {"every": every(setup)}
+    update = partial(AdaGrad, rate=setup.flags.lr)
+    return train(setup.problem, batches(setup), update, **own)
+
+
+def batches(setup: Setup) -> Iterator[np.ndarray]:
+    """Yield the minibatches of all epochs."""
+    for _ in range(setup.epochs):
+        yield from minibatches(setup.problem.examples, setup.batch)
+
+
+def every(setup: Setup) -> int:
+    """Return the minibatches of an epoch."""
+    return -(-setup.problem.examples // setup.batch)
+
+
+def serial(setup: Setup) -> Iterator[Step]:
+    if (
+        setup.flags.batch or setup.comm.size > 1
+    ):  # the table of strategies refuses several ranks
+        return by_batches(setup, "serial")
+    return by_records(setup, "hogwild")
+
+
+def hogwild(setup: Setup) -> Iterator[Step]:
+    if setup.flags.simulate:
+        raise BadInput(
+            "expected real ranks with --strategy=hogwild, got --simulate, whose ranks "
+            "never run at once; start it with mpirun"
+        )
+    return by_records(setup, "hogwild")
+
+
+def rotation(setup: Setup) -> Iterator[Step]:
+    by_messages = {"auto": None, "memory": False, "messages": True}[setup.flags.medium]
+    return by_records(setup, "rotation", by_messages=by_messages)
+
+
+def operation(setup: Setup) -> Iterator[Step]:
+    allreduce = flags.allreduce(setup.flags.allreduce, setup.flags, setup.comm.size)
+    return by_batches(setup, "operation", allreduce=allreduce, batch=setup.batch)
+
+
+def synchronous(setup: Setup) -> Iterator[Step]:
+    name = setup.flags.allreduce
+    dense = {
+        "auto": partial(dense_is_cheaper, setup.comm, name),
+        "sparse": lambda buffer, nbytes: False,
+        "dense": lambda buffer, nbytes: True,
+    }[setup.flags.rows]
+    reducer = exact(flags.allreduce(name, setup.flags, setup.comm.size))
+    sent = columns(setup.flags.dim)
+    return by_batches(setup, "synchronous", reducer=reducer, dense=dense, columns=sent)
+
+
+def mesh(setup: Setup) -> Iterator[Step]:
+    from dml.strategies.glove.mesh import mesh as train
+    from dml.wire.mesh.devices import mesh, start
+
+    start(setup.comm)
+    own = {"axes": mesh(batch=0, dim=setup.flags.columns), "batch": setup.batch}
+    epochs = range(setup.epochs)
+    return train(setup.problem, epochs, setup.flags.lr, **setup.common, **own)
+
+
+def server(setup: Setup) -> Iterator[Step]:
+    values = setup.flags
+    roles = server_flags.roles(values, setup.comm.size)
+    servers = Servers(
+        roles,
+        server_flags.rule(values, roles.workers),
+        worker_options=server_flags.worker_options(values),
+        known=values.key_lists,
+    )
+    return on_servers(
+        setup.problem,
+        batches(setup),
+        values.lr,
+        **setup.common,
+        setup=servers,
+        every=every(setup),
+        summary=setup.summary,
+    )
+
+
+STRATEGIES: dict[str, Callable[[Setup], Iterator[Step]]] = {
+    "serial": serial,
+    "hogwild": hogwild,
+    "rotation": rotation,
+    "operation": operation,
+    "synchronous": synchronous,
+    "mesh": mesh,
+    "server": server,
+}
+FEWEST = {"server": 2}  # fewest ranks of a strategy; default 1
+
+
+def sizes(name: str, ranks: Iterable[int]) -> list[int]:
+    """Return the numbers of ranks on which a strategy can train."""
+    if name == "serial":
+        return [1]
+    return [size for size in ranks if size >= FEWEST.get(name, 1)]
+
+
+def batch(values: flags.FlagValues, size: int) -> int:
+    """Return the records of a minibatch."""
+    if values.strategy != "server":
+        return values.batch or glove_flags.BATCH
+    workers = server_flags.roles(values, size).workers
+    stale = server_flags.rule(values, workers).aggregation_count
+    return values.batch or (glove_flags.STALE if stale else glove_flags.SERVED)
+
+
+# Flags that a resumed run may change; ranks and medium do not change rotation's bits.
+FREE = {"out", "epochs", "resume", "save_every", "watchdog", "check", "neighbours"}
+FREE |= {"simulate", "network", "medium", "memory", "profile", *flags.WRITTEN}
+
+
+def rules(values: flags.FlagValues, words: int, records: int) -> dict[str, Any]:
+    """Return the flags and sizes that a resumed run must share."""
+    fixed = {k: v for k, v in flags.chosen(values).items() if k not in FREE}
+    return fixed | {"words": words, "records": records}
+
+
+def begin(
+    values: flags.FlagValues, words: int, rules: Mapping[str, Any]
+) -> tuple[int, Embeddings]:
+    """Return the epochs done and the state after them."""
+    if not values.resume:
+        return 0, glove(words, values.dim, values.tables).init(values.seed)
+    epoch, state = checkpoints.load(Path(values.resume, "checkpoint"), rules)
+    if epoch >= values.epochs:
+        raise BadInput(
+            f"expected more epochs than the {epoch} that are done, got "
+            f"--epochs={values.epochs}; pass more"
+        )
+    return epoch, state
+
+
+def resumed(steps: Iterator[Step], done: int) -> Iterator[Step]:
+    """Count the epochs and updates of earlier runs; all epochs are equally long."""
+    for step in steps:
+        assert step.epoch
+        before = done * (step.number // step.epoch)
+        yield step._replace(number=before + step.number, epoch=done + step.epoch)

@@ -1,0 +1,1 @@
+"""Modules of the large batch command."""

@@ -1,0 +1,143 @@
+"""Claims of Goyal et al., 2017, and of AlexNet, judged by a run of large_batch.py.
+
+A row has larger errors than another if the exact permutation test over pairs of equal
+seeds has p of 5 % at most. (Two standard errors of the pairs assume normal errors; for
+5 seeds they have p of 6 %.)
+"""
+
+import math
+from collections.abc import Mapping
+from itertools import product
+
+import numpy as np
+from lab.claims import Verdict, claim, nonempty, untested, verdict
+
+from dml.runs.results import Run
+
+BASELINE = "baseline"
+SCALED = (BASELINE, "gradual")  # rows with scaled rate and gradual warm-up
+CHANCE = 0.05  # significance level
+SEEDS = 5  # fewest seeds that can reach it: p of 1/32
+POINT = 0.01  # largest loss of accuracy that counts as none
+LASTS = 4  # workers up to which accuracy has to hold
+NEAR, FLAT = 0.75, 0.5  # exponents near to and far from steps ~ k^-1
+
+
+def p_value(errors: np.ndarray, than: np.ndarray) -> float:
+    """Return the share of permutations whose mean difference is as large."""
+    apart = np.asarray(errors) - np.asarray(than)
+    signs = np.array(list(product((1, -1), repeat=len(apart))))
+    return float((signs @ apart >= apart.sum() - 1e-9).mean())
+
+
+def worse(errors: np.ndarray, than: np.ndarray) -> bool:
+    """Return whether errors are larger by the exact test."""
+    return p_value(errors, than) <= CHANCE
+
+
+def accuracy_lost(errors: np.ndarray, than: np.ndarray) -> bool:
+    """Return whether errors are worse, or larger by over a point on average."""
+    return worse(errors, than) or float(np.mean(errors) - np.mean(than)) > POINT
+
+
+def by_warmup(run: Run) -> dict[str, np.ndarray]:
+    """Return the errors of all seeds by warm-up, for 1 and for --large workers."""
+    workers = (1, run.flags["large"])
+    rows = [row for row in run.rows if row["workers"] in workers]
+    return {row["warmup"]: np.array(row["errors"]) for row in rows}
+
+
+def all_worse(
+    errors: Mapping[str, np.ndarray], pairs: list[tuple[str, str]]
+) -> Verdict:
+    """Judge whether the first of each pair of warm-ups has larger errors."""
+    if min(len(errors[name]) for pair in pairs for name in pair) < SEEDS:
+        return untested(f"fewer than {SEEDS} seeds prove nothing")
+    texts, holds = [], []
+    for serial, other in pairs:
+        apart, p = (
+            errors[serial] - errors[other],
+            p_value(errors[serial], errors[other]),
+        )
+        holds.append(worse(errors[serial], errors[other]))
+        texts.append(f"{serial} - {other} {apart.mean():+.2%} (p = {p:.3f})")
+    return verdict(all(holds), ", ".join(texts), f"asked p of {CHANCE:g} at most")
+
+
+@claim(
+    "accuracy holds to a batch, then falls",
+    "AlexNet 58.42, 59.19, 59.00, 58.88, 57.97, 55.90 %",
+)
+def holds_then_falls(run: Run) -> Verdict:
+    """Accuracy holds up to x4 workers or more, and is lost with all larger numbers.
+
+    All with gradual warm-up. It is lost where errors are worse than one worker's by the
+    exact test over seeds, with a chance of 5 %, or by over a point on the mean.
+    """
+    rows = [row for row in run.rows if row["warmup"] in SCALED]
+    errors = {row["workers"]: np.array(row["errors"]) for row in rows}
+    serial, *factors = sorted(nonempty(errors, "gradual"))
+    good = [not accuracy_lost(errors[factor], errors[serial]) for factor in factors]
+    good_count = good.index(False) if False in good else len(good)
+    last = [serial, *factors][good_count]
+    holds = last >= LASTS and good_count < len(good) and not any(good[good_count:])
+    measured = ", ".join(f"x{k} {1 - errors[k].mean():.1%}" for k in (serial, *factors))
+    return verdict(holds, measured, f"as good up to x{last}")
+
+
+@claim("gradual warm-up errs as one worker", "23.74, 23.60 %")
+def as_one(run: Run) -> Verdict:
+    """Gradual warm-up is not worse than the baseline, nor by a point on the mean.
+
+    It is worse if the exact test over seeds says so, with a chance of 5 %.
+    """
+    errors = by_warmup(run)
+    serial, many = errors[BASELINE], errors["gradual"]
+    measured = f"{many.mean():.2%}, baseline {serial.mean():.2%}"
+    return verdict(
+        not accuracy_lost(many, serial), measured, "k times the batch and the rate"
+    )
+
+
+@claim("an unscaled rate is the worst", "41.67 %")
+def unscaled(run: Run) -> Verdict:
+    """Unscaled errs more than every other row, by the exact test over seeds."""
+    others = (BASELINE, "gradual", "none", "constant")
+    return all_worse(by_warmup(run), [("unscaled", other) for other in others])
+
+
+@claim("other warm-ups are worse", "none 24.84, constant 25.88 %")
+def gradual(run: Run) -> Verdict:
+    """None and constant err more than gradual, by the exact test over seeds."""
+    return all_worse(by_warmup(run), [("none", "gradual"), ("constant", "gradual")])
+
+
+@claim("steps fall as 1/k with k workers, and then hardly", "a bound of the batch")
+def steps(run: Run) -> Verdict:
+    """Steps to the target fall as k^-0.75 or faster, and at last as k^-0.5 or slower.
+
+    By the fastest warm-up for each k; the largest k may miss the target instead.
+    """
+    known: dict[int, float] = {}
+    for row in run.rows:
+        if row["steps_to_target"] is not None:
+            known.setdefault(row["workers"], math.inf)
+            known[row["workers"]] = min(known[row["workers"]], row["steps_to_target"])
+    factors = sorted(known)
+    if len(factors) < 2:
+        return untested("too few rows reach the target")
+
+    def power(low: int, high: int) -> float:
+        return math.log(known[high] / known[low]) / math.log(high / low)
+
+    first, last = power(*factors[:2]), power(*factors[-2:])
+    measured = f"steps fall as k^{first:.2f} at first, k^{last:.2f} to x{factors[-1]}"
+    missed = max(row["workers"] for row in run.rows) > factors[-1]
+    if missed:
+        measured = f"{measured}, then miss the target"
+    holds = first <= -NEAR and (missed or last >= -FLAT)
+    return verdict(holds, measured, f"asked k^-{NEAR} and k^-{FLAT}")
+
+
+PAPER = (holds_then_falls, as_one, unscaled, gradual)
+CLAIMS = (*PAPER, steps)

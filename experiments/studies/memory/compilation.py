@@ -1,0 +1,81 @@
+"""Memory of compiled training steps compared with formulas; nothing is allocated."""
+
+import time
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+
+from dml.models import memory
+from dml.models.networks.transformer import Shape, shapes, transformer
+from dml.runs.writers import Row
+from dml.types import Batch, Model
+from dml.update.dense import Optimizer, apply, make
+
+
+class Case(NamedTuple):
+    """A step to compile."""
+
+    batch: int
+    length: int
+    remat: bool
+
+
+# XLA's CPU compiler drops the optimization barriers of remat. Its scheduler then keeps
+# both the original and the recomputed values: no byte is saved.
+KEEP_BARRIERS = {"xla_disable_hlo_passes": "cse_barrier_expander"}
+CASES = {  # step and compiler options, by name
+    "few tokens": (Case(8, 64, False), {}),
+    "four times as long": (Case(8, 256, False), {}),
+    "remat": (Case(8, 256, True), {}),
+    "remat, barriers kept": (Case(8, 256, True), KEEP_BARRIERS),
+}
+
+
+def rows(shape: Shape) -> Iterator[Row]:
+    """Compile a training step of a GPT of this shape in every case."""
+    for name, (case, options) in CASES.items():
+        begun = time.perf_counter()
+        cut = shape._replace(length=case.length)
+        compiled = lowered(cut, case).compile(compiler_options=options)
+        expected = memory.program(cut, True, case.batch, case.remat)
+        description = {"case": name} | case._asdict()
+        measured = description | row(compiled, expected)
+        yield measured | {"compile_seconds": time.perf_counter() - begun}
+
+
+def lowered(shape: Shape, case: Case) -> Any:
+    """Lower gradient and Adam update on one device, from shapes only."""
+    optimizer = make("adam", 1e-3)
+    params = shapes(shape, True)
+    tokens = jax.ShapeDtypeStruct((case.batch, case.length), jnp.int32)
+    model = transformer(shape, True, remat=case.remat)
+    return jax.jit(step(model, optimizer), donate_argnums=(0, 1)).lower(
+        params, jax.eval_shape(optimizer.init, params), Batch(tokens, tokens)
+    )
+
+
+def step(model: Model, optimizer: Optimizer) -> Any:
+    """Return a training step: params, state, batch -> loss, params, state."""
+
+    def stepped(params: Any, state: Any, batch: Batch) -> Any:
+        loss, grads = jax.value_and_grad(model.loss)(params, batch)
+        return loss, *apply(optimizer, grads, state, params)
+
+    return stepped
+
+
+def row(compiled: Any, expected: memory.Expected) -> dict[str, Any]:
+    """Return measured and predicted bytes of a compiled program on one device."""
+    taken = compiled.memory_analysis()
+    return {
+        "arguments": taken.argument_size_in_bytes,
+        "expected_arguments": expected.arguments,
+        "arguments_ratio": expected.arguments / taken.argument_size_in_bytes,
+        "output": taken.output_size_in_bytes,
+        "aliased": taken.alias_size_in_bytes,  # outputs written over arguments
+        "temporary": taken.temp_size_in_bytes,
+        "expected_temporary": expected.temporary,
+        "temporary_ratio": expected.temporary / taken.temp_size_in_bytes,
+    }

@@ -1,0 +1,191 @@
+"""Search of training plans: meshes and options that fit a device's memory."""
+
+import itertools
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from dml.models.memory import DeviceBytes, block, fullest
+from dml.models.networks.transformer import SIZES, Shape
+from dml.types import BadInput
+from dml.wire.costs.mesh import Machine, Seconds, Work, seconds
+from dml.wire.plans.mesh import Plan
+
+GB = 10**9
+DOUBLINGS = 4  # numbers of devices to try: the fewest, twice as many, ...
+
+
+class Workload(NamedTuple):
+    """A model, its minibatch, and the sizes published in the lecture.
+
+    shape: the model.
+    causal: whether attention is masked.
+    batch: examples of a step.
+    billions: published billions of parameters; None: not published.
+    gigabytes: published gigabytes of training state; None: not published.
+    """
+
+    shape: Shape
+    causal: bool
+    batch: int
+    billions: float | None = None
+    gigabytes: float | None = None
+
+
+TOKENS = {"tiny": 2048, "mini": 2048, "small": 50257, "medium": 50257}
+LENGTHS = {"tiny": 64, "mini": 64, "small": 1024, "medium": 1024}
+MODELS = {
+    "bert-large": Workload(Shape(30522, 512, 24, 1024, 16), False, 256, 0.32, 5.12),
+    "gpt2": Workload(Shape(50257, 1024, 48, 1600, 25), True, 512, 1.5, 24),
+    "turing": Workload(Shape(50257, 1024, 78, 4256, 28), True, 512, 17.2, 275),
+    "gpt3": Workload(Shape(50257, 2048, 96, 12288, 96), True, 1536, 175, 2800),
+} | {
+    f"gpt-{name}": Workload(Shape(TOKENS[name], LENGTHS[name], *size), True, 512)
+    for name, size in SIZES["gpt"].items()
+}
+LECTURE = [name for name, known in MODELS.items() if known.billions]
+
+
+class Search(NamedTuple):
+    """The arguments of a search.
+
+    known: model, minibatch and published sizes.
+    limit: bytes of a device's memory.
+    machine: speed of devices and links.
+    schedule: pipeline schedule.
+    """
+
+    known: Workload
+    limit: float
+    machine: Machine
+    schedule: str = "1f1b"
+
+
+class Candidate(NamedTuple):
+    """A plan that fits, the memory of its fullest device, and the time of a step."""
+
+    plan: Plan
+    held: DeviceBytes
+    seconds: Seconds
+
+    @property
+    def price(self) -> float:
+        """Return device-seconds per step."""
+        return self.plan.devices * self.seconds.total
+
+
+def divisors(number: int) -> list[int]:
+    return [divisor for divisor in range(1, number + 1) if number % divisor == 0]
+
+
+def meshes(search: Search) -> list[Plan]:
+    """Return every mesh, smallest first.
+
+    Heads are not split, stages have equal numbers of blocks, and the tensor axis is
+    within a host.
+    """
+    (_, _, layers, _, heads), host = search.known.shape, search.machine.host
+    axes = itertools.product(
+        divisors(search.known.batch),
+        divisors(layers),
+        [one for one in divisors(heads) if one <= host and host % one == 0],
+    )
+    plans = (
+        Plan(data, stage, tensor, 1, search.known.batch // data, search.schedule)
+        for data, stage, tensor in axes
+    )
+    return sorted(plans, key=lambda plan: plan.devices)
+
+
+def variants(mesh: Plan) -> Iterator[Plan]:
+    """Yield a plan for each combination of microbatch, remat, sequence and ZeRO."""
+    share = mesh.microbatches
+    sizes = [1 << k for k in range(share.bit_length()) if share % (1 << k) == 0]
+    sequences = (False, True) if mesh.tensor > 1 else (False,)
+    levels = range(4 if mesh.data > 1 else 1)
+    for size, remat, sequence, zero in itertools.product(
+        *(sizes, (False, True), sequences, levels)
+    ):
+        yield mesh._replace(
+            microbatch=size,
+            microbatches=share // size,
+            remat=remat,
+            sequence=sequence,
+            zero=zero,
+        )
+
+
+def fitting(search: Search, plan: Plan) -> DeviceBytes | None:
+    """Return the memory of the fullest device; None if it exceeds the limit."""
+    device = fullest(search.known.shape, search.known.causal, plan)
+    return device if device.total <= search.limit else None
+
+
+def can_hold(search: Search, mesh: Plan) -> bool:
+    """Return whether the model fits on the mesh with the plan of least memory."""
+    smallest = mesh._replace(sequence=mesh.tensor > 1, zero=3 if mesh.data > 1 else 0)
+    return any(
+        fitting(search, smallest._replace(remat=remat)) for remat in (False, True)
+    )
+
+
+def candidates(search: Search, devices: int) -> list[Candidate]:
+    """Return all plans that fit on `devices` devices, fastest first."""
+    shape = search.known.shape
+    work = Work(shape.layers, shape.width, shape.length, shape.vocabulary, block(shape))
+    plans = [
+        Candidate(plan, held, seconds(work, plan, search.machine))
+        for mesh in meshes(search)
+        if mesh.devices == devices and can_hold(search, mesh)
+        for plan in variants(mesh)
+        if (held := fitting(search, plan))
+    ]
+    return sorted(plans, key=lambda candidate: candidate.seconds.total)
+
+
+def fewest_devices(search: Search, begin: int = 1) -> int:
+    """Return the fewest devices, at least `begin`, on which the model fits."""
+    for mesh in meshes(search):
+        if mesh.devices >= begin and can_hold(search, mesh):
+            return mesh.devices
+    raise BadInput(
+        f"expected devices that hold the model, got {search.limit / GB:g} GB, which no "
+        f"mesh of at least {begin} fits into; pass a larger --device_gb"
+    )
+
+
+def candidates_by_devices(search: Search, devices: int) -> dict[int, list[Candidate]]:
+    """Return the plans that fit, by number of devices.
+
+    devices: number of devices; 0: the fewest that fit, and doublings of it.
+    """
+    fewest = fewest_devices(search, max(1, devices))
+    if devices and devices != fewest:
+        raise BadInput(
+            f"expected devices that hold the model in whole blocks, heads and examples "
+            f"of a batch, got {devices} of {search.limit / GB:g} GB; pass "
+            f"--devices={fewest}"
+        )
+    counts = [devices] if devices else [fewest << k for k in range(DOUBLINGS)]
+    plans_by_count = {count: candidates(search, count) for count in counts}
+    return {count: plans for count, plans in plans_by_count.items() if plans}
+
+
+def cheapest(plans_by_devices: dict[int, list[Candidate]]) -> Candidate:
+    """Return the plan with the fewest device-seconds."""
+    return min(
+        (plans[0] for plans in plans_by_devices.values()),
+        key=lambda candidate: candidate.price,
+    )
+
+
+def mesh_text(plan: Plan) -> str:
+    """Return a plan's mesh as text for --mesh."""
+    axes = {"data": plan.data, "stage": plan.stage, "tensor": plan.tensor}
+    return ",".join(f"{k}:{n}" for k, n in axes.items() if n > 1) or "data:1"
+
+
+def options_text(plan: Plan) -> str:
+    """Return the options of a plan as text."""
+    tricks = {"remat": plan.remat, "sequence": plan.sequence}
+    tricks[f"zero {plan.zero}"] = plan.data > 1
+    return " ".join(name for name, on in tricks.items() if on) or "plain"

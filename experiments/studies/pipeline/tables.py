@@ -1,0 +1,186 @@
+"""Tables of pipeline.py: rows of pipelines, with GPipe's published numbers."""
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import NamedTuple
+
+from dml.runs.writers import Columns, Row
+from dml.wire.plans import pipeline_facts as facts
+from dml.wire.plans.pipelines import SCHEDULES, Schedule, make, pipedream
+from dml.wire.plans.stages import imbalance
+from studies.pipeline.virtual import CUTS, Layers, speed_up
+
+# GPipe (Huang 2019), Table 2, by stages and microbatches: relative to its own K = 2 at
+# M = 1, where only one device computes at any time.
+TRANSFORMER = {
+    2: {1: 1.0, 4: 1.7, 32: 1.8},
+    4: {1: 1.07, 4: 3.2, 32: 3.4},
+    8: {1: 1.3, 4: 4.8, 32: 6.3},
+}
+AMOEBANET = {2: 1.21, 4: 1.84, 8: 3.48}  # M = 32
+MANY, MOST_STAGES = 32, max(TRANSFORMER)  # microbatches, stages
+# Seconds of uneven layers: the eighths of the network take 25, 25, 15, 15, 5, 5, 5, 5 %
+# of the time. Not published: chosen so that even cuts lose as much as AmoebaNet's.
+UNEVEN = [0.020] * 6 + [0.012] * 6 + [0.004] * 12
+TURNS = 5  # timed turns on real devices
+
+
+class Plan(NamedTuple):
+    """The arguments of all tables.
+
+    layers: layers and network of virtual pipelines.
+    stages, microbatches: of the table of schedules.
+    rounds: parts of the network on each stage with interleaved.
+    measured: numbers of microbatches to measure on real devices.
+    shape: the fields of transformer.Shape of the GPT on real devices.
+    microbatch: examples in a microbatch.
+    """
+
+    layers: Layers
+    stages: int
+    microbatches: int
+    rounds: int
+    measured: Sequence[int] = ()
+    shape: Sequence[int] = ()
+    microbatch: int = 1
+
+
+def grid(plan: Plan) -> Iterator[Row]:
+    """Yield the speed-up of gpipe for the stages and microbatches of Table 2."""
+    for stages, row in TRANSFORMER.items():
+        for microbatches, published in row.items():
+            schedule = make("gpipe", stages, microbatches)
+            yield {
+                "stages": stages,
+                "microbatches": microbatches,
+                "published": published,
+                "formula": facts.speed_up(schedule),
+                "virtual": speed_up(schedule, plan.layers),
+            }
+
+
+def uneven(plan: Plan) -> Iterator[Row]:
+    """Yield the speed-up of gpipe on uneven layers, for both partitions."""
+    layers = plan.layers._replace(seconds=UNEVEN)
+    for stages, published in AMOEBANET.items():
+        schedule = make("gpipe", stages, MANY)
+        for name, cut in CUTS.items():
+            off = imbalance(UNEVEN, cut(UNEVEN, stages))
+            yield {
+                "stages": stages,
+                "cut": name,
+                "published": published,
+                "imbalance": off,
+                "bound": stages / off,
+                "virtual": speed_up(schedule, layers, name),
+            }
+
+
+def measured(plan: Plan) -> Iterator[Row]:
+    """Yield the measured speed-up of schedules over one device."""
+    if plan.measured:
+        from lab import compiling
+
+        from dml.models.networks.transformer import Shape
+        from studies.pipeline.measured import Workload, speeds
+
+        compiling.cached()
+        problem = Workload(Shape(*plan.shape), plan.microbatch, seed=0)
+        yield from speeds(problem, plan.measured, TURNS)
+
+
+def scheduled(plan: Plan) -> dict[str, Schedule]:
+    """Return all schedules for the stages and microbatches of the flags."""
+    rounds = {"interleaved": plan.rounds}
+    return {
+        name: make(name, plan.stages, plan.microbatches, rounds.get(name, 1))
+        for name in SCHEDULES
+    }
+
+
+def compared(plan: Plan) -> Iterator[Row]:
+    """Yield bubble, speed-up and staleness of every schedule.
+
+    Gradients are stale only in schedules without a flush.
+    """
+    for name, schedule in scheduled(plan).items():
+        stale = facts.staleness(schedule).reshape(-1, schedule.stages).max(axis=0)
+        yield {
+            "schedule": name,
+            "rounds": schedule.rounds,
+            "bubble": facts.bubble(schedule),
+            "alive": facts.in_flight(schedule).tolist(),
+            "formula": facts.speed_up(schedule),
+            "virtual": speed_up(schedule, plan.layers),
+            "staleness": (stale * (SCHEDULES[name] is pipedream)).tolist(),
+        }
+
+
+def stage_counts(counts: Sequence[int]) -> str:
+    """Return counts by stage as text; of more than 8 stages, the first and last."""
+    short = [*counts[:4], "…", *counts[-3:]] if len(counts) > 8 else counts
+    return " ".join(map(str, short))
+
+
+class Table(NamedTuple):
+    """A table: title, columns, rows, and the summary of a row."""
+
+    title: str
+    columns: Columns
+    rows: Callable[[Plan], Iterator[Row]]
+    keeps: Callable[[Row], Row]
+
+
+SPEED_UPS = {"formula": (7, "{formula:.2f}"), "virtual": (7, "{virtual:.2f}")}
+STAGES = {"K": (2, "{stages}")}
+PUBLISHED = {"published": (9, "{published:.2f}")}
+TABLES: dict[str, Table] = {
+    "grid": Table(
+        "GPipe's Table 2, Transformer: speed-up over one device, KM/(M + K - 1)",
+        STAGES | {"M": (2, "{microbatches}")} | PUBLISHED | SPEED_UPS,
+        grid,
+        lambda row: {f"speed_up_{row['stages']}_{row['microbatches']}": row["virtual"]},
+    ),
+    "imbalance": Table(
+        f"The same of uneven layers (AmoebaNet), M = {MANY}: at most K / imbalance",
+        STAGES
+        | {"layers cut": (10, "{cut}")}
+        | PUBLISHED
+        | {"imbalance": (9, "{imbalance:.2f}"), "K/imbalance": (11, "{bound:.2f}")}
+        | {"virtual": SPEED_UPS["virtual"]},
+        uneven,
+        lambda row: {
+            f"uneven_{row['stages']}_{row['cut'].replace(' ', '_')}": row["virtual"]
+        },
+    ),
+    "measured": Table(
+        "On real devices, a core each: speed-up over one, and MB besides the params",
+        STAGES
+        | {"M": (2, "{microbatches}")}
+        | {"schedule": (8, "{way:8}")}
+        | {"ms a step": (9, "{milliseconds:.0f}"), "formula": SPEED_UPS["formula"]}
+        | {"measured": (8, "{measured:.2f}"), "MB": (7, "{temporary_mb:.1f}")},
+        measured,
+        lambda row: {
+            f"measured_{row['way']}_{row['microbatches']}": row["measured"],
+            f"temporary_mb_{row['way']}_{row['microbatches']}": row["temporary_mb"],
+        },
+    ),
+    "schedules": Table(
+        "Schedules; alive: most microbatches in flight on a stage, over its v parts",
+        {
+            "schedule": (11, "{schedule:11}"),
+            "v": (2, "{rounds}"),
+            "bubble": (6, "{bubble:.1%}"),
+            "alive by stage": (20, lambda row: stage_counts(row["alive"])),
+        }
+        | SPEED_UPS
+        | {"staleness by stage": (20, lambda row: stage_counts(row["staleness"]))},
+        compared,
+        lambda row: {
+            f"bubble_{row['schedule']}": row["bubble"],
+            f"alive_{row['schedule']}": max(row["alive"]),
+            f"speed_up_{row['schedule']}": row["virtual"],
+            f"staleness_{row['schedule']}": max(row["staleness"]),
+        },
+    ),
+}

@@ -1,0 +1,138 @@
+"""Pipelines on the virtual cluster: time of a schedule by layers and network.
+
+A rank is a stage. It executes its column of the schedule in order, each entry as soon
+as its message has arrived; the ticks of the schedule are not waited for. Receives are
+posted in advance, so that messages are in transit while ranks compute.
+"""
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dml import sim
+from dml.sim.networks.named import network
+from dml.types import BadInput, Request
+from dml.wire.plans.pipelines import FORWARD, IDLE, Schedule, make
+from dml.wire.plans.stages import balanced_parts, equal_parts
+
+REPEATS = 20  # timings of a layer, of which the minimum is used
+# Partitions of layers into `count` parts, by name.
+CUTS = {
+    "evenly": lambda seconds, count: equal_parts(len(seconds), count),
+    "by seconds": balanced_parts,
+}
+
+
+class Layers(NamedTuple):
+    """The layers of a pipeline, and the network of its stages.
+
+    seconds: forward and backward of each layer for a microbatch.
+    nbytes: bytes of the activations of a layer.
+    network: network as text, as in --network.
+    """
+
+    seconds: Sequence[float]
+    nbytes: int
+    network: str
+
+
+def parse_seconds(text: str) -> list[float]:
+    """Return the seconds of --layer_seconds; empty if the flag is."""
+    try:
+        values = [float(word) for word in text.split(",")] if text else []
+        if all(0 < value < math.inf for value in values):
+            return values
+    except ValueError:
+        pass
+    raise BadInput(
+        f"expected seconds above 0 in --layer_seconds, got {text!r}; pass such as "
+        "0.001,0.004"
+    )
+
+
+def measured_seconds(sizes: Sequence[int], microbatch: int) -> list[float]:
+    """Return the seconds of the layers of a GPT; one block is timed for all.
+
+    sizes: the fields of transformer.Shape.
+    microbatch: examples in a microbatch.
+    """
+    import jax
+    import jax.numpy as jnp
+    from lab import compiling
+
+    from dml.models.layer_costs import seconds
+    from dml.models.networks.transformer import Shape, shapes, transformer
+    from dml.types import Batch
+
+    shape = Shape(*sizes)
+    one_block = shape._replace(layers=1)
+    tokens_BxL = jax.ShapeDtypeStruct((microbatch, shape.length), jnp.int32)
+    with compiling.fitting("a smaller --microbatch, --width or --vocabulary"):
+        compiling.cached()
+        layers = transformer(one_block, causal=True).layers
+        batch = Batch(tokens_BxL, tokens_BxL)
+        embed, block, head = seconds(layers, shapes(one_block, True), batch, REPEATS)
+    return [embed, *[block] * shape.layers, head]
+
+
+def speed_up(schedule: Schedule, layers: Layers, cut: str = "by seconds") -> float:
+    """Return the time on one rank divided by the time on all stages."""
+    serial = make("gpipe", 1, schedule.microbatches, pieces=schedule.pieces)
+    cuts = CUTS[cut](layers.seconds, schedule.parts)
+    stage_seconds = [sum(layers.seconds[part.start : part.stop]) for part in cuts]
+    pipelined = completion_time(schedule, stage_seconds, layers)
+    return (
+        completion_time(serial, [sum(stage_seconds)], layers._replace(network="0,0,0"))
+        / pipelined
+    )
+
+
+def completion_time(
+    schedule: Schedule, seconds: Sequence[float], layers: Layers
+) -> float:
+    """Return the time at which the last rank ends; seconds are by part."""
+
+    def program(comm: Any) -> float:
+        run_stage(comm, schedule, seconds, layers.nbytes)
+        return comm.Wtime()
+
+    size = schedule.stages
+    return max(sim.run(program, size, network(layers.network, size)))
+
+
+def run_stage(
+    comm: Any, schedule: Schedule, seconds: Sequence[float], nbytes: int
+) -> None:
+    """Execute a stage; a backward pass takes `pieces` times as long as a forward."""
+    stages, last = schedule.stages, schedule.parts - 1
+    boundary = sim.Phantom(nbytes)
+    active = schedule.piece[:, comm.rank] != IDLE
+    columns = (schedule.piece, schedule.microbatch, schedule.round)
+    work = np.stack([column[active, comm.rank] for column in columns], axis=1).tolist()
+    awaited: dict[int, Request] = {}
+    for piece, number, turn in work:
+        part = turn * stages + comm.rank
+        before = part - 1 if piece == FORWARD else part + 1
+        if piece <= FORWARD + 1 and 0 <= before <= last:
+            message_tag = tag(schedule, piece, number, part)
+            awaited[message_tag] = comm.Irecv(boundary, before % stages, message_tag)
+    sent = []
+    for piece, number, turn in work:
+        part = turn * stages + comm.rank
+        if request := awaited.get(tag(schedule, piece, number, part)):
+            request.Wait()
+        comm.platform.compute(seconds[part] / (1 + schedule.pieces))
+        after = part + 1 if piece == FORWARD else part - 1
+        if piece in (FORWARD, schedule.pieces) and 0 <= after <= last:
+            next_piece = FORWARD if piece == FORWARD else FORWARD + 1
+            message_tag = tag(schedule, next_piece, number, after)
+            sent.append(comm.Isend(boundary, after % stages, message_tag))
+    comm.Waitall(sent)
+
+
+def tag(schedule: Schedule, piece: int, number: int, part: int) -> int:
+    """Return the tag of the message that a part needs for a piece of a microbatch."""
+    place = number * schedule.parts + part
+    return place * (1 + schedule.pieces) + piece

@@ -1,0 +1,78 @@
+"""BERT-large on 256, 1024 and 1472 V100: published minutes and the α-β-γ model.
+
+The model is fitted to the row of 256 only; its other assumptions are the constants
+below. Hosts are DGX-2H: 16 V100 each, joined by NVSwitch.
+"""
+
+from collections.abc import Callable
+from typing import Any
+
+from dml.wire.costs import allreduce as cost
+from dml.wire.costs.allreduce import Job, Rates
+from studies.scaling.model import BACKWARD, joined
+
+PUBLISHED = {256: 236.0, 1024: 67.0, 1472: 47.0}  # minutes by V100
+ALONE = 14 * 24 * 60.0  # lower bound of minutes on one V100: "more than two weeks"
+PARAMETERS, ITEMSIZE = 340_000_000, 2  # gradients are sent in half precision
+STEPS = 7038 + 1563  # assumed: sequences of 128, 65 536 a step; of 512, 32 768 a step
+HOST = 16
+OUTSIDE = Rates(alpha=5e-6, beta=16 / 100e9, gamma=1 / 300e9)  # 8 x 100 Gb/s a host
+INSIDE = OUTSIDE._replace(beta=1 / 150e9)
+
+ASSUMED = (
+    f"the model's rows assume {PARAMETERS / 1e6:.0f} M gradients of {ITEMSIZE} bytes, "
+    f"{STEPS} steps whatever the V100, hosts of {HOST} with 100 GB/s out, 150 GB/s "
+    "inside"
+)
+
+
+def ring(size: int) -> float:
+    """Return the seconds of one ring; each V100 has its share of its host's ports."""
+    return cost.seconds("ring", Job(size, PARAMETERS, ITEMSIZE), OUTSIDE)
+
+
+def two_levels(size: int) -> float:
+    """Return the seconds of rings inside hosts, then 16 rings across hosts."""
+    inside = cost.seconds("ring", Job(HOST, PARAMETERS, ITEMSIZE), INSIDE)
+    share = Job(size // HOST, PARAMETERS // HOST, ITEMSIZE)
+    return inside + cost.seconds("ring", share, OUTSIDE)
+
+
+def minutes(size: int, wire: Callable[[int], float], overlap: bool) -> float:
+    """Predict the minutes of a run; a gradient's time is fitted to the row of 256."""
+    known = 60 * PUBLISHED[256] / STEPS
+    gradient = known - wire(256)
+    if overlap:  # the inverse of `joined`
+        gradient = min(known, gradient / (1 - BACKWARD))
+    return STEPS * joined(gradient * 256 / size, wire(size), overlap) / 60
+
+
+def rows() -> list[dict[str, Any]]:
+    """Return the published row and the model's rows: minutes, efficiencies, errors."""
+    minutes_by_job = {"published": PUBLISHED}
+    for name, wire in (("ring", ring), ("two levels", two_levels)):
+        for overlap in (False, True):
+            title = f"{name}, overlapped" if overlap else name
+            minutes_by_job[title] = {
+                size: minutes(size, wire, overlap) for size in PUBLISHED
+            }
+    return [
+        {"job": title}
+        | {f"minutes_{size}": time for size, time in times.items()}
+        | {f"efficiency_{size}": efficiency(size, time) for size, time in times.items()}
+        | {f"error_{size}": time / PUBLISHED[size] - 1 for size, time in times.items()}
+        for title, times in minutes_by_job.items()
+    ]
+
+
+def efficiency(size: int, took: float) -> float:
+    """Return the efficiency relative to linear speed-up from 256 V100."""
+    return PUBLISHED[256] * 256 / (took * size)
+
+
+def single_device_text() -> str:
+    """Return the efficiencies relative to one V100, of which only a bound is known."""
+    shares = [
+        f"{ALONE / (size * took):.0%} on {size}" for size, took in PUBLISHED.items()
+    ]
+    return f"against one V100 (> 2 weeks): more than {', '.join(shares)}"

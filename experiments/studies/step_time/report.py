@@ -1,0 +1,207 @@
+"""Rows, table, summary and bars of step_time.py.
+
+share of peak   operations per second divided by those of a large matrix product in the
+                same turns, or by the data sheet for the GPUs in PEAKS. Operations are
+                XLA's count for the gradient without --remat.
+wire share      share of a step. synchronous: phase `wire`, which includes packing and
+                waiting; mesh: the sum of all gradients, measured separately.
+overlap share   seconds saved by buckets divided by the wire seconds of a step without
+                buckets; 1: the wire is entirely hidden
+"""
+
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from dml.data.minibatches import take
+from dml.data.shards import shard
+from dml.figures import style as figures
+from dml.figures.races import ratio
+from dml.models.gradient import gradient
+from dml.runs.writers import Columns, Row, Writer, collected
+from studies.step_time.contestants import LARGE, PRODUCT, PSUM, Laps, Setup
+from studies.step_time.torch_training import first_loss_difference, threads
+
+# Dense, without sparsity, by NVIDIA's data sheets; JAX's float32 products are TF32
+PEAKS = {
+    "NVIDIA H100 80GB HBM3": {"bfloat16": 989e12, "float32": 495e12},
+    "NVIDIA H200": {"bfloat16": 989e12, "float32": 495e12},
+    "NVIDIA A100-SXM4-40GB": {"bfloat16": 312e12, "float32": 156e12},
+    "NVIDIA A100-SXM4-80GB": {"bfloat16": 312e12, "float32": 156e12},
+    "NVIDIA L4": {"bfloat16": 121e12, "float32": 60e12},
+}
+PARTS = {"input": "C7", "gradient": "C0", "wire": "C3", "update": "C2", "rest": "0.8"}
+
+
+def rows(setup: Setup, laps: Mapping[str, Laps], peers: set[str]) -> list[Row]:
+    """Return a row for each contestant."""
+    values, comm, task = setup.values, setup.comm, setup.task
+    work, best = flops(setup), peak(setup, laps)
+    base = laps.get("synchronous")
+    rival = next((laps[name] for name in laps if name in peers), None)
+    table = []
+    for name, lap in laps.items():
+        if name in (PRODUCT, PSUM):
+            continue
+        low, seconds, high = np.percentile(lap.seconds, (25, 50, 75)).tolist()
+        separate = name.startswith("mesh") and PSUM in laps
+        wire = (
+            float(np.median(laps[PSUM].seconds)) if separate else lap.phases.get("wire")
+        )
+        parts = dict(lap.phases)
+        if separate and wire is not None:  # XLA's gradient phase includes the wire
+            parts["wire"] = min(wire, parts["gradient"])
+            parts["gradient"] -= parts["wire"]
+        overlap = None
+        if base and comm.size > 1 and name.startswith("synchronous "):
+            less = np.median(base.seconds - lap.seconds) / base.phases["wire"]
+            overlap = float(np.clip(less, 0, 1))
+        bytes_held = lap.bytes_held or unsharded_bytes(setup)
+        table.append(
+            {
+                "contestant": name,
+                "peer": name in peers,
+                "ms": seconds * 1e3,
+                "lower_ms": low * 1e3,
+                "upper_ms": high * 1e3,
+                f"{task.unit}_per_second": values.batch * task.units / seconds,
+                "teraflops": work / seconds / 1e12,
+                "share_of_peak": work / seconds / best,
+                "bytes_held": int(bytes_held),
+                "wire_share": None if wire is None else wire / seconds,
+                "overlap_share": overlap,
+                "torch_ratio": rival and median_ratio(rival, lap),
+                "first_loss": float(lap.losses[0]),
+                "last_loss": float(lap.losses[1]),
+                "p": comm.size,
+                **{f"{part}_ms": spent * 1e3 for part, spent in parts.items()},
+                "rest_ms": max(0.0, seconds - sum(parts.values())) * 1e3,
+            }
+        )
+    return table
+
+
+def median_ratio(slower: Laps, faster: Laps) -> float:
+    """Return the median over turns of the ratio of seconds."""
+    return float(np.median(slower.seconds / faster.seconds))
+
+
+def flops(setup: Setup) -> float:
+    """Return XLA's count of operations of a minibatch's gradient, unoptimised."""
+    comm, task = setup.comm, setup.task
+    local = take(task.data, shard(next(setup.batches()), comm.rank, comm.size))
+    cost = gradient.lower(task.plain.loss, setup.params, local).cost_analysis()
+    return float(cost["flops"]) * comm.size
+
+
+def peak(setup: Setup, laps: Mapping[str, Laps]) -> float:
+    """Return the peak operations per second of all ranks and devices together."""
+    kind = jax.local_devices()[0].device_kind
+    if kind in PEAKS:
+        return PEAKS[kind][setup.values.dtype] * max(
+            setup.comm.size, len(jax.devices())
+        )
+    product = 2.0 * LARGE[jax.default_backend()] ** 3
+    return product * setup.comm.size / float(np.median(laps[PRODUCT].seconds))
+
+
+def unsharded_bytes(setup: Setup) -> int:
+    """Return the bytes of params and the optimizer's state on a device, unsharded."""
+    state = jax.eval_shape(setup.optimizer.init, setup.params)
+    return sum(
+        leaf.size * leaf.dtype.itemsize
+        for leaf in jax.tree.leaves((setup.params, state))
+    )
+
+
+def columns(unit: str) -> Columns:
+    """Return the columns of the table."""
+    return {
+        "contestant": (18, "{contestant}"),
+        "ms": (8, "{ms:.1f}"),
+        "quartiles": (15, "{lower_ms:.1f}-{upper_ms:.1f}"),
+        f"{unit}/s": (10, f"{{{unit}_per_second:,.0f}}"),
+        "TFLOP/s": (7, "{teraflops:.3g}"),
+        "of peak": (7, "{share_of_peak:.1%}"),
+        "MB held": (8, lambda row: f"{row['bytes_held'] / 1e6:,.1f}"),
+        "wire": (6, "{wire_share:.1%}"),
+        "overlap": (7, "{overlap_share:.1%}"),
+        "x torch": (7, lambda row: ratio(row["torch_ratio"], 1)),
+        "first loss": (10, "{first_loss:.5f}"),
+    }
+
+
+def summary(
+    setup: Setup, rows: Sequence[Row], laps: Mapping[str, Laps]
+) -> dict[str, Any]:
+    """Return the flat summary, with the best contestant and the speed-up of buckets."""
+    rate = f"{setup.task.unit}_per_second"
+    shares = ("share_of_peak", "wire_share", "overlap_share", "torch_ratio")
+    kept = ("ms", rate, *shares, "bytes_held")
+    best = max((row for row in rows if not row["peer"]), key=lambda row: row[rate])
+    totals = {
+        "p": setup.comm.size,
+        "devices": len(jax.devices()),
+        "device": jax.local_devices()[0].device_kind,
+        "threads": threads(),
+        "best": best["contestant"],
+        rate: best[rate],
+        "flops": flops(setup),
+        "peak_teraflops": peak(setup, laps) / 1e12,
+        "first_loss_gap": first_loss_difference(rows, setup.values.dtype),
+    }
+    if "synchronous" in laps and setup.comm.size > 1:
+        plain = laps["synchronous"]
+        speedups = [
+            median_ratio(plain, lap) for name, lap in laps.items() if "MB" in name
+        ]
+        if speedups:
+            seconds = float(np.median(plain.seconds))
+            totals["buckets_speedup"] = max(speedups)
+            # the speed-up if the gradient hid the entire wire
+            totals["buckets_most"] = seconds / (seconds - plain.phases["wire"])
+    for row in rows:
+        name = row["contestant"].replace(" ", "_").replace("=", "_").replace(".", "_")
+        totals |= {f"{name}_{key}": row[key] for key in kept if row[key] is not None}
+    return totals
+
+
+def chart(path: Path) -> AbstractContextManager[Writer]:
+    """Collect rows; draw them as bars when the summary is written."""
+    return collected(lambda rows, summary: draw(path, rows, summary))
+
+
+def draw(path: Path, rows: Sequence[Row], summary: Row) -> None:
+    """Draw a stacked bar of the parts of a step for each row, with quartiles."""
+    names, left = [row["contestant"] for row in rows], np.zeros(len(rows))
+    medians, low, high = np.array(
+        [(row["ms"], row["lower_ms"], row["upper_ms"]) for row in rows]
+    ).T
+    size = (7.2, 1.4 + 0.42 * len(rows))
+    with figures.drawing(path, size=size, style=figures.PICTURE) as (figure, (axes,)):
+        for part, color in PARTS.items():
+            spent = np.array([row.get(f"{part}_ms", 0.0) for row in rows])
+            look = {"color": color, "label": part, "height": 0.62}
+            bars = axes.barh(names, spent, left=left, **look)
+            for bar, name in zip(bars, names, strict=True):
+                if part == "wire" and name.startswith("mesh"):
+                    bar.set(hatch="///", edgecolor="white", linewidth=0)
+            left += spent
+        ends = np.maximum(left, high)
+        for name, median, end in zip(names, medians, ends, strict=True):
+            axes.text(end, name, f"  {median:.4g} ms", va="center", fontsize=8)
+        around = {"fmt": "none", "color": "black", "linewidth": 0.8, "capsize": 2}
+        axes.errorbar(medians, names, xerr=(medians - low, high - medians), **around)
+        axes.invert_yaxis()
+        axes.margins(x=0.12)
+        axes.set(xlabel="milliseconds a step (wire of mesh, hatched: by itself)")
+        axes.set_title(
+            f"{summary['p']} x {summary['threads']} threads, {summary['device']}: "
+            f"peak {summary['peak_teraflops']:.3g} TFLOP/s",
+            fontsize=9,
+        )
+        figures.legend(figure, "outside lower center", ncols=len(PARTS))

@@ -1,0 +1,71 @@
+"""Claims on waiting for the slowest of n workers, judged by runs of stragglers.py.
+
+A worker takes X = c + Exp(mu) seconds, with c = 1 and mu = 0.5 in the lecture's figure.
+"""
+
+from collections.abc import Sequence
+
+from lab.claims import Verdict, claim, nonempty, rows, verdict
+
+from dml.runs.results import Run
+from dml.runs.writers import Row
+
+C, MU = 1.0, 0.5
+FIGURE = f"shifted_exponential:{C:g},{MU:g}"  # --law of the figure
+ORACLE = 1e-9  # relative tolerance: sums in another order
+NEAR = 0.05  # relative tolerance: a mean of few draws
+EARLY, LATE = 0.95, 1.25  # bounds relative to virtual seconds: busy cores wake up late
+
+
+@claim("the slowest grows as log n", "1 + (ln n + 0.58)/0.5")
+def logarithm(run: Run) -> Verdict:
+    """The slowest of n takes c + H_n/mu seconds, within 5 %, for every n."""
+    steps = rows(run, way="synchronous", law=FIGURE)
+    steps = sorted(steps, key=lambda row: row["workers"])
+    deviations = [row["maxplus"] / slowest(row["workers"]) - 1 for row in steps]
+    measured = ", ".join(f"{row['workers']:,}: {row['maxplus']:.1f} s" for row in steps)
+    worst = max(deviations, key=abs)
+    return verdict(
+        abs(worst) <= NEAR, measured, f"{worst:+.1%} from the formula at most"
+    )
+
+
+def slowest(n: int) -> float:
+    """Return the mean of the largest of n draws of c + Exp(mu)."""
+    return C + sum(1 / k for k in range(1, n + 1)) / MU
+
+
+@claim("running ranks are the max-plus recursion", "closed form")
+def running(run: Run) -> Verdict:
+    """Running virtual ranks miss max-plus on the same draws by less than 1e-9."""
+    return recursion(run.rows)
+
+
+@claim("time per clock is the max-plus recursion", "definition")
+def ssp_clock(run: Run) -> Verdict:
+    """Running SSP workers miss the max-plus recursion by less than 1e-9."""
+    return recursion(rows(run, way="bounded"))
+
+
+def recursion(steps: Sequence[Row]) -> Verdict:
+    """Judge the largest deviation from max-plus, as a share of the whole time."""
+    off = max(row["off"] for row in steps)
+    return verdict(off < ORACLE, f"{off:.0e} of the whole time", f"asked {ORACLE:g}")
+
+
+@claim("injected delays cost what is drawn", "closed form")
+def asleep(run: Run) -> Verdict:
+    """Real ranks that sleep take 0.95 to 1.25 of the virtual ones' seconds."""
+    ratios = {
+        row["way"]: row["measured"] / row["virtual"]
+        for row in run.rows
+        if row["measured"] is not None
+    }
+    measured = ", ".join(f"{way} {ratio:.2f}" for way, ratio in ratios.items())
+    holds = all(
+        EARLY <= ratio <= LATE for ratio in nonempty(ratios, "measured").values()
+    )
+    return verdict(holds, f"of virtual seconds: {measured}", f"asked {EARLY} to {LATE}")
+
+
+CLAIMS = (logarithm, running, ssp_clock, asleep)

@@ -1,0 +1,101 @@
+"""Columns and titles of the tables of topology.py."""
+
+from collections.abc import Callable, Sequence
+
+from dml.runs.writers import Columns, Row, scaled
+
+
+def volume(nbytes: float) -> str:
+    """Return bytes as text with a unit."""
+    for unit in ("B", "KB", "MB"):
+        if nbytes < 1024:
+            return f"{nbytes:.3g} {unit}"
+        nbytes /= 1024
+    return f"{nbytes:.3g} GB"
+
+
+def size(key: str) -> Callable[[Row], str]:
+    return lambda row: volume(row[key])
+
+
+NETWORK: Columns = {
+    "network": (10, "{network}"),
+    "p": (6, "{p}"),
+}
+BYTES = (8, size("bytes"))
+
+
+BYTEPS: Columns = {
+    "workers": (7, "{n:d}"),
+    "spare": (5, "{k:d}"),
+    "spare's share": (13, "{spare_share:.1%}"),
+    "worker's share": (14, "{worker_share:.1%}"),
+    "paper ms": (9, scaled("paper_seconds", 1e3, ".4g")),
+    "running ms": (10, scaled("bandwidth_seconds", 1e3, ".4g")),
+    "run/paper": (
+        9,
+        lambda r: f"{r['bandwidth_seconds'] / r['paper_seconds']:.6f}",
+    ),
+    "1 + 1/S": (9, "{drained:.6f}"),
+    "with α, γ ms": (12, scaled("seconds", 1e3, ".4g")),
+    "pred/run": (8, lambda r: f"{r['predicted_seconds'] / r['seconds']:.4f}"),
+}
+
+
+def columns(names: Sequence[str]) -> dict[str, Columns]:
+    """Return the columns of every table, for these all-reduces."""
+    return {
+        "networks": NETWORK
+        | {
+            "holds": (9, "{ranks:,}"),
+            "routers": (7, "{routers:,}"),
+            "cables": (7, "{links:,}"),
+            "diameter": (8, "{diameter:d}"),
+            "bisection": (9, "{bisection:,}"),
+            "$ a rank": (8, "{cost_a_rank:,.0f}"),
+            "cables a rank": (13, "{cables_a_rank:.2f}"),
+            "bisection a rank": (16, "{bisection_a_rank:.3f}"),
+        },
+        "race": NETWORK
+        | {
+            "bytes": BYTES,
+            "fastest": (16, "{best}"),
+            "lead": (6, "{lead:.3g}x"),
+            **{n: (max(len(n), 9), scaled(f"{n}_seconds", 1e3, ".4g")) for n in names},
+            "": (1, lambda row: " " if row["exact"] else "~"),
+        },
+        "wins": NETWORK | {"fastest, by bytes": (17, "{wins}")},
+        "ports": NETWORK
+        | {
+            "diameter": (8, "{diameter:d}"),
+            "$ a rank": (8, "{cost_a_rank:,.0f}"),
+            "bisection a rank": (16, "{bisection_a_rank:.3f}"),
+            "few": (8, size("few_bytes")),
+            "ms": (9, scaled("few_seconds", 1e3, ".4g")),
+            "of Slim Fly": (11, "{few_ratio:.3f}"),
+            "many": (8, size("many_bytes")),
+            "ms ": (9, scaled("many_seconds", 1e3, ".4g")),
+            "of Slim Fly ": (11, "{many_ratio:.3f}"),
+        },
+        "levels": {
+            "p": NETWORK["p"],
+            "hosts": (6, "{hosts:,}"),
+            "bytes": BYTES,
+            "ring ms": (9, scaled("ring_seconds", 1e3, ".4g")),
+            "ring dealt out ms": (17, scaled("dealt_seconds", 1e3, ".4g")),
+            "two levels ms": (13, scaled("hierarchical_seconds", 1e3, ".4g")),
+            "gain": (6, "{gain:.3g}"),
+            "gain over dealt": (15, "{dealt_gain:.3g}"),
+        },
+        "byteps": BYTEPS,
+    }
+
+
+TITLES = {
+    "networks": "networks that hold p ranks; bisection: cables between halves",
+    "race": "ms of every all-reduce (~: repeated rounds are extrapolated)",
+    "wins": "fastest all-reduce by bytes",
+    "ports": "fastest all-reduce on networks for as many ranks, few bytes and many",
+    "levels": "two levels on hosts of ranks with one card each, against one flat ring",
+    "byteps": "BytePS: virtual ranks compared with the paper's formula, bandwidth only",
+}
