@@ -106,7 +106,7 @@ def test_the_rule_catches(path, source, name):
     "path, source",
     [
         ("dml/data/shards.py", "from dml.types import Batch\nimport numpy"),
-        ("dml/data/shards.py", "from dml.data.digits import digits"),
+        ("dml/data/shards.py", "from dml.data.images.digits import digits"),
         ("dml/data/shards.py", "from .digits import digits\nfrom . import digits"),
         ("dml/models/transformer.py", "from dml.wire import mesh"),
         ("dml/models/transformer.py", "from dml.wire.mesh.axes import axes"),

@@ -6,7 +6,7 @@ import glove
 import pytest
 from studies.glove import report as glove_report
 
-from dml.data.generated_text import generated
+from dml.data.text.generated import generated
 from dml.figures import style as figures
 from dml.runs.writers import Writer, ignore
 

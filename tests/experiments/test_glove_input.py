@@ -11,7 +11,7 @@ import cooccurrence
 import numpy as np
 import pytest
 
-from dml.data.cooccurrence import RECORD
+from dml.data.text.cooccurrence import RECORD
 from dml.types import BadInput
 
 SCRIPT = Path(__file__).parents[2] / "experiments" / "glove.py"

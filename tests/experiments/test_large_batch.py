@@ -11,7 +11,7 @@ from studies.deep import large_batch_training
 from studies.deep.large_batch_report import critical, row, timed
 from studies.deep.large_batch_training import Plan, Ran, accuracy, noise_scales, trained
 
-from dml.data.digits import CLASSES, FEATURES, digits
+from dml.data.images.digits import CLASSES, FEATURES, digits
 from dml.data.minibatches import take
 from dml.metrics.timer import Timer
 from dml.models.logistic import logistic

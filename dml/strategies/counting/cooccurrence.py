@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dml.data import cooccurrence as kernels
-from dml.data.cooccurrence import COUNT, RECORD
 from dml.data.scratch import Scratch, Spool
 from dml.data.shards import bounds
-from dml.data.vocabulary import write
+from dml.data.text import cooccurrence as kernels
+from dml.data.text.cooccurrence import COUNT, RECORD
+from dml.data.text.vocabulary import write
 from dml.strategies.counting.corpus import Corpus, Pieces, Tokens, number
 from dml.strategies.counting.runs import Runs, merge
 from dml.types import BadInput, Comm

@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from dml.data import vocabulary
-from dml.data.vocabulary import Vocabulary
+from dml.data.text import vocabulary
+from dml.data.text.vocabulary import Vocabulary
 from dml.evaluation import vectors, words
 from dml.figures.word_pairs import wordmap
 from dml.runs.writers import cell

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dml.data.svmlight import generate, laid_out
+from dml.data.sparse.svmlight import generate, laid_out
 from dml.metrics.timer import Timer
 from dml.models import descent as models
 from dml.models import sparse_logistic_edges as logistic

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from dml.data import documents as texts
-from dml.data import hypergraphs
-from dml.data import ratings as scores
-from dml.data.svmlight import by_heat, generate, halves, laid_out, split
+from dml.data.sparse import documents as texts
+from dml.data.sparse import hypergraphs
+from dml.data.sparse import ratings as scores
+from dml.data.sparse.svmlight import by_heat, generate, halves, laid_out, split
 from dml.evaluation.residuals import residuals
 from dml.models import completion, dropout, factors, sparse_logistic_edges, sparse_svm
 from dml.types import BadInput, Batch, Problem
@@ -159,7 +159,7 @@ def images(
     """Return a network on digits, of whose units an update touches those kept."""
 
     def load() -> tuple[Any, np.ndarray, Extras]:
-        from dml.data.digits import digits
+        from dml.data.images.digits import digits
 
         training, held_out = digits()
         training = in_drawn_order(training, seed)

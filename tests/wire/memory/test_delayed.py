@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dml.data.svmlight import generate
+from dml.data.sparse.svmlight import generate
 from dml.models import sparse_svm
 from dml.wire.memory.delayed import kernel, twin
 from dml.wire.memory.state import Pace

@@ -3,7 +3,7 @@ import gzip
 import numpy as np
 import pytest
 
-from dml.data.svmlight import by_heat, generate, laid_out, signs, svmlight, write
+from dml.data.sparse.svmlight import by_heat, generate, laid_out, signs, svmlight, write
 from dml.types import BadInput, Batch
 
 

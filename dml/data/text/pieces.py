@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import IO
 from xml.etree import ElementTree
 
-from dml.data.svmlight import OPENERS
+from dml.data.sparse.svmlight import OPENERS
 from dml.types import BadInput
 
 DUMP = re.compile(rb"(\xef\xbb\xbf)?\s*(<\?xml[^>]*>\s*)?<mediawiki[\s>]")

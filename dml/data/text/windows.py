@@ -9,7 +9,7 @@ from functools import partial
 
 import numpy as np
 
-from dml.data.tokens import SPECIAL, Tokens
+from dml.data.text.tokens import SPECIAL, Tokens
 from dml.types import BadInput, Batch, Examples
 
 HELD_OUT = 20  # one window of so many

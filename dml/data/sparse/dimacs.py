@@ -10,7 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
-from dml.data.graphs import Graph, checked
+from dml.data.sparse.graphs import Graph, checked
 from dml.types import BadInput
 
 SOURCE, SINK = "s", "t"  # labels 0 and 1

@@ -3,8 +3,8 @@ import struct
 import numpy as np
 import pytest
 
-from dml.data import cooccurrence as kernels
-from dml.data.cooccurrence import COUNT, END, RECORD, read
+from dml.data.text import cooccurrence as kernels
+from dml.data.text.cooccurrence import COUNT, END, RECORD, read
 from dml.types import BadInput
 
 

@@ -7,9 +7,9 @@ from functools import partial
 import numpy as np
 import pytest
 
-from dml.data import tokens as module
-from dml.data.generated_text import generated
-from dml.data.tokens import KINDS, SPECIAL, tokens
+from dml.data.text import tokens as module
+from dml.data.text.generated import generated
+from dml.data.text.tokens import KINDS, SPECIAL, tokens
 from dml.types import BadInput
 
 DOCUMENTS = [*generated(200, 12, seed=0), "A [MASK], a [SEP] and an <|endoftext|>!"]

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from dml.data.reversal import dictionary, reversal
+from dml.data.text.reversal import dictionary, reversal
 from dml.types import BadInput
 
 

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from dml import sim
-from dml.data import tiles
-from dml.data.cooccurrence import RECORD
+from dml.data.text import tiles
+from dml.data.text.cooccurrence import RECORD
 from dml.strategies.glove.tiling import by_row, by_word, tiled
 from dml.types import BadInput, Embeddings
 from tests.strategies.glove.lattice import WORDS, corpus, order

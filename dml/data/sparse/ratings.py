@@ -13,7 +13,7 @@ from typing import IO, Any
 import numpy as np
 
 from dml.data.archives import Source, kept, wheel
-from dml.data.frames import columns
+from dml.data.pandas_pickles import columns
 from dml.types import BadInput, Ratings
 
 HELD_OUT = 10  # one of so many

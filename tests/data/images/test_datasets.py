@@ -4,9 +4,9 @@ import zipfile
 import numpy as np
 import pytest
 
-from dml.data import images as module
-from dml.data.digits import digits
-from dml.data.images import IMAGES, images
+from dml.data.images import datasets as module
+from dml.data.images.datasets import IMAGES, images
+from dml.data.images.digits import digits
 from dml.types import BadInput
 
 NAMES = ("train-images", "train-labels", "t10k-images", "t10k-labels")

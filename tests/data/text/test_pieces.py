@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from dml.data.generated_text import generated
-from dml.data.text import pieces, tokens
+from dml.data.text.generated import generated
+from dml.data.text.pieces import pieces, tokens
 from dml.types import BadInput
 
 PAGE = "<page><title>{}</title>{}<revision><text>{}</text></revision></page>\n"

@@ -9,9 +9,9 @@ from types import ModuleType
 import numpy as np
 import pytest
 
-from dml.data import ratings as module
-from dml.data.frames import columns
-from dml.data.ratings import RATINGS, generated, ratings
+from dml.data.pandas_pickles import columns
+from dml.data.sparse import ratings as module
+from dml.data.sparse.ratings import RATINGS, generated, ratings
 from dml.types import BadInput
 
 GIVEN = [(7, 30, 4.0), (7, 10, 0.5), (2, 30, 5.0), (9, 20, 3.5), (9, 30, 1.0)]

@@ -12,7 +12,7 @@ from typing import IO
 import numpy as np
 
 from dml.data.archives import Source, kept, wheel
-from dml.data.graphs import Graph, pictured, unlikely
+from dml.data.sparse.graphs import Graph, pictured, unlikely
 from dml.types import BadInput
 
 CLASSES = ("background", "grey matter", "white matter")

@@ -15,7 +15,7 @@ from typing import IO, Any
 import numpy as np
 
 from dml.data.archives import cache, kept
-from dml.data.sources import TEXT
+from dml.data.text.corpora import TEXT
 from dml.types import BadInput, Batch
 
 FIELDS = ("data", "indices", "indptr", "shape", "targets")  # of a batch, in the file

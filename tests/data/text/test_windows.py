@@ -3,8 +3,8 @@ import pytest
 from tokenizers import Tokenizer
 from tokenizers.models import WordLevel
 
-from dml.data.language import causal, masked
-from dml.data.tokens import SPECIAL, Tokens
+from dml.data.text.tokens import SPECIAL, Tokens
+from dml.data.text.windows import causal, masked
 from dml.types import BadInput
 
 PAD, UNK, CLS, SEP, MASK = range(5)

@@ -13,7 +13,7 @@ from typing import IO
 import numpy as np
 
 from dml.data.archives import Source, kept, wheel
-from dml.data.graphs import Graph, checked
+from dml.data.sparse.graphs import Graph, checked
 from dml.types import BadInput
 
 SURE = 1.1  # weight of an original's label, beside all that its edges weigh

@@ -18,8 +18,8 @@ from typing import IO
 import numpy as np
 
 from dml.data.archives import LONGEST, Source, kept, wheel
-from dml.data.cifar import cifar, form
-from dml.data.digits import digits
+from dml.data.images.cifar import cifar, form
+from dml.data.images.digits import digits
 from dml.types import BadInput, Batch
 
 HELD_OUT = 5  # one of so many, where a set is not split by those who made it

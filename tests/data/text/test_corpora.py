@@ -6,10 +6,10 @@ import zipfile
 
 import pytest
 
-from dml.data import sources
 from dml.data.archives import Source, kept, url, wheel
-from dml.data.sources import TEXT, text
-from dml.data.text import pieces
+from dml.data.text import corpora
+from dml.data.text.corpora import TEXT, text
+from dml.data.text.pieces import pieces
 from dml.types import BadInput
 
 TAB = "Category\tTitle\tText\tContent\nd\td\ts\ts\nclass\t\t\t\n\n"
@@ -89,17 +89,17 @@ def test_each_named_text_becomes_a_file_of_documents(name, monkeypatch, cached):
     (source,) = TEXT[name]
     assert (source.sha256 is None) == (source.fetch is url)
     pretended = source._replace(fetch=fetch, sha256=None)
-    monkeypatch.setitem(sources.TEXT, name, (pretended,))
+    monkeypatch.setitem(corpora.TEXT, name, (pretended,))
     assert text(name) == [cached / "text" / f"{name}.txt"]
     with text(name)[0].open(newline="", encoding="utf-8") as file:
         assert file.read() == expected * len(source.members)
-    monkeypatch.setitem(sources.TEXT, name, (source._replace(fetch=broken),))
+    monkeypatch.setitem(corpora.TEXT, name, (source._replace(fetch=broken),))
     assert text(name)  # kept: nobody is asked again
     assert [path.name for path in (cached / "text").iterdir()] == [f"{name}.txt"]
 
 
 def test_the_embedded_wikipedia_is_found_without_importing_gensim():
-    code = "import sys; from dml.data.sources import text; print(*text('enwiki'));"
+    code = "import sys; from dml.data.text.corpora import text; print(*text('enwiki'));"
     code += "sys.exit('gensim' in sys.modules)"
     found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert found.returncode == 0 and found.stdout.endswith(".bz2\n")
@@ -127,8 +127,8 @@ def test_the_next_source_is_tried_and_a_failure_names_them_all(tmp_path, cached)
     bad = [
         Source(broken, "server", ["b"], lines),
         Source(wheel, "missing==3", ["b"], lines),
-        Source(sources.installed, "no_such_package", ["b"]),
-        Source(sources.installed, "pytest", ["no_such_file"]),
+        Source(corpora.installed, "no_such_package", ["b"]),
+        Source(corpora.installed, "pytest", ["no_such_file"]),
         good._replace(members=["b", "c"]),
         good._replace(where=address + "x"),
         good._replace(lines=lambda file: iter([file.read().decode("ascii"), "\ud800"])),

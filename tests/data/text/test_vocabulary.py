@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from dml.data.vocabulary import Vocabulary, read, vocabulary, write
+from dml.data.text.vocabulary import Vocabulary, read, vocabulary, write
 from dml.types import BadInput
 
 

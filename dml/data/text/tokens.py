@@ -21,8 +21,8 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers
 from tokenizers.trainers import BpeTrainer, WordPieceTrainer
 
 from dml.data.archives import cache
-from dml.data.sources import text
-from dml.data.text import pieces
+from dml.data.text.corpora import text
+from dml.data.text.pieces import pieces
 from dml.types import BadInput
 
 LEAST = 300  # tokens of a vocabulary: BPE begins with 256 bytes

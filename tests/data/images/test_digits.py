@@ -1,6 +1,6 @@
 import numpy as np
 
-from dml.data.digits import CLASSES, FEATURES, digits
+from dml.data.images.digits import CLASSES, FEATURES, digits
 
 
 def test_digits_are_split_once_and_for_all():

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 
-from dml.data import documents as module
-from dml.data.documents import documents
+from dml.data.sparse import documents as module
+from dml.data.sparse.documents import documents
 from dml.types import BadInput
 
 HEAD = "Category\tText\nd\tstring\nclass\t\n"

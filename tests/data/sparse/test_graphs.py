@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from dml.data import entities, graphs, volume
-from dml.data.graphs import (
+from dml.data.sparse import brain_volume, entities, graphs
+from dml.data.sparse.graphs import (
     Graph,
     checked,
     contrast,
@@ -140,9 +140,9 @@ def packed(points, kind=2):
 
 def test_a_nifti_file_is_unpacked_along_its_axes():
     points = np.arange(24).reshape(2, 3, 4)
-    np.testing.assert_array_equal(volume.nifti(packed(points)), points)
+    np.testing.assert_array_equal(brain_volume.nifti(packed(points)), points)
     with pytest.raises(ValueError, match="kind 4"):
-        volume.nifti(packed(points, kind=4))
+        brain_volume.nifti(packed(points, kind=4))
 
 
 @pytest.fixture
@@ -153,8 +153,10 @@ def brain(monkeypatch, tmp_path):
     white, grey = away < 3, (away >= 3) & (away < 6)
     parts = 200 * white + 120 * grey, 255 * grey, 255 * white
     path = tmp_path / "brain.txt"
-    path.write_text("".join("".join(volume.lines(Opened(packed(p)))) for p in parts))
-    monkeypatch.setattr(volume, "kept", lambda *_: path)
+    path.write_text(
+        "".join("".join(brain_volume.lines(Opened(packed(p)))) for p in parts)
+    )
+    monkeypatch.setattr(brain_volume, "kept", lambda *_: path)
     return path
 
 
@@ -164,7 +166,7 @@ class Opened:
 
 
 def test_a_volume_has_slices_about_its_middle_and_the_maps_as_truth(brain):
-    graph = volume.volume(slices=3, every=2)
+    graph = brain_volume.volume(slices=3, every=2)
     assert graph.shape == (3, 8, 7) and graph.labels == 3 == len(graph.names)
     truth = graph.truth.reshape(graph.shape)
     for place, label in (((0, 0), 0), ((2, 2), 1), ((4, 3), 2)):
@@ -173,20 +175,20 @@ def test_a_volume_has_slices_about_its_middle_and_the_maps_as_truth(brain):
     cheapest = np.full((graph.nodes, 3), 0.0)
     np.add.at(cheapest, tuple(graph.terminals.T), graph.terminal_weights)
     assert (cheapest.argmax(axis=1) == graph.truth).mean() > 0.9
-    again = volume.volume(slices=3, every=2, seed=1)
+    again = brain_volume.volume(slices=3, every=2, seed=1)
     assert not np.array_equal(again.picture, graph.picture)
 
 
 @pytest.mark.parametrize("sizes", [(0, 1), (1, 0), (13, 1), (3, 5), (1, 7)])
 def test_slices_that_a_volume_lacks_are_one_line(brain, sizes):
     with pytest.raises(BadInput, match="of 12, got slices=.* pass lower"):
-        volume.volume(*sizes)
+        brain_volume.volume(*sizes)
 
 
 def test_a_broken_volume_says_to_remove_the_file(brain):
     brain.write_text("AAAA\n")
     with pytest.raises(BadInput, match="got .*; remove the file"):
-        volume.volume()
+        brain_volume.volume()
 
 
 RECORDS = [

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dml.data.hypergraphs import documents, generated
+from dml.data.sparse.hypergraphs import documents, generated
 from dml.types import BadInput
 
 

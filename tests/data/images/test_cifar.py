@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
-from dml.data.cifar import FORMS
-from dml.data.images import images
+from dml.data.images.cifar import FORMS
+from dml.data.images.datasets import images
 from dml.types import BadInput
 
 

@@ -5,8 +5,8 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dml.data.dimacs import dimacs, write
-from dml.data.graphs import generated
+from dml.data.sparse.dimacs import dimacs, write
+from dml.data.sparse.graphs import generated
 from dml.types import BadInput
 
 HEAD = ["c a comment", "p max 5 8", "n 2 s", "n 4 t", ""]
