@@ -41,7 +41,7 @@ from dml.types.sparse import (
     SparseModel,
     Touching,
 )
-from dml.types.trace import Flight, Round, Span, Timeline
+from dml.types.trace import Interval, Message, Round, Timeline
 
 __all__ = [
     "Op",
@@ -83,7 +83,7 @@ __all__ = [
     "Kernel",
     "Shard",
     "Round",
-    "Span",
-    "Flight",
+    "Interval",
+    "Message",
     "Timeline",
 ]

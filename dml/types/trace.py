@@ -21,7 +21,7 @@ class Round(NamedTuple):
     times: int = 1  # that the round is repeated
 
 
-class Span(NamedTuple):
+class Interval(NamedTuple):
     """What one rank did from start to end: a phase, or a call that waited."""
 
     rank: int
@@ -30,7 +30,7 @@ class Span(NamedTuple):
     end: float
 
 
-class Flight(NamedTuple):
+class Message(NamedTuple):
     """A message, from when its sender sent it to when its receiver had it."""
 
     source: int
@@ -44,5 +44,5 @@ class Flight(NamedTuple):
 class Timeline(NamedTuple):
     """What all ranks did, on one clock."""
 
-    spans: Sequence[Span]
-    flights: Sequence[Flight]
+    intervals: Sequence[Interval]
+    messages: Sequence[Message]

@@ -15,7 +15,7 @@ from dml.metrics.timer import Timer
 from dml.types import BadInput, Step, Timeline
 
 FIRST = 1  # steps that compile, which are not drawn
-SPANS = 40_000  # drawn at most, over all ranks: JSON of some MB
+INTERVALS = 40_000  # drawn at most, over all ranks: JSON of some MB
 MARKS = 8  # moments in both traces, by which their clocks are compared
 
 
@@ -38,7 +38,7 @@ def traced(
             "expected steps to trace with --profile, got --timeline=0; pass "
             "--timeline=<how many>"
         )
-    limit = SPANS // comm.size
+    limit = INTERVALS // comm.size
     noted = hasattr(comm, "seen")
     if not noted and not profiled:
         yield from steps
@@ -59,11 +59,11 @@ def traced(
     if not found:
         return
     found, marks = profile.unmarked(found)
-    if found.spans:
+    if found.intervals:
         timeline.write(path / "timeline", found)
         timeline_figure.draw(path / "timeline", found)
         sys.stdout.write(f"timeline {path / 'timeline.svg'}\n")
-    if profiled and (found.spans or not noted):
+    if profiled and (found.intervals or not noted):
         beside(comm, path, found, marks)
 
 
@@ -71,7 +71,7 @@ class Tracer:
     """Starts and stops a rank's own trace and, in a folder, that of JAX's profiler.
 
     comm: traced, or not if the limit is 0.
-    limit: the number of spans of this rank.
+    limit: the number of intervals of this rank.
     folder: None for no profile. Virtual ranks are one process: rank 0 profiles it.
     """
 
@@ -133,7 +133,7 @@ def beside(comm: Any, path: Path, found: Timeline, marks: profile.Marks) -> None
     title, clocks = "messages", f"one clock, within {within:.1f} us"
     if virtual:
         title, clocks = "messages, in virtual time", "virtual and real time begin alike"
-    if not found.spans:
+    if not found.intervals:
         clocks = "JAX's alone, of each rank from its own start"
     events = profile.merged(timeline.events(found), traces, fits, title)
     profile.write(path / "profile", events, {"clocks": clocks})
