@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from dml.types import Edges, Kernel, Problem, Rows, SparseModel, Touching
+from dml.types import Edges, Kernel, Problem, RowBatch, Rows, SparseModel
 
 
 def problem(
@@ -63,11 +63,11 @@ def of_rows(
     rising: whether the rows of a minibatch rise; if not, they come as the examples do.
     """
 
-    def take(indices: np.ndarray) -> Touching:
+    def take(indices: np.ndarray) -> RowBatch:
         found = touched(edges, np.asarray(indices, np.int64), len(start))
-        return Touching(indices, np.sort(found) if rising else found)
+        return RowBatch(indices, np.sort(found) if rising else found)
 
-    def rows(table: np.ndarray, batch: Touching) -> tuple[float, Rows]:
+    def rows(table: np.ndarray, batch: RowBatch) -> tuple[float, Rows]:
         assert isinstance(batch.rows, np.ndarray)
         loss, values = gradient(table, batch.indices, batch.rows)
         return loss, Rows(batch.rows, values.reshape(len(values), -1))

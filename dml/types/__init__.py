@@ -36,10 +36,10 @@ from dml.types.sparse import (
     Embeddings,
     Kernel,
     Ratings,
+    RowBatch,
     Rows,
     Shard,
     SparseModel,
-    Touching,
 )
 from dml.types.trace import Interval, Message, Round, Timeline
 
@@ -76,7 +76,7 @@ __all__ = [
     "Reducer",
     "Ratings",
     "Rows",
-    "Touching",
+    "RowBatch",
     "Edges",
     "Embeddings",
     "SparseModel",

@@ -21,7 +21,7 @@ class Rows(NamedTuple):
     values: np.ndarray
 
 
-class Touching(NamedTuple):
+class RowBatch(NamedTuple):
     """A minibatch of a table's examples, and the rows that they touch."""
 
     indices: np.ndarray
