@@ -1,4 +1,4 @@
-"""Every contract between the stages, and nothing else."""
+"""Contracts between the stages; every name is importable from here."""
 
 from dml.types.comm import (
     ANY,

@@ -1,4 +1,4 @@
-"""Communicators under mpi4py's names, and what collectives keep for them."""
+"""Communicators, requests, windows, and the cache of a communicator."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -8,14 +8,14 @@ import numpy as np
 
 from dml.types.defaults import nothing
 
-Op = np.ufunc  # how two buffers become one: np.add, np.maximum, ...
-ANY = -1  # as a source or a tag: whichever comes first
-SHARED = 1  # Split_type's only kind: the ranks of a host
+Op = np.ufunc  # combines two buffers: np.add, np.maximum, ...
+ANY = -1  # as source or tag: matches any message
+SHARED = 1  # argument of Split_type: ranks of one host
 AllReduce = Callable[..., None]  # all_reduce(comm, buffer, op=np.add), in place
 
 
 class Status:
-    """Who sent what was received, or what waits: mpi4py's names."""
+    """Source, tag and size of a received or pending message, as in mpi4py."""
 
     def __init__(self) -> None:
         self.source = self.tag = -1
@@ -39,10 +39,10 @@ class Request(Protocol):
 
 
 class Window(Protocol):
-    """Memory that every rank of one host reads and writes."""
+    """Memory that all ranks of one host read and write."""
 
     @property
-    def parts(self) -> Sequence[np.ndarray]: ...  # bytes, one array a rank
+    def parts(self) -> Sequence[np.ndarray]: ...  # bytes; one array per rank
 
     def meet(self, pause: Callable[[], object]) -> None:
         """Barrier of all ranks; stores made before it are visible after it."""
@@ -54,8 +54,8 @@ class Window(Protocol):
 class Comm(Protocol):
     """A communicator: MPI's operations under mpi4py's names, on numpy buffers.
 
-    Real communicators come from `wire.comm.mpi.world()`, virtual ones from
-    `sim.run`. What MPI does not have is in `platform` and `cache`.
+    `wire.comm.mpi.world()` returns real communicators, `sim.run` passes virtual ones.
+    `platform` and `cache` hold everything that is not part of MPI.
     """
 
     @property
@@ -98,35 +98,35 @@ class Comm(Protocol):
     def Free(self) -> None: ...
     def Wtime(self) -> float: ...
     def Reduce_local(self, inbuf: Any, inoutbuf: Any, op: Op, out: Any = None) -> None:
-        """Set out, or inoutbuf, to op(inoutbuf, inbuf); γ a byte on virtual ranks."""
+        """Set out, or inoutbuf, to op(inoutbuf, inbuf); γ per byte on virtual ranks."""
         ...
 
 
 class CountedComm(Comm, Protocol):
-    """A communicator that counts the bytes it sends: Metered(comm)."""
+    """A communicator that counts the bytes sent, such as Metered(comm)."""
 
     @property
     def bytes_sent(self) -> int: ...
 
 
 class Platform(NamedTuple):
-    """What the ranks of a communicator run on: real processes or virtual ranks.
+    """Functions of the platform of a communicator: real processes or virtual ranks.
 
-    A wrapper replaces the functions that it changes.
+    Wrappers replace individual functions.
 
     Attributes:
-      raw: The communicator below all wrappers; mpi4py's own on real ranks.
-      hosts: Returns the host of every rank; hosts are numbered by their lowest rank.
-        Collective at the first call.
-      shared_window: Makes a window with so many bytes for every rank; collective. All
-        ranks must be on one host.
-      compute: compute(seconds, unless=None) advances a virtual clock or sleeps. It
-        returns False if the request `unless` completed before the end.
-      pause: Lets other ranks run; for loops that poll.
+      raw: Innermost communicator, without wrappers; mpi4py's own on real ranks.
+      hosts: Returns the host number of every rank; hosts are numbered in the order of
+        their lowest ranks. The first call is collective.
+      shared_window: Allocates a window with the given number of bytes per rank;
+        collective. All ranks must be on one host.
+      compute: compute(seconds, unless=None) advances a virtual clock or sleeps.
+        Returns False if the request `unless` completed earlier.
+      pause: Yields to other ranks; called in polling loops.
       network: The network of virtual ranks; None on real ranks.
-      work: Takes the time of this share of an update's computation, where 1 is an even
-        share. No time, except on a Delayed communicator.
-      note: Adds a number that the program has read to a recorded run.
+      work: work(share) takes the time of a share of an update's computation, where 1
+        is an even share. Takes no time except on a Delayed communicator.
+      note: Appends a number read by the program to the recording of a run.
     """
 
     raw: Any
@@ -144,50 +144,51 @@ class Platform(NamedTuple):
 
 
 class Region(NamedTuple):
-    """Registered memory: one part a rank of the communicator, all on one host."""
+    """Registered memory, one part per rank; all ranks are on one host."""
 
     window: Window
     parts: Sequence[np.ndarray]  # bytes
-    start: int  # address of this rank's part
-    stop: int
+    start: int  # first address of this rank's part
+    stop: int  # address after its last byte
 
 
-Registered = tuple[Window, list[np.ndarray]]  # all ranks' views of registered memory
+Registered = tuple[Window, list[np.ndarray]]  # window, and a view per rank
 
 
 class Groups(NamedTuple):
     """The communicators of a hierarchical collective."""
 
-    inside: Comm  # this rank's group
-    across: Comm  # the ranks with this rank's place in every group
-    owners: int  # ranks of the smallest group: the number of chunks
+    inside: Comm  # the ranks of this rank's group
+    across: Comm  # the ranks with this rank's position, one of each group
+    owners: int  # number of chunks: ranks of the smallest group
 
 
 @dataclass
 class Stage:
-    """A small window through which plain buffers pass, slot after slot."""
+    """A small shared window through which unregistered buffers are copied."""
 
     window: Window
-    views: list[list[np.ndarray]]  # by slot: all ranks' buffers of its last use
+    views: list[list[np.ndarray]]  # views[slot][rank]: buffers of the slot's last use
     turn: int = 0  # the next slot
 
 
 @dataclass
 class Cache:
-    """What collectives keep for one communicator between calls.
+    """State that collectives keep between calls on one communicator.
 
     Attributes:
       regions: Memory registered by `wire.comm.buffers.allocate`.
-      parent: A communicator and the ranks in it that are this one's: its regions are
-        known here, too.
-      chunks: Of registered buffers, by id: the buffer, its window, this rank's chunks.
-      copy: Registered memory for plain buffers.
-      stage: The window for plain buffers.
-      groups: Of hierarchical collectives, by width and the all-reduce across groups.
-      chosen: The predicted fastest all-reduce by length, itemsize and whether the
-        buffer is registered.
+      parent: The communicator that this one was split from, and the ranks of this one
+        in it. Its regions are usable here.
+      chunks: Buffer, window and this rank's chunks of registered buffers, by id.
+      copy: Registered memory for copies of unregistered buffers.
+      stage: Window for unregistered buffers.
+      groups: Groups of hierarchical collectives, by width and by the all-reduce across
+        groups.
+      chosen: Name of the predicted fastest all-reduce, by length, itemsize and whether
+        the buffer is registered.
       rates: The fields of `wire.costs.allreduce.Rates`, measured on this machine.
-      patient: The wrapper for all-reduces in the background.
+      patient: Wrapper for all-reduces in the background.
     """
 
     regions: list[Region] = field(default_factory=list)

@@ -4,12 +4,12 @@ from typing import Any
 
 
 def itself(value: Any) -> Any:
-    """Return the value: the default of calls that change nothing."""
+    """Return the value unchanged; a default for conversions."""
     return value
 
 
 def nothing(*arguments: Any) -> None:
-    """Do nothing: the default of calls without a task."""
+    """Do nothing; a default for callbacks."""
 
 
 class BadInput(ValueError):

@@ -1,4 +1,4 @@
-"""What is learned (Model, Problem), from what (Batch), and in what steps (Step)."""
+"""Models, problems, minibatches, and the steps of training."""
 
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
@@ -8,22 +8,22 @@ import numpy as np
 from dml.types.defaults import itself, nothing
 
 Params = Any  # a pytree of arrays
-Grads = Any  # a pytree shaped like Params: what goes into an optimizer
-STATISTICS = "statistics"  # the name of params that are running means
+Grads = Any  # a pytree shaped like Params: the input of an optimizer
+STATISTICS = "statistics"  # name of the params that are running means
 
 
 class Batch(NamedTuple):
-    """One minibatch: the first axis of every array counts the examples."""
+    """One minibatch; the first axis of every array is the example."""
 
     inputs: Any
     targets: Any
 
 
 class Examples(NamedTuple):
-    """Data that is made when it is asked for: a minibatch from the numbers of draws.
+    """Lazily built data: `take` returns the minibatch of an array of draw numbers.
 
-    Draw d is example d % count, in epoch d // count. What is random about it, such as
-    which words are masked, depends on its number alone.
+    Draw d is example d % count in epoch d // count. Random choices, such as the masked
+    words, depend on the draw number alone.
     """
 
     count: int  # type: ignore[assignment]  # hides tuple.count
@@ -31,61 +31,64 @@ class Examples(NamedTuple):
 
 
 class Layer(NamedTuple):
-    """A part of a model: the first gets None, the last gives the loss."""
+    """A part of a model. The first layer gets None, the last returns the loss."""
 
-    names: tuple[str, ...]  # of params: those that it reads; two layers may share one
-    # its params by name, what the layer before it gave, the batch -> what it gives
+    names: tuple[str, ...]  # names of the params that it reads; layers may share params
+    # (its params by name, output of the previous layer, batch) -> output
     apply: Callable[[Mapping[str, Params], Any, Any], Any]
 
 
 class Model(NamedTuple):
-    """Pure functions; loss is the mean over the batch's examples.
+    """Pure functions of a model; the loss is the mean over the batch's examples.
 
-    A batch is a Batch, or what its model says.
+    The type of a batch is Batch, unless the model documents another one.
     """
 
     init: Callable[[Any], Params]  # random key -> params
     loss: Callable[[Params, Any], Any]  # -> scalar
     metrics: Callable[[Params, Any], Mapping[str, Any]]  # -> means over the batch
-    layers: Sequence[Layer] = ()  # the loss cut into parts; params are then by name
-    scores: Callable[[Params, Any], Any] | None = None  # a batch's inputs -> log-odds
+    layers: Sequence[Layer] = ()  # the loss in parts; params are then a mapping by name
+    scores: Callable[[Params, Any], Any] | None = (
+        None  # (params, inputs of a batch) -> log-odds
+    )
 
 
 class Tensor(NamedTuple):
-    """A model cut over the axis `tensor`: what one of its devices computes and holds.
+    """A model sharded over the mesh axis `tensor`.
 
-    Inside shard_map the layers take the device's slices, and give the whole loss.
+    Inside shard_map the layers take a device's slices and return the total loss.
     """
 
     layers: Sequence[Layer]
-    specs: Any  # a tree like params: how each leaf lies
-    partial: Any  # a tree like params: whole leaves whose gradient is yet to be summed
+    specs: Any  # a tree like params: PartitionSpec of each leaf
+    partial: Any  # a tree like params: replicated leaves whose gradients need a sum
 
 
 class Problem(NamedTuple):
-    """What is learned: a start value, and the gradient of a loss by minibatches.
+    """A learning problem: a start value, and the gradient of a loss by minibatches.
 
-    Strategies read minibatches in two calls. `take` may run in the background; what it
-    returns is passed to `gradient` and `touched`.
+    Strategies read a minibatch with `take`, which may run in the background; its
+    result is the argument of `gradient` and `touched`.
 
-    params: the start value; a pytree of arrays, or one table, an array of T rows.
-    examples: the number of examples. A minibatch is an array of their indices.
-    gradient: (params, batch) -> the mean loss over the batch and its gradient; a tree
-        like params, or the Rows of a table that the batch touches, valid until the next
+    The fields from `touched` on are optional; `dml.strategies` lists the fields that
+    each strategy needs.
+
+    Attributes:
+      params: Start value: a pytree of arrays, or one table, an array of T rows.
+      examples: Number of examples. A minibatch is an array of their indices.
+      gradient: (params, batch) -> the mean loss over the batch and its gradient: a tree
+        like params, or the Rows of a table that the batch touches. Valid until the next
         call.
-    evaluate: params -> measures by name.
-    take: indices -> batch; by default the indices themselves.
-
-    The rest is optional; `dml.strategies` lists which strategy needs what.
-
-    touched: batch -> the rows that its gradient reads and changes, each once.
-    frequency: how often all examples together touch each row; None: equally often.
-    kernel: compiled descent, in place, over one example after another.
-    products: inner products of rows, whose columns can be split over ranks.
-    model: a JAX model whose loss `gradient` differentiates.
-    table: () -> the same problem whose params are one table of rows.
-    sums: whether gradients are those of the summed loss, not of the mean: parts of a
-        minibatch are added without weights.
+      evaluate: params -> measures by name.
+      take: indices -> batch; by default the indices themselves.
+      touched: batch -> the rows that its gradient reads and changes, each once.
+      frequency: Number of examples that touch each row; None if all are equal.
+      kernel: Compiled sequential in-place descent over examples.
+      products: Inner products of rows, whose columns can be split over ranks.
+      model: JAX model whose loss `gradient` differentiates.
+      table: () -> the same problem with one table of rows as params.
+      sums: True if gradients are of the summed loss instead of the mean; parts of a
+        minibatch are then added without weights.
     """
 
     params: Params
@@ -103,20 +106,21 @@ class Problem(NamedTuple):
 
 
 class Step(NamedTuple):
-    """What a strategy yields after one update, or after several.
+    """The result of one update, or of several, yielded by a strategy.
 
-    number: updates so far.
-    loss: the mean over this step's examples, each before its update.
-    params: () -> the parameters after the update. Collective; rank 0 gets the value,
-        and where `replicas` is true every rank does. Valid until the next step.
-    examples: in this step, over all ranks.
-    seconds: by phase: input, gradient, wire, update, wait.
-    words_sent: by this rank, in this step.
-    measures: what else the strategy measured, by name.
-    state: () -> the state of the update, to resume from; collective, as params.
-    memory: () -> what this rank alone holds, such as its reducer's state.
-    epoch: epochs so far, where a step is one.
-    replicas: whether all ranks hold equal params.
+    Attributes:
+      number: Number of updates so far.
+      loss: Mean loss over this step's examples, each before its update.
+      params: () -> the parameters after the update. Collective. Returns the value on
+        rank 0, and on every rank if `replicas` is true. Valid until the next step.
+      examples: Number of examples in this step, over all ranks.
+      seconds: Seconds by phase: input, gradient, wire, update, wait.
+      words_sent: Words sent by this rank in this step.
+      measures: Further measurements of the strategy, by name.
+      state: () -> the state of the update, for resuming; collective, as params.
+      memory: () -> the state of this rank alone, such as its reducer's.
+      epoch: Number of epochs so far, if a step is an epoch.
+      replicas: True if all ranks have equal params.
     """
 
     number: int

@@ -1,4 +1,4 @@
-"""Sparse gradients of tables of rows, and models that are updated edge by edge."""
+"""Sparse gradients of tables of rows, and models updated one edge at a time."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple, Protocol
@@ -7,7 +7,7 @@ import numpy as np
 
 
 class Ratings(NamedTuple):
-    """What users gave to items; both are rows of one table, users' rows come first."""
+    """Ratings of items by users; both are rows of one table, users first."""
 
     users: np.ndarray  # int32
     items: np.ndarray  # int32
@@ -22,26 +22,27 @@ class Rows(NamedTuple):
 
 
 class RowBatch(NamedTuple):
-    """A minibatch of a table's examples, and the rows that they touch."""
+    """Indices of a minibatch's examples, and the rows of the table that they touch."""
 
     indices: np.ndarray
     rows: np.ndarray | slice
 
 
 class Edges(NamedTuple):
-    """What updates touch: edge e has rows[starts[e] : starts[e + 1]] of a table.
+    """Rows of a table by edge: edge e touches rows[starts[e] : starts[e + 1]].
 
-    Each of them once, rising. An edge is an example whose loss depends on few rows.
+    Rows of an edge are distinct and ascending. An edge is an example whose loss depends
+    on few rows.
     """
 
-    starts: np.ndarray  # int64, one more than there are edges
+    starts: np.ndarray  # int64, number of edges + 1
     rows: np.ndarray  # uint32
 
 
 class Embeddings(NamedTuple):
-    """Rows of vectors, each with a bias, and what AdaGrad has summed for each number.
+    """Vectors and biases of T rows, with AdaGrad's sums of squared gradients.
 
-    T rows: one a word where there is one table; else V words, then V contexts.
+    With one table T is the number of words V; with two, V words precede V contexts.
     """
 
     vectors_TxD: np.ndarray
@@ -51,52 +52,55 @@ class Embeddings(NamedTuple):
 
 
 class SparseModel(Protocol):
-    """What a module of models offers for updates edge by edge; kernels close over it.
+    """Interface of a model for updates one edge at a time; kernels close over it.
 
-    Its data is a NamedTuple of arrays whose first field is `edges`; a table is T
-    numbers or TxD. The first two are compiled, without fast math: bits depend on no
-    inlining.
+    The data is a NamedTuple of arrays whose first field is `edges`; a table has shape T
+    or TxD. `gradient` and `move` are compiled without fast math, so that inlining
+    changes no bit of the result.
     """
 
-    # table, data, edge, step of the epoch, grads -> the edge's loss, and whether there
-    # is a gradient: then grads[s] is that of its s-th row
+    # (table, data, edge, step of the epoch, grads) -> the loss of the edge, and whether
+    # its gradient is nonzero; if so, grads[s] is the gradient of its s-th row
     gradient: Callable[..., tuple[float, bool]]
-    # table, row, grads, s, rate: grads[s] becomes what the row is to be changed by
+    # (table, row, grads, s, rate): replaces the gradient grads[s] by the row's change
     move: Callable[..., None]
 
     def __hash__(self) -> int: ...
 
     def decay(self, data: Any) -> float:
-        """Return the weight of half the squared table that `settle` applies.
+        """Return the weight of the squared norm / 2 that `settle` applies.
 
-        It is 0 where the gradients of edges have the norm.
+        It is 0 if the gradients of the edges include the norm.
         """
         ...
 
     def paced(self, data: Any, rate: float) -> Any:
-        """Return the data for an epoch at this rate; at 0 `settle` changes nothing."""
+        """Return the data for an epoch; a rate of 0 makes `settle` a no-op."""
         ...
 
     def settle(self, table: np.ndarray, data: Any, steps: int) -> None:
-        """Make the table, or some of its rows, what it stands for after these steps."""
+        """Apply the deferred decay of `steps` steps to the table, or to given rows."""
         ...
 
     def objective(self, table: np.ndarray, data: Any) -> float:
-        """Return the mean loss of all edges, with the norm."""
+        """Return the mean loss of all edges plus the norm term."""
         ...
 
 
 class Kernel(NamedTuple):
-    """Compiled descent, in place, over one example after another.
+    """Compiled sequential in-place descent over examples.
 
-    data: arrays that all workers of a host read; a model's has the field `edges` first.
-    model: the gradient of an edge and the change of a row.
-    fused: (table, data, blocks, rate) -> the summed loss of the examples of these
-        blocks; it changes the table by each. It replaces the model.
-    sizes: examples of each block; None: all blocks are equally long.
-    blocks: rows that rotation moves together; those of a second side come last.
-    sides: 2 where an example has a row of each of two sides, 1 where both its rows are
-        of one side.
+    Attributes:
+      data: Arrays that all workers of a host read; with `model`, its first field is
+        `edges`.
+      model: Functions for the gradient of an edge and the change of a row.
+      fused: (table, data, blocks, rate) -> the summed loss of the examples of these
+        blocks; updates the table after each example. Used in place of `model`.
+      sizes: Number of examples of each block; None if all blocks have equal length.
+      blocks: Slices of rows that rotation moves together; blocks of the second side
+        come last.
+      sides: 2 if an example has one row on each of two sides, 1 if both rows are on one
+        side.
     """
 
     data: Any
@@ -108,12 +112,12 @@ class Kernel(NamedTuple):
 
 
 class Shard(Protocol):
-    """Rows of a table, and how gradients change them."""
+    """Rows of a table with their update rule."""
 
-    values: np.ndarray  # RxD float32; the server may put an equal copy here
+    values: np.ndarray  # RxD float32; the server may replace it by an equal copy
 
     def update(
         self, at: np.ndarray | slice, grads: np.ndarray, share: float = 1.0
     ) -> None:
-        """Step on those rows (each once); grads are of that share of a minibatch."""
+        """Update distinct rows by the gradients of a share of a minibatch."""
         ...

@@ -1,4 +1,4 @@
-"""Schedules of messages, and recorded intervals and messages of ranks."""
+"""Scheduled exchanges; recorded intervals and messages."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -9,29 +9,29 @@ import numpy as np
 class Round(NamedTuple):
     """One exchange of a schedule: message k goes from source[k] to dest[k].
 
-    No rank sends twice or receives twice in a round; a rank that does both does both at
-    once, and goes on when both are done.
+    A rank sends at most once and receives at most once per round. A rank that does both
+    does both at the same time, and continues when both are complete.
     """
 
     source: np.ndarray
     dest: np.ndarray
     nbytes: np.ndarray  # of each message
-    reduces: bool  # what is received is reduced, else kept
-    segment: int = 0  # bytes that travel while those before them are reduced; 0: all
-    times: int = 1  # that the round is repeated
+    reduces: bool  # True: received data is reduced; False: it is stored
+    segment: int = 0  # bytes per pipelined segment; 0: the message is one segment
+    times: int = 1  # repetitions of the round
 
 
 class Interval(NamedTuple):
-    """What one rank did from start to end: a phase, or a call that waited."""
+    """A phase of a rank, or a call that may wait."""
 
     rank: int
     name: str  # gradient, wire, update, wait; Recv, Sendrecv, Wait, ...
-    start: float  # seconds since all ranks met
+    start: float  # seconds since a barrier of all ranks
     end: float
 
 
 class Message(NamedTuple):
-    """A message, from when its sender sent it to when its receiver had it."""
+    """A message, with the times of its send and of its receipt."""
 
     source: int
     dest: int
@@ -42,7 +42,7 @@ class Message(NamedTuple):
 
 
 class Timeline(NamedTuple):
-    """What all ranks did, on one clock."""
+    """Intervals and messages of all ranks, on one clock."""
 
     intervals: Sequence[Interval]
     messages: Sequence[Message]
