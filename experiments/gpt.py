@@ -40,7 +40,7 @@ def show(
     """Continue the prompt, and draw the loss of each token of a held-out text."""
     assert network.scores
     scores = partial(jax.jit(network.scores), params)
-    said = samples.going_on(
+    said = samples.continuation(
         *(known.tokenizer, scores, FLAGS.prompt, held_out.inputs.shape[1]),
         count=FLAGS.sample,
         seed=FLAGS.seed,

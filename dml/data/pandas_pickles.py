@@ -1,7 +1,7 @@
-"""BATCH: columns of a pickled pandas table, without pandas.
+"""Read columns of a pickled pandas table without pandas.
 
-A file (xz) and names in, an array a name out. Nothing that the file names is run but
-numpy's own ways to make arrays: for all else stands a Part, which keeps what it got.
+Of the classes and functions named in the pickle only numpy's array constructors are
+called; all others are replaced by Placeholders that store their arguments.
 """
 
 import lzma
@@ -10,7 +10,7 @@ from typing import IO, Any
 
 import numpy as np
 
-RUN = {
+CONSTRUCTORS = {
     "dtype": np.dtype,
     "ndarray": np.ndarray,
     "_frombuffer": np.empty(1).__reduce_ex__(5)[0],
@@ -18,8 +18,8 @@ RUN = {
 }
 
 
-class Part:
-    """Stands for whatever pandas would have made."""
+class Placeholder:
+    """Stores the arguments of a pandas constructor."""
 
     def __init__(self, *args: Any):
         self.args = args
@@ -29,29 +29,29 @@ class Part:
 
 
 class Reader(pickle.Unpickler):
-    """Reads numpy's arrays, and Parts that hold them."""
+    """Unpickles numpy arrays, and Placeholders for all other classes."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == ("builtins", "slice"):
             return slice
-        return RUN.get(name, Part) if module.split(".")[0] == "numpy" else Part
+        if module.split(".")[0] == "numpy":
+            return CONSTRUCTORS.get(name, Placeholder)
+        return Placeholder
 
 
 def columns(file: IO[bytes], names: list[str]) -> list[np.ndarray]:
-    """Return those columns of a table that pandas pickled, compressed by xz."""
+    """Return columns by name from an xz-compressed pickle of a pandas table."""
     try:
-        with lzma.open(file) as opened:
-            blocks, axes = Reader(opened).load().state["_mgr"].args[:2]
+        with lzma.open(file) as pickled:
+            blocks, axes = Reader(pickled).load().state["_mgr"].args[:2]
         places = axes[0].args[1]["data"].tolist()
-        found = {}
+        arrays = {}
         for block in blocks:
             values_CxN, at = block.args[:2]
             for column, values in zip(
                 np.arange(len(places))[at], values_CxN, strict=True
             ):
-                found[places[column]] = values
-        return [found[name] for name in names]
+                arrays[places[column]] = values
+        return [arrays[name] for name in names]
     except (pickle.UnpicklingError, lzma.LZMAError, AttributeError, TypeError) as error:
-        raise ValueError(
-            f"expected a table as pandas pickles it, got {error}"
-        ) from None
+        raise ValueError(f"expected a pickled pandas table, got {error}") from None

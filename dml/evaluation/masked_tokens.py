@@ -29,7 +29,7 @@ SENTENCES = (
 BAR, TEXT, FAINT = "#3b6ea5", "#222222", "#777777"
 
 
-class Blank(NamedTuple):
+class Prediction(NamedTuple):
     """A sentence and the words for its gap, by falling probability."""
 
     sentence: str
@@ -43,7 +43,7 @@ def fill(
     sentences: Sequence[str],
     around_NxL: np.ndarray,
     best: int = 5,
-) -> list[Blank]:
+) -> list[Prediction]:
     """Return the best words for the gap, ___, of each sentence.
 
     Args:
@@ -53,16 +53,16 @@ def fill(
     """
     found = []
     for sentence in sentences:
-        tokens_NxL, at = laid(tokenizer, sentence, np.asarray(around_NxL))
+        tokens_NxL, at = insert_sentence(tokenizer, sentence, np.asarray(around_NxL))
         odds_NxV = np.asarray(scores(tokens_NxL)[:, at], np.float64)
         chances = softmax(odds_NxV).mean(axis=0)
         order = np.argsort(-chances, kind="stable")[:best]
         words = tuple(tokenizer.id_to_token(int(token)) for token in order)
-        found.append(Blank(sentence, words, tuple(chances[order].tolist())))
+        found.append(Prediction(sentence, words, tuple(chances[order].tolist())))
     return found
 
 
-def laid(
+def insert_sentence(
     tokenizer: Any, sentence: str, around_NxL: np.ndarray
 ) -> tuple[np.ndarray, int]:
     """Return windows that begin with a sentence, and the position of its gap."""
@@ -87,7 +87,7 @@ def laid(
     return tokens_NxL, len(before) + 1
 
 
-def lines(blanks: Sequence[Blank]) -> list[str]:
+def lines(blanks: Sequence[Prediction]) -> list[str]:
     """Return a line for each sentence and its words."""
     width = max((len(blank.sentence) for blank in blanks), default=0)
     return [
@@ -104,7 +104,7 @@ def percent(chance: float) -> str:
     return f"{chance:.0%}" if chance >= 0.005 else "<1%"
 
 
-def draw(path: Path, blanks: Sequence[Blank], columns: int = 2) -> None:
+def draw(path: Path, blanks: Sequence[Prediction], columns: int = 2) -> None:
     """Write path.svg and path.png: a panel for each sentence, a bar for each word."""
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
@@ -119,7 +119,7 @@ def draw(path: Path, blanks: Sequence[Blank], columns: int = 2) -> None:
             bars(axes, blank)
 
 
-def bars(axes: Any, blank: Blank) -> None:
+def bars(axes: Any, blank: Prediction) -> None:
     """Draw the words of a sentence, that of the highest probability on top."""
     places = range(len(blank.words))
     colours = [BAR if place == 0 else f"{BAR}66" for place in places]

@@ -51,7 +51,7 @@ SIDES = [
 Box = tuple[float, float, float, float]  # left, bottom, right, top, in pixels
 
 
-def wordmap(path: Path, words: Sequence[str], vectors: np.ndarray) -> None:
+def pca_plot(path: Path, words: Sequence[str], vectors: np.ndarray) -> None:
     """Draw up to four relations of known words; path.svg and path.png are written.
 
     Words come most frequent first. Without three pairs of any relation, the most

@@ -37,7 +37,7 @@ def train(corpus, tmp_path, monkeypatch):
             if not drawn:
                 given.append("--timeline=0")
                 patch.setattr(figures, "chart", undrawn)
-                patch.setattr(glove_report, "wordmap", lambda *_: None)
+                patch.setattr(glove_report, "pca_plot", lambda *_: None)
             return glove.main(["glove.py", *given, *argv])
 
     return run

@@ -69,7 +69,7 @@ def train(tmp_path, monkeypatch):
 
     monkeypatch.setenv("DML_DATA", str(tmp_path))
     monkeypatch.setattr(figures, "chart", undrawn)
-    monkeypatch.setattr(glove_report, "wordmap", lambda *_: None)
+    monkeypatch.setattr(glove_report, "pca_plot", lambda *_: None)
     return run
 
 

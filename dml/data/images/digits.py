@@ -1,6 +1,6 @@
-"""BATCH: scikit-learn's embedded handwritten digits: 1797 images of 8 by 8, 10 classes.
+"""Handwritten digits of scikit-learn: 1797 images of 8 by 8 pixels, 10 classes.
 
-Nothing in, (training, held out) batches out, without a download.
+Part of scikit-learn, so no download is needed.
 """
 
 import numpy as np
@@ -9,17 +9,17 @@ from dml.types import Batch
 
 FEATURES = 64
 CLASSES = 10
-HELD_OUT = 360  # a fifth
+HELD_OUT = 360  # examples, a fifth of all
 
 
 def digits() -> tuple[Batch, Batch]:
-    """Return 1437 training and 360 held-out examples, always the same ones."""
+    """Return batches of 1437 training and 360 held-out examples; the split is fixed."""
     from sklearn.datasets import load_digits
 
     images, targets = load_digits(return_X_y=True)
     images = (images / 16).astype(np.float32)  # grey levels are 0 to 16
     targets = targets.astype(np.int32)
-    # the file is ordered by writer: a split without shuffling tests on other hands
+    # The file is ordered by writer: without shuffling the held-out writers differ.
     order = np.random.default_rng(0).permutation(len(targets))
     held_out, training = order[:HELD_OUT], order[HELD_OUT:]
     return (

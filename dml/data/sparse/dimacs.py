@@ -1,7 +1,7 @@
-"""BATCH: graphs of two labels, source and sink, from DIMACS max-flow files.
+"""Read and write two-label graphs as DIMACS max-flow files.
 
-A path in, a Graph out: `p max nodes arcs`, `n node s|t`, `a from to capacity`.
-A cut's value plus the graph's constant is what its arcs carry from source to sink.
+Lines are `p max nodes arcs`, `n node s|t` and `a from to capacity`. The value of a cut
+plus the constant of the graph is the capacity of the arcs from source to sink side.
 """
 
 import re
@@ -19,7 +19,7 @@ FORMS = {"p": "p max nodes arcs", "n": "n node s|t", "a": "a from to capacity"}
 
 
 def dimacs(path: str | Path) -> Graph:
-    """Read a file; the nodes without the two ends are numbered in their order."""
+    """Read a graph; nodes other than the two terminals are numbered in file order."""
     try:
         lines = Path(path).read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -31,7 +31,7 @@ def dimacs(path: str | Path) -> Graph:
     arcs: dict[tuple[int, int], float] = defaultdict(float)
     for number, line in enumerate(lines, 1):
         try:
-            _take(line.split(), size, ends, arcs)
+            _parse(line.split(), size, ends, arcs)
         except ValueError as error:
             raise BadInput(
                 f"{path}, line {number}: {error}, got {line.strip()[:60]!r}; "
@@ -46,26 +46,26 @@ def dimacs(path: str | Path) -> Graph:
 
 
 def write(path: str | Path, graph: Graph) -> None:
-    """Write a graph of two labels: source 1, sink 2, nodes from 3; no constant."""
+    """Write a two-label graph without its constant: source 1, sink 2, nodes from 3."""
     arcs = []
     for (u, v), weight in zip(graph.pairs + 3, graph.pair_weights, strict=True):
         arcs += [f"a {u} {v} {weight:.9g}", f"a {v} {u} {weight:.9g}"]
     for (node, label), weight in zip(
         graph.terminals, graph.terminal_weights, strict=True
     ):
-        ends = f"{node + 3} 2" if label else f"1 {node + 3}"
-        arcs.append(f"a {ends} {weight:.9g}")
+        arc = f"{node + 3} 2" if label else f"1 {node + 3}"
+        arcs.append(f"a {arc} {weight:.9g}")
     head = [f"p max {graph.nodes + 2} {len(arcs)}", "n 1 s", "n 2 t"]
     Path(path).write_text("\n".join([*head, *arcs, ""]), encoding="utf-8")
 
 
-def _take(
+def _parse(
     words: list[str],
     size: list[int],
     ends: dict[str, int],
     arcs: dict[tuple[int, int], float],
 ) -> None:
-    """Add what a line says to size, ends or arcs."""
+    """Parse the words of a line into size, ends or arcs."""
     kind = words[0] if words else "c"
     if kind == "c":
         return
@@ -76,11 +76,11 @@ def _take(
     if (kind == "p") == bool(size):
         raise ValueError("expected one line `p` before all others")
     if kind == "p":
-        if words[1] != "max" or not _whole(words[2]) >= 2:
+        if words[1] != "max" or not _natural(words[2]) >= 2:
             raise ValueError("expected `p max` with 2 nodes or more")
-        size.append(_whole(words[2]))
+        size.append(_natural(words[2]))
         return
-    nodes = [_whole(word) for word in words[1 : 2 if kind == "n" else 3]]
+    nodes = [_natural(word) for word in words[1 : 2 if kind == "n" else 3]]
     if not all(1 <= node <= size[0] for node in nodes):
         raise ValueError(f"expected nodes from 1 to {size[0]}")
     if kind == "n":
@@ -94,46 +94,46 @@ def _take(
     arcs[nodes[0], nodes[1]] += capacity
 
 
-def _whole(word: str) -> int:
+def _natural(word: str) -> int:
     return int(word) if word.isdecimal() else -1
 
 
 def _graph(
     size: int, source: int, sink: int, arcs: dict[tuple[int, int], float]
 ) -> Graph:
-    """Make arcs into edges.
+    """Convert directed arcs to undirected edges and terminals.
 
-    Arcs a: u → v and b: v → u cost a where u alone is the source's, b where v alone is.
-    That is ½ (a + b) where they are parted, and ½ (a - b) (s_u - s_v), s = 1 for a node
-    that is the source's. So what they differ by goes to u and v as terminals.
+    Arcs u → v of capacity a and v → u of capacity b cost a if only u is on the source
+    side, b if only v is. With s = 1 on the source side, else 0, the cost is ½ (a + b)
+    if s_u ≠ s_v, plus ½ (a - b) (s_u - s_v): an edge of ½ (a + b), and terminals.
     """
     inner = np.setdiff1d(np.arange(1, size + 1), [source, sink])
     place = {int(node): n for n, node in enumerate(inner)}
     pairs: dict[tuple[int, int], float] = defaultdict(float)
-    ours, sinks = np.zeros(len(inner)), np.zeros(len(inner))  # what leaving each costs
+    sources, sinks = np.zeros(len(inner)), np.zeros(len(inner))  # cost per node
     lean, constant = np.zeros(len(inner)), 0.0
     for (u, v), capacity in arcs.items():
         if u in (v, sink) or v == source:
-            continue  # no cut has it
+            continue  # in no cut
         if u == source and v == sink:
-            constant += capacity  # every cut has it
+            constant += capacity  # in every cut
         elif u == source:
-            ours[place[v]] += capacity
+            sources[place[v]] += capacity
         elif v == sink:
             sinks[place[u]] += capacity
         else:
-            one, other = place[u], place[v]
-            pairs[min(one, other), max(one, other)] += 0.5 * capacity
-            lean[one] += 0.5 * capacity
-            lean[other] -= 0.5 * capacity
+            first, second = place[u], place[v]
+            pairs[min(first, second), max(first, second)] += 0.5 * capacity
+            lean[first] += 0.5 * capacity
+            lean[second] -= 0.5 * capacity
     sinks += np.maximum(lean, 0)
-    ours += np.maximum(-lean, 0)  # -lean · s is lean's size times (1 - s), less it
+    sources += np.maximum(-lean, 0)  # -lean · s = |lean| (1 - s) - |lean|
     constant -= float(np.maximum(-lean, 0).sum())
     kept = {pair: weight for pair, weight in sorted(pairs.items()) if weight > 0}
     terminals = np.concatenate(
-        [_terminals(ours, 0), _terminals(sinks, 1)], dtype=np.int32
+        [_terminals(sources, 0), _terminals(sinks, 1)], dtype=np.int32
     )
-    weights = np.concatenate([ours[ours > 0], sinks[sinks > 0]])
+    weights = np.concatenate([sources[sources > 0], sinks[sinks > 0]])
     order = np.lexsort(terminals.T[::-1])
     return Graph(
         *(len(inner), 2, np.array(list(kept), np.int32).reshape(-1, 2)),

@@ -1,7 +1,7 @@
-"""BATCH: documents as tf-idf rows, labelled +1 in some groups and -1 in all others.
+"""Documents as tf-idf rows with labels +1 for some groups and -1 for all others.
 
-A name in, (training, held out) batches of CSR matrices (float32) and labels out. The
-texts are two tables of a wheel; the matrices are computed once and kept in the cache.
+Inputs are CSR matrices (float32). The texts are two tables of a wheel; the matrices are
+computed once and cached.
 """
 
 import csv
@@ -14,15 +14,21 @@ from typing import IO, Any
 
 import numpy as np
 
-from dml.data.archives import cache, kept
+from dml.data.archives import cache, cached
 from dml.data.text.corpora import TEXT
 from dml.types import BadInput, Batch
 
-FIELDS = ("data", "indices", "indptr", "shape", "targets")  # of a batch, in the file
+FIELDS = (
+    "data",
+    "indices",
+    "indptr",
+    "shape",
+    "targets",
+)  # arrays of a batch in the cache file
 
 
-# Labels +1: groups with these beginnings. The split is as published: the held-out
-# documents were written later.
+# Prefixes of the groups with label +1. The split is the published one: held-out
+# documents are newer.
 POSITIVE = {
     # 9 of 20 groups, 47 % of 11 293 + 7 528 documents; 42 254 features
     "newsgroups": ("comp.", "sci."),
@@ -33,29 +39,31 @@ POSITIVE = {
 
 
 def documents(name: str) -> tuple[Batch, Batch]:
-    """Return the training and held-out documents of a set of POSITIVE."""
+    """Return the (training, held-out) documents of a data set in POSITIVE."""
     path = cache() / f"{name}.npz"
     if not path.exists():
         sources = [source._replace(lines=labelled) for source in TEXT[name]]
-        _save(path, _parse(kept(f"text/{name}.tsv", sources), POSITIVE[name]))
+        _save(path, _parse(cached(f"text/{name}.tsv", sources), POSITIVE[name]))
     with np.load(path) as arrays:
         return _batch(arrays, "training"), _batch(arrays, "held_out")
 
 
 def labelled(file: IO[bytes]) -> Iterator[str]:
-    """Yield the lines `group<tab>words` of a table, and an empty one where it ends."""
+    """Yield the lines `group<tab>words` of a table, then an empty line."""
     rows = csv.DictReader(TextIOWrapper(file, "utf-8", newline=""), delimiter="\t")
-    for row in islice(rows, 2, None):  # the first two are of kinds and roles
+    for row in islice(
+        rows, 2, None
+    ):  # the first two rows are types and roles of columns
         yield f"{row['Category']}\t{' '.join((row['Text'] or '').split())}\n"
     yield "\n"
 
 
 def vectorise(training: Sequence[str], held_out: Sequence[str]) -> tuple[Any, Any]:
-    """Return tf-idf rows of length 1, of the words in two training texts or more."""
+    """Return unit tf-idf rows; words need two or more training documents."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    made = TfidfVectorizer(min_df=2, sublinear_tf=True, dtype=np.float32)
-    both = made.fit_transform(training), made.transform(held_out)
+    vectorizer = TfidfVectorizer(min_df=2, sublinear_tf=True, dtype=np.float32)
+    both = vectorizer.fit_transform(training), vectorizer.transform(held_out)
     for rows in both:
         rows.sort_indices()
     return both
@@ -65,8 +73,8 @@ def _parse(path: Path, positive: tuple[str, ...]) -> tuple[Batch, Batch]:
     tables = path.read_text(encoding="utf-8").split("\n\n")
     if len(tables) != 3:
         raise BadInput(
-            f"expected two tables in {path}, got {len(tables) - 1}; remove the file, "
-            "and it will be fetched again"
+            f"expected two tables in {path}, got {len(tables) - 1}; delete the file, "
+            "and it will be downloaded again"
         )
     lines = [[line.split("\t") for line in table.split("\n")] for table in tables[:2]]
     inputs = vectorise(*([words for _, words in table] for table in lines))
@@ -89,7 +97,7 @@ def _save(path: Path, batches: tuple[Batch, Batch]) -> None:
     with TemporaryDirectory(dir=path.parent, prefix=".") as folder:
         part = Path(folder) / "part.npz"
         np.savez(part, **arrays)
-        part.replace(path)  # whole at once: other ranks may be waiting for it
+        part.replace(path)  # atomic: other ranks may be waiting for the file
 
 
 def _batch(arrays: Any, name: str) -> Batch:

@@ -1,7 +1,7 @@
-"""BATCH: which records are of the same person? Febrl's third set, with its answers.
+"""Entity resolution on the third data set of Febrl, as a graph cut.
 
-How many people in, a Graph out: a node a record, a label a person. Every person's
-original record is known; the others are copies of it, with slips of pen and ear.
+A node is a record, a label is a person. The label of a person's original record is
+given; the other records are copies with typing and hearing errors.
 """
 
 import csv
@@ -12,49 +12,60 @@ from typing import IO
 
 import numpy as np
 
-from dml.data.archives import Source, kept, wheel
+from dml.data.archives import Source, cached, wheel
 from dml.data.sparse.graphs import Graph, checked
 from dml.types import BadInput
 
-SURE = 1.1  # weight of an original's label, beside all that its edges weigh
-FEWEST = 1  # copies of a person's record
-MOST = 127  # people: truth is int8
+SURE = 1.1  # weight of an original's terminal, relative to the sum of its edges
+FEWEST = 1  # people need more records than this
+MOST = 127  # people, as truth is int8
 
 
 def entities(people: int = 64, neighbours: int = 8, seed: int = 0) -> Graph:
-    """Return the graph of the records of some people, drawn by the seed.
+    """Return the graph of the records of randomly chosen people.
 
-    A record is joined to those nearest to it, by the cosine of their letters' triples.
+    Edges join a record to its nearest ones by the cosine of character 3-grams.
+
+    Args:
+      people: Number of people (labels).
+      neighbours: Number of nearest records per record.
+      seed: Random seed of the choice of people.
     """
-    records = _records()
-    count = Counter(person for person, _, _ in records)
-    many = sorted(person for person, found in count.items() if found > FEWEST)
-    most = min(len(many), MOST)
+    all_records = _records()
+    counts = Counter(person for person, _, _ in all_records)
+    candidates = sorted(
+        person for person, records in counts.items() if records > FEWEST
+    )
+    most = min(len(candidates), MOST)
     if not 2 <= people <= most or neighbours < 1:
         raise BadInput(
             f"expected 2 to {most} people and 1 neighbour or more, got {people=} and "
-            f"{neighbours=}; pass such ones"
+            f"{neighbours=}; correct the values"
         )
-    drawn = np.random.default_rng(seed).choice(many, people, replace=False)
-    label = {person: n for n, person in enumerate(drawn.tolist())}
-    chosen = [record for record in records if record[0] in label]
+    names = np.random.default_rng(seed).choice(candidates, people, replace=False)
+    label = {person: n for n, person in enumerate(names.tolist())}
+    chosen = [record for record in all_records if record[0] in label]
     truth = np.array([label[person] for person, _, _ in chosen], np.int8)
-    pairs, weights = alike([text for _, _, text in chosen], neighbours)
+    pairs, weights = nearest_pairs([text for _, _, text in chosen], neighbours)
     known = np.flatnonzero([original for _, original, _ in chosen])
     ends = np.stack([known, truth[known]], axis=1).astype(np.int32)
-    beside = np.bincount(pairs.ravel(), np.repeat(weights, 2), len(truth))
-    own = (SURE * beside[known]).astype(np.float32)
-    return checked(Graph(len(truth), people, pairs, weights, ends, own, truth))
+    edge_weights = np.bincount(pairs.ravel(), np.repeat(weights, 2), len(truth))
+    terminal_weights = (SURE * edge_weights[known]).astype(np.float32)
+    return checked(
+        Graph(len(truth), people, pairs, weights, ends, terminal_weights, truth)
+    )
 
 
-def alike(texts: Sequence[str], neighbours: int) -> tuple[np.ndarray, np.ndarray]:
-    """Return pairs of texts, one among the nearest of the other, and their cosines."""
+def nearest_pairs(
+    texts: Sequence[str], neighbours: int
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return pairs of texts that are nearest neighbours, and their cosines."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     triples = TfidfVectorizer(analyzer="char", ngram_range=(3, 3), dtype=np.float32)
     rows = triples.fit_transform(texts)
     cosines_NxN = np.asarray((rows @ rows.T).todense())
-    np.fill_diagonal(cosines_NxN, 0)  # nobody is their own neighbour
+    np.fill_diagonal(cosines_NxN, 0)  # exclude pairs of a record with itself
     nearest = np.argsort(-cosines_NxN, axis=1, kind="stable")[:, :neighbours]
     node = np.repeat(np.arange(len(texts)), nearest.shape[1])
     ends = np.sort(np.stack([node, nearest.ravel()], axis=1), axis=1)
@@ -64,8 +75,8 @@ def alike(texts: Sequence[str], neighbours: int) -> tuple[np.ndarray, np.ndarray
 
 
 def _records() -> list[tuple[str, bool, str]]:
-    """Return each record's person, whether it is the original, and its text."""
-    path = kept("text/febrl3.tsv", SOURCES)
+    """Return (person, True if original, text) of each record."""
+    path = cached("text/febrl3.tsv", SOURCES)
     records = []
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
         name, _, text = line.partition("\t")
@@ -73,7 +84,7 @@ def _records() -> list[tuple[str, bool, str]]:
         if len(parts) < 3 or parts[2] not in ("org", "dup"):
             raise BadInput(
                 f"{path}, line {number}: expected rec-<number>-org or -dup-<number>, "
-                f"got {line[:60]!r}; remove the file, and it will be fetched again"
+                f"got {line[:60]!r}; delete the file, and it will be downloaded again"
             )
         records.append((parts[1], parts[2] == "org", text))
     return records

@@ -1,6 +1,7 @@
-"""BATCH: edges of chosen Ω, Δ and ρ from a seed, and documents that touch those rows.
+"""Generate hypergraphs with chosen Ω, Δ and ρ, and documents on their edges.
 
-Numbers in; Edges, or a Batch of a CSR matrix and labels that a plane parts, out.
+Ω is the number of rows per edge, Δ the largest share of edges that touch one row, and ρ
+the largest share of edges that share a row with one edge (Hogwild!, Niu 2011).
 """
 
 from typing import Any, NamedTuple
@@ -9,62 +10,70 @@ import numpy as np
 
 from dml.types import BadInput, Batch, Edges
 
-MARGIN = 0.1  # between the plane and what lies near it, before rows are scaled to 1
+MARGIN = 0.1  # distance from the hyperplane before rows are normalized
 
 
 class Group(NamedTuple):
-    """Edges that meet each other and none besides; all groups are of one kind."""
+    """Sizes of a group of edges; edges of different groups share no row."""
 
-    size: int  # edges
-    hot: int  # rows that its first edge shares with all others, each with one of them
-    calm: int  # its other rows
+    size: int  # number of edges
+    hot: int  # rows of the first edge, one of which is in each other edge
+    calm: int  # number of other rows
 
 
 def generated(
     edges: int, rows: int, omega: int, delta: float, rho: float, seed: int
 ) -> Edges:
-    """Make edges of Ω rows each, some row in Δ of them, some edge meeting ρ of them.
+    """Generate edges with exact Ω, Δ and ρ.
 
-    All three are exact, Δ and ρ to the nearest whole number of edges. Edges come in
-    groups of ρ, which share no row. One edge of a group has its hot rows; each of the
-    others has one of these, so that Δ of the edges touch a hot row. The rest is drawn:
-    deals of the group's calm rows, each row once a deal, in Δ of the edges at most.
+    Δ and ρ are rounded to whole numbers of edges. Groups of ρ edges share no row. The
+    first edge of a group has its hot rows; each other edge has one of them, so that a
+    share Δ of all edges touches a hot row. The other rows are random permutations of
+    the group's calm rows, each row in at most a share Δ of the edges.
+
+    Args:
+      edges: Number of edges.
+      rows: Number of rows.
+      omega: Rows per edge, Ω.
+      delta: Largest share of edges that touch one row, Δ.
+      rho: Largest share of edges that share a row with one edge, ρ.
+      seed: Random seed.
     """
     degree, group = _group(edges, rows, omega, delta, rho)
     rng = np.random.default_rng(seed)
     names = rng.permutation(rows).astype(np.uint32)
     order = rng.permutation(edges)
     width = group.hot + group.calm
-    found_ExO = np.empty((edges, omega), np.uint32)
+    rows_ExO = np.empty((edges, omega), np.uint32)
     for n, first in enumerate(range(0, edges, group.size)):
-        mine = order[first : first + group.size]
+        members = order[first : first + group.size]
         touched_RxO = _touched(rng, group, omega, max(degree - 1, 1))
-        found_ExO[mine] = names[n * width + touched_RxO[: len(mine)]]
-    found_ExO.sort(1)
-    return Edges(np.arange(edges + 1, dtype=np.int64) * omega, found_ExO.ravel())
+        rows_ExO[members] = names[n * width + touched_RxO[: len(members)]]
+    rows_ExO.sort(1)
+    return Edges(np.arange(edges + 1, dtype=np.int64) * omega, rows_ExO.ravel())
 
 
 def documents(edges: Edges, width: int, seed: int) -> Batch:
-    """Give edges values, in rows of length 1, and labels -1, +1: a plane parts them."""
+    """Return unit rows on the edges, with labels -1, +1 separated by a hyperplane."""
     from scipy.sparse import csr_matrix
 
     if (np.diff(edges.starts) == 0).any():
         raise BadInput(
-            "expected a row or more in each edge, got an edge without rows; pass others"
+            "expected a row or more in each edge, got an edge without rows; remove it"
         )
     rng = np.random.default_rng(seed)
     normal, values = rng.standard_normal(width), rng.standard_normal(len(edges.rows))
     counts = np.diff(edges.starts)
-    owner = np.repeat(np.arange(len(counts)), counts)
+    edge = np.repeat(np.arange(len(counts)), counts)
     along = normal[edges.rows]
 
     def sums(parts: np.ndarray) -> Any:
-        return np.bincount(owner, parts, len(counts))
+        return np.bincount(edge, parts, len(counts))
 
     labels = np.where(sums(values * along) < 0, -1.0, 1.0)
-    # away from the plane, along the part of its normal that the edge touches
-    values += (MARGIN * labels / np.sqrt(sums(along**2)))[owner] * along
-    values /= np.sqrt(sums(values**2))[owner]
+    # move away from the plane along the components of its normal on the edge
+    values += (MARGIN * labels / np.sqrt(sums(along**2)))[edge] * along
+    values /= np.sqrt(sums(values**2))[edge]
     parts = values.astype(np.float32), edges.rows.astype(np.int32), edges.starts
     inputs = csr_matrix(parts, shape=(len(counts), width))
     return Batch(inputs, labels.astype(np.float32))
@@ -73,7 +82,7 @@ def documents(edges: Edges, width: int, seed: int) -> Batch:
 def _group(
     edges: int, rows: int, omega: int, delta: float, rho: float
 ) -> tuple[int, Group]:
-    """Return the most used row's edges, and a group; refuse what cannot be."""
+    """Return the number of edges of a hot row, and the sizes of a group."""
     if edges < 1 or omega < 1:
         raise BadInput(
             f"expected 1 edge or more of 1 row or more, got {edges=} {omega=}; pass "
@@ -107,13 +116,13 @@ def _group(
 def _touched(
     rng: np.random.Generator, group: Group, omega: int, share: int
 ) -> np.ndarray:
-    """Return the rows of a group's edges, by number in the group, hot ones first."""
-    found_RxO = np.empty((group.size, omega), np.int64)
+    """Return rows of the edges of a group; numbers are relative, hot rows first."""
+    rows_RxO = np.empty((group.size, omega), np.int64)
     if omega > 1:
         deal = group.calm // (omega - 1)
         calm = np.tile(np.arange(group.calm), (-(-group.size // deal), 1))
         dealt = rng.permuted(calm, axis=1)[:, : deal * (omega - 1)]
-        found_RxO[:, 1:] = group.hot + dealt.reshape(-1, omega - 1)[: group.size]
-    found_RxO[1:, 0] = np.arange(group.size - 1) // share
-    found_RxO[0, : group.hot] = np.arange(group.hot)
-    return found_RxO
+        rows_RxO[:, 1:] = group.hot + dealt.reshape(-1, omega - 1)[: group.size]
+    rows_RxO[1:, 0] = np.arange(group.size - 1) // share
+    rows_RxO[0, : group.hot] = np.arange(group.hot)
+    return rows_RxO

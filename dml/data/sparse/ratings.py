@@ -1,7 +1,7 @@
-"""BATCH: what users gave to items, from a named set, a file or a seed.
+"""Ratings of items by users, from a named data set, a file or a generator.
 
-A name or a path in, (training, held out) Ratings out, a tenth of them held out. Rows
-are numbered without gaps, all users first: as many as the largest row of both, plus 1.
+A tenth is held out. Rows are numbered without gaps, users first; their number is the
+largest row of both parts plus 1.
 """
 
 import warnings
@@ -12,31 +12,31 @@ from typing import IO, Any
 
 import numpy as np
 
-from dml.data.archives import Source, kept, wheel
+from dml.data.archives import Source, cached, wheel
 from dml.data.pandas_pickles import columns
 from dml.types import BadInput, Ratings
 
-HELD_OUT = 10  # one of so many
+HELD_OUT = 10  # 1 of 10 ratings
 COLUMNS = ["userId", "movieId", "rating"]
-CHUNK = 1024  # lines that are searched at once for a bad one
-NOISE = 0.5  # of a generated rating, in stars
+CHUNK = 1024  # lines per block in the search for a malformed line
+NOISE = 0.5  # standard deviation of generated ratings, in stars
 
 
 def ratings(name: str, seed: int = 0) -> tuple[Ratings, Ratings]:
-    """Return a set of RATINGS or a file's, split at random; the seed is the split's.
+    """Return (training, held-out) ratings of a set in RATINGS or of a file.
 
-    A file is MovieLens' own: `u.data` (tabs), `ratings.dat` (::), or csv whose header
-    has userId, movieId and rating.
+    Files have the formats of MovieLens: `u.data` (tabs), `ratings.dat` (::), or CSV
+    with columns userId, movieId and rating. The seed is that of the random split.
     """
     if name in RATINGS:
-        path = kept(f"ratings/{name}.csv", RATINGS[name])
+        path = cached(f"ratings/{name}.csv", RATINGS[name])
     else:
         path = Path(name).expanduser()
     try:
         table_Bx3 = _read(path)
     except (OSError, ValueError, UserWarning) as error:
         raise BadInput(
-            f"expected ratings at {path}, a user, an item and a rating a line, got "
+            f"expected lines of user, item and rating in {path}, got "
             f"{error}; pass such a file, or one of {', '.join(RATINGS)}"
         ) from None
     users, items = (
@@ -50,9 +50,16 @@ def ratings(name: str, seed: int = 0) -> tuple[Ratings, Ratings]:
 def generated(
     users: int, items: int, count: int, factors: int, seed: int
 ) -> tuple[Ratings, Ratings]:
-    """Generate ratings of distinct pairs, from a matrix of low rank plus noise.
+    """Generate ratings of distinct pairs: a low-rank matrix plus noise.
 
-    Some items are rated far more often than others.
+    The popularity of items varies.
+
+    Args:
+      users: Number of users.
+      items: Number of items.
+      count: Number of ratings.
+      factors: Rank of the matrix.
+      seed: Random seed.
     """
     if not 2 <= count <= users * items:
         raise BadInput(
@@ -61,10 +68,10 @@ def generated(
         )
     rng = np.random.default_rng(seed)
     popularity = 1 / np.sqrt(1 + rng.permutation(items))
-    # the first of a race, drawn without replacement: each has its popularity's chance
-    ends = rng.exponential(size=(users, items)) / popularity
-    found = np.sort(np.argpartition(ends.ravel(), count - 1)[:count])
-    user, item = (part.astype(np.int32) for part in divmod(found, items))
+    # exponential races: sampling without replacement, proportional to popularity
+    arrivals = rng.exponential(size=(users, items)) / popularity
+    cells = np.sort(np.argpartition(arrivals.ravel(), count - 1)[:count])
+    user, item = (part.astype(np.int32) for part in divmod(cells, items))
     l_UxK = rng.standard_normal((users, factors)) / np.sqrt(factors)
     r_IxK = rng.standard_normal((items, factors))
     biases = 0.5 * rng.standard_normal(users + items)
@@ -74,47 +81,47 @@ def generated(
     return _split(Ratings(user, item + np.int32(users), values.astype("f4")), seed)
 
 
-def _split(whole: Ratings, seed: int) -> tuple[Ratings, Ratings]:
-    count = len(whole.values)
+def _split(all_ratings: Ratings, seed: int) -> tuple[Ratings, Ratings]:
+    count = len(all_ratings.values)
     if count < 2:
         raise BadInput(f"expected ratings to train and to test, got {count}; pass more")
     order = np.random.default_rng(seed).permutation(count)
     cut = max(1, count // HELD_OUT)
     held_out, training = (
-        Ratings(*(numbers[part] for numbers in whole))
+        Ratings(*(numbers[part] for numbers in all_ratings))
         for part in (order[:cut], order[cut:])
     )
     return training, held_out
 
 
 def _read(path: Path) -> np.ndarray:
-    """Read users, items and ratings, Bx3; the first line says how they are parted."""
+    """Read users, items and ratings, Bx3; the first line determines the format."""
     with path.open(encoding="utf-8") as file:
-        header, form = _form(file.readline().strip())
+        header, options = _format(file.readline().strip())
     try:
-        return _numbers(path, form | {"skiprows": int(header)})
+        return _numbers(path, options | {"skiprows": int(header)})
     except ValueError as error:
-        raise ValueError(_bad_line(path, header, form) or error) from None
+        raise ValueError(_bad_line(path, header, options) or error) from None
 
 
-def _form(first: str) -> tuple[bool, dict[str, Any]]:
-    """Return whether a first line is a header, and how loadtxt reads what follows."""
-    between = next((mark for mark in ("::", "\t", ",") if mark in first), "no comma")
-    names = [name.strip('" ') for name in first.split(between)]
+def _format(first: str) -> tuple[bool, dict[str, Any]]:
+    """Return True if the first line is a header, and the arguments of loadtxt."""
+    separator = next((mark for mark in ("::", "\t", ",") if mark in first), "no comma")
+    names = [name.strip('" ') for name in first.split(separator)]
     header = not names[0].removeprefix("-").isdigit()
     if header and not set(COLUMNS) <= set(names):
         raise ValueError(f"a first line {first[:60]!r}, without {', '.join(COLUMNS)}")
     places = [names.index(name) for name in COLUMNS] if header else [0, 1, 2]
-    if between == "::":  # of one letter: every second column is empty
+    if separator == "::":  # loadtxt splits at one ":", so every second column is empty
         places = [2 * place for place in places]
-    return header, {"delimiter": between[0], "usecols": places}
+    return header, {"delimiter": separator[0], "usecols": places}
 
 
-def _numbers(lines: Any, form: dict[str, Any]) -> np.ndarray:
+def _numbers(lines: Any, options: dict[str, Any]) -> np.ndarray:
     with warnings.catch_warnings():
-        warnings.simplefilter("error")  # of a file without data
+        warnings.simplefilter("error")  # loadtxt warns of an empty file
         table_Bx3 = np.loadtxt(
-            lines, comments=None, quotechar='"', encoding="utf-8", ndmin=2, **form
+            lines, comments=None, quotechar='"', encoding="utf-8", ndmin=2, **options
         )
     if not (abs(table_Bx3) <= np.finfo(np.float32).max).all():
         raise ValueError("a number that is not finite in float32")
@@ -124,30 +131,32 @@ def _numbers(lines: Any, form: dict[str, Any]) -> np.ndarray:
     return table_Bx3
 
 
-def _bad_line(path: Path, header: bool, form: dict[str, Any]) -> str | None:
-    """Name the first line that can't be read; only a file that failed is searched."""
+def _bad_line(path: Path, header: bool, options: dict[str, Any]) -> str | None:
+    """Return a description of the first malformed line, if any."""
     with path.open(encoding="utf-8", errors="replace") as file:
         lines = islice(enumerate(file, 1), int(header), None)
-        while some := list(islice(lines, CHUNK)):
-            if not _problem([line for _, line in some], form):
+        while block := list(islice(lines, CHUNK)):
+            if not _problem([line for _, line in block], options):
                 continue
-            for number, line in some:
-                if problem := _problem([line], form):
+            for number, line in block:
+                if problem := _problem([line], options):
                     return f"line {number}, {line.strip()[:60]!r} ({problem})"
     return None
 
 
-def _problem(lines: list[str], form: dict[str, Any]) -> str | None:
+def _problem(lines: list[str], options: dict[str, Any]) -> str | None:
     try:
         if filled := [line for line in lines if line.strip("\r\n")]:
-            _numbers(filled, form)
+            _numbers(filled, options)
     except ValueError as error:
-        return str(error).split(" at row")[0]  # the row is one of these lines alone
+        return str(error).split(" at row")[
+            0
+        ]  # the row number is relative to these lines
     return None
 
 
 def _lines(file: IO[bytes]) -> Iterator[str]:
-    """Yield pandas' table as csv."""
+    """Yield a pickled pandas table as CSV."""
     yield ",".join(COLUMNS) + "\n"
     for user, item, value in zip(*columns(file, COLUMNS), strict=True):
         yield f"{user},{item},{value}\n"
@@ -161,5 +170,6 @@ MOVIELENS = Source(
     "6fa2b311d8a30e059cba18a7b5b17e8aab7d16013d700f2754032e47718693a1",
 )
 
-# The sources of each set, tried in their order: 100,004 ratings, 671 users, 9066 items.
+# Sources of each data set, in order of preference.
+# movielens: 100,004 ratings, 671 users, 9066 items.
 RATINGS: dict[str, tuple[Source, ...]] = {"movielens": (MOVIELENS,)}

@@ -1,7 +1,7 @@
-"""BATCH: sparse rows from an svmlight file, one `label index:value ...` a line.
+"""Sparse rows in svmlight files, with lines `label index:value ...`.
 
-A path in, a Batch of a CSR matrix (float32) and the labels (float32) out. Indices
-count from 1, as in LIBSVM's files; .gz and .bz2 are opened on the way.
+A Batch has a CSR matrix (float32) and labels (float32). Indices in files start at 1, as
+in LIBSVM; .gz and .bz2 files are decompressed.
 """
 
 import bz2
@@ -17,12 +17,12 @@ from dml.types import BadInput, Batch
 
 SIGNS = {-1.0, 1.0}
 BITS = {0.0, 1.0}
-HELD_OUT = 5  # one of so many
+HELD_OUT = 5  # 1 of 5 examples
 OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open}
 
 
 def svmlight(path: str | Path, features: int | None = None) -> Batch:
-    """Read a file; features fixes the width, else the largest index does."""
+    """Read a file; `features` sets the width, by default the largest index."""
     try:
         with _open(path) as file:
             batch = _parse(file, features)
@@ -41,80 +41,92 @@ def svmlight(path: str | Path, features: int | None = None) -> Batch:
 
 
 def write(path: str | Path, batch: Batch) -> None:
-    """Write a batch as svmlight does."""
+    """Write a batch in svmlight format."""
     from sklearn.datasets import dump_svmlight_file
 
     dump_svmlight_file(batch.inputs, batch.targets, str(path), zero_based=False)
 
 
-def signs(batch: Batch, path: str | Path) -> Batch:
-    """Return what was read from path with labels -1, +1, that were so or 0 and 1."""
-    given = np.unique(batch.targets)
-    classes = SIGNS if (given == -1).any() else BITS
+def binary_labels(batch: Batch, path: str | Path) -> Batch:
+    """Return the batch with labels -1 and +1; labels 0 and 1 are converted.
+
+    `path` is the file of the batch, for error messages.
+    """
+    present = np.unique(batch.targets)
+    classes = SIGNS if (present == -1).any() else BITS
     wrong = ~np.isin(batch.targets, sorted(classes))
     if wrong.any():
         example = int(wrong.argmax())
         raise BadInput(
             f"{path}: line {_line_of(path, example)}: expected a label of -1 and 1, or "
             f"of 0 and 1, got {batch.targets[example]:g} (labels here: "
-            f"{_listed(given)}); pass a file of two classes, written so"
+            f"{_listed(present)}); pass a file of two classes with such labels"
         )
     return batch._replace(targets=np.where(batch.targets > 0, 1, -1).astype(np.float32))
 
 
-def laid_out(batch: Batch, seed: int) -> Batch:
-    """Return the examples in a drawn order, as they then lie in memory."""
+def shuffled(batch: Batch, seed: int) -> Batch:
+    """Return the examples in a random order, copied."""
     order = np.random.default_rng(seed).permutation(len(batch.targets))
     inputs = batch.inputs[order]
     inputs.sort_indices()
     return Batch(inputs, batch.targets[order])
 
 
-def halves(path: str | Path, seed: int) -> tuple[Batch, Batch]:
-    """Read a file of labels -1, +1 or 0, 1; hold a fifth of it out."""
-    both = split(signs(svmlight(path), path), seed)
-    kinds = np.unique(both[0].targets)
-    if len(kinds) < 2:  # said at once, not where the optimum is sought at the end
+def read_split(path: str | Path, seed: int) -> tuple[Batch, Batch]:
+    """Read a two-class file; return (training, held-out) examples, a fifth held out."""
+    parts = split(binary_labels(svmlight(path), path), seed)
+    labels = np.unique(parts[0].targets)
+    if len(labels) < 2:  # fail early, not in the search for the optimum
         raise BadInput(
             f"{path}: expected examples of both labels to train, got only "
-            f"{kinds.tolist()}; pass a file with more examples of both"
+            f"{labels.tolist()}; pass a file with more examples of both"
         )
-    return both
+    return parts
 
 
-def split(whole: Batch, seed: int) -> tuple[Batch, Batch]:
-    """Return (training, held out) examples, in a drawn order."""
-    order = np.random.default_rng(seed).permutation(len(whole.targets))
+def split(batch: Batch, seed: int) -> tuple[Batch, Batch]:
+    """Return (training, held-out) examples in a random order."""
+    order = np.random.default_rng(seed).permutation(len(batch.targets))
     cut = max(1, len(order) // HELD_OUT)
     held_out, training = (
-        Batch(whole.inputs[part], whole.targets[part])
+        Batch(batch.inputs[part], batch.targets[part])
         for part in (order[:cut], order[cut:])
     )
     return training, held_out
 
 
-def by_heat(*batches: Batch) -> tuple[np.ndarray, tuple[Batch, ...]]:
-    """Number features by how many examples of the first batch have them, most first.
+def by_frequency(*batches: Batch) -> tuple[np.ndarray, tuple[Batch, ...]]:
+    """Renumber features by falling frequency in the first batch.
 
-    Also return the old number of each. Features that are often used together then lie
-    together in memory, where several cores take fewer cache lines from one another.
+    Returns the old number of each feature, and the batches. Frequent features become
+    neighbours in memory, so cores invalidate fewer cache lines of one another.
     """
-    heat = np.bincount(batches[0].inputs.indices, minlength=batches[0].inputs.shape[1])
-    order = np.argsort(-heat, kind="stable")
+    frequency = np.bincount(
+        batches[0].inputs.indices, minlength=batches[0].inputs.shape[1]
+    )
+    order = np.argsort(-frequency, kind="stable")
     number = np.empty(len(order), np.int32)
     number[order] = np.arange(len(order), dtype=np.int32)
-    found = []
+    renumbered = []
     for batch in batches:
         inputs = batch.inputs.copy()
         inputs.indices = number[inputs.indices]
         inputs.has_sorted_indices = False
         inputs.sort_indices()
-        found.append(batch._replace(inputs=inputs))
-    return order, tuple(found)
+        renumbered.append(batch._replace(inputs=inputs))
+    return order, tuple(renumbered)
 
 
 def generate(examples: int, features: int, nonzeros: int, seed: int) -> Batch:
-    """Make rows of `nonzeros` values and labels -1, +1 that a hyperplane separates."""
+    """Generate random rows with labels -1, +1 that are separated by a hyperplane.
+
+    Args:
+      examples: Number of rows.
+      features: Number of columns.
+      nonzeros: Nonzero values per row.
+      seed: Random seed.
+    """
     from scipy.sparse import csr_matrix
 
     rng = np.random.default_rng(seed)
@@ -137,7 +149,7 @@ def _open(path: str | Path) -> Any:
 def _parse(file: Any, features: int | None) -> Batch:
     from sklearn.datasets import load_svmlight_file
 
-    # zero_based is fixed: "auto" reads a file whose index 1 is unused one column off
+    # zero_based="auto" would shift a file without index 1 by one column
     inputs, targets = load_svmlight_file(
         file, n_features=features, dtype=np.float32, zero_based=False
     )
@@ -146,7 +158,9 @@ def _parse(file: Any, features: int | None) -> Batch:
     return Batch(inputs, targets.astype(np.float32))
 
 
-def _first_bad_line(path: str | Path, features: int | None, whole: Exception) -> str:
+def _first_bad_line(
+    path: str | Path, features: int | None, file_error: Exception
+) -> str:
     with _open(path) as file:
         for number, line in enumerate(file, 1):
             try:
@@ -157,16 +171,16 @@ def _first_bad_line(path: str | Path, features: int | None, whole: Exception) ->
                     f"line {number}: expected `label index:value ...` with rising "
                     f"indices from 1, got {text!r} ({error}); correct the line"
                 )
-    return str(whole)
+    return str(file_error)
 
 
 def _line_of(path: str | Path, example: int) -> int:
-    """Return the number of an example's line; comments and empty lines have none."""
+    """Return the line number of an example, skipping comments and empty lines."""
     with _open(path) as file:
         lines = (n for n, line in enumerate(file, 1) if line.split(b"#")[0].strip())
         return next(islice(lines, example, None))
 
 
 def _listed(labels: np.ndarray) -> str:
-    """Say which labels there are, at most five."""
+    """Return the first five labels as text."""
     return ", ".join(f"{label:g}" for label in labels[:5]) + ", ..." * (len(labels) > 5)

@@ -14,7 +14,7 @@ from pathlib import Path
 from string import ascii_uppercase
 from typing import IO
 
-from dml.data.archives import Source, installed, kept, url, wheel
+from dml.data.archives import Source, cached, installed, url, wheel
 from dml.types import BadInput
 
 BLOCK = 1 << 20  # characters
@@ -27,7 +27,7 @@ def text(corpus: str) -> list[Path]:
 
 def _files(part: str) -> list[Path]:
     if part in TEXT:
-        return [kept(f"text/{part}.txt", TEXT[part])]
+        return [cached(f"text/{part}.txt", TEXT[part])]
     path = Path(part).expanduser()
     if not part or not path.exists():
         raise BadInput(

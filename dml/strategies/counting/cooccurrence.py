@@ -119,11 +119,11 @@ def tally(
             numbers = text.get(first - before, last - first + before)
             index, word = kernels.index(numbers, words), 0
             while word < words:
-                room = spool.room(words)
+                room = spool.reserve(words)
                 word, used = kernels.count(
                     index, before, weights, rules.symmetric, word, sums, room
                 )
-                kernels.tally(spool.keep(used)["word"], totals)
+                kernels.tally(spool.commit(used)["word"], totals)
             edges.append(len(spool))
             del numbers, index  # before the next ones come
     return Runs(spool, edges, totals[1:])

@@ -10,7 +10,7 @@ import numpy as np
 from dml.data.text import vocabulary
 from dml.data.text.vocabulary import Vocabulary
 from dml.evaluation import vectors, words
-from dml.figures.word_pairs import wordmap
+from dml.figures.word_pairs import pca_plot
 from dml.runs.writers import cell
 from dml.types import Embeddings
 
@@ -28,7 +28,7 @@ def conclude(
     found = vectors_of(state, len(known.words))
     vectors.save(path, known.words, found)
     vocabulary.write(path / "vocab.txt", known)
-    wordmap(path / "words", known.words, found)
+    pca_plot(path / "words", known.words, found)
     digest = hashlib.sha256(found.tobytes()).hexdigest()
     near = words.neighbours(known.words, found, of)
     return words.evaluate(known.words, found) | {

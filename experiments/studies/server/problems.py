@@ -29,10 +29,10 @@ class Stated(NamedTuple):
 def logistic(seed: int, l1: float, path: str = "") -> Problem:
     """20 Newsgroups, or a fifth of an svmlight file held out."""
     from dml.data.sparse.documents import documents
-    from dml.data.sparse.svmlight import halves
+    from dml.data.sparse.svmlight import read_split
     from dml.models.sparse_logistic import problem
 
-    return problem(*(halves(path, seed) if path else documents("newsgroups")), l1)
+    return problem(*(read_split(path, seed) if path else documents("newsgroups")), l1)
 
 
 def factors(seed: int, l1: float, name: str) -> Problem:

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from dml.data.images.cifar import FORMS
+from dml.data.images.cifar import LAYOUTS
 from dml.data.images.datasets import images
 from dml.types import BadInput
 
@@ -23,7 +23,7 @@ def written(folder, form, count=2):
     return parts
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", LAYOUTS)
 def test_a_folder_of_either_cifar_is_read_in_the_order_of_its_files(form, tmp_path):
     written_parts = written(tmp_path / "set", form)
     found = images(str(tmp_path / "set"))
@@ -38,7 +38,7 @@ def test_a_folder_of_either_cifar_is_read_in_the_order_of_its_files(form, tmp_pa
         assert batch.inputs.min() == 0 and batch.inputs.max() == 1
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", LAYOUTS)
 def test_a_missing_file_is_named_with_all_that_belong_to_it(form, tmp_path):
     written(tmp_path / "set", form)
     (tmp_path / "set" / form.held_out[0]).unlink()
@@ -49,15 +49,18 @@ def test_a_missing_file_is_named_with_all_that_belong_to_it(form, tmp_path):
 
 
 SPOILS = {
-    "short": (lambda data: data[:-1], "records of 3073 bytes, got 6145 bytes; fetch"),
-    "empty": (lambda data: b"", "records of 3073 bytes, got 0 bytes; fetch"),
-    "class": (lambda data: b"\x0a" + data[1:], "classes below 10, got 10; fetch"),
+    "short": (
+        lambda data: data[:-1],
+        "records of 3073 bytes, got 6145 bytes; download",
+    ),
+    "empty": (lambda data: b"", "records of 3073 bytes, got 0 bytes; download"),
+    "class": (lambda data: b"\x0a" + data[1:], "classes below 10, got 10; download"),
 }
 
 
 @pytest.mark.parametrize("name", SPOILS)
 def test_a_broken_cifar_file_is_bad_input(name, tmp_path):
-    written(tmp_path / "set", FORMS[0])
+    written(tmp_path / "set", LAYOUTS[0])
     spoil, problem = SPOILS[name]
     path = tmp_path / "set/data_batch_3.bin"
     path.write_bytes(spoil(path.read_bytes()))

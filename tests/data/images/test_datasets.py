@@ -61,12 +61,12 @@ def test_digits_are_the_same_ones_with_axes():
 
 BAD = {
     "empty": (lambda content: b"", "begins with nothing"),
-    "short": (lambda content: content[:-1], r"expected 120 .* got 119; fetch"),
-    "long": (lambda content: content + b"0", r"expected 120 .* got 121; fetch"),
+    "short": (lambda content: content[:-1], r"expected 120 .* got 119; download"),
+    "long": (lambda content: content + b"0", r"expected 120 .* got 121; download"),
     "cut": (lambda content: content[:9], r"begins with 00 00 08 03"),
     "axes": (lambda content: idx(np.zeros(5)), r"3 axes, .* begins with 00 00 08 01"),
     "dtype": (lambda content: b"\0\0\x0d" + content[3:], r"begins with 00 00 0d 03"),
-    "huge": (lambda content: content[:4] + b"\xff" * 12, r"got 0; fetch"),
+    "huge": (lambda content: content[:4] + b"\xff" * 12, r"got 0; download"),
     "one": (lambda content: idx(np.zeros((1, 4, 6))), "got 1 and 5; pass files of one"),
 }
 
@@ -86,7 +86,7 @@ def test_a_broken_idx_file_is_bad_input(name, tmp_path):
 )
 def test_a_broken_gz_file_is_bad_input(spoil, tmp_path):
     written(tmp_path / "set", ending=".gz", pack=spoil)
-    with pytest.raises(BadInput, match="expected a readable file, got .*; fetch"):
+    with pytest.raises(BadInput, match="expected a readable file, got .*; download"):
         images(str(tmp_path / "set"))
 
 
@@ -134,9 +134,9 @@ def test_mnist_5k_is_shuffled_split_and_kept(monkeypatch, cached):
 def test_fashion_mnist_is_found_where_debian_installs_it(tmp_path, monkeypatch):
     arrays = written(tmp_path / module.SHARE)
     here, fetched = module.FASHION_MNIST
-    assert here.where == "/"
+    assert here.address == "/"
     monkeypatch.setattr(
-        module, "FASHION_MNIST", (here._replace(where=str(tmp_path)), fetched)
+        module, "FASHION_MNIST", (here._replace(address=str(tmp_path)), fetched)
     )
     check(images("fashion_mnist"), arrays)
 

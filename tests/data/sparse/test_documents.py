@@ -90,7 +90,7 @@ def test_rows_are_tf_idf_of_words_that_two_training_documents_have(case):
 def test_the_second_load_reads_the_same_bytes_and_asks_nobody(case, monkeypatch):
     first = case.load()
     monkeypatch.setattr(module, "vectorise", None)
-    monkeypatch.setattr(module, "kept", None)
+    monkeypatch.setattr(module, "cached", None)
     for one, other in zip(first, case.load(), strict=True):
         assert one.inputs.shape == other.inputs.shape
         assert one.targets.tobytes() == other.targets.tobytes()
@@ -118,5 +118,5 @@ def test_a_text_cut_short_is_bad_input(case, tmp_path):
     (tmp_path / "cache" / f"{case.name}.npz").unlink()
     path = tmp_path / "cache" / "text" / f"{case.name}.tsv"
     path.write_text(path.read_text()[:-15])
-    with pytest.raises(BadInput, match="expected two tables .* got 1; remove the file"):
+    with pytest.raises(BadInput, match="expected two tables .* got 1; delete the file"):
         case.load()

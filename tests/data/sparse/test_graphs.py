@@ -14,9 +14,9 @@ from dml.data.sparse.graphs import (
     contrast,
     generated,
     grid,
+    label_costs,
     photograph,
     terminals,
-    unlikely,
 )
 from dml.types import BadInput
 
@@ -57,7 +57,7 @@ def test_costs_are_those_of_normal_laws():
     truth = np.repeat([0, 2], 500)
     picture = rng.normal([[0.0, 0.0]], [[1.0, 2.0]], (1000, 2))
     picture[truth == 2] = 3 * picture[truth == 2] + 1
-    costs_NxK = unlikely(picture, truth, 3)
+    costs_NxK = label_costs(picture, truth, 3)
     assert costs_NxK.min(axis=1).max() == 0 and costs_NxK.max() == graphs.CLIP
     assert (costs_NxK[:, 1] == graphs.CLIP).all()  # nobody has it
     first, third = (
@@ -156,7 +156,7 @@ def brain(monkeypatch, tmp_path):
     path.write_text(
         "".join("".join(brain_volume.lines(Opened(packed(p)))) for p in parts)
     )
-    monkeypatch.setattr(brain_volume, "kept", lambda *_: path)
+    monkeypatch.setattr(brain_volume, "cached", lambda *_: path)
     return path
 
 
@@ -181,13 +181,13 @@ def test_a_volume_has_slices_about_its_middle_and_the_maps_as_truth(brain):
 
 @pytest.mark.parametrize("sizes", [(0, 1), (1, 0), (13, 1), (3, 5), (1, 7)])
 def test_slices_that_a_volume_lacks_are_one_line(brain, sizes):
-    with pytest.raises(BadInput, match="of 12, got slices=.* pass lower"):
+    with pytest.raises(BadInput, match="<= 12, got slices=.* pass smaller"):
         brain_volume.volume(*sizes)
 
 
 def test_a_broken_volume_says_to_remove_the_file(brain):
     brain.write_text("AAAA\n")
-    with pytest.raises(BadInput, match="got .*; remove the file"):
+    with pytest.raises(BadInput, match="got .*; delete the file"):
         brain_volume.volume()
 
 
@@ -202,7 +202,7 @@ RECORDS = [
 def people(monkeypatch, tmp_path):
     path = tmp_path / "people.tsv"
     path.write_text("\n".join(RECORDS))
-    monkeypatch.setattr(entities, "kept", lambda *_: path)
+    monkeypatch.setattr(entities, "cached", lambda *_: path)
     return path
 
 

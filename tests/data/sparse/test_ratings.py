@@ -95,7 +95,7 @@ def test_a_name_that_is_no_file_is_bad_input(tmp_path):
 
 
 def pickled(columns_by_name, monkeypatch):
-    """Bytes of a table as pandas pickles it, two columns a block."""
+    """Bytes of a table a pickled pandas table, two columns a block."""
     places = {
         **{part: [] for part in ("pandas", "pandas._libs", "pandas.core")},
         **{part: [] for part in ("pandas.core.internals", "pandas.core.indexes")},
@@ -158,7 +158,7 @@ def test_nothing_that_a_table_names_is_run(tmp_path):
     for content in (pickle.dumps(Evil()), pickle.dumps([1]), b"", b"\x80\x05"):
         with pytest.raises((ValueError, EOFError)):
             columns(io.BytesIO(lzma.compress(content)), ["rating"])
-    with pytest.raises(ValueError, match="as pandas pickles it"):
+    with pytest.raises(ValueError, match="a pickled pandas table"):
         columns(io.BytesIO(b"something else"), ["rating"])
     assert not (tmp_path / "made").exists()
 

@@ -3,7 +3,14 @@ import gzip
 import numpy as np
 import pytest
 
-from dml.data.sparse.svmlight import by_heat, generate, laid_out, signs, svmlight, write
+from dml.data.sparse.svmlight import (
+    binary_labels,
+    by_frequency,
+    generate,
+    shuffled,
+    svmlight,
+    write,
+)
 from dml.types import BadInput, Batch
 
 
@@ -85,7 +92,7 @@ def test_missing_empty_and_broken_files_are_bad_input(tmp_path):
 def test_labels_become_minus_and_plus_one(tmp_path, labels, want):
     (tmp_path / "data").write_text("".join(f"{y} 1:2\n" for y in labels.split()))
     batch = svmlight(tmp_path / "data")
-    found = signs(batch, tmp_path / "data")
+    found = binary_labels(batch, tmp_path / "data")
     assert found.targets.tolist() == want and found.targets.dtype == np.float32
     assert found.inputs is batch.inputs
 
@@ -108,7 +115,7 @@ def test_a_label_of_neither_kind_is_named_with_its_line(tmp_path, labels, line, 
     path.write_text(f"# a comment\n\n{text}\n")
     want = f"data: line {line}: expected a label of -1 and 1, or of 0 and 1, got {got}"
     with pytest.raises(BadInput, match=want):
-        signs(svmlight(path), path)
+        binary_labels(svmlight(path), path)
 
 
 def test_rows_laid_out_are_all_rows_in_a_drawn_order_each_with_its_label():
@@ -118,7 +125,7 @@ def test_rows_laid_out_are_all_rows_in_a_drawn_order_each_with_its_label():
         for part in mixed.indices, mixed.data:
             part[start : start + 4] = part[start : start + 4][::-1].copy()
     mixed.has_sorted_indices = False
-    found, other = (laid_out(Batch(mixed, batch.targets), seed) for seed in (5, 6))
+    found, other = (shuffled(Batch(mixed, batch.targets), seed) for seed in (5, 6))
     order = np.random.default_rng(5).permutation(50)
     assert (found.inputs.toarray() == batch.inputs.toarray()[order]).all()
     assert (found.targets == batch.targets[order]).all()
@@ -130,7 +137,7 @@ def test_rows_laid_out_are_all_rows_in_a_drawn_order_each_with_its_label():
 
 def test_features_are_numbered_by_how_often_they_are_used():
     one, other = generate(60, 15, 4, seed=1), generate(20, 15, 4, seed=2)
-    order, hot = by_heat(one, other)
+    order, hot = by_frequency(one, other)
     assert sorted(order) == list(range(15))
     for before, after in zip((one, other), hot, strict=True):
         assert np.array_equal(before.inputs.toarray()[:, order], after.inputs.toarray())

@@ -6,7 +6,7 @@ import zipfile
 
 import pytest
 
-from dml.data.archives import Source, kept, url, wheel
+from dml.data.archives import Source, cached, url, wheel
 from dml.data.text import corpora
 from dml.data.text.corpora import TEXT, text
 from dml.data.text.pieces import pieces
@@ -70,7 +70,7 @@ def broken(where, folder):
 
 
 @pytest.fixture(autouse=True)
-def cached(tmp_path, monkeypatch):
+def empty_cache(tmp_path, monkeypatch):
     """A cache of its own; pip sees the wheels in tmp_path and nothing else."""
     monkeypatch.setenv("DML_DATA", str(tmp_path / "cache"))
     monkeypatch.setenv("PIP_NO_INDEX", "1")
@@ -79,7 +79,7 @@ def cached(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("name", sorted(set(TEXT) - {"enwiki"}))
-def test_each_named_text_becomes_a_file_of_documents(name, monkeypatch, cached):
+def test_each_named_text_becomes_a_file_of_documents(name, monkeypatch, empty_cache):
     content, expected = CONTENTS[name]
 
     def fetch(where, folder):
@@ -90,12 +90,12 @@ def test_each_named_text_becomes_a_file_of_documents(name, monkeypatch, cached):
     assert (source.sha256 is None) == (source.fetch is url)
     pretended = source._replace(fetch=fetch, sha256=None)
     monkeypatch.setitem(corpora.TEXT, name, (pretended,))
-    assert text(name) == [cached / "text" / f"{name}.txt"]
+    assert text(name) == [empty_cache / "text" / f"{name}.txt"]
     with text(name)[0].open(newline="", encoding="utf-8") as file:
         assert file.read() == expected * len(source.members)
     monkeypatch.setitem(corpora.TEXT, name, (source._replace(fetch=broken),))
-    assert text(name)  # kept: nobody is asked again
-    assert [path.name for path in (cached / "text").iterdir()] == [f"{name}.txt"]
+    assert text(name)  # cached: no further request
+    assert [path.name for path in (empty_cache / "text").iterdir()] == [f"{name}.txt"]
 
 
 def test_the_embedded_wikipedia_is_found_without_importing_gensim():
@@ -114,13 +114,13 @@ def test_a_wheel_is_fetched_by_pip_checked_and_opened_once(tmp_path):
     with pytest.raises(
         BadInput, match="words==1.0: expected sha256 0000.* got "
     ) as bad:
-        kept("text/a.txt", [source])
+        cached("text/a.txt", [source])
     found = str(bad.value).rpartition("got ")[2].partition(";")[0]
-    path = kept("text/a.txt", [source._replace(sha256=found)])
+    path = cached("text/a.txt", [source._replace(sha256=found)])
     assert path.read_text() == "first\nsecond\n"
 
 
-def test_the_next_source_is_tried_and_a_failure_names_them_all(tmp_path, cached):
+def test_the_next_source_is_tried_and_a_failure_names_them_all(tmp_path, empty_cache):
     (tmp_path / "a.zip").write_bytes(zipped({"b": "words\n"}))
     address = (tmp_path / "a.zip").as_uri()
     good = Source(url, address, ["b"], lines)
@@ -130,11 +130,11 @@ def test_the_next_source_is_tried_and_a_failure_names_them_all(tmp_path, cached)
         Source(corpora.installed, "no_such_package", ["b"]),
         Source(corpora.installed, "pytest", ["no_such_file"]),
         good._replace(members=["b", "c"]),
-        good._replace(where=address + "x"),
+        good._replace(address=address + "x"),
         good._replace(lines=lambda file: iter([file.read().decode("ascii"), "\ud800"])),
     ]
-    with pytest.raises(BadInput, match="pass the path of a file in place") as error:
-        kept("text/a.txt", bad)
+    with pytest.raises(BadInput, match="pass the path of a file instead") as error:
+        cached("text/a.txt", bad)
     for said in [
         "server: is down",
         "missing==3: ERROR: No matching distribution",
@@ -146,8 +146,8 @@ def test_the_next_source_is_tried_and_a_failure_names_them_all(tmp_path, cached)
     ]:
         error.match(said)
     assert "\n" not in str(error.value)
-    assert not list((cached / "text").iterdir())  # no half of a text
-    assert kept("text/a.txt", [bad[0], good]).read_text() == "words\n"
+    assert not list((empty_cache / "text").iterdir())  # no half of a text
+    assert cached("text/a.txt", [bad[0], good]).read_text() == "words\n"
 
 
 def test_who_fetches_at_the_same_time_does_no_harm(tmp_path):
@@ -157,9 +157,9 @@ def test_who_fetches_at_the_same_time_does_no_harm(tmp_path):
 
     def meanwhile(file):
         yield from lines(file)
-        seen.append(kept("text/a.txt", [inner]).read_text())
+        seen.append(cached("text/a.txt", [inner]).read_text())
 
-    outer = kept("text/a.txt", [inner._replace(lines=meanwhile)])
+    outer = cached("text/a.txt", [inner._replace(lines=meanwhile)])
     assert [outer.read_text()] == seen == ["words\n" * 1000]
 
 
