@@ -1,8 +1,9 @@
-"""BATCH: which words stand near which; numbers of words in, sorted records out.
+"""Count co-occurrences of words in a window; records are sorted by word and context.
 
-Records are those of the C program's co-occurrence file. While they are counted a value
-is a whole number of units of 2**-32: adding those commutes, so no order of ranks,
-chunks or merges shows in the result. A sum may reach 2**32 and is exact to 2**-32.
+Records have the format of the reference C program's co-occurrence file. Counts are
+integers in units of 2**-32: their addition is associative, so the result does not
+depend on the order of ranks, chunks or merges. Sums reach up to 2**32 and are exact to
+2**-32.
 """
 
 from pathlib import Path
@@ -16,25 +17,25 @@ from dml.types import BadInput
 RECORD = np.dtype([("word", "<i4"), ("context", "<i4"), ("value", "<f8")])  # from 1
 COUNT = np.dtype([("word", "<i4"), ("context", "<i4"), ("value", "<u8")])  # units
 UNIT = 2.0**-32
-END = -1  # stands where a document ends, among the numbers of words from 0
+END = -1  # end of a document among the word numbers, which start at 0
 
 ONE = np.uint64(1)
-# The place of a lone bit, by a perfect hash of it (Leiserson, Prokop & Randall 1998).
+# Index of the only set bit by a perfect hash (Leiserson, Prokop & Randall 1998).
 HASH = np.uint64(0x03F79D71B4CB0A89)
 HASHED = [(0x03F79D71B4CB0A89 << bit & (2**64 - 1)) >> 58 for bit in range(64)]
 PLACE = np.argsort(HASHED)
 
 
 class Index(NamedTuple):
-    """A chunk of text; word w stands at places[starts[w] : starts[w + 1]]."""
+    """A chunk of text; word w is at places[starts[w] : starts[w + 1]]."""
 
-    numbers: np.ndarray  # int32, of words; END where a document ends
+    numbers: np.ndarray  # int32 word numbers; END at the end of a document
     places: np.ndarray  # int32
     starts: np.ndarray  # int64
 
 
 class Sums(NamedTuple):
-    """One word's sums by context; a mark is a bit, set where a sum is not zero."""
+    """Sums of one word by context, and a bit mask of the nonzero sums."""
 
     units: np.ndarray  # uint64
     marks: np.ndarray  # uint64
@@ -46,14 +47,14 @@ def sums(words: int) -> Sums:
 
 def weights(window: int) -> np.ndarray:
     """Return 1 / distance in units, by distance 0 … window."""
-    found = np.zeros(window + 1, np.uint64)
-    found[1:] = np.rint(1 / (UNIT * np.arange(1, window + 1)))
-    return found
+    units = np.zeros(window + 1, np.uint64)
+    units[1:] = np.rint(1 / (UNIT * np.arange(1, window + 1)))
+    return units
 
 
 @njit(cache=True, nogil=True)
 def index(numbers: np.ndarray, words: int) -> Index:
-    """List where every word stands."""
+    """Return the positions of every word."""
     starts = np.zeros(words + 2, np.int64)
     for number in numbers:
         if number >= 0:
@@ -78,7 +79,7 @@ def add(sums, context, units):
 
 @njit(cache=True, nogil=True)
 def drain(word, sums, records, used):
-    """Move one word's sums behind the used records, by rising context."""
+    """Append the sums of a word to the records by ascending context; reset them."""
     for group in range(len(sums.marks)):
         bits = sums.marks[group]
         while bits:
@@ -96,11 +97,11 @@ def drain(word, sums, records, used):
 
 @njit(cache=True, nogil=True)
 def count(text, first, weights, symmetric, word, sums, records):
-    """Count the pairs whose right member stands at `first` or later, word by word.
+    """Count the pairs whose right member is at `first` or later, word by word.
 
-    Begin with `word`; stop where the next one might overfill the records. Return that
-    next word and the number of records used. In a one-sided window a pair belongs to
-    its left member, as in the C program's.
+    Starts with `word` and stops before the records might overflow. Returns the next
+    word and the number of records used. In a one-sided window a pair belongs to its
+    left member, as in the C program.
     """
     numbers, places, starts = text
     window, words, used = len(weights) - 1, len(starts) - 1, 0
@@ -124,9 +125,9 @@ def count(text, first, weights, symmetric, word, sums, records):
 
 @njit(cache=True, nogil=True)
 def merge(parts, edges, start, stop, sums, records):
-    """Add up sorted parts, parts[edges[k] : edges[k + 1]], of words start … stop - 1.
+    """Merge the sorted parts[edges[k] : edges[k + 1]] for words start … stop - 1.
 
-    Return the number of records used.
+    Returns the number of records used.
     """
     at, used = edges[:-1].copy(), 0
     for word in range(start, stop):
@@ -142,20 +143,20 @@ def merge(parts, edges, start, stop, sums, records):
 
 @njit(cache=True, nogil=True)
 def weigh(counts, records):
-    """Turn units into values; records may be the same memory."""
+    """Convert units to values; `records` may be the same memory."""
     for k in range(len(counts)):
         records[k].value = counts[k].value * UNIT
 
 
 @njit(cache=True, nogil=True)
 def tally(numbers, totals):
-    """Add one to the total of every number from 0."""
+    """Add to the totals the number of occurrences of each number."""
     for number in numbers:
         totals[number] += 1
 
 
 def read(path: str | Path) -> np.ndarray:
-    """Map a co-occurrence file, ours or the C program's, as RECORDs."""
+    """Map a co-occurrence file into memory as RECORDs."""
     try:
         return np.memmap(path, RECORD, "r")
     except (OSError, ValueError) as error:

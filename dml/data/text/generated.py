@@ -1,14 +1,14 @@
-"""BATCH: text by a seed, for tests: words as frequent as in a language, documents."""
+"""Random text with Zipf-distributed words, for tests."""
 
 from collections.abc import Iterator
 
 import numpy as np
 
-LENGTH = 100  # words of a document, on average
+LENGTH = 100  # mean number of words of a document
 
 
 def generated(words: int, documents: int, seed: int) -> Iterator[str]:
-    """Yield documents of the words w1, w2, ...; the n-th is 1/n as frequent (Zipf)."""
+    """Yield documents of the words w1, w2, ...; the frequency of the n-th is ∝ 1/n."""
     rng = np.random.default_rng(seed)
     below = np.cumsum(1 / np.arange(1, words + 1))
     below /= below[-1]

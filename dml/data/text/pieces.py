@@ -1,8 +1,8 @@
-"""BATCH: text from files, streamed in pieces, and the words of a piece.
+"""Stream text files in pieces, and split a piece into words.
 
-Paths in (plain text with a document a line, .gz, .bz2, MediaWiki XML), thunks of text
-out: to skip a piece costs only its reading, so ranks can take every size-th one. Memory
-stays a few pieces, however long a file or a line is.
+Files are plain text with one document per line, .gz, .bz2 or MediaWiki XML. Pieces are
+thunks: skipping a piece costs only reading it, so ranks can take every size-th one.
+Memory is a few pieces, for files and lines of any length.
 """
 
 import re
@@ -18,18 +18,24 @@ from dml.types import BadInput
 
 DUMP = re.compile(rb"(\xef\xbb\xbf)?\s*(<\?xml[^>]*>\s*)?<mediawiki[\s>]")
 HEAD = 512  # bytes that decide whether a file is a dump
-SPACES = (b" ", b"\t", b"\v", b"\f")  # not \r, which is dropped: words would join
+SPACES = (
+    b" ",
+    b"\t",
+    b"\v",
+    b"\f",
+)  # without \r: it is removed, which would join words
 CLASS = re.compile(r"(\\w|\\S|\[[^]\\]+\])\+")  # one set of characters, repeated
 BROKEN = (OSError, EOFError, zlib.error, ElementTree.ParseError)
 
 
 def pieces(paths: Sequence[Path], nbytes: int = 1 << 20) -> Iterator[Callable[[], str]]:
-    """Yield thunks of whole documents of about nbytes together, each ended by `\\n`.
+    """Yield thunks of pieces of about nbytes; every document ends with `\\n`.
 
-    A longer line is cut after white space, and only its last piece ends with `\\n`: all
-    pieces joined are the text again, but for `\\r` and a `\\n` at the end of each file.
+    A line longer than nbytes is cut after white space, and only its last piece ends
+    with `\\n`. The concatenated pieces are the text without `\\r`, with `\\n` added to
+    files that lack a final one.
     """
-    found = False
+    any_text = False
     for path in paths:
         try:
             with OPENERS.get(path.suffix.lower(), open)(path, "rb") as file:
@@ -37,17 +43,17 @@ def pieces(paths: Sequence[Path], nbytes: int = 1 << 20) -> Iterator[Callable[[]
                 file.seek(0)
                 if DUMP.match(head):
                     for articles in _grouped(_articles(file), nbytes):
-                        found = True
+                        any_text = True
                         yield partial(_cleaned, articles)
                 else:
                     for start, block in _blocks(file, path, nbytes):
-                        found = found or not block.isspace()
+                        any_text = any_text or not block.isspace()
                         yield partial(_decoded, path, start, block)
         except BROKEN as error:
             raise BadInput(
-                f"expected text at {path}, got {error}; pass a readable and whole file"
+                f"expected text at {path}, got {error}; pass a readable, complete file"
             ) from error
-    if not found:
+    if not any_text:
         raise BadInput(
             f"expected text, got none in {', '.join(map(str, paths)) or 'no file'}; "
             "pass a corpus with words"
@@ -58,7 +64,7 @@ def tokens(text: str, pattern: str = r"\w+", lower: bool = True) -> list[str]:
     """List the words that match the pattern, in order; a document's end is `"\\n"`."""
     find, table = _finder(pattern)
     words: list[str] = []
-    # by documents: whatever the pattern matches, it cannot reach over the end of one
+    # per document: a match must not span the end of a document
     for document in (text.lower() if lower else text).split("\n"):
         if table and document.isascii():
             words += document.translate(table).split()  # three times as fast
@@ -71,9 +77,10 @@ def tokens(text: str, pattern: str = r"\w+", lower: bool = True) -> list[str]:
 
 @cache
 def _finder(pattern: str) -> tuple[Callable[[str], Iterable[str]], str]:
-    """Compile the pattern; with it, for a set of characters, ASCII with others blank.
+    """Return a function that finds words, and a translation table for ASCII text.
 
-    The table is empty where splitting at blanks would not find the same words.
+    The table maps characters outside of words to spaces. It is empty if splitting the
+    translated text would not give the same words.
     """
     try:
         compiled = re.compile(pattern)
@@ -84,22 +91,22 @@ def _finder(pattern: str) -> tuple[Callable[[str], Iterable[str]], str]:
     if any(not match.group() for match in compiled.finditer("ab 1.\t")):
         raise BadInput(
             f"expected a pattern of words, got {pattern=}, which matches the empty "
-            "string; use + in place of *"
+            "string; use + instead of *"
         )
-    found = CLASS.fullmatch(pattern)
-    if found is None:
-        # findall would give the groups in place of the words
+    word_class = CLASS.fullmatch(pattern)
+    if word_class is None:
+        # findall would return the groups instead of the words
         return lambda text: [match.group() for match in compiled.finditer(text)], ""
-    one = re.compile(found[1])
-    kept = {chr(code) for code in range(128) if one.fullmatch(chr(code))} - {"\n"}
-    table = "".join(chr(code) if chr(code) in kept else " " for code in range(128))
-    return compiled.findall, "" if any(map(str.isspace, kept)) else table
+    member = re.compile(word_class[1])
+    letters = {chr(code) for code in range(128) if member.fullmatch(chr(code))} - {"\n"}
+    table = "".join(chr(code) if chr(code) in letters else " " for code in range(128))
+    return compiled.findall, "" if any(map(str.isspace, letters)) else table
 
 
 def _blocks(file: IO[bytes], path: Path, nbytes: int) -> Iterator[tuple[int, bytes]]:
-    """Cut a file at line ends, or inside of longer lines; yield where each starts."""
-    start, held, ended = 0, b"", True
-    while block := held + file.read(nbytes - len(held)):
+    """Yield (start, block) of a file, cut at line ends or inside longer lines."""
+    start, rest, ended = 0, b"", True
+    while block := rest + file.read(nbytes - len(rest)):
         if len(block) < nbytes:  # the rest of the file
             yield start, block if block.endswith(b"\n") else block + b"\n"
             return
@@ -113,8 +120,8 @@ def _blocks(file: IO[bytes], path: Path, nbytes: int) -> Iterator[tuple[int, byt
                 f"byte {start}; pass text, a document a line"
             )
         yield start, block[:end]
-        start, held, ended = start + end, block[end:], block[end - 1 : end] == b"\n"
-    if not ended:  # the file is over just where a long line was cut
+        start, rest, ended = start + end, block[end:], block[end - 1 : end] == b"\n"
+    if not ended:  # the file ends where a long line was cut
         yield start, b"\n"
 
 
@@ -139,10 +146,10 @@ def _refuse_zeros(path: Path, start: int, block: bytes) -> None:
 
 
 def _articles(file: IO[bytes]) -> Iterator[str]:
-    """Yield the markup of a dump's articles: namespace 0, no redirects."""
+    """Yield the markup of the articles of a dump: namespace 0, without redirects."""
     events = ElementTree.iterparse(file, events=("start", "end"))
     _, root = next(events)
-    prefixes: dict[str | None, str] = {}  # dumps of before 2010 have no <ns>
+    prefixes: dict[str | None, str] = {}  # dumps before 2010 have no <ns>
     for event, element in events:
         tag = element.tag.rpartition("}")[2] if event == "end" else ""
         if tag == "namespace":
@@ -153,14 +160,14 @@ def _articles(file: IO[bytes]) -> Iterator[str]:
             text = element.findtext("{*}revision/{*}text") or ""
             redirect = element.find("{*}redirect") is not None
             redirect |= text.lstrip()[:9].upper() == "#REDIRECT"
-            # gensim's extract_pages keeps an empty element of each page till the end
+            # free the page; gensim's extract_pages keeps an empty element per page
             root.clear()
             if space == "0" and text and not redirect:
                 yield text
 
 
 def _grouped(articles: Iterator[str], nbytes: int) -> Iterator[list[str]]:
-    """Group articles until they have nbytes: markup cannot be cut."""
+    """Group whole articles into lists of at least nbytes."""
     group, size = [], 0
     for article in articles:
         group.append(article)
@@ -173,7 +180,7 @@ def _grouped(articles: Iterator[str], nbytes: int) -> Iterator[list[str]]:
 
 
 def _cleaned(articles: list[str]) -> str:
-    """Free articles of their markup, each on one line."""
+    """Return articles without markup, one per line."""
     from gensim.corpora.wikicorpus import filter_wiki
 
     words = (filter_wiki(article).split() for article in articles)

@@ -1,7 +1,7 @@
-"""BATCH: a corpus as the numbers of its tokens, by a tokenizer trained on it, kept.
+"""Token ids of a corpus, encoded by a tokenizer trained on it, and cached.
 
-The name of a corpus in, Tokens out. Documents follow one another, a separator between
-them; whoever trains and encodes the same text gets the same numbers.
+Documents are concatenated with a separator after each. Training and encoding are
+deterministic.
 """
 
 import fcntl
@@ -25,29 +25,34 @@ from dml.data.text.corpora import text
 from dml.data.text.pieces import pieces
 from dml.types import BadInput
 
-LEAST = 300  # tokens of a vocabulary: BPE begins with 256 bytes
-ALPHABET = 1000  # characters that WordPiece knows at most, as BERT's own vocabularies
-SAMPLE = 256  # MiB of the corpus that train a tokenizer; all of it is encoded
-SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # WordPiece's numbers 0 … 4
-SWITCH = "TOKENIZERS_PARALLELISM"
+LEAST = 300  # least vocabulary size: BPE starts with 256 bytes
+ALPHABET = 1000  # most characters in a WordPiece vocabulary, as in BERT's
+SAMPLE = 256  # MiB of the corpus used to train a tokenizer
+SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # ids 0 … 4 of WordPiece
+PARALLELISM_VARIABLE = "TOKENIZERS_PARALLELISM"
 
 
 class Tokens(NamedTuple):
-    """A corpus' tokens, and what makes them of text and text of them."""
+    """Token ids of a corpus, and the tokenizer."""
 
-    ids: np.ndarray  # uint16, of large vocabularies int32; on disk
+    ids: np.ndarray  # memory map of uint16, or of int32 for large vocabularies
     tokenizer: Tokenizer
 
 
 def tokens(corpus: str, kind: str, vocabulary: int) -> Tokens:
-    """Encode what text(corpus) names by one of KINDS, of `vocabulary` tokens at most.
+    """Return the tokens of a corpus.
 
-    The first of several ranks trains and encodes; the others wait and read.
+    The first of several ranks trains and encodes; the others wait and read the cache.
+
+    Args:
+      corpus: Argument of `corpora.text`.
+      kind: Tokenizer, a name in KINDS.
+      vocabulary: Largest number of tokens in the vocabulary.
     """
     if kind not in KINDS or vocabulary < LEAST:
         raise BadInput(
             f"expected a tokenizer of {' or '.join(KINDS)} with {LEAST} tokens or "
-            f"more, got {kind} with {vocabulary}; pass such ones"
+            f"more, got {kind} with {vocabulary}; correct the values"
         )
     paths = text(corpus)
     home = cache() / "tokens"
@@ -55,25 +60,29 @@ def tokens(corpus: str, kind: str, vocabulary: int) -> Tokens:
     folder = home / f"{_digest(paths)}-{kind}-{vocabulary}-{version}"
     with _one_at_a_time(home):
         if not folder.exists():
-            _make(paths, kind, vocabulary, folder)
+            _build(paths, kind, vocabulary, folder)
     dtype = _dtype(vocabulary)
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
     return Tokens(np.memmap(folder / "ids", dtype, "r"), tokenizer)
 
 
 def wordpiece(documents: Callable[[], Iterable[str]], vocabulary: int) -> Tokenizer:
-    """Train BERT's tokenizer: words in lower case, cut into ever rarer pieces."""
-    made = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-    made.normalizer = normalizers.BertNormalizer(lowercase=True)
-    made.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
+    """Train the WordPiece tokenizer of BERT on lower-case words."""
+    untrained = Tokenizer(models.WordPiece(unk_token="[UNK]"))
+    untrained.normalizer = normalizers.BertNormalizer(lowercase=True)
+    untrained.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
     seen: Counter[str] = Counter()
     for document in documents():
-        seen.update(made.normalizer.normalize_str(document))
-    common = sorted((-count, one) for one, count in seen.items() if not one.isspace())
-    letters = [one for _, one in common[: min(ALPHABET, vocabulary // 4)]]
-    # The library numbers the pieces ##x as its hash table of words happens to lie, and
-    # equally frequent pairs are merged by number: numbered before, no run differs.
-    first = [*SPECIAL, *(f"##{one}" for one in letters)]
+        seen.update(untrained.normalizer.normalize_str(document))
+    common = sorted(
+        (-count, character)
+        for character, count in seen.items()
+        if not character.isspace()
+    )
+    letters = [character for _, character in common[: min(ALPHABET, vocabulary // 4)]]
+    # The library numbers the pieces ##x in the order of a hash table and breaks ties of
+    # merges by number. Numbering them in advance makes training deterministic.
+    first = [*SPECIAL, *(f"##{character}" for character in letters)]
     trainer = WordPieceTrainer(
         vocab_size=vocabulary,
         show_progress=False,
@@ -81,33 +90,36 @@ def wordpiece(documents: Callable[[], Iterable[str]], vocabulary: int) -> Tokeni
         initial_alphabet=letters,
         special_tokens=first,
     )
-    made.train_from_iterator(documents(), trainer)
-    # made anew, ##x is nothing special
-    known = Tokenizer(models.WordPiece(made.get_vocab(), unk_token="[UNK]"))
-    known.normalizer, known.pre_tokenizer = made.normalizer, made.pre_tokenizer
-    known.decoder = decoders.WordPiece()
-    known.add_special_tokens(list(SPECIAL))
-    return known
+    untrained.train_from_iterator(documents(), trainer)
+    # rebuilt, so that ##x are no special tokens
+    tokenizer = Tokenizer(models.WordPiece(untrained.get_vocab(), unk_token="[UNK]"))
+    tokenizer.normalizer, tokenizer.pre_tokenizer = (
+        untrained.normalizer,
+        untrained.pre_tokenizer,
+    )
+    tokenizer.decoder = decoders.WordPiece()
+    tokenizer.add_special_tokens(list(SPECIAL))
+    return tokenizer
 
 
 def bpe(documents: Callable[[], Iterable[str]], vocabulary: int) -> Tokenizer:
-    """Train GPT-2's tokenizer: pairs of bytes, and of what came of them, merged."""
-    made = Tokenizer(models.BPE())
-    made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-    made.decoder = decoders.ByteLevel()
+    """Train the byte-level BPE tokenizer of GPT-2."""
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    tokenizer.decoder = decoders.ByteLevel()
     trainer = BpeTrainer(
         vocab_size=vocabulary,
         show_progress=False,
         initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
         special_tokens=["<|endoftext|>"],
     )
-    made.train_from_iterator(documents(), trainer)
-    return made
+    tokenizer.train_from_iterator(documents(), trainer)
+    return tokenizer
 
 
 class Kind(NamedTuple):
     train: Callable[[Callable[[], Iterable[str]], int], Tokenizer]
-    separator: str  # ends a document
+    separator: str  # token after a document
 
 
 KINDS = {"wordpiece": Kind(wordpiece, "[SEP]"), "bpe": Kind(bpe, "<|endoftext|>")}
@@ -118,22 +130,22 @@ def _dtype(vocabulary: int) -> type:
 
 
 def _digest(paths: Sequence[Path]) -> str:
-    """Return what tells one text from another."""
-    found = hashlib.sha256()
+    """Return a hash of the contents of files."""
+    digest = hashlib.sha256()
     for path in paths:
         try:
             with path.open("rb") as file:
-                found.update(hashlib.file_digest(file, "sha256").digest())
+                digest.update(hashlib.file_digest(file, "sha256").digest())
         except OSError as error:
             raise BadInput(
                 f"expected text at {path}, got {error.strerror}; pass a readable file"
             ) from None
-    return found.hexdigest()[:16]
+    return digest.hexdigest()[:16]
 
 
 @contextmanager
 def _one_at_a_time(home: Path) -> Iterator[None]:
-    """Let in one process of those that share the cache, where it can be locked."""
+    """Hold an exclusive lock on a cache folder, if the file system supports locks."""
     try:
         home.mkdir(parents=True, exist_ok=True)
         lock = os.open(home, os.O_RDONLY)
@@ -143,20 +155,20 @@ def _one_at_a_time(home: Path) -> Iterator[None]:
             "DML_DATA to a folder that can be written"
         ) from None
     try:
-        with suppress(OSError):  # without locks all make the same, and one is kept
+        with suppress(OSError):  # without locks, all write equal files
             fcntl.flock(lock, fcntl.LOCK_EX)
         yield
     finally:
         os.close(lock)
 
 
-def _make(paths: Sequence[Path], kind: str, vocabulary: int, folder: Path) -> None:
-    """Train and encode into a folder, which appears when it is whole."""
+def _build(paths: Sequence[Path], kind: str, vocabulary: int, folder: Path) -> None:
+    """Train and encode into a folder; rename it when it is complete."""
     train, separator = KINDS[kind]
     with TemporaryDirectory(dir=folder.parent, prefix=".") as place, _no_threads():
         part = Path(place, "part")
         part.mkdir()
-        # a dump's markup is removed but once
+        # remove the markup of a dump only once
         plain = Path(place, "text")
         with plain.open("w", encoding="utf-8", newline="\n") as file:
             file.writelines(piece() for piece in pieces(paths))
@@ -167,7 +179,7 @@ def _make(paths: Sequence[Path], kind: str, vocabulary: int, folder: Path) -> No
 
         tokenizer = train(documents, vocabulary)
         tokenizer.save(str(part / "tokenizer.json"))
-        # what looks like a special token in the text is text
+        # encode text like "[SEP]" as ordinary text
         tokenizer.encode_special_tokens = True
         end = [tokenizer.get_vocab()[separator]]
         with (part / "ids").open("wb") as out:
@@ -179,24 +191,26 @@ def _make(paths: Sequence[Path], kind: str, vocabulary: int, folder: Path) -> No
 
 
 def _encoded(tokenizer: Tokenizer, text: str, end: list[int]) -> list[int]:
-    """Return a piece's tokens, those of each document before its end."""
+    """Return the tokens of a piece, with `end` after each complete document."""
     documents = text.split("\n")
     encoded = tokenizer.encode_batch_fast(documents, add_special_tokens=False)
-    found: list[int] = []
-    for place, (document, one) in enumerate(zip(documents, encoded, strict=True), 1):
-        found += one.ids
-        if document and place < len(documents):  # the last one goes on in a next piece
-            found += end
-    return found
+    ids: list[int] = []
+    for place, (document, encoding) in enumerate(
+        zip(documents, encoded, strict=True), 1
+    ):
+        ids += encoding.ids
+        if document and place < len(documents):  # the last document may continue
+            ids += end
+    return ids
 
 
 @contextmanager
 def _no_threads() -> Iterator[None]:
-    """Keep the library from threads, of which it warns in every later fork."""
-    before = os.environ.get(SWITCH)
-    os.environ[SWITCH] = before or "false"
+    """Disable threads of the library, which cause a warning at every later fork."""
+    before = os.environ.get(PARALLELISM_VARIABLE)
+    os.environ[PARALLELISM_VARIABLE] = before or "false"
     try:
         yield
     finally:
         if before is None:
-            del os.environ[SWITCH]
+            del os.environ[PARALLELISM_VARIABLE]

@@ -1,7 +1,7 @@
-"""BATCH: words by falling count; counts of words in, a vocabulary and its file out.
+"""Vocabularies: words by falling count.
 
-The file is the C program's vocab.txt: a line `word count` a word. A word's number is
-its place here, from 0.
+The file format is vocab.txt of the reference C program: a line `word count` per word.
+The number of a word is its position, from 0.
 """
 
 from collections.abc import Mapping
@@ -21,10 +21,14 @@ class Vocabulary(NamedTuple):
 def vocabulary(
     counts: Mapping[str, int], min_count: int = 1, max_vocab: int = 0, seen: int = 0
 ) -> Vocabulary:
-    """Keep the words that occur min_count times, at most max_vocab of them (0: all).
+    """Return the most frequent words; ties are in the order of UTF-8 bytes.
 
-    Words of one count stand in the order of their UTF-8 bytes. `seen` is how many words
-    there were, if rare ones have been dropped from counts already.
+    Args:
+      counts: Count of each word.
+      min_count: Least count of a word.
+      max_vocab: Largest number of words; 0 for no limit.
+      seen: Number of distinct words, if `counts` lacks rare ones already; used in the
+        error message.
     """
     # UTF-8 keeps the order of code points, by which Python compares.
     kept = [(-count, word) for word, count in counts.items() if count >= min_count]
@@ -41,31 +45,31 @@ def vocabulary(
 
 
 def write(path: str | Path, vocabulary: Vocabulary) -> None:
-    """Write a line `word count` a word."""
+    """Write a line `word count` per word."""
     pairs = zip(vocabulary.words, vocabulary.counts.tolist(), strict=True)
     with open(path, "w", encoding="utf8", newline="\n") as file:
         file.writelines(f"{word} {count}\n" for word, count in pairs)
 
 
 def read(path: str | Path) -> Vocabulary:
-    """Read what `write` or the C program wrote, in the order that stands there."""
-    found: dict[str, int] = {}
+    """Read a vocab.txt; words keep the order of the file."""
+    counts: dict[str, int] = {}
     try:
         with open(path, encoding="utf8", newline="\n") as file:
             for number, line in enumerate(file, 1):
                 word, _, count = line.rstrip("\n").partition(" ")
-                if not word or not count.isdecimal() or word in found:
+                if not word or not count.isdecimal() or word in counts:
                     raise BadInput(
                         f"{path}: line {number}: expected a new `word count`, got "
-                        f"{line[:60].rstrip()!r}; correct it or count anew"
+                        f"{line[:60].rstrip()!r}; correct the line or count again"
                     )
-                found[word] = int(count)
+                counts[word] = int(count)
     except (OSError, UnicodeDecodeError) as error:
         raise BadInput(
             f"{path}: expected lines of `word count`, got {error}; pass a vocab.txt"
         ) from None
-    if len(found) < 2:
+    if len(counts) < 2:
         raise BadInput(
-            f"{path}: expected 2 words or more, got {len(found)}; pass a vocab.txt"
+            f"{path}: expected 2 words or more, got {len(counts)}; pass a vocab.txt"
         )
-    return Vocabulary([*found], np.array([*found.values()], np.int64))
+    return Vocabulary([*counts], np.array([*counts.values()], np.int64))

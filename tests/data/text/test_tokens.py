@@ -18,7 +18,7 @@ DOCUMENTS = [*generated(200, 12, seed=0), "A [MASK], a [SEP] and an <|endoftext|
 @pytest.fixture(autouse=True)
 def cached(tmp_path, monkeypatch):
     monkeypatch.setenv("DML_DATA", str(tmp_path / "cache"))
-    monkeypatch.delenv(module.SWITCH, raising=False)
+    monkeypatch.delenv(module.PARALLELISM_VARIABLE, raising=False)
     return tmp_path / "cache"
 
 
@@ -135,7 +135,7 @@ def test_what_fails_leaves_nothing_behind(corpus, monkeypatch, cached):
     with pytest.raises(KeyError):
         tokens(corpus, "bpe", 400)
     assert not list((cached / "tokens").iterdir())
-    assert module.SWITCH not in os.environ
+    assert module.PARALLELISM_VARIABLE not in os.environ
     monkeypatch.setitem(KINDS, "bpe", kind)
     tokens(corpus, "bpe", 400)
 
