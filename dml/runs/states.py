@@ -70,8 +70,8 @@ def save(
         part.mkdir(parents=True)
         _write(part / ARRAYS, {k: v for k, v in arrays.items() if v.size})
         index["files"] = _files(part / ARRAYS)
-        whole = {"sha256": _hash(index), "index": index}
-        (part / INDEX).write_text(json.dumps(whole, indent=2))
+        content = {"sha256": _hash(index), "index": index}
+        (part / INDEX).write_text(json.dumps(content, indent=2))
         if place.exists():
             before = place.with_name(place.name + REPLACED)
             shutil.rmtree(before, ignore_errors=True)
@@ -123,8 +123,8 @@ def shapes(folder: Path, name: str) -> list[Any]:
             kinds = _index(place)["leaves"]
         except Broken:
             continue
-        found = [kind for leaf, kind in kinds.items() if leaf.startswith(f"{name}/")]
-        return [_shape(kind) for kind in found]
+        selected = [kind for leaf, kind in kinds.items() if leaf.startswith(f"{name}/")]
+        return [_shape(kind) for kind in selected]
     return []
 
 
@@ -144,8 +144,8 @@ def named(tree: Any) -> dict[str, Any]:
 
 def _index(place: Path) -> Any:
     try:
-        whole = json.loads((place / INDEX).read_text())
-        index, sha256 = whole["index"], whole["sha256"]
+        stored = json.loads((place / INDEX).read_text())
+        index, sha256 = stored["index"], stored["sha256"]
         files = _files(place / ARRAYS)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise Broken(f"its {INDEX} cannot be read") from error
@@ -250,13 +250,13 @@ def _kind(leaf: Any) -> str:
 
 def _files(folder: Path) -> dict[str, str]:
     """Return the hash of every file below a folder."""
-    found = {}
+    hashes = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file():
             with path.open("rb") as file:
                 sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-            found[path.relative_to(folder).as_posix()] = sha256
-    return found
+            hashes[path.relative_to(folder).as_posix()] = sha256
+    return hashes
 
 
 def _hash(index: Any) -> str:
@@ -264,9 +264,9 @@ def _hash(index: Any) -> str:
 
 
 def _places(folder: Path) -> list[Path]:
-    """Return the checkpoints there, the last one first."""
-    found = [path for path in folder.glob("step-*") if NAME.fullmatch(path.name)]
-    return sorted(found, key=_order, reverse=True)
+    """Return the checkpoints of a folder, the newest first."""
+    paths = [path for path in folder.glob("step-*") if NAME.fullmatch(path.name)]
+    return sorted(paths, key=_order, reverse=True)
 
 
 def _order(place: Path) -> tuple[int, int]:
