@@ -35,7 +35,8 @@ def evaluate(
     """Return accuracies of analogies, and Spearman correlations with human ratings.
 
     Questions and answers of analogies are limited to the first `restrict` words. A
-    score is None if too few words are known. analogy_questions is the number of questions.
+    score is None if too few words are known. analogy_questions is the number of
+    questions.
     """
     from gensim.test.utils import datapath
 

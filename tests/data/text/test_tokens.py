@@ -151,7 +151,7 @@ def test_the_kept_tokenizer_is_the_librarys_own_file(corpus, cached):
 def test_other_kinds_sizes_and_places_are_bad_input(corpus, tmp_path, monkeypatch):
     with pytest.raises(BadInput, match="wordpiece or bpe with 300 .* got words with"):
         tokens(corpus, "words", 400)
-    with pytest.raises(BadInput, match="300 tokens or more, got bpe with 299; pass"):
+    with pytest.raises(BadInput, match="300 tokens or more, got bpe with 299; correct"):
         tokens(corpus, "bpe", 299)
     monkeypatch.setenv("DML_DATA", corpus)
     with pytest.raises(BadInput, match="tokens at .* set DML_DATA to a folder"):
