@@ -92,14 +92,14 @@ def test_surprise_is_what_it_takes_to_send_a_token():
 
 def test_words_fill_lines_in_their_order():
     some = [" " + "x" * n for n in range(1, 60)] * 3
-    found = surprise.laid(some)
+    found = surprise.placed(some)
     assert all(column + len(word) <= surprise.COLUMNS for _, column, word in found)
     assert [word.strip() for _, _, word in found] == [
         word.strip() for word in some[: len(found)]
     ]
     places = [(line, column) for line, column, _ in found]
     assert places == sorted(set(places)) and places[-1][0] == surprise.LINES - 1
-    assert surprise.laid(["y" * 500])[0][2] == "y" * surprise.COLUMNS
+    assert surprise.placed(["y" * 500])[0][2] == "y" * surprise.COLUMNS
 
 
 def test_every_token_can_be_drawn(tokenizer, tmp_path):
