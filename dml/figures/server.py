@@ -12,6 +12,7 @@ from dml.figures import style as figures
 COMPUTING, WAITING = "#7fc29b", "#ee8866"
 WIDE, HIGH = 3.4, 2.6  # inches of a panel
 ACROSS = 4  # panels in a row
+BARS = 1024  # in a panel, at most
 
 
 def histogram(staleness: Sequence[float] | np.ndarray) -> np.ndarray:
@@ -46,11 +47,17 @@ def histograms(
 
 
 def waits(path: Path, work: Mapping[str, np.ndarray], unit: str = "s") -> None:
-    """Draw the computing and waiting time of each worker, a row of `work` a worker."""
+    """Draw the computing and waiting time of each worker, a row of `work` a worker.
+
+    A bar is the mean of adjacent workers where there are more than BARS workers.
+    """
     with grid(path, len(work)) as (figure, panels):
         for axes, (name, seconds_Wx2) in zip(panels, work.items(), strict=True):
-            edges = np.arange(len(seconds_Wx2) + 1) - 0.5
-            computed, total = seconds_Wx2[:, 0], seconds_Wx2.sum(axis=1)
+            workers = len(seconds_Wx2)
+            first = np.linspace(0, workers, min(BARS, workers) + 1).astype(int)
+            sums_Bx2 = np.add.reduceat(seconds_Wx2, first[:-1])
+            computed, waited = sums_Bx2.T / np.diff(first)
+            total, edges = computed + waited, first - 0.5
             look = {"fill": True, "color": WAITING, "label": "waiting"}
             axes.stairs(total, edges, baseline=computed, **look)
             look = {"fill": True, "color": COMPUTING, "label": "computing"}

@@ -2,10 +2,31 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 Item = TypeVar("Item")
+
+
+class Phase:
+    """A context manager that adds its time to a phase of a timer.
+
+    A class, not a generator: strategies enter it several times in every update.
+    """
+
+    __slots__ = ("name", "start", "timer")
+
+    def __init__(self, timer: "Timer", name: str) -> None:
+        self.timer, self.name = timer, name
+
+    def __enter__(self) -> None:
+        self.start = self.timer.clock()
+
+    def __exit__(self, *_: Any) -> None:
+        timer, name = self.timer, self.name
+        end = timer.clock()
+        timer.seconds[name] = timer.seconds.get(name, 0.0) + end - self.start
+        if timer.seen:
+            timer.seen(name, self.start, end)
 
 
 class Timer:
@@ -22,17 +43,9 @@ class Timer:
         self.clock, self.seen = clock, seen
         self.seconds: dict[str, float] = {}
 
-    @contextmanager
-    def __call__(self, phase: str) -> Iterator[None]:
+    def __call__(self, phase: str) -> "Phase":
         """Add the time inside to the phase; synchronize the device before the end."""
-        start = self.clock()
-        try:
-            yield
-        finally:
-            end = self.clock()
-            self.seconds[phase] = self.seconds.get(phase, 0.0) + end - start
-            if self.seen:
-                self.seen(phase, start, end)
+        return Phase(self, phase)
 
     def waits(self, phase: str, items: Iterable[Item]) -> Iterator[Item]:
         """Yield the items; add the time until each is ready to the phase."""

@@ -53,21 +53,28 @@ def describe(comm: Comm, buffer: np.ndarray, op: Op) -> str:
     return f"{len(buffer)} x {buffer.dtype.name}, {where}, for {op.__name__}"
 
 
-def replicas_agree(comm: Comm, buffer: np.ndarray) -> str:
-    """Return the hash of a buffer that has the same bits on all ranks; raise if not."""
-    mine = hashlib.sha256(buffer.data)
-    digest = np.frombuffer(mine.digest(), np.uint8)
-    # the largest and, as a complement, the smallest value of each byte
-    bounds = np.concatenate([digest, ~digest])
-    comm.Allreduce(None, bounds, np.maximum)
-    largest, smallest = bounds[: len(digest)], ~bounds[len(digest) :]
-    if (largest != smallest).any():
-        each = np.zeros((comm.size, len(digest)), np.uint8)
-        each[comm.rank] = digest
-        all_gather(comm, each)
-        differ = np.flatnonzero((each != each[0]).any(axis=1))
+def replicas_agree(
+    comm: Comm, buffer: np.ndarray, *counts: int
+) -> tuple[str, list[int]]:
+    """Compare a buffer on all ranks; raise where the bits differ.
+
+    One all-reduce adds hashes and counts. Equal hashes add up to p times each of them;
+    hashes that differ do so with a probability below 2^-128.
+
+    Returns:
+      The hash of the buffer, and the sum over all ranks of each count.
+    """
+    digest = hashlib.sha256(buffer.data)
+    words = np.frombuffer(digest.digest(), np.uint64)
+    sums = np.array([*words, *counts], np.uint64)
+    comm.Allreduce(None, sums, np.add)
+    if (sums[: len(words)] != words * np.uint64(comm.size)).any():
+        digests = np.zeros((comm.size, len(words)), np.uint64)
+        digests[comm.rank] = words
+        all_gather(comm, digests)
+        differ = np.flatnonzero((digests != digests[0]).any(axis=1))
         raise RuntimeError(
             f"expected equal bits on all ranks, but rank {differ[0]} differs from "
             "rank 0; this all-reduce is wrong"
         )
-    return mine.hexdigest()
+    return digest.hexdigest(), sums[len(words) :].tolist()

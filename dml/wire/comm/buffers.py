@@ -3,6 +3,7 @@
 Gradients come in, one contiguous vector goes to a collective, and back.
 """
 
+import math
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -119,7 +120,7 @@ def layout(tree: Any) -> Layout:
     leaves, structure = jax.tree.flatten(tree)
     shapes = tuple(np.shape(leaf) for leaf in leaves)
     dtypes = tuple(np.dtype(leaf.dtype) for leaf in leaves)
-    return Layout(structure, shapes, dtypes, sum(int(np.prod(s)) for s in shapes))
+    return Layout(structure, shapes, dtypes, sum(map(math.prod, shapes)))
 
 
 def pack(tree: Any, buffer: np.ndarray, weight: float = 1.0) -> None:
@@ -141,7 +142,7 @@ def unpack(buffer: np.ndarray, layout: Layout, copy: bool = True) -> Any:
     """Return a vector as a pytree of arrays: copies, or views where dtypes agree."""
     leaves, start = [], 0
     for shape, dtype in zip(layout.shapes, layout.dtypes, strict=True):
-        stop = start + int(np.prod(shape))
+        stop = start + math.prod(shape)
         leaves.append(buffer[start:stop].reshape(shape).astype(dtype, copy=copy))
         start = stop
     if layout.tree is None:

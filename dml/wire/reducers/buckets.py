@@ -6,6 +6,7 @@
 Names with their params in, buckets out; gradients are packed into them by name.
 """
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -13,6 +14,7 @@ import numpy as np
 
 from dml.types import Comm, Grads, Params
 from dml.wire.comm.buffers import ALIGN, Layout, address, allocate, layout, pack, unpack
+from dml.wire.comm.once import once
 
 
 class Bucket(NamedTuple):
@@ -34,27 +36,42 @@ def buckets(
 
     A bucket closes when it holds nbytes or more. The last has scalars numbers more.
     """
+    key = tuple(map(id, params.values())), tuple(order), nbytes, scalars
+    parts, length, dtype = once(
+        comm, "buckets", key, lambda: cut(params, order, nbytes, scalars)
+    )
+    memory = allocate(comm, length, dtype)
+    return [Bucket(names, memory[place], layout) for names, place, layout in parts]
+
+
+def cut(
+    params: Mapping[str, Params], order: Sequence[str], nbytes: float, scalars: int
+) -> tuple[list[tuple[tuple[str, ...], slice, Layout]], int, np.dtype]:
+    """Return the names, the place in memory and the layout of each bucket.
+
+    Also return the length and the dtype of the memory. Buckets begin at cache lines.
+    """
     groups: list[list[str]] = [[]]
-    held = 0
+    filled = 0  # bytes of the last group
     for name in order:
-        if groups[-1] and held >= nbytes:
+        if groups[-1] and filled >= nbytes:
             groups.append([])
-            held = 0
+            filled = 0
         groups[-1].append(name)
-        held += _nbytes(layout(params[name]))
+        filled += _nbytes(layout(params[name]))
     layouts = [layout({name: params[name] for name in group}) for group in groups]
-    dtype = np.result_type(*(kind for one in layouts for kind in one.dtypes))
-    lengths = [one.length for one in layouts]
+    dtype = np.result_type(*(kind for each in layouts for kind in each.dtypes))
+    lengths = [each.length for each in layouts]
     lengths[-1] += scalars
-    room = ALIGN // dtype.itemsize
-    starts = np.cumsum([0, *(-(-length // room) * room for length in lengths)])
-    memory = allocate(comm, int(starts[-1]), dtype)
-    return [
-        Bucket(tuple(group), memory[start : start + length], lies)
-        for group, lies, start, length in zip(
-            groups, layouts, starts, lengths, strict=False
+    line = ALIGN // dtype.itemsize
+    starts = np.cumsum([0, *(-(-length // line) * line for length in lengths)]).tolist()
+    parts = [
+        (tuple(names), slice(start, start + length), tree)
+        for names, start, length, tree in zip(
+            groups, starts, lengths, layouts, strict=False
         )
     ]
+    return parts, starts[-1], dtype
 
 
 def fill(bucket: Bucket, grads: Mapping[str, Grads] | None, weight: float) -> int:
@@ -86,6 +103,6 @@ def empty(bucket: Bucket) -> tuple[dict[str, Grads], int]:
 
 def _nbytes(lies: Layout) -> int:
     return sum(
-        int(np.prod(shape)) * dtype.itemsize
+        math.prod(shape) * dtype.itemsize
         for shape, dtype in zip(lies.shapes, lies.dtypes, strict=True)
     )
