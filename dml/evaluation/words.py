@@ -80,13 +80,13 @@ def analogies(known: Any, path: str | Path, restrict: int) -> dict[str, Score]:
     first = np.array([rows[word.upper()] for word in known.index_to_key[:restrict]])
     scores: dict[str, Score] = {}
     unsure: dict[str, list[Question]] = {}
-    for section, asked in sections.items():
-        asked = [each for each in asked if all(word in rows for word in each)]
-        asked_Qx4 = np.array([[rows[word] for word in each] for each in asked], int)
+    for section, questions in sections.items():
+        questions = [each for each in questions if all(word in rows for word in each)]
+        asked_Qx4 = np.array([[rows[word] for word in each] for each in questions], int)
         with np.errstate(all="ignore"):  # zero vectors give NaN, which is unsure
             right, doubt = _answer(known, first, asked_Qx4.reshape(-1, 4))
-        scores[section] = int(right.sum()), len(asked)
-        unsure[section] = [asked[i] for i in np.flatnonzero(doubt)]
+        scores[section] = int(right.sum()), len(questions)
+        unsure[section] = [questions[i] for i in np.flatnonzero(doubt)]
     for section, more in _by_gensim(known, unsure, restrict).items():
         scores[section] = scores[section][0] + more, scores[section][1]
     return scores
@@ -182,8 +182,8 @@ def _questions(path: str | Path) -> dict[str, list[Question]]:
 
 
 def _share(scores: Mapping[str, Score], sections: Sequence[str]) -> float | None:
-    right, asked = np.sum([scores[section] for section in sections], axis=0)
-    return float(right / asked) if asked else None
+    right, total = np.sum([scores[section] for section in sections], axis=0)
+    return float(right / total) if total else None
 
 
 def _spearman(known: Any, path: str) -> float | None:

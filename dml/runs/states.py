@@ -182,11 +182,11 @@ def _read(place: Path, index: Any, like: Any) -> Any:
     for name, kind in index["keys"].items():
         arrays[name] = jax.random.wrap_key_data(jax.device_put(arrays[name]), impl=kind)
     leaves, tree = jax.tree.flatten(like)
-    found = [
-        array if hasattr(leaf, "dtype") else type(leaf)(array)  # a number of Python's
+    restored = [
+        array if hasattr(leaf, "dtype") else type(leaf)(array)  # a Python number
         for leaf, array in zip(leaves, arrays.values(), strict=True)
     ]
-    return jax.tree.unflatten(tree, found)
+    return jax.tree.unflatten(tree, restored)
 
 
 def _write(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
@@ -200,8 +200,8 @@ def _restore(path: Path, names: list[str]) -> dict[str, np.ndarray]:
     with _orbax() as (orbax, handler):
         kinds = dict.fromkeys(names, orbax.RestoreArgs(restore_type=np.ndarray))
         arguments = orbax.args.PyTreeRestore(restore_args=kinds)
-        found = handler.restore(path.absolute(), args=arguments)
-        return {name: found[name] for name in names}
+        arrays = handler.restore(path.absolute(), args=arguments)
+        return {name: arrays[name] for name in names}
 
 
 @contextmanager

@@ -148,7 +148,7 @@ def test_an_impossible_range_is_one_line(text):
 def test_a_range_without_draws_or_in_a_list_is_one_line():
     with pytest.raises(BadInput, match="got the range 0..1; add --random"):
         sweep_grid.grid([None], {"a": ["0..1"]})
-    with pytest.raises(BadInput, match="got the range 0..1; pass it alone"):
+    with pytest.raises(BadInput, match="got the range 0..1; pass the range as"):
         sweep_grid.drawn([None], {"a": ["5", "0..1"]}, 1, 0)
 
 
