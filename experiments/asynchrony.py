@@ -31,8 +31,8 @@ from studies.shared_memory.asynchrony_report import (
     summarised,
 )
 
-from dml.data.documents import documents
-from dml.data.svmlight import generate
+from dml.data.sparse.documents import documents
+from dml.data.sparse.svmlight import generate
 from dml.runs import folder as runs
 from dml.runs import writers
 from dml.runs.writers import Row

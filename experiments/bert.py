@@ -22,8 +22,8 @@ import jax
 from lab import flags
 from studies.deep import text as deep_text
 
-from dml.data.language import masked
-from dml.data.tokens import Tokens
+from dml.data.text.tokens import Tokens
+from dml.data.text.windows import masked
 from dml.evaluation import masked_tokens as blanks
 from dml.types import Batch, Model, Params
 

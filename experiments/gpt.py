@@ -23,8 +23,8 @@ import numpy as np
 from lab import flags
 from studies.deep import text as deep_text
 
-from dml.data.language import causal
-from dml.data.tokens import Tokens
+from dml.data.text.tokens import Tokens
+from dml.data.text.windows import causal
 from dml.evaluation import samples
 from dml.figures import token_loss as surprise
 from dml.types import Batch, Model, Params
@@ -40,7 +40,7 @@ def show(
     """Continue the prompt; draw the loss of each token of a held-out text."""
     assert network.scores
     scores = partial(jax.jit(network.scores), params)
-    continuation = samples.going_on(
+    continuation = samples.continuation(
         *(known.tokenizer, scores, FLAGS.prompt, held_out.inputs.shape[1]),
         count=FLAGS.sample,
         seed=FLAGS.seed,

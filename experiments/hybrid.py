@@ -19,9 +19,9 @@ from studies.deep import hybrid as deep_hybrid
 from studies.deep import hybrid_report as report
 from studies.deep.setup import Setup
 
-from dml.data.language import causal
 from dml.data.minibatches import draws, take
-from dml.data.tokens import tokens
+from dml.data.text.tokens import tokens
+from dml.data.text.windows import causal
 from dml.metrics.timer import Timer
 from dml.models.model_problem import model_problem
 from dml.models.networks.tensor_transformer import tensor_transformer

@@ -21,7 +21,7 @@ import jax
 import numpy as np
 from lab import estimates, flags, timelines, writing
 
-from dml.data.digits import CLASSES, FEATURES, digits
+from dml.data.images.digits import CLASSES, FEATURES, digits
 from dml.data.minibatches import minibatches, take
 from dml.evaluation.scores import evaluate
 from dml.figures import style as figures

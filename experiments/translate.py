@@ -28,7 +28,7 @@ from studies.deep import comparison
 from studies.deep import translate_report as report
 
 from dml.data.minibatches import draws, take
-from dml.data.reversal import reversal
+from dml.data.text.reversal import reversal
 from dml.evaluation.scores import evaluate
 from dml.models.model_problem import model_problem
 from dml.models.networks import translator

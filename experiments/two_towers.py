@@ -25,7 +25,7 @@ from lab import flags, writing
 from studies.deep import comparison
 from studies.deep import two_towers_report as report
 
-from dml.data.images import IMAGES, images
+from dml.data.images.datasets import IMAGES, images
 from dml.data.minibatches import draws, take
 from dml.evaluation.scores import evaluate
 from dml.models.model_problem import model_problem

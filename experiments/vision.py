@@ -22,7 +22,7 @@ from lab import flags
 from studies.deep import flags as deep_flags
 from studies.deep import training as deep
 
-from dml.data.images import IMAGES, images
+from dml.data.images.datasets import IMAGES, images
 from dml.figures import pictures
 from dml.models.networks.cnn import cnn
 from dml.models.networks.mlp import mlp

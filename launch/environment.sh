@@ -1,7 +1,7 @@
-# Sourced by the other scripts here: makes .venv ready, pins threads, picks an mpirun.
-# All speech goes to stderr; stdout belongs to the script that is run.
+# Sourced by the other scripts: creates .venv, pins threads, selects an mpirun.
+# Messages go to stderr; stdout is that of the experiment.
 # shellcheck shell=bash
-# shellcheck disable=SC2154 # usage is set by who sources this
+# shellcheck disable=SC2154 # usage is set by the sourcing script
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd -P)
 venv=$root/.venv
@@ -15,7 +15,7 @@ stop() { # code, words
     exit "$1"
 }
 
-# In a subshell, since nproc itself obeys OpenMP's variables.
+# In a subshell, as nproc depends on the variables of OpenMP.
 count_cores() (
     unset OMP_NUM_THREADS OMP_THREAD_LIMIT
     nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 1
@@ -24,7 +24,7 @@ count_cores() (
 find_python() {
     local name
     for name in python3 python3.13 python3.12 python3.11; do
-        # A name on PATH may be a shim that does not run, or lack the venv module.
+        # A python on PATH may be a broken shim, or lack the venv module.
         if "$name" -c "import venv, ensurepip; $new_enough" </dev/null >/dev/null 2>&1
         then
             echo "$name"
@@ -37,7 +37,7 @@ find_python() {
         "install one (Debian: python3-venv) and start again"
 }
 
-# Sets script. From another directory, a path relative to the repository serves as well.
+# Sets script. A path may be relative to this directory or to the repository.
 find_script() { # options that may come first, script
     script=${2-}
     [[ $# -gt 1 ]] || stop 2 "expected a script, got none; run $usage"
@@ -48,8 +48,8 @@ find_script() { # options that may come first, script
         stop 2 "expected a script, got '$script', which is no file; run $usage"
 }
 
-# What .venv must have been made from. A .venv that once held cuda12 keeps it; asking
-# nvidia-smi takes seconds on some machines.
+# The requirements of .venv. A .venv with cuda12 keeps it: nvidia-smi takes seconds on
+# some machines.
 describe_wanted() {
     local extra=cpu
     if grep -qs " cuda12 " "$venv/installed" ||
@@ -68,10 +68,10 @@ make_venv() {
         stop 1 "expected $name -m venv to make .venv, it failed as above"
 }
 
-# The stamp .venv/installed is written last: a half-made .venv is never ready.
+# .venv/installed is written last, so an incomplete .venv is never used.
 install() { # wanted
     local code=0 log=$venv/pip.log with=(-r requirements.txt)
-    # pip's own script, since its first line goes stale when the repository moves.
+    # not the script pip, whose first line is outdated after a move of the repository
     { "$venv/bin/pip" --version && "$python" -c "$new_enough"; } \
         </dev/null >/dev/null 2>&1 || make_venv
     rm -f "$venv/installed" "$venv/mpiruns"
@@ -90,7 +90,7 @@ install() { # wanted
 }
 
 ready_environment() (
-    # One at a time: a second launch waits for the first to finish its set-up.
+    # A second launch waits until the first has created .venv.
     if command -v flock >/dev/null && ! flock -n 9; then
         say "waiting for another launch's set-up"
         flock 9 || true
@@ -101,8 +101,8 @@ ready_environment() (
     fi
 ) 9<"$root"
 
-# Pin cores / ranks threads a rank, at least 1; what the user has set stays.
-# XLA sizes its CPU thread pools by NPROC.
+# Pin cores / ranks threads per rank, at least 1, unless the user has set the variables.
+# NPROC is the size of the CPU thread pools of XLA.
 pin_threads() { # ranks
     local name kept=""
     threads=$(($(count_cores) / $1))
@@ -117,13 +117,13 @@ pin_threads() { # ranks
     threads+=$kept
 }
 
-# XLA gives memory back after every step and asks for it again: in huge pages that is
-# 250 of them instead of 90,000 for a step of GPT. An older libc than 2.35 ignores this.
+# XLA frees and allocates memory at every step: with huge pages that is 250 page faults
+# instead of 90,000 for a step of GPT. A libc before 2.35 ignores this.
 use_huge_pages() {
     export GLIBC_TUNABLES=${GLIBC_TUNABLES:-glibc.malloc.hugetlb=1}
 }
 
-# Two ranks must add to 2 through this mpirun: a foreign one starts two worlds of one.
+# Test that mpirun starts one world of two ranks; one of another MPI starts two worlds.
 works_with_mpi4py() { # mpirun
     "$python" - "$1" "$python" <<'PYTHON'
 import os, signal, subprocess, sys
@@ -149,9 +149,9 @@ sys.exit("".join(out.decode().split()) != "22")
 PYTHON
 }
 
-# An mpirun on PATH if mpi4py works with it, else .venv's. Sets mpirun.
+# Set mpirun: the one on PATH if mpi4py works with it, else that of .venv.
 choose_mpirun() {
-    # Open MPI's leave to run more ranks than cores, as root, unbound; MPICH ignores it.
+    # Allow Open MPI to oversubscribe, also as root, unbound; MPICH ignores this.
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
     export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe

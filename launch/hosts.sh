@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# Run an experiment on the hosts of a file, by MPICH's or Open MPI's mpirun.
+# Run an experiment on the hosts of a file, with mpirun of MPICH or Open MPI.
 #     launch/hosts.sh --hosts=FILE [-n P] [--launcher=PROGRAM] experiments/x.py [--flags]
-# A line of FILE is a host and its slots: `host`, `host:4` or `host slots=4`; # comments.
-# Every host finds this folder, .venv included, at the same path: a shared file system.
-# PROGRAM starts a command on a host, as ssh does: PROGRAM [options] HOST COMMAND...
+# Lines of FILE: `host`, `host:4` or `host slots=4`; # starts a comment.
+# This folder and .venv must have the same path on every host: a shared file system.
+# PROGRAM replaces ssh and is called as PROGRAM [options] HOST COMMAND...
 set -euo pipefail
 # shellcheck source=launch/environment.sh
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
@@ -12,7 +12,7 @@ usage="launch/hosts.sh --hosts=FILE [-n P] [--launcher=PROGRAM] experiments/x.py
 file=""
 ranks=""
 launcher=""
-# Open MPI hands its ranks on other hosts no variable that is not named.
+# Open MPI passes only named variables to ranks on other hosts.
 passed="^(PATH|PYTHONPATH|LD_LIBRARY_PATH|GLIBC_TUNABLES|[A-Z]+_NUM_THREADS|NPROC|"
 passed+="(DML|JAX|XLA|NCCL|CUDA|UCX|FI|HF)_[A-Z0-9_]+)$"
 
@@ -84,7 +84,7 @@ use_huge_pages
 choose_mpirun
 if [[ $("$mpirun" --version 2>&1) == *"Open MPI"* ]]; then
     mpi="Open MPI"
-    # Its releases 4 and 5 name the same setting differently; none minds the other's.
+    # Releases 4 and 5 have different names for a setting, and ignore unknown names.
     export OMPI_MCA_plm_rsh_agent=$launcher PRTE_MCA_plm_ssh_agent=$launcher
     if [[ -z $launcher ]]; then unset OMPI_MCA_plm_rsh_agent PRTE_MCA_plm_ssh_agent; fi
     with=(--host "$hosts" --map-by slot)
@@ -93,7 +93,7 @@ if [[ $("$mpirun" --version 2>&1) == *"Open MPI"* ]]; then
     done
 else
     mpi="MPICH"
-    # Named, as inside another job of Slurm's it would ask that one for hosts.
+    # Explicit, as inside a Slurm job mpirun would use the hosts of that job.
     with=(-rmk user -hosts "$hosts")
     if [[ -n $launcher ]]; then with+=(-launcher ssh -launcher-exec "$launcher"); fi
 fi

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Run an experiment on this machine, on P ranks; make .venv first where it is missing.
+# Run an experiment on P ranks on this machine; create .venv if it is missing.
 #     launch/local.sh [-n P] [--devices=D] experiments/x.py [--flags]
-# D are virtual devices of JAX on the CPU, in each rank.
+# D is the number of virtual JAX devices on the CPU of each rank.
 set -euo pipefail
 # shellcheck source=launch/environment.sh
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"

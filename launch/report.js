@@ -1,4 +1,4 @@
-// The rest of report.html: theme, table, columns, colours, figures. After the charts.
+// Theme, table, columns, colours and figures of report.html; runs after report_charts.js.
 
 const $ = (id) => document.getElementById(id);
 const table = $("table"), body = table.tBodies[0], heads = [...table.tHead.rows[0].cells];
@@ -7,7 +7,7 @@ const title = (at) => heads[at].textContent;
 const run = (row) => Number(row.dataset.run);
 document.querySelectorAll(".tools, #theme").forEach((each) => { each.hidden = false; });
 
-// Theme: the reader's system's, until the button is pressed.
+// Theme: that of the system, until the button is pressed.
 const dark = () => (document.documentElement.dataset.theme
   ?? (matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light")) === "dark";
 const named = () => { $("theme").textContent = dark() ? "Light" : "Dark"; };
@@ -18,7 +18,7 @@ $("theme").addEventListener("click", () => {
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", named);
 named();
 
-// Sorting: numbers as numbers, then words, what is missing last in either direction.
+// Sorting: numbers, then words; missing values last in both directions.
 function key(row, at) {
   const cell = row.cells[at], text = cell.dataset.v ?? cell.textContent;
   const value = text.trim() === "" ? NaN : Number(text);
@@ -41,7 +41,7 @@ function sort(at) {
 }
 heads.forEach((head, at) => head.firstChild.addEventListener("click", () => sort(at)));
 
-// Filter: rows that have every word, in a cell or as name=value.
+// Filter: show rows with every word, in a cell or as name=value.
 const texts = new Map();
 function searched(row) {
   if (!texts.has(row)) {
@@ -54,7 +54,7 @@ function filter() {
   const wanted = $("filter").value.toLowerCase().split(/\s+/).filter(Boolean);
   let many = 0;
   for (const row of rows) {
-    // With an = a word is whole: --n=1 is not --n=16.
+    // A word with = must match completely: --n=1 does not match --n=16.
     const fits = wanted.every((word) => searched(row).includes(word.includes("=") ? `${word} ` : word));
     row.hidden = !fits;
     look.shown[run(row)] = fits;
@@ -79,7 +79,7 @@ $("filter").addEventListener("input", () => {
 });
 counted(rows.length);
 
-// Columns: those that one wants to see.
+// Columns: checkboxes for visible columns.
 function column(at, on) {
   for (const row of [table.tHead.rows[0], ...rows]) row.cells[at].classList.toggle("off", !on);
 }
@@ -97,7 +97,7 @@ $("columns").addEventListener("toggle", () => {
   });
 });
 
-// Colours: a run's own, or one for each value of a column.
+// Colours: one per run, or one per value of a column.
 function colour(at) {
   const values = rows.map((row) => row.cells[at].textContent);
   const every = [...new Set(values)].sort(words.compare);
@@ -129,14 +129,14 @@ $("scale").addEventListener("change", (event) => {
   redraw();
 });
 
-// The run under the pointer or the focus stands out in every chart.
+// Highlight the run under the pointer or the focus in every chart.
 const under = (event) => Number(event.target.closest("tbody tr")?.dataset.run ?? -1);
 for (const kind of ["pointerover", "focusin"]) {
   table.addEventListener(kind, (event) => light(under(event)));
 }
 for (const kind of ["pointerleave", "focusout"]) table.addEventListener(kind, () => light(-1));
 
-// Figures: each is unpacked when its run is opened.
+// Figures: decompressed when the run is opened.
 async function figure(image) {
   const packed = Uint8Array.from(atob(image.dataset.svg), (each) => each.charCodeAt(0));
   image.removeAttribute("data-svg");
@@ -150,7 +150,7 @@ async function figure(image) {
 }
 $("each").addEventListener("toggle", (event) => {
   if (event.target.open) event.target.querySelectorAll("img[data-svg]").forEach(figure);
-}, true); // toggle does not rise
+}, true); // toggle events do not bubble
 
 function arrive() {
   const target = /^#run-\d+$/.test(location.hash) && document.querySelector(location.hash);

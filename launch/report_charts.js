@@ -1,12 +1,12 @@
 "use strict";
-// The charts of report.html: one a measure, all shown runs in it, drawn when seen.
-// Elements are made by name and filled as text, never from strings of HTML.
+// Charts of report.html: one per measure with all visible runs, drawn when scrolled to.
+// Elements are created by name with text content, never from strings of HTML.
 
 const data = JSON.parse(document.getElementById("data").textContent);
 const COLOURS = 8, WIDE = 360, HIGH = 220;
 const LEFT = 50, RIGHT = 8, TOP = 6, BOTTOM = 32;
-const MANY = 24; // curves in a chart from which on they are thin
-const look = { // what a reader has chosen
+const MANY = 24; // most curves with thick lines in a chart
+const look = { // the reader's choices
   shown: data.names.map(() => true),
   colour: data.names.map((_, run) => run % COLOURS),
   axis: 0, log: false, active: -1,
@@ -34,12 +34,12 @@ function chart(figure) {
   return one;
 }
 
-// Draw again what is near; the rest when it comes near.
+// Redraw charts near the viewport; others when they come near.
 function redraw() {
   charts.forEach((one) => { one.drawn = false; if (one.near) draw(one); });
 }
 
-// Show one run before all others, in every chart and in the table; -1: none.
+// Highlight a run in every chart and in the table; -1 for none.
 function light(run) {
   if (run === look.active) return;
   for (const [old, on] of [[look.active, false], [run, true]]) {
@@ -59,7 +59,7 @@ function lit(one) {
   one.whose.textContent = on ? data.names[curve.run] : "";
 }
 
-// A measure's numbers: of each run in turn its axes, then its values, as float32.
+// Numbers of a measure: for each run its axes, then its values, as float32.
 function unpacked(measure) {
   const text = atob(measure.data), bytes = new Uint8Array(text.length);
   for (let i = 0; i < text.length; i++) bytes[i] = text.charCodeAt(i);
@@ -109,7 +109,7 @@ function extent(curves, of, log) {
   return low > high ? [log ? 1 : 0, log ? 10 : 1] : [low, high];
 }
 
-// From numbers to places; a single number stands in the middle.
+// Map numbers to positions; a single number is in the middle.
 function scale([low, high], from, to, log) {
   const f = log ? Math.log10 : (value) => value;
   const a = f(low), b = f(high), flat = a === b;

@@ -1,6 +1,6 @@
-"""Curves of the rows of runs, with few points, packed for a page.
+"""Downsampled curves of run metrics, packed for a page.
 
-A curve keeps the least and the greatest point of each part, so that no peak is lost.
+Downsampling keeps the least and the greatest point of each part of a curve.
 A point is (step, seconds so far, ..., value), each a little-endian float32.
 """
 
@@ -9,15 +9,15 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
-from report_runs import Told, number, ordered
+from report_runs import ListedRun, number, ordered
 
-AGAINST = {  # the axes x: step, or the cumulative sum of a column
+AGAINST = {  # x axes: step, or the cumulative sum of a column
     "step": "step",
     "seconds": "seconds so far",
     "words_sent": "words sent so far",
 }
-POINTS = 200  # of a curve, at most
-FLOATS = 1_000_000  # of all curves, about: 5.3 bytes of the page each
+POINTS = 200  # most points of a curve
+FLOATS = 1_000_000  # about the most of all curves; each takes 5.3 bytes of the page
 
 
 class Curve(NamedTuple):
@@ -28,18 +28,19 @@ class Curve(NamedTuple):
     values: np.ndarray
 
 
-def packed(runs: Sequence[Told]) -> dict[str, Any]:
+def packed(runs: Sequence[ListedRun]) -> dict[str, Any]:
     """Return every numeric column of the runs' rows, packed for a page."""
     columns = [table(each.run.rows) for each in runs]
     names = ordered(name for column in columns for name in column if name != "step")
     axes = ["step", *(name for name in AGAINST if name != "step" and name in names)]
-    places = [positions(column, axes) for column in columns]
-    many = sum(len(column) for column in columns)
-    points = min(POINTS, max(16, FLOATS // max(1, many * (len(axes) + 1))))
+    positions_by_run = [positions(column, axes) for column in columns]
+    count = sum(len(column) for column in columns)
+    points = min(POINTS, max(16, FLOATS // max(1, count * (len(axes) + 1))))
     return {
         "axes": [AGAINST[axis] for axis in axes],
         "measures": [
-            measure(name, list(curves(name, columns, places, points))) for name in names
+            measure(name, list(curves(name, columns, positions_by_run, points)))
+            for name in names
         ],
     }
 
@@ -47,10 +48,12 @@ def packed(runs: Sequence[Told]) -> dict[str, Any]:
 def table(rows: Sequence[dict[str, Any]]) -> dict[str, np.ndarray]:
     """Return the numeric columns; other values in them are NaN."""
     names = dict.fromkeys(name for row in rows for name in row)
-    columns = {"step": np.arange(1.0, len(rows) + 1)}  # a row without step: its number
+    columns = {"step": np.arange(1.0, len(rows) + 1)}  # default step: the row number
     for name in names:
-        found = [number(row.get(name)) for row in rows]
-        column = np.array([np.nan if each is None else each for each in found], float)
+        numbers = [number(row.get(name)) for row in rows]
+        column = np.array(
+            [np.nan if value is None else value for value in numbers], float
+        )
         finite = np.isfinite(column)
         if name == "step":
             columns["step"] = np.where(finite, column, columns["step"])
@@ -87,7 +90,7 @@ def kept(values: np.ndarray, points: int) -> np.ndarray:
     size = len(values)
     if size <= points:
         return np.arange(size)
-    width = -(-size // (points // 2 - 1))  # two points are for the ends
+    width = -(-size // (points // 2 - 1))  # two points are the ends
     stretches = np.pad(values, (0, -size % width), mode="edge").reshape(-1, width)
     starts = np.arange(len(stretches)) * width
     lows, highs = (

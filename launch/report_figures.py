@@ -1,7 +1,7 @@
-"""The figures of runs as texts inside a page, within its size.
+"""Figures of runs, encoded as text in a page of limited size.
 
-An SVG is compressed (to a tenth of its bytes) and becomes an image when it is first
-shown: images run no scripts and fetch nothing.
+An SVG is compressed to about a tenth and decoded to an image when first shown; images
+run no scripts and make no requests.
 """
 
 import base64
@@ -10,36 +10,38 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from report_runs import Told, shown
+from report_runs import ListedRun, shown
 
-HUGE = 32_000_000  # bytes of a file that is not read
+HUGE = 32_000_000  # bytes; larger files are skipped
 
 
 class Figure(NamedTuple):
-    """A file and its text in the page, empty if it is left out."""
+    """A file name and its encoded content, "" if omitted."""
 
     name: str
     svg: bool
     text: str
 
 
-def figures(runs: Sequence[Told]) -> list[list[Figure]]:
+def figures(runs: Sequence[ListedRun]) -> list[list[Figure]]:
     """Return the figures of every run."""
     return [[figure(path) for path in pictures(each.run.path)] for each in runs]
 
 
 def without_largest(figures: list[list[Figure]], excess: int) -> list[list[Figure]]:
     """Return figures without the largest texts, which have `excess` bytes or more."""
-    found = [list(each) for each in figures]
-    places = [(run, at) for run, each in enumerate(found) for at in range(len(each))]
+    remaining = [list(each) for each in figures]
+    indices = [
+        (run, at) for run, each in enumerate(remaining) for at in range(len(each))
+    ]
     for run, at in sorted(
-        places, key=lambda place: -len(found[place[0]][place[1]].text)
+        indices, key=lambda place: -len(remaining[place[0]][place[1]].text)
     ):
         if excess <= 0:
             break
-        excess -= len(found[run][at].text)
-        found[run][at] = found[run][at]._replace(text="")
-    return found
+        excess -= len(remaining[run][at].text)
+        remaining[run][at] = remaining[run][at]._replace(text="")
+    return remaining
 
 
 def pictures(folder: Path) -> Iterable[Path]:

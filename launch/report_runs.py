@@ -1,4 +1,4 @@
-"""The runs of a page: names, states, and flags that differ."""
+"""Runs of a page: names, states, and differing flags."""
 
 import math
 import os
@@ -12,12 +12,12 @@ from dml.runs import results
 from dml.types import BadInput
 
 MAIN = ("loss", "accuracy", "seconds", "energy_kwh", "co2_kg", "cost_usd")
-PLACES = ("out", "resume")  # flags of the place of a run
+PLACES = ("out", "resume")  # flags with paths of a run
 TIME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d)-(\d\d)-\d\d(?:\.\d+)?Z")
 TAIL = 12  # last lines of a failed run on the page
 
 
-class Told(NamedTuple):
+class ListedRun(NamedTuple):
     """A run and its state."""
 
     name: str  # its path, without the common parent
@@ -28,12 +28,12 @@ class Told(NamedTuple):
 
     @property
     def experiment(self) -> str:
-        """Return the folder that holds the run, as runs/<experiment>/<time> has it."""
+        """Return the name of the parent folder, as in runs/<experiment>/<time>."""
         return os.path.basename(os.path.dirname(os.path.abspath(self.run.path)))
 
 
 class Skipped(NamedTuple):
-    """A folder that is left out."""
+    """A skipped folder, with the reason."""
 
     folder: str
     why: str
@@ -46,7 +46,7 @@ class Same(NamedTuple):
     runs: int
 
 
-def gathered(paths: Iterable[Path]) -> tuple[list[Told], list[Skipped]]:
+def gathered(paths: Iterable[Path]) -> tuple[list[ListedRun], list[Skipped]]:
     """Return every run at or under the paths, and the folders that cannot be read."""
     skipped: list[Skipped] = []
     folders: set[Path] = set()
@@ -67,20 +67,24 @@ def gathered(paths: Iterable[Path]) -> tuple[list[Told], list[Skipped]]:
     return [told(*each) for each in zip(names, runs, strict=True)], skipped
 
 
-def told(name: str, run: results.Run) -> Told:
+def told(name: str, run: results.Run) -> ListedRun:
     tail = failure(run.path)
     status = "failed" if tail else "done" if run.summary else "not ended"
     if status == "not ended":
         tail = last_lines(run.path / "output.txt")
-    return Told(name, run, status, tail, began(run.path))
+    return ListedRun(name, run, status, tail, began(run.path))
 
 
 def failure(folder: Path) -> list[str]:
-    """Return the last lines of a failure by sweep.json; none without a failure."""
+    """Return the last lines of a failed run from sweep.json, or []."""
     try:
         ended = results.parsed(folder / "sweep.json")
         says = str(ended["says"] or (f"code {ended['code']}" if ended["code"] else ""))
-    except (BadInput, KeyError, RecursionError):  # no sweep, or killed in writing
+    except (
+        BadInput,
+        KeyError,
+        RecursionError,
+    ):  # not of a sweep, or killed while writing
         return []
     return says.splitlines()[-TAIL:]
 
@@ -104,7 +108,7 @@ def named(paths: Sequence[Path]) -> list[str]:
 
 
 def shown(path: Path | str) -> str:
-    """Return a path as text, also of bytes that are no UTF-8."""
+    """Return a path as text; bytes that are not UTF-8 are replaced."""
     return os.fsencode(path).decode("utf-8", "replace")
 
 
@@ -133,7 +137,7 @@ def began(path: Path) -> str:
     return f"{when:%Y-%m-%d %H:%M}"
 
 
-def compared(runs: Sequence[Told]) -> tuple[list[str], dict[str, Same]]:
+def compared(runs: Sequence[ListedRun]) -> tuple[list[str], dict[str, Same]]:
     """Return the flags that differ between runs, and those with one value.
 
     Runs that lack a flag are ignored.
@@ -152,7 +156,7 @@ def compared(runs: Sequence[Told]) -> tuple[list[str], dict[str, Same]]:
     return differ, same
 
 
-def measures(runs: Sequence[Told]) -> list[str]:
+def measures(runs: Sequence[ListedRun]) -> list[str]:
     """Return the names of all numbers in the summaries, the main ones first."""
     return ordered(
         key
@@ -164,9 +168,9 @@ def measures(runs: Sequence[Told]) -> list[str]:
 
 def ordered(names: Iterable[str]) -> list[str]:
     """Return the distinct names, those of MAIN first."""
-    found = dict.fromkeys(names)
-    return [*(name for name in MAIN if name in found)] + [
-        name for name in found if name not in MAIN
+    distinct = dict.fromkeys(names)
+    return [*(name for name in MAIN if name in distinct)] + [
+        name for name in distinct if name not in MAIN
     ]
 
 
@@ -176,12 +180,12 @@ def number(value: Any) -> float | None:
         return None
     try:
         return float(value)
-    except OverflowError:  # JSON's whole numbers have no bounds
+    except OverflowError:  # integers of JSON are unbounded
         return math.inf if value > 0 else -math.inf
 
 
-def total(runs: Sequence[Told], measure: str) -> float | None:
-    """Return the sum of a measure over the runs that have it, None without any."""
-    found = [number(each.run.summary.get(measure)) for each in runs]
-    finite = [each for each in found if each is not None and math.isfinite(each)]
+def total(runs: Sequence[ListedRun], measure: str) -> float | None:
+    """Return the sum of a measure over the runs with it, or None."""
+    values = [number(each.run.summary.get(measure)) for each in runs]
+    finite = [each for each in values if each is not None and math.isfinite(each)]
     return math.fsum(finite) if finite else None

@@ -1,14 +1,14 @@
-"""Sweep a script's flags: every combination, each in its run folder, one table of all.
+"""Run a script with every combination of flags; collect the results in one table.
 
 python launch/sweep.py experiments/glove.py --n=1,2,4 --strategy=hogwild,rotation \\
-    --lr=0.025,0.05 --repeat=3                          a grid, three seeds of each
+    --lr=0.025,0.05 --repeat=3                          a grid, three seeds per cell
 python launch/sweep.py experiments/vision.py --random=20 --lr=1e-3..1:log
 python launch/sweep.py SCRIPT --lr=@rates.txt --delays='"0,1,4","0"'
-python launch/sweep.py SCRIPT … --x=lr --y=loss --by=n    draw; run what is missing
-python launch/sweep.py SCRIPT … -- --n=1,30               a flag of the script's own
+python launch/sweep.py SCRIPT … --x=lr --y=loss --by=n    draw; run missing cells
+python launch/sweep.py SCRIPT … -- --n=1,30               a flag --n of the script
 
-A run takes a core for each of its ranks, or one; on a shared GPU, pass --jobs=1.
-The next start runs failed runs again, and no run that is done.
+A run uses one core per rank; on a shared GPU, pass --jobs=1. A restarted sweep runs
+only missing and failed runs.
 """
 
 import os
@@ -29,7 +29,7 @@ from sweep_runs import Job
 from dml.types import BadInput
 
 FLAGS = sweep_flags.define()
-STOPPED = 130  # the exit code, as a shell says of Ctrl-C
+STOPPED = 130  # exit code after Ctrl-C, as in a shell
 TASK = "SLURM_ARRAY_TASK_ID"
 
 
@@ -41,28 +41,28 @@ def main(argv: Sequence[str]) -> int:
     out = Path(FLAGS.out or Path("runs", "sweeps", Path(script).stem))
     cores = sweep_runs.cores(FLAGS.jobs)
     jobs = sweep_runs.jobs(script, cells, out, mpirun, len(cores))
-    asked = wanted(FLAGS.only, len(jobs))
-    missing = [number for number in asked if not sweep_runs.done(jobs[number])]
+    selected = wanted(FLAGS.only, len(jobs))
+    missing = [number for number in selected if not sweep_runs.done(jobs[number])]
     if FLAGS.slurm:
         return submit(argv, jobs, missing)
     if FLAGS.dry_run:
-        for number in asked:
+        for number in selected:
             done = "# done: " * (number not in missing)
             print(done + shlex.join(jobs[number].command))
-        print(f"# {len(missing)} of {len(asked)} missing")
+        print(f"# {len(missing)} of {len(selected)} missing")
         return 0
-    whole = len(asked) == len(jobs)
-    with sweep_guard.alone(out, shared=not whole):
-        if not run([jobs[number] for number in missing], len(asked), cores):
-            print("sweep.py: stopped at once; start again to go on", file=sys.stderr)
+    complete = len(selected) == len(jobs)
+    with sweep_guard.alone(out, shared=not complete):
+        if not run([jobs[number] for number in missing], len(selected), cores):
+            print("sweep.py: interrupted; start again to continue", file=sys.stderr)
             return STOPPED
-        if whole:
+        if complete:
             return report(jobs, out)
-    return int(not sweep_runs.done(jobs[asked[0]]))
+    return int(not sweep_runs.done(jobs[selected[0]]))
 
 
 def wanted(only: int | None, count: int) -> Sequence[int]:
-    """Return the cells to run: one that is asked for, a task's own, or all."""
+    """Return the numbers of the cells to run: --only, the Slurm task's, or all."""
     if only is None and os.environ.get(TASK, "").isdecimal():
         only = int(os.environ[TASK])
     if only is None:
@@ -73,7 +73,7 @@ def wanted(only: int | None, count: int) -> Sequence[int]:
 
 
 def submit(argv: Sequence[str], jobs: Sequence[Job], missing: Sequence[int]) -> int:
-    """Submit the missing cells, or print the command; the tables are made later."""
+    """Submit the missing cells to Slurm, or print the command; write no tables."""
     most = max(job.cell.ranks or 1 for job in jobs)
     command = submission(argv, missing, most)
     if missing and not FLAGS.dry_run:
@@ -83,7 +83,7 @@ def submit(argv: Sequence[str], jobs: Sequence[Job], missing: Sequence[int]) -> 
 
 
 def submission(argv: Sequence[str], missing: Sequence[int], cores: int) -> list[str]:
-    """Return the sbatch command of an array with a task a cell, and its cores."""
+    """Return the sbatch command of an array with a task per cell."""
     own = argv.index("--") if "--" in argv else len(argv)
     again = [
         argument
@@ -98,24 +98,24 @@ def submission(argv: Sequence[str], missing: Sequence[int], cores: int) -> list[
 
 
 def ranges(numbers: Sequence[int]) -> str:
-    """Return rising numbers as Slurm reads them: 0-4,7."""
+    """Return ascending numbers in Slurm's format: 0-4,7."""
     runs = groupby(enumerate(numbers), lambda pair: pair[1] - pair[0])
-    found = ([number for _, number in run] for _, run in runs)
-    return ",".join(f"{a[0]}-{a[-1]}" if len(a) > 1 else f"{a[0]}" for a in found)
+    lists = ([number for _, number in run] for _, run in runs)
+    return ",".join(f"{a[0]}-{a[-1]}" if len(a) > 1 else f"{a[0]}" for a in lists)
 
 
 def run(missing: Sequence[Job], every: int, cores: Sequence[int]) -> bool:
-    """Run the missing cells with their progress; return False if interrupted."""
+    """Run the missing cells and show progress; return False if interrupted."""
     from sweep_table import table
 
     with (
-        sweep_guard.interruptible() as asked,
+        sweep_guard.interruptible() as interrupted,
         table(every - len(missing), len(cores)) as show,
         closing(sweep_runs.execute(missing, cores, FLAGS.timeout)) as states,
     ):
         for state in states:
             show(state)
-            if asked():
+            if interrupted():
                 return False
     return True
 

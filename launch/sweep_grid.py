@@ -1,9 +1,9 @@
-"""The cells of a sweep by its flags; a cell is the ranks and the flags of one run.
+"""Cells of a sweep. A cell is the number of ranks and the flags of one run.
 
 --lr=0.1,0.2             two values
---delays='"0,1,4","0"'   two values, quoted as in a file of CSV
---lr=@rates.txt          a value a line
---lr=1e-3..1:log         with --random: a draw of the range, even in the logarithm
+--delays='"0,1,4","0"'   two values, quoted as in CSV
+--lr=@rates.txt          a file with one value per line
+--lr=1e-3..1:log         with --random: log-uniform in the range
 """
 
 import csv
@@ -23,11 +23,11 @@ from dml.types import BadInput
 
 NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 RANGE = re.compile(rf"({NUMBER})\.\.({NUMBER})(:log)?")
-SHOWN, LONGEST = 24, 180  # characters of a value and of all flags, in a name
+SHOWN, LONGEST = 24, 180  # characters of a value, and of all flags, in a folder name
 
 
 class Cell(NamedTuple):
-    """The ranks and flags of a run; without ranks it runs without MPI."""
+    """Number of ranks (None: without MPI) and flags of a run."""
 
     ranks: int | None
     flags: dict[str, str]
@@ -37,28 +37,34 @@ def values(flag: str, text: str) -> list[str]:
     """Return the distinct values of a flag, at least one."""
     try:
         if text.startswith("@"):
-            found = [line for line in Path(text[1:]).read_text().splitlines() if line]
+            texts = [line for line in Path(text[1:]).read_text().splitlines() if line]
         else:
             rows = csv.reader(io.StringIO(text, newline=""), strict=True)
-            found = [value for row in rows for value in row]
+            texts = [value for row in rows for value in row]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         raise BadInput(
             f"expected values in --{flag}={text}, got {error}; pass a,b or "
-            "'\"a,b\",c', or @file with a value a line"
+            "'\"a,b\",c', or @file with one value per line"
         ) from error
-    if not found:
+    if not texts:
         raise BadInput(
             f"expected values in --{flag}={text}, got none, which makes an empty grid; "
-            f"pass --{flag}=<a,b>, or --{flag}='\"\"' for an empty one"
+            f"pass --{flag}=<a,b>, or --{flag}='\"\"' for an empty value"
         )
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(texts))
 
 
 def swept(
     argv: Sequence[str], known: Mapping[str, bool], script: str
 ) -> dict[str, list[str]]:
-    """Return the values of each flag; known: whether each flag is a switch."""
-    found: dict[str, list[str]] = {}
+    """Return the values of each flag.
+
+    Args:
+      argv: Arguments of the script.
+      known: Names of the script's flags; True for boolean flags.
+      script: Name of the script, for error messages.
+    """
+    choices: dict[str, list[str]] = {}
     for argument in argv:
         flag, equals, text = argument.removeprefix("--").partition("=")
         if not equals and flag.startswith("no") and known.get(flag[2:]):
@@ -71,41 +77,41 @@ def swept(
             near = get_close_matches(flag, known, 1)
             hint = f"did you mean --{near[0]}?" if near else "its --help lists them"
             raise BadInput(f"expected a flag of {script}, got --{flag}; {hint}")
-        if flag in found:
+        if flag in choices:
             raise BadInput(f"expected --{flag} once, got it twice; pass --{flag}=a,b")
-        found[flag] = values(flag, text)
-    return found
+        choices[flag] = values(flag, text)
+    return choices
 
 
 def seeds(flags: Mapping[str, list[str]], repeat: int) -> list[str]:
-    """Return a seed for each repetition of a cell, or the given ones."""
-    given = flags.get("seed", ["0"])
+    """Return the seeds of the repetitions of a cell, or the values of --seed."""
+    first = flags.get("seed", ["0"])
     if repeat == 1:
-        return given
-    if len(given) > 1 or not given[0].isdecimal():
+        return first
+    if len(first) > 1 or not first[0].isdecimal():
         raise BadInput(
-            f"expected --seed=<the first> beside --repeat={repeat}, got "
-            f"--seed={','.join(given)}; leave one of them out"
+            f"expected --seed=<the first> with --repeat={repeat}, got "
+            f"--seed={','.join(first)}; remove one of them"
         )
-    return [str(int(given[0]) + k) for k in range(repeat)]
+    return [str(int(first[0]) + k) for k in range(repeat)]
 
 
 def counts(text: str) -> list[int]:
     """Return the numbers of ranks in --n."""
-    found = values("n", text)
-    for value in found:
+    texts = values("n", text)
+    for value in texts:
         if not value.isdecimal() or not int(value):
             raise BadInput(
                 f"expected numbers of ranks in --n, got {value!r}; pass --n=1,2,4 "
-                "(a script's own --n comes after --)"
+                "(the --n of a script comes after --)"
             )
-    return [int(value) for value in found]
+    return [int(value) for value in texts]
 
 
 def grid(ranks: Sequence[int | None], flags: Mapping[str, list[str]]) -> list[Cell]:
-    """Return every combination, the last flag running fastest."""
+    """Return every combination; the last flag varies fastest."""
     for flag, choices in flags.items():
-        refuse_ranges(flag, choices, "pass --random=<draws> with it")
+        refuse_ranges(flag, choices, "add --random=<number of draws>")
     return [
         Cell(size, dict(zip(flags, chosen, strict=True)))
         for size, *chosen in product(ranks, *flags.values())
@@ -115,7 +121,7 @@ def grid(ranks: Sequence[int | None], flags: Mapping[str, list[str]]) -> list[Ce
 def drawn(
     ranks: Sequence[int | None], flags: Mapping[str, list[str]], draws: int, seed: int
 ) -> list[Cell]:
-    """Return random cells; the first ones do not depend on the number of draws."""
+    """Return random cells; more draws append cells without changing the first ones."""
     draw_of = {flag: drawing(flag, choices) for flag, choices in flags.items()}
     return [
         Cell(
@@ -129,28 +135,28 @@ def drawn(
 def drawing(flag: str, choices: Sequence[str]) -> Callable[[Random], str]:
     """Return a function that draws a value of a range or of a list.
 
-    Values of a range are whole numbers if both its ends are.
+    Values of a range are integers if both ends are.
     """
-    found = RANGE.fullmatch(choices[0])
-    if len(choices) > 1 or not found:
-        refuse_ranges(flag, choices, "pass it alone")
+    limits = RANGE.fullmatch(choices[0])
+    if len(choices) > 1 or not limits:
+        refuse_ranges(flag, choices, "pass the range as the only value")
         return lambda random: random.choice(choices)
-    logarithmic, ends = bool(found[3]), found.group(1, 2)
-    whole = all(re.fullmatch(r"[-+]?\d+", end) for end in ends)
+    logarithmic, ends = bool(limits[3]), limits.group(1, 2)
+    integral = all(re.fullmatch(r"[-+]?\d+", end) for end in ends)
     low, high = map(float, ends)
     if low > high or (logarithmic and low <= 0):
         raise BadInput(
             f"expected low..high{', above 0 for its log' if logarithmic else ''}, got "
             f"--{flag}={choices[0]}; fix the range"
         )
-    top = high + 1 if whole else high  # each whole number k has [k, k + 1)
+    top = high + 1 if integral else high  # an integer k is the interval [k, k + 1)
 
     def draw(random: Random) -> str:
         if logarithmic:
             value = math.exp(random.uniform(math.log(low), math.log(top)))
         else:
             value = random.uniform(low, top)
-        if whole:
+        if integral:
             return str(min(max(math.floor(value), int(low)), int(high)))
         return repr(min(max(float(f"{value:.6g}"), low), high))
 
@@ -166,7 +172,7 @@ def refuse_ranges(flag: str, choices: Sequence[str], todo: str) -> None:
 
 
 def drawable(cells: Sequence[Cell], x: str | None) -> None:
-    """Raise BadInput if the flag of the axis x has values that are no numbers."""
+    """Raise BadInput if the flag x has values that are not numbers."""
     flag = (x or "").removeprefix("--")
     for value in (cell.flags[flag] for cell in cells if flag in cell.flags):
         try:
@@ -189,9 +195,9 @@ def labels(cells: Sequence[Cell]) -> list[str]:
 
 
 def name(script: str, cell: Cell) -> str:
-    """Return the name of a cell's folder: its flags, cut, and a hash of all of them.
+    """Return the folder name of a cell: its shortened flags, and a hash of all flags.
 
-    The name depends on the cell alone, so a larger grid finds the runs that are done.
+    The name depends only on the cell, so a larger grid reuses finished runs.
     """
     flags = sorted(cell.flags.items(), key=lambda item: (item[0] == "seed", item))
     ranks = [] if cell.ranks is None else [("n", str(cell.ranks))]

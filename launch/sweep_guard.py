@@ -1,4 +1,4 @@
-"""A sweep's lock on its folder, its signals, and the end of its runs."""
+"""The lock of a sweep on its folder, and its signal handlers."""
 
 import fcntl
 import os
@@ -15,16 +15,16 @@ from dml.types import BadInput
 
 @contextmanager
 def alone(out: Path, shared: bool) -> Iterator[None]:
-    """Make the folder and lock it; tasks of one array share the lock.
+    """Create and lock the folder; `shared` is for tasks of one array.
 
-    The system releases the lock when the process ends.
+    The operating system releases the lock when the process ends.
     """
     try:
         out.mkdir(parents=True, exist_ok=True)
         folder = os.open(out, os.O_RDONLY)
     except OSError as error:
         raise BadInput(
-            f"expected a folder to write to, got {error}; pass --out=<another>"
+            f"expected a folder to write to, got {error}; pass another --out"
         ) from error
     try:
         fcntl.flock(
@@ -33,8 +33,8 @@ def alone(out: Path, shared: bool) -> Iterator[None]:
         yield
     except BlockingIOError as error:
         raise BadInput(
-            f"expected one sweep at a time in {out}, got another that runs; wait for "
-            "it, or pass --out=<another>"
+            f"expected one sweep at a time in {out}, got a second one; wait for "
+            "the first, or pass another --out"
         ) from error
     finally:
         os.close(folder)
@@ -42,9 +42,9 @@ def alone(out: Path, shared: bool) -> Iterator[None]:
 
 @cache
 def ending_with_us() -> list[str]:
-    """Return the command that ends a run when the sweep is killed, on Linux.
+    """Return a command prefix that terminates a run if the sweep is killed (Linux).
 
-    Otherwise the run would share its folder and cores with those of the next sweep.
+    Otherwise the run would still use its folder and cores during the next sweep.
     """
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", "TERM", "--"] if setpriv else []
@@ -52,7 +52,7 @@ def ending_with_us() -> list[str]:
 
 @contextmanager
 def interruptible() -> Iterator[Callable[[], bool]]:
-    """Yield a function that returns whether Ctrl-C, SIGTERM or SIGHUP came."""
+    """Yield a function that returns True after SIGINT, SIGTERM or SIGHUP."""
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     came: list[int] = []
 

@@ -1,8 +1,8 @@
-"""Tables and figure of a sweep: a row a run, and a row a group of seeds.
+"""Tables and figure of a sweep.
 
-results.csv and .parquet: the flags of each run, how it ended, its summary.
-groups.csv and .parquet: median and quartiles of each number over the seeds.
-figure.svg and .png: the same, a curve for each value of --by.
+results.csv and .parquet: a row per run: flags, exit code and summary.
+groups.csv and .parquet: a row per group of seeds: medians and quartiles.
+figure.svg and .png: medians and quartiles, a curve per value of --by.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -18,8 +18,13 @@ from dml.figures import style as figures
 from dml.runs import results
 from dml.types import BadInput
 
-TAKEN = ("n", "code", "wall_seconds", "run", "says")  # columns of the sweep itself
-MEASURES = ("loss", "accuracy", "seconds", "energy_kwh")  # shown, if there
+TAKEN = ("n", "code", "wall_seconds", "run", "says")  # reserved column names
+MEASURES = (
+    "loss",
+    "accuracy",
+    "seconds",
+    "energy_kwh",
+)  # printed by default, if present
 STATISTICS: dict[str, Callable[[pl.Expr], pl.Expr]] = {
     "median": lambda numbers: numbers.median(),
     "q1": lambda numbers: numbers.quantile(0.25, "linear"),
@@ -28,7 +33,7 @@ STATISTICS: dict[str, Callable[[pl.Expr], pl.Expr]] = {
 
 
 def frame(runs: Sequence[Ended]) -> pl.DataFrame:
-    """Return a row a run: flags, how it ended, and its summary.
+    """Return a row per run: flags, exit code and summary.
 
     A reserved name becomes --name for a flag and summary.name for a summary.
     """
@@ -38,8 +43,8 @@ def frame(runs: Sequence[Ended]) -> pl.DataFrame:
         "wall_seconds": [run.seconds for run in runs],
     }
     summaries = [summary(run) for run in runs]
-    for key in dict.fromkeys(key for found in summaries for key in found):
-        values = [found.get(key) for found in summaries]
+    for key in dict.fromkeys(key for by_name in summaries for key in by_name):
+        values = [by_name.get(key) for by_name in summaries]
         columns[f"summary.{key}" if key in {*columns, *TAKEN} else key] = values
     columns["run"] = [run.job.folder.name for run in runs]
     columns["says"] = [run.says for run in runs]
@@ -47,13 +52,13 @@ def frame(runs: Sequence[Ended]) -> pl.DataFrame:
 
 
 def flags(cells: Sequence[Cell]) -> dict[str, list[Any]]:
-    """Return the columns of ranks and flags: varying ones first, the seed last."""
-    found = {flag: [cell.flags[flag] for cell in cells] for flag in cells[0].flags}
+    """Return the columns of ranks and flags: varying flags first, the seed last."""
+    by_flag = {flag: [cell.flags[flag] for cell in cells] for flag in cells[0].flags}
     ranks = [cell.ranks for cell in cells]
     columns = {} if None in ranks else {"n": ranks}
     columns |= {
         f"--{flag}" if flag in TAKEN else flag: typed(texts)
-        for flag, texts in found.items()
+        for flag, texts in by_flag.items()
     }
     return dict(
         sorted(columns.items(), key=lambda of: (of[0] == "seed", len(set(of[1])) == 1))
@@ -61,7 +66,7 @@ def flags(cells: Sequence[Cell]) -> dict[str, list[Any]]:
 
 
 def typed(texts: Sequence[str]) -> list[Any]:
-    """Return texts as whole numbers or numbers, if all are."""
+    """Return texts as integers or floats, if all can be converted."""
     for kind in (int, float):
         with suppress(ValueError):
             return [kind(text) for text in texts]
@@ -72,8 +77,8 @@ def summary(run: Ended) -> Mapping[str, Any]:
     """Return the summary of a run, empty if the run failed."""
     if run.says:
         return {}
-    found = results.parsed(run.job.folder / "summary.json")
-    return {k: v for k, v in found.items() if isinstance(v, int | float | str)}
+    values = results.parsed(run.job.folder / "summary.json")
+    return {k: v for k, v in values.items() if isinstance(v, int | float | str)}
 
 
 def series(name: str, values: Sequence[Any]) -> pl.Series:
@@ -84,7 +89,7 @@ def series(name: str, values: Sequence[Any]) -> pl.Series:
     if kinds == {int} and all(abs(value or 0) < 1 << 63 for value in values):
         return pl.Series(name, values, pl.Int64)
     if kinds <= {int, float}:
-        with suppress(OverflowError):  # whole numbers have no bounds: such are text
+        with suppress(OverflowError):  # integers beyond float64 become text
             numbers = [value if value is None else float(value) for value in values]
             return pl.Series(name, numbers, pl.Float64)
     texts = [value if value is None else written(value) for value in values]
@@ -92,29 +97,29 @@ def series(name: str, values: Sequence[Any]) -> pl.Series:
 
 
 def written(value: Any) -> str:
-    """Return a value as text without lone surrogates, which JSON may have."""
+    """Return a value as text; lone surrogates of JSON are replaced."""
     return str(value).encode(errors="replace").decode()
 
 
 def groups(rows: pl.DataFrame, keys: Sequence[str]) -> pl.DataFrame:
-    """Return statistics of every number over the runs with equal keys."""
+    """Return statistics of every numeric column over runs with equal keys."""
     numbers = measured(rows, keys)
-    well = pl.col("says") == ""
-    found = [well.sum().alias("count")]
-    found += [
-        of(pl.col(name).filter(well)).alias(f"{name}_{how}")
+    succeeded = pl.col("says") == ""
+    columns = [succeeded.sum().alias("count")]
+    columns += [
+        statistic(pl.col(name).filter(succeeded)).alias(f"{name}_{suffix}")
         for name in numbers
-        for how, of in STATISTICS.items()
+        for suffix, statistic in STATISTICS.items()
     ]
     if not keys:
-        return rows.select(found)
-    return rows.group_by(keys, maintain_order=True).agg(found)
+        return rows.select(columns)
+    return rows.group_by(keys, maintain_order=True).agg(columns)
 
 
 def measured(rows: pl.DataFrame, keys: Sequence[str]) -> list[str]:
     """Return the names of numeric columns other than flags and codes."""
-    apart = {*keys, "seed", "code"}
-    return [c.name for c in rows if c.dtype.is_numeric() and c.name not in apart]
+    excluded = {*keys, "seed", "code"}
+    return [c.name for c in rows if c.dtype.is_numeric() and c.name not in excluded]
 
 
 def keys(cells: Sequence[Cell]) -> list[str]:
@@ -132,13 +137,13 @@ def write(out: Path, **frames: pl.DataFrame) -> None:
 def shown(
     groups: pl.DataFrame, keys: Sequence[str], y: str | None
 ) -> list[dict[str, str]]:
-    """Return the printed columns as text: flags that differ, and some medians."""
+    """Return the printed columns as text: varying flags, counts and medians."""
     differ = [key for key in keys if groups[key].n_unique() > 1]
     names = [c.removesuffix("_median") for c in groups.columns if c.endswith("_median")]
     wanted = [y] if y else [name for name in MEASURES if name in names]
     cells = {key: [str(value) for value in groups[key]] for key in [*differ, "count"]}
     for name in wanted or names[:3]:
-        if name not in names:  # as where every run has failed
+        if name not in names:  # such as if all runs failed
             cells[name] = ["-"] * len(groups)
             continue
         of = zip(*(groups[f"{name}_{how}"] for how in STATISTICS), strict=True)
@@ -168,13 +173,15 @@ def draw(path: Path, rows: pl.DataFrame, x: str, y: str, by: str, log: str) -> N
     complete = rows.select(*keys, "says", pl.col(y).alias("y")).drop_nulls()
     if complete.is_empty():
         raise BadInput(f"expected runs with {x} and {y} to draw, got none; fix them")
-    found = groups(complete, keys).sort(x)
+    summaries = groups(complete, keys).sort(x)
     names = list(dict.fromkeys(complete[by])) if by else [y]
     curves, bands = {}, {}
     for name in names:
-        part = found.filter(pl.col(by) == name) if by else found
+        part = summaries.filter(pl.col(by) == name) if by else summaries
         words = f"{by} {name}" if by else y
-        label = figures.legible(words.replace("$", "\\$"))  # else it would be math
+        label = figures.legible(
+            words.replace("$", "\\$")
+        )  # otherwise matplotlib parses math
         curves[label] = (part[x].to_list(), part["y_median"].to_list())
         bands[label] = (part["y_q1"].to_list(), part["y_q3"].to_list())
     figures.curves(path, curves, x=x, y=y, log=log, bands=bands)

@@ -1,6 +1,6 @@
-"""Run jobs side by side, each on its own cores.
+"""Run jobs in parallel, each on its own cores.
 
-A run folder gets output.txt and, when the run has ended, sweep.json: how it ended.
+A run folder gets output.txt and, at the end of the run, sweep.json with the exit code.
 """
 
 import json
@@ -23,15 +23,15 @@ from dml.runs import folder as runs
 from dml.runs import results
 from dml.types import BadInput
 
-TICK = 0.02  # seconds between looks at what runs
+TICK = 0.02  # seconds between polls of the running jobs
 GRACE = 2.0  # seconds from SIGTERM to SIGKILL
-TIMED_OUT = 124  # the exit code, as timeout(1) has it
-LAST, TAIL = 6, 1 << 13  # lines of a failure to keep, bytes to read for them
-# Lines of mpirun after those of a rank that fails.
+TIMED_OUT = 124  # exit code, as of timeout(1)
+LAST, TAIL = 6, 1 << 13  # lines of a failed run to keep, and bytes to read for them
+# Lines of mpirun after the output of a failed rank.
 NOISE = re.compile(r"[=-]{3}|=  |Abort\(|YOUR APPLICATION|This typically|Please see")
 # Control sequences of terminals and other characters that cannot be printed.
 CONTROL = re.compile(r"\x1b\[[0-?]*[ -/]*[@-~]|[\x00-\x08\x0b-\x1f\x7f-\x9f]")
-# As launch/environment.sh: threads of a rank; more ranks than cores, and no binding.
+# As in launch/environment.sh: threads per rank; oversubscription without binding.
 THREADS = ("OMP", "OPENBLAS", "MKL", "NUMBA")
 MPI = {
     "OMPI_ALLOW_RUN_AS_ROOT": "1",
@@ -41,7 +41,7 @@ MPI = {
     "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
     "PRTE_MCA_hwloc_default_binding_policy": "none",
 }
-# A run is a local one, even where the sweep itself is a step of Slurm or of MPI.
+# Runs are local, even if the sweep itself is a step of Slurm or of MPI: remove these.
 FOREIGN = ("SLURM_", "PMI_", "PMIX_")
 
 
@@ -65,7 +65,7 @@ class Running(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """How a run ended; says: the last lines of a failure, empty without one."""
+    """A finished run; `says` is the last lines of a failure, "" after success."""
 
     job: Job
     code: int
@@ -82,7 +82,7 @@ class State(NamedTuple):
 def jobs(
     script: str, cells: Sequence[Cell], out: Path, mpirun: str, cores: int
 ) -> list[Job]:
-    """Return a job for each distinct cell; it has a core for each rank, if possible."""
+    """Return a job for each distinct cell, with a core per rank if there are enough."""
     jobs = {}
     for label, cell in zip(labels(cells), cells, strict=True):
         folder = out / name(script, cell)
@@ -94,7 +94,7 @@ def jobs(
 
 
 def cores(most: int | None) -> list[int]:
-    """Return the cores that this process may use, the first `most` of them."""
+    """Return the first `most` cores that this process may use."""
     if hasattr(os, "sched_getaffinity"):
         return sorted(os.sched_getaffinity(0))[:most]
     return list(range(os.cpu_count() or 1))[:most]
@@ -105,7 +105,7 @@ def execute(
 ) -> Generator[State, None, None]:
     """Run the jobs, largest first; yield the state after every tick.
 
-    Closing the generator ends all runs.
+    Closing the generator terminates all runs.
     """
     free = list(cores)
     state = State(sorted(jobs, key=lambda job: -job.cores), [], [])
@@ -132,7 +132,7 @@ def execute(
 
 
 def start(job: Job, cores: list[int]) -> Running:
-    """Start a job in an empty folder, on the given cores."""
+    """Start a job in an empty folder on these cores."""
     if job.folder.exists():
         shutil.rmtree(job.folder)
     job.folder.mkdir(parents=True)
@@ -154,8 +154,8 @@ def start(job: Job, cores: list[int]) -> Running:
 
 @contextmanager
 def pinned(cores: Sequence[int]) -> Iterator[None]:
-    """Pin this process to some cores; processes that it starts inherit them."""
-    if not hasattr(os, "sched_setaffinity"):  # Linux alone has it
+    """Pin this process to cores; child processes inherit the affinity."""
+    if not hasattr(os, "sched_setaffinity"):  # only on Linux
         yield
         return
     before = os.sched_getaffinity(0)
@@ -167,15 +167,15 @@ def pinned(cores: Sequence[int]) -> Iterator[None]:
 
 
 def end(running: Sequence[Running]) -> None:
-    """End runs with all their children: mpirun's ranks have a session of their own."""
-    for one in running:
-        kill(one.process, signal.SIGTERM)
+    """Terminate runs with their children; mpirun and its ranks share a session."""
+    for run in running:
+        kill(run.process, signal.SIGTERM)
     deadline = time.perf_counter() + GRACE
-    for one in running:
+    for run in running:
         with suppress(subprocess.TimeoutExpired):
-            one.process.wait(max(0.0, deadline - time.perf_counter()))
-        kill(one.process, signal.SIGKILL)
-        one.process.wait()
+            run.process.wait(max(0.0, deadline - time.perf_counter()))
+        kill(run.process, signal.SIGKILL)
+        run.process.wait()
 
 
 def kill(process: subprocess.Popen, number: int) -> None:
@@ -184,7 +184,7 @@ def kill(process: subprocess.Popen, number: int) -> None:
 
 
 def conclude(running: Running, timeout: float | None) -> Ended:
-    """Return how a run ended; write sweep.json, the last file of its folder."""
+    """Return the finished run; write sweep.json, the last file of its folder."""
     job, code, seconds = running.job, running.process.returncode, running.seconds
     kill(running.process, signal.SIGKILL)  # its children
     says = "\n".join(tail(job.folder)[-LAST:])
@@ -210,7 +210,7 @@ def conclude(running: Running, timeout: float | None) -> Ended:
 
 
 def lacking(folder: Path) -> str:
-    """Return why the summary cannot be read; empty if it can."""
+    """Return the reason why the summary is unreadable, or ""."""
     try:
         results.parsed(folder / "summary.json")
         return ""
@@ -219,29 +219,34 @@ def lacking(folder: Path) -> str:
 
 
 def before(job: Job) -> Ended | None:
-    """Return how a job ended in an earlier sweep; None if it did not."""
+    """Return the finished run of an earlier sweep, or None."""
     try:
         record: Mapping[str, Any] = json.loads((job.folder / "sweep.json").read_text())
         if Cell(record["ranks"], record["flags"]) != job.cell:
             return None
         return Ended(job, record["code"], record["seconds"], record["says"])
-    except (OSError, ValueError, TypeError, KeyError):  # killed while it was written
+    except (
+        OSError,
+        ValueError,
+        TypeError,
+        KeyError,
+    ):  # missing, or killed while writing it
         return None
 
 
 def done(job: Job) -> bool:
-    """Return whether a job ended well in an earlier sweep and has its summary."""
+    """Return True if a job succeeded in an earlier sweep and has a summary."""
     ended = before(job)
     return ended is not None and not ended.says and not lacking(job.folder)
 
 
 def tail(folder: Path) -> list[str]:
-    """Return the last lines of a run's output, without empty lines and mpirun's."""
+    """Return the last lines of a run's output, without empty lines and mpirun noise."""
     try:
         with open(folder / "output.txt", "rb") as file:
             file.seek(max(0, file.seek(0, os.SEEK_END) - TAIL))
             text = file.read().decode(errors="replace").replace("\r", "\n")
-    except OSError:  # the script has removed it
+    except OSError:  # removed by the script
         return []
     lines = (CONTROL.sub("", line).strip() for line in text.split("\n"))
     return [line for line in lines if line and not NOISE.match(line)]

@@ -10,16 +10,22 @@ from rich.table import Table
 from rich.text import Text
 from sweep_runs import Ended, Job, Running, State, tail
 
-EVERY = 12  # ticks between pictures: four a second
-ROWS = 20  # runs that are shown at once
-WIDE = 240  # characters of the widest line of the last table: no cell is broken
+EVERY = 12  # ticks between updates: four updates per second
+ROWS = 20  # most running jobs in the table
+WIDE = 240  # columns of the final table, so that no cell is wrapped
 
 
 @contextmanager
 def table(
     before: int, cores: int, screen: Console | None = None
 ) -> Iterator[Callable[[State], None]]:
-    """Yield a function that shows a state; before: runs done by earlier sweeps."""
+    """Yield a function that displays a state.
+
+    Args:
+      before: Number of runs done by earlier sweeps.
+      cores: Number of cores of the sweep.
+      screen: Output console; default stderr.
+    """
     screen = screen or Console(highlight=False, soft_wrap=True, stderr=True)
     ticks = shown = 0
     with Live(console=screen, auto_refresh=False, transient=True) as live:
@@ -38,16 +44,16 @@ def table(
 
 
 def printed(rows: Iterable[Mapping[str, str]]) -> None:
-    """Print rows of text under their names."""
+    """Print rows as a table with a header of their keys."""
     rows = list(rows)
-    found = Table(*rows[0], box=None, pad_edge=False)
+    text_table = Table(*rows[0], box=None, pad_edge=False)
     for row in rows:
-        found.add_row(*map(Text, row.values()))
-    Console(highlight=False, width=WIDE, soft_wrap=True).print(found)
+        text_table.add_row(*map(Text, row.values()))
+    Console(highlight=False, width=WIDE, soft_wrap=True).print(text_table)
 
 
 def line(ended: Ended, number: int, state: State, cores: int, before: int) -> Text:
-    """Return a line for a run that ended, with the time left."""
+    """Return the line of a finished run, with the estimated time left."""
     last = ended.says.split("\n")[-1]
     how = f"FAILED, code {ended.code}: {last}" if ended.says else "done"
     every = before + len(state.ended) + len(state.running) + len(state.waiting)
@@ -59,7 +65,7 @@ def line(ended: Ended, number: int, state: State, cores: int, before: int) -> Te
 
 
 def picture(state: State, before: int, cores: int) -> Group:
-    """Return the numbers of runs by state, and the last lines of running ones."""
+    """Return the number of runs by state, and a table of the running jobs."""
     failed = sum(bool(ended.says) for ended in state.ended)
     head = (
         f"{before + len(state.ended) - failed} done  {failed} failed  "
@@ -80,14 +86,16 @@ def cells(running: Running) -> tuple[str, ...]:
 
 
 def left(state: State, cores: int) -> str:
-    """Return the time left, if the runs left take as long as those that ended."""
+    """Return the estimated time left, by the median time of successful runs."""
     seconds = [ended.seconds for ended in state.ended if not ended.says]
     if not seconds or not (state.running or state.waiting):
         return ""
     usual = statistics.median(seconds)
-    more = [(job, usual) for job in state.waiting]
-    more += [(one.job, max(0.0, usual - one.seconds)) for one in state.running]
-    return f"  {span(sum(work(job, rest) for job, rest in more) / cores)} left"
+    remaining = [(job, usual) for job in state.waiting]
+    remaining += [
+        (running.job, max(0.0, usual - running.seconds)) for running in state.running
+    ]
+    return f"  {span(sum(work(job, rest) for job, rest in remaining) / cores)} left"
 
 
 def work(job: Job, seconds: float) -> float:
@@ -95,7 +103,7 @@ def work(job: Job, seconds: float) -> float:
 
 
 def span(seconds: float) -> str:
-    """Return seconds as text, in a suitable unit."""
+    """Return a duration as text in a suitable unit."""
     if seconds < 120:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Run every check; make .venv first where it is missing. Arguments go to pytest.
+# Run every check; create .venv if it is missing. Arguments are passed to pytest.
 #     launch/test.sh [pytest arguments]
-# All checks run whatever fails; the exit code is that of the first that failed.
+# All checks run, even after failures; the exit code is that of the first failed check.
 set -euo pipefail
 # shellcheck source=launch/environment.sh
 source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
@@ -16,7 +16,7 @@ check() {
 }
 
 ready_environment
-# Tests start ranks themselves, with .venv's mpirun; each rank gets one thread.
+# Tests start ranks with the mpirun of .venv; each rank has one thread.
 pin_threads "$(count_cores)"
 export PATH=$venv/bin:$PATH
 cd "$root"
@@ -25,7 +25,7 @@ say "$threads, mpirun from .venv"
 check ruff format --check .
 check ruff check .
 check mypy dml
-# A worker a core, but one alone starts all real ranks: more than 4 would wait for it.
+# One worker per core, at most 4: a single worker runs all tests with real ranks.
 workers=$(count_cores)
 if ((workers > 4)); then workers=4; fi
 check pytest -n "$workers" "$@"

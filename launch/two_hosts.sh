@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Run an experiment on two hosts that this machine plays: no cluster needed, but root.
+# Run an experiment on two virtual hosts on this machine; needs root, but no cluster.
 #     launch/two_hosts.sh [-n P] experiments/x.py [--flags]
-# Two network namespaces, joined by a veth pair as by a cable; each has a name, an
-# address, /etc/hosts and /dev/shm of its own. Half of the P ranks (4) run on each.
+# The hosts are network namespaces connected by a veth pair; each has its name, address,
+# /etc/hosts and /dev/shm. Half of the P ranks (default 4) run on each.
 #
 #     left 10.0.0.1 ═══════════ 10.0.0.2 right
 set -euo pipefail
@@ -22,7 +22,7 @@ enter() { # host, a shell's line, as ssh takes one
         exec bash -c "$3"' bash "$1" "$DML_TWO_HOSTS" "$2"
 }
 
-# As hosts.sh's launcher, this is called with options (ssh's -x), a host and a command.
+# hosts.sh calls this script as its launcher, with options (-x of ssh), host and command.
 if [[ -n ${DML_TWO_HOSTS-} ]]; then
     while [[ ${1-} == -* ]]; do shift; done
     enter "$1" "${*:2}"
@@ -78,7 +78,7 @@ for host in left:1 right:2; do
     ip -n "$name" link set cable up
 done
 
-# The kernel looks once a second whether a cable is in.
+# The kernel checks the link once per second.
 for host in left right; do
     for ((look = 0; look < 100; look++)); do
         if [[ $(ip -n "$prefix-$host" link show cable) == *"state UP"* ]]; then break; fi
@@ -93,8 +93,8 @@ export DML_TWO_HOSTS UCX_NET_DEVICES=cable
 run=$! code=0 signalled=""
 trap 'signalled=1; kill -TERM "$run" 2>/dev/null' INT TERM HUP
 wait "$run" || code=$?
-# A signal ends a wait, not the run, which saves before it ends; what has been waited
-# for is no child (127).
+# A signal interrupts wait, not the run, which saves before it ends. wait returns 127
+# after the process was reaped.
 while [[ -n $signalled ]]; do
     again=0 signalled=""
     wait "$run" || again=$?

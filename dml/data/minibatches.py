@@ -1,7 +1,7 @@
-"""BATCH: a seed in, the examples' numbers of one global minibatch after another out.
+"""Indices of global minibatches, by seed.
 
-Nothing here knows of ranks: the order is the same for any number of them, and each
-rank then takes its shard of every global minibatch.
+The order does not depend on the number of ranks; each rank takes its shard of every
+global minibatch.
 """
 
 import itertools
@@ -16,28 +16,35 @@ from dml.types import BadInput, Batch, Examples
 def minibatches(
     count: int, batch: int, seed: int, epochs: int | None = None
 ) -> Iterator[np.ndarray]:
-    """Yield indices into count examples, shuffled anew every epoch, for ever or epochs.
+    """Yield indices into count examples, reshuffled each epoch.
 
-    The last minibatch of an epoch is shorter where batch does not divide count.
+    The last minibatch of an epoch is shorter if `batch` does not divide `count`.
+
+    Args:
+      count: Number of examples.
+      batch: Examples per minibatch.
+      seed: Random seed.
+      epochs: Number of epochs; None repeats forever.
     """
     if not 1 <= batch <= count:
         raise BadInput(
             f"expected a batch of 1 to {count} examples, got {batch=}; "
             f"pass --batch=<at most {count}>"
         )
-    turns = itertools.count() if epochs is None else range(epochs)
+    numbers = itertools.count() if epochs is None else range(epochs)
     return (
         shuffled(count, seed, epoch)[start : start + batch]
-        for epoch in turns
+        for epoch in numbers
         for start in range(0, count, batch)
     )
 
 
 @lru_cache(maxsize=1)  # virtual ranks share one order
 def shuffled(count: int, seed: int, epoch: int) -> np.ndarray:
-    """Return the numbers 0 to count - 1 in the order of an epoch.
+    """Return a permutation of 0 … count - 1 for an epoch.
 
-    Seeded by the epoch: a run can resume at any epoch without replaying others.
+    The epoch is part of the seed: a run can resume at any epoch without replaying
+    earlier ones.
     """
     order = np.random.default_rng([seed, epoch]).permutation(count)
     order.flags.writeable = False
@@ -47,10 +54,17 @@ def shuffled(count: int, seed: int, epoch: int) -> np.ndarray:
 def draws(
     count: int, batch: int, seed: int, examples: int, start: int = 0
 ) -> Iterator[np.ndarray]:
-    """Yield the numbers of the draws start … examples - 1 of count examples, in int64.
+    """Yield int64 draw numbers by minibatch: epoch * count + example.
 
-    They are epoch * count + example, in the order of `minibatches`. A minibatch that
-    begins in one epoch ends in the next, so all have one length but the last.
+    The order is that of `minibatches`. A minibatch may span two epochs, so all have
+    equal length except the last.
+
+    Args:
+      count: Number of distinct examples.
+      batch: Draws per minibatch.
+      seed: Random seed.
+      examples: Total number of draws.
+      start: First draw, for resuming.
     """
     if min(count, batch) < 1 or not 0 <= start <= examples:
         raise BadInput(
@@ -61,26 +75,25 @@ def draws(
 
 
 def _draws(count: int, batch: int, seed: int, places: range) -> Iterator[np.ndarray]:
-    """Cut places of the endless stream, count an epoch, into minibatches."""
+    """Cut a range of the infinite stream of draws into minibatches."""
     for first in range(0, len(places), batch):
-        wanted, parts = places[first : first + batch], []
-        while wanted:
-            epoch, at = divmod(wanted[0], count)
+        remaining, parts = places[first : first + batch], []
+        while remaining:
+            epoch, at = divmod(remaining[0], count)
             order = shuffled(count, seed, epoch)
-            parts.append(epoch * count + order[at : at + len(wanted)])
-            wanted = wanted[len(parts[-1]) :]
+            parts.append(epoch * count + order[at : at + len(remaining)])
+            remaining = remaining[len(parts[-1]) :]
         yield np.concatenate(parts)
 
 
 def take(data: Batch | Examples, index: np.ndarray) -> Batch:
-    """Return the examples that index names, a copy of them; of Examples, those draws.
+    """Return a copy of the examples of an array of draw numbers.
 
-    Of data in memory, a draw of a later epoch is the same example again. Inputs and
-    targets may be trees of arrays.
+    In-memory data repeats every epoch. Inputs and targets may be trees of arrays.
     """
     if isinstance(data, Examples):
         return data.take(index)
-    import jax  # here: strategies that need no jax need not wait for it
+    import jax  # imported late: strategies without jax start faster
 
     index = index % len(jax.tree.leaves(data.targets)[0])
     return jax.tree.map(lambda array: array[index], data)

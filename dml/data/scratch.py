@@ -1,9 +1,9 @@
-"""BATCH: arrays on disk, of which any part is written and read by place.
+"""Arrays on disk with random access.
 
-Several processes may have one file open; parts go to the disk at once, unbuffered. A
-Spool has its last elements in memory:
+Several processes may open one file; writes are unbuffered. A Spool keeps its last
+elements in memory:
 
-    |--- spilled, on disk ---|--- used, in memory ---|--- room ---|
+    |--- spilled, on disk ---|--- used, in memory ---|--- free ---|
 """
 
 import os
@@ -18,7 +18,7 @@ from dml.types import BadInput
 
 
 class Scratch:
-    """A file of one dtype; owns its descriptor. Without a name it ends when closed."""
+    """A file of elements of one dtype; `nameless` files are deleted when closed."""
 
     def __init__(self, path: Path, dtype: Any, nameless: bool = False):
         self.path, self.dtype = path, np.dtype(dtype)
@@ -31,38 +31,38 @@ class Scratch:
         except OSError as error:
             raise BadInput(
                 f"{path}: expected a file that can be written, got {error.strerror}; "
-                "pass a folder with room and the right to write"
+                "pass a writable folder with free space"
             ) from None
 
     def put(self, place: int, array: np.ndarray) -> None:
-        """Write array from element `place` on."""
-        left = memoryview(array.view(np.uint8))  # type: ignore[arg-type]
+        """Write an array, starting at element `place`."""
+        remaining = memoryview(array.view(np.uint8))  # type: ignore[arg-type]
         at = place * self.dtype.itemsize
-        stop = at + len(left)
+        stop = at + len(remaining)
         try:
-            while left:  # a call writes 2 GiB at most, or what there is room for
-                wrote = os.pwrite(self.file, left, at)
-                left, at = left[wrote:], at + wrote
+            while remaining:  # one call writes at most 2 GiB
+                written = os.pwrite(self.file, remaining, at)
+                remaining, at = remaining[written:], at + written
         except OSError as error:
             raise BadInput(
-                f"{self.path}: expected room for {stop} bytes or more, got "
-                f"{error.strerror} after {at}; free some, or pass another folder "
+                f"{self.path}: expected space for at least {stop} bytes, got "
+                f"{error.strerror} after {at}; free disk space or pass another folder "
                 "(earlier results are kept)"
             ) from None
 
     def get(self, place: int, length: int) -> np.ndarray:
-        """Read `length` elements from element `place` on."""
+        """Read `length` elements, starting at element `place`."""
         array = np.empty(length, self.dtype)
-        left = memoryview(array.view(np.uint8))  # type: ignore[arg-type]
+        remaining = memoryview(array.view(np.uint8))  # type: ignore[arg-type]
         at = place * self.dtype.itemsize
-        while left:
-            read = os.preadv(self.file, [left], at)
+        while remaining:
+            read = os.preadv(self.file, [remaining], at)
             if not read:
                 raise BadInput(
-                    f"{self.path}: expected {len(left)} bytes more at {at}, got the "
-                    "end of the file; pass a folder that all ranks see"
+                    f"{self.path}: expected {len(remaining)} bytes at {at}, got the "
+                    "end of the file; pass a folder shared by all ranks"
                 )
-            left, at = left[read:], at + read
+            remaining, at = remaining[read:], at + read
         return array
 
     def close(self) -> None:
@@ -76,30 +76,30 @@ class Scratch:
 
 
 class Spool:
-    """Owns memory for `capacity` elements and a nameless file for all before them."""
+    """A growing array: the last `capacity` elements in memory, the others on disk."""
 
     def __init__(self, path: Path, dtype: Any, capacity: int):
         self.file = Scratch(path, dtype, nameless=True)
-        self.memory = np.empty(capacity, dtype)  # what is not used takes no memory
+        self.memory = np.empty(capacity, dtype)  # unused pages take no memory
         self.spilled = self.used = 0
 
     def __len__(self) -> int:
         return self.spilled + self.used
 
-    def room(self, least: int) -> np.ndarray:
-        """Return the memory that is free, `least` elements or more, to be filled."""
+    def reserve(self, least: int) -> np.ndarray:
+        """Return the free memory, at least `least` elements, for writing."""
         if len(self.memory) - self.used < least:
             self.file.put(self.spilled, self.memory[: self.used])
             self.spilled, self.used = len(self), 0
         return self.memory[self.used :]
 
-    def keep(self, length: int) -> np.ndarray:
-        """Add the first elements of the room; return them."""
+    def commit(self, length: int) -> np.ndarray:
+        """Append the first `length` elements of the reserved memory; return them."""
         self.used += length
         return self.memory[self.used - length : self.used]
 
     def get(self, place: int, length: int) -> np.ndarray:
-        """Return elements from `place` on; a view of those in memory."""
+        """Return elements, starting at `place`; a view if all are in memory."""
         start = place - self.spilled
         if start >= 0:
             return self.memory[start : start + length]
@@ -107,13 +107,13 @@ class Spool:
         rest = self.memory[: max(0, start + length)]
         return np.concatenate([first, rest]) if len(rest) else first
 
-    def search(self, field: str, value: int, span: tuple[int, int]) -> int:
-        """Find the first element of span whose field, sorted there, reaches value."""
+    def search(self, field: str, value: int, bounds: tuple[int, int]) -> int:
+        """Return the first place in a range whose ascending field is at least value."""
 
         def key(place: int) -> int:
             return self.get(place, 1)[field][0]
 
-        return span[0] + bisect_left(range(*span), value, key=key)
+        return bounds[0] + bisect_left(range(*bounds), value, key=key)
 
     def __enter__(self) -> "Spool":
         return self

@@ -1,7 +1,7 @@
-"""BATCH: which part of a global batch belongs to which rank.
+"""Partition a global batch over ranks.
 
-The partition is exact: contiguous, in rank order, no padding and no duplicates. Parts
-differ by at most one example, so a mean over ranks must be weighted by their counts.
+Parts are contiguous and in rank order, without padding or duplicates. Their lengths
+differ by at most one, so a mean over ranks must be weighted by the lengths.
 """
 
 from typing import Any
@@ -10,7 +10,7 @@ from dml.types import BadInput
 
 
 def bounds(count: int, rank: int, size: int) -> tuple[int, int]:
-    """Return where a rank's part starts and stops; the first count % size are longer.
+    """Return the start and stop of a rank's part; the first count % size are longer.
 
     >>> [bounds(7, rank, 3) for rank in range(3)]
     [(0, 3), (3, 5), (5, 7)]
@@ -23,7 +23,7 @@ def bounds(count: int, rank: int, size: int) -> tuple[int, int]:
 
 
 def shard(index: Any, rank: int, size: int) -> Any:
-    """Return a rank's part of any sequence; empty where there is less than one each."""
+    """Return a rank's part of a sequence; empty if there are too few elements."""
     start, stop = bounds(len(index), rank, size)
     return index[start:stop]
 
@@ -34,5 +34,5 @@ def shards(index: Any, size: int) -> list[Any]:
 
 
 def microbatches(index: Any, rank: int, size: int, parts: int) -> list[Any]:
-    """Return a rank's part in so many parts."""
+    """Return a rank's part, split into `parts` parts."""
     return shards(shard(index, rank, size), parts)

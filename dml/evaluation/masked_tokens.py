@@ -29,7 +29,7 @@ SENTENCES = (
 BAR, TEXT, FAINT = "#3b6ea5", "#222222", "#777777"
 
 
-class Blank(NamedTuple):
+class Prediction(NamedTuple):
     """A sentence and the words for its gap, by falling probability."""
 
     sentence: str
@@ -43,7 +43,7 @@ def fill(
     sentences: Sequence[str],
     around_NxL: np.ndarray,
     best: int = 5,
-) -> list[Blank]:
+) -> list[Prediction]:
     """Return the best words for the gap, ___, of each sentence.
 
     Args:
@@ -51,18 +51,20 @@ def fill(
         around_NxL: windows of held-out text, from [CLS] to [SEP].
         best: number of words.
     """
-    found = []
+    predictions = []
     for sentence in sentences:
-        tokens_NxL, at = laid(tokenizer, sentence, np.asarray(around_NxL))
-        odds_NxV = np.asarray(scores(tokens_NxL)[:, at], np.float64)
+        tokens_NxL, position = insert_sentence(
+            tokenizer, sentence, np.asarray(around_NxL)
+        )
+        odds_NxV = np.asarray(scores(tokens_NxL)[:, position], np.float64)
         chances = softmax(odds_NxV).mean(axis=0)
         order = np.argsort(-chances, kind="stable")[:best]
         words = tuple(tokenizer.id_to_token(int(token)) for token in order)
-        found.append(Blank(sentence, words, tuple(chances[order].tolist())))
-    return found
+        predictions.append(Prediction(sentence, words, tuple(chances[order].tolist())))
+    return predictions
 
 
-def laid(
+def insert_sentence(
     tokenizer: Any, sentence: str, around_NxL: np.ndarray
 ) -> tuple[np.ndarray, int]:
     """Return windows that begin with a sentence, and the position of its gap."""
@@ -87,16 +89,16 @@ def laid(
     return tokens_NxL, len(before) + 1
 
 
-def lines(blanks: Sequence[Blank]) -> list[str]:
+def lines(predictions: Sequence[Prediction]) -> list[str]:
     """Return a line for each sentence and its words."""
-    width = max((len(blank.sentence) for blank in blanks), default=0)
+    width = max((len(prediction.sentence) for prediction in predictions), default=0)
     return [
-        f"{blank.sentence:{width}}   "
+        f"{prediction.sentence:{width}}   "
         + "  ".join(
             f"{word} {percent(chance)}"
-            for word, chance in zip(blank.words, blank.chances, strict=True)
+            for word, chance in zip(prediction.words, prediction.chances, strict=True)
         )
-        for blank in blanks
+        for prediction in predictions
     ]
 
 
@@ -104,37 +106,41 @@ def percent(chance: float) -> str:
     return f"{chance:.0%}" if chance >= 0.005 else "<1%"
 
 
-def draw(path: Path, blanks: Sequence[Blank], columns: int = 2) -> None:
+def draw(path: Path, predictions: Sequence[Prediction], columns: int = 2) -> None:
     """Write path.svg and path.png: a panel for each sentence, a bar for each word."""
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
-    rows = max(1, -(-len(blanks) // columns))
+    rows = max(1, -(-len(predictions) // columns))
     size = (5.4 * columns, 1.75 * rows)
     layout = ConstrainedLayoutEngine(w_pad=0.12, h_pad=0.08)
     look: dict[str, Any] = {"layout": layout, "style": figures.PICTURE}
     with figures.drawing(path, rows, columns, size=size, **look) as (_, panels):
-        for axes in panels[len(blanks) :]:
+        for axes in panels[len(predictions) :]:
             axes.remove()
-        for axes, blank in zip(panels, blanks, strict=False):
-            bars(axes, blank)
+        for axes, prediction in zip(panels, predictions, strict=False):
+            bars(axes, prediction)
 
 
-def bars(axes: Any, blank: Blank) -> None:
+def bars(axes: Any, prediction: Prediction) -> None:
     """Draw the words of a sentence, that of the highest probability on top."""
-    places = range(len(blank.words))
+    places = range(len(prediction.words))
     colours = [BAR if place == 0 else f"{BAR}66" for place in places]
-    axes.barh(places, blank.chances, height=0.72, color=colours)
-    said: dict[str, Any] = {"va": "center", "fontsize": 9, "parse_math": False}
-    for place, word, chance in zip(places, blank.words, blank.chances, strict=True):
+    axes.barh(places, prediction.chances, height=0.72, color=colours)
+    text_style: dict[str, Any] = {"va": "center", "fontsize": 9, "parse_math": False}
+    for place, word, chance in zip(
+        places, prediction.words, prediction.chances, strict=True
+    ):
         bold = "bold" if place == 0 else "normal"
         word = figures.legible(word)
-        axes.text(-0.015, place, word, ha="right", weight=bold, color=TEXT, **said)
-        axes.text(chance + 0.01, place, percent(chance), color=FAINT, **said)
+        axes.text(
+            -0.015, place, word, ha="right", weight=bold, color=TEXT, **text_style
+        )
+        axes.text(chance + 0.01, place, percent(chance), color=FAINT, **text_style)
     # room for long words on the left, and for a probability of 1 on the right
     axes.set(xlim=(-0.3, 1.1), ylim=(len(places) - 0.4, -0.6))
     axes.axvline(0, color="#bbbbbb", linewidth=0.8)
     axes.set_axis_off()
     axes.set_title(
-        figures.legible(blank.sentence),
+        figures.legible(prediction.sentence),
         **{"loc": "left", "fontsize": 10, "color": TEXT, "parse_math": False},
     )

@@ -13,7 +13,7 @@ END = "<|endoftext|>"
 WIDTH = 88
 
 
-def going_on(
+def continuation(
     tokenizer: Any,
     scores: Callable[[np.ndarray], Any],
     prompt: str,
@@ -45,7 +45,7 @@ def going_on(
         window_1xL[0, : len(recent)] = recent
         odds = np.asarray(scores(window_1xL)[0, len(recent) - 1], np.float64)
         tokens.append(drawn(odds, temperature, chance.random()))
-    return said(tokenizer, tokens)
+    return decoded(tokenizer, tokens)
 
 
 def drawn(odds: np.ndarray, temperature: float, chance: float) -> int:
@@ -56,7 +56,7 @@ def drawn(odds: np.ndarray, temperature: float, chance: float) -> int:
     return int(np.searchsorted(reached, chance * reached[-1], side="right"))
 
 
-def said(tokenizer: Any, tokens: list[int]) -> str:
+def decoded(tokenizer: Any, tokens: list[int]) -> str:
     """Return the text of tokens, with a new line at the end of a document."""
     text: str = tokenizer.decode(tokens, skip_special_tokens=False)
     return text.replace(END, "\n").strip()

@@ -1,8 +1,8 @@
-"""LOG: words and float32 vectors in; the files that other programs read, out.
+"""Word vectors in the file formats of other programs.
 
-vectors.txt is GloVe's text (a word and D numbers a line), vectors.bin word2vec's
-binary format, vectors.npy the bare table. States are raw float64, as the C GloVe keeps
-its parameters and accumulators. Files are replaced at once: none is ever partial.
+vectors.txt is the text format of GloVe (a line with a word and D numbers per word),
+vectors.bin the binary format of word2vec, vectors.npy the table alone. States are raw
+float64, as in the C GloVe. Files are replaced atomically.
 """
 
 import os
@@ -20,27 +20,27 @@ State = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
 def save(folder: str | Path, words: Sequence[str], vectors: np.ndarray) -> None:
-    """Write folder/vectors.txt, .bin and .npy; text too gives every bit back."""
+    """Write folder/vectors.txt, .bin and .npy; all three are lossless."""
     vectors_VxD = np.ascontiguousarray(vectors, "<f4")
     if vectors_VxD.ndim != 2 or len(vectors_VxD) != len(words):
         raise BadInput(
             f"expected a row for each of {len(words)} words, got vectors of shape "
-            f"{vectors_VxD.shape}; pass one row a word"
+            f"{vectors_VxD.shape}; pass one row per word"
         )
     names = [word.encode() for word in words]
     for row, name in enumerate(names, 1):
         if name.split() != [name]:
             raise BadInput(
                 f"expected words without white space, got {words[row - 1]!r} as word "
-                f"{row}; these formats end a word there, so leave it out"
+                f"{row}; remove the word: white space ends a word in these formats"
             )
     V, D = vectors_VxD.shape
-    line = b"%s" + b" %.9g" * D + b"\n"  # nine digits tell all float32 apart
+    line = b"%s" + b" %.9g" * D + b"\n"  # nine digits are lossless for float32
     with replacing(Path(folder, "vectors.txt")) as file:
         for start in range(0, V, ROWS):
             rows = vectors_VxD[start : start + ROWS].tolist()
-            some = zip(names[start : start + ROWS], rows, strict=True)
-            file.write(b"".join([line % (name, *row) for name, row in some]))
+            pairs = zip(names[start : start + ROWS], rows, strict=True)
+            file.write(b"".join([line % (name, *row) for name, row in pairs]))
     with replacing(Path(folder, "vectors.bin")) as file:
         file.write(b"%d %d\n" % (V, D))
         for name, vector in zip(names, vectors_VxD, strict=True):
@@ -56,21 +56,21 @@ def save_state(
     contexts: np.ndarray,
     context_biases: np.ndarray,
 ) -> None:
-    """Write parameters, or their accumulators, as the C GloVe's -load-init-* reads.
+    """Write parameters or accumulators for the -load-init-* flags of the C GloVe.
 
-    Little-endian float64, without a header: each word's vector and bias, row after
-    row, then each context's.
+    The format is little-endian float64 without a header: vector and bias of each word,
+    then of each context.
     """
     with replacing(Path(path)) as file:
         for rows_VxD, bias_V in (vectors, biases), (contexts, context_biases):
             for start in range(0, len(rows_VxD), ROWS):
-                some = slice(start, start + ROWS)
-                rows = np.column_stack((rows_VxD[some], bias_V[some]))
+                block = slice(start, start + ROWS)
+                rows = np.column_stack((rows_VxD[block], bias_V[block]))
                 file.write(rows.astype("<f8").data)
 
 
 def load_state(path: str | Path, vocabulary_size: int, dim: int) -> State:
-    """Read back what save_state took, as float32; what C wrote is rounded to it."""
+    """Read the arguments of save_state as float32; values of C files are rounded."""
     shape = 2, vocabulary_size, dim + 1
     expected = 8 * int(np.prod(shape))
     try:
@@ -93,7 +93,7 @@ def load_state(path: str | Path, vocabulary_size: int, dim: int) -> State:
 
 @contextmanager
 def replacing(path: Path) -> Iterator[BinaryIO]:
-    """Open a temporary file that becomes path when all went well, else leaves it."""
+    """Open a temporary file that replaces `path` if no exception is raised."""
     part = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
-"""LOG: words and their vectors in; how well they know analogies and likeness, out.
+"""Evaluate word vectors on analogies and word similarity.
 
-The scores and their rules are gensim's. Only the analogies are asked here, many in one
-matrix product: gensim asks one at a time, in many times the seconds.
+Scores are those of gensim. Analogies are computed here in blocks by matrix products,
+which is many times faster than one at a time as in gensim.
 """
 
 import logging
@@ -26,16 +26,17 @@ SEMANTIC = (
 )
 BLOCK = 256  # questions in one product
 Question = tuple[str, str, str, str]  # a is to b as c is to d, in upper case
-Score = tuple[int, int]  # right, asked
+Score = tuple[int, int]  # number of right answers, number of questions
 
 
 def evaluate(
     words: Sequence[str], vectors: np.ndarray, restrict: int = 30_000
 ) -> dict[str, float | None]:
-    """Return fractions of right analogies and Spearman correlations with people.
+    """Return accuracies of analogies, and Spearman correlations with human ratings.
 
-    Analogies are asked and answered with the first `restrict` words; a set of which
-    not enough words are known scores None. analogy_questions counts those asked.
+    Questions and answers of analogies are limited to the first `restrict` words. A
+    score is None if too few words are known. analogy_questions is the number of
+    questions.
     """
     from gensim.test.utils import datapath
 
@@ -56,7 +57,7 @@ def evaluate(
 def neighbours(
     words: Sequence[str], vectors: np.ndarray, of: Sequence[str], count: int = 5
 ) -> dict[str, list[str]]:
-    """Return the words of largest cosine with each word of `of` that is known."""
+    """Return the words with the largest cosine to each known word of `of`."""
     with quiet():
         known = keyed(words, vectors)
         return {
@@ -67,32 +68,32 @@ def neighbours(
 
 
 def analogies(known: Any, path: str | Path, restrict: int) -> dict[str, Score]:
-    """Count, by section of a file, what gensim's evaluate_word_analogies finds right.
+    """Return the score of each section, equal to gensim's evaluate_word_analogies.
 
-    A rounding may decide where two answers are as near as makes no difference: such
-    questions go to gensim itself, so the counts are its own.
+    Questions whose two best answers differ by less than rounding errors are passed to
+    gensim, so the counts are always equal.
     """
     sections = _questions(path)
-    rows: dict[str, int] = {}  # in upper case, as gensim compares; the first word wins
+    rows: dict[str, int] = {}  # in upper case, as in gensim; the first word is used
     for row, word in enumerate(known.index_to_key[:restrict]):
         rows.setdefault(word.upper(), row)
     first = np.array([rows[word.upper()] for word in known.index_to_key[:restrict]])
     scores: dict[str, Score] = {}
     unsure: dict[str, list[Question]] = {}
-    for section, asked in sections.items():
-        asked = [each for each in asked if all(word in rows for word in each)]
-        asked_Qx4 = np.array([[rows[word] for word in each] for each in asked], int)
-        with np.errstate(all="ignore"):  # zero vectors give nan: they are unsure
+    for section, questions in sections.items():
+        questions = [each for each in questions if all(word in rows for word in each)]
+        asked_Qx4 = np.array([[rows[word] for word in each] for each in questions], int)
+        with np.errstate(all="ignore"):  # zero vectors give NaN, which is unsure
             right, doubt = _answer(known, first, asked_Qx4.reshape(-1, 4))
-        scores[section] = int(right.sum()), len(asked)
-        unsure[section] = [asked[i] for i in np.flatnonzero(doubt)]
+        scores[section] = int(right.sum()), len(questions)
+        unsure[section] = [questions[i] for i in np.flatnonzero(doubt)]
     for section, more in _by_gensim(known, unsure, restrict).items():
         scores[section] = scores[section][0] + more, scores[section][1]
     return scores
 
 
 def keyed(words: Sequence[str], vectors: np.ndarray) -> Any:
-    """Make gensim's KeyedVectors; the vectors stay as they are."""
+    """Return gensim's KeyedVectors of unchanged vectors."""
     from gensim.models import KeyedVectors
 
     known = KeyedVectors(vectors.shape[1])
@@ -102,7 +103,7 @@ def keyed(words: Sequence[str], vectors: np.ndarray) -> Any:
 
 @contextmanager
 def quiet() -> Iterator[None]:
-    """Keep gensim's log and the warnings of empty sets and zero vectors away."""
+    """Silence gensim's log, and warnings of empty sets and zero vectors."""
     log = logging.getLogger("gensim")
     level = log.level
     log.setLevel(logging.CRITICAL)
@@ -121,7 +122,7 @@ def _answer(
     vectors_RxD = known.vectors[: len(first)]
     norms = np.linalg.norm(vectors_RxD, axis=1)
     units_RxD = vectors_RxD / norms[:, None]
-    # twice what a product of D terms may be off, there and here
+    # twice the error bound of a product of D terms, for gensim and for this module
     close = 4 * vectors_RxD.shape[1] * np.finfo(np.float32).eps
     right, unsure = np.zeros((2, len(asked_Qx4)), bool)
     for start in range(0, len(asked_Qx4), BLOCK):
@@ -137,11 +138,11 @@ def _answer(
         scores_QxR[q, best] = -np.inf
         lead = lead - scores_QxR.max(axis=1)
         answer = first[best]
-        # gensim looks on where the best is an input in other letters (Paris, PARIS)
+        # gensim skips answers that equal an input in another case (Paris, PARIS)
         again = (answer == a) | (answer == b) | (answer == c)
-        some = slice(start, start + len(a))
-        unsure[some] = ~(lead > close) | again  # a lead of nan is unsure too
-        right[some] = (answer == expected) & ~unsure[some]
+        block = slice(start, start + len(a))
+        unsure[block] = ~(lead > close) | again  # a lead of NaN is unsure
+        right[block] = (answer == expected) & ~unsure[block]
     return right, unsure
 
 
@@ -181,8 +182,8 @@ def _questions(path: str | Path) -> dict[str, list[Question]]:
 
 
 def _share(scores: Mapping[str, Score], sections: Sequence[str]) -> float | None:
-    right, asked = np.sum([scores[section] for section in sections], axis=0)
-    return float(right / asked) if asked else None
+    right, total = np.sum([scores[section] for section in sections], axis=0)
+    return float(right / total) if total else None
 
 
 def _spearman(known: Any, path: str) -> float | None:

@@ -34,9 +34,9 @@ def learning(
     held_out: dict[str, dict[float, float]] = {loss: {}, share: {}}
 
     def note(step: float, row: Row) -> None:
-        for name, found in held_out.items():
+        for name, values in held_out.items():
             if name in row:
-                found[step] = row[name]
+                values[step] = row[name]
 
     def row(row: Row) -> None:
         losses.append((row["step"], row["loss"]))
@@ -63,12 +63,12 @@ def draw(
     means = smooth(losses)
     last = "".join(f" · accuracy {share:.1%}" for share in [*shares.values()][-1:])
     with figures.drawing(path, 1, panels, size=size) as (_, (left, *right)):
-        some = thinned(losses)
+        places = thinned(losses)
         look = {"color": TRAINING, "alpha": 0.25, "linewidth": 0.8}
-        left.plot(steps[some], losses[some], **look)
-        some = np.unique(np.linspace(0, len(steps) - 1, POINTS).astype(int))
+        left.plot(steps[places], losses[places], **look)
+        places = np.unique(np.linspace(0, len(steps) - 1, POINTS).astype(int))
         look = {"color": TRAINING, "linewidth": 1.8, "label": "training"}
-        left.plot(steps[some], means[some], **look)
+        left.plot(steps[places], means[places], **look)
         evaluated(left, held_out, "{:.3g}" + (last if panels == 1 else ""))
         if means.min() > 0 and means[0] > STEEP * means[-1]:
             left.set_yscale("log")
@@ -115,14 +115,14 @@ def thinned(values: np.ndarray) -> np.ndarray:
     return np.unique(ends)
 
 
-def evaluated(axes: Any, found: dict[float, float], said: str) -> None:
+def evaluated(axes: Any, values: dict[float, float], template: str) -> None:
     """Draw values by step, with the last one in the legend."""
-    if found:
+    if values:
         axes.plot(
-            list(found),
-            list(found.values()),
+            list(values),
+            list(values.values()),
             "o-",
             color=HELD_OUT,
-            label="held out " + said.format(list(found.values())[-1]),
+            label="held out " + template.format(list(values.values())[-1]),
             zorder=3,
         )

@@ -84,17 +84,17 @@ def confusion(classes: np.ndarray, guesses: np.ndarray, count: int) -> np.ndarra
 
 def pixels(images_BxHxWxC: np.ndarray, index: np.ndarray) -> np.ndarray:
     """Return small images for imshow; those of one colour are inverted."""
-    some_BxHxWxC = np.asarray(images_BxHxWxC[index], np.float64)
-    high, wide, colours = some_BxHxWxC.shape[1:]
+    chosen_BxHxWxC = np.asarray(images_BxHxWxC[index], np.float64)
+    high, wide, colours = chosen_BxHxWxC.shape[1:]
     block = -(-max(high, wide) // SIDE)
     if block > 1:
         high, wide = high // block, wide // block
-        some_BxHxWxC = some_BxHxWxC[:, : high * block, : wide * block].reshape(
+        chosen_BxHxWxC = chosen_BxHxWxC[:, : high * block, : wide * block].reshape(
             -1, high, block, wide, block, colours
         )
-        some_BxHxWxC = some_BxHxWxC.mean(axis=(2, 4))
-    low, top = min(0.0, some_BxHxWxC.min()), max(1.0, some_BxHxWxC.max())
-    shades_BxHxWxC = (some_BxHxWxC - low) / (top - low)
+        chosen_BxHxWxC = chosen_BxHxWxC.mean(axis=(2, 4))
+    low, top = min(0.0, chosen_BxHxWxC.min()), max(1.0, chosen_BxHxWxC.max())
+    shades_BxHxWxC = (chosen_BxHxWxC - low) / (top - low)
     if colours == 1:
         shades_BxHxWxC = np.repeat(1 - shades_BxHxWxC, 3, axis=3)
     return np.rint(255 * shades_BxHxWxC[..., :3]).astype(np.uint8)
@@ -118,13 +118,18 @@ def mark(
     axes.add_patch(
         Rectangle((x, y), wide, edge, fill=False, edgecolor=colour, linewidth=1.4)
     )
-    said = {"fontsize": 8, "va": "top", "parse_math": False}
-    axes.text(x, y + edge + 0.03, guess, color=colour, weight="bold", **said)
+    text_style = {"fontsize": 8, "va": "top", "parse_math": False}
+    axes.text(x, y + edge + 0.03, guess, color=colour, weight="bold", **text_style)
     axes.text(
-        x + wide, y + edge + 0.03, f"{chance:.0%}", color=colour, ha="right", **said
+        x + wide,
+        y + edge + 0.03,
+        f"{chance:.0%}",
+        color=colour,
+        ha="right",
+        **text_style,
     )
     if guess != truth:
-        axes.text(x, y + edge + 0.16, f"is {truth}", color=FAINT, **said)
+        axes.text(x, y + edge + 0.16, f"is {truth}", color=FAINT, **text_style)
 
 
 def matrix(axes: Any, counts_CxC: np.ndarray, names: Sequence[str]) -> None:

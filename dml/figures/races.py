@@ -44,7 +44,7 @@ class Crossover(NamedTuple):
 
 def crossovers(lines: Lines) -> list[Crossover]:
     """Return where the fastest algorithm changes, by interpolation of logarithms."""
-    found = []
+    crossings = []
     sizes = sorted(set.intersection(*(set(line) for line in lines.values())))
     fastest = [min(lines, key=lambda name: lines[name][size]) for size in sizes]
     for i, (before, after) in enumerate(zip(fastest, fastest[1:], strict=False)):
@@ -54,8 +54,8 @@ def crossovers(lines: Lines) -> list[Crossover]:
         lead = math.log(lines[after][low] / lines[before][low])
         lag = math.log(lines[before][high] / lines[after][high])
         share = lead / (lead + lag) if lead + lag else 0.5
-        found.append(Crossover(low * (high / low) ** share, before, after))
-    return found
+        crossings.append(Crossover(low * (high / low) ** share, before, after))
+    return crossings
 
 
 def chart(path: Path, among: Sequence[str]) -> AbstractContextManager[Writer]:
@@ -73,9 +73,11 @@ def draw(path: Path, rows: Sequence[Row], among: Sequence[str]) -> None:
     size = (5.6 * len(kinds) + 1.6, 4.4)
     with drawing(path, 1, len(kinds), size=size, sharey=True) as (figure, panels):
         for axes, kind in zip(panels, kinds, strict=True):
-            some = [row for row in rows if row["registered"] == kind]
-            title = f"{'registered' if kind else 'plain'} buffers, p = {some[0]['p']}"
-            panel(axes, title, some, names, among)
+            selected = [row for row in rows if row["registered"] == kind]
+            title = (
+                f"{'registered' if kind else 'plain'} buffers, p = {selected[0]['p']}"
+            )
+            panel(axes, title, selected, names, among)
         panels[0].set_ylabel("seconds")
         panels[0].plot([], [], "--", color="gray", label="predicted")
         legend(figure)
@@ -86,13 +88,13 @@ def panel(
 ) -> None:
     lines: dict[str, dict[int, float]] = {}
     for number, name in enumerate(names):
-        mine = sorted(
+        selected = sorted(
             (row for row in rows if row["algorithm"] == name),
             key=lambda row: row["bytes"],
         )
-        sizes = [row["bytes"] for row in mine]
-        measured = [row["seconds"] for row in mine]
-        expected = [row["predicted_seconds"] for row in mine]
+        sizes = [row["bytes"] for row in selected]
+        measured = [row["seconds"] for row in selected]
+        expected = [row["predicted_seconds"] for row in selected]
         axes.plot(sizes, measured, "o-", color=f"C{number}", label=name)
         if None not in expected:
             axes.plot(sizes, expected, "--", color=f"C{number}", alpha=0.6)

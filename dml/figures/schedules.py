@@ -70,29 +70,31 @@ def draw(path: Path, schedules: Mapping[str, Drawn]) -> None:
         figures.legend(figure, "upper right", ncols=3)
 
 
-def add(axes: Any, schedule: Drawn, room: float) -> None:
+def add(axes: Any, schedule: Drawn, inches: float) -> None:
     """Add the boxes of one schedule; room: inches a stage's forward has."""
     ticks, stages = schedule.piece.shape
     half = 0.42 if stages <= FEW else 0.5  # of a box's height; a row's is 1
     scale = np.array([1, 1 / schedule.rounds, 1 / schedule.rounds])
     rows = [(stage, 0, ticks / schedule.rounds) for stage in range(stages)]
     bars(axes, np.array(rows), half, facecolor=BUBBLE, label="bubble")
-    found = boxes(schedule)
-    gap = np.array([0, 0, GAP / room if GAP / room < 0.1 else 0.0])
-    rounds = found[:, 4]
+    rows_of_boxes = boxes(schedule)
+    gap = np.array([0, 0, GAP / inches if GAP / inches < 0.1 else 0.0])
+    rounds = rows_of_boxes[:, 4]
     for kind, (name, shades) in enumerate(COLOURS.items()):
-        for turn in np.unique(rounds):
-            mine = found[(found[:, 5] == kind) & (rounds == turn)]
+        for number_of_round in np.unique(rounds):
+            selected = rows_of_boxes[
+                (rows_of_boxes[:, 5] == kind) & (rounds == number_of_round)
+            ]
             bars(
-                *(axes, mine[:, :3] * scale - gap, half - 0.02),
-                facecolor=shades[turn % len(shades)],
-                label=name if turn == 0 else "_",
+                *(axes, selected[:, :3] * scale - gap, half - 0.02),
+                facecolor=shades[number_of_round % len(shades)],
+                label=name if number_of_round == 0 else "_",
             )
     if stages <= FEW:
         for (stage, begin, end), number in zip(
-            found[:, :3] * scale, found[:, 3], strict=True
+            rows_of_boxes[:, :3] * scale, rows_of_boxes[:, 3], strict=True
         ):
-            if (end - begin) * room > DIGIT * len(str(number)) + 0.02:
+            if (end - begin) * inches > DIGIT * len(str(number)) + 0.02:
                 axes.text(
                     *((begin + end) / 2, stage, str(number)),
                     **{"ha": "center", "va": "center", "fontsize": 7, "color": INK},
@@ -108,12 +110,12 @@ def boxes(schedule: Drawn) -> np.ndarray:
     """
     kind = np.sign(schedule.piece.astype(int))
     keys = np.stack([schedule.microbatch, schedule.round, kind])
-    found = []
+    rows = []
     for stage in range(kind.shape[1]):
         key = keys[:, :, stage]
         new = np.flatnonzero((key[:, 1:] != key[:, :-1]).any(axis=0)) + 1
         begin = np.concatenate([[0], new])
         end = np.concatenate([new, [key.shape[1]]])
         row = np.stack([np.full_like(begin, stage), begin, end, *key[:, begin]])
-        found.append(row[:, key[2, begin] >= 0])
-    return np.concatenate(found, axis=1).T
+        rows.append(row[:, key[2, begin] >= 0])
+    return np.concatenate(rows, axis=1).T

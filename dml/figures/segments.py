@@ -1,7 +1,6 @@
-"""LOG: a picture or slices of a volume in; what it was cut into, side by side, out.
+"""Figures of segmentations of a picture, or of slices of a volume.
 
-A line a slice: what was seen, the truth (where it is known), the labels, and where the
-two differ.
+A row per slice: the input, the true labels (if known), the labels, and the errors.
 """
 
 from collections.abc import Mapping, Sequence
@@ -12,8 +11,8 @@ import numpy as np
 from dml.figures import style as figures
 from dml.types import BadInput
 
-SLICES = 3  # at most; spread over the volume
-# of labels, by rising lightness: told apart in grey and by the colour-blind
+SLICES = 3  # most slices, evenly spaced in the volume
+# colours of labels by lightness; distinct in grey and for the colour-blind
 COLOURS = ("#222255", "#4477aa", "#44aa99", "#88ccdd", "#eedd88", "#ffffff")
 WRONG, RIGHT, UNKNOWN = "#cc3311", "#e8e8e8", "#ffffff"
 SIDE = 2.6  # inches of a picture's longer side
@@ -58,12 +57,12 @@ def shaded(count: int) -> list[str]:
 
 def slices(shape: Sequence[int], values: np.ndarray) -> np.ndarray:
     """Return some slices of values, each as rows and columns (and three colours)."""
-    whole = values.reshape(*shape, *values.shape[1:])
-    whole = whole if len(shape) == 3 else whole[None]
-    if whole.ndim == 4 and whole.shape[3] == 1:
-        whole = whole[..., 0]
-    places = np.linspace(0, len(whole) - 1, min(SLICES, len(whole)) + 2)[1:-1]
-    return whole[places.round().astype(int)]
+    volume = values.reshape(*shape, *values.shape[1:])
+    volume = volume if len(shape) == 3 else volume[None]
+    if volume.ndim == 4 and volume.shape[3] == 1:
+        volume = volume[..., 0]
+    places = np.linspace(0, len(volume) - 1, min(SLICES, len(volume)) + 2)[1:-1]
+    return volume[places.round().astype(int)]
 
 
 def _figure(
@@ -86,7 +85,7 @@ def _figure(
             "vmax": 2,
         },
     }
-    ours = {"cmap": ListedColormap(shades), "vmin": 0, "vmax": len(names) - 1}
+    labels = {"cmap": ListedColormap(shades), "vmin": 0, "vmax": len(names) - 1}
     marks = [
         Patch(facecolor=shade, edgecolor="#777777", label=figures.legible(name))
         for shade, name in zip(shades, names, strict=True)
@@ -98,7 +97,7 @@ def _figure(
         for across, (title, shown) in enumerate(columns.items()):
             for down, one in enumerate(shown):
                 axes = grid[down, across]
-                axes.imshow(one, interpolation="nearest", **looks.get(title, ours))
+                axes.imshow(one, interpolation="nearest", **looks.get(title, labels))
                 axes.set(xticks=[], yticks=[])
                 axes.spines[:].set_visible(False)
             grid[0, across].set_title(title, fontsize=9)

@@ -57,11 +57,11 @@ def figure(
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context(STYLE | (style or {})):
-        found = Figure(figsize=size, layout=layout)
-        yield found
-        found.draw_without_rendering()
-        found.set_layout_engine("none")  # the layout is computed once, not per file
-        save(found, path)
+        drawn = Figure(figsize=size, layout=layout)
+        yield drawn
+        drawn.draw_without_rendering()
+        drawn.set_layout_engine("none")  # the layout is computed once, not per file
+        save(drawn, path)
 
 
 @contextmanager

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from dml.figures import style as figures
-from dml.metrics.timeline import Interval, is_call, merged, ranks, waiting, waits
-from dml.types import Flight, Timeline
+from dml.metrics.timeline import Bounds, is_call, merged, ranks, waiting, waits
+from dml.types import Message, Timeline
 
 PHASES = {"gradient": "#7fc29b", "wire": "#c3d7f0", "update": "#b79ad6"}
 OTHERS = ("#d9cc85", "#b4bcc0", "#dba9c4", "#9fd0d3")
@@ -22,25 +22,25 @@ FEW = 16  # ranks: between so few bars there is room for lines
 def draw(path: Path, timeline: Timeline) -> None:
     """Write path.svg and path.png: a row for each rank, a line for each message."""
     rows = len(ranks(timeline))
-    begin = min(span.start for span in timeline.spans)
-    seconds = max(span.end for span in timeline.spans) - begin
+    begin = min(interval.start for interval in timeline.intervals)
+    seconds = max(interval.end for interval in timeline.intervals) - begin
     unit, scale = axis_unit(seconds)
     size = (10, min(1.5 + 0.42 * rows, 9.0))
     half = 0.28 if rows <= FEW else 0.2  # of a bar's height; a row's is 1
     style = figures.PICTURE | {"axes.spines.left": False, "axes.titlesize": 9}
     with figures.drawing(path, size=size, style=style) as (_, (axes,)):
-        for name, colour, when in layers(timeline):
+        for name, colour, by_rank in layers(timeline):
             boxes = [
                 (rank, (start - begin) / scale, (end - begin) / scale)
-                for rank, each in when.items()
-                for start, end in merged(each, seconds / PIXELS)
+                for rank, bounds in by_rank.items()
+                for start, end in merged(bounds, seconds / PIXELS)
                 if end > start
             ]
             if boxes:
                 bars(axes, np.array(boxes), half, facecolor=colour, label=name)
-        if timeline.flights:
+        if timeline.messages:
             reach = half if rows <= FEW else 0.0
-            lines(axes, messages(timeline.flights, begin, scale), reach)
+            lines(axes, message_ends(timeline.messages, begin, scale), reach)
         axes.set_xlim(0, max(seconds / scale, 1e-9))
         axes.set_ylim(max(ranks(timeline)) + 0.6, -0.6)
         if rows <= FEW:
@@ -61,20 +61,20 @@ def axis_unit(seconds: float) -> tuple[str, float]:
 
 def layers(
     timeline: Timeline,
-) -> list[tuple[str, str, Mapping[int, Sequence[Interval]]]]:
+) -> list[tuple[str, str, Mapping[int, Sequence[Bounds]]]]:
     """Return the layers of bars from the bottom: name, colour, intervals by rank."""
-    phases: dict[str, dict[int, list[Interval]]] = {}
-    for span in timeline.spans:
-        if not is_call(span):
+    phases: dict[str, dict[int, list[Bounds]]] = {}
+    for interval in timeline.intervals:
+        if not is_call(interval):
             # a phase `wait` is on the wire where it does not wait
-            name = "wire" if span.name == "wait" else span.name
-            each = phases.setdefault(name, {}).setdefault(span.rank, [])
-            each.append((span.start, span.end))
+            name = "wire" if interval.name == "wait" else interval.name
+            bounds = phases.setdefault(name, {}).setdefault(interval.rank, [])
+            bounds.append((interval.start, interval.end))
     names = [name for name in PHASES if name in phases]
     others = [name for name in phases if name not in PHASES]
-    of = PHASES | {name: OTHERS[i % len(OTHERS)] for i, name in enumerate(others)}
-    found = [(name, of[name], phases[name]) for name in names + others]
-    return [*found, ("waiting", WAITING, waits(timeline))]
+    colours = PHASES | {name: OTHERS[i % len(OTHERS)] for i, name in enumerate(others)}
+    drawn = [(name, colours[name], phases[name]) for name in names + others]
+    return [*drawn, ("waiting", WAITING, waits(timeline))]
 
 
 def bars(axes: Any, boxes: np.ndarray, half: float, **look: Any) -> None:
@@ -86,16 +86,16 @@ def bars(axes: Any, boxes: np.ndarray, half: float, **look: Any) -> None:
     corners = [(start, row - half), (end, row - half), (end, row + half)]
     corners += [(start, row + half), (start, row - half)]
     points = np.array(corners).transpose(2, 0, 1).reshape(-1, 2)
-    one = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY]
-    path = Path(points, one * len(boxes))
+    codes = [Path.MOVETO, Path.LINETO, Path.LINETO, Path.LINETO, Path.CLOSEPOLY]
+    path = Path(points, codes * len(boxes))
     axes.add_patch(PathPatch(path, edgecolor="none", **look))
 
 
-def messages(flights: Sequence[Flight], begin: float, scale: float) -> np.ndarray:
+def message_ends(messages: Sequence[Message], begin: float, scale: float) -> np.ndarray:
     """Return rows of (source, sent, dest, received), in the picture's units."""
-    found = np.array([(f.source, f.sent, f.dest, f.received) for f in flights])
-    found[:, 1::2] = (found[:, 1::2] - begin) / scale
-    return found
+    ends_Mx4 = np.array([(f.source, f.sent, f.dest, f.received) for f in messages])
+    ends_Mx4[:, 1::2] = (ends_Mx4[:, 1::2] - begin) / scale
+    return ends_Mx4
 
 
 def lines(axes: Any, messages: np.ndarray, reach: float) -> None:
@@ -118,10 +118,10 @@ def lines(axes: Any, messages: np.ndarray, reach: float) -> None:
 
 def said(timeline: Timeline, seconds: float) -> str:
     """Return the numbers of the timeline in a line."""
-    each = waiting(timeline)
-    share = sum(each.values()) / (len(each) * seconds) if seconds else 0.0
-    nbytes = sum(flight.nbytes for flight in timeline.flights)
+    waited = waiting(timeline)
+    share = sum(waited.values()) / (len(waited) * seconds) if seconds else 0.0
+    nbytes = sum(message.nbytes for message in timeline.messages)
     return (
-        f"{len(each)} ranks · {len(timeline.flights):,} messages · "
+        f"{len(waited)} ranks · {len(timeline.messages):,} messages · "
         f"{nbytes / 1e3:,.0f} kB · {share:.1%} of the time waiting"
     )

@@ -39,7 +39,7 @@ def draw(path: Path, words: Sequence[str], bits: Sequence[float]) -> None:
     from matplotlib import colormaps
     from matplotlib.figure import Figure
 
-    shown = laid([figures.legible(visible(word)) for word in words])
+    shown = placed([figures.legible(visible(word)) for word in words])
     high = 1 + max((line for line, _, _ in shown), default=0)
     size = (INCH * COLUMNS + 0.5, LINE * high + 0.75)
     figure = Figure(figsize=size, facecolor="white")
@@ -52,8 +52,8 @@ def draw(path: Path, words: Sequence[str], bits: Sequence[float]) -> None:
     boxes(axes, shown, [colours(DEEP * min(one / MOST, 1.0)) for one in bits])
     mean = float(np.mean(bits[: len(shown)])) if shown else 0.0
     top = 1 - 0.42 / size[1]
-    said = f"{mean:.2f} bits a token · perplexity {2**mean:,.1f}"
-    figure.text(left, top, said, fontsize=10, color="#333333", va="bottom")
+    text = f"{mean:.2f} bits a token · perplexity {2**mean:,.1f}"
+    figure.text(left, top, text, fontsize=10, color="#333333", va="bottom")
     legend(figure, (left + 0.66 * wide, top, 0.3 * wide, 0.14 / size[1]), colours)
     figures.save(figure, path)
 
@@ -64,9 +64,9 @@ def visible(word: str) -> str:
     return word or " "
 
 
-def laid(words: Sequence[str]) -> list[tuple[int, int, str]]:
+def placed(words: Sequence[str]) -> list[tuple[int, int, str]]:
     """Return the line, column and letters of each word that fits in the figure."""
-    line, column, found = 0, 0, []
+    line, column, places = 0, 0, []
     for word in words:
         word = word[:COLUMNS]
         if column + len(word) > COLUMNS:
@@ -74,9 +74,9 @@ def laid(words: Sequence[str]) -> list[tuple[int, int, str]]:
             word = word.lstrip(" ") or word
         if line == LINES:
             break
-        found.append((line, column, word))
+        places.append((line, column, word))
         column += len(word)
-    return found
+    return places
 
 
 def boxes(
@@ -85,8 +85,8 @@ def boxes(
     """Draw each word on a box of its colour, without the space before it."""
     from matplotlib.patches import Rectangle
 
-    said: dict[str, Any] = {"family": "DejaVu Sans Mono", "fontsize": SIZE}
-    said |= {"ha": "center", "va": "center", "parse_math": False}
+    text_style: dict[str, Any] = {"family": "DejaVu Sans Mono", "fontsize": SIZE}
+    text_style |= {"ha": "center", "va": "center", "parse_math": False}
     for (line, column, word), colour in zip(shown, colours, strict=False):
         letters = word.lstrip(" ") or word
         column += len(word) - len(letters)
@@ -94,7 +94,9 @@ def boxes(
         axes.add_patch(Rectangle(corner, wide, 0.84, facecolor=colour, linewidth=0))
         dark = np.dot(colour[:3], (0.3, 0.6, 0.1)) < 0.45
         ink = "white" if dark else "#222222"
-        axes.text(column + len(letters) / 2, line + 0.53, letters, color=ink, **said)
+        axes.text(
+            column + len(letters) / 2, line + 0.53, letters, color=ink, **text_style
+        )
 
 
 def legend(figure: Any, place: tuple[float, float, float, float], colours: Any) -> None:
@@ -105,6 +107,6 @@ def legend(figure: Any, place: tuple[float, float, float, float], colours: Any) 
         **{"aspect": "auto", "extent": (0, MOST, 0, 1), "interpolation": "none"},
     )
     axes.set_axis_off()
-    said: dict[str, Any] = {"va": "center", "fontsize": 9, "color": "#555555"}
-    axes.text(-0.3, 0.5, "expected  0", ha="right", **said)
-    axes.text(MOST + 0.3, 0.5, f"{MOST:.0f} bits", ha="left", **said)
+    text_style: dict[str, Any] = {"va": "center", "fontsize": 9, "color": "#555555"}
+    axes.text(-0.3, 0.5, "expected  0", ha="right", **text_style)
+    axes.text(MOST + 0.3, 0.5, f"{MOST:.0f} bits", ha="left", **text_style)

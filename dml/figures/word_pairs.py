@@ -1,7 +1,7 @@
-"""LOG: words and vectors in; a map of word pairs, one panel a relation, out.
+"""PCA plots of word pairs, one panel per relation.
 
-A panel is the plane of the two principal components of its own words' unit vectors. An
-arrow is an analogy's offset: where a relation was learnt, its arrows are parallel.
+The axes of a panel are the first two principal components of the unit vectors of its
+words. An arrow is the offset of a pair: for a learned relation, arrows are parallel.
 """
 
 from collections.abc import Sequence
@@ -32,8 +32,9 @@ GROUPS = {
 }
 PANELS, PAIRS, FEWEST = 4, 9, 3
 FALLBACK = 40  # words, when no relation is known
-# where a label may stand: points right and up of its point, and what of it is there,
-# its left edge (0), its middle (0.5) or its right edge (1); likewise bottom to top
+# Candidate positions of a label: offset from its point to the right and up, in points,
+# and the part of the label at that offset: left (0), middle (0.5) or right (1), and
+# bottom (0), middle (0.5) or top (1).
 SIDES = [
     (4, 0, 0.0, 0.5),
     (-4, 0, 1.0, 0.5),
@@ -51,11 +52,11 @@ SIDES = [
 Box = tuple[float, float, float, float]  # left, bottom, right, top, in pixels
 
 
-def wordmap(path: Path, words: Sequence[str], vectors: np.ndarray) -> None:
-    """Draw up to four relations of known words; path.svg and path.png are written.
+def pca_plot(path: Path, words: Sequence[str], vectors: np.ndarray) -> None:
+    """Write path.svg and path.png: up to four relations between known words.
 
-    Words come most frequent first. Without three pairs of any relation, the most
-    frequent words are drawn.
+    Words are sorted by falling frequency. If no relation has three known pairs, the
+    most frequent words are drawn.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
@@ -64,15 +65,15 @@ def wordmap(path: Path, words: Sequence[str], vectors: np.ndarray) -> None:
     rows = -(-len(groups) // columns)
     size = (6.4 * columns, 4.8 * rows)
     with figures.drawing(path, rows, columns, size=size) as (figure, panels):
-        FigureCanvasAgg(figure)  # measures labels; without it each one makes its own
+        FigureCanvasAgg(figure)  # one canvas to measure all labels
         for axes in panels[len(groups) :]:
             axes.remove()
         drawn = list(zip(panels, groups.items(), strict=False))
         places = [plane(vectors[index]) for index in groups.values()]
         for (axes, (title, index)), place in zip(drawn, places, strict=True):
             scatter(axes, title, place, paired=index.ndim == 2)
-        figure.draw_without_rendering()  # labels need the panels where they will be
-        figure.set_layout_engine("none")  # and they stay there
+        figure.draw_without_rendering()  # labels need the final positions of the panels
+        figure.set_layout_engine("none")  # keep these positions
         for (axes, (_, index)), place in zip(drawn, places, strict=True):
             names = [words[row] for row in index.T.ravel()]
             label(axes, names, place, paired=index.ndim == 2)
@@ -93,10 +94,10 @@ def relations(words: Sequence[str]) -> dict[str, np.ndarray]:
 
 
 def plane(vectors: np.ndarray) -> np.ndarray:
-    """Lay rows, N or Px2 of them, in a plane: all firsts, then all seconds, as Nx2.
+    """Project vectors, NxD or Px2xD, to two principal components, Nx2.
 
-    Signs are arbitrary in PCA: the mean offset points right and up, so that the same
-    vectors always give the same map. Without pairs the farthest word is there.
+    Rows are all first words, then all second words. The signs of the components are
+    chosen so that the mean offset, or without pairs the farthest word, is positive.
     """
     wide = vectors.astype(np.float64)
     wide /= np.maximum(np.linalg.norm(wide, axis=-1, keepdims=True), 1e-12)
@@ -107,10 +108,10 @@ def plane(vectors: np.ndarray) -> np.ndarray:
     place_Nx2[:, : len(axes_KxD[:2])] = centred_NxD @ axes_KxD[:2].T
     if wide.ndim == 3:
         half = len(flat_NxD) // 2
-        towards = (place_Nx2[half:] - place_Nx2[:half]).sum(axis=0)
+        offset = (place_Nx2[half:] - place_Nx2[:half]).sum(axis=0)
     else:
-        towards = place_Nx2[np.abs(place_Nx2).argmax(axis=0), [0, 1]]
-    return place_Nx2 * np.where(towards < 0, -1, 1)
+        offset = place_Nx2[np.abs(place_Nx2).argmax(axis=0), [0, 1]]
+    return place_Nx2 * np.where(offset < 0, -1, 1)
 
 
 def scatter(axes: Any, title: str, place: np.ndarray, paired: bool) -> None:
@@ -135,7 +136,7 @@ def scatter(axes: Any, title: str, place: np.ndarray, paired: bool) -> None:
 
 
 def label(axes: Any, words: Sequence[str], place: np.ndarray, paired: bool) -> None:
-    """Write each word next to its point, on the side where it hides the least."""
+    """Write each word next to its point, at the position with the least overlap."""
     half = len(words) // 2 if paired else len(words)
     points = axes.transData.transform(place)
     taken = [around(point, 4) for point in points]

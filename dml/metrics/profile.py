@@ -12,11 +12,11 @@ from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from dml.metrics.timeline import Event, Interval
+from dml.metrics.timeline import Bounds, Event
 from dml.types import Timeline
 
-MARK = "clocks meet"  # the span, and the annotation, of a mark
-Marks = dict[int, list[Interval]]  # of each rank, in seconds of the timeline
+MARK = "clocks meet"  # the interval, and the annotation, of a mark
+Marks = dict[int, list[Bounds]]  # of each rank, in seconds of the timeline
 
 
 class Fit(NamedTuple):
@@ -28,17 +28,21 @@ class Fit(NamedTuple):
 
 def read(folder: Path) -> list[Event]:
     """Return the events of JAX's newest trace in a folder, if any."""
-    found = folder.glob("plugins/profile/*/*.trace.json.gz")
-    newest = max(found, key=lambda path: path.stat().st_mtime, default=None)
+    traces = folder.glob("plugins/profile/*/*.trace.json.gz")
+    newest = max(traces, key=lambda path: path.stat().st_mtime, default=None)
     if newest is None:
         return []
     with gzip.open(newest) as file:
-        return [one for one in json.load(file)["traceEvents"] if "ph" in one]
+        return [event for event in json.load(file)["traceEvents"] if "ph" in event]
 
 
-def write(path: Path, events: Sequence[Event], said: Mapping[str, Any]) -> None:
+def write(path: Path, events: Sequence[Event], metadata: Mapping[str, Any]) -> None:
     """Write path.json.gz, for ui.perfetto.dev."""
-    trace = {"displayTimeUnit": "ns", "otherData": dict(said), "traceEvents": events}
+    trace = {
+        "displayTimeUnit": "ns",
+        "otherData": dict(metadata),
+        "traceEvents": events,
+    }
     with gzip.open(f"{path}.json.gz", "wt") as file:
         json.dump(trace, file, separators=(",", ":"))
 
@@ -46,14 +50,14 @@ def write(path: Path, events: Sequence[Event], said: Mapping[str, Any]) -> None:
 def unmarked(timeline: Timeline) -> tuple[Timeline, Marks]:
     """Return the timeline without its marks, and the marks of each rank, in order."""
     marks: Marks = {}
-    for span in timeline.spans:
-        if span.name == MARK:
-            marks.setdefault(span.rank, []).append((span.start, span.end))
-    spans = [span for span in timeline.spans if span.name != MARK]
-    return Timeline(spans, timeline.flights), marks
+    for interval in timeline.intervals:
+        if interval.name == MARK:
+            marks.setdefault(interval.rank, []).append((interval.start, interval.end))
+    intervals = [interval for interval in timeline.intervals if interval.name != MARK]
+    return Timeline(intervals, timeline.messages), marks
 
 
-def fit(trace: Sequence[Event], marks: Sequence[Interval]) -> Fit:
+def fit(trace: Sequence[Event], marks: Sequence[Bounds]) -> Fit:
     """Compare a trace's annotations with the intervals in which they were made.
 
     An annotation lies inside its interval, so the narrowest has the smallest error.
@@ -70,7 +74,7 @@ def fit(trace: Sequence[Event], marks: Sequence[Interval]) -> Fit:
         )
         for (ts, dur), (start, end) in zip(annotations, marks, strict=False)
     ]
-    return min(fits, key=lambda one: one.within, default=Fit(0.0, 0.0))
+    return min(fits, key=lambda candidate: candidate.within, default=Fit(0.0, 0.0))
 
 
 def merged(
@@ -84,8 +88,10 @@ def merged(
     Processes and flows are renumbered, as every trace has its own numbers. Times are
     shifted to 0 or more, as a trace needs.
     """
-    found = [*process(0, title), *messages] if messages else []
-    flows = count(1 + max((one["id"] for one in messages if "id" in one), default=-1))
+    events = [*process(0, title), *messages] if messages else []
+    flows = count(
+        1 + max((event["id"] for event in messages if "id" in event), default=-1)
+    )
     pids = count(1)
     for rank in sorted(traces):
         pid_of: dict[Any, int] = defaultdict(pids.__next__)
@@ -93,7 +99,7 @@ def merged(
         for event in traces[rank]:
             event = event | {"pid": pid_of[event["pid"]]}
             if event["ph"] == "M" and event["name"] == "process_name":
-                found += process(event["pid"], f"rank {rank} JAX {named(event)}")
+                events += process(event["pid"], f"rank {rank} JAX {named(event)}")
                 continue
             if event["ph"] == "M" and event["name"] == "process_sort_index":
                 continue
@@ -101,16 +107,16 @@ def merged(
                 event["id"] = flow_of[event["id"]]
             if "ts" in event:
                 event["ts"] = round(event["ts"] + fits[rank].ahead, 3)
-            found.append(event)
-    return since(found)
+            events.append(event)
+    return since(events)
 
 
 def process(pid: int, name: str) -> list[Event]:
     """Return the events of a process's name and place."""
-    of = {"ph": "M", "pid": pid}
+    metadata = {"ph": "M", "pid": pid}
     return [
-        of | {"name": "process_name", "args": {"name": name}},
-        of | {"name": "process_sort_index", "args": {"sort_index": pid}},
+        metadata | {"name": "process_name", "args": {"name": name}},
+        metadata | {"name": "process_sort_index", "args": {"sort_index": pid}},
     ]
 
 

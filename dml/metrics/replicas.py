@@ -35,10 +35,10 @@ def different(params: Params, comm: Comm) -> str | None:
     buffer = np.concatenate([hashes_RxN, ~hashes_RxN], axis=1).max(axis=0)
     comm.Allreduce(None, buffer, np.maximum)
     highest, lowest = np.split(buffer, 2)
-    (found,) = np.nonzero(highest != ~lowest)
-    if not len(found):
+    (differing,) = np.nonzero(highest != ~lowest)
+    if not len(differing):
         return None
-    path, _ = jax.tree_util.tree_leaves_with_path(params)[found[0]]
+    path, _ = jax.tree_util.tree_leaves_with_path(params)[differing[0]]
     return jax.tree_util.keystr(path)
 
 
@@ -73,14 +73,14 @@ def _local(leaf: Any, mesh: Mesh) -> jax.Array:
 
 @partial(jax.jit, static_argnums=0)
 def _hashes(mesh: Mesh, leaves: list[jax.Array]) -> jax.Array:
-    def here(leaves: list[jax.Array]) -> jax.Array:
+    def local_hashes(leaves: list[jax.Array]) -> jax.Array:
         hashes = [jnp.zeros(0, jnp.uint32), *(_hash(leaf)[None] for leaf in leaves)]
         return jnp.concatenate(hashes)[None]
 
     spec = PartitionSpec(AXIS)
-    return jax.shard_map(here, mesh=mesh, in_specs=PartitionSpec(), out_specs=spec)(
-        leaves
-    )
+    return jax.shard_map(
+        local_hashes, mesh=mesh, in_specs=PartitionSpec(), out_specs=spec
+    )(leaves)
 
 
 def _hash(leaf: jax.Array) -> jax.Array:

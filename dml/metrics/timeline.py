@@ -9,10 +9,10 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-from dml.types import Flight, Span, Timeline
+from dml.types import Interval, Message, Timeline
 
 Event = dict[str, Any]
-Interval = tuple[float, float]  # start, end
+Bounds = tuple[float, float]  # start and end of an interval, in seconds
 NANO = 1e-3  # of a microsecond, the unit of trace events
 
 
@@ -24,19 +24,19 @@ def write(path: Path, timeline: Timeline) -> None:
 
 def digest(timeline: Timeline) -> str:
     """Return the sha256 of all events; equal virtual runs have equal hashes."""
-    lines = [repr(tuple(one)) for one in (*timeline.spans, *timeline.flights)]
+    lines = [repr(tuple(event)) for event in (*timeline.intervals, *timeline.messages)]
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
 
 def waiting(timeline: Timeline) -> dict[int, float]:
     """Return the seconds that each rank waited."""
     return {
-        rank: sum(end - start for start, end in merged(each))
-        for rank, each in waits(timeline).items()
+        rank: sum(end - start for start, end in merged(bounds))
+        for rank, bounds in waits(timeline).items()
     }
 
 
-def waits(timeline: Timeline) -> dict[int, list[Interval]]:
+def waits(timeline: Timeline) -> dict[int, list[Bounds]]:
     """Return the intervals in which each rank waited for other ranks.
 
     A call that receives messages waits until the last one is sent. A call that receives
@@ -44,26 +44,26 @@ def waits(timeline: Timeline) -> dict[int, list[Interval]]:
     outside of calls. Send does not wait.
     """
     arrived = defaultdict(list)
-    for flight in timeline.flights:
-        arrived[flight.dest].append((flight.received, flight.sent))
+    for message in timeline.messages:
+        arrived[message.dest].append((message.received, message.sent))
     for each in arrived.values():
         each.sort()
-    waited: dict[int, list[Interval]] = {rank: [] for rank in ranks(timeline)}
+    waited: dict[int, list[Bounds]] = {rank: [] for rank in ranks(timeline)}
     calls, phases = defaultdict(list), defaultdict(list)
-    for span in timeline.spans:
-        if span.name == "wait":
-            phases[span.rank].append((span.start, span.end))
-        elif is_call(span):
-            calls[span.rank].append((span.start, span.end))
-            until = span_waits(span, arrived[span.rank])
-            if until > span.start and span.name != "Send":
-                waited[span.rank].append((span.start, until))
+    for interval in timeline.intervals:
+        if interval.name == "wait":
+            phases[interval.rank].append((interval.start, interval.end))
+        elif is_call(interval):
+            calls[interval.rank].append((interval.start, interval.end))
+            until = call_waits_until(interval, arrived[interval.rank])
+            if until > interval.start and interval.name != "Send":
+                waited[interval.rank].append((interval.start, until))
     for rank in waited:
         waited[rank] += without(phases[rank], calls[rank])
     return waited
 
 
-def without(intervals: list[Interval], holes: list[Interval]) -> Iterator[Interval]:
+def without(intervals: list[Bounds], holes: list[Bounds]) -> Iterator[Bounds]:
     """Yield the parts of the intervals outside of the holes."""
     edges = merged(holes)
     for start, end in intervals:
@@ -78,46 +78,46 @@ def without(intervals: list[Interval], holes: list[Interval]) -> Iterator[Interv
             yield start, end
 
 
-def span_waits(span: Span, arrived: list[tuple[float, float]]) -> float:
+def call_waits_until(interval: Interval, arrived: list[tuple[float, float]]) -> float:
     """Return the time until which a call waits.
 
     arrived: times at which its rank received messages, and at which they were sent. A
     message received at the very start belongs to the call before.
     """
-    first = bisect_right(arrived, (span.start, math.inf))
-    after = bisect_right(arrived, (span.end, math.inf))
+    first = bisect_right(arrived, (interval.start, math.inf))
+    after = bisect_right(arrived, (interval.end, math.inf))
     sent = [sent for _, sent in arrived[first:after]]
-    return max(sent, default=span.end)
+    return max(sent, default=interval.end)
 
 
-def is_call(span: Span) -> bool:
-    """Return whether a span is an MPI call, whose name is capitalized, or a phase."""
-    return span.name[0].isupper()
+def is_call(interval: Interval) -> bool:
+    """Return True for an MPI call, whose name is capitalized; False for a phase."""
+    return interval.name[0].isupper()
 
 
 def ranks(timeline: Timeline) -> list[int]:
-    return sorted({span.rank for span in timeline.spans})
+    return sorted({interval.rank for interval in timeline.intervals})
 
 
-def merged(intervals: Iterable[Interval], gap: float = 0.0) -> list[Interval]:
+def merged(intervals: Iterable[Bounds], gap: float = 0.0) -> list[Bounds]:
     """Return the union of intervals; gaps of at most `gap` are closed."""
-    found: list[Interval] = []
+    union: list[Bounds] = []
     for start, end in sorted(intervals):
-        if found and start - found[-1][1] <= gap:
-            found[-1] = found[-1][0], max(end, found[-1][1])
+        if union and start - union[-1][1] <= gap:
+            union[-1] = union[-1][0], max(end, union[-1][1])
         else:
-            found.append((start, end))
-    return found
+            union.append((start, end))
+    return union
 
 
 # Trace events, as Chrome has them: https://perfetto.dev/docs/getting-started/other-formats
 
 
 def events(timeline: Timeline) -> list[Event]:
-    """Return a thread a rank, a slice a span, an arrow a message, sorted by time."""
-    timed = [slice_of(span) for span in timeline.spans]
-    for number, flight in enumerate(timeline.flights):
-        timed += arrow(number, flight)
+    """Return a thread per rank, a slice per interval, an arrow per message, by time."""
+    timed = [slice_of(interval) for interval in timeline.intervals]
+    for number, message in enumerate(timeline.messages):
+        timed += arrow(number, message)
     # order matters: of slices that begin together, the outer one comes first
     timed.sort(key=lambda event: (event["ts"], -event.get("dur", -1.0)))
     return [*threads(ranks(timeline)), *timed]
@@ -125,9 +125,9 @@ def events(timeline: Timeline) -> list[Event]:
 
 def threads(ranks: Iterable[int]) -> Iterator[Event]:
     for rank in ranks:
-        of = {"ph": "M", "pid": 0, "tid": rank}
-        yield of | {"name": "thread_name", "args": {"name": f"rank {rank}"}}
-        yield of | {"name": "thread_sort_index", "args": {"sort_index": rank}}
+        thread = {"ph": "M", "pid": 0, "tid": rank}
+        yield thread | {"name": "thread_name", "args": {"name": f"rank {rank}"}}
+        yield thread | {"name": "thread_sort_index", "args": {"sort_index": rank}}
 
 
 def micro(seconds: float) -> float:
@@ -135,22 +135,26 @@ def micro(seconds: float) -> float:
     return round(seconds * 1e6, 3)
 
 
-def slice_of(span: Span) -> Event:
-    start, end = micro(span.start), micro(span.end)
+def slice_of(interval: Interval) -> Event:
+    start, end = micro(interval.start), micro(interval.end)
     return {
-        **{"ph": "X", "name": span.name, "cat": "call" if is_call(span) else "phase"},
-        **{"pid": 0, "tid": span.rank, "ts": start, "dur": round(end - start, 3)},
+        **{
+            "ph": "X",
+            "name": interval.name,
+            "cat": "call" if is_call(interval) else "phase",
+        },
+        **{"pid": 0, "tid": interval.rank, "ts": start, "dur": round(end - start, 3)},
     }
 
 
-def arrow(number: int, flight: Flight) -> Iterator[Event]:
+def arrow(number: int, message: Message) -> Iterator[Event]:
     """Yield both ends of a flow from the sender's slice to the receiver's.
 
     The end lies in the slice whose end it is: a nanosecond earlier.
     """
-    sent, received = micro(flight.sent), micro(flight.received)
-    both = {"name": "message", "cat": "message", "id": number, "pid": 0}
-    args = {"bytes": flight.nbytes, "tag": flight.tag}
-    yield both | {"ph": "s", "tid": flight.source, "ts": sent, "args": args}
+    sent, received = micro(message.sent), micro(message.received)
+    flow = {"name": "message", "cat": "message", "id": number, "pid": 0}
+    args = {"bytes": message.nbytes, "tag": message.tag}
+    yield flow | {"ph": "s", "tid": message.source, "ts": sent, "args": args}
     received = max(sent, round(received - NANO, 3))
-    yield both | {"ph": "f", "bp": "e", "tid": flight.dest, "ts": received}
+    yield flow | {"ph": "f", "bp": "e", "tid": message.dest, "ts": received}

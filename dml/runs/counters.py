@@ -33,14 +33,14 @@ def reading(root: Path = POWERCAP, stat: Path = STAT) -> Reading:
 
 def zones(root: Path) -> dict[Path, int]:
     """Read the counters whose sum is that of a host: packages and memory."""
-    found = {}
+    microjoules = {}
     for zone in sorted(root.glob("intel-rapl:*")):  # AMD's have the same name
         try:
             if (zone / "name").read_text().startswith(("package", "dram")):
-                found[zone / "energy_uj"] = micro(zone / "energy_uj")
+                microjoules[zone / "energy_uj"] = micro(zone / "energy_uj")
         except OSError:  # since 2020 only root may
             continue
-    return found
+    return microjoules
 
 
 def micro(file: Path) -> int:
@@ -81,9 +81,9 @@ def gpus() -> Gpus:
 
 def visible(count: int) -> list[str]:
     """Return the GPUs that CUDA may use, by number or by name."""
-    asked = os.environ.get("CUDA_VISIBLE_DEVICES")
+    listed = os.environ.get("CUDA_VISIBLE_DEVICES")
     every = [str(i) for i in range(count)]
-    return every if asked is None else [one for one in asked.split(",") if one]
+    return every if listed is None else [name for name in listed.split(",") if name]
 
 
 def handle(nvml: Any, one: str) -> Any:

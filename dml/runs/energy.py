@@ -87,8 +87,8 @@ class Meter:
         self.look()
         everyone = max(counters.busy() - self.begun.busy, counters.worked())
         read = self.joules > 0
-        gpus, asked = counters.gpus(), self.terms.gpu_price
-        price = hourly(gpus.name) if asked is None else asked
+        gpus, gpu_price = counters.gpus(), self.terms.gpu_price
+        price = hourly(gpus.name) if gpu_price is None else gpu_price
         return Took(
             elapsed,
             self.joules / everyone if read else self.terms.watts,
@@ -146,9 +146,9 @@ def summed(
 def sources(hosts: Sequence[Took], terms: Terms) -> list[str]:
     """Return the sources of the joules: counters, or an estimate."""
     stated = f"CPU time x {terms.watts:g} W (estimated)"
-    found = ["RAPL" if host.read else stated for host in hosts]
-    found += ["NVML" for host in hosts if host.gpus]
-    return sorted(set(found))
+    names = ["RAPL" if host.read else stated for host in hosts]
+    names += ["NVML" for host in hosts if host.gpus]
+    return sorted(set(names))
 
 
 @contextmanager

@@ -48,9 +48,9 @@ def tensorboard(path: Path) -> Iterator[Writer]:
 
     file, last, flushed = EventsWriter(str(path / "events")), 0, time.monotonic()
 
-    def add(numbers: Row, step: int, prefix: str = "") -> None:
+    def add(values: Row, step: int, prefix: str = "") -> None:
         event = Event(wall_time=time.time(), step=step)
-        for name, value in numbers.items():
+        for name, value in values.items():
             if isinstance(value, int | float) and name != "step":
                 event.summary.value.add(tag=prefix + name, simple_value=value)
         file.write_event(event)

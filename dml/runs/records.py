@@ -77,9 +77,9 @@ def read(path: Path) -> Record:
     if crc32(rest) != int(first[1], 16):
         raise BadInput(f"{path}: expected its checksum, got changed bytes; {AGAIN}")
     head, _, events = rest.partition(b"\n")
-    found = json.loads(head)
+    metadata = json.loads(head)
     words, ranks = np.frombuffer(events, "<u8").astype(np.uint64), []
-    for lengths in found["lengths"]:
+    for lengths in metadata["lengths"]:
         *own, words = np.split(words, np.cumsum(lengths))
         ranks.append(own)
-    return Record(path, found["config"], ranks)
+    return Record(path, metadata["config"], ranks)

@@ -70,8 +70,8 @@ def save(
         part.mkdir(parents=True)
         _write(part / ARRAYS, {k: v for k, v in arrays.items() if v.size})
         index["files"] = _files(part / ARRAYS)
-        whole = {"sha256": _hash(index), "index": index}
-        (part / INDEX).write_text(json.dumps(whole, indent=2))
+        content = {"sha256": _hash(index), "index": index}
+        (part / INDEX).write_text(json.dumps(content, indent=2))
         if place.exists():
             before = place.with_name(place.name + REPLACED)
             shutil.rmtree(before, ignore_errors=True)
@@ -123,8 +123,8 @@ def shapes(folder: Path, name: str) -> list[Any]:
             kinds = _index(place)["leaves"]
         except Broken:
             continue
-        found = [kind for leaf, kind in kinds.items() if leaf.startswith(f"{name}/")]
-        return [_shape(kind) for kind in found]
+        selected = [kind for leaf, kind in kinds.items() if leaf.startswith(f"{name}/")]
+        return [_shape(kind) for kind in selected]
     return []
 
 
@@ -144,8 +144,8 @@ def named(tree: Any) -> dict[str, Any]:
 
 def _index(place: Path) -> Any:
     try:
-        whole = json.loads((place / INDEX).read_text())
-        index, sha256 = whole["index"], whole["sha256"]
+        stored = json.loads((place / INDEX).read_text())
+        index, sha256 = stored["index"], stored["sha256"]
         files = _files(place / ARRAYS)
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise Broken(f"its {INDEX} cannot be read") from error
@@ -182,11 +182,11 @@ def _read(place: Path, index: Any, like: Any) -> Any:
     for name, kind in index["keys"].items():
         arrays[name] = jax.random.wrap_key_data(jax.device_put(arrays[name]), impl=kind)
     leaves, tree = jax.tree.flatten(like)
-    found = [
-        array if hasattr(leaf, "dtype") else type(leaf)(array)  # a number of Python's
+    restored = [
+        array if hasattr(leaf, "dtype") else type(leaf)(array)  # a Python number
         for leaf, array in zip(leaves, arrays.values(), strict=True)
     ]
-    return jax.tree.unflatten(tree, found)
+    return jax.tree.unflatten(tree, restored)
 
 
 def _write(path: Path, arrays: Mapping[str, np.ndarray]) -> None:
@@ -200,8 +200,8 @@ def _restore(path: Path, names: list[str]) -> dict[str, np.ndarray]:
     with _orbax() as (orbax, handler):
         kinds = dict.fromkeys(names, orbax.RestoreArgs(restore_type=np.ndarray))
         arguments = orbax.args.PyTreeRestore(restore_args=kinds)
-        found = handler.restore(path.absolute(), args=arguments)
-        return {name: found[name] for name in names}
+        arrays = handler.restore(path.absolute(), args=arguments)
+        return {name: arrays[name] for name in names}
 
 
 @contextmanager
@@ -250,13 +250,13 @@ def _kind(leaf: Any) -> str:
 
 def _files(folder: Path) -> dict[str, str]:
     """Return the hash of every file below a folder."""
-    found = {}
+    hashes = {}
     for path in sorted(folder.rglob("*")):
         if path.is_file():
             with path.open("rb") as file:
                 sha256 = hashlib.file_digest(file, "sha256").hexdigest()
-            found[path.relative_to(folder).as_posix()] = sha256
-    return found
+            hashes[path.relative_to(folder).as_posix()] = sha256
+    return hashes
 
 
 def _hash(index: Any) -> str:
@@ -264,9 +264,9 @@ def _hash(index: Any) -> str:
 
 
 def _places(folder: Path) -> list[Path]:
-    """Return the checkpoints there, the last one first."""
-    found = [path for path in folder.glob("step-*") if NAME.fullmatch(path.name)]
-    return sorted(found, key=_order, reverse=True)
+    """Return the checkpoints of a folder, the newest first."""
+    paths = [path for path in folder.glob("step-*") if NAME.fullmatch(path.name)]
+    return sorted(paths, key=_order, reverse=True)
 
 
 def _order(place: Path) -> tuple[int, int]:

@@ -15,7 +15,7 @@ from dml.metrics.timer import Timer
 from dml.types import BadInput, Step, Timeline
 
 FIRST = 1  # number of first steps, which compile and are not drawn
-SPANS = 40_000  # intervals of all ranks, at most: some MB of JSON
+INTERVALS = 40_000  # intervals of all ranks, at most: some MB of JSON
 MARKS = 8  # events in both traces, by which the clocks are aligned
 
 
@@ -38,7 +38,7 @@ def traced(
             "expected steps to trace with --profile, got --timeline=0; pass "
             "--timeline=<how many>"
         )
-    limit = SPANS // comm.size
+    limit = INTERVALS // comm.size
     noted = hasattr(comm, "seen")
     if not noted and not profiled:
         yield from steps
@@ -59,11 +59,11 @@ def traced(
     if not recorded:
         return
     recorded, marks = profile.unmarked(recorded)
-    if recorded.spans:
+    if recorded.intervals:
         timeline.write(path / "timeline", recorded)
         timeline_figure.draw(path / "timeline", recorded)
         sys.stdout.write(f"timeline {path / 'timeline.svg'}\n")
-    if profiled and (recorded.spans or not noted):
+    if profiled and (recorded.intervals or not noted):
         merge(comm, path, recorded, marks)
 
 
@@ -135,7 +135,7 @@ def merge(comm: Any, path: Path, recorded: Timeline, marks: profile.Marks) -> No
     title, clocks = "messages", f"one clock, within {within:.1f} us"
     if virtual:
         title, clocks = "messages, in virtual time", "virtual and real time start at 0"
-    if not recorded.spans:
+    if not recorded.intervals:
         clocks = "JAX's traces only, each from the start of its rank"
     events = profile.merged(timeline.events(recorded), traces, fits, title)
     profile.write(path / "profile", events, {"clocks": clocks})

@@ -32,15 +32,15 @@ def test_a_nameless_file_leaves_nothing(tmp_path):
 
 def test_a_full_disk_a_short_file_and_a_missing_folder_are_bad_input(tmp_path):
     with Scratch(Path("/dev/full"), np.int32) as file:
-        full = "/dev/full: expected room for 20 bytes or more, got No space left"
+        full = "/dev/full: expected space for at least 20 bytes, got No space left"
         with pytest.raises(BadInput, match=full):
             file.put(2, np.zeros(3, np.int32))
     with Scratch(tmp_path / "short", np.int32) as file:
         file.put(0, np.zeros(3, np.int32))
-        with pytest.raises(BadInput, match="short: expected 8 bytes more at 12"):
+        with pytest.raises(BadInput, match="short: expected 8 bytes at 12"):
             file.get(1, 4)
     for nameless in (True, False):
-        with pytest.raises(BadInput, match="No such file .*; pass a folder"):
+        with pytest.raises(BadInput, match="No such file .*; pass a writable folder"):
             Scratch(tmp_path / "no" / "file", np.int32, nameless)
 
 
@@ -50,10 +50,10 @@ def test_a_spool_gives_back_what_it_took_from_memory_and_disk(tmp_path, capacity
     with Spool(tmp_path / "file", PAIR, capacity) as spool:
         at = 0
         for length in (5, 0, 3, 1, 4, 5, 5, 2, 5, 5, 5):
-            room = spool.room(5)
+            room = spool.reserve(5)
             assert len(room) >= 5
             room[:length] = given[at : at + length]
-            assert np.array_equal(spool.keep(length), given[at : at + length])
+            assert np.array_equal(spool.commit(length), given[at : at + length])
             at += length
         assert len(spool) == at == 40
         assert (spool.spilled > 0) == (capacity < 40)

@@ -3,7 +3,7 @@ import pytest
 from tokenizers import Tokenizer, models, normalizers, pre_tokenizers
 
 from dml.evaluation import masked_tokens as blanks
-from dml.evaluation.masked_tokens import Blank, fill, laid
+from dml.evaluation.masked_tokens import Prediction, fill, insert_sentence
 from dml.types import BadInput
 
 WORDS = [
@@ -33,7 +33,7 @@ def tokenizer():
 
 
 def test_a_sentence_lies_in_a_window_whose_ends_and_rest_stay(tokenizer):
-    tokens, at = laid(tokenizer, "The united ___ of Americas.", AROUND)
+    tokens, at = insert_sentence(tokenizer, "The united ___ of Americas.", AROUND)
     said = [WORDS[token] for token in tokens[0]]
     assert said[: at + 1] == ["[CLS]", "the", "united", "[MASK]"]
     assert said[at + 1 : at + 5] == ["of", "america", "##s", "."]
@@ -71,14 +71,14 @@ def test_a_sentence_without_its_one_gap_or_too_long_is_refused(
     tokenizer, sentence, says
 ):
     with pytest.raises(BadInput, match=says):
-        laid(tokenizer, sentence, AROUND)
+        insert_sentence(tokenizer, sentence, AROUND)
 
 
 def test_lines_and_bars_say_words_and_chances(tmp_path):
     given = [
-        Blank("a ___ b", ("$x$", "字"), (0.81, 0.04)),
-        Blank("longer ___ .", ("y",), (0.001,)),
-        Blank("___", ("z",), (1.0,)),
+        Prediction("a ___ b", ("$x$", "字"), (0.81, 0.04)),
+        Prediction("longer ___ .", ("y",), (0.001,)),
+        Prediction("___", ("z",), (1.0,)),
     ]
     assert blanks.lines(given)[:2] == [
         "a ___ b        $x$ 81%  字 4%",

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
-from dml.evaluation.samples import END, drawn, going_on, lines
+from dml.evaluation.samples import END, continuation, drawn, lines
 from dml.figures import token_loss as surprise
 from dml.types import BadInput
 
@@ -33,7 +33,7 @@ def after(spread=0.0, seen=None):
 
 def test_the_likeliest_tokens_go_on_in_windows_of_one_shape(tokenizer):
     seen = []
-    said = going_on(tokenizer, after(seen=seen), "ab", 4, count=5, temperature=0)
+    said = continuation(tokenizer, after(seen=seen), "ab", 4, count=5, temperature=0)
     assert said == "abcdefg"
     a = ALPHABET.index("a")
     assert [(row - a).tolist()[0] for row in seen] == [
@@ -47,7 +47,7 @@ def test_the_likeliest_tokens_go_on_in_windows_of_one_shape(tokenizer):
 
 def test_a_seed_gives_one_text_and_others_give_others(tokenizer):
     texts = [
-        going_on(tokenizer, after(0.9), "a", 8, count=20, seed=seed)
+        continuation(tokenizer, after(0.9), "a", 8, count=20, seed=seed)
         for seed in (0, 0, 1)
     ]
     assert texts[0] == texts[1] != texts[2]
@@ -66,7 +66,7 @@ def test_tokens_are_drawn_as_often_as_they_are_likely():
 
 def test_an_empty_prompt_begins_a_document_and_ends_are_new_lines(tokenizer):
     scores = after()
-    assert going_on(tokenizer, scores, "", 2, count=2, temperature=0) == '!"'
+    assert continuation(tokenizer, scores, "", 2, count=2, temperature=0) == '!"'
     said = tokenizer.decode([1, 0, 2], skip_special_tokens=False)
     assert said == f'!{END}"'
     assert lines("one\n\n" + "two " * 30) == [
@@ -81,7 +81,7 @@ def test_a_window_of_nothing_and_cold_below_zero_are_refused(
     tokenizer, length, temperature
 ):
     with pytest.raises(BadInput, match="expected a length of 1"):
-        going_on(tokenizer, after(), "a", length, temperature=temperature)
+        continuation(tokenizer, after(), "a", length, temperature=temperature)
 
 
 def test_surprise_is_what_it_takes_to_send_a_token():
@@ -92,14 +92,14 @@ def test_surprise_is_what_it_takes_to_send_a_token():
 
 def test_words_fill_lines_in_their_order():
     some = [" " + "x" * n for n in range(1, 60)] * 3
-    found = surprise.laid(some)
+    found = surprise.placed(some)
     assert all(column + len(word) <= surprise.COLUMNS for _, column, word in found)
     assert [word.strip() for _, _, word in found] == [
         word.strip() for word in some[: len(found)]
     ]
     places = [(line, column) for line, column, _ in found]
     assert places == sorted(set(places)) and places[-1][0] == surprise.LINES - 1
-    assert surprise.laid(["y" * 500])[0][2] == "y" * surprise.COLUMNS
+    assert surprise.placed(["y" * 500])[0][2] == "y" * surprise.COLUMNS
 
 
 def test_every_token_can_be_drawn(tokenizer, tmp_path):

@@ -6,7 +6,7 @@ import glove
 import pytest
 from studies.glove import report as glove_report
 
-from dml.data.generated_text import generated
+from dml.data.text.generated import generated
 from dml.figures import style as figures
 from dml.runs.writers import Writer, ignore
 
@@ -37,7 +37,7 @@ def train(corpus, tmp_path, monkeypatch):
             if not drawn:
                 given.append("--timeline=0")
                 patch.setattr(figures, "chart", undrawn)
-                patch.setattr(glove_report, "wordmap", lambda *_: None)
+                patch.setattr(glove_report, "pca_plot", lambda *_: None)
             return glove.main(["glove.py", *given, *argv])
 
     return run

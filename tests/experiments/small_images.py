@@ -5,7 +5,7 @@ from functools import cache
 import jax
 from studies.server.problems import PROBLEMS, classifier
 
-from dml.data.digits import CLASSES, FEATURES, digits
+from dml.data.images.digits import CLASSES, FEATURES, digits
 from dml.models.networks.logistic import logistic
 
 

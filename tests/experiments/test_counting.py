@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from studies.glove import counting
 
-from dml.data.cooccurrence import RECORD
+from dml.data.text.cooccurrence import RECORD
 
 
 @pytest.fixture

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 from studies.shared_memory import sparse_cuts
 
-from dml.data.dimacs import write
-from dml.data.graphs import generated
+from dml.data.sparse.dimacs import write
+from dml.data.sparse.graphs import generated
 from dml.figures import segments
 from dml.figures import style as figures
 from dml.models.sparse.cuts_optimum import flow

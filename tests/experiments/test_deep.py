@@ -15,7 +15,7 @@ from studies.deep import training as deep
 from studies.deep.steps import Speed
 
 from dml import sim
-from dml.data.generated_text import generated
+from dml.data.text.generated import generated
 from dml.evaluation import masked_tokens as blanks
 from dml.figures import pictures
 from dml.types import BadInput, Step, nothing

@@ -11,7 +11,7 @@ import cooccurrence
 import numpy as np
 import pytest
 
-from dml.data.cooccurrence import RECORD
+from dml.data.text.cooccurrence import RECORD
 from dml.types import BadInput
 
 SCRIPT = Path(__file__).parents[2] / "experiments" / "glove.py"
@@ -97,7 +97,7 @@ def test_a_full_disk_is_named_and_earlier_counts_are_kept(train, tmp_path, monke
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 
     monkeypatch.setattr("dml.data.scratch.os.pwrite", full)
-    with pytest.raises(BadInput, match="expected room .*No space left .*free some"):
+    with pytest.raises(BadInput, match="expected space .*No space left .*free disk"):
         train("--window=4")
     train()
     after = [path for path in (tmp_path / "cache").rglob("*.*") if path.is_file()]

@@ -12,7 +12,7 @@ from studies.large_batch import training as large_batch_training
 from studies.large_batch.report import critical_batch, row, speed_ups
 from studies.large_batch.training import Plan, Result, accuracy, noise_scales, trained
 
-from dml.data.digits import CLASSES, FEATURES, digits
+from dml.data.images.digits import CLASSES, FEATURES, digits
 from dml.data.minibatches import take
 from dml.metrics.timer import Timer
 from dml.models.model_problem import model_problem

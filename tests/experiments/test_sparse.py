@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import svm
 
-from dml.data.svmlight import generate, write
+from dml.data.sparse.svmlight import generate, write
 from dml.figures import style as figures
 from dml.runs.writers import Writer, ignore
 from dml.types import BadInput

@@ -13,9 +13,9 @@ from dml.figures.word_pairs import (
     PANELS,
     label,
     overlap,
+    pca_plot,
     plane,
     relations,
-    wordmap,
 )
 
 EVERY = list(dict.fromkeys(" ".join(GROUPS.values()).replace(",", "").split()))
@@ -93,7 +93,7 @@ def test_the_table_is_of_pairs_without_repetition():
 
 
 def test_every_known_word_is_written_once_a_panel(tmp_path):
-    wordmap(tmp_path / "map", EVERY, gaussian(len(EVERY), 8))
+    pca_plot(tmp_path / "map", EVERY, gaussian(len(EVERY), 8))
     known = relations(EVERY)
     expected = [EVERY[row] for index in known.values() for row in index.ravel()]
     found = [word for word in texts(tmp_path / "map.svg") if word in EVERY]
@@ -104,14 +104,14 @@ def test_every_known_word_is_written_once_a_panel(tmp_path):
 
 def test_without_relations_the_most_frequent_words_are_drawn(tmp_path):
     words = [f"w{i}" for i in range(100)]
-    wordmap(tmp_path / "map", words, gaussian(100, 8))
+    pca_plot(tmp_path / "map", words, gaussian(100, 8))
     found = [word for word in texts(tmp_path / "map.svg") if word in words]
     assert sorted(found) == sorted(words[:FALLBACK])
 
 
 def test_the_same_vectors_give_the_same_bytes(tmp_path):
     for name in "ab":
-        wordmap(tmp_path / name, EVERY[:40], gaussian(40, 8))
+        pca_plot(tmp_path / name, EVERY[:40], gaussian(40, 8))
     for suffix in "svg", "png":
         one, other = (tmp_path / f"{name}.{suffix}" for name in "ab")
         assert one.read_bytes() == other.read_bytes()

@@ -158,7 +158,7 @@ def test_interrupted_and_resumed_gives_the_same_table(swept, tmp_path):
     process.send_signal(signal.SIGINT)
     _, said = process.communicate(timeout=10)
     assert process.returncode == 130
-    assert said.endswith("sweep.py: stopped at once; start again to go on\n")
+    assert said.endswith("sweep.py: interrupted; start again to continue\n")
     assert not alive(tmp_path)
     begun = {path.parent.name for path in (tmp_path / "out").glob("*/output.txt")}
     done = stamps(tmp_path)
@@ -327,7 +327,7 @@ def test_after_two_dashes_a_flag_is_the_scripts_own(swept, tmp_path):
     [
         (["--lrr=1"], "got --lrr; did you mean --lr?"),
         (["--repeat=0"], "repeat"),
-        (["--x=lr"], "expected --y beside --x"),
+        (["--x=lr"], "expected --y with --x"),
         (["--x=text", "--y=loss", "--text=a,b"], "expected numbers in --x=text"),
         (["--", "--out=x"], "expected --out before --"),
         (["--n=1", "--jobs=x"], "jobs"),
@@ -377,7 +377,9 @@ def test_without_mpi_both_ways_to_get_one_are_said(tmp_path, monkeypatch):
     python = tmp_path / "bin" / "python"
     monkeypatch.setattr(sys, "executable", str(python))
     monkeypatch.setenv("PATH", str(tmp_path))
-    with pytest.raises(BadInput, match="launch/local.sh, .*or install the system's"):
+    with pytest.raises(
+        BadInput, match="launch/local.sh, .*or install the system package"
+    ):
         sweep_flags.mpirun()
     for place in (tmp_path, python.parent):  # the one of the environment goes first
         place.mkdir(exist_ok=True)

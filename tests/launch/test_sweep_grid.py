@@ -146,9 +146,9 @@ def test_an_impossible_range_is_one_line(text):
 
 
 def test_a_range_without_draws_or_in_a_list_is_one_line():
-    with pytest.raises(BadInput, match="got the range 0..1; pass --random"):
+    with pytest.raises(BadInput, match="got the range 0..1; add --random"):
         sweep_grid.grid([None], {"a": ["0..1"]})
-    with pytest.raises(BadInput, match="got the range 0..1; pass it alone"):
+    with pytest.raises(BadInput, match="got the range 0..1; pass the range as"):
         sweep_grid.drawn([None], {"a": ["5", "0..1"]}, 1, 0)
 
 
@@ -156,7 +156,7 @@ def test_seeds_count_from_the_one_that_is_given():
     assert sweep_grid.seeds({}, 3) == ["0", "1", "2"]
     assert sweep_grid.seeds({"seed": ["7"]}, 2) == ["7", "8"]
     assert sweep_grid.seeds({"seed": ["7", "3"]}, 1) == ["7", "3"]
-    with pytest.raises(BadInput, match="expected --seed=<the first> beside --repeat=2"):
+    with pytest.raises(BadInput, match="expected --seed=<the first> with --repeat=2"):
         sweep_grid.seeds({"seed": ["7", "3"]}, 2)
 
 

@@ -15,7 +15,7 @@ import glove
 import pytest
 from studies.glove import report as glove_report
 
-from dml.data.generated_text import generated
+from dml.data.text.generated import generated
 from dml.figures import style as figures
 from dml.runs.writers import Writer, ignore
 from dml.wire.collectives import ALLREDUCE
@@ -134,7 +134,7 @@ def test_an_epoch_on_two_hosts_has_the_bits_of_one_process(
 
     monkeypatch.setenv("DML_DATA", str(house / "data"))
     monkeypatch.setattr(figures, "chart", lambda *_: nullcontext(UNDRAWN))
-    monkeypatch.setattr(glove_report, "wordmap", lambda *_: None)
+    monkeypatch.setattr(glove_report, "pca_plot", lambda *_: None)
     (alone,) = glove.main(["glove.py", *given, f"--out={tmp_path / 'one'}"])
     assert summary["vectors_sha256"] == alone["vectors_sha256"]
 

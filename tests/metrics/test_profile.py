@@ -8,10 +8,10 @@ import pytest
 
 from dml.metrics.profile import MARK, Fit, fit, merged, read, unmarked, write
 from dml.metrics.timeline import events
-from dml.types import Flight, Span, Timeline
+from dml.types import Interval, Message, Timeline
 
-SPANS = [Span(0, "gradient", 1.0, 2.0), Span(1, "Recv", 1.5, 3.0)]
-FOUND = Timeline(SPANS, [Flight(0, 1, 0, 8, 2.0, 3.0)])
+INTERVALS = [Interval(0, "gradient", 1.0, 2.0), Interval(1, "Recv", 1.5, 3.0)]
+FOUND = Timeline(INTERVALS, [Message(0, 1, 0, 8, 2.0, 3.0)])
 
 
 def slices(name, *times, pid=701, **more):
@@ -47,8 +47,12 @@ def test_a_trace_without_marks_keeps_its_times():
 
 
 def test_marks_are_no_part_of_the_timeline():
-    marks = [Span(1, MARK, 0.1, 0.2), Span(0, MARK, 0.3, 0.4), Span(1, MARK, 0.5, 0.6)]
-    found, of = unmarked(Timeline([*marks, *SPANS], FOUND.flights))
+    marks = [
+        Interval(1, MARK, 0.1, 0.2),
+        Interval(0, MARK, 0.3, 0.4),
+        Interval(1, MARK, 0.5, 0.6),
+    ]
+    found, of = unmarked(Timeline([*marks, *INTERVALS], FOUND.messages))
     assert found == FOUND
     assert of == {0: [(0.3, 0.4)], 1: [(0.1, 0.2), (0.5, 0.6)]}
 

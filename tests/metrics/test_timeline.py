@@ -10,7 +10,7 @@ from dml import sim
 from dml.figures import style as figures
 from dml.figures.timeline import axis_unit, draw
 from dml.metrics.timeline import digest, events, merged, waiting, without, write
-from dml.types import Flight, Span, Timeline
+from dml.types import Interval, Message, Timeline
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.comm import Traced
 
@@ -48,17 +48,17 @@ def test_each_span_is_a_slice_and_each_flow_has_its_end():
     times = [event["ts"] for event in trace if "ts" in event]
     assert times == sorted(times)
     slices = [(e["tid"], e["name"], e["ts"], e["dur"]) for e in some_of(trace, "X")]
-    spans = [(s.rank, s.name, s.start, s.end - s.start) for s in timeline.spans]
-    for found, want in zip(sorted(slices), sorted(spans), strict=True):
+    intervals = [(s.rank, s.name, s.start, s.end - s.start) for s in timeline.intervals]
+    for found, want in zip(sorted(slices), sorted(intervals), strict=True):
         assert found[:2] == want[:2]
         assert np.allclose(found[2:], np.array(want[2:]) * 1e6, rtol=0, atol=2e-3)
     starts = {event["id"]: event for event in some_of(trace, "s")}
     ends = {event["id"]: event for event in some_of(trace, "f")}
-    assert len(starts) == len(ends) == len(timeline.flights) == 4 * 6
-    for number, flight in enumerate(timeline.flights):
+    assert len(starts) == len(ends) == len(timeline.messages) == 4 * 6
+    for number, message in enumerate(timeline.messages):
         start, end = starts[number], ends[number]
-        assert (start["tid"], end["tid"]) == (flight.source, flight.dest)
-        assert start["args"] == {"bytes": flight.nbytes, "tag": flight.tag}
+        assert (start["tid"], end["tid"]) == (message.source, message.dest)
+        assert start["args"] == {"bytes": message.nbytes, "tag": message.tag}
         assert start["ts"] <= end["ts"]
 
 
@@ -74,53 +74,56 @@ def test_both_ends_of_a_flow_lie_in_slices_of_calls():
 
 
 def test_slices_that_begin_together_are_nested_outer_first():
-    spans = [Span(0, "Recv", 0.0, 1e-6), Span(0, "wire", 0.0, 2e-6)]
-    assert [e["name"] for e in some_of(events(Timeline(spans, [])), "X")] == [
+    intervals = [Interval(0, "Recv", 0.0, 1e-6), Interval(0, "wire", 0.0, 2e-6)]
+    assert [e["name"] for e in some_of(events(Timeline(intervals, [])), "X")] == [
         "wire",
         "Recv",
     ]
 
 
 def test_an_arrow_begins_after_the_slice_that_begins_with_it():
-    spans, flights = [Span(0, "Send", 0.0, 1e-6)], [Flight(0, 0, 0, 8, 0.0, 1e-6)]
-    trace = [e for e in events(Timeline(spans, flights)) if e["ph"] != "M"]
+    intervals, messages = (
+        [Interval(0, "Send", 0.0, 1e-6)],
+        [Message(0, 0, 0, 8, 0.0, 1e-6)],
+    )
+    trace = [e for e in events(Timeline(intervals, messages)) if e["ph"] != "M"]
     assert [event["ph"] for event in trace] == ["X", "s", "f"]
 
 
 def test_what_came_when_a_call_began_is_of_the_call_before():
-    spans = [Span(0, "Recv", 0.0, 5.0), Span(0, "Recv", 5.0, 6.0)]
-    flights = [
-        Flight(1, 0, 0, 8, sent=5.5, received=6.0),
-        Flight(2, 0, 0, 8, sent=3.0, received=5.0),
+    intervals = [Interval(0, "Recv", 0.0, 5.0), Interval(0, "Recv", 5.0, 6.0)]
+    messages = [
+        Message(1, 0, 0, 8, sent=5.5, received=6.0),
+        Message(2, 0, 0, 8, sent=3.0, received=5.0),
     ]
-    assert waiting(Timeline(spans, flights)) == {0: 3.0 + 0.5}
+    assert waiting(Timeline(intervals, messages)) == {0: 3.0 + 0.5}
 
 
 def test_a_call_that_receives_many_messages_waits_till_the_last_is_sent():
-    flights = [Flight(1, 0, 0, 8, 2.0, 4.0), Flight(1, 0, 0, 8, 9.0, 10.0)]
-    assert waiting(Timeline([Span(0, "Waitall", 0.0, 10.0)], flights)) == {0: 9.0}
+    messages = [Message(1, 0, 0, 8, 2.0, 4.0), Message(1, 0, 0, 8, 9.0, 10.0)]
+    assert waiting(Timeline([Interval(0, "Waitall", 0.0, 10.0)], messages)) == {0: 9.0}
 
 
 def test_a_rank_waits_for_a_message_till_it_is_sent_and_else_for_the_whole_call():
-    spans = [
-        Span(0, "Recv", 0.0, 5.0),  # sent at 3
-        Span(0, "Sendrecv", 5.0, 6.0),  # sent before it began
-        Span(0, "Send", 6.0, 8.0),  # hands over
-        Span(0, "Barrier", 8.0, 9.0),
-        Span(0, "update", 9.0, 20.0),
-        Span(1, "wait", 1.0, 4.0),
-        Span(1, "Wait", 2.0, 4.5),  # inside, but for half a second
-        Span(1, "wait", 10.0, 13.0),  # but for what travels in Recv
-        Span(1, "Recv", 11.0, 12.5),
-        Span(2, "gradient", 0.0, 1.0),
+    intervals = [
+        Interval(0, "Recv", 0.0, 5.0),  # sent at 3
+        Interval(0, "Sendrecv", 5.0, 6.0),  # sent before it began
+        Interval(0, "Send", 6.0, 8.0),  # hands over
+        Interval(0, "Barrier", 8.0, 9.0),
+        Interval(0, "update", 9.0, 20.0),
+        Interval(1, "wait", 1.0, 4.0),
+        Interval(1, "Wait", 2.0, 4.5),  # inside, but for half a second
+        Interval(1, "wait", 10.0, 13.0),  # but for what travels in Recv
+        Interval(1, "Recv", 11.0, 12.5),
+        Interval(2, "gradient", 0.0, 1.0),
     ]
-    flights = [
-        Flight(1, 0, 0, 8, sent=3.0, received=5.0),
-        Flight(2, 0, 0, 8, sent=4.0, received=6.0),
-        Flight(0, 1, 0, 8, sent=6.0, received=7.0),
-        Flight(0, 1, 0, 8, sent=10.5, received=12.5),
+    messages = [
+        Message(1, 0, 0, 8, sent=3.0, received=5.0),
+        Message(2, 0, 0, 8, sent=4.0, received=6.0),
+        Message(0, 1, 0, 8, sent=6.0, received=7.0),
+        Message(0, 1, 0, 8, sent=10.5, received=12.5),
     ]
-    assert waiting(Timeline(spans, flights)) == {0: 4.0, 1: 3.5 + 1.5, 2: 0.0}
+    assert waiting(Timeline(intervals, messages)) == {0: 4.0, 1: 3.5 + 1.5, 2: 0.0}
 
 
 def test_all_wait_for_a_straggler_and_it_for_nobody():
@@ -149,8 +152,8 @@ def test_a_run_has_one_hash_whatever_its_data_and_another_run_another():
     assert one == digest(ring(4)) == digest(ring(4, seed=1))
     others = {digest(ring(5)), digest(ring(4, length=1001)), digest(ring(4, late=1e-9))}
     assert len(others | {one}) == 4
-    span, flight = Span(0, "Recv", 0.0, 1.0), Flight(0, 0, 0, 8, 0.0, 1.0)
-    few = ([], []), ([span], []), ([], [flight]), ([span], [flight])
+    interval, message = Interval(0, "Recv", 0.0, 1.0), Message(0, 0, 0, 8, 0.0, 1.0)
+    few = ([], []), ([interval], []), ([], [message]), ([interval], [message])
     assert len({digest(Timeline(*each)) for each in few}) == 4
 
 
@@ -169,7 +172,7 @@ def test_the_picture_has_a_row_a_rank_and_stays_small(tmp_path, size, late):
         assert (f"<!-- {word} -->" in text) == (size > 1)
     assert f"<!-- {size} ranks · {size * 2 * (size - 1):,} messages" in text
     lines = max(path.get("d", "").count("L") for path in root.iter(f"{SVG}path"))
-    assert lines >= len(timeline.flights)
+    assert lines >= len(timeline.messages)
     assert svg.stat().st_size < 2 << 20
     assert (tmp_path / "timeline.json").stat().st_size < 5 << 20
     assert (tmp_path / "timeline.png").read_bytes()[1:4] == b"PNG"
@@ -177,14 +180,14 @@ def test_the_picture_has_a_row_a_rank_and_stays_small(tmp_path, size, late):
 
 STORY = Timeline(
     [
-        Span(0, "update", 10.0, 11.0),
-        Span(0, "wait", 11.0, 13.0),
-        Span(1, "gradient", 10.0, 11.0),
-        Span(1, "gradient", 11.0005, 12.0),  # so near that no gap can be seen
-        Span(1, "reading", 12.0, 12.25),
-        Span(1, "writing", 12.5, 13.0),
+        Interval(0, "update", 10.0, 11.0),
+        Interval(0, "wait", 11.0, 13.0),
+        Interval(1, "gradient", 10.0, 11.0),
+        Interval(1, "gradient", 11.0005, 12.0),  # so near that no gap can be seen
+        Interval(1, "reading", 12.0, 12.25),
+        Interval(1, "writing", 12.5, 13.0),
     ],
-    [Flight(1, 0, 0, 2000, sent=12.0, received=13.0)],
+    [Message(1, 0, 0, 2000, sent=12.0, received=13.0)],
 )
 
 
@@ -224,7 +227,7 @@ def test_the_picture_shows_what_the_timeline_tells(monkeypatch):
 
 
 def test_a_timeline_without_duration_is_drawn(tmp_path):
-    draw(tmp_path / "timeline", Timeline([Span(0, "update", 1.0, 1.0)], []))
+    draw(tmp_path / "timeline", Timeline([Interval(0, "update", 1.0, 1.0)], []))
     assert "0 messages" in (tmp_path / "timeline.svg").read_text()
 
 

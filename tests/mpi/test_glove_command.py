@@ -14,7 +14,7 @@ import glove
 import pytest
 from studies.glove import report as glove_report
 
-from dml.data.generated_text import generated
+from dml.data.text.generated import generated
 from dml.figures import style as figures
 from dml.runs.writers import Writer, ignore
 
@@ -69,7 +69,7 @@ def train(tmp_path, monkeypatch):
 
     monkeypatch.setenv("DML_DATA", str(tmp_path))
     monkeypatch.setattr(figures, "chart", undrawn)
-    monkeypatch.setattr(glove_report, "wordmap", lambda *_: None)
+    monkeypatch.setattr(glove_report, "pca_plot", lambda *_: None)
     return run
 
 

@@ -28,12 +28,12 @@ def main(path):
         return
     timeline.write(Path(path), found)
     timeline_figure.draw(Path(path), found)
-    assert {span.rank for span in found.spans} == set(range(comm.size))
-    assert all(flight.received > flight.sent for flight in found.flights)
-    own = [flight.nbytes for flight in found.flights if flight.source == 0]
+    assert {interval.rank for interval in found.intervals} == set(range(comm.size))
+    assert all(message.received > message.sent for message in found.messages)
+    own = [message.nbytes for message in found.messages if message.source == 0]
     assert (len(own), sum(own)) == (comm.messages_sent, comm.bytes_sent)
-    assert len(found.flights) == comm.size * len(own)
-    spread = max(s.end for s in found.spans) - min(s.start for s in found.spans)
+    assert len(found.messages) == comm.size * len(own)
+    spread = max(s.end for s in found.intervals) - min(s.start for s in found.intervals)
     assert 0 < spread < 60
     sys.stdout.write(f"{comm.size} ranks traced\n")
 

@@ -5,7 +5,7 @@ import jax
 import numpy as np
 import pytest
 
-from dml.data.digits import digits
+from dml.data.images.digits import digits
 from dml.data.minibatches import minibatches, take
 from dml.metrics.timer import Timer
 from dml.models.model_problem import model_problem

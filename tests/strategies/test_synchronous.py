@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dml import sim
-from dml.data.digits import digits
+from dml.data.images.digits import digits
 from dml.data.minibatches import minibatches, take
 from dml.evaluation.scores import digest
 from dml.metrics.timer import Timer

@@ -23,7 +23,7 @@ from dml.models.sparse.problem import dot
 from dml.models.sparse.problem import leave_table as settle
 from dml.models.sparse.problem import same_data as paced
 from dml.models.sparse.problem import zero_decay as decay
-from dml.types import BadInput, Edges, Problem, Ratings, Rows, Touching
+from dml.types import BadInput, Edges, Problem, Ratings, RowBatch, Rows
 
 __all__ = ["decay", "gradient", "move", "objective", "optimum", "paced", "settle"]
 FALLS = 1e-7  # least relative decrease of the objective in a sweep
@@ -190,12 +190,12 @@ class Products(NamedTuple):
         columns = np.array_split(self.start_TxD[:, :-1], size, axis=1)[rank]
         return np.column_stack([columns, self.start_TxD[:, -1]]), self.gradient
 
-    def terms(self, rank: int) -> Callable[[np.ndarray, Touching], np.ndarray]:
+    def terms(self, rank: int) -> Callable[[np.ndarray, RowBatch], np.ndarray]:
         """Return (table, batch) -> a rank's terms of all products, and of the norms."""
         return partial(self.products, biases=rank == 0)
 
     def products(
-        self, table_TxD: np.ndarray, batch: Touching, biases: bool
+        self, table_TxD: np.ndarray, batch: RowBatch, biases: bool
     ) -> np.ndarray:
         rows_Bx2, mus = self.rows(batch), (self.data.mu_user, self.data.mu_item)
         users_BxD, items_BxD = table_TxD[rows_Bx2[:, 0]], table_TxD[rows_Bx2[:, 1]]
@@ -209,7 +209,7 @@ class Products(NamedTuple):
         return np.append(products_B, 0.5 * sum(norms))
 
     def gradient(
-        self, table_TxD: np.ndarray, batch: Touching, products: np.ndarray
+        self, table_TxD: np.ndarray, batch: RowBatch, products: np.ndarray
     ) -> tuple[float, Rows]:
         assert isinstance(batch.rows, np.ndarray)
         rows_Bx2, kind = self.rows(batch), table_TxD.dtype.type
@@ -226,7 +226,7 @@ class Products(NamedTuple):
         count = len(batch.indices)
         return loss / count, Rows(batch.rows, sums_NxD / kind(count))
 
-    def rows(self, batch: Touching) -> np.ndarray:
+    def rows(self, batch: RowBatch) -> np.ndarray:
         """Return the row of each example's user, and of its item."""
         return self.data.edges.rows.reshape(-1, 2)[batch.indices]
 

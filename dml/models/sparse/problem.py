@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from dml.types import Edges, Kernel, Problem, Rows, SparseModel, Touching
+from dml.types import Edges, Kernel, Problem, RowBatch, Rows, SparseModel
 
 
 def problem(
@@ -66,11 +66,11 @@ def of_rows(
         order of the examples.
     """
 
-    def take(indices: np.ndarray) -> Touching:
+    def take(indices: np.ndarray) -> RowBatch:
         rows = touched(edges, np.asarray(indices, np.int64), len(start))
-        return Touching(indices, np.sort(rows) if rising else rows)
+        return RowBatch(indices, np.sort(rows) if rising else rows)
 
-    def row_gradient(table: np.ndarray, batch: Touching) -> tuple[float, Rows]:
+    def row_gradient(table: np.ndarray, batch: RowBatch) -> tuple[float, Rows]:
         assert isinstance(batch.rows, np.ndarray)
         loss, values = gradient(table, batch.indices, batch.rows)
         return loss, Rows(batch.rows, values.reshape(len(values), -1))

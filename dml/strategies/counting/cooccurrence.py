@@ -14,11 +14,11 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dml.data import cooccurrence as kernels
-from dml.data.cooccurrence import COUNT, RECORD
 from dml.data.scratch import Scratch, Spool
 from dml.data.shards import bounds
-from dml.data.vocabulary import write
+from dml.data.text import cooccurrence as kernels
+from dml.data.text.cooccurrence import COUNT, RECORD
+from dml.data.text.vocabulary import write
 from dml.strategies.counting.corpus import Corpus, Pieces, Tokens, number
 from dml.strategies.counting.runs import Runs, merge
 from dml.types import BadInput, Comm
@@ -142,11 +142,11 @@ def tally(
             chunk = text.get(first - before, last - first + before)
             index, word = kernels.index(chunk, words), 0
             while word < words:
-                buffer = spool.room(words)
+                buffer = spool.reserve(words)
                 word, used = kernels.count(
                     index, before, weights, rules.symmetric, word, sums, buffer
                 )
-                kernels.tally(spool.keep(used)["word"], totals)
+                kernels.tally(spool.commit(used)["word"], totals)
             edges.append(len(spool))
             del chunk, index  # free the memory before the next chunk
     return Runs(spool, edges, totals[1:])

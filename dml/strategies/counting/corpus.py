@@ -18,9 +18,9 @@ from zlib import crc32
 
 import numpy as np
 
-from dml.data.cooccurrence import END, tally
 from dml.data.scratch import Scratch
-from dml.data.vocabulary import Vocabulary, vocabulary
+from dml.data.text.cooccurrence import END, tally
+from dml.data.text.vocabulary import Vocabulary, vocabulary
 from dml.types import BadInput, Comm
 from dml.wire.collectives import all_to_all
 

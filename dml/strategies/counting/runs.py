@@ -13,9 +13,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dml.data import cooccurrence as kernels
-from dml.data.cooccurrence import COUNT, RECORD, Sums
 from dml.data.scratch import Scratch, Spool
+from dml.data.text import cooccurrence as kernels
+from dml.data.text.cooccurrence import COUNT, RECORD, Sums
 from dml.types import Comm
 from dml.wire.collectives import ALLREDUCE, all_to_all
 from dml.wire.collectives.all_gather_parts import lengths

@@ -11,7 +11,7 @@ from collections.abc import Callable
 import numpy as np
 from numba import njit
 
-from dml.data.tiles import Tiles
+from dml.data.text.tiles import Tiles
 from dml.update.rows import FAST, HALF, dot, pad_of, rsqrt
 
 CLIP = np.float32(100)  # greatest gradient, as in the reference program

@@ -26,7 +26,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from dml.data.tiles import Tiles
+from dml.data.text.tiles import Tiles
 from dml.metrics.timer import Timer
 from dml.models.networks.glove import Records, misses
 from dml.strategies.glove.problem import take

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from dml.data.tiles import Blocks, Tiles
+from dml.data.text.tiles import Blocks, Tiles
 from dml.models.networks.glove import Records
 from dml.strategies.glove.descend import descend
 from dml.types import BadInput, Embeddings, Kernel, Problem, Rows

@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 from numba import njit
 
-from dml.data.tiles import Tiles
+from dml.data.text.tiles import Tiles
 from dml.models.networks.glove import Records
 from dml.strategies.glove.problem import minibatches, take
 from dml.strategies.server.server import server

@@ -11,9 +11,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dml.data import tiles
 from dml.data.shards import bounds
-from dml.data.tiles import Blocks, Cell, Tiles
+from dml.data.text import tiles
+from dml.data.text.tiles import Blocks, Cell, Tiles
 from dml.models.networks.glove import weight
 from dml.types import BadInput, Comm, Embeddings
 from dml.wire.collectives import all_gather

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from dml.data.tiles import assign
+from dml.data.text.tiles import assign
 from dml.metrics.timer import Timer
 from dml.strategies.shared.workers import (
     Descent,

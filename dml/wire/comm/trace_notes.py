@@ -10,7 +10,7 @@ from weakref import WeakSet
 
 import numpy as np
 
-from dml.types import Comm, Flight, Span, Timeline
+from dml.types import Comm, Interval, Message, Timeline
 from dml.wire.comm.tags import Tag
 
 CALL = np.dtype([("name", "S24"), ("start", "f8"), ("end", "f8")])
@@ -95,13 +95,13 @@ def collect(notes: Notes) -> Timeline | None:
         return None
     books = [mine] + [Pages.receive(comm, rank) for rank in range(1, comm.size)]
     behind = origins([book.met for book in books], hosts)
-    spans = [
-        Span(rank, name.decode(), start - behind[rank], end - behind[rank])
+    intervals = [
+        Interval(rank, name.decode(), start - behind[rank], end - behind[rank])
         for rank, book in enumerate(books)
         for name, start, end in book.calls.tolist()
     ]
-    spans.sort(key=lambda span: (span.start, -span.end, span.rank))
-    return Timeline(spans, flights(books, behind))
+    intervals.sort(key=lambda interval: (interval.start, -interval.end, interval.rank))
+    return Timeline(intervals, matched_messages(books, behind))
 
 
 def origins(met: Sequence[np.ndarray], hosts: Sequence[int]) -> list[float]:
@@ -121,7 +121,7 @@ def origins(met: Sequence[np.ndarray], hosts: Sequence[int]) -> list[float]:
     return (first[0, -1] + ahead[number]).tolist()
 
 
-def flights(books: Sequence[Pages], behind: Sequence[float]) -> list[Flight]:
+def matched_messages(books: Sequence[Pages], behind: Sequence[float]) -> list[Message]:
     """Match the n-th send with the n-th receive of one group, source, dest and tag.
 
     Messages of one kind never overtake each other. What only one side has noted stays
@@ -148,5 +148,5 @@ def flights(books: Sequence[Pages], behind: Sequence[float]) -> list[Flight]:
                 taken[key] = n + 1
                 sent, received = when - behind[source], arrivals[key][n]
                 if received == received:
-                    found.append(Flight(source, dest, tag, nbytes, sent, received))
+                    found.append(Message(source, dest, tag, nbytes, sent, received))
     return sorted(found, key=lambda one: (one.sent, one.source, one.dest, one.received))

@@ -20,7 +20,7 @@ class Traced(Wrapper):
         comm = Traced(world());  comm.align();  comm.begin();  …;  comm.end()
         timeline = comm.timeline()      # of all ranks, on rank 0
 
-    Every call that may wait is a Span of its name, every message a Flight. Tracing
+    A call that may wait becomes an Interval of its name, a message a Message. Tracing
     sends nothing and takes no virtual time before `timeline`. While it is off, CALLS
     are the wrapped communicator's own. Trace whole exchanges: a message in transit at
     `begin` shifts its kind by one.
@@ -50,7 +50,7 @@ class Traced(Wrapper):
                 self.notes.met.append(self.Wtime())
 
     def begin(self, limit: int = ENDLESS) -> None:
-        """Note from now on; end after so many spans of this rank."""
+        """Note from now on; end after so many intervals of this rank."""
         self.notes.limit = len(self.notes.calls) + limit
         self.notes.switch(True)
 
@@ -72,7 +72,7 @@ class Traced(Wrapper):
     # What to note.
 
     def seen(self, name: str, start: float, end: float) -> None:
-        """Note a span, as a Timer's `seen`."""
+        """Note an interval, as a Timer's `seen`."""
         notes = self.notes
         if notes.on:
             notes.calls.append((name, start, end))

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from lab import flags
 
-from dml.data.tokens import Tokens, tokens
+from dml.data.text.tokens import Tokens, tokens
 from dml.models.layers.experts import Mixture, capacity
 from dml.models.networks.tensor_transformer import tensor_transformer
 from dml.models.networks.transformer import SIZES, Shape, transformer

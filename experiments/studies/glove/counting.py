@@ -13,11 +13,11 @@ from typing import NamedTuple
 import numpy as np
 from lab import flags
 
-from dml.data import cooccurrence
 from dml.data.archives import cache
-from dml.data.sources import text
-from dml.data.text import pieces, tokens
-from dml.data.vocabulary import Vocabulary, read
+from dml.data.text import cooccurrence
+from dml.data.text.corpora import text
+from dml.data.text.pieces import pieces, tokens
+from dml.data.text.vocabulary import Vocabulary, read
 from dml.runs import folder as runs
 from dml.strategies.counting.cooccurrence import Rules, count
 from dml.types import BadInput, CountedComm

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from lab import flags
 
-from dml.data.tiles import tile_rows
+from dml.data.text.tiles import tile_rows
 from dml.strategies.glove.tiling import Order
 from dml.strategies.rotation import cells
 from dml.update.rows import width

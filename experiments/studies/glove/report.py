@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from dml.data import vocabulary
-from dml.data.vocabulary import Vocabulary
+from dml.data.text import vocabulary
+from dml.data.text.vocabulary import Vocabulary
 from dml.evaluation import vectors, words
-from dml.figures.word_pairs import wordmap
+from dml.figures.word_pairs import pca_plot
 from dml.runs.writers import cell
 from dml.types import Comm, Embeddings
 from dml.wire.collectives import tree_allreduce
@@ -36,7 +36,7 @@ def conclude(
     word_table = word_vectors(state, len(known.words))
     vectors.save(path, known.words, word_table)
     vocabulary.write(path / "vocab.txt", known)
-    wordmap(path / "words", known.words, word_table)
+    pca_plot(path / "words", known.words, word_table)
     digest = hashlib.sha256(word_table.tobytes()).hexdigest()
     neighbours = words.neighbours(known.words, word_table, examples)
     return words.evaluate(known.words, word_table) | {

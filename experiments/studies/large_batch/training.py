@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax.tree_util import Partial
 
-from dml.data.images import images
+from dml.data.images.datasets import images
 from dml.data.minibatches import draws, take
 from dml.metrics.noise import Noise
 from dml.metrics.timer import Timer

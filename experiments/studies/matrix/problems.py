@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from dml.data.digits import CLASSES, FEATURES, digits
+from dml.data.images.digits import CLASSES, FEATURES, digits
 from dml.data.minibatches import minibatches, take
 from dml.evaluation.scores import evaluate
 from dml.models.model_problem import model_problem
@@ -105,7 +105,7 @@ def gpt() -> Problem:
 
 def documents(model: SparseModel) -> Problem:
     """Return a linear model of sparse rows."""
-    from dml.data.svmlight import generate
+    from dml.data.sparse.svmlight import generate
 
     data = model.documents(generate(500, 60, 8, SEED), mu=1e-3)
     return of_edges(model, data, np.zeros(60, np.float32))
@@ -127,7 +127,7 @@ def svm() -> Problem:
 
 def completion() -> Problem:
     """Return matrix factorisation."""
-    from dml.data.ratings import generated
+    from dml.data.sparse.ratings import generated
     from dml.models.sparse import completion, factors
 
     training, _ = factors.centred(*generated(30, 20, 500, 3, SEED))
@@ -137,7 +137,7 @@ def completion() -> Problem:
 
 def labels() -> Problem:
     """Return a multi-way graph cut."""
-    from dml.data.graphs import generated
+    from dml.data.sparse.graphs import generated
     from dml.models.sparse import cuts
 
     graph = generated((12, 12), 3, SEED, 1.0)
@@ -157,7 +157,7 @@ def masked() -> Problem:
 def glove() -> Problem:
     """Return GloVe on random records."""
     from dml import sim
-    from dml.data.cooccurrence import RECORD
+    from dml.data.text.cooccurrence import RECORD
     from dml.models.networks.glove import glove
     from dml.strategies.glove.problem import problem
     from dml.strategies.glove.tiling import Order, tiled

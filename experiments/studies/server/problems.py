@@ -28,16 +28,16 @@ class Stated(NamedTuple):
 
 def logistic(seed: int, l1: float, path: str = "") -> Problem:
     """20 Newsgroups, or a fifth of an svmlight file held out."""
-    from dml.data.documents import documents
-    from dml.data.svmlight import halves
+    from dml.data.sparse.documents import documents
+    from dml.data.sparse.svmlight import read_split
     from dml.models.sparse.logistic import problem
 
-    return problem(*(halves(path, seed) if path else documents("newsgroups")), l1)
+    return problem(*(read_split(path, seed) if path else documents("newsgroups")), l1)
 
 
 def factors(seed: int, l1: float, name: str) -> Problem:
     """Ratings of a set, or generated ones of rank 3."""
-    from dml.data.ratings import generated, ratings
+    from dml.data.sparse.ratings import generated, ratings
     from dml.models.sparse.factors import problem
 
     drawn = name == "generated"
@@ -49,7 +49,7 @@ def convolutional(seed: int, l1: float, name: str) -> Problem:
     """A small convolutional network on a set of images."""
     import jax
 
-    from dml.data.images import images
+    from dml.data.images.datasets import images
     from dml.models.networks.cnn import cnn
 
     training, held_out = images(name)

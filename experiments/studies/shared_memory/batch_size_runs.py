@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dml.data.svmlight import generate, laid_out
+from dml.data.sparse.svmlight import generate, shuffled
 from dml.metrics.timer import Timer
 from dml.models.sparse import logistic_edges as logistic
 from dml.models.sparse import problem as models
@@ -65,7 +65,7 @@ def planned(name: str, values: Any) -> Plan:
         )
     size = values.examples, values.features, values.nonzeros
     batch = generated(size, values.copies if name == "repeated" else 1, values.seed)
-    data = logistic.documents(laid_out(batch, values.seed), values.mu)
+    data = logistic.documents(shuffled(batch, values.seed), values.mu)
     start = np.zeros(values.features, np.float32)
     least = logistic.objective(logistic.optimum(data, values.features), data)
     return Plan(

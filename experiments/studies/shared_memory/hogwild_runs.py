@@ -47,7 +47,7 @@ def hypergraph(share: float, seed: int) -> Task:
     """Return generated documents; each shares a row with this share of all: ρ = Δ."""
 
     def load() -> tuple[Any, np.ndarray, Extras]:
-        from dml.data import hypergraphs
+        from dml.data.sparse import hypergraphs
 
         edges, width, omega = HYPERGRAPH
         made = hypergraphs.generated(edges, width, omega, share, share, seed)

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dml.data.dimacs import dimacs
-from dml.data.entities import entities
-from dml.data.graphs import Graph, generated, photograph
-from dml.data.volume import volume
+from dml.data.sparse.brain_volume import volume
+from dml.data.sparse.dimacs import dimacs
+from dml.data.sparse.entities import entities
+from dml.data.sparse.graphs import Graph, generated, photograph
 from dml.figures import segments
 from dml.models.sparse import cuts as model
 from dml.models.sparse.cuts_optimum import Optimum, flow, optimum

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from dml.data import documents as texts
-from dml.data import hypergraphs
-from dml.data import ratings as scores
-from dml.data.svmlight import by_heat, generate, halves, laid_out, split
+from dml.data.sparse import documents as texts
+from dml.data.sparse import hypergraphs
+from dml.data.sparse import ratings as scores
+from dml.data.sparse.svmlight import by_frequency, generate, read_split, shuffled, split
 from dml.evaluation.residuals import residuals
 from dml.models.sparse import completion, dropout, factors, logistic_edges, svm
 from dml.types import BadInput, Batch, Problem
@@ -39,8 +39,8 @@ def documents(
 
     def load() -> tuple[Any, np.ndarray, Extras]:
         both = source(data)(seed)
-        order, (training, held_out) = by_heat(*both)
-        made = model.documents(laid_out(training, seed), mu, dtype)
+        order, (training, held_out) = by_frequency(*both)
+        made = model.documents(shuffled(training, seed), mu, dtype)
         width = training.inputs.shape[1]
 
         def evaluate(table: np.ndarray) -> Measures:
@@ -64,7 +64,7 @@ def source(data: str) -> Callable[[int], tuple[Batch, Batch]]:
     name, _, numbers = data.partition(":")
     if name == "generated" and numbers:
         return partial(chosen, numbers)
-    return DOCUMENTS.get(data) or partial(halves, data)
+    return DOCUMENTS.get(data) or partial(read_split, data)
 
 
 def chosen(numbers: str, seed: int) -> tuple[Batch, Batch]:
@@ -159,7 +159,7 @@ def images(
     """Return a network on digits, of whose units an update touches those kept."""
 
     def load() -> tuple[Any, np.ndarray, Extras]:
-        from dml.data.digits import digits
+        from dml.data.images.digits import digits
 
         training, held_out = digits()
         training = in_drawn_order(training, seed)

@@ -5,7 +5,7 @@ import numpy as np
 import optax
 import pytest
 
-from dml.data.images import images
+from dml.data.images.datasets import images
 from dml.data.minibatches import minibatches, take
 from dml.models.gradient import gradient
 from dml.models.networks.cnn import cnn

@@ -2,7 +2,7 @@ import jax
 import numpy as np
 import pytest
 
-from dml.data.digits import digits
+from dml.data.images.digits import digits
 from dml.models.gradient import gradient
 from dml.models.networks.logistic import logistic
 from dml.types import Batch

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dml.data.ratings import generated
+from dml.data.sparse.ratings import generated
 from dml.models.networks.glove import Records, glove, weight
 from dml.models.sparse import factors as factors_of
 from dml.models.sparse.completion import (

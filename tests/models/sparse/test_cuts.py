@@ -7,7 +7,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dml.data.graphs import Graph, generated
+from dml.data.sparse.graphs import Graph, generated
 from dml.models.sparse.cuts import (
     PAIR,
     corners,

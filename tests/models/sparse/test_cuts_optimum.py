@@ -5,7 +5,7 @@ from itertools import product
 import numpy as np
 import pytest
 
-from dml.data.graphs import generated
+from dml.data.sparse.graphs import generated
 from dml.models.sparse.cuts import corners, cut_value, cuts
 from dml.models.sparse.cuts_optimum import flow, optimum
 from dml.types import BadInput

@@ -5,7 +5,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dml.data.digits import digits
+from dml.data.images.digits import digits
 from dml.models.sparse.dropout import (
     accuracy,
     draw_masks,

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dml.data.minibatches import minibatches
-from dml.data.ratings import generated
+from dml.data.sparse.ratings import generated
 from dml.models.sparse.factors import centred, gradient, metrics, start
 from dml.types import Ratings
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from dml.data.ratings import generated
+from dml.data.sparse.ratings import generated
 from dml.models.sparse.factors import problem
 from dml.types import Ratings
 

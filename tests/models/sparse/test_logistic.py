@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy.sparse import csr_matrix
 
-from dml.data.svmlight import generate
+from dml.data.sparse.svmlight import generate
 from dml.models.sparse.logistic import (
     accuracy,
     gradient,

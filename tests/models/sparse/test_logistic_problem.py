@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dml.data.svmlight import generate
+from dml.data.sparse.svmlight import generate
 from dml.models.sparse.logistic import problem
 from dml.types import BadInput
 from dml.update.table import table

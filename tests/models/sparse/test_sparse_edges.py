@@ -7,7 +7,7 @@ import pytest
 from scipy.optimize import minimize
 from scipy.sparse import csr_matrix
 
-from dml.data.svmlight import generate
+from dml.data.sparse.svmlight import generate
 from dml.models.sparse import logistic, logistic_edges, svm
 from dml.types import BadInput, Batch
 

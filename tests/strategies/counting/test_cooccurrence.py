@@ -11,8 +11,8 @@ import numpy as np
 import pytest
 
 from dml import sim
-from dml.data.cooccurrence import RECORD, read
 from dml.data.scratch import Scratch
+from dml.data.text.cooccurrence import RECORD, read
 from dml.strategies.counting import cooccurrence
 from dml.strategies.counting.cooccurrence import Counted, Rules, count
 from dml.types import BadInput

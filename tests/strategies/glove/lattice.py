@@ -7,7 +7,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dml import sim
-from dml.data.cooccurrence import RECORD
+from dml.data.text.cooccurrence import RECORD
 from dml.metrics.timer import Timer
 from dml.models.networks.glove import glove
 from dml.strategies.glove.problem import columns, minibatches, problem

@@ -12,7 +12,7 @@ from dml.strategies.server.report import Report, collected
 from dml.strategies.server.roles import roles
 from dml.strategies.server.server import Setup, server
 from dml.strategies.server.workers import WorkerOptions
-from dml.types import Problem, Rows, Touching
+from dml.types import Problem, RowBatch, Rows
 from dml.wire.comm import Delayed, Metered
 from dml.wire.plans.partition import partition
 from dml.wire.server.consistency import Choice, consistency
@@ -45,7 +45,7 @@ def problem(dense=False, seed=0):
 
     def take(numbers):
         rows = slice(0, ROWS) if dense else np.unique(row_of[numbers])
-        return Touching(numbers, rows)
+        return RowBatch(numbers, rows)
 
     def gradient(table, batch):
         numbers, rows = batch

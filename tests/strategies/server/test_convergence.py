@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 from dml import sim
-from dml.data import svmlight
 from dml.data.minibatches import minibatches
+from dml.data.sparse import svmlight
 from dml.metrics.timer import Timer
 from dml.models.sparse import factors, logistic
 from dml.sim import maxplus
@@ -164,7 +164,7 @@ def waited(staleness, seed, steps):
 
 
 def test_factors_are_learned_by_any_rule_of_rows():
-    from dml.data.ratings import generated
+    from dml.data.sparse.ratings import generated
 
     training, held_out = generated(40, 30, 900, 3, 0)
     problem = factors.problem(training, held_out, 4, 0.02, 0)

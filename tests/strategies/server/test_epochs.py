@@ -7,7 +7,7 @@ import pytest
 
 from dml import sim
 from dml.data.minibatches import minibatches
-from dml.data.ratings import generated
+from dml.data.sparse.ratings import generated
 from dml.metrics.timer import Timer
 from dml.models.sparse.factors import problem
 from dml.strategies.server.roles import roles

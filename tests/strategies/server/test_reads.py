@@ -18,7 +18,7 @@ from dml.strategies.server.report import Report, collected
 from dml.strategies.server.roles import roles
 from dml.strategies.server.server import Setup, server
 from dml.strategies.server.workers import WorkerOptions
-from dml.types import Problem, Rows, Touching
+from dml.types import Problem, RowBatch, Rows
 from dml.wire.comm import Delayed, Metered
 from dml.wire.plans.partition import partition
 from dml.wire.server.consistency import Choice, consistency
@@ -66,7 +66,7 @@ class Counted:
     def take(self, numbers):
         every = slice(0, self.rows)
         some = every if self.dense else np.flatnonzero(self.touches[numbers].any(0))
-        return Touching(numbers, some)
+        return RowBatch(numbers, some)
 
     def gradient(self, table, batch):
         numbers, rows = batch

@@ -6,8 +6,8 @@ import jax
 import numpy as np
 import pytest
 
-from dml.data.digits import digits
-from dml.data.images import images
+from dml.data.images.datasets import images
+from dml.data.images.digits import digits
 from dml.data.minibatches import take
 from dml.models.gradient import gradient
 from dml.models.model_problem import model_problem

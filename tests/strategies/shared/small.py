@@ -6,8 +6,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dml.data.ratings import generated
-from dml.data.svmlight import generate
+from dml.data.sparse.ratings import generated
+from dml.data.sparse.svmlight import generate
 from dml.metrics.timer import Timer
 from dml.models.sparse import completion, svm
 from dml.models.sparse.factors import centred, start

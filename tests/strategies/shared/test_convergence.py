@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 from dml import sim
-from dml.data.digits import digits
-from dml.data.graphs import generated as grid
-from dml.data.ratings import generated
-from dml.data.svmlight import generate
+from dml.data.images.digits import digits
+from dml.data.sparse.graphs import generated as grid
+from dml.data.sparse.ratings import generated
+from dml.data.sparse.svmlight import generate
 from dml.models.sparse import (
     completion,
     cuts,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from dml import sim
-from dml.data.svmlight import generate
+from dml.data.sparse.svmlight import generate
 from dml.metrics.timer import Timer
 from dml.models.sparse import svm
 from dml.models.sparse.problem import problem

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dml import sim
-from dml.types import ANY, Span, Status
+from dml.types import ANY, Interval, Status
 from dml.wire.collectives import ALLREDUCE, allreduce_async
 from dml.wire.comm import Metered, Traced
 from dml.wire.comm.trace_notes import origins
@@ -31,8 +31,8 @@ def traced(program, size, **options):
     return first
 
 
-def flights(timeline):
-    return [(f.source, f.dest, f.tag, f.nbytes) for f in timeline.flights]
+def messages(timeline):
+    return [(f.source, f.dest, f.tag, f.nbytes) for f in timeline.messages]
 
 
 def some(length):
@@ -57,14 +57,14 @@ def test_every_message_of_every_allreduce_is_one_flight_of_its_bytes(name, size)
     timeline = found[0][0]
     assert len({total for *_, total in found}) == 1
     for rank, (_, sent, _) in enumerate(found):
-        mine = [f.nbytes for f in timeline.flights if f.source == rank]
+        mine = [f.nbytes for f in timeline.messages if f.source == rank]
         assert (len(mine), sum(mine)) == sent
-    for flight in timeline.flights:
-        least = ALPHA + BETA * flight.nbytes
-        assert flight.received - flight.sent >= least * (1 - 1e-9)
-    assert all(span.end >= span.start for span in timeline.spans)
+    for message in timeline.messages:
+        least = ALPHA + BETA * message.nbytes
+        assert message.received - message.sent >= least * (1 - 1e-9)
+    assert all(interval.end >= interval.start for interval in timeline.intervals)
     if size > 1:
-        assert {span.rank for span in timeline.spans} == set(range(size))
+        assert {interval.rank for interval in timeline.intervals} == set(range(size))
 
 
 def test_messages_on_groups_are_told_apart_and_named_by_the_outermost_ranks():
@@ -82,8 +82,8 @@ def test_messages_on_groups_are_told_apart_and_named_by_the_outermost_ranks():
             one.Recv(some(10), 0, 7)
 
     timeline = traced(program, 4)
-    assert flights(timeline) == [(3, 2, 7, 10), (3, 2, 7, 20)]
-    first, second = timeline.flights
+    assert messages(timeline) == [(3, 2, 7, 10), (3, 2, 7, 20)]
+    first, second = timeline.messages
     assert second.received < 1 < first.received
 
 
@@ -110,7 +110,7 @@ def test_groups_made_alike_are_told_apart_and_so_are_those_made_at_once(make):
             one.Recv(some(10), 0, 7)
         return noting.timeline()
 
-    found = sim.run(whole, 4, sim.Uniform(host=2))[0].flights
+    found = sim.run(whole, 4, sim.Uniform(host=2))[0].messages
     assert {(f.source, f.dest, f.nbytes, f.received > 1) for f in found} == {
         *((0, 1, 10, True), (0, 1, 20, False)),
         *((2, 3, 10, True), (2, 3, 20, False)),
@@ -123,7 +123,7 @@ def test_ranks_of_a_host_are_named_by_the_outermost_too():
         if comm.rank < 2:
             host.Sendrecv(some(3), 1 - host.rank, 5, some(3), 1 - host.rank, 5)
 
-    assert flights(traced(program, 3)) == [(0, 1, 5, 3), (1, 0, 5, 3)]
+    assert messages(traced(program, 3)) == [(0, 1, 5, 3), (1, 0, 5, 3)]
 
 
 def test_an_exchange_with_two_tags_is_two_messages_of_theirs():
@@ -131,7 +131,7 @@ def test_an_exchange_with_two_tags_is_two_messages_of_theirs():
         peer = 1 - comm.rank
         comm.Sendrecv(some(3), peer, 5 + comm.rank, some(3), peer, 5 + peer)
 
-    assert flights(traced(program, 2)) == [(0, 1, 5, 3), (1, 0, 6, 3)]
+    assert messages(traced(program, 2)) == [(0, 1, 5, 3), (1, 0, 6, 3)]
 
 
 @pytest.mark.parametrize("how", ("ended", "never waited for"))
@@ -148,7 +148,7 @@ def test_a_message_whose_coming_nobody_notes_is_no_flight(how):
             else:
                 comm.Irecv(some(1), 0, 5)
 
-    assert flights(traced(program, 2)) == [(0, 1, 4, 1)]
+    assert messages(traced(program, 2)) == [(0, 1, 4, 1)]
 
 
 def test_receives_are_filled_as_posted_whatever_is_waited_for_first():
@@ -163,7 +163,7 @@ def test_receives_are_filled_as_posted_whatever_is_waited_for_first():
             comm.platform.compute(1.0)
             requests[0].Wait()
 
-    one, two = traced(program, 2).flights
+    one, two = traced(program, 2).messages
     assert (one.nbytes, two.nbytes) == (1, 2)
     assert two.received == pytest.approx(1.0, rel=1e-3)
     assert one.received == pytest.approx(2.0, rel=1e-3)
@@ -217,8 +217,8 @@ def test_who_receives_from_anyone_notes_who_it_was(hear):
             comm.Send(some(1), 0, 10 + comm.rank)
 
     timeline = traced(program, 3)
-    assert [f[:3] for f in flights(timeline) if f[2] != 99] == [(2, 0, 12), (1, 0, 11)]
-    assert [round(f.received) for f in timeline.flights if f.tag != 99] == [1, 2]
+    assert [f[:3] for f in messages(timeline) if f[2] != 99] == [(2, 0, 12), (1, 0, 11)]
+    assert [round(f.received) for f in timeline.messages if f.tag != 99] == [1, 2]
 
 
 def test_calls_that_wait_are_spans_of_their_names():
@@ -230,11 +230,11 @@ def test_calls_that_wait_are_spans_of_their_names():
         comm.seen("update", 0.25, 0.5)
 
     timeline = traced(program, 2)
-    names = [span.name for span in timeline.spans if span.rank == 0]
+    names = [interval.name for interval in timeline.intervals if interval.rank == 0]
     assert names == ["Barrier", "update", "Allreduce", "shared_window", "Meet"]
-    barrier = timeline.spans[0]
+    barrier = timeline.intervals[0]
     assert (barrier.start, barrier.end) == (0, pytest.approx(1.0, rel=1e-3))
-    assert Span(1, "update", 0.25, 0.5) in timeline.spans
+    assert Interval(1, "update", 0.25, 0.5) in timeline.intervals
 
 
 def test_waiting_for_requests_and_probing_are_spans_of_their_names():
@@ -249,9 +249,11 @@ def test_waiting_for_requests_and_probing_are_spans_of_their_names():
                 comm.platform.compute(1.0)
                 comm.Send(some(1), 0, tag)
 
-    spans = [span for span in traced(program, 2).spans if span.rank == 0]
-    assert [span.name for span in spans] == ["Probe", "Waitany", "Waitall"]
-    assert spans[-1].end == pytest.approx(3.0, rel=1e-3)
+    intervals = [
+        interval for interval in traced(program, 2).intervals if interval.rank == 0
+    ]
+    assert [interval.name for interval in intervals] == ["Probe", "Waitany", "Waitall"]
+    assert intervals[-1].end == pytest.approx(3.0, rel=1e-3)
 
 
 def test_computing_is_cut_off_by_a_request_that_is_traced():
@@ -323,7 +325,7 @@ def test_what_is_off_calls_the_wrapped_communicator_itself_and_notes_nothing():
         return outer.timeline()
 
     timeline = sim.run(program, 1)[0]
-    assert [span.name for span in timeline.spans] == ["Dup"]
+    assert [interval.name for interval in timeline.intervals] == ["Dup"]
 
 
 def test_a_request_under_way_when_tracing_ends_is_waited_for():
@@ -339,8 +341,8 @@ def test_a_request_under_way_when_tracing_ends_is_waited_for():
         return comm.timeline()
 
     timeline = sim.run(program, 1)[0]
-    assert flights(timeline) == [(0, 0, k, 1) for k in range(3)]
-    assert timeline.spans == []
+    assert messages(timeline) == [(0, 0, k, 1) for k in range(3)]
+    assert timeline.intervals == []
 
 
 def test_no_more_is_noted_than_the_limit():
@@ -352,7 +354,7 @@ def test_no_more_is_noted_than_the_limit():
         assert not comm.notes.on
         return comm.timeline()
 
-    assert len(sim.run(program, 2)[0].spans) == 6
+    assert len(sim.run(program, 2)[0].intervals) == 6
 
 
 def test_a_limit_counts_from_when_noting_begins():
@@ -364,7 +366,7 @@ def test_a_limit_counts_from_when_noting_begins():
                 comm.Barrier()
         return comm.timeline()
 
-    assert len(sim.run(program, 2)[0].spans) == 6
+    assert len(sim.run(program, 2)[0].intervals) == 6
 
 
 def test_hosts_whose_clocks_differ_tell_one_story():
@@ -394,8 +396,8 @@ def test_spans_that_begin_together_are_told_from_the_longest_on():
         for name, end in (("short", 1.0), ("long", 3.0), ("middle", 2.0)):
             comm.seen(name, 0.0, end)
 
-    spans = traced(program, 2).spans
-    assert [(span.name, span.rank) for span in spans] == [
+    intervals = traced(program, 2).intervals
+    assert [(interval.name, interval.rank) for interval in intervals] == [
         (name, rank) for name in ("long", "middle", "short") for rank in (0, 1)
     ]
 

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from dml.data.svmlight import generate
+from dml.data.sparse.svmlight import generate
 from dml.models.sparse import svm
 from dml.wire.memory.delayed import delayed_loop, delayed_table
 from dml.wire.memory.state import EpochSettings

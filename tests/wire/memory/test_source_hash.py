@@ -85,7 +85,7 @@ if sys.argv[1] == "own":
     import a_model_of_ones_own as model
     data = model.Own(Edges(np.arange(3), np.zeros(2, np.uint32)))
 else:
-    from dml.data.svmlight import generate
+    from dml.data.sparse.svmlight import generate
     from dml.models.sparse import svm as model
     data = model.documents(generate(2, 1, 1, 0), 1e-3)
 start = np.zeros(1, np.float32)

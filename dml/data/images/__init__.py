@@ -1,0 +1,1 @@
+"""Small images with their classes."""

@@ -1,0 +1,88 @@
+"""Read CIFAR-10 and CIFAR-100 in their binary version.
+
+Images are Bx32x32x3, float32 in 0 … 1; classes are int32, for CIFAR-100 the fine ones.
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from dml.types import BadInput, Batch
+
+SIDE, COLOURS = 32, 3
+PIXELS = SIDE * SIDE * COLOURS
+
+
+class Layout(NamedTuple):
+    """Files of a set. A record has labels, then the red, green and blue planes."""
+
+    training: Sequence[str]
+    held_out: Sequence[str]
+    labels: int  # bytes of labels in a record; the last one is the class
+    classes: int
+
+
+LAYOUTS = (
+    Layout([f"data_batch_{k}.bin" for k in range(1, 6)], ["test_batch.bin"], 1, 10),
+    Layout(["train.bin"], ["test.bin"], 2, 100),
+)
+
+
+def find_layout(path: Path) -> Layout | None:
+    """Return the layout with at least one file in the folder, if any."""
+    for layout in LAYOUTS:
+        if any((path / name).exists() for name in (*layout.training, *layout.held_out)):
+            return layout
+    return None
+
+
+def cifar(path: Path, layout: Layout) -> tuple[Batch, Batch]:
+    """Read the (training, held-out) batches of a folder."""
+    training, held_out = (
+        _batch([_records(path / name, layout) for name in names], layout)
+        for names in (layout.training, layout.held_out)
+    )
+    return training, held_out
+
+
+def _records(path: Path, layout: Layout) -> np.ndarray:
+    """Read a file as an array with one row per record."""
+    try:
+        data = np.fromfile(path, np.uint8)
+    except OSError as error:
+        names = ", ".join((*layout.training, *layout.held_out))
+        raise BadInput(
+            f"{path}: expected a CIFAR file, got {error.strerror}; pass a "
+            f"folder with {names}"
+        ) from None
+    width = layout.labels + PIXELS
+    if not len(data) or len(data) % width:
+        raise BadInput(
+            f"{path}: expected records of {width} bytes, got {len(data)} bytes; "
+            "download the binary version again"
+        )
+    records = data.reshape(-1, width)
+    largest = records[:, layout.labels - 1].max()
+    if largest >= layout.classes:
+        raise BadInput(
+            f"{path}: expected classes below {layout.classes}, got {largest}; "
+            "download the binary version again"
+        )
+    return records
+
+
+def _batch(files: Sequence[np.ndarray], layout: Layout) -> Batch:
+    images_BxHxWx3 = np.empty((sum(map(len, files)), SIDE, SIDE, COLOURS), np.float32)
+    start = 0
+    for records in files:  # one at a time: all files are 600 MB as float32
+        planes_Bx3xHxW = records[:, layout.labels :].reshape(-1, COLOURS, SIDE, SIDE)
+        np.divide(
+            planes_Bx3xHxW.transpose(0, 2, 3, 1),
+            np.float32(255),
+            out=images_BxHxWx3[start : start + len(records)],
+        )
+        start += len(records)
+    classes = np.concatenate([records[:, layout.labels - 1] for records in files])
+    return Batch(images_BxHxWx3, classes.astype(np.int32))

@@ -1,0 +1,28 @@
+"""Handwritten digits of scikit-learn: 1797 images of 8 by 8 pixels, 10 classes.
+
+Part of scikit-learn, so no download is needed.
+"""
+
+import numpy as np
+
+from dml.types import Batch
+
+FEATURES = 64
+CLASSES = 10
+HELD_OUT = 360  # examples, a fifth of all
+
+
+def digits() -> tuple[Batch, Batch]:
+    """Return batches of 1437 training and 360 held-out examples; the split is fixed."""
+    from sklearn.datasets import load_digits
+
+    images, targets = load_digits(return_X_y=True)
+    images = (images / 16).astype(np.float32)  # grey levels are 0 to 16
+    targets = targets.astype(np.int32)
+    # The file is ordered by writer: without shuffling the held-out writers differ.
+    order = np.random.default_rng(0).permutation(len(targets))
+    held_out, training = order[:HELD_OUT], order[HELD_OUT:]
+    return (
+        Batch(images[training], targets[training]),
+        Batch(images[held_out], targets[held_out]),
+    )

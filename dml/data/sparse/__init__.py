@@ -1,0 +1,1 @@
+"""Sparse rows: graphs, hypergraphs, ratings and feature vectors."""

@@ -1,0 +1,102 @@
+"""Segmentation graphs of the MNI brain volume (ICBM 152, 2009).
+
+The three labels are background, grey matter and white matter. The volume and its
+maps of both matters are NIfTI files of a wheel.
+"""
+
+import gzip
+from base64 import b64decode, b64encode
+from collections.abc import Iterator
+from typing import IO
+
+import numpy as np
+
+from dml.data.archives import Source, cached, wheel
+from dml.data.sparse.graphs import Graph, label_costs, picture_graph
+from dml.types import BadInput
+
+CLASSES = ("background", "grey matter", "white matter")
+NOISE = 0.09  # share of the maximum: the noisiest scans of BrainWeb (Collins 1998)
+BYTES = 2  # dtype code of uint8 in NIfTI files
+
+
+def volume(
+    slices: int = 8, every: int = 2, smoothness: float = 1.0, seed: int = 0
+) -> Graph:
+    """Return the segmentation graph of the middle slices.
+
+    The cost of a class at a point is the negative log-likelihood of the intensity under
+    the normal distribution of the class; the true class is the most probable one of the
+    maps. The volume is the mean of 152 scans: added normal noise imitates one scan.
+
+    Args:
+      slices: Number of slices.
+      every: Stride between points on all three axes.
+      smoothness: Weight of the edges between points.
+      seed: Random seed of the noise.
+    """
+    intensity, grey, white = maps()
+    depth = intensity.shape[2]
+    if min(slices, every) < 1 or max(slices, 2) * every > depth:
+        raise BadInput(
+            f"expected slices and a stride of 1 or more with max(slices, 2) * every <= "
+            f"{depth}, got {slices=} and {every=}; pass smaller values"
+        )
+    start = (depth - slices * every) // 2
+    # slices on the first axis, so that the points of a slice are contiguous
+    part, grey, white = (
+        np.moveaxis(array, 2, 0)[start::every, ::every, ::every][:slices].astype(
+            np.float32
+        )
+        for array in (intensity, grey, white)
+    )
+    shares = np.stack([255 - grey - white, grey, white])
+    truth = shares.argmax(axis=0).astype(np.int8).ravel()
+    noise = np.random.default_rng(seed).standard_normal((part.size, 1))
+    picture = part.reshape(-1, 1) / 255 + NOISE * noise.astype(np.float32)
+    costs_NxK = label_costs(picture, truth, len(CLASSES))
+    graph = picture_graph(picture, part.shape, costs_NxK, smoothness)
+    return graph._replace(truth=truth, names=CLASSES)
+
+
+def maps() -> list[np.ndarray]:
+    """Return T1 intensity, grey and white matter maps: uint8, 197x233x189."""
+    path = cached("images/mni152.txt", SOURCES)
+    try:
+        return [nifti(b64decode(line)) for line in path.read_bytes().splitlines()]
+    except (OSError, EOFError, ValueError) as error:
+        raise BadInput(
+            f"expected NIfTI volumes in {path}, got {error}; delete the file, and it "
+            "will be downloaded again"
+        ) from None
+
+
+def nifti(packed: bytes) -> np.ndarray:
+    """Return the uint8 data of a gzipped NIfTI-1 file, with axes x, y, z."""
+    raw = gzip.decompress(packed)
+    dtype = np.frombuffer(raw, "<i2", 1, 70)[0]
+    shape = np.frombuffer(raw, "<i2", 3, 42)
+    if dtype != BYTES:
+        raise ValueError(f"a volume of the NIfTI kind {dtype}, not {BYTES} (uint8)")
+    offset = int(np.frombuffer(raw, "<f4", 1, 108)[0])
+    points = np.frombuffer(raw, np.uint8, int(np.prod(shape, dtype=np.int64)), offset)
+    return points.reshape(shape, order="F")
+
+
+def lines(file: IO[bytes]) -> Iterator[str]:
+    """Yield a binary member as one line of base64; cached files are text."""
+    yield b64encode(file.read()).decode() + "\n"
+
+
+SOURCES = (
+    Source(
+        wheel,
+        "nilearn==0.14.1",
+        [
+            f"nilearn/datasets/data/mni_icbm152_{kind}_tal_nlin_sym_09a_converted.nii.gz"
+            for kind in ("t1", "gm", "wm")
+        ],
+        lines,
+        "725206484e9fb3f6691f9c2d20204a068759d5072f12055324702ee0cb2bbe8a",
+    ),
+)

@@ -1,0 +1,186 @@
+"""Sparse rows in svmlight files, with lines `label index:value ...`.
+
+A Batch has a CSR matrix (float32) and labels (float32). Indices in files start at 1, as
+in LIBSVM; .gz and .bz2 files are decompressed.
+"""
+
+import bz2
+import gzip
+import io
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from dml.types import BadInput, Batch
+
+SIGNS = {-1.0, 1.0}
+BITS = {0.0, 1.0}
+HELD_OUT = 5  # 1 of 5 examples
+OPENERS: dict[str, Any] = {".gz": gzip.open, ".bz2": bz2.open}
+
+
+def svmlight(path: str | Path, features: int | None = None) -> Batch:
+    """Read a file; `features` sets the width, by default the largest index."""
+    try:
+        with _open(path) as file:
+            batch = _parse(file, features)
+    except (OSError, EOFError) as error:
+        raise BadInput(
+            f"expected an svmlight file at {path}, got {error}; pass a readable path"
+        ) from error
+    except (ValueError, OverflowError) as error:
+        raise BadInput(f"{path}: {_first_bad_line(path, features, error)}") from error
+    if not batch.targets.size:
+        raise BadInput(
+            f"{path}: expected lines of `label index:value ...`, got none; "
+            "pass a file with examples"
+        )
+    return batch
+
+
+def write(path: str | Path, batch: Batch) -> None:
+    """Write a batch in svmlight format."""
+    from sklearn.datasets import dump_svmlight_file
+
+    dump_svmlight_file(batch.inputs, batch.targets, str(path), zero_based=False)
+
+
+def binary_labels(batch: Batch, path: str | Path) -> Batch:
+    """Return the batch with labels -1 and +1; labels 0 and 1 are converted.
+
+    `path` is the file of the batch, for error messages.
+    """
+    present = np.unique(batch.targets)
+    classes = SIGNS if (present == -1).any() else BITS
+    wrong = ~np.isin(batch.targets, sorted(classes))
+    if wrong.any():
+        example = int(wrong.argmax())
+        raise BadInput(
+            f"{path}: line {_line_of(path, example)}: expected a label of -1 and 1, or "
+            f"of 0 and 1, got {batch.targets[example]:g} (labels here: "
+            f"{_listed(present)}); pass a file of two classes with such labels"
+        )
+    return batch._replace(targets=np.where(batch.targets > 0, 1, -1).astype(np.float32))
+
+
+def shuffled(batch: Batch, seed: int) -> Batch:
+    """Return the examples in a random order, copied."""
+    order = np.random.default_rng(seed).permutation(len(batch.targets))
+    inputs = batch.inputs[order]
+    inputs.sort_indices()
+    return Batch(inputs, batch.targets[order])
+
+
+def read_split(path: str | Path, seed: int) -> tuple[Batch, Batch]:
+    """Read a two-class file; return (training, held-out) examples, a fifth held out."""
+    parts = split(binary_labels(svmlight(path), path), seed)
+    labels = np.unique(parts[0].targets)
+    if len(labels) < 2:  # fail early, not in the search for the optimum
+        raise BadInput(
+            f"{path}: expected examples of both labels to train, got only "
+            f"{labels.tolist()}; pass a file with more examples of both"
+        )
+    return parts
+
+
+def split(batch: Batch, seed: int) -> tuple[Batch, Batch]:
+    """Return (training, held-out) examples in a random order."""
+    order = np.random.default_rng(seed).permutation(len(batch.targets))
+    cut = max(1, len(order) // HELD_OUT)
+    held_out, training = (
+        Batch(batch.inputs[part], batch.targets[part])
+        for part in (order[:cut], order[cut:])
+    )
+    return training, held_out
+
+
+def by_frequency(*batches: Batch) -> tuple[np.ndarray, tuple[Batch, ...]]:
+    """Renumber features by falling frequency in the first batch.
+
+    Returns the old number of each feature, and the batches. Frequent features become
+    neighbours in memory, so cores invalidate fewer cache lines of one another.
+    """
+    frequency = np.bincount(
+        batches[0].inputs.indices, minlength=batches[0].inputs.shape[1]
+    )
+    order = np.argsort(-frequency, kind="stable")
+    number = np.empty(len(order), np.int32)
+    number[order] = np.arange(len(order), dtype=np.int32)
+    renumbered = []
+    for batch in batches:
+        inputs = batch.inputs.copy()
+        inputs.indices = number[inputs.indices]
+        inputs.has_sorted_indices = False
+        inputs.sort_indices()
+        renumbered.append(batch._replace(inputs=inputs))
+    return order, tuple(renumbered)
+
+
+def generate(examples: int, features: int, nonzeros: int, seed: int) -> Batch:
+    """Generate random rows with labels -1, +1 that are separated by a hyperplane.
+
+    Args:
+      examples: Number of rows.
+      features: Number of columns.
+      nonzeros: Nonzero values per row.
+      seed: Random seed.
+    """
+    from scipy.sparse import csr_matrix
+
+    rng = np.random.default_rng(seed)
+    index = [
+        np.sort(rng.choice(features, nonzeros, replace=False)) for _ in range(examples)
+    ]
+    values = rng.uniform(0.1, 1, examples * nonzeros).astype(np.float32)
+    starts = np.arange(examples + 1) * nonzeros
+    inputs = csr_matrix(
+        (values, np.concatenate(index), starts), shape=(examples, features)
+    )
+    scores = inputs @ rng.standard_normal(features).astype(np.float32)
+    return Batch(inputs, np.where(scores < 0, -1, 1).astype(np.float32))
+
+
+def _open(path: str | Path) -> Any:
+    return OPENERS.get(Path(path).suffix, open)(path, "rb")
+
+
+def _parse(file: Any, features: int | None) -> Batch:
+    from sklearn.datasets import load_svmlight_file
+
+    # zero_based="auto" would shift a file without index 1 by one column
+    inputs, targets = load_svmlight_file(
+        file, n_features=features, dtype=np.float32, zero_based=False
+    )
+    if not np.isfinite(inputs.data).all():
+        raise ValueError("not a finite number")
+    return Batch(inputs, targets.astype(np.float32))
+
+
+def _first_bad_line(
+    path: str | Path, features: int | None, file_error: Exception
+) -> str:
+    with _open(path) as file:
+        for number, line in enumerate(file, 1):
+            try:
+                _parse(io.BytesIO(line), features)
+            except (ValueError, OverflowError) as error:
+                text = line.decode(errors="replace").strip()[:60]
+                return (
+                    f"line {number}: expected `label index:value ...` with rising "
+                    f"indices from 1, got {text!r} ({error}); correct the line"
+                )
+    return str(file_error)
+
+
+def _line_of(path: str | Path, example: int) -> int:
+    """Return the line number of an example, skipping comments and empty lines."""
+    with _open(path) as file:
+        lines = (n for n, line in enumerate(file, 1) if line.split(b"#")[0].strip())
+        return next(islice(lines, example, None))
+
+
+def _listed(labels: np.ndarray) -> str:
+    """Return the first five labels as text."""
+    return ", ".join(f"{label:g}" for label in labels[:5]) + ", ..." * (len(labels) > 5)

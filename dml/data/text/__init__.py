@@ -1,0 +1,1 @@
+"""Corpora, tokens, vocabularies and co-occurrence counts."""

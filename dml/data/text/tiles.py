@@ -1,0 +1,192 @@
+"""Order co-occurrence records by cells and tiles, for ranks and for caches.
+
+              contexts
+            ┌────┬────┬────┐   Words are assigned to blocks with equal numbers of
+     words  │cell│    │    │   records. A cell is a block of words by a block of
+            ├────┼────┼────┤   contexts; cells without a common block share no row. A
+            │    │▦▦▦▦│    │   cell has tiles, whose rows fit in a cache; tiles of a
+            └────┴────┴────┘   cell and records of a tile are in random order.
+
+The order depends on the seed, not on the number of ranks. A record takes 12 bytes.
+"""
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import numpy as np
+from numba import njit
+
+from dml.types import BadInput
+
+CACHE_BYTES = 640 << 10  # rows of one side of a tile: both sides fit in a core's cache
+GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+Cell = tuple[int, int]  # a block of words, a block of contexts
+
+
+class Blocks(NamedTuple):
+    """Rows of words: blocks are consecutive rows, strips are parts of blocks."""
+
+    row: np.ndarray  # of each word
+    edges: np.ndarray  # block b has rows edges[b] to edges[b + 1]
+    strip: np.ndarray  # of each word
+    offset: np.ndarray  # of each word's row in its strip
+    strips: np.ndarray  # the first row of each strip
+    owner: np.ndarray  # the block of each strip
+
+
+class Grid(NamedTuple):
+    """Tiles in the order of training, cell by cell."""
+
+    place: np.ndarray  # SxS: number of the tile of two strips; -1 if omitted
+    words: np.ndarray  # the first word's row of each tile
+    contexts: np.ndarray  # the first context's row of each tile
+    cells: dict[Cell, slice]  # tiles of each cell
+
+
+class Tiles(NamedTuple):
+    """All records, tile by tile."""
+
+    starts: np.ndarray  # tile t has records starts[t] to starts[t + 1]
+    grid: Grid
+    words: np.ndarray  # uint16: row relative to the first word's row of the tile
+    contexts: np.ndarray  # uint16
+    logs: np.ndarray  # float32: log N
+    weights: np.ndarray  # float32: w(N)
+
+
+def tile_rows(row_bytes: int) -> int:
+    """Return the number of rows of each side of a tile."""
+    return 1 << max(4, min(16, (CACHE_BYTES // row_bytes).bit_length() - 1))
+
+
+def deal(records: np.ndarray, count: int, rows: int) -> Blocks:
+    """Assign words to blocks with equal numbers of records; cut blocks into strips.
+
+    Words are assigned by falling number of records, each to the block with the fewest
+    so far.
+
+    Args:
+      records: Number of records of each word.
+      count: Number of blocks.
+      rows: Rows of a strip.
+    """
+    if not 1 <= count <= len(records):
+        raise BadInput(
+            f"expected 1 to {len(records)} blocks of words, got {count}; pass "
+            f"--blocks=<at most {len(records)}>"
+        )
+    block = np.empty(len(records), np.int64)
+    assign(np.argsort(-records, kind="stable"), records, np.zeros(count), block)
+    by_block = np.argsort(block, kind="stable")
+    row = np.empty_like(by_block)
+    row[by_block] = np.arange(len(row))
+    edges = np.searchsorted(block[by_block], np.arange(count + 1))
+    starts = [np.arange(edges[b], edges[b + 1], rows) for b in range(count)]
+    strips = np.concatenate(starts)
+    strip = np.searchsorted(strips, row, "right") - 1
+    owner = np.repeat(np.arange(count), [len(start) for start in starts])
+    offset = (row - strips[strip]).astype(np.uint16)
+    return Blocks(row, edges, strip, offset, strips, owner)
+
+
+@njit(cache=True)
+def assign(order, records, loads, block):
+    """Assign words, in this order, to the block with the fewest records so far."""
+    for word in order:
+        least = np.argmin(loads)
+        block[word] = least
+        loads[least] += records[word]
+
+
+def grid(blocks: Blocks, cells: Iterable[Cell], tables: int, seed: int) -> Grid:
+    """Return the tiles of the cells in the given order, shuffled within each cell.
+
+    Args:
+      blocks: Rows of words.
+      cells: Pairs of a block of words and a block of contexts.
+      tables: 2 if contexts have rows of their own after those of words, else 1.
+      seed: Random seed.
+    """
+    count = len(blocks.strips)
+    place = np.full((count, count), -1, np.int32)
+    offset = len(blocks.row) if tables == 2 else 0  # contexts' rows come after words'
+    words, contexts, slices, count_so_far = [], [], {}, 0
+    for b, c in cells:
+        pairs = np.stack(
+            np.meshgrid(
+                np.flatnonzero(blocks.owner == b),
+                np.flatnonzero(blocks.owner == c),
+                indexing="ij",
+            ),
+            axis=-1,
+        ).reshape(-1, 2)
+        np.random.default_rng([seed, b, c]).shuffle(pairs)
+        place[pairs[:, 0], pairs[:, 1]] = count_so_far + np.arange(len(pairs))
+        slices[b, c] = slice(count_so_far, count_so_far + len(pairs))
+        words.append(blocks.strips[pairs[:, 0]])
+        contexts.append(blocks.strips[pairs[:, 1]] + offset)
+        count_so_far += len(pairs)
+    return Grid(place, np.concatenate(words), np.concatenate(contexts), slices)
+
+
+def histogram(words: np.ndarray, contexts: np.ndarray, count: int) -> np.ndarray:
+    """Return the number of records of each word, as word or as context."""
+    for numbers in words, contexts:
+        if len(numbers) and not 1 <= numbers.min() <= numbers.max() <= count:
+            raise BadInput(
+                f"expected records of words 1 to {count}, got {numbers.min()} to "
+                f"{numbers.max()}; pass the vocab.txt of the count"
+            )
+    counts = np.bincount(words, minlength=count + 1)
+    return (counts + np.bincount(contexts, minlength=count + 1))[1:]
+
+
+@njit(cache=True, nogil=True)
+def sizes(records, strip, place, skip_self, totals):
+    """Add the number of records of each tile to `totals`.
+
+    `skip_self` omits records of a word with itself.
+    """
+    words, contexts = records
+    for k in range(len(words)):
+        word, context = words[k] - 1, contexts[k] - 1
+        if not (skip_self and word == context):
+            totals[place[strip[word], strip[context]]] += 1
+
+
+@njit(cache=True, nogil=True)
+def put(records, values, layout, skip_self, at, out):
+    """Write records to their tiles, starting at at[tile]; logs get the raw counts."""
+    words, contexts = records
+    strip, offset, place = layout
+    out_words, out_contexts, out_logs = out
+    for k in range(len(words)):
+        word, context = words[k] - 1, contexts[k] - 1
+        if not (skip_self and word == context):
+            tile = place[strip[word], strip[context]]
+            n = at[tile]
+            at[tile] = n + 1
+            out_words[n], out_contexts[n] = offset[word], offset[context]
+            out_logs[n] = values[k]
+
+
+@njit(inline="always")
+def mixed(z):
+    """Return a pseudo-random number by splitmix64 (Steele 2014)."""
+    z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+@njit(cache=True, nogil=True)
+def shuffle(starts, tiles, seed, out):
+    """Shuffle the records of each tile with a random stream per tile."""
+    words, contexts, logs = out
+    for t in tiles:
+        state = mixed(np.uint64(seed) * GOLDEN) ^ mixed(np.uint64(t))
+        for n in range(starts[t + 1] - 1, starts[t], -1):
+            state += GOLDEN
+            m = starts[t] + np.int64(mixed(state) % np.uint64(n + 1 - starts[t]))
+            words[n], words[m] = words[m], words[n]
+            contexts[n], contexts[m] = contexts[m], contexts[n]
+            logs[n], logs[m] = logs[m], logs[n]

@@ -1,0 +1,202 @@
+"""Communicators, requests, windows, and the cache of a communicator."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from dml.types.defaults import nothing
+
+Op = np.ufunc  # combines two buffers: np.add, np.maximum, ...
+ANY = -1  # as source or tag: matches any message
+SHARED = 1  # argument of Split_type: ranks of one host
+AllReduce = Callable[..., None]  # all_reduce(comm, buffer, op=np.add), in place
+
+
+class Status:
+    """Source, tag and size of a received or pending message, as in mpi4py."""
+
+    def __init__(self) -> None:
+        self.source = self.tag = -1
+        self.count = 0  # bytes
+
+    def Get_source(self) -> int:
+        return self.source
+
+    def Get_tag(self) -> int:
+        return self.tag
+
+    def Get_count(self) -> int:
+        return self.count
+
+
+class Request(Protocol):
+    """A send or receive in progress."""
+
+    def Wait(self, status: Any = None) -> bool: ...
+    def Test(self, status: Any = None) -> bool: ...
+
+
+class Window(Protocol):
+    """Memory that all ranks of one host read and write."""
+
+    @property
+    def parts(self) -> Sequence[np.ndarray]: ...  # bytes; one array per rank
+
+    def barrier(self, pause: Callable[[], object]) -> None:
+        """Barrier of all ranks; stores made before it are visible after it."""
+        ...
+
+    def Free(self) -> None: ...
+
+
+class Comm(Protocol):
+    """A communicator: MPI's operations under mpi4py's names, on numpy buffers.
+
+    `wire.comm.mpi.world()` returns real communicators, `sim.run` passes virtual ones.
+    `platform` and `cache` hold everything that is not part of MPI.
+    """
+
+    @property
+    def rank(self) -> int: ...
+    @property
+    def size(self) -> int: ...
+    @property
+    def platform(self) -> "Platform": ...
+    @property
+    def cache(self) -> "Cache": ...
+
+    def Send(self, buf: Any, dest: int, tag: int = 0) -> None: ...
+    def Recv(
+        self, buf: Any, source: int = ANY, tag: int = ANY, status: Any = None
+    ) -> None: ...
+    def Sendrecv(
+        self,
+        sendbuf: Any,
+        dest: int,
+        sendtag: int = 0,
+        recvbuf: Any = None,
+        source: int = ANY,
+        recvtag: int = ANY,
+        status: Any = None,
+    ) -> None: ...
+    def Isend(self, buf: Any, dest: int, tag: int = 0) -> Request: ...
+    def Irecv(self, buf: Any, source: int = ANY, tag: int = ANY) -> Request: ...
+    def Probe(self, source: int = ANY, tag: int = ANY, status: Any = None) -> None: ...
+    def Iprobe(self, source: int = ANY, tag: int = ANY, status: Any = None) -> bool: ...
+    def Waitany(self, requests: Sequence[Any], status: Any = None) -> int:
+        """Return the index of the first completed request, -1 if none is active."""
+        ...
+
+    def Waitall(self, requests: Sequence[Any]) -> None: ...
+    def Barrier(self) -> None: ...
+    def Allreduce(self, sendbuf: Any, recvbuf: Any, op: Op = np.add) -> None: ...
+    def Split(self, color: int = 0, key: int = 0) -> "Comm": ...
+    def Split_type(self, split_type: int = SHARED, key: int = 0) -> "Comm": ...
+    def Dup(self) -> "Comm": ...
+    def Free(self) -> None: ...
+    def Wtime(self) -> float: ...
+    def Reduce_local(self, inbuf: Any, inoutbuf: Any, op: Op, out: Any = None) -> None:
+        """Set out, or inoutbuf, to op(inoutbuf, inbuf); γ per byte on virtual ranks."""
+        ...
+
+
+class CountedComm(Comm, Protocol):
+    """A communicator that counts the bytes sent, such as Metered(comm)."""
+
+    @property
+    def bytes_sent(self) -> int: ...
+
+
+class Platform(NamedTuple):
+    """Functions of the platform of a communicator: real processes or virtual ranks.
+
+    Wrappers replace individual functions.
+
+    Attributes:
+      raw: Innermost communicator, without wrappers; mpi4py's own on real ranks.
+      hosts: Returns the host number of every rank; hosts are numbered in the order of
+        their lowest ranks. The first call is collective.
+      shared_window: Allocates a window with the given number of bytes per rank;
+        collective. All ranks must be on one host.
+      compute: compute(seconds, unless=None) advances a virtual clock or sleeps.
+        Returns False if the request `unless` completed earlier.
+      pause: Yields to other ranks; called in polling loops.
+      network: The network of virtual ranks; None on real ranks.
+      work: work(share) takes the time of a share of an update's computation, where 1
+        is an even share. Takes no time except on a Delayed communicator.
+      note: Appends a number read by the program to the recording of a run.
+    """
+
+    raw: Any
+    hosts: Callable[[], Sequence[int]]
+    shared_window: Callable[[int], Window]
+    compute: Callable[..., bool]
+    pause: Callable[[], object]
+    network: Any = None
+    work: Callable[[float], object] = nothing
+    note: Callable[[int], object] = nothing
+
+    @property
+    def virtual(self) -> bool:
+        return self.network is not None
+
+
+class Region(NamedTuple):
+    """Registered memory, one part per rank; all ranks are on one host."""
+
+    window: Window
+    parts: Sequence[np.ndarray]  # bytes
+    start: int  # first address of this rank's part
+    stop: int  # address after its last byte
+
+
+Registered = tuple[Window, list[np.ndarray]]  # window, and a view per rank
+
+
+class Groups(NamedTuple):
+    """The communicators of a hierarchical collective."""
+
+    inside: Comm  # the ranks of this rank's group
+    across: Comm  # the ranks with this rank's position, one of each group
+    owners: int  # number of chunks: ranks of the smallest group
+
+
+@dataclass
+class Stage:
+    """A small shared window through which unregistered buffers are copied."""
+
+    window: Window
+    views: list[list[np.ndarray]]  # views[slot][rank]: buffers of the slot's last use
+    turn: int = 0  # the next slot
+
+
+@dataclass
+class Cache:
+    """State that collectives keep between calls on one communicator.
+
+    Attributes:
+      regions: Memory registered by `wire.comm.buffers.allocate`.
+      parent: The communicator that this one was split from, and the ranks of this one
+        in it. Its regions are usable here.
+      chunks: Buffer, window and this rank's chunks of registered buffers, by id.
+      copy: Registered memory for copies of unregistered buffers.
+      stage: Window for unregistered buffers.
+      groups: Groups of hierarchical collectives, by width and by the all-reduce across
+        groups.
+      chosen: Name of the predicted fastest all-reduce, by length, itemsize and whether
+        the buffer is registered.
+      rates: The fields of `wire.costs.allreduce.Rates`, measured on this machine.
+      yielding: Wrapper for all-reduces in the background.
+    """
+
+    regions: list[Region] = field(default_factory=list)
+    parent: tuple[Comm, Sequence[int]] | None = None
+    chunks: dict[int, tuple[np.ndarray, Registered]] = field(default_factory=dict)
+    copy: np.ndarray | None = None
+    stage: Stage | None = None
+    groups: dict[tuple[int, Any], Groups] = field(default_factory=dict)
+    chosen: dict[tuple[int, int, bool], str] = field(default_factory=dict)
+    rates: tuple[float, ...] | None = None
+    yielding: Any = None

@@ -1,0 +1,136 @@
+"""Models, problems, minibatches, and the steps of training."""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dml.types.defaults import itself, nothing
+
+Params = Any  # a pytree of arrays
+Grads = Any  # a pytree shaped like Params: the input of an optimizer
+STATISTICS = "statistics"  # name of the params that are running means
+
+
+class Batch(NamedTuple):
+    """One minibatch; the first axis of every array is the example."""
+
+    inputs: Any
+    targets: Any
+
+
+class Examples(NamedTuple):
+    """Lazily built data: `take` returns the minibatch of an array of draw numbers.
+
+    Draw d is example d % count in epoch d // count. Random choices, such as the masked
+    words, depend on the draw number alone.
+    """
+
+    count: int  # type: ignore[assignment]  # hides tuple.count
+    take: Callable[[np.ndarray], Batch]
+
+
+class Layer(NamedTuple):
+    """A part of a model. The first layer gets None, the last returns the loss."""
+
+    names: tuple[str, ...]  # names of the params that it reads; layers may share params
+    # (its params by name, output of the previous layer, batch) -> output
+    apply: Callable[[Mapping[str, Params], Any, Any], Any]
+
+
+class Model(NamedTuple):
+    """Pure functions of a model; the loss is the mean over the batch's examples.
+
+    The type of a batch is Batch, unless the model documents another one.
+    """
+
+    init: Callable[[Any], Params]  # random key -> params
+    loss: Callable[[Params, Any], Any]  # -> scalar
+    metrics: Callable[[Params, Any], Mapping[str, Any]]  # -> means over the batch
+    layers: Sequence[Layer] = ()  # the loss in parts; params are then a mapping by name
+    scores: Callable[[Params, Any], Any] | None = (
+        None  # (params, inputs of a batch) -> log-odds
+    )
+
+
+class Tensor(NamedTuple):
+    """A model sharded over the mesh axis `tensor`.
+
+    Inside shard_map the layers take a device's slices and return the total loss.
+    """
+
+    layers: Sequence[Layer]
+    specs: Any  # a tree like params: PartitionSpec of each leaf
+    partial: Any  # a tree like params: replicated leaves whose gradients need a sum
+
+
+class Problem(NamedTuple):
+    """A learning problem: a start value, and the gradient of a loss by minibatches.
+
+    Strategies read a minibatch with `take`, which may run in the background; its
+    result is the argument of `gradient` and `touched`.
+
+    The fields from `touched` on are optional; `dml.strategies` lists the fields that
+    each strategy needs.
+
+    Attributes:
+      params: Start value: a pytree of arrays, or one table, an array of T rows.
+      examples: Number of examples. A minibatch is an array of their indices.
+      gradient: (params, batch) -> the mean loss over the batch and its gradient: a tree
+        like params, or the Rows of a table that the batch touches. Valid until the next
+        call.
+      evaluate: params -> measures by name.
+      take: indices -> batch; by default the indices themselves.
+      touched: batch -> the rows that its gradient reads and changes, each once.
+      frequency: Number of examples that touch each row; None if all are equal.
+      kernel: Compiled sequential in-place descent over examples.
+      products: Inner products of rows, whose columns can be split over ranks.
+      model: JAX model whose loss `gradient` differentiates.
+      table: () -> the same problem with one table of rows as params.
+      sums: True if gradients are of the summed loss instead of the mean; parts of a
+        minibatch are then added without weights.
+    """
+
+    params: Params
+    examples: int
+    gradient: Any
+    evaluate: Callable[[Params], Mapping[str, Any]]
+    take: Callable[[np.ndarray], Any] = itself
+    touched: Callable[[Any], np.ndarray | slice] | None = None
+    frequency: np.ndarray | None = None
+    kernel: Any = None
+    products: Any = None
+    model: "Model | None" = None
+    table: "Callable[[], Problem] | None" = None
+    sums: bool = False
+
+
+class Step(NamedTuple):
+    """The result of one update, or of several, yielded by a strategy.
+
+    Attributes:
+      number: Number of updates so far.
+      loss: Mean loss over this step's examples, each before its update.
+      params: () -> the parameters after the update. Collective. Returns the value on
+        rank 0, and on every rank if `replicas` is true. Valid until the next step.
+      examples: Number of examples in this step, over all ranks.
+      seconds: Seconds by phase: input, gradient, wire, update, wait.
+      words_sent: Words sent by this rank in this step.
+      measures: Further measurements of the strategy, by name.
+      state: () -> the state of the update, for resuming; collective, as params.
+      memory: () -> the state of this rank alone, such as its reducer's.
+      epoch: Number of epochs so far, if a step is an epoch.
+      replicas: True if all ranks have equal params.
+    """
+
+    number: int
+    loss: float
+    params: Callable[[], Params]
+    examples: int
+    seconds: Mapping[str, float]
+    words_sent: int
+    measures: Mapping[str, float] = {}
+    state: Callable[[], Any] = nothing
+    memory: Callable[[], Any] = nothing
+    epoch: int | None = None
+    replicas: bool = False

@@ -1,0 +1,34 @@
+"""The contract of reductions: the mean of the gradients of all ranks."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dml.types.comm import Comm
+from dml.types.sparse import Rows
+
+Combine = Callable[[Sequence[Rows]], Rows]  # terms in worker order -> their sum
+
+
+class Reducer(NamedTuple):
+    """A reduction of the gradients of all ranks to their mean.
+
+    The mean is a sum of one term per worker: its gradient times its share of the
+    examples. Without servers all ranks add their terms together, by `reduce`. A server
+    receives the terms of an update as messages and adds them by `combine`. Both
+    functions of a reducer compute the same sum: a robust estimate of the sum, such as
+    R times the median of R terms, is one reducer for `synchronous` and for `server`.
+
+    init: layout of the gradient -> the state of this rank, or None.
+    reduce: (comm, buffer, state) -> the next state. The buffer holds this rank's term
+        and receives the mean. Scalars after the gradient, such as the loss, are
+        summed exactly by every reducer.
+    combine: the terms of an update -> the rows of their sum, or of an estimate of it.
+        Stateless. A term has the rows that its worker touched, each once; its other
+        rows are zero. None if the sum needs all ranks; `server` then raises BadInput.
+    """
+
+    init: Callable[[Any], Any]
+    reduce: Callable[[Comm, np.ndarray, Any], Any]
+    combine: Combine | None = None

