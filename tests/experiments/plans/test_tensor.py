@@ -13,7 +13,7 @@ from dml.models.transformer import Shape
 from dml.types import BadInput
 from dml.wire.mesh.traffic import Collective
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SMALL = ["--width=16", "--heads=2", "--vocabulary=12", "--length=8", "--batch=2"]
 
 

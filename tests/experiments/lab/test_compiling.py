@@ -12,13 +12,13 @@ from lab import compiling
 
 from dml.types import BadInput
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 def start(data):
     """Return what one start of a program tells of itself; it complains of nothing."""
     ended = subprocess.run(
-        [sys.executable, "-m", "tests.experiments.compiling_main"],
+        [sys.executable, "-m", "tests.experiments.lab.compiling_main"],
         cwd=ROOT,
         env=os.environ
         | {

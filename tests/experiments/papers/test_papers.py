@@ -16,7 +16,7 @@ from studies.papers.runs import PAPERS, SIZES, Command, Judged, Paper
 from dml.runs import results
 from dml.types import BadInput
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SCRIPT = """
 import json, pathlib, sys
 given = dict(word[2:].split("=") for word in sys.argv[1:])

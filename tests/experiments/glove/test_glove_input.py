@@ -14,7 +14,7 @@ import pytest
 from dml.data.cooccurrence import RECORD
 from dml.types import BadInput
 
-SCRIPT = Path(__file__).parents[2] / "experiments" / "glove.py"
+SCRIPT = Path(__file__).parents[3] / "experiments" / "glove.py"
 
 
 @pytest.mark.parametrize(

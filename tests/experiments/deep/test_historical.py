@@ -13,7 +13,7 @@ import two_towers
 from dml.types import BadInput
 
 QUICK = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}  # to compile
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 
 
 @pytest.fixture(scope="module")
@@ -22,7 +22,14 @@ def ran(tmp_path_factory):
     out = tmp_path_factory.mktemp("historical")
     paths = os.pathsep.join([str(ROOT), str(ROOT / "experiments")])
     ended = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "tests.experiments.historical_main", out],
+        [
+            sys.executable,
+            "-W",
+            "error",
+            "-m",
+            "tests.experiments.deep.historical_main",
+            out,
+        ],
         cwd=ROOT,
         env=os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": paths, **QUICK},
         capture_output=True,

@@ -7,7 +7,7 @@ from sklearn.datasets import dump_svmlight_file
 from studies.server import runs as server_runs
 
 from dml.types import BadInput
-from tests.experiments import small_images
+from tests.experiments.server import small_images
 
 SMALL = ["--problem=generated", "--clocks=6", "--batch=240", "--snapshots=2"]
 

@@ -19,7 +19,7 @@ from studies.server import claims as server_claims
 from studies.shared_memory import asynchrony_claims, batch_size_claims, hogwild_claims
 
 from dml.runs import results
-from tests.experiments import claims_cases as of
+from tests.experiments.papers import claims_cases as of
 
 EXPERIMENTS = Path(claims.__file__).parents[1]
 JUDGED = {one.claim: one for paper in PAPERS.values() for one in paper.claims}

@@ -10,7 +10,7 @@ from dml.runs.energy import Terms
 from dml.runs.writers import Writer
 from dml.types import BadInput
 
-EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+EXPERIMENTS = Path(__file__).parents[3] / "experiments"
 SPENT = {"energy_kwh", "energy_source", "co2_kg", "cost_usd"}
 
 

@@ -6,7 +6,7 @@ import softsync
 from studies.server import softsync_report
 
 from dml.types import BadInput
-from tests.experiments import small_images
+from tests.experiments.server import small_images
 
 SMALL = ["--clocks=20", "--batch=120", "--snapshots=10", "--n=1,3,6"]
 LATE = "--law=shifted_exponential:1,10"

@@ -5,7 +5,7 @@ import pytest
 from studies.server import downpour_report
 
 from dml.types import BadInput
-from tests.experiments import small_images
+from tests.experiments.server import small_images
 
 SMALL = ["--clocks=12", "--batch=120", "--lr=0.5", "--adagrad_lr=0.1", "--target=0.7"]
 

@@ -9,7 +9,7 @@ import pytest
 
 from dml.types import BadInput
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 SMALL = ["--problem=generated", "--clocks=12", "--batch=512", "--snapshots=3"]
 FEW = "--consistency=bsp,ssp:0,ssp:4,essp:4,async,softsync:2,backup:1"
 EVEN, LATE = "constant:1", "shifted_exponential:1,1"
