@@ -11,6 +11,7 @@ import translate
 import two_towers
 
 from dml.types import BadInput
+from tests.experiments.run_folder import read_summary
 
 QUICK = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}  # to compile
 ROOT = Path(__file__).parents[3]
@@ -45,7 +46,7 @@ def read(path):
     assert (path / "config.json").stat().st_size > 0
     for kind in ("svg", "png"):
         assert (path / f"{path.name}.{kind}").stat().st_size > 0
-    summary = json.loads((path / "summary.json").read_text())
+    summary = read_summary(path)
     return summary, [json.loads(line) for line in lines]
 
 

@@ -1,12 +1,13 @@
 """Counting by its command: the C program's files, alike on any number of ranks."""
 
-import json
 import re
 import struct
 from collections import Counter
 
 import cooccurrence
 import pytest
+
+from tests.experiments.run_folder import read_summary
 
 
 def run(corpus, out, *argv):
@@ -39,7 +40,7 @@ def test_files_are_brute_force_s_on_any_ranks(corpus, tmp_path, size):
     found = tuple(file.read_bytes() for file in files)
     assert found == brute_force(corpus.read_text())
     assert len(summaries) == max(size, 1)
-    summary = json.loads((tmp_path / "out" / "summary.json").read_text())
+    summary = read_summary(tmp_path / "out")
     assert summary.items() >= summaries[0].items()
     assert summary["words"] == found[0].count(b"\n") < 60
     assert summary["records"] == len(found[1]) // 16

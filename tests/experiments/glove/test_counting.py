@@ -10,6 +10,7 @@ import pytest
 from studies.glove import counting
 
 from dml.data.cooccurrence import RECORD
+from tests.experiments.run_folder import read_summary
 
 
 @pytest.fixture
@@ -105,7 +106,7 @@ def test_counts_of_one_side_train_too(train, counted, tmp_path):
     train("--symmetric=false")
     kept = counted[0].with_suffix("")
     known = json.loads((kept / "counts.json").read_text())
-    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    summary = read_summary(tmp_path / "run")
     assert summary["records"] == known["records"] < 3183
 
 

@@ -1,4 +1,3 @@
-import json
 from pathlib import Path
 
 import pytest
@@ -9,6 +8,7 @@ from dml.runs import writers
 from dml.runs.energy import Terms
 from dml.runs.writers import Writer
 from dml.types import BadInput
+from tests.experiments.run_folder import read_rows, read_summary
 
 EXPERIMENTS = Path(__file__).parents[3] / "experiments"
 SPENT = {"energy_kwh", "energy_source", "co2_kg", "cost_usd"}
@@ -26,7 +26,7 @@ def wrote(path, *argv, comm=None):
 
 def test_every_summary_says_what_the_run_has_spent(tmp_path):
     wrote(tmp_path)
-    summary = json.loads((tmp_path / "summary.json").read_text())
+    summary = read_summary(tmp_path)
     assert set(summary) == {"loss"} | SPENT
     assert summary["energy_kwh"] > 0
     assert summary["co2_kg"] == pytest.approx(summary["energy_kwh"] * 1.58 * 0.4327)
@@ -40,7 +40,7 @@ def test_every_summary_says_what_the_run_has_spent(tmp_path):
 def test_co2_and_dollars_are_by_the_flags(tmp_path):
     asked = ["--pue=1.1", "--grid=0.02", "--core_price=0", "--gpu_price=0"]
     wrote(tmp_path, *asked, "--watts=7")
-    summary = json.loads((tmp_path / "summary.json").read_text())
+    summary = read_summary(tmp_path)
     assert summary["co2_kg"] == pytest.approx(summary["energy_kwh"] * 1.1 * 0.02)
     assert summary["cost_usd"] == 0
     assert writing.terms(values()) == Terms()  # the flags' defaults are its own
@@ -126,8 +126,7 @@ def test_a_table_is_made_of_those_before_it_and_its_rows_carry_its_name(tmp_path
     with writing.first(tmp_path, values(), None) as writer:
         kept = writing.tabulated(writer, made, [2, 3])
     assert kept == {"first": [{"n": 2}, {"n": 3}], "squares": [{"n": 4}, {"n": 9}]}
-    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
-    assert [json.loads(line) for line in lines] == [
+    assert read_rows(tmp_path) == [
         {"table": "first", "n": 2},
         {"table": "first", "n": 3},
         {"table": "squares", "n": 4},

@@ -20,6 +20,7 @@ from studies.shared_memory import asynchrony_claims, batch_size_claims, hogwild_
 
 from dml.runs import results
 from tests.experiments.papers import claims_cases as of
+from tests.experiments.run_folder import read_summary
 
 EXPERIMENTS = Path(claims.__file__).parents[1]
 JUDGED = {one.claim: one for paper in PAPERS.values() for one in paper.claims}
@@ -220,7 +221,7 @@ def test_a_run_and_papers_come_to_the_same_verdict(
         for row in run.rows:
             writer.row(row)
         writer.summary(run.summary)
-    summary = json.loads((tmp_path / "summary.json").read_text())
+    summary = read_summary(tmp_path)
     verdict = found(claim, {name: results.read(tmp_path)})
     assert verdict == found(claim, seen)  # JSON keeps the numbers
     assert summary[f"verdict_{claim.name}"] == verdict.result == result

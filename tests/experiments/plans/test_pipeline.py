@@ -1,4 +1,3 @@
-import json
 import random
 
 import pipeline
@@ -14,6 +13,7 @@ from dml.types import BadInput
 from dml.wire.plans import pipeline_facts as facts
 from dml.wire.plans.pipelines import SCHEDULES, make
 from dml.wire.plans.stages import imbalance
+from tests.experiments.run_folder import check_folder, read_rows, read_summary
 
 FREE = "0,0,0"
 TICK = 2.0**-10  # sums of it are exact
@@ -89,15 +89,13 @@ ARGV += ["--measured="]  # the README's command races, small
 def test_a_run_shows_tables_verdicts_and_pictures(tmp_path, capsys, monkeypatch):
     argv = ["pipeline.py", *ARGV, f"--out={tmp_path}"]
     summary = pipeline.main(argv)
-    assert (
-        json.loads((tmp_path / "summary.json").read_text()).items() >= summary.items()
-    )
+    check_folder(tmp_path, summary)
     shown = capsys.readouterr().out
     for stages, row in TRANSFORMER.items():
         for count in row:
             formula = stages * count / (count + stages - 1)
             assert summary[f"speed_up_{stages}_{count}"] == pytest.approx(formula)
-    kept = json.loads((tmp_path / "summary.json").read_text())
+    kept = read_summary(tmp_path)
     for claim in ("no_gain", "almost_linear", "ordered"):
         assert kept[f"verdict_{claim}"] == "holds"
     assert kept["verdict_as_published"] == "fails"
@@ -105,8 +103,7 @@ def test_a_run_shows_tables_verdicts_and_pictures(tmp_path, capsys, monkeypatch)
     assert "published: its nine cells, Transformer (K = 2, 4, 8: " in shown
     assert summary["bubble_1f1b"] == summary["bubble_gpipe"] == pytest.approx(3 / 11)
     assert summary["bubble_interleaved"] == pytest.approx(3 / 19)
-    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
-    rows = [json.loads(line) for line in lines]
+    rows = read_rows(tmp_path)
     assert {row["table"] for row in rows} == {*TABLES} - {"measured"}
     found = {row["schedule"]: row for row in rows if row["table"] == "schedules"}
     assert found["gpipe"]["alive"] == [8] * 4
@@ -127,7 +124,7 @@ def test_a_slow_network_is_seen_in_the_verdicts(tmp_path, monkeypatch):
     monkeypatch.setattr(schedule_figure, "draw", lambda *_: None)
     argv = ["pipeline.py", *ARGV, "--network=1,0,0", f"--out={tmp_path}"]
     pipeline.main(argv)
-    kept = json.loads((tmp_path / "summary.json").read_text())
+    kept = read_summary(tmp_path)
     assert kept["verdict_no_gain"] == "holds"
     for claim in ("almost_linear", "ordered", "as_published"):
         assert kept[f"verdict_{claim}"] == "fails"

@@ -1,4 +1,3 @@
-import json
 import os
 import subprocess
 import sys
@@ -12,6 +11,7 @@ from studies.plans import tensor_report as report
 from dml.models.transformer import Shape
 from dml.types import BadInput
 from dml.wire.mesh.traffic import Collective
+from tests.experiments.run_folder import read_rows, read_summary
 
 ROOT = Path(__file__).parents[3]
 SMALL = ["--width=16", "--heads=2", "--vocabulary=12", "--length=8", "--batch=2"]
@@ -30,8 +30,7 @@ def run(out, *flags):
         timeout=280,
     )
     assert (ended.returncode, ended.stderr) == (0, "")
-    lines = map(json.loads, (out / "metrics.jsonl").read_text().splitlines())
-    return ended.stdout, json.loads((out / "summary.json").read_text()), list(lines)
+    return ended.stdout, read_summary(out), read_rows(out)
 
 
 def test_two_devices_have_the_dense_numbers_and_send_what_the_formula_says(tmp_path):

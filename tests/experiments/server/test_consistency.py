@@ -1,4 +1,3 @@
-import json
 import os
 import subprocess
 import sys
@@ -8,6 +7,7 @@ import consistency
 import pytest
 
 from dml.types import BadInput
+from tests.experiments.run_folder import check_folder, read_rows
 
 ROOT = Path(__file__).parents[3]
 SMALL = ["--problem=generated", "--clocks=12", "--batch=512", "--snapshots=3"]
@@ -23,8 +23,7 @@ def undrawn(monkeypatch):
 def run(out, *argv):
     given = [f"--out={out}", *SMALL, "--simulate=6", *argv]
     summary = consistency.main(["consistency.py", *given])[0]
-    lines = (out / "metrics.jsonl").read_text().splitlines()
-    return summary, [json.loads(line) for line in lines]
+    return summary, read_rows(out)
 
 
 def test_every_consistency_is_compared_under_every_delay(tmp_path, capsys, undrawn):
@@ -33,9 +32,7 @@ def test_every_consistency_is_compared_under_every_delay(tmp_path, capsys, undra
     assert [(row["delay"], row["consistency"]) for row in rows] == [
         (law, name) for law in (EVEN, LATE) for name in names
     ]
-    assert (
-        json.loads((tmp_path / "summary.json").read_text()).items() >= summary.items()
-    )
+    check_folder(tmp_path, summary)
     out = capsys.readouterr().out.splitlines()
     assert out[0].split()[:3] == ["consistency", "delay", "objective"]
     ends = [f"{law}: essp:4 " for law in (EVEN, LATE)]
@@ -100,8 +97,7 @@ def test_real_ranks_sleep_and_learn_the_same_in_step(tmp_path, undrawn):
         timeout=60,
     )
     assert done.returncode == 0, done.stderr
-    lines = (tmp_path / "real" / "metrics.jsonl").read_text().splitlines()
-    real = [json.loads(line) for line in lines]
+    real = read_rows(tmp_path / "real")
     _, virtual = run(tmp_path / "virtual", *argv, "--simulate=4")
     assert real[0]["objective"] == virtual[0]["objective"]
     assert [row["gradients"] for row in real] == [12 * 3] * 2

@@ -1,5 +1,3 @@
-import json
-
 import numpy as np
 import pytest
 import server
@@ -7,6 +5,7 @@ from sklearn.datasets import dump_svmlight_file
 from studies.server import runs as server_runs
 
 from dml.types import BadInput
+from tests.experiments.run_folder import check_folder, read_rows
 from tests.experiments.server import small_images
 
 SMALL = ["--problem=generated", "--clocks=6", "--batch=240", "--snapshots=2"]
@@ -21,19 +20,12 @@ def run(out, *argv):
     return server.main(["server.py", f"--out={out}", *SMALL, *argv])[0]
 
 
-def lines(out):
-    rows = (out / "metrics.jsonl").read_text().splitlines()
-    return [json.loads(row) for row in rows]
-
-
 def test_a_run_leaves_a_row_a_gradient_a_flat_summary_and_figures(tmp_path):
     summary = run(tmp_path, "--simulate=5", "--consistency=async", "--lr=20")
-    assert (
-        json.loads((tmp_path / "summary.json").read_text()).items() >= summary.items()
-    )
+    check_folder(tmp_path, summary)
     flat = {k: v for k, v in summary.items() if k != "staleness"}
     assert all(isinstance(value, int | float | str) for value in flat.values())
-    rows = lines(tmp_path)
+    rows = read_rows(tmp_path)
     assert len(rows) == summary["gradients"] == summary["updates"] == 4 * 6
     assert [row["update"] for row in rows] == list(range(1, 25))
     assert sorted((row["clock"], row["worker"]) for row in rows) == [
@@ -67,7 +59,7 @@ def test_a_virtual_run_repeats_itself_but_not_under_another_seed(tmp_path, undra
     )
     assert one == again
     assert one["sha256"] != other["sha256"]
-    assert lines(tmp_path / "0") == lines(tmp_path / "1")
+    assert read_rows(tmp_path / "0") == read_rows(tmp_path / "1")
 
 
 def test_a_replay_has_the_bits_of_what_was_recorded(tmp_path, undrawn):

@@ -1,18 +1,16 @@
 """The bandwidth of servers: on virtual ranks the formula is exact."""
 
-import json
-
 import pytest
 import server_bandwidth
 
 from dml.types import BadInput
+from tests.experiments.run_folder import read_rows, read_summary
 
 
 def run(path, *flags):
     argv = ["server_bandwidth.py", f"--out={path}", "--repeats=1", *flags]
     server_bandwidth.main(argv)
-    lines = (path / "metrics.jsonl").read_text().splitlines()
-    return [json.loads(line) for line in lines]
+    return read_rows(path)
 
 
 def test_one_worker_takes_exactly_the_formula_and_no_more_than_bare_messages(tmp_path):
@@ -23,7 +21,7 @@ def test_one_worker_takes_exactly_the_formula_and_no_more_than_bare_messages(tmp
     for row in rows[:4]:
         assert row["seconds"] == pytest.approx(row["predicted_seconds"], rel=1e-9)
         assert 0.6 < row["of_raw"] <= 1.0
-    summary = json.loads((tmp_path / "summary.json").read_text())
+    summary = read_summary(tmp_path)
     assert summary["p"] == 2
     assert summary["push_1024_1"] == rows[0]["of_raw"]
 

@@ -1,11 +1,10 @@
-import json
-
 import numpy as np
 import pytest
 import softsync
 from studies.server import softsync_report
 
 from dml.types import BadInput
+from tests.experiments.run_folder import check_folder, read_rows, read_summary
 from tests.experiments.server import small_images
 
 SMALL = ["--clocks=20", "--batch=120", "--snapshots=10", "--n=1,3,6"]
@@ -25,8 +24,7 @@ def undrawn(monkeypatch):
 def run(out, *argv):
     given = [f"--out={out}", *SMALL, "--simulate=7", *argv]
     summary = softsync.main(["softsync.py", *given])[0]
-    lines = (out / "metrics.jsonl").read_text().splitlines()
-    return summary, [json.loads(line) for line in lines]
+    return summary, read_rows(out)
 
 
 def test_staleness_is_about_n_and_hardly_ever_above_2n(tmp_path, undrawn):
@@ -51,7 +49,7 @@ def test_a_fixed_rate_is_lost_where_a_divided_one_is_not(tmp_path, undrawn, caps
     assert summary["6_softsync_damped_error"] == damped["error"]
     out = capsys.readouterr().out
     assert "published: a fixed rate diverges (90 % error at n = 15 and 30)" in out
-    kept = json.loads((tmp_path / "summary.json").read_text())
+    kept = read_summary(tmp_path)
     assert f"ours: {kept['found_fixed']} (asked over 50%): " in out
 
 
@@ -71,10 +69,7 @@ def test_virtual_runs_repeat_themselves_and_leave_figures(tmp_path, monkeypatch)
         assert (tmp_path / "a" / name).stat().st_size > 0
     monkeypatch.setattr(softsync, "drawn", lambda *_: None)
     assert run(tmp_path / "b", *argv) == one
-    assert (
-        json.loads((tmp_path / "a" / "summary.json").read_text()).items()
-        >= one[0].items()
-    )
+    check_folder(tmp_path / "a", one[0])
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,3 @@
-import json
 import math
 
 import asynchrony
@@ -7,6 +6,7 @@ import pytest
 from studies.shared_memory import asynchrony_report
 
 from dml.types import BadInput
+from tests.experiments.run_folder import check_folder, read_rows, read_summary
 
 SMALL = ["--problems=20,2", "--features=40", "--examples=300", "--epochs=2"]
 FEW = ["--rates=0.05,0.8", "--delays=200"]
@@ -14,21 +14,16 @@ FEW = ["--rates=0.05,0.8", "--delays=200"]
 
 def run(out, *argv):
     (summary,) = asynchrony.main(["asynchrony.py", f"--out={out}", *SMALL, *FEW, *argv])
-    lines = (out / "metrics.jsonl").read_text().splitlines()
-    return summary, [json.loads(line) for line in lines]
+    return summary, read_rows(out)
 
 
 def test_a_run_leaves_a_table_a_verdict_and_a_figure(tmp_path, capsys):
     summary, rows = run(tmp_path)
-    assert (
-        json.loads((tmp_path / "summary.json").read_text()).items() >= summary.items()
-    )
-    for name in ("asynchrony.svg", "asynchrony.png", "config.json"):
-        assert (tmp_path / name).stat().st_size > 0
+    check_folder(tmp_path, summary, "asynchrony.svg", "asynchrony.png")
     header, *lines, claim, said, _, _ = capsys.readouterr().out.splitlines()
     assert header.split()[:4] == ["problem", "overlap", "rate", "tau"]
     assert len(lines) == len(rows) == 8
-    kept = json.loads((tmp_path / "summary.json").read_text())
+    kept = read_summary(tmp_path)
     assert "grows with sparsity" in claim
     assert said.startswith(f"ours: {kept['found_sparsity']} ")
     assert [row["problem"] for row in rows] == ["2"] * 4 + ["20"] * 4  # sparse first

@@ -1,5 +1,3 @@
-import json
-
 import batch_size
 import numpy as np
 import pytest
@@ -9,6 +7,7 @@ from dml import sim
 from dml.models import sparse_logistic_edges as logistic
 from dml.types import BadInput
 from dml.wire.comm import Metered
+from tests.experiments.run_folder import check_folder, read_rows, read_summary
 from tests.strategies.shared import small
 
 SMALL = ["--examples=256", "--features=60", "--nonzeros=5", "--copies=16", "--mu=1e-3"]
@@ -40,8 +39,7 @@ def gradients(data, table):
 
 def test_a_run_says_steps_and_seconds_and_leaves_figures(tmp_path):
     summary = batch_size.main(["batch_size.py", f"--out={tmp_path}", *SMALL])
-    lines = (tmp_path / "metrics.jsonl").read_text().splitlines()
-    rows = [json.loads(line) for line in lines]
+    rows = read_rows(tmp_path)
     assert [row["batch"] for row in rows] == [1, 4, 256] * 2
     for row in rows:
         assert row["steps"] == -(-row["examples"] // row["batch"])
@@ -54,9 +52,7 @@ def test_a_run_says_steps_and_seconds_and_leaves_figures(tmp_path):
     assert summary["diverse_4_steps"] == rows[1]["steps"]
     for name in ("steps.svg", "steps.png", "seconds.svg", "seconds.png"):
         assert (tmp_path / name).stat().st_size > 0
-    assert (
-        json.loads((tmp_path / "summary.json").read_text()).items() >= summary.items()
-    )
+    check_folder(tmp_path, summary)
 
 
 @pytest.mark.parametrize("data", KINDS)
@@ -136,7 +132,7 @@ def test_the_search_climbs_to_the_best_rate_from_either_side(monkeypatch):
 def test_a_target_that_is_not_reached_is_printed(tmp_path, capsys):
     argv = [f"--out={tmp_path}", *SMALL, "--data=diverse", "--batches=4", "--epochs=1"]
     summary = batch_size.main(["batch_size.py", *argv, "--within=1e-6"])
-    kept = json.loads((tmp_path / "summary.json").read_text())
+    kept = read_summary(tmp_path)
     assert (kept["verdict_bounded"], kept["verdict_beyond"]) == (
         "fails",
         "not testable here",

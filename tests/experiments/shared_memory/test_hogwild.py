@@ -1,4 +1,3 @@
-import json
 from functools import partial
 
 import hogwild
@@ -22,6 +21,7 @@ from studies.shared_memory.sparse_runs import Task
 from dml import sim
 from dml.types import BadInput
 from dml.wire.comm import Metered
+from tests.experiments.run_folder import check_folder, read_rows, read_summary
 from tests.strategies.shared.small import documents
 
 SMALL = ["--epochs=2", "--repeats=2", "--delays="]
@@ -52,27 +52,22 @@ def undrawn(monkeypatch):
 def run(out, *argv):
     given = [f"--out={out}", "--problems=svm", *SMALL, *argv]
     (summary,) = hogwild.main(["hogwild.py", *given])
-    lines = (out / "metrics.jsonl").read_text().splitlines()
-    return summary, [json.loads(line) for line in lines]
+    return summary, read_rows(out)
 
 
 def test_a_race_leaves_two_tables_a_flat_summary_and_figures(tmp_path, capsys):
     more = "--problems=svm,sparse,dense", "--delays=0,3"
     summary, rows = run(tmp_path, *more)
     assert len(rows) == 3 * (1 + 2 * 3) + 2 * 3
-    assert (
-        json.loads((tmp_path / "summary.json").read_text()).items() >= summary.items()
-    )
+    check_folder(tmp_path, summary, "speedup.svg", "speedup.png", "delays.svg")
     assert all(isinstance(one, float | int | str | None) for one in summary.values())
     assert summary["svm_locked_2_speedup"] == rows[5]["speedup"]
     rhos = {row["problem"]: row["rho"] for row in rows if row["kind"] == "race"}
     assert rhos[SPARSE] == 0.05 and rhos[DENSE] == 1
-    for name in ("speedup.svg", "speedup.png", "delays.svg", "config.json"):
-        assert (tmp_path / name).stat().st_size > 0
     out = capsys.readouterr().out
     assert "2 workers on " in out and "\nround robin has 90% of hogwild's speed " in out
     assert "published: the speed-up falls with rho (rho 0.44: 3x" in out
-    kept = json.loads((tmp_path / "summary.json").read_text())
+    kept = read_summary(tmp_path)
     assert kept["verdict_threefold"] == "not testable here"  # 2 workers
     assert f"ours: {kept['found_threefold']} (2 cores of 10): not testable here" in out
     assert out.count("\nproblem ") == 1 and "gradient us" in out
