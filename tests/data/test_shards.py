@@ -22,11 +22,6 @@ def test_shards_differ_by_at_most_one_and_the_longer_come_first(count, size):
     assert lengths[0] - lengths[-1] <= 1
 
 
-@given(counts)
-def test_one_rank_has_everything(count):
-    assert bounds(count, 0, 1) == (0, count)
-
-
 @pytest.mark.parametrize("rank, size", [(-1, 2), (2, 2), (0, 0)])
 def test_a_rank_outside_the_world_is_bad_input(rank, size):
     with pytest.raises(BadInput, match="expected 0 <= rank < size"):

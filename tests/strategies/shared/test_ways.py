@@ -44,8 +44,8 @@ def run(way, problem, how, threads=1, **more):
     return sim.run(program, 1)[0]
 
 
-def serial(problem, how):
-    """Descend in plain Python: the oracle of all ways."""
+def serial(problem, how, share=slice(None)):
+    """Descend on a share of the blocks in plain Python: the oracle of strategies."""
     model, edges = problem.kernel.model, problem.kernel.data.edges
     table, count = problem.params.copy(), problem.examples
     speed, kind = np.zeros_like(table), table.dtype.type
@@ -56,7 +56,9 @@ def serial(problem, how):
             kind(how.rate(epoch)),
         )
         order = visits(how, epoch, count)
-        numbers = [range(b * how.batch, (b + 1) * how.batch) for b in order.visits]
+        numbers = [
+            range(b * how.batch, (b + 1) * how.batch) for b in order.visits[share]
+        ]
         steps = [e for block in numbers for e in block if e < count]
         for t, e in enumerate(steps):
             rows = edges.rows[edges.starts[e] : edges.starts[e + 1]]
@@ -68,7 +70,7 @@ def serial(problem, how):
                 model.move(table, r, grads, s, rate)
                 table[r] += grads[s]
         for one in (table, speed):
-            model.settle(one, data, count)
+            model.settle(one, data, len(steps))
     return table
 
 
@@ -231,27 +233,9 @@ def test_a_count_says_what_was_lost():
 def test_averages_are_of_runs_on_a_share_of_the_blocks():
     problem, how = documents(), settings(batch=16)
     found = run(average, problem, how, threads=3)[1]
-    edges, tables = len(problem.kernel.data.labels), []
-    for worker in range(3):
-        table = problem.params.copy()
-        for epoch in range(1, EPOCHS + 1):
-            data = problem.kernel.model.paced(problem.kernel.data, how.rate(epoch))
-            mine = visits(how, epoch, edges).visits[worker::3]
-            steps = [e for b in mine for e in range(b * 16, min(b * 16 + 16, edges))]
-            descend(problem, data, table, steps, how.rate(epoch))
-        tables.append(table)
+    tables = [serial(problem, how, slice(worker, None, 3)) for worker in range(3)]
     mean = np.mean(tables, axis=0, dtype=np.float64).astype(np.float32)
     assert np.array_equal(found, mean)
-
-
-def descend(problem, data, table, steps, rate):
-    edges, grads = data.edges, np.empty(99, np.float32)
-    for t, e in enumerate(steps):
-        if problem.kernel.model.gradient(table, data, e, t, grads)[1]:
-            for s, r in enumerate(edges.rows[edges.starts[e] : edges.starts[e + 1]]):
-                problem.kernel.model.move(table, r, grads, s, np.float32(rate))
-                table[r] += grads[s]
-    problem.kernel.model.settle(table, data, len(steps))
 
 
 def test_an_epoch_visits_every_block_once_and_the_short_one_last():

@@ -1,0 +1,98 @@
+"""The two networks that were cut before there were frameworks for it."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import translate
+import two_towers
+
+from dml.types import BadInput
+from tests.experiments.run_folder import read_summary
+
+QUICK = {"JAX_DISABLE_MOST_OPTIMIZATIONS": "1"}  # to compile
+ROOT = Path(__file__).parents[3]
+
+
+@pytest.fixture(scope="module")
+def ran(tmp_path_factory):
+    """Return the folder of both runs, and what they said."""
+    out = tmp_path_factory.mktemp("historical")
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "experiments")])
+    ended = subprocess.run(
+        [
+            sys.executable,
+            "-W",
+            "error",
+            "-m",
+            "tests.experiments.deep.historical_main",
+            out,
+        ],
+        cwd=ROOT,
+        env=os.environ | {"JAX_PLATFORMS": "cpu", "PYTHONPATH": paths, **QUICK},
+        capture_output=True,
+        text=True,
+        timeout=280,
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    return out, ended.stdout
+
+
+def read(path):
+    lines = (path / "metrics.jsonl").read_text().splitlines()
+    assert (path / "config.json").stat().st_size > 0
+    for kind in ("svg", "png"):
+        assert (path / f"{path.name}.{kind}").stat().st_size > 0
+    summary = read_summary(path)
+    return summary, [json.loads(line) for line in lines]
+
+
+def test_two_towers_learn_as_one_device_and_send_what_the_formula_says(ran):
+    summary, rows = read(ran[0] / "two_towers")
+    assert [(row["crossings"], row["devices"]) for row in rows] == [
+        ("3678", 1),
+        ("3678", 2),
+    ]
+    one, two = (row["losses"] for row in rows)
+    assert two == pytest.approx(one, rel=1e-5)
+    assert len(set(one)) == 3
+    assert summary["largest_difference"] == max(
+        abs(a - b) for a, b in zip(one, two, strict=True)
+    )
+    for row in rows:  # counted by shapes, and read from what XLA made of it
+        assert row["compiled_bytes"] == row["formula_bytes"]
+    assert [row["formula_bytes"] > 0 for row in rows] == [False, True]
+
+
+def test_a_wavefront_learns_as_one_device_in_fewer_ticks(ran):
+    summary, (one, sweep) = read(ran[0] / "translate")
+    assert sweep["losses"] == pytest.approx(one["losses"], rel=1e-5)
+    assert len(set(one["losses"])) == 3
+    assert (one["ticks"], sweep["ticks"]) == (2 * 6, 6 + 2 - 1)
+    assert summary["ticks_wavefront"] == 7
+    assert one["accuracy"] == sweep["accuracy"] == summary["accuracy"]
+    lines = ran[1].splitlines()
+    assert "layer 2   · r1 r2 r3 w1 w2 w3" in lines
+    assert "layer 1  r1 r2 r3 w1 w2 w3  ·" in lines
+    assert sum(" -> " in line for line in lines) == 4
+
+
+@pytest.mark.parametrize(
+    "argv, message",
+    [
+        (["--crossings=3678,six"], "rising layers in --crossings.*got 'six'"),
+        (["--crossings=33"], "got '33'"),
+        (["--unit=0"], "unit"),
+    ],
+)
+def test_bad_towers_are_named(argv, message):
+    with pytest.raises(BadInput, match=message):
+        two_towers.main(["two_towers.py", *argv])
+
+
+def test_a_translator_without_layers_is_refused():
+    with pytest.raises(BadInput, match="layers"):
+        translate.main(["translate.py", "--layers=0"])

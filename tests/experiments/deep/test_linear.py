@@ -1,0 +1,166 @@
+import gzip
+import json
+
+import linear
+import pytest
+
+from dml.metrics.profile import MARK
+from dml.types import BadInput
+from dml.update import dense
+from tests.experiments.run_folder import read_summary
+
+
+def run(out, *argv, timeline=0):
+    given = [f"--out={out}", "--steps=30", f"--timeline={timeline}"]
+    return linear.main(["linear.py", *given, *argv])
+
+
+def losses(out):
+    rows = (out / "metrics.jsonl").read_text().splitlines()
+    return [json.loads(row)["loss"] for row in rows]
+
+
+def test_one_rank_is_serial_real_or_virtual(tmp_path):
+    ways = {
+        "serial": ["--strategy=serial"],
+        "real": ["--strategy=synchronous"],
+        "virtual": ["--simulate=1"],
+    }
+    found = {way: run(tmp_path / way, *argv)[0] for way, argv in ways.items()}
+    assert len({summary["sha256"] for summary in found.values()}) == 1
+    assert losses(tmp_path / "serial") == losses(tmp_path / "real")
+    assert losses(tmp_path / "serial") == losses(tmp_path / "virtual")
+    assert found["serial"]["accuracy"] > 0.8
+
+
+@pytest.mark.parametrize("allreduce", linear.ALLREDUCE)
+def test_virtual_replicas_agree_by_any_allreduce(tmp_path, allreduce):
+    argv = ["--simulate=3", f"--allreduce={allreduce}"]
+    summaries = run(tmp_path, *argv)
+    assert len(summaries) == 3
+    assert len({summary["sha256"] for summary in summaries}) == 1
+    assert summaries[0]["accuracy"] > 0.8
+
+
+def test_a_run_leaves_its_folder_with_every_flag(tmp_path):
+    (summary,) = run(tmp_path, "--optimizer=adam", "--seed=3", timeline=1)
+    kept = sorted(path.name for path in tmp_path.iterdir())
+    assert kept == ["config.json", "loss.png", "loss.svg"] + [
+        *("metrics.jsonl", "summary.json"),
+        *("timeline.json", "timeline.png", "timeline.svg"),
+    ]
+    flags = json.loads((tmp_path / "config.json").read_text())["flags"]
+    assert (flags["optimizer"], flags["seed"], flags["steps"]) == ("adam", 3, 30)
+    written = read_summary(tmp_path)
+    assert written.items() >= summary.items()
+    assert written["energy_kwh"] > 0
+
+
+def test_tracing_changes_no_number_of_a_virtual_run(tmp_path):
+    argv = ["--simulate=4", "--allreduce=hierarchical", "--group=2"]
+    plain, drawn = (run(tmp_path / str(n), *argv, timeline=n) for n in (0, 2))
+    assert plain == drawn
+    rows = [(tmp_path / n / "metrics.jsonl").read_text() for n in "02"]
+    assert rows[0] == rows[1]
+    assert not (tmp_path / "0/timeline.svg").exists()
+
+
+def test_as_many_steps_as_asked_for_are_drawn_after_the_first(tmp_path, capsys):
+    argv = ["--simulate=64", "--allreduce=ring", "--steps=4"]
+    words = run(tmp_path, *argv, timeline=2)[0]["words_sent"] / 4
+    assert f"timeline {tmp_path / 'timeline.svg'}\n" in capsys.readouterr().out
+    trace = json.loads((tmp_path / "timeline.json").read_text())["traceEvents"]
+    sent = [event for event in trace if event["ph"] == "s"]
+    assert len(sent) == 2 * 64 * 126
+    mine = [event["args"]["bytes"] for event in sent if event["tid"] == 0]
+    assert sum(mine) == 2 * 4 * words
+    phases = [e["name"] for e in trace if e["ph"] == "X" and e["cat"] == "phase"]
+    once = 2 * 64  # the gradient is begun, and then waited for
+    want = {"input": once, "gradient": 2 * once, "wire": once, "update": once}
+    assert {name: phases.count(name) for name in phases} == want
+
+
+def test_one_step_alone_leaves_no_timeline(tmp_path):
+    run(tmp_path, "--steps=1", "--profile", timeline=1)
+    assert not (tmp_path / "timeline.json").exists()
+    assert not (tmp_path / "profile.json.gz").exists()
+
+
+def times(trace, pid):
+    """Return when a process of a trace first begins and last ends something."""
+    own = [event for event in trace if event["pid"] == pid and event["ph"] == "X"]
+    ends = [event["ts"] + event["dur"] for event in own]
+    return min(event["ts"] for event in own), max(ends)
+
+
+def test_a_profile_has_jax_beside_the_messages_and_changes_no_bit(tmp_path, capsys):
+    argv = ["--strategy=serial", "--steps=4"]
+    (plain,) = run(tmp_path / "plain", *argv)
+    assert not list((tmp_path / "plain").glob("profile*"))
+    (summary,) = run(tmp_path, *argv, "--profile", timeline=2)
+    assert summary["sha256"] == plain["sha256"]
+    assert losses(tmp_path) == losses(tmp_path / "plain")
+    assert f"profile {tmp_path / 'profile.json.gz'}  one clock, within " in (
+        capsys.readouterr().out
+    )
+    trace = json.loads(gzip.decompress((tmp_path / "profile.json.gz").read_bytes()))
+    named = [e for e in trace["traceEvents"] if e["name"] == "process_name"]
+    assert [event["args"]["name"].split(" /")[0] for event in named] == [
+        *("messages", "rank 0 JAX"),
+    ]
+    begins, ends = times(trace["traceEvents"], 0)
+    jax_begins, jax_ends = times(trace["traceEvents"], 1)
+    marks = [e["ts"] + e["dur"] for e in trace["traceEvents"] if e["name"] == MARK]
+    # JAX is traced from a little before the first of the two steps to the last's end
+    assert jax_begins < max(marks) < begins + 1e3
+    assert begins < (begins + ends) / 2 < jax_ends
+    assert jax_ends < ends + 1e6
+    drawn = json.loads((tmp_path / "timeline.json").read_text())["traceEvents"]
+    assert MARK not in {event["name"] for event in drawn}
+    assert [e for e in trace["traceEvents"] if e["pid"] == 0][2:] == drawn
+
+
+def test_virtual_ranks_have_one_profile_whose_clocks_begin_alike(tmp_path, capsys):
+    argv = ["--simulate=3", "--allreduce=ring", "--steps=4"]
+    plain = run(tmp_path / "plain", *argv)
+    assert run(tmp_path, *argv, "--profile", timeline=2) == plain
+    assert "virtual and real time begin alike" in capsys.readouterr().out
+    trace = json.loads(gzip.decompress((tmp_path / "profile.json.gz").read_bytes()))
+    first = trace["traceEvents"][0]
+    assert first["args"] == {"name": "messages, in virtual time"}
+    assert times(trace["traceEvents"], 0)[0] < times(trace["traceEvents"], 1)[1]
+    assert [path.name for path in (tmp_path / "profile").iterdir()] == ["rank0"]
+
+
+@pytest.mark.parametrize(
+    "argv, message",
+    [
+        (["--allreduce=rign"], "value should be one of <.*ring"),
+        (["--profile"], "got --timeline=0; pass --timeline=<how many>"),
+        (["--optimizer=sdg"], "value should be one of <sgd"),
+        (["--batch=2000"], "expected a batch of 1 to 1437 examples, got batch=2000"),
+        (["--steps=0"], "--steps=0: 0 is not a positive integer"),
+        (["--strategy=serial", "--simulate=2"], "expected one rank"),
+        (["--simulate=2", "--network=fast"], "expected a network"),
+    ],
+)
+def test_bad_input_is_named(tmp_path, argv, message):
+    with pytest.raises(BadInput, match=message):
+        run(tmp_path, *argv)
+
+
+def test_virtual_replicas_compute_an_update_and_an_evaluation_once(
+    tmp_path, monkeypatch
+):
+    calls = []
+
+    def counted(module, name):
+        call = getattr(module, name)
+        monkeypatch.setattr(
+            module, name, lambda *args: calls.append(name) or call(*args)
+        )
+
+    counted(dense, "apply")
+    counted(linear, "evaluate")
+    run(tmp_path, "--simulate=6", "--steps=3", "--evaluate_every=9")
+    assert sorted(calls) == ["apply"] * 3 + ["evaluate"]

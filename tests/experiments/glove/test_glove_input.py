@@ -1,0 +1,184 @@
+"""Bad input to GloVe: one line that says what was expected, what came, what to do."""
+
+import errno
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import cooccurrence
+import numpy as np
+import pytest
+
+from dml.data.text.cooccurrence import RECORD
+from dml.types import BadInput
+
+SCRIPT = Path(__file__).parents[3] / "experiments" / "glove.py"
+
+
+@pytest.mark.parametrize(
+    "argv, message",
+    [
+        (["--window=0"], "--window=0: 0 is not a positive integer"),
+        (["--seed=9223372036854775808"], "seed=9223372036854775808"),
+        (["--x_max=0"], "x_max=0"),
+        (["--corpus=enwikki"], "a file, a folder or one of enwiki, newsgroups"),
+        (["--corpus="], "expected a corpus, got ''"),
+        (["--min_count=100000"], "expected 2 words or more .* got 0 of 60"),
+        (["--max_vocab=1"], "expected 2 words or more"),
+        (["--pattern=["], "expected a regular expression"),
+        (["--memory=1KB"], "expected memory >= 30720 bytes for 60 words on 1 ranks"),
+        (["--memory=much"], "expected a size such as 4KB"),
+        (["--strategy=operation", "--simulate=3"], "that 3 ranks can share .* got 8"),
+        (["--strategy=hogwild", "--simulate=2"], "real ranks .*hogwild, got --sim"),
+        (["--strategy=serial", "--simulate=2"], "expected one rank .* got 2"),
+        (["--strategy=mesh", "--columns=3"], "expected a mesh of all 1 devices"),
+        (["--strategy=server"], "expected 2 ranks or more, a worker and a server"),
+        (["--strategy=server", "--simulate=3", "--servers=3"], "leaves no worker; pas"),
+        (["--strategy=server", "--simulate=2", "--consistency=sync"], "consistency=sy"),
+        (
+            ["--strategy=server", "--simulate=3", "--consistency=backup", "--backup=2"],
+            "expected --backup of 0 to 1, fewer than the workers, got 2",
+        ),
+        (
+            ["--strategy=server", "--simulate=3", "--consistency=softsync"]
+            + ["--softsync=3"],
+            "expected --softsync of 1 to 2, the workers, got 3",
+        ),
+        (["--strategy=server", "--simulate=2", "--lr=1e38"], "expected a finite"),
+        (["--blocks=61"], "expected 1 to 60 blocks of words, got 61"),
+        (["--blocks=1", "--simulate=2"], "at most 1 ranks for 1 blocks, got 2"),
+        (["--counts=nowhere"], "nowhere/vocab.txt: expected lines"),
+        (["--lr=nan"], "expected a number in --lr, got nan"),
+        (["--lr=1e38"], "expected a finite loss"),
+    ],
+    ids=" ".join,
+)
+def test_bad_flags_are_named(train, tmp_path, argv, message):
+    with pytest.raises((BadInput, FloatingPointError), match=message):
+        train(*argv)
+    assert not (tmp_path / "run" / "summary.json").exists()
+
+
+@pytest.mark.parametrize(
+    "text, message",
+    [
+        (b"", "expected text, got none in .*corpus.txt"),
+        (b" \n\n", "expected text, got none in .*corpus.txt"),
+        (b"one one\none", "expected 2 words or more .* got 1 of 1"),
+        (b"a b c\x00d", "zero at byte 5; is it a binary file"),
+        (bytes(range(128, 256)) * 9, "is it a binary file"),
+    ],
+)
+def test_a_corpus_that_is_no_text_is_named(train, corpus, text, message):
+    corpus.write_bytes(text)
+    for argv in ([], ["--simulate=3"]):
+        with pytest.raises(BadInput, match=message):
+            train(*argv)
+
+
+def test_an_unreadable_file_is_named(train, corpus, tmp_path, monkeypatch):
+    def refused(path, *rest, **more):
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+
+    monkeypatch.setattr(
+        "studies.glove.counting.open", refused, raising=False
+    )  # root may read all
+    with pytest.raises(BadInput, match="expected text at .*corpus.txt.*readable file"):
+        train()
+
+
+def test_a_full_disk_is_named_and_earlier_counts_are_kept(train, tmp_path, monkeypatch):
+    train()
+    before = sorted((tmp_path / "cache").rglob("*.*"))
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("dml.data.scratch.os.pwrite", full)
+    with pytest.raises(BadInput, match="expected space .*No space left .*free disk"):
+        train("--window=4")
+    train()
+    after = [path for path in (tmp_path / "cache").rglob("*.*") if path.is_file()]
+    assert sorted(after) == [path for path in before if path.is_file()]
+
+
+@pytest.fixture
+def counts(corpus, tmp_path):
+    """Count the corpus into a folder of its own, which a test may spoil."""
+    out = tmp_path / "counts"
+    argv = [f"--corpus={corpus}", f"--out={out}", "--min_count=1", "--window=5"]
+    cooccurrence.main(["cooccurrence.py", *argv])
+    return out
+
+
+def spoil(folder, field, value):
+    records = np.fromfile(folder / "cooccurrence.bin", RECORD)
+    records[field][len(records) // 3] = value
+    records.tofile(folder / "cooccurrence.bin")
+
+
+@pytest.mark.parametrize("size", (0, 2))
+@pytest.mark.parametrize(
+    "field, value, message",
+    [
+        ("word", 61, "expected records of words 1 to 60, got 1 to 61"),
+        ("context", 2**31 - 1, "words 1 to 60, got 1 to 2147483647"),
+        ("context", 0, "words 1 to 60, got 0"),
+        ("word", -3, "words 1 to 60, got -3"),
+        ("value", 0, "finite counts above 0, got 0.0"),
+        ("value", -1, "finite counts above 0, got -1.0"),
+        ("value", np.nan, "finite counts above 0, got nan"),
+        ("value", np.inf, "finite counts above 0, got .* to inf"),
+    ],
+)
+def test_a_bad_record_is_named(train, counts, field, value, message, size):
+    spoil(counts, field, value)
+    with pytest.raises(BadInput, match=message):
+        train(f"--counts={counts}", f"--simulate={size}")
+
+
+@pytest.mark.parametrize(
+    "name, content, message",
+    [
+        ("vocab.txt", b"the 3\na b c\n", "vocab.txt: line 2: expected a new `word"),
+        ("vocab.txt", b"the 3\nthe 3\n", "vocab.txt: line 2: expected a new `word"),
+        ("vocab.txt", b"the 3\n", "vocab.txt: expected 2 words or more, got 1"),
+        ("vocab.txt", b"the 3\na 2\n", "expected records of words 1 to 2, got 1 to 60"),
+        ("vocab.txt", b"\xff\xfe 3\n", "vocab.txt: expected lines of `word count`"),
+        ("cooccurrence.bin", b"", "cooccurrence.bin: expected records of 16 bytes"),
+        ("cooccurrence.bin", b"a" * 17, "cooccurrence.bin: expected records of 16"),
+    ],
+)
+def test_a_broken_file_of_counts_is_named(train, counts, name, content, message):
+    (counts / name).write_bytes(content)
+    with pytest.raises(BadInput, match=message):
+        train(f"--counts={counts}")
+
+
+@pytest.mark.parametrize("start", ([], pytest.param(["mpirun", "-n", "2"], id="two")))
+@pytest.mark.parametrize(
+    "argv, message",
+    [
+        (["--dim=7", "--strategy=operation", "--blocks=1000"], "1 to 60 blocks"),
+        (["--strategy=operation", "--lr=1e30", "--dim=8"], "expected a finite loss"),
+    ],
+)
+@pytest.mark.mpi
+def test_a_command_says_it_once_and_ends_with_2(corpus, tmp_path, start, argv, message):
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    given = [f"--corpus={corpus}", "--min_count=1", f"--out={tmp_path / 'run'}"]
+    if start:
+        start = [shutil.which("mpirun", path=path), *start[1:]]
+    done = subprocess.run(
+        [*start, sys.executable, str(SCRIPT), *given, *argv],
+        env=os.environ | {"PATH": path, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 2
+    said = [line for line in done.stderr.splitlines() if line]
+    assert [line for line in said if message in line] == said
+    assert len(said) == 1

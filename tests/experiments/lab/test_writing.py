@@ -1,0 +1,154 @@
+from pathlib import Path
+
+import pytest
+from lab import flags, writing
+
+from dml import sim
+from dml.runs import writers
+from dml.runs.energy import Terms
+from dml.runs.writers import Writer
+from dml.types import BadInput
+from tests.experiments.run_folder import read_rows, read_summary
+
+EXPERIMENTS = Path(__file__).parents[3] / "experiments"
+SPENT = {"energy_kwh", "energy_source", "co2_kg", "cost_usd"}
+
+
+def values(*argv):
+    return flags.parse(flags.define(), ["experiment", *argv])
+
+
+def wrote(path, *argv, comm=None):
+    with writing.first(path, values(*argv), comm) as writer:
+        writer.row({"step": 1, "loss": 0.5})
+        writer.summary({"loss": 0.5})
+
+
+def test_every_summary_says_what_the_run_has_spent(tmp_path):
+    wrote(tmp_path)
+    summary = read_summary(tmp_path)
+    assert set(summary) == {"loss"} | SPENT
+    assert summary["energy_kwh"] > 0
+    assert summary["co2_kg"] == pytest.approx(summary["energy_kwh"] * 1.58 * 0.4327)
+    assert sorted(one.name for one in tmp_path.iterdir()) == [
+        "config.json",
+        "metrics.jsonl",
+        "summary.json",
+    ]
+
+
+def test_co2_and_dollars_are_by_the_flags(tmp_path):
+    asked = ["--pue=1.1", "--grid=0.02", "--core_price=0", "--gpu_price=0"]
+    wrote(tmp_path, *asked, "--watts=7")
+    summary = read_summary(tmp_path)
+    assert summary["co2_kg"] == pytest.approx(summary["energy_kwh"] * 1.1 * 0.02)
+    assert summary["cost_usd"] == 0
+    assert writing.terms(values()) == Terms()  # the flags' defaults are its own
+
+
+@pytest.mark.parametrize("name", Terms._fields)
+@pytest.mark.parametrize("value", ["inf", "-1", "nan", "1e300"])
+def test_terms_that_make_no_number_are_refused(name, value):
+    with pytest.raises(BadInput, match=name):
+        values(f"--{name}={value}")
+
+
+def test_flags_ask_for_a_table_and_for_tensorboard(tmp_path):
+    wrote(tmp_path, "--csv", "--tensorboard")
+    assert (tmp_path / "metrics.csv").read_text() == "step,loss\n1,0.5\n"
+    assert len(list(tmp_path.glob("events.out.tfevents.*"))) == 1
+
+
+def test_rank_0_writes_and_others_get_what_all_are_given(tmp_path):
+    seen = []
+
+    def noted():
+        return writers.many(fake(seen))
+
+    def program(comm):
+        with writing.first(tmp_path, values(), comm, noted()) as writer:
+            writer.row({"rank": comm.rank})
+            writer.summary({"rank": comm.rank})
+            assert comm.rank or len(seen) == 1  # the summary waits for the end
+
+    sim.run(program, 3)
+    row, summary = seen
+    assert row == {"rank": 0}
+    assert set(summary) == {"rank"} | SPENT
+
+
+class fake:
+    """A writer that notes all in a list."""
+
+    def __init__(self, seen):
+        self.seen = seen
+
+    def __enter__(self):
+        return Writer(self.seen.append, self.seen.append)
+
+    def __exit__(self, *_):
+        pass
+
+
+def test_a_run_that_raises_writes_no_summary(tmp_path):
+    with (
+        pytest.raises(FloatingPointError),
+        writing.first(tmp_path, values(), None) as writer,
+    ):
+        writer.summary({"loss": 1.0})
+        raise FloatingPointError
+    assert not (tmp_path / "summary.json").exists()
+
+
+def test_a_run_without_a_summary_writes_none(tmp_path):
+    with writing.first(tmp_path, values(), None):
+        pass
+    assert not (tmp_path / "summary.json").exists()
+
+
+def test_what_is_for_one_process_is_not_done_by_each_of_many(tmp_path, monkeypatch):
+    monkeypatch.setattr(writing, "processes", lambda: 2)
+    with pytest.raises(BadInput, match="one process, got 2 ranks.*; drop mpirun"):
+        wrote(tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_every_experiment_writes_this_way():
+    for path in EXPERIMENTS.glob("*.py"):
+        assert path.stem == "writing" or "runs.folder(" not in path.read_text(), path
+
+
+def test_a_table_is_made_of_those_before_it_and_its_rows_carry_its_name(tmp_path):
+    made = {
+        "first": lambda plan, kept: [{"n": n} for n in plan],
+        "squares": lambda plan, kept: [{"n": row["n"] ** 2} for row in kept["first"]],
+    }
+    with writing.first(tmp_path, values(), None) as writer:
+        kept = writing.tabulated(writer, made, [2, 3])
+    assert kept == {"first": [{"n": 2}, {"n": 3}], "squares": [{"n": 4}, {"n": 9}]}
+    assert read_rows(tmp_path) == [
+        {"table": "first", "n": 2},
+        {"table": "first", "n": 3},
+        {"table": "squares", "n": 4},
+        {"table": "squares", "n": 9},
+    ]
+
+
+def test_values_of_rows_are_named_by_a_template():
+    rows = [{"way": "ring", "p": 2, "s": 0.5}, {"way": "tree", "p": 4, "s": None}]
+    assert writing.flat(rows, "{key}_{way}_{p}", "s", "p") == {
+        "s_ring_2": 0.5,
+        "p_ring_2": 2,
+        "s_tree_4": None,
+        "p_tree_4": 4,
+    }
+
+
+def test_one_virtual_rank_reads_the_counters_of_the_process(tmp_path, monkeypatch):
+    meters = []
+    made = writing.energy.meter
+    monkeypatch.setattr(
+        writing.energy, "meter", lambda *args: meters.append(1) or made(*args)
+    )
+    sim.run(lambda comm: wrote(tmp_path, comm=comm), 5)
+    assert len(meters) == 1

@@ -1,0 +1,74 @@
+import allreduce
+import pytest
+
+from dml.types import BadInput
+from tests.experiments.run_folder import check_folder, read_rows
+
+KEYS = {"algorithm", "registered", "bytes", "p", "seconds", "native_seconds"}
+KEYS |= {"speedup", "predicted_seconds", "words_sent", "sha256"}
+
+
+def run(out, *argv):
+    return allreduce.main(["allreduce.py", f"--out={out}", *argv])
+
+
+def test_virtual_ranks_take_as_long_as_predicted_for_every_cell(tmp_path):
+    run(tmp_path, "--simulate=6", "--sizes=60B,4KB", "--group=2")
+    found = read_rows(tmp_path)
+    assert len(found) == 2 * 2 * len(allreduce.ALLREDUCE)
+    for row in found:
+        assert set(row) >= KEYS
+        assert row["seconds"] == pytest.approx(row["predicted_seconds"], rel=1e-9)
+    ring = next(row for row in found if row["algorithm"] == "ring")
+    assert ring["words_sent"] == 2 * 5 * 15
+
+
+def test_the_summary_says_how_auto_does_and_the_folder_has_a_figure(tmp_path, capsys):
+    (summary, *others) = run(tmp_path, "--simulate=3", "--sizes=1KB", "--check")
+    check_folder(tmp_path, summary, "allreduce.svg", "allreduce.png")
+    assert all(other == summary for other in others)
+    assert summary["speedup_1024"] > 0
+    assert summary["plain_speedup_1024"] > 0
+    assert "memcpy_share_1024" in summary
+    header, *lines, claim, verdict = capsys.readouterr().out.splitlines()
+    assert header.split()[:3] == ["buffer", "bytes", "algorithm"]
+    assert claim.startswith("published: a ring sends the least there is")
+    assert verdict.endswith("(--check sends words, too): not testable here")
+    assert len(lines) == len(read_rows(tmp_path))
+
+
+def test_computation_hides_most_of_an_allreduce_of_messages(tmp_path):
+    shares = {}
+    for overlap in ("0.5", "3"):
+        run(
+            tmp_path, "--simulate=6", "--sizes=4MB", "--group=2", f"--overlap={overlap}"
+        )
+        shares[overlap] = {
+            r["algorithm"]: r["hidden_share"] for r in read_rows(tmp_path)
+        }
+    for name in ("tree", "butterfly", "halving_doubling", "ring", "hierarchical"):
+        assert 0.5 < shares["0.5"][name] <= 1 and 0.85 < shares["3"][name] <= 1
+    assert shares["3"]["native"] == pytest.approx(0)  # it is over at the first poll
+
+
+def test_integers_and_one_real_rank_race_too(tmp_path):
+    run(tmp_path, "--sizes=4KB", "--repeats=1", "--dtype=int64", "--buffers=plain")
+    assert len({row["sha256"] for row in read_rows(tmp_path)}) == 1
+
+
+@pytest.mark.parametrize(
+    "argv, message",
+    [
+        (["--algorithms=ring,rign"], "expected --algorithms of star, .*got 'rign'"),
+        (["--buffers=plane"], "expected --buffers of registered, plain"),
+        (["--sizes=4XB"], "expected a size such as 4KB, .*got '4XB'"),
+        (["--sizes=4"], "got '4'"),
+        (["--sizes=6B"], "expected a multiple of 4 bytes"),
+        (["--simulate=4", "--group=5"], "expected groups of at most 4 ranks"),
+        (["--simulate=2", "--peers"], "expected real ranks with --peers"),
+        (["--simulate=4096", "--sizes=1GB"], "memory"),
+    ],
+)
+def test_bad_input_is_named(tmp_path, argv, message):
+    with pytest.raises(BadInput, match=message):
+        run(tmp_path, "--algorithms=ring", *argv)

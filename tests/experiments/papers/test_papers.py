@@ -1,0 +1,271 @@
+import json
+import os
+import subprocess
+import sys
+from importlib import import_module
+from pathlib import Path
+
+import papers
+import pytest
+from lab import flags
+from lab.claims import claim, never, verdict
+from studies.papers import page as papers_page
+from studies.papers import runs as papers_runs
+from studies.papers.runs import PAPERS, SIZES, Command, Judged, Paper
+
+from dml.runs import results
+from dml.types import BadInput
+
+ROOT = Path(__file__).parents[3]
+SCRIPT = """
+import json, pathlib, sys
+given = dict(word[2:].split("=") for word in sys.argv[1:])
+out = pathlib.Path(given.pop("out"))
+print("hello\\nno such thing")
+if "fail" in given:
+    sys.exit(3)
+dumped = {"config": {"flags": given}, "summary": {"n": int(given["n"])}}
+dumped["summary"] |= {"energy_kwh": 0.25, "energy_source": "RAPL"}
+for name, value in dumped.items():
+    (out / f"{name}.json").write_text(json.dumps(value))
+(out / "curve.svg").write_text("<svg>" + given.get("size", ""))
+"""
+
+
+@claim("it is even", "2")
+def even(run):
+    """The number is even."""
+    n = run.summary["n"]
+    return verdict(n % 2 == 0, f"{n} | of all", "parity")
+
+
+def paper(name, *words):
+    claims = [Judged(even, ("a",)), Judged(never("it flies", "high", "no"), ())]
+    return Paper(
+        name, f"{name} 2001", "1 of 3", claims, {"a": Command("fake.py", *words)}
+    )
+
+
+@pytest.fixture
+def shelf(tmp_path, monkeypatch):
+    """Put papers of a small script in place of all; return run(*flags)."""
+    (tmp_path / "experiments").mkdir()
+    (tmp_path / "experiments" / "fake.py").write_text(SCRIPT)
+    monkeypatch.setattr(papers_runs, "ROOT", tmp_path)
+    shelf = {
+        "one": paper("one", "--n=2", "--n=3")._replace(figure="a/curve.svg"),
+        "two": paper("two", "--n=4"),
+        "bad": paper("bad", "--n=4 --fail=1"),
+        "also": paper("also", "--n=6"),
+    }
+    monkeypatch.setattr(papers, "PAPERS", shelf)
+    docs = tmp_path / "docs"
+    docs.mkdir()
+
+    def run(*argv):
+        given = [f"--out={tmp_path / 'run'}", f"--docs={docs}", *argv]
+        return papers.main(["papers.py", *given])
+
+    return run
+
+
+def page(tmp_path):
+    return (tmp_path / "docs" / "RESULTS.md").read_text()
+
+
+def test_a_page_has_a_row_a_claim_and_a_section_a_paper(shelf, tmp_path):
+    summary = shelf("--run=one,two")
+    text = page(tmp_path)
+    assert "Of 4 claims of 2 papers 2 hold, 0 fail and 2 are not testable here." in text
+    assert (
+        "| [one](#one) | it is even | 2 | 2 \\| of all | 1 of 3 | **holds** |" in text
+    )
+    assert "|  | it flies | high | - |  | **not testable here** |" in text
+    assert "## two\n\ntwo 2001." in text
+    assert "python experiments/fake.py --n=4" in text
+    assert "Rule: The number is even." in text
+    assert "0.25 kWh (RAPL)" in text
+    assert "never by hand" in text
+    assert text.count("All on") == 1  # machine
+    assert (summary["holds"], summary["fails"], summary["untested"]) == (2, 0, 2)
+    assert summary["one_1"] == "holds"
+    assert "no such thing" in (tmp_path / "run/one/a/output.txt").read_text()
+
+
+def test_every_row_is_kept_in_the_run_folder(shelf, tmp_path):
+    summary = shelf("--run=one")
+    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
+    assert [json.loads(line)["claim"] for line in lines] == ["it is even", "it flies"]
+    kept = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert summary.items() <= kept.items()
+
+
+def test_one_paper_replaces_what_is_said_of_that_paper(shelf, tmp_path):
+    shelf("--run=one,two")
+    before = page(tmp_path)
+    shelf("--run=one", "--quick")
+    after = page(tmp_path)
+    assert "**holds**" in before.split("## two")[0].split("## one")[1]
+    assert "**fails**" in after.split("## two")[0].split("## one")[1]
+    assert before.split("## two")[1] == after.split("## two")[1]
+    assert after.count("[one](#one)") == after.count("[two](#two)") == 1
+    assert "size quick" in after and "size full" in after
+
+
+def test_a_command_that_fails_leaves_its_paper_untested(shelf, tmp_path, capfd):
+    with pytest.raises(SystemExit) as ended:
+        shelf("--run=bad,two")
+    assert ended.value.code == 1
+    assert "failed commands of bad" in capfd.readouterr().err
+    text = page(tmp_path)
+    assert "fake.py ended with code 3: no such thing" in text
+    assert (
+        "| [two](#two) | it is even | 2 | 4 \\| of all | 1 of 3 | **holds** |" in text
+    )
+    summary = json.loads((tmp_path / "run" / "summary.json").read_text())
+    assert (summary["papers_failed"], summary["bad_1"]) == (1, "not testable here")
+
+
+def test_docs_that_cannot_be_written_are_said_before_anything_runs(shelf, tmp_path):
+    (tmp_path / "file").touch()
+    with pytest.raises(BadInput, match="folder to write to, .*pass --docs=<another>"):
+        shelf("--run=one", f"--docs={tmp_path / 'file'}")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_broken_record_is_named_before_anything_runs(shelf, tmp_path):
+    shelf("--run=one")
+    record = tmp_path / "docs/results/one.json"
+    record.write_text("<<<<<<< ours\n" + record.read_text())
+    with pytest.raises(BadInput, match="expected JSON in .*one.json"):
+        shelf("--run=two", f"--out={tmp_path / 'other'}")
+    assert not (tmp_path / "other").exists()
+
+
+def test_a_record_is_replaced_whole(shelf, tmp_path, monkeypatch):
+    shelf("--run=one")
+    kept = tmp_path / "docs/results/one.json"
+    before = kept.read_text(), page(tmp_path)
+
+    def full(part, path):
+        raise OSError("no space left")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(BadInput, match="no space left"):
+        papers_page.kept(tmp_path / "docs", {"name": "one"})
+    assert (kept.read_text(), page(tmp_path)) == before
+
+
+def test_a_figure_is_copied_unless_it_is_large(shelf, tmp_path, monkeypatch):
+    shelf("--run=one,two")
+    assert "![one](results/one.svg)" in page(tmp_path)
+    assert "results/two.svg" not in page(tmp_path)
+    monkeypatch.setattr(papers, "LARGEST", 3)
+    shelf("--run=one")
+    assert "results/one.svg" not in page(tmp_path)
+    assert not (tmp_path / "docs/results/one.svg").exists()
+
+
+def test_papers_stand_in_the_order_of_the_table(shelf, tmp_path):
+    shelf("--run=also")
+    shelf("--run=two")
+    assert page(tmp_path).index("## two") < page(tmp_path).index("## also")
+
+
+def test_a_size_that_is_given_wins_over_quick(shelf, tmp_path):
+    assert shelf("--run=one", "--quick", "--size=full")["one_1"] == "holds"
+    assert shelf("--run=one", "--quick")["one_1"] == "fails"
+
+
+def test_a_size_replaces_flags_of_the_same_name():
+    command = Command("x.py", "--a=1 --b=2 --laws=c:1;d:2", "--b=3 --nod", "--a=")
+    assert command.words("full") == ["--a=1", "--b=2", "--laws=c:1;d:2"]
+    assert command.words("quick") == ["--a=1", "--b=3", "--laws=c:1;d:2", "--nod"]
+    assert command.words("tiny") == ["--a=", "--b=2", "--laws=c:1;d:2"]
+    shown = papers_runs.shown(command._replace(ranks=4), "full")
+    assert shown == ("mpirun -n 4 python experiments/x.py --a=1 --b=2 '--laws=c:1;d:2'")
+
+
+def test_energy_is_known_only_where_every_run_says_it(shelf, tmp_path):
+    (tmp_path / "experiments" / "fake.py").write_text(
+        SCRIPT.replace('"energy_kwh": 0.25', '"energy_kwh": None')
+    )
+    shelf("--run=one")
+    assert "its energy is not known" in page(tmp_path)
+
+
+@pytest.mark.parametrize(
+    "argv, message",
+    [
+        (["--run=hogwash"], "expected --run of glove, .*got 'hogwash'"),
+        ([], "expected --list or --run"),
+        (["--run=all", "--size=huge"], "size"),
+    ],
+)
+def test_bad_input_is_one_line(argv, message, tmp_path):
+    with pytest.raises(BadInput, match=message):
+        papers.main(["papers.py", f"--out={tmp_path / 'run'}", *argv])
+    assert not (tmp_path / "run").exists()
+
+
+def test_the_list_shows_every_paper_and_claim(capsys):
+    papers.main(["papers.py", "--list"])
+    text = capsys.readouterr().out
+    for one in PAPERS.values():
+        assert f"{one.name}: " in text and one.cited in text
+        assert all(claim.text in text for claim, _ in one.claims)
+    assert text.count("cannot be run") == sum(not p.commands for p in PAPERS.values())
+
+
+def test_every_row_of_the_lectures_papers_is_there():
+    assert len(PAPERS) == 20
+    assert all(one.name == name for name, one in PAPERS.items())
+    assert all(bool(one.commands) == any(one.seconds) for one in PAPERS.values())
+    assert sum(one.seconds[1] for one in PAPERS.values()) < 15 * 60
+
+
+@pytest.mark.parametrize(
+    "script",
+    sorted({one.script for p in PAPERS.values() for one in p.commands.values()}),
+)
+def test_a_script_knows_the_flags_that_papers_give_it(script):
+    known = import_module(script.removesuffix(".py")).FLAGS
+    commands = [c for p in PAPERS.values() for c in p.commands.values()]
+    for command in (one for one in commands if one.script == script):
+        for size in SIZES:
+            flags.parse(known, [script, *command.words(size)])
+
+
+# By launch/test.sh one paper of most of the table's files; of size tiny all take two
+# minutes of a core, most of which is for imports.
+CHEAP = ["hogwild", "byteps", "speedup", "gpipe", "bert_large", "stragglers", "qsgd"]
+CHEAP += ["strubell"]
+
+
+@pytest.mark.mpi
+@pytest.mark.parametrize("name", CHEAP)
+def test_a_paper_runs_by_its_real_commands(name, tmp_path):
+    record = papers_runs.record(PAPERS[name], "tiny", tmp_path)
+    assert not record["failed"]
+    assert len(record["findings"]) == len(PAPERS[name].claims)
+    assert not any("run has no" in one["because"] for one in record["findings"])
+    for judged, one in zip(PAPERS[name].claims, record["findings"], strict=True):
+        if len(judged.commands) == 1:
+            run, rule = results.read(tmp_path / judged.commands[0]), judged.claim.name
+            assert run.summary[f"verdict_{rule}"] == one["verdict"]
+            assert run.summary[f"found_{rule}"] == one["ours"]
+    assert papers_page.page([record]).count("| **") == len(record["findings"])
+
+
+def test_a_wrong_name_is_one_line_and_exit_code_2():
+    command = [sys.executable, "experiments/papers.py", "--run=hogwash"]
+    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert ended.returncode == 2
+    assert len(ended.stderr.splitlines()) == 1
+
+
+def test_the_page_of_the_docs_is_that_of_its_records():
+    docs = ROOT / "docs"
+    records = papers_page.known(docs, PAPERS)
+    drawn = {one["name"] for one in records if papers_page.picture(docs, one).exists()}
+    assert papers_page.page(records, drawn) == (docs / "RESULTS.md").read_text()

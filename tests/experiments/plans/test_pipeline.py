@@ -1,0 +1,165 @@
+import random
+
+import pipeline
+import pytest
+from lab import compiling
+from studies.pipeline import virtual as pipeline_virtual
+from studies.pipeline.tables import AMOEBANET, TABLES, TRANSFORMER, UNEVEN
+from studies.pipeline.virtual import CUTS, Layers, completion_time, speed_up
+
+from dml.figures import schedules as schedule_figure
+from dml.models import layer_costs
+from dml.types import BadInput
+from dml.wire.plans import pipeline_facts as facts
+from dml.wire.plans.pipelines import SCHEDULES, make
+from dml.wire.plans.stages import imbalance
+from tests.experiments.run_folder import check_folder, read_rows, read_summary
+
+FREE = "0,0,0"
+TICK = 2.0**-10  # sums of it are exact
+EQUAL = Layers([3 * TICK] * 16, 1 << 20, FREE)  # a backward is two forwards
+SIZES = [(1, 1), (2, 1), (2, 32), (4, 3), (4, 8), (8, 4), (8, 32)]
+
+
+@pytest.mark.parametrize("stages, microbatches", SIZES)
+def test_equal_stages_on_a_free_network_are_as_fast_as_the_formula_says(
+    stages, microbatches
+):
+    formula = stages * microbatches / (microbatches + stages - 1)
+    for name in ("gpipe", "1f1b", "pipedream"):
+        assert speed_up(make(name, stages, microbatches), EQUAL) == formula
+
+
+@pytest.mark.parametrize("rounds", [1, 2])
+@pytest.mark.parametrize("stages, microbatches", SIZES)
+def test_rounds_shrink_the_bubble_as_the_schedule_says(stages, microbatches, rounds):
+    schedule = make("interleaved", stages, microbatches, rounds)
+    found, formula = speed_up(schedule, EQUAL), facts.speed_up(schedule)
+    if microbatches % stages and rounds > 1:
+        # nobody waits for the ticks that a last group of fewer leaves idle
+        assert formula <= found < stages
+        assert (found > formula) == (microbatches > 1)
+    else:
+        assert found == pytest.approx(formula, rel=1e-12)  # sums of floats
+
+
+@pytest.mark.parametrize("nbytes", [1 << 10, 1 << 20])  # buffered, and not
+def test_messages_travel_while_stages_compute(nbytes):
+    takes = TICK / 4
+    slow = EQUAL._replace(nbytes=nbytes, network=f"{takes / 2},{takes / 2 / nbytes},0")
+    for stages, microbatches in SIZES:
+        schedule = make("gpipe", stages, microbatches)
+        seconds = [3 * TICK] * stages
+        free = completion_time(schedule, seconds, EQUAL)
+        # only the first forward and the last backward are waited for
+        expected = pytest.approx(free + 2 * (stages - 1) * takes, rel=1e-9)
+        assert completion_time(schedule, seconds, slow) == expected
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("cut", CUTS)
+def test_uneven_stages_lose_what_the_slowest_of_them_takes(cut, seed):
+    draw = random.Random(seed)
+    seconds = [draw.expovariate(1) for _ in range(20)]
+    for stages, microbatches in SIZES[1:]:
+        found = speed_up(
+            make("gpipe", stages, microbatches), EQUAL._replace(seconds=seconds), cut
+        )
+        off = imbalance(seconds, CUTS[cut](seconds, stages))
+        slow = (microbatches - 1) * off + stages  # in means of a stage
+        assert found == pytest.approx(stages * microbatches / slow)
+        formula = stages * microbatches / (microbatches + stages - 1)
+        near = 1 + 1e-9  # sums of floats
+        assert formula / off / near <= found <= stages / off * near
+
+
+def test_our_uneven_layers_are_as_uneven_as_the_published_row_implies():
+    for stages, published in AMOEBANET.items():
+        evenly, balanced = (
+            speed_up(make("gpipe", stages, 32), Layers(UNEVEN, 1, FREE), cut)
+            for cut in CUTS
+        )
+        assert evenly == pytest.approx(published, rel=0.06) and balanced > 1.4 * evenly
+
+
+ARGV = [f"--layer_seconds={','.join(['0.003'] * 16)}", f"--network={FREE}"]
+ARGV += ["--measured="]  # the README's command races, small
+
+
+def test_a_run_shows_tables_verdicts_and_pictures(tmp_path, capsys, monkeypatch):
+    argv = ["pipeline.py", *ARGV, f"--out={tmp_path}"]
+    summary = pipeline.main(argv)
+    check_folder(tmp_path, summary)
+    shown = capsys.readouterr().out
+    for stages, row in TRANSFORMER.items():
+        for count in row:
+            formula = stages * count / (count + stages - 1)
+            assert summary[f"speed_up_{stages}_{count}"] == pytest.approx(formula)
+    kept = read_summary(tmp_path)
+    for claim in ("no_gain", "almost_linear", "ordered"):
+        assert kept[f"verdict_{claim}"] == "holds"
+    assert kept["verdict_as_published"] == "fails"
+    assert kept["found_as_published"] == "6 of 9"
+    assert "published: its nine cells, Transformer (K = 2, 4, 8: " in shown
+    assert summary["bubble_1f1b"] == summary["bubble_gpipe"] == pytest.approx(3 / 11)
+    assert summary["bubble_interleaved"] == pytest.approx(3 / 19)
+    rows = read_rows(tmp_path)
+    assert {row["table"] for row in rows} == {*TABLES} - {"measured"}
+    found = {row["schedule"]: row for row in rows if row["table"] == "schedules"}
+    assert found["gpipe"]["alive"] == [8] * 4
+    assert found["1f1b"]["alive"] == [4, 3, 2, 1]
+    assert found["pipedream"]["staleness"] == [3, 2, 1, 0]
+    assert not any(found["interleaved"]["staleness"])
+    for name in SCHEDULES:
+        assert f"\n{name}: {found[name]['bubble']:.1%} bubble\nstage 0" in shown
+    assert max(map(len, shown.splitlines()[:-12])) <= 100
+    for name in ("schedules.svg", "schedules.png", "config.json"):
+        assert (tmp_path / name).stat().st_size > 0
+    monkeypatch.setattr(schedule_figure, "draw", lambda *_: None)
+    assert pipeline.main(argv) == summary
+    assert capsys.readouterr().out == shown
+
+
+def test_a_slow_network_is_seen_in_the_verdicts(tmp_path, monkeypatch):
+    monkeypatch.setattr(schedule_figure, "draw", lambda *_: None)
+    argv = ["pipeline.py", *ARGV, "--network=1,0,0", f"--out={tmp_path}"]
+    pipeline.main(argv)
+    kept = read_summary(tmp_path)
+    assert kept["verdict_no_gain"] == "holds"
+    for claim in ("almost_linear", "ordered", "as_published"):
+        assert kept[f"verdict_{claim}"] == "fails"
+
+
+def test_one_block_is_measured_for_all(monkeypatch):
+    def counted(layers, params, batch, repeats):
+        return layer_costs.flops(layers, params, batch)  # nothing is compiled
+
+    monkeypatch.setattr(compiling, "cached", lambda: None)
+    monkeypatch.setattr(layer_costs, "seconds", counted)
+    embed, *blocks, head = pipeline_virtual.measured_seconds((8, 4, 5, 8, 2), 2)
+    assert len(blocks) == 5 and len(set(blocks)) == 1
+    # products of 2 x 4 places with 12 x 8 x 8 numbers, once forward and twice backward
+    assert blocks[0] > 3 * 2 * 8 * 12 * 64 > head > 3 * 2 * 8 * 64 > embed
+
+
+@pytest.mark.parametrize(
+    "argv, message",
+    [
+        (["--layer_seconds=1,x"], "seconds above 0 in --layer_seconds, got '1,x'"),
+        (["--layer_seconds=1,0"], "seconds above 0"),
+        (["--layer_seconds=1,inf"], "seconds above 0"),
+        (["--layer_seconds=1,2"], "got 2 layers and 8 parts"),
+        (["--blocks=5"], "got 7 layers and 8 parts"),
+        (["--stages=5", "--rounds=4"], "got 16 layers and 20 parts"),
+        (["--stages=0"], "--stages=0"),
+        (["--microbatches=0"], "--microbatches=0"),
+        (["--network=hosts:1x4"], "expected 1 to 4 ranks on Hosts"),
+        (["--network=star"], "expected a network, got 'star'"),
+    ],
+)
+def test_bad_input_is_one_line_before_anything_is_measured(argv, message, monkeypatch):
+    monkeypatch.setattr(pipeline, "measured_seconds", None)
+    fixed = [] if "--blocks=5" in argv else ARGV
+    with pytest.raises(BadInput, match=message) as error:
+        pipeline.main(["pipeline.py", *fixed, *argv])
+    assert "\n" not in str(error.value)

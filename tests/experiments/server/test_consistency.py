@@ -1,0 +1,124 @@
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import consistency
+import pytest
+
+from dml.types import BadInput
+from tests.experiments.run_folder import check_folder, read_rows
+
+ROOT = Path(__file__).parents[3]
+SMALL = ["--problem=generated", "--clocks=12", "--batch=512", "--snapshots=3"]
+FEW = "--consistency=bsp,ssp:0,ssp:4,essp:4,async,softsync:2,backup:1"
+EVEN, LATE = "constant:1", "shifted_exponential:1,1"
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    monkeypatch.setattr(consistency, "drawn", lambda *_: None)
+
+
+def run(out, *argv):
+    given = [f"--out={out}", *SMALL, "--simulate=6", *argv]
+    summary = consistency.main(["consistency.py", *given])[0]
+    return summary, read_rows(out)
+
+
+def test_every_consistency_is_compared_under_every_delay(tmp_path, capsys, undrawn):
+    summary, rows = run(tmp_path, FEW, f"--laws={EVEN};{LATE}")
+    names = FEW.partition("=")[2].split(",")
+    assert [(row["delay"], row["consistency"]) for row in rows] == [
+        (law, name) for law in (EVEN, LATE) for name in names
+    ]
+    check_folder(tmp_path, summary)
+    out = capsys.readouterr().out.splitlines()
+    assert out[0].split()[:3] == ["consistency", "delay", "objective"]
+    ends = [f"{law}: essp:4 " for law in (EVEN, LATE)]
+    assert any(all(end in line for end in ends) for line in out)
+    of = {(row["delay"], row["consistency"]): row for row in rows}
+    for law in (EVEN, LATE):
+        in_step, bounded = of[law, "bsp"], of[law, "ssp:0"]
+        assert in_step["objective"] == bounded["objective"]
+        assert in_step["seconds"] == pytest.approx(bounded["seconds"], rel=1e-3)
+        assert in_step["updates"] == 12 and in_step["staleness_max"] == 0
+        assert of[law, "async"]["updates"] == 12 * 5
+        assert of[law, "essp:4"]["staleness_mean"] < of[law, "ssp:4"]["staleness_mean"]
+        assert of[law, "softsync:2"]["updates"] == 12 * 5 // 2
+    assert of[EVEN, "bsp"]["objective"] == of[LATE, "bsp"]["objective"]
+    idle = [of[LATE, name]["idle_share"] for name in ("bsp", "ssp:4", "async")]
+    assert idle[0] > 0.2 > 0.02 > max(idle[1:])
+    late = [of[LATE, name]["seconds"] for name in ("bsp", "backup:1", "async")]
+    assert late[0] > late[1] > late[2]
+    assert of[LATE, "backup:1"]["late"] > 0
+
+
+def test_virtual_runs_repeat_themselves(tmp_path, undrawn):
+    argv = ["--consistency=ssp:2,async", f"--laws={LATE}"]
+    one, again = (run(tmp_path / name, *argv) for name in "ab")
+    assert one == again
+
+
+def test_the_figures_are_drawn_even_of_what_diverges(tmp_path):
+    argv = ["--consistency=bsp,ssp:4", f"--laws={EVEN}", "--lr=1e6"]
+    summary, rows = run(tmp_path, *argv)
+    assert rows[0]["objective"] is None and rows[0]["nonfinite"]
+    assert summary["bsp_1_objective"] is None
+    names = ("clocks", "updates", "seconds")
+    figures = [f"objective_{x}" for x in names]
+    figures += ["who_diverges", "waiting_1", "staleness_1"]
+    for name in figures:
+        for kind in ("svg", "png"):
+            assert (tmp_path / f"{name}.{kind}").stat().st_size > 0
+
+
+def test_the_target_is_near_the_first_ones_end_if_none_is_given(tmp_path, undrawn):
+    argv = ["--consistency=bsp", f"--laws={EVEN}", "--network=0,0,0", "--batch=500"]
+    (row,) = run(tmp_path / "a", *argv)[1]
+    assert 0 < row["seconds_to_target"] <= row["seconds"] == 12
+    (row,) = run(tmp_path / "b", *argv, "--target=0.01")[1]
+    assert row["seconds_to_target"] is None
+    (row,) = run(tmp_path / "c", *argv, "--target=99")[1]
+    assert row["seconds_to_target"] == 0
+
+
+@pytest.mark.mpi
+def test_real_ranks_sleep_and_learn_the_same_in_step(tmp_path, undrawn):
+    argv = ["--consistency=bsp,essp:2", f"--laws={EVEN}"]
+    command = ["mpirun", "-n", "4", sys.executable]
+    command += [str(ROOT / "experiments" / "consistency.py"), *SMALL, *argv]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+    done = subprocess.run(
+        [*command, f"--out={tmp_path / 'real'}", "--scale=0.004"],
+        env=os.environ | {"PATH": path, "OMP_NUM_THREADS": "1"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert done.returncode == 0, done.stderr
+    real = read_rows(tmp_path / "real")
+    _, virtual = run(tmp_path / "virtual", *argv, "--simulate=4")
+    assert real[0]["objective"] == virtual[0]["objective"]
+    assert [row["gradients"] for row in real] == [12 * 3] * 2
+    assert real[0]["seconds"] >= 12
+    assert (tmp_path / "real" / "who_diverges.svg").exists()
+
+
+@pytest.mark.parametrize(
+    "argv, message",
+    [
+        (["--consistency=bsp,fast"], "got 'fast'; correct it"),
+        (["--consistency=ssp:-1"], "got 'ssp:-1'"),
+        (["--consistency=backup:5"], "--backup of 0 to 4"),
+        (["--laws=gamma:1"], "got 'gamma:1'"),
+        (["--laws="], "expected a law"),
+        (["--servers=6"], "1 to 5 servers of 6 ranks, got 6"),
+        (["--batch=1000000"], "--batch=<at most"),
+        (["--problem=digits"], "should be one of"),
+    ],
+)
+def test_bad_input_is_one_line(tmp_path, undrawn, argv, message):
+    with pytest.raises(BadInput, match=message) as error:
+        run(tmp_path, *argv)
+    assert "\n" not in str(error.value)

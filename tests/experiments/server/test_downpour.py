@@ -1,0 +1,88 @@
+import json
+
+import downpour
+import pytest
+from studies.server import downpour_report
+
+from dml.types import BadInput
+from tests.experiments.run_folder import check_folder, read_summary
+from tests.experiments.server import small_images
+
+SMALL = ["--clocks=12", "--batch=120", "--lr=0.5", "--adagrad_lr=0.1", "--target=0.7"]
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    small_images.put(monkeypatch)
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    monkeypatch.setattr(downpour, "drawn", lambda *_: None)
+
+
+def run(out, *argv):
+    given = [f"--out={out}", *SMALL, "--simulate=6", "--servers=2", *argv]
+    summary = downpour.main(["downpour.py", *given])[0]
+    lines = (out / "metrics.jsonl").read_text().splitlines()
+    return summary, {(row["way"], row["rate"]): row for row in map(json.loads, lines)}
+
+
+def test_downpour_waits_for_nobody_and_is_stale(tmp_path, undrawn, capsys):
+    summary, rows = run(tmp_path)
+    free, in_step = rows["Downpour SGD", 0.5], rows["sync SGD", 0.5]
+    assert free["updates"] == 4 * 12 and in_step["updates"] == 12
+    assert in_step["idle_share"] > 0.2 > 0.01 > free["idle_share"]
+    assert free["staleness_mean"] > 1 > in_step["staleness_mean"] == 0
+    assert free["seconds"] < in_step["seconds"]
+    assert free["seconds_to_target"] < in_step["seconds_to_target"]
+    assert rows["sync AdaGrad", 0.1]["objective"] != in_step["objective"]
+    assert summary["downpour_sgd_seconds_to_target"] == free["seconds_to_target"]
+    out = capsys.readouterr().out
+    assert "published: Downpour with AdaGrad beats sync, with stragglers" in out
+    kept = read_summary(tmp_path)
+    assert f"ours: {kept['found_sync_beaten']} (asked 2% less): holds" in out
+
+
+def test_pushing_and_pulling_seldom_saves_words(tmp_path, undrawn):
+    often = run(tmp_path / "often")[1]
+    seldom = run(tmp_path / "seldom", "--n_push=3", "--n_fetch=4")[1]
+    mine = "Downpour SGD", 0.5
+    assert seldom[mine]["words_sent"] < 0.4 * often[mine]["words_sent"]
+    assert seldom[mine]["updates"] == 4 * 12 / 3
+    in_step = "sync SGD", 0.5
+    assert seldom[in_step] == often[in_step]
+
+
+def test_each_way_takes_the_rate_with_which_it_is_first(tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(downpour, "drawn", lambda path, cases: seen.append(cases))
+    summary, rows = run(tmp_path, "--lr=0.001,0.5", "--target=0.85")
+    assert rows["sync SGD", 0.001]["seconds_to_target"] is None
+    assert summary["sync_sgd_rate"] == summary["downpour_sgd_rate"] == 0.5
+    assert list(downpour_report.best(seen[0])) == list(downpour.STRATEGIES)
+
+
+def test_virtual_runs_repeat_themselves_and_leave_figures(tmp_path, monkeypatch):
+    one = run(tmp_path / "a", "--clocks=4")
+    for name in ("accuracy.svg", "accuracy.png", "waiting.svg", "waiting.png"):
+        assert (tmp_path / "a" / name).stat().st_size > 0
+    monkeypatch.setattr(downpour, "drawn", lambda *_: None)
+    assert run(tmp_path / "b", "--clocks=4") == one
+    check_folder(tmp_path / "a", one[0])
+
+
+@pytest.mark.parametrize(
+    "argv, message",
+    [
+        (["--lr="], "numbers from 0 upwards in --lr"),
+        (["--adagrad_lr=0.1,x"], "numbers from 0 upwards in --adagrad_lr"),
+        (["--n_push=0"], "n_push"),
+        (["--law=gamma:1"], "got 'gamma:1'"),
+        (["--servers=6"], "1 to 5 servers of 6 ranks, got 6"),
+    ],
+)
+def test_bad_input_is_one_line(tmp_path, undrawn, argv, message):
+    with pytest.raises(BadInput, match=message) as error:
+        run(tmp_path, *argv)
+    assert "\n" not in str(error.value)

@@ -1,0 +1,141 @@
+import numpy as np
+import pytest
+import server
+from sklearn.datasets import dump_svmlight_file
+from studies.server import runs as server_runs
+
+from dml.types import BadInput
+from tests.experiments.run_folder import check_folder, read_rows
+from tests.experiments.server import small_images
+
+SMALL = ["--problem=generated", "--clocks=6", "--batch=240", "--snapshots=2"]
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    monkeypatch.setattr(server, "drawn", lambda *_: None)
+
+
+def run(out, *argv):
+    return server.main(["server.py", f"--out={out}", *SMALL, *argv])[0]
+
+
+def test_a_run_leaves_a_row_a_gradient_a_flat_summary_and_figures(tmp_path):
+    summary = run(tmp_path, "--simulate=5", "--consistency=async", "--lr=20")
+    check_folder(tmp_path, summary)
+    flat = {k: v for k, v in summary.items() if k != "staleness"}
+    assert all(isinstance(value, int | float | str) for value in flat.values())
+    rows = read_rows(tmp_path)
+    assert len(rows) == summary["gradients"] == summary["updates"] == 4 * 6
+    assert [row["update"] for row in rows] == list(range(1, 25))
+    assert sorted((row["clock"], row["worker"]) for row in rows) == [
+        (clock, worker) for clock in range(6) for worker in range(4)
+    ]
+    stale = np.array([row["staleness"] for row in rows])
+    assert summary["staleness"] == np.bincount(stale).tolist()
+    assert summary["staleness_mean"] == pytest.approx(stale.mean())
+    for name in ("staleness", "waiting", "objective"):
+        for kind in ("svg", "png"):
+            assert (tmp_path / f"{name}.{kind}").stat().st_size > 0
+
+
+def test_servers_in_step_learn_the_same_bits_however_many_and_slow(tmp_path, undrawn):
+    late = "--straggle=shifted_exponential:1,1"
+    ways = [
+        ["--simulate=4", "--servers=1"],
+        ["--simulate=5", "--servers=2", late],
+        ["--simulate=5", "--servers=2", "--consistency=ssp", "--staleness=0", late],
+        ["--simulate=3", "--colocated"],
+    ]
+    found = [run(tmp_path / str(k), *way) for k, way in enumerate(ways)]
+    assert len({summary["sha256"] for summary in found}) == 1
+
+
+def test_a_virtual_run_repeats_itself_but_not_under_another_seed(tmp_path, undrawn):
+    argv = ["--simulate=5", "--consistency=async", "--straggle=pareto:1,2", "--lr=20"]
+    one, again, other = (
+        run(tmp_path / str(k), *argv, f"--seed={seed}")
+        for k, seed in enumerate((0, 0, 1))
+    )
+    assert one == again
+    assert one["sha256"] != other["sha256"]
+    assert read_rows(tmp_path / "0") == read_rows(tmp_path / "1")
+
+
+def test_a_replay_has_the_bits_of_what_was_recorded(tmp_path, undrawn):
+    argv = ["--simulate=5", "--consistency=async", "--lr=20"]
+    slow = "--straggle=shifted_exponential:1,1"
+    record = tmp_path / "record"
+    one = run(tmp_path / "a", *argv, slow, f"--record={record}")
+    again = run(tmp_path / "b", *argv, f"--replay={record}")
+    assert one["sha256"] == again["sha256"]
+    assert run(tmp_path / "c", *argv)["sha256"] != one["sha256"]
+
+
+def test_curves_begin_at_the_start_and_end_with_the_last_table(tmp_path, monkeypatch):
+    seen = []
+    monkeypatch.setattr(server, "drawn", lambda path, found: seen.append(found))
+    argv = ["--simulate=4", "--straggle=constant:1", "--lr=20", "--network=0,0,0"]
+    summary = run(tmp_path, *argv)
+    curves = seen[0].curves
+    assert curves["clocks"] == [0, 2, 4, 6, 6]
+    assert curves["updates"] == [0, 2, 4, 6, 6]
+    assert curves["seconds"] == [0, 2, 4, 6, 6]
+    assert curves["objective"][0] > curves["objective"][-1] == summary["objective"]
+    first = curves["objective"][1]
+    assert server_runs.reached(seen[0], "objective", first) == 2
+    assert server_runs.reached(seen[0], "objective", 0.0) is None
+    assert seen[0].work[:, 0].tolist() == [6, 6, 6]
+
+
+def test_the_kkt_filter_saves_keys_of_an_svmlight_file(tmp_path, undrawn):
+    random = np.random.default_rng(0)
+    inputs = random.random((300, 40)) * (random.random((300, 40)) < 0.1)
+    dump_svmlight_file(
+        inputs, inputs[:, 0] > 0, str(tmp_path / "a.svm"), zero_based=False
+    )
+    argv = ["--problem=logistic", f"--svmlight={tmp_path / 'a.svm'}", "--batch=60"]
+    argv += ["--simulate=3", "--l1=0.01", "--lr=1"]
+    whole = run(tmp_path / "whole", *argv)
+    sifted = run(tmp_path / "sifted", *argv, "--kkt_margin=0")
+    assert whole["sifted_share"] == 0 < sifted["sifted_share"] < 1
+    assert sifted["rows_pushed"] < whole["rows_pushed"]
+
+
+def test_optax_moves_a_dense_problem_by_a_rule_without_a_kernel(
+    tmp_path, undrawn, monkeypatch
+):
+    small_images.put(monkeypatch)
+    argv = ["--problem=digits", "--simulate=3", "--optimizer=rmsprop", "--lr=0.01"]
+    free = run(tmp_path, *argv, "--consistency=ssp", "--staleness=1", "--batch=60")
+    assert free["objective"] < 2.2
+    assert free["updates"] == 2 * 6
+
+
+@pytest.mark.parametrize(
+    "argv, message",
+    [
+        (["--simulate=1"], "2 ranks or more, a worker and a server, got 1"),
+        (["--simulate=4", "--servers=4"], "1 to 3 servers of 4 ranks, got 4"),
+        (["--simulate=4", "--l1=0.1"], "--l1 with --problem=logistic"),
+        (["--simulate=4", "--svmlight=x"], "--svmlight with --problem=logistic"),
+        (["--simulate=4", "--kkt_margin=0"], "--l1 with --kkt_margin=0"),
+        (["--simulate=4", "--optimizer=newton"], "--lr with --optimizer=newton"),
+        (["--simulate=4", "--optimizer=newton", "--lr=1"], "rule of sgd.*'newton'"),
+        (["--simulate=4", "--straggle=gamma:1"], "got 'gamma:1'"),
+        (["--simulate=4", "--batch=1000000"], "--batch=<at most"),
+        (["--simulate=4", "--consistency=backup", "--backup=3"], "--backup of 0 to 2"),
+        (
+            ["--simulate=4", "--problem=logistic", "--svmlight=/no/file"],
+            "svmlight file at /no/file",
+        ),
+        (
+            ["--simulate=4", "--lr=1e30", "--clocks=20"],
+            r"clock \d+: expected a finite gradient.*--on_nonfinite=skip",
+        ),
+    ],
+)
+def test_bad_input_is_one_line(tmp_path, undrawn, argv, message):
+    with pytest.raises((BadInput, FloatingPointError), match=message) as error:
+        run(tmp_path, *argv)
+    assert "\n" not in str(error.value)

@@ -1,0 +1,113 @@
+"""Graphs cut by command: what is left, said and refused."""
+
+import json
+
+import cuts
+import numpy as np
+import pytest
+from studies.shared_memory import sparse_cuts
+
+from dml.data.sparse.dimacs import write
+from dml.data.sparse.graphs import generated
+from dml.figures import segments
+from dml.figures import style as figures
+from dml.models.sparse.cuts_optimum import flow
+from dml.runs.writers import Writer, ignore
+from dml.types import BadInput
+from tests.experiments.run_folder import check_folder
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    from contextlib import contextmanager
+
+    @contextmanager
+    def nothing(*args, **more):
+        yield Writer(ignore, ignore)
+
+    monkeypatch.setattr(figures, "chart", nothing)
+    monkeypatch.setattr(segments, "draw", nothing)
+
+
+def run(out, *argv):
+    return cuts.main(["cuts", f"--out={out}", *argv])[0]
+
+
+def test_a_picture_is_cut_beside_its_bound_and_drawn(tmp_path, capsys):
+    given = "--data=generated", "--lr=1", "--decay=0.93", "--epochs=90"
+    summary = run(tmp_path, *given, "--threads=2")
+    assert 0 <= summary["gap"] < 0.03
+    assert summary["accuracy"] > 0.95 and summary["cut_accuracy"] > 0.95
+    assert 1 <= summary["cut_ratio"] < 1.02
+    cut_over_bound = summary["cut"] / summary["cut_bound"]
+    assert summary["cut_ratio"] == pytest.approx(cut_over_bound)
+    assert "exact_cut" not in summary and summary["workers"] == 2
+    check_folder(tmp_path, summary)
+    table = np.load(tmp_path / "table.npy")
+    # what two workers changed at once still sums to 1
+    np.testing.assert_allclose(table.sum(axis=1), 1, atol=1e-4)
+    assert (tmp_path / "segments.svg").stat().st_size > 0
+    rows = (tmp_path / "metrics.jsonl").read_text().splitlines()
+    assert json.loads(rows[-1])["cut"] == summary["cut"]
+    out = capsys.readouterr().out
+    assert "Ω = 2 rows" in out and "cut bound" in out and "cut ratio 1.0" in out
+
+
+def test_cyclades_has_the_bits_of_serial_on_any_workers(tmp_path, undrawn):
+    tables = []
+    for way in (["serial"], ["cyclades"], ["cyclades", "--threads=2"]):
+        given = "--data=generated", "--epochs=3", "--noreference"
+        summary = run(tmp_path, *given, f"--updates={way[0]}", *way[1:])
+        tables.append(np.load(tmp_path / "table.npy"))
+        assert "cut_ratio" not in summary and "optimum" not in summary
+    assert np.array_equal(tables[0], tables[1])
+    assert np.array_equal(tables[0], tables[2])
+
+
+def test_a_file_is_cut_beside_its_flow(tmp_path, undrawn):
+    graph = generated((12, 12), 2, seed=5)
+    write(tmp_path / "graph.max", graph)
+    summary = run(tmp_path, f"--data={tmp_path / 'graph.max'}", "--batch=16")
+    least = flow(graph).cut
+    assert summary["exact_cut"] == pytest.approx(least, rel=1e-5)
+    assert summary["cut_ratio"] == pytest.approx(summary["cut"] / least, rel=1e-5)
+    assert summary["cut_ratio"] < 1.05 and "accuracy" not in summary
+    assert not (tmp_path / "segments.svg").exists()
+
+
+def test_a_file_in_which_nothing_must_be_cut_costs_nothing(tmp_path, undrawn):
+    lines = ["p max 6 6", "n 1 s", "n 2 t", "a 1 3 1", "a 3 4 1", "a 4 3 1"]
+    lines += ["a 5 6 1", "a 6 5 1", "a 6 2 1"]
+    (tmp_path / "graph.max").write_text("\n".join(lines))
+    summary = run(tmp_path, f"--data={tmp_path / 'graph.max'}", "--batch=2")
+    assert summary["cut"] == summary["exact_cut"] == 0
+    assert summary["cut_ratio"] == summary["cut_accuracy"] == 1
+
+
+def test_what_a_volume_and_others_are_made_of_comes_from_the_flags(monkeypatch):
+    taken = []
+
+    def made(sizes, seed):
+        taken.append((sizes, seed))
+        return generated((4, 4), 2, seed)
+
+    for name in sparse_cuts.GRAPHS:
+        monkeypatch.setitem(sparse_cuts.GRAPHS, name, made)
+        sizes = sparse_cuts.Sizes(3, 4, 0.5)
+        data, start, extras = sparse_cuts.cuts(name, sizes, seed=7).load()
+        assert taken.pop() == (sizes, 7) and start.shape == (16, 2)
+        assert extras.evaluate(start)["cut"] > 0 and len(data.weights) == 40
+
+
+@pytest.mark.parametrize(
+    "argv, message",
+    [
+        (["--data=nowhere"], "DIMACS file at nowhere, got"),
+        (["--slices=0"], "slices"),
+        (["--smoothness=-1"], "smoothness"),
+    ],
+)
+def test_bad_flags_are_one_line(tmp_path, undrawn, argv, message):
+    with pytest.raises(BadInput, match=message) as error:
+        run(tmp_path, *argv)
+    assert "\n" not in str(error.value)

@@ -1,0 +1,179 @@
+from functools import partial
+
+import hogwild
+import numpy as np
+import pytest
+from studies.shared_memory import hogwild_parts, hogwild_report, hogwild_runs
+from studies.shared_memory.hogwild_runs import (
+    DENSE,
+    PROBLEMS,
+    SERIAL,
+    SPARSE,
+    by_turns,
+    hypergraph,
+    settings,
+    speedup,
+    unused,
+)
+from studies.shared_memory.sparse_flags import Stated
+from studies.shared_memory.sparse_runs import Task
+
+from dml import sim
+from dml.types import BadInput
+from dml.wire.comm import Metered
+from tests.experiments.run_folder import check_folder, read_rows, read_summary
+from tests.strategies.shared.small import documents
+
+SMALL = ["--epochs=2", "--repeats=2", "--delays="]
+STATED = Stated(0.3, 0.8, 3, 16)
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    """Put few documents in the place of every problem."""
+
+    def newsgroups(seed):
+        made = documents(seed=seed)
+        data, start = made.kernel.data, made.params
+        return Task(made.kernel.model, lambda: (data, start, unused()), STATED)
+
+    monkeypatch.setattr(hogwild_runs, "HYPERGRAPH", (200, 200, 4))
+    monkeypatch.setattr(hogwild_parts, "TURN", 0.01)
+    monkeypatch.setitem(PROBLEMS, "svm", newsgroups)
+    monkeypatch.setitem(PROBLEMS, SPARSE, partial(hypergraph, 0.05))
+    monkeypatch.setitem(PROBLEMS, DENSE, partial(hypergraph, 1.0))
+
+
+@pytest.fixture
+def undrawn(monkeypatch):
+    monkeypatch.setattr(hogwild_report, "drawn", lambda *_: None)
+
+
+def run(out, *argv):
+    given = [f"--out={out}", "--problems=svm", *SMALL, *argv]
+    (summary,) = hogwild.main(["hogwild.py", *given])
+    return summary, read_rows(out)
+
+
+def test_a_race_leaves_two_tables_a_flat_summary_and_figures(tmp_path, capsys):
+    more = "--problems=svm,sparse,dense", "--delays=0,3"
+    summary, rows = run(tmp_path, *more)
+    assert len(rows) == 3 * (1 + 2 * 3) + 2 * 3
+    check_folder(tmp_path, summary, "speedup.svg", "speedup.png", "delays.svg")
+    assert all(isinstance(one, float | int | str | None) for one in summary.values())
+    assert summary["svm_locked_2_speedup"] == rows[5]["speedup"]
+    rhos = {row["problem"]: row["rho"] for row in rows if row["kind"] == "race"}
+    assert rhos[SPARSE] == 0.05 and rhos[DENSE] == 1
+    out = capsys.readouterr().out
+    assert "2 workers on " in out and "\nround robin has 90% of hogwild's speed " in out
+    assert "published: the speed-up falls with rho (rho 0.44: 3x" in out
+    kept = read_summary(tmp_path)
+    assert kept["verdict_threefold"] == "not testable here"  # 2 workers
+    assert f"ours: {kept['found_threefold']} (2 cores of 10): not testable here" in out
+    assert out.count("\nproblem ") == 1 and "gradient us" in out
+
+
+def test_one_worker_by_any_way_ends_where_serial_does(tmp_path, undrawn):
+    _, rows = run(tmp_path, "--updates=all")
+    alone = [row for row in rows if row["workers"] == 1]
+    assert {row["way"] for row in alone} == {"serial", *hogwild.POLICIES}
+    assert {row["to_serial"] for row in alone} == {0}
+    assert {row["objective"] for row in alone} == {rows[0]["objective"]}
+    lost = {row["way"]: row["lost_share"] for row in rows if row["workers"] == 2}
+    assert {way for way, share in lost.items() if share} <= {"hogwild"}
+
+
+def test_a_delay_is_what_a_gradient_takes_longer(tmp_path, undrawn):
+    _, rows = run(tmp_path, "--delays=0,200", "--updates=hogwild")
+    short, long = (row["gradient_us"] for row in rows if row["kind"] == "delay")
+    assert long - short > 100  # others may take the core: rather longer than shorter
+    assert short < 50
+
+
+def test_the_first_examples_are_a_problem_of_their_own():
+    whole = documents()
+    few = hogwild_parts.fewer(whole, 20)
+    assert len(few.kernel.data.edges.starts) == 21
+    assert few.kernel.data.edges.starts[-1] == whole.kernel.data.edges.starts[20]
+    assert hogwild_parts.fewer(whole, 10**6).kernel.data.edges[0] is not None
+    assert len(hogwild_parts.fewer(whole, 10**6).kernel.data.edges.starts) == 201
+
+
+def test_each_turn_has_the_same_rates():
+    rate = settings(STATED, 3, seed=0).update.rate
+    assert [rate(epoch) for epoch in range(1, 8)] == pytest.approx(
+        [0.3, 0.24, 0.192] * 2 + [0.3]
+    )
+
+
+def test_one_worker_is_rank_0_alone_while_others_sleep():
+    problem, how = documents(), settings(STATED, 2, seed=0)
+    cases = [SERIAL, ("hogwild", 2), ("hogwild", 4)]
+
+    def program(comm):
+        return by_turns(Metered(comm), problem, how, cases, 2, 2)
+
+    first, second = sim.run(program, 2)
+    assert [len(first[case]) for case in cases] == [2, 2, 2]
+    assert [len(second[case]) for case in cases] == [0, 2, 2]
+    (alone,) = sim.run(program, 1)
+    for turn in (0, 1):
+        assert np.array_equal(first[SERIAL][turn].table, alone[SERIAL][turn].table)
+    assert speedup(first[SERIAL], first[SERIAL]) == 1
+
+
+def test_workers_that_ranks_cannot_share_evenly_are_refused():
+    problem, how = documents(), settings(STATED, 2, seed=0)
+
+    def program(comm):
+        return by_turns(Metered(comm), problem, how, [("hogwild", 3)], 1, 1)
+
+    with pytest.raises(BadInput, match="a multiple of 2 ranks, got 3"):
+        sim.run(program, 2)
+
+
+@pytest.mark.parametrize(
+    "ys, found",
+    [
+        ([0.1, 0.5, 1.0], 10**1.8),
+        ([0.1, 0.9, 1.0], 10),
+        ([1.0, 0.4, 0.9], 100),  # it was level before by chance
+        ([0.9, 1.0, 1.1], None),
+        ([0.1, 0.2, 0.8], None),
+    ],
+)
+def test_round_robin_is_level_where_its_line_crosses(ys, found):
+    at = hogwild_report.crossing([1, 10, 100], ys, 0.9)
+    assert at == (found and pytest.approx(found))
+
+
+def test_the_time_from_which_on_turns_cost_nothing_is_printed(capsys):
+    rows = [
+        {"kind": "delay", "way": way, "workers": 2, "gradient_us": 10**n, "speedup": x}
+        for n, ratio in enumerate((0.1, 0.5, 1.0))
+        for way, x in (("hogwild", 2.0), ("roundrobin", 2.0 * ratio))
+    ]
+    found = hogwild_report.summarised(rows)
+    assert found["level_us"] == pytest.approx(10**1.8)
+    assert found["even_us"] == pytest.approx(10)
+    out = capsys.readouterr().out
+    assert "round robin has 90% of hogwild's speed from 63.1 us a gradient on" in out
+    assert "100% of serial's speed from 10 us" in out
+
+
+@pytest.mark.parametrize(
+    "argv, message",
+    [
+        (["--problems=svn"], "--problems of svm, completion, .*got 'svn'"),
+        (["--updates=cyclades"], "--updates of hogwild, .*got 'cyclades'"),
+        (["--workers=0"], "above 0 in --workers, got '0'"),
+        (["--delays=1,fast"], "numbers from 0 upwards in --delays, got '1,fast'"),
+        (["--delays=-1"], "numbers from 0 upwards in --delays"),
+        (["--delayed=glove"], "delayed"),
+        (["--epochs=0"], "epochs"),
+    ],
+)
+def test_bad_input_is_one_line(tmp_path, undrawn, argv, message):
+    with pytest.raises(BadInput, match=message) as error:
+        run(tmp_path, *argv)
+    assert "\n" not in str(error.value)
