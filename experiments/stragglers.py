@@ -41,15 +41,10 @@ from dml.wire.comm.mpi import world
 Row = dict[str, Any]
 
 FLAGS = flags.define("seed", "watchdog")
-FLAGS.text(
-    "law",
-    "shifted_exponential:1,0.5;pareto:2,3",
-    "Delay distributions of X, separated by semicolons.",
-)
+LAWS = "shifted_exponential:1,0.5;pareto:2,3"
+FLAGS.text("law", LAWS, "Delay distributions of X, separated by semicolons.")
 FLAGS.text("workers", "10,100,1000,10000", "Numbers of virtual workers; may be none.")
-FLAGS.integer(
-    "steps", 1000, "Number of steps of max-plus; at most 3 million draws.", 10
-)
+FLAGS.integer("steps", 1000, "Steps of max-plus; at most 3 million draws.", 10)
 FLAGS.integer("staleness", 1, "Staleness bound of SSP in clocks.", 0)
 FLAGS.number("k", 0.75, "Share of the workers that k-of-p waits for.", 0, 1)
 FLAGS.integer("measure", 8, "Number of real workers to start; 0: none.", 0)
@@ -71,8 +66,8 @@ def main(argv: Sequence[str]) -> list[Row]:
     def program(comm: Comm) -> Row:
         real: dict[str, Starts] = {}
         p = comm.size - 1
-        for text, one in laws.items() if p else ():
-            draws_TxP = seconds(one, FLAGS.seed, ASLEEP, p)
+        for text, distribution in laws.items() if p else ():
+            draws_TxP = seconds(distribution, FLAGS.seed, ASLEEP, p)
             real[text] = measured(comm, table(p), draws_TxP, FLAGS.scale)
         shown = (writers.table(COLUMNS), chart(path / "stragglers", table))
         with writing.first(path, FLAGS, comm, *shown, claims=CLAIMS) as writer:
@@ -90,13 +85,12 @@ def main(argv: Sequence[str]) -> list[Row]:
         return summary
 
     def every(real: dict[str, Starts], p: int) -> Iterator[Row]:
-        child = (
-            None if real else start_measurement(flags.chosen(FLAGS), path / "measured")
-        )
+        folder = path / "measured"
+        child = None if real else start_measurement(flags.chosen(FLAGS), folder)
         for text in laws:
             for n in workers:
-                yield from rows(text, n, ran(n))
-        yield from finish_measurement(child, path / "measured")
+                yield from rows(text, n, virtual_steps(n))
+        yield from finish_measurement(child, folder)
         for text, starts in real.items():
             yield from rows(text, p, ASLEEP, starts)
 
@@ -107,13 +101,13 @@ def table(p: int) -> dict[str, Barrier]:
     return barriers(p, max(1, round(FLAGS.k * p)), FLAGS.staleness)
 
 
-def ran(p: int) -> int:
-    """Return how many steps p virtual workers run: fewer the more they are."""
+def virtual_steps(p: int) -> int:
+    """Return the number of steps that p virtual workers run."""
     return max(FLAGS.staleness + 2, min(100, RUNS // p))
 
 
 def rows(text: str, p: int, steps: int, real: Starts | None = None) -> Iterator[Row]:
-    """Draw for p workers; compute, run and compare the four ways."""
+    """Draw delays of p workers; compute, run and compare the four strategies."""
     many = max(10, steps, min(FLAGS.steps, DRAWS // p))
     draws_TxP = seconds(law(text), FLAGS.seed, many, p)
     for row in compared(law(text), table(p), draws_TxP, steps, real):

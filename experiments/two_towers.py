@@ -66,7 +66,7 @@ def crossing(name: str) -> tuple[int, ...]:
     """Return the layers of a text such as 3678."""
     if not name.isdecimal() or list(name) != sorted(set(name)):
         raise BadInput(
-            f"expected rising layers in --crossings, such as 3678, got {name!r}; "
+            f"expected ascending layers in --crossings, such as 3678, got {name!r}; "
             "correct it"
         )
     return tuple(map(int, name))
@@ -75,7 +75,7 @@ def crossing(name: str) -> tuple[int, ...]:
 def compared(
     comm: CountedComm, path: Path, crossings: Sequence[tuple[int, ...]]
 ) -> dict[str, Any]:
-    """Train the network on one device, and every network in two towers."""
+    """Train the first network on one device, and every network in two towers."""
     training, held_out = images(FLAGS.data)
     count, total = len(training.targets), FLAGS.steps * FLAGS.batch
     classes = 1 + int(max(training.targets.max(), held_out.targets.max()))
@@ -89,13 +89,9 @@ def compared(
         for layers, plan in plans.items():
             model = alexnet.alexnet(*about, layers)
             params = model.init(jax.random.key(FLAGS.seed))
-            problem = model_problem(
-                model,
-                params,
-                examples=count,
-                take=partial(take, training),
-                evaluate=partial(evaluate, model, held_out),
-            )
+            calls = {"take": partial(take, training)}
+            calls["evaluate"] = partial(evaluate, model, held_out)
+            problem = model_problem(model, params, examples=count, **calls)
             split = towers.split(towers.tower(*about, layers), params, two)
             specs = towers.specs(params)
             divisions = [
@@ -105,12 +101,12 @@ def compared(
             for division in divisions[1:] if rows else divisions:
                 order = draws(count, FLAGS.batch, FLAGS.seed, total)
                 optimizer = make("adam", FLAGS.lr)
-                found = comparison.train(division, order, optimizer, comm)
+                result = comparison.train(division, order, optimizer, comm)
                 nbytes = towers.crossing_bytes(plan, FLAGS.batch)
-                rows.append(report.row(layers, division.axes.size, found, nbytes))
+                rows.append(report.row(layers, division.axes.size, result, nbytes))
                 writer.row(rows[-1])
                 if learned is None:
-                    learned = report.filter_changes(params, found.summary["params"])
+                    learned = report.filter_changes(params, result.summary["params"])
         if comm.rank == 0:
             report.draw(path / "two_towers", rows, learned)
         summary = report.summary(rows)

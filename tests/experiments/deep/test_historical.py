@@ -83,7 +83,7 @@ def test_a_wavefront_learns_as_one_device_in_fewer_ticks(ran):
 @pytest.mark.parametrize(
     "argv, message",
     [
-        (["--crossings=3678,six"], "rising layers in --crossings.*got 'six'"),
+        (["--crossings=3678,six"], "ascending layers in --crossings.*got 'six'"),
         (["--crossings=33"], "got '33'"),
         (["--unit=0"], "unit"),
     ],
