@@ -47,8 +47,8 @@ def cell(comm: Comm, method: Method, entry: Entry, updates: int) -> Row:
     if comm.size > 1:
         return program(comm) or {}
     start = time.perf_counter()
-    found = sim.run(program, method.ranks)[0]
-    return found | {"real_seconds": time.perf_counter() - start}
+    result = sim.run(program, method.ranks)[0]
+    return result | {"real_seconds": time.perf_counter() - start}
 
 
 def trained(

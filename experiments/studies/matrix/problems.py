@@ -149,8 +149,8 @@ def masked() -> Problem:
     from dml.models.sparse import dropout
 
     training, _ = digits()
-    some = Batch(training.inputs[:200], training.targets[:200])
-    data = dropout.draw_masks(some, 16, 0.25, 1, SEED, 0.03)
+    sample = Batch(training.inputs[:200], training.targets[:200])
+    data = dropout.draw_masks(sample, 16, 0.25, 1, SEED, 0.03)
     return of_edges(dropout, data, dropout.start(16, 64, CLASSES, SEED))
 
 

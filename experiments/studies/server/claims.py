@@ -34,13 +34,13 @@ ByLaw = dict[str, dict[int, Row]]  # delay distributions, then s
 
 def of_kind(run: Run, kind: str) -> ByLaw:
     """Return the rows of SSP or ESSP by delay distribution and by s, ascending."""
-    found: ByLaw = {}
+    groups: ByLaw = {}
     for row in run.rows:
         name, _, s = row["consistency"].partition(":")
         if name == kind:
-            found.setdefault(row["delay"], {})[int(s or 1)] = row
-    found = {law: dict(sorted(some.items())) for law, some in found.items()}
-    return nonempty(found, kind)
+            groups.setdefault(row["delay"], {})[int(s or 1)] = row
+    groups = {law: dict(sorted(by_s.items())) for law, by_s in groups.items()}
+    return nonempty(groups, kind)
 
 
 def objective(row: Row) -> float:
@@ -66,15 +66,15 @@ def largest(run: Run, kind: str) -> tuple[int, int, str]:
 @claim("larger s diverges under high delay", "SSP, s = 10 (figure)")
 def ssp_diverges(run: Run) -> Verdict:
     """SSP of the largest s ends no lower than it began, by every delay distribution."""
-    count, laws, ours = largest(run, "ssp")
-    return verdict(count == laws, ours, f"{count} of {laws} diverge")
+    count, laws, measured = largest(run, "ssp")
+    return verdict(count == laws, measured, f"{count} of {laws} diverge")
 
 
 @claim("ESSP does not", "ESSP, s = 10 (figure)")
 def essp_converges(run: Run) -> Verdict:
     """ESSP of the largest s ends lower than it began, by every delay distribution."""
-    count, laws, ours = largest(run, "essp")
-    return verdict(not count, ours, f"{count} of {laws} diverge")
+    count, laws, measured = largest(run, "essp")
+    return verdict(not count, measured, f"{count} of {laws} diverge")
 
 
 @claim("ESSP's staleness profile is tighter", "figure")
@@ -88,8 +88,8 @@ def essp_tighter(run: Run) -> Verdict:
         rows[max(rows)]["staleness_mean"] / ssp[law][max(ssp[law])]["staleness_mean"]
         for law, rows in essp.items()
     ]
-    ours = ", ".join(f"{share:.2f}" for share in shares)
-    return verdict(max(shares) <= TIGHTER, f"{ours} of SSP's", f"asked {TIGHTER:g}")
+    measured = ", ".join(f"{share:.2f}" for share in shares)
+    return verdict(max(shares) <= TIGHTER, f"{measured} of SSP's", f"asked {TIGHTER:g}")
 
 
 @claim("an interior best staleness exists", "tau = 8 of 0 ... 16")
@@ -107,8 +107,8 @@ def interior(run: Run) -> Verdict:
         texts.append(", ".join(f"{tau}: {shown(one)}" for tau, one in took.items()))
         first = "no tau reaches it" if best is None else f"tau = {best} is first"
         reasons.append(first)
-    ours = f"virtual s to the target by tau {'; '.join(texts)}"
-    return verdict(all(holds), ours, "; ".join(reasons))
+    measured = f"virtual s to the target by tau {'; '.join(texts)}"
+    return verdict(all(holds), measured, "; ".join(reasons))
 
 
 def shown(seconds: float | None) -> str:
@@ -141,8 +141,8 @@ def filtered(run: Run, plain: Run) -> Verdict:
     """
     share = run.summary["sifted_share"]
     off = run.summary["objective"] / plain.summary["objective"] - 1
-    ours = f"{share:.1%} dropped, objective {off:+.2%}"
-    return verdict(share > DROPPED and off <= EQUAL, ours, f"asked {DROPPED:.0%}")
+    measured = f"{share:.1%} dropped, objective {off:+.2%}"
+    return verdict(share > DROPPED and off <= EQUAL, measured, f"asked {DROPPED:.0%}")
 
 
 @claim("caching keys halves the traffic", "half")
@@ -156,33 +156,33 @@ def cached(run: Run, uncached: Run) -> Verdict:
 @claim("a fixed rate diverges", "90 % error at n = 15 and 30")
 def fixed(run: Run) -> Verdict:
     """At every n above 1 a fixed alpha0 ends with over half of the images wrong."""
-    errors, ours = by_n(run, "fixed_error", ".1%")
-    return verdict(min(errors) > LOST, ours, f"asked over {LOST:.0%}")
+    errors, measured = by_n(run, "fixed_error", ".1%")
+    return verdict(min(errors) > LOST, measured, f"asked over {LOST:.0%}")
 
 
 @claim("alpha0/tau survives, as hard sync", "about 18 %")
 def divided(run: Run) -> Verdict:
     """At every n above 1 alpha0/tau ends within 5 points of hard sync's error."""
-    errors, ours = by_n(run, "damped_error", ".1%")
+    errors, measured = by_n(run, "damped_error", ".1%")
     hard = run.summary["hard_sync_error"]
-    most, ours = hard + AS_GOOD, f"{ours}; hard sync {hard:.1%}"
-    return verdict(max(errors) <= most, ours, f"asked {most:.1%} at most")
+    most, measured = hard + AS_GOOD, f"{measured}; hard sync {hard:.1%}"
+    return verdict(max(errors) <= most, measured, f"asked {most:.1%} at most")
 
 
 @claim("staleness is in 0 ... 2n", "P(tau > 2n) < 1e-4")
 def within(run: Run) -> Verdict:
     """At every n above 1 less than 1 in 10,000 gradients is staler than 2n."""
-    shares, ours = by_n(run, "damped_beyond_2n", ".1e")
-    return verdict(max(shares) < RARE, ours, f"asked less than {RARE:g}")
+    shares, measured = by_n(run, "damped_beyond_2n", ".1e")
+    return verdict(max(shares) < RARE, measured, f"asked less than {RARE:g}")
 
 
 def by_n(run: Run, name: str, form: str) -> tuple[list[float], str]:
     """Return a number of the summary for every n above 1, and their text."""
     ends = f"_softsync_{name}"
     keys = (key.removesuffix(ends) for key in run.summary if key.endswith(ends))
-    found = {int(n): run.summary[n + ends] for n in keys if int(n) > 1}
-    text = ", ".join(f"n = {n}: {value:{form}}" for n, value in found.items())
-    return list(nonempty(found, ends).values()), text
+    groups = {int(n): run.summary[n + ends] for n in keys if int(n) > 1}
+    text = ", ".join(f"n = {n}: {value:{form}}" for n, value in groups.items())
+    return list(nonempty(groups, ends).values()), text
 
 
 SOFTSYNC = (fixed, divided, within)
@@ -202,15 +202,18 @@ def sync_beaten(run: Run) -> Verdict:
 
 def sooner(run: Run, others: tuple[str, ...]) -> Verdict:
     """Judge whether Downpour with AdaGrad is faster than each of the others."""
-    ways = (ADAGRAD, *others)
-    took = [run.summary[f"{way}_seconds_to_target"] or math.inf for way in ways]
+    strategies = (ADAGRAD, *others)
+    took = [
+        run.summary[f"{strategy}_seconds_to_target"] or math.inf
+        for strategy in strategies
+    ]
     if min(took) == math.inf:
         return untested("no strategy reaches the target")
-    pairs = zip(ways, took, strict=True)
-    ours = ", ".join(f"{way} {seconds:.0f}" for way, seconds in pairs)
+    pairs = zip(strategies, took, strict=True)
+    measured = ", ".join(f"{strategy} {seconds:.0f}" for strategy, seconds in pairs)
     holds = took[0] < (1 - SOONER) * min(took[1:])
-    ours = f"virtual s to the target: {ours}"
-    return verdict(holds, ours, f"asked {SOONER:.0%} less")
+    measured = f"virtual s to the target: {measured}"
+    return verdict(holds, measured, f"asked {SOONER:.0%} less")
 
 
 DOWNPOUR = (adagrad_first, sync_beaten)

@@ -44,18 +44,18 @@ def last_objective(ran: Ran) -> float:
 
 def by_law(cases: Sequence[Case]) -> dict[str, dict[str, Ran]]:
     """Return the runs by delay distribution and by consistency."""
-    found: dict[str, dict[str, Ran]] = {}
+    runs: dict[str, dict[str, Ran]] = {}
     for case in cases:
-        found.setdefault(case.row["delay"], {})[case.row["consistency"]] = case.ran
-    return found
+        runs.setdefault(case.row["delay"], {})[case.row["consistency"]] = case.ran
+    return runs
 
 
 def summarised(cases: Sequence[Case]) -> dict[str, Any]:
     """Return the flat summary: four numbers of each consistency and delay."""
     return {
         f"{way}_{number}".replace(":", "_") + f"_{name}": ran.summary[name]
-        for number, ways in enumerate(by_law(cases).values(), 1)
-        for way, ran in ways.items()
+        for number, runs_by_consistency in enumerate(by_law(cases).values(), 1)
+        for way, ran in runs_by_consistency.items()
         for name in ("objective", "seconds", "staleness_mean", "idle_share")
     }
 
@@ -71,7 +71,10 @@ def drawn(path: Path, cases: Sequence[Case]) -> None:
     }
 
     def draw(name: str, laws: dict[str, dict[str, Ran]], x: str) -> None:
-        panels = [panel(law, ways, x, "objective") for law, ways in laws.items()]
+        panels = [
+            panel(law, runs_by_consistency, x, "objective")
+            for law, runs_by_consistency in laws.items()
+        ]
         figures.panels(path / name, panels, **look)
 
     for x in ("clocks", "updates", "seconds"):
@@ -79,6 +82,6 @@ def drawn(path: Path, cases: Sequence[Case]) -> None:
     bounded = [c for c in cases if c.row["consistency"].split(":")[0] in BOUNDED]
     if bounded:
         draw("who_diverges", by_law(bounded), "clocks")
-    for number, ways in enumerate(laws.values(), 1):
-        waits(path / f"waiting_{number}", ways)
-        staleness(path / f"staleness_{number}", ways)
+    for number, runs_by_consistency in enumerate(laws.values(), 1):
+        waits(path / f"waiting_{number}", runs_by_consistency)
+        staleness(path / f"staleness_{number}", runs_by_consistency)

@@ -36,10 +36,10 @@ def best(cases: Sequence[Case]) -> dict[str, Case]:
         seconds = case.row["seconds_to_target"]
         return math.inf if seconds is None else seconds, -case.row["accuracy"]
 
-    ways = dict.fromkeys(case.row["way"] for case in cases)
+    strategies = dict.fromkeys(case.row["way"] for case in cases)
     return {
         way: min((case for case in cases if case.row["way"] == way), key=order)
-        for way in ways
+        for way in strategies
     }
 
 

@@ -67,15 +67,17 @@ def classifier(
     from dml.models.model_problem import model_problem
 
     count = len(training.targets)
-    some = take(training, np.linspace(0, count - 1, min(count, MOST)).astype(int))
+    sample = take(training, np.linspace(0, count - 1, min(count, MOST)).astype(int))
     objective = model._replace(
         metrics=lambda params, batch: {"objective": model.loss(params, batch)}
     )
 
     def measured(params: Params) -> dict[str, float]:
-        found = evaluate(objective, some, params) | evaluate(model, held_out, params)
-        del found["sha256"]
-        return found
+        measures = evaluate(objective, sample, params) | evaluate(
+            model, held_out, params
+        )
+        del measures["sha256"]
+        return measures
 
     return model_problem(
         model, start, examples=count, take=partial(take, training), evaluate=measured

@@ -93,28 +93,28 @@ def ran(
     comm.Barrier()
     begun = comm.Wtime()
     timer = Timer(comm.Wtime)
-    some = islice(batches, plan.clocks)
+    limited = islice(batches, plan.clocks)
     steps = server(
-        problem, some, update, comm=comm, timer=timer, setup=setup, report=report
+        problem, limited, update, comm=comm, timer=timer, setup=setup, report=report
     )
     # runs that diverge go on; the report has the table, which is collected once
     steps = (step._replace(params=nothing) for step in steps)
     train(steps, lambda table: {}, writer, finite=False)
     split = row_partition(comm, problem, len(setup.roles.servers))
     width = problem.params.shape[1]
-    found = collected(comm, setup.roles, split, width, report)
-    return evaluated(problem, found, begun, plan.scale) if found else None
+    result = collected(comm, setup.roles, split, width, report)
+    return evaluated(problem, result, begun, plan.scale) if result else None
 
 
-def evaluated(problem: Problem, found: Collected, begun: float, scale: float) -> Ran:
+def evaluated(problem: Problem, result: Collected, begun: float, scale: float) -> Ran:
     """Evaluate every snapshot, after the run, so that no rank waits for it."""
-    log = dict(zip(LOGGED, found.log.T, strict=True))
+    log = dict(zip(LOGGED, result.log.T, strict=True))
     log["seconds"] = (log["seconds"] - begun) / scale
     end = float(log["seconds"].max(initial=0))
     moments = [(0.0, 0.0, 0, problem.params)]
-    moments += [((s - begun) / scale, *rest) for s, *rest in found.snapshots]
+    moments += [((s - begun) / scale, *rest) for s, *rest in result.snapshots]
     clocks = float(log["clock"].max(initial=-1) + 1)
-    moments.append((end, clocks, int(found.summary["updates"]), found.table))
+    moments.append((end, clocks, int(result.summary["updates"]), result.table))
     curves: dict[str, list[float]] = {"seconds": [], "clocks": [], "updates": []}
     with np.errstate(over="ignore", invalid="ignore"):
         for *moment, table_TxD in moments:
@@ -123,14 +123,14 @@ def evaluated(problem: Problem, found: Collected, begun: float, scale: float) ->
                 curves.setdefault(name, []).append(float(value))
     ends = ((name, values[-1]) for name, values in curves.items())
     measured = {name: end if math.isfinite(end) else None for name, end in ends}
-    summary = measured | found.summary | {"imbalance": imbalance(found)}
-    work = found.work / np.where(np.arange(found.work.shape[1]) < 2, scale, 1)
-    return Ran(found._replace(work=work), log, curves, summary)
+    summary = measured | result.summary | {"imbalance": imbalance(result)}
+    work = result.work / np.where(np.arange(result.work.shape[1]) < 2, scale, 1)
+    return Ran(result._replace(work=work), log, curves, summary)
 
 
-def imbalance(found: Collected) -> float:
+def imbalance(result: Collected) -> float:
     """Return the busiest server's share of the gradients' rows, over the mean."""
-    server, rows = found.log[:, -1].astype(int), found.log[:, LOGGED.index("rows")]
+    server, rows = result.log[:, -1].astype(int), result.log[:, LOGGED.index("rows")]
     load = np.bincount(server, rows)
     return float(load.max(initial=0) / (load.mean() or 1)) if len(load) else 1.0
 
@@ -142,10 +142,10 @@ def reached(ran: Ran, column: str, target: float, falls: bool = True) -> float |
     return ran.curves["seconds"][good[0]] if len(good) else None
 
 
-def rows(found: Ran) -> Iterator[dict[str, Any]]:
+def rows(result: Ran) -> Iterator[dict[str, Any]]:
     """Yield a row per gradient and server, with the number of the server's update."""
     columns = {
-        name: found.log[name].astype(int) if name in COUNTS else found.log[name]
+        name: result.log[name].astype(int) if name in COUNTS else result.log[name]
         for name in LOGGED
     }
     lines = zip(*(column.tolist() for column in columns.values()), strict=True)
@@ -153,12 +153,12 @@ def rows(found: Ran) -> Iterator[dict[str, Any]]:
         yield {"update": number} | dict(zip(columns, values, strict=True))
 
 
-def summarised(found: Ran) -> dict[str, Any]:
+def summarised(result: Ran) -> dict[str, Any]:
     """Return the run's numbers, the histogram of staleness and a hash of the table."""
-    table_TxD, offered = found.collected.table, found.summary["offered"]
-    return found.summary | {
-        "sifted_share": found.summary["sifted"] / offered if offered else 0.0,
-        "staleness": found.staleness.tolist(),
+    table_TxD, offered = result.collected.table, result.summary["offered"]
+    return result.summary | {
+        "sifted_share": result.summary["sifted"] / offered if offered else 0.0,
+        "staleness": result.staleness.tolist(),
         "sha256": hashlib.sha256(table_TxD.tobytes()).hexdigest(),
     }
 
@@ -180,11 +180,11 @@ def picked(*names: str) -> Columns:
     return {name: COLUMNS[name] for name in names}
 
 
-def drawn(path: Path, found: Ran) -> None:
+def drawn(path: Path, result: Ran) -> None:
     """Draw staleness, the objective by updates and by seconds, and the workers."""
-    staleness(path / "staleness", {"gradients": found})
-    waits(path / "waiting", {"workers": found})
-    named, xs = {"objective": found}, ("updates", "seconds")
+    staleness(path / "staleness", {"gradients": result})
+    waits(path / "waiting", {"workers": result})
+    named, xs = {"objective": result}, ("updates", "seconds")
     panels = [panel(f"by {x}", named, x, "objective") for x in xs]
     figures.panels(path / "objective", panels)
 

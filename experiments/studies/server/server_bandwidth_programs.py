@@ -57,8 +57,10 @@ def contenders(comm: CountedComm, load: Load) -> list[Call]:
     A call on a worker belongs to one call on each server.
     """
     number = load.roles.server(comm.rank)
-    ours = serving(comm, load, number) if number is not None else working(comm, load)
-    return [ours, *bare(comm, load)]
+    servers_call = (
+        serving(comm, load, number) if number is not None else working(comm, load)
+    )
+    return [servers_call, *bare(comm, load)]
 
 
 def serving(comm: CountedComm, load: Load, number: int) -> Call:

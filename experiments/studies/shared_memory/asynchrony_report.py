@@ -76,17 +76,18 @@ def errors(
             )
             return curve(steps, error, finite=False).summary
 
-        found = sim.run(program, 1)[0]
+        results = sim.run(program, 1)[0]
         if tau == taus[0]:
-            serial = found["error"]
+            serial = results["error"]
         yield {
             "rate": rate,
             "tau": tau,
-            "error": found["error"],
-            "ratio": found["error"] / serial,
-            "diverged": not found["error"] < 1 - least,  # 1: the objective at the start
-            "delay_mean": found["delay_mean"],
-            "delay_max": found["delay_max"],
+            "error": results["error"],
+            "ratio": results["error"] / serial,
+            "diverged": not results["error"]
+            < 1 - least,  # 1: the objective at the start
+            "delay_mean": results["delay_mean"],
+            "delay_max": results["delay_max"],
         }
 
 
@@ -110,13 +111,13 @@ def draw(path: Path, rows: Sequence[Row]) -> None:
     size = (3.0 * len(problems) + 1, 3.6)
     drawing = figures.drawing(path, 1, len(problems), size=size, sharey=True)
     with drawing as (_, panels):
-        for axes, (name, some) in zip(panels, problems.items(), strict=True):
-            for rate, curve in grouped(some, "rate").items():
+        for axes, (name, rows_of_problem) in zip(panels, problems.items(), strict=True):
+            for rate, curve in grouped(rows_of_problem, "rate").items():
                 shown = [row for row in curve if row["error"] and row["error"] > 0]
                 axes.plot(*points(shown), "o-", label=f"rate {rate:g}")
                 axes.plot(*points(matching(shown, diverged=True)), "kx")
             title = f"{name} nonzeros" if name.isdecimal() else name
-            axes.set_title(f"{title}, overlap {some[0]['overlap']:.2g}")
+            axes.set_title(f"{title}, overlap {rows_of_problem[0]['overlap']:.2g}")
             axes.set(xlabel="delay τ", yscale="log")
             axes.set_xscale("symlog", linthresh=1)
         panels[0].set_ylabel("objective above the optimum")

@@ -64,8 +64,8 @@ def beyond(run: Run) -> Verdict:
 @claim("repeated examples leave less", "theorem")
 def repeated(run: Run) -> Verdict:
     """B0 of data with repeated examples is less than B0 of data without."""
-    found = {name: knee(rows) for name, rows in grouped(run.rows, "data").items()}
-    few, many = found["repeated"], found["diverse"]
+    knees = {name: knee(rows) for name, rows in grouped(run.rows, "data").items()}
+    few, many = knees["repeated"], knees["diverse"]
     holds = few is not None and many is not None and few < many
     return verdict(holds, f"{few} and {many}", "as diversity says")
 

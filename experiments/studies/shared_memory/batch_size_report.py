@@ -33,7 +33,7 @@ def columns(workers: Sequence[int]) -> Columns:
 def row(
     name: str,
     batch: int,
-    found: Fastest,
+    search: Fastest,
     bounds: Sequence[float],
     took: Mapping[int, float],
     first: Row | None,
@@ -47,15 +47,15 @@ def row(
     took: seconds of a step by workers.
     first: the row of batch 1, to which speed-ups are; None: this row.
     """
-    reached = found.examples < math.inf
-    steps = math.ceil(found.examples / batch) if reached else None
+    reached = search.examples < math.inf
+    steps = math.ceil(search.examples / batch) if reached else None
     base = first["steps"] if first else steps
     speedup = base / steps if steps and base else None
     return {
         "data": name,
         "batch": batch,
-        "rate": found.rate if reached else None,
-        "examples": int(found.examples) if reached else None,
+        "rate": search.rate if reached else None,
+        "examples": int(search.examples) if reached else None,
         "steps": steps,
         "bound": bounds[0],
         "bound_least": min(bounds),
@@ -70,11 +70,11 @@ def summarised(rows: Sequence[Row]) -> dict[str, Any]:
     """Return the flat summary: B0 and the bound of each data set, then each batch."""
     seconds = [key for key in rows[0] if key.startswith("seconds")]
     summary: dict[str, Any] = {}
-    for name, some in grouped(rows, "data").items():
-        summary[f"{name}_b0"] = knee(some)
-        summary |= flat(some[:1], "{data}_{key}", "bound_least", "bound")
+    for name, rows_of_data in grouped(rows, "data").items():
+        summary[f"{name}_b0"] = knee(rows_of_data)
+        summary |= flat(rows_of_data[:1], "{data}_{key}", "bound_least", "bound")
         keys = ("examples", "steps", *seconds, "speedup")
-        summary |= flat(some, "{data}_{batch}_{key}", *keys)
+        summary |= flat(rows_of_data, "{data}_{batch}_{key}", *keys)
     return summary
 
 
@@ -86,10 +86,10 @@ def drawn(path: Path, rows: Sequence[Row]) -> None:
     steps_drawn(path / "steps", kinds)
     series = {
         f"{name}, p = {key.removeprefix('seconds_')}": (
-            [row["batch"] for row in some],
-            [row[key] for row in some],
+            [row["batch"] for row in rows_of_data],
+            [row[key] for row in rows_of_data],
         )
-        for name, some in kinds.items()
+        for name, rows_of_data in kinds.items()
         for key in rows[0]
         if key.startswith("seconds_")
     }

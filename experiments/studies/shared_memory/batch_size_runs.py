@@ -131,8 +131,8 @@ def descent(
     for turn in count():
         for first in range(0, plan.problem.examples, window):
             last = min(first + window, plan.problem.examples)
-            here = part(kernel.data, first, last)
-            problem = models.problem(kernel.model, here, table)
+            block = part(kernel.data, first, last)
+            problem = models.problem(kernel.model, block, table)
             size = min(batch, last - first)
             steps = cyclades(
                 problem,
@@ -144,10 +144,10 @@ def descent(
                 batch=size,
                 threads=threads,
             )
-            found = curve(steps, lambda table: {"table": table}, finite=False).summary
-            table, seen = found["table"], seen + last - first
-            spent = found["update_seconds"] + found["wait_seconds"]
-            yield seen, table, spent / found["steps"]
+            search = curve(steps, lambda table: {"table": table}, finite=False).summary
+            table, seen = search["table"], seen + last - first
+            spent = search["update_seconds"] + search["wait_seconds"]
+            yield seen, table, spent / search["steps"]
 
 
 def reached(
@@ -187,12 +187,12 @@ def fastest(plan: Plan, batch: int, rate: float, comm: CountedComm) -> Fastest:
     return Fastest(best, examples(best))
 
 
-def bounds(plan: Plan, batch: int, found: Fastest, comm: CountedComm) -> list[float]:
+def bounds(plan: Plan, batch: int, search: Fastest, comm: CountedComm) -> list[float]:
     """Return the bound of the batch at the start, and along the fastest run."""
     bound = diversity(plan.problem.kernel.data, len(plan.problem.params))
     values = [bound(plan.problem.params)]
-    for seen, table, _ in descent(plan, batch, found.rate, comm):
-        if not seen <= found.examples < np.inf:
+    for seen, table, _ in descent(plan, batch, search.rate, comm):
+        if not seen <= search.examples < np.inf:
             break
         values.append(bound(table))
     return values

@@ -131,9 +131,9 @@ def races(
     """Time CYCLADES and HOGWILD! alternately; hubs are the problem's default."""
     cases = [(way, count) for count in workers for way in WAYS]
     how = settings(stated, epochs, seed)._replace(hubs=stated.hubs)
-    found = by_turns(comm, problem, how, cases, repeats, epochs)
+    timings = by_turns(comm, problem, how, cases, repeats, epochs)
     for way, count in cases if comm.rank == 0 else ():
-        turns = found[way, count]
+        turns = timings[way, count]
         yield {
             "kind": "race",
             "way": way,
@@ -141,7 +141,7 @@ def races(
             "batch": stated.batch,
             "hubs": stated.hubs,
             "updates_per_second": epochs * problem.examples / seconds(turns),
-            "to_hogwild": speedup(found[WAYS[0], count], turns),
+            "to_hogwild": speedup(timings[WAYS[0], count], turns),
             "planned": turns[0].planned,
             "objective": objective(problem, turns[0].table),
         }

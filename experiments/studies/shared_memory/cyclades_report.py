@@ -60,9 +60,9 @@ KINDS = {
 def summarised(rows: Sequence[Row]) -> dict[str, Any]:
     """Return the flat summary; print the machine, and the ratios of largest steps."""
     races, steps = matching(rows, kind="race"), matching(rows, kind="step")
-    most, found = max(row["workers"] for row in races), machine()
+    most, hardware = max(row["workers"] for row in races), machine()
     sys.stdout.write(
-        f"{most} workers on {found['cores']} cores ({found['processor']})\n"
+        f"{most} workers on {hardware['cores']} cores ({hardware['processor']})\n"
     )
     for way in grouped(steps, "way"):
         if way not in (WAYS[1], SERIAL[0]):
@@ -71,16 +71,16 @@ def summarised(rows: Sequence[Row]) -> dict[str, Any]:
             )
             sys.stdout.write(f"largest step, to the largest of {way}: {ratios}\n")
     equal = all(row["equal"] for row in matching(rows, kind="bits"))
-    return totals(rows) | found | {"bits_equal": equal}
+    return totals(rows) | hardware | {"bits_equal": equal}
 
 
 def to_step(steps: Sequence[Row], way: str) -> dict[str, float]:
     """Return CYCLADES' largest step to that of another strategy, by problem."""
-    ours, others = (
+    cyclades, others = (
         {row["problem"]: row["rate"] for row in matching(steps, way=one)}
         for one in (WAYS[1], way)
     )
-    return {name: rate / (others[name] or math.nan) for name, rate in ours.items()}
+    return {name: rate / (others[name] or math.nan) for name, rate in cyclades.items()}
 
 
 def totals(rows: Sequence[Row]) -> dict[str, Any]:

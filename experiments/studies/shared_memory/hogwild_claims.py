@@ -46,9 +46,9 @@ def ordered(run: Run) -> Verdict:
     Speed-ups over serial are compared; 5 % of a speed are noise.
     """
     complete = {
-        name: [ways[way]["speedup"] for way in LADDER]
-        for name, ways in of_most_workers(run).items()
-        if all(way in ways for way in LADDER)
+        name: [policies[way]["speedup"] for way in LADDER]
+        for name, policies in of_most_workers(run).items()
+        if all(way in policies for way in LADDER)
     }
     wrong, texts = [], []
     for name, speeds in nonempty(complete, ", ".join(LADDER)).items():
@@ -67,8 +67,10 @@ def level(run: Run) -> Verdict:
     With the longest gradients it has 90 % or more.
     """
     takes, ratios = round_robin(rows(run, kind="delay"))
-    ours = f"{ratios[0]:.2f} at {takes[0]:.2g} us, {ratios[-1]:.2f} at {takes[-1]:.3g}"
-    return verdict(ratios[0] < LEVEL <= ratios[-1], ours, f"asked {LEVEL:g}")
+    measured = (
+        f"{ratios[0]:.2f} at {takes[0]:.2g} us, {ratios[-1]:.2f} at {takes[-1]:.3g}"
+    )
+    return verdict(ratios[0] < LEVEL <= ratios[-1], measured, f"asked {LEVEL:g}")
 
 
 @claim("and only from 1 ms a gradient on", "> 1 ms")
@@ -81,11 +83,13 @@ def late(run: Run) -> Verdict:
     below = [i for i, ratio in enumerate(ratios) if ratio < LEVEL]
     i = below[-1] if below else -1
     at = takes[i + 1] if i + 1 < len(takes) else math.inf
-    ours = f"from {at:.3g} us on" if at < math.inf else f"not up to {takes[-1]:.3g} us"
-    asked = PARITY_US / CLOSER
-    if at == math.inf and takes[-1] < asked:
-        return untested("no gradient took as long", ours)
-    return verdict(at >= asked, ours, f"asked {asked:.0f} us or more")
+    measured = (
+        f"from {at:.3g} us on" if at < math.inf else f"not up to {takes[-1]:.3g} us"
+    )
+    required = PARITY_US / CLOSER
+    if at == math.inf and takes[-1] < required:
+        return untested("no gradient took as long", measured)
+    return verdict(at >= required, measured, f"asked {required:.0f} us or more")
 
 
 def round_robin(
@@ -107,10 +111,12 @@ def falls(run: Run) -> Verdict:
 
     The two problems are generated and alike but for rho, 0.0002 and 1.
     """
-    ways = of_most_workers(run)
-    few, many = (ways[name]["hogwild"]["speedup"] for name in ("sparse", "dense"))
-    ours = f"{few:.2f}x at rho = 0.0002, {many:.2f}x at 1"
-    return verdict(many < few * (1 - NOISE), ours, f"asked {few * (1 - NOISE):.2f}x")
+    policies = of_most_workers(run)
+    few, many = (policies[name]["hogwild"]["speedup"] for name in ("sparse", "dense"))
+    measured = f"{few:.2f}x at rho = 0.0002, {many:.2f}x at 1"
+    return verdict(
+        many < few * (1 - NOISE), measured, f"asked {few * (1 - NOISE):.2f}x"
+    )
 
 
 @claim("many cores train an SVM faster", "3x at 10 of 12 cores")
@@ -121,11 +127,11 @@ def threefold(run: Run) -> Verdict:
         return untested("no SVM was raced")
     row = races["svm"]["hogwild"]
     used = min(row["workers"], run.summary["cores"])
-    ours = f"{row['speedup']:.2f}x by {row['workers']} workers"
+    measured = f"{row['speedup']:.2f}x by {row['workers']} workers"
     if used < CORES * NIU_CORES:
-        return untested(f"{used} cores of {NIU_CORES}", ours)
-    asked = GOAL * THREEFOLD
-    return verdict(row["speedup"] >= asked, ours, f"asked {asked:.2g}x")
+        return untested(f"{used} cores of {NIU_CORES}", measured)
+    required = GOAL * THREEFOLD
+    return verdict(row["speedup"] >= required, measured, f"asked {required:.2g}x")
 
 
 HOGWILD = (ordered, level, late, falls, threefold)
@@ -137,8 +143,8 @@ def same_bits(run: Run) -> Verdict:
     bits = rows(run, kind="bits")
     same = sum(row["equal"] for row in bits)
     counts = ", ".join(sorted({f"{row['workers']}" for row in bits}))
-    ours = f"{same} of {len(bits)} equal, by {counts} workers"
-    return verdict(same == len(bits), ours, "bit for bit")
+    measured = f"{same} of {len(bits)} equal, by {counts} workers"
+    return verdict(same == len(bits), measured, "bit for bit")
 
 
 @claim("faster than HOGWILD!", "up to 40 % on 18 cores")
@@ -148,14 +154,20 @@ def quicker(run: Run) -> Verdict:
     If not, that is no evidence on less than half of the published 18 cores.
     """
     races = of_most_workers(run)
-    found = {name: ways["cyclades"]["to_hogwild"] for name, ways in races.items()}
-    most = max(row["workers"] for ways in races.values() for row in ways.values())
-    ours = ", ".join(f"{name} {ratio:.2f}x" for name, ratio in found.items())
+    ratios_by_problem = {
+        name: policies["cyclades"]["to_hogwild"] for name, policies in races.items()
+    }
+    most = max(
+        row["workers"] for policies in races.values() for row in policies.values()
+    )
+    measured = ", ".join(
+        f"{name} {ratio:.2f}x" for name, ratio in ratios_by_problem.items()
+    )
     used = min(most, run.summary["cores"])
-    holds = max(found.values()) > 1 + NOISE
+    holds = max(ratios_by_problem.values()) > 1 + NOISE
     if not holds and used < CORES * PAN_CORES:
-        return untested(f"{used} cores of {PAN_CORES}", ours)
-    return verdict(holds, ours, f"{most} workers")
+        return untested(f"{used} cores of {PAN_CORES}", measured)
+    return verdict(holds, measured, f"{most} workers")
 
 
 @claim("a larger stable step", "figure")
@@ -173,9 +185,9 @@ def larger(run: Run) -> Verdict:
         name: steps[name, "cyclades"] / (steps[name, f"late {latest}"] or math.nan)
         for name in dict.fromkeys(name for name, _ in steps)
     }
-    ours = ", ".join(f"{name} {ratio:.2f}x" for name, ratio in ratios.items())
+    measured = ", ".join(f"{name} {ratio:.2f}x" for name, ratio in ratios.items())
     holds = all(ratio >= LARGER for ratio in ratios.values())
-    return verdict(holds, ours, f"reads {latest} updates late")
+    return verdict(holds, measured, f"reads {latest} updates late")
 
 
 CYCLADES = (same_bits, quicker, larger)

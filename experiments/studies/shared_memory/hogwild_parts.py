@@ -110,9 +110,9 @@ def fewer(problem: Problem, most: int) -> Problem:
 
 def reads_per_microsecond() -> float:
     """Measure how often a core reads a number in a microsecond."""
-    numbers, took = np.zeros(LINE, np.int64), []
+    words, took = np.zeros(LINE, np.int64), []
     for _ in range(10):
         begun = time.perf_counter()
-        spin(numbers, READS)
+        spin(words, READS)
         took.append(time.perf_counter() - begun)
     return READS / min(took) / 1e6

@@ -60,8 +60,10 @@ def cuts(
             if graph.picture is not None:
                 seen = graph.picture, labels, graph.truth, graph.names
                 segments.draw(path / "segments", graph.shape, *seen)
-            found = {**measured(graph, made, labels), **save(path, table)}
-            return found | (beside(graph, found, labels, best()) if compared else {})
+            measures = {**measured(graph, made, labels), **save(path, table)}
+            return measures | (
+                beside(graph, measures, labels, best()) if compared else {}
+            )
 
         return made, model.start(graph, dtype), Extras(evaluate, least, drawn)
 
@@ -79,7 +81,7 @@ def measured(graph: Graph, made: model.Cuts, labels: np.ndarray) -> Measures:
 
 
 def beside(
-    graph: Graph, found: Measures, labels: np.ndarray, best: Optimum
+    graph: Graph, measures: Measures, labels: np.ndarray, best: Optimum
 ) -> Measures:
     """Compare with the least cut; of more than two labels only a bound is known.
 
@@ -88,7 +90,7 @@ def beside(
     least = best.least + graph.constant
     return {
         "exact_cut" if graph.labels == 2 else "cut_bound": least,
-        "cut_ratio": found["cut"] / least if least > 0 else 1.0,
+        "cut_ratio": measures["cut"] / least if least > 0 else 1.0,
         "cut_accuracy": float((labels == best.labels).mean()),
     }
 

@@ -61,20 +61,20 @@ def documents(
 
 def source(data: str) -> Callable[[int], tuple[Batch, Batch]]:
     """Return what loads one of DOCUMENTS, some of chosen numbers, or a file."""
-    name, _, numbers = data.partition(":")
-    if name == "generated" and numbers:
-        return partial(chosen, numbers)
+    name, _, sizes = data.partition(":")
+    if name == "generated" and sizes:
+        return partial(chosen, sizes)
     return DOCUMENTS.get(data) or partial(read_split, data)
 
 
-def chosen(numbers: str, seed: int) -> tuple[Batch, Batch]:
+def chosen(sizes: str, seed: int) -> tuple[Batch, Batch]:
     """Generate examples of this Ω, Δ and ρ."""
     try:
-        omega, delta, rho = map(float, numbers.split(","))
+        omega, delta, rho = map(float, sizes.split(","))
     except ValueError:
         raise BadInput(
             f"expected --data=generated:Ω,Δ,ρ such as generated:10,0.01,0.1, got "
-            f"generated:{numbers}; correct the numbers"
+            f"generated:{sizes}; correct the numbers"
         ) from None
     count, rows = GENERATED[0], int(GENERATED[0] * max(omega, 1))
     edges = hypergraphs.generated(count, rows, int(omega), delta, rho, seed)
@@ -140,11 +140,11 @@ def reference(problem: Problem) -> np.ndarray:
     return completion.optimum(problem.kernel.data, problem.params, SWEEPS)
 
 
-def in_drawn_order(whole: Any, seed: int) -> Any:
+def in_drawn_order(arrays: Any, seed: int) -> Any:
     """Return a tuple of arrays with their examples in a drawn order."""
-    order = np.random.default_rng(seed).permutation(len(whole[0]))
-    return whole._replace(
-        **{name: part[order] for name, part in whole._asdict().items()}
+    order = np.random.default_rng(seed).permutation(len(arrays[0]))
+    return arrays._replace(
+        **{name: part[order] for name, part in arrays._asdict().items()}
     )
 
 

@@ -18,10 +18,10 @@ def pace(row: Row) -> float:
 
 def speeds(summary: Row) -> dict[str, float]:
     """Return the updates a second, and the share of all changes that was lost."""
-    found = {"updates_per_second": pace(summary)}
+    measures = {"updates_per_second": pace(summary)}
     if "rows_lost" in summary:
-        found["lost_share"] = summary["rows_lost"] / max(summary["rows_changed"], 1)
-    return found
+        measures["lost_share"] = summary["rows_lost"] / max(summary["rows_changed"], 1)
+    return measures
 
 
 def gap(objective: float, optimum: float) -> dict[str, float]:

@@ -86,17 +86,21 @@ def loaded(comm: CountedComm, task: Task) -> tuple[Problem, list[Extras]]:
 def sparsity(problem: Problem, stated: sparse_flags.Stated) -> dict[str, float]:
     """Print and return how sparse a problem is, and how conflicts connect batches."""
     edges, rows = problem.kernel.data.edges, len(problem.params)
-    found, deferred = structure(edges, rows), hubs(edges, rows, stated.hubs)
+    conflicts, deferred = structure(edges, rows), hubs(edges, rows, stated.hubs)
     # they lie in a drawn order: the first are as good as any
     count = min(len(edges.starts) - 1, SOME)
-    some = Edges(edges.starts[: count + 1], edges.rows[: edges.starts[count]])
+    first = Edges(edges.starts[: count + 1], edges.rows[: edges.starts[count]])
     largest = {
-        batch: mean_share(component_sizes(some, batch, deferred))
+        batch: mean_share(component_sizes(first, batch, deferred))
         for batch in BATCHES
         if batch <= count
     }
-    sys.stdout.write("\n".join([*lines(found), connected(largest, deferred)]) + "\n")
-    return found._asdict() | {f"component_{b}": share for b, share in largest.items()}
+    sys.stdout.write(
+        "\n".join([*lines(conflicts), connected(largest, deferred)]) + "\n"
+    )
+    return conflicts._asdict() | {
+        f"component_{b}": share for b, share in largest.items()
+    }
 
 
 def mean_share(blocks: Sequence[np.ndarray]) -> float:
