@@ -1,1 +1,1 @@
-"""What one command, or one family of commands, needs."""
+"""Code of one command or of one family of commands."""

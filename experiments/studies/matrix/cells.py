@@ -23,8 +23,8 @@ def cells(
 ) -> Iterator[Row]:
     """Yield a row per cell.
 
-    One process uses virtual ranks; of several, each method runs on as many as it needs,
-    if they are there.
+    A single process uses virtual ranks. Under mpirun a method runs on the ranks that it
+    needs, if there are enough.
     """
     jax.config.update("jax_num_cpu_devices", WORKERS)
     for problem in problems:
@@ -39,7 +39,7 @@ def cells(
 
 
 def cell(comm: Comm, method: Method, entry: Entry, updates: int) -> Row:
-    """Train one cell, on the ranks of comm or as many virtual ones."""
+    """Train one cell on the ranks of comm, or on virtual ranks."""
 
     def program(ranks: Comm) -> Row | None:
         return trained(Metered(ranks), method, entry, updates)
@@ -75,7 +75,7 @@ def trained(
 
 
 def digest(params: Any) -> str:
-    """Return the hash of all numbers, whether they are a tree or its table."""
+    """Return the hash of all parameters of a tree or a table."""
     sha256 = hashlib.sha256()
     for leaf in jax.tree.leaves(jax.device_get(params)):
         sha256.update(np.ascontiguousarray(leaf).tobytes())

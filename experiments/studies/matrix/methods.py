@@ -1,4 +1,4 @@
-"""The columns of the matrix: strategies with their arguments, a row each.
+"""The columns of the matrix: a table of strategies with their arguments.
 
 A new strategy is a new row of METHODS; the matrix and its tests then cover it. Methods
 that divide a minibatch among equally many workers, and add in their order, have the
@@ -62,13 +62,14 @@ def by_blocks(entry: Entry, problem: Problem, updates: int) -> Arguments:
 
 
 class Method(NamedTuple):
-    """A strategy and how it is called.
+    """A strategy and the arguments of its call.
 
-    strategy: its name in dml.strategies.
-    own: (entry, communicator) -> its own arguments.
-    fabric: one rank, ranks, or the devices or threads of one rank.
-    ranks: how many.
-    arguments: (entry, problem, updates) -> its positional arguments.
+    Attributes:
+      strategy: Name in dml.strategies.
+      own: (entry, communicator) -> keyword arguments of the strategy.
+      fabric: One rank, ranks, or the devices or threads of one rank.
+      ranks: Number of ranks.
+      arguments: (entry, problem, updates) -> positional arguments.
     """
 
     strategy: str
@@ -162,7 +163,7 @@ METHODS: dict[str, Method] = {
 def steps(
     method: Method, entry: Entry, comm: CountedComm, updates: int
 ) -> Iterator[Step]:
-    """Return the Steps of so many updates; BadInput where the method does not fit."""
+    """Return the Steps of a number of updates; raise BadInput if the method cannot."""
     problem, batches, update = method.arguments(entry, entry.make(), updates)
     train_by = strategy(method.strategy, problem)
     own = method.own(entry, comm) | entry.own.get(method.strategy, {})

@@ -1,4 +1,4 @@
-"""The problems of the matrix: small, of every kind, a row each.
+"""The problems of the matrix: a table of small problems of every kind.
 
 A new problem is a new row of PROBLEMS; the matrix and its tests then cover it.
 """
@@ -40,17 +40,19 @@ def visited(problem: Problem) -> Iterator[Order]:
 
 
 class Entry(NamedTuple):
-    """A problem, and what suits it.
+    """A problem and the settings of its training.
 
-    make: () -> the problem.
-    batch: examples in a minibatch.
-    update: an optax optimizer, or a rule of rows.
-    rate: of steps by single examples.
-    batches: (problem, batch) -> the indices of each minibatch.
-    orders: problem -> the order of each epoch.
-    served: the rule of rows on servers, where it is another one.
-    blocks: whether `rotation` divides the examples, which have a row of each side.
-    own: arguments of strategies that the problem needs, by strategy.
+    Attributes:
+      make: () -> the problem.
+      batch: Number of examples in a minibatch.
+      update: An optax optimizer, or an update rule of rows.
+      rate: Learning rate of updates by single examples.
+      batches: (problem, batch) -> the indices of each minibatch.
+      orders: problem -> the order of each epoch.
+      served: Update rule of rows on servers, if different.
+      blocks: Whether `rotation` can divide the examples, which have one row of users
+        and one of items.
+      own: Arguments of strategies that the problem needs, by strategy.
     """
 
     make: Callable[[], Problem]
@@ -65,7 +67,7 @@ class Entry(NamedTuple):
 
 
 def classifier(model: Model) -> Problem:
-    """Return a network that learns the digits."""
+    """Return a network that classifies the digits."""
     training, held_out = digits()
 
     def measured(params: Params) -> dict[str, Any]:
@@ -90,7 +92,7 @@ def perceptron() -> Problem:
 
 
 def gpt() -> Problem:
-    """Return a transformer that learns a cycle of tokens."""
+    """Return a transformer trained on a cycle of tokens."""
     model = transformer(TEXT, causal=True)
     tokens = np.arange(64)[:, None] + np.arange(TEXT.length + 1)
     tokens = (tokens**2 % TEXT.vocabulary).astype(np.int32)
@@ -145,7 +147,7 @@ def labels() -> Problem:
 
 
 def masked() -> Problem:
-    """Return a network that dropout makes sparse."""
+    """Return a network whose updates are sparse by dropout."""
     from dml.models.sparse import dropout
 
     training, _ = digits()
@@ -200,7 +202,7 @@ def descent(rate: float) -> Callable[[np.ndarray], Any]:
 
 
 def projected(rate: float) -> Callable[[np.ndarray], Any]:
-    """Return SGD on rows of cuts, and their projection onto the simplex."""
+    """Return SGD on rows of cuts, with projection onto the simplex."""
     from dml.models.sparse import cuts
 
     return partial(Moves, move=cuts.move, rate=lambda number: rate)

@@ -1,4 +1,4 @@
-"""What the matrix shows: a table of its cells, and a page."""
+"""The printed table of the cells of the matrix, and its page."""
 
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -24,7 +24,7 @@ def milliseconds(row: Row) -> str:
 
 
 def lettered(rows: Iterable[Row]) -> Iterator[Row]:
-    """Add to each row a letter: in a problem's rows, equal letters are equal bits."""
+    """Yield the rows with a letter; equal letters of a problem mean equal bits."""
     letters: dict[tuple[str, str], str] = {}
     for row in rows:
         if not row["fits"]:

@@ -5,9 +5,8 @@ server.py, Li et al. (Parameter Server), OSDI 2014. softsync.py: Zhang et al., 2
 downpour.py: Dean et al. (DistBelief), NIPS 2012.
 
 A run diverges if its last objective is not below the objective before training. (Twice
-the last objective of s = 0 is higher than that: by this bound a run that has learned
-nothing would converge.) Downpour is faster if it takes 2 % less time. (A smaller
-difference is a few messages.)
+the last objective of s = 0 exceeds that objective, so it cannot be the bound.) Downpour
+is faster if it takes 2 % less time; a smaller difference is the time of a few messages.
 """
 
 import math
@@ -17,19 +16,19 @@ from lab.claims import Verdict, claim, nonempty, untested, verdict
 from dml.runs.results import Run
 from dml.runs.writers import Row
 
-TIGHTER = 0.5  # of SSP's mean staleness
-IDLE, BUSY = 0.4, 0.05  # of a worker's time: about half waits, published, or hardly any
-DROPPED = 0.93  # of the features, published
-EQUAL = 0.005  # of an objective: what a filter may cost
-HALF = 0.55  # of the words: half, and the headers of messages
-LOST = 0.5  # of held-out images: an error above it is divergence
-AS_GOOD = 0.05  # of the error: what alpha0/tau may lose against hard sync
-RARE = 1e-4  # of the gradients, published
+TIGHTER = 0.5  # largest ratio of ESSP's to SSP's mean staleness
+IDLE, BUSY = 0.4, 0.05  # waiting shares of a worker; published: half and almost none
+DROPPED = 0.93  # share of the features, published
+EQUAL = 0.005  # largest relative increase of the objective by a filter
+HALF = 0.55  # share of the words: half, plus headers of messages
+LOST = 0.5  # test error above which a run counts as diverged
+AS_GOOD = 0.05  # largest increase of the error of alpha0/tau over hard sync
+RARE = 1e-4  # share of the gradients, published
 ADAGRAD, PLAIN = "downpour_adagrad", "downpour_sgd"
 IN_STEP = ("sync_sgd", "sync_adagrad")
-SOONER = 0.02  # of the time: a smaller difference is a few messages
+SOONER = 0.02  # least relative difference of times
 
-ByLaw = dict[str, dict[int, Row]]  # delay distributions, then s
+ByLaw = dict[str, dict[int, Row]]  # rows by delay distribution and by s
 
 
 def of_kind(run: Run, kind: str) -> ByLaw:
@@ -49,9 +48,10 @@ def objective(row: Row) -> float:
 
 
 def largest(run: Run, kind: str) -> tuple[int, int, str]:
-    """Return how many delay distributions diverge at the largest s of a kind.
+    """Count the delay distributions under which the largest s of a kind diverges.
 
-    Also how many there are, and their objectives.
+    Returns:
+      The count, the number of delay distributions, and the objectives as text.
     """
     count, texts = 0, []
     ssp = of_kind(run, "ssp")

@@ -10,7 +10,7 @@ from dml.runs.writers import Columns
 from studies.server.runs import Ran, panel, picked, reached, staleness, waits
 from studies.server.studies import Case
 
-NEAR = 1.02  # of the last objective of the first run: the default target
+NEAR = 1.02  # default target as a ratio to the last objective of the first run
 BOUNDED = ("ssp", "essp")
 COLUMNS: Columns = {
     "consistency": (11, "{consistency}"),
@@ -61,7 +61,7 @@ def summarised(cases: Sequence[Case]) -> dict[str, Any]:
 
 
 def drawn(path: Path, cases: Sequence[Case]) -> None:
-    """Draw the objective in three ways, the bounded ones, and each delay's workers."""
+    """Draw the objective by clocks, updates and seconds; waiting and staleness."""
     start = cases[0].ran.curves["objective"][0]
     least = min(start, *(last_objective(case.ran) for case in cases))
     laws = by_law(cases)

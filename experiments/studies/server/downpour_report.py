@@ -30,7 +30,7 @@ def case(ran: Ran, way: str, rate: float, target: float) -> Case:
 
 
 def best(cases: Sequence[Case]) -> dict[str, Case]:
-    """Return of each strategy the run that is first at the target, or most accurate."""
+    """Return each strategy's run that is fastest to the target, or most accurate."""
 
     def order(case: Case) -> tuple[float, float]:
         seconds = case.row["seconds_to_target"]

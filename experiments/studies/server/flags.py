@@ -1,4 +1,4 @@
-"""The flags of parameter servers, and the roles, consistency and habits they name."""
+"""Flags of parameter servers: roles, consistency and options of workers."""
 
 from collections.abc import Callable
 from functools import partial
@@ -72,7 +72,7 @@ def roles(values: flags.FlagValues, size: int) -> Roles:
 
 
 def rule(values: flags.FlagValues, workers: int) -> Consistency:
-    """Return the consistency of so many workers."""
+    """Return the consistency for a number of workers."""
     return consistency(
         values.consistency,
         Choice(
@@ -87,7 +87,7 @@ def rule(values: flags.FlagValues, workers: int) -> Consistency:
 
 
 def way(name: str) -> Callable[[int], Consistency]:
-    """Read a consistency such as ssp:3; return what makes it for so many workers."""
+    """Parse a consistency such as ssp:3; return a function of the number of workers."""
     kind, _, value = name.partition(":")
     if kind not in CONSISTENCIES or not (value or "0").isdecimal():
         raise BadInput(
@@ -99,7 +99,7 @@ def way(name: str) -> Callable[[int], Consistency]:
 
 
 def worker_options(values: flags.FlagValues) -> WorkerOptions:
-    """Return how a worker computes and pushes."""
+    """Return the options of workers."""
     return WorkerOptions(
         values.n_push, values.prefetch, values.microbatches, values.on_nonfinite
     )

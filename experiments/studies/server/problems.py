@@ -1,4 +1,4 @@
-"""Problems of parameter servers by name, with rates that suit them."""
+"""Problems of parameter servers by name, with default learning rates."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -10,10 +10,10 @@ from dml.strategies.server.server import Make
 from dml.types import BadInput, Batch, Model, Params, Problem
 from dml.update.rules import RULES
 
-FACTORS, MU = 10, 0.05  # of matrix factorisation
+FACTORS, MU = 10, 0.05  # matrix factorisation: number of factors, L2 weight
 GENERATED = (300, 200, 12_000)  # users, items, ratings
-HIDDEN = 16  # of a network: channels of the first layer
-MOST = 8192  # training examples that a network's objective is the mean of
+HIDDEN = 16  # channels of a network's first layer
+MOST = 8192  # training examples in a network's objective, at most
 
 
 class Stated(NamedTuple):
@@ -22,7 +22,7 @@ class Stated(NamedTuple):
     make: Callable[[int, float], Problem]  # seed, l1
     batch: int  # examples of a minibatch, over all workers
     clocks: int
-    rates: Mapping[str, float]  # by optimizer, of those that were tried
+    rates: Mapping[str, float]  # searched learning rates by optimizer
     dense: bool = False
 
 
@@ -36,7 +36,7 @@ def logistic(seed: int, l1: float, path: str = "") -> Problem:
 
 
 def factors(seed: int, l1: float, name: str) -> Problem:
-    """Ratings of a set, or generated ones of rank 3."""
+    """Ratings of a data set, or generated ratings of rank 3."""
     from dml.data.sparse.ratings import generated, ratings
     from dml.models.sparse.factors import problem
 
@@ -84,7 +84,7 @@ def classifier(
     )
 
 
-# Rates of those tried with which bsp and async, on 4 workers, both learn well.
+# Of the tried rates, those at which bsp and async both converge on 4 workers.
 RATINGS = {"sgd": 40.0, "momentum": 4.0, "adagrad": 2.0, "adam": 0.03}
 SMALL = RATINGS | {"sgd": 50.0}
 DOCUMENTS = {"sgd": 60.0, "momentum": 6.0, "adagrad": 3.0, "adam": 0.01}
@@ -100,7 +100,7 @@ for name in ("digits", "mnist_5k", "fashion_mnist"):
 
 
 def loading(name: str, seed: int, l1: float, svmlight: str) -> Callable[[], Problem]:
-    """Return what loads a problem; logistic has a norm, and may be of a file."""
+    """Return a function that loads a problem; logistic may read an svmlight file."""
     if name == "logistic":
         return partial(logistic, seed, l1, svmlight)
     for flag, value in (("svmlight", svmlight), ("l1", l1)):
@@ -113,7 +113,7 @@ def loading(name: str, seed: int, l1: float, svmlight: str) -> Callable[[], Prob
 
 
 def rate(stated: Stated, optimizer: str) -> float:
-    """Return the rate that is stated for that optimizer."""
+    """Return the default learning rate of an optimizer."""
     if optimizer not in stated.rates:
         raise BadInput(
             f"expected --lr with --optimizer={optimizer}: rates are stated for "
@@ -123,7 +123,7 @@ def rate(stated: Stated, optimizer: str) -> float:
 
 
 def shards(stated: Stated, name: str, rate: float, l1: float = 0) -> tuple[Make, Make]:
-    """Return what makes a server's shard, and what moves a worker's own copy."""
+    """Return the factories of a server's shard and of a worker's update of its copy."""
     from dml.update.table import table
 
     rows = partial(table, name, rate=rate)

@@ -41,7 +41,7 @@ COLUMNS: Columns = {  # of a run, in the tables of studies
     "idle": (5, "{idle_share:.1%}"),
     "words": (12, "{words_sent:,}"),
 }
-LARGEST = 1e6  # of what a panel shows
+LARGEST = 1e6  # largest value in a panel
 COUNTS = ("worker", "clock", "staleness", "rows", "late", "server")
 
 
@@ -52,26 +52,26 @@ class Plan(NamedTuple):
     clocks: int
     seed: int = 0
     law: str = ""  # delay distribution of a worker's computation; "": no delays
-    scale: float = 1.0  # seconds for each of the law's
+    scale: float = 1.0  # seconds per unit of the delay distribution
 
 
 class Ran(NamedTuple):
-    """What happened, on rank 0; seconds count from the start, in the law's unit."""
+    """Results of a run on rank 0; seconds since the start in the unit of the delays."""
 
     collected: Collected
     log: Mapping[str, np.ndarray]  # by the names of LOGGED
-    curves: Mapping[str, list[float]]  # seconds, clocks, updates and what is evaluated
+    curves: Mapping[str, list[float]]  # seconds, clocks, updates and measures
     summary: dict[str, float | None]  # None: not finite
 
     @property
     def staleness(self) -> np.ndarray:
-        """Return how many gradients had staleness 0, 1, 2, ..."""
+        """Return the numbers of gradients with staleness 0, 1, 2, ..."""
         counts = (self.log["late"] == 0) & (self.log["rows"] > 0)
         return server_figure.histogram(self.log["staleness"][counts])
 
     @property
     def work(self) -> np.ndarray:
-        """Return what each worker computed and waited."""
+        """Return the seconds of computing and waiting of each worker."""
         return self.collected.work[:, :2]
 
 
@@ -83,7 +83,7 @@ def ran(
     plan: Plan,
     writer: Writer = SILENT,
 ) -> Ran | None:
-    """Train on all ranks of comm; return what happened on rank 0, None elsewhere."""
+    """Train on all ranks of comm; return the results on rank 0, None elsewhere."""
     comm = Metered(comm)  # counts this run alone
     if plan.law:
         comm = Delayed(comm, drawing(law(plan.law), plan.seed, comm.rank), plan.scale)
@@ -97,7 +97,7 @@ def ran(
     steps = server(
         problem, limited, update, comm=comm, timer=timer, setup=setup, report=report
     )
-    # runs that diverge go on; the report has the table, which is collected once
+    # Diverging runs continue. The report contains the table, collected once.
     steps = (step._replace(params=nothing) for step in steps)
     train(steps, lambda table: {}, writer, finite=False)
     split = row_partition(comm, problem, len(setup.roles.servers))
@@ -107,7 +107,7 @@ def ran(
 
 
 def evaluated(problem: Problem, result: Collected, begun: float, scale: float) -> Ran:
-    """Evaluate every snapshot, after the run, so that no rank waits for it."""
+    """Evaluate the snapshots after the run, so that no rank waits."""
     log = dict(zip(LOGGED, result.log.T, strict=True))
     log["seconds"] = (log["seconds"] - begun) / scale
     end = float(log["seconds"].max(initial=0))
@@ -129,14 +129,14 @@ def evaluated(problem: Problem, result: Collected, begun: float, scale: float) -
 
 
 def imbalance(result: Collected) -> float:
-    """Return the busiest server's share of the gradients' rows, over the mean."""
+    """Return the ratio of the largest to the mean number of rows of a server."""
     server, rows = result.log[:, -1].astype(int), result.log[:, LOGGED.index("rows")]
     load = np.bincount(server, rows)
     return float(load.max(initial=0) / (load.mean() or 1)) if len(load) else 1.0
 
 
 def reached(ran: Ran, column: str, target: float, falls: bool = True) -> float | None:
-    """Return the seconds until a curve was first as good as a target; None: never."""
+    """Return the seconds until a curve first reaches a target, or None."""
     values = np.array(ran.curves[column])
     good = np.flatnonzero(values <= target if falls else values >= target)
     return ran.curves["seconds"][good[0]] if len(good) else None
@@ -195,12 +195,12 @@ def staleness(path: Path, named: Mapping[str, Ran]) -> None:
 
 
 def waits(path: Path, named: Mapping[str, Ran]) -> None:
-    """Draw the computing and waiting of each run's workers."""
+    """Draw the computing and waiting time of the workers of each run."""
     server_figure.waits(path, {name: ran.work for name, ran in named.items()})
 
 
 def panel(title: str, named: Mapping[str, Ran], x: str, y: str) -> Panel:
-    """Return a panel with a curve for each run; one that diverges leaves the limits."""
+    """Return a panel with a curve for each run; diverging curves are clipped."""
     series = {
         name: (ran.curves[x], np.clip(ran.curves[y], None, LARGEST))
         for name, ran in named.items()
@@ -216,7 +216,7 @@ def agreed(comm: CountedComm, value: float | None) -> float:
 
 
 def virtual_if_alone(values: flags.FlagValues, ranks: int) -> None:
-    """Use so many virtual ranks where mpirun has started no more than one."""
+    """Use virtual ranks if mpirun has started a single process."""
     from dml.wire.comm.mpi import world
 
     if not values.simulate and world(values.watchdog).size == 1:

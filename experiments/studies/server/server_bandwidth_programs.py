@@ -1,4 +1,4 @@
-"""The contenders of server_bandwidth.py: a server's clock, and plain messages."""
+"""The programs of server_bandwidth.py: a clock of servers, and plain messages."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ from dml.wire.server.client import Client
 from dml.wire.server.consistency import Consistency
 from dml.wire.server.server import Server
 
-TAG = 99  # of bare messages
+TAG = 99  # of plain messages
 Call = Callable[[], Any]
 
 COLUMNS: Columns = {
@@ -54,7 +54,7 @@ class Load(NamedTuple):
 def contenders(comm: CountedComm, load: Load) -> list[Call]:
     """Return the contenders on this rank: servers, Send and Recv, and Sendrecv.
 
-    A call on a worker belongs to one call on each server.
+    A call on a worker corresponds to one call on each server.
     """
     number = load.roles.server(comm.rank)
     servers_call = (
@@ -94,7 +94,7 @@ def working(comm: CountedComm, load: Load) -> Call:
 
 
 def bare(comm: CountedComm, load: Load) -> list[Call]:
-    """Return the same bytes by Send and Recv, and by Sendrecv."""
+    """Return programs that send the same bytes by Send and Recv, and by Sendrecv."""
     workers, servers = range(load.roles.workers), load.roles.servers
     works = comm.rank in workers
     peers = servers if works else workers

@@ -15,7 +15,7 @@ from studies.server.runs import COLUMNS as NUMBERS
 from studies.server.runs import Ran, picked
 from studies.server.studies import Case
 
-POINT = 0.01  # of the error: a rate within it of the best is as good
+POINT = 0.01  # test errors that differ by less count as equal
 COLUMNS: Columns = {
     "way": (22, "{way}"),
     "rate": (6, "{rate:g}"),
@@ -45,7 +45,7 @@ def case(ran: Ran, n: int, alpha: float, damped: bool) -> Case:
 
 
 def lowest(cases: Sequence[Case]) -> float:
-    """Return the lowest rate that is as good as the best; 0 of no cases."""
+    """Return the lowest rate with an error within POINT of the best; 0: no cases."""
     best = min((case.row["error"] for case in cases), default=0.0)
     good = (case.row["rate"] for case in cases if case.row["error"] <= best + POINT)
     return min(good, default=0.0)
@@ -70,7 +70,7 @@ def summarised(cases: Sequence[Case]) -> dict[str, Any]:
 
 
 def drawn(path: Path, cases: Sequence[Case]) -> None:
-    """Draw the errors by clocks and seconds, and how stale gradients are."""
+    """Draw the errors by clocks and seconds, and the staleness of gradients."""
     soft = [case for case in cases if case.row["n"]]
     curves = {case.row["way"]: case.ran.curves for case in (hard_sync(cases), *soft)}
     panels = [

@@ -1,4 +1,4 @@
-"""Studies of parameter servers: many runs of one problem, compared.
+"""Studies of parameter servers: comparisons of several runs of one problem.
 
 A study is a command with the flags `problem`, `batch`, `clocks`, `snapshots`, `scale`
 and `servers`.
@@ -26,12 +26,12 @@ from studies.server.runs import Plan, Ran, ran, virtual_if_alone
 
 GOES_ON = WorkerOptions(
     on_nonfinite=SKIP
-)  # a run that diverges goes on, and is counted
+)  # diverging runs continue; updates that are not finite are counted
 Run = Callable[..., Ran | None]
 
 
 class Case(NamedTuple):
-    """One run of a study: its row of the table, and what happened."""
+    """One run of a study: its row of the table and its results."""
 
     row: Row
     ran: Ran
@@ -50,16 +50,17 @@ def compared(
 ) -> list[Row]:
     """Compare runs as the flags say; return the summaries of this process's ranks.
 
-    values: the flags.
-    study: its name, of the run folder.
-    ranks: virtual ranks where mpirun has started no more than one.
-    trials: (comm, run) -> the cases, None on all ranks but the first. All ranks call
-        run(update and own, workers -> consistency, worker_options=, servers=, and
-        fields of Plan) for each case.
-    columns: of the printed table, a row for each case.
-    summarised: cases -> the summary.
-    drawn: (run folder, cases) -> None; draws the figures.
-    claims: judged at the end.
+    Args:
+      values: Flags.
+      study: Name of the run folder.
+      ranks: Number of virtual ranks of a single process.
+      trials: (comm, run) -> the cases; None on all ranks except 0. All ranks call
+        run(factories of shard and update, workers -> consistency, worker_options=,
+        servers=, and fields of Plan) for each case.
+      columns: Columns of the printed table, which has a row for each case.
+      summarised: cases -> the summary.
+      drawn: (run folder, cases) -> None; draws the figures.
+      claims: Claims that are judged at the end.
     """
     stated, path = PROBLEMS[values.problem], runs.path(values.out, study)
     virtual_if_alone(values, ranks)
@@ -70,7 +71,7 @@ def compared(
         if not comm.platform.virtual:
             from dml.wire.comm.sleeping import Napping
 
-            scale = values.scale  # no wait of a sleeping rank is shorter
+            scale = values.scale  # unit of the sleeps of real ranks
             comm = Napping(comm, longest=scale)  # type: ignore[assignment]
         batch = values.batch or stated.batch
         usual = Plan(batch, values.clocks, values.seed, scale=scale)

@@ -9,13 +9,13 @@ from lab.claims import Verdict, claim, grouped, untested, verdict
 from dml.runs.results import Run
 from dml.runs.writers import Row
 
-TWICE = 2.0  # the error without delay: the largest error that is tolerated
+TWICE = 2.0  # tolerated error as a ratio to the error without delay
 
 
 def tolerated(rows: Sequence[Row]) -> dict[tuple[str, float], float]:
-    """Return by problem and rate the longest delay up to which all are tolerated.
+    """Return, by problem and rate, the longest delay up to which all are tolerated.
 
-    Sparse problems come first, and lower rates, as in the rows.
+    The order is that of the rows: by sparsity, then by rate.
     """
     found: dict[tuple[str, float], float] = {}
     for key, group in grouped(rows, "problem", "rate").items():
@@ -59,7 +59,7 @@ def step(run: Run) -> Verdict:
 
 
 def shorter(pairs: Iterable[tuple[str, float, float]]) -> Verdict:
-    """Judge whether the second delay of pairs, each with a name, is the shorter one."""
+    """Judge whether the second delay of each named pair is the shorter one."""
     known = list(pairs)
     falls = sum(before > after for _, before, after in known)
     rises = [name for name, before, after in known if before < after]

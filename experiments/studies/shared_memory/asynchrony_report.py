@@ -39,7 +39,7 @@ COLUMNS: writers.Columns = {
 
 
 def overlap(batch: Batch) -> float:
-    """Return ⟨x, x'⟩ of two drawn examples, on average: of their mean with itself."""
+    """Return the mean of ⟨x, x'⟩ over pairs of examples: the mean's squared norm."""
     return float(np.square(batch.inputs.mean(axis=0)).sum())
 
 
@@ -50,7 +50,7 @@ def errors(
     law: Law,
     values: FlagValues,
 ) -> Iterator[Row]:
-    """Train by each rate and delay; yield the error, and its ratio to no delay."""
+    """Train with each rate and delay; yield the error and its ratio to no delay."""
     data = svm.documents(batch, values.mu)
     start = np.zeros(batch.inputs.shape[1], data.values.dtype)
     least = svm.objective(svm.optimum(data, len(start)), data)
@@ -101,7 +101,7 @@ def summarised(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def chart(path: Path) -> AbstractContextManager[Writer]:
-    """Collect rows; draw a panel for each problem when the summary comes."""
+    """Collect rows; draw a panel for each problem at the end."""
     return writers.collected(lambda rows, _: draw(path / "asynchrony", rows))
 
 

@@ -1,7 +1,7 @@
 """Claims of Yin et al., Gradient Diversity, 2018, judged by a run of batch_size.py.
 
-If no batch beyond B0 reaches the target, its steps are not known, and the claim on them
-is not testable: it neither holds nor fails.
+If no batch above B0 reaches the target, its steps are unknown and the claim on them is
+not testable.
 """
 
 import math
@@ -12,8 +12,8 @@ from lab.claims import Verdict, claim, grouped, nonempty, untested, verdict
 from dml.runs.results import Run
 from dml.runs.writers import Row
 
-NEAR = 4.0  # the factor of the bound within which B0 agrees with it
-WORTH = 2.0  # times the examples of batch 1, up to which a batch is efficient
+NEAR = 4.0  # B0 agrees with the bound within this factor
+WORTH = 2.0  # an efficient batch needs at most this multiple of batch 1's examples
 
 
 def knee(rows: Sequence[Row]) -> int | None:

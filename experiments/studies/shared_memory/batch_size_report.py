@@ -15,7 +15,7 @@ from studies.shared_memory.batch_size_runs import Fastest
 
 
 def columns(workers: Sequence[int]) -> Columns:
-    """Return the table's columns, the last ones by workers."""
+    """Return the columns of the table, with one per number of workers at the end."""
     return {
         "data": (8, "{data}"),
         "batch": (6, "{batch:,d}"),
@@ -38,14 +38,15 @@ def row(
     took: Mapping[int, float],
     first: Row | None,
 ) -> dict[str, Any]:
-    """Return the row of a batch; numbers of a goal that was not reached are None.
+    """Return the row of a batch size; values of a target that is missed are None.
 
-    name: the data.
-    batch: examples of a batch.
-    found: its fastest rate.
-    bounds: the bound of the batch at the start, and along the run.
-    took: seconds of a step by workers.
-    first: the row of batch 1, to which speed-ups are; None: this row.
+    Args:
+      name: Name of the data.
+      batch: Number of examples of a batch.
+      search: Result of the search for the fastest rate.
+      bounds: Bound of the batch size at the start and along the run.
+      took: Seconds of a step by the number of workers.
+      first: Row of batch 1, the reference of speed-ups; None: this row.
     """
     reached = search.examples < math.inf
     steps = math.ceil(search.examples / batch) if reached else None
@@ -79,7 +80,7 @@ def summarised(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def drawn(path: Path, rows: Sequence[Row]) -> None:
-    """Draw steps and seconds to ε by batch, of the batches that reached it."""
+    """Draw steps and seconds to ε by batch size, where ε is reached."""
     kinds = grouped((row for row in rows if row["steps"]), "data")
     if not kinds:
         return

@@ -1,10 +1,10 @@
-"""Minibatch descent to a goal above the least objective: examples and seconds.
+"""Minibatch descent to a target objective: numbers of examples, and seconds.
 
-    examples  ▯▯▯▯ ▯▯▯▯ ▯▯▯▯ ▯▯▯▯      one after another in a drawn order, and again
-    windows   └──┘ at each end the objective is compared with the goal
+    examples  ▯▯▯▯ ▯▯▯▯ ▯▯▯▯ ▯▯▯▯      in random order, repeated
+    windows   └──┘ the objective is evaluated at the end of each
 
-A window is an epoch of the strategy on its own examples, from the table of the window
-before.
+A window is an epoch of the strategy on the examples of the window. It continues from
+the table of the previous window.
 """
 
 from collections.abc import Callable, Iterator
@@ -25,20 +25,21 @@ from dml.train import curve
 from dml.types import BadInput, Batch, CountedComm, Edges, Problem
 
 DATA = ["diverse", "repeated"]
-TIMED = 6  # windows, of which the first warms the caches
-TRIED = 3  # epochs after which a rate that is no better than the start is given up
-PATIENCE = 2.0  # times the fewest examples so far, after which a rate is given up
-LOWEST = 2.0**-12  # of the rate that a search begins with
+TIMED = 6  # timed windows; the first warms the caches
+TRIED = 3  # epochs after which a rate without progress is abandoned
+PATIENCE = 2.0  # a rate is abandoned at this multiple of the fewest examples
+LOWEST = 2.0**-12  # lowest tried rate as a ratio to the first one
 
 
 class Plan(NamedTuple):
-    """A problem, and the objectives between which it is trained.
+    """A problem, its initial objective and its target.
 
-    problem: the problem.
-    first: the objective of the start value.
-    goal: the objective to be reached.
-    window: the least number of examples between two evaluations.
-    limit: the number of examples after which a rate is given up.
+    Attributes:
+      problem: The problem.
+      first: Objective of the start value.
+      goal: Target objective.
+      window: Least number of examples between two evaluations.
+      limit: Number of examples after which a rate is abandoned.
     """
 
     problem: Problem
@@ -49,7 +50,7 @@ class Plan(NamedTuple):
 
 
 class Fastest(NamedTuple):
-    """The rate that took the fewest examples to the goal; inf: no rate reached it."""
+    """The rate with the fewest examples to the target; inf if no rate reaches it."""
 
     rate: float
     examples: float
@@ -88,8 +89,8 @@ def generated(size: tuple[int, int, int], copies: int, seed: int) -> Batch:
 def diversity(data: Documents, width: int) -> Callable[[np.ndarray], float]:
     """Return table -> n Σ|g_i|² / |Σ g_i|², the bound of a batch (Yin 2018, def. 2).
 
-    g_i is the gradient of an example's own log loss and of the norm. To have all
-    examples r times leaves the bound as it is: n copies of one example have 1.
+    g_i is the gradient of an example's log loss and of the norm. The bound does not
+    change if all examples are repeated; n copies of one example have the bound 1.
     """
     from scipy.special import expit
 
@@ -109,7 +110,7 @@ def diversity(data: Documents, width: int) -> Callable[[np.ndarray], float]:
 
 
 def part(data: Documents, first: int, last: int) -> Documents:
-    """Return examples first … last - 1, as they lie in memory."""
+    """Return views of examples first … last - 1."""
     starts = data.edges.starts
     low, high = starts[first], starts[last]
     edges = Edges(starts[first : last + 1] - low, data.edges.rows[low:high])
@@ -121,9 +122,9 @@ def part(data: Documents, first: int, last: int) -> Documents:
 def descent(
     plan: Plan, batch: int, rate: float, comm: CountedComm, threads: int = 1
 ) -> Iterator[tuple[int, np.ndarray, float]]:
-    """Yield of each window: the examples so far, the table, the seconds of an update.
+    """Yield for each window: examples so far, table, seconds of an update.
 
-    An update is the sum of a batch's gradients, so the rate is that of one example.
+    An update adds the gradients of a batch, so the rate is that of one example.
     """
     kernel, table, seen = plan.problem.kernel, plan.problem.params, 0
     everything = np.ones(len(table), np.bool_)
@@ -153,7 +154,7 @@ def descent(
 def reached(
     plan: Plan, batch: int, rate: float, comm: CountedComm, limit: float
 ) -> float:
-    """Return the number of examples to the goal; inf: more than the limit."""
+    """Return the number of examples to the target; inf above the limit."""
     kernel = plan.problem.kernel
     steps = max(batch + plan.window, RANGE)
     if rate * kernel.data.mu * steps > RANGE / 2:  # the norm's scale would be 0
@@ -169,7 +170,7 @@ def reached(
 
 
 def fastest(plan: Plan, batch: int, rate: float, comm: CountedComm) -> Fastest:
-    """Climb from this rate by factors of 2 to the one with the fewest examples."""
+    """Search by factors of 2, from this rate, the rate with the fewest examples."""
     tried: dict[float, float] = {}
 
     def examples(rate: float) -> float:

@@ -27,10 +27,10 @@ from studies.shared_memory.hogwild_runs import (
 from studies.shared_memory.sparse_flags import Stated
 from studies.shared_memory.sparse_ways import Settings
 
-CHECKED = 2  # epochs after which bits are compared
+CHECKED = 2  # epochs before bits are compared
 WAYS = ["hogwild", "cyclades"]
-NEAR = 1.25  # the ratio of a step that is too large to the largest step, at most
-DOUBLINGS = 30  # most doublings or halvings of a rate
+NEAR = 1.25  # precision of the search for the largest rate, as a ratio
+DOUBLINGS = 30  # doublings or halvings of a rate, at most
 
 
 def bits(
@@ -43,10 +43,10 @@ def bits(
     batches: Sequence[int],
     workers: Sequence[int],
 ) -> Iterator[Row]:
-    """Compare the tables of numbers of workers, for each batch and share of hubs.
+    """Compare the trained tables of several numbers of workers.
 
-    The reference is serial, or one worker of CYCLADES where rows wait for a batch's
-    end.
+    The reference is serial, or one worker of CYCLADES where hubs are deferred to the
+    end of a batch.
     """
     for share, deferred in distinct_hubs(problem, shares):
         for batch in fitting(problem, batches):
@@ -74,7 +74,7 @@ def digest(table: np.ndarray | None) -> str:
 
 
 def fitting(problem: Problem, batches: Sequence[int]) -> list[int]:
-    """Return the batches of at most all examples; if there is none, all examples."""
+    """Return the batch sizes up to the number of examples, or this number."""
     count = problem.examples
     return [batch for batch in batches if batch <= count] or [count]
 
@@ -88,7 +88,7 @@ def distinct_hubs(
         deferred = hubs(problem.kernel.data.edges, len(problem.params), share)
         if (
             deferred.sum() not in seen
-        ):  # a lower share includes the rows of a higher one
+        ):  # the rows of a higher share are included in a lower one
             seen.add(deferred.sum())
             yield share, deferred
 
@@ -102,7 +102,7 @@ def sizes(
     shares: Sequence[float],
     batches: Sequence[int],
 ) -> Iterator[Row]:
-    """Count on one rank how conflicts connect the examples of a batch."""
+    """Measure on one rank the components of the conflict graphs of batches."""
     edges = problem.kernel.data.edges
     for share, deferred in distinct_hubs(problem, shares) if comm.rank == 0 else ():
         for batch in fitting(problem, batches):
@@ -157,9 +157,9 @@ def largest(
     late: Sequence[int],
     epochs: int,
 ) -> Iterator[Row]:
-    """Search the largest step after which the objective is below the start's.
+    """Search the largest rate at which the objective falls.
 
-    It is searched for serial, for both strategies with `most` workers, and for
+    The rate is searched for serial, for both strategies with `most` workers, and for
     HOGWILD! simulated with late reads. Each rate is tried for some epochs.
     """
     cases = [SERIAL, *((way, most) for way in WAYS), *((f"{LATE}{n}", 1) for n in late)]
@@ -185,12 +185,12 @@ def largest(
 def decreases(
     comm: CountedComm, problem: Problem, how: Settings, case: Case, epochs: int
 ) -> bool:
-    """Return whether a case ends below the objective of the start value."""
-    try:  # on all ranks: if one alone refused the rate, the others would wait for it
+    """Return whether the objective of a case falls."""
+    try:  # on all ranks, so that no rank waits for one that raises
         problem.kernel.model.paced(problem.kernel.data, how.update.rate(1))
-    except BadInput:  # a norm that would leave nothing of the weights
+    except BadInput:  # the rate is too large for the norm
         return False
-    with np.errstate(all="ignore"):  # what diverges overflows
+    with np.errstate(all="ignore"):  # diverging runs overflow
         turns = by_turns(comm, problem, how, [case], 1, epochs)[case]
     lower = 0.0
     if comm.rank == 0 and np.isfinite(turns[0].table).all():
@@ -202,8 +202,8 @@ def decreases(
 def search(falls: Callable[[float], bool], start: float) -> tuple[float, int]:
     """Return the largest rate for which `falls` is true, and the number of tries.
 
-    A rate is doubled while it is true, or halved until it is; then the rates between
-    are halved on a logarithmic scale, to a ratio of NEAR. 0: it is true of no rate.
+    A rate is doubled while `falls` is true, or halved until it is; then bisected
+    on a logarithmic scale to a ratio of NEAR. The result is 0 if it is true for no rate.
     """
     tries, rate, up = 1, start, falls(start)
     while tries < DOUBLINGS:

@@ -19,13 +19,13 @@ from dml.runs.results import Run
 from dml.runs.writers import Row
 
 LADDER = ("hogwild", "locked", "roundrobin")  # the published order, fastest first
-NOISE = 0.05  # of a speed: the difference between two runs on a quiet machine
-LEVEL = 0.9  # of HOGWILD!'s speed, from which on round robin is level with it
-PARITY_US, CLOSER = 1000.0, 3.0  # of a gradient, published; accepted within this factor
-CORES = 0.5  # of the published cores: fewer say nothing of a speed-up on many
+NOISE = 0.05  # relative difference of speeds of two runs on a quiet machine
+LEVEL = 0.9  # share of HOGWILD!'s speed that counts as equal to it
+PARITY_US, CLOSER = 1000.0, 3.0  # published microseconds; accepted factor
+CORES = 0.5  # least share of the published cores to test a speed-up
 NIU_CORES, PAN_CORES = 10, 18  # published
-LARGER = 1.25  # of two steps, each of which is searched to within 1.19
-THREEFOLD, GOAL = 3.0, 0.8  # the published speed-up, and the share of it that is asked
+LARGER = 1.25  # least ratio of two rates, each searched to within 1.19
+THREEFOLD, GOAL = 3.0, 0.8  # published speed-up; required share of it
 
 
 def of_most_workers(run: Run) -> dict[str, dict[str, Row]]:
@@ -101,7 +101,7 @@ def round_robin(
         for one in (LADDER[-1], way)
     )
     takes = sorted(nonempty(turns, LADDER[-1]))
-    # serial, to which speed-ups relate, has no rows
+    # serial, the reference of speed-ups, has no rows
     return takes, [turns[us] / (1.0 if way == "serial" else base[us]) for us in takes]
 
 

@@ -24,10 +24,10 @@ from studies.shared_memory.hogwild_runs import (
 )
 from studies.shared_memory.sparse_ways import Settings
 
-TURN = 0.1  # seconds of a turn of one worker, about
-GRADIENT = 1e-6  # seconds of a gradient without delay, about
-BLOCKS = 64  # least number of blocks in a turn, so that all workers end together
-READS = 200_000  # reads that are timed together: longer than a timer's own time
+TURN = 0.1  # approximate seconds of a timing of one worker
+GRADIENT = 1e-6  # approximate seconds of a gradient without delay
+BLOCKS = 64  # blocks of a timing, at least, so that workers end together
+READS = 200_000  # reads of one timing, so that the timer's own time is negligible
 
 
 def race(

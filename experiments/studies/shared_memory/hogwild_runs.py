@@ -33,14 +33,14 @@ from studies.shared_memory.sparse_report import UPDATING
 from studies.shared_memory.sparse_runs import Extras, Task, save
 from studies.shared_memory.sparse_ways import Settings, begin
 
-MU, MUS = 1e-4, (0.1, 0.2)  # weights of norms: of an SVM; of users and items
-FAINT = 1e-5  # weight of the norm of generated documents
+MU, MUS = 1e-4, (0.1, 0.2)  # L2 weights: SVM; users and items
+FAINT = 1e-5  # L2 weight of generated documents
 HYPERGRAPH = (50_000, 100_000, 10)  # edges, rows, Ω
 LEARNED = Stated(0.5, 0.8, 10, 64, hubs=0.005)
-SPARSE, DENSE = "sparse", "dense"  # alike but for ρ
+SPARSE, DENSE = "sparse", "dense"  # data sets that differ in ρ only
 Case = tuple[str, int]
 SERIAL: Case = ("serial", 1)
-LATE = "late "  # before a number of updates: simulated HOGWILD!
+LATE = "late "  # prefix of the name of simulated HOGWILD! with a delay
 
 
 def hypergraph(share: float, seed: int) -> Task:
@@ -145,7 +145,7 @@ def running(
         if team is comm:
             yield lambda epochs: [turn(steps, epochs)]
             return
-        # order matters: the other ranks sleep until rank 0 is done, and then do nothing
+        # The other ranks sleep until rank 0 has finished.
         yield lambda epochs: first_of_all(
             comm, lambda: [] if comm.rank else [turn(steps, epochs)]
         )

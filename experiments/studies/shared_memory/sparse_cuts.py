@@ -18,18 +18,18 @@ from dml.types import Problem
 from studies.shared_memory.sparse_flags import Stated
 from studies.shared_memory.sparse_runs import Extras, Measures, Task, save
 
-GENERATED = ((40, 40), 3)  # a picture's points, and labels
+GENERATED = ((40, 40), 3)  # points and labels of a generated picture
 PHOTOGRAPH = "flower"
 ENTITIES = Stated(0.05, 0.985, 420, 16)
 OTHERS = Stated(0.4, 0.9, 70, 64)
 
 
 class Sizes(NamedTuple):
-    """Of what a graph is made, where there is a choice."""
+    """Sizes of a graph that is made from a picture or a volume."""
 
-    slices: int = 8  # of a volume
-    every: int = 2  # point along each axis of a picture
-    smoothness: float = 1.0  # what it costs to part two points that look alike
+    slices: int = 8  # slices of a volume
+    every: int = 2  # stride of the points of a picture
+    smoothness: float = 1.0  # cost of a cut between points of equal intensity
 
 
 def cuts(
@@ -41,7 +41,7 @@ def cuts(
 ) -> Task:
     """Return the cut of one of GRAPHS, or of a DIMACS file.
 
-    Where it is compared, what is saved tells how good a cut there is at all.
+    If `compared`, the run folder also contains the optimum or a bound of the cut.
     """
 
     def load() -> tuple[Any, np.ndarray, Extras]:
@@ -71,7 +71,7 @@ def cuts(
 
 
 def measured(graph: Graph, made: model.Cuts, labels: np.ndarray) -> Measures:
-    """Return what a cut costs, and how many nodes have their true label, if known."""
+    """Return the cost of a cut, and the share of correct labels where they are known."""
     corners = model.corners(labels, graph.labels)
     cut = {"cut": graph.constant + model.cut_value(corners, made)}
     known = None if graph.truth is None else graph.truth >= 0

@@ -19,11 +19,11 @@ class Stated(NamedTuple):
     decay: float
     epochs: int
     batch: int
-    hubs: float = 1.0  # rows in more than this share of the edges wait, in cyclades
+    hubs: float = 1.0  # cyclades defers rows in more than this share of the edges
 
 
 def define(values: flags.FlagValues, updates: Iterable[str]) -> None:
-    """Add them to an experiment's own."""
+    """Define the flags."""
     values.choice("updates", "hogwild", list(updates), "Strategy in shared memory.")
     values.integer("threads", 1, "Workers of each rank.", 1)
     values.integer("epochs", 0, "Number of epochs; 0 uses the problem's default.", 0)
@@ -59,7 +59,7 @@ def define(values: flags.FlagValues, updates: Iterable[str]) -> None:
 
 
 def filled(values: flags.FlagValues, stated: Stated) -> Stated:
-    """Return the defaults, replaced by the flags that are given."""
+    """Return the defaults, replaced by flags of the command line."""
     if values.momentum >= 1:
         raise BadInput(
             f"expected a momentum below 1, got {values.momentum:g}; pass --momentum=0.9"

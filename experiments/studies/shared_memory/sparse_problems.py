@@ -24,8 +24,8 @@ LOSSES: dict[str, tuple[ModuleType, Stated]] = {
 }
 GENERATED = (5000, 1000, 10)  # examples, features, nonzeros of an example
 SCORED = (300, 200, 12_000, 3)  # users, items, ratings, factors
-X_MAX, ALPHA = 10.0, 0.75  # of GloVe's weights, for texts of some million words
-SWEEPS = 50  # of alternating least squares: a fall of 1e-4 is left
+X_MAX, ALPHA = 10.0, 0.75  # GloVe's weighting, for texts of some million words
+SWEEPS = 50  # of alternating least squares, to a relative change of 1e-4
 RATINGS = Stated(0.2, 0.95, 60, 128)
 IMAGES = Stated(0.1, 0.96, 120, 16)
 COUNTS = Stated(0.05, 0.9, 10, 128)
@@ -34,7 +34,7 @@ COUNTS = Stated(0.05, 0.9, 10, 128)
 def documents(
     data: str, loss: str, mu: float, dtype: str = "float32", seed: int = 0
 ) -> Task:
-    """Return the classification of sparse rows: of a set of DOCUMENTS, or a file."""
+    """Return the classification of a set of DOCUMENTS or of a file."""
     model, stated = LOSSES[loss]
 
     def load() -> tuple[Any, np.ndarray, Extras]:
@@ -60,7 +60,7 @@ def documents(
 
 
 def source(data: str) -> Callable[[int], tuple[Batch, Batch]]:
-    """Return what loads one of DOCUMENTS, some of chosen numbers, or a file."""
+    """Return a function that loads a set of DOCUMENTS, generated data, or a file."""
     name, _, sizes = data.partition(":")
     if name == "generated" and sizes:
         return partial(chosen, sizes)
@@ -68,7 +68,7 @@ def source(data: str) -> Callable[[int], tuple[Batch, Batch]]:
 
 
 def chosen(sizes: str, seed: int) -> tuple[Batch, Batch]:
-    """Generate examples of this Ω, Δ and ρ."""
+    """Generate examples with given Ω, Δ and ρ."""
     try:
         omega, delta, rho = map(float, sizes.split(","))
     except ValueError:
@@ -91,7 +91,7 @@ DOCUMENTS: dict[str, Callable[[int], tuple[Batch, Batch]]] = {
 def ratings(
     data: str, k: int, mus: tuple[float, float], dtype: str = "float32", seed: int = 0
 ) -> Task:
-    """Return the completion of what users gave to items."""
+    """Return the completion of a matrix of ratings."""
 
     def load() -> tuple[Any, np.ndarray, Extras]:
         if data == "generated":
@@ -119,7 +119,7 @@ def ratings(
 
 
 def counts(folder: str, k: int, dtype: str = "float32", seed: int = 0) -> Task:
-    """Return GloVe's completion of log counts, of what cooccurrence.py has left."""
+    """Return GloVe as matrix completion of log counts written by cooccurrence.py."""
 
     def load() -> tuple[Any, np.ndarray, Extras]:
         from studies.glove.counting import open_counts
@@ -136,12 +136,12 @@ def counts(folder: str, k: int, dtype: str = "float32", seed: int = 0) -> Task:
 
 
 def reference(problem: Problem) -> np.ndarray:
-    """Return where alternating least squares end, from the same start."""
+    """Return the result of alternating least squares from the same start value."""
     return completion.optimum(problem.kernel.data, problem.params, SWEEPS)
 
 
 def in_drawn_order(arrays: Any, seed: int) -> Any:
-    """Return a tuple of arrays with their examples in a drawn order."""
+    """Return a tuple of arrays with the examples in random order."""
     order = np.random.default_rng(seed).permutation(len(arrays[0]))
     return arrays._replace(
         **{name: part[order] for name, part in arrays._asdict().items()}
@@ -156,7 +156,7 @@ def images(
     dtype: str = "float32",
     seed: int = 0,
 ) -> Task:
-    """Return a network on digits, of whose units an update touches those kept."""
+    """Return a network on digits with dropout, whose updates touch the kept units."""
 
     def load() -> tuple[Any, np.ndarray, Extras]:
         from dml.data.images.digits import digits

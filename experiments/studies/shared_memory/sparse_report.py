@@ -1,4 +1,4 @@
-"""Lines of text about a training edge by edge: of its epochs, and of its end."""
+"""Printed lines of training on sparse problems: epochs and results."""
 
 from collections.abc import Mapping
 
@@ -12,12 +12,12 @@ UPDATING = "gradient_seconds", "wire_seconds", "update_seconds", "wait_seconds"
 
 
 def pace(row: Row) -> float:
-    """Return the updates a second, of rows or of a summary."""
+    """Return the updates per second of rows or of a summary."""
     return row["examples"] / max(sum(row.get(part, 0.0) for part in UPDATING), 1e-9)
 
 
 def speeds(summary: Row) -> dict[str, float]:
-    """Return the updates a second, and the share of all changes that was lost."""
+    """Return the updates per second and the share of lost changes."""
     measures = {"updates_per_second": pace(summary)}
     if "rows_lost" in summary:
         measures["lost_share"] = summary["rows_lost"] / max(summary["rows_changed"], 1)
@@ -25,7 +25,7 @@ def speeds(summary: Row) -> dict[str, float]:
 
 
 def gap(objective: float, optimum: float) -> dict[str, float]:
-    """Return the least objective, and how far above it one is."""
+    """Return the least objective and the relative distance to it."""
     return {
         "optimum": optimum,
         "gap": objective / optimum - 1 if optimum else objective,
@@ -33,7 +33,7 @@ def gap(objective: float, optimum: float) -> dict[str, float]:
 
 
 def connected(largest: Mapping[int, float], apart: np.ndarray) -> str:
-    """Say how much of a batch the conflict graph's largest component has."""
+    """Return a line on the largest components of conflict graphs of batches."""
     shares = ", ".join(f"{share:.3g} of {batch}" for batch, share in largest.items())
     hubs = f" ({apart.sum()} rows apart)" if apart.any() else ""
     return f"largest component of a batch{hubs}: {shares or 'of 1'}"
@@ -48,7 +48,7 @@ def progress(row: Row) -> str:
 
 
 def ends(summary: Row) -> str:
-    """Return a few lines about a run that has ended."""
+    """Return the lines printed at the end of a run."""
     scores = (f"{name.replace('_', ' ')} {{{name}:.4f}}" for name in ENDS)
     optimum = "optimum {optimum:.5f} ({gap:+.2%})"
     first = [line(summary, "objective {objective:.5f}", optimum, *scores)]

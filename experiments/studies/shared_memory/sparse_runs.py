@@ -1,6 +1,6 @@
 """A run of training in shared memory: load once a host, measure sparsity, train.
 
-A Task in; rows, a summary, the table and its figures in the run folder out.
+A Task is trained; rows, summary, table and figures are written to the run folder.
 """
 
 import sys
@@ -30,17 +30,18 @@ from studies.shared_memory import sparse_flags
 from studies.shared_memory.sparse_report import connected, ends, gap, progress, speeds
 from studies.shared_memory.sparse_ways import begin
 
-BATCHES = 16, 64, 256, 1024  # whose components are shown
-SOME = 1 << 16  # edges, of which they are
+BATCHES = 16, 64, 256, 1024  # batch sizes whose components are printed
+SOME = 1 << 16  # edges in these batches, at most
 Measures = Mapping[str, Any]
 
 
 class Extras(NamedTuple):
-    """What only the rank that writes needs.
+    """Functions of the rank that writes.
 
-    evaluate: table -> measures on held-out examples.
-    optimum: problem -> the table of the least objective; None where it takes too long.
-    save: (folder, table) -> what was measured while the table was written and drawn.
+    Attributes:
+      evaluate: table -> measures on held-out examples.
+      optimum: problem -> the table of the least objective; None if it takes too long.
+      save: (folder, table) -> measures; writes and draws the table.
     """
 
     evaluate: Callable[[np.ndarray], Measures]
@@ -49,10 +50,11 @@ class Extras(NamedTuple):
 
 
 class Task(NamedTuple):
-    """A problem that is not yet loaded.
+    """A problem before its data is loaded.
 
-    load: () -> the model's data, the start value, and what rank 0 needs.
-    stated: the default values of its flags.
+    Attributes:
+      load: () -> the data of the model, the start value, and the Extras.
+      stated: Default values of the flags.
     """
 
     model: SparseModel
@@ -61,13 +63,13 @@ class Task(NamedTuple):
 
 
 def save(path: Path, table: np.ndarray) -> Measures:
-    """Write the table, and draw nothing."""
+    """Write the table, without a figure."""
     np.save(path / "table.npy", table)
     return {}
 
 
 def loaded(comm: CountedComm, task: Task) -> tuple[Problem, list[Extras]]:
-    """Load on one rank a host; the data is shared, the Extras stay on that rank."""
+    """Load on one rank per host and share the data; only this rank has the Extras."""
     extras: list[Extras] = []
 
     def load() -> tuple[Any, np.ndarray]:
@@ -84,10 +86,10 @@ def loaded(comm: CountedComm, task: Task) -> tuple[Problem, list[Extras]]:
 
 
 def sparsity(problem: Problem, stated: sparse_flags.Stated) -> dict[str, float]:
-    """Print and return how sparse a problem is, and how conflicts connect batches."""
+    """Print and return the sparsity of a problem and the components of its batches."""
     edges, rows = problem.kernel.data.edges, len(problem.params)
     conflicts, deferred = structure(edges, rows), hubs(edges, rows, stated.hubs)
-    # they lie in a drawn order: the first are as good as any
+    # The edges are in random order: the first ones are a sample.
     count = min(len(edges.starts) - 1, SOME)
     first = Edges(edges.starts[: count + 1], edges.rows[: edges.starts[count]])
     largest = {
@@ -104,7 +106,7 @@ def sparsity(problem: Problem, stated: sparse_flags.Stated) -> dict[str, float]:
 
 
 def mean_share(blocks: Sequence[np.ndarray]) -> float:
-    """Return the share of a block that its largest component has, on average."""
+    """Return the mean share of a block in its largest component."""
     return float(np.mean([sizes[0] / sizes.sum() for sizes in blocks]))
 
 
@@ -116,17 +118,18 @@ def run(
 ) -> list[dict[str, Any]]:
     """Train by the flags, on ranks of one host; return this rank's summary.
 
-    task: what is learned.
-    values: the flags.
-    experiment: names the run folder.
-    peers: measures other programs on the same problem; None: no comparison.
+    Args:
+      task: Problem to train.
+      values: Flags.
+      experiment: Name of the run folder.
+      peers: Function that measures other programs on the problem; None: no comparison.
     """
     comm, path = Metered(world(values.watchdog)), runs.path(values.out, experiment)
     begun = time.perf_counter()
     stated = sparse_flags.filled(values, task.stated)
     problem, extras = loaded(comm, task)
     how = sparse_flags.settings(values, stated)
-    # ranks without work sleep: a core that waits is one that another needs
+    # Ranks without work sleep: a waiting rank would occupy a core.
     facts = first_of_all(comm, lambda: {} if comm.rank else sparsity(problem, stated))
     tables: list[np.ndarray] = []
 

@@ -23,15 +23,16 @@ from dml.wire.memory.conflicts import hubs
 class Settings(NamedTuple):
     """The arguments of all strategies in shared memory.
 
-    update: rates and momentum.
-    batch: examples of a block.
-    seed: of the order of blocks.
-    hubs: rows in more than this share of the examples wait for a block's end, in
-        cyclades.
-    threads: workers of each rank.
-    counting: whether lost changes of rows are measured.
-    delay: reads of a number that each gradient takes longer.
-    blocks: blocks of rows on each side, in rotation.
+    Attributes:
+      update: Learning rates and momentum.
+      batch: Number of examples of a block.
+      seed: Random seed of the order of blocks.
+      hubs: cyclades defers rows in more than this share of the examples to the end of
+        a block.
+      threads: Number of workers of each rank.
+      counting: Whether lost changes of rows are measured.
+      delay: Number of extra reads by which each gradient is delayed.
+      blocks: Number of blocks of rows on each side, in rotation.
     """
 
     update: Descent
@@ -66,7 +67,7 @@ def own_tables(problem: Problem, how: Settings) -> dict[str, Any]:
     return {"threads": how.threads}
 
 
-# --updates: a strategy, and its own arguments.
+# Strategies by the names of --updates, with their arguments.
 UPDATES: dict[str, tuple[str, Own]] = {
     "serial": ("hogwild", partial(by_policy, hogwild)),
     "hogwild": ("hogwild", partial(by_policy, hogwild)),
@@ -83,7 +84,7 @@ UPDATES: dict[str, tuple[str, Own]] = {
 def begin(
     updates: str, problem: Problem, how: Settings, comm: CountedComm, timer: Timer
 ) -> Iterator[Step]:
-    """Return the Steps of --updates, an epoch each, without end."""
+    """Return an endless iterator of the Steps of --updates, one per epoch."""
     if updates == "serial" and comm.size * how.threads > 1:
         raise BadInput(
             f"expected one worker with --updates=serial, got {comm.size * how.threads};"
@@ -113,7 +114,7 @@ def one_thread(updates: str, how: Settings) -> None:
 def rotating(
     problem: Problem, how: Settings, comm: CountedComm, timer: Timer
 ) -> Iterator[Step]:
-    """Return the Steps of rotation, whose epochs visit one cell after another."""
+    """Return the Steps of rotation, which visits one cell after another."""
     one_thread("rotation", how)
     problem, cells = rotation.in_blocks(problem, how.blocks)
     orders = rotation.orders(cells, how.seed)
@@ -124,7 +125,7 @@ def rotating(
 def by_columns(
     problem: Problem, how: Settings, comm: CountedComm, timer: Timer
 ) -> Iterator[Step]:
-    """Return the Steps of operation; a minibatch moves rows as far as its examples."""
+    """Return the Steps of operation, with gradients summed over a minibatch."""
     one_thread("operation", how)
     if how.update.momentum:
         raise BadInput(
@@ -149,5 +150,5 @@ def by_columns(
     )
 
 
-# --updates of matrix factorisation: examples have a row of each of two sides.
+# --updates of matrix factorisation only: an example has a row of each side.
 FACTORISING = {"rotation": rotating, "operation": by_columns}

@@ -9,7 +9,7 @@ from dml.models.sparse.svm import matrix
 from dml.types import Batch, Problem
 from studies.shared_memory import sparse_flags
 
-NUMPY = 2000  # examples that the loop takes
+NUMPY = 2000  # examples of the loop
 SLOPES = {
     "hinge": lambda margin: -1.0 * (margin < 1),
     "logistic": lambda margin: -1 / (1 + np.exp(margin)),
@@ -20,7 +20,7 @@ NAMES = {"hinge": "hinge", "logistic": "log_loss"}  # scikit-learn's
 def peers(
     problem: Problem, stated: sparse_flags.Stated, *, loss: str
 ) -> dict[str, float]:
-    """Return the updates a second of SGDClassifier, and of a loop in numpy."""
+    """Return the updates per second of SGDClassifier and of a loop in numpy."""
     data, width = problem.kernel.data, len(problem.params)
     batch = Batch(matrix(data, width).astype(problem.params.dtype), data.labels)
     return {
@@ -30,7 +30,7 @@ def peers(
 
 
 def sklearn(batch: Batch, loss: str, mu: float, stated: Any) -> float:
-    """Time SGDClassifier at the first epoch's rate; the median of three runs."""
+    """Time SGDClassifier with the first epoch's rate: the median of three runs."""
     from sklearn.linear_model import SGDClassifier
 
     peer = SGDClassifier(
