@@ -97,7 +97,7 @@ def test_a_stopped_run_saves_says_how_to_go_on_and_does(
     _, said = process.communicate(timeout=PATIENCE)
     assert process.returncode == 130  # by MPICH's mpirun too
     (line,) = [line for line in said.splitlines() if line]
-    done = int(re.search(r"stopped after epoch (\d+) of 100000000; go on", line)[1])
+    done = int(re.search(r"stopped after epoch (\d+) of 100000000; to resume", line)[1])
     assert line.endswith(f"--resume={out}")
     assert len(rows.read_text().splitlines()) == summary(out)["epochs"] == done
     assert (out / "vectors.txt").exists()

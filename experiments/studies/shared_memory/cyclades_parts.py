@@ -203,7 +203,7 @@ def search(falls: Callable[[float], bool], start: float) -> tuple[float, int]:
     """Return the largest rate for which `falls` is true, and the number of tries.
 
     A rate is doubled while `falls` is true, or halved until it is; then bisected
-    on a logarithmic scale to a ratio of NEAR. The result is 0 if it is true for no rate.
+    on a logarithmic scale to a ratio of NEAR. Return 0 if it is true for no rate.
     """
     tries, rate, up = 1, start, falls(start)
     while tries < DOUBLINGS:

@@ -71,7 +71,7 @@ def cuts(
 
 
 def measured(graph: Graph, made: model.Cuts, labels: np.ndarray) -> Measures:
-    """Return the cost of a cut, and the share of correct labels where they are known."""
+    """Return the cost of a cut, and the share of correct labels if they are known."""
     corners = model.corners(labels, graph.labels)
     cut = {"cut": graph.constant + model.cut_value(corners, made)}
     known = None if graph.truth is None else graph.truth >= 0

@@ -145,7 +145,7 @@ def lines(path, *lines):
         (("1 1:2", "1 -3:1"), "line 2: expected .* got '1 -3:1'"),
         (("1 1:2", "2 2:1", "1 1:1"), "line 2"),
         (("1 1:2", "1 2:1", "1 1:1"), r"both labels to train, got only \[1.0\]"),
-        (("1", "-1", "1", "-1"), "touch none; pass examples that have features"),
+        (("1", "-1", "1", "-1"), "without rows; pass examples that have features"),
     ],
 )
 def test_a_bad_line_of_documents_is_named(tmp_path, undrawn, text, message):

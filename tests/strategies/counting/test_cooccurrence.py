@@ -199,7 +199,7 @@ def test_a_full_disk_is_named_and_keeps_what_was_there(tmp_path, name, monkeypat
         put(self, place, array)
 
     monkeypatch.setattr(Scratch, "put", full)
-    told = f"{name}: expected room for [0-9]+ bytes.*No space left.*are kept"
+    told = f"{name}: expected space for at least [0-9]+ bytes.*No space left.*are kept"
     with pytest.raises(BadInput, match=told):
         files(tmp_path, cuts(long_text(), 3), TINY._replace(memory=memory), 2)
     assert (tmp_path / "vocab.txt").read_bytes() == want[0]
@@ -244,5 +244,5 @@ def test_a_folder_that_is_not_there_is_bad_input(tmp_path):
     def program(comm):
         count(comm, [lambda: "a b\n"], tokens, tmp_path / "no", TINY)
 
-    with pytest.raises(BadInput, match="No such file .*; pass a folder"):
+    with pytest.raises(BadInput, match="No such file .*; pass a writable folder"):
         sim.run(program, 1)
