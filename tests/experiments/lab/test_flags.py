@@ -47,7 +47,7 @@ def test_a_flag_of_each_kind_is_read_and_listed_under_its_module():
 
 def test_a_flag_cannot_have_the_name_of_a_method():
     for name in ("integer", "choice"):
-        with pytest.raises(ValueError, match=f"a flag name that is not a method --{name}"):
+        with pytest.raises(ValueError, match=f"not a method, got --{name}"):
             flags.define().text(name, "", "Text.")
 
 
