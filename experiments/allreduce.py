@@ -46,7 +46,7 @@ FLAGS.switch("peers", False, "Comparison with torch's gloo and jax's psum.")
 
 
 def main(argv: Sequence[str]) -> list[Row]:
-    """Race as the flags say; return the summaries of the ranks of this process."""
+    """Time the algorithms; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
     dtype = np.dtype(FLAGS.dtype)
     lengths = flags.lengths(FLAGS.sizes, dtype)

@@ -57,7 +57,7 @@ FLAGS.number("momentum", 0.0, "Momentum of SGD.", 0, 1)
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
-    """Sweep as the flags say; return the summary."""
+    """Sweep with the parsed flags; return the summary."""
     flags.parse(FLAGS, argv)
     rates = sorted({*flags.numbers(FLAGS, "rates")})
     taus = sorted({0.0, *flags.numbers(FLAGS, "delays")})

@@ -63,7 +63,7 @@ FLAGS.integer(
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:
-    """Compare batches as the flags say; return the summary."""
+    """Compare batches with the parsed flags; return the summary."""
     flags.parse(FLAGS, argv)
     begun = time.perf_counter()
     path = runs.path(FLAGS.out, "batch_size")

@@ -43,7 +43,7 @@ FLAGS.number("mu_item", 0.2, "L2 weight of an item's row, for each rating.", 0)
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
-    """Train as the flags say; return the summary of this process's rank."""
+    """Train with the parsed flags; return the summary of this process's rank."""
     flags.parse(FLAGS, argv)
     if Path(FLAGS.data).is_dir():
         task = counts(FLAGS.data, FLAGS.k, FLAGS.dtype, FLAGS.seed)

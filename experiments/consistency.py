@@ -74,7 +74,7 @@ FLAGS.number("scale", 0.006, "Seconds that a real worker sleeps per unit of X.",
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
-    """Compare as the flags say; return the summaries of this process's ranks."""
+    """Compare with the parsed flags; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
     rules = {name: way(name) for name in FLAGS.consistency.split(",")}
     for text in FLAGS.laws.split(";"):

@@ -28,7 +28,7 @@ counting.define(FLAGS)
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
-    """Count as the flags say, into --out; return the summaries of the ranks."""
+    """Count with the parsed flags, into --out; return the summaries of the ranks."""
     flags.parse(FLAGS, argv)
     path = runs.path(FLAGS.out, "cooccurrence")
 

@@ -40,7 +40,7 @@ FLAGS.number(
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
-    """Train as the flags say; return the summary of this process's rank."""
+    """Train with the parsed flags; return the summary of this process's rank."""
     flags.parse(FLAGS, argv)
     sizes = Sizes(FLAGS.slices, FLAGS.every, FLAGS.smoothness)
     task = cuts(FLAGS.data, sizes, FLAGS.reference, FLAGS.dtype, FLAGS.seed)

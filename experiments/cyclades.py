@@ -54,7 +54,7 @@ FLAGS.integer(
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
-    """Measure as the flags say; return the summary of this process's rank."""
+    """Measure with the parsed flags; return the summary of this process's rank."""
     flags.parse(FLAGS, argv)
     problems = flags.names(FLAGS.problems, PROBLEMS, "problems")
     workers, checked, batches, raced = (

@@ -48,7 +48,7 @@ FLAGS.number("target", 0.95, "Target accuracy.", 1e-4)
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
-    """Compare as the flags say; return the summaries of this process's ranks."""
+    """Compare with the parsed flags; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
     tried = {
         "sgd": flags.numbers(FLAGS, "lr"),

@@ -28,7 +28,7 @@ FLAGS.number("mu", 0.03, "L2 weight of a unit's row.", 0)
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
-    """Train as the flags say; return the summary of this process's rank."""
+    """Train with the parsed flags; return the summary of this process's rank."""
     flags.parse(FLAGS, argv)
     sizes = FLAGS.keep, FLAGS.hidden, FLAGS.masks, FLAGS.mu
     task = images(*sizes, FLAGS.dtype, FLAGS.seed)

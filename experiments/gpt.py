@@ -58,7 +58,7 @@ GPT = deep_text.Kind(
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
-    """Train as the flags say; return the summaries of the ranks of this process."""
+    """Train with the parsed flags; return the summaries of this process's ranks."""
     return deep_text.run(FLAGS, argv, GPT)
 
 

@@ -54,7 +54,7 @@ FLAGS.choice("delayed", "svm", list(PROBLEMS), "Problem of --delays.")
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
-    """Time the policies as the flags say; return the summary of this process's rank."""
+    """Time the policies with the parsed flags; return this rank's summary."""
     flags.parse(FLAGS, argv)
     problems = flags.names(FLAGS.problems, PROBLEMS, "problems")
     policies = flags.names(FLAGS.updates, POLICIES, "updates")

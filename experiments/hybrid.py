@@ -103,7 +103,7 @@ def train(comm: CountedComm) -> dict[str, Any]:
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
-    """Train as the flags say; return the summaries of the ranks of this process."""
+    """Train with the parsed flags; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
     with compiling.fitting():
         compiling.cached()

@@ -54,7 +54,7 @@ FLAGS.number("target", 0.95, "Target accuracy.", 0, 1)
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:
-    """Compare as the flags say; return the summary."""
+    """Compare with the parsed flags; return the summary."""
     flags.parse(FLAGS, argv)
     begun = time.perf_counter()
     path = runs.path(FLAGS.out, "large_batch")

@@ -56,7 +56,7 @@ FLAGS.integer(
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
-    """Train as the flags say; return the summaries of the ranks of this process."""
+    """Train with the parsed flags; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
     training, held_out = digits()
     model = logistic(FEATURES, CLASSES, FLAGS.l2)

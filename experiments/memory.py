@@ -61,7 +61,7 @@ FLAGS.switch("compiled", True, "Comparison with a compiled small GPT.")
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:
-    """Search as the flags say; return the summary."""
+    """Search with the parsed flags; return the summary."""
     flags.parse(FLAGS, argv)
     path = runs.path(FLAGS.out, "memory")
     query = search()

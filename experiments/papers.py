@@ -49,7 +49,7 @@ COLUMNS = {
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:
-    """Run papers as the flags say; return the summary."""
+    """Run papers with the parsed flags; return the summary."""
     flags.parse(FLAGS, argv)
     if FLAGS.list:
         sys.stdout.write("\n".join(map(listed, PAPERS.values())) + "\n")

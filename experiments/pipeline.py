@@ -53,7 +53,7 @@ FLAGS.integer("few", 4, "Number of blocks of the GPT on real devices.", 1)
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:
-    """Measure, play and draw as the flags say; return the summary."""
+    """Measure, play and draw with the parsed flags; return the summary."""
     flags.parse(FLAGS, argv)
     fixed = parse_seconds(FLAGS.layer_seconds)
     most = max(MOST_STAGES, FLAGS.stages * FLAGS.rounds)

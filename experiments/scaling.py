@@ -33,7 +33,7 @@ Row = dict[str, Any]
 
 
 def main(argv: Sequence[str]) -> list[Row]:
-    """Predict, measure and compare as the flags say; return the ranks' summaries."""
+    """Predict and measure steps; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
     path = runs.path(FLAGS.out, "scaling")
     if FLAGS.simulate and not FLAGS.step_seconds:

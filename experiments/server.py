@@ -57,7 +57,7 @@ FLAGS.number(
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
-    """Train as the flags say; return the summaries of this process's ranks."""
+    """Train with the parsed flags; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
     stated = PROBLEMS[FLAGS.problem]
     optimizer = FLAGS.optimizer or "sgd"

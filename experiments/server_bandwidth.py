@@ -44,7 +44,7 @@ FLAGS.integer("repeats", 7, "Number of timings, whose median is taken.", 1)
 
 
 def main(argv: Sequence[str]) -> list[Row]:
-    """Measure as the flags say; return the summaries of the ranks of this process."""
+    """Measure with the parsed flags; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
     sizes = flags.lengths(FLAGS.sizes, np.dtype(np.float32)) if FLAGS.sizes else []
     many = FLAGS.servers.split(",")

@@ -40,7 +40,7 @@ FLAGS.text("law", "shifted_exponential:1,10", "Delay distribution of a gradient.
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
-    """Compare as the flags say; return the summaries of this process's ranks."""
+    """Compare with the parsed flags; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
     alphas, splits = flags.numbers(FLAGS, "lr"), flags.integers(FLAGS, "n")
     law(FLAGS.law)  # raises if the text is wrong

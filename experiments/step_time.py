@@ -59,7 +59,7 @@ FLAGS.integer("rounds", 10, "Number of timings, whose median is taken.", 1)
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
-    """Race as the flags say; return the summaries of the ranks of this process."""
+    """Time all variants; return the summaries of this process's ranks."""
     from dml.wire.comm.mpi import world
 
     flags.parse(FLAGS, argv)

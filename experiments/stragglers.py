@@ -56,7 +56,7 @@ ASLEEP = 25  # steps of each real worker
 
 
 def main(argv: Sequence[str]) -> list[Row]:
-    """Tabulate as the flags say; return the summaries of this process's ranks."""
+    """Tabulate with the parsed flags; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
     workers = flags.integers(FLAGS, "workers", empty=True)
     laws = {text: law(text) for text in FLAGS.law.split(";")}

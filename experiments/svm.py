@@ -33,7 +33,7 @@ FLAGS.switch("peers", False, "Comparison with scikit-learn and numpy.")
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
-    """Train as the flags say; return the summary of this process's rank."""
+    """Train with the parsed flags; return the summary of this process's rank."""
     flags.parse(FLAGS, argv)
     task = documents(FLAGS.data, FLAGS.loss, FLAGS.mu, FLAGS.dtype, FLAGS.seed)
     others = partial(peers, loss=FLAGS.loss) if FLAGS.peers else None

@@ -48,7 +48,7 @@ FLAGS.integer("repeats", 7, "Number of timings, whose median is taken; 0: none."
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:
-    """Compile, compare, count and time as the flags say; return the summary."""
+    """Compile, compare, count and time with the parsed flags; return the summary."""
     flags.parse(FLAGS, argv)
     sizes = flags.integers(FLAGS, "tensor")
     shape = Shape(FLAGS.vocabulary, FLAGS.length, 1, FLAGS.width, FLAGS.heads)

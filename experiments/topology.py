@@ -43,7 +43,7 @@ FLAGS.integer("workers", 8, "Number of workers of BytePS and of its spare hosts.
 
 
 def main(argv: Sequence[str]) -> dict[str, Any]:
-    """Evaluate as the flags say; return the summary."""
+    """Evaluate with the parsed flags; return the summary."""
     flags.parse(FLAGS, argv)
     path = runs.path(FLAGS.out, "topology")
     names = flags.names(FLAGS.algorithms, SCHEDULES, "algorithms")

@@ -52,7 +52,7 @@ FLAGS.number("lr", 5e-3, "Initial learning rate of Adam, with cosine decay.", 0)
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
-    """Train as the flags say; return the summaries of the ranks of this process."""
+    """Train with the parsed flags; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
     path = runs.path(FLAGS.out, "translate")
     return comparison.ranks(FLAGS, FLAGS.layers, partial(compared, path=path))

@@ -54,7 +54,7 @@ FLAGS.number("lr", 1e-3, "Learning rate of Adam.", 0)
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:
-    """Train as the flags say; return the summaries of the ranks of this process."""
+    """Train with the parsed flags; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
     crossings = list(map(crossing, FLAGS.crossings.split(",")))
     path = runs.path(FLAGS.out, "two_towers")

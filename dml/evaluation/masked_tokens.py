@@ -30,7 +30,7 @@ BAR, TEXT, FAINT = "#3b6ea5", "#222222", "#777777"
 
 
 class Prediction(NamedTuple):
-    """A sentence and the words for its gap, by falling probability."""
+    """A sentence and the words for its gap, in descending order of probability."""
 
     sentence: str
     words: tuple[str, ...]
@@ -47,7 +47,7 @@ def fill(
     """Return the best words for the gap, ___, of each sentence.
 
     Args:
-        scores: tokens NxL -> log-odds NxLxV.
+        scores: tokens NxL -> logits NxLxV.
         around_NxL: windows of held-out text, from [CLS] to [SEP].
         best: number of words.
     """

@@ -26,7 +26,7 @@ def continuation(
     """Return the prompt and `count` tokens after it, drawn one by one.
 
     Args:
-        scores: tokens 1xL -> log-odds 1xLxV, where L is always `length`: a causal model
+        scores: tokens 1xL -> logits 1xLxV, where L is always `length`: a causal model
             ignores the padding after the text.
         prompt: text; the empty one begins a document.
         temperature: 0 takes the token of the highest probability.

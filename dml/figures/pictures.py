@@ -59,13 +59,13 @@ def draw(
 
 
 def softmax(scores_BxC: np.ndarray) -> np.ndarray:
-    """Return the probabilities of log-odds."""
+    """Return the softmax of logits over the last axis."""
     odds_BxC = np.exp(scores_BxC - scores_BxC.max(axis=-1, keepdims=True))
     return odds_BxC / odds_BxC.sum(axis=-1, keepdims=True)
 
 
 def chosen(classes: np.ndarray, chances_BxC: np.ndarray) -> np.ndarray:
-    """Return the examples to show: wrong ones by falling probability, then others."""
+    """Return the examples to show: the most confident errors first, then the others."""
     sure = chances_BxC.max(axis=1)
     wrong = chances_BxC.argmax(axis=1) != classes
     order = np.argsort(np.where(wrong, -sure, sure), kind="stable")

@@ -20,7 +20,7 @@ END = "<|endoftext|>"
 
 
 def bits(scores_LxV: np.ndarray, tokens: np.ndarray) -> np.ndarray:
-    """Return the loss of each token in bits, by its log-odds."""
+    """Return the loss of each token in bits, given its logits."""
     odds_LxV = np.asarray(scores_LxV, np.float64)
     top = odds_LxV.max(axis=1)
     total = top + np.log(np.exp(odds_LxV - top[:, None]).sum(axis=1))

@@ -55,7 +55,7 @@ Box = tuple[float, float, float, float]  # left, bottom, right, top, in pixels
 def pca_plot(path: Path, words: Sequence[str], vectors: np.ndarray) -> None:
     """Write path.svg and path.png: up to four relations between known words.
 
-    Words are sorted by falling frequency. If no relation has three known pairs, the
+    Words are sorted by descending frequency. If no relation has three known pairs, the
     most frequent words are drawn.
     """
     from matplotlib.backends.backend_agg import FigureCanvasAgg

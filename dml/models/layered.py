@@ -28,7 +28,7 @@ def layered(
       layers: Layers; the last returns the loss.
       init: Random key -> params by name.
       metrics: (params, batch) -> means over the batch by name.
-      scores: (params, inputs) -> log-odds.
+      scores: (params, inputs) -> logits.
       remat: Whether the backward pass recomputes the inside of each layer.
     """
     if remat:

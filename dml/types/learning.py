@@ -49,7 +49,7 @@ class Model(NamedTuple):
     metrics: Callable[[Params, Any], Mapping[str, Any]]  # -> means over the batch
     layers: Sequence[Layer] = ()  # the loss in parts; params are then a mapping by name
     scores: Callable[[Params, Any], Any] | None = (
-        None  # (params, inputs of a batch) -> log-odds
+        None  # (params, inputs of a batch) -> logits
     )
 
 

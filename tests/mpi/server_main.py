@@ -39,7 +39,11 @@ def main() -> None:
         check(comm, True, name, comm.size, servers=0, colocated=True)
     drifting = Choice(staleness=2, backup=1, softsync=2)
     for name in ("async", "ssp", "essp", "softsync", "backup"):
-        for more in ({}, {"colocated": True}, {"worker_options": WorkerOptions(prefetch=True)}):
+        for more in (
+            {},
+            {"colocated": True},
+            {"worker_options": WorkerOptions(prefetch=True)},
+        ):
             workers = comm.size - (0 if more.get("colocated") else 1)
             check(comm, False, name, workers, choice=drifting, **more)
     large(comm)

@@ -97,7 +97,7 @@ def split(batch: Batch, seed: int) -> tuple[Batch, Batch]:
 
 
 def by_frequency(*batches: Batch) -> tuple[np.ndarray, tuple[Batch, ...]]:
-    """Renumber features by falling frequency in the first batch.
+    """Renumber features by descending frequency in the first batch.
 
     Returns the old number of each feature, and the batches. Frequent features become
     neighbours in memory, so cores invalidate fewer cache lines of one another.

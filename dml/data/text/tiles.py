@@ -62,7 +62,7 @@ def tile_rows(row_bytes: int) -> int:
 def deal(records: np.ndarray, count: int, rows: int) -> Blocks:
     """Assign words to blocks with equal numbers of records; cut blocks into strips.
 
-    Words are assigned by falling number of records, each to the block with the fewest
+    Words are assigned by descending record count, each to the block with the fewest
     so far.
 
     Args:

@@ -1,4 +1,4 @@
-"""Vocabularies: words by falling count.
+"""Vocabularies: words in descending order of count.
 
 The file format is vocab.txt of the reference C program: a line `word count` per word.
 The number of a word is its position, from 0.

@@ -129,7 +129,7 @@ class Block(linen.Module):
 
 
 class Head(linen.Module):
-    """Features of the stream, whose products with the token table are log-odds."""
+    """Features of the stream, whose products with the token table are logits."""
 
     shape: Shape
     causal: bool

@@ -15,7 +15,7 @@ from dml.models.layers.partition import AXIS, WHOLE, Partition, offset
 PIECES, PIECE = 8, 256  # greatest number of pieces, least number of rows in a piece
 
 
-def log_odds(
+def logits(
     features_RxD: jax.Array, table_VxD: jax.Array, bias_V: jax.Array | None
 ) -> jax.Array:
     """Return scores_RxV in float32."""
@@ -86,7 +86,7 @@ def entropy_and_grads(
     loss, by_features, by_table, by_bias = [], [], [], []
     for start, end in zip(bounds, bounds[1:], strict=False):
         rows_PxD, targets_P = features_RxD[start:end], targets_R[start:end]
-        scores_PxV = log_odds(rows_PxD, table_VxD, bias_V)
+        scores_PxV = logits(rows_PxD, table_VxD, bias_V)
         top_P = across(jax.lax.pmax, scores_PxV.max(axis=1), cut)
         odds_PxV = jnp.exp(scores_PxV - top_P[:, None])
         sums = odds_PxV.sum(axis=1), at(scores_PxV, targets_P)

@@ -1,6 +1,6 @@
 """A classifier made of a sequence of flax modules.
 
-    inputs → part → part → ... → log-odds BxC        params and layers: one per part
+    inputs → part → part → ... → logits BxC        params and layers: one per part
 
 Targets are integers B; the loss is the mean cross entropy.
 """
@@ -28,7 +28,7 @@ def classifier(
     """Return the model; metrics use running statistics.
 
     Args:
-      parts: Modules by name; the last returns log-odds.
+      parts: Modules by name; the last returns logits.
       shape: Shape of an input.
       spread: Standard deviations of initial params; see `initial`.
       remat: Whether the backward pass recomputes the inside of each part.
@@ -95,7 +95,7 @@ class Part(linen.Module):
 
 
 def head(classes: int, dtype: Any) -> Part:
-    """Return the layer from features of any shape to the log-odds of every class."""
+    """Return the layer from features of any shape to the logits of every class."""
     return Part(linen.Dense(classes, dtype=dtype), flat)
 
 

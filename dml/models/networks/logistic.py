@@ -41,5 +41,5 @@ def logistic(features: int, classes: int, l2: float = 0.0) -> Model:
 
 
 def scores(params: Params, inputs_BxF: jax.Array) -> jax.Array:
-    """Return the log-odds of every class, BxC."""
+    """Return the logits of every class, BxC."""
     return inputs_BxF @ params["weights"] + params["bias"][None, :]

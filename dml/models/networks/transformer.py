@@ -21,7 +21,7 @@ from dml.models.initial import EMBEDDING, initial
 from dml.models.layered import layered
 from dml.models.layers.blocks import SIZES as SIZES
 from dml.models.layers.blocks import Block, Embed, Head, Shape
-from dml.models.layers.cross_entropy import alike, cross_entropy, log_odds
+from dml.models.layers.cross_entropy import alike, cross_entropy, logits
 from dml.models.layers.experts import Mixture, Routing
 from dml.models.layers.partition import WHOLE, Partition, partition_over, take_positions
 from dml.types import BadInput, Batch, Layer, Model, Params
@@ -170,13 +170,13 @@ def transformer(
 
     def scores(params: Params, tokens_BxL: jax.Array) -> jax.Array:
         stream_BxLxD = activations(streamed(params, Batch(tokens_BxL, None)))
-        scores_RxV = log_odds(*features(params, stream_BxLxD))
+        scores_RxV = logits(*features(params, stream_BxLxD))
         return scores_RxV.reshape(*tokens_BxL.shape, -1)
 
     def metrics(params: Params, batch: Batch) -> dict[str, jax.Array]:
         stream = streamed(params, batch)
         stream_BxMxD, targets_R = predicted(activations(stream), batch.targets)
-        scores_RxV = log_odds(*features(params, stream_BxMxD))
+        scores_RxV = logits(*features(params, stream_BxMxD))
         chances_R = jnp.take_along_axis(
             jax.nn.log_softmax(scores_RxV), targets_R[:, None], axis=1
         )

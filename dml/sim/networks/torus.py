@@ -6,7 +6,7 @@
 A message goes through its dimensions one after another, in each the shorter way round,
 and up where both are equal (dimension order: Dally & Seitz 1987). Sides n_1 ... n_d, N
 their product: diameter Σ⌊n_i/2⌋; cables N for each side over 2, N/2 for one of 2.
-Bisection with sides in falling order, n_e the first even one (d if none is):
+Bisection with sides in descending order, n_e the first even one (d if none is):
 2 Σ_{i≤e} Π_{j>i} n_j (Aroca & Fernández Anta 2014).
 """
 

@@ -1,6 +1,6 @@
 """Partitions of the rows of a table over servers: pure arithmetic.
 
-frequency  9 1 7 2 5 1      Rows are dealt by falling access frequency, in the order
+frequency  9 1 7 2 5 1      Rows are dealt by descending access frequency, in the order
 server     0 1 1 0 0 1      0 1 1 0 0 1 …, so that servers have equal bytes and equal
 position   0 0 1 1 2 2      load. Without frequencies each server has a range of rows.
 """

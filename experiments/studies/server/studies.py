@@ -48,7 +48,7 @@ def compared(
     drawn: Callable[[Path, Sequence[Case]], None],
     claims: Sequence[Claim],
 ) -> list[Row]:
-    """Compare runs as the flags say; return the summaries of this process's ranks.
+    """Compare runs with the parsed flags; return the summaries of this process's ranks.
 
     Args:
       values: Flags.

@@ -57,7 +57,7 @@ class Fastest(NamedTuple):
 
 
 def planned(name: str, values: Any) -> Plan:
-    """Generate data as the flags say, and compute its least objective."""
+    """Generate data with the parsed flags, and compute its least objective."""
     if values.nonzeros > values.features or 2 * values.copies > values.examples:
         raise BadInput(
             f"expected --nonzeros of at most {values.features}, the features, and "

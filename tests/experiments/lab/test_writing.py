@@ -108,7 +108,9 @@ def test_a_run_without_a_summary_writes_none(tmp_path):
 
 def test_what_is_for_one_process_is_not_done_by_each_of_many(tmp_path, monkeypatch):
     monkeypatch.setattr(writing, "processes", lambda: 2)
-    with pytest.raises(BadInput, match="one process, got 2 ranks.*; start without mpirun"):
+    with pytest.raises(
+        BadInput, match="one process, got 2 ranks.*; start without mpirun"
+    ):
         wrote(tmp_path / "run")
     assert not (tmp_path / "run").exists()
 

@@ -33,7 +33,7 @@ def small():
 
 
 def scores(params, inputs, mean, var):
-    """Return the log-odds, by hand."""
+    """Return the logits, by hand."""
     scaled = (inputs - mean) / (var + 1e-5) ** 0.5
     part, head = params["part"]["norm"], params["head"]
     return (scaled * part["scale"] + part["bias"]) @ head["kernel"] + head["bias"]

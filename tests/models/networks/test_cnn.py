@@ -56,7 +56,7 @@ def test_numbers_are_those_of_the_layers(shape, features):
 
 
 def by_hand(params, inputs):
-    """Return the log-odds, by numpy alone."""
+    """Return the logits, by numpy alone."""
     maps = inputs.astype(np.float64)
     for name in ("Conv_0", "Conv_1"):
         wide = np.pad(maps, ((0, 0), (1, 1), (1, 1), (0, 0)))

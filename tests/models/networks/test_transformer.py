@@ -10,7 +10,7 @@ from jax.sharding import PartitionSpec as P
 
 from dml.models.layered import read
 from dml.models.layers.attention import attention
-from dml.models.layers.cross_entropy import cross_entropy, log_odds
+from dml.models.layers.cross_entropy import cross_entropy, logits
 from dml.models.networks.transformer import SIZES, Shape, shapes, transformer
 from dml.types import BadInput, Batch
 
@@ -112,7 +112,7 @@ def gelu(x):
 
 
 def by_hand(params, tokens, causal):
-    """Return the log-odds, by numpy alone but for attention."""
+    """Return the logits, by numpy alone but for attention."""
     params = jax.tree.map(np.float64, params)
     stream = params["embed"]["tokens"][tokens] + params["embed"]["positions"]
     for number in range(len(params) - 2):
@@ -214,7 +214,7 @@ def test_cross_entropy_in_pieces_has_the_gradient_of_the_whole(rows, bias):
     targets = rng.integers(0, 9, rows, np.int32)
 
     def whole(*operands):
-        logs_RxV = jax.nn.log_softmax(log_odds(*operands))
+        logs_RxV = jax.nn.log_softmax(logits(*operands))
         return -2 * logs_RxV[np.arange(rows), targets].mean()
 
     def pieces(*operands):
