@@ -1,7 +1,7 @@
 """Every strategy on every problem: which fit, and which agree bit for bit.
 
 python experiments/matrix.py                             all cells, on virtual ranks
-python experiments/matrix.py --problems=linear,ratings --updates=10
+python experiments/matrix.py --problems=linear,completion --updates=10
 mpirun -n 3 python experiments/matrix.py                 cells of three real ranks
 
 All cells of a row train on the same minibatches. Equal letters in a row mean equal bits

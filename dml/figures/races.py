@@ -45,7 +45,8 @@ class Crossover(NamedTuple):
 def crossovers(lines: Lines) -> list[Crossover]:
     """Return where the fastest algorithm changes, by interpolation of logarithms."""
     crossings = []
-    sizes = sorted(set.intersection(*(set(line) for line in lines.values())))
+    common = set.intersection(*(set(line) for line in lines.values()))
+    sizes = sorted(size for size in common if size > 0)
     fastest = [min(lines, key=lambda name: lines[name][size]) for size in sizes]
     for i, (before, after) in enumerate(zip(fastest, fastest[1:], strict=False)):
         if before == after:

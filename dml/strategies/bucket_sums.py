@@ -25,7 +25,7 @@ from dml.models.backward import backward, order
 from dml.models.gradient import accumulated, plus
 from dml.strategies.parameters import Tree, Update, restored
 from dml.types import CountedComm, Grads, Problem, Reducer, Step
-from dml.wire.comm.once import once
+from dml.wire.comm.once import once, once_per_call
 from dml.wire.reducers.buckets import Bucket, buckets, fill, gradient_views
 
 ALL = ""  # name of all parameters where they are not divided into layers
@@ -65,7 +65,7 @@ def by_buckets(
       memory: Leaves of `memory` in an earlier Step of this rank.
     """
     start = partial(Tree, problem, update, state)
-    parameters = copy(once(comm, "start", (id(problem.params), id(state)), start))
+    parameters = copy(once_per_call(comm, "start", start))
     layered = bool(bucket_mb and problem.model and problem.model.layers)
     sums = divided(comm, problem, layered, bucket_mb, scalars=1 + noise)
     memories = restored([reducer.init(bucket.layout) for bucket in sums], memory)

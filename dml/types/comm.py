@@ -189,6 +189,7 @@ class Cache:
         the buffer is registered.
       rates: The fields of `wire.costs.allreduce.Rates`, measured on this machine.
       yielding: Wrapper for all-reduces in the background.
+      calls: Number of calls of `wire.comm.once.once_per_call`, by name.
     """
 
     regions: list[Region] = field(default_factory=list)
@@ -200,3 +201,4 @@ class Cache:
     chosen: dict[tuple[int, int, bool], str] = field(default_factory=dict)
     rates: tuple[float, ...] | None = None
     yielding: Any = None
+    calls: dict[str, int] = field(default_factory=dict)

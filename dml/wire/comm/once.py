@@ -35,6 +35,19 @@ def once(comm: Comm, name: str, key: Any, call: Callable[[], Value]) -> Value:
     return found.value
 
 
+def once_per_call(comm: Comm, name: str, call: Callable[[], Value]) -> Value:
+    """Return call(), which virtual ranks compute once for the n-th call of every rank.
+
+    Collective: on a communicator all ranks call it equally often for a name, with calls
+    that return equal values.
+    """
+    if not comm.platform.virtual:
+        return call()
+    calls = comm.platform.raw.cache.calls
+    calls[name] = calls.get(name, 0) + 1
+    return once(comm, name, calls[name], call)
+
+
 def one_host(comm: Comm) -> bool:
     """Return whether all ranks are on one host."""
     return once(comm, "one host", None, lambda: not max(comm.platform.hosts()))

@@ -74,7 +74,7 @@ def on_stages(problem: Workload, pipeline: Pipeline) -> tuple[Callable[[], Any],
     axes = devices.mesh(data=1, stage=len(jax.devices()), tensor=1)
     parts = divide(network, params, axes, pipeline)
     layout = layout_of(parts, params, axes, lambda tree: tree)
-    call, now = Gradients(network, layout, pipeline), layout.hold(params)
+    call, now = Gradients(network, layout, pipeline), layout.scatter(params)
     batch = problem.batch(pipeline.microbatches)
     index, _ = shares(1, pipeline.microbatches, np.arange(len(batch.targets)))
     return partial(call, now, take(batch, index), pipeline.microbatches), call
