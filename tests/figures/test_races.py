@@ -15,7 +15,7 @@ def test_a_crossover_is_where_two_straight_lines_meet():
 
 
 def test_one_fastest_algorithm_has_no_crossover():
-    fast, slow = {1: 1.0, 2: 1.0}, {1: 2.0, 2: 2.0}
+    fast, slow = {0: 3.0, 1: 1.0, 2: 1.0}, {0: 2.0, 1: 2.0, 2: 2.0}
     assert races.crossovers({"fast": fast, "slow": slow}) == []
 
 

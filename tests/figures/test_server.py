@@ -33,3 +33,23 @@ def test_marks_stand_in_the_picture(tmp_path, monkeypatch):
     (axes,) = seen[0].axes
     assert axes.get_xlim() == (-0.5, 9.5)
     assert len(axes.lines) == 2
+
+
+@pytest.mark.parametrize("workers", [3, 5000])
+def test_a_bar_is_the_mean_of_adjacent_workers(tmp_path, monkeypatch, workers):
+    drawn = []
+
+    def record(axes, values, edges, **options):
+        drawn.append((options["label"], values, edges, options.get("baseline", 0)))
+
+    monkeypatch.setattr("matplotlib.axes.Axes.stairs", record)
+    computing, waiting = np.arange(workers) * 2.0, np.ones(workers)
+    server_figure.waits(tmp_path / "x", {"a": np.stack([computing, waiting], 1)})
+    (_, total, edges, computed), (label, values, _, _) = drawn
+    assert label == "computing"
+    assert len(values) == min(workers, server_figure.BARS)
+    assert (total - computed == pytest.approx(1)) and (values == computed).all()
+    counts = np.diff(edges)
+    assert edges[0] == -0.5 and edges[-1] == workers - 0.5
+    assert values @ counts == pytest.approx(computing.sum())
+    assert values[0] == computing[: int(counts[0])].mean()

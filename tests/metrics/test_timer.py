@@ -16,10 +16,12 @@ def test_a_lap_has_the_seconds_of_each_phase_and_starts_over():
 
 
 def test_a_phase_that_raises_is_counted():
-    timer = Timer(count().__next__)
+    phases = []
+    timer = Timer(count().__next__, seen=lambda *phase: phases.append(phase))
     with pytest.raises(KeyError), timer("wait"):
         raise KeyError
     assert timer.lap() == {"wait": 1}
+    assert phases == [("wait", 0, 1)]
 
 
 def test_nested_phases_each_count():

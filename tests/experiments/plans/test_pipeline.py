@@ -1,4 +1,6 @@
 import random
+import subprocess
+import sys
 
 import pipeline
 import pytest
@@ -163,3 +165,15 @@ def test_bad_input_is_one_line_before_anything_is_measured(argv, message, monkey
     with pytest.raises(BadInput, match=message) as error:
         pipeline.main(["pipeline.py", *fixed, *argv])
     assert "\n" not in str(error.value)
+
+
+def test_stages_on_real_devices_are_measured(tmp_path):
+    sizes = ["--blocks=8", "--few=2", "--width=16", "--length=8", "--vocabulary=32"]
+    sizes += ["--heads=2", "--stages=2", "--rounds=1", "--microbatches=2"]
+    seconds = ",".join(["1"] * 10)
+    options = [f"--layer_seconds={seconds}", "--measured=2", f"--out={tmp_path}"]
+    command = [sys.executable, pipeline.__file__, *sizes, *options]
+    subprocess.run(command, check=True, capture_output=True, timeout=300)
+    rows = [row for row in read_rows(tmp_path) if row["table"] == "measured"]
+    assert {row["way"] for row in rows} >= {"gpipe", "1f1b"}
+    assert all(row["milliseconds"] > 0 for row in rows)

@@ -6,6 +6,7 @@ import pytest
 from dml import sim
 from dml.types import BadInput
 from dml.wire.collectives import ALLREDUCE, checked
+from dml.wire.collectives.check import compare_replicas
 from dml.wire.comm.buffers import allocate
 
 SIZES = (2, 3, 5, 8)
@@ -156,3 +157,37 @@ def test_registered_memory_that_differs_is_named_or_reduced_right(name, where):
         return ""
 
     assert len(set(sim.run(program, 3))) == 1
+
+
+@pytest.mark.parametrize("place", [0, -1])
+def test_replicas_that_differ_in_one_element_are_named(place):
+    def program(comm):
+        buffer = np.zeros(1000)
+        buffer[place] = comm.rank in (2, 3)
+        compare_replicas(comm, buffer)
+
+    with pytest.raises(RuntimeError, match="rank 2 differs from rank 0"):
+        sim.run(program, 5)
+
+
+def test_every_word_of_the_hash_is_compared(monkeypatch):
+    class Hash:
+        def __init__(self, data):
+            self.bytes = bytes(24) + bytes(data)[:8]
+
+        def digest(self):
+            return self.bytes
+
+        def hexdigest(self):
+            return self.bytes.hex()
+
+    monkeypatch.setattr("hashlib.sha256", Hash)
+    with pytest.raises(RuntimeError, match="rank 1 differs"):
+        sim.run(lambda comm: compare_replicas(comm, np.array([int(comm.rank == 1)])), 3)
+
+
+def test_counts_are_added_over_the_ranks():
+    def program(comm):
+        return compare_replicas(comm, np.arange(3), comm.rank, 1 << 40)[1]
+
+    assert sim.run(program, 4) == [[6, 4 << 40]] * 4

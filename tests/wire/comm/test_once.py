@@ -1,0 +1,122 @@
+"""Results that virtual ranks share: equal to those that each rank would compute."""
+
+from functools import partial
+from itertools import islice
+
+import jax
+import numpy as np
+import pytest
+
+from dml import sim
+from dml.data.images.digits import CLASSES, FEATURES, digits
+from dml.data.minibatches import minibatches, take
+from dml.metrics.timer import Timer
+from dml.models.model_problem import model_problem
+from dml.models.networks.logistic import logistic
+from dml.strategies.server.server import row_partition
+from dml.strategies.synchronous import synchronous
+from dml.types import Problem
+from dml.update.dense import make
+from dml.wire.collectives import ALLREDUCE
+from dml.wire.collectives.benchmark import benchmark
+from dml.wire.comm import Metered
+from dml.wire.comm.buffers import ALIGN, address
+from dml.wire.comm.once import once_per_call
+from dml.wire.reducers.buckets import buckets
+from dml.wire.reducers.exact import exact
+
+
+def test_the_nth_calls_of_all_ranks_share_a_result():
+    computed = []
+
+    def program(comm):
+        def call(value):
+            computed.append(value)
+            return [value]
+
+        first = once_per_call(comm, "x", partial(call, 1))
+        comm.Barrier()
+        return first, once_per_call(Metered(comm), "x", partial(call, 2))
+
+    results = sim.run(program, 4)
+    assert computed == [1, 2]
+    assert all(first is results[0][0] and second == [2] for first, second in results)
+
+
+def test_trainings_on_one_communicator_do_not_share_their_optimizer():
+    training, _ = digits()
+    model = logistic(FEATURES, CLASSES)
+    problem = model_problem(
+        model,
+        model.init(jax.random.key(0)),
+        examples=len(training.targets),
+        take=partial(take, training),
+    )
+
+    def losses(comm, rate):
+        batches = minibatches(problem.examples, 64, 0)
+        reducer = exact(ALLREDUCE["ring"])
+        options = {"comm": comm, "timer": Timer(comm.Wtime), "reducer": reducer}
+        steps = synchronous(problem, batches, make("sgd", rate), **options)
+        return [step.loss for step in islice(steps, 3)]
+
+    def program(comm):
+        return losses(comm, 0.1), losses(comm, 0.0)
+
+    for moving, constant in sim.run(lambda comm: program(Metered(comm)), 2):
+        assert moving[0] > moving[1] > moving[2]
+        assert constant[1] == pytest.approx(constant[0], rel=0.05)
+        assert constant != moving
+
+
+def test_partitions_depend_on_the_problem_also_when_an_id_occurs_again():
+    def problem(rows):
+        return Problem(np.zeros((rows, 1)), 1, None, dict)
+
+    def program(comm):
+        edges = []
+        for rows in (8, 20, 4, 8, 20):
+            edges.append(row_partition(comm, problem(rows), 2).edges.tolist())
+        return edges
+
+    for edges in sim.run(program, 3):
+        assert [each[-1] for each in edges] == [8, 20, 4, 8, 20]
+
+
+def test_layouts_of_buckets_depend_on_all_arguments():
+    params = {"a": np.zeros(3, np.float32), "b": np.zeros((2, 5), np.float32)}
+    other = {"a": np.zeros(4, np.float32), "b": np.zeros((2, 5), np.float32)}
+
+    def shapes(comm, *arguments):
+        found = buckets(comm, *arguments)
+        assert all(address(bucket.buffer) % ALIGN == 0 for bucket in found)
+        return [(bucket.names, len(bucket.buffer)) for bucket in found]
+
+    def program(comm):
+        return [
+            shapes(comm, params, ["a", "b"], 1.0),
+            shapes(comm, other, ["a", "b"], 1.0),
+            shapes(comm, other, ["b", "a"], 1.0),
+            shapes(comm, other, ["b", "a"], 1.0, 2),
+            shapes(comm, other, ["b", "a"], 1e6, 2),
+        ]
+
+    for lists in sim.run(program, 3):
+        assert lists == [
+            [(("a",), 3), (("b",), 10)],
+            [(("a",), 4), (("b",), 10)],
+            [(("b",), 10), (("a",), 4)],
+            [(("b",), 10), (("a",), 6)],
+            [(("b", "a"), 16)],
+        ]
+
+
+def test_an_allreduce_that_splits_in_every_call_is_measured():
+    def split(comm, buffer, op=np.add):
+        ALLREDUCE["ring"](comm.Dup(), buffer, op)
+
+    def program(comm):
+        (row,) = benchmark(Metered(comm), {"split": split}, np.zeros(100), 1)
+        return row["words_sent"]
+
+    assert sim.run(program, 4) == [600] * 4
