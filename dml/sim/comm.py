@@ -1,7 +1,7 @@
 """A virtual communicator: mpi4py's method names, numpy buffers, virtual time.
 
-A send of up to `eager` bytes is buffered and returns after α + mβ seconds. A longer send
-waits until its receive is posted, as MPI may (rendezvous). A receive takes α + mβ
+A send of up to `eager` bytes is buffered and returns after α + mβ seconds. A longer
+send waits until its receive is posted, as MPI may (rendezvous). A receive takes α + mβ
 seconds from the time at which both are posted and the receiver's in port is free.
 """
 
@@ -148,7 +148,7 @@ class VirtualComm(Matching):
     def Waitany(
         self, requests: Sequence[VirtualRequest], status: Status | None = None
     ) -> int:
-        """Wait for the first completed request; return its index, -1 if none is active."""
+        """Wait for the first completion; return its index, -1 if none is active."""
         process = self.process
         waiting = AnyOf([request for request in requests if request.active])
         if not waiting.requests:

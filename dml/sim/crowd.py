@@ -41,11 +41,11 @@ class Crowd:
         self.probing: VirtualRequest | None = None
 
     def come(self, message: Message, rank: int, sent: tuple = ()) -> None:
-        """Make a message visible once no earlier one can be sent; `rank`: its sender."""
+        """Make a message of a rank visible once no earlier one can be sent."""
         self.process.world.at(message.start, rank, partial(self.show, message), sent)
 
     def show(self, message: Message) -> None:
-        """Complete the first posted receive that fits the message, or queue the message."""
+        """Match a message with the first receive that fits, or queue it."""
         for i, request in enumerate(self.wanted):
             if message.fits(request.peer, request.tag):
                 del self.wanted[i]

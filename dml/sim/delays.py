@@ -37,7 +37,7 @@ def constant(c: float) -> Law:
 
 
 def shifted_exponential(c: float, mu: float) -> Law:
-    """c + Exp(mu): the k-th of p has mean c + (H_p - H_(p-k))/mu; k = p: c + ln(p)/mu."""
+    """c + Exp(mu): the k-th of p has mean c + (H_p - H_(p-k))/mu."""
     if not mu:
         raise ValueError("mu is 0")
     return Law(

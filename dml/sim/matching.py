@@ -118,7 +118,7 @@ class Matching(Group):
         return arrive(process, start, took, request)
 
     def _hand(self, message: tuple) -> bool:
-        """Complete the blocking receive of this rank if the tag fits; return whether."""
+        """Complete this rank's blocking receive; return False if the tag differs."""
         tag, start, took, data, request = message
         process = self.process
         _, buffer, source, wanted = process.waits
