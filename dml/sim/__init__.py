@@ -1,4 +1,4 @@
-"""A virtual world for any program that takes a communicator: `run(program, size)`."""
+"""A virtual cluster: `run(program, size)` calls program(comm) on every rank."""
 
 from dml.sim.comm import VirtualComm as VirtualComm
 from dml.sim.evaluate import evaluate as evaluate

@@ -1,8 +1,8 @@
 """A virtual communicator: mpi4py's method names, numpy buffers, virtual time.
 
-Up to `eager` bytes a send is buffered and its sender goes on after α + mβ; above, it
-waits for its receive, as MPI may (rendezvous). A receive takes α + mβ from the moment
-when both ends are there and the in port is free.
+A send of up to `eager` bytes is buffered and returns after α + mβ seconds. A longer
+send waits until its receive is posted, as MPI may (rendezvous). A receive takes α + mβ
+seconds from the time at which both are posted and the receiver's in port is free.
 """
 
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ from dml.types import ANY, Status
 
 
 class VirtualComm(Matching):
-    """One rank's end of a virtual communicator, where all ranks are equally far."""
+    """One rank's communicator on a uniform network, which has no links."""
 
     __slots__ = ()
 
@@ -51,8 +51,9 @@ class VirtualComm(Matching):
         recvtag: int = ANY,
         status: Status | None = None,
     ) -> None:
-        # The hot path of every collective, a million a second: a buffered send to a
-        # rank that does not wait for it, and a message that is there, without calls.
+        # The hot path of every collective, a million calls a second. The two common
+        # cases make no function calls: a buffered send to a rank that does not wait for
+        # it, and a receive whose message has already arrived.
         process, peer = self.process, self.peers[dest]
         nbytes = sendbuf.nbytes
         if nbytes > self.eager or peer.posted:
@@ -85,7 +86,7 @@ class VirtualComm(Matching):
             self.awaits = source
             process.waits = ("Sendrecv(source", recvbuf, source, recvtag)
             process.switch()
-            done = self.there
+            done = self.arrived
         elif (
             queue is None
             or queue[0][0] != recvtag
@@ -147,14 +148,14 @@ class VirtualComm(Matching):
     def Waitany(
         self, requests: Sequence[VirtualRequest], status: Status | None = None
     ) -> int:
-        """Wait for the first that is done; return its place, -1 if all are over."""
+        """Wait for the first completion; return its index, -1 if none is active."""
         process = self.process
         waiting = AnyOf([request for request in requests if request.active])
         if not waiting.requests:
             return -1
         if waiting.first().done < 0:
             process.wait(waiting)
-        # One that has not been met yet may still be done before.
+        # A request that is not matched yet may still complete earlier.
         process.order(max(process.clock, waiting.first().done))
         first = waiting.first()
         first.Wait(status)

@@ -1,8 +1,8 @@
-"""Receives from anyone: who comes first is settled in the order of virtual time.
+"""Receives from ANY source: messages are matched in the order of virtual time.
 
-A ──────●───────────►        Both messages may be under way in the program's order
-B ──●───────────────►        of running; the one that was sent first is shown first,
-    └──► Recv(ANY)           when no rank can send anything earlier any more.
+A ──────●───────────►        Ranks run in any order, so A's message may be posted
+B ──●───────────────►        first. B's has the earlier virtual time and becomes
+    └──► Recv(ANY)           visible first, once no rank can send an earlier one.
 """
 
 from collections.abc import Callable
@@ -19,33 +19,33 @@ NOTHING = np.empty(0, np.uint8)
 
 
 class Message(NamedTuple):
-    """What waits to be received: `start` is when its receiver may see it."""
+    """A message that is not received yet; `start`: when it becomes visible, in s."""
 
     source: int
     tag: int
     start: float
     nbytes: int
-    accept: Callable[[VirtualRequest], object]  # let a receive take it
+    accept: Callable[[VirtualRequest], object]  # match it with a receive
 
     def fits(self, source: int, tag: int) -> bool:
         return source in (ANY, self.source) and tag in (ANY, self.tag)
 
 
 class Crowd:
-    """The end of a communicator at which anyone may be received from."""
+    """Queues of a communicator whose rank receives from ANY source, or probes."""
 
     def __init__(self, comm: Any):
         self.comm, self.process = comm, comm.process
-        self.shown: list[Message] = []  # in the order in which they were sent
-        self.wanted: list[VirtualRequest] = []  # in the order in which they were posted
+        self.shown: list[Message] = []  # visible messages, by send time
+        self.wanted: list[VirtualRequest] = []  # receives, in posting order
         self.probing: VirtualRequest | None = None
 
     def come(self, message: Message, rank: int, sent: tuple = ()) -> None:
-        """Put a message off until nothing earlier can come; rank is its sender's."""
+        """Make a message of a rank visible once no earlier one can be sent."""
         self.process.world.at(message.start, rank, partial(self.show, message), sent)
 
     def show(self, message: Message) -> None:
-        """Give a message to the receive that was posted first, or keep it."""
+        """Match a message with the first receive that fits, or queue it."""
         for i, request in enumerate(self.wanted):
             if message.fits(request.peer, request.tag):
                 del self.wanted[i]
@@ -55,7 +55,7 @@ class Crowd:
             self.see(message, self.probing)
 
     def want(self, request: VirtualRequest) -> None:
-        """Take the first message that is shown and fits, or wait for one."""
+        """Complete a receive with the first visible message that fits, or queue it."""
         for i, message in enumerate(self.shown):
             if message.fits(request.peer, request.tag):
                 del self.shown[i]
@@ -67,15 +67,15 @@ class Crowd:
         message.accept(request)
 
     def first(self, source: int, tag: int) -> Message | None:
-        fitting = (each for each in self.shown if each.fits(source, tag))
+        fitting = (message for message in self.shown if message.fits(source, tag))
         return next(fitting, None)
 
     def unread(self) -> list[str]:
-        """Describe the messages that wait here for ever."""
-        me = self.comm.rank
-        return [mail(each.nbytes, each.tag, each.source, me) for each in self.shown]
+        """Describe the messages that were never received."""
+        rank = self.comm.rank
+        return [mail(m.nbytes, m.tag, m.source, rank) for m in self.shown]
 
-    # A probe sees a message α after it was sent; it is a request that takes nothing.
+    # A probe sees a message α seconds after it was sent. It is a request without data.
 
     def probe(self, source: int, tag: int, status: Status | None) -> None:
         probing = VirtualRequest(self.process, "Probe(source", NOTHING, source, tag)
@@ -92,7 +92,7 @@ class Crowd:
         probing.finish(max(probing.posted, message.start + self.comm.alpha))
 
     def look(self, source: int, tag: int, status: Status | None) -> bool:
-        """Say whether a message that fits can be seen by now."""
+        """Return whether a message that fits is visible at the rank's current clock."""
         glance = Glance(self, source, tag)
         if not 0 <= glance.done <= self.process.clock:
             look_around(self.process, glance)
@@ -105,7 +105,7 @@ class Crowd:
 
 
 class Glance(NamedTuple):
-    """What Iprobe polls for."""
+    """A polled probe: `done` is when a message that fits becomes visible, else -1."""
 
     crowd: Crowd
     source: int

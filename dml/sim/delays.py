@@ -1,7 +1,9 @@
-"""How long computing takes: a law's text in, seconds out; a stream of draws a rank.
+"""Distributions of compute times, called laws, read from text.
 
-shifted_exponential:1,0.5        1 + Exp(0.5), the lecture's; its mean is 1 + 1/0.5
-pareto:1,1.5*1,1,0.5             every third rank at half the speed
+shifted_exponential:1,0.5        1 + Exp(0.5), of mean 1 + 1/0.5
+pareto:1,1.5*1,1,0.5             speeds after the star: every third rank at half speed
+
+Each rank draws from its own random stream.
 """
 
 import math
@@ -16,13 +18,13 @@ from dml.types import BadInput
 
 
 class Law(NamedTuple):
-    """How a rank's seconds are drawn; all ranks' draws are independent."""
+    """A distribution of seconds per step; the draws of ranks are independent."""
 
-    mean: float  # at speed 1
-    draws: Callable[[np.random.Generator, int], np.ndarray]
-    tail: Callable[[np.ndarray], np.ndarray]  # q -> what is exceeded with chance q
-    kth: Callable[[int, int], float] | None = None  # the k-th fastest of p, expected
-    speeds: tuple[float, ...] = (1.0,)  # rank r's is speeds[r mod their number]
+    mean: float  # seconds, at speed 1
+    draws: Callable[[np.random.Generator, int], np.ndarray]  # n draws
+    tail: Callable[[np.ndarray], np.ndarray]  # q -> x with P(X > x) = q
+    kth: Callable[[int, int], float] | None = None  # (k, p) -> mean k-th fastest of p
+    speeds: tuple[float, ...] = (1.0,)  # relative; rank r has speeds[r % len(speeds)]
 
 
 def constant(c: float) -> Law:
@@ -35,7 +37,7 @@ def constant(c: float) -> Law:
 
 
 def shifted_exponential(c: float, mu: float) -> Law:
-    """c + Exp(mu): the k-th of p takes c + (H_p - H_(p-k))/mu, about c + ln(p)/mu."""
+    """c + Exp(mu): the k-th of p has mean c + (H_p - H_(p-k))/mu."""
     if not mu:
         raise ValueError("mu is 0")
     return Law(
@@ -49,7 +51,7 @@ def shifted_exponential(c: float, mu: float) -> Law:
 def pareto(scale: float, shape: float) -> Law:
     """P(X > x) = (scale/x)^shape: the slowest of p takes about p^(1/shape)."""
     if shape <= 1:
-        raise ValueError("of shape 1 and below there is no mean")
+        raise ValueError("the mean is infinite for a shape of 1 or less")
 
     def kth(k: int, p: int) -> float:
         logs = gammaln([p + 1, p - k + 1 - 1 / shape, p - k + 1, p + 1 - 1 / shape])
@@ -74,14 +76,14 @@ def lognormal(median: float, sigma: float) -> Law:
 
 
 def trace(path: str) -> Law:
-    """Resample a file of measured seconds, one a line.
+    """Resample a file of measured seconds, one number per line.
 
-    Drawn with replacement, not in order: so ranks are independent, as every law's.
+    Values are drawn with replacement, not in order, so that ranks are independent.
     """
     values = np.sort(np.array(Path(path).read_text().split(), float))
     n = len(values)
     if not (n and values[0] >= 0 and np.isfinite(values).all()):
-        raise ValueError(f"no file of seconds, one a line, at least 0: {path}")
+        raise ValueError(f"not a file of seconds, one per line, each 0 or more: {path}")
 
     def kth(k: int, p: int) -> float:
         below = betainc(k, p - k + 1, np.arange(n + 1) / n)
@@ -96,11 +98,11 @@ def trace(path: str) -> Law:
 
 
 def numbers(text: str) -> list[float]:
-    """Read comma-separated numbers, none below 0."""
-    found = [float(value) for value in text.split(",")]
-    if not all(0 <= value < math.inf for value in found):
+    """Parse comma-separated numbers, each finite and 0 or more."""
+    values = [float(value) for value in text.split(",")]
+    if not all(0 <= value < math.inf for value in values):
         raise ValueError("a number is below 0 or not finite")
-    return found
+    return values
 
 
 LAWS: dict[str, tuple[str, Callable[[str], Any], Callable[..., Law]]] = {
@@ -114,12 +116,12 @@ FORMS = ", ".join(f"{name}:{form}" for name, (form, _, _) in LAWS.items())
 
 
 def law(text: str) -> Law:
-    """Read a law, such as shifted_exponential:1,0.5, with speeds after a star."""
+    """Parse a law such as shifted_exponential:1,0.5, with speeds after a star."""
     body, star, after = text.partition("*")
-    name, _, given = body.partition(":")
+    name, _, arguments = body.partition(":")
     try:
         form, read, make = LAWS[name]
-        values = read(given)
+        values = read(arguments)
         if len(values) != len(form.split(",")):
             raise ValueError(f"{name} takes {form}")
         speeds = tuple(numbers(after)) if star else (1.0,)
@@ -127,29 +129,29 @@ def law(text: str) -> Law:
             raise ValueError("a speed is 0")
         return make(*values)._replace(speeds=speeds)
     except (KeyError, ValueError, OSError) as error:
-        why = error if name in LAWS else "no such law"
+        reason = error if name in LAWS else "no such law"
         raise BadInput(
             f"expected a law of {FORMS}, with *speed,... where ranks differ, got "
-            f"{text!r} ({why}); correct it"
+            f"{text!r} ({reason}); correct it"
         ) from error
 
 
 def stream(seed: int, rank: int) -> np.random.Generator:
-    """Return a rank's own generator: more ranks change nobody's draws."""
+    """Return a rank's generator; its draws do not depend on the number of ranks."""
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(rank,)))
 
 
 def seconds(law: Law, seed: int, steps: int, size: int) -> np.ndarray:
-    """Draw X_TxP: what every rank takes for each step."""
+    """Draw X_TxP: the seconds of every step on every rank."""
     times_TxP = np.empty((steps, size))
     for rank in range(size):
-        drawn = law.draws(stream(seed, rank), steps)
-        times_TxP[:, rank] = drawn / law.speeds[rank % len(law.speeds)]
+        draws = law.draws(stream(seed, rank), steps)
+        times_TxP[:, rank] = draws / law.speeds[rank % len(law.speeds)]
     return times_TxP
 
 
 def drawing(law: Law, seed: int, rank: int) -> Iterator[float]:
-    """Yield what a rank takes for each step, the same as its column of `seconds`."""
+    """Yield the seconds of each step of a rank, equal to its column of `seconds`."""
     generator, speed = stream(seed, rank), law.speeds[rank % len(law.speeds)]
     while True:
         yield float(law.draws(generator, 1)[0] / speed)
@@ -158,12 +160,12 @@ def drawing(law: Law, seed: int, rank: int) -> Iterator[float]:
 def straggler(
     comm: Any, draws: Iterator[float], scale: float = 1.0
 ) -> Callable[[Any], bool]:
-    """Return the work of a rank that only takes its time, unless a request is done."""
+    """Return a step that only advances the clock, until a request completes."""
     return lambda unless: comm.platform.compute(scale * next(draws), unless)
 
 
 def expected(law: Law, k: int, p: int) -> float | None:
-    """Return the mean time of the k-th fastest of p; None where speeds differ."""
+    """Return the mean of the k-th fastest of p draws; None where speeds differ."""
     if len(set(law.speeds)) > 1:
         return None
     at_speed_1 = law.kth(k, p) if law.kth else integral(law, k, p)
@@ -171,10 +173,11 @@ def expected(law: Law, k: int, p: int) -> float | None:
 
 
 def integral(law: Law, k: int, p: int) -> float:
-    """Return the same from the tail alone, by Takahasi and Mori's quadrature.
+    """Return the mean of the k-th fastest of p draws by quadrature of the tail.
 
-    The chance that X exceeds the k-th of p is Beta(p-k+1, k): E = ∫ tail(its quantile
-    at w) dw over 0 < w < 1, where w = 1/(1 + exp(-π sinh t)) tames both ends.
+    P(X > k-th of p) has the distribution Beta(p-k+1, k), so E = ∫ tail(Q(w)) dw over
+    0 < w < 1, where Q is its quantile function. Takahasi and Mori's substitution
+    w = 1/(1 + exp(-π sinh t)) removes singular ends.
     """
     t = np.linspace(-4, 4, 1025)
     w = 1 / (1 + np.exp(-math.pi * np.sinh(t)))

@@ -1,8 +1,8 @@
-"""Trouble in a virtual world: ranks and hosts die, links and pairs slow down or drop.
+"""Failures in a virtual cluster: deaths of ranks and hosts, slow or cut connections.
 
 As text, separated by semicolons: "die:3@0.5", "die_host:1@0.5", "slow:0,1-2,3*10@0..1"
 (messages between ranks 0, 1 and 2, 3 take 10 times as long), "cut:0-1@0.1..0.2",
-"slow_link:7*10@0..1", "cut_link:7@0..1". Without an end it lasts for ever.
+"slow_link:7*10@0..1", "cut_link:7@0..1". Without a stop time a failure is permanent.
 """
 
 import re
@@ -15,7 +15,7 @@ NEVER = float("inf")
 
 
 class Death(NamedTuple):
-    """A rank does nothing any more, from then on."""
+    """A rank stops at `start`, in s of virtual time."""
 
     rank: int
     start: float
@@ -45,9 +45,10 @@ class HostDeath(NamedTuple):
 
 
 class Slow(NamedTuple):
-    """Messages between two sets of ranks that depart from start to stop take longer.
+    """Messages between two sets of ranks take `factor` times as long.
 
-    Of factor infinity, a partition: they wait until it heals, or are lost.
+    It applies to messages that depart from start to stop, in s. An infinite factor is a
+    partition: messages wait until it ends, or are lost.
     """
 
     ranks: frozenset[int]
@@ -69,7 +70,7 @@ class Slow(NamedTuple):
 
 
 class SlowLink(NamedTuple):
-    """A link takes longer for a byte; of factor infinity, it drops."""
+    """A link takes `factor` times as long for a byte; it is cut if that is infinite."""
 
     link: int
     factor: float = NEVER
@@ -90,7 +91,7 @@ Event = Death | HostDeath | Slow | SlowLink
 
 
 def checked(events: Sequence[Event], network: Any, size: int) -> Sequence[Event]:
-    """Return the events; raise where one names what is not there, or no time."""
+    """Return the events; raise `BadInput` on unknown ranks or links, or bad times."""
     hosts = network.hosts(size)
     for event in events:
         if not 0 <= event.start < event.stop or not event.factor > 0:
@@ -98,29 +99,29 @@ def checked(events: Sequence[Event], network: Any, size: int) -> Sequence[Event]
                 f"expected times from 0 on, a start before its stop and a factor above "
                 f"0, got {event}; correct it"
             )
-        there, most = event.names(), event.among(network, hosts)
-        if not most:
+        names, count = event.names(), event.among(network, hosts)
+        if not count:
             raise BadInput(
                 f"expected a network that has links for {event}, got {network}; pass "
-                "another one, or cut ranks"
+                "another network, or cut ranks"
             )
-        if not there or min(there) < 0 or max(there) >= most:
+        if not names or min(names) < 0 or max(names) >= count:
             raise BadInput(
-                f"expected numbers from 0 to {most - 1} in {event}; correct them"
+                f"expected numbers from 0 to {count - 1} in {event}; correct them"
             )
     return events
 
 
 def deaths(events: Sequence[Event], hosts: Sequence[int]) -> dict[int, float]:
-    """When each rank dies that does."""
-    found: dict[int, float] = {}
+    """Return the time of death of every rank that dies."""
+    times: dict[int, float] = {}
     for event in events:
         dying = [event.rank] if isinstance(event, Death) else []
         if isinstance(event, HostDeath):
             dying = [rank for rank, host in enumerate(hosts) if host == event.host]
         for rank in dying:
-            found[rank] = min(event.start, found.get(rank, NEVER))
-    return found
+            times[rank] = min(event.start, times.get(rank, NEVER))
+    return times
 
 
 NUMBER = r"[\d.e+-]+"
@@ -129,7 +130,7 @@ PAIR = r"(?P<ranks>[\d,]+)-(?P<others>[\d,]+)"
 
 
 def numbers(text: str) -> frozenset[int]:
-    return frozenset(int(each) for each in text.split(","))
+    return frozenset(int(number) for number in text.split(","))
 
 
 def span(match: re.Match) -> dict[str, float]:
@@ -159,19 +160,19 @@ FORMS: dict[str, Callable[[re.Match], Event]] = {
 
 
 def events(text: str) -> list[Event]:
-    """Read events as the head of this file writes them."""
-    found: list[Event] = []
-    for each in filter(None, text.split(";")):
+    """Parse events in the form that the docstring of this module shows."""
+    parsed: list[Event] = []
+    for part in filter(None, text.split(";")):
         try:
             form, match = next(
                 (form, match)
                 for form in FORMS
-                if (match := re.fullmatch(form, each.strip()))
+                if (match := re.fullmatch(form, part.strip()))
             )
-            found.append(FORMS[form](match))
+            parsed.append(FORMS[form](match))
         except (StopIteration, ValueError) as error:
             raise BadInput(
                 f"expected events such as die:3@0.5, die_host:1@0.5, slow:0-1*10@0..1, "
-                f"cut:0,1-2,3@0.1..0.2 or cut_link:7@0.5, got {each!r}; correct it"
+                f"cut:0,1-2,3@0.1..0.2 or cut_link:7@0.5, got {part!r}; correct it"
             ) from error
-    return found
+    return parsed

@@ -1,4 +1,4 @@
-"""A virtual communicator without its messages: who belongs to it, where, since when."""
+"""A virtual communicator without messages: processes, hosts, collective calls."""
 
 from collections.abc import Sequence
 from typing import Any, Self
@@ -17,13 +17,13 @@ class Shared:
 
     def __init__(self) -> None:
         self.meeting: Meeting | None = None  # the collective call in progress
-        self.hosts: list[int] = []  # of the ranks, computed at the first use
+        self.hosts: list[int] = []  # of each rank, computed at the first use
         self.last_host: int | None = None  # the largest of hosts
         self.results: dict[str, Any] = {}  # of `wire.comm.once`, by name
 
 
 class Group:
-    """One rank's end of a group of processes; collective calls as a perfect MPI's."""
+    """One rank's view of a group of processes, with collective calls of ideal cost."""
 
     __slots__ = (
         *("_cache", "_platform", "alpha", "beta", "eager", "gamma", "peers"),
@@ -32,7 +32,7 @@ class Group:
 
     def __init__(self, process: Process, rank: int, peers: list[Any], shared: Shared):
         self.process, self.rank, self.peers = process, rank, peers
-        self.size = 0  # known when the group is complete
+        self.size = 0  # set when the group is complete
         self._cache: Cache | None = None
         self._platform: Platform | None = None
         self.alpha, self.beta, self.gamma, self.eager = process.world.rates
@@ -55,7 +55,7 @@ class Group:
         meet(self, "Barrier", None, lambda values: None)
 
     def Allreduce(self, sendbuf: Any, recvbuf: np.ndarray, op: Op = np.add) -> None:
-        """Reduce in rank order, in the time of the lower bound (Chan 2007)."""
+        """Reduce in rank order; takes the lower bound of the time (Chan 2007)."""
         share = (self.size - 1) / self.size * recvbuf.nbytes
 
         def conclude(buffers: list[np.ndarray]) -> np.ndarray:
@@ -68,22 +68,22 @@ class Group:
         recvbuf[...] = meet(self, "Allreduce", recvbuf, conclude, cost)
 
     def Split(self, color: int = 0, key: int = 0) -> Self:
-        def conclude(wishes: list[tuple[int, int]]) -> list[Self]:
+        def conclude(choices: list[tuple[int, int]]) -> list[Self]:
             ranks_of: dict[int, list[int]] = {}  # by color
-            for rank, (one, _) in enumerate(wishes):
-                ranks_of.setdefault(one, []).append(rank)
-            mine: dict[int, Self] = {}
+            for rank, (group_color, _) in enumerate(choices):
+                ranks_of.setdefault(group_color, []).append(rank)
+            comms: dict[int, Self] = {}  # by rank
             for _, ranks in sorted(ranks_of.items()):
-                ranks.sort(key=lambda rank: (wishes[rank][1], rank))
+                ranks.sort(key=lambda rank: (choices[rank][1], rank))
                 group = self.group([self.peers[r].process for r in ranks])
-                mine |= zip(ranks, group, strict=True)
-            return [mine[rank] for rank in range(self.size)]
+                comms |= zip(ranks, group, strict=True)
+            return [comms[rank] for rank in range(self.size)]
 
         self.process.made += 1
         return meet(self, "Split", (color, key), conclude)[self.rank]
 
     def Split_type(self, split_type: int = SHARED, key: int = 0) -> Self:
-        """Make a communicator of the ranks on my host."""
+        """Return a communicator of the ranks on this rank's host."""
         if split_type != SHARED:
             raise BadInput(f"expected split_type=SHARED ({SHARED}), got {split_type}")
         return self.Split(self.hosts()[self.rank], key)
@@ -114,7 +114,7 @@ class Group:
         return self._platform
 
     def hosts(self) -> list[int]:
-        """The host of every rank, numbered by their lowest rank; one list for all."""
+        """Return the host of every rank; the list is shared by all ranks."""
         if not self.shared.hosts:
             hosts = self.process.world.hosts()
             names = [hosts[peer.process.rank] for peer in self.peers]
@@ -125,7 +125,7 @@ class Group:
     def shared_window(self, nbytes: int) -> VirtualWindow:
         if self.shared.last_host is None:
             self.shared.last_host = max(self.hosts())
-        if self.shared.last_host:  # on every rank: one alone would leave the others
+        if self.shared.last_host:  # raised on every rank, none is left waiting
             raise BadInput(f"rank {self.rank}: a shared window needs one host")
 
         def conclude(sizes: list[int]) -> list[np.ndarray]:
@@ -149,7 +149,7 @@ class Group:
 
 
 def _aligned(nbytes: int) -> np.ndarray:
-    """Return zeros that begin at a cache line, as those of real windows do."""
+    """Return zeros aligned to a cache line, as a real window is."""
     memory = np.zeros(nbytes + LINE, np.uint8)
     start = -memory.__array_interface__["data"][0] % LINE
     return memory[start : start + nbytes]

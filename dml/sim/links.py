@@ -1,4 +1,4 @@
-"""The links of a virtual network while it runs: what is on them, and what fails."""
+"""State of the links of a virtual network: occupancy, traffic and failures."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -8,8 +8,8 @@ import numpy as np
 from dml.sim.events import NEVER, Slow, SlowLink
 
 
-class Way(NamedTuple):
-    """How messages go from one rank to another."""
+class Route(NamedTuple):
+    """Port rates and links of messages from one rank to another."""
 
     alpha: float
     beta: float
@@ -17,45 +17,45 @@ class Way(NamedTuple):
 
 
 class RunningLinks:
-    """What each link has carried, when it is free, and what is wrong with it."""
+    """Bytes carried, time of becoming free (s) and failures of every link."""
 
-    def __init__(self, network: Any, troubles: Sequence[Slow | SlowLink] = ()):
-        self.network, self.troubles = network, troubles
-        self.alpha, self.beta = (each.tolist() for each in network.links())
+    def __init__(self, network: Any, failures: Sequence[Slow | SlowLink] = ()):
+        self.network, self.failures = network, failures
+        self.alpha, self.beta = (rates.tolist() for rates in network.links())
         self.free = [0.0] * len(self.beta)
         self.bytes = [0] * len(self.beta)
-        self.ways: dict[tuple[int, int], Way] = {}
-        self.lost: list[Any] = []  # messages that were under way for ever
+        self.routes: dict[tuple[int, int], Route] = {}
+        self.lost: list[Any] = []  # messages that can never arrive
 
-    def way(self, source: int, dest: int) -> Way:
+    def route(self, source: int, dest: int) -> Route:
         key = source, dest
-        if key not in self.ways:
+        if key not in self.routes:
             paths = self.network.paths(np.array([source]), np.array([dest]))
             alpha, beta = float(paths.alpha[0]), float(paths.beta[0])
-            self.ways[key] = Way(alpha, beta, paths.links.tolist())
-        return self.ways[key]
+            self.routes[key] = Route(alpha, beta, paths.links.tolist())
+        return self.routes[key]
 
     def passable(self, source: int, dest: int, time: float) -> float:
-        """When to try again to depart, if not at `time`: what is cut may heal."""
-        links = self.way(source, dest).links
-        for cut in self.troubles:
+        """Return the first time from `time` on at which no failure cuts the route."""
+        links = self.route(source, dest).links
+        for cut in self.failures:
             cuts = cut.factor == NEVER and cut.start <= time < cut.stop
             if cuts and cut.hits(source, dest, links):
                 time = cut.stop
         return time
 
     def slowed(self, source: int, dest: int, time: float) -> float:
-        """How many times as long a message that departs now holds its ports."""
+        """Return the factor by which a message that departs now occupies its ports."""
         factor = 1.0
-        for slow in self.troubles:
+        for slow in self.failures:
             if isinstance(slow, Slow) and slow.start <= time < slow.stop:
                 factor *= slow.factor if slow.hits(source, dest, ()) else 1.0
         return factor
 
-    def cross(self, link: int, nbytes: int, time: float) -> tuple[float, float]:
-        """Take a link when it is free; return when the head is through, and its β."""
+    def take_link(self, link: int, nbytes: int, time: float) -> tuple[float, float]:
+        """Occupy a link once it is free; return when the head leaves it, and its β."""
         beta = self.beta[link]
-        for slow in self.troubles:
+        for slow in self.failures:
             if isinstance(slow, SlowLink) and slow.start <= time < slow.stop:
                 beta *= slow.factor if slow.link == link else 1.0
         time = max(time, self.free[link])

@@ -1,9 +1,9 @@
-"""How virtual messages meet their receives, where all ranks are equally far.
+"""Matching of virtual messages with receives, on a network without links.
 
-sent      ──► inbox, by source, till it is received       Ranks run ahead of each
-received  ──► posted, by source, till it is sent          other: what could depend
-waited for ─► handed over, straight into the buffer       on who comes first is put
-from anyone ► the crowd                                   off until it is settled.
+message without receive  ─► inbox, by source        Ranks run ahead of each other.
+receive without message  ─► posted, by source       A match whose time depends on
+blocking receive waits   ─► copied to its buffer    other messages is an event of
+receive from ANY source  ─► the crowd               `World`, in order of time.
 """
 
 from collections.abc import Callable
@@ -18,29 +18,29 @@ from dml.sim.process import Process, mail
 from dml.sim.transfer import VirtualRequest, arrive, fill, settled
 from dml.types import ANY
 
-NOBODY = -2  # neither a rank nor ANY
+NO_RANK = -2  # neither a rank nor ANY
 BUFFERED = float("inf")  # the number of a send without a request
 
 
 class Matching(Group):
-    """One rank's end, as far as messages find their receives.
+    """One rank's queues of messages and receives.
 
-    A message is (tag, start, seconds it takes, data, its sender's request or None).
-    Those between two ranks with one tag never overtake each other.
+    A message is a tuple (tag, start, seconds, data, send request or None). Messages
+    between two ranks with equal tags never overtake each other.
     """
 
-    __slots__ = ("awaits", "crowd", "inbox", "posted", "there")
+    __slots__ = ("awaits", "crowd", "inbox", "posted", "arrived")
 
     def __init__(self, process: Process, rank: int, peers: list[Any], shared: Shared):
         super().__init__(process, rank, peers, shared)
         self.inbox: dict[int, list[Any]] = {}  # by source: sends that wait
         self.posted: dict[int, Any] = {}  # by source: receives that wait
-        self.awaits = NOBODY  # whose message this rank waits for, without a request
-        self.there = 0.0  # when it came
+        self.awaits = NO_RANK  # source of the blocking receive without a request
+        self.arrived = 0.0  # when its message arrived, in s
         self.crowd: Crowd | None = None
 
     def _send(self, name: str, buffer: np.ndarray, dest: int, tag: int) -> Any:
-        """Post a send; return its request, or None where it is buffered or done."""
+        """Post a send; return its request, or None where it is buffered."""
         process, peer, rank = self.process, self.peers[dest], self.rank
         process.left -= 1
         if process.left < 0:
@@ -81,7 +81,7 @@ class Matching(Group):
         return request
 
     def _take(self, source: int, tag: int) -> Any:
-        """Take the first message from source that waits; a crowd has none here."""
+        """Remove and return the first message from a source; None if there is none."""
         queue = self.inbox.get(source)
         if not queue:
             return None
@@ -96,7 +96,7 @@ class Matching(Group):
         return message
 
     def _receive(self, name: str, buffer: np.ndarray, source: int, tag: int) -> float:
-        """Receive, waiting if need be; return when the message is there."""
+        """Receive a message, waiting for it if necessary; return its arrival time."""
         process = self.process
         if process.open or self.crowd is not None or source == ANY:
             receive = VirtualRequest(process, name, buffer, source, tag)
@@ -106,25 +106,25 @@ class Matching(Group):
         if message is None:
             self.awaits = source
             process.wait((name, buffer, source, tag))
-            return self.there
-        found, start, took, data, request = message
+            return self.arrived
+        sent_tag, start, took, data, request = message
         if request is not None and not settled(request, max(start, process.clock)):
             receive = VirtualRequest(process, name, buffer, source, tag)
             self._post(receive, message).Wait()
             return process.clock
-        fill(buffer, data, self.rank, source, found)
+        fill(buffer, data, self.rank, source, sent_tag)
         if start < process.clock:
             start = process.clock
         return arrive(process, start, took, request)
 
     def _hand(self, message: tuple) -> bool:
-        """Let the receive in which this rank waits take a message, if it fits."""
+        """Complete this rank's blocking receive; return False if the tag differs."""
         tag, start, took, data, request = message
         process = self.process
         _, buffer, source, wanted = process.waits
         if wanted != tag and wanted != ANY:
             return False
-        self.awaits = NOBODY
+        self.awaits = NO_RANK
         meets = start if start > process.clock else process.clock
         if request is not None and not settled(request, meets):
             self._put_off(meets, source, message, partial(self._give, message))
@@ -139,7 +139,7 @@ class Matching(Group):
                 start = process.clock
             if start < process.in_free:
                 start = process.in_free
-            process.in_free = self.there = start + took
+            process.in_free = self.arrived = start + took
             process.waits = None
             process.world.ready.append(process)
         return True
@@ -147,7 +147,7 @@ class Matching(Group):
     def _put_off(
         self, time: float, source: int, message: tuple, call: Callable[[], object]
     ) -> None:
-        """Call when nothing can come before any more, and the out port is free."""
+        """Call once no earlier event can occur and the sender's out port is free."""
         _, start, took, _, request = message
         sender = self.peers[source].process
 
@@ -157,22 +157,23 @@ class Matching(Group):
             else:
                 call()
 
-        # In the order in which they were sent: one that is buffered delays the next.
+        # Ordered as the messages were sent: a buffered one delays the next.
         sent = (start, request.number if request is not None else BUFFERED, took)
         sender.world.at(time, sender.rank, when_free, sent)
 
     def _give(self, message: tuple) -> None:
+        """Complete the blocking receive of this rank and wake it."""
         tag, start, took, data, request = message
         process = self.process
         _, buffer, source, _ = process.waits
         fill(buffer, data, self.rank, source, tag)
         if start < process.clock:
             start = process.clock
-        self.there = arrive(process, start, took, request)
+        self.arrived = arrive(process, start, took, request)
         process.wake()
 
     def _post(self, receive: VirtualRequest, message: Any) -> VirtualRequest:
-        """Let a receive take the message that waits, or wait for one."""
+        """Match a receive with a message, or queue it."""
         self.process.open += 1
         if message:
             self._meet(receive.peer, message, receive)
@@ -183,7 +184,7 @@ class Matching(Group):
         return receive
 
     def _meet(self, source: int, message: tuple, receive: VirtualRequest) -> None:
-        """Let a receive take a message; at a port the first in time is the first."""
+        """Match a message with a receive; ports serve messages in the order of time."""
         _, start, _, _, request = message
         process = self.process
         meets = start if start > receive.posted else receive.posted
@@ -197,7 +198,7 @@ class Matching(Group):
             self._put_off(meets, source, message, land)
 
     def _land(self, source: int, message: tuple, receive: VirtualRequest) -> None:
-        """Pass the in port and fill the buffer."""
+        """Occupy the in port and fill the receive buffer."""
         tag, start, took, data, request = message
         self.process.open -= 1
         fill(receive.buffer, data, self.rank, source, tag)
@@ -207,13 +208,13 @@ class Matching(Group):
         receive.finish(arrive(self.process, start, took, request))
 
     def anyone(self) -> Crowd:
-        """From now on settle in the order of virtual time who comes first."""
+        """Match messages in the order of virtual time from now on; return the crowd."""
         if self.crowd is None:
             self.crowd = Crowd(self)
             self._show_all()
-            waiting = [each for posted in self.posted.values() for each in posted]
+            waiting = [receive for queue in self.posted.values() for receive in queue]
             self.crowd.wanted = sorted(waiting, key=lambda receive: receive.posted)
-            self.posted = {ANY: True}  # whoever sends takes the slow way
+            self.posted = {ANY: True}  # not empty: senders take the slow path
         return self.crowd
 
     def _show_all(self) -> None:
@@ -229,10 +230,10 @@ class Matching(Group):
         self.anyone().come(Message(source, tag, start, data.nbytes, land), rank)
 
     def unread(self) -> list[str]:
-        """Describe the messages that wait here for ever."""
-        kept = [
+        """Describe the messages that were never received."""
+        messages = [
             mail(data.nbytes, tag, source, self.rank)
             for source, queue in self.inbox.items()
             for tag, _, _, data, _ in queue
         ]
-        return kept + (self.crowd.unread() if self.crowd else [])
+        return messages + (self.crowd.unread() if self.crowd else [])

@@ -1,4 +1,4 @@
-"""Where all ranks of a virtual communicator come together, with or without waiting."""
+"""Collective calls of a virtual communicator, blocking or polled."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,17 +10,19 @@ from dml.types import BadInput
 
 
 class Meeting:
-    """Ranks of one communicator that have come to a collective call."""
+    """A collective call in progress: the ranks that have entered it, and its result."""
 
     def __init__(self, name: str, size: int):
         self.name = name
         self.values: list[Any] = [None] * size
-        self.came: list[Process] = []
-        self.done = -1.0
+        self.entered: list[Process] = []
+        self.done = -1.0  # completion time in s; -1 before all ranks have entered
         self.result: Any = None
 
     def describe(self) -> str:
-        return f"{self.name}(), where {len(self.came)} of {len(self.values)} ranks are"
+        return (
+            f"{self.name}(), entered by {len(self.entered)} of {len(self.values)} ranks"
+        )
 
 
 def meet(
@@ -31,26 +33,36 @@ def meet(
     cost: float = 0,
     pause: Any = None,
 ) -> Any:
-    """Wait for all ranks; the last one concludes from their values."""
+    """Run a collective call; return its result, the same object on every rank.
+
+    Args:
+      comm: One rank's communicator.
+      name: Name of the call, for messages.
+      value: This rank's contribution.
+      conclude: Computes the result from all values; called by the last rank to enter.
+      cost: Seconds in addition to α for each of ⌈log₂ p⌉ rounds.
+      pause: Called while polling for the result; None blocks.
+    """
     process = comm.process
     meeting = comm.shared.meeting
     if meeting is None:
         meeting = comm.shared.meeting = Meeting(name, comm.size)
     if meeting.name != name:
         raise BadInput(
-            f"rank {comm.rank} calls {name}() where {len(meeting.came)} of "
+            f"rank {comm.rank} calls {name}() where {len(meeting.entered)} of "
             f"{comm.size} ranks call {meeting.name}(); all must call the same"
         )
     process.world.progress()
     meeting.values[comm.rank] = value
-    meeting.came.append(process)
-    if len(meeting.came) == comm.size:
+    meeting.entered.append(process)
+    if len(meeting.entered) == comm.size:
         comm.shared.meeting = None
         meeting.result = conclude(meeting.values)
         rounds = (comm.size - 1).bit_length()
-        start = max(process.clock for process in meeting.came)
+        start = max(process.clock for process in meeting.entered)
         meeting.done = start + rounds * comm.alpha + cost
-        for peer in reversed(comm.peers):  # rank 0 goes on first: neighbours in memory
+        # Rank 0 resumes first, then its neighbours in memory.
+        for peer in reversed(comm.peers):
             if peer.process.waits is meeting:
                 peer.process.wake()
     elif pause is None:
@@ -67,13 +79,13 @@ def meet(
 
 
 class VirtualWindow:
-    """Shared memory of a virtual host."""
+    """Shared memory of a virtual host: one array per rank."""
 
     def __init__(self, comm: Any, parts: list[np.ndarray]):
         self.comm, self.parts = comm, parts
 
     def barrier(self, pause: Any = None) -> None:
-        """Meet all ranks, as `Barrier` does; a pause of another kind is for polling."""
+        """Wait for all ranks, as `Barrier`; poll if `pause` is not the rank's own."""
         if pause == self.comm.process.pause:
             pause = None
         meet(self.comm, "barrier", None, lambda values: None, pause=pause)

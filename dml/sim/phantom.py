@@ -1,7 +1,7 @@
-"""A buffer that has a size and no content: huge models on virtual ranks, for nothing.
+"""A buffer that has a size and no content, for huge models on virtual ranks.
 
-It is as long as it says, slices, travels and reduces as any other buffer does, in the
-same virtual time, and holds one word of memory.
+It is sliced, sent and reduced as any other buffer, in the same virtual time, and takes
+one word of memory.
 """
 
 from types import SimpleNamespace
@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
-AS_IF = SimpleNamespace(c_contiguous=True, writeable=True)
+FLAGS = SimpleNamespace(c_contiguous=True, writeable=True)
 
 
 class Phantom(np.ndarray):
-    """Phantom(nbytes, dtype): a vector of so many bytes that stores nothing."""
+    """Phantom(nbytes, dtype): a vector of nbytes bytes that stores no values."""
 
     def __new__(cls, nbytes: int, dtype: Any = np.uint8) -> "Phantom":
         word = np.zeros(1, dtype)
@@ -22,7 +22,7 @@ class Phantom(np.ndarray):
 
     @property
     def flags(self) -> Any:
-        return AS_IF
+        return FLAGS
 
     def view(self, dtype: Any = None, *more: Any) -> Any:  # type: ignore[override]
         if dtype is None or isinstance(dtype, type) and issubclass(dtype, np.ndarray):
@@ -33,10 +33,10 @@ class Phantom(np.ndarray):
         return self
 
     def __setitem__(self, key: Any, value: Any) -> None:
-        """Forget it."""
+        """No-op: no values are stored."""
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any):
-        """Take no time; what goes into a real buffer is forgotten too."""
+        """No-op: return the output; a real output buffer is left as it is."""
         return options.get("out", (self,))[0]
 
     def __array_function__(self, func: Any, types: Any, args: Any, options: Any) -> Any:

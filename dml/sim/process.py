@@ -1,4 +1,4 @@
-"""A virtual rank: a clock, two ports, and a greenlet that gives way when it waits."""
+"""A virtual rank: a clock, two ports, and a greenlet that switches when it waits."""
 
 from typing import Any
 
@@ -8,7 +8,7 @@ from dml.types import ANY
 
 
 class Process:
-    """One virtual rank: its clock, its two ports, its thread of control."""
+    """One virtual rank: its clock, its ports and its greenlet; all times in seconds."""
 
     __slots__ = (
         *("asked", "clock", "died", "dies", "ends", "fiber", "in_free", "left"),
@@ -19,20 +19,20 @@ class Process:
     def __init__(self, world: Any, rank: int):
         self.world, self.rank = world, rank
         self.clock = self.out_free = self.in_free = self.met_free = 0.0
-        self.root: Any = None  # the fiber of its program
-        self.fiber: Any = None  # the one to go on with: root, or one that root began
-        self.waits: Any = None  # what it waits for, with describe()
-        self.polls: Any = None  # what it asks for again and again, likewise
-        self.asked = False  # in vain, since its clock last advanced
-        self.settled = -1.0  # until when all has happened that can
-        self.made = 0  # communicators and windows
-        self.left = world.limits.messages  # that it may send, or wait for
-        self.open = self.offers = 0  # receives posted, and sends that wait for one
+        self.root: Any = None  # greenlet of the program
+        self.fiber: Any = None  # greenlet to resume: root, or one that root started
+        self.waits: Any = None  # call or object that it waits for (see `described`)
+        self.polls: Any = None  # object that it polls, with `done` and `describe()`
+        self.asked = False  # polled without success since its clock last advanced
+        self.settled = -1.0  # all events up to this time have been processed
+        self.made = 0  # number of communicators and windows that it created
+        self.left = world.limits.messages  # messages and waits left
+        self.open = self.offers = 0  # receives posted; sends waiting for a receive
         self.dies, self.died = float("inf"), False
-        self.ends = world.limits.seconds  # or when it dies, if that is before
+        self.ends = world.limits.seconds  # time limit, or its death if earlier
 
     def wait(self, what: Any) -> None:
-        """Let others run until one of them has called `wake`."""
+        """Suspend this rank until another calls `wake`."""
         self.waits = what
         self.switch()
 
@@ -41,7 +41,7 @@ class Process:
         self.world.ready.append(self)
 
     def order(self, time: float) -> None:
-        """Let all that happens before `time` happen first."""
+        """Suspend this rank until all events before `time` are processed."""
         world, self.settled = self.world, time
         others = world.ready or world.polling or world.starting
         if others or (world.later and world.later[0][0] <= time):
@@ -49,7 +49,7 @@ class Process:
             self.switch()
 
     def pause(self) -> None:
-        """Let the others that can run go first."""
+        """Yield to the other ranks that can run; used while polling."""
         world = self.world
         world.polling.append(self)
         world.idle += 1
@@ -71,11 +71,12 @@ class Process:
             self.end()
 
     def compute(self, seconds: float, unless: Any = None) -> bool:
-        """Let the clock advance, and others act before then if this rank polls.
+        """Advance the clock, unless a request completes earlier.
 
-        Stop when a request is done before that; say whether the time passed.
+        If this rank polled, events before the new time are processed first. Return
+        whether all the seconds passed.
         """
-        end = self.clock + float(seconds)  # numpy's own would spread, and are slow
+        end = self.clock + float(seconds)  # NumPy floats would spread, and are slow
         if unless is not None and unless.done < 0:
             what = unless.alone()
             self.world.at(end, self.rank, lambda: self.ring(what))
@@ -93,12 +94,12 @@ class Process:
         return passed
 
     def ring(self, what: Any) -> None:
-        """Wake this rank if that is what it waits for, though it is not done."""
+        """Wake this rank if it still waits for `what`."""
         if self.waits is what:
             self.wake()
 
     def end(self) -> None:
-        """Die, if that is its fate, or end a program that never ends."""
+        """End this rank at its death, or stop a program that exceeds its limits."""
         if self.clock < self.dies:
             self.world.stop(self)
         self.died, self.clock = True, self.dies
@@ -106,7 +107,7 @@ class Process:
 
 
 def described(call: Any) -> str:
-    """Say what a rank waits for: an object that can tell, or a call's arguments."""
+    """Describe the object or call (name, buffer, peer, tag) that a rank waits for."""
     if call.__class__ is not tuple:
         return call.describe()
     name, buffer, peer, tag = call
@@ -114,10 +115,10 @@ def described(call: Any) -> str:
 
 
 def mail(nbytes: int, tag: int, source: int, dest: int) -> str:
-    """Say what a message is that nobody has received."""
+    """Describe a message that was not received."""
     return f"{nbytes} bytes, tag={label(tag)}, from rank {source} to rank {dest}"
 
 
 def label(number: int) -> str:
-    """Name a peer or a tag as the caller does."""
+    """Return the name of a peer or tag: ANY, the tag's enum name, or the number."""
     return "ANY" if number == ANY else getattr(number, "name", str(number))

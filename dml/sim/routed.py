@@ -1,8 +1,8 @@
-"""A virtual communicator on a network whose links are shared, or where things fail.
+"""A virtual communicator on a network with shared links or with failures.
 
-A message departs when no rank can send anything earlier any more, so that it finds its
-links as they are then: busy with those that came to them before. networks/fabric.py
-says what a link and a port take.
+A message departs once no rank can send an earlier one. So the messages on its links are
+exactly those that reached them before. `networks.fabric` defines the times that
+links and ports take.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ from dml.types import ANY, Status
 
 
 class RoutedComm(VirtualComm):
-    """One rank's end; sends and receives are as VirtualComm's but for the way."""
+    """One rank's communicator: VirtualComm with routes over links."""
 
     __slots__ = ()
 
@@ -41,7 +41,7 @@ class RoutedComm(VirtualComm):
         for i, receive in enumerate(waiting):
             if receive.tag in (tag, ANY):
                 del waiting[i]
-                parcel.meet(receive)
+                parcel.match(receive)
                 return request
         peer.inbox.setdefault(self.rank, []).append(parcel)
         if peer.crowd is not None:
@@ -68,7 +68,7 @@ class RoutedComm(VirtualComm):
                 del queue[i]
                 if not queue:
                     del self.inbox[source]
-                parcel.meet(receive)
+                parcel.match(receive)
                 return receive
         self.posted.setdefault(source, []).append(receive)
         return receive
@@ -78,7 +78,7 @@ class RoutedComm(VirtualComm):
             self._show(source)
 
     def _show(self, source: int) -> None:
-        """Show what is there, or waits to be received; nothing overtakes another."""
+        """Make arrived and waiting messages of a source visible, in sending order."""
         queue, time = self.inbox[source], 0.0
         while queue and (queue[0].head >= 0 or queue[0].request is not None):
             time = queue.pop(0).show(time)
@@ -108,16 +108,16 @@ class RoutedComm(VirtualComm):
 
     def unread(self) -> list[str]:
         parcels = [parcel for queue in self.inbox.values() for parcel in queue]
-        kept = [parcel.describe() for parcel in parcels]
-        return kept + (self.crowd.unread() if self.crowd else [])
+        messages = [parcel.describe() for parcel in parcels]
+        return messages + (self.crowd.unread() if self.crowd else [])
 
 
 class Parcel:
-    """A message on its way; `head` is when it is at the receiver's port, -1 before."""
+    """A message in transit; `head`: its arrival at the in port in s, -1 before."""
 
     __slots__ = (
         *("alpha", "beta", "data", "dest", "head", "hop", "receive", "request"),
-        *("sent", "slowed", "source", "start", "tag", "time", "way"),
+        *("route", "sent", "slowed", "source", "start", "tag", "time"),
     )
 
     def __init__(self, source: RoutedComm, dest: RoutedComm, tag, data, request):
@@ -129,29 +129,29 @@ class Parcel:
         self.sent = (-process.left,)  # grows with every send
         self.head, self.hop, self.slowed = -1.0, 0, 1.0
         links = process.world.links
-        self.alpha, self.beta, self.way = links.way(process.rank, dest.process.rank)
+        self.alpha, self.beta, self.route = links.route(process.rank, dest.process.rank)
 
     def took(self) -> float:
-        """How long it holds a port."""
+        """Return the seconds for which the message occupies a port."""
         return self.alpha + self.beta * self.data.nbytes
 
     def put_off(self, time: float) -> None:
-        """Depart when nothing can happen before any more."""
+        """Add the event of the departure."""
         self.time = time
         process = self.source.process
         process.world.at(time, process.rank, self.depart, self.sent)
 
-    def meet(self, receive: VirtualRequest) -> None:
-        """Be received, now or when it is there."""
+    def match(self, receive: VirtualRequest) -> None:
+        """Match the message with a receive."""
         receive.take(self.source.rank, self.tag, self.data.nbytes)
         self.receive = receive
         if self.head >= 0:
-            self.come()
+            self.schedule_arrival()
         elif self.request is not None:
             self.put_off(max(self.start, receive.posted))
 
     def depart(self) -> None:
-        """Leave when the way is open, and the out port is."""
+        """Leave once the route is not cut and the out port is free."""
         sender, receiver = self.source.process, self.dest.process
         if self.time >= sender.dies:
             return
@@ -166,33 +166,33 @@ class Parcel:
             if self.request is not None:
                 sender.met_free = time + self.took()
             self.slowed = links.slowed(sender.rank, receiver.rank, time)
-            self.cross()
+            self.take_link()
 
-    def cross(self) -> None:
-        """Take the next link; after the last, the head is at the in port."""
+    def take_link(self) -> None:
+        """Occupy the next link; after the last, the head is at the in port."""
         process = self.source.process
-        if self.hop < len(self.way):
-            link, links = self.way[self.hop], process.world.links
+        if self.hop < len(self.route):
+            link, links = self.route[self.hop], process.world.links
             self.hop += 1
-            self.time, beta = links.cross(link, self.data.nbytes, self.time)
+            self.time, beta = links.take_link(link, self.data.nbytes, self.time)
             self.beta = max(self.beta, beta)
-            process.world.at(self.time, process.rank, self.cross, self.sent)
+            process.world.at(self.time, process.rank, self.take_link, self.sent)
             return
         self.head = self.time
         if self.receive is not None:
-            self.come()
+            self.schedule_arrival()
         elif self.dest.crowd is not None:
             self.dest._show(self.source.rank)
 
-    def come(self) -> None:
-        """Land when nothing can come to the port before any more."""
+    def schedule_arrival(self) -> None:
+        """Add the event of passing the in port."""
         process, receive = self.source.process, self.receive
         assert receive is not None
         time = max(self.head, receive.posted)
-        process.world.at(time, process.rank, self.land, self.sent)
+        process.world.at(time, process.rank, self.arrive, self.sent)
 
-    def land(self) -> None:
-        """Pass the receiver's in port and fill its buffer."""
+    def arrive(self) -> None:
+        """Occupy the receiver's in port and fill its buffer."""
         receive, port, request = self.receive, self.dest.process, self.request
         assert receive is not None
         fill(receive.buffer, self.data, self.dest.rank, self.source.rank, self.tag)
@@ -204,12 +204,12 @@ class Parcel:
             request.finish(done)
         receive.finish(done)
 
-    # To someone who receives from anyone.
+    # To a rank that receives from ANY source.
 
     def show(self, after: float) -> float:
-        """Say that it is there, or waits to be received; return since when."""
+        """Make the message visible, not before `after`; return that time."""
         start, nbytes = max(self.head, self.start, after), self.data.nbytes
-        message = Message(self.source.rank, self.tag, start, nbytes, self.meet)
+        message = Message(self.source.rank, self.tag, start, nbytes, self.match)
         crowd = self.dest.crowd
         assert crowd is not None
         crowd.come(message, self.source.process.rank, self.sent)

@@ -24,19 +24,24 @@ def run(
 ) -> list[Any]:
     """Call program(comm) on `size` virtual ranks; return their results by rank.
 
-    A seed other than 0 starts the ranks in another order. Events (sim.events) are what
-    goes wrong; the result of a rank that dies is None.
+      Args:
+    program: Called with the communicator of each rank.
+    size: Number of ranks.
+    network: `Uniform` or one of `sim.networks`; None is Uniform().
+    seed: Order in which ranks start; 0 is the order of ranks.
+    events: Failures (`sim.events`); the result of a rank that dies is None.
+    limits: Virtual seconds and messages after which the program is stopped.
     """
     network, limits = network or Uniform(), limits or Limits()
     fits(network, size)
     if not (limits.seconds >= 0 and limits.messages > 0):
         raise BadInput(f"expected limits of 0 s and 1 message or more, got {limits}")
     thresholds = gc.get_threshold()
-    gc.set_threshold(1_000_000, 100, 100)  # each walk visits all fibers: seldom, then
+    gc.set_threshold(1_000_000, 100, 100)  # a collection visits all greenlets
     world = World(size, network, limits)
     results: list[Any] = [None] * size
 
-    def live(comm: VirtualComm) -> None:
+    def run_rank(comm: VirtualComm) -> None:
         try:
             results[comm.rank] = program(comm)
         except GreenletExit:
@@ -46,9 +51,9 @@ def run(
             raise
 
     try:
-        comms = kind(world, events).group(world.processes)
+        comms = communicator(world, events).group(world.processes)
         for process in world.processes:
-            process.root = greenlet(live, world.hub)
+            process.root = greenlet(run_rank, world.hub)
         world.play(comms, seed)
     finally:
         gc.set_threshold(*thresholds)
@@ -56,8 +61,8 @@ def run(
     return results
 
 
-def kind(world: World, events: Sequence[Any]) -> type[VirtualComm]:
-    """Prepare the world's links; say which communicator it takes."""
+def communicator(world: World, events: Sequence[Any]) -> type[VirtualComm]:
+    """Set up links and failures; return the class of communicator."""
     if isinstance(world.network, Uniform) and not events:
         return VirtualComm
     from dml.sim.events import Death, HostDeath, checked, deaths
@@ -67,6 +72,6 @@ def kind(world: World, events: Sequence[Any]) -> type[VirtualComm]:
     checked(events, world.network, len(world.processes))
     for rank, time in deaths(events, world.hosts()).items():
         world.doom(world.processes[rank], time)
-    troubles = [each for each in events if not isinstance(each, Death | HostDeath)]
-    world.links = RunningLinks(world.network, troubles)
+    failures = [event for event in events if not isinstance(event, Death | HostDeath)]
+    world.links = RunningLinks(world.network, failures)
     return RoutedComm

@@ -1,4 +1,4 @@
-"""A message of the virtual world: how it waits, travels and lands in a buffer."""
+"""Requests of virtual sends and receives, and the copy into the receive buffer."""
 
 from typing import Any, NamedTuple
 
@@ -7,11 +7,11 @@ import numpy as np
 from dml.sim.process import Process, described
 from dml.types import BadInput, Status
 
-ISEND = "Isend(dest"  # of the sends, the one that does not block
+ISEND = "Isend(dest"  # name of the one send that does not block
 
 
 class VirtualRequest:
-    """A send or receive under way; `done` is when its buffer is free, -1 before."""
+    """A send or receive; `done`: its completion time in s, -1 before it is known."""
 
     __slots__ = (
         *("active", "buffer", "count", "done", "name", "number", "peer", "posted"),
@@ -34,11 +34,11 @@ class VirtualRequest:
             process.world.progress()
 
     def take(self, source: int, tag: int, count: int) -> None:
-        """Note whose message it is that came."""
+        """Record the message that a receive is matched with, for its status."""
         self.peer, self.tag, self.count = source, tag, count
 
     def alone(self) -> "AnyOf":
-        """Itself, to wait for no longer than until something else happens."""
+        """Return a wait for this request that another event may end."""
         return AnyOf([self])
 
     def describe(self) -> str:
@@ -59,7 +59,7 @@ class VirtualRequest:
         return True
 
     def Test(self, status: Any = None) -> bool:
-        """Say whether it is done by now; if not, let the other ranks run first."""
+        """Return whether the request is done; if not, yield to the other ranks."""
         process = self.process
         if not 0 <= self.done <= process.clock:
             look_around(process, self)
@@ -69,21 +69,21 @@ class VirtualRequest:
 
 
 class AnyOf(NamedTuple):
-    """What a rank waits for that any of its requests sets free."""
+    """A wait that ends when any of several requests completes."""
 
     requests: list[VirtualRequest]
 
     def first(self) -> VirtualRequest:
-        """The one that is done first; any, if none is done."""
+        """Return the request that completes first; any, if none is complete."""
         done = [request for request in self.requests if request.done >= 0]
         return min(done or self.requests, key=lambda request: request.done)
 
     def describe(self) -> str:
-        return "any of " + ", ".join(each.describe() for each in self.requests)
+        return "any of " + ", ".join(request.describe() for request in self.requests)
 
 
 def look_around(process: Process, what: Any) -> None:
-    """Let happen what happens before now, or else let the others go first."""
+    """Poll once: process earlier events if there are any, else yield to other ranks."""
     world = process.world
     process.asked = True
     late = world.later and world.later[0][0] < process.clock
@@ -101,10 +101,11 @@ def tell(status: Status, source: int, tag: int, count: int) -> None:
 
 
 def arrive(receiver: Process, start: float, took: float, request: Any) -> float:
-    """Take a message through the receiver's in port; return when it has arrived.
+    """Occupy the receiver's in port; return the time of arrival.
 
-    A request is that of a sender that has waited for its receive: its own kind hold
-    the out port one after another, from when they are met, beside what is buffered.
+    `request` is None for a buffered send. Sends that wait for their receive have a
+    request: they occupy the out port one after another, independently of buffered
+    sends, each from the time at which its receive is posted.
     """
     if start < receiver.in_free:
         start = receiver.in_free
@@ -121,9 +122,10 @@ def arrive(receiver: Process, start: float, took: float, request: Any) -> float:
 
 
 def settled(request: Any, meets: float) -> bool:
-    """Say whether nothing can come before a message that is met then, out of its port.
+    """Return whether no other message can leave the sender's out port before this one.
 
-    That is so where its sender does nothing before it is done.
+    `meets` is the time at which send and receive are both posted. The answer is yes if
+    the sender posts no other send before this one is done.
     """
     if request is None:
         return True

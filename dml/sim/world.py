@@ -1,10 +1,9 @@
-"""A virtual world: ranks are greenlets in one thread, time is virtual.
+"""The scheduler of virtual ranks: greenlets in one thread, in virtual time.
 
-A program for one rank comes in, the ranks' results go out. A rank runs ahead in virtual
-time until it has to wait. What depends on who comes first (a receive from anyone, a
-shared link, a death) is put off: when no rank can run ahead any more, the earliest of
-these happens. So nothing that comes later can change it (Chandy & Misra 1979), and the
-run is the same on every machine.
+A rank runs ahead in virtual time until it has to wait. Events whose result depends on
+their order (a receive from ANY source, a shared link, a death) are put into a heap.
+When no rank can run ahead, the earliest event is processed. Later events cannot change
+its result (Chandy & Misra 1979), so a run is the same on every machine.
 """
 
 import random
@@ -17,38 +16,38 @@ from greenlet import GreenletExit, getcurrent
 
 from dml.sim.process import Process, described
 
-PATIENCE = 1000  # times that all ranks poll in vain before that is a deadlock
+PATIENCE = 1000  # fruitless polls of all ranks before a deadlock is reported
 
 
 class Deadlock(RuntimeError):
-    """No virtual rank can go on, or messages are left that nobody received."""
+    """All virtual ranks wait, or messages were sent and never received."""
 
 
 class Limits(NamedTuple):
-    """What ends a program that does not end by itself."""
+    """Limits beyond which a program is stopped."""
 
     seconds: float = 1e9  # of virtual time
-    messages: int = 10**9  # that one rank sends, or waits for
+    messages: int = 10**9  # sends and waits of one rank
 
 
 class World:
-    """All virtual ranks, and who of them can run."""
+    """All virtual ranks, those that can run, and the events to come."""
 
     def __init__(self, size: int, network: Any, limits: Limits):
         self.network, self.limits = network, limits
         self.hub = getcurrent()
         self.starting, self.ending = True, False
-        self.ready: list[Process] = []  # the last one goes on first: it is still warm
-        self.polling: deque[Process] = deque()  # go on when none is ready
-        # a heap, by time, rank and what the rank sent first
+        self.ready: list[Process] = []  # last in, first out: still in cache
+        self.polling: deque[Process] = deque()  # resumed when none is ready
+        # Events: a heap ordered by time, rank and the rank's order of sends.
         self.later: list[tuple[float, int, tuple, int, Any]] = []
-        self.count = 0  # of what was put off
-        self.idle = 0  # pauses since anything but polling happened
-        self.vain = 0  # times that all have polled since then, and nothing was due
+        self.count = 0  # number of events so far
+        self.idle = 0  # pauses since the last progress
+        self.vain = 0  # fruitless polls of all ranks since then
         self.processes = [Process(self, rank) for rank in range(size)]
         self.groups: list[list[Any]] = []  # the communicators of each group
-        self.host: list[int] = []
-        self.links: Any = None  # of a network that has any, or trouble
+        self.host: list[int] = []  # of each rank, computed at the first use
+        self.links: Any = None  # RunningLinks, of a network with links or failures
         rates = network.rates
         self.rates = (
             *(float(rates.alpha), float(rates.beta), float(rates.gamma)),
@@ -56,11 +55,11 @@ class World:
         )
 
     def play(self, comms: Sequence[Any], seed: int) -> None:
-        """Run every rank to its end; raise `Deadlock` when none can go on."""
+        """Run every rank to its end; raise `Deadlock` when all wait."""
         order = list(comms)
         if seed:
             random.Random(seed).shuffle(order)
-        # A greenlet inherits the recursion depth of whoever starts it: start all here.
+        # A greenlet inherits its starter's recursion depth: start all of them here.
         for comm in order:
             comm.process.root.switch(comm)
         self.starting = False
@@ -73,10 +72,10 @@ class World:
                 self.advance()
         if any(process.waits for process in self.processes):
             raise Deadlock(self.report())
-        self.nothing_is_left()
+        self.check_all_received()
 
     def hosts(self) -> list[int]:
-        """The host of every rank."""
+        """Return the host of every rank."""
         if not self.host:
             self.host = self.network.hosts(len(self.processes))
         return self.host
@@ -88,12 +87,19 @@ class World:
         what: Process | Callable[[], object],
         sent: tuple = (),
     ) -> None:
-        """Put off: go on with a rank, or call, when all before has happened."""
+        """Add an event: resume a rank, or call, once all earlier events are processed.
+
+        Args:
+          time: Virtual time of the event, in s.
+          rank: Orders events of equal time.
+          what: Rank to resume, or function to call.
+          sent: Orders events of equal time and rank; grows with every send.
+        """
         self.count += 1
         heappush(self.later, (time, rank, sent, self.count, what))
 
     def advance(self) -> None:
-        """Let the earliest of what was put off happen."""
+        """Process the earliest event."""
         time, *_, what = heappop(self.later)
         self.progress()
         if what.__class__ is not Process:
@@ -104,7 +110,7 @@ class World:
             self.ready.append(what)
 
     def doom(self, process: Process, time: float) -> None:
-        """Let a rank die then, also while it waits or polls."""
+        """Add the event of a rank's death, also while it waits or polls."""
         process.dies = time
         process.ends = min(time, process.ends)
 
@@ -116,11 +122,11 @@ class World:
         self.at(time, -1, end)
 
     def progress(self) -> None:
-        """Something has happened that a rank may have polled for."""
+        """Note progress: an event that a rank may have polled for."""
         self.idle = self.vain = 0
 
     def let_time_pass(self) -> None:
-        """All that can run only poll: go on to the first thing that comes true."""
+        """Advance to the next event or completion, when all ranks that can run poll."""
         self.idle = 0
         due = [p for p in self.polling if p.polls and p.polls.done > p.clock]
         first = min(due, key=lambda process: process.polls.done, default=None)
@@ -134,7 +140,7 @@ class World:
             self.hub.throw(Deadlock(self.report()))
 
     def stop(self, process: Process) -> None:
-        """End a program that does not end by itself."""
+        """Stop a program that exceeds its limits."""
         error = Deadlock(
             f"expected a program that ends within {self.limits}, got rank "
             f"{process.rank} at {process.clock:.9g} s of virtual time; correct the "
@@ -145,7 +151,7 @@ class World:
         self.hub.throw(error)
 
     def report(self) -> str:
-        """Say what each rank waits for, and which messages wait for a rank."""
+        """Describe the call that each rank waits in, and the messages not received."""
         stuck = [p for p in self.processes if p.waits or p.polls]
         lines = [
             f"  rank {p.rank} at {p.clock:.9f} s: {described(p.waits or p.polls)}"
@@ -154,42 +160,44 @@ class World:
         dead = [p for p in self.processes if p.died]
         lines[:0] = [f"  rank {p.rank} died at {p.dies:.9f} s" for p in dead]
         head = f"deadlock: {len(stuck)} of {len(self.processes)} virtual ranks wait"
-        return "\n".join([head, *some(lines, "ranks"), *some(self.lost(), "messages")])
+        lost = first_lines(self.lost(), "messages")
+        return "\n".join([head, *first_lines(lines, "ranks"), *lost])
 
     def lost(self) -> list[str]:
-        """Describe the messages that nobody received."""
+        """Describe the messages that were not received."""
         lost = self.links.lost if self.links else ()
-        return [f"  nobody can receive {each.describe()}" for each in lost] + [
-            f"  nobody received {line}"
+        return [f"  cannot arrive: {message.describe()}" for message in lost] + [
+            f"  not received: {line}"
             for group in self.groups
             for comm in group
             if comm.inbox or comm.crowd
             for line in comm.unread()
         ]
 
-    def nothing_is_left(self) -> None:
+    def check_all_received(self) -> None:
+        """Raise `Deadlock` where messages are lost and no rank has died."""
         lost = self.lost()
         if lost and not any(process.died for process in self.processes):
             head = f"all ranks have ended, and {len(lost)} messages are lost"
-            raise Deadlock("\n".join([head, *some(lost, "messages")]))
+            raise Deadlock("\n".join([head, *first_lines(lost, "messages")]))
 
     def end(self) -> None:
-        """Unwind the ranks that have not come to their end."""
-        # a rank that waits while it unwinds returns to the hub
+        """Unwind the ranks that have not ended."""
+        # A rank that waits while it unwinds returns to the hub.
         self.starting = self.ending = True
         for process in self.processes:
             for fiber in (process.root, process.fiber):
                 if fiber and not fiber.dead:
                     fiber.parent = self.hub
                     fiber.throw(GreenletExit)
-        # order matters: without cycles the memory is free at once, without a collector
+        # order matters: without cycles, memory is freed now and not by the collector.
         for group in self.groups:
             group.clear()
         self.processes.clear()
 
 
-def some(lines: list[str], what: str, most: int = 32) -> list[str]:
-    """Return the first lines, and how many more there are."""
+def first_lines(lines: list[str], what: str, most: int = 32) -> list[str]:
+    """Return the first `most` lines, then a line with the number of others."""
     if len(lines) <= most:
         return lines
     return [*lines[:most], f"  and {len(lines) - most} more {what}"]

@@ -333,7 +333,7 @@ def test_deadlocks_name_receives_from_anyone_and_lost_messages():
         run(program, 2)
     text = str(caught.value)
     assert "rank 0 at 0.000000000 s: Recv(source=ANY, tag=RING, 8 bytes)" in text
-    assert "nobody received 8 bytes, tag=TREE, from rank 1 to rank 0" in text
+    assert "not received: 8 bytes, tag=TREE, from rank 1 to rank 0" in text
 
 
 @FABRICS

@@ -172,7 +172,7 @@ def test_a_partition_that_never_heals_loses_messages_and_says_which():
     with pytest.raises(sim.Deadlock) as caught:
         run(exchange, 2, "cut:0-1@2.5")
     text = str(caught.value)
-    assert "nobody can receive 8 bytes, tag=0, from rank 0 to rank 1" in text
+    assert "cannot arrive: 8 bytes, tag=0, from rank 0 to rank 1" in text
     assert "rank 1 at 2.001008000 s: Recv(source=0" in text
 
 
@@ -207,7 +207,7 @@ def test_a_link_that_drops_holds_what_would_cross_it():
     assert when(SlowLink(2, 10.0), SlowLink(3, 5.0)) == narrow
     # What is over is over, even at that moment: the head comes to link 2 after a hop.
     assert when(SlowLink(2, 10.0, stop=HOP)) == exactly(alone(2, 1000))
-    with pytest.raises(sim.Deadlock, match="nobody can receive 1000 bytes"):
+    with pytest.raises(sim.Deadlock, match="cannot arrive: 1000 bytes"):
         when(SlowLink(2))
 
 

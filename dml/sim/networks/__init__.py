@@ -1,4 +1,4 @@
-"""Virtual networks, one a file: pure arithmetic, vectorised over messages.
+"""Virtual networks, one per file: pure arithmetic, vectorised over messages.
 
-`named.network` builds them from texts. Nothing is imported here: numba takes its time.
+`named.network` builds them from text. Nothing is imported here: numba loads slowly.
 """

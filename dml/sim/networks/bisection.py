@@ -1,8 +1,9 @@
-"""Two halves of a graph with few cables between them, where no formula tells: at most.
+"""An upper bound of the bisection width of a graph that has no formula.
 
-From the order of the routers' numbers and from Fiedler vectors (1973: the second
-eigenvector of the Laplacian, here by power iteration from distances) a half each, made
-better by the swaps of Kernighan & Lin (1970); the best is kept. Same on every machine.
+The first halves follow from the order of the routers' numbers and from Fiedler vectors
+(1973: the second eigenvector of the Laplacian, by power iteration from distances). The
+swaps of Kernighan & Lin (1970) improve each; the best is returned. The search is the
+same on every machine.
 """
 
 import numpy as np
@@ -10,12 +11,12 @@ from numba import njit
 
 from dml.sim.networks.tables import Table
 
-STARTS = 4  # Fiedler vectors, from as many routers
-TURNS = 200  # of the power iteration
+STARTS = 4  # number of Fiedler vectors, each from another router
+ITERATIONS = 200  # of the power method
 
 
 def bisection(table: Table) -> int:
-    """Return how many cables the best halves found have between them."""
+    """Return the fewest cables between two halves that the search finds."""
     routers = len(table.far)
     firsts = np.linspace(0, routers - 1, min(STARTS, routers)).astype(int)
     orders = [np.arange(routers), *(fiedler(table, first) for first in firsts)]
@@ -24,26 +25,28 @@ def bisection(table: Table) -> int:
 
 
 def fiedler(table: Table, first: int) -> np.ndarray:
-    """Return nearly the Fiedler vector: smooth the distances from a router."""
+    """Return an approximate Fiedler vector, from the distances to a router."""
     tails, heads = table.ends.T
     routers, degrees = len(table.far), np.diff(table.first)
-    shift = 2 * max(degrees.max(initial=0), 1)  # makes the wanted eigenvalue largest
+    shift = 2 * max(
+        degrees.max(initial=0), 1
+    )  # makes the second eigenvalue the largest
     vector = table.far[first].astype(float)
-    for _ in range(TURNS):
+    for _ in range(ITERATIONS):
         vector -= vector.mean()
         vector /= max(np.abs(vector).max(), 1e-300)
         neighbours = np.bincount(tails, weights=vector[heads], minlength=routers)
         vector = (shift - degrees) * vector + neighbours
-    return vector.round(9)  # so that equals are equal: their order is by number
+    return vector.round(9)  # equal values stay equal and keep their order
 
 
 @njit(cache=True)
 def halve(first, heads, order):
-    """Cut an order of the routers in the middle, swap while it helps, count the cut."""
+    """Split an order of routers in the middle, improve by swaps, return the cut."""
     routers = len(order)
     side = np.zeros(routers, np.int64)
     side[order[: routers // 2]] = 1
-    gain = np.empty(routers, np.int64)  # fewer cables between, if this one changes side
+    gain = np.empty(routers, np.int64)  # reduction of the cut if a router changes side
     swaps = np.empty((routers // 2, 2), np.int64)
     best, cut = 1, 0
     while best > 0:
@@ -61,7 +64,7 @@ def halve(first, heads, order):
             total += swap(first, heads, side, gain, free, swaps[turn])
             if total > best:
                 best, keep = total, turn + 1
-        for turn in range(keep, routers // 2):  # take back what did not help
+        for turn in range(keep, routers // 2):  # undo the swaps after the best cut
             one, two = swaps[turn]
             side[one], side[two] = side[two], side[one]
     return cut // 2
@@ -69,7 +72,7 @@ def halve(first, heads, order):
 
 @njit(cache=True)
 def swap(first, heads, side, gain, free, pair):
-    """Swap a good pair of free routers; return how many cables fewer are cut."""
+    """Swap a good pair of free routers; return the reduction of the cut."""
     one = two = -1
     for router in range(len(side)):
         if free[router] and side[router] and (one < 0 or gain[router] > gain[one]):

@@ -1,4 +1,4 @@
-"""Groups that are each one large router (Kim, Dally, Scott & Abts 2008), balanced.
+"""Dragonfly: groups, each like one large router (Kim, Dally, Scott & Abts 2008).
 
     group: a = 2h routers, all joined        router: h ranks, a - 1 local links,
       0---1                                          h global ones
@@ -8,20 +8,28 @@
 a·h·g ranks, diameter 3. Port j of group G, at its router j / h, goes to group
 G + j + 1 and is port a·h - 1 - j there. Routing is minimal in the paper's sense: local,
 one global, local; two global links in a row are never taken, even where shorter.
-Bisection h⁴ + h²: h² groups on either side, each with each, and one group halved.
+Bisection h⁴ + h²: all pairs of h² groups on either side, and one group halved.
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from dml.sim.networks.fabric import Links, Paths, Prices, Rates, Report, alike, along
+from dml.sim.networks.fabric import (
+    Links,
+    Paths,
+    Prices,
+    Rates,
+    Report,
+    along,
+    equal_links,
+)
 
 
 class Dragonfly(NamedTuple):
-    """Links: the local ones of each router, then the global ones of each group."""
+    """A balanced dragonfly; links: local by router, then global by group."""
 
-    h: int  # ranks of a router, and global links
+    h: int  # ranks per router, and global links per router
     rates: Rates = Rates()
 
     @property
@@ -37,7 +45,7 @@ class Dragonfly(NamedTuple):
         return self.h * self.routers
 
     def links(self) -> Links:
-        return alike(self.rates, self.routers * (3 * self.h - 1))
+        return equal_links(self.rates, self.routers * (3 * self.h - 1))
 
     def ends(self) -> np.ndarray:
         h, a, g = self.h, 2 * self.h, self.groups
@@ -54,14 +62,14 @@ class Dragonfly(NamedTuple):
 
     def paths(self, source: np.ndarray, dest: np.ndarray) -> Paths:
         h, a, g = self.h, 2 * self.h, self.groups
-        here, there = self.at(source), self.at(dest)
-        near = here // a == there // a
-        port = (there // a - here // a - 1) % g
-        leave = np.where(near, there, here // a * a + port // h)
-        enter = np.where(near, there, there // a * a + (a * h - 1 - port) // h)
-        beyond = self.routers * (a - 1) + here // a * (a * h) + port
-        grid = [local(here, leave, a), np.where(near, -1, beyond)]
-        return along(self.rates, np.stack([*grid, local(enter, there, a)], 1))
+        first, last = self.at(source), self.at(dest)
+        near = first // a == last // a
+        port = (last // a - first // a - 1) % g
+        leave = np.where(near, last, first // a * a + port // h)
+        enter = np.where(near, last, last // a * a + (a * h - 1 - port) // h)
+        beyond = self.routers * (a - 1) + first // a * (a * h) + port
+        grid = [local(first, leave, a), np.where(near, -1, beyond)]
+        return along(self.rates, np.stack([*grid, local(enter, last, a)], 1))
 
     def hosts(self, size: int) -> list[int]:
         return list(range(size))
@@ -82,6 +90,6 @@ class Dragonfly(NamedTuple):
 
 
 def local(tail: np.ndarray, head: np.ndarray, a: int) -> np.ndarray:
-    """Return the link from router to router of one group; -1 from one to itself."""
+    """Return the link between two routers of a group; -1 where they are equal."""
     link = tail * (a - 1) + head % a - (head > tail)
     return np.where(tail == head, -1, link)

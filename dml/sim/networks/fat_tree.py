@@ -1,4 +1,4 @@
-"""A tree that keeps its width: 3 levels of routers of k ports (Al-Fares et al. 2008).
+"""Fat tree: 3 levels of routers of k ports (Al-Fares et al. 2008).
 
     core      (k/2)²       core (j, i): to switch j of every pod
               /    \\
@@ -16,13 +16,22 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dml.sim.networks.fabric import Links, Paths, Prices, Rates, Report, alike, along
+from dml.sim.networks.fabric import (
+    Links,
+    Paths,
+    Prices,
+    Rates,
+    Report,
+    along,
+    equal_links,
+)
 
 
 class FatTree(NamedTuple):
-    """Links: n = k³/4 from edge up, n up to cores, n down from cores, n down to edge.
+    """A fat tree of n = k³/4 ranks.
 
-    Routers: edge switches by pod, then upper ones by pod, then cores.
+    Links: n from edge up, n up to cores, n down from cores, n down to edge. Routers:
+    edge switches by pod, then upper switches by pod, then cores.
     """
 
     k: int  # ports of a router, even
@@ -33,7 +42,7 @@ class FatTree(NamedTuple):
         return self.k**3 // 4
 
     def links(self) -> Links:
-        return alike(self.rates, 4 * self.capacity)
+        return equal_links(self.rates, 4 * self.capacity)
 
     def ends(self) -> np.ndarray:
         half, switches = self.k // 2, self.k**2 // 2
@@ -48,15 +57,15 @@ class FatTree(NamedTuple):
 
     def paths(self, source: np.ndarray, dest: np.ndarray) -> Paths:
         half, ranks = self.k // 2, self.capacity
-        here, there = self.at(source), self.at(dest)
-        near, home = here == there, here // half == there // half
-        j, i = np.asarray(dest) % half, there % half
-        grid = np.full((len(here), 4), -1, np.int64)
-        grid[:, 0] = here * half + j
-        grid[:, 1] = ranks + (here // half * half + j) * half + i
-        grid[:, 2] = 2 * ranks + (there // half * half + j) * half + i
-        grid[:, 3] = 3 * ranks + there * half + j
-        grid[home, 1:3] = -1
+        first, last = self.at(source), self.at(dest)
+        near, same_pod = first == last, first // half == last // half
+        j, i = np.asarray(dest) % half, last % half
+        grid = np.full((len(first), 4), -1, np.int64)
+        grid[:, 0] = first * half + j
+        grid[:, 1] = ranks + (first // half * half + j) * half + i
+        grid[:, 2] = 2 * ranks + (last // half * half + j) * half + i
+        grid[:, 3] = 3 * ranks + last * half + j
+        grid[same_pod, 1:3] = -1
         grid[near] = -1
         return along(self.rates, grid)
 

@@ -1,9 +1,9 @@
-"""The field of q = pⁿ elements, for Slim Fly: numbers 0 ... q - 1 in, tables out.
+"""Tables of the finite field of q = pⁿ elements, numbered 0 ... q - 1, for Slim Fly.
 
 An element is a polynomial over the integers mod p, its coefficients the number's digits
 in base p. Multiplication is by powers of ξ = x, modulo the first monic polynomial for
-which these run through all elements but 0: one that is primitive (n = 1: modulo x - c,
-c a primitive root). Lidl & Niederreiter 1997, "Finite fields", chapters 2 and 9.
+which these are all elements but 0: a primitive polynomial (n = 1: modulo x - c, c a
+primitive root). Lidl & Niederreiter 1997, "Finite fields", chapters 2 and 9.
 """
 
 from typing import NamedTuple
@@ -12,7 +12,7 @@ import numpy as np
 
 
 class Field(NamedTuple):
-    """ξ⁰ ... ξ^(q - 2), and what a + b and a·b are."""
+    """Powers ξ⁰ ... ξ^(q - 2), and q x q tables of a + b and a·b."""
 
     powers: np.ndarray
     plus: np.ndarray
@@ -20,7 +20,7 @@ class Field(NamedTuple):
 
 
 def prime_power(q: int) -> tuple[int, int]:
-    """Return p, n with q = pⁿ, p prime; (0, 0) where there are none."""
+    """Return p, n with q = pⁿ, p prime; (0, 0) if q is no prime power."""
     p = next((p for p in range(2, int(max(q, 0) ** 0.5) + 1) if q % p == 0), q)
     n = 0
     while p > 1 and q % p == 0:
@@ -34,7 +34,7 @@ def field(q: int) -> Field:
     place = p ** np.arange(n)
     digits = np.arange(q)[:, None] // place % p
     powers = next(
-        found for low in digits if len(found := orbit(low, p)) == q - 1 and found[-1]
+        cycle for low in digits if len(cycle := orbit(low, p)) == q - 1 and cycle[-1]
     )
     logs = np.zeros(q, np.int64)
     logs[powers] = np.arange(q - 1)
@@ -45,7 +45,7 @@ def field(q: int) -> Field:
 
 
 def orbit(low: np.ndarray, p: int) -> np.ndarray:
-    """Return 1, x, x², ... modulo xⁿ + low(x), until a power comes again."""
+    """Return 1, x, x², ... modulo xⁿ + low(x), until a power repeats."""
     n = len(low)
     place = p ** np.arange(n)
     element = np.zeros(n, np.int64)

@@ -1,4 +1,4 @@
-"""Any graph, from a file of cables: one a line, two routers and a factor if not 1.
+"""Any graph, from a file of cables: two routers and an optional factor per line.
 
     # a square with a diagonal            0 --- 1
     0 1                                   |  \\  |
@@ -6,10 +6,10 @@
     2 3                                   3 --- 2
     0 3
     0 2 4          # this cable has 4 times the bandwidth: β / 4, both ways
-    ranks 0 2      # only these routers have ranks; without such a line all have
+    ranks 0 2      # only these routers have ranks; without such a line all do
 
-Routers are numbers from 0, not all need be there; ranks go to them in order, so many
-(the concentration) to each. Minimal routing by tables; bisection by search: at most.
+Routers are numbers from 0, with or without gaps. Each has `concentration` ranks, in
+order. Minimal routing by tables; the bisection is an upper bound, by search.
 """
 
 from math import inf
@@ -27,12 +27,12 @@ RATES = Rates()
 
 
 class Graph(NamedTuple):
-    """What `read` has read. Links by router, then by neighbour."""
+    """A graph from `read`; links by router, then by neighbour."""
 
     table: Table
     factors: tuple[float, ...]  # of each link: bandwidth
     seats: tuple[int, ...]  # the routers with ranks
-    concentration: int = 1  # ranks of each of them
+    concentration: int = 1  # ranks per router with ranks
     rates: Rates = RATES
 
     def __repr__(self) -> str:
@@ -61,7 +61,7 @@ class Graph(NamedTuple):
         return list(range(size))
 
     def report(self, prices: Prices) -> Report:
-        """Cables are long: how far a file's reach nobody knows."""
+        """Cables count as long: their length is not known."""
         cables = len(self.table.ends) // 2
         return Report(
             routers=len(self.table.far),
@@ -75,7 +75,7 @@ class Graph(NamedTuple):
 
 
 def read(path: str | Path, rates: Rates = RATES, concentration: int = 1) -> Graph:
-    """Read a graph from a file."""
+    """Read a graph from a file with `concentration` ranks per router."""
     try:
         lines = Path(path).read_text().splitlines()
     except (OSError, UnicodeDecodeError) as error:
@@ -83,7 +83,7 @@ def read(path: str | Path, rates: Rates = RATES, concentration: int = 1) -> Grap
             f"expected a file of cables, got {path}: {error}; pass one with lines a b"
         ) from None
     cables: dict[tuple[int, int], tuple[float, int]] = {}
-    seats: dict[int, int] = {}  # the line of each
+    seats: dict[int, int] = {}  # line number by router
     for number, line in enumerate(lines, 1):
         words = line.partition("#")[0].split()
         if words[:1] == ["ranks"]:
@@ -107,7 +107,7 @@ def build(
     concentration: int,
     rates: Rates,
 ) -> Graph:
-    """Number the routers, and see that ranks reach each other."""
+    """Number the routers, and check that all ranks reach each other."""
     pairs = np.array(sorted(cables))
     names = np.unique(pairs)
     graph = table(np.searchsorted(names, pairs), len(names))
@@ -116,11 +116,11 @@ def build(
         if name not in names:
             wrong(path, number, "ranks at routers with cables", f"router {name}")
     seated = np.searchsorted(names, sorted(lines))
-    lost = seated[graph.far[seated[0], seated] < 0]
-    if len(lost):
-        name = int(names[lost[0]])
-        way = f"router {name} without a way to router {names[seated[0]]}"
-        wrong(path, lines[name], "ranks that all reach each other", way)
+    unreachable = seated[graph.far[seated[0], seated] < 0]
+    if len(unreachable):
+        name = int(names[unreachable[0]])
+        problem = f"router {name} without a route to router {names[seated[0]]}"
+        wrong(path, lines[name], "ranks that all reach each other", problem)
     ends = np.sort(names[graph.ends], axis=1).tolist()
     factors = tuple(cables[a, b][0] for a, b in ends)
     return Graph(graph, factors, tuple(seated.tolist()), concentration, rates)
@@ -129,7 +129,7 @@ def build(
 def cable(
     words: list[str], path: str | Path, number: int
 ) -> tuple[tuple[int, int], float]:
-    """Return the routers and the factor that a line tells."""
+    """Parse the routers and the factor of a line."""
     routers = numbers(words[:2], path, number)
     try:
         factor = float(words[2]) if len(words) == 3 else 1.0
@@ -141,7 +141,7 @@ def cable(
 
 
 def numbers(words: list[str], path: str | Path, number: int) -> list[int]:
-    """Return routers' numbers."""
+    """Parse the numbers of routers."""
     if not words or not all(word.isdecimal() and len(word) < 10 for word in words):
         wrong(path, number, "routers by numbers from 0", " ".join(words) or "none")
     return [int(word) for word in words]

@@ -1,30 +1,38 @@
-"""Two levels: ranks of one host share memory, and one network card to the others.
+"""Two levels: the ranks of a host share memory and one network card.
 
     rank rank rank    rank rank rank      inside a host: (α, β) of memory, no link
-      +---host---+      +---host---+      between: the up link of the one,
-           | up, down        |            the down link of the other
+      +---host---+      +---host---+      between: up link of the source,
+           | up, down        |            down link of the destination
            +---- crossbar ---+
 
 Hosts H, ranks r each: H·r ranks, 1 router of H ports, 2H links in one direction each,
-bisection ⌊H/2⌋. The r ranks of a host wait for each other at its card, which is why
-hierarchical collectives gain (Karonis et al. 2000).
+bisection ⌊H/2⌋. The r ranks of a host share its card, so that hierarchical
+collectives are faster (Karonis et al. 2000).
 """
 
 from typing import NamedTuple
 
 import numpy as np
 
-from dml.sim.networks.fabric import Links, Paths, Prices, Rates, Report, alike, along
+from dml.sim.networks.fabric import (
+    Links,
+    Paths,
+    Prices,
+    Rates,
+    Report,
+    along,
+    equal_links,
+)
 
 
 class Hosts(NamedTuple):
-    """So many hosts of so many ranks each; link h goes up from host h, link H + h down.
+    """H hosts of equal numbers of ranks; link h is up from host h, link H + h down.
 
-    Its nodes are the hosts 0 ... H - 1 and the crossbar H.
+    The nodes are the hosts 0 ... H - 1 and the crossbar H.
     """
 
     number: int  # of hosts
-    ranks: int  # on each
+    ranks: int  # on each host
     rates: Rates = Rates()
     inside: tuple[float, float] = (2e-7, 1e-10)  # α, β of memory
 
@@ -33,7 +41,7 @@ class Hosts(NamedTuple):
         return self.number * self.ranks
 
     def links(self) -> Links:
-        return alike(self.rates, 2 * self.number)
+        return equal_links(self.rates, 2 * self.number)
 
     def ends(self) -> np.ndarray:
         host, crossbar = np.arange(self.number), np.full(self.number, self.number)
@@ -44,9 +52,9 @@ class Hosts(NamedTuple):
         return np.asarray(rank) // self.ranks
 
     def paths(self, source: np.ndarray, dest: np.ndarray) -> Paths:
-        here, there = self.at(source), self.at(dest)
-        near = here == there
-        grid = np.stack([here, self.number + there], 1)
+        first, last = self.at(source), self.at(dest)
+        near = first == last
+        grid = np.stack([first, self.number + last], 1)
         grid[near] = -1
         paths = along(self.rates, grid)
         paths.alpha[near], paths.beta[near] = self.inside
@@ -56,7 +64,7 @@ class Hosts(NamedTuple):
         return [rank // self.ranks for rank in range(size)]
 
     def report(self, prices: Prices) -> Report:
-        """All cables are short: those of one row of racks."""
+        """All cables are short: the hosts stand in one row of racks."""
         return Report(
             routers=1,
             links=self.number,

@@ -1,4 +1,4 @@
-"""Diameter 2 with the fewest routers: the graphs of McKay, Miller & Širáň (1998).
+"""Slim Fly, of diameter 2 and few routers: McKay, Miller & Širáň (1998).
 
     (0, x, y) ---- y = m·x + c ---- (1, m, c)      x, y, m, c of the field of q
         |                               |
@@ -7,7 +7,7 @@
 q = 4w + d, d in -1, 0, 1, a prime power: 2q² routers of k' = (3q - d)/2 cables each and
 ⌈k'/2⌉ ranks; Moore's bound is 1 + k'², an eighth more (Besta & Hoefler 2014). With ξ of
 all powers, X = ξ⁰, ξ², ... and X' = ξ¹, ξ³, ...; for d = -1 half of each and its
-negatives (Hafner 2004). Routing by tables; bisection by search: at most.
+negatives (Hafner 2004). Routing by tables; the bisection is an upper bound, by search.
 """
 
 from functools import lru_cache
@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dml.sim.networks.bisection import bisection
-from dml.sim.networks.fabric import Links, Paths, Prices, Rates, Report, alike
+from dml.sim.networks.fabric import Links, Paths, Prices, Rates, Report, equal_links
 from dml.sim.networks.gf import field, prime_power
 from dml.sim.networks.tables import Table, route, table
 from dml.types import BadInput
@@ -26,10 +26,13 @@ ORDERS = [q for q in range(3, LARGEST + 1) if q % 4 != 2 and prime_power(q)[0]]
 
 
 class SlimFly(NamedTuple):
-    """Links by router, then neighbour; router (s, x, y) is number (s·q + x)·q + y."""
+    """Slim Fly of order q; links by router, then neighbour.
+
+    Router (s, x, y) has number (s·q + x)·q + y.
+    """
 
     q: int
-    concentration: int = 0  # ranks of a router; 0: k'/2, which its cables can feed
+    concentration: int = 0  # ranks per router; 0: ⌈k'/2⌉, full bandwidth
     rates: Rates = Rates()
 
     @property
@@ -40,7 +43,7 @@ class SlimFly(NamedTuple):
 
     @property
     def load(self) -> int:
-        """Return how many ranks a router has."""
+        """Return the number of ranks per router."""
         return self.concentration or -(-self.degree // 2)
 
     @property
@@ -48,7 +51,7 @@ class SlimFly(NamedTuple):
         return 2 * self.q**2 * self.load
 
     def links(self) -> Links:
-        return alike(self.rates, len(mms(self.q).ends))
+        return equal_links(self.rates, len(mms(self.q).ends))
 
     def ends(self) -> np.ndarray:
         return mms(self.q).ends
@@ -64,7 +67,7 @@ class SlimFly(NamedTuple):
         return list(range(size))
 
     def report(self, prices: Prices) -> Report:
-        """Short cables are those of a rack, which holds columns (0, x), (1, x)."""
+        """Cables inside a rack are short; a rack has the columns (0, x) and (1, x)."""
         graph, routers, q = mms(self.q), 2 * self.q**2, self.q
         tail, head = graph.ends.T // q % q
         inside = int((tail == head).sum()) // 2
@@ -83,13 +86,13 @@ class SlimFly(NamedTuple):
 
 
 def check(q: int) -> int:
-    """Return q, or raise where there is no such graph."""
+    """Return q, or raise `BadInput` where there is no such graph."""
     if q not in ORDERS:
         near = sorted(sorted(ORDERS, key=lambda order: abs(order - q))[:4])
         raise BadInput(
             "expected a prime power q = 4w - 1, 4w or 4w + 1 from "
             f"{ORDERS[0]} to {ORDERS[-1]} for Slim Fly, got q={q}; "
-            f"near ones are {', '.join(map(str, near))}"
+            f"the nearest are {', '.join(map(str, near))}"
         )
     return q
 

@@ -1,8 +1,8 @@
-"""Routing by tables, for graphs without a formula: cables in, shortest ways out.
+"""Minimal routing by tables of distances, for graphs without a formula.
 
-A breadth-first search from every router gives all distances. A message goes from router
-to router over a link that comes nearer to its goal; where several do, it takes number
-(destination rank mod how many), so that ranks of a router spread, always alike.
+A breadth-first search from every router gives all distances. At each router a message
+takes a link that reduces its distance. Of n such links it takes number (destination
+rank mod n), which spreads the ranks of a router over links deterministically.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numba import njit
 
-from dml.sim.networks.fabric import Paths, Rates, ways
+from dml.sim.networks.fabric import Paths, Rates, routes
 from dml.types import BadInput
 
 MOST = 1 << 13  # routers: their distances take 128 MB
@@ -18,17 +18,17 @@ MOST = 1 << 13  # routers: their distances take 128 MB
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A graph's links, ordered by where they begin, and all distances."""
+    """Links of a graph, ordered by their first router, and all distances."""
 
-    ends: np.ndarray  # links x 2: from which router and to which
-    first: np.ndarray  # routers + 1: links of router u begin at first[u]
-    far: np.ndarray  # routers x routers, int16: hops, -1 where there is no way
+    ends: np.ndarray  # links x 2: tail and head router
+    first: np.ndarray  # routers + 1: links from router u start at first[u]
+    far: np.ndarray  # routers x routers, int16: hops, -1 for no route
 
 
 def table(cables: np.ndarray, routers: int) -> Table:
     """Build the table of cables (n x 2), each of which is a link both ways.
 
-    Link order: by from, then to; cables that come twice must be taken out before.
+    Links are ordered by tail, then head. Cables must be unique.
     """
     if routers > MOST:
         raise BadInput(
@@ -42,19 +42,19 @@ def table(cables: np.ndarray, routers: int) -> Table:
 
 
 def route(
-    table: Table, rates: Rates, here: np.ndarray, there: np.ndarray, dest: np.ndarray
+    table: Table, rates: Rates, first: np.ndarray, last: np.ndarray, dest: np.ndarray
 ) -> Paths:
-    """Return the ways from routers to routers of messages to the ranks dest."""
-    starts = np.concatenate([[0], np.cumsum(table.far[here, there], dtype=np.int64)])
+    """Return the routes of messages from routers `first` to ranks `dest` at `last`."""
+    starts = np.concatenate([[0], np.cumsum(table.far[first, last], dtype=np.int64)])
     links = np.empty(starts[-1], np.int32)
     heads = np.ascontiguousarray(table.ends[:, 1])
-    walk(table.first, heads, table.far, here, there, dest, starts, links)
-    return ways(rates, starts, links)
+    walk(table.first, heads, table.far, first, last, dest, starts, links)
+    return routes(rates, starts, links)
 
 
 @njit(cache=True)
 def distances(first, heads):
-    """Search breadth first from every router."""
+    """Return all distances, by breadth-first search from every router."""
     routers = len(first) - 1
     far = np.full((routers, routers), -1, np.int16)
     queue = np.empty(routers, np.int64)
@@ -76,10 +76,10 @@ def distances(first, heads):
 
 
 @njit(cache=True)
-def walk(first, heads, far, here, there, dest, starts, links):
+def walk(first, heads, far, begin, end, dest, starts, links):
     """Fill in the links of every message."""
-    for message in range(len(here)):
-        router, row = here[message], far[there[message]]  # far is symmetric
+    for message in range(len(begin)):
+        router, row = begin[message], far[end[message]]  # far is symmetric
         for spot in range(starts[message], starts[message + 1]):
             nearer = row[router] - 1
             choices = 0

@@ -1,11 +1,11 @@
-"""Rings in any number of dimensions: a rank a router, each with two neighbours a ring.
+"""Torus of any number of dimensions: one rank per router, a ring in each dimension.
 
     +-0-1-2-3-+      dims (4,): a ring; (4, 4): 2-D; (4, 4, 4): 3-D; ...
     +---------+      rank = its coordinates, the last one fastest
 
-A message goes through its dimensions one after another, in each the shorter way round,
-and up where both are equal (dimension order: Dally & Seitz 1987). Sides n_1 ... n_d, N
-their product: diameter Σ⌊n_i/2⌋; cables N for each side over 2, N/2 for one of 2.
+A message crosses its dimensions in order, each in the shorter direction, and up where
+both are equal (dimension order: Dally & Seitz 1987). Sides n_1 ... n_d, N
+their product: diameter Σ⌊n_i/2⌋; cables N for each side above 2, N/2 for a side of 2.
 Bisection with sides in descending order, n_e the first even one (d if none is):
 2 Σ_{i≤e} Π_{j>i} n_j (Aroca & Fernández Anta 2014).
 """
@@ -16,11 +16,19 @@ from typing import NamedTuple
 import numpy as np
 from numba import njit
 
-from dml.sim.networks.fabric import Links, Paths, Prices, Rates, Report, alike, ways
+from dml.sim.networks.fabric import (
+    Links,
+    Paths,
+    Prices,
+    Rates,
+    Report,
+    equal_links,
+    routes,
+)
 
 
 class Torus(NamedTuple):
-    """Links of a rank: of each dimension up then down; one for a side of 2."""
+    """Torus; links by rank, then dimension, up before down; one for a side of 2."""
 
     dims: tuple[int, ...]
     rates: Rates = Rates()
@@ -34,7 +42,7 @@ class Torus(NamedTuple):
         return sum(min(side, 3) - 1 for side in self.dims)
 
     def links(self) -> Links:
-        return alike(self.rates, self.capacity * self.degree)
+        return equal_links(self.rates, self.capacity * self.degree)
 
     def ends(self) -> np.ndarray:
         rank = np.arange(self.capacity)
@@ -63,13 +71,13 @@ class Torus(NamedTuple):
         starts = np.concatenate([[0], np.cumsum(hops)])
         links = np.empty(starts[-1], np.int32)
         walk(source, dest, sides, self.degree, starts, links)
-        return ways(self.rates, starts, links)
+        return routes(self.rates, starts, links)
 
     def hosts(self, size: int) -> list[int]:
         return list(range(size))
 
     def report(self, prices: Prices) -> Report:
-        """All cables are short: a folded torus has no long ones."""
+        """All cables are short: a folded torus has no long cables."""
         routers, cables = self.capacity, self.capacity * self.degree // 2
         return Report(
             routers=routers,
@@ -83,9 +91,9 @@ class Torus(NamedTuple):
 
 
 def bisection(dims: tuple[int, ...]) -> int:
-    """Return how many cables a stair through the longest sides cuts.
+    """Return the number of cables cut by a stair through the longest sides.
 
-    A side of 2 is one cable, no ring: it is cut once, and may be the better cut.
+    A side of 2 is one cable and no ring: it is cut once, which may be the better cut.
     """
     sides = sorted((side for side in dims if side > 1), reverse=True)
     total, below = 0, prod(sides)
@@ -99,7 +107,7 @@ def bisection(dims: tuple[int, ...]) -> int:
 
 @njit(cache=True)
 def walk(source, dest, sides, degree, starts, links):
-    """Fill in the links of every message: link = rank * degree + its place there."""
+    """Fill in the links of every message: link = rank * degree + its offset."""
     for message in range(len(source)):
         rank, goal, spot = source[message], dest[message], starts[message]
         below, place = 1, 0
@@ -107,13 +115,13 @@ def walk(source, dest, sides, degree, starts, links):
             below *= side
         for side in sides:
             below //= side
-            here = rank // below % side
-            ahead = (goal // below - here) % side
+            coordinate = rank // below % side
+            ahead = (goal // below - coordinate) % side
             step = 1 if 2 * ahead <= side else -1
             for _ in range(min(ahead, side - ahead)):
                 links[spot] = rank * degree + place + (step < 0)
                 spot += 1
-                after = (here + step) % side
-                rank += (after - here) * below
-                here = after
+                after = (coordinate + step) % side
+                rank += (after - coordinate) * below
+                coordinate = after
             place += min(side, 3) - 1

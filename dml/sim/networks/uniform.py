@@ -1,6 +1,6 @@
-"""The virtual network: what a message and a reduced byte cost.
+"""A network without links: all pairs of ranks have the same rates.
 
-One-port model, full duplex: a message of m bytes holds its sender's out port and its
+One-port model, full duplex: a message of m bytes occupies its sender's out port and its
 receiver's in port for α + mβ seconds each.
 """
 
@@ -13,11 +13,11 @@ from dml.sim.networks.fabric import Links, Paths
 
 
 class Uniform(NamedTuple):
-    """Every two ranks are equally far; reducing a byte takes γ seconds."""
+    """Rates of messages between all pairs of ranks, and of reductions."""
 
-    alpha: float = 1e-6  # seconds a message
-    beta: float = 1e-9  # seconds a byte
-    gamma: float = 1e-10  # seconds a reduced byte
+    alpha: float = 1e-6  # seconds per message
+    beta: float = 1e-9  # seconds per byte
+    gamma: float = 1e-10  # seconds per reduced byte
     eager: int = 65536  # bytes up to which a Send returns before its receive is posted
     host: int = 0  # ranks on each virtual host; 0: all on one
 
@@ -27,7 +27,7 @@ class Uniform(NamedTuple):
 
     @property
     def capacity(self) -> int:
-        """How many ranks it holds: any number."""
+        """Return the largest number of ranks: no limit."""
         return sys.maxsize
 
     def links(self) -> Links:

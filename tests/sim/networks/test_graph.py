@@ -86,9 +86,9 @@ def test_a_graph_shows_itself_in_one_line(written):
         ("0 1\nranks\n", 2, "got none"),
         ("0 1\nranks 0 x\n", 2, "got 0 x"),
         ("0 1\nranks 0 5\n", 2, "got router 5"),
-        ("0 1\n2 3\n", 2, "got router 2 without a way to router 0"),
-        ("0 1\n2 3\n2 4\n", 2, "got router 2 without a way to router 0"),
-        ("0 1\n2 3\nranks 0\nranks 3\n", 4, "router 3 without a way to router 0"),
+        ("0 1\n2 3\n", 2, "got router 2 without a route to router 0"),
+        ("0 1\n2 3\n2 4\n", 2, "got router 2 without a route to router 0"),
+        ("0 1\n2 3\nranks 0\nranks 3\n", 4, "router 3 without a route to router 0"),
         ("0 99999999999999999999\n", 1, "got 0 99999999999999999999"),
     ],
 )

@@ -139,7 +139,7 @@ def test_ranks_of_one_host_exchange_by_memory_and_share_one_card():
     for message in (1, 2, 3):
         head = 0.0
         for link in way(paths, message):
-            head, _ = running.cross(link, 1000, head)
+            head, _ = running.take_link(link, 1000, head)
         heads.append(head)
     assert heads == pytest.approx([1e-6, 5e-6, 9e-6])  # one after another, 4 µs each
 
