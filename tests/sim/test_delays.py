@@ -117,7 +117,7 @@ def test_expected_times_follow_a_common_speed_and_are_unknown_for_many():
         ("constant", "could not convert"),
         ("constant:1,2", "constant takes c"),
         ("pareto:1", "pareto takes scale,shape"),
-        ("pareto:1,1", "no mean"),
+        ("pareto:1,1", "mean is infinite"),
         ("constant:-1", "below 0"),
         ("constant:nan", "not finite"),
         ("lognormal:1,inf", "not finite"),

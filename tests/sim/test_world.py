@@ -249,7 +249,7 @@ def test_a_deadlock_says_what_each_rank_waits_for():
     assert "rank 1" in lines[1]
     assert "Send(dest=2, tag=TREE, 800000 bytes)" in lines[1]
     assert "rank 2" in lines[2]
-    assert "Barrier(), where 1 of 4 ranks are" in lines[2]
+    assert "Barrier(), entered by 1 of 4 ranks" in lines[2]
 
 
 def test_a_deadlock_of_many_ranks_is_told_in_few_lines():

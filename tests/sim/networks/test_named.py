@@ -127,7 +127,7 @@ def test_a_bad_text_is_refused_in_one_line_that_says_what_to_do(text):
 
 
 def test_an_order_without_a_slim_fly_is_told_those_near_it():
-    with pytest.raises(BadInput, match="got q=15; near ones are 11, 13, 16, 17"):
+    with pytest.raises(BadInput, match="got q=15; the nearest are 11, 13, 16, 17"):
         network("slim_fly:15", 4)
 
 
