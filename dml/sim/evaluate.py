@@ -1,9 +1,11 @@
 """Virtual time of a schedule without running its ranks: a million ranks in seconds.
 
 There is one evaluator with two cases. Without shared links the order of messages does
-not matter, and `rounds` computes all clocks round by round. With shared links
-`departures` takes messages in order of departure, about a thousand times as slow. Both
-give the same clocks, to the last bit, where neither skips a repetition.
+not matter, and `evaluate_uniform` computes all clocks round by round. With shared links
+`evaluate_routed` processes messages in order of departure. Both give equal clocks, to
+the last bit where neither skips repetitions. On a network without shared links the
+first takes 0.6 ms for a butterfly of 4,096 ranks and the second 289 ms, 0.3 ms and 2.3
+s for a ring of 512 (one core of an AMD EPYC, family 26, Zen 5).
 """
 
 from collections.abc import Iterable, Iterator
@@ -37,8 +39,8 @@ def evaluate(
     messages, rounds are repeated less often, and the rest is extrapolated.
     """
     # numba is slow to import, and a running world does not need it.
-    from dml.sim.departures import contend
-    from dml.sim.rounds import follow
+    from dml.sim.evaluate_routed import evaluate_routed
+    from dml.sim.evaluate_uniform import evaluate_uniform
 
     fits(network, size)
     clock = np.zeros(size) if start is None else np.array(start, np.float64)
@@ -48,15 +50,15 @@ def evaluate(
     rates = Rates(float(alpha), float(beta), float(gamma), int(eager))
     schedule = checked(schedule, size)
     if isinstance(network, Uniform):
-        return Evaluated(follow(schedule, rates, clock), True)
+        return Evaluated(evaluate_uniform(schedule, rates, clock), True)
     rounds = list(schedule)
     total = messages(rounds)
     longer = repeated(rounds, min(1.0, most / max(total, 1)))
-    after, played = contend(longer, network, rates, clock), messages(longer)
+    after, played = evaluate_routed(longer, network, rates, clock), messages(longer)
     if played == total:
         return Evaluated(after, True)
     shorter = repeated(longer, 2 / 3, least=1)
-    before = contend(shorter, network, rates, clock)
+    before = evaluate_routed(shorter, network, rates, clock)
     left = (total - played) / (played - messages(shorter))
     return Evaluated(after + left * (after - before), False)
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dml import sim
-from dml.sim.departures import contend
 from dml.sim.evaluate import messages
+from dml.sim.evaluate_routed import evaluate_routed
 from dml.types import BadInput, Round
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.costs import allreduce as cost
@@ -85,7 +85,7 @@ def test_both_cases_of_the_evaluator_give_the_same_bits(name):
                 rounds = [one._replace(times=1) for one in rounds]
                 network = uniform(eager)
                 found = sim.evaluate(rounds, network, size, late).clocks
-                linked = contend(rounds, network, network.rates, late)
+                linked = evaluate_routed(rounds, network, network.rates, late)
                 assert found.tolist() == linked.tolist()
 
 

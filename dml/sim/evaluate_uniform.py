@@ -1,10 +1,10 @@
 """Virtual time of a schedule on a network without shared links, round by round.
 
-`follow` takes rounds and the clock of every rank and returns the clocks after them. The
-arithmetic is that of the running world (`sim.comm`, `sim.transfer`,
+`evaluate_uniform` maps the clocks of all ranks before a schedule to those after it,
+with the arithmetic of running ranks (`sim.comm`, `sim.transfer`,
 `wire.collectives.segments`). No link is shared, so the order of arrival does not
-matter, with one exception: if only the last segment is eager, it leaves here after
-segments that wait for their receives; in the running world it may leave beside them.
+matter, with one exception: if only the last segment is eager, it is sent here after
+segments that wait for their receives; running ranks may send it at the same time.
 """
 
 from collections.abc import Iterable
@@ -32,13 +32,15 @@ class State(NamedTuple):
     takes: np.ndarray  # segments to receive
 
 
-def follow(rounds: Iterable[Round], rates: Rates, clock: np.ndarray) -> np.ndarray:
+def evaluate_uniform(
+    rounds: Iterable[Round], rates: Rates, clock: np.ndarray
+) -> np.ndarray:
     """Return the clock of every rank after the rounds, from the clocks before them."""
     size = len(clock)
     ready, sent, came = np.zeros((3, size))
     state = State(clock.copy(), ready, sent, came, np.zeros(size, np.int64))
-    for one in rounds:
-        repeat(one, rates, state)
+    for each in rounds:
+        repeat(each, rates, state)
     return state.clock
 
 
@@ -80,7 +82,7 @@ def play(source, dest, nbytes, how, rates, state):
         most, least = max(most, takes[d]), min(least, takes[d])
     k = 0
     while k < most:
-        low, high = fly(k, source, dest, nbytes, segment, rates, state)
+        low, high = send_segment(k, source, dest, nbytes, segment, rates, state)
         for m in range(len(source)):
             s, d = source[m], dest[m]
             if k < takes[d]:
@@ -100,7 +102,7 @@ def play(source, dest, nbytes, how, rates, state):
 
 
 @njit(cache=True, inline="always")
-def fly(k, source, dest, nbytes, segment, rates, state):
+def send_segment(k, source, dest, nbytes, segment, rates, state):
     """Send segment k of all messages, with all ports as they are before it."""
     _, ready, sent, came, takes = state
     low, high = np.inf, 0.0

@@ -1,9 +1,9 @@
 """Virtual time of a schedule on a network whose links are shared, message by message.
 
-Rounds and a network come in, the clock of every rank goes out: that of the running
-world, by the arithmetic of `sim.routed`. Messages depart, take one link after the other
-and land in the order of (time, source, how many it sent before); in between each rank
-runs ahead, until it waits for one that is not there.
+The clocks are those of running ranks, with the arithmetic of `sim.routed`. Events
+(departure of a message, next link, arrival) are processed in the order of (time,
+source, number of messages that the source has sent before). Between events each rank
+advances until it waits for a message that has not arrived.
 """
 
 from collections.abc import Sequence
@@ -12,22 +12,22 @@ from heapq import heappop, heappush
 import numpy as np
 from numba import njit
 
-from dml.sim.machine import NONE, build
+from dml.sim.evaluate_tables import NONE, build
+from dml.sim.evaluate_uniform import part, parts
 from dml.sim.networks.fabric import Network, Rates
-from dml.sim.rounds import part, parts
 from dml.types import Round
 
 
-def contend(
+def evaluate_routed(
     rounds: Sequence[Round], network: Network, rates: Rates, clock: np.ndarray
 ) -> np.ndarray:
     """Return every rank's clock after the rounds, from that before them."""
-    room = 1024 + 4 * len(clock)
+    capacity = 1024 + 4 * len(clock)
     while True:
-        machine = build(rounds, network, rates, clock, room)
+        machine = build(rounds, network, rates, clock, capacity)
         if drive(machine):
             break
-        room *= 4  # more were under way than there was room for: again, with more
+        capacity *= 4  # too many messages in transit: start again with more slots
     ranks = machine.ranks
     assert (ranks["operation"] == ranks["end"]).all()
     return ranks["clock"].copy()
@@ -35,7 +35,7 @@ def contend(
 
 @njit(cache=True)
 def drive(machine):
-    """Let messages depart until none is left; return whether there was room for all."""
+    """Process all messages; return False if the slots did not suffice."""
     heap = [(0.0, 0, 0, 0)]
     heap.clear()
     ranks, slots, eager = machine.ranks, machine.slots, machine.rates.eager
@@ -56,7 +56,7 @@ def drive(machine):
             leave(slot, one.posted, machine, heap)
         elif one.posted != NONE:
             dest = land(slot, machine)
-            # order matters where both post at one time next: as the world wakes them.
+            # The order of the two matters if both post next at the same time.
             if waits and not advance(source, machine, heap):
                 return False
             if not advance(dest, machine, heap):
@@ -66,7 +66,7 @@ def drive(machine):
 
 @njit(cache=True)
 def advance(rank, machine, heap):
-    """Let a rank run until it has to wait; return whether there was room."""
+    """Advance a rank until it waits; return False if the slots did not suffice."""
     me = machine.ranks[rank]
     while me.operation < me.end:
         operation = machine.operations[me.operation]
@@ -109,7 +109,7 @@ def advance(rank, machine, heap):
 
 @njit(cache=True)
 def post(rank, k, takes, gives, machine, heap):
-    """Post the receive and the send of segment k, where there are; say if room was."""
+    """Post the receive and the send of segment k; return False without a free slot."""
     me, slots = machine.ranks[rank], machine.slots
     operation = machine.operations[me.operation]
     if takes:
@@ -154,7 +154,7 @@ def post(rank, k, takes, gives, machine, heap):
 
 @njit(cache=True)
 def meet(slot, posted, machine, heap):
-    """A segment and its receive are both posted: what waited for that goes on."""
+    """Schedule a segment whose receive is posted."""
     one = machine.slots[slot]
     one.posted = posted
     if one.nbytes > machine.rates.eager:
@@ -165,14 +165,14 @@ def meet(slot, posted, machine, heap):
 
 @njit(cache=True)
 def leave(slot, start, machine, heap):
-    """Put a segment into the order of departures."""
+    """Insert a segment into the queue of departures."""
     one = machine.slots[slot]
     heappush(heap, (start, machine.messages[one.message].source, one.number, slot))
 
 
 @njit(cache=True)
 def cross(slot, time, machine, heap):
-    """Depart, or take the next link; return whether the head is at the in port."""
+    """Depart or take the next link; return whether the in port is reached."""
     one, wires = machine.slots[slot], machine.wires
     message = machine.messages[one.message]
     if one.hop == NONE:
@@ -193,7 +193,7 @@ def cross(slot, time, machine, heap):
 
 @njit(cache=True)
 def land(slot, machine):
-    """Come through the in port and give the slot back; return who has received."""
+    """Pass the in port and free the slot; return the receiving rank."""
     one = machine.slots[slot]
     message, k = machine.messages[one.message], one.segment % 2
     receiver, sender = machine.ranks[message.dest], machine.ranks[message.source]

@@ -1,8 +1,7 @@
-"""All that the ranks of a schedule do and know, laid flat for compiled code.
+"""Tables of a schedule for compiled code: operations, messages, routes, ranks, links.
 
-Rounds and a network come in; operations by rank, messages with their ways, and what
-ranks and links are doing, go out. They are tables of records: compiled code counts
-references to every array that it passes on, so it is given few.
+The tables are structured arrays: compiled code counts references to every array that it
+passes, so a few arrays are faster than many.
 """
 
 from collections.abc import Sequence
@@ -59,8 +58,8 @@ class Wires(NamedTuple):
     free: np.ndarray
 
 
-class Machine(NamedTuple):
-    """All that a step changes or needs."""
+class Tables(NamedTuple):
+    """State of an evaluation."""
 
     operations: np.ndarray
     messages: np.ndarray
@@ -77,19 +76,19 @@ def build(
     network: Network,
     rates: Rates,
     clock: np.ndarray,
-    room: int,
-) -> Machine:
+    capacity: int,
+) -> Tables:
     """Lay out what is to be done from these clocks on, with so many slots."""
     operations, starts = program(rounds, len(clock))
     ranks = np.zeros(len(clock), RANK)
     ranks["clock"], ranks["segment"] = clock, NONE
     ranks["operation"], ranks["end"] = starts[:-1], starts[1:]
-    slots = np.zeros(room, SLOT)
-    slots["after"] = np.append(np.arange(1, room), NONE)
+    slots = np.zeros(capacity, SLOT)
+    slots["after"] = np.append(np.arange(1, capacity), NONE)
     free = np.zeros(1, np.int64)
     alpha, beta = (np.asarray(each, np.float64) for each in network.links())
     wires = Wires(alpha, beta, np.zeros(len(alpha)))
-    return Machine(
+    return Tables(
         operations, *messages(rounds, network), ranks, slots, free, wires, rates
     )
 

@@ -6,8 +6,8 @@ import numpy as np
 import pytest
 
 from dml import sim
-from dml.sim.departures import drive
-from dml.sim.machine import NONE, build
+from dml.sim.evaluate_routed import drive
+from dml.sim.evaluate_tables import NONE, build
 from dml.sim.networks.fabric import Links, Paths, Rates
 from dml.sim.networks.named import network
 from dml.types import BadInput, Round
