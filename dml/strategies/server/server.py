@@ -22,7 +22,7 @@ from dml.strategies.server.workers import Parts, WorkerOptions, worker_steps
 from dml.types import BadInput, CountedComm, Problem, Reducer, Shard, Step, nothing
 from dml.wire.collectives import tree_allreduce
 from dml.wire.collectives.gather_arrays import gather_arrays
-from dml.wire.comm.once import once, once_per_call
+from dml.wire.comm.once import once
 from dml.wire.plans.partition import Partition, partition
 from dml.wire.reducers.exact import exact
 from dml.wire.server.client import Client
@@ -84,7 +84,8 @@ def server(
         worker yields a Step per clock, a server one at the end.
       **own: With `every`, the options `state` and `summary` of `epochs.by_epochs`.
     """
-    problem = once_per_call(comm, "table", partial(as_table, problem))
+    key, call = tuple(map(id, problem)), partial(as_table, problem)
+    problem = once(comm, "table", key, call)
     update = row_rule(update)
     if every:
         from dml.strategies.server.epochs import by_epochs

@@ -30,11 +30,11 @@ def flat(comm: Comm, buffer: np.ndarray) -> np.ndarray:
 
 
 def allocate(comm: Comm, length: int, dtype: Any = np.float32) -> np.ndarray:
-    """Give every rank a vector of registered memory, zeroed; collective.
+    """Allocate a zeroed vector of registered memory on every rank; collective.
 
     On one host that is a shared window, which `shared` reduces without a copy; ranks
-    that span hosts get plain memory. It begins at a cache line of its own, and lives
-    until `release` or the end.
+    that span hosts get plain memory. It begins at a cache line and is valid
+    until `release`.
     """
     dtype = np.dtype(dtype)
     nbytes = length * dtype.itemsize
@@ -46,16 +46,16 @@ def allocate(comm: Comm, length: int, dtype: Any = np.float32) -> np.ndarray:
     parts = window.parts
     if comm.size == 1:  # MPI aligns memory of several ranks only
         parts = [parts[0][-address(parts[0]) % ALIGN :]]
-    mine = parts[comm.rank]
-    mine[:] = 0  # the first touch places the pages
-    start = address(mine)
-    region = Region(window, parts, start, start + len(mine))
+    own = parts[comm.rank]
+    own[:] = 0  # the first touch places the pages
+    start = address(own)
+    region = Region(window, parts, start, start + len(own))
     comm.cache.regions.append(region)
-    return mine[:nbytes].view(dtype)
+    return own[:nbytes].view(dtype)
 
 
 def release(comm: Comm, buffer: np.ndarray) -> None:
-    """Give back what `allocate` gave; collective."""
+    """Free memory of `allocate`; collective."""
     region = find(comm, address(buffer))
     comm.cache.chunks.clear()
     if region:
@@ -71,7 +71,7 @@ def find(comm: Comm, start: int) -> Region | None:
 
 
 def peers(comm: Comm, buffer: np.ndarray) -> Registered | None:
-    """Every rank's view of a registered buffer, by rank; None for a plain one."""
+    """Return all ranks' views of a registered buffer; None for a plain buffer."""
     start = address(buffer)
     region = find(comm, start)
     if region is None:
@@ -93,7 +93,7 @@ def registered(comm: Comm, buffer: np.ndarray) -> bool:
 
 
 def place(comm: Comm, buffer: np.ndarray) -> int | None:
-    """Where in its registered memory a buffer begins; None for a plain one."""
+    """Return the offset of a buffer in its registered memory; None if it is plain."""
     region = find(comm, address(buffer))
     return region and address(buffer) - region.start
 

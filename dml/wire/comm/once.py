@@ -24,15 +24,15 @@ def once(comm: Comm, name: str, key: Any, call: Callable[[], Value]) -> Value:
       name: Name of the result. Only its last key is kept.
       key: All that the result depends on, besides the group of `comm`. It may contain
         the ids of objects that `call` refers to.
-      call: Computes the result, without communication. Nobody may change the result.
+      call: Computes the result, without communication. The result must not be changed.
     """
     if not comm.platform.virtual:
         return call()
     results = comm.platform.raw.shared.results
-    found = results.get(name)
-    if found is None or found.key != key:
-        found = results[name] = Result(key, call(), call)
-    return found.value
+    result = results.get(name)
+    if result is None or result.key != key:
+        result = results[name] = Result(key, call(), call)
+    return result.value
 
 
 def once_per_call(comm: Comm, name: str, call: Callable[[], Value]) -> Value:

@@ -51,16 +51,16 @@ class Napping(Polling):
     def Waitany(self, requests: Sequence[Polled], status: Any = None) -> int:
         """Wait for the first that is done; return its place, -1 if all are over."""
         left = [(k, request) for k, request in enumerate(requests) if not request.over]
-        found: list[int] = []
+        result: list[int] = []
 
         def done() -> bool:
             # only up to the first: a Test that succeeds ends its request
-            found.extend(islice((k for k, one in left if one.Test(status)), 1))
-            return bool(found)
+            result.extend(islice((k for k, one in left if one.Test(status)), 1))
+            return bool(result)
 
         if left:
             self.wait(done, ("Waitany", "requests", len(left), 0, None))
-        return found[0] if found else -1
+        return result[0] if result else -1
 
     def Barrier(self) -> None:
         barrier = self.platform.raw.Ibarrier()

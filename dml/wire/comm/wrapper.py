@@ -91,7 +91,7 @@ class Wrapper:
         self.comm.Free()
 
     def __getattr__(self, name: str) -> Any:
-        """Return what a wrapper below adds to the operations, such as bytes_sent."""
+        """Return an attribute of a wrapped wrapper, such as bytes_sent."""
         return getattr(self.comm, name)
 
 

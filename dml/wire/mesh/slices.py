@@ -28,34 +28,34 @@ def split(tree: Any, size: int) -> Any:
 
 
 def join(tree: Any, like: Any) -> Any:
-    """Return vectors in the shapes that leaves of like have, without what was added."""
+    """Return vectors in the shapes of the leaves of `like`, without padding."""
 
     def shaped(vector: Any, leaf: Any) -> Any:
-        whole = vector.shape == leaf.shape  # a number, such as a count, is not sliced
-        return vector if whole else vector[: leaf.size].reshape(leaf.shape)
+        unsliced = vector.shape == leaf.shape  # a scalar, such as a count
+        return vector if unsliced else vector[: leaf.size].reshape(leaf.shape)
 
     return jax.tree.map(shaped, tree, like)
 
 
 def specs(tree: Any) -> Any:
-    """Return how each leaf lies: vectors in slices, numbers whole."""
+    """Return the sharding of each leaf: vectors sharded, scalars replicated."""
     return jax.tree.map(lambda leaf: SLICED if leaf.ndim else WHOLE, tree)
 
 
 def laid(tree: Any, axes: Mesh, spec: PartitionSpec) -> Any:
-    """Tell XLA how a tree shall lie on the devices, inside a compiled call."""
+    """Constrain the sharding of a tree inside a compiled function."""
     return jax.lax.with_sharding_constraint(tree, NamedSharding(axes, spec))
 
 
 def gathered(shards: Any, like: Any) -> Any:
-    """Return whole leaves of a device's slices, inside shard_map.
+    """All-gather the slices of all leaves, inside shard_map.
 
     Its transpose is a reduce-scatter: gradients come out in slices, summed.
     """
-    whole = jax.tree.map(
+    unsliced = jax.tree.map(
         partial(jax.lax.all_gather, axis_name="data", tiled=True), shards
     )
-    return join(whole, like)
+    return join(unsliced, like)
 
 
 def scattered(tree: Any, size: int) -> Any:

@@ -58,11 +58,11 @@ class Collective(NamedTuple):
     nbytes: int  # that are reduced, permuted, joined or before they are scattered
     size: int  # devices of a group; of a permutation: those that send
     times: int  # in one run of the program
-    of: str  # the function that asked for it: XLA's op_name
+    of: str  # XLA's op_name of the calling function
 
 
 def sent(one: Collective) -> float:
-    """Return the bytes that a device sends by a ring, each time."""
+    """Return the bytes that a device sends per execution with a ring."""
     return WIRE[one.kind](one.nbytes, one.size)
 
 
@@ -70,25 +70,25 @@ def collectives(text: str) -> list[Collective]:
     """List a compiled program's collectives."""
     devices = DEVICES.search(text)
     every = int(devices[1]) if devices else 1
-    found = []
+    counts = []
     runs = turns(text)
     for place, line in instructions(text):
         match = COLLECTIVE.search(line)
         if match:
             kind, size = match[2], group(line, every)
             arrays = CONTEXT.sub("", match[1]) if match[3] else match[1]
-            whole = STARTED if match[3] else BYTES
+            formula = STARTED if match[3] else BYTES
             of = OF.search(line)
-            found.append(
+            counts.append(
                 Collective(
                     kind,
-                    whole[kind](nbytes(arrays), size),
+                    formula[kind](nbytes(arrays), size),
                     size,
                     runs.get(place, 1),
                     of[1] if of else "",
                 )
             )
-    return found
+    return counts
 
 
 def instructions(text: str) -> Iterator[tuple[str, str]]:
@@ -103,7 +103,7 @@ def instructions(text: str) -> Iterator[tuple[str, str]]:
 
 
 def turns(text: str) -> dict[str, int]:
-    """Return how often the program runs each computation that another one calls."""
+    """Return the number of executions of each called computation."""
     callers: dict[str, list[tuple[str, int]]] = {}
     for place, line in instructions(text):
         known = TURNS.search(line)
@@ -112,19 +112,19 @@ def turns(text: str) -> dict[str, int]:
                 edge = place, int(known[1]) if known else 1
                 callers.setdefault(name.strip(), []).append(edge)
 
-    found: dict[str, int] = {}
+    counts: dict[str, int] = {}
 
     def count(name: str) -> int:
-        if name not in found:
+        if name not in counts:
             edges = callers.get(name, [])
-            found[name] = sum(count(place) * times for place, times in edges) or 1
-        return found[name]
+            counts[name] = sum(count(place) * times for place, times in edges) or 1
+        return counts[name]
 
     return {name: count(name) for name in callers}
 
 
 def group(line: str, every: int) -> int:
-    """Return the number of devices that take part, of so many."""
+    """Return the number of participating devices."""
     pairs = PAIRS.search(line)
     if pairs:
         return pairs[1].count("{")

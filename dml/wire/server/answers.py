@@ -1,8 +1,8 @@
-"""The rows that a server sends to workers: answers to pulls, and changed rows.
+"""Rows that a server sends to workers: answers to pulls, and changed rows.
 
 Consecutive rows are sent without a copy. While such a message may be in transit, the
 server's update works on a copy of the rows, so no message has rows of two versions.
-Each message of a worker has the number of answers that the worker has received.
+Each message of a worker contains the number of answers that the worker has received.
 """
 
 from typing import Any, NamedTuple
@@ -29,7 +29,7 @@ class Sent(NamedTuple):
     """One message of rows in transit."""
 
     requests: list[Any]
-    room: np.ndarray | None  # memory that can be used again
+    buffer: np.ndarray | None  # reusable after the send
 
 
 class Answers:
@@ -42,15 +42,15 @@ class Answers:
         self.sent: list[tuple[list[Sent], list[Sent]]]
         self.sent = [([], []) for _ in range(workers)]
         self.had = [[0, 0] for _ in range(workers)]
-        self.lent: set[int] = set()  # messages sent from the rows as they are now
-        self.rooms: list[np.ndarray] = []
+        self.lent: set[int] = set()  # messages sent from the current rows
+        self.free_buffers: list[np.ndarray] = []
         self.push_based = push_based
         if push_based:
-            self.reads = np.zeros((workers, self.rows), bool)  # what each has read
-            self.dirty = np.zeros(self.rows, bool)  # since the last clock
+            self.reads = np.zeros((workers, self.rows), bool)  # rows read, by worker
+            self.dirty = np.zeros(self.rows, bool)  # rows changed since the last clock
 
     def answer(self, worker: int, at: Keys, state: State) -> None:
-        """Begin to send rows to a worker."""
+        """Start to send rows to a worker."""
         self.sent[worker][ANSWERS].append(self.give(worker, at, state, Tag.VALUES))
         if self.push_based:
             self.reads[worker, at] = True
@@ -59,44 +59,48 @@ class Answers:
         """Send state and rows: a range without a copy, others in one message."""
         requests: list[Any] = []
         if isinstance(at, slice):
-            rows, room = self.shard.values[at], None
+            rows, buffer = self.shard.values[at], None
             self.lent.add(id(requests))
             requests.append(self.comm.Isend(np.array([*state, len(rows)]), worker, tag))
             requests.append(self.comm.Isend(rows, worker, tag))
         else:
-            room = self.room(FLOATS + len(at) * self.width)
-            room[:FLOATS].view(np.int64)[:] = *state, len(at)
-            whole = self.gather(at, room, FLOATS)
-            requests.append(self.comm.Isend(whole, worker, tag))
-        return Sent(requests, room)
+            buffer = self.take_buffer(FLOATS + len(at) * self.width)
+            buffer[:FLOATS].view(np.int64)[:] = *state, len(at)
+            packed = self.gather(at, buffer, FLOATS)
+            requests.append(self.comm.Isend(packed, worker, tag))
+        return Sent(requests, buffer)
 
     def send_changes(self, worker: int, state: State) -> None:
-        """Begin to send a worker the changed rows among those that it has read."""
+        """Start to send a worker the changed rows that it has read."""
         at = np.flatnonzero(self.dirty & self.reads[worker]).astype(np.int32)
         if len(at) == self.rows:
-            given = self.give(worker, slice(0, self.rows), state, Tag.CHANGED)
-        else:  # their count, then their numbers and the rows
-            room = self.room(len(at) * (1 + self.width))
-            room[: len(at)].view(np.int32)[:] = at
-            parts = np.array([*state, len(at)]), self.gather(at, room, len(at))
+            message = self.give(worker, slice(0, self.rows), state, Tag.CHANGED)
+        else:  # the number of rows, then row numbers and rows
+            buffer = self.take_buffer(len(at) * (1 + self.width))
+            buffer[: len(at)].view(np.int32)[:] = at
+            parts = np.array([*state, len(at)]), self.gather(at, buffer, len(at))
             requests = [self.comm.Isend(part, worker, Tag.CHANGED) for part in parts]
-            given = Sent(requests, room)
-        self.sent[worker][CHANGES].append(given)
+            message = Sent(requests, buffer)
+        self.sent[worker][CHANGES].append(message)
 
-    def room(self, floats: int) -> np.ndarray:
-        """Return memory of an answer that has arrived, or new memory."""
-        room = self.rooms.pop() if self.rooms else np.empty(floats, np.float32)
-        return room if room.size >= floats else np.empty(floats, np.float32)
+    def take_buffer(self, floats: int) -> np.ndarray:
+        """Return the buffer of an answer that has arrived, or a new buffer."""
+        buffer = (
+            self.free_buffers.pop()
+            if self.free_buffers
+            else np.empty(floats, np.float32)
+        )
+        return buffer if buffer.size >= floats else np.empty(floats, np.float32)
 
-    def gather(self, at: np.ndarray, room: np.ndarray, start: int) -> np.ndarray:
+    def gather(self, at: np.ndarray, buffer: np.ndarray, start: int) -> np.ndarray:
         """Copy rows to the buffer from start on; return the buffer up to their end."""
         stop = start + len(at) * self.width
-        rows = room[start:stop].reshape(-1, self.width)
+        rows = buffer[start:stop].reshape(-1, self.width)
         np.take(self.shard.values, at, axis=0, out=rows, mode="clip")
-        return room[:stop]
+        return buffer[:stop]
 
     def send_last(self, worker: int) -> None:
-        """Tell a worker that no more changes follow."""
+        """Send a worker the message that no more changes follow."""
         request = self.comm.Isend(LAST, worker, Tag.CHANGED)
         self.sent[worker][CHANGES].append(Sent([request], None))
 
@@ -114,15 +118,15 @@ class Answers:
 
     def drop(self, worker: int, kind: int) -> None:
         """Drop the oldest message to a worker, after its send has completed."""
-        given = self.sent[worker][kind].pop(0)
-        self.comm.Waitall(given.requests)
-        self.lent.discard(id(given.requests))
+        message = self.sent[worker][kind].pop(0)
+        self.comm.Waitall(message.requests)
+        self.lent.discard(id(message.requests))
         self.had[worker][kind] += 1
-        if given.room is not None:
-            self.rooms.append(given.room)
+        if message.buffer is not None:
+            self.free_buffers.append(message.buffer)
 
     def settle(self) -> None:
-        """Return when all messages have arrived."""
+        """Wait until all messages have arrived."""
         for worker in range(self.workers):
             for kind in (ANSWERS, CHANGES):
                 while self.sent[worker][kind]:

@@ -120,12 +120,12 @@ class Client:
         self.clock += ends_clock
 
     def clock_ends(self) -> None:
-        """Tell the servers that this worker has ended its clock."""
+        """Send the servers the end of this worker's clock."""
         self.tell(CLOCK)
         self.clock += 1
 
     def end(self) -> None:
-        """Tell the servers that this worker sends no more messages."""
+        """Send the servers the end of this worker's messages."""
         self.tell(END)
         self.mail.settle()
 
@@ -160,10 +160,10 @@ class Client:
                 asked.requests.append(get(word, rank, Tag.VALUES))
                 asked.requests.append(get(rows, rank, Tag.VALUES))
             else:
-                room = np.empty(FLOATS + count * self.width, np.float32)
-                word = room[:FLOATS].view(np.int64)
-                rows = room[FLOATS:].reshape(count, self.width)
-                asked.requests.append(get(room, rank, Tag.VALUES))
+                buffer = np.empty(FLOATS + count * self.width, np.float32)
+                word = buffer[:FLOATS].view(np.int64)
+                rows = buffer[FLOATS:].reshape(count, self.width)
+                asked.requests.append(get(buffer, rank, Tag.VALUES))
             asked.parts.append(Reply(part.server, part.selection, word, rows))
             self.mail.send(part, PULL, need, self.heard(part.server))
         self.rows_pulled += length(keys)

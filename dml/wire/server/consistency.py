@@ -114,7 +114,7 @@ CONSISTENCIES: dict[str, Callable[[Choice, int], Consistency]] = {
 
 
 def consistency(name: str, choice: Choice, workers: int) -> Consistency:
-    """Return the consistency of that name for so many workers."""
-    found = CONSISTENCIES[name](choice, workers)
-    period = choice.pull_period or found.pull_period
-    return found._replace(pull_period=period)
+    """Return a consistency by name for a number of workers."""
+    arguments = CONSISTENCIES[name](choice, workers)
+    period = choice.pull_period or arguments.pull_period
+    return arguments._replace(pull_period=period)

@@ -1,4 +1,4 @@
-"""A worker's copy of the table: rows that it has read, and its own gradients on them.
+"""A worker's copy of the table: rows that it has read, updated by its own gradients.
 
     clock      3        4        5        6        staleness s = 2, read at clock 3
     copy       read  ── own g ── own g ── read     at 6 a row needs all clocks before 4
@@ -26,10 +26,10 @@ NEVER = -1 << 40
 class Own(NamedTuple):
     """The change of the copy by one of this worker's gradients."""
 
-    push: int  # the number of the push that carries it
+    push: int  # number of the push that sends it
     rows: Keys
     delta: np.ndarray
-    servers: list[int]  # of these rows
+    servers: list[int]  # servers of these rows
 
 
 class Reading(NamedTuple):
@@ -51,28 +51,28 @@ class Replica:
     ):
         self.client, self.rule, self.own = client, rule, own
         self.table = own.values if own else table_TxD
-        self.copied = own is not None  # else when the first rows arrive
+        self.copied = own is not None  # otherwise at the first rows
         servers, rows = len(client.ranks), len(table_TxD)
-        # A rule that reads all rows anew needs no record of earlier reads.
+        # A rule that reads all rows again needs no record of earlier reads.
         self.records = rule.push_based or rule.pull_period != 1
-        # of each row, when it was read: that clock is complete, at this own clock;
-        # one number each until rows come, as most of many workers read none
+        # For each row: the complete clock, the own clock and the version of its last
+        # read. One number for all rows until rows arrive, since many workers read none.
         self.complete = np.broadcast_to(np.int64(NEVER), rows)
         self.fetched = np.broadcast_to(np.int64(NEVER), rows)
         self.version = np.broadcast_to(np.int64(0), rows)
-        # of each server, what its changes brought all rows to that were ever read
+        # For each server: clock and version of all rows ever read, by its changes.
         self.changes = np.full((servers, 2), NEVER)  # clock, version
         self.owned: list[Own] = []
         self.pushes = 0
         self.applied = np.zeros(
             servers, np.int64
         )  # pushes, in all rows that will arrive
-        self.clock = 0  # the latest complete clock of any server
+        self.clock = 0  # latest complete clock of any server
 
     # Reading.
 
     def ask(self, rows: Keys, clock: int) -> Reading:
-        """Begin to read those of the rows that are too old at this worker's clock."""
+        """Start to read the rows that are too old at this worker's clock."""
         need = clock - self.rule.staleness
         if self.rule.push_based:
             self.drain()
@@ -101,7 +101,7 @@ class Replica:
         return rows[old] if old.any() else None
 
     def have(self, reading: Reading, rows: Keys, clock: int) -> None:
-        """Return when all rows are in the copy, as new as the rule requires."""
+        """Wait until all rows in the copy are as new as the rule requires."""
         if reading.asked:
             self.install(reading.rows, self.client.have(reading.asked), clock)
         if self.rule.push_based:
@@ -122,11 +122,14 @@ class Replica:
         for part in self.client.parts(rows):
             if part.server in read.servers:
                 complete, version, applied, _ = read.words[part.server].tolist()
-                here = within(rows, part.selection)
-                if length(here) and self.records:
-                    self.complete[here], self.version[here] = complete, version
+                row_numbers = within(rows, part.selection)
+                if length(row_numbers) and self.records:
+                    self.complete[row_numbers], self.version[row_numbers] = (
+                        complete,
+                        version,
+                    )
                 self.clock = max(self.clock, complete)
-                self.add_own(here, applied)
+                self.add_own(row_numbers, applied)
                 if not self.rule.push_based:  # else older changes may be in transit
                     self.prune(part.server, applied)
 
@@ -173,7 +176,7 @@ class Replica:
             self.changes[:] = NEVER
 
     def take_changes(self, server: int) -> bool:
-        """Wait for a server's next changes and copy them; False: there are no more."""
+        """Wait for a server's next changes and copy them; False after the last."""
         words = np.zeros(WORDS, np.int64)
         self.receive(words, server)
         self.client.changes[server] += 1
@@ -181,17 +184,17 @@ class Replica:
         if count < 0:
             return False
         width = self.table.shape[1]
-        held = indices(self.client.partition.rows_of(server))
-        if count < len(held):
-            room = np.empty(count * (1 + width), np.float32)
-            self.receive(room, server)
-            held = held[room[:count].view(np.int32)]
-            values = room[count:].reshape(count, width)
+        numbers_of_rows = indices(self.client.partition.rows_of(server))
+        if count < len(numbers_of_rows):
+            received = np.empty(count * (1 + width), np.float32)
+            self.receive(received, server)
+            numbers_of_rows = numbers_of_rows[received[:count].view(np.int32)]
+            values = received[count:].reshape(count, width)
         else:
             values = self.client.memory(count)
             self.receive(values, server)
-        newer = self.version[held] <= version
-        rows = held[newer]
+        newer = self.version[numbers_of_rows] <= version
+        rows = numbers_of_rows[newer]
         self.allocate()
         self.table[rows] = values[newer]
         self.changes[server] = clock, version
@@ -226,13 +229,15 @@ class Replica:
         missing = [each for each in self.owned if each.push > applied]
         if not missing:
             return
-        here = indices(rows)
+        row_numbers = indices(rows)
         place = np.full(len(self.table), -1, np.int32)
         for each in missing:
             of = indices(each.rows)
             place[of] = np.arange(len(of), dtype=np.int32)
-            found = place[here]
-            self.table[here[found >= 0]] += each.delta[found[found >= 0]]
+            positions = place[row_numbers]
+            self.table[row_numbers[positions >= 0]] += each.delta[
+                positions[positions >= 0]
+            ]
             place[of] = -1
 
     def prune(self, server: int, applied: int) -> None:

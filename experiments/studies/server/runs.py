@@ -26,7 +26,7 @@ from dml.train import train
 from dml.types import CountedComm, Problem, nothing
 from dml.wire.collectives import broadcast
 from dml.wire.comm import Delayed, Metered
-from dml.wire.comm.once import once_per_call
+from dml.wire.comm.once import once
 from dml.wire.server.server import Applied
 
 SILENT = Writer(ignore, ignore)
@@ -87,7 +87,8 @@ def ran(
     comm = Metered(comm)  # counts this run alone
     if plan.law:
         comm = Delayed(comm, drawing(law(plan.law), plan.seed, comm.rank), plan.scale)
-    problem = once_per_call(comm, "run", partial(as_table, problem))
+    key, call = tuple(map(id, problem)), partial(as_table, problem)
+    problem = once(comm, "run", key, call)
     report = Report()
     batches = minibatches(problem.examples, plan.batch, plan.seed)
     comm.Barrier()
