@@ -104,4 +104,4 @@ def panel(
     for cross in crossovers(lines) if lines else ():
         axes.axvline(cross.bytes, color="gray", linestyle=":", linewidth=1)
         note(axes, f"{cross.before} → {cross.after}", cross.bytes, va="bottom")
-    axes.set(title=title, xlabel="bytes a rank", xscale="log", yscale="log")
+    axes.set(title=title, xlabel="bytes per rank", xscale="log", yscale="log")

@@ -52,7 +52,7 @@ def draw(path: Path, words: Sequence[str], bits: Sequence[float]) -> None:
     boxes(axes, shown, [colours(DEEP * min(one / MOST, 1.0)) for one in bits])
     mean = float(np.mean(bits[: len(shown)])) if shown else 0.0
     top = 1 - 0.42 / size[1]
-    text = f"{mean:.2f} bits a token · perplexity {2**mean:,.1f}"
+    text = f"{mean:.2f} bits per token · perplexity {2**mean:,.1f}"
     figure.text(left, top, text, fontsize=10, color="#333333", va="bottom")
     legend(figure, (left + 0.66 * wide, top, 0.3 * wide, 0.14 / size[1]), colours)
     figures.save(figure, path)

@@ -2,9 +2,10 @@
 
     rank 0      rank 1
     d0   d1     d2   d3      each device hashes its own replica of every leaf;
-    h0   h1     h2   h3      all are equal where max h = ~max ~h, which is min h
+    h0   h1     h2   h3      replicas are equal if max(h) == min(h) for every leaf
 
-Words a proof: those of an all-reduce of two words a leaf.
+min(h) is computed as ~max(~h). Words per comparison: those of one all-reduce of two
+words per leaf.
 """
 
 from functools import partial
@@ -17,19 +18,20 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from dml.types import Comm, Params
 
-# By such odd numbers no bit is lost: the golden ratio's, and MurmurHash3's (Appleby).
+# Odd multipliers, so that multiplication modulo 2**32 is invertible: the golden ratio
+# and the constants of MurmurHash3 (Appleby).
 GOLDEN, FIRST, SECOND = map(np.uint32, (0x9E3779B9, 0x85EBCA6B, 0xC2B2AE35))
 AXIS = "replica"
 
 
 class Diverged(FloatingPointError):
-    """Replicas that should be equal are not."""
+    """Raised for replicas that should be equal and are not."""
 
 
 def different(params: Params, comm: Comm) -> str | None:
-    """Return the path of the first leaf that is not equal everywhere; collective.
+    """Return the path of the first leaf that differs between replicas; collective.
 
-    Leaves in slices have no replicas and are not compared.
+    Sharded leaves are not replicated and are skipped.
     """
     hashes_RxN = fingerprints(params)
     buffer = np.concatenate([hashes_RxN, ~hashes_RxN], axis=1).max(axis=0)
@@ -43,23 +45,23 @@ def different(params: Params, comm: Comm) -> str | None:
 
 
 def fingerprints(params: Params) -> np.ndarray:
-    """Return a hash of every leaf: a row a replica that this process has.
+    """Return uint32 hashes of shape (replicas in this process, leaves).
 
-    One changed element always changes the hash; swapped elements change it except in
-    one case of 2**32.
+    Changing one element always changes the hash. Swapping two elements leaves it
+    unchanged with a probability of about 2**-32.
     """
     leaves = [_plain(leaf) for leaf in jax.tree.leaves(params)]
     devices = set().union(
         *(leaf.sharding.addressable_devices for leaf in leaves if _is_jax(leaf))
     )
     ordered = sorted(devices or jax.local_devices()[:1], key=lambda device: device.id)
-    # of this process alone, which does not wait for others
+    # A mesh of local devices only, so that no process waits for another.
     mesh = Mesh(np.array(ordered), (AXIS,))
     return jax.device_get(_hashes(mesh, [_local(leaf, mesh) for leaf in leaves]))
 
 
 def _local(leaf: Any, mesh: Mesh) -> jax.Array:
-    """Return the replicas of a leaf in this process as one array on mesh."""
+    """Return the local replicas of a leaf as one array on the mesh."""
     replicated = NamedSharding(mesh, PartitionSpec())
     if not _is_jax(leaf):
         return jax.device_put(leaf, replicated)
@@ -84,10 +86,10 @@ def _hashes(mesh: Mesh, leaves: list[jax.Array]) -> jax.Array:
 
 
 def _hash(leaf: jax.Array) -> jax.Array:
-    """Return the sum of all words, each mixed with its place.
+    """Return the sum of all words, each mixed with its position.
 
-    Sums need no order. Multiplication by odd numbers alone would not distinguish swaps
-    of x and -x, since the sign bit times an even number is 0.
+    Addition is commutative, so the order of the reduction does not matter.
+    Multiplication by odd numbers alone would not detect a swap of x and -x.
     """
     words = _words(leaf)
     words ^= jax.lax.iota(jnp.uint32, words.size) * GOLDEN
@@ -97,7 +99,7 @@ def _hash(leaf: jax.Array) -> jax.Array:
 
 
 def _words(leaf: jax.Array) -> jax.Array:
-    """Return the bits of a leaf as uint32, at least one word an element."""
+    """Return the bits of a leaf as uint32, at least one word per element."""
     if jnp.iscomplexobj(leaf):
         leaf = jnp.stack([leaf.real, leaf.imag], -1)
     if leaf.dtype == jnp.bool:
@@ -108,7 +110,10 @@ def _words(leaf: jax.Array) -> jax.Array:
 
 
 def _plain(leaf: Any) -> Any:
-    """Return a leaf without random keys; numpy's as words, as jax narrows 64 bits."""
+    """Return PRNG keys as integers, and NumPy arrays as unsigned integers.
+
+    The integers have at most 32 bits, since JAX truncates types of 64 bits.
+    """
     if not _is_jax(leaf):
         array = np.ascontiguousarray(leaf).reshape(-1)
         return array.view(f"u{min(array.dtype.itemsize, 4)}")

@@ -63,7 +63,7 @@ MIXED = Rule(
     back_attention=0,
 )
 
-# Our program: float32, no dropout. Its backward pass needs 16 D + H·L numbers a token:
+# Our program: float32, no dropout. The backward needs 16 D + H·L numbers per token:
 # the stream twice, the outputs of two norms, q, k and v, mixed, the hidden layer before
 # and after gelu. XLA's CPU compiler saves 24 D + 3 H·L: also tanh (4 D), the statistics
 # of both norms (4 D), softmax's numerators and a constant array of H·L.

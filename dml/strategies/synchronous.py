@@ -8,7 +8,7 @@
   update    update    update      equal parameters and equal gradients: equal replicas
 
 Dense gradients are summed in buckets (`bucket_sums`), and rows of a table by a sparse
-or a dense exchange (`row_sums`). Rounds and words an update are those of the
+or a dense exchange (`row_sums`). Rounds and words per update are those of the
 all-reduce; both modules state the words.
 """
 

@@ -17,7 +17,7 @@ def test_two_sizes_of_a_batch_give_back_signal_and_noise():
 
 
 def test_the_scale_of_gaussian_gradients_is_their_trace_over_their_mean():
-    rng, meter = np.random.default_rng(0), Noise(keep=0.999)
+    rng, meter = np.random.default_rng(0), Noise(decay=0.999)
     mean, spread = np.array([0.5, -1.0, 0.3]), np.array([2.0, 1.0, 3.0])
     for _ in range(8000):
         grads = mean + spread * rng.standard_normal((4, 8, 3))  # 4 ranks of 8 examples
@@ -30,7 +30,7 @@ def test_the_scale_of_gaussian_gradients_is_their_trace_over_their_mean():
 
 
 def test_the_first_step_counts_whole_and_later_ones_replace_it():
-    meter = Noise(keep=0.5)
+    meter = Noise(decay=0.5)
     assert meter.add(3 + 20 / 4, 3 + 20 / 8, 4, 8) == pytest.approx(20 / 3)
     for _ in range(60):
         scale = meter.add(1 + 5 / 4, 1 + 5 / 8, 4, 8)
