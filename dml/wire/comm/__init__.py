@@ -1,6 +1,6 @@
 """Communicators: MPI's own in `mpi`, and wrappers that count, trace, record or delay.
 
-`mpi`, which needs mpi4py, is not imported here: virtual ranks do without.
+`mpi` needs mpi4py and is not imported here, since virtual ranks do not need it.
 """
 
 from dml.wire.comm.delayed import Delayed as Delayed

@@ -1,4 +1,4 @@
-"""How a run ends early: one line and one exit code, on every rank, within seconds."""
+"""End a run early: one line and one exit code on every rank, within seconds."""
 
 import os
 import signal
@@ -8,13 +8,13 @@ from typing import Any, NoReturn
 
 
 def refuse(comm: Any, problem: str, code: int = 2) -> NoReturn:
-    """End with that code and one line, whether all ranks saw the problem or one."""
+    """End with an exit code and one line, if one rank or all ranks have the problem."""
     meet(comm, problem, code)
     sys.exit(code)
 
 
 def leave(comm: Any, problem: str, code: int) -> NoReturn:
-    """End likewise from anywhere at all: MPI's own end might wait for ever."""
+    """End in the same way from any place; MPI's own abort might hang."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # a second one must not end MPI midway
     meet(comm, problem, code)
@@ -23,7 +23,7 @@ def leave(comm: Any, problem: str, code: int) -> NoReturn:
 
 
 def meet(comm: Any, problem: str, code: int) -> None:
-    """Say the problem once if all ranks come here; else end them after 2 seconds."""
+    """Print the problem once if all ranks have it; else end them after 2 seconds."""
     met = comm.Ibarrier()
     patience = time.monotonic() + 2
     while not met.Test():

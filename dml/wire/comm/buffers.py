@@ -1,6 +1,6 @@
 """Flat vectors for the wire: registered memory, and pytrees packed into it.
 
-Gradients come in, one contiguous vector goes to a collective, and back.
+Gradients are packed into one contiguous vector for a collective, and unpacked.
 """
 
 import math
@@ -15,7 +15,7 @@ ALIGN = 64  # bytes: a cache line
 
 
 def flat(comm: Comm, buffer: np.ndarray) -> np.ndarray:
-    """View a buffer as one vector in place; raise where that would need a copy."""
+    """View a buffer as one vector; raise if that needs a copy."""
     if not isinstance(buffer, np.ndarray):
         problem = f"a {type(buffer).__name__}; pass a numpy array"
     elif not buffer.flags.c_contiguous:
@@ -77,7 +77,9 @@ def peers(comm: Comm, buffer: np.ndarray) -> Registered | None:
     if region is None:
         if comm.cache.parent is None:
             return None
-        parent, members = comm.cache.parent  # a group knows what its parent knows
+        parent, members = (
+            comm.cache.parent
+        )  # regions of the parent are usable in its groups
         found = peers(parent, buffer)
         return found and (found[0], [found[1][member] for member in members])
     here = slice(start - region.start, start - region.start + buffer.nbytes)
@@ -103,7 +105,7 @@ def address(buffer: np.ndarray) -> int:
 
 
 class Layout(NamedTuple):
-    """How a pytree lies in a vector."""
+    """Positions of the leaves of a pytree in a vector."""
 
     tree: Any  # its structure; None is a single numpy array
     shapes: tuple[tuple[int, ...], ...]
@@ -112,7 +114,7 @@ class Layout(NamedTuple):
 
 
 def layout(tree: Any) -> Layout:
-    """Describe how a pytree's leaves lie one after another in a vector."""
+    """Return the layout of a pytree's leaves in a vector, one after another."""
     if isinstance(tree, np.ndarray):  # strategies of rows run without JAX
         return Layout(None, (tree.shape,), (tree.dtype,), tree.size)
     import jax

@@ -16,7 +16,7 @@ Words = list[np.ndarray]  # of one rank: uint64, one array a communicator
 
 
 class Log:
-    """The events of a recording, empty at first, or of a record to be replayed.
+    """The events of a recording, initially empty, or of a record to be replayed.
 
     Communicators are numbered in the order in which this rank makes them. Each has its
     own events, as calls of threads on different communicators have no order.
@@ -55,8 +55,8 @@ class Log:
     def words(self) -> Words:
         """After a recording: return its events.
 
-        An Irecv without a Wait has had a message or never will: a replay receives the
-        first kind, and does not wait for the second.
+        An Irecv without a Wait either has a message, which a replay receives, or will
+        never have one, for which a replay does not wait.
         """
         for request in list(self.pending):
             request.finish(request.request.Test)

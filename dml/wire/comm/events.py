@@ -1,4 +1,4 @@
-"""Events: what differs between runs of one program, such as the order of messages.
+"""Events: facts that differ between runs of a program, such as the order of messages.
 
 An event is one word.
 
@@ -64,7 +64,7 @@ class Event(NamedTuple):
         return self.number & TAGS
 
     def fits(self, source: int, tag: int) -> bool:
-        """Return whether a receive of this source and tag can have this message."""
+        """Return whether a receive of this source and tag matches the message."""
         if self.kind is Kind.NEVER:
             return True
         return source in (ANY, self.source) and tag in (ANY, self.tag)
@@ -134,7 +134,7 @@ class Events:
         return event._replace(number=event.number - self.spent) if self.spent else event
 
     def take(self, *kinds: Kind, asks: tuple[int, int] = (ANY, ANY)) -> Event:
-        """Return the next event; raise unless it has such a kind, source and tag."""
+        """Return the next event; raise unless its kind, source and tag match."""
         event = self.now()
         if event is None or event.kind not in kinds or not event.fits(*asks):
             raise self.differs(called(kinds[0], asks))
@@ -142,7 +142,7 @@ class Events:
         return event
 
     def poll(self, kind: Kind, asks: tuple[int, int] = (ANY, ANY)) -> Event | None:
-        """Return the next event likewise; None for an unsuccessful poll."""
+        """Return the next event as `take` does; None for an unsuccessful poll."""
         event = self.now()
         if event is None or event.kind is not Kind.VAIN:
             return self.take(kind, asks=asks)
@@ -152,14 +152,14 @@ class Events:
         return None
 
     def meets(self, kind: Kind, number: int) -> None:
-        """Take the next event; raise unless it is exactly this one."""
+        """Consume the next event; raise unless it equals this one."""
         got = Event(kind, number)
         if self.now() != got:
             raise self.differs(str(got))
         self.at += 1
 
     def ends(self) -> None:
-        """Raise where events are left."""
+        """Raise if events are left."""
         if self.at < len(self.words):
             raise self.differs("the end of the program")
 

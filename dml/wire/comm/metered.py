@@ -11,8 +11,8 @@ from dml.wire.comm.wrapper import Wrapper
 class Metered(Wrapper):
     """Wraps a communicator; counts in `sent`, also on what it splits.
 
-    Memory registered with a communicator is known to that communicator: allocate on
-    the metered one what the metered one shall reduce.
+    Memory is registered with one communicator: allocate buffers that the metered
+    communicator reduces on the metered communicator.
     """
 
     def __init__(self, comm: Comm, origin: "Metered | None" = None):

@@ -47,7 +47,7 @@ class Pending(MPI.Request):
 
 @contextmanager
 def told(status: Status | None) -> Iterator[MPI.Status | None]:
-    """Fill our status from the one that MPI is given."""
+    """Copy MPI's status to a Status."""
     found = None if status is None else MPI.Status()
     yield found
     if found is not None and status is not None:
@@ -64,9 +64,9 @@ def kind(tag: int) -> int:
 
 
 class World(MPI.Intracomm):
-    """mpi4py's communicator; `call` is what this rank waits for, if anything.
+    """mpi4py's communicator; `call` is the blocking call of this rank, if any.
 
-    Buffers travel as bytes, so that every dtype does; MPI counts them in 64 bits.
+    Buffers are sent as bytes, for every dtype; MPI counts them in 64 bits.
     """
 
     call: tuple | None = None
@@ -79,12 +79,12 @@ class World(MPI.Intracomm):
     watchdog: Watchdog
 
     def born(self, color: int = 0) -> tuple:
-        """Name the next thing that is made of this communicator."""
+        """Return a name for the next object made from this communicator."""
         self.made += 1
         return (*self.lineage, self.made, color)
 
     def equip(self, windows: dict[tuple, MPI.Win], watchdog: Watchdog) -> None:
-        """Set what mpi4py's constructor does not."""
+        """Set the attributes that mpi4py's constructor does not set."""
         self.windows, self.watchdog = windows, watchdog
         self.cache = Cache()
         self.platform = Platform(
@@ -97,7 +97,7 @@ class World(MPI.Intracomm):
         watchdog.add(self)
 
     def adopt(self, handle: Any, color: int = 0) -> "World":
-        """Make a World of a communicator that was made from this one."""
+        """Return a World of a communicator that was made from this one."""
         comm = World(handle)
         comm.lineage = self.born(color)
         comm.equip(self.windows, self.watchdog)
@@ -112,14 +112,14 @@ class World(MPI.Intracomm):
             return self.adopt(MPI.Intracomm.Split(self, color, key), color)
 
     def Split_type(self, split_type: int = SHARED, key: int = 0, info: Any = None):
-        """Make a communicator of the ranks on my host."""
+        """Return a communicator of the ranks on this host."""
         if split_type != SHARED:
             raise BadInput(f"expected split_type=SHARED ({SHARED}), got {split_type}")
         return self.Split(self.hosts()[self.rank], key)
 
     @contextmanager
     def waits_for_all(self, name: str, nbytes: int = 0) -> Iterator[None]:
-        """Let the watchdog see a collective call of MPI's."""
+        """Show a collective call of MPI to the watchdog."""
         self.call = (name, "size", self.size, 0, range(nbytes))
         yield
         self.call = None
@@ -182,7 +182,7 @@ class World(MPI.Intracomm):
             return MPI.Intracomm.Iprobe(self, peer(source), kind(tag), found)
 
     def Waitany(self, requests, status=None):
-        """Wait for the first that is done; return its place, -1 if all are over."""
+        """Wait for the first completed request; return its index, -1 without one."""
         self.call = ("Waitany", "requests", len(requests), 0, None)
         with told(status) as found:
             place = MPI.Request.Waitany(requests, found)
@@ -198,7 +198,7 @@ class World(MPI.Intracomm):
             MPI.Intracomm.Barrier(self)
 
     def Allreduce(self, sendbuf, recvbuf, op=np.add):
-        """Reduce recvbuf in place where sendbuf is None."""
+        """Reduce recvbuf in place if sendbuf is None."""
         self.call = ("Allreduce", "size", self.size, 0, recvbuf)
         MPI.Intracomm.Allreduce(self, sendbuf, recvbuf, OPS[op])
         self.call = None
@@ -216,7 +216,7 @@ class World(MPI.Intracomm):
         return time.perf_counter()
 
     def hosts(self) -> list[int]:
-        """The host of every rank, hosts numbered 0, 1, ... by their lowest rank."""
+        """Return the host of every rank; hosts are numbered by their lowest rank."""
         if self.known_hosts is not None:
             return self.known_hosts
         with self.waits_for_all("hosts"):
@@ -274,10 +274,10 @@ def machine(comm: Comm) -> str:
 
 
 def world(watchdog: float = 60) -> World:
-    """All ranks of this run, on a communicator of our own.
+    """Return all ranks of this run, on a duplicate of MPI's communicator.
 
-    From here on an exception that nobody catches ends all ranks, and the watchdog names
-    calls that wait longer than `watchdog` seconds; 0 is off.
+    From here on an uncaught exception ends all ranks, and the watchdog names calls that
+    wait longer than `watchdog` seconds; 0 is off.
     """
     comm = only_world()
     comm.watchdog.start(watchdog)

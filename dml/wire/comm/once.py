@@ -13,7 +13,7 @@ class Result(NamedTuple):
 
     key: Any
     value: Any
-    call: Callable[[], Any]  # keeps alive what the key has ids of
+    call: Callable[[], Any]  # keeps the objects alive whose ids are in the key
 
 
 def once(comm: Comm, name: str, key: Any, call: Callable[[], Value]) -> Value:

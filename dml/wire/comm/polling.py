@@ -1,4 +1,4 @@
-"""The base class of wrappers whose blocking calls poll until they are done."""
+"""The base class of wrappers whose blocking calls poll until completion."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
@@ -11,7 +11,7 @@ Call = tuple[str, str, int, int, Any]  # for the watchdog: operation, role, peer
 
 
 class Polling(Wrapper, ABC):
-    """Makes every blocking call of requests, for which it waits by polling."""
+    """Implements every blocking call by requests and polling."""
 
     @abstractmethod
     def wait(self, done: Callable[[], bool], call: Call) -> None:
@@ -54,7 +54,7 @@ class Polling(Wrapper, ABC):
 
 
 class Polled(WrappedRequest):
-    """A request whose Wait polls; `over` when it is known to be complete."""
+    """A request whose Wait polls; `over` if it is known to be complete."""
 
     def __init__(self, comm: Polling, request: Any, call: Call):
         super().__init__(comm, request)

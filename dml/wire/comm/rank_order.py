@@ -1,4 +1,4 @@
-"""Calls on one rank first, while the others sleep: a wait must not use its core."""
+"""Calls on one rank first, while the others sleep without using a core."""
 
 import time
 from collections.abc import Callable, Iterable
@@ -14,7 +14,7 @@ Result = TypeVar("Result")
 
 
 def first_of_each_host(comm: Comm, call: Callable[[], Result]) -> Result:
-    """Call on the lowest rank of every host, then on the others, which find caches."""
+    """Call on the lowest rank of every host, then on the others with warm caches."""
     hosts = comm.platform.hosts()
     host = hosts[comm.rank]
     here = (rank for rank, other in enumerate(hosts) if other == host)

@@ -11,9 +11,9 @@ from dml.wire.comm.wrapper import WrappedRequest, Wrapper, asked, bare
 
 
 class Ordered(Wrapper, ABC):
-    """The common part of both: a wrapper whose log has the order of events.
+    """The base class of both: a wrapper whose log has the order of events.
 
-    Communicators that it splits are wrapped alike, with the same log.
+    Communicators made from it are wrapped in the same class, with the same log.
     """
 
     replays: bool
@@ -29,11 +29,11 @@ class Ordered(Wrapper, ABC):
 
     @abstractmethod
     def named(self, kind: Kind, source: int, tag: int) -> tuple[int, int]:
-        """Return the source and tag to receive from, where one of them is ANY."""
+        """Return the recorded source and tag of a receive from ANY."""
 
     @abstractmethod
     def saw(self, kind: Kind, status: Status) -> None:
-        """Record the message that such a call has received."""
+        """Record the message that a receive from ANY has received."""
 
     @abstractmethod
     def test(self, request: "OrderedRequest", status: Any) -> bool:
@@ -94,7 +94,7 @@ class Ordered(Wrapper, ABC):
 class OrderedRequest(WrappedRequest):
     """A request that keeps its status; the communicator decides each Test.
 
-    `place` is where its event waits to be filled; `status` is None for a send.
+    `place` is the index of its event, filled later; `status` is None for a send.
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class OrderedRequest(WrappedRequest):
 
 
 class Glimpse:
-    """A request for `compute`, whose Test is not a Test of the program."""
+    """A request for `compute`, whose Test is not an event of the program."""
 
     def __init__(self, request: OrderedRequest):
         self.request = request
@@ -150,7 +150,7 @@ class Glimpse:
 
 
 class Recorded(Ordered):
-    """Records into a log what differs between runs of one program.
+    """Records into a log the events that differ between runs of a program.
 
         log = Log();  program(Recorded(comm, log));  every = log.collect(comm)
         log = Log(every[comm.rank]);  program(Replayed(comm, log));  log.finish()
@@ -209,9 +209,9 @@ class Recorded(Ordered):
 class Replayed(Ordered):
     """Replays a log: each receive from ANY has the source and tag of its event.
 
-    A poll that found a message waits for it, and one in vain returns at once. The first
-    call that differs from its event raises BadInput. Ranks may be real or virtual, and
-    speeds and networks may be others, as long as buffered sends are still buffered.
+    A successful poll waits for its message, and an unsuccessful one returns at once.
+    The first call that differs from its event raises BadInput. Ranks may be real or
+    virtual, with other speeds and networks, if buffered sends are still buffered.
     """
 
     replays = True

@@ -1,7 +1,7 @@
 """A real communicator that sleeps while it waits: for more ranks than cores.
 
-MPI's own waiting would take the core that another rank needs. A message is noticed up
-to LOOK late, or up to `longest`, a tenth of the time waited before.
+MPI's busy waiting would take the core of another rank. A message is noticed up to LOOK
+seconds late, or a tenth of the time waited before, at most `longest`.
 """
 
 import time
@@ -32,7 +32,7 @@ class Napping(Polling):
         return Napping(comm, self.longest)
 
     def wait(self, done: Callable[[], bool], call: Call) -> None:
-        """Return when done() is true; the watchdog sees the call."""
+        """Wait until done() is true; the watchdog sees the call."""
         if done():
             return
         self.watched.call, begun = call, time.perf_counter()
@@ -49,7 +49,7 @@ class Napping(Polling):
         self.wait(lambda: self.comm.Iprobe(source, tag, status), call)
 
     def Waitany(self, requests: Sequence[Polled], status: Any = None) -> int:
-        """Wait for the first that is done; return its place, -1 if all are over."""
+        """Wait for the first completed request; return its index, -1 without one."""
         left = [(k, request) for k, request in enumerate(requests) if not request.over]
         result: list[int] = []
 

@@ -1,4 +1,4 @@
-"""A tag a collective, so that the watchdog can say whose message is missing."""
+"""A tag for each collective, so that the watchdog can name the missing message."""
 
 from enum import IntEnum
 
@@ -16,8 +16,8 @@ class Tag(IntEnum):
     CLOCK = 13
     LEAVE = 14
     BYTEPS = 15
-    SERVER = 16  # whatever goes to a parameter server
-    VALUES = 17  # what a worker asked for
-    CHANGED = 18  # what a server sends unasked
+    SERVER = 16  # messages to a parameter server
+    VALUES = 17  # answers to pulls
+    CHANGED = 18  # rows that a server sends without a request
     GRADIENTS = 19  # the values of a large push
     BLOCK = 1000  # and the number of the block

@@ -1,6 +1,6 @@
-"""What every rank has noted of its calls and messages, made into one timeline.
+"""Traces of calls and messages of all ranks, merged into one timeline.
 
-Notes of all ranks come in by messages; rank 0 matches sends with receives.
+Rank 0 collects the traces of all ranks and matches sends with receives.
 """
 
 from collections import defaultdict
@@ -21,11 +21,11 @@ MEMBER = np.dtype([("group", "i8"), ("rank", "i8")])
 
 
 class Notes:
-    """What one rank has noted, on all its communicators, by its own clock.
+    """The trace of one rank, on all its communicators, by its own clock.
 
-    A message is a list of MESSAGE's fields: peers are ranks of that group. A receive's
-    place is taken when it is posted, which is the order in which MPI fills receives; it
-    is NaN until it has its message.
+    A message is a list of MESSAGE's fields; peers are ranks of the group. A receive is
+    entered when it is posted, since MPI fills receives in this order; its fields are
+    NaN until the message has arrived.
     """
 
     def __init__(self, world: Comm) -> None:
@@ -35,11 +35,11 @@ class Notes:
         self.calls: list[tuple[str, float, float]] = []
         self.sends: list[list] = []
         self.receives: list[list] = []
-        self.members: list[tuple[int, int]] = []  # of each group, who I am there
+        self.members: list[tuple[int, int]] = []  # group and rank by communicator
         self.met: list[float] = []  # when this rank left each barrier of `align`
 
     def switch(self, on: bool) -> None:
-        """Let all communicators of this rank note, or none."""
+        """Switch tracing of all communicators of this rank on or off."""
         if on is not self.on:
             self.on = on
             for comm in self.comms:
@@ -51,7 +51,7 @@ def records(rows: Sequence, dtype: np.dtype) -> np.ndarray:
 
 
 class Pages(NamedTuple):
-    """One rank's notes as arrays, which travel."""
+    """The trace of one rank as arrays, which are sent to rank 0."""
 
     calls: np.ndarray
     sends: np.ndarray
@@ -88,7 +88,7 @@ class Pages(NamedTuple):
 def collect(notes: Notes) -> Timeline | None:
     """Return the timeline of all ranks on rank 0, None elsewhere; collective."""
     comm = notes.world
-    comm.Barrier()  # a receive from ANY must not take what is collected
+    comm.Barrier()  # so that no receive from ANY takes a collected message
     hosts, mine = comm.platform.hosts(), Pages.of(notes)
     if comm.rank:
         mine.send(comm)
@@ -105,12 +105,11 @@ def collect(notes: Notes) -> Timeline | None:
 
 
 def origins(met: Sequence[np.ndarray], hosts: Sequence[int]) -> list[float]:
-    """Return what each rank's clock said when all had met.
+    """Return the offset of each rank's clock.
 
-    Ranks of one host read one clock, so theirs need nothing. A host's clock is as far
-    from the first one's as their first ranks to leave a barrier differ, by the median
-    of the barriers: exact but for the time that a message takes between hosts. Virtual
-    ranks, which note no barrier, share their clock.
+    Ranks of one host share a clock. The offset between two hosts is the median, over
+    the barriers, of the difference between the times at which their first ranks leave;
+    its error is the time of a message between hosts. Virtual ranks share one clock.
     """
     if not len(met[0]):
         return [0.0] * len(hosts)
@@ -124,8 +123,8 @@ def origins(met: Sequence[np.ndarray], hosts: Sequence[int]) -> list[float]:
 def matched_messages(books: Sequence[Pages], behind: Sequence[float]) -> list[Message]:
     """Match the n-th send with the n-th receive of one group, source, dest and tag.
 
-    Messages of one kind never overtake each other. What only one side has noted stays
-    out: it was under way when tracing began or ended.
+    Messages of one kind never overtake each other. Messages that only one side has
+    traced are dropped: they were in transit when tracing began or ended.
     """
     named = {
         member: rank
@@ -135,7 +134,7 @@ def matched_messages(books: Sequence[Pages], behind: Sequence[float]) -> list[Me
     arrivals: dict[Any, list[float]] = defaultdict(list)
     for dest, book in enumerate(books):
         for group, peer, tag, _, when in book.receives.tolist():
-            if peer >= 0:  # else it was from anyone, and nothing came
+            if peer >= 0:  # otherwise a receive from ANY without a message
                 key = group, named[group, peer], dest, tag
                 arrivals[key].append(when - behind[dest])  # NaN where nothing came
     found, taken = [], dict.fromkeys(arrivals, 0)

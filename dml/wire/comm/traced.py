@@ -1,4 +1,4 @@
-"""A communicator that notes when this rank waits, what it sends and what it has."""
+"""A communicator that traces the waiting calls, sends and receives of this rank."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -15,7 +15,7 @@ CALLS = ("Send", "Isend", "Recv", "Irecv", "Sendrecv", "Probe", "Barrier", "Allr
 
 
 class Traced(Wrapper):
-    """Wraps a communicator, and so what it splits; notes from `begin` to `end`.
+    """Wraps a communicator and those made from it; traces from `begin` to `end`.
 
         comm = Traced(world());  comm.align();  comm.begin();  …;  comm.end()
         timeline = comm.timeline()      # of all ranks, on rank 0
@@ -50,12 +50,12 @@ class Traced(Wrapper):
                 self.notes.met.append(self.Wtime())
 
     def begin(self, limit: int = ENDLESS) -> None:
-        """Note from now on; end after so many intervals of this rank."""
+        """Start tracing; stop after a number of intervals of this rank."""
         self.notes.limit = len(self.notes.calls) + limit
         self.notes.switch(True)
 
     def end(self) -> None:
-        """Note no more."""
+        """Stop tracing."""
         self.notes.switch(False)
 
     def switch(self, on: bool) -> None:
@@ -66,13 +66,13 @@ class Traced(Wrapper):
                 vars(self)[name] = getattr(self.comm, name)
 
     def timeline(self) -> Timeline | None:
-        """Return what all ranks noted on rank 0, None elsewhere; collective."""
+        """Return the timeline of all ranks on rank 0, None elsewhere; collective."""
         return collect(self.notes)
 
     # What to note.
 
     def seen(self, name: str, start: float, end: float) -> None:
-        """Note an interval, as a Timer's `seen`."""
+        """Trace an interval; the `seen` of a Timer."""
         notes = self.notes
         if notes.on:
             notes.calls.append((name, start, end))
@@ -80,7 +80,7 @@ class Traced(Wrapper):
                 notes.switch(False)
 
     def timed(self, name: str, call: Callable[..., Any], *args: Any) -> Any:
-        """Return what a call returns; note how long it took."""
+        """Return the result of a call, and trace its interval."""
         start = self.Wtime()
         result = call(*args)
         self.seen(name, start, self.Wtime())
@@ -90,7 +90,7 @@ class Traced(Wrapper):
         self.notes.sends.append([self.group, dest, tag, buffer.nbytes, when])
 
     def expects(self, source: int, tag: int) -> list:
-        """Take the next place among the receives; `has` completes it."""
+        """Enter a posted receive; `has` completes it."""
         place = [self.group, source, tag, 0, np.nan]
         self.notes.receives.append(place)
         return place
@@ -197,7 +197,7 @@ class Traced(Wrapper):
 
 
 class TracedRequest(WrappedRequest):
-    """A request that notes its Wait, and when it had its message."""
+    """A request that traces its Wait and the arrival of its message."""
 
     def __init__(self, comm: Traced, request: Any, place: list | None):
         super().__init__(comm, request)
@@ -210,7 +210,7 @@ class TracedRequest(WrappedRequest):
         return self.finish(self.request.Test, status)
 
     def finish(self, call: Callable[..., bool], status: Any) -> bool:
-        """Wait or test; note when there is a message."""
+        """Wait or test; trace the arrival of a message."""
         if self.place:
             status = asked(status, self.place[1], self.place[2])
         done = call(status)
@@ -219,14 +219,14 @@ class TracedRequest(WrappedRequest):
         return done
 
     def came(self, status: Any) -> None:
-        """Note that the message has been received, the first time."""
+        """Trace the arrival of the message, once."""
         if self.place:
             self.comm.has(self.place, status)
             self.place = None
 
 
 class TracedWindow:
-    """A shared window whose barriers are noted."""
+    """A shared window whose barriers are traced."""
 
     def __init__(self, comm: Traced, window: Window):
         self.comm, self.window = comm, window

@@ -11,8 +11,8 @@ from typing import Any
 class Watchdog:
     """Looks at the `call` of every communicator of this process.
 
-    After `seconds` in one call it says which; after twice that it ends all ranks, so
-    that every rank that waits has spoken first.
+    After `seconds` in one call it prints the call; after twice that it ends all ranks,
+    so that every waiting rank prints its call first.
     """
 
     def __init__(self, name: str, stop: Callable[[], Any]):
@@ -23,7 +23,7 @@ class Watchdog:
         self.thread: threading.Thread | None = None
 
     def start(self, seconds: float) -> None:
-        """Speak after `seconds`; 0: never."""
+        """Print the call after `seconds`; 0: never."""
         self.seconds = seconds
         if seconds > 0 and self.thread is None:
             self.thread = threading.Thread(target=self.look, daemon=True)

@@ -108,5 +108,5 @@ def bare(requests: Sequence[Any], kind: type[WrappedRequest]) -> list[Any]:
 
 
 def asked(status: Any, source: int, tag: int) -> Any:
-    """Return a status; a new one where only it would have the source or the tag."""
+    """Return a status; a new one if it is needed for the source or the tag of ANY."""
     return Status() if status is None and ANY in (source, tag) else status
