@@ -165,6 +165,6 @@ def draw(path: Path, rows: Sequence[Row], names: Sequence[str]) -> None:
         panels[0].set_ylim(top=2 * max(seconds[-2:][0] for seconds in slowest))
         for axes in panels[len(keys) :]:
             axes.set_axis_off()
-        figure.supxlabel("bytes a rank", fontsize=10)
+        figure.supxlabel("bytes per rank", fontsize=10)
         figure.supylabel("seconds (dots: the fastest)", fontsize=10)
         figures.legend(figure)
