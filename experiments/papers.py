@@ -1,4 +1,4 @@
-"""Papers as commands: published numbers, ours, and a verdict by a rule.
+"""Reproduce papers: published numbers, measured numbers and verdicts.
 
 python experiments/papers.py --list
 python experiments/papers.py --run=hogwild --quick
@@ -10,7 +10,8 @@ judged by a rule that is defined next to the experiment and used by the experime
 itself: it holds, fails, or is not testable here. If a command fails, the claims of its
 paper are not tested and the exit code is 1.
 
-Cost: --quick of all 7 minutes on 2 cores, in full 15; tiny a minute of one core.
+Cost: all papers take 7 minutes with --quick and 15 in full on 2 cores; tiny takes 1
+minute on one core.
 """
 
 import sys
@@ -32,7 +33,9 @@ from dml.types import BadInput
 LARGEST = 150_000  # bytes of a figure in the docs
 
 FLAGS = flags.define()
-FLAGS.text("run", "", f"Papers of {', '.join(PAPERS)}; or all.")
+FLAGS.text(
+    "run", "", f"Comma-separated names of papers, of {', '.join(PAPERS)}; or all."
+)
 FLAGS.choice("size", SIZES[0], SIZES, "Size of the runs.")
 FLAGS.switch("quick", False, "Short for --size=quick.")
 FLAGS.switch("list", False, "List of papers and claims, without running them.")

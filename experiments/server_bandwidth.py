@@ -6,11 +6,11 @@ python experiments/server_bandwidth.py --simulate=8                cost formula 
 
 `raw` sends the same bytes back and forth by mpi4py's Send and Recv without a server;
 `both` sends them by Sendrecv in both directions at once. The values are medians of
-alternating timings, so that drift affects all equally.
+interleaved timings, so that drift affects all equally.
 
 Cost: 10 s on 2 cores.
 Result: a push and pull of 4 MB has 0.44 to 0.78 of the speed of raw, 4096 rows of 50
-have 0.14 to 0.46, and 1 KB has 0.04 to 0.10, because of the Python time of a message.
+have 0.14 to 0.46, and 1 KB has 0.04 to 0.10, due to the Python overhead per message.
 """
 
 from collections.abc import Iterator, Sequence
@@ -36,7 +36,9 @@ FLAGS = flags.define("seed", *flags.VIRTUAL, "watchdog")
 FLAGS.text(
     "sizes", "1KB,64KB,1MB,4MB", "Bytes of a dense push and of a pull; may be none."
 )
-FLAGS.text("servers", "0", "Numbers of servers; 0 uses one rank in four.")
+FLAGS.text(
+    "servers", "0", "Comma-separated numbers of servers; 0 uses one rank in four."
+)
 FLAGS.integer("rows", 4096, "Number of rows of a sparse push.", 1)
 FLAGS.integer("width", 50, "Width of a row.", 1)
 FLAGS.integer("table", 60_000, "Number of rows of the table.", 1)

@@ -1,6 +1,6 @@
 """Downsampled curves of run metrics, packed for a page.
 
-Downsampling keeps the least and the greatest point of each part of a curve.
+Downsampling keeps the minimum and maximum of each interval of a curve.
 A point is (step, seconds so far, ..., value), each a little-endian float32.
 """
 
@@ -17,7 +17,7 @@ AGAINST = {  # x axes: step, or the cumulative sum of a column
     "words_sent": "words sent so far",
 }
 POINTS = 200  # most points of a curve
-FLOATS = 1_000_000  # about the most of all curves; each takes 5.3 bytes of the page
+FLOATS = 1_000_000  # approximate maximum of all curves; base64 uses 5.3 bytes per float
 
 
 class Curve(NamedTuple):
@@ -46,7 +46,7 @@ def packed(runs: Sequence[ListedRun]) -> dict[str, Any]:
 
 
 def table(rows: Sequence[dict[str, Any]]) -> dict[str, np.ndarray]:
-    """Return the numeric columns; other values in them are NaN."""
+    """Return the numeric columns; non-numeric entries become NaN."""
     names = dict.fromkeys(name for row in rows for name in row)
     columns = {"step": np.arange(1.0, len(rows) + 1)}  # default step: the row number
     for name in names:

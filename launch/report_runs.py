@@ -55,7 +55,7 @@ def gathered(paths: Iterable[Path]) -> tuple[list[ListedRun], list[Skipped]]:
             folders.update(results.found([path]))
         except (BadInput, OSError, ValueError) as error:
             skipped.append(Skipped(shown(path), line(error)))
-        skipped += unborn(path)
+        skipped += failed_at_start(path)
     runs = []
     for folder in sorted(folders):
         try:
@@ -64,10 +64,10 @@ def gathered(paths: Iterable[Path]) -> tuple[list[ListedRun], list[Skipped]]:
         except (BadInput, OSError, RecursionError) as error:
             skipped.append(Skipped(shown(folder), line(error)))
     names = named([run.path for run in runs])
-    return [told(*each) for each in zip(names, runs, strict=True)], skipped
+    return [listed_run(*each) for each in zip(names, runs, strict=True)], skipped
 
 
-def told(name: str, run: results.Run) -> ListedRun:
+def listed_run(name: str, run: results.Run) -> ListedRun:
     tail = failure(run.path)
     status = "failed" if tail else "done" if run.summary else "not ended"
     if status == "not ended":
@@ -89,10 +89,12 @@ def failure(folder: Path) -> list[str]:
     return says.splitlines()[-TAIL:]
 
 
-def unborn(path: Path) -> list[Skipped]:
-    """Return the runs of a sweep that failed before they wrote config.json."""
+def failed_at_start(path: Path) -> list[Skipped]:
+    """Return the runs of a sweep that failed before writing config.json."""
     return [
-        Skipped(shown(folder), f"failed before it began: {failure(folder)[-1]}")
+        Skipped(
+            shown(folder), f"failed before writing config.json: {failure(folder)[-1]}"
+        )
         for folder in sorted(record.parent for record in path.rglob("sweep.json"))
         if not (folder / "config.json").exists() and failure(folder)
     ]
@@ -118,7 +120,7 @@ def line(error: BaseException) -> str:
 
 def last_lines(path: Path) -> list[str]:
     """Return the last lines of a run's output, if a sweep has written it."""
-    if not path.is_file():  # a pipe would hang
+    if not path.is_file():  # reading a FIFO would block
         return []
     try:
         with open(path, "rb") as file:

@@ -231,7 +231,7 @@ def test_failed_and_unended_runs_show_their_last_lines(made, tmp_path):
     assert "1 done, 1 failed and 1 not ended." in page.within["p"][0]
     assert any("loss is nan" in item for item in page.within["li"])
     assert any(text == "step 1\nstep 2" for text in page.within["pre"])
-    assert "unborn: failed before it began: no such flag" in made.said.err
+    assert "unborn: failed before writing config.json: no such flag" in made.said.err
 
 
 @pytest.mark.parametrize("piped", ["output.txt", "sweep.json"])

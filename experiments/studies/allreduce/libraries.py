@@ -1,7 +1,7 @@
 """All-reduces of other libraries for comparison: torch with gloo, and jax psum.
 
-Each reduces an array of the buffer's length in memory of its library. Libraries that
-are not installed are left out.
+Each reduces a library-native array as long as the buffer. Libraries that are not
+installed are left out.
 """
 
 import importlib.util

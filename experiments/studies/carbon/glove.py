@@ -1,7 +1,7 @@
 """Energy and cost of GloVe up to a target loss, by training strategy.
 
-A strategy → runs of glove.py as commands → the row of the last. The first run is no
-row, since it may count the corpus and compile, and energy is of an entire process.
+Each strategy runs glove.py as a subprocess several times; the last run gives the row.
+The first is excluded, since its energy includes preprocessing and compilation.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +20,7 @@ METERED = {  # key of a summary: column
     "cost_usd": "cost_usd",
     "energy_source": "source",
 }
-MOST = 4  # factor of the first epochs after which the target counts as not reached
+MAX_EPOCH_FACTOR = 4  # most epochs of a run, relative to those of the first run
 Runner = Callable[[str, int], Run]  # strategy, epochs -> run
 
 
@@ -54,11 +54,11 @@ def rows(
 def run_to_target(run: Callable[[int], Run], first: Run, target: float) -> Run | None:
     """Return a run whose last epoch reaches the target; None if none does.
 
-    A first run determines the number of epochs, and another run ends there. Lock-free
-    runs differ, so it may miss the target; then the next run has one more epoch.
+    The first run determines the number of epochs of the second. Lock-free runs differ,
+    so a run may miss the target; then the next run has one more epoch.
     """
     epochs = len(first.rows)
-    most = MOST * epochs
+    most = MAX_EPOCH_FACTOR * epochs
     while not (count := epochs_to_target(first, target)):
         if epochs == most:
             return None
@@ -84,7 +84,7 @@ def cost(run: Run | None) -> Row:
     if missing:
         raise BadInput(
             f"expected {', '.join(METERED)} in {run.path / 'summary.json'}, got no "
-            f"{', '.join(missing)}; run an experiments/glove.py that meters its energy"
+            f"{', '.join(missing)}; run an experiments/glove.py that records energy"
         )
     spent = {column: run.summary[name] for name, column in METERED.items()}
     return {"epochs": len(run.rows), "seconds": run.summary["seconds"], **spent}

@@ -148,8 +148,8 @@ def fewest_devices(search: Search, begin: int = 1) -> int:
         if mesh.devices >= begin and can_hold(search, mesh):
             return mesh.devices
     raise BadInput(
-        f"expected devices that hold the model, got {search.limit / GB:g} GB, which no "
-        f"mesh of at least {begin} fits into; pass a larger --device_gb"
+        f"no mesh of at least {begin} devices fits the model in "
+        f"{search.limit / GB:g} GB per device; increase --device_gb"
     )
 
 

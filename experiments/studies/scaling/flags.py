@@ -65,7 +65,7 @@ def rates_from_flags(comm: CountedComm) -> Rates:
     except ValueError as error:
         raise BadInput(
             f"expected --rates of three numbers or five, got {FLAGS.rates!r}; pass "
-            "alpha,beta,gamma[,meet,touch] in seconds a message and a byte"
+            "alpha,beta,gamma[,meet,touch] in seconds per message and per byte"
         ) from error
     if min(alpha, beta, gamma, meet, touch) < 0:
         raise BadInput(

@@ -13,7 +13,7 @@ from dml.wire.plans.schedules import SCHEDULES
 from dml.wire.plans.topology import groups
 
 BY_HAND = list(SCHEDULES)
-BACKWARD = 2 / 3  # of a gradient's time: two products a layer, against one forward
+BACKWARD = 2 / 3  # of a gradient's time: two products per layer, against one forward
 
 
 class Training(NamedTuple):
@@ -21,7 +21,7 @@ class Training(NamedTuple):
 
     parameters: number of parameters.
     itemsize: bytes of a parameter on the wire.
-    batch: examples of a worker if weak, of all workers if strong.
+    batch: batch size, per worker if scaling is weak, global if strong.
     strong: whether scaling is strong.
     fixed, example: a gradient of b examples takes fixed + b·example seconds.
     host: workers that share memory.
@@ -36,7 +36,7 @@ class Training(NamedTuple):
     host: int = 1
 
     def examples(self, size: int) -> float:
-        """Return the examples of one worker of `size`."""
+        """Return the number of examples per worker."""
         return self.batch / size if self.strong else float(self.batch)
 
     def gradient(self, size: int) -> float:
@@ -69,7 +69,7 @@ def speedup(training: Training, rates: Rates, name: str, size: int, overlap: boo
 
 
 def binds(training: Training, rates: Rates, name: str, size: int, overlap: bool) -> str:
-    """Return the resource whose doubling would shorten the step most."""
+    """Return the resource whose doubled speed shortens the step most."""
     halves = {"fixed": training.fixed / 2, "example": training.example / 2}
     less = {
         "latency": rates._replace(alpha=rates.alpha / 2, meet=rates.meet / 2),

@@ -88,7 +88,7 @@ def draw(path: Path, rows: Sequence[Row], table: BarriersByWorkers) -> None:
         figure, panels = drawing
         for axes, text in zip(panels, texts, strict=False):
             panel(axes, text, [row for row in rows if row["law"] == text], table)
-        panels[0].set_ylabel("seconds a step")
+        panels[0].set_ylabel("seconds per step")
         for style, label in (("-", "formula"), *MARKS.values()):
             look = {"color": "gray", "fillstyle": "none", "label": label}
             panels[0].plot([], [], style, **look)

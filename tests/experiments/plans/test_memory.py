@@ -124,7 +124,10 @@ def test_a_compiled_step_takes_what_is_predicted(remat, layers):
     [
         (["--devices=4"], r"got 4 of 80 GB; pass --devices=48$"),
         (["--devices=49"], r"got 49 of 80 GB; pass --devices=\d+$"),
-        (["--device_gb=0.001"], "got 0.001 GB, which no mesh .*larger --device_gb"),
+        (
+            ["--device_gb=0.001"],
+            "no mesh .*fits the model in 0.001 GB per device; increase --device_gb",
+        ),
         (["--device_gb=0"], "device_gb"),
         (["--model=gpt5"], "value should be one of <bert-large|gpt2|"),
         (["--efficiency=2"], "efficiency"),
