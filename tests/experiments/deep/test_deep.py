@@ -18,6 +18,7 @@ from dml import sim
 from dml.data.text.generated import generated
 from dml.evaluation import masked_tokens as blanks
 from dml.figures import pictures
+from dml.strategies import bucket_sums
 from dml.types import BadInput, Step, nothing
 from dml.update import dense
 from dml.update.dense import make
@@ -229,16 +230,17 @@ def test_a_loss_that_is_not_finite_stops_with_its_step(see):
 
 
 def test_replicas_that_drift_stop_with_the_leaf(see, monkeypatch):
-    apply, calls = dense.apply, []
+    updated, steps = bucket_sums.updated, []
 
-    def drifting(optimizer, grads, state, params):
-        params, state = apply(optimizer, grads, state, params)
-        calls.append(1)
-        if len(calls) == 4:  # the second rank's second step
+    def drifting(comm, parameters, *arguments):
+        updated(comm, parameters, *arguments)
+        steps.extend([1] if comm.rank == 1 else [])
+        if comm.rank == 1 and len(steps) == 2:
+            params = jax.tree.map(lambda leaf: leaf, parameters.params)  # not shared
             params["head"]["kernel"] = params["head"]["kernel"].at[0, 0].add(1)
-        return params, state
+            parameters.params = params
 
-    monkeypatch.setattr(dense, "apply", drifting)
+    monkeypatch.setattr(bucket_sums, "updated", drifting)
     with pytest.raises(FloatingPointError, match=r"step 2.*\['head'\]\['kernel'\]"):
         see("--simulate=2", "--check_every=2")
 
