@@ -112,5 +112,5 @@ def test_every_token_can_be_drawn(tokenizer, tmp_path):
         surprise.draw(tmp_path / name, words, bits)
     svg = (tmp_path / "a.svg").read_text("utf-8")
     assert svg == (tmp_path / "b.svg").read_text("utf-8")
-    for said in ("¶", "□", "$a$b", "10.00 bits a token · perplexity 1,024.0"):
+    for said in ("¶", "□", "$a$b", "10.00 bits per token · perplexity 1,024.0"):
         assert f"<!-- {said} -->" in svg
