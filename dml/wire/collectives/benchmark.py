@@ -127,7 +127,7 @@ def check_sum(result: np.ndarray, twice: np.ndarray, size: int) -> None:
     error = np.abs(result - (last + prefix[length] * wide.type(rounds)))
     # roundings of the all-reduce, and of the prefix sums
     eps, wide_eps = (0, 0) if exact else (np.finfo(t).eps for t in (result.dtype, wide))
-    bound = 32 * (size * eps + length * wide_eps)
+    bound = 16 * size**1.5 * eps + 32 * length * wide_eps
     if not (error <= bound).all():
         wrong = int(np.argmax(~(error <= bound)))
         raise RuntimeError(
