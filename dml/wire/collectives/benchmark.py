@@ -124,7 +124,7 @@ def check_sum(result: np.ndarray, twice: np.ndarray, size: int) -> None:
     prefix = np.concatenate([[0], np.cumsum(twice, dtype=wide)]).astype(wide)
     rounds, rest = divmod(size, length)
     last = prefix[length + 1 :] - prefix[length + 1 - rest : 2 * length + 1 - rest]
-    error = np.abs(result - (last + prefix[length] * wide.type(rounds)))
+    error = np.abs(result - (last + prefix[length] * np.array(rounds).astype(wide)))
     # roundings of the all-reduce, and of the prefix sums
     eps, wide_eps = (0, 0) if exact else (np.finfo(t).eps for t in (result.dtype, wide))
     bound = 16 * size**1.5 * eps + 32 * length * wide_eps
