@@ -7,3 +7,65 @@ minibatch → loss and gradient → pack → wire → unpack → update → Step
 Numbers leave a worker in one place, wire/. The same function runs over real MPI
 processes and over thousands of virtual ranks (sim/).
 """
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.2.0"
+
+if TYPE_CHECKING:
+    from dml import sim as sim
+    from dml import strategies as strategies
+    from dml.data.minibatches import minibatches as minibatches
+    from dml.metrics.timer import Timer as Timer
+    from dml.models.model_problem import model_problem as model_problem
+    from dml.strategies import strategy as strategy
+    from dml.types import BadInput as BadInput
+    from dml.types import Batch as Batch
+    from dml.types import Comm as Comm
+    from dml.types import Model as Model
+    from dml.types import Problem as Problem
+    from dml.types import Reducer as Reducer
+    from dml.types import Rows as Rows
+    from dml.types import Step as Step
+    from dml.wire import reducers as reducers
+    from dml.wire.collectives import ALLREDUCE as ALLREDUCE
+    from dml.wire.collectives import allreduce as allreduce
+    from dml.wire.comm import Metered as Metered
+    from dml.wire.comm.buffers import flat as flat
+    from dml.wire.comm.mpi import world as world
+
+# Public names by module, which is imported at the first use of a name.
+NAMES = {
+    "dml.data.minibatches": ("minibatches",),
+    "dml.metrics.timer": ("Timer",),
+    "dml.models.model_problem": ("model_problem",),
+    "dml.strategies": ("strategy",),
+    "dml.types": (
+        *("BadInput", "Batch", "Comm", "Model", "Problem", "Reducer", "Rows", "Step"),
+    ),
+    "dml.wire.collectives": ("ALLREDUCE", "allreduce"),
+    "dml.wire.comm": ("Metered",),
+    "dml.wire.comm.buffers": ("flat",),
+    "dml.wire.comm.mpi": ("world",),
+}
+MODULES = {
+    "reducers": "dml.wire.reducers",
+    "sim": "dml.sim",
+    "strategies": "dml.strategies",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name in MODULES:
+        return import_module(MODULES[name])
+    for module, names in NAMES.items():
+        if name in names:
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module 'dml' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(
+        {*globals(), *MODULES, *(n for names in NAMES.values() for n in names)}
+    )

@@ -2,6 +2,10 @@
 
 from collections.abc import Callable
 
+import numpy as np
+
+from dml import extend
+from dml.types import Comm, Op
 from dml.wire.collectives.all_to_all import all_to_all as all_to_all
 from dml.wire.collectives.auto import CANDIDATES, auto_allreduce
 from dml.wire.collectives.auto import chosen_allreduce as chosen_allreduce
@@ -23,3 +27,17 @@ ALLREDUCE: dict[str, Callable[..., None]] = {
     "native": native_allreduce,
     "auto": auto_allreduce,
 }
+
+
+def allreduce(
+    comm: Comm, buffer: np.ndarray, op: Op = np.add, algorithm: str = "auto"
+) -> None:
+    """Reduce a buffer in place over all ranks.
+
+    Args:
+      comm: Communicator; collective.
+      buffer: Contiguous array, of equal length and dtype on all ranks.
+      op: Reduction, such as np.add or np.maximum.
+      algorithm: Key of ALLREDUCE, FILE.py:NAME or MODULE:NAME.
+    """
+    extend.find(algorithm, ALLREDUCE, extend.ALLREDUCES)(comm, buffer, op)
