@@ -18,6 +18,7 @@ from lab import flags, writing
 from studies.allreduce.rows import measured, totals, usable
 from studies.topology.claims import optimal
 
+from dml import extend
 from dml.figures import races
 from dml.runs import folder as runs
 from dml.runs import writers
@@ -31,7 +32,11 @@ Row = dict[str, Any]
 
 FLAGS = flags.define(*("seed", *flags.VIRTUAL, "watchdog", "check", "group", "outside"))
 FLAGS.text("sizes", "4KB,256KB,4MB,32MB", "Sizes of the buffer in bytes.")
-FLAGS.text("algorithms", "all", f"Algorithms, of {', '.join(ALLREDUCE)}; or all.")
+FLAGS.text(
+    "algorithms",
+    "all",
+    f"Algorithms: all, or of {', '.join(ALLREDUCE)}, FILE.py:NAME, by commas.",
+)
 FLAGS.text(
     "buffers",
     "registered,plain",
@@ -51,7 +56,7 @@ def main(argv: Sequence[str]) -> list[Row]:
     dtype = np.dtype(FLAGS.dtype)
     lengths = flags.lengths(FLAGS.sizes, dtype)
     kinds = flags.names(FLAGS.buffers, ["registered", "plain"], "buffers")
-    names = flags.names(FLAGS.algorithms, ALLREDUCE, "algorithms")
+    names = flags.names(FLAGS.algorithms, ALLREDUCE, "algorithms", extend.ALLREDUCES)
     path = runs.path(FLAGS.out, "allreduce")
 
     def program(comm: CountedComm) -> Row:

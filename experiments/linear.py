@@ -21,6 +21,7 @@ import jax
 import numpy as np
 from lab import estimates, flags, timelines, writing
 
+from dml import extend
 from dml.data.images.digits import CLASSES, FEATURES, digits
 from dml.data.minibatches import minibatches, take
 from dml.evaluation.scores import evaluate
@@ -44,7 +45,10 @@ FLAGS = flags.define(
     *("group", "outside", "timeline", "profile"),
 )
 FLAGS.choice("strategy", "synchronous", STRATEGIES, "Training strategy.")
-FLAGS.choice("allreduce", "auto", list(ALLREDUCE), "All-reduce of the gradients.")
+FLAGS.extensible(
+    *("allreduce", "auto", ALLREDUCE, extend.ALLREDUCES),
+    "All-reduce of the gradients.",
+)
 FLAGS.choice("optimizer", "momentum", list(OPTIMIZERS), "Update of the parameters.")
 FLAGS.number("lr", 0.1, "Step size of the optimizer.", 0)
 FLAGS.number("l2", 0.0, "L2 weight.", 0)

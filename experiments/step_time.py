@@ -25,6 +25,7 @@ from lab import compiling, flags, writing
 from studies.step_time import contestants, report
 from studies.step_time import torch_training as peers
 
+from dml import extend
 from dml.models.networks.transformer import DTYPES, SIZES
 from dml.runs import folder as runs
 from dml.runs import writers
@@ -50,7 +51,9 @@ FLAGS.text(
 )
 FLAGS.text("bucket_mb", "0,1", "Bucket sizes of synchronous in MB; 0: one bucket.")
 FLAGS.text("zero", "0", f"ZeRO levels of mesh, of {', '.join(contestants.LEVELS)}.")
-FLAGS.choice("allreduce", "auto", list(ALLREDUCE), "All-reduce of synchronous.")
+FLAGS.extensible(
+    *("allreduce", "auto", ALLREDUCE, extend.ALLREDUCES), "All-reduce of synchronous."
+)
 FLAGS.integer("devices", 0, "Number of CPU devices of a process; 0: one.", 0)
 FLAGS.text(
     "peer", "", f"Peers to compare with, of {', '.join(peers.PEERS)}; empty: none."

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 from absl import flags
 
+from dml import extend
 from dml.types import BadInput, Comm, CountedComm
 from lab.shared_flags import SHARED, FlagValues
 from lab.shared_flags import VIRTUAL as VIRTUAL
@@ -156,12 +157,21 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
         refuse(world(), line, STOPPED if isinstance(error, Stopped) else 2)
 
 
-def names(value: str, table: Iterable[str], flag: str) -> list[str]:
-    """Return the names of a flag's comma-separated value; `all` is all of the table."""
+def names(value: str, table: Iterable[str], flag: str, group: str = "") -> list[str]:
+    """Return the names of a flag's comma-separated value; `all` is all of the table.
+
+    Args:
+        value: value of the flag.
+        table: known names.
+        flag: name of the flag.
+        group: group of entry points, whose names and FILE.py:NAME are accepted, too.
+    """
     known = list(table)
     chosen = known if value == "all" else value.split(",")
     for name in chosen:
-        if name not in known:
+        if group and name not in known and extend.known(name, {}, group):
+            extend.find(name, {}, group)
+        elif name not in known:
             raise BadInput(
                 f"expected --{flag} of {', '.join(known)} or all, got {name!r}; "
                 "correct the name"
@@ -243,7 +253,7 @@ def allreduce(name: str, values: FlagValues, size: int) -> Callable[..., None]:
             f"expected groups of at most {size} ranks, got --group={values.group}; "
             f"pass --group=<1 to {size}>, or 0 for hosts"
         )
-    call = ALLREDUCE[name]
+    call = extend.find(name, ALLREDUCE, extend.ALLREDUCES)
     if name == "hierarchical":
         outside = ALLREDUCE[values.outside]
         call = partial(call, group=values.group, outside=outside)

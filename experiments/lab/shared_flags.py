@@ -1,9 +1,11 @@
 """The set of flags of an experiment, and the flags that experiments share, by name."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from absl import flags
+
+from dml import extend
 
 flags.disclaim_key_flags()  # --help lists a flag under the caller of its method
 
@@ -84,6 +86,23 @@ SHARED: dict[str, tuple[Any, ...]] = {
 }
 
 
+class Extensible(flags.ArgumentParser):
+    """Parser of a name of a table, of an entry point, or FILE.py:NAME."""
+
+    def __init__(self, table: Mapping[str, Any], group: str):
+        self.table, self.group = table, group
+        self.syntactic_help = f"<{'|'.join([*table, 'FILE.py:NAME'])}>"
+
+    def parse(self, argument: str) -> str:
+        if not extend.known(argument, self.table, self.group):
+            names = [*extend.names(self.table, self.group), "FILE.py:NAME"]
+            raise ValueError(f"value should be one of <{'|'.join(names)}>")
+        return argument
+
+    def flag_type(self) -> str:
+        return "name"
+
+
 class FlagValues(flags.FlagValues):
     """The flags of an experiment: a method defines a flag, an attribute is its value.
 
@@ -124,6 +143,13 @@ class FlagValues(flags.FlagValues):
     ) -> None:
         """Define a flag for one of choices."""
         flags.DEFINE_enum(name, default, choices, help, self)
+
+    def extensible(
+        self, name: str, default: str, table: Mapping[str, Any], group: str, help: str
+    ) -> None:
+        """Define a flag for a name of a table, of an entry point, or FILE.py:NAME."""
+        parser = Extensible(table, group)
+        flags.DEFINE(parser, name, default, help, self, flags.ArgumentSerializer())
 
     def switch(self, name: str, default: bool, help: str) -> None:
         """Define a flag that is on or off: --name and --noname."""

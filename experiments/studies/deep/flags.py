@@ -5,6 +5,7 @@ from typing import Any
 
 from lab import flags
 
+from dml import extend
 from dml.strategies.mesh import CALLS
 from dml.types import Params
 from dml.update.dense import OPTIMIZERS, Optimizer, make
@@ -31,7 +32,9 @@ def define(**defaults: Any) -> flags.FlagValues:
     """
     values = flags.define(*SHARED)
     values.choice("strategy", "synchronous", list(STRATEGIES), "Strategy.")
-    values.choice("allreduce", "auto", list(ALLREDUCE), "All-reduce of messages.")
+    values.extensible(
+        *("allreduce", "auto", ALLREDUCE, extend.ALLREDUCES), "All-reduce of messages."
+    )
     values.number(
         "bucket_mb",
         defaults.get("bucket_mb", 0.0),

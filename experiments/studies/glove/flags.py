@@ -4,6 +4,7 @@ from collections.abc import Iterable
 
 from lab import flags
 
+from dml import extend
 from dml.data.text.tiles import tile_rows
 from dml.strategies.glove.tiling import Order
 from dml.strategies.rotation import cells
@@ -75,7 +76,8 @@ def define(values: flags.FlagValues, strategies: Iterable[str]) -> None:
         "rows", "auto", ["auto", "sparse", "dense"], "Exchange of summed rows."
     )
     values.integer("columns", 1, "Devices over which a mesh divides columns.", 1)
-    values.choice(
-        "allreduce", "auto", list(ALLREDUCE), "All-reduce of products or of rows."
+    values.extensible(
+        *("allreduce", "auto", ALLREDUCE, extend.ALLREDUCES),
+        "All-reduce of products or of rows.",
     )
     server_flags.define(values)
