@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dml.types import Comm, CountedComm
-from dml.wire.collectives.check import compare_replicas
+from dml.types import BadInput, Comm, CountedComm
+from dml.wire.collectives.check import WrongResult, compare_replicas
 from dml.wire.comm.once import once
 
 MIN_SECONDS = 2e-3  # of one timing, reached by several consecutive calls
@@ -64,7 +64,7 @@ class CheckedCall(NamedTuple):
 def check_call(
     comm: CountedComm, call: Callable[[], None], buffer: np.ndarray, seed: int
 ) -> CheckedCall:
-    """Call on rank-distinct words; raise RuntimeError if the result is wrong.
+    """Call on rank-distinct words; raise WrongResult if the result is wrong.
 
     The result has equal bits on all ranks, and is the sum up to rounding. The first
     call, which sets up communicators and windows, does not count: real ranks call once
@@ -101,7 +101,7 @@ def check_call(
         made = comm.platform.raw.process.made - made if virtual else 0
         sent = comm.bytes_sent - before
         sha256, (sent, made) = compare_replicas(comm, buffer, sent, made)
-        if comm.rank == 0:  # the other ranks have equal bits
+        if not virtual or comm.rank == 0:  # the other ranks have equal bits
             check_sum(buffer, twice, comm.size)
         if not made:  # an all-reduce may set up communicators in every call
             break
@@ -109,7 +109,7 @@ def check_call(
 
 
 def check_sum(result: np.ndarray, twice: np.ndarray, size: int) -> None:
-    """Raise RuntimeError if the result is not the sum of the words of all ranks.
+    """Raise WrongResult if the result is not the sum of the words of all ranks.
 
     Args:
       result: Result of the all-reduce.
@@ -130,9 +130,9 @@ def check_sum(result: np.ndarray, twice: np.ndarray, size: int) -> None:
     bound = 16 * size**1.5 * eps + 32 * length * wide_eps
     if not (error <= bound).all():
         wrong = int(np.argmax(~(error <= bound)))
-        raise RuntimeError(
+        raise WrongResult(
             f"expected the sum of all ranks' words, but word {wrong} differs from it "
-            f"by {error[wrong]:.3g}; this all-reduce is wrong"
+            f"by {error[wrong]:.3g}"
         )
 
 
@@ -148,7 +148,8 @@ def benchmark(
 ) -> list[dict[str, Any]]:
     """Check and time all-reduces of one buffer; return a row for each of them.
 
-    Two baselines run on plain memory: MPI's own all-reduce, and a copy.
+    A wrong result raises BadInput. Two baselines run on plain memory: MPI's own
+    all-reduce, and a copy.
 
     Args:
       comm: Communicator of the ranks that reduce.
@@ -172,7 +173,13 @@ def benchmark(
     for name, call in calls.items():
         key = name, len(buffer), buffer.dtype, seed
         if not virtual or name in WINDOWS or key not in checked:
-            checked[key] = check_call(comm, call, buffer, seed)
+            try:
+                checked[key] = check_call(comm, call, buffer, seed)
+            except WrongResult as error:
+                raise BadInput(
+                    f"{name}: {error}; python -m dml.conformance {name} lists what is "
+                    "wrong"
+                ) from error
         results[name] = checked[key]
     buffer[:] = 0
     calls.update(peers or {})

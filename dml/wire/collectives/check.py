@@ -10,6 +10,10 @@ from dml.wire.collectives.reduce_scatter import all_gather
 from dml.wire.comm.buffers import flat, place
 
 
+class WrongResult(RuntimeError):
+    """An all-reduce whose result is wrong, or differs between ranks."""
+
+
 def checked(allreduce: Callable[..., None]) -> Callable[..., None]:
     """Return the all-reduce, preceded by `check_arguments`."""
 
@@ -58,7 +62,7 @@ def describe(comm: Comm, buffer: np.ndarray, op: Op) -> str:
 def compare_replicas(
     comm: Comm, buffer: np.ndarray, *counts: int
 ) -> tuple[str, list[int]]:
-    """Compare a buffer on all ranks; raise RuntimeError if the bits differ.
+    """Compare a buffer on all ranks; raise WrongResult if the bits differ.
 
     One all-reduce adds hashes and counts. The sum of p equal hashes is p times each of
     them; for different hashes this holds with a probability below 2^-128.
@@ -80,8 +84,8 @@ def compare_replicas(
         digests[comm.rank] = words
         all_gather(comm, digests)
         differ = np.flatnonzero((digests != digests[0]).any(axis=1))
-        raise RuntimeError(
+        raise WrongResult(
             f"expected equal bits on all ranks, but rank {differ[0]} differs from "
-            "rank 0; this all-reduce is wrong"
+            "rank 0"
         )
     return digest.hexdigest(), sums[len(words) :].tolist()

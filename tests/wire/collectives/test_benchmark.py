@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 from dml import sim
+from dml.types import BadInput
 from dml.wire.collectives import ALLREDUCE, tree_allreduce
 from dml.wire.collectives.benchmark import benchmark
 from dml.wire.comm import Metered
@@ -49,5 +50,5 @@ def test_correct_sums_pass(name, dtype, length, p):
 )
 @pytest.mark.parametrize("dtype", [np.float32, np.int64])
 def test_wrong_sums_are_refused(allreduce, message, dtype):
-    with pytest.raises(RuntimeError, match=message):
+    with pytest.raises(BadInput, match=message):
         run(allreduce, dtype, 7, 3)
