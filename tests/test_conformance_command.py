@@ -1,0 +1,118 @@
+"""`python -m dml.conformance` says in words what is wrong with a user's all-reduce."""
+
+import subprocess
+import sys
+
+import pytest
+
+from dml import conformance
+
+MINE = """
+import numpy as np
+
+import dml
+
+
+def star(comm, buffer, op=np.add):
+    words = dml.flat(comm, buffer)
+    if comm.rank == 0:
+        other = np.empty_like(words)
+        for source in range(1, comm.size):
+            comm.Recv(other, source, 3)
+            op(words, other, out=words)
+        for dest in range(1, comm.size):
+            comm.Send(words, dest, 3)
+    else:
+        comm.Send(words, 0, 3)
+        comm.Recv(words, 0, 3)
+
+
+def always_add(comm, buffer, op=np.add):
+    star(comm, buffer)
+
+
+def waits(comm, buffer, op=np.add):
+    words = dml.flat(comm, buffer)
+    if comm.size > 1:
+        comm.Recv(words, (comm.rank + 1) % comm.size, 3)
+
+
+def buffers_sends(comm, buffer, op=np.add):
+    words = dml.flat(comm, buffer)
+    received = words.copy()
+    total = words.copy()
+    for step in range(1, comm.size):
+        comm.Send(words, (comm.rank + step) % comm.size, 3)
+        comm.Recv(received, (comm.rank - step) % comm.size, 3)
+    dml.allreduce(comm, words, op, "ring")
+
+
+def own_order(comm, buffer, op=np.add):
+    words = dml.flat(comm, buffer)
+    rows = [words.copy() for _ in range(comm.size)]
+    for root in range(comm.size):
+        if comm.rank == root:
+            for dest in range(comm.size):
+                if dest != root:
+                    comm.Send(words, dest, 3)
+        else:
+            comm.Recv(rows[root], root, 3)
+    for step in range(1, comm.size):
+        op(words, rows[(comm.rank + step) % comm.size], out=words)
+
+
+def any_buffer(comm, buffer, op=np.add):
+    star(comm, np.ascontiguousarray(buffer), op)
+
+
+def typo(comm, buffer, op=np.add):
+    return bufer
+"""
+
+
+@pytest.fixture
+def mine(tmp_path):
+    path = tmp_path / "mine.py"
+    path.write_text(MINE)
+    return path
+
+
+def test_a_correct_allreduce_conforms(mine, capsys):
+    assert conformance.main([f"{mine}:star", "--ranks=0"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[-1] == f"{mine}:star: conforms"
+    assert sum(line.endswith("ok") for line in lines) == 7
+
+
+@pytest.mark.parametrize(
+    "name, check, message",
+    [
+        ("always_add", "results by length", "the product of 1 words of float16 on 2"),
+        ("waits", "results by length", "no rank can continue: deadlock: 2 of 2"),
+        ("buffers_sends", "long buffers", "no rank can continue: deadlock"),
+        ("own_order", "results by length", "rank 1 has other bits than rank 0 in the"),
+        ("any_buffer", "unusable buffers", "it accepts every other word of an array"),
+        ("typo", "results by length", "NameError: name 'bufer' is not defined"),
+    ],
+)
+def test_a_fault_is_named(mine, capsys, name, check, message):
+    assert conformance.main([f"{mine}:{name}", "--ranks=0"]) == 1
+    lines = capsys.readouterr().out.splitlines()
+    failed = [n for n, line in enumerate(lines) if line.endswith("FAILED")]
+    assert lines[failed[0]].strip().startswith(check)
+    assert message in lines[failed[0] + 1]
+    assert lines[-1] == f"{mine}:{name}: wrong"
+
+
+def test_an_unknown_name_is_one_line(mine, capsys):
+    assert conformance.main([f"{mine}:nothing"]) == 2
+    assert "such as star, always_add" in capsys.readouterr().err
+
+
+@pytest.mark.mpi
+def test_real_ranks_are_checked_after_virtual_ones(mine):
+    command = [sys.executable, "-m", "dml.conformance", f"{mine}:star", "--ranks=2"]
+    ended = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert ended.returncode == 0, ended.stderr
+    assert f"{mine}:star on 2 real ranks" in ended.stdout
+    assert ended.stdout.count(" ok\n") == 7 + 5
