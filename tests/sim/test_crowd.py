@@ -7,6 +7,7 @@ from dml import sim
 from dml.sim.events import Slow
 from dml.types import ANY, SHARED, BadInput, Status
 from dml.wire.comm.tags import Tag
+from tests.sim.play import exactly
 
 ALPHA, BETA = 1e-3, 1e-6
 NOTHING = Slow(frozenset([0]), frozenset([0]), factor=1.0)
@@ -23,15 +24,11 @@ def took(nbytes=8):
     return ALPHA + BETA * nbytes
 
 
-def exactly(seconds):
-    return pytest.approx(seconds, rel=1e-12, abs=0)
-
-
-def received(comm, count):
-    """Receive from anyone; list who sent what, and when it was there."""
+def received(comm, wanted):
+    """Receive from sources with tags; list who sent what, and when it was there."""
     status, found = Status(), []
-    for _ in range(count):
-        comm.Recv(np.zeros(1), ANY, ANY, status)
+    for source, tag in wanted:
+        comm.Recv(np.zeros(1), source, tag, status)
         found.append((status.source, status.tag, comm.Wtime()))
     return found
 
@@ -39,52 +36,28 @@ def received(comm, count):
 @FABRICS
 @SEEDS
 @pytest.mark.parametrize("eager", (0, 65536))
-def test_who_sends_first_in_virtual_time_is_received_first(events, seed, eager):
-    delays = {1: 0.3, 2: 0.1, 3: 0.4, 4: 0.2}
-
+@pytest.mark.parametrize(
+    "delays, order",
+    [
+        ([0.3, 0.1, 0.4, 0.2], [2, 4, 1, 3]),
+        ([0.0] * 4, [1, 2, 3, 4]),  # of one moment: by rank
+    ],
+)
+def test_who_sends_first_in_virtual_time_is_received_first(
+    events, seed, eager, delays, order
+):
     def program(comm):
         if comm.rank == 0:
-            return received(comm, 4)
-        comm.platform.compute(delays[comm.rank])
+            return received(comm, [(ANY, ANY)] * 4)
+        comm.platform.compute(delays[comm.rank - 1])
         comm.Send(WORD, 0, comm.rank * 10)
 
     found = run(program, 5, eager, events=events, seed=seed)[0]
-    assert [source for source, _, _ in found] == [2, 4, 1, 3]
-    assert [tag for _, tag, _ in found] == [20, 40, 10, 30]
-    assert [when for *_, when in found] == [
-        exactly(d + took()) for d in (0.1, 0.2, 0.3, 0.4)
-    ]
-
-
-@FABRICS
-def test_a_chain_of_causes_comes_before_what_merely_ran_first(events):
-    """Rank 3's message of 1 s is in the inbox long before rank 2's of 0.5 s is sent."""
-
-    def program(comm):
-        if comm.rank == 0:
-            return [source for source, *_ in received(comm, 2)]
-        if comm.rank == 1:
-            comm.platform.compute(0.5)
-            comm.Send(WORD, 2)
-        if comm.rank == 2:
-            comm.Recv(np.zeros(1), ANY)
-            comm.Send(WORD, 0)
-        if comm.rank == 3:
-            comm.platform.compute(1)
-            comm.Send(WORD, 0)
-
-    assert run(program, 4, events=events)[0] == [2, 3]
-
-
-@FABRICS
-def test_messages_of_one_moment_come_by_rank(events):
-    def program(comm):
-        if comm.rank == 0:
-            return [source for source, *_ in received(comm, 6)]
-        comm.Send(WORD, 0)
-
-    for seed in (0, 1, 2):
-        assert run(program, 7, seed=seed, events=events)[0] == [1, 2, 3, 4, 5, 6]
+    clock, expected = 0.0, []
+    for source in order:
+        clock = max(clock, delays[source - 1]) + took()
+        expected.append((source, source * 10, exactly(clock)))
+    assert found == expected
 
 
 @FABRICS
@@ -106,68 +79,38 @@ def test_messages_of_one_pair_never_overtake_each_other(events, eager):
 
 @FABRICS
 def test_tags_and_sources_choose_among_those_that_wait(events):
-    def program(comm):
-        if comm.rank == 0:
-            comm.platform.compute(1)
-            status, found = Status(), []
-            for source, tag in ((ANY, 7), (2, ANY), (ANY, ANY), (1, 5)):
-                comm.Recv(np.zeros(1), source, tag, status)
-                found.append((status.source, status.tag))
-            return found
-        comm.platform.compute(comm.rank * 0.1)
-        comm.Send(WORD, 0, 5)
-        comm.Send(WORD, 0, 7)
+    def choose(last):
+        def program(comm):
+            comm.platform.compute(1 if comm.rank == 0 else comm.rank * 0.1)
+            if comm.rank == 0:
+                wanted = (ANY, 7), (2, ANY), (ANY, ANY), last
+                return [each[:2] for each in received(comm, wanted)]
+            comm.Send(WORD, 0, 5)
+            comm.Send(WORD, 0, 7)
 
-    expected = [(1, 7), (2, 5), (1, 5), (2, 7)]
+        return run(program, 3, events=events)[0]
 
-    def last(comm):
-        found = program(comm)
-        return found
-
+    assert choose((ANY, 7)) == [(1, 7), (2, 5), (1, 5), (2, 7)]
     with pytest.raises(sim.Deadlock, match=r"Recv\(source=1, tag=5|Irecv\(source=1"):
-        run(last, 3, events=events)
-
-    def three(comm):
-        if comm.rank:
-            return program(comm)
-        comm.platform.compute(1)
-        status, found = Status(), []
-        for source, tag in ((ANY, 7), (2, ANY), (ANY, ANY), (ANY, 7)):
-            comm.Recv(np.zeros(1), source, tag, status)
-            found.append((status.source, status.tag))
-        return found
-
-    assert run(three, 3, events=events)[0] == expected
+        choose((1, 5))
 
 
 @FABRICS
-def test_the_receive_that_was_posted_first_takes_the_message(events):
+def test_receives_posted_before_and_after_the_first_from_anyone_take_theirs(events):
     def program(comm):
         if comm.rank == 0:
-            anyone, named = np.zeros(1), np.zeros(1)
-            first, second = comm.Irecv(anyone, ANY), comm.Irecv(named, 1)
-            comm.Waitall([first, second])
-            return anyone[0], named[0]
-        comm.Send(np.array([1.0]), 0)
-        comm.Send(np.array([2.0]), 0)
-
-    assert run(program, 2, events=events)[0] == (1, 2)
-
-
-@FABRICS
-def test_receives_before_and_after_the_first_from_anyone_all_find_theirs(events):
-    def program(comm):
-        if comm.rank == 0:
-            named = comm.Irecv(one := np.zeros(1), 1, 1)
+            into = np.zeros(5)
+            named = comm.Irecv(into[2:3], 1, 1)
+            first, second = comm.Irecv(into[:1], ANY, 0), comm.Irecv(into[1:2], 1, 0)
             comm.platform.compute(0.5)
-            comm.Recv(two := np.zeros(1), ANY, 2)
-            comm.Recv(three := np.zeros(1), 1, 3)
-            named.Wait()
-            return one[0], two[0], three[0]
-        for tag in (3, 2, 1):
-            comm.Send(np.array([tag * 1.0]), 0, tag)
+            comm.Recv(into[3:4], ANY, 2)
+            comm.Recv(into[4:], 1, 3)
+            comm.Waitall([first, second, named])
+            return into.tolist()
+        for number, tag in enumerate((3, 2, 1, 0, 0)):
+            comm.Send(np.array([number * 1.0]), 0, tag)
 
-    assert run(program, 2, events=events)[0] == (1, 2, 3)
+    assert run(program, 2, events=events)[0] == [3, 4, 2, 1, 0]
 
 
 @FABRICS
@@ -176,29 +119,19 @@ def test_a_probe_sees_a_message_alpha_after_it_was_sent_and_takes_nothing(
     events, eager
 ):
     def program(comm):
-        if comm.rank == 0:
-            status = Status()
-            comm.Probe(ANY, ANY, status)
-            seen = status.Get_source(), status.Get_tag(), status.Get_count()
-            when = comm.Wtime()
-            comm.Recv(np.zeros(3), status.source, status.tag)
-            return seen, when
-        comm.platform.compute(0.2 * comm.rank)
-        comm.Send(np.zeros(3), 0, 6)
-        if comm.rank == 1:
-            comm.Recv(np.zeros(1), 2)
-        else:
-            comm.Send(WORD, 1)
+        if comm.rank:
+            comm.platform.compute(0.2 * comm.rank)
+            return comm.Send(np.zeros(3), 0, 6)
+        status = Status()
+        comm.Probe(ANY, ANY, status)
+        seen = status.Get_source(), status.Get_tag(), status.Get_count()
+        when = comm.Wtime()
+        for source in (1, 2):
+            comm.Recv(np.zeros(3), source, 6)
+        return seen, when
 
-    def both(comm):
-        found = program(comm)
-        if comm.rank == 0:
-            comm.Recv(np.zeros(3), 2, 6)
-        return found
-
-    (seen, when), *_ = run(both, 3, eager, events=events)
-    assert seen == (1, 6, 24)
-    assert when == exactly(0.2 + ALPHA)
+    found = run(program, 3, eager, events=events)[0]
+    assert found == ((1, 6, 24), exactly(0.2 + ALPHA))
 
 
 @FABRICS
@@ -277,10 +210,8 @@ def test_waitany_names_the_request_that_is_done_first_then_the_others(events):
         comm.platform.compute(delays[comm.rank])
         comm.Send(WORD, 0)
 
-    found = run(program, 4, events=events)[0]
-    assert [(place, source) for place, source, _ in found] == [(1, 2), (2, 3), (0, 1)]
-    assert [when for *_, when in found] == [
-        exactly(d + took()) for d in (0.1, 0.2, 0.3)
+    assert run(program, 4, events=events)[0] == [
+        (place, place + 1, exactly(delays[place + 1] + took())) for place in (1, 2, 0)
     ]
 
 
@@ -308,7 +239,7 @@ def test_a_server_of_two_thousand_workers_serves_each_by_time():
 
     def program(comm):
         if comm.rank == 0:
-            return [source for source, *_ in received(comm, 2 * (size - 1))]
+            return [each[0] for each in received(comm, [(ANY, ANY)] * 2 * (size - 1))]
         for _ in range(2):
             comm.platform.compute((comm.rank * 7919 % 2003 + 1) * 0.1)
             comm.Send(WORD, 0)

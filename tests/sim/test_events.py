@@ -6,6 +6,8 @@ import pytest
 from dml import sim
 from dml.sim.events import Death, HostDeath, Slow, SlowLink, events
 from dml.types import ANY, BadInput
+from tests.sim.play import exactly
+from tests.sim.test_links import HOP, LINK, Line, alone, sends
 
 ALPHA, BETA = 1e-3, 1e-6
 NETWORK = sim.Uniform(ALPHA, BETA, 0, host=2)
@@ -17,10 +19,6 @@ TOOK = ALPHA + 8 * BETA
 
 def run(program, size, text="", **options):
     return sim.run(program, size, NETWORK, events=events(text), **options)
-
-
-def exactly(seconds):
-    return pytest.approx(seconds, rel=1e-12, abs=0)
 
 
 def test_a_rank_that_dies_does_nothing_from_then_on():
@@ -62,27 +60,19 @@ def test_a_rank_dies_in_whatever_it_does(how):
     assert ended == [0.5]
 
 
-@pytest.mark.parametrize("how", ("sends", "receives"))
-def test_a_rank_dies_before_it_has_what_comes_later(how):
-    def program(comm):
-        if comm.rank == 0:
-            return comm.Send(WORD, 1)
-        comm.Recv(np.zeros(1), 0)
-        comm.Isend(WORD, 0) if how == "sends" else comm.Irecv(np.zeros(1), 0)
-        return "never"
-
-    assert run(program, 2, f"die:1@{TOOK / 2}") == [None, None]
-
-
-def test_a_rank_that_dies_while_its_message_travels_never_has_it():
+@pytest.mark.parametrize("how", ("Isend", "Irecv", ""))
+def test_a_rank_that_dies_while_a_message_travels_never_has_it(how):
     def program(comm):
         if comm.rank == 0:
             return comm.Send(WORD, 1) or "sent"
-        comm.Recv(WORD, 0)
+        comm.Recv(np.zeros(1), 0)
+        if how:
+            getattr(comm, how)(WORD, 0)
         return "received"
 
     assert run(program, 2, f"die:1@{TOOK / 2}") == ["sent", None]
-    assert run(program, 2, f"die:1@{TOOK * 2}") == ["sent", "received"]
+    if not how:
+        assert run(program, 2, f"die:1@{TOOK * 2}") == ["sent", "received"]
 
 
 def test_whoever_waits_for_a_dead_rank_is_told_so():
@@ -114,26 +104,31 @@ def test_what_a_rank_sent_before_it_died_arrives_and_what_it_would_send_does_not
         run(program, 2, "die:1@9")
 
 
-def test_a_host_takes_its_ranks_with_it():
-    def program(comm):
-        comm.platform.compute(1)
-        return comm.rank
-
-    assert run(program, 5, "die_host:1@0.5") == [0, 1, None, None, 4]
-    assert run(program, 5, "die_host:2@0.5;die:0@0.1") == [None, 1, 2, 3, None]
-
-
-@pytest.mark.parametrize("text", ("die:0@0.3;die:0@0.6", "die:0@0.6;die_host:0@0.3"))
-def test_whoever_dies_twice_dies_the_first_time(text):
+@pytest.mark.parametrize(
+    "text, ended",
+    [
+        ("die_host:1@0.5", [1, 1, 0.5, 0.5, 1]),
+        ("die_host:2@0.5;die:0@0.1", [0.1, 1, 1, 1, 0.5]),
+        # Whoever dies twice dies the first time.
+        ("die:0@0.3;die:0@0.6", [0.3, 1, 1, 1, 1]),
+        ("die:0@0.6;die_host:0@0.3", [0.3, 0.3, 1, 1, 1]),
+    ],
+)
+def test_a_host_takes_its_ranks_with_it(text, ended):
     def program(comm):
         try:
             comm.platform.compute(1)
         finally:
-            ended.append(comm.Wtime())
+            times[comm.rank] = comm.Wtime()
+        return comm.rank
 
-    ended = []
-    run(program, 1, text)
-    assert ended == [0.3]
+    times = {}
+    results = run(program, 5, text)
+    assert [times[rank] for rank in range(5)] == ended
+    assert results == [None if time < 1 else rank for rank, time in enumerate(ended)]
+
+
+CUTS = ["cut:0-1@0.5..1.5", "cut:1-0@1.5..1.7", "cut:0-1@2..3", "cut:0-1@0.9..1"]
 
 
 def exchange(comm):
@@ -149,14 +144,32 @@ def exchange(comm):
     return found
 
 
-def test_messages_between_slow_ranks_take_longer_while_that_lasts():
-    found = run(exchange, 2, "slow:0-1*100@0.5..2.5")[1]
-    assert found == [exactly(k + TOOK * (100 if k in (1, 2) else 1)) for k in range(4)]
-
-
-def test_a_partition_holds_messages_until_it_heals():
-    found = run(exchange, 2, "cut:0-1@0.5..2.5")[1]
-    assert found == [exactly(t) for t in (TOOK, 2.5 + TOOK, 2.5 + 2 * TOOK, 3 + TOOK)]
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        (
+            "slow:0-1*100@0.5..2.5",
+            [k + TOOK * (100 if k in (1, 2) else 1) for k in range(4)],
+        ),
+        # Failures between the same ranks multiply and end at their stops.
+        (
+            "slow:0-1*3@0..1;slow:1-0*5@0..2;slow:0-0*7@0",
+            [k + TOOK * factor for k, factor in enumerate((15, 5, 1, 1))],
+        ),
+        # A partition holds messages until it heals, two in a row in any order.
+        ("cut:0-1@0.5..2.5", [TOOK, 2.5 + TOOK, 2.5 + 2 * TOOK, 3 + TOOK]),
+        (
+            "cut:0-1@0.5..1.5;cut:1-0@1.2..1.7",
+            [TOOK, 1.7 + TOOK, 2 + TOOK, 3 + TOOK],
+        ),
+        *(
+            (";".join(CUTS[::order]), [TOOK, 1.7 + TOOK, 3 + TOOK, 3 + 2 * TOOK])
+            for order in (1, -1)
+        ),
+    ],
+)
+def test_messages_between_slow_or_separated_ranks_are_late(text, expected):
+    assert run(exchange, 2, text)[1] == exactly(expected)
 
 
 def test_a_partition_leaves_other_pairs_alone():
@@ -176,68 +189,45 @@ def test_a_partition_that_never_heals_loses_messages_and_says_which():
     assert "rank 1 at 2.001008000 s: Recv(source=0" in text
 
 
-def test_two_partitions_in_a_row_hold_a_message_through_both():
-    found = run(exchange, 2, "cut:0-1@0.5..1.5;cut:1-0@1.2..1.7")[1]
-    assert found[1] == exactly(1.7 + TOOK)
+ALONE = alone(2, 1000)
+NARROW = 2 * HOP + ALPHA + 1000 * 10 * LINK
 
 
-def test_a_link_that_drops_holds_what_would_cross_it():
-    from tests.sim.test_links import HOP, Line, alone
+@pytest.mark.parametrize(
+    "failures, expected",
+    [
+        ([], ALONE),
+        ([SlowLink(2, stop=0.5)], 0.5 + ALONE),
+        ([SlowLink(1, stop=0.5)], ALONE),
+        ([SlowLink(2, 10.0, start=0.5)], ALONE),
+        # What is over is over, even at that moment: the head comes to link 2 at HOP.
+        ([SlowLink(2, 10.0, stop=HOP)], ALONE),
+        # The narrowest place tells, wherever it is on the way.
+        ([SlowLink(2, 10.0, stop=0.5)], NARROW),
+        ([SlowLink(0, 10.0, stop=0.5)], NARROW),
+        ([SlowLink(2, 10.0), SlowLink(3, 5.0)], NARROW),
+        (
+            [SlowLink(2, 10.0), SlowLink(2, 5.0), SlowLink(1, 7.0)],
+            2 * HOP + ALPHA + 1000 * 50 * LINK,
+        ),
+    ],
+)
+def test_a_link_that_drops_holds_what_would_cross_it(failures, expected):
+    found = sim.run(sends((0, 2, 1000, 0.0)), 3, Line(3), events=failures)
+    assert found[2][0] == exactly(expected)
 
-    def program(comm):
-        if comm.rank == 0:
-            comm.Send(np.zeros(1000, np.uint8), 2)
-        if comm.rank == 2:
-            comm.Recv(np.zeros(1000, np.uint8), 0)
-        return comm.Wtime()
 
-    def when(*trouble):
-        return sim.run(program, 3, Line(3), events=trouble)[2]
-
-    assert when() == exactly(alone(2, 1000))
-    assert when(SlowLink(2, stop=0.5)) == exactly(0.5 + alone(2, 1000))
-    assert when(SlowLink(1, stop=0.5)) == exactly(alone(2, 1000))
-    assert when(SlowLink(2, 10.0, stop=0.5)) == exactly(2 * HOP + ALPHA + 1000 * 2e-5)
-    assert when(SlowLink(2, 10.0, start=0.5)) == exactly(alone(2, 1000))
-    # The narrowest place tells, wherever it is on the way.
-    narrow = exactly(2 * HOP + ALPHA + 1000 * 2e-5)
-    assert when(SlowLink(0, 10.0, stop=0.5)) == narrow
-    twice = exactly(2 * HOP + ALPHA + 1000 * 1e-4)
-    assert when(SlowLink(2, 10.0), SlowLink(2, 5.0), SlowLink(1, 7.0)) == twice
-    assert when(SlowLink(2, 10.0), SlowLink(3, 5.0)) == narrow
-    # What is over is over, even at that moment: the head comes to link 2 after a hop.
-    assert when(SlowLink(2, 10.0, stop=HOP)) == exactly(alone(2, 1000))
+def test_a_message_over_a_link_that_never_heals_is_lost():
     with pytest.raises(sim.Deadlock, match="cannot arrive: 1000 bytes"):
-        when(SlowLink(2))
+        sim.run(sends((0, 2, 1000, 0.0)), 3, Line(3), events=[SlowLink(2)])
 
 
 def test_a_slow_link_is_busy_for_as_long_as_it_takes():
-    from tests.sim.test_links import ALPHA, HOP, LINK, Line, sends
-
-    messages = (0, 1, 1000, 0.0), (0, 2, 1000, 0.0)
-    program = sends(*messages)
+    program = sends((0, 1, 1000, 0.0), (0, 2, 1000, 0.0))
     found = sim.run(program, 3, Line(3), events=[SlowLink(0, 10.0)])
-    narrow = 1000 * 10 * LINK  # longer than rank 0's port takes: the second waits
-    assert found[1][0] == exactly(HOP + ALPHA + narrow)
-    assert found[2][1] == exactly(narrow + 2 * HOP + ALPHA + narrow)
-
-
-def test_troubles_between_the_same_ranks_multiply_and_end_at_their_stops():
-    text = "slow:0-1*3@0..1;slow:1-0*5@0..2;slow:0-0*7@0"
-    found = run(exchange, 2, text)[1]
-    assert found == [
-        exactly(k + TOOK * factor) for k, factor in enumerate((15, 5, 1, 1))
-    ]
-
-
-@pytest.mark.parametrize("order", (1, -1))
-def test_partitions_that_follow_each_other_hold_in_whatever_order_they_are_told(order):
-    cuts = ["cut:0-1@0.5..1.5", "cut:1-0@1.5..1.7", "cut:0-1@2..3", "cut:0-1@0.9..1"]
-    found = run(exchange, 2, ";".join(cuts[::order]))[1]
-    assert found == [
-        *(exactly(TOOK), exactly(1.7 + TOOK), exactly(3 + TOOK)),
-        exactly(3 + 2 * TOOK),
-    ]
+    busy = 1000 * 10 * LINK  # longer than rank 0's port takes: the second waits
+    assert found[1][0] == exactly(HOP + ALPHA + busy)
+    assert found[2][1] == exactly(busy + NARROW)
 
 
 def test_a_message_that_waits_for_the_out_port_dies_with_its_sender():
@@ -297,38 +287,37 @@ def test_bad_events_are_one_clear_line(text, problem):
 
 @pytest.mark.parametrize("event", (SlowLink(-1, 2.0), Death(-1, 0.5), Death(2, 0.5)))
 def test_events_of_what_is_not_there_are_refused(event):
-    from tests.sim.test_links import Line
-
     with pytest.raises(BadInput, match="expected numbers from 0 to 1 "):
         sim.run(lambda comm: None, 2, Line(2), events=[event])
 
 
 def never_computing(comm):
-    while True:
-        comm.platform.compute(1.0)
+    comm.platform.compute(1.0)
 
 
 def never_waiting(comm):
-    while True:
-        comm.Send(WORD, 1 - comm.rank)
+    comm.Send(WORD, 1 - comm.rank)
 
 
 def never_tired(comm):
     peer = 1 - comm.rank
-    while True:
-        comm.Sendrecv(WORD, peer, 0, np.zeros(1), peer, 0)
+    comm.Sendrecv(WORD, peer, 0, np.zeros(1), peer, 0)
 
 
 def never_sure(comm):
-    while not comm.Iprobe(1 - comm.rank):
+    if not comm.Iprobe(1 - comm.rank):
         comm.platform.compute(1e-3)
 
 
 @ROUTED
 @pytest.mark.parametrize(
-    "program", (never_computing, never_waiting, never_tired, never_sure)
+    "step", (never_computing, never_waiting, never_tired, never_sure)
 )
-def test_a_program_that_never_ends_is_ended_by_a_limit(program, routed):
+def test_a_program_that_never_ends_is_ended_by_a_limit(step, routed):
+    def program(comm):
+        while True:
+            step(comm)
+
     limits = sim.Limits(seconds=5.0, messages=3000)
     with pytest.raises(sim.Deadlock, match="expected a program that ends") as caught:
         run(program, 2, routed, limits=limits)
