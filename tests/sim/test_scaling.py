@@ -84,20 +84,6 @@ def test_what_an_allreduce_sets_up_is_not_in_its_virtual_seconds(name):
     np.testing.assert_allclose(found[:, 0], found[:, 1].max(), rtol=1e-9)
 
 
-def test_a_split_finds_the_members_of_many_groups():
-    def program(comm):
-        group = comm.Split(comm.rank % 5, -comm.rank)
-        word = np.array([comm.rank])
-        group.Allreduce(None, word, np.add)
-        return group.rank, group.size, int(word[0])
-
-    ranks = np.arange(17)
-    for rank, found in enumerate(sim.run(program, 17)):
-        members = ranks[ranks % 5 == rank % 5][::-1]
-        place = int(np.flatnonzero(members == rank)[0])
-        assert found == (place, len(members), members.sum())
-
-
 def test_arrays_are_collected_by_two_messages_of_each_rank():
     def program(comm):
         comm = Metered(comm)
@@ -113,13 +99,9 @@ def test_arrays_are_collected_by_two_messages_of_each_rank():
     assert [len(one) for one in empty] == [0] * 5
 
 
-def learning(table, batch):
-    """Return a problem of many rows, of which an example touches one."""
-
-    def gradient(table_TxD, numbers):
-        return 1.0, Rows(numbers, np.ones((len(numbers), WIDTH), np.float32))
-
-    return Problem(table, ROWS, gradient, lambda table: {}, touched=itself)
+def gradient(table_TxD, numbers):
+    """Return the gradient of a problem of which an example touches one row."""
+    return 1.0, Rows(numbers, np.ones((len(numbers), WIDTH), np.float32))
 
 
 class Descent:
@@ -135,7 +117,7 @@ class Descent:
 def trained(name, batch, clocks=3):
     """Return a program of one server, and workers of which `batch` have an example."""
     table = np.zeros((ROWS, WIDTH), np.float32)
-    problem = learning(table, batch)
+    problem = Problem(table, ROWS, gradient, lambda table: {}, touched=itself)
 
     def program(comm):
         comm = Metered(comm)
