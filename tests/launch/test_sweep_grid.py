@@ -28,22 +28,23 @@ def test_quoted_as_csv_any_text_is_a_value(texts):
     assert sweep_grid.values("text", row.getvalue()) == once
 
 
-def test_commas_separate_and_quotes_join():
-    assert swept('--text="0,1,10","0",$HOME a') == {"text": ["0,1,10", "0", "$HOME a"]}
-    assert swept('--text="",x,,x') == {"text": ["", "x"]}
-    assert swept("--text=a=b", "--lr=1") == {"text": ["a=b"], "lr": ["1"]}
-
-
-def test_a_file_has_a_value_a_line(tmp_path):
+@pytest.mark.parametrize(
+    "argv, values",
+    [
+        (['--text="0,1,10","0",$HOME a'], {"text": ["0,1,10", "0", "$HOME a"]}),
+        (['--text="",x,,x'], {"text": ["", "x"]}),
+        (["--text=a=b", "--lr=1"], {"text": ["a=b"], "lr": ["1"]}),
+        (["--text=@list"], {"text": ["0,1,10", '"quoted" $HOME']}),  # a value a line
+        (['--text="@list"'], {"text": ["@list"]}),
+        (["--lost"], {"lost": ["true"]}),
+        (["--nolost"], {"lost": ["false"]}),
+        (["--lost=true,false"], {"lost": ["true", "false"]}),
+    ],
+)
+def test_arguments_are_values(tmp_path, monkeypatch, argv, values):
+    monkeypatch.chdir(tmp_path)
     (tmp_path / "list").write_text('0,1,10\n\n"quoted" $HOME\n')
-    assert swept(f"--text=@{tmp_path}/list") == {"text": ["0,1,10", '"quoted" $HOME']}
-    assert swept('--text="@list"') == {"text": ["@list"]}
-
-
-def test_switches_need_no_value():
-    assert swept("--lost") == {"lost": ["true"]}
-    assert swept("--nolost") == {"lost": ["false"]}
-    assert swept("--lost=true,false") == {"lost": ["true", "false"]}
+    assert swept(*argv) == values
 
 
 @pytest.mark.parametrize(
@@ -123,13 +124,9 @@ def test_whole_numbers_are_written_whole():
 
 
 def test_more_draws_keep_the_first_and_another_seed_has_others():
-    few, many, other = (
-        draws(3, a="0..1.0"),
-        draws(6, a="0..1.0"),
-        draws(3, 1, a="0..1.0"),
-    )
-    assert many["a"][:3] == few["a"]
-    assert len({*many["a"], *other["a"]}) == 9
+    few, many, other = (draws(*how, a="0..1.0")["a"] for how in ((3,), (6,), (3, 1)))
+    assert many[:3] == few
+    assert len({*many, *other}) == 9
 
 
 def test_lists_and_ranks_are_drawn_from():
@@ -139,17 +136,21 @@ def test_lists_and_ranks_are_drawn_from():
     }
 
 
-@pytest.mark.parametrize("text", ["2..1", "0..1:log", "-1..1:log"])
-def test_an_impossible_range_is_one_line(text):
-    with pytest.raises(BadInput, match=f"expected low..high.*got --a={text}"):
-        sweep_grid.drawn([None], {"a": [text]}, 1, 0)
-
-
-def test_a_range_without_draws_or_in_a_list_is_one_line():
-    with pytest.raises(BadInput, match="got the range 0..1; add --random"):
-        sweep_grid.grid([None], {"a": ["0..1"]})
-    with pytest.raises(BadInput, match="got the range 0..1; pass the range as"):
-        sweep_grid.drawn([None], {"a": ["5", "0..1"]}, 1, 0)
+@pytest.mark.parametrize(
+    "values, says",
+    [
+        *(
+            ([text], f"expected low..high.*got --a={text}")
+            for text in ("2..1", "0..1:log", "-1..1:log")
+        ),
+        (["5", "0..1"], "got the range 0..1; pass the range as"),
+    ],
+)
+def test_an_impossible_range_is_one_line(values, says):
+    with pytest.raises(BadInput, match=says):
+        sweep_grid.drawn([None], {"a": values}, 1, 0)
+    with pytest.raises(BadInput, match="got the range .*; add --random"):
+        sweep_grid.grid([None], {"a": values})
 
 
 def test_seeds_count_from_the_one_that_is_given():
