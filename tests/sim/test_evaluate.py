@@ -152,16 +152,6 @@ def test_the_slowest_rank_takes_what_the_formula_says(name, size):
         assert max(clocks) == pytest.approx(seconds, rel=1e-9)
 
 
-@pytest.mark.parametrize("size, width", ((4, 2), (12, 3), (64, 8), (1000, 10)))
-def test_even_groups_take_what_the_formula_says(size, width):
-    members = groups((0,) * size, width)
-    job = Job(size, 4000, groups=tuple(map(len, members)), hosts=False)
-    schedule = SCHEDULES["hierarchical"](size, 4000, members=members)
-    clocks = sim.evaluate(schedule, uniform(), size).clocks
-    seconds = cost.seconds("hierarchical", job, RATES)
-    assert max(clocks) == pytest.approx(seconds, rel=1e-9)
-
-
 @pytest.mark.parametrize("name", ("tree", "butterfly", "halving_doubling", "ring"))
 def test_a_million_ranks_take_what_the_formula_says(name):
     size = 1 << 20

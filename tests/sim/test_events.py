@@ -6,7 +6,7 @@ import pytest
 from dml import sim
 from dml.sim.events import Death, HostDeath, Slow, SlowLink, events
 from dml.types import ANY, BadInput
-from tests.sim.play import exactly
+from tests.sim.play import clocks, exactly
 from tests.sim.test_links import HOP, LINK, Line, alone, sends
 
 ALPHA, BETA = 1e-3, 1e-6
@@ -21,42 +21,34 @@ def run(program, size, text="", **options):
     return sim.run(program, size, NETWORK, events=events(text), **options)
 
 
-def test_a_rank_that_dies_does_nothing_from_then_on():
-    seen = []
-
-    def program(comm):
-        for step in range(5):
-            comm.platform.compute(0.1)
-            seen.append((comm.rank, step))
-        return comm.rank
-
-    assert run(program, 3, "die:1@0.25") == [0, None, 2]
-    assert [step for rank, step in seen if rank == 1] == [0, 1]
+def poll(comm):
+    request = comm.Irecv(WORD, 0)
+    while not request.Test():
+        pass
 
 
-@pytest.mark.parametrize("how", ("waits", "polls", "probes", "sends"))
-def test_a_rank_dies_in_whatever_it_does(how):
+WAYS = {
+    "waits": lambda comm: comm.Recv(WORD, 0),
+    "polls": poll,
+    "probes": lambda comm: comm.Probe(ANY),
+    "sends": lambda comm: comm.Send(np.zeros(100_000), 0),
+    "computes": lambda comm: [comm.platform.compute(0.2) for _ in range(9)],
+}
+
+
+@pytest.mark.parametrize("way", WAYS)
+def test_a_rank_dies_in_whatever_it_does(way):
     def program(comm):
         if comm.rank == 0:
-            comm.platform.compute(2)
-            return "lives"
+            return comm.platform.compute(2)
         try:
-            if how == "waits":
-                comm.Recv(WORD, 0)
-            elif how == "polls":
-                request = comm.Irecv(WORD, 0)
-                while not request.Test():
-                    pass
-            elif how == "probes":
-                comm.Probe(ANY)
-            else:
-                comm.Send(np.zeros(100_000), 0)
+            WAYS[way](comm)
         finally:
             ended.append(comm.Wtime())
         return "never"
 
     ended = []
-    assert run(program, 2, "die:1@0.5") == ["lives", None]
+    assert run(program, 2, "die:1@0.5") == [True, None]
     assert ended == [0.5]
 
 
@@ -173,12 +165,9 @@ def test_messages_between_slow_or_separated_ranks_are_late(text, expected):
 
 
 def test_a_partition_leaves_other_pairs_alone():
-    def program(comm):
-        peer = comm.rank ^ 2
-        comm.Sendrecv(WORD, peer, 0, np.zeros(1), peer, 0)
-        return comm.Wtime()
-
-    assert run(program, 4, "cut:0,2-1,3@0") == [exactly(TOOK)] * 4
+    programs = [[("Sendrecv", rank ^ 2, 8)] for rank in range(4)]
+    found = clocks(programs, NETWORK, events=events("cut:0,2-1,3@0"))
+    assert found == [[exactly(TOOK)]] * 4
 
 
 def test_a_partition_that_never_heals_loses_messages_and_says_which():
@@ -291,32 +280,25 @@ def test_events_of_what_is_not_there_are_refused(event):
         sim.run(lambda comm: None, 2, Line(2), events=[event])
 
 
-def never_computing(comm):
-    comm.platform.compute(1.0)
-
-
-def never_waiting(comm):
-    comm.Send(WORD, 1 - comm.rank)
-
-
-def never_tired(comm):
+def exchange_words(comm):
     peer = 1 - comm.rank
     comm.Sendrecv(WORD, peer, 0, np.zeros(1), peer, 0)
 
 
-def never_sure(comm):
-    if not comm.Iprobe(1 - comm.rank):
-        comm.platform.compute(1e-3)
+ENDLESS = {
+    "computes": lambda comm: comm.platform.compute(1.0),
+    "sends": lambda comm: comm.Send(WORD, 1 - comm.rank),
+    "exchanges": exchange_words,
+    "probes": lambda comm: comm.Iprobe(1 - comm.rank) or comm.platform.compute(1e-3),
+}
 
 
 @ROUTED
-@pytest.mark.parametrize(
-    "step", (never_computing, never_waiting, never_tired, never_sure)
-)
+@pytest.mark.parametrize("step", ENDLESS)
 def test_a_program_that_never_ends_is_ended_by_a_limit(step, routed):
     def program(comm):
         while True:
-            step(comm)
+            ENDLESS[step](comm)
 
     limits = sim.Limits(seconds=5.0, messages=3000)
     with pytest.raises(sim.Deadlock, match="expected a program that ends") as caught:
@@ -325,21 +307,12 @@ def test_a_program_that_never_ends_is_ended_by_a_limit(step, routed):
     assert "Limits(seconds=5.0, messages=3000)" in str(caught.value)
 
 
-def test_a_limit_leaves_what_ends_in_time_alone():
-    limits = sim.Limits(seconds=3.1, messages=4)
-    assert len(run(exchange, 2, limits=limits)[1]) == 4
-
-
 @ROUTED
 def test_a_limit_of_messages_is_as_many_as_a_rank_may_send(routed):
-    def program(comm):
-        if comm.rank == 0:
-            for _ in range(4):
-                comm.Send(WORD, 1)
-        else:
-            requests = [comm.Irecv(np.zeros(1), 0) for _ in range(4)]
-            requests[-1].Wait()
-
-    run(program, 2, routed, limits=sim.Limits(messages=4))
+    programs = [[("Send", 1)] * 4, [*[("Irecv", 0)] * 4, ("Wait",)]]
+    how = {"events": events(routed)}
+    clocks(programs, NETWORK, limits=sim.Limits(messages=4), **how)
     with pytest.raises(sim.Deadlock, match="got rank 0"):
-        run(program, 2, routed, limits=sim.Limits(messages=3))
+        clocks(programs, NETWORK, limits=sim.Limits(messages=3), **how)
+    limits = sim.Limits(seconds=3.1, messages=4)  # what ends in time is left alone
+    assert len(run(exchange, 2, routed, limits=limits)[1]) == 4
