@@ -13,26 +13,26 @@ def exactly(seconds):
 def play(comm, steps):
     """Run the steps of one rank; return its clock after each.
 
-    A step is a number of seconds to compute; an operation with a peer and a number of
-    bytes (500 by default), such as ("Send", 1) or ("Irecv", 0, 8), for a Sendrecv those
-    to send and to receive; ("Wait",) for the oldest request; or ("Waitall",).
+    A step is a number of seconds to compute; ("Send", peer, bytes, tag) and alike, by
+    default of 500 bytes with tag 0; ("Sendrecv", peer, bytes, bytes to receive);
+    ("Wait",) for the oldest request; or ("Waitall",).
     """
     pending, clocks = [], []
     for step in steps:
         name, *args = step if isinstance(step, tuple) else ("compute", step)
-        peer, *sizes = [*args, 500, 500][: max(2, len(args))] if args else (0,)
-        buffers = [np.zeros(int(size), np.uint8) for size in sizes]
         if name == "compute":
-            comm.platform.compute(peer)
-        elif name == "Sendrecv":
-            data, into = (buffers * 2)[:2]
-            comm.Sendrecv(data, peer, 0, into.copy(), peer, 0)
+            comm.platform.compute(step)
         elif name == "Wait":
             pending.pop(0).Wait()
         elif name == "Waitall":
             comm.Waitall(pending)
-        elif request := getattr(comm, name)(buffers[0], peer):
-            pending.append(request)
+        else:
+            peer, nbytes, more = (*args, *(500, 0)[len(args) - 1 :])
+            data = np.zeros(nbytes, np.uint8)
+            if name == "Sendrecv":
+                comm.Sendrecv(data, peer, 0, np.zeros(more or nbytes, np.uint8), peer)
+            elif request := getattr(comm, name)(data, peer, more):
+                pending.append(request)
         clocks.append(comm.Wtime())
     return clocks
 
@@ -44,3 +44,12 @@ def clocks(programs, network, **options):
         return play(comm, programs[comm.rank])
 
     return sim.run(program, len(programs), network, **options)
+
+
+def first(program, others, network, **options):
+    """Return what the program returns on rank 0, while other ranks run their steps."""
+
+    def either(comm):
+        return play(comm, others[comm.rank - 1]) if comm.rank else program(comm)
+
+    return sim.run(either, 1 + len(others), network, **options)[0]

@@ -7,21 +7,15 @@ from dml import sim
 from dml.sim.events import Slow
 from dml.types import ANY, SHARED, BadInput, Status
 from dml.wire.comm.tags import Tag
-from tests.sim.play import exactly
+from tests.sim.play import exactly, first
 
 ALPHA, BETA = 1e-3, 1e-6
+NETWORK = sim.Uniform(ALPHA, BETA, 0)
 NOTHING = Slow(frozenset([0]), frozenset([0]), factor=1.0)
 FABRICS = pytest.mark.parametrize("events", ((), (NOTHING,)), ids=("free", "routed"))
-SEEDS = pytest.mark.parametrize("seed", (0, 1, 2))
 WORD = np.zeros(1)
-
-
-def run(program, size, eager=65536, **options):
-    return sim.run(program, size, sim.Uniform(ALPHA, BETA, 0, eager), **options)
-
-
-def took(nbytes=8):
-    return ALPHA + BETA * nbytes
+TOOK = ALPHA + BETA * 8  # seconds of a word
+SEND = ("Send", 0, 8)
 
 
 def received(comm, wanted):
@@ -34,7 +28,6 @@ def received(comm, wanted):
 
 
 @FABRICS
-@SEEDS
 @pytest.mark.parametrize("eager", (0, 65536))
 @pytest.mark.parametrize(
     "delays, order",
@@ -44,51 +37,60 @@ def received(comm, wanted):
     ],
 )
 def test_who_sends_first_in_virtual_time_is_received_first(
-    events, seed, eager, delays, order
+    events, eager, delays, order
 ):
-    def program(comm):
-        if comm.rank == 0:
-            return received(comm, [(ANY, ANY)] * 4)
-        comm.platform.compute(delays[comm.rank - 1])
-        comm.Send(WORD, 0, comm.rank * 10)
-
-    found = run(program, 5, eager, events=events, seed=seed)[0]
+    others = [[delay, (*SEND, rank)] for rank, delay in enumerate(delays, 1)]
     clock, expected = 0.0, []
     for source in order:
-        clock = max(clock, delays[source - 1]) + took()
-        expected.append((source, source * 10, exactly(clock)))
-    assert found == expected
+        clock = max(clock, delays[source - 1]) + TOOK
+        expected.append((source, source, exactly(clock)))
+    network = NETWORK._replace(eager=eager)
+    for seed in (0, 1, 2):
+        assert expected == first(
+            lambda comm: received(comm, [(ANY, ANY)] * 4),
+            *(others, network),
+            events=events,
+            seed=seed,
+        )
+
+
+def test_a_server_of_two_thousand_workers_serves_each_by_time():
+    times = {rank: (rank * 7919 % 2003 + 1) * 0.1 for rank in range(1, 2001)}
+    found = first(
+        lambda comm: received(comm, [(ANY, ANY)] * 4000),
+        [[time, SEND] * 2 for time in times.values()],
+        NETWORK,
+    )
+    sent = [(k * t + (k - 1) * TOOK, rank) for rank, t in times.items() for k in (1, 2)]
+    assert [source for source, *_ in found] == [rank for _, rank in sorted(sent)]
 
 
 @FABRICS
 @pytest.mark.parametrize("eager", (0, 8, 65536))
 def test_messages_of_one_pair_never_overtake_each_other(events, eager):
     def program(comm):
-        if comm.rank == 0:
-            status, lengths = Status(), []
-            comm.platform.compute(0.5)
-            for _ in range(6):
-                comm.Recv(np.zeros(9), ANY, 3, status)
-                lengths.append(status.count)
-            return lengths
-        requests = [comm.Isend(np.zeros(n), 0, 3) for n in (1, 5, 1, 9, 2, 1)]
-        comm.Waitall(requests)
+        status, lengths = Status(), []
+        comm.platform.compute(0.5)
+        for _ in range(6):
+            comm.Recv(np.zeros(9), ANY, 3, status)
+            lengths.append(status.count)
+        return lengths
 
-    assert run(program, 2, eager, events=events)[0] == [8, 40, 8, 72, 16, 8]
+    sizes, network = [8, 40, 8, 72, 16, 8], NETWORK._replace(eager=eager)
+    other = [*(("Isend", 0, nbytes, 3) for nbytes in sizes), ("Waitall",)]
+    assert first(program, [other], network, events=events) == sizes
 
 
 @FABRICS
 def test_tags_and_sources_choose_among_those_that_wait(events):
     def choose(last):
         def program(comm):
-            comm.platform.compute(1 if comm.rank == 0 else comm.rank * 0.1)
-            if comm.rank == 0:
-                wanted = (ANY, 7), (2, ANY), (ANY, ANY), last
-                return [each[:2] for each in received(comm, wanted)]
-            comm.Send(WORD, 0, 5)
-            comm.Send(WORD, 0, 7)
+            comm.platform.compute(1)
+            wanted = (ANY, 7), (2, ANY), (ANY, ANY), last
+            return [each[:2] for each in received(comm, wanted)]
 
-        return run(program, 3, events=events)[0]
+        others = [[delay, (*SEND, 5), (*SEND, 7)] for delay in (0.1, 0.2)]
+        return first(program, others, NETWORK, events=events)
 
     assert choose((ANY, 7)) == [(1, 7), (2, 5), (1, 5), (2, 7)]
     with pytest.raises(sim.Deadlock, match=r"Recv\(source=1, tag=5|Irecv\(source=1"):
@@ -110,7 +112,7 @@ def test_receives_posted_before_and_after_the_first_from_anyone_take_theirs(even
         for number, tag in enumerate((3, 2, 1, 0, 0)):
             comm.Send(np.array([number * 1.0]), 0, tag)
 
-    assert run(program, 2, events=events)[0] == [3, 4, 2, 1, 0]
+    assert sim.run(program, 2, NETWORK, events=events)[0] == [3, 4, 2, 1, 0]
 
 
 @FABRICS
@@ -119,56 +121,34 @@ def test_a_probe_sees_a_message_alpha_after_it_was_sent_and_takes_nothing(
     events, eager
 ):
     def program(comm):
-        if comm.rank:
-            comm.platform.compute(0.2 * comm.rank)
-            return comm.Send(np.zeros(3), 0, 6)
-        status = Status()
+        status, seen = Status(), []
         comm.Probe(ANY, ANY, status)
-        seen = status.Get_source(), status.Get_tag(), status.Get_count()
-        when = comm.Wtime()
-        for source in (1, 2):
-            comm.Recv(np.zeros(3), source, 6)
-        return seen, when
+        seen.append((status.source, status.tag, status.count, comm.Wtime()))
+        comm.Probe(ANY, 5, status)
+        seen.append((status.source, status.tag, status.count, comm.Wtime()))
+        assert comm.Iprobe(ANY, 6, status)
+        seen.append((status.source, status.tag, status.count))
+        received(comm, [(1, 6), (2, 5)])
+        return seen
 
-    found = run(program, 3, eager, events=events)[0]
-    assert found == ((1, 6, 24), exactly(0.2 + ALPHA))
-
-
-@FABRICS
-def test_a_probe_waits_for_its_tag_and_iprobe_counts_bytes(events):
-    def program(comm):
-        if comm.rank == 0:
-            status = Status()
-            comm.Probe(ANY, 5, status)
-            seen = [(status.source, status.tag, status.count, comm.Wtime())]
-            assert comm.Iprobe(ANY, 6, status)
-            seen.append((status.source, status.tag, status.count, 0.0))
-            comm.Recv(np.zeros(2), 1, 6)
-            comm.Recv(np.zeros(3), 1, 5)
-            return seen
-        for tag in (6, 5):
-            comm.platform.compute(0.1)
-            comm.Send(np.zeros(8 - tag), 0, tag)
-
-    sent = exactly(0.2 + took(16) + ALPHA)
-    assert run(program, 2, events=events)[0] == [(1, 5, 24, sent), (1, 6, 16, 0.0)]
+    others = [[0.2, (*SEND, 6)], [0.4, ("Send", 0, 0, 5)]]
+    found = first(program, others, NETWORK._replace(eager=eager), events=events)
+    sent = (1, 6, 8, exactly(0.2 + ALPHA)), (2, 5, 0, exactly(0.4 + ALPHA))
+    assert found == [*sent, (1, 6, 8)]
 
 
 @FABRICS
 @pytest.mark.parametrize("nap", (0.0, 1e-3))
 def test_iprobe_turns_true_when_the_message_can_be_seen_and_not_before(events, nap):
     def program(comm):
-        if comm.rank == 0:
-            status = Status()
-            while not comm.Iprobe(ANY, 4, status):
-                comm.platform.compute(nap) if nap else None
-            when = comm.Wtime()
-            comm.Recv(np.zeros(1), status.source, 4)
-            return status.source, when
-        comm.platform.compute(0.1)
-        comm.Send(WORD, 0, 4)
+        status = Status()
+        while not comm.Iprobe(ANY, 4, status):
+            comm.platform.compute(nap) if nap else None
+        when = comm.Wtime()
+        comm.Recv(np.zeros(1), status.source, 4)
+        return status.source, when
 
-    source, when = run(program, 2, events=events)[0]
+    source, when = first(program, [[0.1, (*SEND, 4)]], NETWORK, events=events)
     assert source == 1
     assert 0.1 + ALPHA <= when <= 0.1 + ALPHA + nap + 1e-9
 
@@ -178,106 +158,62 @@ def test_a_test_between_computations_sees_what_has_happened_by_then(events):
     """Rank 0 polls every millisecond; the answer comes after a server's detour."""
 
     def program(comm):
-        if comm.rank == 0:
-            request = comm.Irecv(np.zeros(1), 1)
-            polls = 0
-            while not request.Test():
-                comm.platform.compute(1e-3)
-                polls += 1
-            return polls
-        if comm.rank == 1:
-            comm.Recv(np.zeros(1), ANY)
-            comm.Send(WORD, 0)
-        if comm.rank == 2:
-            comm.platform.compute(0.05)
-            comm.Send(WORD, 1)
+        request, polls = comm.Irecv(np.zeros(1), 1), 0
+        while not request.Test():
+            comm.platform.compute(1e-3)
+            polls += 1
+        return polls
 
-    assert run(program, 3, events=events)[0] == int((0.05 + 2 * took()) / 1e-3) + 1
+    others = [[("Recv", ANY, 8), SEND], [0.05, ("Send", 1, 8)]]
+    polls = first(program, others, NETWORK, events=events)
+    assert polls == int((0.05 + 2 * TOOK) / 1e-3) + 1
+
+
+# Rank 3's answer is known at once; rank 2's is earlier, but not matched yet.
+DETOUR = [[("Send", 2, 8)], [("Recv", ANY, 8), SEND], [1.0, SEND]]
 
 
 @FABRICS
-def test_waitany_names_the_request_that_is_done_first_then_the_others(events):
-    delays = {1: 0.3, 2: 0.1, 3: 0.2}
-
+@pytest.mark.parametrize(
+    "sources, others, expected",
+    [
+        ((1, 2, 3), [[0.3, SEND], [0.1, SEND], [0.2, SEND]], [(1, 2), (2, 3), (0, 1)]),
+        ((3, 2), DETOUR, [(1, 2), (0, 3)]),
+    ],
+)
+def test_waitany_names_the_request_that_is_done_first_then_the_others(
+    events, sources, others, expected
+):
     def program(comm):
-        if comm.rank == 0:
-            status = Status()
-            requests = [comm.Irecv(np.zeros(1), source) for source in (1, 2, 3)]
-            found = []
-            while (place := comm.Waitany(requests, status)) >= 0:
-                found.append((place, status.source, comm.Wtime()))
-            return found
-        comm.platform.compute(delays[comm.rank])
-        comm.Send(WORD, 0)
+        status, found = Status(), []
+        requests = [comm.Irecv(np.zeros(1), source) for source in sources]
+        while (place := comm.Waitany(requests, status)) >= 0:
+            found.append((place, status.source, comm.Wtime()))
+        return found
 
-    assert run(program, 4, events=events)[0] == [
-        (place, place + 1, exactly(delays[place + 1] + took())) for place in (1, 2, 0)
-    ]
+    found = first(program, others, NETWORK, events=events)
+    assert [each[:2] for each in found] == expected
+    if others is not DETOUR:
+        assert [each[2] for each in found] == exactly(
+            [0.1 + TOOK, 0.2 + TOOK, 0.3 + TOOK]
+        )
 
 
-def test_waitany_waits_for_what_an_unmatched_request_may_still_bring():
-    """Rank 3's answer is known at once, of 1 s; rank 2's is earlier."""
-
+@FABRICS
+@pytest.mark.parametrize("how", ("waits", "ends", "probes"))
+def test_a_message_that_nobody_receives_is_lost_and_told(events, how):
     def program(comm):
-        if comm.rank == 0:
-            late, early = comm.Irecv(np.zeros(1), 3), comm.Irecv(np.zeros(1), 2)
-            return comm.Waitany([late, early]), comm.Waitany([late, early])
-        if comm.rank == 3:
-            comm.platform.compute(1)
-            comm.Send(WORD, 0)
-        if comm.rank == 1:
-            comm.Send(WORD, 2)
-        if comm.rank == 2:
-            comm.Recv(np.zeros(1), ANY)
-            comm.Send(WORD, 0)
-
-    assert run(program, 4)[0] == (1, 0)
-
-
-def test_a_server_of_two_thousand_workers_serves_each_by_time():
-    size = 2001
-
-    def program(comm):
-        if comm.rank == 0:
-            return [each[0] for each in received(comm, [(ANY, ANY)] * 2 * (size - 1))]
-        for _ in range(2):
-            comm.platform.compute((comm.rank * 7919 % 2003 + 1) * 0.1)
-            comm.Send(WORD, 0)
-
-    found = run(program, size)[0]
-    sent = sorted(
-        (k * (r * 7919 % 2003 + 1) * 0.1 + (k - 1) * took(), r)
-        for r in range(1, size)
-        for k in (1, 2)
-    )
-    assert found == [rank for _, rank in sent]
-
-
-def test_deadlocks_name_receives_from_anyone_and_lost_messages():
-    def program(comm):
-        if comm.rank == 0:
+        if how == "waits":
             comm.Recv(np.zeros(1), ANY, Tag.RING)
-        else:
-            comm.Send(WORD, 0, Tag.TREE)
-
-    with pytest.raises(sim.Deadlock) as caught:
-        run(program, 2)
-    text = str(caught.value)
-    assert "rank 0 at 0.000000000 s: Recv(source=ANY, tag=RING, 8 bytes)" in text
-    assert "not received: 8 bytes, tag=TREE, from rank 1 to rank 0" in text
-
-
-@FABRICS
-@pytest.mark.parametrize("anyone", (False, True))
-def test_a_message_that_nobody_receives_is_lost_and_told(events, anyone):
-    def program(comm):
-        if comm.rank == 1:
-            comm.Send(WORD, 0, Tag.STAR)
-        elif anyone:
+        elif how == "probes":
             comm.Iprobe(ANY, 3)
 
-    with pytest.raises(sim.Deadlock, match="1 messages are lost.*\n.*tag=STAR"):
-        run(program, 2, events=events)
+    with pytest.raises(sim.Deadlock) as caught:
+        first(program, [[(*SEND, Tag.TREE)]], NETWORK, events=events)
+    text = str(caught.value)
+    waits = "rank 0 at 0.000000000 s: Recv(source=ANY, tag=RING, 8 bytes)"
+    assert (waits if how == "waits" else "1 messages are lost") in text
+    assert "not received: 8 bytes, tag=TREE, from rank 1 to rank 0" in text
 
 
 def test_a_virtual_host_has_a_communicator_of_its_own():

@@ -184,7 +184,7 @@ LATE = 1 + alone(2, LARGE)
         ),
         # Both ways of an exchange are over before it is, also if one takes longer.
         (
-            [[("Sendrecv", 1, 0, 1000)], [("Sendrecv", 0, 1000, 0)]],
+            [[("Sendrecv", 1, 1, 1000)], [("Sendrecv", 0, 1000, 1)]],
             [[alone(1, 1000)], [took(1000)]],
         ),
     ],
