@@ -6,7 +6,7 @@ import pytest
 from dml import sim
 from dml.sim.events import Death, HostDeath, Slow, SlowLink, events
 from dml.types import ANY, BadInput
-from tests.sim.play import clocks, exactly
+from tests.sim.play import clocks, exactly, first
 from tests.sim.test_links import HOP, LINK, Line, alone, sends
 
 ALPHA, BETA = 1e-3, 1e-6
@@ -15,6 +15,7 @@ NEVER = float("inf")
 WORD = np.zeros(1)
 ROUTED = pytest.mark.parametrize("routed", ("", "slow:0-0*1@0..1"))
 TOOK = ALPHA + 8 * BETA
+SEND, RECV = ("Isend", 1, 8), ("Recv", 0, 8)
 
 
 def run(program, size, text="", **options):
@@ -52,48 +53,35 @@ def test_a_rank_dies_in_whatever_it_does(way):
     assert ended == [0.5]
 
 
-@pytest.mark.parametrize("how", ("Isend", "Irecv", ""))
-def test_a_rank_that_dies_while_a_message_travels_never_has_it(how):
-    def program(comm):
-        if comm.rank == 0:
-            return comm.Send(WORD, 1) or "sent"
-        comm.Recv(np.zeros(1), 0)
-        if how:
-            getattr(comm, how)(WORD, 0)
-        return "received"
-
-    assert run(program, 2, f"die:1@{TOOK / 2}") == ["sent", None]
-    if not how:
-        assert run(program, 2, f"die:1@{TOOK * 2}") == ["sent", "received"]
+@pytest.mark.parametrize("then", ([], [("Isend", 0, 8)], [("Irecv", 0, 8)]))
+def test_a_rank_that_dies_while_a_message_travels_never_has_it(then):
+    programs = [[SEND, *[("Irecv", 1, 8)] * (then == [("Isend", 0, 8)])], [RECV, *then]]
+    early, late = (
+        clocks(programs, NETWORK, events=events(f"die:1@{TOOK * factor}"))
+        for factor in (0.5, 2)
+    )
+    assert early[1] is None
+    assert late[1][0] == exactly(TOOK)
 
 
 def test_whoever_waits_for_a_dead_rank_is_told_so():
-    def program(comm):
-        comm.platform.compute(1)
-        if comm.rank == 0:
-            comm.Recv(WORD, 1)
-        else:
-            comm.Send(WORD, 0)
-
+    programs = [[1.0, ("Recv", 1, 8)], [1.0, ("Send", 0, 8)]]
     with pytest.raises(sim.Deadlock) as caught:
-        run(program, 2, "die:1@0.5")
+        clocks(programs, NETWORK, events=events("die:1@0.5"))
     assert "rank 1 died at 0.500000000 s" in str(caught.value)
     assert "rank 0 at 1.000000000 s: Recv(source=1" in str(caught.value)
 
 
 def test_what_a_rank_sent_before_it_died_arrives_and_what_it_would_send_does_not():
     def program(comm):
-        if comm.rank == 0:
-            comm.Recv(WORD, 1)
-            comm.platform.compute(1)
-            return comm.Iprobe(1)
-        comm.Send(WORD, 0)
-        comm.platform.compute(0.4)
-        comm.Send(WORD, 0)
+        comm.Recv(WORD, 1)
+        comm.platform.compute(1)
+        return comm.Iprobe(1)
 
-    assert run(program, 2, "die:1@0.3") == [False, None]
+    other = [("Send", 0, 8), 0.4, ("Send", 0, 8)]
+    assert not first(program, [other], NETWORK, events=events("die:1@0.3"))
     with pytest.raises(sim.Deadlock, match="lost"):
-        run(program, 2, "die:1@9")
+        first(program, [other], NETWORK, events=events("die:1@9"))
 
 
 @pytest.mark.parametrize(
@@ -123,17 +111,13 @@ def test_a_host_takes_its_ranks_with_it(text, ended):
 CUTS = ["cut:0-1@0.5..1.5", "cut:1-0@1.5..1.7", "cut:0-1@2..3", "cut:0-1@0.9..1"]
 
 
-def exchange(comm):
-    """Rank 0 sends a word to rank 1 at 0, 1, 2, … s; returns when each was there."""
-    found = []
-    for k in range(4):
-        if comm.rank == 0:
-            comm.platform.compute(k - comm.Wtime())
-            comm.Send(WORD, 1)
-        else:
-            comm.Recv(WORD, 0)
-            found.append(comm.Wtime())
-    return found
+# Rank 0 sends a word to rank 1 at 0, 1, 2 and 3 s.
+EXCHANGE = [[SEND, *[1.0, SEND] * 3], [RECV] * 4]
+
+
+def exchange(text, **options):
+    """Return when each word was there."""
+    return clocks(EXCHANGE, NETWORK, events=events(text), **options)[1]
 
 
 @pytest.mark.parametrize(
@@ -161,7 +145,7 @@ def exchange(comm):
     ],
 )
 def test_messages_between_slow_or_separated_ranks_are_late(text, expected):
-    assert run(exchange, 2, text)[1] == exactly(expected)
+    assert exchange(text) == exactly(expected)
 
 
 def test_a_partition_leaves_other_pairs_alone():
@@ -171,8 +155,10 @@ def test_a_partition_leaves_other_pairs_alone():
 
 
 def test_a_partition_that_never_heals_loses_messages_and_says_which():
+    with pytest.raises(sim.Deadlock, match="cannot arrive: 1000 bytes"):
+        sim.run(sends((0, 2, 1000, 0.0)), 3, Line(3), events=[SlowLink(2)])
     with pytest.raises(sim.Deadlock) as caught:
-        run(exchange, 2, "cut:0-1@2.5")
+        exchange("cut:0-1@2.5")
     text = str(caught.value)
     assert "cannot arrive: 8 bytes, tag=0, from rank 0 to rank 1" in text
     assert "rank 1 at 2.001008000 s: Recv(source=0" in text
@@ -204,11 +190,6 @@ NARROW = 2 * HOP + ALPHA + 1000 * 10 * LINK
 def test_a_link_that_drops_holds_what_would_cross_it(failures, expected):
     found = sim.run(sends((0, 2, 1000, 0.0)), 3, Line(3), events=failures)
     assert found[2][0] == exactly(expected)
-
-
-def test_a_message_over_a_link_that_never_heals_is_lost():
-    with pytest.raises(sim.Deadlock, match="cannot arrive: 1000 bytes"):
-        sim.run(sends((0, 2, 1000, 0.0)), 3, Line(3), events=[SlowLink(2)])
 
 
 def test_a_slow_link_is_busy_for_as_long_as_it_takes():
@@ -315,4 +296,4 @@ def test_a_limit_of_messages_is_as_many_as_a_rank_may_send(routed):
     with pytest.raises(sim.Deadlock, match="got rank 0"):
         clocks(programs, NETWORK, limits=sim.Limits(messages=3), **how)
     limits = sim.Limits(seconds=3.1, messages=4)  # what ends in time is left alone
-    assert len(run(exchange, 2, routed, limits=limits)[1]) == 4
+    assert len(exchange(routed, limits=limits)) == 4
