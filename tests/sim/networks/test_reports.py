@@ -143,13 +143,6 @@ def test_the_search_finds_cuts_that_fewer_starts_and_turns_miss(seed, most):
     assert bisection(table(pairs[random.random(len(pairs)) < 0.1], 40)) <= most
 
 
-def test_two_cliques_on_one_cable_are_cut_there():
-    pairs = [*combinations(range(8), 2)]
-    cables = [*pairs, *((a + 8, b + 8) for a, b in pairs), (3, 12)]
-    mixed = np.random.default_rng(0).permutation(16)[np.array(cables)]
-    assert bisection(table(mixed, 16)) == 1
-
-
 def test_links_are_in_order_of_their_two_routers():
     links = table(np.array([[2, 1], [0, 3], [3, 2], [0, 1]]), 4).ends.tolist()
     assert links == sorted(links) and len(links) == 8
