@@ -7,7 +7,7 @@ from dml import sim
 from dml.sim.events import Death, HostDeath, Slow, SlowLink, events
 from dml.types import ANY, BadInput
 from tests.sim.play import clocks, exactly, first
-from tests.sim.test_links import HOP, LINK, Line, alone, sends
+from tests.sim.test_links import HOP, LINK, Line, alone, arrivals
 
 ALPHA, BETA = 1e-3, 1e-6
 NETWORK = sim.Uniform(ALPHA, BETA, 0, host=2)
@@ -156,7 +156,7 @@ def test_a_partition_leaves_other_pairs_alone():
 
 def test_a_partition_that_never_heals_loses_messages_and_says_which():
     with pytest.raises(sim.Deadlock, match="cannot arrive: 1000 bytes"):
-        sim.run(sends((0, 2, 1000, 0.0)), 3, Line(3), events=[SlowLink(2)])
+        arrivals([(0, 2, 1000, 0.0)], Line(3), events=[SlowLink(2)])
     with pytest.raises(sim.Deadlock) as caught:
         exchange("cut:0-1@2.5")
     text = str(caught.value)
@@ -188,16 +188,15 @@ NARROW = 2 * HOP + ALPHA + 1000 * 10 * LINK
     ],
 )
 def test_a_link_that_drops_holds_what_would_cross_it(failures, expected):
-    found = sim.run(sends((0, 2, 1000, 0.0)), 3, Line(3), events=failures)
-    assert found[2][0] == exactly(expected)
+    found = arrivals([(0, 2, 1000, 0.0)], Line(3), events=failures)
+    assert found == [exactly(expected)]
 
 
 def test_a_slow_link_is_busy_for_as_long_as_it_takes():
-    program = sends((0, 1, 1000, 0.0), (0, 2, 1000, 0.0))
-    found = sim.run(program, 3, Line(3), events=[SlowLink(0, 10.0)])
+    messages = (0, 1, 1000, 0.0), (0, 2, 1000, 0.0)
+    found = arrivals(messages, Line(3), events=[SlowLink(0, 10.0)])
     busy = 1000 * 10 * LINK  # longer than rank 0's port takes: the second waits
-    assert found[1][0] == exactly(HOP + ALPHA + busy)
-    assert found[2][1] == exactly(busy + NARROW)
+    assert found == [exactly(HOP + ALPHA + busy), exactly(busy + NARROW)]
 
 
 def test_a_message_that_waits_for_the_out_port_dies_with_its_sender():

@@ -9,7 +9,7 @@ from dml import sim
 from dml.sim.networks.fabric import Links, Paths, Rates
 from dml.types import ANY, BadInput, Status
 from dml.wire.collectives import ALLREDUCE
-from tests.sim.play import clocks, exactly
+from tests.sim.play import clocks, exactly, first
 
 ALPHA, BETA, HOP, LINK = 1e-3, 1e-6, 1e-4, 2e-6
 RATES = Rates(ALPHA, BETA, 1e-7, 65536, HOP, LINK)
@@ -47,22 +47,18 @@ def run(program, size, **options):
     return sim.run(program, size, Line(size), **options)
 
 
-def sends(*messages):
-    """A program of messages (source, dest, bytes, when); returns when each came."""
-
-    def program(comm):
-        for source, dest, nbytes, after in messages:
-            if comm.rank == source:
-                comm.platform.compute(max(0, after - comm.Wtime()))
-                comm.Isend(np.zeros(nbytes, np.uint8), dest)
-        there = {}
-        for k, (source, dest, nbytes, _) in enumerate(messages):
-            if comm.rank == dest:
-                comm.Recv(np.zeros(nbytes, np.uint8), source)
-                there[k] = comm.Wtime()
-        return there
-
-    return program
+def arrivals(messages, network, **options):
+    """Return when each message is there: (source, dest, bytes, seconds before it)."""
+    programs = [[] for _ in range(network.capacity)]
+    for source, dest, nbytes, before in messages:
+        programs[source] += [before, ("Isend", dest, nbytes)]
+    for source, dest, nbytes, _ in messages:
+        programs[dest].append(("Recv", source, nbytes))
+    found = clocks(programs, network, **options)
+    return [
+        found[dest][programs[dest].index(("Recv", source, nbytes))]
+        for source, dest, nbytes, _ in messages
+    ]
 
 
 def took(nbytes):
@@ -123,10 +119,7 @@ SECOND = 2 * BUSY + 2 * HOP + ALPHA  # over 3 hops, of which the second is busy
 )
 def test_messages_come_when_links_and_ports_are_free(messages, expected):
     for seed in (0, 1, 2):
-        found = {}
-        for there in run(sends(*messages), 4, seed=seed):
-            found |= there
-        assert [found[k] for k in range(len(messages))] == exactly(expected)
+        assert arrivals(messages, Line(4), seed=seed) == exactly(expected)
 
 
 LARGE = 70_000  # bytes, above the eager limit
@@ -230,22 +223,17 @@ def test_an_allreduce_has_the_same_bits_on_a_line_and_repeats_exactly(name, size
 @pytest.mark.parametrize("late", (False, True))
 def test_who_is_there_first_is_received_first_from_anyone_not_who_departed(late):
     def program(comm):
-        if comm.rank == 0:
-            if late:
-                comm.Recv(np.zeros(1), 2)
-            status, found = Status(), []
-            for _ in range(2):
-                comm.Recv(np.zeros(1), ANY, ANY, status)
-                found.append(status.source)
-            return found
-        if comm.rank in (1, 5):
-            comm.platform.compute(2 * HOP if comm.rank == 1 else 0.0)
-            comm.Send(np.zeros(1), 0)
-        if comm.rank == 2 and late:
-            comm.platform.compute(1.0)
-            comm.Send(np.zeros(1), 0)
+        if late:
+            comm.Recv(np.zeros(1), 2)
+        status, found = Status(), []
+        for _ in range(2):
+            comm.Recv(np.zeros(1), ANY, ANY, status)
+            found.append(status.source)
+        return found
 
-    assert run(program, 6)[0] == [1, 5]
+    word = ("Send", 0, 8)
+    others = [[2 * HOP, word], [1.0, word] * late, [], [], [word]]
+    assert first(program, others, Line(6)) == [1, 5]
 
 
 def test_a_network_that_is_too_small_is_refused():
@@ -255,24 +243,19 @@ def test_a_network_that_is_too_small_is_refused():
         sim.run(print, 0, Line(4))
 
 
-@pytest.mark.parametrize("first", (True, False))
-def test_a_large_message_waits_for_the_small_one_that_a_busy_link_holds_up(first):
+@pytest.mark.parametrize("at_once", (True, False))
+def test_a_large_message_waits_for_the_small_one_that_a_busy_link_holds_up(at_once):
     def program(comm):
-        if comm.rank == 1:
-            comm.Send(np.zeros(60_000, np.uint8), 0, 1)  # the last link is busy
-        elif comm.rank == 2:
-            comm.platform.compute(2 * HOP)
-            comm.Send(np.zeros(1), 0, 2)
-            comm.Send(np.zeros(10_000), 0, 2)
-        else:
-            status, words, sizes = Status(), np.zeros(10_000), []
-            if not first:  # from now on it may take from anyone
-                comm.platform.compute(took(8) + 3 * HOP)
-            comm.Iprobe(ANY, 3)
-            for _ in range(2):
-                comm.Recv(words, 2, 2, status)
-                sizes.append(status.count // 8)
-            comm.Recv(words, ANY, 1)
-            return sizes
+        status, words, sizes = Status(), np.zeros(10_000), []
+        if not at_once:  # from now on it may take from anyone
+            comm.platform.compute(took(8) + 3 * HOP)
+        comm.Iprobe(ANY, 3)
+        for _ in range(2):
+            comm.Recv(words, 2, 2, status)
+            sizes.append(status.count)
+        comm.Recv(words, ANY, 1)
+        return sizes
 
-    assert run(program, 3)[0] == [1, 10_000]
+    busy = [("Send", 0, 60_000, 1)]  # the last link
+    other = [2 * HOP, ("Send", 0, 8, 2), ("Send", 0, 80_000, 2)]
+    assert first(program, [busy, other], Line(3)) == [8, 80_000]
