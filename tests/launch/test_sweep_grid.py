@@ -67,14 +67,6 @@ def test_what_is_no_value_is_one_line(argument, says):
     assert "\n" not in str(error.value)
 
 
-def test_a_grid_is_in_the_order_of_its_flags_the_last_fastest():
-    cells = sweep_grid.grid([1, 2], {"text": ["b", "a"], "lr": ["1", "2"]})
-    assert [(c.ranks, *c.flags.values()) for c in cells] == [
-        *((1, "b", "1"), (1, "b", "2"), (1, "a", "1"), (1, "a", "2")),
-        *((2, "b", "1"), (2, "b", "2"), (2, "a", "1"), (2, "a", "2")),
-    ]
-
-
 def test_names_are_stable_and_hang_on_the_cell_alone():
     cell = Cell(2, {"seed": "0", "text": "a b/c", "lr": "0.1"})
     name = sweep_grid.name("experiments/x.py", cell)
@@ -84,8 +76,7 @@ def test_names_are_stable_and_hang_on_the_cell_alone():
 
 
 def test_cells_that_differ_anywhere_have_different_names():
-    long = "x" * 1000
-    texts = ["a b", "a_b", "a/b", "", ".", long, long + "y", "ä"]
+    texts = ["a b", "a_b", "a/b", "", ".", "x" * 1000, "x" * 1001, "ä"]
     cells = [Cell(n, {"text": text}) for text in texts for n in (None, 1)]
     cells += [Cell(None, {"lr": "1"}), Cell(None, {})]
     names = {sweep_grid.name("x.py", cell) for cell in cells}
@@ -95,8 +86,9 @@ def test_cells_that_differ_anywhere_have_different_names():
 
 
 def test_labels_say_what_differs():
-    cells = sweep_grid.grid([1, 2], {"lr": ["5"], "text": ["a", "b\nc"]})
-    assert sweep_grid.labels(cells)[1:3] == ["n=1 text=b c", "n=2 text=a"]
+    cells = sweep_grid.grid([1, 2], {"lr": ["5"], "text": ["b", "a\nc"]})
+    labels = ["n=1 text=b", "n=1 text=a c", "n=2 text=b", "n=2 text=a c"]
+    assert sweep_grid.labels(cells) == labels  # the last flag the fastest
     assert sweep_grid.labels(cells[:1]) == ["run"]
 
 
@@ -107,8 +99,8 @@ def draws(count=400, seed=0, **flags):
 
 def test_draws_fill_their_ranges():
     found = draws(a="0.5..1.5", b="1e-4..1:log", c="3..5", d="1..1000:log")
-    assert all(0.5 <= a <= 1.5 for a in found["a"])
-    assert all(1e-4 <= b <= 1 for b in found["b"])
+    assert min(found["a"]) >= 0.5 and max(found["a"]) <= 1.5
+    assert min(found["b"]) >= 1e-4 and max(found["b"]) <= 1
     # 400 draws: their mean is within 5 of its standard errors
     assert sum(found["a"]) / 400 == pytest.approx(1, abs=5 * 0.29 / 20)
     tens = [math.log10(b) for b in found["b"]]

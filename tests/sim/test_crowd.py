@@ -54,17 +54,6 @@ def test_who_sends_first_in_virtual_time_is_received_first(
         )
 
 
-def test_a_server_of_two_thousand_workers_serves_each_by_time():
-    times = {rank: (rank * 7919 % 2003 + 1) * 0.1 for rank in range(1, 2001)}
-    found = first(
-        lambda comm: received(comm, [(ANY, ANY)] * 4000),
-        [[time, SEND] * 2 for time in times.values()],
-        NETWORK,
-    )
-    sent = [(k * t + (k - 1) * TOOK, rank) for rank, t in times.items() for k in (1, 2)]
-    assert [source for source, *_ in found] == [rank for _, rank in sorted(sent)]
-
-
 @FABRICS
 @pytest.mark.parametrize("eager", (0, 8, 65536))
 def test_messages_of_one_pair_never_overtake_each_other(events, eager):

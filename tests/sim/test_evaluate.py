@@ -254,34 +254,6 @@ def test_it_is_on_every_kind_of_network(name, text):
             agree(ALLREDUCE[name], schedule, size, length, place, delays(size, 2e-6))
 
 
-@pytest.mark.parametrize("width", (1, 2, 3))
-def test_groups_on_a_street_keep_their_clocks(width):
-    members = groups(tuple(range(8)), width)
-    allreduce = partial(ALLREDUCE["hierarchical"], group=width)
-    for place in map(Street, LIMITS):
-        schedule = SCHEDULES["hierarchical"](8, 1001, members=members)
-        agree(allreduce, schedule, 8, 1001, place, before=1)
-
-
-def test_a_message_alone_takes_what_the_fabric_says():
-    place, nbytes = Street(eager=1 << 40), 1000
-    alpha, beta = place.links()
-    found = sim.evaluate([one_round([0], [7], [nbytes])], place, 8).clocks
-    head, narrowest = sum(alpha[:3]), max(BETA, *beta[:3])
-    assert found[7] == pytest.approx(head + ALPHA + nbytes * narrowest, rel=1e-12)
-    assert found[0] == pytest.approx(ALPHA + nbytes * BETA, rel=1e-12)
-    assert not found[1:7].any()
-
-
-def test_messages_over_one_link_take_turns_and_lower_ranks_go_first():
-    """Ranks 0 and 1 both send over the link from crossing 0 to 1."""
-    place, nbytes = Street(eager=1 << 40), 100_000
-    alone = sim.evaluate([one_round([1], [3], [nbytes])], place, 8).clocks[3]
-    found = sim.evaluate([one_round([1, 0], [3, 2], [nbytes] * 2)], place, 8).clocks
-    assert found[2] == pytest.approx(alone, rel=1e-12)
-    assert found[3] == pytest.approx(alone + nbytes * place.links().beta[0], rel=1e-12)
-
-
 def test_however_many_segments_are_under_way_none_is_lost():
     """More than there is room for at first."""
     schedule = SCHEDULES["star"](8, 2000, segment=4)

@@ -201,25 +201,6 @@ def test_a_link_carries_what_its_messages_bring():
     assert carried[1::2] == [right] * (size - 1)  # the last rank's, over all links
 
 
-@pytest.mark.parametrize("name", sorted(ALLREDUCE.keys() - {"shared"}))
-@pytest.mark.parametrize("size", (2, 5, 8))
-def test_an_allreduce_has_the_same_bits_on_a_line_and_repeats_exactly(name, size):
-    rows = np.random.default_rng(0).standard_normal((size, 501)).astype(np.float32)
-
-    def program(comm):
-        buffer = rows[comm.rank].copy()
-        ALLREDUCE[name](comm, buffer)
-        return buffer.tobytes(), comm.Wtime()
-
-    found = run(program, size)
-    assert run(program, size) == found
-    hosts = sim.Uniform(host=1)
-    uniform = sim.run(program, size, hosts)
-    assert [bits for bits, _ in found] == [bits for bits, _ in uniform]
-    for seed in (1, 2):
-        assert run(program, size, seed=seed) == found
-
-
 @pytest.mark.parametrize("late", (False, True))
 def test_who_is_there_first_is_received_first_from_anyone_not_who_departed(late):
     def program(comm):
