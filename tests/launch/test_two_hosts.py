@@ -64,7 +64,6 @@ def start(house, *command):
     env = os.environ | {
         "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
-        "DML_DATA": str(house / "data"),
         "TMPDIR": str(house),
         "OMP_NUM_THREADS": "1",
         "NPROC": "1",

@@ -1,9 +1,12 @@
-"""Programs of virtual ranks as lists of steps."""
+"""Programs of virtual ranks as lists of steps, and a network to play them on."""
+
+from typing import NamedTuple
 
 import numpy as np
 import pytest
 
 from dml import sim
+from dml.sim.networks.fabric import Links, Paths, Rates
 
 
 def exactly(seconds):
@@ -53,3 +56,33 @@ def first(program, others, network, **options):
         return play(comm, others[comm.rank - 1]) if comm.rank else program(comm)
 
     return sim.run(either, 1 + len(others), network, **options)[0]
+
+
+class Line(NamedTuple):
+    """Routers in a row: link 2i goes from router i to i + 1, link 2i + 1 back."""
+
+    size: int
+    rates: Rates
+    seats: int = 1  # ranks at each router
+    spread: float = 1.0  # how much slower the last link is than the first
+
+    @property
+    def capacity(self):
+        return self.size
+
+    def links(self):
+        slower = np.linspace(1, self.spread, 2 * (self.size // self.seats - 1))
+        return Links(self.rates.hop * slower, self.rates.link * slower)
+
+    def paths(self, source, dest):
+        ways = [
+            np.arange(a, b) * 2 if a < b else np.arange(a - 1, b - 1, -1) * 2 + 1
+            for a, b in zip(source // self.seats, dest // self.seats, strict=True)
+        ]
+        starts = np.cumsum([0] + [len(way) for way in ways])
+        links = np.concatenate([*ways, []]).astype(np.int32)
+        ones = np.ones(len(source))
+        return Paths(self.rates.alpha * ones, self.rates.beta * ones, starts, links)
+
+    def hosts(self, size):
+        return list(range(size))

@@ -9,7 +9,6 @@ from dml import sim
 from dml.sim.evaluate import messages
 from dml.sim.evaluate_routed import drive, evaluate_routed
 from dml.sim.evaluate_tables import NONE, build
-from dml.sim.networks.fabric import Links, Paths
 from dml.sim.networks.fabric import Rates as LinkRates
 from dml.sim.networks.named import network
 from dml.types import BadInput, Round
@@ -18,6 +17,7 @@ from dml.wire.costs import allreduce as cost
 from dml.wire.costs.allreduce import Job, Rates
 from dml.wire.plans.schedules import SCHEDULES
 from dml.wire.plans.topology import groups
+from tests.sim.play import Line
 
 ALPHA, BETA, GAMMA = 1.3e-6, 0.7e-9, 0.3e-9
 RATES = Rates(ALPHA, BETA, GAMMA)
@@ -31,31 +31,9 @@ def uniform(eager=65536):
     return sim.Uniform(ALPHA, BETA, GAMMA, eager, host=1)
 
 
-class Street:
-    """Four crossings in a row, two ranks at each; no two links are alike."""
-
-    crossings = 4
-
-    def __init__(self, eager=0, capacity=8):
-        self.rates, self.capacity = STREET._replace(eager=eager), capacity
-
-    def links(self):
-        count = 2 * (self.crossings - 1)
-        return Links(np.linspace(1e-7, 3e-7, count), np.linspace(0.5e-9, 2e-9, count))
-
-    def paths(self, source, dest):
-        ways = []
-        for here, there in zip(source // 2, dest // 2, strict=True):
-            back = [self.crossings - 1 + k for k in range(here - 1, there - 1, -1)]
-            ways.append([*range(here, there), *back])
-        count = len(ways)
-        alpha, beta = np.full((2, count), [[self.rates.alpha], [self.rates.beta]])
-        starts = np.concatenate([[0], np.cumsum([len(way) for way in ways])])
-        links = np.array([link for way in ways for link in way], np.int32)
-        return Paths(alpha, beta, starts.astype(np.int64), links)
-
-    def hosts(self, size):
-        return list(range(size))
+def street(eager=0, size=8):
+    """Crossings in a row, two ranks at each; no two links are alike."""
+    return Line(size, STREET._replace(eager=eager), seats=2, spread=3.0)
 
 
 def delays(size, mean=1e-5):
@@ -202,7 +180,7 @@ def test_segments_are_counted_one_by_one_and_an_empty_message_is_one():
     assert messages([one_round(*one, 4, times=3), one_round(*one)]) == 3 * 4 + 2
 
 
-@pytest.mark.parametrize("place", (uniform(), Street()))
+@pytest.mark.parametrize("place", (uniform(), street()))
 def test_nothing_to_do_takes_no_time(place):
     assert sim.evaluate([], place, 3).clocks.tolist() == [0, 0, 0]
 
@@ -211,7 +189,7 @@ def test_nothing_to_do_takes_no_time(place):
     "schedule, place, start, why",
     [
         ([], uniform(), np.zeros(2), "expected 7 clocks"),
-        ([], Street(capacity=6), None, "1 to 6 ranks"),
+        ([], street(size=6), None, "1 to 6 ranks"),
         *(
             (SCHEDULES[name](8, 100), uniform(), None, "ranks 0 … 6, got .* rank 7")
             for name in FLAT
@@ -234,7 +212,7 @@ def test_what_does_not_fit_7_ranks_is_refused(schedule, place, start, why):
 @pytest.mark.parametrize("name", FLAT)
 def test_every_ranks_clock_on_a_street_is_that_of_the_running_world(name, eager):
     """Ranks begin at different times: no two messages come to a link at once."""
-    place = Street(eager)
+    place = street(eager)
     for size in (1, 2, 3, 5, 8):
         for length, segment in ((0, 99), (1, 99), (151, 1000), (151, 200), (1200, 500)):
             allreduce = partial(ALLREDUCE[name], segment=segment)
@@ -258,11 +236,11 @@ def test_however_many_segments_are_under_way_none_is_lost():
     """More than there is room for at first."""
     schedule = SCHEDULES["star"](8, 2000, segment=4)
     allreduce = partial(ALLREDUCE["star"], segment=4)
-    agree(allreduce, schedule, 8, 2000, Street(1 << 40), delays(8, 2e-6))
+    agree(allreduce, schedule, 8, 2000, street(1 << 40), delays(8, 2e-6))
 
 
 def test_all_room_is_free_again_when_all_messages_are_there():
-    for place in map(Street, LIMITS):
+    for place in map(street, LIMITS):
         rounds = list(SCHEDULES["ring"](8, 300, segment=100))
         machine = build(rounds, place, place.rates, np.zeros(8), 999)
         assert drive(machine)
@@ -284,6 +262,6 @@ def test_what_repeats_too_often_is_extrapolated_and_says_so():
 
 def test_what_never_repeats_is_not_cut_short():
     schedule = list(SCHEDULES["butterfly"](8, 100))
-    found = sim.evaluate(schedule, Street(), 8, most=1)
+    found = sim.evaluate(schedule, street(), 8, most=1)
     assert found.exact
-    assert (found.clocks == sim.evaluate(schedule, Street(), 8).clocks).all()
+    assert (found.clocks == sim.evaluate(schedule, street(), 8).clocks).all()

@@ -7,7 +7,7 @@ from dml import sim
 from dml.sim.events import Death, HostDeath, Slow, SlowLink, events
 from dml.types import ANY, BadInput
 from tests.sim.play import clocks, exactly, first
-from tests.sim.test_links import HOP, LINK, Line, alone, arrivals
+from tests.sim.test_links import HOP, LINK, alone, arrivals, line
 
 ALPHA, BETA = 1e-3, 1e-6
 NETWORK = sim.Uniform(ALPHA, BETA, 0, host=2)
@@ -156,7 +156,7 @@ def test_a_partition_leaves_other_pairs_alone():
 
 def test_a_partition_that_never_heals_loses_messages_and_says_which():
     with pytest.raises(sim.Deadlock, match="cannot arrive: 1000 bytes"):
-        arrivals([(0, 2, 1000, 0.0)], Line(3), events=[SlowLink(2)])
+        arrivals([(0, 2, 1000, 0.0)], line(3), events=[SlowLink(2)])
     with pytest.raises(sim.Deadlock) as caught:
         exchange("cut:0-1@2.5")
     text = str(caught.value)
@@ -188,13 +188,13 @@ NARROW = 2 * HOP + ALPHA + 1000 * 10 * LINK
     ],
 )
 def test_a_link_that_drops_holds_what_would_cross_it(failures, expected):
-    found = arrivals([(0, 2, 1000, 0.0)], Line(3), events=failures)
+    found = arrivals([(0, 2, 1000, 0.0)], line(3), events=failures)
     assert found == [exactly(expected)]
 
 
 def test_a_slow_link_is_busy_for_as_long_as_it_takes():
     messages = (0, 1, 1000, 0.0), (0, 2, 1000, 0.0)
-    found = arrivals(messages, Line(3), events=[SlowLink(0, 10.0)])
+    found = arrivals(messages, line(3), events=[SlowLink(0, 10.0)])
     busy = 1000 * 10 * LINK  # longer than rank 0's port takes: the second waits
     assert found == [exactly(HOP + ALPHA + busy), exactly(busy + NARROW)]
 
@@ -257,7 +257,7 @@ def test_bad_events_are_one_clear_line(text, problem):
 @pytest.mark.parametrize("event", (SlowLink(-1, 2.0), Death(-1, 0.5), Death(2, 0.5)))
 def test_events_of_what_is_not_there_are_refused(event):
     with pytest.raises(BadInput, match="expected numbers from 0 to 1 "):
-        sim.run(lambda comm: None, 2, Line(2), events=[event])
+        sim.run(lambda comm: None, 2, line(2), events=[event])
 
 
 def exchange_words(comm):

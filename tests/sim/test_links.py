@@ -1,50 +1,21 @@
 """Links that messages share: who waits for whom, how long, and what each carried."""
 
-from typing import NamedTuple
-
 import numpy as np
 import pytest
 
 from dml import sim
-from dml.sim.networks.fabric import Links, Paths, Rates
+from dml.sim.networks.fabric import Rates
 from dml.types import ANY, BadInput, Status
 from dml.wire.collectives import ALLREDUCE
+from tests.sim import play
 from tests.sim.play import clocks, exactly, first
 
 ALPHA, BETA, HOP, LINK = 1e-3, 1e-6, 1e-4, 2e-6
 RATES = Rates(ALPHA, BETA, 1e-7, 65536, HOP, LINK)
 
 
-class Line(NamedTuple):
-    """Routers in a row, a rank at each: link 2i goes from i to i + 1, 2i + 1 back."""
-
-    size: int
-    rates: Rates = RATES
-
-    @property
-    def capacity(self):
-        return self.size
-
-    def links(self):
-        count = 2 * (self.size - 1)
-        return Links(np.full(count, self.rates.hop), np.full(count, self.rates.link))
-
-    def paths(self, source, dest):
-        ways = [
-            np.arange(a, b) * 2 if a < b else np.arange(a - 1, b - 1, -1) * 2 + 1
-            for a, b in zip(source, dest, strict=True)
-        ]
-        starts = np.cumsum([0] + [len(way) for way in ways])
-        links = np.concatenate(ways).astype(np.int32)
-        ones = np.ones(len(source))
-        return Paths(self.rates.alpha * ones, self.rates.beta * ones, starts, links)
-
-    def hosts(self, size):
-        return list(range(size))
-
-
-def run(program, size, **options):
-    return sim.run(program, size, Line(size), **options)
+def line(size):
+    return play.Line(size, RATES)
 
 
 def arrivals(messages, network, **options):
@@ -119,7 +90,7 @@ SECOND = 2 * BUSY + 2 * HOP + ALPHA  # over 3 hops, of which the second is busy
 )
 def test_messages_come_when_links_and_ports_are_free(messages, expected):
     for seed in (0, 1, 2):
-        assert arrivals(messages, Line(4), seed=seed) == exactly(expected)
+        assert arrivals(messages, line(4), seed=seed) == exactly(expected)
 
 
 LARGE = 70_000  # bytes, above the eager limit
@@ -183,7 +154,7 @@ LATE = 1 + alone(2, LARGE)
     ],
 )
 def test_clocks_on_a_line_are_those_computed_by_hand(programs, expected):
-    found = clocks(programs, Line(len(programs)))
+    found = clocks(programs, line(len(programs)))
     assert found == [exactly(each) for each in expected]
 
 
@@ -194,7 +165,7 @@ def test_a_link_carries_what_its_messages_bring():
         return comm.process.world.links.bytes
 
     size, nbytes = 5, 4000
-    carried = run(program, size)[0]
+    carried = sim.run(program, size, line(size))[0]
     share = nbytes // size
     right = 2 * (size - 1) * share  # every rank sends so much to the next one
     assert carried[::2] == [right] * (size - 1)  # all hops but the way back
@@ -214,14 +185,14 @@ def test_who_is_there_first_is_received_first_from_anyone_not_who_departed(late)
 
     word = ("Send", 0, 8)
     others = [[2 * HOP, word], [1.0, word] * late, [], [], [word]]
-    assert first(program, others, Line(6)) == [1, 5]
+    assert first(program, others, line(6)) == [1, 5]
 
 
 def test_a_network_that_is_too_small_is_refused():
     with pytest.raises(BadInput, match="expected 1 to 4 ranks on Line.*got 5"):
-        sim.run(print, 5, Line(4))
+        sim.run(print, 5, line(4))
     with pytest.raises(BadInput, match="got 0"):
-        sim.run(print, 0, Line(4))
+        sim.run(print, 0, line(4))
 
 
 @pytest.mark.parametrize("at_once", (True, False))
@@ -239,4 +210,4 @@ def test_a_large_message_waits_for_the_small_one_that_a_busy_link_holds_up(at_on
 
     busy = [("Send", 0, 60_000, 1)]  # the last link
     other = [2 * HOP, ("Send", 0, 8, 2), ("Send", 0, 80_000, 2)]
-    assert first(program, [busy, other], Line(3)) == [8, 80_000]
+    assert first(program, [busy, other], line(3)) == [8, 80_000]
