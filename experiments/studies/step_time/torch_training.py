@@ -16,7 +16,7 @@ from dml.data.minibatches import take
 from dml.data.shards import shard
 from dml.metrics.timer import Timer
 from dml.types import BadInput, CountedComm, Step
-from dml.wire.mesh.devices import meeting_point
+from dml.wire.mesh.devices import coordinator_address
 
 ROUNDING = {"float32": 1e-4, "bfloat16": 3e-2}  # relative tolerance of first losses
 
@@ -142,7 +142,7 @@ def init_process_group(comm: CountedComm, device: Any) -> None:
         hook = sys.excepthook
         distributed.init_process_group(
             "nccl" if device.type == "cuda" else "gloo",
-            init_method=f"tcp://{meeting_point(comm)}",
+            init_method=f"tcp://{coordinator_address(comm)}",
             rank=comm.rank,
             world_size=comm.size,
         )
