@@ -25,28 +25,37 @@ from studies.deep import text as deep_text
 from dml.data.text.tokens import Tokens
 from dml.data.text.windows import masked
 from dml.evaluation import masked_tokens as blanks
-from dml.types import Batch, Model, Params
+from dml.types import Batch, Examples, Model, Params
 
 CONTEXTS = 4  # held-out windows that a sentence is prepended to
 FLAGS = deep_text.define("bert", "WordPiece", 32, batch=64, steps=1200, decay=0.01)
 FLAGS.text("blank", None, "Sentence with ___ to predict after training.")
 
 
+def windows(known: Tokens, length: int, seed: int) -> tuple[Examples, Batch]:
+    """Divide the text into windows; raise BadInput if --blank does not fit in them."""
+    training, held_out = masked(known, length, seed)
+    if FLAGS.blank:
+        blanks.insert_sentence(known.tokenizer, FLAGS.blank, held_out.inputs[:1])
+    return training, held_out
+
+
 def show(
     network: Model, known: Tokens, held_out: Batch, path: Path, params: Params
 ) -> Mapping[str, Any]:
     """Predict the masked words of sentences, prepended to held-out windows."""
-    sentences = [FLAGS.blank] if FLAGS.blank else blanks.SENTENCES
     assert network.scores
     scores = partial(jax.jit(network.scores), params)
     contexts_NxL = held_out.inputs[:CONTEXTS]
+    fits = partial(blanks.fits, known.tokenizer, length=contexts_NxL.shape[1])
+    sentences = [FLAGS.blank] if FLAGS.blank else [*filter(fits, blanks.SENTENCES)]
     predictions = blanks.fill(known.tokenizer, scores, sentences, contexts_NxL)
     sys.stdout.write("\n".join(blanks.lines(predictions)) + "\n")
     blanks.draw(path / "blanks", predictions)
     return {}
 
 
-BERT = deep_text.Kind("bert", False, "wordpiece", masked, show)
+BERT = deep_text.Kind("bert", False, "wordpiece", windows, show)
 
 
 def main(argv: Sequence[str]) -> list[dict[str, Any]]:

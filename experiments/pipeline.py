@@ -23,7 +23,7 @@ from lab import flags, writing
 from studies.pipeline.claims import CLAIMS
 from studies.pipeline.tables import MOST_STAGES, TABLES, Plan, scheduled
 from studies.pipeline.virtual import Layers, measured_seconds, parse_seconds
-from studies.tensor.parts import devices
+from studies.tensor.measurements import devices
 
 from dml.figures import schedules as schedule_figure
 from dml.runs import folder as runs
@@ -60,7 +60,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     balanced_parts(fixed or [1.0] * (FLAGS.blocks + 2), most)  # raises if too many
     for size in (MOST_STAGES, FLAGS.stages):
         network(FLAGS.network, size)  # raises if the text is wrong
-    if FLAGS.measured:
+    if flags.integers(FLAGS, "measured", empty=True):
         devices(FLAGS.devices)
     path = runs.path(FLAGS.out, "pipeline")
     summary: dict[str, Any] = {}

@@ -64,10 +64,13 @@ def fill(
     return predictions
 
 
-def insert_sentence(
-    tokenizer: Any, sentence: str, around_NxL: np.ndarray
-) -> tuple[np.ndarray, int]:
-    """Return windows that begin with a sentence, and the position of its gap."""
+def fits(tokenizer: Any, sentence: str, length: int) -> bool:
+    """Return whether a sentence fits in windows of `length` tokens."""
+    return len(encode(tokenizer, sentence)[0]) <= length - 2  # [CLS] and [SEP] stay
+
+
+def encode(tokenizer: Any, sentence: str) -> tuple[list[int], int]:
+    """Return the tokens of a sentence, and the position of its gap."""
     parts = sentence.split(GAP)
     if len(parts) != 2:
         raise BadInput(
@@ -77,16 +80,23 @@ def insert_sentence(
     before, after = (
         tokenizer.encode(part, add_special_tokens=False).ids for part in parts
     )
-    tokens = [*before, tokenizer.token_to_id("[MASK]"), *after]
-    most = around_NxL.shape[1] - 2  # [CLS] and [SEP] stay
-    if len(tokens) > most:
+    return [*before, tokenizer.token_to_id("[MASK]"), *after], len(before)
+
+
+def insert_sentence(
+    tokenizer: Any, sentence: str, around_NxL: np.ndarray
+) -> tuple[np.ndarray, int]:
+    """Return windows that begin with a sentence, and the position of its gap."""
+    tokens, gap = encode(tokenizer, sentence)
+    length = around_NxL.shape[1]
+    if not fits(tokenizer, sentence, length):
         raise BadInput(
-            f"expected a sentence of {most} tokens or fewer, got {len(tokens)} in "
-            f"{sentence!r}; pass a shorter one"
+            f"expected a sentence of {length - 2} tokens or fewer, got {len(tokens)} "
+            f"in {sentence!r}; pass a shorter one"
         )
     tokens_NxL = around_NxL.copy()
     tokens_NxL[:, 1 : len(tokens) + 1] = tokens
-    return tokens_NxL, len(before) + 1
+    return tokens_NxL, gap + 1
 
 
 def lines(predictions: Sequence[Prediction]) -> list[str]:

@@ -134,10 +134,12 @@ def delayed(values: FlagValues, comm: CountedComm) -> CountedComm:
     """Return comm, wrapped with the delays of --straggle if there are any."""
     if not values.straggle:
         return comm
-    from dml.sim.delays import drawing, law
+    from dml.sim.delays import delay_distribution, drawing
     from dml.wire.comm import Delayed
 
-    return Delayed(comm, drawing(law(values.straggle), values.seed, comm.rank))
+    return Delayed(
+        comm, drawing(delay_distribution(values.straggle), values.seed, comm.rank)
+    )
 
 
 def run(main: Callable[[Sequence[str]], Any]) -> None:
@@ -171,9 +173,10 @@ def names(value: str, table: Iterable[str], flag: str) -> list[str]:
 
 def positive(value: str, flag: str) -> int:
     """Return a whole number above 0."""
-    if not value.isdecimal() or not int(value):
+    if not value.isdecimal() or len(value) > 18 or not int(value):
         raise BadInput(
-            f"expected whole numbers above 0 in --{flag}, got {value!r}; correct it"
+            f"expected whole numbers from 1 to 10^18 in --{flag}, got {value!r:.40}; "
+            "correct it"
         )
     return int(value)
 
@@ -202,11 +205,11 @@ def numbers(values: FlagValues, flag: str, most: float = math.inf) -> list[float
 def nbytes(value: str) -> int:
     """Return the bytes of a size such as 4KB; a KB is 1024 bytes."""
     units = {"B": 0, "KB": 10, "MB": 20, "GB": 30}
-    match = re.fullmatch(r"(\d+)([A-Z]+)", value)
+    match = re.fullmatch(r"(\d{1,15})([A-Z]+)", value)
     if not match or match[2] not in units:
         raise BadInput(
-            f"expected a size such as 4KB, 256KB or 4MB, got {value!r}; use a whole "
-            f"number and one of {', '.join(units)}"
+            f"expected a size such as 4KB, 256KB or 4MB, got {value!r:.40}; use a "
+            f"whole number and one of {', '.join(units)}"
         )
     return int(match[1]) << units[match[2]]
 

@@ -64,10 +64,11 @@ class CheckedCall(NamedTuple):
 def check_call(
     comm: CountedComm, call: Callable[[], None], buffer: np.ndarray, seed: int
 ) -> CheckedCall:
-    """Call on rank-distinct words; raise RuntimeError if the results differ.
+    """Call on rank-distinct words; raise RuntimeError if the result is wrong.
 
-    The first call, which sets up communicators and windows, does not count: real ranks
-    call once before, virtual ranks call again if anything was set up.
+    The result has equal bits on all ranks, and is the sum up to rounding. The first
+    call, which sets up communicators and windows, does not count: real ranks call once
+    before, virtual ranks call again if anything was set up.
 
     Args:
       comm: The ranks.
@@ -92,17 +93,50 @@ def check_call(
         call()
     for _ in range(2):
         buffer[...] = twice[first : first + length]
-        before, made = comm.bytes_sent, comm.platform.raw.process.made if virtual else 0
+        before, made = (
+            comm.bytes_sent,
+            comm.platform.raw.process.created if virtual else 0,
+        )
         comm.Barrier()
         start = comm.Wtime()
         call()
         seconds = comm.Wtime() - start
-        made = comm.platform.raw.process.made - made if virtual else 0
+        made = comm.platform.raw.process.created - made if virtual else 0
         sent = comm.bytes_sent - before
         sha256, (sent, made) = compare_replicas(comm, buffer, sent, made)
+        if comm.rank == 0:  # the other ranks have equal bits
+            check_sum(buffer, twice, comm.size)
         if not made:  # an all-reduce may set up communicators in every call
             break
     return CheckedCall(sent // buffer.itemsize, sha256, seconds)
+
+
+def check_sum(result: np.ndarray, twice: np.ndarray, size: int) -> None:
+    """Raise RuntimeError if the result is not the sum of the words of all ranks.
+
+    Args:
+      result: Result of the all-reduce.
+      twice: Two copies of the words of rank 0; the words of rank r start r before the
+        second copy.
+      size: Number of ranks.
+    """
+    if not len(result):
+        return
+    length, exact = len(result), result.dtype.kind in "iu"
+    wide = result.dtype if exact else np.result_type(result.dtype, np.float64)
+    prefix = np.concatenate([[0], np.cumsum(twice, dtype=wide)]).astype(wide)
+    rounds, rest = divmod(size, length)
+    last = prefix[length + 1 :] - prefix[length + 1 - rest : 2 * length + 1 - rest]
+    error = np.abs(result - (last + prefix[length] * np.array(rounds).astype(wide)))
+    # roundings of the all-reduce, and of the prefix sums
+    eps, wide_eps = (0, 0) if exact else (np.finfo(t).eps for t in (result.dtype, wide))
+    bound = 16 * size**1.5 * eps + 32 * length * wide_eps
+    if not (error <= bound).all():
+        wrong = int(np.argmax(~(error <= bound)))
+        raise RuntimeError(
+            f"expected the sum of all ranks' words, but word {wrong} differs from it "
+            f"by {error[wrong]:.3g}; this all-reduce is wrong"
+        )
 
 
 def benchmark(

@@ -26,6 +26,11 @@ def cells(
     A single process uses virtual ranks. Under mpirun a method runs on the ranks that it
     needs, if there are enough.
     """
+    if comm.size > 1 and comm.size not in {METHODS[name].ranks for name in methods}:
+        raise BadInput(
+            f"expected a method that runs on {comm.size} ranks, got none; pass other "
+            f"--methods, or mpirun -n {WORKERS}"
+        )
     jax.config.update("jax_num_cpu_devices", WORKERS)
     for problem in problems:
         for name in methods:
