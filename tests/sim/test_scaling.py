@@ -140,9 +140,9 @@ def test_workers_that_read_all_rows_anew_record_no_reads():
 def test_a_server_looks_through_waiting_workers_once_a_clock(
     name, workers, monkeypatch
 ):
-    calls, answer = [], Server.answer
+    calls, answer = [], Server.answer_pulls
     monkeypatch.setattr(
-        Server, "answer", lambda self: calls.append(self.clock) or answer(self)
+        Server, "answer_pulls", lambda self: calls.append(self.clock) or answer(self)
     )
     table, *_ = sim.run(trained(name, batch=2), workers + 1)
     assert calls == [1, 2, 3]
