@@ -70,17 +70,13 @@ def test_what_is_written_is_read(tmp_path):
         ([], "got none; name the terminals"),
         (HEAD, "edges between nodes, got none"),
         ([*HEAD, "a 1 3 1", "a 3 1 1"], "got 0 terminals"),
+        (["\xff"], "DIMACS file at"),
     ],
 )
 def test_a_bad_file_is_one_line(tmp_path, lines, message):
-    (tmp_path / "bad.max").write_text("\n".join(lines))
+    (tmp_path / "bad.max").write_text("\n".join(lines), "latin-1")
     with pytest.raises(BadInput) as error:
         dimacs(tmp_path / "bad.max")
     assert message in str(error.value) and "\n" not in str(error.value)
-
-
-def test_a_file_that_is_not_there_or_no_text_is_one_line(tmp_path):
-    (tmp_path / "bytes").write_bytes(b"\xff\xfe\x00")
-    for name in ("none", "bytes"):
-        with pytest.raises(BadInput, match=f"DIMACS file at .*{name}, got"):
-            dimacs(tmp_path / name)
+    with pytest.raises(BadInput, match="DIMACS file at .*none, got"):
+        dimacs(tmp_path / "none")
