@@ -66,25 +66,6 @@ def test_every_edge_has_the_loss_and_the_gradient_of_jax(kind, near):
         assert not np.delete(slopes_ExTxD[e], rows, axis=0).any()
 
 
-@pytest.mark.parametrize("kind, near", [(np.float64, 1e-12), (np.float32, 1e-5)])
-def test_the_objective_is_the_mean_of_the_edges_losses(kind, near):
-    table_TxD, data = entries(kind)
-    grads_2xD = np.empty((2, table_TxD.shape[1]), kind)
-    losses = [
-        gradient(table_TxD, data, e, 0, grads_2xD)[0] for e in range(len(data.targets))
-    ]
-    assert objective(table_TxD, data) == pytest.approx(np.mean(losses), rel=near)
-
-
-def test_a_row_moves_down_its_gradient():
-    table_TxD, data = entries(np.float32)
-    grads_2xD = np.empty((2, table_TxD.shape[1]), np.float32)
-    gradient(table_TxD, data, 0, 0, grads_2xD)
-    before = grads_2xD.copy()
-    move(table_TxD, data.edges.rows[1], grads_2xD, 1, np.float32(0.5))
-    np.testing.assert_array_equal(grads_2xD, before * np.float32([[1], [-0.5]]))
-
-
 @pytest.mark.parametrize("factors", [0, 5])
 def test_of_ratings_it_is_the_model_of_the_servers(factors):
     training, _ = generated(USERS, ITEMS, 40, 2, seed=0)
@@ -158,22 +139,6 @@ def test_at_the_optimum_all_slopes_are_gone_and_small_moves_only_raise():
     for seed in range(5):
         small_TxD = 0.01 * np.random.default_rng(seed).standard_normal(best_TxD.shape)
         assert objective(best_TxD + small_TxD, data) > least
-
-
-def test_the_optimum_recovers_a_matrix_of_low_rank_without_noise():
-    rng = np.random.default_rng(3)
-    truth_TxD = rng.standard_normal((60, 3))
-    user, item = np.divmod(rng.permutation(900), 30)
-    products = np.einsum("ed,ed->e", truth_TxD[user, :2], truth_TxD[30 + item, :2])
-    values = products + truth_TxD[user, 2] + truth_TxD[30 + item, 2]
-    whole = Ratings(user, item + 30, values)
-    seen, hidden = (Ratings(*(part[cut] for part in whole)) for cut in CUTS)
-    data = of_ratings(seen, 1e-8, 1e-8, np.float64)
-    best_TxD = optimum(data, start(60, 2, seed=0).astype(float))
-    assert rmse(best_TxD, of_ratings(hidden, 0, 0, np.float64)) < 1e-2 < values.std()
-
-
-CUTS = (slice(600), slice(600, 900))
 
 
 def test_rows_of_fewer_entries_than_numbers_are_solved_without_a_norm():

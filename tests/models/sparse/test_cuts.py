@@ -63,6 +63,9 @@ SLOPES = jax.jit(jax.vmap(jax.value_and_grad(edge_loss), (None, 0, 0, 0, 0)))
 def test_every_edge_has_the_cost_and_the_gradient_of_jax():
     graph, kind, near = drawn(7, 3, 0), np.float32, 1e-5
     data, table_NxK = cuts(graph, 1, kind), inside(graph, kind)
+    same, other = (cuts(graph, seed, kind).weights for seed in (1, 2))
+    assert np.array_equal(data.weights, same)
+    assert not np.array_equal(data.weights, other)
     starts, rows = data.edges.starts, data.edges.rows.astype(int)
     u, v = rows[starts[:-1]], rows[starts[1:] - 1]
     with jax.enable_x64(True):
@@ -79,27 +82,6 @@ def test_every_edge_has_the_cost_and_the_gradient_of_jax():
         np.testing.assert_allclose(grads_2xK[:touched], slopes_ExNxK[e][at], rtol=near)
     mean = objective(table_NxK, data)
     assert mean == pytest.approx(losses_E.mean(), rel=near)
-
-
-def test_edges_are_all_of_the_graphs_in_an_order_that_the_seed_draws():
-    graph = drawn(7, 3, 0)
-    first, same, other = (cuts(graph, seed) for seed in (1, 1, 2))
-    assert np.array_equal(first.edges.rows, same.edges.rows)
-    assert not np.array_equal(first.weights, other.weights)
-    lengths = np.diff(first.edges.starts)
-    np.testing.assert_array_equal(lengths, np.where(first.labels == PAIR, 2, 1))
-    found = []
-    for e, weight in enumerate(first.weights.tolist()):
-        k, n, label = first.edges.starts[e], lengths[e], int(first.labels[e])
-        ends = first.edges.rows[k : k + n].tolist()
-        assert ends == sorted(set(ends))
-        found.append((*ends, *([] if n == 2 else [label]), label == PAIR, weight))
-    want = [(u, v, True) for u, v in graph.pairs.tolist()]
-    want += [(node, label, False) for node, label in graph.terminals.tolist()]
-    weights = [*graph.pair_weights.tolist(), *graph.terminal_weights.tolist()]
-    assert sorted(found) == sorted(
-        (*edge, weight) for edge, weight in zip(want, weights, strict=True)
-    )
 
 
 def test_an_edge_with_nothing_between_moves_nothing():
@@ -165,7 +147,7 @@ def test_the_flow_is_the_least_of_all_cuts(seed):
     found = flow(graph)
     # weights in units of 1e-9 of the cut, rounded down
     assert found.cut == found.value == pytest.approx(least, rel=1e-6)
-    assert found.least == pytest.approx(least, rel=1e-6)
+    assert found.least == pytest.approx(least, rel=1e-6) and found.least <= found.value
     np.testing.assert_array_equal(rounded(found.table_NxK), found.labels)
     table_NxK = corners(found.labels, 2)
     assert cut_value(table_NxK, cuts(graph, 3)) == pytest.approx(least, rel=1e-6)
@@ -177,6 +159,8 @@ def test_a_graph_in_which_nothing_must_be_cut_has_a_flow_of_0():
     found = flow(graph)
     assert found.cut == found.least == 0
     np.testing.assert_array_equal(found.labels, [0, 0, 1, 1])
+    with pytest.raises(BadInput, match="two labels for a maximum flow, got 3"):
+        flow(drawn(4, 3, 0))
 
 
 @pytest.mark.parametrize("labels, seed", [(2, 0), (2, 1), (3, 2), (3, 3), (4, 4)])
@@ -192,19 +176,6 @@ def test_the_relaxation_is_below_all_cuts_and_its_gap_as_stated(labels, seed):
     assert cut_value(found.table_NxK, data) == pytest.approx(found.value)
     if labels == 2:  # then the relaxation is exact
         assert found.least == pytest.approx(least, rel=2e-4)
-
-
-def test_flow_and_relaxation_agree_on_a_picture():
-    graph = generated((12, 12), 2, seed=5)
-    by_flow, by_relaxation = flow(graph), optimum(graph, gap=1e-3)
-    assert by_relaxation.least <= by_flow.cut * (1 + 1e-6)
-    assert by_relaxation.value >= by_flow.least * (1 - 1e-6)
-    assert by_relaxation.value - by_relaxation.least <= 1e-3 * by_relaxation.value
-
-
-def test_more_labels_than_2_do_not_flow():
-    with pytest.raises(BadInput, match="two labels for a maximum flow, got 3"):
-        flow(drawn(4, 3, 0))
 
 
 @pytest.mark.parametrize("labels", [2, 3])

@@ -7,14 +7,8 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from dml.data.sparse.svmlight import generate
-from dml.models.sparse.logistic import (
-    accuracy,
-    gradient,
-    kkt,
-    loss,
-    objective,
-)
-from dml.types import Batch
+from dml.models.sparse.logistic import gradient, kkt, loss, objective, problem
+from dml.types import BadInput, Batch
 from dml.update.table import table
 
 FEATURES = 60
@@ -64,17 +58,6 @@ def test_gradients_come_in_the_order_asked_for_and_of_those_asked_for():
     assert found.tobytes() == np.append(grads_N[order], np.float32(0)).tobytes()
 
 
-def test_parts_of_a_minibatch_add_up_to_its_mean():
-    index, at, every = minibatch(2), weights(2), np.arange(FEATURES)
-    whole, grads = gradient(at, DATA, index, every)
-    parts = [gradient(at, DATA, index[cut], every) for cut in (slice(4), slice(4, 9))]
-    shares = np.float32([4 / 9, 5 / 9])
-    assert whole == pytest.approx(shares @ [part[0] for part in parts], rel=1e-6)
-    added = sum(s * part[1] for s, part in zip(shares, parts, strict=True))
-    np.testing.assert_allclose(added, grads, atol=1e-7)
-    assert gradient(at, DATA, index[:0], every)[0] == 0
-
-
 @pytest.mark.parametrize("sign", (-1, 1))
 def test_scores_however_large_overflow_nothing(sign):
     batch = Batch(csr_matrix(np.float32([[1], [1]])), np.float32([1, -1]))
@@ -91,12 +74,6 @@ def test_the_loss_of_all_is_the_mean_of_the_minibatches():
     assert loss(at, DATA) == pytest.approx(gradient(at, DATA, index, rows)[0], rel=1e-6)
     norm = 0.25 * abs(at.astype(float)).sum()
     assert objective(at, DATA, 0.25) == pytest.approx(loss(at, DATA) + norm, rel=1e-6)
-
-
-def test_accuracy_counts_the_examples_on_their_side():
-    batch = Batch(csr_matrix(np.float32([[1], [2], [-3], [0], [0]])), None)
-    batch = batch._replace(targets=np.float32([1, -1, -1, 1, -1]))
-    assert accuracy(np.float32([2]), batch) == 3 / 5
 
 
 def test_proximal_steps_find_the_minimum_of_scikit_learn():
@@ -155,3 +132,78 @@ def test_the_filter_keeps_a_row_if_any_of_its_columns_is_worth_it():
     assert kkt(at, grads, 1.0).tolist() == [False, True, True]
     assert kkt(at[:0], grads[:0], 1.0).tolist() == []
     assert kkt(at[:, :1], grads[:, :1], 1.0).tolist() == [False, False, True]
+
+
+TRAINING, OTHERS = generate(70, 40, 3, seed=1), generate(30, 40, 3, seed=2)
+L1 = 0.01
+
+
+def bound(l1=L1):
+    return problem(TRAINING, OTHERS, l1)
+
+
+def filled(seed=0):
+    return np.random.default_rng(seed).normal(size=(40, 1)).astype(np.float32)
+
+
+def test_its_gradient_is_the_slope_of_its_objective_without_the_norm():
+    one, at, every = bound(l1=0.0), filled(), np.arange(70)
+    loss, (rows, grads_Nx1) = one.gradient(at, one.take(every))
+    assert loss == pytest.approx(one.evaluate(at)["objective"], rel=1e-6)
+    assert grads_Nx1.shape == (len(rows), 1) and grads_Nx1.dtype == np.float32
+    for row, grad in zip(rows, grads_Nx1[:, 0], strict=True):
+        step = np.zeros_like(at)
+        step[row] = 2**-7
+        up, down = (one.evaluate(at + s * step)["objective"] for s in (1, -1))
+        assert (up - down) / 2**-6 == pytest.approx(grad, abs=1e-5)
+
+
+def test_rows_not_touched_do_not_change_the_loss_of_those_examples():
+    one, at = bound(), filled()
+    batch = one.take(np.array([3, 60, 11]))
+    loss, (rows, grads) = one.gradient(at, batch)
+    elsewhere = at + 1
+    elsewhere[rows] = at[rows]
+    again = one.gradient(elsewhere, batch)
+    assert again[0] == loss and again[1].values.tobytes() == grads.tobytes()
+    for row in rows:
+        moved = at.copy()
+        moved[row] += 1
+        assert one.gradient(moved, batch)[0] != loss
+
+
+def test_the_frequency_is_how_many_examples_touch_each_row():
+    one, counts = bound(), np.zeros(40, int)
+    for number in range(one.examples):
+        counts[one.touched(one.take(np.array([number])))] += 1
+    assert one.frequency.tolist() == counts.tolist() and one.examples == 70
+
+
+def test_it_starts_at_zeros_and_is_evaluated_on_both_sets():
+    one = bound()
+    assert one.params.shape == (40, 1) and one.params.dtype == np.float32
+    said = one.evaluate(one.params)
+    positive = float((OTHERS.targets > 0).mean())
+    assert said == {
+        "objective": pytest.approx(np.log(2)),
+        "loss": pytest.approx(np.log(2)),
+        "accuracy": positive,
+        "zeros": 1,
+    }
+    at = filled()
+    at[:10] = 0
+    said, swapped = one.evaluate(at), problem(OTHERS, TRAINING, 0.0).evaluate(at)
+    assert said["zeros"] == 0.25
+    assert said["loss"] == swapped["objective"] != swapped["loss"]
+    norm = L1 * abs(at).sum(dtype=float)
+    assert said["objective"] == pytest.approx(swapped["loss"] + norm, rel=1e-6)
+
+
+def test_other_labels_and_other_features_are_bad_input():
+    zero_one = TRAINING._replace(targets=np.maximum(TRAINING.targets, 0))
+    with pytest.raises(BadInput, match=r"-1 and \+1 in held_out, got \[0.0, 1.0\]; re"):
+        problem(TRAINING, zero_one, L1)
+    with pytest.raises(BadInput, match=r"labels .* in training, got \[0.0, 1.0\]; re"):
+        problem(zero_one, TRAINING, L1)
+    with pytest.raises(BadInput, match="expected 40 features in held_out, .* got 41"):
+        problem(TRAINING, generate(5, 41, 3, seed=0), L1)
