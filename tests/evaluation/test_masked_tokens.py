@@ -6,20 +6,8 @@ from dml.evaluation import masked_tokens as blanks
 from dml.evaluation.masked_tokens import Prediction, fill, insert_sentence
 from dml.types import BadInput
 
-WORDS = [
-    "[PAD]",
-    "[UNK]",
-    "[CLS]",
-    "[SEP]",
-    "[MASK]",
-    "the",
-    "united",
-    "states",
-    "of",
-    "america",
-    "##s",
-    ".",
-]
+WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "united"]
+WORDS += ["states", "of", "america", "##s", "."]
 AROUND = np.array([[2, *[11] * 10, 3], [2, *[8] * 10, 3]], np.int32)
 
 
@@ -59,33 +47,25 @@ def test_chances_are_means_over_windows_the_likeliest_word_first(tokenizer):
     assert np.allclose(found.chances, [expected[word] for word in found.words])
 
 
-@pytest.mark.parametrize(
-    "sentence, says",
-    [
+def test_a_sentence_without_its_one_gap_or_too_long_is_refused(tokenizer):
+    for sentence, message in [
         ("the united states", "one ___"),
         ("___ of ___", "one ___"),
         ("the ___ " + "of " * 9, "10 tokens or fewer, got 11"),
-    ],
-)
-def test_a_sentence_without_its_one_gap_or_too_long_is_refused(
-    tokenizer, sentence, says
-):
-    with pytest.raises(BadInput, match=says):
-        insert_sentence(tokenizer, sentence, AROUND)
+    ]:
+        with pytest.raises(BadInput, match=message):
+            insert_sentence(tokenizer, sentence, AROUND)
 
 
-def test_lines_and_bars_say_words_and_chances(tmp_path):
+def test_lines_and_bars_have_words_and_chances(tmp_path):
     given = [
         Prediction("a ___ b", ("$x$", "字"), (0.81, 0.04)),
-        Prediction("longer ___ .", ("y",), (0.001,)),
-        Prediction("___", ("z",), (1.0,)),
+        Prediction("___ .", ("y",), (0.001,)),
     ]
-    assert blanks.lines(given)[:2] == [
-        "a ___ b        $x$ 81%  字 4%",
-        "longer ___ .   y <1%",
-    ]
+    first, second = blanks.lines(given)
+    assert first.split() == ["a", "___", "b", "$x$", "81%", "字", "4%"]
+    assert second.split() == ["___", ".", "y", "<1%"]
     blanks.draw(tmp_path / "a", given)
     svg = (tmp_path / "a.svg").read_text("utf-8")
-    for words in ("a ___ b", "$x$", "□", "81%", "y", "&lt;1%", "100%"):
+    for words in ("a ___ b", "$x$", "□", "81%", "y", "&lt;1%"):
         assert f"<!-- {words} -->" in svg
-    assert all(sentence.count(blanks.GAP) == 1 for sentence in blanks.SENTENCES)

@@ -90,27 +90,15 @@ def test_surprise_is_what_it_takes_to_send_a_token():
     assert np.allclose(surprise.bits(odds[:1], np.array([0])), [1])
 
 
-def test_words_fill_lines_in_their_order():
-    some = [" " + "x" * n for n in range(1, 60)] * 3
-    found = surprise.placed(some)
-    assert all(column + len(word) <= surprise.COLUMNS for _, column, word in found)
-    assert [word.strip() for _, _, word in found] == [
-        word.strip() for word in some[: len(found)]
-    ]
-    places = [(line, column) for line, column, _ in found]
-    assert places == sorted(set(places)) and places[-1][0] == surprise.LINES - 1
-    assert surprise.placed(["y" * 500])[0][2] == "y" * surprise.COLUMNS
-
-
 def test_every_token_can_be_drawn(tokenizer, tmp_path):
-    every = range(len(ALPHABET))
-    words = surprise.words(tokenizer, every)
+    words = surprise.words(tokenizer, range(len(ALPHABET)))
     assert words[0] == END and words[ALPHABET.index("a")] == "a"
     words += [" 字", "$a$b"]
-    bits = np.linspace(0, 20, len(words))
-    for name in "ab":
-        surprise.draw(tmp_path / name, words, bits)
+    surprise.draw(tmp_path / "a", words, np.linspace(0, 20, len(words)))
     svg = (tmp_path / "a.svg").read_text("utf-8")
-    assert svg == (tmp_path / "b.svg").read_text("utf-8")
     for said in ("¶", "□", "$a$b", "10.00 bits per token · perplexity 1,024.0"):
         assert f"<!-- {said} -->" in svg
+    placed = surprise.placed([" " + "x" * n for n in range(1, 60)] * 3)
+    assert all(column + len(word) <= surprise.COLUMNS for _, column, word in placed)
+    places = [place[:2] for place in placed]
+    assert places == sorted(set(places)) and places[-1][0] == surprise.LINES - 1

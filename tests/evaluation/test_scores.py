@@ -4,6 +4,7 @@ import jax
 import numpy as np
 import pytest
 
+from dml.evaluation.residuals import FEWEST, by_seen, residuals
 from dml.evaluation.scores import digest, evaluate
 from dml.types import Batch, Model
 
@@ -53,3 +54,13 @@ def test_params_that_another_rank_collects_give_nothing_here():
     assert evaluate(MODEL, held_out(2), lambda: None) == {}
     batch = held_out(2)
     assert evaluate(MODEL, batch, lambda: PARAMS) == evaluate(MODEL, batch, PARAMS)
+
+
+def test_misses_are_grouped_by_powers_of_two_of_what_was_seen(tmp_path):
+    seen = np.repeat([1, 2, 3, 0, 64], [10, FEWEST, FEWEST, 10, 3])
+    misses = np.where(seen < 2, 3.0, np.where(seen == 2, 1.0, 7.0))
+    xs, ys = by_seen(misses, seen)
+    assert xs.tolist() == [0.5, 2.5]  # 64: too few
+    assert ys.tolist() == [3, 5]
+    residuals(tmp_path / "few", np.array([0.5]), np.array([4]))
+    assert (tmp_path / "few.svg").stat().st_size > 0

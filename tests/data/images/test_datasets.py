@@ -7,7 +7,7 @@ import pytest
 from dml.data.images import datasets as module
 from dml.data.images.cifar import LAYOUTS
 from dml.data.images.datasets import images
-from dml.data.images.digits import digits
+from dml.data.images.digits import CLASSES, FEATURES, digits
 from dml.types import BadInput
 
 NAMES = ("train-images", "train-labels", "t10k-images", "t10k-labels")
@@ -85,7 +85,8 @@ def test_a_folder_of_either_cifar_is_read_in_the_order_of_its_files(layout, tmp_
 
 def test_digits_are_split_once_and_for_all():
     training, held_out = digits()
-    assert training.inputs.shape == (1437, 64) and held_out.inputs.shape == (360, 64)
+    assert training.inputs.shape == (1437, FEATURES)
+    assert held_out.inputs.shape == (360, FEATURES)
     # the file's sums: nothing is lost or counted twice by the split
     whole = np.concatenate([training.inputs, held_out.inputs]) * 16
     assert whole.sum(dtype=np.float64) == 561_718
@@ -93,7 +94,7 @@ def test_digits_are_split_once_and_for_all():
     for flat, part in zip(digits(), images("digits"), strict=True):
         assert flat.inputs.dtype == np.float32 and flat.targets.dtype == np.int32
         assert (flat.inputs.min(), flat.inputs.max()) == (0, 1)
-        assert set(flat.targets) == set(range(10))
+        assert set(flat.targets) == set(range(CLASSES))
         assert part.inputs.shape[1:] == (8, 8, 1)
         assert np.array_equal(part.inputs[3, :, :, 0].ravel(), flat.inputs[3])
         assert np.array_equal(part.targets, flat.targets)
