@@ -12,7 +12,7 @@ from jax.sharding import PartitionSpec as P
 from dml.models.layers import experts as module
 from dml.models.layers.experts import Mixture, experts, specs, start
 from dml.types import BadInput
-from tests.models.layers.four_devices import DEVICES, close, drawn, line
+from tests.models.layers.axes_main import DEVICES, close, drawn, line
 
 ROWS = 48
 ONE = Mixture(experts=8, width=6, hidden=10, choices=1, factor=1.0)
@@ -84,7 +84,7 @@ def shared(mixture):
     return jax.device_get(jax.jit(call)(params(mixture), *rows))
 
 
-def experts_on_four_devices_are_those_on_one():
+def check_experts_on_four_devices_are_those_on_one():
     for mixture in (ONE, TWO):
         found, wanted = shared(mixture), whole(mixture)
         close(found, wanted)
@@ -138,7 +138,7 @@ def by_hand(mixture, groups, turn=0.0):
     return mixed_RxD, dropped, balance
 
 
-def every_row_counts_once_by_its_gate_or_is_dropped():
+def check_every_row_counts_once_by_its_gate_or_is_dropped():
     for mixture in (ONE, TWO):
         (_, (mixed_RxD, measures)), _ = whole(mixture)
         wanted_RxD, dropped, balance = by_hand(mixture, DEVICES)
@@ -147,7 +147,7 @@ def every_row_counts_once_by_its_gate_or_is_dropped():
         assert measures.load_E.sum() == ROWS * mixture.choices
 
 
-def with_much_room_every_choice_counts():
+def check_with_much_room_every_choice_counts():
     wide = TWO._replace(factor=99.0)
     mixed_RxD, measures = forward(wide, 1)
     wanted_RxD, dropped, _ = by_hand(wide, 1)
@@ -155,7 +155,7 @@ def with_much_room_every_choice_counts():
     close(mixed_RxD, wanted_RxD)
 
 
-def the_router_learns_from_rows_and_from_balance():
+def check_the_router_learns_from_rows_and_from_balance():
     turn = 1e-6  # too small for a row to change its experts
     for mixture in (ONE, TWO):
         losses = []
@@ -171,7 +171,7 @@ def the_router_learns_from_rows_and_from_balance():
         assert min(abs(from_rows), abs(from_balance)) > 1e-2
 
 
-def experts_speak_four_times_and_only_by_all_to_all():
+def check_experts_speak_four_times_and_only_by_all_to_all():
     def device(tree, rows_RxD):
         def loss(tree, rows_RxD):
             return experts(tree, rows_RxD[None], TWO, "expert")[0].sum()
@@ -193,7 +193,7 @@ def experts_speak_four_times_and_only_by_all_to_all():
     assert not re.search(r"= (psum|pmean|all_gather|ppermute|reduce_scatter)", said)
 
 
-def an_all_to_all_that_is_left_out_is_seen():
+def check_an_all_to_all_that_is_left_out_is_seen():
     exchange, calls = jax.lax.all_to_all, []
 
     def second_left_out(array, axis, split, concat, **options):
@@ -210,7 +210,7 @@ def an_all_to_all_that_is_left_out_is_seen():
         close(wrong, whole(TWO))
 
 
-def a_dropped_row_that_counts_is_seen():
+def check_a_dropped_row_that_counts_is_seen():
     routes = module.routes
 
     def crowded(scores_RxE, choices):
@@ -227,27 +227,15 @@ def a_dropped_row_that_counts_is_seen():
         close(mixed_RxD, wanted_RxD)
 
 
-def experts_that_devices_cannot_share_are_refused():
+def check_experts_that_devices_cannot_share_are_refused():
+    six, cut = ONE._replace(experts=6), P("expert")
     call = jax.shard_map(
-        lambda rows_RxD: experts({}, rows_RxD[None], ONE._replace(experts=6), "expert")[
-            0
-        ],
-        mesh=line("expert"),
-        in_specs=P("expert"),
-        out_specs=P("expert"),
+        lambda rows_RxD: experts({}, rows_RxD[None], six, "expert")[0],
+        **{"mesh": line("expert"), "in_specs": cut, "out_specs": cut},
     )
     with pytest.raises(BadInput) as raised:
         jax.eval_shape(call, drawn(3, ROWS, ONE.width))
     assert re.fullmatch(r"expected .* got 6; pass a multiple of 4", str(raised.value))
 
 
-CHECKS = [
-    experts_on_four_devices_are_those_on_one,
-    every_row_counts_once_by_its_gate_or_is_dropped,
-    with_much_room_every_choice_counts,
-    the_router_learns_from_rows_and_from_balance,
-    experts_speak_four_times_and_only_by_all_to_all,
-    an_all_to_all_that_is_left_out_is_seen,
-    a_dropped_row_that_counts_is_seen,
-    experts_that_devices_cannot_share_are_refused,
-]
+CHECKS = [each for name, each in [*globals().items()] if name.startswith("check_")]

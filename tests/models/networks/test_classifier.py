@@ -8,9 +8,9 @@ import pytest
 
 from dml.data.minibatches import take
 from dml.models.gradient import gradient
-from dml.models.layered import first, read
 from dml.models.networks import resnet as residual
 from dml.models.networks.cnn import cnn
+from dml.models.networks.logistic import logistic
 from dml.models.networks.mlp import mlp
 from dml.models.networks.resnet import Plan, resnet
 from dml.types import BadInput, Batch
@@ -58,34 +58,6 @@ def test_the_first_step_is_the_golden_one(name):
     after, _ = gradient(model.loss, moved, example())
     # another machine's XLA sums in another order
     assert (float(loss), float(after)) == pytest.approx(GOLDEN[name], rel=1e-4)
-
-
-@pytest.mark.parametrize("name", ["mlp", "resnet"])
-def test_layers_one_after_another_give_the_loss_and_its_gradient(name):
-    model, params, loss, grads = begun(name)
-    assert set(first(model.layers)) == set(params)
-
-    @jax.jit
-    def backward(params, batch):
-        given, backs = None, []
-        for layer in model.layers:
-            given, back = jax.vjp(
-                lambda part, given, layer=layer: layer.apply(part, given, batch),
-                read(layer, params),
-                given,
-            )
-            backs.append(back)
-        value, out, found = given, np.float32(1), {}
-        for back in reversed(backs):
-            part, out = back(out)
-            found |= part
-        return value, found
-
-    value, found = backward(params, example())
-    assert value == pytest.approx(float(loss), rel=1e-6)
-    for one, other in zip(*map(jax.tree.leaves, (found, grads)), strict=True):
-        # float32, fused otherwise
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
 
 
 @pytest.mark.parametrize("name", MODELS)
@@ -138,3 +110,107 @@ def test_a_perceptron_without_hidden_layers_is_linear():
     assert params["head"]["kernel"].shape == (64, 10)
     with pytest.raises(BadInput, match="of at least one number, got .* widths=.3, 0."):
         mlp(SHAPE, 10, (3, 0))
+
+
+def cnn_by_hand(params, inputs):
+    """Return the logits, by numpy alone."""
+    maps = inputs.astype(np.float64)
+    for name in ("Conv_0", "Conv_1"):
+        wide = np.pad(maps, ((0, 0), (1, 1), (1, 1), (0, 0)))
+        views = np.lib.stride_tricks.sliding_window_view(wide, (3, 3), (1, 2))
+        maps = np.einsum("bhwcij,ijcd->bhwd", views, params[name]["kernel"])
+        maps = np.maximum(maps + params[name]["bias"], 0)
+        count, high, wide, depth = maps.shape
+        maps = maps.reshape(count, high // 2, 2, wide // 2, 2, depth).max((2, 4))
+    dense = params["Dense_0"]
+    return maps.reshape(len(inputs), -1) @ dense["kernel"] + dense["bias"]
+
+
+def test_loss_and_accuracy_are_those_of_two_convolutions_by_hand():
+    model, (inputs, targets) = MODELS["cnn"](), example(count=40)
+    params = jax.tree.map(lambda leaf: leaf + np.float32(0.1), begun("cnn")[1])
+    scores = cnn_by_hand(params, inputs)
+    targets[:30] = scores[:30].argmax(axis=1)
+    chances = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    loss = -np.log(chances[np.arange(40), targets]).mean()
+    # float32 against float64, sums of some hundred terms
+    batch = Batch(inputs, targets)
+    with jax.numpy_dtype_promotion("strict"), jax.numpy_rank_promotion("raise"):
+        assert jax.jit(model.loss)(params, batch) == pytest.approx(loss, rel=1e-4)
+    right = (scores.argmax(axis=1) == targets).mean()
+    assert 0.75 <= right < 1
+    accuracy = jax.jit(model.metrics)(params, batch)["accuracy"]
+    assert accuracy == pytest.approx(right)
+
+
+@pytest.mark.parametrize("shape, features", [(SHAPE, 4), ((28, 28, 1), 49)])
+def test_a_convolutional_network_has_as_many_numbers_as_its_layers(shape, features):
+    params = cnn(shape, 10, width=3).init(jax.random.key(0))
+    count = sum(leaf.size for leaf in jax.tree.leaves(params))
+    first, second, dense = 9 * 3 + 3, 9 * 3 * 6 + 6, features * 6 * 10 + 10
+    assert count == first + second + dense
+
+
+@pytest.mark.parametrize("shape", [(8, 8), (3, 8, 1), (8, 8, 0)])
+def test_images_that_have_no_place_for_two_pools_are_bad_input(shape):
+    with pytest.raises(BadInput, match="expected images HxWxC, 4 by 4"):
+        cnn(shape, 10)
+
+
+def linear(seed=0, count=7):
+    rng = np.random.default_rng(seed)
+    params = {
+        "weights": rng.standard_normal((5, 3)).astype(np.float32),
+        "bias": rng.standard_normal(3).astype(np.float32),
+    }
+    inputs = rng.standard_normal((count, 5)).astype(np.float32)
+    return params, Batch(inputs, rng.integers(0, 3, count).astype(np.int32))
+
+
+def logistic_by_hand(params, batch, l2):
+    scores = batch.inputs.astype(np.float64) @ params["weights"] + params["bias"]
+    chances = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    right = np.eye(3)[batch.targets]
+    loss = -np.log(chances[right == 1]).mean() + l2 / 2 * np.sum(params["weights"] ** 2)
+    slopes = (chances - right) / len(right)
+    grads = {
+        "weights": batch.inputs.T @ slopes + l2 * params["weights"],
+        "bias": slopes.sum(axis=0),
+    }
+    return loss, grads
+
+
+@pytest.mark.parametrize("l2", [0.0, 0.3])
+def test_loss_and_gradient_are_the_textbook_ones(l2):
+    params, batch = linear()
+    with jax.numpy_dtype_promotion("strict"), jax.numpy_rank_promotion("raise"):
+        loss, grads = gradient(logistic(5, 3, l2).loss, params, batch)
+    expected, slopes = logistic_by_hand(params, batch, l2)
+    # float32 against float64, sums of 7 terms: a few of the last of 24 bits
+    assert loss == pytest.approx(expected, rel=1e-5)
+    for name in slopes:
+        np.testing.assert_allclose(grads[name], slopes[name], rtol=1e-4, atol=1e-6)
+
+
+def test_metrics_of_the_logistic_regression_and_its_start():
+    params, (inputs, _) = linear(count=8)
+    right = (inputs @ params["weights"] + params["bias"]).argmax(axis=1)
+    targets = np.where(np.arange(8) < 6, right, (right + 1) % 3).astype(np.int32)
+    model, batch = logistic(5, 3), Batch(inputs, targets)
+    assert model.metrics(params, batch)["accuracy"] == 0.75
+    # untrained guesses cost the logarithm of the number of classes
+    loss = model.loss(model.init(jax.random.key(0)), batch)
+    assert loss == pytest.approx(np.log(3), rel=1e-6)
+
+
+def test_models_that_are_one_object_compile_once():
+    model, (params, batch) = logistic(5, 3), linear(count=11)
+    traces = []
+
+    def loss(params, batch):
+        traces.append(1)  # only while it is traced
+        return model.loss(params, batch)
+
+    for _ in range(3):
+        gradient(loss, params, batch)
+    assert len(traces) == 1

@@ -1,22 +1,15 @@
+from collections import Counter
+
 import jax
 import numpy as np
 import pytest
-from jax.sharding import PartitionSpec
+from jax.sharding import PartitionSpec as P
 
 from dml.models.layered import read
 from dml.models.networks import classifier
 from dml.models.networks.resnet import DEPTHS, Plan, resnet
 from dml.types import BadInput, Batch
 from dml.wire.mesh.devices import mesh
-
-
-def count(tree):
-    """Return how many numbers there are, and how many of them are statistics."""
-    statistics = every = 0
-    for path, leaf in jax.tree_util.tree_leaves_with_path(tree):
-        every += leaf.size
-        statistics += leaf.size * ("statistics" in jax.tree_util.keystr(path))
-    return every - statistics, statistics
 
 
 @pytest.fixture
@@ -38,7 +31,10 @@ def test_numbers_are_those_of_the_paper(
     depth, shape, classes, weights, statistics, shapes_only
 ):
     shapes = resnet(shape, classes, depth).init(jax.random.key(0))
-    assert count(shapes) == (weights, statistics)
+    count = Counter()
+    for path, leaf in jax.tree_util.tree_leaves_with_path(shapes):
+        count["statistics" in jax.tree_util.keystr(path)] += leaf.size
+    assert count == {False: weights, True: statistics}
 
 
 def test_one_layer_a_block_beside_the_first_and_the_last():
@@ -56,10 +52,8 @@ def test_groups_halve_the_maps_and_the_large_stem_quarters_them(
 ):
     model = resnet((size, size, 3), 10, depth, "bfloat16")
     params = model.init(jax.random.key(0))
-    batch, given = (
-        Batch(np.zeros((2, size, size, 3), np.float32), np.zeros(2, np.int32)),
-        None,
-    )
+    given = None
+    batch = Batch(np.zeros((2, size, size, 3), np.float32), np.zeros(2, np.int32))
     for layer in model.layers[:-1]:
         part = read(layer, params)
         given = jax.eval_shape(layer.apply, part, given, batch)
@@ -100,15 +94,9 @@ def test_devices_that_hold_parts_of_a_batch_are_told_from_those_that_agree(tiny)
     def loss(params, batch):
         return jax.lax.pmean(model.loss(params, batch), "data")
 
-    places = PartitionSpec(), PartitionSpec("data")
+    specs = {"in_specs": (P(), P("data")), "out_specs": P()}
     # check_vma: else it would not even be traced
-    sharded = jax.shard_map(
-        jax.grad(loss),
-        mesh=mesh(data=0),
-        in_specs=places,
-        out_specs=PartitionSpec(),
-        check_vma=True,
-    )
+    sharded = jax.shard_map(jax.grad(loss), mesh=mesh(data=0), check_vma=True, **specs)
     grads = jax.eval_shape(sharded, params, batch)
     assert jax.tree.structure(grads) == jax.tree.structure(params)
 

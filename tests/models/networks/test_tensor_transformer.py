@@ -40,22 +40,6 @@ def test_a_device_has_a_part_of_all_large_matrices_alone(causal):
     assert mine == copies + (sum(leaf.size for leaf in leaves) - copies) / 4
 
 
-def test_what_is_in_parts_is_where_the_stream_is_in_slices():
-    for causal in (True, False):
-        assert not any(jax.tree.leaves(tensor_transformer(SHAPE, causal, 2).partial))
-        assert not any(
-            jax.tree.leaves(tensor_transformer(SHAPE, causal, 1, sequence=True).partial)
-        )
-        parts = tensor_transformer(SHAPE, causal, 2, sequence=True).partial
-        block = parts["block_0"]
-        assert block["norm_1"] == {"bias": True, "scale": True}
-        assert block["down"] == {"bias": True, "kernel": False}
-        assert block["qkv"] == {"bias": False, "kernel": False}
-        assert parts["embed"] == {"positions": True, "tokens": False}
-        # BERT's head has the rows to tell, all of them everywhere
-        assert set(jax.tree.leaves(parts["head"])) == {causal}
-
-
 @pytest.mark.parametrize(
     "change, size, message",
     [
