@@ -8,10 +8,6 @@ from dml.data.text.cooccurrence import COUNT, END, RECORD, read
 from dml.types import BadInput
 
 
-def records(*rows):
-    return np.array([*rows], COUNT)
-
-
 def test_records_have_the_bytes_of_the_c_program(tmp_path):
     (tmp_path / "file").write_bytes(struct.pack("<iid", 3, 70_000, 0.1) * 2)
     assert RECORD.itemsize == COUNT.itemsize == 16
@@ -98,14 +94,14 @@ def test_a_pair_is_counted_where_its_right_member_stands():
 def test_merging_adds_what_is_alike_and_keeps_the_order():
     big = 2**63
     parts = [
-        records((3, 1, 5), (3, 4, big), (5, 2, 1)),
-        records((3, 4, 7), (4, 9, 2)),
-        records(),
-        records((3, 2, 1), (4, 9, 3), (6, 1, 1)),
+        [(3, 1, 5), (3, 4, big), (5, 2, 1)],
+        [(3, 4, 7), (4, 9, 2)],
+        [],
+        [(3, 2, 1), (4, 9, 3), (6, 1, 1)],
     ]
     edges = np.cumsum([0, *map(len, parts)])
     sums, out = kernels.sums(9), np.empty(8, COUNT)
-    used = kernels.merge(np.concatenate(parts), edges, 2, 6, sums, out)
+    used = kernels.merge(np.array(sum(parts, []), COUNT), edges, 2, 6, sums, out)
     want = [(3, 1, 5), (3, 2, 1), (3, 4, big + 7), (4, 9, 5), (5, 2, 1), (6, 1, 1)]
     assert out[:used].tolist() == want
     values = out[:used].view(RECORD)

@@ -51,12 +51,12 @@ def zipped(contents):
 
 def publish(folder, contents):
     """Write a wheel that pip finds without any network; return its requirement."""
-    info = "words-1.0.dist-info"
-    contents = contents | {
-        f"{info}/METADATA": "Metadata-Version: 2.1\nName: words\nVersion: 1.0\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nTag: py3-none-any\n",
-        f"{info}/RECORD": "",
-    }
+    for name, content in {
+        "METADATA": "Metadata-Version: 2.1\nName: words\nVersion: 1.0\n",
+        "WHEEL": "Wheel-Version: 1.0\nTag: py3-none-any\n",
+        "RECORD": "",
+    }.items():
+        contents[f"words-1.0.dist-info/{name}"] = content
     (folder / "words-1.0-py3-none-any.whl").write_bytes(zipped(contents))
     return "words==1.0"
 
@@ -99,10 +99,9 @@ def test_each_named_text_becomes_a_file_of_documents(name, monkeypatch, empty_ca
 
 
 def test_the_embedded_wikipedia_is_found_without_importing_gensim():
-    code = "import sys; from dml.data.text.corpora import text; print(*text('enwiki'));"
+    code = "import sys; from dml.data.text.corpora import text; text('enwiki');"
     code += "sys.exit('gensim' in sys.modules)"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert found.returncode == 0 and found.stdout.endswith(".bz2\n")
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
     articles = list(pieces(text("enwiki"), 1))
     assert len(articles) == 106
     assert "political philosophy that advocates self-governed" in articles[0]()
@@ -111,9 +110,8 @@ def test_the_embedded_wikipedia_is_found_without_importing_gensim():
 def test_a_wheel_is_fetched_by_pip_checked_and_opened_once(tmp_path):
     where = publish(tmp_path, {"words/a": "first\n", "words/b.zip!b": "second\n"})
     source = Source(wheel, where, ["words/a", "words/b.zip!b"], lines, "0" * 64)
-    with pytest.raises(
-        BadInput, match="words==1.0: expected sha256 0000.* got "
-    ) as bad:
+    problem = "words==1.0: expected sha256 0000.* got "
+    with pytest.raises(BadInput, match=problem) as bad:
         cached("text/a.txt", [source])
     found = str(bad.value).rpartition("got ")[2].partition(";")[0]
     path = cached("text/a.txt", [source._replace(sha256=found)])
@@ -174,11 +172,9 @@ def test_a_folder_gives_its_files_in_order_without_hidden_ones(tmp_path):
 
 
 def test_an_unknown_corpus_and_an_empty_folder_are_bad_input(tmp_path):
+    (tmp_path / "a").write_text("x")
     for corpus in ["newsgroup", "", f"{tmp_path},", str(tmp_path / "missing")]:
-        (tmp_path / "a").write_text("x")
-        with pytest.raises(
-            BadInput, match="got '.*'; pass a file, .* newsgroups, .*8$"
-        ):
+        with pytest.raises(BadInput, match="'; pass a file, .* newsgroups, .*8$"):
             text(corpus)
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / ".hidden").write_text("x")
