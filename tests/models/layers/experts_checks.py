@@ -147,14 +147,6 @@ def check_every_row_counts_once_by_its_gate_or_is_dropped():
         assert measures.load_E.sum() == ROWS * mixture.choices
 
 
-def check_with_much_room_every_choice_counts():
-    wide = TWO._replace(factor=99.0)
-    mixed_RxD, measures = forward(wide, 1)
-    wanted_RxD, dropped, _ = by_hand(wide, 1)
-    assert measures.dropped == dropped == 0
-    close(mixed_RxD, wanted_RxD)
-
-
 def check_the_router_learns_from_rows_and_from_balance():
     turn = 1e-6  # too small for a row to change its experts
     for mixture in (ONE, TWO):

@@ -5,13 +5,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dml.data.images.digits import digits
 from dml.models.sparse.dropout import (
     accuracy,
     draw_masks,
     gradient,
     loss_and_gradient,
-    move,
     objective,
     optimum,
     start,
@@ -126,31 +124,13 @@ def test_start_is_of_its_seed_and_scores_are_of_size_1():
     assert table_HxD[:, 65:].std() == pytest.approx(300**-0.5, rel=5 / np.sqrt(6000))
 
 
-def test_edge_after_edge_comes_near_the_reference_and_reads_digits():
-    training, held_out = digits()
-    few = Batch(training.inputs[:120], training.targets[:120])
-    data, table_HxD = draw_masks(few, 12, 0.5, 1, 0, 0.03), start(12, 64, 10, 0)
-    least = objective(optimum(data, table_HxD, steps=200), data)
-    assert least < 0.3 * objective(table_HxD, data)
-    grads_HxD = np.empty_like(table_HxD)
-    order = np.random.default_rng(0)
-    for epoch in range(40):
-        rate = np.float32(0.1 * 0.93**epoch)
-        for e in order.permutation(120):
-            gradient(table_HxD, data, e, e, grads_HxD)
-            for s, row in enumerate(units(data, e)):
-                move(table_HxD, row, grads_HxD, s, rate)
-                table_HxD[row] += grads_HxD[s]
-    # near it after few epochs, in another valley; the start has three times as much
-    assert 0.9 * least < objective(table_HxD, data) < 1.1 * least
-    assert accuracy(table_HxD, held_out) > 0.7
-
-
 def test_descents_on_the_whole_sum_end_where_it_has_no_slope():
     table_HxD, data = example(np.float64)
     best_HxD = optimum(data, table_HxD)
     assert abs(loss_and_gradient(best_HxD, data)[1]).max() < 1e-4
     assert objective(best_HxD, data) < 0.5 * objective(table_HxD, data)
+    short_HxD = optimum(data, table_HxD, steps=3)
+    assert objective(best_HxD, data) < objective(short_HxD, data)
 
 
 @pytest.mark.parametrize(
