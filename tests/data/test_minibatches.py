@@ -28,11 +28,15 @@ def test_shards_in_rank_order_are_the_whole_and_the_longer_come_first(count, siz
     assert lengths[0] - lengths[-1] <= 1
 
 
-def test_epochs_and_seeds_have_orders_of_their_own():
+def test_epochs_and_seeds_have_orders_of_their_own_without_end():
     first, second = minibatches(50, 50, seed=0, epochs=2)
     (other,) = minibatches(50, 50, seed=1, epochs=1)
     assert not np.array_equal(first, second)
     assert not np.array_equal(first, other)
+    endless, twice = minibatches(5, 2, seed=0), list(minibatches(5, 2, 0, epochs=2))
+    for one, other in zip(islice(endless, 6), twice, strict=True):
+        assert np.array_equal(one, other)
+    assert len(next(endless)) == 2
 
 
 @given(st.integers(1, 20), st.integers(1, 50), st.integers(0, 90), st.data())
@@ -50,13 +54,6 @@ def test_draws_of_one_length_straddle_the_epochs_of_minibatches(
     start = data.draw(st.integers(0, examples))
     rest = list(draws(count, batch, 3, examples, start))
     assert np.array_equal(np.concatenate([stream[:start], *rest]), stream)
-
-
-def test_without_epochs_there_is_no_end():
-    endless, twice = minibatches(5, 2, seed=0), list(minibatches(5, 2, 0, epochs=2))
-    for one, other in zip(islice(endless, 6), twice, strict=True):
-        assert np.array_equal(one, other)
-    assert len(next(endless)) == 2
 
 
 def test_take_reaches_every_array_of_a_tree_at_any_epoch():

@@ -45,26 +45,13 @@ def test_the_likeliest_tokens_go_on_in_windows_of_one_shape(tokenizer):
     ]
 
 
-def test_a_seed_gives_one_text_and_others_give_others(tokenizer):
+def test_a_seed_gives_one_text_and_an_empty_prompt_begins_a_document(tokenizer):
     texts = [
         continuation(tokenizer, after(0.9), "a", 8, count=20, seed=seed)
         for seed in (0, 0, 1)
     ]
     assert texts[0] == texts[1] != texts[2]
     assert all(text.startswith("a") for text in texts)
-
-
-def test_tokens_are_drawn_as_often_as_they_are_likely():
-    odds = np.log([0.5, 0.0625, 0.25])
-    chances = (np.arange(1000) + 0.5) / 1000
-    for temperature in (1.0, 0.5):
-        counts = np.bincount([drawn(odds, temperature, one) for one in chances])
-        likely = np.exp(odds / temperature)
-        assert np.abs(counts / 1000 - likely / likely.sum()).max() <= 2e-3
-    assert drawn(odds, 0.0, 0.99) == 0
-
-
-def test_an_empty_prompt_begins_a_document_and_ends_are_new_lines(tokenizer):
     scores = after()
     assert continuation(tokenizer, scores, "", 2, count=2, temperature=0) == '!"'
     said = tokenizer.decode([1, 0, 2], skip_special_tokens=False)
@@ -76,18 +63,25 @@ def test_an_empty_prompt_begins_a_document_and_ends_are_new_lines(tokenizer):
     ]
 
 
+def test_tokens_are_drawn_as_likely_and_losses_are_in_bits():
+    odds = np.log([0.5, 0.0625, 0.25])
+    chances = (np.arange(1000) + 0.5) / 1000
+    for temperature in (1.0, 0.5):
+        counts = np.bincount([drawn(odds, temperature, one) for one in chances])
+        likely = np.exp(odds / temperature)
+        assert np.abs(counts / 1000 - likely / likely.sum()).max() <= 2e-3
+    assert drawn(odds, 0.0, 0.99) == 0
+    odds = np.log([[0.5, 0.25, 0.25], [0.125, 0.125, 0.75]]) + [[900.0], [-900.0]]
+    assert np.allclose(surprise.bits(odds, np.array([1, 0])), [2, 3])
+    assert np.allclose(surprise.bits(odds[:1], np.array([0])), [1])
+
+
 @pytest.mark.parametrize("length, temperature", [(0, 1.0), (4, -1.0)])
 def test_a_window_of_nothing_and_cold_below_zero_are_refused(
     tokenizer, length, temperature
 ):
     with pytest.raises(BadInput, match="expected a length of 1"):
         continuation(tokenizer, after(), "a", length, temperature=temperature)
-
-
-def test_surprise_is_what_it_takes_to_send_a_token():
-    odds = np.log([[0.5, 0.25, 0.25], [0.125, 0.125, 0.75]]) + [[900.0], [-900.0]]
-    assert np.allclose(surprise.bits(odds, np.array([1, 0])), [2, 3])
-    assert np.allclose(surprise.bits(odds[:1], np.array([0])), [1])
 
 
 def test_every_token_can_be_drawn(tokenizer, tmp_path):

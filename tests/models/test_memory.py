@@ -47,11 +47,18 @@ def test_stages_together_hold_all_parameters_and_one_more_table(stages, causal):
     assert sum(found) == memory.parameters(SMALL, causal) + copy
 
 
-def test_sixteen_bytes_a_parameter_are_the_lectures():
+def test_each_level_of_zero_cuts_sixteen_bytes_a_parameter_over_data():
     assert MIXED.parameter + MIXED.gradient + MIXED.state == 16
     assert sum(FLOAT32[:3]) == 16
     one = device_bytes(SMALL, True, Plan(), 0)
     assert sum(one[:3]) == 16 * memory.parameters(SMALL, True)
+    plans = [Plan(data=4, zero=level) for level in range(4)]
+    whole, *cut = (device_bytes(SMALL, True, plan, 0)[:3] for plan in plans)
+    share = [-(-one // 4) for one in whole]
+    assert cut[0] == (whole[0], whole[1], share[2])
+    assert cut[1] == (whole[0], share[1], share[2])
+    # and the block that is used
+    assert cut[2] == (share[0] + 2 * memory.block(SMALL), share[1], share[2])
 
 
 @pytest.mark.parametrize("rule", (MIXED, FLOAT32))
@@ -62,16 +69,6 @@ def test_more_tensor_more_zero_and_sequence_never_hold_more(rule):
         assert total(plan._replace(sequence=True), rule) <= total(plan, rule)
         if plan.zero < 3:
             assert total(plan._replace(zero=plan.zero + 1), rule) <= total(plan, rule)
-
-
-def test_each_level_of_zero_cuts_what_it_names_over_data():
-    plans = [Plan(data=4, zero=level) for level in range(4)]
-    whole, *cut = (device_bytes(SMALL, True, plan, 0)[:3] for plan in plans)
-    share = [-(-one // 4) for one in whole]
-    assert cut[0] == (whole[0], whole[1], share[2])
-    assert cut[1] == (whole[0], share[1], share[2])
-    # and the block that is used
-    assert cut[2] == (share[0] + 2 * memory.block(SMALL), share[1], share[2])
 
 
 def test_the_fullest_device_is_on_the_first_or_the_last_stage():

@@ -69,16 +69,13 @@ def test_costs_are_those_of_normal_laws():
     np.testing.assert_allclose(costs_NxK[:, 2] - costs_NxK[:, 0], between, atol=1e-9)
 
 
-def test_a_generated_graph_is_of_its_seed_and_has_patches():
+def test_a_generated_graph_has_patches_and_a_photograph_its_figure():
     first, same, other = (generated((8, 9), 3, seed) for seed in (1, 1, 2))
     assert all(map(np.array_equal, first[2:7], same[2:7]))
     assert not np.array_equal(first.picture, other.picture)
     assert set(first.truth) == {0, 1, 2} and first.shape == (8, 9)
     inside = first.truth[first.pairs[:, 0]] == first.truth[first.pairs[:, 1]]
     assert inside.mean() > 0.7
-
-
-def test_a_photograph_has_its_figure_in_the_middle():
     graph = photograph("flower", every=10)
     truth = graph.truth.reshape(graph.shape)
     middle = truth[15:25, 25:35]

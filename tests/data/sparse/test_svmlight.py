@@ -14,7 +14,7 @@ from dml.data.sparse.svmlight import (
 from dml.types import BadInput, Batch
 
 
-def test_a_written_batch_is_read_back(tmp_path):
+def test_written_and_compressed_batches_are_read(tmp_path):
     batch = generate(examples=30, features=50, nonzeros=4, seed=1)
     write(tmp_path / "data", batch)
     again = svmlight(tmp_path / "data", features=50)
@@ -23,9 +23,6 @@ def test_a_written_batch_is_read_back(tmp_path):
     assert (again.inputs != batch.inputs).nnz == 0
     assert np.array_equal(again.targets, batch.targets)
     assert again.inputs.dtype == again.targets.dtype == np.float32
-
-
-def test_indices_count_from_one_even_where_one_is_unused_and_gz_is_opened(tmp_path):
     (tmp_path / "data.gz").write_bytes(
         gzip.compress(b"+1 2:0.5 4:2 # comment\n-1 3:1\n")
     )

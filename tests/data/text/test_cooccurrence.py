@@ -8,13 +8,10 @@ from dml.data.text.cooccurrence import COUNT, END, RECORD, read
 from dml.types import BadInput
 
 
-def test_records_have_the_bytes_of_the_c_program(tmp_path):
+def test_records_have_the_bytes_of_the_c_program_and_others_are_bad_input(tmp_path):
     (tmp_path / "file").write_bytes(struct.pack("<iid", 3, 70_000, 0.1) * 2)
     assert RECORD.itemsize == COUNT.itemsize == 16
     assert read(tmp_path / "file").tolist() == [(3, 70_000, 0.1)] * 2
-
-
-def test_missing_empty_and_cut_files_are_bad_input(tmp_path):
     (tmp_path / "empty").write_bytes(b"")
     (tmp_path / "cut").write_bytes(b"x" * 24)
     for name in ("missing", "empty", "cut"):
@@ -22,14 +19,11 @@ def test_missing_empty_and_cut_files_are_bad_input(tmp_path):
             read(tmp_path / name)
 
 
-def test_a_weight_is_its_distance_inverted_to_half_a_unit():
+def test_weights_are_inverted_distances_and_the_index_has_all_places():
     found = kernels.weights(1000)
     assert found[0] == 0
     off = found[1:].astype(float) / 2**32 - 1 / np.arange(1, 1001)
     assert np.abs(off).max() <= 2.0**-33
-
-
-def test_the_index_has_every_place_of_every_word():
     numbers = np.random.default_rng(0).integers(END, 9, 500).astype(np.int32)
     found = kernels.index(numbers, 10)  # word 9 stands nowhere
     for word in range(10):

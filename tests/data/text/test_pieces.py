@@ -63,16 +63,13 @@ def test_pieces_hold_whole_documents_and_long_ones_are_cut_between_words(
     assert ends == [0, len(found) - 1]
 
 
-def test_a_long_line_that_is_cut_where_the_file_ends_is_ended_too(tmp_path):
-    paths = [write(tmp_path / "a", "abc "), write(tmp_path / "b", "def")]
-    assert "".join(read(*paths, nbytes=4)) == "abc \ndef\n"
-
-
-def test_only_line_feeds_end_documents_and_carriage_returns_are_dropped(tmp_path):
+def test_only_line_feeds_and_files_end_documents(tmp_path):
     path = write(tmp_path / "a", "\ufeffone\r\ntwo\x0bthree\u2028four\x85five\rsix\n")
     assert read(path) == ["one\ntwo\x0bthree\u2028four\x85fivesix\n"]
     words = ["one", "\n", "two", "three", "four", "fivesix", "\n"]
     assert tokens(read(path)[0]) == words
+    paths = [write(tmp_path / "a", "abc "), write(tmp_path / "b", "def")]
+    assert "".join(read(*paths, nbytes=4)) == "abc \ndef\n"
 
 
 def test_memory_is_a_few_pieces_even_for_one_long_line(tmp_path):

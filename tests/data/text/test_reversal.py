@@ -5,14 +5,11 @@ from dml.data.text.reversal import dictionary, reversal
 from dml.types import BadInput
 
 
-def test_a_translation_is_the_dictionarys_words_backward():
+def test_sentences_differ_and_translations_are_the_dictionarys_words_backward():
     for part in reversal(50, 20, words=5, length=4, seed=0):
         for read, written in zip(*part, strict=True):
             assert [dictionary(5)[word] for word in read[::-1]] == list(written)
     assert sorted(dictionary(30)) == list(range(30)) != list(dictionary(30))
-
-
-def test_no_sentence_is_met_twice_and_equal_seeds_give_equal_ones():
     training, held_out = reversal(60, 60, words=3, length=5, seed=1)
     both = np.concatenate([training.inputs, held_out.inputs])
     assert both.shape == (120, 5)

@@ -9,8 +9,8 @@ import pytest
 from dml import sim
 from dml.data.text import tiles
 from dml.data.text.cooccurrence import RECORD
-from dml.strategies.glove.tiling import by_row, by_word, tiled
-from dml.types import BadInput, Embeddings
+from dml.strategies.glove.tiling import tiled
+from dml.types import BadInput
 from tests.strategies.glove.lattice import WORDS, corpus, order
 
 CASES = [  # tables, blocks, rows, ranks
@@ -155,9 +155,6 @@ def test_a_tile_has_the_rows_that_fit_and_16_bits_can_name():
     for nbytes, rows in [(1, 1 << 16), (10, 1 << 16), (20, 1 << 15), (448, 1 << 10)]:
         assert tiles.tile_rows(nbytes) == rows and rows * nbytes <= tiles.CACHE_BYTES
     assert tiles.tile_rows(2496) == 256 and tiles.tile_rows(1_000_000) == 16
-
-
-def test_the_last_row_of_the_largest_strip_has_its_own_number():
     words = (1 << 16) + 2
     dealt = tiles.deal(np.ones(words, np.int64), 1, tiles.tile_rows(1))
     assert dealt.offset.dtype == np.uint16
@@ -193,15 +190,3 @@ def test_tiling_takes_little_memory_beside_12_bytes_a_record():
 def test_records_that_cannot_be_tiled_are_refused(tables, blocks, records, message):
     with pytest.raises(BadInput, match=message):
         made(np.array(records, RECORD), tables, blocks, 16)
-
-
-@pytest.mark.parametrize("tables", (1, 2))
-def test_states_by_row_return_by_word(tables):
-    _, dealt = made(corpus(), tables, 8, 4)
-    numbers = np.arange(tables * WORDS)
-    state = Embeddings(np.stack([numbers] * 3, 1), numbers, -numbers[:, None], -numbers)
-    moved = by_row(state, dealt)
-    for below in range(0, tables * WORDS, WORDS):  # each word's row has its numbers
-        assert (moved.biases_T[below + dealt.row] == below + np.arange(WORDS)).all()
-    for one, other in zip(by_word(moved, dealt), state, strict=True):
-        assert np.array_equal(one, other)

@@ -5,16 +5,13 @@ from dml.data.text.vocabulary import read, vocabulary, write
 from dml.types import BadInput
 
 
-def test_words_fall_by_count_and_rise_by_their_bytes_where_counts_tie():
+def test_words_fall_by_count_then_rise_by_bytes_and_rare_ones_go_first():
     counts = {"b": 3, "é": 3, "a": 3, "zz": 9, "z": 3, "𝄞": 3, "\uffee": 3, "B": 3}
     words, numbers = vocabulary(counts)
     assert words == ["zz", "B", "a", "b", "z", "é", "\uffee", "𝄞"]
     assert words[1:] == sorted(words[1:], key=str.encode)
     assert numbers.tolist() == [9] + 7 * [3]
     assert numbers.dtype == np.int64
-
-
-def test_rare_words_go_first_and_then_those_beyond_the_most():
     counts = {"a": 5, "b": 4, "c": 4, "d": 1}
     assert vocabulary(counts, min_count=4).words == ["a", "b", "c"]
     assert vocabulary(counts, max_vocab=2).words == ["a", "b"]

@@ -53,25 +53,6 @@ def test_loss_and_metrics_are_the_same_on_numpy_and_on_jax(tables):
     assert found[1]["error"] == pytest.approx(abs(misses(params, batch)).mean())
 
 
-@one_and_two
-def test_gradients_are_the_finite_differences_of_the_loss(tables):
-    params, batch = example(tables, np.float64)
-    model, small = glove(WORDS, DIM, tables), 1e-5
-    with jax.enable_x64(True):
-        grads = jax.grad(model.loss)(*jax.tree.map(jnp.asarray, (params, batch)))
-    grads = jax.tree.map(np.asarray, grads)
-    for numbers, slopes in zip(params, grads, strict=True):
-        for at in np.ndindex(numbers.shape):
-            before, ends = numbers[at], []
-            for moved in (before + small, before - small):
-                numbers[at] = moved
-                ends.append(model.loss(params, batch))
-            numbers[at] = before
-            slope = (ends[0] - ends[1]) / (2 * small)
-            # of degree 2 in each number: exact, but for rounding
-            assert slopes[at] == pytest.approx(slope, rel=1e-6, abs=1e-8)
-
-
 def test_weight_is_a_power_of_the_count_and_1_from_x_max_on():
     counts = np.array([0.1, 1, 5, 9.99, 10, 11, 1e6])
     found = weight(counts.astype(np.float32), x_max=10, alpha=0.75)

@@ -37,11 +37,14 @@ def test_the_papers_sizes_have_the_papers_maps():
     assert weights == 60_954_656  # "60 million parameters"
 
 
-def test_what_crosses_is_maps_and_their_gradient_and_scores():
+def test_what_crosses_is_maps_and_scores():
     about = ((8, 8, 1), 4, Sizes(unit=2, kernel=3, stride=1))
     assert crossing_bytes(plan(*about, ()), batch=3) == 4 * 3 * 4
     met = 2 * 2 * 2 * 16  # of layer 3: 2 x 2 maps, 8 of each tower, there and back
     assert crossing_bytes(plan(*about, (3,)), batch=3) == 4 * 3 * (4 + met)
+    for sizes in ((0, 3, 2), (5, 0, 2), (5, 3, 0)):
+        with pytest.raises(BadInput, match="expected words, a width and layers, got"):
+            translator(*sizes)
 
 
 @pytest.mark.parametrize("make", [alexnet, tower])
@@ -65,7 +68,9 @@ SHAPES = [(1, 1, 1), (1, 3, 2), (2, 1, 1), (4, 3, 2), (5, 2, 9), (8, 30, 31)]
 
 
 @pytest.mark.parametrize("layers, read, written", SHAPES)
-def test_each_time_of_each_layer_comes_after_what_it_needs(layers, read, written):
+def test_each_time_comes_after_what_it_needs_and_phases_say_what_ticks_do(
+    layers, read, written
+):
     length = read + written
     times_KxN = wave(layers, length)
     assert times_KxN.shape == (layers, ticks(layers, length))
@@ -79,11 +84,6 @@ def test_each_time_of_each_layer_comes_after_what_it_needs(layers, read, written
         assert tick > when.get((layer, at - 1), -1)
         # what the layer below made came by the end of the tick before
         assert tick == when.get((layer - 1, at), at - 1) + 1
-
-
-@pytest.mark.parametrize("layers, read, written", SHAPES)
-def test_spans_say_what_all_layers_do_in_their_ticks(layers, read, written):
-    times_KxN = wave(layers, read + written)
     passed = 0
     for phase, span in spans(layers, read, written):
         assert span.start == passed
@@ -91,10 +91,4 @@ def test_spans_say_what_all_layers_do_in_their_ticks(layers, read, written):
         for times in times_KxN[:, span.start : span.stop].T:
             does = {READS if at < read else WRITES for at in times if at >= 0}
             assert phase is None or does == {phase}
-    assert passed == ticks(layers, read + written)
-
-
-def test_a_network_of_nothing_is_refused():
-    for sizes in ((0, 3, 2), (5, 0, 2), (5, 3, 0)):
-        with pytest.raises(BadInput, match="expected words, a width and layers, got"):
-            translator(*sizes)
+    assert passed == ticks(layers, length)

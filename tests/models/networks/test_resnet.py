@@ -70,7 +70,7 @@ def tiny(monkeypatch):
     return model, model.init(jax.random.key(0))
 
 
-def test_a_block_starts_as_its_shortcut_alone(tiny):
+def test_a_block_starts_as_its_shortcut_and_kernels_with_hes_spread(tiny):
     model, params = tiny
     maps = np.random.default_rng(0).random((2, 4, 4, 4), np.float32)
     apply = jax.jit(lambda part, maps: model.layers[1].apply(part, (maps, 0.0), None))
@@ -78,9 +78,6 @@ def test_a_block_starts_as_its_shortcut_alone(tiny):
     assert np.array_equal(apply(part, maps)[0], maps)
     part["block_00"]["last"]["scale"] = np.ones(4, np.float32)
     assert not np.array_equal(apply(part, maps)[0], maps)
-
-
-def test_kernels_start_with_hes_spread(tiny):
     kernel = np.asarray(tiny[1]["block_01"]["Conv_1"]["kernel"])
     # the square root of 2 by what a number sums; five standard errors
     error = 5 / np.sqrt(2 * kernel.size)

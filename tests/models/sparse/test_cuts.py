@@ -84,16 +84,6 @@ def test_every_edge_has_the_cost_and_the_gradient_of_jax():
     assert mean == pytest.approx(losses_E.mean(), rel=near)
 
 
-def test_an_edge_with_nothing_between_moves_nothing():
-    graph = drawn(5, 3, 0)
-    data, table_NxK = cuts(graph, 0), corners(np.zeros(5, int), 3)
-    grads_2xK = np.empty((2, 3), np.float32)
-    for e, label in enumerate(data.labels):
-        loss, moves = gradient(table_NxK, data, e, 0, grads_2xK)
-        cut = label not in (PAIR, 0)
-        assert moves == cut and loss == pytest.approx(data.weights[e] if cut else 0)
-
-
 @pytest.mark.parametrize("labels", [2, 3, 7])
 def test_a_projected_point_is_the_nearest_of_the_simplex(labels):
     rng = np.random.default_rng(labels)
@@ -122,9 +112,6 @@ def test_moves_of_any_size_leave_a_row_on_the_simplex():
         assert abs(table_NxK.sum(dtype=float) - 1) < 1e-6 and table_NxK.min() > -1e-6
         project(wanted)
         np.testing.assert_allclose(table_NxK[0], wanted, atol=1e-6)
-
-
-def test_what_is_no_number_stays_so():
     point = np.float32([np.nan, 0, 1])
     project(point)
     assert np.isnan(point).any()
@@ -178,5 +165,12 @@ def test_the_relaxation_is_below_all_cuts_and_its_gap_as_stated(labels, seed):
         assert found.least == pytest.approx(least, rel=2e-4)
 
 
-def test_start_has_equal_shares():
+def test_an_edge_with_nothing_between_moves_nothing():
     assert (start(drawn(5, 4, 0)) == np.full((5, 4), 0.25, np.float32)).all()
+    graph = drawn(5, 3, 0)
+    data, table_NxK = cuts(graph, 0), corners(np.zeros(5, int), 3)
+    grads_2xK = np.empty((2, 3), np.float32)
+    for e, label in enumerate(data.labels):
+        loss, moves = gradient(table_NxK, data, e, 0, grads_2xK)
+        cut = label not in (PAIR, 0)
+        assert moves == cut and loss == pytest.approx(data.weights[e] if cut else 0)

@@ -78,16 +78,13 @@ def test_the_objective_and_its_gradient_are_the_means_of_the_edges():
     np.testing.assert_allclose(slopes_HxD, total_HxD, rtol=1e-12)
 
 
-def test_scores_however_large_overflow_nothing():
+def test_large_scores_do_not_overflow_and_accuracy_uses_all_units():
     table_HxD, data = example()
     grads_HxD = np.empty_like(table_HxD)
     table_HxD[:, INPUTS + 1 :] *= 1e6
     for e in range(16):
         loss, _ = gradient(table_HxD, data, e, 0, grads_HxD)
         assert np.isfinite(loss) and np.isfinite(grads_HxD[: len(units(data, e))]).all()
-
-
-def test_accuracy_uses_all_units():
     table_HxD, _ = example(np.float64)
     table_HxD[:, :INPUTS] = 0  # whatever the image
     all_C = np.tanh(table_HxD[:, INPUTS]) @ table_HxD[:, INPUTS + 1 :]

@@ -53,25 +53,13 @@ def test_metrics_are_the_loss_of_all_and_the_root_of_the_mean_square():
     assert found["rmse"] == pytest.approx(np.sqrt(square), rel=1e-5)
 
 
-def test_a_table_that_has_diverged_says_so():
-    table, ratings, index = example()
-    rows = touched(ratings.users, ratings.items, index)
-    table[rows[0]] = np.nan
-    loss, grads = gradient(table, ratings, index, rows, MU)
-    assert np.isnan(loss) and np.isnan(grads[0]).all()
-    assert np.isnan(metrics(table, ratings, MU)["rmse"])
-
-
-def test_centred_ratings_are_less_the_mean_of_the_training():
+def test_ratings_are_centred_and_the_start_is_small_and_of_its_seed():
     one = Ratings(*np.int32([[0, 1], [2, 2]]), np.float32([1, 4]))
     other = Ratings(*np.int32([[0], [2]]), np.float32([5]))
     training, held_out = centred(one, other)
     assert training.values.tolist() == [-1.5, 1.5]
     assert held_out.values.tolist() == [2.5]
     assert held_out.values.dtype == np.float32
-
-
-def test_start_is_small_with_biases_at_0_and_of_its_seed_alone():
     table, same, other = (start(300, 10, seed) for seed in (0, 0, 1))
     assert table.tobytes() == same.tobytes() != other.tobytes()
     assert table.dtype == np.float32 and table.shape == (300, 11)
@@ -85,13 +73,19 @@ def bound():
     return training, held_out, problem(training, held_out, 4, 0.1, seed=0)
 
 
-def test_the_frequency_is_how_often_the_minibatches_touch_a_row():
+def test_the_frequency_counts_ratings_and_held_out_rows_have_none():
     training, _, found = bound()
     counts = np.zeros(len(found.params), int)
     for number in range(found.examples):
         counts[found.touched(found.take(np.array([number])))] += 1
     assert found.frequency.tolist() == counts.tolist()
     assert counts.sum() == 2 * len(training.values)
+    one = Ratings(*np.int32([[0, 1], [2, 2]]), np.float32([1, 4]))
+    other = Ratings(*np.int32([[0], [5]]), np.float32([5]))
+    found = problem(one, other, 4, 0.1, seed=0)
+    assert found.params.shape == (6, 5)
+    assert found.frequency.tolist() == [1, 1, 2, 0, 0, 0]
+    assert np.isfinite(found.evaluate(found.params)["rmse"])
 
 
 def test_steps_along_the_gradient_lower_the_objective_to_noise():
@@ -108,12 +102,3 @@ def test_steps_along_the_gradient_lower_the_objective_to_noise():
     values = held_out.values - training.values.mean()
     nothing = found.evaluate(np.zeros_like(table))
     assert nothing["rmse"] == pytest.approx(np.sqrt((values**2).mean()), rel=1e-5)
-
-
-def test_rows_that_only_the_held_out_ratings_have_are_in_the_table():
-    one = Ratings(*np.int32([[0, 1], [2, 2]]), np.float32([1, 4]))
-    other = Ratings(*np.int32([[0], [5]]), np.float32([5]))
-    found = problem(one, other, 4, 0.1, seed=0)
-    assert found.params.shape == (6, 5)
-    assert found.frequency.tolist() == [1, 1, 2, 0, 0, 0]
-    assert np.isfinite(found.evaluate(found.params)["rmse"])

@@ -48,16 +48,6 @@ def test_loss_and_gradient_are_those_of_jax(seed):
     assert (others == 0).all()  # nothing is missing
 
 
-def test_gradients_come_in_the_order_asked_for_and_of_those_asked_for():
-    index, at = minibatch(1), weights(1)
-    rows = touched(DATA.inputs, index)
-    _, grads_N = gradient(at, DATA, index, rows)
-    order = np.random.default_rng(0).permutation(len(rows))[:7]
-    some = np.append(rows[order], np.setdiff1d(np.arange(FEATURES), rows)[:1])
-    _, found = gradient(at, DATA, index, some)
-    assert found.tobytes() == np.append(grads_N[order], np.float32(0)).tobytes()
-
-
 @pytest.mark.parametrize("sign", (-1, 1))
 def test_scores_however_large_overflow_nothing(sign):
     batch = Batch(csr_matrix(np.float32([[1], [1]])), np.float32([1, -1]))
@@ -67,13 +57,20 @@ def test_scores_however_large_overflow_nothing(sign):
     assert found == loss(at, batch) == 5000 and grads_N.tolist() == [sign * 0.5]
 
 
-def test_the_loss_of_all_is_that_of_their_minibatch():
+def test_the_loss_of_all_is_a_minibatch_and_gradients_have_the_order_of_rows():
     at, index = weights(4), np.arange(80)
     found, _ = gradient(at, DATA, index, touched(DATA.inputs, index))
     assert loss(at, DATA) == pytest.approx(found, rel=1e-6)
     assert gradient(at, DATA, index[:0], np.arange(FEATURES))[0] == 0
     norm = 0.25 * abs(at.astype(float)).sum()
     assert objective(at, DATA, 0.25) == pytest.approx(found + norm, rel=1e-6)
+    index, at = minibatch(1), weights(1)
+    rows = touched(DATA.inputs, index)
+    _, grads_N = gradient(at, DATA, index, rows)
+    order = np.random.default_rng(0).permutation(len(rows))[:7]
+    some = np.append(rows[order], np.setdiff1d(np.arange(FEATURES), rows)[:1])
+    _, found = gradient(at, DATA, index, some)
+    assert found.tobytes() == np.append(grads_N[order], np.float32(0)).tobytes()
 
 
 def test_proximal_steps_find_the_minimum_of_scikit_learn():

@@ -127,19 +127,6 @@ def slope_at(model, margin):
     return -1 / (1 + np.exp(margin))
 
 
-@models
-def test_settling_some_rows_is_settling_all_of_them(model):
-    data = model.paced(model.documents(BATCH, MU), RATE)
-    table = start().astype(np.float32)
-    parts = table.copy()
-    model.settle(table, data, 280)
-    model.settle(parts[:7], data, 280)
-    model.settle(parts[7:], data, 280)
-    assert parts.tobytes() == table.tobytes()
-    want = start() * (1 - RATE * MU) ** 280
-    np.testing.assert_allclose(table, want, rtol=1e-6)
-
-
 def single(model, values, label=1, mu=0.1, dtype=np.float32):
     inputs = csr_matrix(np.array([values]))
     return model.documents(Batch(inputs, np.float32([label])), mu, dtype)
@@ -188,12 +175,6 @@ def test_a_rate_that_leaves_nothing_of_the_weights_is_bad_input(model, rate, mu)
         model.paced(data, rate)
 
 
-def test_accuracy_counts_the_examples_on_their_side():
-    inputs = csr_matrix(np.float32([[1], [2], [-3], [0], [0]]))
-    sides = Batch(inputs, np.float32([1, -1, -1, 1, -1]))
-    assert svm.accuracy(np.float32([2]), sides) == 3 / 5
-
-
 @models
 @pytest.mark.parametrize("mu, labels", [(0.0, BATCH.targets), (MU, np.ones(EXAMPLES))])
 def test_where_there_is_no_optimum_none_is_looked_for(model, mu, labels):
@@ -224,6 +205,9 @@ def test_the_optimum_of_the_log_loss_has_no_slope():
     _, slopes = reference(logistic_edges, best, MU)
     # strong convexity: the gap is at most slope² / 2 μ
     assert np.square(slopes.mean(axis=0)).sum() / (2 * MU) < 1e-12
+    inputs = csr_matrix(np.float32([[1], [2], [-3], [0], [0]]))
+    sides = Batch(inputs, np.float32([1, -1, -1, 1, -1]))
+    assert svm.accuracy(np.float32([2]), sides) == 3 / 5
 
 
 @models
