@@ -1,5 +1,3 @@
-"""What a device holds by formula: counts of the real network, invariants of plans."""
-
 import itertools
 
 import jax
@@ -12,7 +10,6 @@ from dml.types import BadInput
 from dml.wire.plans.mesh import Plan
 
 SMALL = Shape(vocabulary=50, length=16, layers=8, width=48, heads=8)
-PLAN = Plan(2, 2, 2, microbatch=2, microbatches=8)
 
 
 def total(plan, rule=MIXED):

@@ -56,12 +56,6 @@ def check(found, arrays):
         np.testing.assert_allclose(part.inputs[..., 0] * 255, pixels, rtol=1e-6)
 
 
-@pytest.fixture(autouse=True)
-def cached(tmp_path, monkeypatch):
-    monkeypatch.setenv("DML_DATA", str(tmp_path / "cache"))
-    return tmp_path / "cache"
-
-
 @pytest.mark.parametrize(
     "form", [{}, {"pack": gzip.compress, "ending": ".gz"}, {"dot": "."}]
 )

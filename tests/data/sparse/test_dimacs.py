@@ -1,5 +1,3 @@
-"""DIMACS max-flow files: what a cut of the graph that they give costs."""
-
 from itertools import product
 
 import numpy as np

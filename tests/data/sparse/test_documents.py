@@ -1,5 +1,3 @@
-"""What 20 Newsgroups and Reuters become, on small sets of the same form."""
-
 import zipfile
 
 import numpy as np
@@ -29,9 +27,8 @@ def table(groups, texts):
 
 
 @pytest.fixture(params=CASES)
-def name(request, tmp_path, monkeypatch):
-    """A name in a cache of its own, whose wheel is pretended."""
-    monkeypatch.setenv("DML_DATA", str(tmp_path / "cache"))
+def name(request, monkeypatch):
+    """A name whose wheel is pretended."""
     (source,) = module.TEXT[request.param]
     tables = map(table, CASES[request.param], (TEXTS, TEXTS_HELD_OUT))
 

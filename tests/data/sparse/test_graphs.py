@@ -1,5 +1,3 @@
-"""Graphs to be cut: what their edges cost, and what is not a graph."""
-
 import gzip
 import io
 from itertools import product

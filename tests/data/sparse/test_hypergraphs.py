@@ -1,5 +1,3 @@
-"""Hypergraphs have the Ω, Δ and ρ that were asked for, and a plane parts documents."""
-
 import numpy as np
 import pytest
 from hypothesis import given, settings

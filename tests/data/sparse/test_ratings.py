@@ -25,12 +25,6 @@ FORMS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def cached(tmp_path, monkeypatch):
-    monkeypatch.setenv("DML_DATA", str(tmp_path / "cache"))
-    return tmp_path / "cache"
-
-
 def joined(training, held_out):
     return sorted(
         (int(u), int(i), float(v))

@@ -70,16 +70,14 @@ def broken(where, folder):
 
 
 @pytest.fixture(autouse=True)
-def empty_cache(tmp_path, monkeypatch):
-    """A cache of its own; pip sees the wheels in tmp_path and nothing else."""
-    monkeypatch.setenv("DML_DATA", str(tmp_path / "cache"))
+def local_pip(tmp_path, monkeypatch):
+    """Let pip see the wheels in tmp_path and nothing else."""
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
-    return tmp_path / "cache"
 
 
 @pytest.mark.parametrize("name", sorted(set(TEXT) - {"enwiki"}))
-def test_each_named_text_becomes_a_file_of_documents(name, monkeypatch, empty_cache):
+def test_each_named_text_becomes_a_file_of_documents(name, monkeypatch, tmp_path):
     content, expected = CONTENTS[name]
 
     def fetch(where, folder):
@@ -90,12 +88,14 @@ def test_each_named_text_becomes_a_file_of_documents(name, monkeypatch, empty_ca
     assert (source.sha256 is None) == (source.fetch is url)
     pretended = source._replace(fetch=fetch, sha256=None)
     monkeypatch.setitem(corpora.TEXT, name, (pretended,))
-    assert text(name) == [empty_cache / "text" / f"{name}.txt"]
+    assert text(name) == [tmp_path / "cache/text" / f"{name}.txt"]
     with text(name)[0].open(newline="", encoding="utf-8") as file:
         assert file.read() == expected * len(source.members)
     monkeypatch.setitem(corpora.TEXT, name, (source._replace(fetch=broken),))
     assert text(name)  # cached: no further request
-    assert [path.name for path in (empty_cache / "text").iterdir()] == [f"{name}.txt"]
+    assert [path.name for path in (tmp_path / "cache/text").iterdir()] == [
+        f"{name}.txt"
+    ]
 
 
 def test_the_embedded_wikipedia_is_found_without_importing_gensim():
@@ -118,7 +118,7 @@ def test_a_wheel_is_fetched_by_pip_checked_and_opened_once(tmp_path):
     assert path.read_text() == "first\nsecond\n"
 
 
-def test_the_next_source_is_tried_and_a_failure_names_them_all(tmp_path, empty_cache):
+def test_the_next_source_is_tried_and_a_failure_names_them_all(tmp_path):
     (tmp_path / "a.zip").write_bytes(zipped({"b": "words\n"}))
     address = (tmp_path / "a.zip").as_uri()
     good = Source(url, address, ["b"], lines)
@@ -144,7 +144,7 @@ def test_the_next_source_is_tried_and_a_failure_names_them_all(tmp_path, empty_c
     ]:
         error.match(said)
     assert "\n" not in str(error.value)
-    assert not list((empty_cache / "text").iterdir())  # no half of a text
+    assert not list((tmp_path / "cache/text").iterdir())  # no half of a text
     assert cached("text/a.txt", [bad[0], good]).read_text() == "words\n"
 
 

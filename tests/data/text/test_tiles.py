@@ -1,5 +1,3 @@
-"""Nothing is lost, moved to another row, or ordered by anything but the seed."""
-
 import tracemalloc
 from collections import Counter
 

@@ -14,15 +14,9 @@ from dml.types import BadInput
 DOCUMENTS = [*generated(200, 12, seed=0), "A [MASK], a [SEP] and an <|endoftext|>!"]
 
 
-@pytest.fixture(autouse=True)
-def cached(tmp_path, monkeypatch):
-    monkeypatch.setenv("DML_DATA", str(tmp_path / "cache"))
-    monkeypatch.delenv(module.PARALLELISM_VARIABLE, raising=False)
-    return tmp_path / "cache"
-
-
 @pytest.fixture
-def corpus(tmp_path):
+def corpus(tmp_path, monkeypatch):
+    monkeypatch.delenv(module.PARALLELISM_VARIABLE, raising=False)
     path = tmp_path / "corpus.txt"
     path.write_text("\n\n".join(DOCUMENTS))
     return str(path)

@@ -2,7 +2,7 @@
 
 import math
 import re
-from functools import cache, partial
+from functools import cache
 
 import jax
 import numpy as np
@@ -46,12 +46,6 @@ def whole(mixture):
         return (mixed_RxD * targets_RxD).sum() + measures.balance, (mixed_RxD, measures)
 
     call = jax.jit(jax.value_and_grad(loss, (0, 1), has_aux=True))
-    return jax.device_get(call(params(mixture), drawn(3, ROWS, mixture.width)))
-
-
-def forward(mixture, groups):
-    """Return mixed and measures alone, which compile sooner."""
-    call = jax.jit(partial(dense, mixture=mixture, groups=groups))
     return jax.device_get(call(params(mixture), drawn(3, ROWS, mixture.width)))
 
 
@@ -185,8 +179,8 @@ def check_experts_speak_four_times_and_only_by_all_to_all():
     assert not re.search(r"= (psum|pmean|all_gather|ppermute|reduce_scatter)", said)
 
 
-def check_an_all_to_all_that_is_left_out_is_seen():
-    exchange, calls = jax.lax.all_to_all, []
+def check_an_all_to_all_that_is_left_out_and_rows_that_are_not_dropped_are_seen():
+    exchange, routes, calls = jax.lax.all_to_all, module.routes, []
 
     def second_left_out(array, axis, split, concat, **options):
         calls.append(1)
@@ -194,29 +188,22 @@ def check_an_all_to_all_that_is_left_out_is_seen():
             return exchange(array, axis, split, concat, **options)
         return array.reshape(TWO.experts, -1, TWO.width)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jax.lax, "all_to_all", second_left_out)
-        wrong = shared(TWO)
-    assert calls
-    with pytest.raises(AssertionError):
-        close(wrong, whole(TWO))
-
-
-def check_a_dropped_row_that_counts_is_seen():
-    routes = module.routes
-
     def crowded(scores_RxE, choices):
         way = routes(scores_RxE, choices)
         room = module.capacity(TWO, ROWS // DEVICES)
         return way._replace(slots_RxK=way.slots_RxK % room)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "routes", crowded)
-        mixed_RxD, measures = forward(TWO, DEVICES)
-    wanted_RxD, dropped, _ = by_hand(TWO, DEVICES)
-    assert measures.dropped != dropped
-    with pytest.raises(AssertionError):
-        close(mixed_RxD, wanted_RxD)
+    wanted = whole(TWO)
+    for where, name, wrong in (
+        (jax.lax, "all_to_all", second_left_out),
+        (module, "routes", crowded),
+    ):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(where, name, wrong)
+            found = shared(TWO)
+        with pytest.raises(AssertionError):
+            close(found, wanted)
+    assert calls
 
 
 def check_experts_that_devices_cannot_share_are_refused():

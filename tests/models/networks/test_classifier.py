@@ -1,5 +1,3 @@
-"""Every network that classifies, against what holds for all of them."""
-
 import functools
 
 import jax
@@ -168,16 +166,3 @@ def test_metrics_of_the_logistic_regression_and_its_start():
     # untrained guesses cost the logarithm of the number of classes
     loss = model.loss(model.init(jax.random.key(0)), batch)
     assert loss == pytest.approx(np.log(3), rel=1e-6)
-
-
-def test_models_that_are_one_object_compile_once():
-    model, (params, batch) = logistic(5, 3), linear(count=11)
-    traces = []
-
-    def loss(params, batch):
-        traces.append(1)  # only while it is traced
-        return model.loss(params, batch)
-
-    for _ in range(3):
-        gradient(loss, params, batch)
-    assert len(traces) == 1

@@ -1,5 +1,3 @@
-"""On devices in a process of its own; what needs none is here."""
-
 import numpy as np
 import pytest
 
@@ -21,20 +19,16 @@ def test_the_papers_sizes_have_the_papers_maps():
     layers = plan((224, 224, 3), 1000, Sizes(unit=32, kernel=11, stride=4), PUBLISHED)
     made = [one.makes for one in layers]
     assert made == [96, 256, 384, 384, 256, 4096, 4096, 1000]
-    assert [number for number, one in enumerate(layers, 1) if one.crosses] == [
-        1,
-        *PUBLISHED,
-    ]
+    crossing = [number for number, one in enumerate(layers, 1) if one.crosses]
+    assert crossing == [1, *PUBLISHED]
     assert [one.kernel[0] for one in layers[:5]] == [11, 5, 3, 3, 3]
     assert [one.normalised for one in layers] == [True] * 2 + [False] * 6
     # our padding leaves maps of 7 x 7 after layer 5, where the paper's are of 6 x 6
     assert [one.sees[0] for one in layers[:6]] == [224, 28, 14, 14, 14, 7]
     layers[5] = layers[5]._replace(kernel=(6, 6))
-    weights = sum(
-        np.prod(one.kernel) * one.sees[2] // (1 if one.crosses else 2) * one.makes
-        for one in layers
-    )
-    assert weights == 60_954_656  # "60 million parameters"
+    inputs = [one.sees[2] // (1 if one.crosses else 2) for one in layers]
+    sizes = [np.prod(one.kernel) * one.makes for one in layers]
+    assert np.dot(inputs, sizes) == 60_954_656  # "60 million parameters"
 
 
 def test_what_crosses_is_maps_and_scores():

@@ -1,5 +1,3 @@
-"""Tensor parallel, in a process of its own: devices are counted once and for all."""
-
 import jax
 import numpy as np
 import pytest

@@ -9,15 +9,13 @@ from dml.data.sparse.ratings import generated
 from dml.models.networks.glove import Records, glove, weight
 from dml.models.sparse.completion import (
     gradient,
-    move,
     objective,
     of_counts,
     of_ratings,
     optimum,
     rmse,
-    solve,
 )
-from dml.models.sparse.factors import centred, metrics, start
+from dml.models.sparse.factors import metrics
 from dml.types import BadInput, Embeddings, Ratings
 
 USERS, ITEMS = 9, 7
@@ -104,19 +102,6 @@ def slopes(table_TxD, data):
     return total_TxD
 
 
-def test_solving_for_a_side_ends_its_slopes_and_never_raises_the_objective():
-    table_TxD, data = entries(np.float64)
-    before = objective(table_TxD, data)
-    for sweep in range(6):
-        side = sweep % 2
-        solve(table_TxD, data, side, MUS[side])
-        after = objective(table_TxD, data)
-        assert after < before
-        before = after
-        rows = np.unique(data.edges.rows[side::2])
-        assert abs(slopes(table_TxD, data)[rows]).max() < 1e-8
-
-
 def test_at_the_optimum_all_slopes_are_gone_and_small_moves_only_raise():
     table_TxD, data = entries(np.float64, factors=2)
     best_TxD = optimum(data, table_TxD)
@@ -134,22 +119,6 @@ def test_rows_of_fewer_entries_than_numbers_are_solved_without_a_norm():
     best_TxD = optimum(data, table_TxD)
     assert np.isfinite(best_TxD).all()
     assert objective(best_TxD, data) < 1e-6 * objective(table_TxD, data)
-
-
-def test_edge_after_edge_comes_within_a_hundredth_of_the_optimum():
-    training, held_out = centred(*generated(40, 30, 900, 3, seed=2))
-    data, table_TxD = of_ratings(training, 0.1, 0.1), start(70, 4, seed=0)
-    least = objective(optimum(data, table_TxD), data)
-    grads_2xD = np.empty((2, 5), np.float32)
-    for epoch in range(60):
-        rate = np.float32(0.2 * 0.93**epoch)
-        for e, rows in enumerate(data.edges.rows.reshape(-1, 2)):
-            gradient(table_TxD, data, e, e, grads_2xD)
-            for s, row in enumerate(rows):
-                move(table_TxD, row, grads_2xD, s, rate)
-            table_TxD[rows] += grads_2xD
-    assert objective(table_TxD, data) < 1.01 * least
-    assert rmse(table_TxD, of_ratings(held_out, 0, 0)) < held_out.values.std()
 
 
 def test_sides_that_are_not_apart_and_counts_of_nothing_are_bad_input():

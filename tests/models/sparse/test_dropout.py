@@ -1,5 +1,3 @@
-"""The network that dropout makes sparse, against JAX and its finite sum."""
-
 import jax
 import jax.numpy as jnp
 import numpy as np

@@ -1,5 +1,3 @@
-"""Sparse logistic regression against JAX, float64, scikit-learn and the conditions."""
-
 import jax
 import jax.numpy as jnp
 import numpy as np
