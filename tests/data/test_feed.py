@@ -115,8 +115,5 @@ def test_a_process_ends_though_its_feed_was_never_closed():
         [sys.executable, "-c", program], capture_output=True, text=True, cwd=root
     )
     assert (done.returncode, done.stderr) == (0, "")
-
-
-def test_looking_back_is_bad_input():
     with pytest.raises(BadInput, match="ahead=-1 of 0 or more"):
         feed(examples, [], whole, ahead=-1)

@@ -21,6 +21,7 @@ def test_two_hands_write_one_file_by_place_and_a_nameless_one_leaves_nothing(tmp
         assert np.array_equal(one.get(3, 2), given[3:5])
         assert len(one.get(9, 0)) == 0
     assert (tmp_path / "file").read_bytes() == given.tobytes()
+    (tmp_path / "file").unlink()
     with Scratch(tmp_path / "file", np.int32, nameless=True) as file:
         file.put(1, np.arange(3, dtype=np.int32))
         assert file.get(0, 4).tolist() == [0, 0, 1, 2]

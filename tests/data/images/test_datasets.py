@@ -177,7 +177,9 @@ def test_mnist_5k_is_shuffled_split_and_kept(monkeypatch, cached):
     assert np.array_equal(images("mnist_5k")[1].inputs, held_out.inputs)  # kept
 
 
-def test_fashion_mnist_is_found_where_debian_installs_it(tmp_path, monkeypatch):
+def test_fashion_mnist_is_installed_or_fetched_as_a_debian_package(
+    tmp_path, monkeypatch, cached
+):
     arrays = written(tmp_path / module.SHARE)
     here, fetched = module.FASHION_MNIST
     assert here.address == "/"
@@ -185,9 +187,6 @@ def test_fashion_mnist_is_found_where_debian_installs_it(tmp_path, monkeypatch):
         module, "FASHION_MNIST", (here._replace(address=str(tmp_path)), fetched)
     )
     check(images("fashion_mnist"), arrays)
-
-
-def test_fashion_mnist_is_fetched_as_a_debian_package(tmp_path, monkeypatch, cached):
     arrays = written(tmp_path / "contents")
     scripts = {
         "apt-get": '[ "$1 $2" = "download dataset-fashion-mnist" ] && touch x_1.deb',

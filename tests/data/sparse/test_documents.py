@@ -79,14 +79,13 @@ def test_the_second_load_reads_the_same_bytes_and_asks_nobody(
     assert kept == [f"{name}.npz", f"{name}.tsv"]
 
 
-def test_nothing_half_written_stays_in_the_cache(name, tmp_path, monkeypatch):
-    monkeypatch.setattr(module.np, "savez", lambda *_, **__: 1 / 0)
-    with pytest.raises(ZeroDivisionError):
+def test_nothing_half_written_stays_and_a_text_cut_short_is_bad_input(
+    name, tmp_path, monkeypatch
+):
+    with monkeypatch.context() as patch, pytest.raises(ZeroDivisionError):
+        patch.setattr(module.np, "savez", lambda *_, **__: 1 / 0)
         documents(name)
     assert [path.name for path in (tmp_path / "cache").iterdir()] == ["text"]
-
-
-def test_a_text_cut_short_is_bad_input(name, tmp_path):
     documents(name)
     (tmp_path / "cache" / f"{name}.npz").unlink()
     path = tmp_path / "cache" / "text" / f"{name}.tsv"

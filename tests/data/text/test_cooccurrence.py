@@ -51,7 +51,7 @@ def test_sums_drain_by_rising_context_and_are_zero_after(words):
         assert not sums.marks.any()
 
 
-def test_counting_stops_before_its_records_overfill_and_goes_on():
+def test_counting_goes_on_after_full_records_and_at_right_members_of_pairs():
     numbers = np.random.default_rng(0).integers(END, 20, 400).astype(np.int32)
     index, sums = kernels.index(numbers, 20), kernels.sums(20)
     weights, whole = kernels.weights(5), np.empty(400, COUNT)
@@ -66,8 +66,6 @@ def test_counting_stops_before_its_records_overfill_and_goes_on():
     assert len(parts) > 5
     assert np.array_equal(np.concatenate(parts), whole[:used])
 
-
-def test_a_pair_is_counted_where_its_right_member_stands():
     numbers = np.random.default_rng(1).integers(END, 9, 300).astype(np.int32)
     weights, sums, table = kernels.weights(4), kernels.sums(9), np.empty(81, COUNT)
 

@@ -32,7 +32,7 @@ def test_fewer_than_two_words_are_bad_input(counts, limits, message):
         vocabulary(counts, *limits)
 
 
-def test_a_written_vocabulary_has_the_bytes_of_the_c_program_and_is_read_back(tmp_path):
+def test_a_vocabulary_has_the_bytes_of_the_c_program_and_is_read_back(tmp_path):
     given = vocabulary({"the": 12, "naïve": 7, "of": 10**12})
     write(tmp_path / "vocab.txt", given)
     text = "of 1000000000000\nthe 12\nnaïve 7\n"
@@ -41,6 +41,12 @@ def test_a_written_vocabulary_has_the_bytes_of_the_c_program_and_is_read_back(tm
     assert again.words == given.words
     assert again.counts.dtype == np.int64
     assert np.array_equal(again.counts, given.counts)
+    (tmp_path / "binary").write_bytes(b"\xff\xfe 3\n")
+    (tmp_path / "short").write_text("a 3\n")
+    (tmp_path / "empty").write_text("")
+    for name in ("missing", "binary", "short", "empty"):
+        with pytest.raises(BadInput, match=f"{name}: expected .*; pass a vocab.txt"):
+            read(tmp_path / name)
 
 
 @pytest.mark.parametrize("line", ["b", "b ", " 2", "b 2 3", "b x", "b -1", "", "a 2"])
@@ -48,12 +54,3 @@ def test_a_broken_line_is_named(tmp_path, line):
     (tmp_path / "vocab.txt").write_text(f"a 3\n{line}\nc 1\n")
     with pytest.raises(BadInput, match=f"vocab.txt: line 2: .* got '{line.rstrip()}'"):
         read(tmp_path / "vocab.txt")
-
-
-def test_missing_binary_and_short_files_are_bad_input(tmp_path):
-    (tmp_path / "binary").write_bytes(b"\xff\xfe 3\n")
-    (tmp_path / "short").write_text("a 3\n")
-    (tmp_path / "empty").write_text("")
-    for name in ("missing", "binary", "short", "empty"):
-        with pytest.raises(BadInput, match=f"{name}: expected .*; pass a vocab.txt"):
-            read(tmp_path / name)

@@ -1,16 +1,21 @@
 import functools
+from collections import Counter
 
 import jax
 import numpy as np
 import pytest
+from jax.sharding import PartitionSpec as P
 
 from dml.models.gradient import gradient
+from dml.models.layered import read
+from dml.models.networks import classifier
 from dml.models.networks import resnet as residual
 from dml.models.networks.cnn import cnn
 from dml.models.networks.logistic import logistic
 from dml.models.networks.mlp import mlp
 from dml.models.networks.resnet import Plan, resnet
 from dml.types import BadInput, Batch
+from dml.wire.mesh.devices import mesh
 
 SHAPE, TINY = (8, 8, 1), Plan((1, 1), 2, (3, 3), 1, False, 4)
 MODELS = {
@@ -166,3 +171,91 @@ def test_metrics_of_the_logistic_regression_and_its_start():
     # untrained guesses cost the logarithm of the number of classes
     loss = model.loss(model.init(jax.random.key(0)), batch)
     assert loss == pytest.approx(np.log(3), rel=1e-6)
+
+
+@pytest.fixture
+def shapes_only(monkeypatch):
+    """Let init return shapes: nothing is drawn."""
+    monkeypatch.setattr(classifier, "initial", lambda shapes, key, spread: shapes)
+
+
+# by hand; He 2015 says 0.27 M and 0.46 M, torchvision has 25,557,032
+@pytest.mark.parametrize(
+    "depth, shape, classes, weights, statistics",
+    [
+        (20, (32, 32, 3), 10, 272_474, 1568),
+        (32, (32, 32, 3), 10, 466_906, 2464),
+        (50, (224, 224, 3), 1000, 25_557_032, 53_120),
+    ],
+)
+def test_resnets_have_the_numbers_of_the_paper(
+    depth, shape, classes, weights, statistics, shapes_only
+):
+    shapes = resnet(shape, classes, depth).init(jax.random.key(0))
+    count = Counter()
+    for path, leaf in jax.tree_util.tree_leaves_with_path(shapes):
+        count["statistics" in jax.tree_util.keystr(path)] += leaf.size
+    assert count == {False: weights, True: statistics}
+
+
+def test_one_layer_a_block_beside_the_first_and_the_last():
+    for depth, plan in residual.DEPTHS.items():
+        model = resnet((32, 32, 3), 10, depth)
+        assert len(model.layers) == sum(plan.blocks) + 2
+        assert len(plan.kernels) * sum(plan.blocks) + 2 == depth
+
+
+@pytest.mark.parametrize(
+    "depth, size, expected", [(8, 32, (2, 8, 8, 64)), (50, 64, (2, 2, 2, 2048))]
+)
+def test_groups_halve_the_maps_and_the_large_stem_quarters_them(
+    depth, size, expected, shapes_only
+):
+    model = resnet((size, size, 3), 10, depth, "bfloat16")
+    params = model.init(jax.random.key(0))
+    given = None
+    batch = Batch(np.zeros((2, size, size, 3), np.float32), np.zeros(2, np.int32))
+    for layer in model.layers[:-1]:
+        part = read(layer, params)
+        given = jax.eval_shape(layer.apply, part, given, batch)
+    maps, moved = given
+    assert (maps.shape, str(maps.dtype)) == (expected, "bfloat16")
+    assert (moved.shape, moved.dtype) == ((), np.float32)
+
+
+def test_a_residual_block_starts_as_its_shortcut_alone():
+    model, params, *_ = begun("resnet")
+    maps = np.random.default_rng(0).random((2, 8, 8, TINY.width), np.float32)
+    apply = jax.jit(lambda part, maps: model.layers[1].apply(part, (maps, 0.0), None))
+    part = read(model.layers[1], params)
+    assert np.array_equal(apply(part, maps)[0], maps)
+    last = part["block_00"]["last"] | {"scale": np.ones(TINY.width, np.float32)}
+    part["block_00"] = part["block_00"] | {"last": last}
+    assert not np.array_equal(apply(part, maps)[0], maps)
+
+
+def test_devices_that_hold_parts_of_a_batch_are_told_from_those_that_agree():
+    model, params, *_ = begun("resnet")
+    batch = example(4)
+
+    def loss(params, batch):
+        return jax.lax.pmean(model.loss(params, batch), "data")
+
+    specs = {"in_specs": (P(), P("data")), "out_specs": P()}
+    # check_vma: else it would not even be traced
+    sharded = jax.shard_map(jax.grad(loss), mesh=mesh(data=0), check_vma=True, **specs)
+    grads = jax.eval_shape(sharded, params, batch)
+    assert jax.tree.structure(grads) == jax.tree.structure(params)
+
+
+@pytest.mark.parametrize(
+    "shape, depth, message",
+    [
+        ((32, 32, 3), 21, "a depth of 8, 20, 32, 50, got 21"),
+        ((32, 32), 20, "images HxWxC, 4 by 4 at least"),
+        ((28, 28, 1), 50, "32 by 32 at least for depth=50, got .28, 28, 1."),
+    ],
+)
+def test_other_depths_and_images_of_resnets_are_bad_input(shape, depth, message):
+    with pytest.raises(BadInput, match=message):
+        resnet(shape, 10, depth)

@@ -88,10 +88,8 @@ def test_of_counts_it_is_glove():
     records = Records(pairs[0], pairs[1] + words, np.log(count), weights)
     with jax.enable_x64(True):
         on_jax = jax.tree.map(jnp.asarray, (params, records))
-        loss, grads = jax.jit(jax.value_and_grad(glove(words, dim).loss))(*on_jax)
+        loss = jax.jit(glove(words, dim).loss)(*on_jax)
     assert objective(table_TxD, data) == pytest.approx(float(loss), rel=1e-12)
-    want_TxD = np.column_stack([grads.vectors_TxD, grads.biases_T])
-    np.testing.assert_allclose(slopes(table_TxD, data), want_TxD, 1e-10, atol=1e-12)
 
 
 def slopes(table_TxD, data):

@@ -71,26 +71,6 @@ def test_the_loss_of_all_is_a_minibatch_and_gradients_have_the_order_of_rows():
     assert found.tobytes() == np.append(grads_N[order], np.float32(0)).tobytes()
 
 
-def test_proximal_steps_find_the_minimum_of_scikit_learn():
-    from sklearn.linear_model import LogisticRegression
-
-    l1, index, every = 0.01, np.arange(80), np.arange(FEATURES)
-    shard = table("sgd", np.zeros((FEATURES, 1)), 2.0, l1=l1)
-    for _ in range(1500):
-        _, grads = gradient(shard.values[:, 0], DATA, index, every)
-        shard.update(slice(None), grads[:, None])
-    options = {"solver": "liblinear", "fit_intercept": False, "random_state": 0}
-    options |= {"l1_ratio": 1, "tol": 1e-8, "max_iter": 100_000}
-    theirs = LogisticRegression(C=1 / (80 * l1), **options)
-    theirs.fit(DATA.inputs, DATA.targets)
-    ours, want = shard.values[:, 0], theirs.coef_[0].astype(np.float32)
-    assert objective(ours, DATA, l1) == pytest.approx(objective(want, DATA, l1), 1e-5)
-    assert ((ours == 0) == (want == 0)).all() and 0 < (ours == 0).sum() < FEATURES
-    # and there, nothing is worth sending but the weights that are not zero
-    _, grads = gradient(ours, DATA, index, every)
-    assert (kkt(ours, grads, l1) == (ours != 0)).all()
-
-
 def test_what_the_filter_drops_would_not_have_changed_a_bit():
     l1, rate = 0.02, 0.7
     full, filtered = (table("sgd", np.zeros((60, 1)), rate, l1=l1) for _ in range(2))
