@@ -8,7 +8,7 @@ import pytest
 from gensim.test.utils import datapath
 
 from dml.evaluation import words as words_module
-from dml.evaluation.words import analogies, evaluate, keyed, neighbours, quiet
+from dml.evaluation.words import SEMANTIC, analogies, evaluate, keyed, neighbours, quiet
 from dml.types import BadInput
 
 SHARES = {"analogy_accuracy", "analogy_semantic", "analogy_syntactic"}
@@ -151,37 +151,22 @@ def test_neighbours_are_the_nearest_and_kinds_of_questions_count_apart(monkeypat
         "east": ["far", "northeast"],
         "north": ["northeast", "far"],
     }
-    scores = {
-        "capital-common-countries": (1, 1),
-        "capital-world": (2, 4),
-        "currency": (0, 1),
-        "city-in-state": (0, 1),
-        "family": (1, 1),
-        "gram1-adjective-to-adverb": (1, 10),
-        "gram9-plural-verbs": (0, 10),
-    }
+    scores = dict(zip(SEMANTIC, [(1, 1), (2, 4), (0, 1), (0, 1), (1, 1)], strict=True))
+    scores |= {"gram1-adjective-to-adverb": (1, 10), "gram9-plural-verbs": (0, 10)}
     monkeypatch.setattr(words_module, "analogies", lambda *_: scores)
     result = evaluate(["a"], np.ones((1, 2), np.float32))
-    assert result["analogy_semantic"] == 4 / 8
-    assert result["analogy_syntactic"] == 1 / 20
-    assert result["analogy_accuracy"] == 5 / 28
-    assert result["analogy_questions"] == 28
+    kinds = ("semantic", "syntactic", "accuracy", "questions")
+    found = [result[f"analogy_{kind}"] for kind in kinds]
+    assert found == [4 / 8, 1 / 20, 5 / 28, 28]
 
 
-def test_nothing_is_said_and_the_vectors_and_the_log_stay_as_they_are(
-    english, capfd, caplog
-):
+def test_the_log_and_the_vectors_stay_as_they_are(english, capfd, caplog):
     words, vectors = english
     before = vectors.copy()
-    log = logging.getLogger("gensim")
-    log.setLevel(logging.INFO)
-    try:
-        with caplog.at_level(logging.INFO):
-            evaluate(words, vectors, restrict=300)
-            neighbours(words, vectors, words[:2])
-        assert log.level == logging.INFO
-    finally:
-        log.setLevel(logging.NOTSET)
+    with caplog.at_level(logging.INFO), caplog.at_level(logging.INFO, "gensim"):
+        evaluate(words, vectors, restrict=300)
+        neighbours(words, vectors, words[:2])
+        assert logging.getLogger("gensim").level == logging.INFO
     assert not caplog.records
     assert capfd.readouterr() == ("", "")
     assert np.array_equal(vectors, before)

@@ -36,10 +36,8 @@ def test_parameters_are_as_many_as_the_network_has(shape, causal):
 @pytest.mark.parametrize("causal", (True, False))
 @pytest.mark.parametrize("stages", (1, 2, 3, 8))
 def test_stages_together_hold_all_parameters_and_one_more_table(stages, causal):
-    found = [
-        memory.on_stage(SMALL, causal, Plan(stage=stages), stage)
-        for stage in range(stages)
-    ]
+    plan = Plan(stage=stages)
+    found = [memory.on_stage(SMALL, causal, plan, stage) for stage in range(stages)]
     copy = memory.table(SMALL) * (stages > 1)
     assert sum(found) == memory.parameters(SMALL, causal) + copy
 

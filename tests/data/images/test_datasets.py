@@ -116,12 +116,7 @@ GZ = {"ending": ".gz", "pack": gzip.compress}
         (0, CIFAR, lambda _: b"", "_3.bin: expected records of 3073 .* got 0 bytes; d"),
         (0, CIFAR, lambda c: b"\x0a" + c[1:], "_3.bin: expected classes below 10, got"),
         (0, "test_batch.bin", None, "No such file.* with data_batch_1.*test_batch.bin"),
-        (
-            1,
-            "test.bin",
-            None,
-            "test.bin: .*got No such file.* with train.bin, test.bin",
-        ),
+        (1, "test.bin", None, "test.bin: .*No such file.* with train.bin, test.bin"),
     ],
 )
 def test_a_broken_or_missing_file_is_bad_input(form, name, spoil, problem, tmp_path):

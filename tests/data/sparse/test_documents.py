@@ -49,12 +49,9 @@ def test_rows_are_tf_idf_of_words_that_two_training_documents_have(name):
     training, held_out = documents(name)
     # pixel, screen and wheel are in two of four documents each: one idf, √½ or 1
     half = np.sqrt(0.5)
+    first = [[half, half, 0], [0, 1, 0], [half, 0, half], [0, 0, 1]]
     for batch, rows, labels in (
-        (
-            training,
-            [[half, half, 0], [0, 1, 0], [half, 0, half], [0, 0, 1]],
-            [1, 1, -1, -1],
-        ),
+        (training, first, [1, 1, -1, -1]),
         (held_out, [[0, 0, 1], [1, 0, 0], [0, 0, 0]], [-1, 1, 1]),
     ):
         np.testing.assert_allclose(batch.inputs.toarray(), rows, rtol=1e-6)

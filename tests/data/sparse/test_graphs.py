@@ -124,11 +124,22 @@ def packed(points, kind=2):
     return gzip.compress(bytes(head) + points.astype(np.uint8).tobytes(order="F"))
 
 
-def test_a_nifti_file_is_unpacked_along_its_axes():
+def test_a_nifti_volume_has_slices_about_its_middle_and_the_maps_as_truth(brain):
     points = np.arange(24).reshape(2, 3, 4)
     np.testing.assert_array_equal(brain_volume.nifti(packed(points)), points)
     with pytest.raises(ValueError, match="kind 4"):
         brain_volume.nifti(packed(points, kind=4))
+    graph = brain_volume.volume(slices=3, every=2)
+    assert graph.shape == (3, 8, 7) and graph.labels == 3 == len(graph.names)
+    truth = graph.truth.reshape(graph.shape)
+    for place, label in (((0, 0), 0), ((2, 2), 1), ((4, 3), 2)):
+        np.testing.assert_array_equal(truth[:, *place], label)
+    # of the nearest point, the likeliest class is mostly the true one
+    cheapest = np.full((graph.nodes, 3), 0.0)
+    np.add.at(cheapest, tuple(graph.terminals.T), graph.terminal_weights)
+    assert (cheapest.argmax(axis=1) == graph.truth).mean() > 0.9
+    again = brain_volume.volume(slices=3, every=2, seed=1)
+    assert not np.array_equal(again.picture, graph.picture)
 
 
 @pytest.fixture
@@ -143,20 +154,6 @@ def brain(monkeypatch, tmp_path):
     path.write_text("".join(map("".join, lines)))
     monkeypatch.setattr(brain_volume, "cached", lambda *_: path)
     return path
-
-
-def test_a_volume_has_slices_about_its_middle_and_the_maps_as_truth(brain):
-    graph = brain_volume.volume(slices=3, every=2)
-    assert graph.shape == (3, 8, 7) and graph.labels == 3 == len(graph.names)
-    truth = graph.truth.reshape(graph.shape)
-    for place, label in (((0, 0), 0), ((2, 2), 1), ((4, 3), 2)):
-        np.testing.assert_array_equal(truth[:, *place], label)
-    # of the nearest point, the likeliest class is mostly the true one
-    cheapest = np.full((graph.nodes, 3), 0.0)
-    np.add.at(cheapest, tuple(graph.terminals.T), graph.terminal_weights)
-    assert (cheapest.argmax(axis=1) == graph.truth).mean() > 0.9
-    again = brain_volume.volume(slices=3, every=2, seed=1)
-    assert not np.array_equal(again.picture, graph.picture)
 
 
 def test_slices_that_a_volume_lacks_and_a_broken_file_are_bad_input(brain):
@@ -193,9 +190,6 @@ def test_records_are_joined_to_those_alike_and_originals_are_known(people):
     np.testing.assert_array_equal(graph.terminals[:, 1], graph.truth[known])
     beside = np.bincount(graph.pairs.ravel(), np.repeat(graph.pair_weights, 2))
     assert (graph.terminal_weights > beside[known]).all()
-
-
-def test_records_of_nobody_are_bad_input(people):
     with pytest.raises(BadInput, match="2 to 2 people .* got people=3"):
         entities.entities(people=3)
     people.write_text("\n".join([RECORDS[0], "rec-x"]))
@@ -246,7 +240,7 @@ def test_a_written_graph_is_read_back(tmp_path):
     "lines, message",
     [
         (["n 1 s"], "line 1: expected one line `p` before all others, got 'n 1 s'"),
-        (["p max 3 1", "p max 3 1"], "line 2: expected one line `p`"),
+        (2 * ["p max 3 1"], "line 2: expected one line `p`"),
         (["p min 3 1"], "line 1: expected `p max` with 2 nodes or more"),
         (["p max x 1"], "line 1: expected `p max` with 2 nodes or more"),
         (["p max 3"], "line 1: expected `p max nodes arcs`"),

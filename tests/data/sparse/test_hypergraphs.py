@@ -1,3 +1,5 @@
+from itertools import pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -10,9 +12,7 @@ from dml.types import BadInput
 def incidence(edges, rows):
     assert (np.diff(edges.starts) > 0).all() and edges.starts[-1] == len(edges.rows)
     touched = np.zeros((len(edges.starts) - 1, rows), int)
-    for e, (first, last) in enumerate(
-        zip(edges.starts, edges.starts[1:], strict=False)
-    ):
+    for e, (first, last) in enumerate(pairwise(edges.starts)):
         assert (np.diff(edges.rows[first:last].astype(int)) > 0).all()
         touched[e, edges.rows[first:last]] = 1
     return touched
@@ -75,11 +75,8 @@ def test_both_labels_are_given_and_edges_and_values_are_of_the_seed():
 @pytest.mark.parametrize(
     "choice, said",
     (
-        ((0, 9, 1, 0.5, 0.5), "edges=0"),
-        ((9, 9, 0, 0.5, 0.5), "omega=0"),
-        ((10, 99, 2, 0.04, 0.5), "delta=0.04"),
-        ((10, 99, 2, 1.5, 0.5), "delta=1.5"),
-        ((10, 99, 2, float("nan"), 0.5), "delta=nan"),
+        *(((0, 9, 1, 0.5, 0.5), "edges=0"), ((9, 9, 0, 0.5, 0.5), "omega=0")),
+        *(((10, 99, 2, n, 0.5), f"delta={n}") for n in (0.04, 1.5, float("nan"))),
         ((10, 99, 2, 0.5, 0.4), "ρ of Δ=0.5 to 0.9, got rho=0.4"),
         ((10, 99, 2, 0.5, 1.0), "ρ of Δ=0.5 to 0.9, got rho=1.0"),
         ((10, 9, 3, 0.2, 0.4), "rows=9"),

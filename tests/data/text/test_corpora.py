@@ -15,15 +15,9 @@ from dml.types import BadInput
 TAB = "Category\tTitle\tText\tContent\nd\td\ts\ts\nclass\t\t\t\n\n"
 TAB += 'x\ty\tOne  two\t"Once ""upon"""\nx\ty\t\t\nx\ty\tthree\ta time\n'
 CSV = 'id,text\n1,"Some\nnews, today"\n2,\n3,more\n'
-WORDS = {
-    "ox": {
-        "entry": "ox",
-        "pos": [
-            {"definitions": [{"text": "A beast.", "examples": ["An ox\nate."]}]},
-            {"definitions": [{"text": None, "examples": []}]},
-        ],
-    }
-}
+BEAST = {"text": "A beast.", "examples": ["An ox\nate."]}
+OTHER = {"text": None, "examples": []}
+POS = [{"definitions": [one]} for one in (BEAST, OTHER)]
 PAGE = "<page><title>{}</title><revision><text>{}</text></revision></page>"
 DUMP = f"<mediawiki>\n{PAGE.format('A', 'a é')}\n".replace("</page>", "\n  </page>")
 CUT = f"{DUMP}<page><title>B</title><rev".encode() + "é".encode()[:1]
@@ -33,7 +27,10 @@ CONTENTS = {
     "tales": (TAB, 'Once "upon"\na time\n'),
     "news": (CSV, "Some news, today\nmore\n"),
     "tweets": (CSV, "Some news, today\nmore\n"),
-    "gcide": (json.dumps(WORDS), "ox A beast. An ox ate.\n"),
+    "gcide": (
+        json.dumps({"ox": {"entry": "ox", "pos": POS}}),
+        "ox A beast. An ox ate.\n",
+    ),
     "text8": (" one line\r of words", " one line\r of words"),
     "enwik8": (CUT, f"{DUMP}</mediawiki>\n"),
 }
@@ -51,12 +48,11 @@ def zipped(contents):
 
 def publish(folder, contents):
     """Write a wheel that pip finds without any network; return its requirement."""
-    for name, content in {
-        "METADATA": "Metadata-Version: 2.1\nName: words\nVersion: 1.0\n",
-        "WHEEL": "Wheel-Version: 1.0\nTag: py3-none-any\n",
-        "RECORD": "",
-    }.items():
-        contents[f"words-1.0.dist-info/{name}"] = content
+    info = "words-1.0.dist-info"
+    metadata = "Metadata-Version: 2.1\nName: words\nVersion: 1.0\n"
+    wheel = "Wheel-Version: 1.0\nTag: py3-none-any\n"
+    contents |= {f"{info}/METADATA": metadata, f"{info}/WHEEL": wheel}
+    contents[f"{info}/RECORD"] = ""
     (folder / "words-1.0-py3-none-any.whl").write_bytes(zipped(contents))
     return "words==1.0"
 
@@ -169,9 +165,6 @@ def test_a_folder_gives_its_files_in_order_without_hidden_ones(tmp_path):
     assert names == ["in/B/e", "in/a", "in/b/10", "in/b/2"]
     both = text(f"{tmp_path}/in/a, {tmp_path}/in/b")
     assert [path.name for path in both] == ["a", "10", "2"]
-
-
-def test_an_unknown_corpus_and_an_empty_folder_are_bad_input(tmp_path):
     (tmp_path / "a").write_text("x")
     for corpus in ["newsgroup", "", f"{tmp_path},", str(tmp_path / "missing")]:
         with pytest.raises(BadInput, match="'; pass a file, .* newsgroups, .*8$"):

@@ -103,9 +103,7 @@ def check_no_device_gathers_or_holds_more_than_its_share():
     assert "all-gather" not in program and "all-to-all" not in program
     # 2 in the rounds forward, 4 in those backward, 2 home
     assert program.count(" collective-permute(") == 8
-
-
-def check_rounds_are_a_loop_of_any_size():
+    # rounds are a loop of any size
     for size in (2, 3, 4):
         said = around(size, True).lower(*qkv(12)).as_text()
         assert said.count("stablehlo.collective_permute") == 8

@@ -18,24 +18,18 @@ def test_on_four_devices(name):
     assert f"{name}: ok\n" in text, text
 
 
-def test_room_is_the_equal_share_times_the_factor_and_never_more_than_the_rows():
+def test_room_is_the_equal_share_times_the_factor_and_params_lie_as_specs_say():
     mixture = Mixture(8, 1, 1, 1, 1.25)
     assert capacity(mixture, 64) == 10
     assert capacity(mixture._replace(choices=2), 64) == 20
     assert capacity(mixture, 16) == 3  # ceil(2.5)
     assert capacity(mixture._replace(factor=99.0), 16) == 16
     assert capacity(mixture, 1) == 1
-
-
-def test_params_lie_as_specs_say():
     params = start(Mixture(8, 6, 100), jax.random.key(0))
     spec = specs("there")
     assert jax.tree.structure(params) == jax.tree.structure(spec)
-    cut = [
-        leaf.shape[0]
-        for leaf, lies in zip(*map(jax.tree.leaves, (params, spec)), strict=True)
-        if lies == PartitionSpec("there")
-    ]
+    both = zip(*map(jax.tree.leaves, (params, spec)), strict=True)
+    cut = [leaf.shape[0] for leaf, lies in both if lies == PartitionSpec("there")]
     assert cut == [8] * 4
     # a number of an expert sums 6 or 100 others, whatever the count of experts
     assert np.std(params["up"]["kernel"]) == pytest.approx(6**-0.5, rel=0.05)

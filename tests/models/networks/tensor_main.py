@@ -102,12 +102,9 @@ def gap(kind, *args, **options):
     return apart(lost(kind, *args, **options), given(kind)[2])
 
 
-def check_one_device_has_the_whole_network():
+def check_networks_in_parts_are_the_whole_ones():
     assert partition.partition_over(1, sequence=True) == partition.WHOLE
     assert gap("bert", 1, sequence=True) < CLOSE / 10
-
-
-def check_networks_in_parts_are_the_whole_ones():
     for case in product(("gpt", "bert"), (2, 4), (False, True)):
         assert gap(*case) < CLOSE
 

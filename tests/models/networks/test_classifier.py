@@ -69,13 +69,10 @@ def test_bfloat16_computes_all_products_and_leaves_params_and_loss_in_float32(na
     assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {np.dtype("f4")}
     traced = jax.make_jaxpr(model.loss)(params, example())
     assert traced.out_avals[0].dtype == np.float32
-    products = [
-        one.invars[0].aval.dtype
-        for one in traced.jaxpr.eqns
-        if one.primitive.name in ("dot_general", "conv_general_dilated")
-    ]
+    kinds = ("dot_general", "conv_general_dilated")
+    products = [one for one in traced.jaxpr.eqns if one.primitive.name in kinds]
     assert len(products) >= 3
-    assert {str(dtype) for dtype in products} == {"bfloat16"}
+    assert {str(one.invars[0].aval.dtype) for one in products} == {"bfloat16"}
 
 
 def test_bfloat16_is_near_float32_and_remat_is_it():
@@ -251,7 +248,7 @@ def test_devices_that_hold_parts_of_a_batch_are_told_from_those_that_agree():
 @pytest.mark.parametrize(
     "shape, depth, message",
     [
-        ((32, 32, 3), 21, "a depth of 8, 20, 32, 50, got 21"),
+        ((32, 32, 3), 21, "a depth of 8, 20, 32, 50, .*got 21"),
         ((32, 32), 20, "images HxWxC, 4 by 4 at least"),
         ((28, 28, 1), 50, "32 by 32 at least for depth=50, got .28, 28, 1."),
     ],

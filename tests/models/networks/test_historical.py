@@ -44,14 +44,9 @@ def test_what_crosses_is_maps_and_scores():
 @pytest.mark.parametrize("make", [alexnet, tower])
 @pytest.mark.parametrize(
     "change, message",
-    [
-        ({"shape": (8, 8)}, "expected images HxWxC.*got"),
-        ({"classes": 5}, "2 equal towers, got unit=4 and classes=5"),
-        ({"sizes": Sizes(unit=3)}, "2 equal towers, got unit=3"),
-        ({"sizes": Sizes(stride=0)}, "sizes of 1 at least"),
-        ({"crossings": (1,)}, r"crossings at layers 2 to 8, got \(1,\)"),
-        ({"crossings": (3, 9)}, r"got \(3, 9\)"),
-    ],
+    [({"shape": (8, 8)}, "images HxWxC.*got"), ({"classes": 5}, "2 equal .* classes=5")]
+    + [({"sizes": Sizes(unit=3)}, "unit=3"), ({"sizes": Sizes(stride=0)}, "of 1 at l")]
+    + [({"crossings": (1,)}, r"2 to 8, got \(1,\)"), ({"crossings": (3, 9)}, "3, 9")],
 )
 def test_what_cannot_be_halved_is_refused(make, change, message):
     with pytest.raises(BadInput, match=message):

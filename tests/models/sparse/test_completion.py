@@ -110,9 +110,6 @@ def test_at_the_optimum_all_slopes_are_gone_and_small_moves_only_raise():
     for seed in range(5):
         small_TxD = 0.01 * np.random.default_rng(seed).standard_normal(best_TxD.shape)
         assert objective(best_TxD + small_TxD, data) > least
-
-
-def test_rows_of_fewer_entries_than_numbers_are_solved_without_a_norm():
     table_TxD, data = entries(np.float64, factors=12, mus=(0.0, 0.0))
     best_TxD = optimum(data, table_TxD)
     assert np.isfinite(best_TxD).all()

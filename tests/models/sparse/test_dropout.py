@@ -92,7 +92,7 @@ def test_large_scores_do_not_overflow_and_accuracy_uses_all_units():
     assert accuracy(table_HxD, best) == 1
 
 
-def test_masks_rise_keep_a_unit_at_least_and_repeat_by_seed():
+def test_masks_rise_and_keep_a_unit_and_masks_and_start_repeat_by_seed():
     images = Batch(np.ones((50, 4)), np.zeros(50, int))
     one, same, other = (draw_masks(images, 6, 0.2, 4, seed) for seed in (0, 0, 1))
     assert np.array_equal(one.edges.rows, same.edges.rows)
@@ -108,9 +108,6 @@ def test_masks_rise_keep_a_unit_at_least_and_repeat_by_seed():
     assert np.bincount(one.images).tolist() == [4] * 50
     every = draw_masks(images, 6, 1.0, 2, 0)  # no dropout
     assert every.edges.rows.tolist() == [*range(6)] * 100
-
-
-def test_start_is_of_its_seed_and_scores_are_of_size_1():
     table_HxD, same, other = (start(300, 64, 10, seed) for seed in (0, 0, 1))
     assert table_HxD.tobytes() == same.tobytes() != other.tobytes()
     assert table_HxD.dtype == np.float32 and not table_HxD[:, 64].any()

@@ -71,7 +71,7 @@ def test_the_loss_of_all_is_a_minibatch_and_gradients_have_the_order_of_rows():
     assert found.tobytes() == np.append(grads_N[order], np.float32(0)).tobytes()
 
 
-def test_what_the_filter_drops_would_not_have_changed_a_bit():
+def test_the_filter_changes_no_bit_and_sends_nan_and_what_is_in_the_margin():
     l1, rate = 0.02, 0.7
     full, filtered = (table("sgd", np.zeros((60, 1)), rate, l1=l1) for _ in range(2))
     dropped = 0
@@ -86,9 +86,6 @@ def test_what_the_filter_drops_would_not_have_changed_a_bit():
             shard.update(rows[sent], grads[sent][:, None])
         assert full.values.tobytes() == filtered.values.tobytes()
     assert dropped > 1000 and (full.values != 0).any()
-
-
-def test_a_margin_sends_more_and_what_is_not_a_number_is_sent():
     at, grads = np.float32([0, 0, 0, 0, 5]), np.float32([0.5, -0.9, 1.1, np.nan, 0])
     assert kkt(at, grads, 1.0).tolist() == [False, False, True, True, True]
     assert kkt(at, grads, 1.0, 0.2).tolist() == [False, True, True, True, True]
@@ -122,12 +119,8 @@ def test_it_starts_at_zeros_and_is_evaluated_on_both_sets():
     assert one.params.shape == (40, 1) and one.params.dtype == np.float32
     said = one.evaluate(one.params)
     positive = float((OTHERS.targets > 0).mean())
-    assert said == {
-        "objective": pytest.approx(np.log(2)),
-        "loss": pytest.approx(np.log(2)),
-        "accuracy": positive,
-        "zeros": 1,
-    }
+    log = pytest.approx(np.log(2))
+    assert said == {"objective": log, "loss": log, "accuracy": positive, "zeros": 1}
     at = filled()
     at[:10] = 0
     said, swapped = one.evaluate(at), problem(OTHERS, TRAINING, 0.0).evaluate(at)

@@ -16,15 +16,11 @@ MU, RATE = 0.02, 0.4  # all is shrunk to a tenth in an epoch
 EDGES = range(0, EXAMPLES, 3)
 
 
-def hinge(margin):
-    return jnp.maximum(0, 1 - margin)
-
-
-def log_loss(margin):
-    return jnp.logaddexp(0, -margin)
-
-
-LOSSES = {svm: hinge, logistic_edges: log_loss}
+# of the margin
+LOSSES = {svm: lambda m: jnp.maximum(0, 1 - m)}
+LOSSES[logistic_edges] = lambda m: jnp.logaddexp(0, -m)
+SLOPES = {svm: lambda m: -1.0 if m < 1 else 0.0}
+SLOPES[logistic_edges] = lambda m: -1 / (1 + np.exp(m))
 # float32: sums of up to 9 terms, and a_t of up to 300 steps
 TOLERANCES = {np.float32: 2e-5, np.float64: 1e-12}
 models = pytest.mark.parametrize(
@@ -111,20 +107,13 @@ def test_epochs_with_the_norm_as_a_scale_are_dense_descent(model, dtype):
         for t, e in enumerate(rng.permutation(EXAMPLES)[:steps]):
             step(model, table, data, int(e), t, rate)
             margin = LABELS[e] * (DENSE[e] @ weights)
-            slope = slope_at(model, margin)
             weights = (1 - rate * MU) * weights
-            weights -= rate * slope * LABELS[e] * DENSE[e]
+            weights -= rate * SLOPES[model](margin) * LABELS[e] * DENSE[e]
         model.settle(table, data, steps)
         # steps as large as these forget the start: errors do not add up
         np.testing.assert_allclose(
             table, weights, rtol=TOLERANCES[dtype], atol=TOLERANCES[dtype]
         )
-
-
-def slope_at(model, margin):
-    if model is svm:
-        return -1.0 if margin < 1 else 0.0
-    return -1 / (1 + np.exp(margin))
 
 
 def single(model, values, label=1, mu=0.1, dtype=np.float32):
@@ -183,7 +172,7 @@ def test_where_there_is_no_optimum_none_is_looked_for(model, mu, labels):
         model.optimum(data, FEATURES)
 
 
-def test_the_optimum_of_the_hinge_is_as_low_as_its_dual_allows():
+def test_the_optimum_is_as_low_as_the_dual_allows_and_of_the_log_loss_has_no_slope():
     data = svm.documents(BATCH, MU, np.float64)
     signed = LABELS[:, None] * DENSE / EXAMPLES
 
@@ -197,9 +186,6 @@ def test_the_optimum_of_the_hinge_is_as_low_as_its_dual_allows():
     found = minimize(negative_dual, at, jac=True, bounds=bounds, options=limits)
     least = svm.objective(svm.optimum(data, FEATURES), data)
     assert -found.fun <= least <= -found.fun * (1 + 1e-4)
-
-
-def test_the_optimum_of_the_log_loss_has_no_slope():
     data = logistic_edges.documents(BATCH, MU, np.float64)
     best = logistic_edges.optimum(data, FEATURES)
     _, slopes = reference(logistic_edges, best, MU)
