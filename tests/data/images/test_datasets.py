@@ -67,9 +67,8 @@ def test_a_folder_of_idx_files_is_read(form, tmp_path):
 @pytest.mark.parametrize("layout", LAYOUTS)
 def test_a_folder_of_either_cifar_is_read_in_the_order_of_its_files(layout, tmp_path):
     parts = written_cifar(tmp_path / "set", layout)
-    for batch, (classes, pixels) in zip(
-        images(str(tmp_path / "set")), parts, strict=True
-    ):
+    found = images(str(tmp_path / "set"))
+    for batch, (classes, pixels) in zip(found, parts, strict=True):
         assert batch.inputs.dtype == np.float32 and batch.targets.dtype == np.int32
         assert np.array_equal(batch.targets, classes)
         colours_last = pixels.transpose(0, 2, 3, 1)

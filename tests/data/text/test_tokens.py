@@ -2,6 +2,7 @@ import fcntl
 import os
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
+from unittest.mock import Mock
 
 import numpy as np
 import pytest
@@ -69,34 +70,30 @@ def test_no_two_trainings_differ(kind, corpus, tmp_path, monkeypatch):
     assert made[0] == made[1] == made[2]
 
 
-def counted(monkeypatch):
+@pytest.fixture
+def train(monkeypatch):
     """Count how often wordpiece is trained."""
-    calls = []
     kind = KINDS["wordpiece"]
-
-    def train(*arguments):
-        calls.append(1)
-        return kind.train(*arguments)
-
+    train = Mock(wraps=kind.train)
     monkeypatch.setitem(KINDS, "wordpiece", kind._replace(train=train))
-    return calls
+    return train
 
 
-def test_a_text_is_encoded_once_whatever_its_name(corpus, tmp_path, monkeypatch):
-    calls = counted(monkeypatch)
+def test_a_text_is_encoded_once_whatever_its_name(corpus, tmp_path, train):
     first = tokens(corpus, "wordpiece", 400)
     (tmp_path / "other.txt").write_bytes((tmp_path / "corpus.txt").read_bytes())
     again = tokens(str(tmp_path / "other.txt"), "wordpiece", 400)
-    assert np.array_equal(first.ids, again.ids) and len(calls) == 1
+    assert np.array_equal(first.ids, again.ids) and train.call_count == 1
     tokens(corpus, "wordpiece", 401)
     (tmp_path / "other.txt").write_text("\n".join(DOCUMENTS[:-1]))
     tokens(str(tmp_path / "other.txt"), "wordpiece", 400)
-    assert len(calls) == 3
+    assert train.call_count == 3
 
 
 @pytest.mark.parametrize("locks", [True, False])
-def test_ranks_that_start_at_once_get_the_same(locks, corpus, monkeypatch, cached):
-    calls = counted(monkeypatch)
+def test_ranks_that_start_at_once_get_the_same(
+    locks, corpus, monkeypatch, cached, train
+):
 
     def refuse(*_):
         raise OSError("no locks")
@@ -107,7 +104,7 @@ def test_ranks_that_start_at_once_get_the_same(locks, corpus, monkeypatch, cache
         runs = [ranks.submit(tokens, corpus, "wordpiece", 400) for _ in range(4)]
         found = [run.result().ids.tobytes() for run in runs]
     assert len(found) == 4 and len(set(found)) == 1
-    assert len(calls) == 1 if locks else len(calls) >= 1
+    assert train.call_count == 1 if locks else train.call_count >= 1
     assert len(list((cached / "tokens").iterdir())) == 1  # nothing half made
 
 

@@ -29,20 +29,15 @@ def params(mixture):
     return found
 
 
-def dense(params, rows_RxD, mixture, groups):
-    """Return mixed_RxD and measures of so many groups of rows, on one device."""
-    rows_GxRxD = rows_RxD.reshape(groups, -1, mixture.width)
-    mixed_GxRxD, measures = experts(params, rows_GxRxD, mixture)
-    return mixed_GxRxD.reshape(rows_RxD.shape), measures
-
-
 @cache
 def whole(mixture):
     """Return value, mixed, measures and gradients of the dense reference."""
     targets_RxD = drawn(4, ROWS, mixture.width)
 
     def loss(params, rows_RxD):
-        mixed_RxD, measures = dense(params, rows_RxD, mixture, DEVICES)
+        rows_GxRxD = rows_RxD.reshape(DEVICES, -1, mixture.width)
+        mixed_GxRxD, measures = experts(params, rows_GxRxD, mixture)
+        mixed_RxD = mixed_GxRxD.reshape(rows_RxD.shape)
         return (mixed_RxD * targets_RxD).sum() + measures.balance, (mixed_RxD, measures)
 
     call = jax.jit(jax.value_and_grad(loss, (0, 1), has_aux=True))
@@ -95,7 +90,7 @@ def check_experts_on_four_devices_are_those_on_one():
             jax.tree.map(np.testing.assert_array_equal, by_params[name], by_whole[name])
 
 
-def by_hand(mixture, groups, turn=0.0):
+def by_hand(mixture, turn=0.0):
     """Return mixed_RxD, how many were dropped, balance: a choice after another.
 
     To the router is added that number times its own sine, in float64.
@@ -106,9 +101,9 @@ def by_hand(mixture, groups, turn=0.0):
     scores_RxE = rows_RxD @ tree["router"]["kernel"]
     chances_RxE = np.exp(scores_RxE) / np.exp(scores_RxE).sum(axis=1, keepdims=True)
     mixed_RxD, dropped, balance = np.zeros_like(rows_RxD), 0, 0.0
-    each = ROWS // groups
+    each = ROWS // DEVICES
     room = math.ceil(mixture.factor * mixture.choices * each / mixture.experts)
-    for group in np.split(np.arange(ROWS), groups):
+    for group in np.split(np.arange(ROWS), DEVICES):
         load_E = np.zeros(mixture.experts)
         best_RxK = np.argsort(-chances_RxE, axis=1)[:, : mixture.choices]
         for choice in range(mixture.choices):
@@ -128,14 +123,16 @@ def by_hand(mixture, groups, turn=0.0):
                     gate /= chances_RxE[row, best_RxK[row]].sum()
                 mixed_RxD[row] += gate * (made + tree["down"]["bias"][expert])
         shares_E = load_E / load_E.sum()
-        balance += mixture.experts * shares_E @ chances_RxE[group].mean(axis=0) / groups
+        balance += (
+            mixture.experts * shares_E @ chances_RxE[group].mean(axis=0) / DEVICES
+        )
     return mixed_RxD, dropped, balance
 
 
 def check_every_row_counts_once_by_its_gate_or_is_dropped():
     for mixture in (ONE, TWO):
         (_, (mixed_RxD, measures)), _ = whole(mixture)
-        wanted_RxD, dropped, balance = by_hand(mixture, DEVICES)
+        wanted_RxD, dropped, balance = by_hand(mixture)
         close((mixed_RxD, measures.balance), (wanted_RxD, balance))
         assert measures.dropped == dropped > 0
         assert measures.load_E.sum() == ROWS * mixture.choices
@@ -146,7 +143,7 @@ def check_the_router_learns_from_rows_and_from_balance():
     for mixture in (ONE, TWO):
         losses = []
         for sign in (-1, 1):
-            mixed_RxD, _, balance = by_hand(mixture, DEVICES, sign * turn)
+            mixed_RxD, _, balance = by_hand(mixture, sign * turn)
             targets_RxD = drawn(4, ROWS, mixture.width)
             losses.append([(mixed_RxD * targets_RxD).sum(), balance])
         from_rows, from_balance = np.subtract(*losses[::-1]) / (2 * turn)
