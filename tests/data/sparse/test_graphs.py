@@ -8,16 +8,7 @@ from scipy.stats import norm
 
 from dml.data.sparse import brain_volume, entities, graphs
 from dml.data.sparse.dimacs import dimacs, write
-from dml.data.sparse.graphs import (
-    Graph,
-    checked,
-    contrast,
-    generated,
-    grid,
-    label_costs,
-    photograph,
-    terminals,
-)
+from dml.data.sparse.graphs import Graph, checked, generated, photograph
 from dml.types import BadInput
 
 
@@ -26,13 +17,13 @@ def test_a_grid_joins_the_points_at_distance_1_each_once(shape):
     places = np.argwhere(np.ones(shape))
     apart = abs(places[:, None] - places).sum(axis=-1)
     want = {(u, v) for u, v in np.argwhere(apart == 1) if u < v}
-    pairs = [tuple(pair) for pair in grid(shape)]
+    pairs = [tuple(pair) for pair in graphs.grid(shape)]
     assert len(pairs) == len(set(pairs)) and set(pairs) == want
 
 
 def test_a_cut_of_terminals_alone_costs_what_the_labels_do_but_for_a_constant():
     costs_NxK = np.random.default_rng(0).random((5, 3))
-    ends, weights = terminals(costs_NxK)
+    ends, weights = graphs.terminals(costs_NxK)
     assert (weights > 0).all() and len(ends) == 10  # the dearest needs none of its own
     offset = None
     for labels in product(range(3), repeat=5):
@@ -44,11 +35,11 @@ def test_a_cut_of_terminals_alone_costs_what_the_labels_do_but_for_a_constant():
 
 def test_pairs_are_cheap_to_cut_where_the_picture_has_an_edge():
     picture = np.float32([0, 0, 0.1, 1, 1])[:, None]
-    pairs = grid((5,))
-    weights = contrast(pairs, picture, 2.0)
+    pairs = graphs.grid((5,))
+    weights = graphs.contrast(pairs, picture, 2.0)
     assert weights.argmin() == 2
     assert weights[0] == weights[3] == 2 > weights[1] > weights[2] > 0
-    even = contrast(pairs, np.zeros((5, 1), np.float32), 2.0)
+    even = graphs.contrast(pairs, np.zeros((5, 1), np.float32), 2.0)
     np.testing.assert_array_equal(even, 2)
 
 
@@ -57,7 +48,7 @@ def test_costs_are_those_of_normal_laws():
     truth = np.repeat([0, 2], 500)
     picture = rng.normal([[0.0, 0.0]], [[1.0, 2.0]], (1000, 2))
     picture[truth == 2] = 3 * picture[truth == 2] + 1
-    costs_NxK = label_costs(picture, truth, 3)
+    costs_NxK = graphs.label_costs(picture, truth, 3)
     assert costs_NxK.min(axis=1).max() == 0 and costs_NxK.max() == graphs.CLIP
     assert (costs_NxK[:, 1] == graphs.CLIP).all()  # nobody has it
     first, third = (

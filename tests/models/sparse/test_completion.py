@@ -14,6 +14,7 @@ from dml.models.sparse.completion import (
     of_ratings,
     optimum,
     rmse,
+    solve,
 )
 from dml.models.sparse.factors import metrics
 from dml.types import BadInput, Embeddings, Ratings
@@ -103,6 +104,9 @@ def slopes(table_TxD, data):
 def test_at_the_optimum_all_slopes_are_gone_and_small_moves_only_raise():
     table_TxD, data = entries(np.float64, factors=2)
     best_TxD = optimum(data, table_TxD)
+    half_TxD = table_TxD.copy()
+    solve(half_TxD, data, 0, MUS[0])
+    assert abs(slopes(half_TxD, data)[np.unique(data.edges.rows[::2])]).max() < 1e-8
     # a sweep that falls by 1e-7 of the objective is the last
     assert abs(slopes(best_TxD, data)).max() < 1e-3 * abs(slopes(table_TxD, data)).max()
     least = objective(best_TxD, data)

@@ -3,15 +3,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dml.models.sparse.dropout import (
-    accuracy,
-    draw_masks,
-    gradient,
-    loss_and_gradient,
-    objective,
-    optimum,
-    start,
-)
+from dml.models.sparse import dropout
+from dml.models.sparse.dropout import accuracy, draw_masks, gradient, objective, optimum
 from dml.types import BadInput, Batch
 
 INPUTS, CLASSES, HIDDEN, KEEP, MU = 6, 3, 9, 0.4, 0.05
@@ -71,7 +64,7 @@ def test_the_objective_and_its_gradient_are_the_means_of_the_edges():
     for e in range(16):
         losses.append(gradient(table_HxD, data, e, 0, grads_HxD)[0])
         total_HxD[units(data, e)] += grads_HxD[: len(units(data, e))] / 16
-    mean, slopes_HxD = loss_and_gradient(table_HxD, data)
+    mean, slopes_HxD = dropout.loss_and_gradient(table_HxD, data)
     assert mean == objective(table_HxD, data) == pytest.approx(np.mean(losses))
     np.testing.assert_allclose(slopes_HxD, total_HxD, rtol=1e-12)
 
@@ -108,7 +101,7 @@ def test_masks_rise_and_keep_a_unit_and_masks_and_start_repeat_by_seed():
     assert np.bincount(one.images).tolist() == [4] * 50
     every = draw_masks(images, 6, 1.0, 2, 0)  # no dropout
     assert every.edges.rows.tolist() == [*range(6)] * 100
-    table_HxD, same, other = (start(300, 64, 10, seed) for seed in (0, 0, 1))
+    table_HxD, same, other = (dropout.start(300, 64, 10, seed) for seed in (0, 0, 1))
     assert table_HxD.tobytes() == same.tobytes() != other.tobytes()
     assert table_HxD.dtype == np.float32 and not table_HxD[:, 64].any()
     # five standard errors of 3000 draws at least
@@ -119,7 +112,7 @@ def test_masks_rise_and_keep_a_unit_and_masks_and_start_repeat_by_seed():
 def test_descents_on_the_whole_sum_end_where_it_has_no_slope():
     table_HxD, data = example(np.float64)
     best_HxD = optimum(data, table_HxD)
-    assert abs(loss_and_gradient(best_HxD, data)[1]).max() < 1e-4
+    assert abs(dropout.loss_and_gradient(best_HxD, data)[1]).max() < 1e-4
     assert objective(best_HxD, data) < 0.5 * objective(table_HxD, data)
     short_HxD = optimum(data, table_HxD, steps=3)
     assert objective(best_HxD, data) < objective(short_HxD, data)

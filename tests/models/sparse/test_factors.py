@@ -40,6 +40,7 @@ def test_loss_and_gradient_are_those_of_the_formula(factors, mu):
     # float32: sums of up to 40 terms of size 10
     assert loss == pytest.approx(float(expected), rel=1e-5)
     np.testing.assert_allclose(grads, slopes[rows], rtol=1e-4, atol=1e-5)
+    assert gradient(table, ratings, index[:0], rows, mu)[0] == 0
     others = np.setdiff1d(np.arange(len(table)), rows)
     assert len(others) and not np.any(slopes[others])
 

@@ -162,6 +162,7 @@ def test_a_rate_that_leaves_nothing_of_the_weights_is_bad_input(model, rate, mu)
     data = model.documents(BATCH, mu)
     with pytest.raises(BadInput, match=f"epoch of 300 .* got rate={rate:g} .* pass"):
         model.paced(data, rate)
+    model.paced(model.documents(BATCH, 0.1), 2.3)  # the strongest that is allowed
 
 
 @models
