@@ -127,24 +127,6 @@ def test_shares_are_of_the_step_and_overlap_is_of_the_wire(monkeypatch):
     assert mesh["images_per_second"] == pytest.approx(320)
 
 
-@pytest.mark.parametrize(
-    ("argv", "line"),
-    [
-        (["--size=large"], "expected a --size of tiny, .*, got 'large'"),
-        (["--strategies=ring"], "expected --strategies of serial, "),
-        (
-            ["--bucket_mb=0,x"],
-            "expected numbers from 0 upwards in --bucket_mb, got '0,x'",
-        ),
-        (["--zero=4"], "expected --zero of 0, 1, 2, 3 or all, got '4'"),
-        (["--peer=jax"], "expected --peer of torch, torch_compile"),
-    ],
-)
-def test_bad_input_is_one_line(run, argv, line):
-    with pytest.raises(BadInput, match=line):
-        run(*argv)
-
-
 def test_without_torch_a_line_says_what_to_install(run, monkeypatch):
     monkeypatch.setattr(torch_training.importlib.util, "find_spec", lambda name: None)
     with pytest.raises(BadInput, match="expected torch .* the extra `peers`"):

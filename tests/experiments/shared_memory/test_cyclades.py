@@ -12,7 +12,6 @@ from studies.shared_memory.sparse_strategies import Settings
 
 from dml import sim
 from dml.strategies.shared.workers import Descent
-from dml.types import BadInput
 from dml.wire.comm import Metered
 from tests.experiments.run_folder import check_folder, read_rows, read_summary
 from tests.strategies.shared.small import documents, ratings
@@ -195,21 +194,3 @@ def test_largest_steps_are_compared_with_each_other_strategy():
     assert cyclades_report.to_step(rows, "hogwild") == {"svm": 2.0}
     assert cyclades_report.to_step(rows, "late 9") == {"svm": 4.0}
     assert cyclades_report.totals(rows)["svm_late_9_largest_step"] == 0.5
-
-
-@pytest.mark.parametrize(
-    "argv, message",
-    [
-        (["--problems=glove"], "--problems of svm, .*got 'glove'"),
-        (["--bits=1,two"], "above 0 in --bits, got 'two'"),
-        (["--batches=0"], "above 0 in --batches, got '0'"),
-        (["--hubs=1,2"], "numbers from 0 to 1 in --hubs, got '1,2'"),
-        (["--hubs="], "numbers from 0 to 1 in --hubs, got ''"),
-        (["--late=0"], "above 0 in --late, got '0'"),
-        (["--repeats=0"], "repeats"),
-    ],
-)
-def test_bad_input_is_one_line(tmp_path, undrawn, argv, message):
-    with pytest.raises(BadInput, match=message) as error:
-        run(tmp_path, *argv)
-    assert "\n" not in str(error.value)
