@@ -8,15 +8,22 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import nullcontext
 from pathlib import Path
 
+import glove
 import pytest
+from studies.glove import report as glove_report
 
+from dml.data.text.generated import generated
+from dml.figures import style as figures
+from dml.runs.writers import Writer, ignore
 from dml.wire.collectives import ALLREDUCE
 
 ROOT = Path(__file__).parents[2]
 BIN = Path(sys.executable).parent
 LONG = 1 << 20  # bytes of the buffer that two_hosts_main.py sends round a ring
+UNDRAWN = Writer(ignore, ignore)
 
 pytestmark = pytest.mark.mpi
 
@@ -64,6 +71,7 @@ def start(house, *command):
     env = os.environ | {
         "PATH": f"{BIN}{os.pathsep}{os.environ['PATH']}",
         "PYTHONPATH": str(ROOT),
+        "DML_DATA": str(house / "data"),
         "TMPDIR": str(house),
         "OMP_NUM_THREADS": "1",
         "NPROC": "1",
@@ -109,6 +117,26 @@ def test_ranks_of_two_hosts_add_group_and_train_on_a_mesh(house):
     assert left == also_left != right == also_right
     assert 1.5 * LONG <= saw["cable"] < 2 * LONG
     assert "a mesh of 2 x 1 is as one worker" in out
+
+
+def test_an_epoch_on_two_hosts_has_the_bits_of_one_process(
+    house, tmp_path, monkeypatch
+):
+    corpus = tmp_path / "corpus.txt"
+    corpus.write_text("\n".join(generated(60, 40, seed=1)))
+    given = [f"--corpus={corpus}", "--min_count=1", "--dim=8", "--epochs=1"]
+    two = tmp_path / "two"
+    process = start(house, "-n", 2, "experiments/glove.py", *given, f"--out={two}")
+    _, err = ended(house, process)
+    assert process.returncode == 0, err
+    summary = json.loads((two / "summary.json").read_text())
+    assert summary["words_sent"] > 0
+
+    monkeypatch.setenv("DML_DATA", str(house / "data"))
+    monkeypatch.setattr(figures, "chart", lambda *_: nullcontext(UNDRAWN))
+    monkeypatch.setattr(glove_report, "pca_plot", lambda *_: None)
+    (alone,) = glove.main(["glove.py", *given, f"--out={tmp_path / 'one'}"])
+    assert summary["vectors_sha256"] == alone["vectors_sha256"]
 
 
 def test_two_hosts_that_are_ended_leave_nothing(house):
