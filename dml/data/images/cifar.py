@@ -16,11 +16,18 @@ PIXELS = SIDE * SIDE * COLOURS
 
 
 class Layout(NamedTuple):
-    """Files of a set. A record has labels, then the red, green and blue planes."""
+    """Files of a data set. A record has labels, then the red, green and blue planes.
+
+    Attributes:
+      training: Names of the training files.
+      held_out: Names of the held-out files.
+      labels: Bytes of labels in a record; the last byte is the class.
+      classes: Number of classes.
+    """
 
     training: Sequence[str]
     held_out: Sequence[str]
-    labels: int  # bytes of labels in a record; the last one is the class
+    labels: int
     classes: int
 
 

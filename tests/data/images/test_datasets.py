@@ -95,7 +95,7 @@ def test_missing_files_folders_and_images_are_bad_input(tmp_path):
         images("missing")
     written(tmp_path / "set")
     (tmp_path / "set/t10k-labels-idx1-ubyte").unlink()
-    with pytest.raises(BadInput, match="expected t10k-labels.* got a folder without"):
+    with pytest.raises(BadInput, match="expected t10k-labels.* got no such file"):
         images(str(tmp_path / "set"))
     written(tmp_path / "none", count=(0, 0))
     with pytest.raises(BadInput, match="at least one, got 0 and 0"):

@@ -31,5 +31,5 @@ def test_equal_seeds_give_equal_sentences_and_others_others():
 
 
 def test_sentences_that_words_cannot_make_are_refused():
-    with pytest.raises(BadInput, match="at least 40 sentences, got words=3"):
+    with pytest.raises(BadInput, match="of at least 40, got words=3"):
         reversal(10, 10, words=3, length=3, seed=0)
