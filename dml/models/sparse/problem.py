@@ -135,7 +135,7 @@ class Minibatches:
         return lost / count, sums_NxD / table.dtype.type(count)
 
 
-# Not cached: numba's cache on disk would not notice a change of the model.
+# cache=False: numba's cache on disk would not notice a change of the model.
 @njit(nogil=True)
 def add_up(gradient, table, data, indices, rows, sums):
     """sums[n] ← sums[n] + the gradients of row rows[n], over these edges.
@@ -164,9 +164,9 @@ def add_up(gradient, table, data, indices, rows, sums):
 
 @njit(nogil=True, cache=True, forceinline=True)
 def dot(x_NxD, i, y_MxD, j, width):
-    """Return ⟨x_i, y_j⟩ over the first columns, in four independent sums.
+    """Return ⟨x_i, y_j⟩ over the first `width` columns, in four independent sums.
 
-    `svm.score` has the same sums over the values of sparse rows.
+    `svm.score` is the same for sparse rows.
     """
     one = two = three = four = x_NxD.dtype.type(0)
     d = 0

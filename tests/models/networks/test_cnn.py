@@ -110,5 +110,5 @@ def test_it_reads_97_of_100_digits_after_300_steps():
 
 @pytest.mark.parametrize("shape", [(8, 8), (3, 8, 1), (8, 8, 0)])
 def test_images_that_have_no_place_for_two_pools_are_bad_input(shape):
-    with pytest.raises(BadInput, match="expected images HxWxC, 4 by 4"):
+    with pytest.raises(BadInput, match="expected images HxWxC of 4 by 4"):
         cnn(shape, 10)

@@ -48,9 +48,9 @@ def test_what_crosses_is_maps_and_their_gradient_and_scores():
     "change, message",
     [
         ({"shape": (8, 8)}, "expected images HxWxC.*got"),
-        ({"classes": 5}, "2 equal towers, got unit=4 and classes=5"),
-        ({"sizes": Sizes(unit=3)}, "2 equal towers, got unit=3"),
-        ({"sizes": Sizes(stride=0)}, "sizes of 1 at least"),
+        ({"classes": 5}, "multiples of 2, .* got unit=4 and classes=5"),
+        ({"sizes": Sizes(unit=3)}, "multiples of 2, .* got unit=3"),
+        ({"sizes": Sizes(stride=0)}, "sizes of 1 or more"),
         ({"crossings": (1,)}, r"crossings at layers 2 to 8, got \(1,\)"),
         ({"crossings": (3, 9)}, r"got \(3, 9\)"),
     ],

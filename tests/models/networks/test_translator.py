@@ -49,5 +49,7 @@ def test_spans_say_what_all_layers_do_in_their_ticks(layers, read, written):
 
 def test_a_network_of_nothing_is_refused():
     for sizes in ((0, 3, 2), (5, 0, 2), (5, 3, 0)):
-        with pytest.raises(BadInput, match="expected words, a width and layers, got"):
+        with pytest.raises(
+            BadInput, match="expected words, width and layers of 1 or more, got"
+        ):
             translator(*sizes)
