@@ -1,4 +1,4 @@
-"""Seconds by phase, by any clock (comm.Wtime is virtual)."""
+"""Seconds by phase, measured by any clock, such as the virtual comm.Wtime."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -10,7 +10,7 @@ Item = TypeVar("Item")
 class Phase:
     """A context manager that adds its time to a phase of a timer.
 
-    A class, not a generator: strategies enter it several times in every update.
+    A class is faster than a generator; strategies enter it several times per update.
     """
 
     __slots__ = ("name", "start", "timer")
