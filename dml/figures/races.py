@@ -11,6 +11,7 @@ from dml.runs.writers import Columns, Row, Writer, collected, scaled
 
 
 def ratio(above: float | None, below: float) -> str:
+    """Return a quotient as text; a dash if it is unknown."""
     return "-" if above is None or not below else f"{above / below:.3g}"
 
 
