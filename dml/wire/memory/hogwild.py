@@ -6,12 +6,12 @@
 `+=` is a read, an addition and a write: a write of another worker in between is lost.
 An edge reads and writes its rows, without messages and without waiting.
 
-A locking policy is a module with the functions and the constant below.
+A locking policy is a module with the functions and the constant of this module.
 """
 
 from numba import njit
 
-STEPS = 0  # consecutive steps of a worker; 0: those of a block
+STEPS = 0  # number of consecutive steps of a worker; 0 for the steps of a block
 
 
 @njit(nogil=True, cache=True)
