@@ -87,8 +87,8 @@ def test_threads_are_shared_by_the_ranks_of_the_fullest_host(hosts):
 @pytest.mark.parametrize(
     "text, arguments, says",
     [
-        ("", [], "expected a host a line in"),
-        ("# none\n", [], "expected a host a line in"),
+        ("", [], "expected one host per line in"),
+        ("# none\n", [], "expected one host per line in"),
         ("a:4\nb:0\n", [], "in line 2 of"),
         ("a:x", [], "got 'a:x'"),
         ("a b", [], "got 'a b'"),
