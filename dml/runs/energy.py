@@ -183,12 +183,12 @@ def meter(
     """Open a meter whose thread reads counters before they can overflow twice."""
     result, closed = Meter(comm, terms, begun), threading.Event()
 
-    def read_often() -> None:
+    def looks() -> None:
         while not closed.wait(LOOK):
             result.look()
 
     if result.leads and result.last:
-        threading.Thread(target=read_often, daemon=True).start()
+        threading.Thread(target=looks, daemon=True).start()
     try:
         yield result
     finally:

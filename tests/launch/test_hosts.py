@@ -98,7 +98,7 @@ def test_threads_are_shared_by_the_ranks_of_the_fullest_host(hosts):
         ("a:2", ["-n", "3"], "expected at most 2 ranks, the slots in"),
         ("a:2", ["-n", "0"], "expected a positive integer after -n, got '0'"),
         ("a:2", ["-n"], "expected a positive integer after -n"),
-        ("a:2", ["--launcher=/no/such"], "to run after --launcher, got '/no/such'"),
+        ("a:2", ["--launcher=/no/such"], "executable after --launcher, got '/no/such'"),
         ("a:2", ["--launch=ssh"], "a script first, got '--launch=ssh'"),
         ("a:2", [""], "expected a script, got none"),
         ("a:2", ["no.py"], "got 'no.py', which is no file"),

@@ -156,7 +156,9 @@ def test_seeds_count_from_the_one_that_is_given():
     assert sweep_grid.seeds({}, 3) == ["0", "1", "2"]
     assert sweep_grid.seeds({"seed": ["7"]}, 2) == ["7", "8"]
     assert sweep_grid.seeds({"seed": ["7", "3"]}, 1) == ["7", "3"]
-    with pytest.raises(BadInput, match="expected --seed=<the first> with --repeat=2"):
+    with pytest.raises(
+        BadInput, match="expected one integer in --seed with --repeat=2"
+    ):
         sweep_grid.seeds({"seed": ["7", "3"]}, 2)
 
 

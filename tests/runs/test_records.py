@@ -89,13 +89,13 @@ def test_another_configuration_is_refused_by_its_first_flag(
     file, change, size, message
 ):
     with pytest.raises(BadInput, match=message):
-        records.read(file).checks(CONFIG | change, size)
+        records.read(file).check(CONFIG | change, size)
 
 
 def test_a_flag_that_is_gone_is_named(file):
     left = {name: value for name, value in CONFIG.items() if name != "--steps"}
     with pytest.raises(BadInput, match="expected --steps=30 .* got --steps=no value"):
-        records.read(file).checks(left, 4)
+        records.read(file).check(left, 4)
 
 
 def test_a_record_that_cannot_be_written_leaves_the_earlier_one(file, monkeypatch):
