@@ -27,7 +27,7 @@ from dml.models.layers.experts import Mixture, Routing
 from dml.models.layers.partition import WHOLE, Partition, partition_over, take_positions
 from dml.types import BadInput, Batch, Layer, Model, Params
 
-DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}  # of the arithmetic
+DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}  # dtypes of arithmetic
 RESIDUALS = ("out", "down")  # kernels whose outputs are added to the residual stream
 
 

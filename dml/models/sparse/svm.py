@@ -25,7 +25,7 @@ class Documents(NamedTuple):
     """Rows of features with labels -1, +1; scales are those of an epoch."""
 
     edges: Edges
-    values: np.ndarray  # of the features in edges.rows
+    values: np.ndarray  # value of each feature in edges.rows
     labels: np.ndarray
     mu: float
     low: np.ndarray  # a_t = low[t % 256] · high[t // 256]
