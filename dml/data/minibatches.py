@@ -43,8 +43,8 @@ def minibatches(
 def shuffled(count: int, seed: int, epoch: int) -> np.ndarray:
     """Return a permutation of 0 … count - 1 for an epoch.
 
-    The epoch is part of the seed: a run can resume at any epoch without replaying
-    earlier ones.
+    The epoch is part of the seed: a run can resume at any epoch without drawing the
+    permutations of earlier epochs.
     """
     order = np.random.default_rng([seed, epoch]).permutation(count)
     order.flags.writeable = False

@@ -57,7 +57,14 @@ def evaluate(
 def neighbours(
     words: Sequence[str], vectors: np.ndarray, of: Sequence[str], count: int = 5
 ) -> dict[str, list[str]]:
-    """Return the words with the largest cosine to each known word of `of`."""
+    """Return the nearest words of each word in `of` that the vocabulary has.
+
+    Args:
+      words: The vocabulary.
+      vectors: Vector of each word.
+      of: Words whose neighbours are returned.
+      count: Number of neighbours, by descending cosine.
+    """
     with quiet():
         known = keyed(words, vectors)
         return {

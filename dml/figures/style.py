@@ -98,7 +98,15 @@ def legend(figure: Any, loc: str = "outside right center", **look: Any) -> None:
 
 
 def note(axes: Any, text: str, x: float, *, va: str = "top", ha: str = "right") -> None:
-    """Write text along a vertical line at x, at the top or at the bottom."""
+    """Write text along a vertical line.
+
+    Args:
+      axes: The panel.
+      text: The text.
+      x: Position of the line.
+      va: "top" or "bottom" of the panel.
+      ha: Alignment at the line.
+    """
     place = (x, 0.98 if va == "top" else 0.02)
     look: dict[str, Any] = {"rotation": 90, "fontsize": 8, "ha": ha, "va": va}
     axes.annotate(text, place, xycoords=("data", "axes fraction"), **look)
@@ -153,7 +161,15 @@ def panels(
 def curves(
     path: Path, series: Mapping[str, Curve], *, x: str, y: str, **look: Any
 ) -> None:
-    """Draw one panel without a title; `look` are the options of `panels`."""
+    """Draw one panel without a title.
+
+    Args:
+      path: Path of both files, without suffix.
+      series: Curves by name.
+      x: Label of the x axis.
+      y: Label of the y axis.
+      **look: Options of `panels`.
+    """
     panels(path, [Panel("", series, x, y)], **look)
 
 

@@ -116,7 +116,14 @@ def plane(vectors: np.ndarray) -> np.ndarray:
 
 
 def scatter(axes: Any, title: str, place: np.ndarray, paired: bool) -> None:
-    """Draw a panel without its labels."""
+    """Draw a panel without its labels.
+
+    Args:
+      axes: The panel.
+      title: Title of the panel.
+      place: Positions of the words, Nx2: all first words, then all second words.
+      paired: Whether words are pairs, joined by arrows.
+    """
     half = len(place) // 2 if paired else len(place)
     arrow = {
         "arrowstyle": "-|>",
@@ -137,7 +144,14 @@ def scatter(axes: Any, title: str, place: np.ndarray, paired: bool) -> None:
 
 
 def label(axes: Any, words: Sequence[str], place: np.ndarray, paired: bool) -> None:
-    """Write each word next to its point, at the position with the least overlap."""
+    """Write each word next to its point, at the position with the least overlap.
+
+    Args:
+      axes: The panel.
+      words: Words in the order of `place`.
+      place: Positions of the words, as in `scatter`.
+      paired: Whether words are pairs, joined by arrows.
+    """
     half = len(words) // 2 if paired else len(words)
     points = axes.transData.transform(place)
     taken = [around(point, 4) for point in points]

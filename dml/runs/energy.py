@@ -21,7 +21,7 @@ from dml.types import Comm
 BEGUN = counters.reading()  # at the import, soon after the start of the process
 LOOK = 60.0  # seconds between readings; RAPL's counters overflow in twenty minutes
 CORES = 4096  # largest number of cores of a host
-JOULES = 3.6e6  # in a kWh
+JOULES = 3.6e6  # joules in a kWh
 
 
 class Terms(NamedTuple):

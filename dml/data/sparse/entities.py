@@ -24,7 +24,7 @@ MOST = 127  # people, as truth is int8
 def entities(people: int = 64, neighbours: int = 8, seed: int = 0) -> Graph:
     """Return the graph of the records of randomly chosen people.
 
-    Edges join a record to its nearest ones by the cosine of character 3-grams.
+    Edges join a record to its nearest records by the cosine of character 3-grams.
 
     Args:
       people: Number of people (labels).

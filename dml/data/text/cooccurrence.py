@@ -91,7 +91,14 @@ def add(sums, context, units):
 def drain(word, sums, records, used):
     """Append the sums of a word to the records by ascending context; zero the sums.
 
-    Returns the number of records, of which `used` existed before.
+    Args:
+      word: Number of the word.
+      sums: Sums of the word by context.
+      records: Receives COUNTs.
+      used: Number of records before.
+
+    Returns:
+      The number of records after.
     """
     for group in range(len(sums.marks)):
         bits = sums.marks[group]

@@ -100,7 +100,14 @@ def deal(records: np.ndarray, count: int, rows: int) -> Blocks:
 
 @njit(cache=True)
 def assign(order, records, loads, block):
-    """Assign words, in this order, to the block with the fewest records so far."""
+    """Assign words, in order, to the block with the fewest records so far.
+
+    Args:
+      order: Words in the order of their assignment.
+      records: Number of records of each word.
+      loads: Number of records of each block; updated.
+      block: Receives the block of each word.
+    """
     for word in order:
         least = np.argmin(loads)
         block[word] = least
@@ -154,7 +161,12 @@ def histogram(words: np.ndarray, contexts: np.ndarray, count: int) -> np.ndarray
 def sizes(records, strip, place, skip_self, totals):
     """Add the number of records of each tile to `totals`.
 
-    `skip_self` omits records of a word with itself.
+    Args:
+      records: Words and contexts, numbered from 1.
+      strip: Blocks.strip.
+      place: Grid.place.
+      skip_self: Whether to omit records of a word with itself.
+      totals: Number of records of each tile; updated.
     """
     words, contexts = records
     for k in range(len(words)):
@@ -198,7 +210,14 @@ def mixed(z):
 
 @njit(cache=True, nogil=True)
 def shuffle(starts, tiles, seed, out):
-    """Shuffle the records of each tile with a random stream per tile."""
+    """Shuffle the records of each tile with a random stream per tile.
+
+    Args:
+      starts: Tiles.starts.
+      tiles: Numbers of the tiles.
+      seed: Random seed.
+      out: Tiles.words, Tiles.contexts and Tiles.logs; shuffled in place.
+    """
     words, contexts, logs = out
     for t in tiles:
         state = mixed(np.uint64(seed) * GOLDEN) ^ mixed(np.uint64(t))

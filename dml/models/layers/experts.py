@@ -55,7 +55,7 @@ class Measures(NamedTuple):
     """Measures of the routes of a device's groups."""
 
     dropped: jax.Array  # number of choices above the capacity
-    load_E: jax.Array  # number of choices of each expert, dropped ones included
+    load_E: jax.Array  # number of choices of each expert, with dropped choices
     balance: jax.Array  # mean over groups; 1 where loads are equal
 
 

@@ -1,4 +1,4 @@
-"""Residual networks (He 2015): 20 and 32 layers for small images, 50 for large ones.
+"""Residual networks (He 2015) of 20, 32 (small images) and 50 layers (large images).
 
     stem → block → ... → block → mean over pixels → dense     a group of blocks: half
              ╰─── + ───╯                                      the size, twice the width
@@ -20,7 +20,7 @@ from dml.models.layers.normalisation import norm
 from dml.models.networks.classifier import Part, classifier
 from dml.types import BadInput, Model
 
-LAST = "last"  # name of the normalisation whose scale starts at 0
+LAST = "last"  # name of a block's last normalisation, whose scale is initially 0
 
 
 class Plan(NamedTuple):

@@ -171,6 +171,7 @@ def upward(made_BxD: jax.Array, size: int) -> jax.Array:
 
 
 def ticks(layers: int, length: int) -> int:
+    """Return the number of ticks of the wavefront."""
     return length + layers - 1
 
 
@@ -206,6 +207,7 @@ def cell(
 
 
 def begin(flowing_LxBxD: jax.Array) -> Any:
+    """Return the initial hidden state and memory of a layer: zeros."""
     return (jnp.zeros_like(flowing_LxBxD[0]),) * 2
 
 
@@ -230,6 +232,7 @@ def mean_loss(params: Params, made_TxBxD: jax.Array, batch: Batch) -> jax.Array:
 
 
 def scored(params: Params, outputs: jax.Array) -> jax.Array:
+    """Return the logits of the outputs of the last layer."""
     return outputs @ params["head"]["kernel"] + params["head"]["bias"]
 
 

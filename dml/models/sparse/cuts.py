@@ -69,7 +69,9 @@ def gradient(table, data, e, t, grads):
 
 @njit(nogil=True, cache=True)
 def move(table, row, grads, s, rate):
-    """grads[s] ← the nearest point of the simplex to x - rate · gradient, minus x.
+    """Replace the gradient grads[s] of a row x by the change of the row.
+
+    The row moves to the point of the simplex that is nearest to x - rate · gradient.
 
     Concurrent updates of several workers may give shares below 0. The shares still sum
     to 1, and the next update of the row projects it onto the simplex.

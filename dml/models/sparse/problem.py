@@ -138,9 +138,18 @@ class Minibatches:
 # cache=False: numba's cache on disk would not notice a change of the model.
 @njit(nogil=True)
 def add_up(gradient, table, data, indices, rows, sums):
-    """sums[n] ← sums[n] + the gradients of row rows[n], over these edges.
+    """Add the gradients of edges to the sums of their rows.
 
-    Return the summed loss, and the number of edges that have each row.
+    Args:
+      gradient: Gradient of the model.
+      table: The table.
+      data: Data of the model.
+      indices: Numbers of the edges.
+      rows: Rows of the edges.
+      sums: Sum of the gradients of each of the rows; updated.
+
+    Returns:
+      The summed loss, and the number of edges with each of the rows.
     """
     starts, lost, most = data.edges.starts, 0.0, 0
     slot = np.empty(len(table), np.int64)  # only the entries of `rows` are used
@@ -184,7 +193,7 @@ def dot(x_NxD, i, y_MxD, j, width):
 
 @njit(nogil=True, cache=True)
 def descend(table, row, grads, s, rate):
-    """grads[s] ← the change of the row: -rate · gradient."""
+    """Replace the gradient grads[s] of a row by its change: -rate · gradient."""
     if grads.ndim == 1:
         grads[s] *= -rate
     else:

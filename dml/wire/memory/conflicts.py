@@ -117,6 +117,14 @@ def connect(edges, first, last, deferred, owners, parents):
 
     The owner of a row is the last edge that touched it. Owners below `first` belong to
     earlier blocks and are ignored, so that owners are not reset between blocks.
+
+    Args:
+      edges: The edges.
+      first: First edge of the block.
+      last: Last edge of the block plus 1.
+      deferred: Mask of rows that cause no conflicts.
+      owners: Owner of each row; updated.
+      parents: Receives the root of each edge, as a position in the block.
     """
     for e in range(first, last):
         parents[e - first] = root = e - first

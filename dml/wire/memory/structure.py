@@ -166,7 +166,14 @@ def ones(word):
 def overlaps(edges, members, bitset_of, bits, visits):
     """Return the number of edges that share a row with each visited edge.
 
-    The edge itself counts if it has rows.
+    An edge with rows shares them with itself.
+
+    Args:
+      edges: The edges.
+      members: Edges of each row, by `transpose`.
+      bitset_of: Number of each row's bitset; -1 for rows without one.
+      bits: Bitsets of the edges of heavy rows.
+      visits: Numbers of the visited edges.
     """
     last_visit = np.full(len(edges.starts) - 1, -1)
     union, counts = np.zeros(bits.shape[1], np.uint64), np.zeros(len(visits), np.int64)

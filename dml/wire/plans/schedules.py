@@ -66,7 +66,7 @@ def halving_doubling(
     segment = step(itemsize, segment)
     yield from (each._replace(segment=segment) for each in folding)
     low, high = np.zeros(1, np.int64), full(1, length)
-    kept = []  # by reach: bytes that a place keeps, by the last bits of the place
+    kept = []  # for each reach: bytes that a place keeps, by the last bits of the place
     reach = 1
     while reach < len(places):
         middle = (low + high) // 2
