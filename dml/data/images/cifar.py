@@ -1,6 +1,6 @@
 """Read CIFAR-10 and CIFAR-100 in their binary version.
 
-Images are Bx32x32x3, float32 in 0 … 1; classes are int32, the fine classes of CIFAR-100.
+Images are Bx32x32x3, float32 in 0 … 1; classes are int32 (CIFAR-100: fine classes).
 """
 
 from collections.abc import Sequence
