@@ -14,13 +14,13 @@ from dml.wire.plans.topology import SEGMENT, SMALL, STAGE, fold, rounds, segment
 
 
 class Rates(NamedTuple):
-    """Seconds per operation of a machine; `meet` and `touch` are of shared memory."""
+    """Seconds per operation of a machine; `barrier` and `copy` are of shared memory."""
 
     alpha: float  # per message
     beta: float  # per byte sent
     gamma: float  # per byte reduced
-    meet: float = 0.0  # per round of a barrier in shared memory
-    touch: float = 0.0  # per byte copied in shared memory
+    barrier: float = 0.0  # per round of a barrier in shared memory
+    copy: float = 0.0  # per byte copied in shared memory
 
 
 class Job(NamedTuple):
@@ -44,8 +44,8 @@ def seconds(algorithm: str, job: Job, rates: Rates) -> float:
 def fit(measurements: Iterable[tuple[str, Job, float]]) -> Rates:
     """Fit rates to measured (algorithm, job, seconds) by relative error.
 
-    A message on one host includes a barrier and a copy, so `meet` is at most `alpha`
-    and `touch` at most `beta`. Without these bounds noise could change the choice.
+    A message on one host includes a barrier and a copy, so `barrier` is at most `alpha`
+    and `copy` at most `beta`. Without these bounds noise could change the choice.
     """
     import numpy as np
     from scipy.optimize import least_squares
@@ -53,8 +53,8 @@ def fit(measurements: Iterable[tuple[str, Job, float]]) -> Rates:
     rows = list(measurements)
 
     def rates(logs: np.ndarray) -> Rates:
-        alpha, beta, gamma, meet, touch = np.exp(logs).tolist()
-        return Rates(alpha, beta, gamma, alpha * meet, beta * touch)
+        alpha, beta, gamma, barrier, copy = np.exp(logs).tolist()
+        return Rates(alpha, beta, gamma, alpha * barrier, beta * copy)
 
     def errors(logs: np.ndarray) -> list[float]:
         candidate = rates(logs)
@@ -90,7 +90,7 @@ def reduce_seconds(job: Job, rates: Rates, length: int) -> float:
 
 def barrier_seconds(size: int, rates: Rates) -> float:
     """Return the seconds of a barrier in shared memory."""
-    return rounds(size) * rates.meet
+    return rounds(size) * rates.barrier
 
 
 def star_seconds(job: Job, rates: Rates) -> float:
@@ -148,7 +148,7 @@ def hierarchical_seconds(job: Job, rates: Rates) -> float:
     nbytes = longest * job.itemsize
     if job.hosts:
         added = (largest - 1) * nbytes * rates.gamma
-        copied = (largest - 1) * nbytes * rates.touch
+        copied = (largest - 1) * nbytes * rates.copy
         return total + 3 * barrier_seconds(largest, rates) + added + copied
     both = reduce_seconds(job, rates, longest) + send_seconds(job, rates, longest)
     return total + (largest - 1) * both
@@ -158,19 +158,17 @@ def shared_seconds(job: Job, rates: Rates) -> float:
     """Return the seconds of an all-reduce in shared memory."""
     p, nbytes = job.size, job.length * job.itemsize
     if nbytes <= SMALL:
-        return barrier_seconds(p, rates) + nbytes * (
-            (p - 1) * rates.gamma + rates.touch
-        )
+        return barrier_seconds(p, rates) + nbytes * ((p - 1) * rates.gamma + rates.copy)
     if job.registered:
         chunk = -(-job.length // p) * job.itemsize
         return 2 * barrier_seconds(p, rates) + (p - 1) * chunk * (
-            rates.gamma + rates.touch
+            rates.gamma + rates.copy
         )
     total = barrier_seconds(p, rates)
     for part in segments(job.length, STAGE // job.itemsize):
         chunk = -(-(part.stop - part.start) // p) * job.itemsize
         added = (p - 1) * chunk * rates.gamma
-        total += barrier_seconds(p, rates) + added + 2 * p * chunk * rates.touch
+        total += barrier_seconds(p, rates) + added + 2 * p * chunk * rates.copy
     return total
 
 

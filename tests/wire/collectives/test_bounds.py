@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from dml.sim import maxplus
-from dml.sim.delays import law, seconds
+from dml.sim.delays import delay_distribution, seconds
 from dml.wire.server.consistency import Choice, consistency
 from dml.wire.server.replica import Replica
 from tests.wire.server.served import FREE, Adding, ran
@@ -16,7 +16,7 @@ from tests.wire.server.served import FREE, Adding, ran
 
 def reads(workers, clocks, rule, law_text, seed):
     """Let worker i mark [i, k] in clock k; return what each read, and when it began."""
-    draws_TxP = seconds(law(law_text), seed, clocks, workers)
+    draws_TxP = seconds(delay_distribution(law_text), seed, clocks, workers)
     rows = slice(0, workers * clocks)
 
     def work(client, comm):
@@ -26,13 +26,13 @@ def reads(workers, clocks, rule, law_text, seed):
         )
         seen, starts = [], []
         for k in range(clocks):
-            replica.have(replica.ask(rows, k), rows, k)
+            replica.finish_read(replica.begin_read(rows, k), rows, k)
             starts.append(comm.Wtime())
             seen.append(replica.table.reshape(workers, clocks).copy())
             comm.platform.compute(draws_TxP[k, comm.rank])
             mark = np.zeros((rows.stop, 1), np.float32)
             mark[comm.rank * clocks + k] = 1
-            replica.wrote(rows, mark, 1)
+            replica.add_gradient(rows, mark, 1)
             replica.pushes += 1
             client.push(rows, mark, ends_clock=True)
         return seen, starts, replica
@@ -88,9 +88,9 @@ def test_a_row_is_read_anew_only_when_its_bound_asks_for_it():
         copy, kept = np.zeros((2, 1), np.float32), []
         replica = Replica(client, copy, rule, Adding(copy))
         for k in range(12):
-            replica.have(replica.ask(rows, k), rows, k)
+            replica.finish_read(replica.begin_read(rows, k), rows, k)
             kept.append((client.rows_pulled, len(replica.owned)))
-            replica.wrote(rows, np.ones((1, 1), np.float32), 1)
+            replica.add_gradient(rows, np.ones((1, 1), np.float32), 1)
             replica.pushes += 1
             client.push(rows, np.ones((1, 1), np.float32), ends_clock=True)
         return kept, comm.bytes_sent
@@ -110,7 +110,7 @@ def test_a_gradient_is_as_stale_as_the_oldest_row_that_it_is_of():
         replica = Replica(client, copy, rule, Adding(copy))
         for k, row in enumerate([0, 1, 0, 1]):
             rows = np.array([row], np.int32)
-            replica.have(replica.ask(rows, k), rows, k)
+            replica.finish_read(replica.begin_read(rows, k), rows, k)
             client.push(rows, np.ones((1, 1), np.float32), ends_clock=True)
 
     _, (server,) = ran(work, 1, rule=rule, rows=2)
@@ -152,11 +152,11 @@ def test_an_eager_server_sends_only_what_changed_of_what_was_read():
         replica = Replica(client, copy, rule, Adding(copy))
         rows, wrote = (np.array(of[comm.rank], np.int32) for of in (reads, writes))
         for k in range(4):
-            replica.have(replica.ask(rows, k), rows, k)
+            replica.finish_read(replica.begin_read(rows, k), rows, k)
             comm.platform.compute(1)
             if k == 1:
                 client.push(wrote, np.ones((len(wrote), 1), np.float32))
-            client.clock_ends()
+            client.end_clock()
         client.end()
         client.end = lambda: None
         replica.finish()

@@ -17,7 +17,7 @@ from dml.wire.costs.allreduce import Job, Rates
 from dml.wire.plans.topology import groups
 
 ALPHA, BETA, GAMMA = 1.3e-6, 0.7e-9, 0.3e-9
-RATES = Rates(ALPHA, BETA, GAMMA, meet=ALPHA)  # virtual ranks copy in no time
+RATES = Rates(ALPHA, BETA, GAMMA, barrier=ALPHA)  # virtual ranks copy in no time
 NAMES = sorted(ALLREDUCE.keys() - {"auto", "hierarchical"})
 SIZES = (1, 2, 3, 4, 5, 6, 7, 8, 9, 16, 17, 31)
 BY_HAND = sorted(set(NAMES) - {"native"})
@@ -206,8 +206,8 @@ def test_fit_bears_noise_and_finds_the_rates_of_shared_memory_too():
 
 def test_choose_takes_shared_memory_where_meeting_is_cheap():
     job = Job(8, 1 << 20)
-    cheap = Rates(1e-6, 1e-9, 1e-10, meet=1e-7, touch=1e-10)
-    dear = cheap._replace(touch=1e-6)
+    cheap = Rates(1e-6, 1e-9, 1e-10, barrier=1e-7, copy=1e-10)
+    dear = cheap._replace(copy=1e-6)
     assert cost.choose(job, cheap, ("ring", "shared")) == "shared"
     assert cost.choose(job, dear, ("ring", "shared")) == "ring"
 

@@ -22,38 +22,38 @@ def test_the_first_address_that_all_hosts_reach_is_taken(monkeypatch):
         return way != "172.17.0.1" and not missed
 
     monkeypatch.setattr(meeting, "addresses", lambda: ways)
-    monkeypatch.setattr(meeting, "answers", answers)
-    found = sim.run(meeting.meeting_point, 4, Hosts(2, 2))
+    monkeypatch.setattr(meeting, "connects", answers)
+    found = sim.run(meeting.coordinator_address, 4, Hosts(2, 2))
     assert len(knocks) == 2 * len(ways)
     assert {one.rpartition(":")[0] for one in found} == {"[fd00::1]"}
 
 
 def test_no_way_to_rank_0_is_one_line_on_all_ranks(monkeypatch):
     monkeypatch.setattr(meeting, "addresses", lambda: ["172.17.0.1"])
-    monkeypatch.setattr(meeting, "answers", lambda door: False)
+    monkeypatch.setattr(meeting, "connects", lambda door: False)
     with pytest.raises(
         BadInput, match=r"all hosts reach, got 172.17.0.1:\d+; set DML_"
     ):
-        sim.run(meeting.meeting_point, 2, Hosts(2, 1))
+        sim.run(meeting.coordinator_address, 2, Hosts(2, 1))
 
 
 @pytest.mark.parametrize("asked", ["127.0.0.1", "[::1]", "localhost"])
 def test_an_address_that_is_set_is_the_only_one(monkeypatch, asked):
     monkeypatch.setenv("DML_COORDINATOR", asked)
-    monkeypatch.setattr(meeting, "answers", lambda door: True)
-    assert sim.run(meeting.meeting_point, 1)[0].rpartition(":")[0] == asked
+    monkeypatch.setattr(meeting, "connects", lambda door: True)
+    assert sim.run(meeting.coordinator_address, 1)[0].rpartition(":")[0] == asked
 
 
 def test_a_port_that_is_set_is_taken_and_one_in_use_is_named(monkeypatch):
     with socket.create_server(("", 0)) as taken:
         door = f"127.0.0.1:{taken.getsockname()[1]}"
         monkeypatch.setenv("DML_COORDINATOR", door)
-        monkeypatch.setattr(meeting, "answers", lambda door: False)
+        monkeypatch.setattr(meeting, "connects", lambda door: False)
         with pytest.raises(BadInput, match=f"got {door}; set DML_COORDINATOR"):
-            sim.run(meeting.meeting_point, 2)
+            sim.run(meeting.coordinator_address, 2)
     monkeypatch.undo()
     monkeypatch.setenv("DML_COORDINATOR", door)
-    assert sim.run(meeting.meeting_point, 2) == [door, door]
+    assert sim.run(meeting.coordinator_address, 2) == [door, door]
 
 
 def test_addresses_are_of_interfaces_too_and_loopback_is_none(monkeypatch):

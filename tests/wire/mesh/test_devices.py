@@ -3,7 +3,7 @@ import pytest
 
 from dml import sim
 from dml.types import BadInput
-from dml.wire.mesh.devices import meeting_point, mesh, start
+from dml.wire.mesh.devices import coordinator_address, mesh, start
 
 # One device here; meshes of 8, and of several processes, are in tests/strategies/glove
 # and tests/mpi.
@@ -42,7 +42,7 @@ def test_one_rank_alone_is_a_run_already():
 
 
 def test_all_ranks_know_the_same_meeting_point():
-    (point, *others) = sim.run(meeting_point, 3)
+    (point, *others) = sim.run(coordinator_address, 3)
     host, _, port = point.rpartition(":")
     assert host
     assert 0 < int(port) < 1 << 16

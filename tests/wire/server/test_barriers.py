@@ -6,7 +6,7 @@ import pytest
 
 from dml import sim
 from dml.sim import maxplus
-from dml.sim.delays import drawing, law, seconds, straggler
+from dml.sim.delays import delay_distribution, drawing, seconds, straggler
 from dml.wire.comm import Metered
 from dml.wire.server.barriers import asynchronous, k_of_p, ssp, synchronous
 
@@ -19,7 +19,11 @@ def starts(program, text, size, network=FREE, seed=0):
     """When each step of each worker begins on virtual ranks."""
 
     def live(comm):
-        return program(comm, straggler(comm, drawing(law(text), 5, comm.rank)), STEPS)
+        return program(
+            comm,
+            straggler(comm, drawing(delay_distribution(text), 5, comm.rank)),
+            STEPS,
+        )
 
     *workers, server = sim.run(live, size + 1, network, seed)
     assert not len(server)
@@ -31,7 +35,7 @@ def starts(program, text, size, network=FREE, seed=0):
 @pytest.mark.parametrize("staleness", (0, 1, 2, 4, math.inf))
 def test_bounded_staleness_takes_as_long_as_by_max_and_plus(staleness, text, size):
     found_TxP = starts(partial(ssp, staleness=staleness), text, size)
-    seconds_TxP = seconds(law(text), 5, STEPS, size)
+    seconds_TxP = seconds(delay_distribution(text), 5, STEPS, size)
     wanted_TxP = maxplus.ssp(seconds_TxP, staleness)
     assert found_TxP == pytest.approx(wanted_TxP, rel=1e-12)
 
@@ -40,7 +44,7 @@ def test_bounded_staleness_takes_as_long_as_by_max_and_plus(staleness, text, siz
 @pytest.mark.parametrize("k, size", ((1, 1), (1, 4), (3, 4), (4, 4), (24, 32)))
 def test_k_of_p_takes_as_long_as_by_max_and_plus(text, k, size):
     found_TxP = starts(partial(k_of_p, k=k), text, size)
-    wanted_TxP = maxplus.k_of_p(seconds(law(text), 5, STEPS, size), k)
+    wanted_TxP = maxplus.k_of_p(seconds(delay_distribution(text), 5, STEPS, size), k)
     assert found_TxP == pytest.approx(wanted_TxP, rel=1e-12)
 
 
@@ -48,7 +52,12 @@ def test_k_of_p_takes_as_long_as_by_max_and_plus(text, k, size):
 def test_who_is_cut_off_sends_no_word_of_that_step(k, size):
     def live(comm):
         metered = Metered(comm)
-        k_of_p(metered, straggler(comm, drawing(law(LAWS[0]), 5, comm.rank)), STEPS, k)
+        k_of_p(
+            metered,
+            straggler(comm, drawing(delay_distribution(LAWS[0]), 5, comm.rank)),
+            STEPS,
+            k,
+        )
         return metered.messages_sent
 
     *workers, server = sim.run(live, size + 1, FREE)
@@ -61,7 +70,7 @@ def test_a_barrier_is_no_staleness_and_no_bound_is_no_waiting(size):
     tight = starts(synchronous, text, size)
     assert tight == pytest.approx(starts(ssp, text, size), rel=1e-12)
     loose = starts(asynchronous, text, size)
-    alone_TxP = np.cumsum(seconds(law(text), 5, STEPS, size), axis=0)
+    alone_TxP = np.cumsum(seconds(delay_distribution(text), 5, STEPS, size), axis=0)
     assert loose[1:] == pytest.approx(alone_TxP[:-1], rel=1e-12)
 
 

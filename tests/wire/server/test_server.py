@@ -53,7 +53,9 @@ def test_a_server_goes_on_where_it_ended():
         for _ in range(3):
             for _ in range(4):
                 rows = np.array([comm.rank, 5], np.int32)
-                replica.have(replica.ask(rows, client.clock), rows, client.clock)
+                replica.finish_read(
+                    replica.begin_read(rows, client.clock), rows, client.clock
+                )
                 client.push(rows, np.ones((2, 1), np.float32), ends_clock=True)
             client.end()
             replica.finish()
@@ -80,13 +82,13 @@ def test_a_copy_is_read_anew_where_a_server_goes_on():
             return None
         client = Client(comm, split, 1, [2])
         replica = Replica(client, np.zeros((8, 1), np.float32), rule, None)
-        replica.have(replica.ask(rows, 0), rows, 0)
+        replica.finish_read(replica.begin_read(rows, 0), rows, 0)
         comm.platform.compute(comm.rank)
         client.push(rows, np.ones((1, 1), np.float32), ends_clock=True)
         client.end()
         replica.finish()
         comm.Barrier()
-        replica.have(replica.ask(rows, 1), rows, 1)
+        replica.finish_read(replica.begin_read(rows, 1), rows, 1)
         client.end()
         replica.finish()
         comm.Barrier()
@@ -259,7 +261,7 @@ def test_a_server_tells_how_many_clocks_workers_have_ended():
             return
         client = Client(Metered(comm), partition(1, 1), 1, [2])
         for _ in range(3 - comm.rank):
-            client.clock_ends()
+            client.end_clock()
         client.end()
 
     sim.run(program, 3)
@@ -272,11 +274,11 @@ def test_a_worker_that_leaps_closes_all_that_waited_for_it():
     def work(client, comm):
         comm.platform.compute(comm.rank)
         if comm.rank == 0:
-            client.clock_ends()
-            client.clock_ends()
+            client.end_clock()
+            client.end_clock()
         elif comm.rank == 1:
             client.clock = 1
-            client.clock_ends()
+            client.end_clock()
         return len(client.pull(slice(0, 1), 2))
 
     found, (server,) = ran(work, 3, rule=rule, rows=1, network=FREE)

@@ -9,7 +9,7 @@ from dml.sim.process import Process
 from dml.types import BadInput
 
 
-class Meeting:
+class CollectiveCall:
     """A collective call in progress: the ranks that have entered it, and its result."""
 
     def __init__(self, name: str, size: int):
@@ -25,11 +25,11 @@ class Meeting:
         )
 
 
-def meet(
+def run_collective(
     comm: Any,
     name: str,
     value: Any,
-    conclude: Callable[[list], Any],
+    combine: Callable[[list], Any],
     cost: float = 0,
     pause: Any = None,
 ) -> Any:
@@ -44,38 +44,38 @@ def meet(
       pause: Called while polling for the result; None blocks.
     """
     process = comm.process
-    meeting = comm.shared.meeting
-    if meeting is None:
-        meeting = comm.shared.meeting = Meeting(name, comm.size)
-    if meeting.name != name:
+    call = comm.shared.call
+    if call is None:
+        call = comm.shared.call = CollectiveCall(name, comm.size)
+    if call.name != name:
         raise BadInput(
-            f"rank {comm.rank} calls {name}() where {len(meeting.entered)} of "
-            f"{comm.size} ranks call {meeting.name}(); all must call the same"
+            f"rank {comm.rank} calls {name}() where {len(call.entered)} of "
+            f"{comm.size} ranks call {call.name}(); all must call the same"
         )
     process.world.progress()
-    meeting.values[comm.rank] = value
-    meeting.entered.append(process)
-    if len(meeting.entered) == comm.size:
-        comm.shared.meeting = None
-        meeting.result = conclude(meeting.values)
+    call.values[comm.rank] = value
+    call.entered.append(process)
+    if len(call.entered) == comm.size:
+        comm.shared.call = None
+        call.result = combine(call.values)
         rounds = (comm.size - 1).bit_length()
-        start = max(process.clock for process in meeting.entered)
-        meeting.done = start + rounds * comm.alpha + cost
+        start = max(process.clock for process in call.entered)
+        call.done = start + rounds * comm.alpha + cost
         # Rank 0 resumes first, then its neighbours in memory.
         for peer in reversed(comm.peers):
-            if peer.process.waits is meeting:
+            if peer.process.waits is call:
                 peer.process.wake()
     elif pause is None:
-        process.wait(meeting)
+        process.wait(call)
     if pause is None:
-        process.clock = max(process.clock, meeting.done)
-    while not 0 <= meeting.done <= process.clock:
-        process.polls = meeting
+        process.clock = max(process.clock, call.done)
+    while not 0 <= call.done <= process.clock:
+        process.polls = call
         process.pause()
-        if not 0 <= meeting.done <= process.clock:
+        if not 0 <= call.done <= process.clock:
             pause()
     process.polls = None
-    return meeting.result
+    return call.result
 
 
 class VirtualWindow:
@@ -88,7 +88,7 @@ class VirtualWindow:
         """Wait for all ranks, as `Barrier`; poll if `pause` is not the rank's own."""
         if pause == self.comm.process.pause:
             pause = None
-        meet(self.comm, "barrier", None, lambda values: None, pause=pause)
+        run_collective(self.comm, "barrier", None, lambda values: None, pause=pause)
 
     def Free(self) -> None:
         self.parts = []
