@@ -32,7 +32,9 @@ class Phase:
 class Timer:
     """Sums of seconds by phase until the next lap.
 
-    `seen(phase, start, end)` is called at the end of every phase.
+    Args:
+      clock: Returns the time in seconds.
+      seen: Called at the end of every phase with (phase, start, end).
     """
 
     def __init__(
@@ -44,7 +46,10 @@ class Timer:
         self.seconds: dict[str, float] = {}
 
     def __call__(self, phase: str) -> "Phase":
-        """Add the time inside to the phase; synchronize the device before the end."""
+        """Return a context that adds its duration to the phase.
+
+        Synchronize the device before the end of the context.
+        """
         return Phase(self, phase)
 
     def waits(self, phase: str, items: Iterable[Item]) -> Iterator[Item]:

@@ -45,7 +45,7 @@ def problem(training: Batch, held_out: Batch, l1: float) -> Problem:
         lambda table, index, rows: gradient(table[:, 0], training, index, rows),
         evaluate,
         np.bincount(features, minlength=len(start_Tx1)),
-        rising=False,  # the order of rows in recorded results
+        ascending=False,  # the order of rows in recorded results
     )
 
 
