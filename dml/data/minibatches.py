@@ -31,10 +31,10 @@ def minibatches(
             f"expected a batch of 1 to {count} examples, got {batch=}; "
             f"pass --batch=<at most {count}>"
         )
-    numbers = itertools.count() if epochs is None else range(epochs)
+    epoch_numbers = itertools.count() if epochs is None else range(epochs)
     return (
         shuffled(count, seed, epoch)[start : start + batch]
-        for epoch in numbers
+        for epoch in epoch_numbers
         for start in range(0, count, batch)
     )
 

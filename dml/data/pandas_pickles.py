@@ -48,9 +48,9 @@ def columns(file: IO[bytes], names: list[str]) -> list[np.ndarray]:
         all_names = axes[0].args[1]["data"].tolist()
         arrays = {}
         for block in blocks:
-            values_CxN, numbers = block.args[:2]
+            values_CxN, selection = block.args[:2]
             for number, values in zip(
-                np.arange(len(all_names))[numbers], values_CxN, strict=True
+                np.arange(len(all_names))[selection], values_CxN, strict=True
             ):
                 arrays[all_names[number]] = values
         return [arrays[name] for name in names]

@@ -55,7 +55,7 @@ def folder(
 
 
 def config(flags: Mapping[str, Any], ranks: int) -> dict[str, Any]:
-    """Return what repeats a run: flags, ranks, versions, host and commit."""
+    """Return flags, ranks, versions, host and commit, with which a run is repeated."""
     return {
         "flags": dict(flags),
         "ranks": ranks,
