@@ -69,5 +69,5 @@ def test_a_broken_cifar_file_is_bad_input(name, tmp_path):
 
 
 def test_a_folder_of_neither_is_told_of_both(tmp_path):
-    with pytest.raises(BadInput, match="MNIST's IDX files or of CIFAR's binary ones"):
+    with pytest.raises(BadInput, match="MNIST's IDX files or of CIFAR's binary files"):
         images(str(tmp_path))
