@@ -61,7 +61,7 @@ def idx(path: Path, axes: int) -> np.ndarray:
     if len(data) < start or data[:4] != bytes([0, 0, BYTES, axes]):
         raise BadInput(
             f"{path}: expected an IDX file of bytes with {axes} axes, got one that "
-            f"begins with {data[:4].hex(' ') or 'no byte'}; pass the files of MNIST"
+            f"begins with {data[:4].hex(' ') or 'nothing'}; pass the files of MNIST"
         )
     shape = [int(length) for length in np.frombuffer(data, ">u4", axes, 4)]
     if math.prod(shape) != len(data) - start:

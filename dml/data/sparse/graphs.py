@@ -201,7 +201,7 @@ def generated(
     """
     if min(shape, default=0) < 1 or np.prod(shape) < labels or labels < 2:
         raise BadInput(
-            f"expected 2 labels or more, and a point for each label, got {labels=} and "
+            f"expected 2 labels or more, and a point for each, got {labels=} and "
             f"{shape=}; pass a larger shape"
         )
     rng = np.random.default_rng(seed)

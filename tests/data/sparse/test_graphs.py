@@ -141,7 +141,7 @@ def packed(points, kind=2):
 def test_a_nifti_file_is_unpacked_along_its_axes():
     points = np.arange(24).reshape(2, 3, 4)
     np.testing.assert_array_equal(brain_volume.nifti(packed(points)), points)
-    with pytest.raises(ValueError, match="kind 4"):
+    with pytest.raises(ValueError, match="data type 4"):
         brain_volume.nifti(packed(points, kind=4))
 
 
