@@ -118,7 +118,7 @@ def test_devices_that_hold_parts_of_a_batch_are_told_from_those_that_agree(tiny)
     [
         ((32, 32, 3), 21, "a depth of 8, 20, 32, 50, got 21"),
         ((32, 32), 20, "images HxWxC of 4 by 4 or more"),
-        ((28, 28, 1), 50, "32 by 32 at least for depth=50, got .28, 28, 1."),
+        ((28, 28, 1), 50, "32 by 32 or more for depth=50, got .28, 28, 1."),
     ],
 )
 def test_other_depths_and_images_are_bad_input(shape, depth, message):
