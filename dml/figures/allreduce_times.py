@@ -11,6 +11,7 @@ from dml.runs.writers import Columns, Row, Writer, collected, scaled
 
 
 def ratio(above: float | None, below: float) -> str:
+    """Return a quotient as text; a dash if it is unknown."""
     return "-" if above is None or not below else f"{above / below:.3g}"
 
 
@@ -87,6 +88,15 @@ def draw(path: Path, rows: Sequence[Row], among: Sequence[str]) -> None:
 def panel(
     axes: Any, title: str, rows: Sequence[Row], names: list[str], among: Sequence[str]
 ) -> None:
+    """Draw measured and predicted seconds by bytes, and crossovers, in a panel.
+
+    Args:
+      axes: The panel.
+      title: Title of the panel.
+      rows: Rows of one kind of buffer.
+      names: Algorithms, in the order of their colours.
+      among: Algorithms whose crossovers are marked.
+    """
     lines: dict[str, dict[int, float]] = {}
     for number, name in enumerate(names):
         selected = sorted(

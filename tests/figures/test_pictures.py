@@ -62,5 +62,5 @@ def test_the_picture_names_classes_and_is_the_same_for_the_same_numbers(tmp_path
     for words in ("is frog", "is $a$b", "is □", "guessed"):
         assert f"<!-- {words} -->" in svg
     hits = (scores.argmax(axis=1) == classes).sum()
-    assert f"<!-- {hits} of 40 right" in svg
+    assert f"<!-- {hits} of 40 correct" in svg
     assert len(svg) < 200_000

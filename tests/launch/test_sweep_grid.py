@@ -55,8 +55,8 @@ def test_arguments_are_values(tmp_path, monkeypatch, argv, values):
         ("--zzz=1", "expected a flag of x.py, got --zzz; its --help lists them"),
         ("--lr", "expected --flag=values, got '--lr'"),
         ("0.1", "expected --flag=values, got '0.1'"),
-        ("--lr=", "expected values in --lr=, got none, which makes an empty grid"),
-        ("--lr=@/dev/null", "got none, which makes an empty grid"),
+        ("--lr=", "expected values in --lr=, got none; pass --lr=<a,b>"),
+        ("--lr=@/dev/null", "got none; pass --lr=<a,b>"),
         ("--lr=@/no/file", "expected values in --lr=@/no/file, got .*No such file"),
         ('--lr="a"b', "expected values in --lr=\"a\"b, got ',' expected"),
     ],
@@ -149,7 +149,9 @@ def test_seeds_count_from_the_one_that_is_given():
     assert sweep_grid.seeds({}, 3) == ["0", "1", "2"]
     assert sweep_grid.seeds({"seed": ["7"]}, 2) == ["7", "8"]
     assert sweep_grid.seeds({"seed": ["7", "3"]}, 1) == ["7", "3"]
-    with pytest.raises(BadInput, match="expected --seed=<the first> with --repeat=2"):
+    with pytest.raises(
+        BadInput, match="expected one integer in --seed with --repeat=2"
+    ):
         sweep_grid.seeds({"seed": ["7", "3"]}, 2)
 
 

@@ -78,7 +78,7 @@ def test_a_save_that_stops_leaves_the_earlier_one_whole(tmp_path, monkeypatch, w
 
     put = os.replace
     monkeypatch.setattr(vectors.os, "replace", full)
-    with pytest.raises(BadInput, match="expected room for .*No space left"):
+    with pytest.raises(BadInput, match="expected disk space for .*No space left"):
         save(tmp_path, 2, rules(), state(seed=1))
     monkeypatch.undo()
     epoch, found = load(tmp_path, rules())

@@ -148,7 +148,7 @@ def test_work_of_this_process_and_its_ended_children_counts():
 
 
 def test_cores_are_those_that_any_rank_may_use(monkeypatch):
-    monkeypatch.setattr(counters, "mine", lambda: [3, CORES - 1])
+    monkeypatch.setattr(counters, "own_cores", lambda: [3, CORES - 1])
     meter = Meter(None, Terms(core_price=1.0), energy.BEGUN)
     hours = (time.monotonic() - energy.BEGUN.time) / HOUR
     assert meter.spent()["cost_usd"] == pytest.approx(2 * hours, rel=0.1)

@@ -31,7 +31,7 @@ def test_a_record_is_read_back_as_it_was_written(file):
     for got, was in zip(found.ranks, RANKS, strict=True):
         assert [words.dtype for words in got] == [np.uint64] * len(was)
         assert [words.tolist() for words in got] == [words.tolist() for words in was]
-    found.checks(dict(reversed(CONFIG.items())), 4)
+    found.check(dict(reversed(CONFIG.items())), 4)
 
 
 def test_an_event_takes_8_bytes_beside_a_small_header(tmp_path):
@@ -81,7 +81,7 @@ def test_another_kind_of_file_is_refused(tmp_path, data):
         ({"--lr": 0.2}, 4, "expected --lr=0.1 as recorded in .*, got --lr=0.2; replay"),
         ({"experiment": "glove"}, 4, "experiment=linear as .*, got experiment=glove"),
         ({}, 3, "expected ranks=4 as recorded in .*, got ranks=3"),
-        ({"--new": 1}, 4, "expected --new=nothing as .*, got --new=1"),
+        ({"--new": 1}, 4, "expected --new=no value as .*, got --new=1"),
         ({"--lr": 1, "--steps": 1}, 4, "expected --lr"),
     ],
 )
@@ -89,13 +89,13 @@ def test_another_configuration_is_refused_by_its_first_flag(
     file, change, size, message
 ):
     with pytest.raises(BadInput, match=message):
-        records.read(file).checks(CONFIG | change, size)
+        records.read(file).check(CONFIG | change, size)
 
 
 def test_a_flag_that_is_gone_is_named(file):
     left = {name: value for name, value in CONFIG.items() if name != "--steps"}
-    with pytest.raises(BadInput, match="expected --steps=30 .* got --steps=nothing"):
-        records.read(file).checks(left, 4)
+    with pytest.raises(BadInput, match="expected --steps=30 .* got --steps=no value"):
+        records.read(file).check(left, 4)
 
 
 def test_a_record_that_cannot_be_written_leaves_the_earlier_one(file, monkeypatch):
@@ -104,7 +104,7 @@ def test_a_record_that_cannot_be_written_leaves_the_earlier_one(file, monkeypatc
 
     was = file.read_bytes()
     monkeypatch.setattr("os.replace", full)
-    with pytest.raises(BadInput, match="expected room for .*, got no space"):
+    with pytest.raises(BadInput, match="expected disk space for .*, got no space"):
         records.write(file, CONFIG, [])
     assert file.read_bytes() == was
     assert [each.name for each in file.parent.iterdir()] == ["run.record"]

@@ -98,7 +98,7 @@ def test_whatever_file_is_cut_or_lost_the_one_before_is_used_and_that_is_said(co
             number, found, (said,) = load(copied)
             assert number == 3 and bits(found) == bits(state(3))
             assert said.startswith("step-4: its ") and file.name in said
-            assert said.endswith("; going on from step-3, which is whole")
+            assert said.endswith("; resuming from step-3")
             file.write_bytes(whole)
 
 
@@ -121,7 +121,9 @@ def test_without_a_whole_one_it_is_bad_input(copied, tmp_path):
         (place / states.INDEX).write_text("{}")
     with pytest.raises(BadInput, match="got step-4: its index.json cannot.*step-3: "):
         load(copied)
-    with pytest.raises(BadInput, match="expected a whole checkpoint in .*, got none"):
+    with pytest.raises(
+        BadInput, match="expected a complete checkpoint in .*, got none"
+    ):
         load(tmp_path / "nowhere")
 
 
@@ -195,7 +197,9 @@ def test_a_state_that_is_not_finite_leaves_the_earlier_ones(copied):
 
 def test_a_folder_that_cannot_be_written_is_bad_input(tmp_path):
     (tmp_path / "file").touch()
-    with pytest.raises(BadInput, match="expected room for .*step-1, got .*; free it"):
+    with pytest.raises(
+        BadInput, match="expected disk space for .*step-1, got .*; free space"
+    ):
         states.save(tmp_path / "file", 1, {"x": np.ones(1)}, RULES)
 
 

@@ -31,12 +31,12 @@ def cnn(
       shape: Shape of an image, HxWxC.
       classes: Number of classes.
       width: Number of maps of the first convolution.
-      dtype: Of the arithmetic.
+      dtype: Dtype of the arithmetic.
       remat: Whether the backward pass recomputes the inside of each layer.
     """
     if len(shape) != 3 or min(shape) < 1 or min(shape[:2]) < SMALLEST:
         raise BadInput(
-            f"expected images HxWxC, {SMALLEST} by {SMALLEST} at least, got {shape}; "
+            f"expected images HxWxC of {SMALLEST} by {SMALLEST} or more, got {shape}; "
             "pass inputs BxHxWxC"
         )
     arithmetic = jnp.dtype(dtype)

@@ -141,7 +141,9 @@ def run(
         path,
         values,
         comm,
-        writers.console(stated.epochs, unit="epoch", says=progress, ends=ends),
+        writers.console(
+            stated.epochs, unit="epoch", row_text=progress, summary_text=ends
+        ),
         figures.chart(path / "objective", "epoch", "objective"),
     ) as writer:
         steps = begin(values.updates, problem, how, comm, Timer())

@@ -118,7 +118,7 @@ def packed(points, kind=2):
 def test_a_nifti_volume_has_slices_about_its_middle_and_the_maps_as_truth(brain):
     points = np.arange(24).reshape(2, 3, 4)
     np.testing.assert_array_equal(brain_volume.nifti(packed(points)), points)
-    with pytest.raises(ValueError, match="kind 4"):
+    with pytest.raises(ValueError, match="data type 4"):
         brain_volume.nifti(packed(points, kind=4))
     graph = brain_volume.volume(slices=3, every=2)
     assert graph.shape == (3, 8, 7) and graph.labels == 3 == len(graph.names)

@@ -55,12 +55,14 @@ def test_counting_goes_on_after_full_records_and_at_right_members_of_pairs():
     numbers = np.random.default_rng(0).integers(END, 20, 400).astype(np.int32)
     index, sums = kernels.index(numbers, 20), kernels.sums(20)
     weights, whole = kernels.weights(5), np.empty(400, COUNT)
-    word, used = kernels.count(index, 0, weights, True, 0, sums, whole)
+    word, used = kernels.count(index, 0, kernels.Window(weights, True), 0, sums, whole)
     assert word == 20
     parts, word = [], 0
     while word < 20:
         room = np.empty(50, COUNT)
-        word, length = kernels.count(index, 0, weights, True, word, sums, room)
+        word, length = kernels.count(
+            index, 0, kernels.Window(weights, True), word, sums, room
+        )
         assert 0 < length <= 50
         parts.append(room[:length])
     assert len(parts) > 5
@@ -73,7 +75,9 @@ def test_counting_goes_on_after_full_records_and_at_right_members_of_pairs():
         found = np.zeros((9, 9), np.uint64)
         for part, first in parts:
             index = kernels.index(part, 9)
-            _, used = kernels.count(index, first, weights, True, 0, sums, table)
+            _, used = kernels.count(
+                index, first, kernels.Window(weights, True), 0, sums, table
+            )
             for row in table[:used]:
                 found[row["word"] - 1, row["context"] - 1] += row["value"]
         return found.tolist()

@@ -17,5 +17,5 @@ def test_sentences_differ_and_translations_are_the_dictionarys_words_backward():
     assert set(both.ravel()) == {0, 1, 2}
     one, same, other = (reversal(9, 9, 7, 6, seed)[0].inputs for seed in (0, 0, 1))
     assert (one == same).all() and (one != other).any()
-    with pytest.raises(BadInput, match="at least 40 sentences, got words=3"):
+    with pytest.raises(BadInput, match="of at least 40, got words=3"):
         reversal(10, 10, words=3, length=3, seed=0)

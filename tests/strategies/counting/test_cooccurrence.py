@@ -217,9 +217,9 @@ def test_an_old_unfinished_file_does_not_show(tmp_path):
 @pytest.mark.parametrize(
     "text, rules, told",
     [
-        ("", TINY, "expected 2 words or more .* got 0 of 0 different"),
-        ("\n\n\n", TINY, "got 0 of 0 different"),
-        ("a b c\nc\n", Rules(min_count=2), "at least 2 times, got 1 of 3 different"),
+        ("", TINY, "expected 2 words or more .* got 0 of 0 distinct"),
+        ("\n\n\n", TINY, "got 0 of 0 distinct"),
+        ("a b c\nc\n", Rules(min_count=2), "at least 2 times, got 1 of 3 distinct"),
         ("a b\n", Rules(window=0), "expected window >= 1, got 0"),
         ("a b\n", Rules(min_count=0), "expected min_count >= 1, got 0"),
         ("a b\n", Rules(max_vocab=-1), "expected max_vocab >= 0, got -1"),

@@ -87,8 +87,8 @@ def test_the_numbers_are_said_one_a_line():
         "3 edges over 3 rows",
         "Ω = 2 rows in the largest edge",
         "Δ = 0.667 of the edges touch the most used row",
-        "ρ = 0.667 of the edges meet one of them",
-        "0.6667 others conflict with an edge on average",
+        "ρ = 0.667 of the edges share a row with one edge",
+        "0.6667 edges conflict with an edge on average",
         "safe delay, worst case (6ρτ + 6τ²Ω√Δ = 1): 0.175 updates",
         "safe delay, on average (edges / conflicts): 4.5 updates",
     ]
