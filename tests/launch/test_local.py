@@ -73,8 +73,8 @@ def test_what_the_user_has_set_stays(house):
 
 
 BAD_HOSTS = {
-    "": "expected a host a line in",
-    "# none\n": "expected a host a line in",
+    "": "expected one host per line in",
+    "# none\n": "expected one host per line in",
     "a:4\nb:0\n": "in line 2 of",
     "a:x": "got 'a:x'",
     "a b": "got 'a b'",
@@ -104,7 +104,12 @@ BAD_HOSTS = {
         ("hosts", "a:2", "-n 3 SCRIPT", "expected at most 2 ranks, the slots in"),
         ("hosts", "a:2", "-n 0 SCRIPT", "a positive integer after -n, got '0'"),
         ("hosts", "a:2", "-n", "expected a positive integer after -n"),
-        ("hosts", "a:2", "--launcher=/no SCRIPT", "to run after --launcher, got '/no'"),
+        (
+            "hosts",
+            "a:2",
+            "--launcher=/no SCRIPT",
+            "executable after --launcher, got '/no'",
+        ),
         ("hosts", "a:2", "--launch=ssh SCRIPT", "a script first, got '--launch=ssh'"),
         ("hosts", "a:2", "", "expected a script, got none"),
         ("two_hosts", None, "-n 0 SCRIPT", "a positive integer after -n, got '0'"),

@@ -135,7 +135,7 @@ def test_a_broken_or_missing_file_is_bad_input(form, name, spoil, problem, tmp_p
 def test_other_folders_and_no_images_are_bad_input(tmp_path):
     with pytest.raises(BadInput, match="in missing, got no folder; .* digits, fashion"):
         images("missing")
-    with pytest.raises(BadInput, match="MNIST's IDX files or of CIFAR's binary ones"):
+    with pytest.raises(BadInput, match="MNIST's IDX files or of CIFAR's binary files"):
         images(str(tmp_path))
     written(tmp_path / "none", count=(0, 0))
     with pytest.raises(BadInput, match="at least one, got 0 and 0"):

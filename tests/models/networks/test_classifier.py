@@ -105,7 +105,7 @@ def test_a_perceptron_without_hidden_layers_is_linear_and_bad_sizes_are_refused(
     with pytest.raises(BadInput, match="of at least one number, got .* widths=.3, 0."):
         mlp(SHAPE, 10, (3, 0))
     for shape in [(8, 8), (3, 8, 1), (8, 8, 0)]:  # no place for two pools
-        with pytest.raises(BadInput, match="expected images HxWxC, 4 by 4"):
+        with pytest.raises(BadInput, match="expected images HxWxC of 4 by 4"):
             cnn(shape, 10)
 
 
@@ -249,8 +249,8 @@ def test_devices_that_hold_parts_of_a_batch_are_told_from_those_that_agree():
     "shape, depth, message",
     [
         ((32, 32, 3), 21, "a depth of 8, 20, 32, 50, .*got 21"),
-        ((32, 32), 20, "images HxWxC, 4 by 4 at least"),
-        ((28, 28, 1), 50, "32 by 32 at least for depth=50, got .28, 28, 1."),
+        ((32, 32), 20, "images HxWxC of 4 by 4 or more"),
+        ((28, 28, 1), 50, "32 by 32 or more for depth=50, got .28, 28, 1."),
     ],
 )
 def test_other_depths_and_images_of_resnets_are_bad_input(shape, depth, message):

@@ -37,7 +37,9 @@ def test_what_crosses_is_maps_and_scores():
     met = 2 * 2 * 2 * 16  # of layer 3: 2 x 2 maps, 8 of each tower, there and back
     assert crossing_bytes(plan(*about, (3,)), batch=3) == 4 * 3 * (4 + met)
     for sizes in ((0, 3, 2), (5, 0, 2), (5, 3, 0)):
-        with pytest.raises(BadInput, match="expected words, a width and layers, got"):
+        with pytest.raises(
+            BadInput, match="expected words, width and layers of 1 or more, got"
+        ):
             translator(*sizes)
 
 
