@@ -10,7 +10,7 @@ import numpy as np
 
 from dml.runs.writers import Row, Writer
 
-FEW = 20  # points of a curve at most, for markers
+MAX_MARKED_POINTS = 20  # points of a curve at most, for markers
 Curve = tuple[Sequence[float], Sequence[float]]  # xs, ys
 STYLE: dict[Any, Any] = {  # of every figure
     "axes.grid": True,
@@ -126,7 +126,7 @@ def panels(
                 seen = np.isfinite(ys)
                 points = np.asarray(xs)[seen], np.asarray(ys)[seen]
                 style = "--" if name in dashed else "-"
-                style += "o" if seen.sum() <= FEW else ""
+                style += "o" if seen.sum() <= MAX_MARKED_POINTS else ""
                 (line,) = axes.plot(*points, style, label=name)
                 if bands and name in bands:
                     low, high = (np.asarray(side)[seen] for side in bands[name])

@@ -30,7 +30,7 @@ GROUPS = {
     "country → language": "france french, germany german, italy italian, "
     "russia russian, japan japanese, england english, greece greek, china chinese",
 }
-PANELS, PAIRS, FEWEST = 4, 9, 3
+PANELS, PAIRS, MIN_PAIRS = 4, 9, 3
 FALLBACK = 40  # words, when no relation is known
 # Candidate positions of a label: offset from its point to the right and up, in points,
 # and the part of the label at that offset: left (0), middle (0.5) or right (1), and
@@ -88,7 +88,7 @@ def relations(words: Sequence[str]) -> dict[str, np.ndarray]:
     for title, text in GROUPS.items():
         pairs = [pair.split() for pair in text.split(", ")]
         index = [[rows[a], rows[b]] for a, b in pairs if a in rows and b in rows]
-        if len(index) >= FEWEST:
+        if len(index) >= MIN_PAIRS:
             known[title] = np.array(sorted(index, key=max)[:PAIRS])
     return dict(list(known.items())[:PANELS])
 

@@ -12,7 +12,7 @@ from dml.data.text.tokens import SPECIAL, Tokens
 from dml.types import BadInput, Batch, Examples
 
 HELD_OUT = 20  # 1 of 20 windows
-FEWEST = 4  # windows
+MIN_WINDOWS = 4  # windows
 MASKED = 0.15  # of a window's tokens
 HIDDEN, REPLACED = 0.8, 0.1  # shares of these: [MASK]; a random token; others unchanged
 CLS, SEP, MASK = map(SPECIAL.index, ("[CLS]", "[SEP]", "[MASK]"))
@@ -55,11 +55,11 @@ def _windows(
 ) -> tuple[np.ndarray, int]:
     """Return the windows, and the number of held-out ones."""
     count = len(ids) // max(width, 1)
-    if width < least or count < FEWEST:
+    if width < least or count < MIN_WINDOWS:
         raise BadInput(
-            f"expected a length that cuts {len(ids)} tokens into {FEWEST} windows or "
-            f"more, got {length=}; pass a longer corpus or a length of "
-            f"{length - width + least} to {length - width + len(ids) // FEWEST}"
+            f"expected a length that cuts {len(ids)} tokens into {MIN_WINDOWS} windows "
+            f"or more, got {length=}; pass a longer corpus or a length of "
+            f"{length - width + least} to {length - width + len(ids) // MIN_WINDOWS}"
         )
     return ids[: count * width].reshape(count, width), max(1, count // HELD_OUT)
 

@@ -160,7 +160,7 @@ def test_a_figure_is_copied_unless_it_is_large(shelf, tmp_path, monkeypatch):
     shelf("--run=one,two")
     assert "![one](results/one.svg)" in page(tmp_path)
     assert "results/two.svg" not in page(tmp_path)
-    monkeypatch.setattr(papers, "LARGEST", 3)
+    monkeypatch.setattr(papers, "MAX_FIGURE_BYTES", 3)
     shelf("--run=one")
     assert "results/one.svg" not in page(tmp_path)
     assert not (tmp_path / "docs/results/one.svg").exists()
