@@ -43,7 +43,7 @@ CONSISTENCIES = (
 )
 LAWS = "constant:1;shifted_exponential:1,3;shifted_exponential:1,0.5"
 SETS = ["factors", "generated"]
-MOST = (60, 30)  # clocks of virtual and of real ranks, at most
+MAX_CLOCKS = (60, 30)  # clocks of virtual and of real ranks, at most
 RANKS = 8  # virtual ranks of a run without mpirun
 
 FLAGS = flags.define("seed", *flags.VIRTUAL, "watchdog")
@@ -85,7 +85,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     def trials(comm: CountedComm, run: Run) -> Iterator[Case | None]:
         servers = FLAGS.servers or min(2, max(1, comm.size // 4))
         workers, real = comm.size - servers, not comm.platform.virtual
-        clocks = FLAGS.clocks or max(16, min(MOST[real], 1000 // max(1, workers)))
+        clocks = FLAGS.clocks or max(16, min(MAX_CLOCKS[real], 1000 // max(1, workers)))
         if real:  # compile before the first measured run
             run(update, next(iter(rules.values())), servers=servers, clocks=1)
         target = FLAGS.target

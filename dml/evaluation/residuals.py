@@ -7,7 +7,7 @@ import numpy as np
 from dml.figures.style import drawing
 
 BINS = 61
-FEWEST = 20  # least number of entries for a point of the curve
+MIN_ENTRIES = 20  # least number of entries for a point of the curve
 
 
 def by_seen(errors: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -19,7 +19,7 @@ def by_seen(errors: np.ndarray, seen: np.ndarray) -> tuple[np.ndarray, np.ndarra
     xs, ys = [], []
     for power in np.unique(group):
         members = group == power
-        if members.sum() >= FEWEST:
+        if members.sum() >= MIN_ENTRIES:
             xs.append(seen[members].mean())
             ys.append(np.sqrt(np.square(errors[members], dtype=np.float64).mean()))
     return np.array(xs), np.array(ys)

@@ -7,7 +7,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from dml.figures import style as figures
-from dml.figures.timeline import FEW, bars
+from dml.figures.timeline import MAX_DETAILED_RANKS, bars
 
 WIDTH = 100  # columns of a terminal
 COLOURS = {  # one shade per round; round 0 has the lightest
@@ -73,7 +73,9 @@ def draw(path: Path, schedules: Mapping[str, Drawn]) -> None:
 def add(axes: Any, schedule: Drawn, inches: float) -> None:
     """Add the boxes of a schedule; `inches` is the width of a stage's forward."""
     ticks, stages = schedule.piece.shape
-    half = 0.42 if stages <= FEW else 0.5  # half the height of a box; rows have 1
+    half = (
+        0.42 if stages <= MAX_DETAILED_RANKS else 0.5
+    )  # half the height of a box; rows have 1
     scale = np.array([1, 1 / schedule.rounds, 1 / schedule.rounds])
     rows = [(stage, 0, ticks / schedule.rounds) for stage in range(stages)]
     bars(axes, np.array(rows), half, facecolor=BUBBLE, label="bubble")
@@ -92,7 +94,7 @@ def add(axes: Any, schedule: Drawn, inches: float) -> None:
                 facecolor=shades[number_of_round % len(shades)],
                 label=name if number_of_round == 0 else "_",
             )
-    if stages <= FEW:
+    if stages <= MAX_DETAILED_RANKS:
         for (stage, begin, end), number in zip(
             rows_of_boxes[:, :3] * scale, rows_of_boxes[:, 3], strict=True
         ):

@@ -10,7 +10,7 @@ import numpy as np
 
 from dml.runs.writers import Row, Writer
 
-FEW = 20  # largest number of points of a curve with markers
+MAX_MARKED_POINTS = 20  # largest number of points of a curve with markers
 Curve = tuple[Sequence[float], Sequence[float]]  # xs, ys
 STYLE: dict[Any, Any] = {  # rcParams of all figures
     "axes.grid": True,
@@ -139,7 +139,7 @@ def panels(
                 finite = np.isfinite(ys)
                 points = np.asarray(xs)[finite], np.asarray(ys)[finite]
                 style = "--" if name in dashed else "-"
-                style += "o" if finite.sum() <= FEW else ""
+                style += "o" if finite.sum() <= MAX_MARKED_POINTS else ""
                 (line,) = axes.plot(*points, style, label=name)
                 if bands and name in bands:
                     low, high = (np.asarray(side)[finite] for side in bands[name])

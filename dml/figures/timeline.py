@@ -16,7 +16,9 @@ WAITING = "#ee8866"
 MESSAGE = "#1f2d3d"
 UNITS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
 PIXELS = 4000  # gaps shorter than 1 / PIXELS of the figure's width are not drawn
-FEW = 16  # largest number of ranks with space for message lines between bars
+MAX_DETAILED_RANKS = (
+    16  # largest number of ranks with space for message lines between bars
+)
 
 
 def draw(path: Path, timeline: Timeline) -> None:
@@ -26,7 +28,9 @@ def draw(path: Path, timeline: Timeline) -> None:
     seconds = max(interval.end for interval in timeline.intervals) - begin
     unit, scale = axis_unit(seconds)
     size = (10, min(1.5 + 0.42 * rows, 9.0))
-    half = 0.28 if rows <= FEW else 0.2  # half the height of a bar; rows have 1
+    half = (
+        0.28 if rows <= MAX_DETAILED_RANKS else 0.2
+    )  # half the height of a bar; rows have 1
     style = figures.PICTURE | {"axes.spines.left": False, "axes.titlesize": 9}
     with figures.drawing(path, size=size, style=style) as (_, (axes,)):
         for name, colour, by_rank in layers(timeline):
@@ -39,11 +43,11 @@ def draw(path: Path, timeline: Timeline) -> None:
             if boxes:
                 bars(axes, np.array(boxes), half, facecolor=colour, label=name)
         if timeline.messages:
-            reach = half if rows <= FEW else 0.0
+            reach = half if rows <= MAX_DETAILED_RANKS else 0.0
             lines(axes, message_ends(timeline.messages, begin, scale), reach)
         axes.set_xlim(0, max(seconds / scale, 1e-9))
         axes.set_ylim(max(ranks(timeline)) + 0.6, -0.6)
-        if rows <= FEW:
+        if rows <= MAX_DETAILED_RANKS:
             axes.set_yticks(ranks(timeline))
         axes.set(xlabel=unit, ylabel="rank")
         axes.set_title(description(timeline, seconds), loc="left", color="#555555")

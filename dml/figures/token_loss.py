@@ -14,7 +14,7 @@ from dml.figures import style as figures
 COLUMNS, LINES = 84, 14  # letters in a line, lines
 SIZE = 10  # font size in points
 INCH, LINE = 13 / 150, 0.27  # width of a letter in the PNG, height of a line, inches
-MOST = 14.0  # bits with the darkest colour
+MAX_BITS = 14.0  # bits with the darkest colour
 DEEP = 0.8  # share of the colour map in use: letters are illegible on its dark end
 END = "<|endoftext|>"
 
@@ -49,7 +49,7 @@ def draw(path: Path, words: Sequence[str], bits: Sequence[float]) -> None:
     axes.set(xlim=(0, COLUMNS), ylim=(lines, 0))
     axes.set_axis_off()
     colours = colormaps["YlOrRd"]
-    boxes(axes, shown, [colours(DEEP * min(loss / MOST, 1.0)) for loss in bits])
+    boxes(axes, shown, [colours(DEEP * min(loss / MAX_BITS, 1.0)) for loss in bits])
     mean = float(np.mean(bits[: len(shown)])) if shown else 0.0
     top = 1 - 0.42 / size[1]
     text = f"{mean:.2f} bits per token · perplexity {2**mean:,.1f}"
@@ -105,10 +105,10 @@ def legend(figure: Any, place: tuple[float, float, float, float], colours: Any) 
     axes.imshow(
         colours(DEEP * np.linspace(0, 1, 64))[None],
         aspect="auto",
-        extent=(0, MOST, 0, 1),
+        extent=(0, MAX_BITS, 0, 1),
         interpolation="none",
     )
     axes.set_axis_off()
     text_style: dict[str, Any] = {"va": "center", "fontsize": 9, "color": "#555555"}
     axes.text(-0.3, 0.5, "expected  0", ha="right", **text_style)
-    axes.text(MOST + 0.3, 0.5, f"{MOST:.0f} bits", ha="left", **text_style)
+    axes.text(MAX_BITS + 0.3, 0.5, f"{MAX_BITS:.0f} bits", ha="left", **text_style)

@@ -31,7 +31,7 @@ GROUPS = {
     "russia russian, japan japanese, england english, greece greek, china chinese",
 }
 PANELS = 4  # largest number of panels
-PAIRS, FEWEST = 9, 3  # largest and least number of pairs in a panel
+PAIRS, MIN_PAIRS = 9, 3  # largest and least number of pairs in a panel
 FALLBACK = 40  # words that are drawn if no relation has enough known pairs
 # Candidate positions of a label: offset from its point to the right and up, in points,
 # and the part of the label at that offset: left (0), middle (0.5) or right (1), and
@@ -89,7 +89,7 @@ def relations(words: Sequence[str]) -> dict[str, np.ndarray]:
     for title, text in GROUPS.items():
         pairs = [pair.split() for pair in text.split(", ")]
         index = [[rows[a], rows[b]] for a, b in pairs if a in rows and b in rows]
-        if len(index) >= FEWEST:
+        if len(index) >= MIN_PAIRS:
             known[title] = np.array(sorted(index, key=max)[:PAIRS])
     return dict(list(known.items())[:PANELS])
 

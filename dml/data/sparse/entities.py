@@ -17,8 +17,8 @@ from dml.data.sparse.graphs import Graph, checked
 from dml.types import BadInput
 
 SURE = 1.1  # weight of an original's terminal, relative to the sum of its edges
-FEWEST = 1  # people need more records than this
-MOST = 127  # people, as truth is int8
+MIN_RECORDS = 2  # of a person
+MAX_PEOPLE = 127  # people, as truth is int8
 
 
 def entities(people: int = 64, neighbours: int = 8, seed: int = 0) -> Graph:
@@ -34,9 +34,9 @@ def entities(people: int = 64, neighbours: int = 8, seed: int = 0) -> Graph:
     all_records = _records()
     counts = Counter(person for person, _, _ in all_records)
     candidates = sorted(
-        person for person, records in counts.items() if records > FEWEST
+        person for person, records in counts.items() if records >= MIN_RECORDS
     )
-    most = min(len(candidates), MOST)
+    most = min(len(candidates), MAX_PEOPLE)
     if not 2 <= people <= most or neighbours < 1:
         raise BadInput(
             f"expected 2 to {most} people and 1 neighbour or more, got {people=} and "

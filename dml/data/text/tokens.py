@@ -25,7 +25,7 @@ from dml.data.text.corpora import text
 from dml.data.text.pieces import pieces
 from dml.types import BadInput
 
-LEAST = 300  # least vocabulary size: BPE starts with 256 bytes
+MIN_VOCABULARY = 300  # least vocabulary size: BPE starts with 256 bytes
 ALPHABET = 1000  # most characters in a WordPiece vocabulary, as in BERT's
 SAMPLE = 256  # MiB of the corpus used to train a tokenizer
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # ids 0 … 4 of WordPiece
@@ -50,10 +50,10 @@ def tokens(corpus: str, kind: str, vocabulary: int) -> Tokens:
       kind: Tokenizer, a name in KINDS.
       vocabulary: Largest number of tokens in the vocabulary.
     """
-    if kind not in KINDS or vocabulary < LEAST:
+    if kind not in KINDS or vocabulary < MIN_VOCABULARY:
         raise BadInput(
-            f"expected a tokenizer of {' or '.join(KINDS)} with {LEAST} tokens or "
-            f"more, got {kind} with {vocabulary}; correct the values"
+            f"expected a tokenizer of {' or '.join(KINDS)} with {MIN_VOCABULARY} "
+            f"tokens or more, got {kind} with {vocabulary}; correct the values"
         )
     paths = text(corpus)
     home = cache() / "tokens"

@@ -12,7 +12,7 @@ from dml.data.text.tokens import SPECIAL, Tokens
 from dml.types import BadInput, Batch, Examples
 
 HELD_OUT = 20  # 1 of 20 windows
-FEWEST = 4  # windows
+MIN_WINDOWS = 4  # windows
 MASKED = 0.15  # share of a window's tokens that are predicted
 # Shares of the predicted tokens that become [MASK] or a random token; the other tenth
 # is unchanged.
@@ -57,11 +57,11 @@ def _windows(
 ) -> tuple[np.ndarray, int]:
     """Return the windows, and the number of held-out ones."""
     count = len(ids) // max(width, 1)
-    if width < least or count < FEWEST:
+    if width < least or count < MIN_WINDOWS:
         raise BadInput(
-            f"expected a length that cuts {len(ids)} tokens into {FEWEST} windows or "
+            f"expected a length that cuts {len(ids)} tokens into {MIN_WINDOWS} windows or "
             f"more, got {length=}; pass a longer corpus or a length of "
-            f"{length - width + least} to {length - width + len(ids) // FEWEST}"
+            f"{length - width + least} to {length - width + len(ids) // MIN_WINDOWS}"
         )
     return ids[: count * width].reshape(count, width), max(1, count // HELD_OUT)
 

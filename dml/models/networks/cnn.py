@@ -10,7 +10,7 @@ from flax import linen
 from dml.models.networks.classifier import Part, classifier, head
 from dml.types import BadInput, Model
 
-SMALLEST = 4  # pixels: two poolings halve the side
+MIN_SIDE = 4  # pixels: two poolings halve the side
 
 
 def pooled(maps_BxHxWxC: jax.Array) -> jax.Array:
@@ -34,9 +34,9 @@ def cnn(
       dtype: Dtype of the arithmetic.
       remat: Whether the backward pass recomputes the inside of each layer.
     """
-    if len(shape) != 3 or min(shape) < 1 or min(shape[:2]) < SMALLEST:
+    if len(shape) != 3 or min(shape) < 1 or min(shape[:2]) < MIN_SIDE:
         raise BadInput(
-            f"expected images HxWxC of {SMALLEST} by {SMALLEST} or more, got {shape}; "
+            f"expected images HxWxC of {MIN_SIDE} by {MIN_SIDE} or more, got {shape}; "
             "pass inputs BxHxWxC"
         )
     arithmetic = jnp.dtype(dtype)

@@ -25,7 +25,6 @@ from dml.types import BadInput, Comm
 from dml.wire.comm import first_of_each_host
 
 VOCABULARY, RECORDS = "vocab.txt", "cooccurrence.bin"
-MOST = 1 << 21
 
 
 class Rules(NamedTuple):

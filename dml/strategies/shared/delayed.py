@@ -21,7 +21,7 @@ from dml.types import Comm, Problem, Step
 from dml.wire.memory.delayed import delayed_loop, delayed_table
 from dml.wire.memory.state import Order
 
-MOST = 1024  # updates that are saved; the greatest delay
+MAX_DELAY = 1024  # updates that are saved; the greatest delay
 
 
 def delayed(
@@ -34,7 +34,7 @@ def delayed(
     distribution: DelayDistribution,
     seed: int = 0,
     per_coordinate: bool = False,
-    most: int = MOST,
+    most: int = MAX_DELAY,
 ) -> Iterator[Step]:
     """Train as one worker with delayed reads; yield a Step an epoch.
 

@@ -41,7 +41,7 @@ COLUMNS: Columns = {  # of a run, in the tables of studies
     "idle": (5, "{idle_share:.1%}"),
     "words": (12, "{words_sent:,}"),
 }
-LARGEST = 1e6  # largest value in a panel
+MAX_PANEL_VALUE = 1e6  # largest value in a panel
 COUNTS = ("worker", "clock", "staleness", "rows", "late", "server")
 
 
@@ -207,7 +207,7 @@ def waits(path: Path, named: Mapping[str, Ran]) -> None:
 def panel(title: str, named: Mapping[str, Ran], x: str, y: str) -> Panel:
     """Return a panel with a curve for each run; diverging curves are clipped."""
     series = {
-        name: (ran.curves[x], np.clip(ran.curves[y], None, LARGEST))
+        name: (ran.curves[x], np.clip(ran.curves[y], None, MAX_PANEL_VALUE))
         for name, ran in named.items()
     }
     return Panel(title, series, x, y)

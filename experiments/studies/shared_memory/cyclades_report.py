@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from lab.claims import grouped, matching
+from lab.hardware import describe_processor
 from lab.writing import flat
 
 from dml.figures import style as figures
 from dml.figures.style import Panel
 from dml.runs.writers import Row
 from studies.shared_memory.cyclades_measurements import WAYS
-from studies.shared_memory.hogwild_report import machine
 from studies.shared_memory.hogwild_runs import SERIAL
 
 PROBLEM = {"problem": (10, "{problem}")}
@@ -60,7 +60,7 @@ KINDS = {
 def summarised(rows: Sequence[Row]) -> dict[str, Any]:
     """Return the flat summary; print the machine, and the ratios of largest steps."""
     runs, steps = matching(rows, kind="race"), matching(rows, kind="step")
-    most, hardware = max(row["workers"] for row in runs), machine()
+    most, hardware = max(row["workers"] for row in runs), describe_processor()
     sys.stdout.write(
         f"{most} workers on {hardware['cores']} cores ({hardware['processor']})\n"
     )

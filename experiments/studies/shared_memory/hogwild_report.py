@@ -1,7 +1,5 @@
 """The tables, figures and summary of hogwild.py."""
 
-import os
-import platform
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from lab.claims import grouped, matching
+from lab.hardware import describe_processor
 from lab.writing import flat
 
 from dml.figures import style as figures
@@ -46,24 +45,16 @@ KINDS = {
 SPEEDUP = "speed-up over serial"
 
 
-def machine() -> dict[str, Any]:
-    """Return the processor and the number of its cores."""
-    path = Path("/proc/cpuinfo")
-    lines = path.read_text().splitlines() if path.exists() else []
-    names = [line.split(":")[1].strip() for line in lines if "model name" in line]
-    return {"processor": (names or [platform.machine()])[0], "cores": os.cpu_count()}
-
-
 def summarised(rows: Sequence[Row]) -> dict[str, Any]:
     """Return the flat summary; print the machine, and where round robin is level."""
-    most, found = max(row["workers"] for row in rows), machine()
+    most, hardware = max(row["workers"] for row in rows), describe_processor()
     sys.stdout.write(
-        f"{most} workers on {found['cores']} cores ({found['processor']}); speed-ups "
-        "are over serial\n"
+        f"{most} workers on {hardware['cores']} cores ({hardware['processor']}); "
+        "speed-ups are over serial\n"
     )
     keys = ("speedup", "to_serial", "lost_share", "updates_per_second")
     runs = flat(matching(rows, kind="race"), "{problem}_{way}_{workers}_{key}", *keys)
-    return runs | level(matching(rows, kind="delay")) | found
+    return runs | level(matching(rows, kind="delay")) | hardware
 
 
 def level(delays: Sequence[Row]) -> dict[str, float | None]:

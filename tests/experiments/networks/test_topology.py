@@ -100,7 +100,7 @@ def test_what_repeats_is_extrapolated_to_two_in_a_hundred(text, monkeypatch):
     for nbytes in (256, 1 << 18):
         times = []
         for most in (10**9, 0):
-            monkeypatch.setattr(topology_rows, "MOST", most)
+            monkeypatch.setattr(topology_rows, "MAX_MESSAGES", most)
             rounds = list(topology_rows.schedule("ring", net, 64, nbytes // 4, 0))
             times.append(topology_rows.seconds(rounds, net, 64))
         (whole, exact), (guess, known) = times
