@@ -50,11 +50,8 @@ def run(way, problem, how, threads=1, **more):
 
 def oracle(problem, how, deferred=None, share=slice(None)):
     """Descend in plain Python; deferred rows wait for the end of a block."""
-    model, edges, count = (
-        problem.kernel.model,
-        problem.kernel.data.edges,
-        problem.examples,
-    )
+    kernel, count = problem.kernel, problem.examples
+    model, edges = kernel.model, kernel.data.edges
     table, kind = problem.params.copy(), problem.params.dtype.type
     speed = np.zeros_like(table)
     deferred = np.zeros(len(table), bool) if deferred is None else deferred
