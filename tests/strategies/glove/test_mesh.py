@@ -1,9 +1,3 @@
-import os
-import subprocess
-import sys
-from functools import cache, partial
-from pathlib import Path
-
 import jax
 import numpy as np
 import optax
@@ -14,99 +8,25 @@ from dml.metrics.timer import Timer
 from dml.models.networks.glove import glove
 from dml.strategies.glove.mesh import mesh
 from dml.strategies.glove.problem import minibatches, take
-from dml.strategies.serial import serial
 from dml.types import BadInput
-from dml.update.rows import AdaGrad, unpack
 from dml.wire.mesh import devices
-from tests.strategies.glove.mesh_main import (
-    BATCH,
-    CLOSE,
-    CLOSE_LOSS,
-    DIM,
-    EPOCHS,
-    MESHES,
-    RATE,
-    WORDS,
-    alone,
-    problem,
-)
-
-ROOT = Path(__file__).parents[3]
+from tests.checks import said
+from tests.strategies.glove.mesh_main import BATCH, DIM, RATE, WORDS, problem, train
 
 
-@pytest.fixture(scope="module")
-def found(tmp_path_factory):
-    """What 8 devices of another process came to, on every mesh."""
-    path = tmp_path_factory.mktemp("mesh") / "found.npz"
-    ended = subprocess.run(
-        [sys.executable, "-m", "tests.strategies.glove.mesh_main", path],
-        cwd=ROOT,
-        env=os.environ
-        | {
-            "XLA_FLAGS": "--xla_force_host_platform_device_count=8",
-            "JAX_PLATFORMS": "cpu",
-            "PYTHONPATH": str(ROOT),
-            "PYTHONWARNINGS": "error",
-        },
-        text=True,
-        capture_output=True,
-        timeout=100,
-    )
-    assert (ended.returncode, ended.stderr) == (0, "")
-    with np.load(path) as file:
-        return dict(file)
-
-
-@cache
-def reference(tables):
-    task = problem(tables)
-    each = -(-task.examples // BATCH)
-    batches = [b for _ in range(EPOCHS) for b in minibatches(task.examples, BATCH)]
-    update = partial(AdaGrad, rate=RATE)
-
-    def program(comm):
-        return list(serial(task, batches, update, comm=comm, timer=Timer(), every=each))
-
-    steps = alone(program)
-    return [step.loss for step in steps], unpack(steps[-1].params(), DIM)
-
-
-every_mesh = pytest.mark.parametrize("shape", MESHES)
-one_and_two = pytest.mark.parametrize("tables", [1, 2])
-
-
-@one_and_two
-@every_mesh
-def test_every_mesh_trains_as_minibatch_does(found, shape, tables):
-    losses, end = reference(tables)
-    np.testing.assert_allclose(found[f"{shape} {tables} losses"], losses, **CLOSE_LOSS)
-    for field, numbers in end._asdict().items():
-        mine = found[f"{shape} {tables} {field}"]
-        assert mine.dtype == np.float32
-        np.testing.assert_allclose(mine, numbers, **CLOSE)
-
-
-@one_and_two
-@every_mesh
-def test_a_step_is_compiled_once_and_its_memory_used_again(found, shape, tables):
-    assert found[f"{shape} {tables} compiled"] == 1
-    assert found[f"{shape} {tables} reused"]
+def test_on_eight_devices():
+    text = said("tests.strategies.glove.mesh_main")
+    assert text == "every_mesh_trains_as_minibatch_does_by_one_compilation: ok\n", text
 
 
 # In this process: one device.
 
 
-def train(task, epochs=EPOCHS, batch=BATCH):
-    def program(comm):
-        axes = devices.mesh(batch=1, dim=1)
-        options = {"comm": comm, "timer": Timer(), "axes": axes, "batch": batch}
-        steps = mesh(task, range(epochs), RATE, **options)
-        return [(step, unpack(step.params(), DIM)) for step in steps]
-
-    return alone(program)
+def bits(state):
+    return [leaf.tobytes() for leaf in state]
 
 
-@one_and_two
+@pytest.mark.parametrize("tables", [1, 2])
 def test_an_epoch_is_optax_on_the_gradients_of_the_model(tables):
     task = problem(tables)
     state, tiles = task.products.state, task.kernel.data
@@ -126,62 +46,48 @@ def test_an_epoch_is_optax_on_the_gradients_of_the_model(tables):
         return optax.apply_updates(params, updates), sums, loss
 
     for indices in minibatches(task.examples, BATCH):
-        records = take(tiles, indices)
-        params, sums, loss = descend(params, sums, records)
+        params, sums, loss = descend(params, sums, take(tiles, indices))
         total += float(loss)
-    ((step, end),) = train(task, epochs=1)
+    (step,), end = train(task, devices.mesh(batch=1, dim=1), 1)
     # both take exact roots: the order of float32 sums is all that differs
     assert step.loss == pytest.approx(total / len(tiles.logs), rel=1e-6)
-    for mine, want in [
-        (end.vectors_TxD, params.vectors_TxD),
-        (end.biases_T, params.biases_T),
-        (end.vector_squares_TxD, sums[0].sum_of_squares.vectors_TxD),
-        (end.bias_squares_T, sums[0].sum_of_squares.biases_T),
-    ]:
-        np.testing.assert_allclose(mine, want, rtol=1e-5, atol=1e-6)
+    squares = sums[0].sum_of_squares
+    want = params.vectors_TxD, params.biases_T, squares.vectors_TxD, squares.biases_T
+    for mine, wanted in zip(end, want, strict=True):
+        np.testing.assert_allclose(mine, wanted, rtol=1e-5, atol=1e-6)
 
 
 def test_a_state_taken_out_and_put_in_again_goes_on_bit_for_bit():
-    task = problem(tables=2)
-    whole = train(task, epochs=3)
-    products = task.products._replace(state=whole[0][1])
-    again = train(task._replace(products=products), epochs=2)
-    assert [step.loss for step, _ in again] == [step.loss for step, _ in whole[1:]]
-    for mine, want in zip(again[-1][1], whole[-1][1], strict=True):
-        assert mine.tobytes() == want.tobytes()
+    task, axes = problem(2), devices.mesh(batch=1, dim=1)
+    steps, whole = train(task, axes, 3)
+    begun, state = train(task, axes, 1)
+    products = task.products._replace(state=state)
+    again, end = train(task._replace(products=products), axes, 2)
+    assert [one.loss for one in [*begun, *again]] == [one.loss for one in steps]
+    assert bits(end) == bits(whole)
 
 
 def test_a_minibatch_may_be_longer_than_all_records():
-    task = problem(tables=2)
-    count = task.examples
-    long, exact = (train(task, batch=b)[-1] for b in (10 * count, count))
-    assert long[0].loss == exact[0].loss
-    assert long[0].examples == count
-    for mine, want in zip(long[1], exact[1], strict=True):
-        assert mine.tobytes() == want.tobytes()
+    task, axes = problem(2), devices.mesh(batch=1, dim=1)
+    long, exact = (train(task, axes, 1, task.examples * n) for n in (10, 1))
+    assert long[0][0].loss == exact[0][0].loss
+    assert long[0][0].examples == task.examples
+    assert bits(long[1]) == bits(exact[1])
 
 
-def test_columns_that_devices_cannot_share_are_named():
-    task = problem(tables=2)
-    axes = jax.sharding.AbstractMesh((1, 3), ("batch", "dim"))
-
-    def program(comm):
-        options = {"comm": comm, "timer": Timer(), "axes": axes, "batch": 9}
-        next(mesh(task, range(1), RATE, **options))
-
-    with pytest.raises(
-        BadInput, match="3 devices can share equally, got 8; .*multiple"
-    ):
-        alone(program)
-
-
-def test_ranks_that_are_not_in_the_mesh_are_named():
-    task = problem(tables=2)
-    axes = devices.mesh(batch=1, dim=1)
+@pytest.mark.parametrize(
+    "ranks, columns, message",
+    [
+        (1, 3, "3 devices can share equally, got 8; .*multiple"),
+        (2, 1, "one run of JAX on 2 ranks, got one on 1"),
+    ],
+)
+def test_columns_and_ranks_that_do_not_fit_are_refused(ranks, columns, message):
+    axes = jax.sharding.AbstractMesh((1, columns), ("batch", "dim"))
 
     def program(comm):
         options = {"comm": comm, "timer": Timer(), "axes": axes, "batch": 9}
-        next(mesh(task, range(1), RATE, **options))
+        next(mesh(problem(2), range(1), RATE, **options))
 
-    with pytest.raises(BadInput, match="one run of JAX on 2 ranks, got one on 1"):
-        sim.run(program, 2)
+    with pytest.raises(BadInput, match=message):
+        sim.run(program, ranks)
