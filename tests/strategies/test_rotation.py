@@ -19,31 +19,23 @@ BLOCKS, EPOCHS = 4, 3
 
 
 def train(comm, method=rotation, blocks=BLOCKS, momentum=0.0, problem=None, **own):
-    """Return the losses, the table of rank 0, and the words of an epoch."""
+    """Return the losses, and the bytes of the table on rank 0."""
     problem, parts = in_blocks(problem or ratings(), blocks)
     update = Descent(lambda epoch: 0.05 * 0.8 ** (epoch - 1), momentum)
-    steps = method(
-        problem,
-        islice(orders(parts), EPOCHS),
-        update,
-        comm=Metered(comm),
-        timer=Timer(),
-        **own,
-    )
-    losses, words = [], []
-    for step in steps:
+    arguments = problem, islice(orders(parts), EPOCHS), update
+    losses = []
+    for step in method(*arguments, comm=Metered(comm), timer=Timer(), **own):
         losses.append(step.loss)
-        words.append(step.words_sent)
         if step.epoch == EPOCHS:
             table = step.params()
     assert step.number == EPOCHS * problem.examples
-    return losses, None if table is None else table.tobytes(), words
+    return losses, None if table is None else table.tobytes()
 
 
 def on_ranks(size, network=None, **own):
     first, *others = sim.run(lambda comm: train(comm, **own), size, network)
-    assert all(losses == first[0] and table is None for losses, table, _ in others)
-    return first[:2]
+    assert all(one == (first[0], None) for one in others)
+    return first
 
 
 @pytest.mark.parametrize("by_messages", (True, False))
@@ -59,25 +51,19 @@ def test_one_rank_is_one_worker_of_hogwild():
     assert on_ranks(1)[1] == on_ranks(1, method=hogwild)[1]
 
 
-def test_blocks_have_all_rows_once_and_cells_all_edges_once():
+def test_blocks_have_all_rows_once_cells_all_edges_and_sides_about_equal_loads():
     whole = ratings()
     problem, parts = in_blocks(whole, BLOCKS)
-    rows = [row for block in problem.kernel.blocks for row in range(*block.indices(99))]
+    blocks, edges = problem.kernel.blocks, whole.kernel.data.edges.rows.reshape(-1, 2)
+    rows = [row for block in blocks for row in range(*block.indices(99))]
     assert rows == list(range(len(whole.params)))
     assert sorted(np.concatenate(parts)) == list(range(whole.examples))
-    pairs = whole.kernel.data.edges.rows.reshape(-1, 2)
-    for (user, item), edges in zip(cells(BLOCKS, 2), parts, strict=True):
+    for (user, item), part in zip(cells(BLOCKS, 2), parts, strict=True):
         for side, block in enumerate((user, BLOCKS + item)):
-            place = problem.kernel.blocks[block]
-            assert (pairs[edges, side] >= place.start).all()
-            assert (pairs[edges, side] < place.stop).all()
-
-
-def test_blocks_of_a_side_have_about_equal_edges():
-    whole = ratings()
-    problem, _ = in_blocks(whole, BLOCKS)
-    degrees = np.bincount(whole.kernel.data.edges.rows)
-    loads = np.array([degrees[block].sum() for block in problem.kernel.blocks])
+            assert (edges[part, side] >= blocks[block].start).all()
+            assert (edges[part, side] < blocks[block].stop).all()
+    degrees = np.bincount(edges.ravel())
+    loads = np.array([degrees[block].sum() for block in blocks])
     # a bound of two blocks is off by less than the edges of a row
     assert (abs(loads - whole.examples / BLOCKS) <= degrees.max()).all()
 
