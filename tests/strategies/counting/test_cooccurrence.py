@@ -44,7 +44,6 @@ def cuts(text, seed, pieces=4):
 
 def files(folder, pieces, rules, size=1):
     """Count on virtual ranks; return both files' bytes, and how much there was."""
-    folder.mkdir(exist_ok=True)
 
     def program(comm):
         return count(comm, pieces, tokens, folder, rules)
@@ -77,32 +76,34 @@ def brute_force(text, rules):
     return lines, b"".join(records)
 
 
-@pytest.mark.parametrize("symmetric", (True, False))
-@pytest.mark.parametrize("seed", range(12))
-def test_files_are_those_of_a_brute_force_counter(tmp_path, seed, symmetric):
-    text = corpus(seed)
-    window = (1, 2, 3, 5, 15, 20)[seed % 6]
-    rules = Rules(window, symmetric, 1 + seed % 4, (0, 6)[seed % 2])
-    lines, records, counted = files(tmp_path, cuts(text, seed), rules, 1 + seed % 3)
-    assert (lines, records) == brute_force(text, rules)
-    assert counted == Counted(
-        lines.count(b"\n"), len(records) // 16, len(text.split()), text.count("\n")
-    )
-
-
 @lru_cache
 def long_text():
     return corpus(7, documents=300, words=40, longest=100)
 
 
+def short(seed, symmetric):
+    window = (1, 2, 3, 5, 15, 20)[seed % 6]
+    rules = Rules(window, symmetric, 1 + seed % 4, (0, 6)[seed % 2])
+    return corpus(seed), rules, 1 + seed % 3, 4
+
+
 @pytest.mark.parametrize(
-    "size, pieces", [*((size, 11) for size in range(1, 9)), (3, 1), (3, 2), (3, 300)]
+    "text, rules, size, pieces",
+    [
+        *(short(seed, symmetric) for seed in range(12) for symmetric in (True, False)),
+        *((long_text(), TINY, size, 11) for size in range(1, 9)),
+        *((long_text(), TINY, 3, pieces) for pieces in (1, 2, 300)),
+    ],
 )
-def test_neither_ranks_nor_pieces_nor_old_files_show(tmp_path, size, pieces):
+def test_files_are_those_of_a_brute_force_counter(tmp_path, text, rules, size, pieces):
     for name in ("tokens.part", "cooccurrence.bin.part", "vocab.txt.part"):
-        (tmp_path / name).write_bytes(b"x" * 10**6)
-    found = files(tmp_path, cuts(long_text(), size, pieces), TINY, size)
-    assert found[:2] == brute_force(long_text(), TINY)
+        (tmp_path / name).write_bytes(b"x" * 10**6)  # of a run that was ended
+    cutting = cuts(text, len(text), pieces)
+    lines, records, counted = files(tmp_path, cutting, rules, size)
+    assert (lines, records) == brute_force(text, rules)
+    assert counted == Counted(
+        lines.count(b"\n"), len(records) // 16, len(text.split()), text.count("\n")
+    )
 
 
 def least(folder, size):

@@ -4,7 +4,6 @@ import numpy as np
 import pytest
 
 from dml import sim
-from dml.data.shards import bounds
 from dml.metrics.timer import Timer
 from dml.models.networks.glove import glove
 from dml.sim.delays import drawing, law
@@ -12,6 +11,7 @@ from dml.strategies.glove.problem import minibatches
 from dml.strategies.glove.problem import problem as problem_of
 from dml.strategies.glove.served import adagrad, on_servers, problem, squares, unpacked
 from dml.strategies.glove.tiling import by_row, by_word, tiled
+from dml.strategies.serial import serial
 from dml.strategies.server.roles import roles
 from dml.strategies.server.server import Setup
 from dml.strategies.server.workers import WorkerOptions
@@ -73,24 +73,12 @@ def accumulated(workers, tables=2, batch=200, epochs=3):
     def program(comm):
         state, found, blocks = begun(comm, tables)
         task, count = problem(state, found, batch), len(found.logs)
-        table, losses = adagrad(DIM, RATE)(task.params), []
-        table.state[0][:] = squares(state)
-        for _ in range(epochs):
-            losses.append(0.0)
-            for start in range(0, count, batch):
-                size = min(batch, count - start)
-                total, hit = np.zeros_like(table.values), set()
-                for worker in range(workers):
-                    mine = start + np.arange(*bounds(size, worker, workers))
-                    if len(mine):
-                        records = task.take(mine)
-                        loss, (at, grads) = task.gradient(table.values, records)
-                        total[at] += grads * np.float32(len(mine) / size)
-                        hit |= set(at.tolist())
-                        losses[-1] += loss * len(mine) / count
-                at = np.array(sorted(hit), np.int32)
-                table.update(at, total[at])
-        return losses, by_word(unpacked(table.values, *table.state, DIM), blocks)
+        batches = (some for _ in range(epochs) for some in minibatches(count, batch))
+        own = {"accumulate": workers, "every": -(-count // batch)}
+        own |= {"comm": comm, "timer": Timer(), "state": [squares(state)]}
+        *steps, last = serial(task, batches, adagrad(DIM, RATE), **own)
+        end = unpacked(last.params(), *last.state(), DIM)
+        return [step.loss for step in (*steps, last)], by_word(end, blocks)
 
     return sim.run(program, 1)[0]
 
