@@ -268,29 +268,24 @@ def pipedream_is_descent_along_gradients_of_old_weights():
 
 
 def mutants_are_seen():
-    shifted = instructions.shifted
-    backwards = mock.patch.object(
-        instructions, "shifted", lambda one, by: shifted(one, -by)
-    )
-    unshared = mock.patch.object(sums, "over_stages", lambda layout, grads: grads)
+    shifted, summed = instructions.shifted, sums.all_reduce_grads
 
-    def doubled(layout, model, grads):
-        found = sums.all_reduce_grads(layout, model, grads)
+    def doubled(*arguments):
+        found = summed(*arguments)
         return jax.tree.map(lambda one: jax.lax.psum(one, "data"), found)
 
     def alone(layout, model, grads):
         return sums.over_stages(layout, grads)
 
-    counted = mock.patch.object(programs, "all_reduce_grads", doubled)
-    missing = mock.patch.object(programs, "all_reduce_grads", alone)
-    for mutant, sizes in [
-        (backwards, FOUR),  # a ring of two stages has but one way round
-        (unshared, TWO),
-        (counted, TWO),
-        (missing, TWO),
+    for module, name, mutant, sizes in [
+        # a ring of two stages has but one way round
+        (instructions, "shifted", lambda one, by: shifted(one, -by), FOUR),
+        (sums, "over_stages", lambda layout, grads: grads, TWO),
+        (programs, "all_reduce_grads", doubled, TWO),
+        (programs, "all_reduce_grads", alone, TWO),
     ]:
-        with mutant:
-            assert wrong(sizes, Pipeline("1f1b", 2), computed) > 1000 * CLOSE
+        with mock.patch.object(module, name, mutant):
+            assert wrong(sizes, Pipeline("1f1b", 2), computed) > 1000 * CLOSE, name
 
 
 def what_cannot_be_divided_is_refused():

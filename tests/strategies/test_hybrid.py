@@ -1,4 +1,4 @@
-"""Hybrid in a process of its own, since its devices are counted once and for all.
+"""Meshes in processes of their own, since devices are counted once and for all.
 
 And what a backward keeps, what it makes again, and where a part is said to lie.
 """
@@ -19,12 +19,15 @@ from dml.types import Layer
 from dml.wire.mesh.conjugate import gathered, scattered, shared, summed
 from dml.wire.mesh.packed import packing
 from tests.checks import said
-from tests.strategies.hybrid_main import CHECKS
+from tests.strategies import hybrid_main, mesh_main
+
+MAINS = hybrid_main, mesh_main
+CASES = [(main.__name__, check.__name__) for main in MAINS for check in main.CHECKS]
 
 
-@pytest.mark.parametrize("name", [check.__name__ for check in CHECKS])
-def test_on_eight_devices(name):
-    text = said("tests.strategies.hybrid_main")
+@pytest.mark.parametrize("main, name", CASES)
+def test_on_devices(main, name):
+    text = said(main)
     assert f"{name}: ok\n" in text, text
 
 

@@ -1,21 +1,29 @@
-"""Rotation of matrix completion, its first use (Gemulla 2011)."""
+"""Rotation of matrix completion (Gemulla 2011), and its columns split over ranks."""
 
+from functools import partial
 from itertools import islice
 
 import numpy as np
 import pytest
 
 from dml import sim
+from dml.data.minibatches import minibatches
 from dml.metrics.timer import Timer
+from dml.models.sparse.completion import in_columns
 from dml.strategies import strategy
+from dml.strategies.operation import operation
 from dml.strategies.rotation import cells, in_blocks, orders, rotation
+from dml.strategies.serial import serial
 from dml.strategies.shared.hogwild import hogwild
 from dml.strategies.shared.workers import Descent
 from dml.types import BadInput
+from dml.update.table import table as rows_table
+from dml.wire.collectives import ALLREDUCE
 from dml.wire.comm import Metered
 from tests.strategies.shared.small import documents, ratings
 
 BLOCKS, EPOCHS = 4, 3
+MINIBATCH, UPDATES = 32, 25
 
 
 def train(comm, method=rotation, blocks=BLOCKS, momentum=0.0, problem=None, **own):
@@ -103,3 +111,29 @@ def test_what_rotation_cannot_do_is_refused(size, own, message):
 def test_a_problem_without_blocks_is_refused():
     with pytest.raises(BadInput, match="kernel.blocks for --strategy=rotation"):
         strategy("rotation", documents())
+
+
+def trained(comm, problem, strategy, **own):
+    """Return the losses, the table on rank 0, and the words sent by an update."""
+    comm, update = Metered(comm), partial(rows_table, "sgd", rate=4.0)
+    batches = islice(minibatches(problem.examples, MINIBATCH, 0), UPDATES)
+    steps = [*strategy(problem, batches, update, comm=comm, timer=Timer(), **own)]
+    return [step.loss for step in steps], steps[-1].params(), steps[-1].words_sent
+
+
+# 4 factors: 3 ranks have 2, 1 and 1 of them; the last of 5 ranks has the bias alone
+@pytest.mark.parametrize("ranks", [1, 2, 3, 5])
+def test_columns_of_any_ranks_learn_as_serial_does(ranks):
+    problem = ratings()
+    (want,) = sim.run(lambda comm: trained(comm, problem, serial), 1)
+    split = in_columns(problem)
+    own = {"allreduce": ALLREDUCE["ring"], "batch": MINIBATCH}
+    found = sim.run(lambda comm: trained(comm, split, operation, **own), ranks)
+    for losses, _, _ in found:
+        np.testing.assert_allclose(losses, want[0], rtol=1e-5)
+    assert want[0][-1] < 0.9 * want[0][0]
+    np.testing.assert_allclose(found[0][1], want[1], rtol=1e-4, atol=1e-5)
+    assert all(one[1] is None for one in found[1:])
+    # the products and the norm
+    words = sum(one[2] for one in found)
+    assert words == 2 * (ranks - 1) * (MINIBATCH + 1)

@@ -70,28 +70,20 @@ def test_each_row_moves_as_if_it_were_alone(rule, kind):
     assert (together.values != values).any(axis=1).sum() > 5
 
 
+@pytest.mark.parametrize("at", (slice(1, 400), np.arange(1, 400), slice(5, 5)))
 @pytest.mark.parametrize("rule", RULES)
-def test_a_slice_is_its_rows_by_number_bit_for_bit(rule):
-    one, other = (table(rule, normal(0, 900, 3), RATE) for _ in range(2))
-    for step, (low, high) in enumerate([(0, 900), (13, 700), (5, 5), (899, 900)]):
-        grads = normal(step, high - low, 3)
-        one.update(slice(low, high), grads)
-        other.update(np.arange(low, high), grads)
-        assert one.values.tobytes() == other.values.tobytes()
-    for mine, theirs in zip(one.state, other.state, strict=True):
-        assert mine.tobytes() == theirs.tobytes()
-
-
-@pytest.mark.parametrize("at", (slice(1, 400), np.arange(1, 400)))
-@pytest.mark.parametrize("rule", RULES)
-def test_each_column_has_its_rate(rule, at):
-    rates, grads = (0.5, 0.0, 0.125), normal(1, 399, 3)
+def test_each_column_has_its_rate_and_a_slice_is_its_rows_by_number(rule, at):
+    rates, numbers = (0.5, 0.0, 0.125), np.arange(401)[at]
     ours = table(rule, normal(0, 401, 3), rates)
-    ours.update(at, grads)
-    for column, rate in enumerate(rates):
-        one = table(rule, normal(0, 401, 3)[:, [column]], rate)
-        one.update(at, grads[:, [column]])
-        assert ours.values[:, [column]].tobytes() == one.values.tobytes()
+    each = [table(rule, normal(0, 401, 3)[:, [d]], rates[d]) for d in range(3)]
+    for step in range(3):
+        grads = normal(step, len(numbers), 3)
+        ours.update(at, grads)
+        for column, one in enumerate(each):
+            one.update(numbers, grads[:, [column]])
+    assert ours.values.tobytes() == np.hstack([one.values for one in each]).tobytes()
+    for mine, *state in zip(ours.state, *(one.state for one in each), strict=True):
+        assert mine.tobytes() == np.hstack(state).tobytes()
 
 
 @pytest.mark.parametrize("rule", RULES)

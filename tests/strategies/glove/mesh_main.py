@@ -4,6 +4,7 @@ from functools import partial
 
 import jax
 import numpy as np
+import pytest
 
 from dml import sim
 from dml.metrics.timer import Timer
@@ -13,7 +14,7 @@ from dml.strategies.glove.problem import minibatches
 from dml.strategies.glove.problem import problem as problem_of
 from dml.strategies.glove.tiling import Order, tiled
 from dml.strategies.serial import serial
-from dml.types import Problem
+from dml.types import BadInput, Problem
 from dml.update.rows import AdaGrad, unpack
 from dml.wire.mesh.devices import mesh
 from dml.wire.plans.rotation import rounds
@@ -92,5 +93,50 @@ def every_mesh_trains_as_minibatch_does_by_one_compilation():
         assert all(map(np.array_equal, before, task.products.state))
 
 
+def bits(state):
+    return [leaf.tobytes() for leaf in state]
+
+
+def a_state_taken_out_and_put_in_again_goes_on_bit_for_bit():
+    task, axes = problem(2), mesh(batch=4, dim=0)
+    steps, whole = train(task, axes, 3)
+    begun, state = train(task, axes, 1)
+    products = task.products._replace(state=state)
+    again, end = train(task._replace(products=products), axes, 2)
+    assert [one.loss for one in [*begun, *again]] == [one.loss for one in steps]
+    assert bits(end) == bits(whole)
+
+
+def a_minibatch_may_be_longer_than_all_records():
+    task, axes = problem(2), mesh(batch=4, dim=0)
+    long, exact = (train(task, axes, 1, task.examples * n) for n in (10, 1))
+    assert long[0][0].loss == exact[0][0].loss
+    assert long[0][0].examples == task.examples
+    assert bits(long[1]) == bits(exact[1])
+
+
+def columns_and_ranks_that_do_not_fit_are_refused():
+    for ranks, columns, message in [
+        (1, 3, "3 devices can share equally, got 8; .*multiple"),
+        (2, 1, "one run of JAX on 2 ranks, got one on 1"),
+    ]:
+        axes = jax.sharding.AbstractMesh((1, columns), ("batch", "dim"))
+
+        def program(comm, axes=axes):
+            options = {"comm": comm, "timer": Timer(), "axes": axes, "batch": 9}
+            next(module.mesh(problem(2), range(1), RATE, **options))
+
+        with pytest.raises(BadInput, match=message):
+            sim.run(program, ranks)
+
+
+CHECKS = [
+    every_mesh_trains_as_minibatch_does_by_one_compilation,
+    a_state_taken_out_and_put_in_again_goes_on_bit_for_bit,
+    a_minibatch_may_be_longer_than_all_records,
+    columns_and_ranks_that_do_not_fit_are_refused,
+]
+
+
 if __name__ == "__main__":
-    run([every_mesh_trains_as_minibatch_does_by_one_compilation], 8)
+    run(CHECKS, 8)

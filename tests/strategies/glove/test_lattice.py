@@ -63,21 +63,6 @@ def test_rotation_has_the_bits_of_serial_on_any_ranks(how, sizes, network, table
     assert serial.losses[-1] < 0.9 * serial.losses[0]
 
 
-@both
-@pytest.mark.parametrize("size", (2, 3, 8))
-def test_ranks_of_hogwild_take_each_record_once(size, tables):
-    """Where no two records share a row, their order does not matter."""
-    records = corpus(WORDS // 2)
-    records["word"], records["context"] = (
-        np.random.default_rng(3).permutation(WORDS).reshape(2, -1) + 1
-    )
-    k = {"tables": tables, "records": records}
-    (one,), many = on_ranks(1, "serial", **k), on_ranks(size, "hogwild", **k)
-    assert many[0].losses == pytest.approx(one.losses, rel=1e-14)
-    assert digest(many[0]._replace(losses=one.losses)) == digest(one)
-    assert all(other.state is None for other in many[1:])
-
-
 @pytest.mark.parametrize("size", (1, 2, 3, 8))
 @pytest.mark.parametrize("rows", (4, 1 << 16))
 def test_ranks_of_hogwild_have_equal_records_however_few_tiles_a_cell_has(size, rows):

@@ -8,15 +8,8 @@ from dml.strategies.glove.tiling import tiled
 from dml.update.rows import width
 from dml.wire.plans.schedules import SCHEDULES
 from dml.wire.plans.schedules import words as words_of
-from tests.strategies.glove.lattice import (
-    BLOCKS,
-    DIM,
-    HOSTS,
-    WORDS,
-    corpus,
-    on_ranks,
-    order,
-)
+from tests.strategies.glove import lattice
+from tests.strategies.glove.lattice import BLOCKS, DIM, HOSTS, WORDS, corpus, order
 
 BATCH = 400
 each_size = pytest.mark.parametrize("size", (1, 2, 3, 8))
@@ -24,7 +17,7 @@ each_size = pytest.mark.parametrize("size", (1, 2, 3, 8))
 
 def sent(size, how, network=None, **k):
     """Return the words that all ranks sent in each of three epochs."""
-    ended = on_ranks(size, how, network, batch=BATCH, **k)
+    ended = lattice.on_ranks(size, how, network, batch=BATCH, **k)
     return np.array([one.words for one in ended]).sum(0).tolist()
 
 
