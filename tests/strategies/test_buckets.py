@@ -121,14 +121,10 @@ def halving(comm):
     return Reducer(init, reduce)
 
 
-@pytest.mark.parametrize(
-    "strategy",
-    [
-        synchronous,
-        partial(synchronous, bucket_mb=1e-9),
-        partial(local, every=1),
-    ],
-)
+STRATEGIES = synchronous, partial(synchronous, bucket_mb=1e-9), partial(local, every=1)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_reducer_s_memory_is_part_of_what_a_run_resumes_from(strategy):
     def trained(comm, **start):
         steps = partial(strategy, reducer=halving(comm))

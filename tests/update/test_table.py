@@ -28,7 +28,6 @@ OPTAX = {
 # No rounding apart in the first two. The others: rsqrt to 5e-6, or 1 - 0.999^t, which
 # optax computes with cancellation (6e-8 of 1e-3), under a root.
 CLOSE = {"sgd": 0, "momentum": 0, "adagrad": 1e-6, "adam": 5e-5, "glove": 2e-5}
-KINDS = (np.int32, np.int64)
 
 
 def normal(seed, *shape):
@@ -51,7 +50,7 @@ def test_a_dense_update_is_that_of_optax(rule, shape):
     assert values.tobytes() == normal(0, *shape).tobytes()  # it owns a copy
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", (np.int32, np.int64))
 @pytest.mark.parametrize("rule", RULES)
 def test_each_row_moves_as_if_it_were_alone(rule, kind):
     values = normal(0, 9, 4)

@@ -11,7 +11,7 @@ from dml.models.networks.glove import glove
 from dml.strategies.glove import descend
 from dml.strategies.glove.problem import Gradient, problem
 from dml.strategies.glove.problem import order as order_of
-from dml.strategies.glove.tiling import by_row, tiled
+from dml.strategies.glove.tiling import tiled
 from dml.strategies.serial import serial
 from dml.strategies.shared.hogwild import dealt
 from dml.types import BadInput
@@ -25,6 +25,7 @@ from tests.strategies.glove.lattice import (
     HOSTS,
     WAYS,
     WORDS,
+    begun,
     corpus,
     digest,
     on_ranks,
@@ -103,23 +104,11 @@ def test_sparse_and_dense_have_the_same_bits_on_two_ranks(tables):
         assert bits(2, "dense", tables=tables, allreduce=allreduce) == want
 
 
-def begun(comm, tables=2):
-    """Return a communicator, a state by row, its tiles and their blocks."""
-    found, blocks = tiled(comm, corpus(), WORDS, order(tables))
-    return (
-        Metered(comm),
-        by_row(glove(WORDS, DIM, tables).init(1), blocks),
-        found,
-        blocks,
-    )
-
-
 @pytest.mark.parametrize("how", ("sparse", "dense"))
 @pytest.mark.parametrize("name", sorted(ALLREDUCE))
 def test_replicas_are_byte_equal_by_any_allreduce(name, how):
     def program(comm):
-        comm, *task = begun(comm)
-        going = steps(comm, how, *task, allreduce=name)
+        going = steps(Metered(comm), how, *begun(comm), allreduce=name)
         return next(going).loss, next(going).params().tobytes()
 
     assert len(set(sim.run(program, 3))) == 1
@@ -156,9 +145,8 @@ def test_collecting_after_each_epoch_changes_nothing(how):
     size = 1 if how in ("serial", "hogwild", "minibatch") else 3
 
     def program(comm, look):
-        comm, *task = begun(comm)
         seen = []
-        for step in steps(comm, how, *task):
+        for step in steps(Metered(comm), how, *begun(comm)):
             if look:
                 table = step.params()
                 assert (table is None) == (comm.rank > 0 and not step.replicas)
@@ -197,8 +185,7 @@ def test_parts_of_a_minibatch_are_added_without_weights(tables):
     """GloVe's gradients are sums: parts that are accumulated are those of ranks."""
 
     def program(comm, accumulate):
-        comm, *made = begun(comm, tables)
-        task = problem(*made)
+        task = problem(*begun(comm, tables))
         batch = np.arange(task.examples)
         task = task._replace(gradient=Gradient(len(task.params), DIM, task.examples))
         update = partial(rows.AdaGrad, rate=0.05)

@@ -25,7 +25,6 @@ EXACT = {
     "bsp with prefetch": {"worker_options": WorkerOptions(prefetch=True)},
     "bsp in another order of running": {"order": 1},
 }
-both = pytest.mark.parametrize("colocated", [False, True], ids=["apart", "colocated"])
 
 
 def bits(found):
@@ -70,7 +69,7 @@ def test_backups_of_nobody_and_microbatches_change_only_rounding(size, name, opt
 
 
 @pytest.mark.parametrize("name", ["bsp", "async", "ssp", "essp", "softsync", "backup"])
-@both
+@pytest.mark.parametrize("colocated", [False, True], ids=["apart", "colocated"])
 def test_every_consistency_learns_on_any_roles(name, colocated):
     more = {"servers": 2, "colocated": colocated, "delays": DELAYS}
     found = ran(5, name, clocks=150, snapshots=5, **more)
