@@ -14,7 +14,7 @@ EVERY = [
 ]
 
 
-@pytest.mark.parametrize("blocks, tables", product(range(1, 12), (1, 2)))
+@pytest.mark.parametrize("blocks, tables", [*product(range(1, 12), (1, 2))])
 def test_rounds_have_every_cell_once_and_their_tasks_share_no_block(blocks, tables):
     found = rounds(blocks, tables)
     cells = [cell for one in found for task in one for cell in task]
