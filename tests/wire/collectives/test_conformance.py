@@ -73,12 +73,6 @@ def test_neither_buffered_sends_nor_the_order_of_starts_matter(name, eager, seed
         )
 
 
-def test_halving_doubling_and_butterfly_add_in_the_same_order():
-    for size in SIZES:
-        rows = given(Case(size, 1009, "float32", "sum", True))
-        assert np.array_equal(orders.butterfly(rows), orders.halving_doubling(rows))
-
-
 @pytest.mark.parametrize("size", (1, 2, 3, 4, 5, 7, 9, 16))
 def test_hierarchical_conforms_in_every_layout_of_groups_and_hosts(size):
     for host, group in layouts(size):

@@ -51,35 +51,6 @@ def butterfly(rows: np.ndarray) -> np.ndarray:
     return blocks[0]
 
 
-def halving_doubling(rows: np.ndarray) -> np.ndarray:
-    """Word by word: its owner in round s is the one of each pair that keeps its half.
-
-    The range [0, n) is halved lg p times; where place has bit s, it keeps the upper
-    half and adds what the place without that bit had there, and the other way round.
-    """
-    power = 1
-    while 2 * power <= len(rows):
-        power *= 2
-    extra = len(rows) - power
-    held = [rows[2 * i] + rows[2 * i + 1] for i in range(extra)]
-    held += [row.copy() for row in rows[2 * extra :]]
-    ranges = [(0, rows.shape[1])] * power
-    for s in range(power.bit_length() - 1):
-        before = [vector.copy() for vector in held]
-        for place in range(power):
-            low, high = ranges[place]
-            middle = low + (high - low) // 2
-            mine = (middle, high) if place >> s & 1 else (low, middle)
-            here = slice(*mine)
-            other = before[place ^ (1 << s)]
-            held[place][here] = before[place][here] + other[here]
-            ranges[place] = mine
-    total = np.full_like(rows[0], np.nan)
-    for place, (low, high) in enumerate(ranges):
-        total[low:high] = held[place][low:high]
-    return total
-
-
 def tree(rows: np.ndarray) -> np.ndarray:
     """Rank r adds the subtrees of r+1, r+2, r+4, … in that order."""
 
@@ -118,7 +89,7 @@ ORDERS: dict[str, Order] = {
     "star": in_rank_order,
     "tree": tree,
     "butterfly": butterfly,
-    "halving_doubling": halving_doubling,
+    "halving_doubling": butterfly,  # the same pairs, each word at one of them
     "ring": ring,
     "shared": in_rank_order,
 }

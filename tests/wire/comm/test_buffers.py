@@ -14,9 +14,7 @@ from dml.wire.comm.buffers import allocate, flat, layout, pack, peers, release, 
 some = settings(max_examples=60, derandomize=True, deadline=None, database=None)
 
 
-@pytest.mark.parametrize(
-    "host", (0, 2, 1), ids=["one host", "two", "one each"]
-)
+@pytest.mark.parametrize("host", (0, 2, 1), ids=["one host", "two", "one each"])
 @pytest.mark.parametrize("dtype", ("float16", "float64", "int32", "uint8"))
 def test_allocated_memory_is_a_zeroed_vector_of_what_was_asked(host, dtype):
     def program(comm):
