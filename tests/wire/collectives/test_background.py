@@ -89,21 +89,6 @@ def test_two_communicators_interleave_in_any_order_of_polls(name, size):
     assert sim.run(program, size) == [[True, True]] * size
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_a_blocking_allreduce_on_another_communicator_passes_one_under_way(name):
-    def program(comm):
-        other = comm.Dup()
-        first, second = np.full(999, comm.rank), np.full(55, 10 * comm.rank)
-        handle = allreduce_async(comm, first, allreduce=ALLREDUCE["ring"])
-        for _ in range(comm.rank):  # ranks have come to different rounds
-            handle.poll()
-        ALLREDUCE[name](other, second)
-        handle.wait()
-        return set(first.tolist()), set(second.tolist())
-
-    assert sim.run(program, 4) == [({6}, {60})] * 4
-
-
 def test_a_computation_that_polls_hides_the_wire():
     network = sim.Uniform(1e-6, 1e-9, 0.0)
     words, pieces, piece = 40_000, 200, 1e-5

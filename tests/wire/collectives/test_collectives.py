@@ -5,12 +5,10 @@ import pytest
 
 from dml import sim
 from dml.types import BadInput
-from dml.wire.collectives import ALLREDUCE, all_gather, broadcast, reduce_scatter
+from dml.wire.collectives import all_gather, broadcast, reduce_scatter
 from dml.wire.comm import Metered
-from dml.wire.comm.tags import Tag
 from dml.wire.plans.topology import chunks, rounds
 from tests.wire.collectives.conformance import DTYPES, OPS, Case, given, lengths
-from tests.wire.collectives.spy import Spy
 
 SIZES = (*range(1, 10), 16, 17, 31)
 NETWORKS = [(sim.Uniform(1e-6, 1e-9), 0), (sim.Uniform(1e-6, 1e-9, eager=0), 1)]
@@ -104,42 +102,3 @@ def test_reduce_scatter_then_all_gather_is_an_allreduce_of_twice_half_the_words(
     # (p-1) roundings of partial sums (Higham 2002, eq. 4.4)
     bound = (size - 1) * np.finfo("f4").eps * np.abs(given(case).astype(float)).sum(0)
     assert (off <= bound).all()
-
-
-def test_metered_counts_messages_and_bytes_by_operation_and_peer():
-    def program(comm):
-        spy = Spy(comm)
-        ahead, behind = (comm.rank + 1) % 3, (comm.rank - 1) % 3
-        here, there = np.zeros(10), np.empty(10)
-        spy.Sendrecv(here, ahead, Tag.RING, there, behind, Tag.RING)
-        request = spy.Isend(here[:3], ahead, Tag.RING)
-        spy.Recv(there[:3], behind, Tag.RING)
-        request.Wait()
-        if comm.rank == 0:
-            spy.Send(here[:1], 2, Tag.STAR)
-            spy.Send(here[:2], 2, Tag.STAR)
-        elif comm.rank == 2:
-            spy.Recv(there[:1], 0, Tag.STAR)
-            spy.Recv(there[:2], 0, Tag.STAR)
-        return spy.each, spy.messages_sent, spy.bytes_sent
-
-    first, second, _ = sim.run(program, 3)
-    both = [("Sendrecv", 80), ("Isend", 24)]
-    assert second == ([(name, 2, nbytes) for name, nbytes in both], 2, 104)
-    sends = [("Send", 2, 8), ("Send", 2, 16)]
-    assert first == ([*[(name, 1, n) for name, n in both], *sends], 4, 128)
-
-
-def test_metered_groups_count_into_their_origin_by_its_ranks():
-    def program(comm):
-        spy = Spy(comm)
-        group = spy.Split(comm.rank % 2, -comm.rank)
-        inner = group.Dup()
-        ALLREDUCE["star"](inner, np.zeros(5))
-        return spy.each[-1], group.names.tolist(), spy.bytes_sent
-
-    found = sim.run(program, 4)
-    # Ranks 2 and 3 come first in their groups, so they are the masters.
-    assert found[2] == (("Send", 0, 40), [2, 0], 40)
-    assert found[0] == (("Send", 2, 40), [2, 0], 40)
-    assert found[1] == (("Send", 3, 40), [3, 1], 40)

@@ -169,31 +169,6 @@ def test_segments_change_no_bit(name, data):
 
 @few
 @vary(data=st.data())
-def test_hierarchical_is_right_for_any_group(data):
-    size = data.draw(st.integers(1, 12), "size")
-    length = data.draw(st.integers(0, 200), "length")
-    dtype = data.draw(st.sampled_from(DTYPES), "dtype")
-    group = data.draw(st.integers(0, size), "group")
-    host = data.draw(st.integers(0, size), "host")
-    op = data.draw(st.sampled_from(sorted(OPS)), "op")
-    outside = data.draw(st.sampled_from(sorted({*FLAT, "auto", "native"})))
-    case = Case(size, length, dtype, op)
-    network = sim.Uniform(host=host, eager=data.draw(st.sampled_from((0, 1 << 20))))
-
-    allreduce = partial(
-        ALLREDUCE["hierarchical"], group=group, outside=ALLREDUCE[outside]
-    )
-
-    def program(comm):
-        return reduce_case(comm, allreduce, case, np.empty(1700, np.uint8))
-
-    found = sim.run(program, size, network, seed=data.draw(st.integers(0, 3)))
-    assert {said for said, _ in found} == {""}
-    assert len({bits for _, bits in found}) == 1
-
-
-@few
-@vary(data=st.data())
 def test_shared_is_right_for_any_stage_block_and_mix_of_buffers(data):
     size = data.draw(st.integers(2, 9), "size")
     stage = 64 * data.draw(st.integers(1, 5), "stage")

@@ -5,9 +5,8 @@ import pytest
 
 from dml import sim
 from dml.types import ANY, BadInput
-from dml.wire.comm import Log, Recorded
 from dml.wire.comm.events import decoded
-from tests.wire.comm.replays import recorded, replayed
+from tests.wire.comm.replays import on, recorded, replayed
 
 
 def receives(comm, tag=3):
@@ -111,26 +110,24 @@ def test_waiting_for_what_never_came_is_refused():
         request = comm.Irecv(np.zeros(1), ANY, 5)
         if waits:
             request.Wait()
+        return 1
 
-    _, words = recorded(
-        lambda wrap: sim.run(lambda comm: program(wrap(comm), False), 1) and [1], 1
-    )
+    _, words = recorded(on(1, program, False), 1)
     with pytest.raises(BadInput, match="rank 0: expected no Wait for an Irecv"):
-        replayed(lambda wrap: sim.run(lambda c: program(wrap(c), True), 1), words)
+        replayed(on(1, program, True), words)
 
 
 def test_only_numbers_of_60_bits_are_noted():
-    for number in (1 << 59, -(1 << 59) - 1):
-        with pytest.raises(BadInput, match="expected a number of 60 bits to note"):
-            sim.run(lambda comm, n=number: Recorded(comm, Log()).note(n), 1)
-    most = 1 << 59
-    numbers = [most - 1, -most, 0, -1, np.int64(7)]
-
-    def program(comm):
+    def program(comm, *numbers):
         for number in numbers:
             comm.platform.note(number)
         return 1
 
-    _, words = recorded(lambda wrap: sim.run(lambda c: program(wrap(c)), 1), 1)
+    most = 1 << 59
+    for number in (most, -most - 1):
+        with pytest.raises(BadInput, match="expected a number of 60 bits to note"):
+            recorded(on(1, program, number), 1)
+    numbers = [most - 1, -most, 0, -1, np.int64(7)]
+    _, words = recorded(on(1, program, *numbers), 1)
     assert [decoded(word).number for word in words[0][0][1:].tolist()] == numbers
-    replayed(lambda wrap: sim.run(lambda c: program(wrap(c)), 1), words)
+    replayed(on(1, program, *numbers), words)

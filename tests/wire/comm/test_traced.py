@@ -99,14 +99,6 @@ def test_groups_made_alike_are_told_apart_and_so_are_those_made_at_once(make, pa
     }
 
 
-def test_an_exchange_with_two_tags_is_two_messages_of_theirs():
-    def program(comm):
-        peer = 1 - comm.rank
-        comm.Sendrecv(some(3), peer, 5 + comm.rank, some(3), peer, 5 + peer)
-
-    assert messages(traced(program, 2)) == [(0, 1, 5, 3), (1, 0, 6, 3)]
-
-
 @pytest.mark.parametrize("how", ("ended", "never waited for"))
 def test_a_message_whose_coming_nobody_notes_is_no_flight(how):
     def program(comm):

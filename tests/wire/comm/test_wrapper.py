@@ -11,6 +11,7 @@ from dml.sim.delays import drawing, law, seconds
 from dml.types import Comm
 from dml.wire.collectives import ALLREDUCE, allreduce_async
 from dml.wire.comm import Delayed, Log, Metered, Recorded, Traced
+from dml.wire.comm.buffers import allocate, peers
 from dml.wire.comm.sleeping import Napping
 from dml.wire.comm.wrapper import Wrapper
 
@@ -78,9 +79,8 @@ def test_what_is_split_from_a_wrapper_is_wrapped_alike(wrap):
             assert isinstance(inner.comm, VirtualComm)
             assert inner.cache is inner.cache is not outer.cache is not comm.cache
             assert inner.platform.virtual and inner.platform.raw is inner.comm
-        return True
 
-    assert sim.run(program, 2) == [True] * 2
+    sim.run(program, 2)
 
 
 def test_groups_that_a_collective_keeps_are_wrapped_as_its_communicator_is():
@@ -88,32 +88,25 @@ def test_groups_that_a_collective_keeps_are_wrapped_as_its_communicator_is():
         metered = Metered(comm)
         ALLREDUCE["hierarchical"](comm, np.zeros(4), group=2)
         ALLREDUCE["hierarchical"](metered, np.zeros(4), group=2)
-        kinds = [
-            {
-                type(group)
-                for groups in one.cache.groups.values()
-                for group in groups[:2]
-            }
-            for one in (comm, metered)
-        ]
-        return kinds == [{VirtualComm}, {Metered}]
+        for one, kind in ((comm, VirtualComm), (metered, Metered)):
+            kept = [
+                group for groups in one.cache.groups.values() for group in groups[:2]
+            ]
+            assert {type(group) for group in kept} == {kind}
 
-    assert sim.run(program, 4, sim.Uniform(host=1)) == [True] * 4
+    sim.run(program, 4, sim.Uniform(host=1))
 
 
 def test_an_allreduce_in_the_background_reduces_registered_memory_where_it_is():
-    from dml.wire.comm.buffers import allocate, peers
-
     def program(comm):
         buffer = allocate(comm, 3)
-        handle = allreduce_async(comm, buffer, allreduce=ALLREDUCE["shared"])
-        handle.wait()
-        again = allreduce_async(comm, buffer, allreduce=ALLREDUCE["shared"])
-        again.wait()
-        assert again.comm is handle.comm is comm.cache.yielding
-        return peers(again.comm, buffer)[0] is peers(comm, buffer)[0]
+        for _ in range(2):
+            handle = allreduce_async(comm, buffer, allreduce=ALLREDUCE["shared"])
+            handle.wait()
+            assert handle.comm is comm.cache.yielding
+            assert peers(handle.comm, buffer)[0] is peers(comm, buffer)[0]
 
-    assert sim.run(program, 2) == [True] * 2
+    sim.run(program, 2)
 
 
 def test_work_takes_its_share_of_a_rank_s_own_draws_and_no_time_without_delays():

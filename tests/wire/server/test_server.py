@@ -103,37 +103,37 @@ def test_no_read_is_torn():
 
 
 def test_rows_are_copied_only_while_they_may_be_under_way(monkeypatch):
-    puts = []
+    copies = []
 
     class Watched(Adding):
         def __setattr__(self, name, value):
-            puts.append(value)
+            copies.append(value)
             super().__setattr__(name, value)
 
         def update(self, at, grads, share=1.0):
             np.add(self.values, grads, out=self.values)
 
     monkeypatch.setattr(served, "Adding", Watched)
+    rows, ones = slice(0, 8), np.ones((8, 1), np.float32)
 
     def alternates(client, comm):
         for _ in range(3):
-            client.pull(slice(0, 8))
-            client.push(slice(0, 8), np.ones((8, 1), np.float32))
+            client.pull(rows)
+            client.push(rows, ones)
         assert client.clock == 0
 
     def one_is_silent(client, comm):
         comm.platform.compute(comm.rank)
         if comm.rank == 0:
-            client.pull(slice(0, 8))
+            client.pull(rows)
             comm.platform.compute(9)
-        else:
-            for _ in range(3):
-                client.push(slice(0, 8), np.ones((8, 1), np.float32))
+        for _ in range(3 * comm.rank):
+            client.push(rows, ones)
 
     ran(alternates, 1, network=FREE)
-    assert len(puts) == 1  # a push says that its worker has had the rows
+    assert len(copies) == 1  # a push shows that its worker has the rows
     ran(one_is_silent, 2, network=FREE)
-    assert len(puts) == 1 + 2
+    assert len(copies) == 1 + 2
 
 
 def test_softsync_divides_each_gradient_by_its_own_staleness():
@@ -149,12 +149,10 @@ def test_softsync_divides_each_gradient_by_its_own_staleness():
             client.push(slice(0, 1), grads / 4, weight=0.25)
 
     _, (server,) = ran(work, 4, rule=rule, rows=1)
-    total, groups = 0.0, [server.log[i : i + 2] for i in range(0, 40, 2)]
-    for group in groups:  # ⌊4/2⌋ gradients an update
-        by_rate = [64 * (one.worker + 1) / max(1, one.staleness) for one in group]
-        total += np.mean(by_rate)
+    terms = [64 * (one.worker + 1) / max(1, one.staleness) for one in server.log]
     assert max(one.staleness for one in server.log) >= 2
-    assert server.shard.values[0, 0] == pytest.approx(total, rel=1e-6)
+    # updates are means of ⌊4/2⌋ gradients
+    assert server.shard.values[0, 0] == pytest.approx(sum(terms) / 2, rel=1e-6)
     assert server.version == 20
 
 
@@ -174,10 +172,8 @@ def test_an_update_says_what_share_of_a_minibatch_it_has(monkeypatch):
             grads = np.full((1, 1), weight, np.float32)
             client.push(slice(0, 1), grads, weight)
 
-    choice = Choice(softsync=1)
-    _, (server,) = ran(
-        work, 2, rule=consistency("softsync", choice, 2)._replace(aggregation_count=4)
-    )
+    rule = consistency("softsync", Choice(softsync=1), 2)
+    _, (server,) = ran(work, 2, rule=rule._replace(aggregation_count=4))
     assert server.shard.values[0, 0] == 1  # (0.5 + 0.5 + 0.25 + 0.25)/1.5, and 0
     assert (server.version, shares) == (2, [1.0, 0])
     shares.clear()
@@ -226,21 +222,20 @@ def test_who_needs_no_rows_may_be_clocks_ahead(name):
     ]
 
 
-def test_a_server_tells_how_many_clocks_workers_have_ended():
-    told = []
+def test_a_server_reports_how_many_clocks_workers_have_ended():
+    reported = []
 
     def program(comm):
         if comm.rank == 2:
             shard = Adding(np.zeros((1, 1), np.float32))
-            Server(comm, shard, 2, ASYNC, told.append).serve()
-            return
+            return Server(comm, shard, 2, ASYNC, reported.append).serve()
         client = Client(Metered(comm), partition(1, 1), 1, [2])
         for _ in range(3 - comm.rank):
             client.clock_ends()
         client.end()
 
     sim.run(program, 3)
-    assert told == [1, 2, 3, 4, 5]
+    assert reported == [1, 2, 3, 4, 5]
 
 
 def test_a_worker_that_leaps_closes_all_that_waited_for_it():
@@ -248,11 +243,8 @@ def test_a_worker_that_leaps_closes_all_that_waited_for_it():
 
     def work(client, comm):
         comm.platform.compute(comm.rank)
-        if comm.rank == 0:
-            client.clock_ends()
-            client.clock_ends()
-        elif comm.rank == 1:
-            client.clock = 1
+        client.clock = int(comm.rank == 1)
+        for _ in range(2 - comm.rank):
             client.clock_ends()
         return len(client.pull(slice(0, 1), 2))
 
