@@ -20,21 +20,16 @@ def in_rank_order(rows: np.ndarray) -> np.ndarray:
     return total
 
 
-def ring(rows: np.ndarray) -> np.ndarray:
-    """Chunk c begins with its own rank: ((x_c + x_{c+1}) + …) + x_{c-1}."""
-    parts = np.array_split(np.arange(rows.shape[1]), len(rows))  # longer ones first
-    total = np.empty_like(rows[0])
-    for c, part in enumerate(parts):
-        total[part] = in_rank_order(np.roll(rows[:, part], -c, axis=0))
-    return total
+def ring(rows: np.ndarray, owners: int = 0) -> np.ndarray:
+    """Chunk c begins with its own rank: ((x_c + x_{c+1}) + …) + x_{c-1}.
 
-
-def inner_ring(rows: np.ndarray, owners: int) -> np.ndarray:
-    """Rank c ends with chunk c, so that it begins one later: x_{c+1} + … + x_c."""
-    parts = np.array_split(np.arange(rows.shape[1]), owners)
-    total = np.empty_like(rows[0])
+    Inside a group rank c of the owners ends with chunk c, so that it begins one later.
+    """
+    parts = np.array_split(np.arange(rows.shape[1]), owners or len(rows))
+    total = np.empty_like(rows[0])  # longer parts come first
     for c, part in enumerate(parts):
-        total[part] = in_rank_order(np.roll(rows[:, part], -(c + 1), axis=0))
+        first = c + (owners > 0)
+        total[part] = in_rank_order(np.roll(rows[:, part], -first, axis=0))
     return total
 
 
@@ -74,9 +69,7 @@ def hierarchical(
     """
     owners = min(map(len, groups))
     inside = [
-        in_rank_order(rows[list(group)])
-        if hosts
-        else inner_ring(rows[list(group)], owners)
+        in_rank_order(rows[list(group)]) if hosts else ring(rows[list(group)], owners)
         for group in groups
     ]
     total = np.empty_like(rows[0])
