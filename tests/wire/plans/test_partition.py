@@ -108,14 +108,6 @@ def test_no_other_cut_has_a_faster_slowest_part(seconds, count):
     ) == pytest.approx(-(-len(seconds) // count) * count / len(seconds))
 
 
-def test_one_slow_layer_has_a_part_of_its_own():
-    seconds = [1, 1, 1, 4, 2, 2, 1]
-    cuts = balanced_parts(seconds, 3)
-    assert cuts == [range(0, 3), range(3, 4), range(4, 7)]
-    assert stage_imbalance(seconds, cuts) == 5 * 3 / 12
-    assert stage_imbalance(seconds, equal_parts(7, 3)) == 6 * 3 / 12
-
-
 @pytest.mark.parametrize("count", [0, 3])
 def test_every_part_has_a_layer(count):
     with pytest.raises(BadInput, match=f"got 2 layers and {count} parts"):

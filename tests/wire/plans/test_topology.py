@@ -4,13 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dml.wire.plans.topology import (
-    children,
-    chunks,
-    groups,
-    parent,
-    segments,
-)
+from dml.wire.plans.topology import children, chunks, groups, parent, segments
 
 many = settings(max_examples=200, derandomize=True, deadline=None, database=None)
 SIZES = range(1, 130)
