@@ -23,6 +23,7 @@ from typing import Any
 
 from lab import flags
 from studies.server.claims import CONSISTENCY
+from studies.server.comparison import Case, Run, compared
 from studies.server.consistency_report import (
     COLUMNS,
     NEAR,
@@ -33,9 +34,8 @@ from studies.server.consistency_report import (
 )
 from studies.server.flags import way
 from studies.server.problems import PROBLEMS, shards
-from studies.server.studies import Case, Run, compared
 
-from dml.sim.delays import law
+from dml.sim.delays import delay_distribution
 from dml.types import CountedComm
 
 CONSISTENCIES = (
@@ -78,7 +78,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     flags.parse(FLAGS, argv)
     rules = {name: way(name) for name in FLAGS.consistency.split(",")}
     for text in FLAGS.laws.split(";"):
-        law(text)  # raises if the text is wrong
+        delay_distribution(text)  # raises if the text is wrong
     stated = PROBLEMS[FLAGS.problem]
     update = shards(stated, "sgd", FLAGS.lr or stated.rates["sgd"])
 

@@ -119,7 +119,7 @@ def test_every_section_of_a_chapter_is_in_the_index_and_back():
         (
             "updates",
             ["shared_memory"],
-            keys("experiments/studies/shared_memory/sparse_ways.py", "UPDATES"),
+            keys("experiments/studies/shared_memory/sparse_strategies.py", "UPDATES"),
         ),
     ],
 )

@@ -3,10 +3,10 @@ import math
 import numpy as np
 import pytest
 
-from dml.sim.delays import expected, law, seconds
+from dml.sim.delays import delay_distribution, expected, seconds
 from dml.sim.maxplus import k_of_p, pace, ssp
 
-LAW = law("shifted_exponential:1,1")
+LAW = delay_distribution("shifted_exponential:1,1")
 SECONDS_TxP = seconds(LAW, 3, steps=20_000, size=8)
 
 

@@ -62,8 +62,8 @@ def summarised(rows: Sequence[Row]) -> dict[str, Any]:
         "are over serial\n"
     )
     keys = ("speedup", "to_serial", "lost_share", "updates_per_second")
-    races = flat(matching(rows, kind="race"), "{problem}_{way}_{workers}_{key}", *keys)
-    return races | level(matching(rows, kind="delay")) | found
+    runs = flat(matching(rows, kind="race"), "{problem}_{way}_{workers}_{key}", *keys)
+    return runs | level(matching(rows, kind="delay")) | found
 
 
 def level(delays: Sequence[Row]) -> dict[str, float | None]:
@@ -93,16 +93,16 @@ def crossing(xs: Sequence[float], ys: Sequence[float], level: float) -> float | 
 
 def drawn(path: Path, rows: Sequence[Row]) -> None:
     """Draw the speed-ups by workers, a panel a problem, and by a gradient's time."""
-    races, delays = (matching(rows, kind=kind) for kind in KINDS)
+    runs, delays = (matching(rows, kind=kind) for kind in KINDS)
     panels = [
         Panel(
             f"{name}, ρ = {some[0]['rho']:.2g}",
             by_way(some, "workers", "speedup"),
             *("workers", SPEEDUP),
         )
-        for name, some in grouped(races, "problem").items()
+        for name, some in grouped(runs, "problem").items()
     ]
-    top = max(row["speedup"] for row in races)
+    top = max(row["speedup"] for row in runs)
     figures.panels(path / "speedup", panels, within=(0, 1.05 * top))
     if delays:
         series = by_way(delays, "gradient_us", "speedup")

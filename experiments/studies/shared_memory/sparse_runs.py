@@ -28,7 +28,7 @@ from dml.wire.memory.shared import load_shared
 from dml.wire.memory.structure import lines, structure
 from studies.shared_memory import sparse_flags
 from studies.shared_memory.sparse_report import connected, ends, gap, progress, speeds
-from studies.shared_memory.sparse_ways import begin
+from studies.shared_memory.sparse_strategies import begin
 
 BATCHES = 16, 64, 256, 1024  # batch sizes whose components are printed
 SOME = 1 << 16  # edges in these batches, at most

@@ -77,7 +77,7 @@ def train(network: Any, setup: Any, device: Any) -> Iterator[Step]:
     """Yield a Step after each update."""
     import torch
 
-    from studies.step_time.contestants import LEARNING
+    from studies.step_time.strategies import LEARNING
 
     comm, values, data = setup.comm, setup.values, setup.task.data
     weights = list(network.parameters())

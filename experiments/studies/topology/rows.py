@@ -72,7 +72,7 @@ def described(text: str, net: Any, size: int) -> Row:
     }
 
 
-def raced(
+def evaluated(
     text: str, net: Any, size: int, nbytes: int, names: Sequence[str], group: int
 ) -> Row:
     """Return the seconds and words of every all-reduce, and the two fastest.

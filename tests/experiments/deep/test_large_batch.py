@@ -168,7 +168,7 @@ def test_the_limit_is_the_batch_that_doubles_the_epochs():
     "argv, message",
     [
         (["--large=4"], "--large among the --factors above 1, got 4 and 1,2"),
-        (["--factors=1,two"], "whole numbers above 0 in --factors, got 'two'"),
+        (["--factors=1,two"], "whole numbers from 1 to 10.18 in --factors, got 'two'"),
         (["--base_batch=1000"], "minibatches of at most 1437 images"),
         (["--seeds=13"], "seeds"),
         (["--data=nowhere"], "nowhere"),

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 import step_time
 from lab import compiling
-from studies.step_time import contestants, torch_training
 from studies.step_time import report as step_time_report
-from studies.step_time.contestants import PRODUCT, PSUM, TASKS, Laps
+from studies.step_time import strategies, torch_training
+from studies.step_time.strategies import PRODUCT, PSUM, TASKS, Laps
 
 from dml.types import BadInput
 from tests.experiments.run_folder import check_folder
@@ -21,9 +21,9 @@ LAYERS, WIDTH, HEADS = 1, 16, 2
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """Make tiny networks tinier, and the yardstick, lest they take seconds."""
-    for sizes in contestants.SIZES.values():
+    for sizes in strategies.SIZES.values():
         monkeypatch.setitem(sizes, "tiny", (LAYERS, WIDTH, HEADS))
-    monkeypatch.setitem(contestants.LARGE, "cpu", 64)
+    monkeypatch.setitem(strategies.LARGE, "cpu", 64)
 
 
 @pytest.fixture

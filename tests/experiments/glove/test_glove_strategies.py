@@ -107,8 +107,8 @@ def test_a_cell_that_fails_says_why(corpus):
     "argv, message",
     [
         (["--ways=rotaton"], "expected --ways of serial, .* or all, got 'rotaton'"),
-        (["--ranks=0"], "whole numbers above 0 in --ranks, got '0'"),
-        (["--ranks=1,"], "whole numbers above 0 in --ranks, got ''"),
+        (["--ranks=0"], "whole numbers from 1 to 10.18 in --ranks, got '0'"),
+        (["--ranks=1,"], "whole numbers from 1 to 10.18 in --ranks, got ''"),
         (["--strategy=serial,rotation"], "strategy"),
         (["--reference=nowhere"], "the C program shuffle in --reference=nowhere"),
     ],

@@ -5,7 +5,7 @@ import pytest
 import stragglers
 from studies.stragglers import ranks as stragglers_ranks
 
-from dml.sim.delays import law, seconds
+from dml.sim.delays import delay_distribution, seconds
 from dml.types import BadInput
 from tests.experiments.run_folder import check_folder, read_rows
 
@@ -86,7 +86,7 @@ def test_without_mpirun_nothing_is_measured_and_a_line_says_so(
     [
         (["--law=gamma:1"], "shifted_exponential:c,mu.*got 'gamma:1'"),
         (["--law=constant:-1"], "below 0"),
-        (["--workers=ten"], "whole numbers above 0 in --workers, got 'ten'"),
+        (["--workers=ten"], "whole numbers from 1 to 10.18 in --workers, got 'ten'"),
         (["--workers=1000000000"], "memory"),
         (["--k=1.5"], "k=1.5"),
     ],
@@ -110,7 +110,7 @@ def test_training_waits_for_the_slowest_and_learns_the_same_bits(tmp_path):
     text = "shifted_exponential:1,0.5*1,0.5"
     summaries, losses = trained(tmp_path / "late", f"--straggle={text}")
     assert losses == trained(tmp_path / "free")[1]
-    draws_TxP = seconds(law(text), 0, steps=6, size=4)
+    draws_TxP = seconds(delay_distribution(text), 0, steps=6, size=4)
     for summary, mine in zip(summaries, draws_TxP.T, strict=True):
         assert summary["gradient_seconds"] == pytest.approx(mine.sum(), rel=1e-12)
     whole = summaries[0]["gradient_seconds"] + summaries[0]["wire_seconds"]
@@ -123,7 +123,7 @@ def test_real_ranks_straggle_asleep(tmp_path):
 
 
 def test_an_unknown_law_is_named_before_training(tmp_path):
-    with pytest.raises(BadInput, match="expected a law of .*got 'slow'"):
+    with pytest.raises(BadInput, match="expected a distribution of .*got 'slow'"):
         trained(tmp_path, "--straggle=slow")
 
 

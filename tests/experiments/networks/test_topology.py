@@ -147,7 +147,7 @@ def test_sizes_are_chosen_so_that_every_rank_has_a_word_of_each_chunk(tmp_path):
         (["--sizes=100B"], "expected multiples of 64 bytes, .*got 100B"),
         (["--sizes=0KB"], "got 0B"),
         (["--p=1"], "expected at least 2 ranks, got --p=1"),
-        (["--p=x"], "expected whole numbers above 0 in --p, got 'x'"),
+        (["--p=x"], "expected whole numbers from 1 to 10.18 in --p, got 'x'"),
         (["--networks=torsu"], "expected a network, got 'torsu'"),
         (["--networks=torus:2x2"], "4 ranks on Torus.*got 16"),
         (["--algorithms=rign"], "got 'rign'"),

@@ -112,7 +112,7 @@ def test_real_ranks_sleep_and_learn_the_same_in_step(tmp_path, undrawn):
         (["--consistency=ssp:-1"], "got 'ssp:-1'"),
         (["--consistency=backup:5"], "--backup of 0 to 4"),
         (["--laws=gamma:1"], "got 'gamma:1'"),
-        (["--laws="], "expected a law"),
+        (["--laws="], "expected a distribution"),
         (["--servers=6"], "1 to 5 servers of 6 ranks, got 6"),
         (["--batch=1000000"], "--batch=<at most"),
         (["--problem=digits"], "should be one of"),

@@ -76,7 +76,7 @@ def test_virtual_runs_repeat_themselves_and_leave_figures(tmp_path, monkeypatch)
     "argv, message",
     [
         (["--n=7"], "--softsync of 1 to 6, the workers, got 7"),
-        (["--n=0"], "whole numbers above 0 in --n, got '0'"),
+        (["--n=0"], "whole numbers from 1 to 10.18 in --n, got '0'"),
         (["--lr=fast"], "numbers from 0 upwards in --lr, got 'fast'"),
         (["--lr=0.1,-1"], "numbers from 0 upwards in --lr"),
         (["--law=gamma:1"], "got 'gamma:1'"),

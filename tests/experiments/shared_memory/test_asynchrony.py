@@ -64,7 +64,7 @@ def test_overlap_is_the_mean_product_of_two_examples():
         (["--delays=8,-4"], "numbers from 0 upwards.*'8,-4'"),
         (["--rates=few"], "numbers from 0 upwards.*'few'"),
         (["--law=constant:1*1,2"], "delete them"),
-        (["--problems=two"], "whole numbers above 0 in --problems, got 'two'"),
+        (["--problems=two"], "whole numbers from 1 to 10.18 in --problems, got 'two'"),
         (["--problems=41"], "at most --features=40"),
         (["--rates=2000"], "pass --lr and --mu"),
     ],

@@ -145,8 +145,8 @@ def test_a_target_that_is_not_reached_is_printed(tmp_path, capsys):
     "argv, message",
     [
         (["--batches=512"], "--batches of at most 256 examples"),
-        (["--batches=0"], "whole numbers above 0 in --batches, got '0'"),
-        (["--workers=two"], "whole numbers above 0 in --workers, got 'two'"),
+        (["--batches=0"], "whole numbers from 1 to 10.18 in --batches, got '0'"),
+        (["--workers=two"], "whole numbers from 1 to 10.18 in --workers, got 'two'"),
         (["--nonzeros=61"], "--nonzeros of at most 60"),
         (["--copies=200"], "--copies of at most half of 256"),
         (["--data=uniform"], "expected --data of diverse, repeated or all"),

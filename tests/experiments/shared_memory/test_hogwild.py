@@ -3,7 +3,7 @@ from functools import partial
 import hogwild
 import numpy as np
 import pytest
-from studies.shared_memory import hogwild_parts, hogwild_report, hogwild_runs
+from studies.shared_memory import hogwild_measurements, hogwild_report, hogwild_runs
 from studies.shared_memory.hogwild_runs import (
     DENSE,
     PROBLEMS,
@@ -38,7 +38,7 @@ def small(monkeypatch):
         return Task(made.kernel.model, lambda: (data, start, unused()), STATED)
 
     monkeypatch.setattr(hogwild_runs, "HYPERGRAPH", (200, 200, 4))
-    monkeypatch.setattr(hogwild_parts, "TURN", 0.01)
+    monkeypatch.setattr(hogwild_measurements, "TURN", 0.01)
     monkeypatch.setitem(PROBLEMS, "svm", newsgroups)
     monkeypatch.setitem(PROBLEMS, SPARSE, partial(hypergraph, 0.05))
     monkeypatch.setitem(PROBLEMS, DENSE, partial(hypergraph, 1.0))
@@ -92,11 +92,11 @@ def test_a_delay_is_what_a_gradient_takes_longer(tmp_path, undrawn):
 
 def test_the_first_examples_are_a_problem_of_their_own():
     whole = documents()
-    few = hogwild_parts.fewer(whole, 20)
+    few = hogwild_measurements.fewer(whole, 20)
     assert len(few.kernel.data.edges.starts) == 21
     assert few.kernel.data.edges.starts[-1] == whole.kernel.data.edges.starts[20]
-    assert hogwild_parts.fewer(whole, 10**6).kernel.data.edges[0] is not None
-    assert len(hogwild_parts.fewer(whole, 10**6).kernel.data.edges.starts) == 201
+    assert hogwild_measurements.fewer(whole, 10**6).kernel.data.edges[0] is not None
+    assert len(hogwild_measurements.fewer(whole, 10**6).kernel.data.edges.starts) == 201
 
 
 def test_each_turn_has_the_same_rates():

@@ -7,7 +7,7 @@ from dml import sim
 from dml.data.shards import bounds
 from dml.metrics.timer import Timer
 from dml.models.networks.glove import glove
-from dml.sim.delays import drawing, law
+from dml.sim.delays import delay_distribution, drawing
 from dml.strategies.glove.problem import minibatches
 from dml.strategies.glove.problem import problem as problem_of
 from dml.strategies.glove.served import adagrad, on_servers, problem, squares, unpacked
@@ -44,7 +44,7 @@ def train(
     **more,
 ):
     """Train on any communicator; return the losses, and the state by word on rank 0."""
-    comm = Delayed(Metered(comm), drawing(law(DELAYS), 3, comm.rank))
+    comm = Delayed(Metered(comm), drawing(delay_distribution(DELAYS), 3, comm.rank))
     state, found, blocks = begun(comm, tables)
     who = roles(comm.size, servers, colocated)
     rule = consistency(name, choice, who.workers)

@@ -6,7 +6,7 @@ import numpy as np
 
 from dml import sim
 from dml.metrics.timer import Timer
-from dml.sim.delays import drawing, law
+from dml.sim.delays import delay_distribution, drawing
 from dml.strategies.serial import serial
 from dml.strategies.server.report import Report, collected
 from dml.strategies.server.roles import roles
@@ -89,7 +89,7 @@ def program(
     """Train on any communicator; return what rank 0 collects."""
     comm, task = Metered(comm), of(dense)
     if delays:
-        comm = Delayed(comm, drawing(law(delays), 3, comm.rank))
+        comm = Delayed(comm, drawing(delay_distribution(delays), 3, comm.rank))
     who = roles(comm.size, servers, colocated)
     rule, report = consistency(name, choice, who.workers), Report()
     setup = Setup(who, rule, worker_options=worker_options, snapshots=snapshots)

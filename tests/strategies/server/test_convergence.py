@@ -12,7 +12,7 @@ from dml.data.sparse import svmlight
 from dml.metrics.timer import Timer
 from dml.models.sparse import factors, logistic
 from dml.sim import maxplus
-from dml.sim.delays import drawing, law, seconds
+from dml.sim.delays import delay_distribution, drawing, seconds
 from dml.strategies.serial import serial
 from dml.strategies.server.report import Report, collected
 from dml.strategies.server.roles import roles
@@ -53,7 +53,7 @@ def trained(
         comm, who = Metered(comm), roles(size, SERVERS, more.get("colocated", False))
         rule, report = consistency(name, CHOICE, who.workers), Report()
         setup = Setup(who, rule, worker_options=worker_options or WorkerOptions())
-        late = law(straggle or "shifted_exponential:1,1")
+        late = delay_distribution(straggle or "shifted_exponential:1,1")
         comm = Delayed(comm, drawing(late, 5, comm.rank))
         timer = Timer(comm.Wtime)
         how = {"comm": comm, "timer": timer, "setup": setup, "report": report}
@@ -139,7 +139,7 @@ def test_waiting_falls_as_the_bound_grows():
         def program(comm, choice=choice):
             comm, who, report = Metered(comm), roles(9, 1), Report()
             setup = Setup(who, consistency("ssp", choice, 8))
-            late = law("shifted_exponential:1,1")
+            late = delay_distribution("shifted_exponential:1,1")
             comm = Delayed(comm, drawing(late, 5, comm.rank))
             timer = Timer(comm.Wtime)
             how = {"comm": comm, "timer": timer, "setup": setup, "report": report}
@@ -157,7 +157,7 @@ def test_waiting_falls_as_the_bound_grows():
 
 def waited(staleness, seed, steps):
     """Return what max-plus says that workers wait, of all their time."""
-    draws_TxP = seconds(law("shifted_exponential:1,1"), seed, steps, 8)
+    draws_TxP = seconds(delay_distribution("shifted_exponential:1,1"), seed, steps, 8)
     starts_TxP = maxplus.ssp(draws_TxP, staleness)
     gap = (starts_TxP[1:] - (starts_TxP + draws_TxP)[:-1]).sum()
     return gap / (gap + draws_TxP.sum())

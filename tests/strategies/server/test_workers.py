@@ -130,10 +130,10 @@ def test_a_copy_moves_by_an_optimizer_that_makes_another_array():
         rule = consistency("ssp", Choice(staleness=2), 1)
         replica, every = Replica(client, table, rule, own), slice(0, ROWS)
         for _ in range(2):
-            replica.wrote(every, np.ones((ROWS, 1), np.float32), 1.0)
+            replica.add_gradient(every, np.ones((ROWS, 1), np.float32), 1.0)
         replica.table[:] = 7  # what a server says
         replica.add_own(every, applied=0)
-        replica.wrote(every, np.ones((ROWS, 1), np.float32), 1.0)
+        replica.add_gradient(every, np.ones((ROWS, 1), np.float32), 1.0)
         return replica.table
 
     assert (sim.run(program, 1)[0] == 7 - 3 * 0.5).all()
@@ -147,7 +147,7 @@ def test_an_own_gradient_stays_till_all_servers_of_its_rows_have_it():
         replica = Replica(client, table, rule, Descent(table))
         for push, rows in enumerate([np.array([0, 3]), np.array([1])]):
             replica.pushes = push
-            replica.wrote(rows, np.ones((len(rows), 1), np.float32), 1.0)
+            replica.add_gradient(rows, np.ones((len(rows), 1), np.float32), 1.0)
         left = []
         for number, applied in ((0, 1), (1, 1), (0, 2)):
             replica.prune(number, applied)

@@ -10,7 +10,7 @@ from dml.data.sparse.svmlight import generate
 from dml.metrics.timer import Timer
 from dml.models.sparse import svm
 from dml.models.sparse.problem import problem
-from dml.sim.delays import law
+from dml.sim.delays import delay_distribution
 from dml.strategies.shared.delayed import delayed
 from dml.strategies.shared.workers import Descent, orders
 from tests.strategies.shared import quadratic
@@ -49,7 +49,7 @@ def train(
             Descent(lambda epoch: rate / epoch, momentum),
             comm=comm,
             timer=Timer(),
-            distribution=law(text),
+            distribution=delay_distribution(text),
             seed=seed,
             **given,
         ):

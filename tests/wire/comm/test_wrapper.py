@@ -7,7 +7,7 @@ import pytest
 
 from dml import sim
 from dml.sim.comm import VirtualComm
-from dml.sim.delays import drawing, law, seconds
+from dml.sim.delays import delay_distribution, drawing, seconds
 from dml.types import Comm, Status
 from dml.wire.collectives import ALLREDUCE, allreduce_async
 from dml.wire.comm import Delayed, Log, Metered, Recorded, Traced
@@ -24,7 +24,7 @@ WRAPPERS = {
     "delayed": lambda comm: Delayed(comm, iter([])),
     "napping": Napping,
 }
-LATE = law("shifted_exponential:1,2*1,4")
+LATE = delay_distribution("shifted_exponential:1,2*1,4")
 
 
 class Noting:

@@ -29,7 +29,7 @@ def taken(rows, workers, servers, pulls=True):
             shard = table("sgd", np.zeros((split.count(number), 1), np.float32), 0.1)
             server = Server(comm, shard, workers, Consistency())
             for _ in range(workers * (1 + pulls)):
-                server.listen()
+                server.handle_next()
         else:
             client = Client(comm, split, 1, who.servers)
             client.push(everything, np.ones((rows, 1), np.float32))

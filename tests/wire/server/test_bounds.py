@@ -10,7 +10,7 @@ from hypothesis import strategies as some
 
 from dml import sim
 from dml.sim import maxplus
-from dml.sim.delays import drawing, law, seconds, straggler
+from dml.sim.delays import delay_distribution, drawing, seconds, straggler
 from dml.wire.comm import Metered
 from dml.wire.server.barriers import asynchronous, k_of_p, ssp, synchronous
 from dml.wire.server.consistency import Choice, consistency
@@ -19,20 +19,20 @@ from tests.wire.server.served import FREE, finish, ran, replicated
 
 def reads(workers, clocks, rule, law_text, seed):
     """Let worker i mark [i, k] in clock k; return what each read, and when it began."""
-    draws_TxP = seconds(law(law_text), seed, clocks, workers)
+    draws_TxP = seconds(delay_distribution(law_text), seed, clocks, workers)
     rows = slice(0, workers * clocks)
 
     def work(client, comm):
         replica = replicated(client, rule, rows.stop)
         seen, starts = [], []
         for k in range(clocks):
-            replica.have(replica.ask(rows, k), rows, k)
+            replica.finish_read(replica.begin_read(rows, k), rows, k)
             starts.append(comm.Wtime())
             seen.append(replica.table.reshape(workers, clocks).copy())
             comm.platform.compute(draws_TxP[k, comm.rank])
             mark = np.zeros((rows.stop, 1), np.float32)
             mark[comm.rank * clocks + k] = 1
-            replica.wrote(rows, mark, 1)
+            replica.add_gradient(rows, mark, 1)
             replica.pushes += 1
             client.push(rows, mark, ends_clock=True)
         finish(client, replica)
@@ -84,9 +84,9 @@ def test_a_row_is_read_anew_only_when_its_bound_asks_for_it():
     def work(client, comm):
         replica, kept = replicated(client, rule, 2), []
         for k in range(12):
-            replica.have(replica.ask(rows, k), rows, k)
+            replica.finish_read(replica.begin_read(rows, k), rows, k)
             kept.append((client.rows_pulled, len(replica.owned)))
-            replica.wrote(rows, np.ones((1, 1), np.float32), 1)
+            replica.add_gradient(rows, np.ones((1, 1), np.float32), 1)
             replica.pushes += 1
             client.push(rows, np.ones((1, 1), np.float32), ends_clock=True)
         return kept, comm.bytes_sent
@@ -105,7 +105,7 @@ def test_a_gradient_is_as_stale_as_the_oldest_row_that_it_is_of():
         replica = replicated(client, rule, 2)
         for k, row in enumerate([0, 1, 0, 1]):
             rows = np.array([row], np.int32)
-            replica.have(replica.ask(rows, k), rows, k)
+            replica.finish_read(replica.begin_read(rows, k), rows, k)
             client.push(rows, np.ones((1, 1), np.float32), ends_clock=True)
 
     _, (server,) = ran(work, 1, rule=rule, rows=2)
@@ -127,11 +127,11 @@ def test_an_eager_server_sends_only_what_changed_of_what_was_read():
         replica = replicated(client, rule)
         rows, wrote = (np.array(of[comm.rank], np.int32) for of in (reads, writes))
         for k in range(4):
-            replica.have(replica.ask(rows, k), rows, k)
+            replica.finish_read(replica.begin_read(rows, k), rows, k)
             comm.platform.compute(1)
             if k == 1:
                 client.push(wrote, np.ones((len(wrote), 1), np.float32))
-            client.clock_ends()
+            client.end_clock()
         finish(client, replica)
 
     _, (server,) = ran(work, 2, rule=rule, network=FREE)
@@ -148,7 +148,7 @@ def starts(program, text, size, seed=0, sent=None):
     """Return when each step of each worker begins on virtual ranks."""
 
     def live(comm):
-        work = straggler(comm, drawing(law(text), 5, comm.rank))
+        work = straggler(comm, drawing(delay_distribution(text), 5, comm.rank))
         metered = Metered(comm)
         return program(metered, work, STEPS), metered.messages_sent
 
@@ -165,7 +165,7 @@ def starts(program, text, size, seed=0, sent=None):
 @pytest.mark.parametrize("staleness", (0, 1, 2, 4, math.inf))
 def test_bounded_staleness_takes_as_long_as_by_max_and_plus(staleness, text, size):
     found_TxP = starts(partial(ssp, staleness=staleness), text, size)
-    seconds_TxP = seconds(law(text), 5, STEPS, size)
+    seconds_TxP = seconds(delay_distribution(text), 5, STEPS, size)
     wanted_TxP = maxplus.ssp(seconds_TxP, staleness)
     assert found_TxP == pytest.approx(wanted_TxP, rel=1e-12)
 
@@ -176,7 +176,7 @@ def test_k_of_p_takes_as_long_as_by_max_and_plus(text, k, size):
     sent = STEPS * k + size, STEPS * size  # who is cut off sends nothing of that step
     sent = None if text == "constant:1" else sent  # there all end at once
     found_TxP = starts(partial(k_of_p, k=k), text, size, size, sent)
-    wanted_TxP = maxplus.k_of_p(seconds(law(text), 5, STEPS, size), k)
+    wanted_TxP = maxplus.k_of_p(seconds(delay_distribution(text), 5, STEPS, size), k)
     assert found_TxP == pytest.approx(wanted_TxP, rel=1e-12)
 
 
@@ -186,5 +186,5 @@ def test_a_barrier_is_no_staleness_and_no_bound_is_no_waiting(size):
     tight = starts(synchronous, text, size)
     assert tight == pytest.approx(starts(ssp, text, size), rel=1e-12)
     loose = starts(asynchronous, text, size)
-    alone_TxP = np.cumsum(seconds(law(text), 5, STEPS, size), axis=0)
+    alone_TxP = np.cumsum(seconds(delay_distribution(text), 5, STEPS, size), axis=0)
     assert loose[1:] == pytest.approx(alone_TxP[:-1], rel=1e-12)

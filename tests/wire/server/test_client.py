@@ -18,7 +18,7 @@ def test_known_keys_are_not_sent_again():
             keys = lists[k % 3]
             client.pull(keys)
             client.push(keys, np.full((20, 2), k, np.float32))
-        return client.mail.keys_sent, client.mail.keys_known, comm.bytes_sent
+        return client.outbox.keys_sent, client.outbox.keys_known, comm.bytes_sent
 
     results = {}
     for known in (0, 1, 2, 3, 64):
@@ -68,7 +68,7 @@ def test_gradients_of_any_kind_and_order_go_as_float32(rows):
 def test_aggregated_pushes_count_their_clocks():
     def work(client, comm):
         for _ in range(3):
-            client.clock_ends()
+            client.end_clock()
             client.push(slice(0, 8), np.ones((8, 1), np.float32), ends_clock=True)
         return client.clock
 

@@ -65,7 +65,9 @@ def test_a_server_goes_on_where_it_ended():
     def work(client, comm, replica):
         rows = np.array([comm.rank, 5], np.int32)
         for _ in range(4):
-            replica.have(replica.ask(rows, client.clock), rows, client.clock)
+            replica.finish_read(
+                replica.begin_read(rows, client.clock), rows, client.clock
+            )
             client.push(rows, np.ones((2, 1), np.float32), ends_clock=True)
 
     *_, server = several_runs(3, work)
@@ -79,7 +81,7 @@ def test_a_copy_is_read_anew_where_a_server_goes_on():
     rows = np.array([5], np.int32)
 
     def work(client, comm, replica):
-        replica.have(replica.ask(rows, client.clock), rows, client.clock)
+        replica.finish_read(replica.begin_read(rows, client.clock), rows, client.clock)
         if client.clock == 0:
             comm.platform.compute(comm.rank)
             client.push(rows, np.ones((1, 1), np.float32), ends_clock=True)
@@ -231,7 +233,7 @@ def test_a_server_reports_how_many_clocks_workers_have_ended():
             return Server(comm, shard, 2, ASYNC, reported.append).serve()
         client = Client(Metered(comm), partition(1, 1), 1, [2])
         for _ in range(3 - comm.rank):
-            client.clock_ends()
+            client.end_clock()
         client.end()
 
     sim.run(program, 3)
@@ -245,7 +247,7 @@ def test_a_worker_that_leaps_closes_all_that_waited_for_it():
         comm.platform.compute(comm.rank)
         client.clock = int(comm.rank == 1)
         for _ in range(2 - comm.rank):
-            client.clock_ends()
+            client.end_clock()
         return len(client.pull(slice(0, 1), 2))
 
     found, (server,) = ran(work, 3, rule=rule, rows=1, network=FREE)

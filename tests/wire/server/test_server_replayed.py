@@ -36,11 +36,11 @@ def train(comm, rule, seed):
     own = Descending(start) if rule.aggregation_count else None
     replica, rows = Replica(client, start, rule, own), slice(0, ROWS)
     for k in range(CLOCKS):
-        replica.have(replica.ask(rows, k), rows, k)
+        replica.finish_read(replica.begin_read(rows, k), rows, k)
         comm.platform.note(int(replica.version.sum()))
         comm.platform.compute(draws.exponential())
         grads = (replica.table - np.arange(ROWS, dtype=np.float32)[:, None]) / 3
-        replica.wrote(rows, grads, 1)
+        replica.add_gradient(rows, grads, 1)
         replica.pushes += 1
         client.push(rows, grads, ends_clock=True)
     client.end()

@@ -1,7 +1,7 @@
 """One layer, dense or divided over devices: its compiled forward and backward pass.
 
 `dense` and `cut` compile a layer for given operands and partition specs. A compiled
-`Part` has outputs and gradients to compare and collectives to count; `raced` times it.
+`Part` has outputs and gradients to compare and collectives to count.
 """
 
 import os
@@ -148,7 +148,7 @@ def largest_difference(part: Part, reference: Part) -> float:
     return float(max(jax.tree.leaves(gaps)))
 
 
-def race(
+def time_in_turns(
     calls: dict[str, tuple[int, Callable[[], Any]]], turns: int
 ) -> dict[str, list[float]]:
     """Time calls in turns, each on as many cores as it has devices.

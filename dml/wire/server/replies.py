@@ -1,8 +1,8 @@
-"""Rows that a server sends to workers: answers to pulls, and changed rows.
+"""Rows that a server sends to workers: replies to pulls, and changed rows.
 
 Consecutive rows are sent without a copy. While such a message may be in transit, the
 server's update works on a copy of the rows, so no message has rows of two versions.
-Each message of a worker contains the number of answers that the worker has received.
+Each message of a worker contains the number of replies that the worker has received.
 """
 
 from typing import Any, NamedTuple
@@ -14,7 +14,7 @@ from dml.wire.comm.tags import Tag
 from dml.wire.reducers.rows import Keys
 from dml.wire.server.header import FLOATS, LAST, Head
 
-ANSWERS, CHANGES = 0, 1
+REPLIES, CHANGES = 0, 1
 
 
 class State(NamedTuple):
@@ -32,35 +32,35 @@ class Sent(NamedTuple):
     buffer: np.ndarray | None  # reusable after the send
 
 
-class Answers:
+class Replies:
     """The messages that have been sent and may not have arrived."""
 
     def __init__(self, comm: Comm, shard: Shard, workers: int, push_based: bool):
         self.comm, self.shard, self.workers = comm, shard, workers
         self.rows, self.width = shard.values.shape
-        # by worker: answers, and changes
+        # by worker: replies, and changes
         self.sent: list[tuple[list[Sent], list[Sent]]]
         self.sent = [([], []) for _ in range(workers)]
-        self.had = [[0, 0] for _ in range(workers)]
-        self.lent: set[int] = set()  # messages sent from the current rows
+        self.received_counts = [[0, 0] for _ in range(workers)]
+        self.uncopied: set[int] = set()  # messages sent from the rows themselves
         self.free_buffers: list[np.ndarray] = []
         self.push_based = push_based
         if push_based:
             self.reads = np.zeros((workers, self.rows), bool)  # rows read, by worker
             self.dirty = np.zeros(self.rows, bool)  # rows changed since the last clock
 
-    def answer(self, worker: int, at: Keys, state: State) -> None:
+    def reply(self, worker: int, at: Keys, state: State) -> None:
         """Start to send rows to a worker."""
-        self.sent[worker][ANSWERS].append(self.give(worker, at, state, Tag.VALUES))
+        self.sent[worker][REPLIES].append(self.send_rows(worker, at, state, Tag.VALUES))
         if self.push_based:
             self.reads[worker, at] = True
 
-    def give(self, worker: int, at: Keys, state: State, tag: Tag) -> Sent:
+    def send_rows(self, worker: int, at: Keys, state: State, tag: Tag) -> Sent:
         """Send state and rows: a range without a copy, others in one message."""
         requests: list[Any] = []
         if isinstance(at, slice):
             rows, buffer = self.shard.values[at], None
-            self.lent.add(id(requests))
+            self.uncopied.add(id(requests))
             requests.append(self.comm.Isend(np.array([*state, len(rows)]), worker, tag))
             requests.append(self.comm.Isend(rows, worker, tag))
         else:
@@ -74,7 +74,7 @@ class Answers:
         """Start to send a worker the changed rows that it has read."""
         at = np.flatnonzero(self.dirty & self.reads[worker]).astype(np.int32)
         if len(at) == self.rows:
-            message = self.give(worker, slice(0, self.rows), state, Tag.CHANGED)
+            message = self.send_rows(worker, slice(0, self.rows), state, Tag.CHANGED)
         else:  # the number of rows, then row numbers and rows
             buffer = self.take_buffer(len(at) * (1 + self.width))
             buffer[: len(at)].view(np.int32)[:] = at
@@ -84,7 +84,7 @@ class Answers:
         self.sent[worker][CHANGES].append(message)
 
     def take_buffer(self, floats: int) -> np.ndarray:
-        """Return the buffer of an answer that has arrived, or a new buffer."""
+        """Return the buffer of a reply that has arrived, or a new buffer."""
         buffer = (
             self.free_buffers.pop()
             if self.free_buffers
@@ -106,28 +106,28 @@ class Answers:
 
     def before_update(self) -> None:
         """Copy the rows if messages that are sent from them may be in transit."""
-        if self.lent:
+        if self.uncopied:
             self.shard.values = self.shard.values.copy()
-            self.lent.clear()
+            self.uncopied.clear()
 
-    def forget(self, worker: int, head: Head) -> None:
+    def release_received(self, worker: int, head: Head) -> None:
         """Drop the messages that a worker has received, by the counts in its head."""
-        for kind, count in ((ANSWERS, head.answers), (CHANGES, head.changes)):
-            while self.had[worker][kind] < count:
+        for kind, count in ((REPLIES, head.replies), (CHANGES, head.changes)):
+            while self.received_counts[worker][kind] < count:
                 self.drop(worker, kind)
 
     def drop(self, worker: int, kind: int) -> None:
         """Drop the oldest message to a worker, after its send has completed."""
         message = self.sent[worker][kind].pop(0)
         self.comm.Waitall(message.requests)
-        self.lent.discard(id(message.requests))
-        self.had[worker][kind] += 1
+        self.uncopied.discard(id(message.requests))
+        self.received_counts[worker][kind] += 1
         if message.buffer is not None:
             self.free_buffers.append(message.buffer)
 
     def settle(self) -> None:
         """Wait until all messages have arrived."""
         for worker in range(self.workers):
-            for kind in (ANSWERS, CHANGES):
+            for kind in (REPLIES, CHANGES):
                 while self.sent[worker][kind]:
                     self.drop(worker, kind)

@@ -25,7 +25,7 @@ from studies.shared_memory.hogwild_runs import (
     speedup,
 )
 from studies.shared_memory.sparse_flags import Stated
-from studies.shared_memory.sparse_ways import Settings
+from studies.shared_memory.sparse_strategies import Settings
 
 CHECKED = 2  # epochs before bits are compared
 WAYS = ["hogwild", "cyclades"]
@@ -118,7 +118,7 @@ def sizes(
             }
 
 
-def races(
+def compare_speed(
     comm: CountedComm,
     problem: Problem,
     stated: Stated,

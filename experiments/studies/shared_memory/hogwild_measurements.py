@@ -22,7 +22,7 @@ from studies.shared_memory.hogwild_runs import (
     seconds,
     speedup,
 )
-from studies.shared_memory.sparse_ways import Settings
+from studies.shared_memory.sparse_strategies import Settings
 
 TURN = 0.1  # approximate seconds of a timing of one worker
 GRADIENT = 1e-6  # approximate seconds of a gradient without delay
@@ -30,7 +30,7 @@ BLOCKS = 64  # blocks of a timing, at least, so that workers end together
 READS = 200_000  # reads of one timing, so that the timer's own time is negligible
 
 
-def race(
+def compare_speed(
     comm: CountedComm,
     problem: Problem,
     how: Settings,

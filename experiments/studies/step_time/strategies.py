@@ -1,6 +1,6 @@
-"""Contestants of step_time.py: the strategies that the flags name, and yardsticks.
+"""Strategies of step_time.py by the flags, and baselines.
 
-Examples are random, since a step's time does not depend on them. Two yardsticks are
+Examples are random, since a step's time does not depend on them. Two baselines are
 timed in the same turns: a product of large matrices, and the sum of all gradients over
 a mesh without the rest of the step.
 """
@@ -46,7 +46,7 @@ MINIBATCHES = 4  # distinct minibatches, used again and again
 MASKED = 0.15  # share of an example's tokens that BERT masks
 CLASSES = 10
 LEARNING = {"learning_rate": 1e-3, "decay": 0.1}  # by AdamW
-LARGE = {"cpu": 2048, "gpu": 8192}  # rows of the yardstick's matrices
+LARGE = {"cpu": 2048, "gpu": 8192}  # rows of the matrices of the baseline
 LEVELS = ["0", "1", "2", "3"]
 Steps = Iterator[tuple[str, Iterator[Step]]]
 
@@ -71,7 +71,7 @@ class Task(NamedTuple):
 
 
 class Setup(NamedTuple):
-    """The arguments of every contestant."""
+    """Arguments of every strategy."""
 
     values: flags.FlagValues
     comm: CountedComm
@@ -92,12 +92,12 @@ class Setup(NamedTuple):
 
     @property
     def ranks(self) -> dict[str, Any]:
-        """Return the communicator, and a timer for one contestant."""
+        """Return the communicator, and a timer for one strategy."""
         return {"comm": self.comm, "timer": Timer(self.comm.Wtime)}
 
 
 class Laps(NamedTuple):
-    """Times of a contestant.
+    """Times of a strategy.
 
     seconds: of the slowest rank, one per turn.
     phases: median seconds of each phase on rank 0.
@@ -198,8 +198,8 @@ STRATEGIES: dict[str, Callable[[Setup], Steps]] = {
 PRODUCT, PSUM = "product", "psum"
 
 
-def yardsticks(setup: Setup) -> dict[str, Callable[[], None]]:
-    """Return the yardsticks by name."""
+def baselines(setup: Setup) -> dict[str, Callable[[], None]]:
+    """Return the baselines by name."""
     rows, kind = LARGE[jax.default_backend()], DTYPES[setup.values.dtype]
     square_RxR = jax.device_put(jnp.ones((rows, rows), kind), jax.local_devices()[0])
     product = jax.jit(lambda left, right: left @ right)
@@ -231,7 +231,7 @@ def psum(params: Params) -> Callable[[], None]:
     return lambda: jax.block_until_ready(add(grads))
 
 
-def race(
+def time_in_turns(
     comm: CountedComm, calls: Mapping[str, Callable[[], Any]], rounds: int, seed: int
 ) -> dict[str, Laps]:
     """Time all calls in turns; return the laps of each.
@@ -270,16 +270,16 @@ def race(
 def turns(
     comm: CountedComm, calls: Mapping[str, Callable[[], Any]], rounds: int, seed: int
 ) -> Iterator[Step]:
-    """Yield the Steps of all contestants; each turn has a random order."""
+    """Yield the Steps of all strategies; each turn has a random order."""
     names, rng = list(calls), np.random.default_rng(seed)
-    yardstick = Step(0, 0.0, nothing, 0, {}, 0)
+    no_step = Step(0, 0.0, nothing, 0, {}, 0)
     for _ in range(WARM + rounds):
         for number in rng.permutation(len(names)):
             comm.Barrier()
             start = comm.Wtime()
             result = calls[names[number]]()
             measures = {"contestant": names[number], "took": comm.Wtime() - start}
-            step = result if isinstance(result, Step) else yardstick
+            step = result if isinstance(result, Step) else no_step
             # without parameters, which would stay in memory until the next turn
             yield step._replace(
                 params=nothing,
