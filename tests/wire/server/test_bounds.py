@@ -1,4 +1,4 @@
-"""How fresh reads are, and when they come: by gradients that mark themselves."""
+"""How fresh reads are, when they come, and the times of barriers, by max-plus."""
 
 import math
 from functools import partial
