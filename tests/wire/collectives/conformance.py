@@ -18,12 +18,9 @@ from dml.types import BadInput
 from dml.wire.comm.buffers import allocate, release
 
 Run = Callable[[Callable[[Any], Any], int], list[Any]]
-OPS = {
-    "sum": np.add,
-    "product": np.multiply,
-    "max": np.maximum,
-    "min": np.minimum,
-}
+AllReduce = Callable[..., None]
+Order = Callable[[np.ndarray], np.ndarray]
+OPS = {"sum": np.add, "product": np.multiply, "max": np.maximum, "min": np.minimum}
 DTYPES = ("float16", "float32", "float64", "int32", "int64")
 LONG = 100_003
 GUARD = 3  # words before and after a buffer that nobody may touch
@@ -49,11 +46,9 @@ def cases(size: int, lengths: Iterable[int], every: bool = True) -> list[Case]:
     pairs = list(product(DTYPES, ops))
     if not every:
         pairs = [(DTYPES[i], ops[(i + j) % 4]) for i in range(5) for j in (0, 2)]
-    found = [Case(size, n, *pair) for n in lengths for pair in pairs]
-    floats = [name for name in DTYPES if name.startswith("float")]
-    return found + [
-        Case(size, n, dtype, "sum", True) for n in lengths for dtype in floats
-    ]
+    kinds = [(*pair, False) for pair in pairs]
+    kinds += [(name, "sum", True) for name in DTYPES if name.startswith("float")]
+    return [Case(size, n, *kind) for n in lengths for kind in kinds]
 
 
 @lru_cache(maxsize=32)
@@ -114,7 +109,7 @@ def digest(array: np.ndarray) -> str:
 
 
 def reduce_case(
-    comm: Any, allreduce: Callable[..., None], case: Case, memory: np.ndarray
+    comm: Any, allreduce: AllReduce, case: Case, memory: np.ndarray
 ) -> tuple[str, str]:
     """Reduce once in some memory; return what is wrong and the hash of the bits."""
     dtype = np.dtype(case.dtype)
@@ -133,12 +128,12 @@ def reduce_case(
 
 
 def conform(
-    allreduce: Callable[..., None],
+    allreduce: AllReduce,
     run: Run,
     size: int,
     every: bool = True,
     more: Iterable[int] = (),
-    order: Callable[[np.ndarray], np.ndarray] | None = None,
+    order: Order | None = None,
 ) -> None:
     """Assert all that can be asked of an all-reduce on `size` ranks.
 
@@ -151,10 +146,7 @@ def conform(
 
 
 def behaves(
-    allreduce: Callable[..., None],
-    run: Run,
-    size: int,
-    order: Callable[[np.ndarray], np.ndarray] | None = None,
+    allreduce: AllReduce, run: Run, size: int, order: Order | None = None
 ) -> None:
     """Assert what `conform` asks besides right numbers of every kind."""
     reduces_any_shape(allreduce, run, size)
@@ -164,7 +156,7 @@ def behaves(
         keeps_order(allreduce, run, size, order)
 
 
-def reduces(allreduce: Callable[..., None], run: Run, cases: list[Case]) -> None:
+def reduces(allreduce: AllReduce, run: Run, cases: list[Case]) -> None:
     """Assert right numbers, and the same bits on all ranks, plain and registered."""
     if not cases:
         return
@@ -187,7 +179,12 @@ def reduces(allreduce: Callable[..., None], run: Run, cases: list[Case]) -> None
             assert bits == first, f"rank {rank} has other bits than rank 0"
 
 
-def reduces_any_shape(allreduce: Callable[..., None], run: Run, size: int) -> None:
+def check(found: list[list[str]]) -> None:
+    for rank, said in enumerate(found):
+        assert not any(said), f"rank {rank}: {said}"
+
+
+def reduces_any_shape(allreduce: AllReduce, run: Run, size: int) -> None:
     """Assert that contiguous buffers of two or more axes are reduced in place."""
     case = Case(size, 42, "int64", "sum")
 
@@ -199,11 +196,10 @@ def reduces_any_shape(allreduce: Callable[..., None], run: Run, size: int) -> No
             said.append(judge(case, buffer.reshape(-1)))
         return said
 
-    for rank, said in enumerate(run(program, size)):
-        assert not any(said), f"rank {rank}: {said}"
+    check(run(program, size))
 
 
-def reduces_in_groups(allreduce: Callable[..., None], run: Run, size: int) -> None:
+def reduces_in_groups(allreduce: AllReduce, run: Run, size: int) -> None:
     """Assert that groups of a communicator reduce by themselves, and their parent too.
 
     Colours make groups of unequal sizes, keys turn the ranks of each round.
@@ -223,11 +219,10 @@ def reduces_in_groups(allreduce: Callable[..., None], run: Run, size: int) -> No
         allreduce(comm, buffer)
         return [*said, judge(case, buffer)]
 
-    for rank, said in enumerate(run(program, size)):
-        assert not any(said), f"rank {rank}: {said}"
+    check(run(program, size))
 
 
-def refuses_bad_buffers(allreduce: Callable[..., None], run: Run, size: int) -> None:
+def refuses_bad_buffers(allreduce: AllReduce, run: Run, size: int) -> None:
     """Assert that a bad buffer raises on its rank, naming it, and stays as it was."""
 
     def program(comm: Any) -> list[str]:
@@ -254,16 +249,11 @@ def refuses_bad_buffers(allreduce: Callable[..., None], run: Run, size: int) -> 
                 said.append(f"{name}: changed to {buffer}")
         return said
 
-    for rank, said in enumerate(run(program, size)):
-        assert not said, f"rank {rank}: {said}"
+    check(run(program, size))
 
 
 def keeps_order(
-    allreduce: Callable[..., None],
-    run: Run,
-    size: int,
-    order: Callable[[np.ndarray], np.ndarray],
-    more: Iterable[int] = (),
+    allreduce: AllReduce, run: Run, size: int, order: Order, more: Iterable[int] = ()
 ) -> None:
     """Assert that float32 words are added in a given order, by their bits."""
     tried = [
@@ -281,6 +271,4 @@ def keeps_order(
     want = [digest(order(given(case))) for case in tried]
     for rank, hashes in enumerate(run(program, size)):
         for case, got, bits in zip(tried, hashes, want, strict=True):
-            assert got == bits, (
-                f"rank {rank}: another order than {order.__name__} in {case}"
-            )
+            assert got == bits, f"rank {rank}: not as {order.__name__} in {case}"

@@ -1,13 +1,15 @@
-"""Where ranks meet: virtual hosts, real sockets, and answers that are made up."""
+"""Where ranks meet, and meshes of one device; larger ones are in tests/mpi."""
 
 import socket
 
+import jax
 import pytest
 
 from dml import sim
 from dml.sim.networks.hosts import Hosts
 from dml.types import BadInput
 from dml.wire.mesh import coordinator as meeting
+from dml.wire.mesh.devices import mesh, start
 
 
 def test_the_first_address_that_all_hosts_reach_is_taken(monkeypatch):
@@ -56,6 +58,13 @@ def test_a_port_that_is_set_is_taken_and_one_in_use_is_named(monkeypatch):
     assert sim.run(meeting.coordinator_address, 2) == [door, door]
 
 
+def test_a_free_port_is_known_to_all_ranks():
+    first, *others = sim.run(meeting.coordinator_address, 3)
+    host, _, port = first.rpartition(":")
+    assert host and 0 < int(port) < 1 << 16
+    assert others == [first, first]
+
+
 def test_addresses_are_of_interfaces_too_and_loopback_is_none(monkeypatch):
     def unknown(*_):
         raise OSError("no such name")
@@ -83,3 +92,32 @@ def test_a_host_whose_own_name_leads_to_nobody_else_is_named(monkeypatch, leads_
         sim.run(meeting.known_by_name, 2)
     leads_to = "10.0.0.1"
     sim.run(meeting.known_by_name, 2)
+
+
+@pytest.mark.parametrize("rest", [0, -1])
+def test_one_axis_takes_the_devices_that_remain(rest):
+    axes = mesh(batch=rest, dim=1)
+    assert dict(axes.shape) == {"batch": len(jax.devices()), "dim": 1}
+    assert list(axes.devices.flat) == jax.devices()
+
+
+@pytest.mark.parametrize(
+    "axes, got",
+    [
+        ({"batch": 2, "dim": 1}, "batch=2 x dim=1"),
+        ({"batch": 0, "dim": 2}, "batch=0 x dim=2"),
+        ({"batch": 0, "dim": 0}, "batch=0 x dim=0"),
+        ({"batch": -1, "dim": -1}, "batch=-1 x dim=-1"),
+        ({"batch": -2, "dim": 0}, "batch=-2 x dim=0"),
+    ],
+)
+def test_axes_that_do_not_fit_the_devices_are_named(axes, got):
+    with pytest.raises(BadInput, match=f"mesh of all 1 devices, got {got}; pass axes"):
+        mesh(**axes)
+
+
+def test_virtual_ranks_have_no_devices_and_one_rank_needs_no_start():
+    with pytest.raises(BadInput, match="expected real ranks .* got 2 virtual ones"):
+        sim.run(start, 2)
+    sim.run(start, 1)
+    assert not jax.distributed.is_initialized()

@@ -11,15 +11,13 @@ from dml.wire.server.consistency import CONSISTENCIES, Choice, consistency
 from dml.wire.server.replica import Replica
 from dml.wire.server.server import Server
 from tests.wire.comm.replays import bare, recorded, replayed
+from tests.wire.server.served import Adding
 
 WORKERS, SERVERS, ROWS, CLOCKS = 4, 2, 12, 6
 
 
-class Descending:
-    """A shard whose rounding tells in which order gradients came."""
-
-    def __init__(self, values):
-        self.values = values
+class Descending(Adding):
+    """A shard whose rounding shows in which order gradients came."""
 
     def update(self, at, grads, share=1.0):
         self.values[at] -= np.float32(0.3) * grads
