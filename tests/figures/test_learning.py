@@ -5,31 +5,30 @@ from dml.figures import learning as module
 from dml.figures.learning import learning, smooth, thinned
 
 
-def run(path, steps, every=0):
-    with learning(path) as writer:
-        for step in range(1, steps + 1):
+def test_the_figure_has_the_values_of_rows_and_of_the_summary(tmp_path, monkeypatch):
+    drawn, draw = [], module.draw
+    monkeypatch.setattr(module, "draw", lambda *found: drawn.append(found))
+    with learning(tmp_path / "a") as writer:
+        for step in range(1, 7):
             row = {"step": step, "loss": 1 + 1 / step}
-            if every and step % every == 0:
+            if step % 3 == 0:
                 row |= {"cross_entropy": 2 + 1 / step, "accuracy": 1 - 1 / step}
             writer.row(row)
-        assert not path.with_suffix(".svg").exists()
         writer.summary({"cross_entropy": 2.0, "accuracy": 0.5, "words_sent": 0})
-    return path.with_suffix(".svg")
-
-
-def test_evaluations_have_a_curve_and_their_last_value(tmp_path):
-    svg = run(tmp_path / "a", 30, every=10).read_bytes()
-    assert svg == run(tmp_path / "b", 30, every=10).read_bytes()
-    for said in ("training", "accuracy", "held out 2", "held out 50.0%"):
-        assert f"<!-- {said} -->".encode() in svg
-
-
-def test_one_evaluation_is_a_point_that_says_all(tmp_path):
-    svg = run(tmp_path / "a", 3).read_text("utf-8")
+    ((path, losses, held_out, shares),) = drawn
+    assert losses.tolist() == [[step, 1 + 1 / step] for step in range(1, 7)]
+    assert held_out == {3: 2 + 1 / 3, 6: 2.0}  # the summary's is the last one
+    assert shares == {3: 1 - 1 / 3, 6: 0.5}
+    draw(path, losses, held_out, shares)
+    svg = (tmp_path / "a.svg").read_text("utf-8")
+    for text in ("training", "accuracy", "held out 2", "held out 50.0%"):
+        assert f"<!-- {text} -->" in svg
+    draw(path, losses, {6: 2.0}, {6: 0.5})  # one evaluation is a point
+    svg = (tmp_path / "a.svg").read_text("utf-8")
     assert "<!-- held out 2 · accuracy 50.0% -->" in svg and "-- accuracy" not in svg
 
 
-def test_a_run_without_evaluations_or_steps_is_drawn_or_left(tmp_path):
+def test_a_run_without_evaluations_is_drawn_and_one_without_steps_is_not(tmp_path):
     with learning(tmp_path / "none") as writer:
         writer.summary({})
     assert not list(tmp_path.iterdir())
@@ -39,16 +38,6 @@ def test_a_run_without_evaluations_or_steps_is_drawn_or_left(tmp_path):
     assert "held out" not in (tmp_path / "one.svg").read_text("utf-8")
 
 
-def test_what_is_drawn_is_what_came(tmp_path, monkeypatch):
-    drawn = []
-    monkeypatch.setattr(module, "draw", lambda path, *found: drawn.append(found))
-    run(tmp_path / "a", 6, every=3)
-    ((losses, held_out, shares),) = drawn
-    assert losses.tolist() == [[step, 1 + 1 / step] for step in range(1, 7)]
-    assert held_out == {3: 2 + 1 / 3, 6: 2.0}  # the summary's is the last one
-    assert shares == {3: 1 - 1 / 3, 6: 0.5}
-
-
 @pytest.mark.parametrize("count", [1, 39, 40, 400])
 def test_means_follow_lines_and_quiet_noise(count):
     place = np.arange(count, dtype=float)
@@ -56,8 +45,7 @@ def test_means_follow_lines_and_quiet_noise(count):
     inside = slice(reach, count - reach)
     assert np.allclose(smooth(3 - place)[inside], (3 - place)[inside])
     assert np.allclose(smooth(np.full(count, 7.0)), 7)
-    noise = (-1.0) ** place
-    assert np.abs(smooth(noise)).max() <= 1 / (reach + 1) + 1e-9
+    assert np.abs(smooth((-1.0) ** place)).max() <= 1 / (reach + 1) + 1e-9
 
 
 def test_long_lines_keep_their_extremes():

@@ -12,41 +12,27 @@ def test_a_crossover_is_where_two_straight_lines_meet():
     (found,) = races.crossovers({"few": few, "many": many})
     assert (found.before, found.after) == ("few", "many")
     assert found.bytes == pytest.approx(100)
-
-
-def test_one_fastest_algorithm_has_no_crossover():
     fast, slow = {0: 3.0, 1: 1.0, 2: 1.0}, {0: 2.0, 1: 2.0, 2: 2.0}
     assert races.crossovers({"fast": fast, "slow": slow}) == []
 
 
-def row(name, nbytes, seconds, expected):
-    return {
-        "algorithm": name,
-        "registered": True,
-        "bytes": nbytes,
-        "p": 2,
-        "seconds": seconds,
-        "native_seconds": 2e-3,
-        "predicted_seconds": expected,
-        "words_sent": None,
-        "sha256": None,
-    }
-
-
-def test_the_figure_draws_peers_without_predictions(tmp_path):
-    some = [row("ring", n, n / 1e9, n / 2e9) for n in (1000, 9000)]
-    peer = [row("torch gloo", n, n / 1e8, None) for n in (1000, 9000)]
+def test_the_figure_and_the_table_have_peers_without_predictions(tmp_path):
+    row = {"registered": True, "p": 2, "native_seconds": 2e-3} | dict.fromkeys(
+        ("words_sent", "sha256", "predicted_seconds")
+    )
     with races.chart(tmp_path / "race", among=["ring"]) as writer:
-        for each in some + peer:
-            writer.row(each)
+        for n in (1000, 9000):
+            ring = {"algorithm": "ring", "bytes": n, "seconds": n / 1e9}
+            writer.row(row | ring | {"predicted_seconds": n / 2e9})
+            peer = {"algorithm": "torch gloo", "bytes": n, "seconds": n / 1e8}
+            writer.row(row | peer)
         writer.summary({})
     svg = (tmp_path / "race.svg").read_text()
-    assert "<svg" in svg
+    assert "<!-- torch gloo -->" in svg and "<!-- ring -->" in svg
     assert (tmp_path / "race.png").stat().st_size > 5000
-
-
-def test_every_column_has_a_text_for_a_peer_and_for_no_time_at_all():
-    for each in (row("torch gloo", 1000, 1e-3, None), row("ring", 0, 0.0, 0.0)):
-        cells = {title: cell(each, text) for title, (_, text) in races.COLUMNS.items()}
-        assert all(cells.values())
-    assert cell(row("ring", 8, 1e-3, 1e-3), races.COLUMNS["x native"][1]) == "2"
+    texts = {
+        title: cell(row | peer, text) for title, (_, text) in races.COLUMNS.items()
+    }
+    assert (texts["x native"], texts["pred/meas"]) == ("22.2", "-")
+    none = cell(row | peer | {"seconds": 0.0}, races.COLUMNS["bus GB/s"][1])
+    assert (texts["bus GB/s"], none) == ("0.1", "-")
