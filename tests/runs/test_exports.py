@@ -1,44 +1,37 @@
-import csv
 import struct
 
 from dml.runs import exports
 
 
-def read(path):
-    with open(path, newline="") as file:
-        return list(csv.DictReader(file))
-
-
-def test_a_table_has_a_line_a_row_at_once(tmp_path):
-    with exports.table(tmp_path / "m.csv") as writer:
+def test_a_table_has_a_line_a_row_at_once_and_a_new_column_widens_all(tmp_path):
+    path = tmp_path / "m.csv"
+    with exports.table(path) as writer:
         writer.row({"step": 1, "loss": 0.5})
-        assert read(tmp_path / "m.csv") == [{"step": "1", "loss": "0.5"}]
+        assert path.read_text() == "step,loss\n1,0.5\n"
         writer.row({"loss": 0.25, "step": 2})
-        assert (tmp_path / "m.csv").read_text() == "step,loss\n1,0.5\n2,0.25\n"
-
-
-def test_a_new_column_widens_all_rows(tmp_path):
-    with exports.table(tmp_path / "m.csv") as writer:
-        writer.row({"step": 1})
-        writer.row({"step": 2, "accuracy": 0.5, 'a "name", quoted': "x\ny"})
-        writer.row({"step": 3})
-    first, second, third = read(tmp_path / "m.csv")
-    assert first == {"step": "1", "accuracy": "", 'a "name", quoted': ""}
-    assert second == {"step": "2", "accuracy": "0.5", 'a "name", quoted': "x\ny"}
-    assert third["step"] == "3"
+        assert path.read_text() == "step,loss\n1,0.5\n2,0.25\n"
+        writer.row({"step": 3, "accuracy": 0.5, 'a "name", quoted': "x\ny"})
+        writer.row({"step": 4})
+    columns, rows = exports.read(path)
+    assert columns == ["step", "loss", "accuracy", 'a "name", quoted']
+    assert [list(row.values()) for row in rows[1:]] == [
+        ["2", "0.25", "", ""],
+        ["3", "", "0.5", "x\ny"],
+        ["4", "", "", ""],
+    ]
 
 
 def test_a_run_that_goes_on_appends_to_its_table(tmp_path):
+    path = tmp_path / "m.csv"
     for append, step in ((False, 1), (True, 2), (True, 3)):
-        with exports.table(tmp_path / "m.csv", append) as writer:
+        with exports.table(path, append) as writer:
             writer.row({"step": step, "loss": 1.0 / step, f"new{step}": 0})
-    assert [row["step"] for row in read(tmp_path / "m.csv")] == ["1", "2", "3"]
-    with exports.table(tmp_path / "m.csv", append=True):  # killed before its first row
+    with exports.table(path, append=True):  # killed before its first row
         pass
-    assert [row["step"] for row in read(tmp_path / "m.csv")] == ["1", "2", "3"]
-    with exports.table(tmp_path / "m.csv") as writer:  # another begins anew
+    assert [row["step"] for row in exports.read(path)[1]] == ["1", "2", "3"]
+    with exports.table(path) as writer:  # another begins anew
         writer.row({"step": 9})
-    assert read(tmp_path / "m.csv") == [{"step": "9"}]
+    assert exports.read(path) == (["step"], [{"step": "9"}])
 
 
 def test_tensorboard_gets_an_event_a_row_with_its_numbers(tmp_path):
