@@ -1,13 +1,21 @@
-"""Real ranks are profiled, each by itself, and all lie on one clock."""
+"""Real ranks are traced, profiled each by itself on one clock, and metered."""
 
 import gzip
 import json
 
 
-def test_an_annotation_of_any_rank_lies_in_its_phase(mpirun, tmp_path):
-    ended = mpirun(2, "profile_main", tmp_path, timeout=90)
+def test_real_ranks_are_traced_profiled_and_metered(mpirun, tmp_path):
+    ended = mpirun(2, "metrics_main", tmp_path, timeout=90)
     assert (ended.code, ended.err) == (0, "")
-    assert "profile.json.gz  one clock, within " in ended.out
+    *_, profiled, together, apart = ended.out.splitlines()
+    assert "profile.json.gz  one clock, within " in profiled
+    # CPU seconds of each rank count, and the GPUs of each host once
+    source = "CPU time x 10 W (estimated) and NVML"
+    assert together == f"{10 * (1 + 2) + 5:.3f} J by {source}"
+    assert apart == f"{10 * (1 + 2) + 2 * 5:.3f} J by {source}"
+
+    trace = json.loads((tmp_path / "ring.json").read_text())
+    assert {event["tid"] for event in trace["traceEvents"]} == {0, 1}
     trace = json.loads(gzip.decompress((tmp_path / "profile.json.gz").read_bytes()))
     events = trace["traceEvents"]
     pid = {e["args"]["name"]: e["pid"] for e in events if e["name"] == "process_name"}
