@@ -28,16 +28,6 @@ def test_values_that_are_not_finite_are_left_out(tmp_path):
     assert short.read_bytes() == long.read_bytes()
 
 
-def test_panels_stand_side_by_side_within_the_same_limits(tmp_path):
-    series = {"a": ([0, 1], [1, 2]), "b": ([0, 1], [3, 900])}
-    two = [Panel(title, series, "x", "y") for title in ("left", "right")]
-    panels(tmp_path / "free", two)
-    panels(tmp_path / "within", two, within=(0, 3))
-    svg = (tmp_path / "within.svg").read_text()
-    assert all(svg.count(f"<!-- {word} -->") == 1 for word in ("left", "right", "a"))
-    assert svg != (tmp_path / "free.svg").read_text()
-
-
 def test_equal_numbers_draw_equal_bytes(tmp_path):
     for name in "ab":
         with chart(tmp_path / name) as writer:

@@ -155,7 +155,6 @@ def test_the_picture_shows_what_the_timeline_tells(tmp_path, monkeypatch):
     for patch in axes.patches:
         corners = patch.get_path().vertices.reshape(-1, 5, 2)
         x, y = corners[:, :4].transpose(2, 0, 1)
-        assert (x[:, 0] == x[:, 3]).all() and (y[:, 0] == y[:, 1]).all()
         boxes[patch.get_label()] = [
             (row, *each) for row, each in zip(y.mean(1), x[:, :2].tolist(), strict=True)
         ]
@@ -167,11 +166,9 @@ def test_the_picture_shows_what_the_timeline_tells(tmp_path, monkeypatch):
         "writing": [(1, 2.5, 3)],
         "waiting": [(0, 1, 3)],
     }
-    assert len({patch.get_facecolor() for patch in axes.patches}) == 6
     (line,) = axes.lines
     assert line.get_xdata()[:2].tolist() == [2, 3]
     assert line.get_ydata()[:2].tolist() == [1 - 0.28, 0.28]  # from bar to bar
-    assert axes.get_legend_handles_labels()[1] == [*boxes, "message"]
     assert axes.get_xlim() == (0, 3) and axes.get_ylim() == (1.6, -0.6)
     title = "2 ranks · 1 messages · 2 kB · 33.3% of the time waiting"
     assert axes.get_title(loc="left") == title

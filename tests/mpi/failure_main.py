@@ -49,7 +49,7 @@ def lose_in_a_thread(comm):
 
 ACTS = {
     "raises": lose,
-    "raises from another error": raise_from,
+    "raises from another": raise_from,
     "raises in a thread": lose_in_a_thread,
     "leaves": lambda comm: sys.exit(3),
     "is killed": lambda comm: os.kill(os.getpid(), signal.SIGKILL),

@@ -32,26 +32,23 @@ def test_an_uncaught_exception_is_shown_once_and_ends_all_ranks(fail, way):
 
 
 @pytest.mark.parametrize(
-    "way, counts",
+    "way, texts",
     [
         (
-            ("rank_1", "raises from another error"),
-            {"RuntimeError: second": 1, "KeyError: 'first'": 1},
+            ["rank_1", "raises from another"],
+            ["RuntimeError: second", "KeyError: 'firs"],
         ),
-        (
-            ("a_bad_buffer", "driven"),
-            {"Traceback": 1, "rank 1: expected a contiguous writeable buffer": 1},
-        ),
-        (("rank_1", "is killed"), {}),
-        (("rank_1", "is killed", "meets"), {}),
+        (["a_bad_buffer", "driven"], ["Traceback", "rank 1: expected a contiguous wr"]),
+        (["rank_1", "is killed"], []),
+        (["rank_1", "is killed", "meets"], []),
         # sys.exit is no exception to the hook, and nobody will ever answer
-        (("rank_1", "leaves"), {}),
+        (["rank_1", "leaves"], []),
     ],
 )
-def test_a_rank_that_ends_ends_all_and_shows_its_cause(fail, way, counts):
+def test_a_rank_that_ends_ends_all_and_shows_its_cause_once(fail, way, texts):
     ended, _ = fail(3, *way)
     assert ended.code != 0
-    assert {text: ended.err.count(text) for text in counts} == counts
+    assert [ended.err.count(text) for text in texts] == [1] * len(texts)
 
 
 def test_all_ranks_may_raise_and_none_speaks_twice(fail):
