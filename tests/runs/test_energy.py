@@ -10,7 +10,7 @@ import pytest
 
 from dml import sim
 from dml.runs import counters, energy
-from dml.runs.carbon import PRICES
+from dml.runs.carbon import POUND, PRICES, footprint, hourly, rent
 from dml.runs.energy import CORES, JOULES, Meter, Terms, Took, summed
 
 HOUR = 3600.0
@@ -47,6 +47,28 @@ def host(tmp_path, monkeypatch):
     return file, tick, begun
 
 
+@pytest.mark.parametrize(
+    "watts, hours, kwh, pounds",
+    [
+        (1415.78, 12, 27, 26),
+        (1515.43, 84, 201, 192),
+        (517.66, 336, 275, 262),
+        (12041.51, 79.2, 1507, 1438),
+        (1515.43, 274_120, 656_347, 626_155),
+    ],
+)
+def test_energy_and_emissions_are_as_printed(watts, hours, kwh, pounds):
+    found = footprint(watts, hours, pue=1.58, intensity=0.954)
+    assert (round(found.kwh), round(found.co2)) == (kwh, pounds)
+
+
+def test_a_search_makes_the_tonnes_that_patterson_quotes_and_rent_is_by_the_hour():
+    assert round(626_155 * POUND / 1e3) == 284
+    assert round(rent(64, 79.2, 0.74)) == 3751
+    assert hourly("NVIDIA V100 SXM2") == PRICES["V100"].on_demand
+    assert hourly("unknown") is None
+
+
 def test_hosts_add_up_and_a_host_counts_its_gpus_once():
     found = summed([HOST], [360.0], [4], Terms(pue=1.5, grid=0.4, core_price=0.05))
     assert found["energy_kwh"] == pytest.approx(3600 / 3.6e6)
@@ -58,14 +80,12 @@ def test_hosts_add_up_and_a_host_counts_its_gpus_once():
     assert joules_of(found) == pytest.approx(7 * 10 + 100 + 10 * 20)
     assert found["cost_usd"] == pytest.approx(0.5 * 3 + 2 * 3.0)
     assert found["energy_source"] == f"{ESTIMATED} and NVML and RAPL"
+    # ranks together take no more than their host did
+    read = HOST._replace(rate=10.0, read=1, joules=150.0)
+    assert joules_of(summed([read], [10.0], [1], Terms())) == 100
+    assert joules_of(summed([read], [20.0], [1], Terms())) == 150
     unlisted = HOST._replace(gpus=1, unlisted=1)
     assert summed([unlisted], [1.0], [1], Terms())["cost_usd"] is None
-
-
-def test_ranks_together_take_no_more_than_their_host_did():
-    read = HOST._replace(rate=10.0, read=1, joules=150.0)
-    for seconds, joules in ((10.0, 100), (20.0, 150)):
-        assert joules_of(summed([read], [seconds], [1], Terms())) == joules
 
 
 def test_rapl_gives_each_process_its_part_of_cpu_time(host, monkeypatch):
