@@ -1,7 +1,13 @@
-"""Real ranks: the suite of the virtual ones again."""
+"""Real ranks: collectives, training, meshes, timelines and energy."""
 
+import gzip
+import json
 import os
+import subprocess
+import sys
+from pathlib import Path
 
+import numpy as np
 import pytest
 
 from dml import sim
@@ -41,3 +47,75 @@ def test_buffers_of_more_than_2_31_bytes_are_reduced(mpirun):
         for rank in range(2)
         for name in ("broadcast", "ring", "shared")
     ]
+
+
+@pytest.mark.parametrize(
+    "size, command, said",
+    [
+        (3, ["glove_main"], "6 ways have their bits on 3 ranks\n"),
+        (4, ["server_main"], "all agree\n"),
+        (2, ["sparse_main", "well"], "16 runs agree\n"),
+    ],
+)
+def test_strategies_keep_their_bits_on_real_ranks(mpirun, size, command, said):
+    ended = mpirun(size, *command, timeout=100)
+    assert ended == (0, said, "", 0)
+
+
+@pytest.mark.parametrize("end", ("raise", "kill"))
+def test_windows_are_gone_however_a_run_ends(mpirun, end):
+    ended = mpirun(3, "sparse_main", end, timeout=30)
+    assert ended.code != 0
+    assert ("as asked" in ended.err) == (end == "raise")
+    assert ended.left == 0
+
+
+def test_ranks_of_a_mesh_train_as_one_worker_and_as_two_devices_of_one(
+    mpirun, tmp_path
+):
+    ended = mpirun(2, "mesh_main", tmp_path / "two.npz", tmp_path / "a", timeout=120)
+    assert (ended.code, ended.err) == (0, "")
+    # gloo itself says before whom it has met
+    lines = [f"a mesh of {axes} is as one worker\n" for axes in ("2 x 1", "1 x 2")]
+    assert ended.out.endswith("".join(lines))
+    command = [sys.executable, "-m", "tests.mpi.mesh_main"]
+    devices = {"JAX_NUM_CPU_DEVICES": "2", "JAX_PLATFORMS": "cpu"}
+    subprocess.run(
+        [*command, tmp_path / "one.npz", tmp_path / "b"],
+        cwd=Path(__file__).parents[2],
+        env=os.environ | devices,
+        check=True,
+        timeout=90,
+    )
+    one, two = (np.load(tmp_path / f"{name}.npz") for name in ("one", "two"))
+    for name in one.files:
+        np.testing.assert_array_equal(one[name], two[name])
+
+
+def test_real_ranks_are_traced_profiled_and_metered(mpirun, tmp_path):
+    ended = mpirun(2, "metrics_main", tmp_path, timeout=90)
+    assert (ended.code, ended.err) == (0, "")
+    *_, profiled, together, apart = ended.out.splitlines()
+    assert "profile.json.gz  one clock, within " in profiled
+    # CPU seconds of each rank count, and the GPUs of each host once
+    source = "CPU time x 10 W (estimated) and NVML"
+    assert together == f"{10 * (1 + 2) + 5:.3f} J by {source}"
+    assert apart == f"{10 * (1 + 2) + 2 * 5:.3f} J by {source}"
+
+    trace = json.loads((tmp_path / "ring.json").read_text())
+    assert {event["tid"] for event in trace["traceEvents"]} == {0, 1}
+    trace = json.loads(gzip.decompress((tmp_path / "profile.json.gz").read_bytes()))
+    events = trace["traceEvents"]
+    pid = {e["args"]["name"]: e["pid"] for e in events if e["name"] == "process_name"}
+    all_of = [e for e in events if e["ph"] == "X" and e["name"] == "gradient"]
+    for rank in range(2):
+        host = next(pid[name] for name in pid if name.startswith(f"rank {rank} JAX"))
+        phases = [e for e in all_of if (e["pid"], e["tid"]) == (0, rank)]
+        inner = [e for e in all_of if e["pid"] == host]
+        assert len(phases) == len(inner) == 2
+        for phase, annotation in zip(phases, inner, strict=True):
+            # a millisecond: a rank may be put to sleep while clocks are compared
+            late = annotation["ts"] - phase["ts"]
+            assert -1e3 < late < phase["dur"]
+            assert annotation["dur"] < phase["dur"]
+            assert late + annotation["dur"] < phase["dur"] + 1e3
