@@ -59,8 +59,8 @@ def _windows(
     count = len(ids) // max(width, 1)
     if width < least or count < MIN_WINDOWS:
         raise BadInput(
-            f"expected a length that cuts {len(ids)} tokens into {MIN_WINDOWS} windows or "
-            f"more, got {length=}; pass a longer corpus or a length of "
+            f"expected a length that cuts {len(ids)} tokens into {MIN_WINDOWS} "
+            f"windows or more, got {length=}; pass a longer corpus or a length of "
             f"{length - width + least} to {length - width + len(ids) // MIN_WINDOWS}"
         )
     return ids[: count * width].reshape(count, width), max(1, count // HELD_OUT)

@@ -6,7 +6,7 @@ import pytest
 
 from dml import sim
 from dml.sim import maxplus
-from dml.sim.delays import law, seconds
+from dml.sim.delays import delay_distribution, seconds
 from dml.strategies.server.roles import roles
 from dml.strategies.server.workers import (
     Counts,
@@ -139,10 +139,10 @@ def test_a_copy_moves_by_an_optimizer_that_makes_another_array():
 
     def program(replica):
         for _ in range(2):
-            replica.wrote(every, start, 1.0)
+            replica.add_gradient(every, start, 1.0)
         replica.table[:] = 7  # what a server says
         replica.add_own(every, applied=0)
-        replica.wrote(every, start, 1.0)
+        replica.add_gradient(every, start, 1.0)
         return replica.table
 
     own = flat(optax.sgd(0.5), start)
@@ -222,7 +222,10 @@ def test_filtered_rows_are_not_sent():
 
 def test_waiting_falls_as_the_bound_grows():
     """What a worker waits for of the time that it has, at X = 1 + Exp(1)."""
-    draws_TxP, clocks = seconds(law(DELAYS), 3, 300, 8), [np.arange(EXAMPLES)] * 300
+    draws_TxP, clocks = (
+        seconds(delay_distribution(DELAYS), 3, 300, 8),
+        [np.arange(EXAMPLES)] * 300,
+    )
     for staleness, most in ((0, 1), (2, 0.4), (8, 0.1)):
         starts_TxP = maxplus.ssp(draws_TxP, staleness)
         gap = (starts_TxP[1:] - (starts_TxP + draws_TxP)[:-1]).sum()

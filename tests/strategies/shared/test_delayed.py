@@ -10,7 +10,7 @@ from dml.data.sparse.svmlight import generate
 from dml.metrics.timer import Timer
 from dml.models.sparse import svm
 from dml.models.sparse.problem import problem
-from dml.sim.delays import law
+from dml.sim.delays import delay_distribution
 from dml.strategies.shared.delayed import delayed
 from dml.strategies.shared.workers import Descent, orders
 
@@ -29,7 +29,7 @@ def train(distribution, epochs=3, mu=1e-3, seed=0, **own):
             Descent(lambda epoch: RATE / epoch),
             comm=comm,
             timer=Timer(),
-            distribution=law(distribution),
+            distribution=delay_distribution(distribution),
             seed=seed,
             **own,
         )

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from dml import sim
-from dml.sim.delays import law
+from dml.sim.delays import delay_distribution
 from dml.strategies import strategy
 from dml.strategies.shared.average import average
 from dml.strategies.shared.cyclades import cyclades
@@ -95,7 +95,7 @@ def test_one_worker_has_the_bits_of_serial_by_every_way(name, dtype, batch, mome
     want = oracle(problem, how)
     ways = [(hogwild, {"policy": policy}) for policy in POLICIES]
     ways += [(average, {}), (cyclades, {"deferred": np.zeros(len(want), bool)})]
-    ways += [(delayed, {"distribution": law("constant:0.9")})]
+    ways += [(delayed, {"distribution": delay_distribution("constant:0.9")})]
     assert want.dtype == dtype and not np.array_equal(want, problem.params)
     losses = []
     for way, own in ways:
