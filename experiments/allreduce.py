@@ -19,7 +19,7 @@ from studies.allreduce.rows import measured, totals, usable
 from studies.topology.claims import optimal
 
 from dml import extend
-from dml.figures import races
+from dml.figures import allreduce_times
 from dml.runs import folder as runs
 from dml.runs import writers
 from dml.types import CountedComm
@@ -66,8 +66,8 @@ def main(argv: Sequence[str]) -> list[Row]:
         table = once(comm, "table", None, lambda: usable(comm, names, FLAGS))
         # On virtual ranks both kinds of memory give equal rows, unless events differ.
         checked: dict | None = None if FLAGS.events else {}
-        console = writers.table(races.COLUMNS)
-        chart = races.chart(path / "allreduce", among=[*SCHEDULES, "shared"])
+        console = writers.table(allreduce_times.COLUMNS)
+        chart = allreduce_times.chart(path / "allreduce", among=[*SCHEDULES, "shared"])
         with writing.first(
             path, FLAGS, comm, console, chart, claims=(optimal,)
         ) as writer:

@@ -36,7 +36,7 @@ from dml.data.sparse.svmlight import generate
 from dml.runs import folder as runs
 from dml.runs import writers
 from dml.runs.writers import Row
-from dml.sim import delays as laws
+from dml.sim import delays
 from dml.types import BadInput, Batch
 
 FLAGS = flags.define("seed")
@@ -61,7 +61,10 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     flags.parse(FLAGS, argv)
     rates = sorted({*flags.numbers(FLAGS, "rates")})
     taus = sorted({0.0, *flags.numbers(FLAGS, "delays")})
-    distribution, path = laws.law(FLAGS.law), runs.path(FLAGS.out, "asynchrony")
+    distribution, path = (
+        delays.delay_distribution(FLAGS.law),
+        runs.path(FLAGS.out, "asynchrony"),
+    )
     if len(distribution.speeds) > 1:
         raise BadInput(
             f"expected a --law without speeds of ranks, got {FLAGS.law!r}; delete them"

@@ -75,8 +75,9 @@ def strategies() -> list[str]:
     for name in names:
         if not glove_strategies.sizes(name, [FLAGS.ranks]):
             raise BadInput(
-                f"expected at least {glove_strategies.FEWEST[name]} ranks for {name}, "
-                f"got --ranks={FLAGS.ranks}; pass more, or delete it from --strategies"
+                f"expected at least {glove_strategies.MIN_RANKS[name]} ranks for "
+                f"{name}, got --ranks={FLAGS.ranks}; pass more, or delete it from "
+                "--strategies"
             )
     return names
 

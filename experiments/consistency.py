@@ -23,6 +23,7 @@ from typing import Any
 
 from lab import flags
 from studies.server.claims import CONSISTENCY
+from studies.server.comparison import Case, Run, compared
 from studies.server.consistency_report import (
     COLUMNS,
     NEAR,
@@ -33,9 +34,8 @@ from studies.server.consistency_report import (
 )
 from studies.server.flags import way
 from studies.server.problems import PROBLEMS, shards
-from studies.server.studies import Case, Run, compared
 
-from dml.sim.delays import law
+from dml.sim.delays import delay_distribution
 from dml.types import CountedComm
 
 CONSISTENCIES = (
@@ -43,7 +43,7 @@ CONSISTENCIES = (
 )
 LAWS = "constant:1;shifted_exponential:1,3;shifted_exponential:1,0.5"
 SETS = ["factors", "generated"]
-MOST = (60, 30)  # clocks of virtual and of real ranks, at most
+MAX_CLOCKS = (60, 30)  # clocks of virtual and of real ranks, at most
 RANKS = 8  # virtual ranks of a run without mpirun
 
 FLAGS = flags.define("seed", *flags.VIRTUAL, "watchdog")
@@ -78,14 +78,14 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     flags.parse(FLAGS, argv)
     rules = {name: way(name) for name in FLAGS.consistency.split(",")}
     for text in FLAGS.laws.split(";"):
-        law(text)  # raises if the text is wrong
+        delay_distribution(text)  # raises if the text is wrong
     stated = PROBLEMS[FLAGS.problem]
     update = shards(stated, "sgd", FLAGS.lr or stated.rates["sgd"])
 
     def trials(comm: CountedComm, run: Run) -> Iterator[Case | None]:
         servers = FLAGS.servers or min(2, max(1, comm.size // 4))
         workers, real = comm.size - servers, not comm.platform.virtual
-        clocks = FLAGS.clocks or max(16, min(MOST[real], 1000 // max(1, workers)))
+        clocks = FLAGS.clocks or max(16, min(MAX_CLOCKS[real], 1000 // max(1, workers)))
         if real:  # compile before the first measured run
             run(update, next(iter(rules.values())), servers=servers, clocks=1)
         target = FLAGS.target

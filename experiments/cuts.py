@@ -22,7 +22,7 @@ from lab import flags
 from studies.shared_memory import sparse_flags
 from studies.shared_memory.sparse_cuts import Sizes, cuts
 from studies.shared_memory.sparse_runs import run
-from studies.shared_memory.sparse_ways import UPDATES
+from studies.shared_memory.sparse_strategies import UPDATES
 
 FLAGS = flags.define("seed", "watchdog")
 sparse_flags.define(FLAGS, UPDATES)

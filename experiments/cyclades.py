@@ -23,7 +23,12 @@ from typing import Any
 
 from lab import flags
 from studies.shared_memory import cyclades_report
-from studies.shared_memory.cyclades_parts import bits, largest, races, sizes
+from studies.shared_memory.cyclades_measurements import (
+    bits,
+    compare_speed,
+    largest,
+    sizes,
+)
 from studies.shared_memory.hogwild_claims import CYCLADES
 from studies.shared_memory.hogwild_runs import PROBLEMS, study
 from studies.shared_memory.sparse_runs import loaded
@@ -57,7 +62,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     """Measure with the parsed flags; return the summary of this process's rank."""
     flags.parse(FLAGS, argv)
     problems = flags.names(FLAGS.problems, PROBLEMS, "problems")
-    workers, checked, batches, raced = (
+    workers, checked, batches, compared = (
         sorted({*flags.integers(FLAGS, name)})
         for name in ("bits", "checked", "batches", "workers")
     )
@@ -67,8 +72,10 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     parts = (
         partial(bits, shares=hubs, batches=checked, workers=workers),
         partial(sizes, shares=hubs, batches=batches),
-        partial(races, workers=raced, repeats=FLAGS.repeats, epochs=FLAGS.epochs),
-        partial(largest, most=raced[-1], late=late, epochs=FLAGS.tried),
+        partial(
+            compare_speed, workers=compared, repeats=FLAGS.repeats, epochs=FLAGS.epochs
+        ),
+        partial(largest, most=compared[-1], late=late, epochs=FLAGS.tried),
     )
 
     def rows(comm: CountedComm) -> Iterator[Row]:

@@ -20,12 +20,12 @@ from typing import Any
 
 from lab import flags
 from studies.server.claims import DOWNPOUR
+from studies.server.comparison import GOES_ON, Case, Run, compared
 from studies.server.downpour_report import COLUMNS, case, drawn, summarised
 from studies.server.flags import images
 from studies.server.problems import PROBLEMS, shards
-from studies.server.studies import GOES_ON, Case, Run, compared
 
-from dml.sim.delays import law
+from dml.sim.delays import delay_distribution
 from dml.types import CountedComm
 from dml.wire.server.consistency import Choice, consistency
 
@@ -54,7 +54,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         "sgd": flags.numbers(FLAGS, "lr"),
         "adagrad": flags.numbers(FLAGS, "adagrad_lr"),
     }
-    law(FLAGS.law)  # raises if the text is wrong
+    delay_distribution(FLAGS.law)  # raises if the text is wrong
     make = cache(partial(shards, PROBLEMS[FLAGS.problem]))
 
     def trials(comm: CountedComm, run: Run) -> Iterator[Case | None]:

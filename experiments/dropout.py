@@ -17,7 +17,7 @@ from lab import flags
 from studies.shared_memory import sparse_flags
 from studies.shared_memory.sparse_problems import images
 from studies.shared_memory.sparse_runs import run
-from studies.shared_memory.sparse_ways import UPDATES
+from studies.shared_memory.sparse_strategies import UPDATES
 
 FLAGS = flags.define("seed", "watchdog")
 sparse_flags.define(FLAGS, UPDATES)

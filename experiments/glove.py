@@ -95,7 +95,9 @@ def program(
             checkpoints.save(path / "checkpoint", step.epoch or 0, rules, state)
 
     line = partial(progress, virtual=virtual)
-    console = writers.console(FLAGS.epochs, done, unit="epoch", says=line, ends=results)
+    console = writers.console(
+        FLAGS.epochs, done, unit="epoch", row_text=line, summary_text=results
+    )
     shown = console, figures.chart(path / "loss", "epoch")
     with writing.first(path, FLAGS, comm, *shown, append=bool(FLAGS.resume)) as writer:
         steps = checkpointed(steps, comm, save, FLAGS.save_every, interrupted)

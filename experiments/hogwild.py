@@ -22,7 +22,7 @@ from typing import Any
 from lab import flags
 from studies.shared_memory import hogwild_report
 from studies.shared_memory.hogwild_claims import HOGWILD
-from studies.shared_memory.hogwild_parts import race, sweep
+from studies.shared_memory.hogwild_measurements import compare_speed, sweep
 from studies.shared_memory.hogwild_runs import PROBLEMS, settings, study
 from studies.shared_memory.sparse_flags import Stated
 from studies.shared_memory.sparse_runs import loaded
@@ -73,7 +73,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         for name in problems:
             stated, problem = load(name)
             how = settings(stated, epochs, FLAGS.seed)
-            for row in race(comm, problem, how, cases, repeats, epochs):
+            for row in compare_speed(comm, problem, how, cases, repeats, epochs):
                 yield {"problem": name} | row
         if delays:
             stated, problem = load(FLAGS.delayed)

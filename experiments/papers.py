@@ -30,7 +30,7 @@ from dml.runs import writers
 from dml.runs.writers import Row
 from dml.types import BadInput
 
-LARGEST = 150_000  # bytes of a figure in the docs
+MAX_FIGURE_BYTES = 150_000  # bytes of a figure in the docs
 
 FLAGS = flags.define()
 FLAGS.text(
@@ -69,7 +69,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
         for name in names:
             records.append(papers_runs.record(PAPERS[name], size, path / name))
             figure = papers_page.picture(docs, records[-1])
-            papers_runs.figure(PAPERS[name], path / name, figure, LARGEST)
+            papers_runs.figure(PAPERS[name], path / name, figure, MAX_FIGURE_BYTES)
             papers_page.kept(docs, records[-1])
             papers_page.written(docs, PAPERS)
             for finding in records[-1]["findings"]:

@@ -23,7 +23,7 @@ from lab import flags, writing
 from studies.pipeline.claims import CLAIMS
 from studies.pipeline.tables import MOST_STAGES, TABLES, Plan, scheduled
 from studies.pipeline.virtual import Layers, measured_seconds, parse_seconds
-from studies.tensor.parts import devices
+from studies.tensor.measurements import devices
 
 from dml.figures import schedules as schedule_figure
 from dml.runs import folder as runs

@@ -76,7 +76,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         what = f"{plan.clocks} clocks of {pairs:,} pairs of a worker and a server"
         messages = pairs * (MESSAGES * plan.clocks + 1)
         estimates.warn(comm, what, messages, "server")
-        console = writers.console(plan.clocks, unit="clock", ends=ends)
+        console = writers.console(plan.clocks, unit="clock", summary_text=ends)
         with (
             writers.first(comm.rank, console) as bar,
             writing.first(path, FLAGS, comm) as writer,

@@ -83,8 +83,8 @@ def loads(sizes: list[int], many: list[int], size: int) -> Iterator[Load]:
 
 def measured(comm: CountedComm, load: Load) -> Row:
     """Return the row of a load, compared with plain messages."""
-    contenders = programs.contenders(comm, load)
-    times = np.median(time_alternately(comm, contenders, FLAGS.repeats), axis=1)
+    methods = programs.methods(comm, load)
+    times = np.median(time_alternately(comm, methods, FLAGS.repeats), axis=1)
     seconds, raw, both = times.tolist()
     workers, servers = load.roles.workers, len(load.roles.servers)
     nbytes = load.nbytes * (2 if load.pulls else 1)

@@ -21,13 +21,13 @@ from typing import Any
 
 from lab import flags
 from studies.server.claims import SOFTSYNC
+from studies.server.comparison import Case, Run, compared
 from studies.server.flags import images
 from studies.server.problems import PROBLEMS, shards
 from studies.server.runs import agreed
 from studies.server.softsync_report import COLUMNS, case, drawn, lowest, summarised
-from studies.server.studies import Case, Run, compared
 
-from dml.sim.delays import law
+from dml.sim.delays import delay_distribution
 from dml.types import CountedComm
 from dml.wire.server.consistency import Choice, consistency
 
@@ -43,7 +43,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     """Compare with the parsed flags; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
     alphas, splits = flags.numbers(FLAGS, "lr"), flags.integers(FLAGS, "n")
-    law(FLAGS.law)  # raises if the text is wrong
+    delay_distribution(FLAGS.law)  # raises if the text is wrong
     make = cache(partial(shards, PROBLEMS[FLAGS.problem], "sgd"))
 
     def trials(comm: CountedComm, run: Run) -> Iterator[Case | None]:

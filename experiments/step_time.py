@@ -22,7 +22,7 @@ from typing import Any
 
 import jax
 from lab import compiling, flags, writing
-from studies.step_time import contestants, report
+from studies.step_time import report, strategies
 from studies.step_time import torch_training as peers
 
 from dml import extend
@@ -35,7 +35,7 @@ from dml.wire.comm import Metered
 from dml.wire.mesh import devices
 
 FLAGS = flags.define("seed", "watchdog", "check", "group", "outside")
-FLAGS.choice("model", "gpt", list(contestants.TASKS), "Network.")
+FLAGS.choice("model", "gpt", list(strategies.TASKS), "Network.")
 FLAGS.choice(
     "size", "mini", sorted({*SIZES["gpt"], *SIZES["bert"]}), "Size of gpt and bert."
 )
@@ -47,10 +47,10 @@ FLAGS.choice("dtype", "float32", list(DTYPES), "Type of the matrix products.")
 FLAGS.switch("remat", False, "Recomputation of activations in the backward pass.")
 FLAGS.number("clip", 1.0, "Largest norm of a gradient; 0: no limit.", 0)
 FLAGS.text(
-    "strategies", "all", f"Strategies, of {', '.join(contestants.STRATEGIES)}; or all."
+    "strategies", "all", f"Strategies, of {', '.join(strategies.STRATEGIES)}; or all."
 )
 FLAGS.text("bucket_mb", "0,1", "Bucket sizes of synchronous in MB; 0: one bucket.")
-FLAGS.text("zero", "0", f"ZeRO levels of mesh, of {', '.join(contestants.LEVELS)}.")
+FLAGS.text("zero", "0", f"ZeRO levels of mesh, of {', '.join(strategies.LEVELS)}.")
 FLAGS.extensible(
     *("allreduce", "auto", ALLREDUCE, extend.ALLREDUCES), "All-reduce of synchronous."
 )
@@ -66,9 +66,9 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     from dml.wire.comm.mpi import world
 
     flags.parse(FLAGS, argv)
-    chosen = flags.names(FLAGS.strategies, contestants.STRATEGIES, "strategies")
+    chosen = flags.names(FLAGS.strategies, strategies.STRATEGIES, "strategies")
     others = flags.names(FLAGS.peer, peers.PEERS, "peer") if FLAGS.peer else []
-    task = contestants.TASKS[FLAGS.model](FLAGS)
+    task = strategies.TASKS[FLAGS.model](FLAGS)
     if others:
         peers.check(FLAGS.model)
         # Set before JAX starts: on one GPU, JAX must not allocate all memory.
@@ -84,23 +84,23 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
 
 
 def compared(
-    comm: CountedComm, task: contestants.Task, chosen: list[str], others: list[str]
+    comm: CountedComm, task: strategies.Task, chosen: list[str], others: list[str]
 ) -> dict[str, Any]:
-    """Race all contestants; write a row each and the summary."""
+    """Time all strategies in turns; write a row for each, and the summary."""
     workers = max(comm.size, len(jax.devices()) if "mesh" in chosen else 1)
     if FLAGS.batch % workers:
         raise BadInput(
             f"expected --batch divisible by {workers} workers, got {FLAGS.batch}; pass "
             f"--batch={-(-FLAGS.batch // workers) * workers}"
         )
-    setup = contestants.setup(FLAGS, comm, task, jax.random.key(FLAGS.seed))
+    setup = strategies.setup(FLAGS, comm, task, jax.random.key(FLAGS.seed))
     steps = {
-        name: one for way in chosen for name, one in contestants.STRATEGIES[way](setup)
+        name: one for way in chosen for name, one in strategies.STRATEGIES[way](setup)
     }
     steps |= {name: peers.steps(name, setup) for name in others}
     calls = {name: partial(next, one) for name, one in steps.items()}
-    calls |= contestants.yardsticks(setup)
-    laps = contestants.race(comm, calls, FLAGS.rounds, FLAGS.seed)
+    calls |= strategies.baselines(setup)
+    laps = strategies.time_in_turns(comm, calls, FLAGS.rounds, FLAGS.seed)
     rows = report.rows(setup, laps, set(others))
     peers.first_loss_difference(rows, FLAGS.dtype)
     path = runs.path(FLAGS.out, "step_time")

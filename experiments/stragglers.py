@@ -33,7 +33,7 @@ from studies.stragglers.report import COLUMNS, chart, compared, totals
 from dml.runs import folder as runs
 from dml.runs import writers
 from dml.runs.writers import Writer
-from dml.sim.delays import law, seconds
+from dml.sim.delays import delay_distribution, seconds
 from dml.types import Comm
 from dml.wire.comm import first_of_all
 from dml.wire.comm.mpi import world
@@ -59,14 +59,14 @@ def main(argv: Sequence[str]) -> list[Row]:
     """Tabulate with the parsed flags; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
     workers = flags.integers(FLAGS, "workers", empty=True)
-    laws = {text: law(text) for text in FLAGS.law.split(";")}
+    distributions = {text: delay_distribution(text) for text in FLAGS.law.split(";")}
     flags.holds(20_000, max(workers, default=1))  # bytes of a running virtual rank
     path = runs.path(FLAGS.out, "stragglers")
 
     def program(comm: Comm) -> Row:
         real: dict[str, Starts] = {}
         p = comm.size - 1
-        for text, distribution in laws.items() if p else ():
+        for text, distribution in distributions.items() if p else ():
             draws_TxP = seconds(distribution, FLAGS.seed, ASLEEP, p)
             real[text] = measured(comm, table(p), draws_TxP, FLAGS.scale)
         shown = (writers.table(COLUMNS), chart(path / "stragglers", table))
@@ -87,7 +87,7 @@ def main(argv: Sequence[str]) -> list[Row]:
     def every(real: dict[str, Starts], p: int) -> Iterator[Row]:
         folder = path / "measured"
         child = None if real else start_measurement(flags.chosen(FLAGS), folder)
-        for text in laws:
+        for text in distributions:
             for n in workers:
                 yield from rows(text, n, virtual_steps(n))
         yield from finish_measurement(child, folder)
@@ -109,8 +109,8 @@ def virtual_steps(p: int) -> int:
 def rows(text: str, p: int, steps: int, real: Starts | None = None) -> Iterator[Row]:
     """Draw delays of p workers; compute, run and compare the four strategies."""
     many = max(10, steps, min(FLAGS.steps, DRAWS // p))
-    draws_TxP = seconds(law(text), FLAGS.seed, many, p)
-    for row in compared(law(text), table(p), draws_TxP, steps, real):
+    draws_TxP = seconds(delay_distribution(text), FLAGS.seed, many, p)
+    for row in compared(delay_distribution(text), table(p), draws_TxP, steps, real):
         yield {"law": text} | row
 
 

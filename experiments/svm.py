@@ -19,7 +19,7 @@ from lab import flags
 from studies.shared_memory import sparse_flags
 from studies.shared_memory.sparse_problems import LOSSES, documents
 from studies.shared_memory.sparse_runs import run
-from studies.shared_memory.sparse_ways import UPDATES
+from studies.shared_memory.sparse_strategies import UPDATES
 from studies.shared_memory.svm_peers import peers
 
 FLAGS = flags.define("seed", "watchdog")

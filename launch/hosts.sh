@@ -2,7 +2,7 @@
 # Run an experiment on the hosts of a file, with mpirun of MPICH or Open MPI.
 #     launch/hosts.sh --hosts=FILE [-n P] [--launcher=PROGRAM] experiments/x.py [--flags]
 # Lines of FILE: `host`, `host:4` or `host slots=4`; # starts a comment.
-# This folder and .venv must have the same path on every host: a shared file system.
+# This folder and .venv must have the same path on every host: use a shared file system.
 # PROGRAM replaces ssh and is called as PROGRAM [options] HOST COMMAND...
 set -euo pipefail
 # shellcheck source=launch/environment.sh
@@ -16,7 +16,9 @@ launcher=""
 passed="^(PATH|PYTHONPATH|LD_LIBRARY_PATH|GLIBC_TUNABLES|[A-Z]+_NUM_THREADS|NPROC|"
 passed+="(DML|JAX|XLA|NCCL|CUDA|UCX|FI|HF)_[A-Z0-9_]+)$"
 
-read_hosts() { # file; sets hosts (a:2,b:1), slots (of all), most (of one host)
+# Set hosts (a:2,b:1), slots (number of all), most (largest number of a host), names
+# (number of hosts).
+read_hosts() { # file
     local line host count number=0 name="[A-Za-z0-9][A-Za-z0-9._-]*" many="[1-9][0-9]{0,5}"
     local -A of=()
     hosts="" slots=0 most=0
@@ -33,7 +35,7 @@ read_hosts() { # file; sets hosts (a:2,b:1), slots (of all), most (of one host)
         of[$host]=$((${of[$host]:-0} + count))
         if ((of[$host] > most)); then most=${of[$host]}; fi
     done <"$1"
-    ((slots)) || stop 2 "expected a host a line in $1, got none; write 'host:4'"
+    ((slots)) || stop 2 "expected one host per line in $1, got none; write 'host:4'"
     names=${#of[@]}
 }
 
@@ -52,13 +54,13 @@ while [[ $# -gt 0 ]]; do
     --hosts=*)
         file=${1#*=}
         [[ -r $file && ! -d $file ]] ||
-            stop 2 "expected a file of hosts, got '$file', which is none; run $usage"
+            stop 2 "expected a file of hosts, got '$file', which is not readable; run $usage"
         shift
         ;;
     --launcher=*)
         launcher=$(type -P "${1#*=}") ||
-            stop 2 "expected a program or a file to run after --launcher, got '${1#*=}';" \
-                "name one that can be executed, such as ssh"
+            stop 2 "expected an executable after --launcher, got '${1#*=}';" \
+                "pass a program on PATH or a file, such as ssh"
         launcher=$(cd "$(dirname "$launcher")" && pwd)/${launcher##*/}
         shift
         ;;
@@ -79,7 +81,7 @@ if ((names > 1)) && [[ -z $launcher ]] && ! launcher=$(type -P ssh); then
 fi
 
 ready_environment
-pin_threads "$most" # hosts are taken to have as many cores as this one
+pin_threads "$most" # all hosts are assumed to have as many cores as this one
 use_huge_pages
 choose_mpirun
 if [[ $("$mpirun" --version 2>&1) == *"Open MPI"* ]]; then
@@ -93,7 +95,7 @@ if [[ $("$mpirun" --version 2>&1) == *"Open MPI"* ]]; then
     done
 else
     mpi="MPICH"
-    # Explicit, as inside a Slurm job mpirun would use the hosts of that job.
+    # Inside a Slurm job, mpirun would use the hosts of the job by default.
     with=(-rmk user -hosts "$hosts")
     if [[ -n $launcher ]]; then with+=(-launcher ssh -launcher-exec "$launcher"); fi
 fi

@@ -9,12 +9,12 @@ source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 usage="launch/local.sh [-n P] [--devices=D] experiments/x.py [--flags]"
 ranks=""
 devices=""
-check_count() { # what, flag, count
+check_count() { # name, flag, count
     local most=$((64 * $(count_cores)))
     [[ $3 =~ ^[1-9][0-9]*$ ]] ||
         stop 2 "expected a positive integer after $2, got '$3'; run $usage"
     ((${#3} < 10 && $3 <= most)) ||
-        stop 2 "expected at most $most $1 here (64 a core), got $3; pass a smaller $2"
+        stop 2 "expected at most $most $1 (64 per core), got $3; pass a smaller $2"
 }
 
 while [[ $# -gt 0 ]]; do

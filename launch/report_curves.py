@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from report_runs import ListedRun, number, ordered
 
-AGAINST = {  # x axes: step, or the cumulative sum of a column
+AGAINST = {  # labels of the x axes: step, and cumulative sums of columns
     "step": "step",
     "seconds": "seconds so far",
     "words_sent": "words sent so far",
 }
-POINTS = 200  # most points of a curve
-FLOATS = 1_000_000  # approximate maximum of all curves; base64 uses 5.3 bytes per float
+POINTS = 200  # largest number of points of a curve
+FLOATS = 1_000_000  # limit for all curves, approximately; base64 has 5.3 bytes a float
 
 
 class Curve(NamedTuple):
@@ -63,7 +63,7 @@ def table(rows: Sequence[dict[str, Any]]) -> dict[str, np.ndarray]:
 
 
 def positions(columns: dict[str, np.ndarray], axes: Sequence[str]) -> np.ndarray:
-    """Return the value of each row on each axis; NaN on an axis that a run lacks."""
+    """Return the x value of each row on each axis; NaN on an axis that a run lacks."""
     step = columns["step"]
     missing = np.full(len(step), np.nan)
     with np.errstate(over="ignore"):
@@ -71,18 +71,26 @@ def positions(columns: dict[str, np.ndarray], axes: Sequence[str]) -> np.ndarray
             np.cumsum(np.nan_to_num(columns[axis])) if axis in columns else missing
             for axis in axes[1:]
         ]
-        places = np.array([step, *sums], np.float32)
-    return np.where(np.isfinite(places), places, np.float32(np.nan))
+        xs = np.array([step, *sums], np.float32)
+    return np.where(np.isfinite(xs), xs, np.float32(np.nan))
 
 
-def curves(name: str, columns: Any, places: Any, points: int) -> Any:
-    for run, (column, xs) in enumerate(zip(columns, places, strict=True)):
+def curves(name: str, columns: Any, xs_by_run: Any, points: int) -> Any:
+    """Yield the curve of a column for each run that has it.
+
+    Args:
+      name: Name of the column.
+      columns: Numeric columns of each run.
+      xs_by_run: Positions of the rows of each run.
+      points: Largest number of points.
+    """
+    for run, (column, xs) in enumerate(zip(columns, xs_by_run, strict=True)):
         if name in column:
             with np.errstate(over="ignore"):
                 values = column[name].astype(np.float32)
-            at = np.flatnonzero(np.isfinite(values))
-            at = at[kept(values[at], points)]
-            yield Curve(run, xs[:, at], values[at])
+            index = np.flatnonzero(np.isfinite(values))
+            index = index[kept(values[index], points)]
+            yield Curve(run, xs[:, index], values[index])
 
 
 def kept(values: np.ndarray, points: int) -> np.ndarray:
@@ -90,12 +98,12 @@ def kept(values: np.ndarray, points: int) -> np.ndarray:
     size = len(values)
     if size <= points:
         return np.arange(size)
-    width = -(-size // (points // 2 - 1))  # two points are the ends
-    stretches = np.pad(values, (0, -size % width), mode="edge").reshape(-1, width)
-    starts = np.arange(len(stretches)) * width
+    width = -(-size // (points // 2 - 1))  # two points are the ends of the curve
+    parts = np.pad(values, (0, -size % width), mode="edge").reshape(-1, width)
+    starts = np.arange(len(parts)) * width
     lows, highs = (
-        np.minimum(starts + best(stretches, axis=1), size - 1)
-        for best in (np.argmin, np.argmax)
+        np.minimum(starts + extreme(parts, axis=1), size - 1)
+        for extreme in (np.argmin, np.argmax)
     )
     return np.unique(np.concatenate([lows, highs, [0, size - 1]]))
 

@@ -1,7 +1,7 @@
 """Figures of runs, encoded as text in a page of limited size.
 
-An SVG is compressed to about a tenth and decoded to an image when first shown; images
-run no scripts and make no requests.
+An SVG is compressed to about a tenth and decoded to an image when first shown. Images
+cannot run scripts or make requests.
 """
 
 import base64
@@ -16,11 +16,11 @@ HUGE = 32_000_000  # bytes; larger files are skipped
 
 
 class Figure(NamedTuple):
-    """A file name and its encoded content, "" if omitted."""
+    """A file of a figure."""
 
     name: str
-    svg: bool
-    text: str
+    svg: bool  # whether the file is an SVG, not a PNG
+    text: str  # encoded content; "" if omitted
 
 
 def figures(runs: Sequence[ListedRun]) -> list[list[Figure]]:
@@ -29,23 +29,25 @@ def figures(runs: Sequence[ListedRun]) -> list[list[Figure]]:
 
 
 def without_largest(figures: list[list[Figure]], excess: int) -> list[list[Figure]]:
-    """Return figures without the largest texts, which have `excess` bytes or more."""
+    """Return figures without the largest texts, to save at least `excess` bytes."""
     remaining = [list(each) for each in figures]
     indices = [
-        (run, at) for run, each in enumerate(remaining) for at in range(len(each))
+        (run, number)
+        for run, each in enumerate(remaining)
+        for number in range(len(each))
     ]
-    for run, at in sorted(
-        indices, key=lambda place: -len(remaining[place[0]][place[1]].text)
+    for run, number in sorted(
+        indices, key=lambda pair: -len(remaining[pair[0]][pair[1]].text)
     ):
         if excess <= 0:
             break
-        excess -= len(remaining[run][at].text)
-        remaining[run][at] = remaining[run][at]._replace(text="")
+        excess -= len(remaining[run][number].text)
+        remaining[run][number] = remaining[run][number]._replace(text="")
     return remaining
 
 
 def pictures(folder: Path) -> Iterable[Path]:
-    """Return the figures of a folder by name, each as SVG, or else as PNG."""
+    """Return the figures of a folder by name, each as SVG if it exists, else as PNG."""
     drawn = sorted(folder.glob("*.svg"))
     stems = {path.stem for path in drawn}
     return drawn + [
@@ -54,10 +56,12 @@ def pictures(folder: Path) -> Iterable[Path]:
 
 
 def figure(path: Path) -> Figure:
+    """Read and encode a figure; the text of an unreadable file is empty."""
     svg = path.suffix == ".svg"
     try:
-        read = path.is_file() and path.stat().st_size <= HUGE  # a pipe would hang
-        data = path.read_bytes() if read else b""
+        # reading a named pipe would block
+        readable = path.is_file() and path.stat().st_size <= HUGE
+        data = path.read_bytes() if readable else b""
     except OSError:
         data = b""
     if svg and data:

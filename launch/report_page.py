@@ -1,6 +1,6 @@
 """The HTML page of runs, with inlined styles, scripts, data and images.
 
-Its content security policy forbids requests and other scripts.
+The content security policy of the page forbids requests and other scripts.
 """
 
 import base64
@@ -20,21 +20,21 @@ from report_runs import MAIN, ListedRun, Skipped, compared, measures, number, to
 
 HERE = Path(__file__).parent
 STYLES, SCRIPTS = ("report.css",), ("report_charts.js", "report.js")
-LIMIT = 9_800_000  # most bytes of a page; the largest figures are omitted
+LIMIT = 9_800_000  # largest page in bytes; beyond it the largest figures are omitted
 TOTALS = {  # sums over all runs
     "seconds": ("run time", " s"),
     "energy_kwh": ("energy", " kWh"),
     "co2_kg": ("carbon", " kg CO₂e"),
     "cost_usd": ("cost", " USD"),
 }
-VISIBLE = 8  # measures shown initially; others are hidden
-LONG = 60  # most characters of a cell
-TITLE = 2000  # most characters of a tooltip
-CELLS = 60_000  # about the most cells of the table; larger pages open slowly
+VISIBLE = 8  # number of measures that are shown initially
+LONG = 60  # largest number of characters of a cell
+TITLE = 2000  # largest number of characters of a tooltip
+CELLS = 60_000  # approximate limit of the table's cells; larger pages open slowly
 
 
 def page(runs: Sequence[ListedRun], skipped: Sequence[Skipped]) -> str:
-    """Return the page; the largest figures are left out beyond LIMIT."""
+    """Return the page; if it exceeds LIMIT, without the largest figures."""
     differ, same = compared(runs)
     every = measures(runs)
     fits = every[: max(2 * VISIBLE, CELLS // len(runs))]
@@ -56,9 +56,11 @@ def page(runs: Sequence[ListedRun], skipped: Sequence[Skipped]) -> str:
         "hidden": {name for name in fits[VISIBLE:] if name not in MAIN},
         "left": len(every) - len(fits),
         "everywhere": {
-            k: one.value for k, one in same.items() if one.runs == len(runs)
+            name: flag.value for name, flag in same.items() if flag.runs == len(runs)
         },
-        "elsewhere": {k: one.value for k, one in same.items() if one.runs < len(runs)},
+        "elsewhere": {
+            name: flag.value for name, flag in same.items() if flag.runs < len(runs)
+        },
         "charts": [each["name"] for each in data["measures"]],
         "data": embedded(data | {"names": [each.name for each in runs]}),
         "timeline": "timeline.svg",
@@ -86,6 +88,7 @@ def environment() -> Environment:
 
 
 def source(name: str) -> str:
+    """Return the text of a style sheet or script."""
     return (HERE / name).read_text(encoding="utf-8")
 
 
@@ -101,9 +104,10 @@ def embedded(data: dict[str, Any]) -> str:
 
 
 def title(runs: Sequence[ListedRun]) -> str:
-    one = len(runs) == 1
+    """Return the number of runs, and their experiments, as text."""
+    count = "A run" if len(runs) == 1 else f"{len(runs)} runs"
     experiments = dict.fromkeys(each.experiment for each in runs)
-    return f"{'A run' if one else f'{len(runs)} runs'} of {few(experiments)}"
+    return f"{count} of {few(experiments)}"
 
 
 def states(runs: Sequence[ListedRun]) -> str:

@@ -1,4 +1,4 @@
-"""Runs of a page: names, states, and differing flags."""
+"""Runs of a page: names, states, and flags that differ."""
 
 import math
 import os
@@ -12,7 +12,7 @@ from dml.runs import results
 from dml.types import BadInput
 
 MAIN = ("loss", "accuracy", "seconds", "energy_kwh", "co2_kg", "cost_usd")
-PLACES = ("out", "resume")  # flags with paths of a run
+PLACES = ("out", "resume")  # flags with paths, which are not compared
 TIME = re.compile(r"(\d{4}-\d\d-\d\d)T(\d\d)-(\d\d)-\d\d(?:\.\d+)?Z")
 TAIL = 12  # last lines of a failed run on the page
 
@@ -20,11 +20,11 @@ TAIL = 12  # last lines of a failed run on the page
 class ListedRun(NamedTuple):
     """A run and its state."""
 
-    name: str  # its path, without the common parent
+    name: str  # path of the run, without the common parent
     run: results.Run
-    status: str
+    status: str  # done, failed or not ended
     tail: list[str]  # last lines of a run that failed or has not ended
-    began: str
+    began: str  # time of the start, UTC
 
     @property
     def experiment(self) -> str:
@@ -68,6 +68,7 @@ def gathered(paths: Iterable[Path]) -> tuple[list[ListedRun], list[Skipped]]:
 
 
 def listed_run(name: str, run: results.Run) -> ListedRun:
+    """Return a run with its state."""
     tail = failure(run.path)
     status = "failed" if tail else "done" if run.summary else "not ended"
     if status == "not ended":
@@ -80,11 +81,8 @@ def failure(folder: Path) -> list[str]:
     try:
         ended = results.parsed(folder / "sweep.json")
         says = str(ended["says"] or (f"code {ended['code']}" if ended["code"] else ""))
-    except (
-        BadInput,
-        KeyError,
-        RecursionError,
-    ):  # not of a sweep, or killed while writing
+    # not a run of a sweep, or killed while writing
+    except (BadInput, KeyError, RecursionError):
         return []
     return says.splitlines()[-TAIL:]
 
@@ -115,6 +113,7 @@ def shown(path: Path | str) -> str:
 
 
 def line(error: BaseException) -> str:
+    """Return the message of an error in one line."""
     return " ".join(str(error).split())
 
 
@@ -131,7 +130,7 @@ def last_lines(path: Path) -> list[str]:
 
 
 def began(path: Path) -> str:
-    """Return the start time of a run, by its folder's name or by config.json."""
+    """Return the start time of a run: that of its folder's name, or of config.json."""
     match = TIME.fullmatch(path.name)
     if match:
         return f"{match[1]} {match[2]}:{match[3]}"
@@ -140,9 +139,9 @@ def began(path: Path) -> str:
 
 
 def compared(runs: Sequence[ListedRun]) -> tuple[list[str], dict[str, Same]]:
-    """Return the flags that differ between runs, and those with one value.
+    """Return the flags with several values, and those with one value.
 
-    Runs that lack a flag are ignored.
+    Runs without a flag are ignored.
     """
     every = dict.fromkeys(flag for each in runs for flag in each.run.flags)
     differ, same = [], {}
@@ -159,7 +158,7 @@ def compared(runs: Sequence[ListedRun]) -> tuple[list[str], dict[str, Same]]:
 
 
 def measures(runs: Sequence[ListedRun]) -> list[str]:
-    """Return the names of all numbers in the summaries, the main ones first."""
+    """Return the names of all numbers in the summaries, those of MAIN first."""
     return ordered(
         key
         for each in runs

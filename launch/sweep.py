@@ -4,7 +4,7 @@ python launch/sweep.py experiments/glove.py --n=1,2,4 --strategy=hogwild,rotatio
     --lr=0.025,0.05 --repeat=3                          a grid, three seeds per cell
 python launch/sweep.py experiments/vision.py --random=20 --lr=1e-3..1:log
 python launch/sweep.py SCRIPT --lr=@rates.txt --delays='"0,1,4","0"'
-python launch/sweep.py SCRIPT … --x=lr --y=loss --by=n    draw; run missing cells
+python launch/sweep.py SCRIPT … --x=lr --y=loss --by=n    also draw a figure
 python launch/sweep.py SCRIPT … -- --n=1,30               a flag --n of the script
 
 A run uses one core per rank; on a shared GPU, pass --jobs=1. A restarted sweep runs
@@ -34,7 +34,7 @@ TASK = "SLURM_ARRAY_TASK_ID"
 
 
 def main(argv: Sequence[str]) -> int:
-    """Run the missing cells, write the tables; return 1 if any run failed."""
+    """Run the missing cells and write the tables; return 1 if any run failed."""
     script, cells = sweep_flags.read(FLAGS, argv)
     sweep_grid.drawable(cells, FLAGS.x)
     mpirun = "" if FLAGS.n is None else sweep_flags.mpirun()
@@ -62,7 +62,7 @@ def main(argv: Sequence[str]) -> int:
 
 
 def wanted(only: int | None, count: int) -> Sequence[int]:
-    """Return the numbers of the cells to run: --only, the Slurm task's, or all."""
+    """Return the numbers of the cells: that of --only or of the Slurm task, or all."""
     if only is None and os.environ.get(TASK, "").isdecimal():
         only = int(os.environ[TASK])
     if only is None:
@@ -74,8 +74,8 @@ def wanted(only: int | None, count: int) -> Sequence[int]:
 
 def submit(argv: Sequence[str], jobs: Sequence[Job], missing: Sequence[int]) -> int:
     """Submit the missing cells to Slurm, or print the command; write no tables."""
-    most = max(job.cell.ranks or 1 for job in jobs)
-    command = submission(argv, missing, most)
+    cores = max(job.cell.ranks or 1 for job in jobs)
+    command = submission(argv, missing, cores)
     if missing and not FLAGS.dry_run:
         return subprocess.run(command).returncode
     print(shlex.join(command) if missing else "# nothing is missing")
@@ -84,16 +84,19 @@ def submit(argv: Sequence[str], jobs: Sequence[Job], missing: Sequence[int]) -> 
 
 def submission(argv: Sequence[str], missing: Sequence[int], cores: int) -> list[str]:
     """Return the sbatch command of an array with a task per cell."""
-    own = argv.index("--") if "--" in argv else len(argv)
-    again = [
+    end = argv.index("--") if "--" in argv else len(argv)
+    arguments = [
         argument
         for place, argument in enumerate(argv)
-        if place > own or argument.split("=")[0] not in ("--slurm", "--dry_run")
+        if place > end or argument.split("=")[0] not in ("--slurm", "--dry_run")
     ]
     return [
-        *("sbatch", f"--array={ranges(missing)}"),
-        *("--ntasks=1", f"--cpus-per-task={cores}"),
-        *(str(Path(argv[0]).with_name("slurm.sbatch")), *again),
+        "sbatch",
+        f"--array={ranges(missing)}",
+        "--ntasks=1",
+        f"--cpus-per-task={cores}",
+        str(Path(argv[0]).with_name("slurm.sbatch")),
+        *arguments,
     ]
 
 
@@ -104,13 +107,19 @@ def ranges(numbers: Sequence[int]) -> str:
     return ",".join(f"{a[0]}-{a[-1]}" if len(a) > 1 else f"{a[0]}" for a in lists)
 
 
-def run(missing: Sequence[Job], every: int, cores: Sequence[int]) -> bool:
-    """Run the missing cells and show progress; return False if interrupted."""
+def run(missing: Sequence[Job], total: int, cores: Sequence[int]) -> bool:
+    """Run the missing cells and show progress; return False if interrupted.
+
+    Args:
+      missing: Cells to run.
+      total: Number of cells, with those of earlier sweeps.
+      cores: Cores to use.
+    """
     from sweep_table import table
 
     with (
         sweep_guard.interruptible() as interrupted,
-        table(every - len(missing), len(cores)) as show,
+        table(total - len(missing), len(cores)) as show,
         closing(sweep_runs.execute(missing, cores, FLAGS.timeout)) as states,
     ):
         for state in states:
@@ -121,7 +130,7 @@ def run(missing: Sequence[Job], every: int, cores: Sequence[int]) -> bool:
 
 
 def report(jobs: Sequence[Job], out: Path) -> int:
-    """Write and print the tables, draw the figure; return 1 if any run failed."""
+    """Write and print the tables, and draw a figure; return 1 if any run failed."""
     import sweep_results
     from sweep_table import printed
 
@@ -137,7 +146,8 @@ def report(jobs: Sequence[Job], out: Path) -> int:
     print(f"{out}/results.csv  .parquet  groups.csv  .parquet")
     if FLAGS.x and len(failed) < len(ended):
         sweep_results.draw(out / "figure", rows, FLAGS.x, FLAGS.y, FLAGS.by, FLAGS.log)
-        over = [k for k in keys if k not in (FLAGS.x, FLAGS.by) and len({*rows[k]}) > 1]
+        others = [k for k in keys if k not in (FLAGS.x, FLAGS.by)]
+        over = [key for key in others if len({*rows[key]}) > 1]
         print(f"{out}/figure.svg  .png  over {', '.join([*over, 'seeds'])}")
     return int(bool(failed))
 

@@ -14,12 +14,10 @@ from sweep_grid import Cell
 
 from dml.types import BadInput
 
-FLAG = re.compile(
-    r"^  (?:-\w,)?--(\[no\])?(\w+):", re.MULTILINE
-)  # in the output of absl's --help
-PATIENCE = (
-    300.0  # seconds until --help times out; jax on a cold disk loads in tens of seconds
-)
+# a flag in the output of absl's --help
+FLAG = re.compile(r"^  (?:-\w,)?--(\[no\])?(\w+):", re.MULTILINE)
+# timeout of --help in seconds; loading jax from a cold disk takes tens of seconds
+PATIENCE = 300.0
 
 
 def define() -> flags.FlagValues:
@@ -29,17 +27,21 @@ def define() -> flags.FlagValues:
     own = {"flag_values": values}
     flags.DEFINE_boolean("help", False, "Show this help.", **own)
     flags.DEFINE_string(
-        "n", None, "Numbers of ranks, such as 1,2,4; by default without MPI.", **own
+        "n", None, "Numbers of ranks, such as 1,2,4; default: run without MPI.", **own
     )
     flags.DEFINE_integer("repeat", 1, "Number of seeds of each cell.", 1, **own)
     flags.DEFINE_integer(
-        "random", None, "Number of random cells, instead of a grid.", 1, **own
+        "random",
+        None,
+        "Number of random cells; default: all cells of a grid.",
+        1,
+        **own,
     )
     flags.DEFINE_integer("sweep_seed", 0, "Random seed of --random.", **own)
     flags.DEFINE_string(
-        "out", None, "Output folder; default runs/sweeps/<script>.", **own
+        "out", None, "Output folder; default: runs/sweeps/<script>.", **own
     )
-    flags.DEFINE_integer("jobs", None, "Number of cores to use; default all.", 1, **own)
+    flags.DEFINE_integer("jobs", None, "Number of cores; default: all.", 1, **own)
     flags.DEFINE_float(
         "timeout", 0.0, "Time limit of a run in seconds; 0 for none.", 0, **own
     )
@@ -47,7 +49,7 @@ def define() -> flags.FlagValues:
         "dry_run", False, "Print the commands without running them.", **own
     )
     flags.DEFINE_integer(
-        "only", None, "Number of the only cell to run, from 0.", 0, **own
+        "only", None, "Number of a cell, from 0; only this cell is run.", 0, **own
     )
     flags.DEFINE_boolean(
         "slurm", False, "Submit the missing cells as a Slurm array.", **own
@@ -117,31 +119,32 @@ def cells(values: flags.FlagValues, script: str, argv: Sequence[str]) -> list[Ce
 def known(script: str) -> dict[str, bool]:
     """Return the flags in the script's --help; True for boolean flags."""
     if not os.access(script, os.R_OK) or not Path(script).is_file():
-        problem = "one that cannot be read" if Path(script).exists() else "no such file"
+        problem = "which is not readable" if Path(script).exists() else "no such file"
         raise BadInput(f"expected a script, got {script}, {problem}; correct the path")
     command = [sys.executable, script, "--help"]
     try:
-        ended = subprocess.run(
+        result = subprocess.run(
             command, stdin=subprocess.DEVNULL, capture_output=True, timeout=PATIENCE
         )
     except subprocess.TimeoutExpired as error:
         raise BadInput(
-            f"expected {script} --help to end, got {error}; fix it"
+            f"expected {script} --help to end, got {error}; fix the script"
         ) from error
-    text = ended.stdout.decode(errors="replace")
+    text = result.stdout.decode(errors="replace")
     flags = {flag: bool(no) for no, flag in FLAG.findall(text)}
-    if ended.returncode or "out" not in flags:
-        *_, last = ["nothing", *ended.stderr.decode(errors="replace").split("\n")[:-1]]
-        got = f"code {ended.returncode}: {last}" if ended.returncode else "none"
+    if result.returncode or "out" not in flags:
+        lines = result.stderr.decode(errors="replace").split("\n")[:-1]
+        *_, last = ["nothing", *lines]
+        got = f"code {result.returncode}: {last}" if result.returncode else "none"
         raise BadInput(
-            f"expected {script} --help to list its flags, --out among them, got {got}; "
+            f"expected {script} --help to list flags, including --out, got {got}; "
             "fix the script"
         )
     return {k: v for k, v in flags.items() if k not in ("help", "flagfile", "undefok")}
 
 
 def mpirun() -> str:
-    """Return the mpirun of this environment, else the one on PATH."""
+    """Return the mpirun of this environment, or else the one on PATH."""
     local = Path(sys.executable).with_name("mpirun")
     path = str(local) if os.access(local, os.X_OK) else shutil.which("mpirun")
     if not path:

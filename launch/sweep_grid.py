@@ -23,7 +23,10 @@ from dml.types import BadInput
 
 NUMBER = r"[-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?"
 RANGE = re.compile(rf"({NUMBER})\.\.({NUMBER})(:log)?")
-SHOWN, LONGEST = 24, 180  # characters of a value, and of all flags, in a folder name
+SHOWN, LONGEST = (
+    24,
+    180,
+)  # limits for a folder name: characters of a value, of all flags
 
 
 class Cell(NamedTuple):
@@ -48,8 +51,8 @@ def values(flag: str, text: str) -> list[str]:
         ) from error
     if not texts:
         raise BadInput(
-            f"expected values in --{flag}={text}, got none, which makes an empty grid; "
-            f"pass --{flag}=<a,b>, or --{flag}='\"\"' for an empty value"
+            f"expected values in --{flag}={text}, got none; pass --{flag}=<a,b>, or "
+            f"--{flag}='\"\"' for an empty value"
         )
     return list(dict.fromkeys(texts))
 
@@ -72,7 +75,9 @@ def swept(
         if not equals and known.get(flag):
             equals, text = "=", "true"
         if not argument.startswith("--") or (flag in known and not equals):
-            raise BadInput(f"expected --flag=values, got {argument!r}; fix it")
+            raise BadInput(
+                f"expected --flag=values, got {argument!r}; correct the argument"
+            )
         if flag not in known:
             near = get_close_matches(flag, known, 1)
             hint = f"did you mean --{near[0]}?" if near else "its --help lists them"
@@ -90,8 +95,8 @@ def seeds(flags: Mapping[str, list[str]], repeat: int) -> list[str]:
         return first
     if len(first) > 1 or not first[0].isdecimal():
         raise BadInput(
-            f"expected --seed=<the first> with --repeat={repeat}, got "
-            f"--seed={','.join(first)}; remove one of them"
+            f"expected one integer in --seed with --repeat={repeat}, got "
+            f"--seed={','.join(first)}; pass the first seed, or no --repeat"
         )
     return [str(int(first[0]) + k) for k in range(repeat)]
 
@@ -121,7 +126,16 @@ def grid(ranks: Sequence[int | None], flags: Mapping[str, list[str]]) -> list[Ce
 def drawn(
     ranks: Sequence[int | None], flags: Mapping[str, list[str]], draws: int, seed: int
 ) -> list[Cell]:
-    """Return random cells; more draws append cells without changing the first ones."""
+    """Return random cells.
+
+    More draws append cells without changing the first ones.
+
+    Args:
+      ranks: Numbers of ranks to choose from.
+      flags: Values or a range of each flag.
+      draws: Number of cells.
+      seed: Random seed.
+    """
     draw_of = {flag: drawing(flag, choices) for flag, choices in flags.items()}
     return [
         Cell(
@@ -133,9 +147,9 @@ def drawn(
 
 
 def drawing(flag: str, choices: Sequence[str]) -> Callable[[Random], str]:
-    """Return a function that draws a value of a range or of a list.
+    """Return a function that draws a value from a range or from a list.
 
-    Values of a range are integers if both ends are.
+    The values of a range are integers if both ends are integers.
     """
     limits = RANGE.fullmatch(choices[0])
     if len(choices) > 1 or not limits:
@@ -147,9 +161,9 @@ def drawing(flag: str, choices: Sequence[str]) -> Callable[[Random], str]:
     if low > high or (logarithmic and low <= 0):
         raise BadInput(
             f"expected low..high{', above 0 for its log' if logarithmic else ''}, got "
-            f"--{flag}={choices[0]}; fix the range"
+            f"--{flag}={choices[0]}; correct the range"
         )
-    top = high + 1 if integral else high  # an integer k is the interval [k, k + 1)
+    top = high + 1 if integral else high  # integers are rounded down
 
     def draw(random: Random) -> str:
         if logarithmic:
@@ -163,11 +177,12 @@ def drawing(flag: str, choices: Sequence[str]) -> Callable[[Random], str]:
     return draw
 
 
-def refuse_ranges(flag: str, choices: Sequence[str], todo: str) -> None:
+def refuse_ranges(flag: str, choices: Sequence[str], advice: str) -> None:
+    """Raise BadInput if a value is a range; `advice` ends the message."""
     for value in choices:
         if RANGE.fullmatch(value):
             raise BadInput(
-                f"expected values in --{flag}, got the range {value}; {todo}"
+                f"expected values in --{flag}, got the range {value}; {advice}"
             )
 
 

@@ -44,7 +44,7 @@ def alone(out: Path, shared: bool) -> Iterator[None]:
 def ending_with_us() -> list[str]:
     """Return a command prefix that terminates a run if the sweep is killed (Linux).
 
-    Otherwise the run would still use its folder and cores during the next sweep.
+    Without it, a run would use its folder and its cores during the next sweep.
     """
     setpriv = shutil.which("setpriv")
     return [setpriv, "--pdeathsig", "TERM", "--"] if setpriv else []
@@ -54,14 +54,14 @@ def ending_with_us() -> list[str]:
 def interruptible() -> Iterator[Callable[[], bool]]:
     """Yield a function that returns True after SIGINT, SIGTERM or SIGHUP."""
     signals = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    came: list[int] = []
+    received: list[int] = []
 
     def note(number: int, frame: Any) -> None:
-        came.append(number)
+        received.append(number)
 
-    before = {number: signal.signal(number, note) for number in signals}
+    handlers = {number: signal.signal(number, note) for number in signals}
     try:
-        yield lambda: bool(came)
+        yield lambda: bool(received)
     finally:
-        for number, handler in before.items():
+        for number, handler in handlers.items():
             signal.signal(number, handler)

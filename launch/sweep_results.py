@@ -19,12 +19,7 @@ from dml.runs import results
 from dml.types import BadInput
 
 TAKEN = ("n", "code", "wall_seconds", "run", "says")  # reserved column names
-MEASURES = (
-    "loss",
-    "accuracy",
-    "seconds",
-    "energy_kwh",
-)  # printed by default, if present
+MEASURES = ("loss", "accuracy", "seconds", "energy_kwh")  # default columns, if present
 STATISTICS: dict[str, Callable[[pl.Expr], pl.Expr]] = {
     "median": lambda numbers: numbers.median(),
     "q1": lambda numbers: numbers.quantile(0.25, "linear"),
@@ -143,11 +138,11 @@ def shown(
     wanted = [y] if y else [name for name in MEASURES if name in names]
     cells = {key: [str(value) for value in groups[key]] for key in [*differ, "count"]}
     for name in wanted or names[:3]:
-        if name not in names:  # such as if all runs failed
+        if name not in names:  # for example, if all runs failed
             cells[name] = ["-"] * len(groups)
             continue
-        of = zip(*(groups[f"{name}_{how}"] for how in STATISTICS), strict=True)
-        cells[name] = [spread(*three) for three in of]
+        statistics = (groups[f"{name}_{statistic}"] for statistic in STATISTICS)
+        cells[name] = [spread(*values) for values in zip(*statistics, strict=True)]
     return [
         dict(zip(cells, row, strict=True)) for row in zip(*cells.values(), strict=True)
     ]
@@ -161,7 +156,16 @@ def spread(median: float | None, q1: float, q3: float) -> str:
 
 
 def draw(path: Path, rows: pl.DataFrame, x: str, y: str, by: str, log: str) -> None:
-    """Draw y against x, over all runs with equal x and by."""
+    """Draw y against x: medians and quartiles of the runs with equal `x` and `by`.
+
+    Args:
+      path: Path of the figure, without suffix.
+      rows: A row per run.
+      x: Column of the x axis.
+      y: Column of the y axis.
+      by: Column with one curve per value; "" for a single curve.
+      log: Logarithmic axes: "x", "y", "xy" or "".
+    """
     numbers = [column.name for column in rows if column.dtype.is_numeric()]
     every = rows.columns
     for flag, name, known in (("x", x, numbers), ("y", y, numbers), ("by", by, every)):
@@ -172,16 +176,17 @@ def draw(path: Path, rows: pl.DataFrame, x: str, y: str, by: str, log: str) -> N
     keys = [by, x] if by and by != x else [x]
     complete = rows.select(*keys, "says", pl.col(y).alias("y")).drop_nulls()
     if complete.is_empty():
-        raise BadInput(f"expected runs with {x} and {y} to draw, got none; fix them")
+        raise BadInput(
+            f"expected successful runs with {x} and {y}, got none; fix the runs"
+        )
     summaries = groups(complete, keys).sort(x)
     names = list(dict.fromkeys(complete[by])) if by else [y]
     curves, bands = {}, {}
     for name in names:
         part = summaries.filter(pl.col(by) == name) if by else summaries
         words = f"{by} {name}" if by else y
-        label = figures.legible(
-            words.replace("$", "\\$")
-        )  # otherwise matplotlib parses math
+        # an escaped $, as matplotlib would parse math
+        label = figures.legible(words.replace("$", "\\$"))
         curves[label] = (part[x].to_list(), part["y_median"].to_list())
         bands[label] = (part["y_q1"].to_list(), part["y_q3"].to_list())
     figures.curves(path, curves, x=x, y=y, log=log, bands=bands)

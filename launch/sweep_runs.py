@@ -25,8 +25,8 @@ from dml.types import BadInput
 
 TICK = 0.02  # seconds between polls of the running jobs
 GRACE = 2.0  # seconds from SIGTERM to SIGKILL
-TIMED_OUT = 124  # exit code, as of timeout(1)
-LAST, TAIL = 6, 1 << 13  # lines of a failed run to keep, and bytes to read for them
+TIMED_OUT = 124  # exit code after a timeout, as in timeout(1)
+LAST, TAIL = 6, 1 << 13  # lines of a failed run in its record, bytes read for them
 # Lines of mpirun after the output of a failed rank.
 NOISE = re.compile(r"[=-]{3}|=  |Abort\(|YOUR APPLICATION|This typically|Please see")
 # Control sequences of terminals and other characters that cannot be printed.
@@ -41,26 +41,32 @@ MPI = {
     "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
     "PRTE_MCA_hwloc_default_binding_policy": "none",
 }
-# Runs are local, even if the sweep itself is a step of Slurm or of MPI: remove these.
+# Prefixes of variables that are removed: runs are local, even if the sweep is a step of
+# Slurm or of MPI.
 FOREIGN = ("SLURM_", "PMI_", "PMIX_")
 
 
 class Job(NamedTuple):
-    label: str
+    """A run of a sweep."""
+
+    label: str  # flags that differ between cells
     cell: Cell
     folder: Path
     command: list[str]
-    cores: int
+    cores: int  # number of cores
 
 
 class Running(NamedTuple):
+    """A running job."""
+
     job: Job
     process: subprocess.Popen
     cores: list[int]
-    begun: float
+    begun: float  # start time, by time.perf_counter
 
     @property
     def seconds(self) -> float:
+        """Seconds since the start."""
         return time.perf_counter() - self.begun
 
 
@@ -74,6 +80,8 @@ class Ended(NamedTuple):
 
 
 class State(NamedTuple):
+    """The jobs of a sweep by state."""
+
     waiting: list[Job]
     running: list[Running]
     ended: list[Ended]
@@ -82,7 +90,15 @@ class State(NamedTuple):
 def jobs(
     script: str, cells: Sequence[Cell], out: Path, mpirun: str, cores: int
 ) -> list[Job]:
-    """Return a job for each distinct cell, with a core per rank if there are enough."""
+    """Return a job for each distinct cell, with a core per rank up to `cores`.
+
+    Args:
+      script: Path of the script.
+      cells: Ranks and flags of the runs.
+      out: Folder of the sweep.
+      mpirun: Path of mpirun.
+      cores: Number of cores of the sweep.
+    """
     jobs = {}
     for label, cell in zip(labels(cells), cells, strict=True):
         folder = out / name(script, cell)
@@ -137,7 +153,7 @@ def start(job: Job, cores: list[int]) -> Running:
         shutil.rmtree(job.folder)
     job.folder.mkdir(parents=True)
     threads = str(max(1, job.cores // (job.cell.ranks or 1)))
-    kept = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
+    inherited = {k: v for k, v in os.environ.items() if not k.startswith(FOREIGN)}
     own = {f"{library}_NUM_THREADS": threads for library in THREADS}
     own |= {"NPROC": threads, "PYTHONUNBUFFERED": "1"}
     with open(job.folder / "output.txt", "wb") as output, pinned(cores):
@@ -146,7 +162,7 @@ def start(job: Job, cores: list[int]) -> Running:
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
-            env=kept | MPI | own,
+            env=inherited | MPI | own,
             start_new_session=True,
         )
     return Running(job, process, cores, time.perf_counter())
@@ -179,6 +195,7 @@ def end(running: Sequence[Running]) -> None:
 
 
 def kill(process: subprocess.Popen, number: int) -> None:
+    """Send a signal to a run and its children."""
     with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, number)
 
@@ -225,12 +242,8 @@ def before(job: Job) -> Ended | None:
         if Cell(record["ranks"], record["flags"]) != job.cell:
             return None
         return Ended(job, record["code"], record["seconds"], record["says"])
-    except (
-        OSError,
-        ValueError,
-        TypeError,
-        KeyError,
-    ):  # missing, or killed while writing it
+    # missing, or incomplete as the sweep was killed
+    except (OSError, ValueError, TypeError, KeyError):
         return None
 
 

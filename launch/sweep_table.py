@@ -1,4 +1,4 @@
-"""The progress of a sweep: a live table on a terminal, lines in a pipe."""
+"""The progress of a sweep: an updated table on a terminal, otherwise lines."""
 
 import statistics
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -11,8 +11,8 @@ from rich.text import Text
 from sweep_runs import Ended, Job, Running, State, tail
 
 EVERY = 12  # ticks between updates: four updates per second
-ROWS = 20  # most running jobs in the table
-WIDE = 240  # columns of the final table, so that no cell is wrapped
+ROWS = 20  # largest number of running jobs in the table
+WIDE = 240  # width of the final table in characters, so that no cell is wrapped
 
 
 @contextmanager
@@ -53,12 +53,20 @@ def printed(rows: Iterable[Mapping[str, str]]) -> None:
 
 
 def line(ended: Ended, number: int, state: State, cores: int, before: int) -> Text:
-    """Return the line of a finished run, with the estimated time left."""
+    """Return the line of a finished run, with the estimated time left.
+
+    Args:
+      ended: The run.
+      number: Number of finished runs.
+      state: Jobs by state.
+      cores: Number of cores of the sweep.
+      before: Number of runs done by earlier sweeps.
+    """
     last = ended.says.split("\n")[-1]
-    how = f"FAILED, code {ended.code}: {last}" if ended.says else "done"
-    every = before + len(state.ended) + len(state.running) + len(state.waiting)
+    result = f"FAILED, code {ended.code}: {last}" if ended.says else "done"
+    total = before + len(state.ended) + len(state.running) + len(state.waiting)
     return Text(
-        f"{number}/{every}  {ended.job.label}  {ended.seconds:.1f} s  {how}"
+        f"{number}/{total}  {ended.job.label}  {ended.seconds:.1f} s  {result}"
         f"{left(state, cores)}",
         style="red" if ended.says else "",
     )
@@ -71,7 +79,7 @@ def picture(state: State, before: int, cores: int) -> Group:
         f"{before + len(state.ended) - failed} done  {failed} failed  "
         f"{len(state.running)} running  {len(state.waiting)} waiting"
     )
-    rows = Table("run", "cores", "seconds", "says", box=None, pad_edge=False)
+    rows = Table("run", "cores", "seconds", "last line", box=None, pad_edge=False)
     rows.columns[3].no_wrap = True
     rows.columns[3].overflow = "ellipsis"
     for running in state.running[:ROWS]:
@@ -80,9 +88,10 @@ def picture(state: State, before: int, cores: int) -> Group:
 
 
 def cells(running: Running) -> tuple[str, ...]:
-    taken = ",".join(map(str, running.cores))
+    """Return the cells of a running job."""
+    cores = ",".join(map(str, running.cores))
     *_, last = ["", *tail(running.job.folder)]
-    return running.job.label, taken, f"{running.seconds:.0f}", last
+    return running.job.label, cores, f"{running.seconds:.0f}", last
 
 
 def left(state: State, cores: int) -> str:
@@ -95,10 +104,12 @@ def left(state: State, cores: int) -> str:
     remaining += [
         (running.job, max(0.0, usual - running.seconds)) for running in state.running
     ]
-    return f"  {span(sum(work(job, rest) for job, rest in remaining) / cores)} left"
+    total = sum(core_seconds(job, seconds) for job, seconds in remaining)
+    return f"  {span(total / cores)} left"
 
 
-def work(job: Job, seconds: float) -> float:
+def core_seconds(job: Job, seconds: float) -> float:
+    """Return a job's seconds times its number of cores."""
     return job.cores * seconds
 
 

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Run an experiment on two virtual hosts on this machine; needs root, but no cluster.
+# Run an experiment on two virtual hosts on this machine; requires root.
 #     launch/two_hosts.sh [-n P] experiments/x.py [--flags]
 # The hosts are network namespaces connected by a veth pair; each has its name, address,
 # /etc/hosts and /dev/shm. Half of the P ranks (default 4) run on each.
@@ -11,7 +11,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/environment.sh"
 
 usage="launch/two_hosts.sh [-n P] experiments/x.py [--flags]"
 
-enter() { # host, a shell's line, as ssh takes one
+enter() { # host, command line, as in ssh
     local prefix
     prefix=$(basename "$DML_TWO_HOSTS")
     # shellcheck disable=SC2016 # $1 to $3 are the inner shell's
@@ -42,7 +42,7 @@ case ${1-} in
     ;;
 esac
 find_script "-n P" "$@"
-((EUID == 0)) || stop 2 "expected root, who may make hosts, got $(id -un); run it as root"
+((EUID == 0)) || stop 2 "expected root, to create hosts, got $(id -un); run this as root"
 for tool in ip unshare mount; do
     type -P "$tool" >/dev/null ||
         stop 2 "expected $tool on PATH, got none; install it (Debian: iproute2, util-linux)"
@@ -69,8 +69,8 @@ printf '%s\n' "left:$slots" "right:$slots" >"$DML_TWO_HOSTS/hosts"
     ip netns add "$prefix-left" && ip netns add "$prefix-right" &&
         ip link add cable netns "$prefix-left" type veth \
             peer name cable netns "$prefix-right"
-} || stop 2 "expected leave to make network namespaces, got none, as ip says above;" \
-    "run it where they are allowed"
+} || stop 2 "expected permission to create network namespaces, got the error above;" \
+    "run this on a machine that permits them"
 for host in left:1 right:2; do
     name=$prefix-${host%:*}
     ip -n "$name" address add "10.0.0.${host#*:}/24" dev cable
@@ -93,8 +93,8 @@ export DML_TWO_HOSTS UCX_NET_DEVICES=cable
 run=$! code=0 signalled=""
 trap 'signalled=1; kill -TERM "$run" 2>/dev/null' INT TERM HUP
 wait "$run" || code=$?
-# A signal interrupts wait, not the run, which saves before it ends. wait returns 127
-# after the process was reaped.
+# A signal interrupts wait, but not the run, which saves its state before it ends. wait
+# returns 127 after the process was reaped.
 while [[ -n $signalled ]]; do
     again=0 signalled=""
     wait "$run" || again=$?

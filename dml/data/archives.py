@@ -32,16 +32,21 @@ FAILURES = (
 
 
 class Source(NamedTuple):
-    """Members of an archive, and the functions that download and parse them."""
+    """Members of an archive, and the functions that download and parse them.
 
-    fetch: Callable[
-        [str, Path], Path
-    ]  # (address, target folder) -> path of the archive
-    address: str  # URL, requirement or package name
-    members: Iterable[str]  # outer.zip!inner is a member of a nested zip
-    # binary member -> lines of text; None: the one member is used in place
+    Attributes:
+      fetch: (address, target folder) -> path of the archive.
+      address: URL, requirement or package name.
+      members: Paths in the archive; outer.zip!inner is a member of a nested zip.
+      lines: Binary member -> lines of text; None for one member that is used in place.
+      sha256: Hash of the archive; None for no check.
+    """
+
+    fetch: Callable[[str, Path], Path]
+    address: str
+    members: Iterable[str]
     lines: Callable[[IO[bytes]], Iterator[str]] | None = None
-    sha256: str | None = None  # hash of the archive; None: not checked
+    sha256: str | None = None
 
 
 def cache() -> Path:
@@ -50,14 +55,14 @@ def cache() -> Path:
 
 
 def cached(name: str, sources: Sequence[Source]) -> Path:
-    """Return a path in the cache, after filling it from the first source that works.
+    """Return the path of a file in the cache; download the file if it is missing.
 
-    Raises BadInput if all sources fail.
+    Sources are tried in order. Raises BadInput if all of them fail.
     """
     path = cache() / name
     if path.exists():
         return path
-    tried = []
+    errors = []
     for source in sources:
         try:
             if source.lines is None:
@@ -66,15 +71,15 @@ def cached(name: str, sources: Sequence[Source]) -> Path:
             _fill(path, source)
             return path
         except FAILURES as error:
-            tried.append(f"{source.address}: {error or type(error).__name__}")
+            errors.append(f"{source.address}: {error or type(error).__name__}")
     raise BadInput(
-        f"expected a source of {path} to answer, got {'; '.join(tried)}; "
+        f"expected a source of {path} to answer, got {'; '.join(errors)}; "
         "pass the path of a file instead of the name"
     )
 
 
 def installed(package: str, folder: Path) -> Path:
-    """Return the folder of an installed package, without importing it."""
+    """Return the folder of an installed package, without importing the package."""
     spec = find_spec(package)
     if spec is None or not spec.origin:
         raise LookupError("is not installed")
@@ -95,7 +100,7 @@ def wheel(requirement: str, folder: Path) -> Path:
 
 
 def url(address: str, folder: Path) -> Path:
-    """Download an address."""
+    """Download a URL into a folder; return the path of the file."""
     path = folder / "downloaded"
     with urlopen(address, timeout=ANSWER_SECONDS) as answer, path.open("wb") as out:
         shutil.copyfileobj(answer, out)
@@ -103,6 +108,7 @@ def url(address: str, folder: Path) -> Path:
 
 
 def _present(*paths: Path) -> Path:
+    """Return the first path; raise FileNotFoundError if it does not exist."""
     if not paths or not paths[0].exists():
         raise FileNotFoundError(f"has no {paths[0] if paths else 'wheel'}")
     return paths[0]
@@ -128,6 +134,7 @@ def _fill(path: Path, source: Source) -> None:
 
 @contextmanager
 def _member(archive: Path | IO[bytes], name: str) -> Iterator[IO[bytes]]:
+    """Open a member of a zip archive, or of a zip archive inside it."""
     outer, _, inner = name.partition("!")
     with ZipFile(archive) as files, files.open(outer) as member:
         if inner:

@@ -21,9 +21,8 @@ class Part(NamedTuple):
     batch: Any
 
 
-Fed = tuple[
-    int, list[Part | None]
-]  # examples of the minibatch, and its parts; None for an empty part
+# (examples of the minibatch, its parts); None for an empty part
+Fed = tuple[int, list[Part | None]]
 
 
 def feed(
@@ -39,7 +38,7 @@ def feed(
       take: indices -> batch.
       batches: Indices of the examples of each minibatch.
       split: indices -> the indices of each part.
-      put: batch -> the batch in its final place, such as on a device.
+      put: batch -> the batch on the device that uses it; by default unchanged.
       ahead: Number of minibatches to prefetch. 0 builds them in the caller's thread,
         which virtual ranks require because they share a thread.
     """

@@ -31,10 +31,10 @@ def minibatches(
             f"expected a batch of 1 to {count} examples, got {batch=}; "
             f"pass --batch=<at most {count}>"
         )
-    numbers = itertools.count() if epochs is None else range(epochs)
+    epoch_numbers = itertools.count() if epochs is None else range(epochs)
     return (
         shuffled(count, seed, epoch)[start : start + batch]
-        for epoch in numbers
+        for epoch in epoch_numbers
         for start in range(0, count, batch)
     )
 
@@ -43,8 +43,8 @@ def minibatches(
 def shuffled(count: int, seed: int, epoch: int) -> np.ndarray:
     """Return a permutation of 0 … count - 1 for an epoch.
 
-    The epoch is part of the seed: a run can resume at any epoch without replaying
-    earlier ones.
+    The epoch is part of the seed: a run can resume at any epoch without drawing the
+    permutations of earlier epochs.
     """
     order = np.random.default_rng([seed, epoch]).permutation(count)
     order.flags.writeable = False
@@ -74,26 +74,27 @@ def draws(
     return _draws(count, batch, seed, range(start, examples))
 
 
-def _draws(count: int, batch: int, seed: int, places: range) -> Iterator[np.ndarray]:
-    """Cut a range of the infinite stream of draws into minibatches."""
-    for first in range(0, len(places), batch):
-        remaining, parts = places[first : first + batch], []
+def _draws(count: int, batch: int, seed: int, positions: range) -> Iterator[np.ndarray]:
+    """Yield minibatches of a range of positions in the infinite sequence of draws."""
+    for first in range(0, len(positions), batch):
+        remaining, parts = positions[first : first + batch], []
         while remaining:
-            epoch, at = divmod(remaining[0], count)
+            epoch, start = divmod(remaining[0], count)
             order = shuffled(count, seed, epoch)
-            parts.append(epoch * count + order[at : at + len(remaining)])
+            parts.append(epoch * count + order[start : start + len(remaining)])
             remaining = remaining[len(parts[-1]) :]
         yield np.concatenate(parts)
 
 
 def take(data: Batch | Examples, index: np.ndarray) -> Batch:
-    """Return a copy of the examples of an array of draw numbers.
+    """Return a copy of the examples with these draw numbers.
 
-    In-memory data repeats every epoch. Inputs and targets may be trees of arrays.
+    A Batch has equal examples in every epoch; its inputs and targets may be trees of
+    arrays.
     """
     if isinstance(data, Examples):
         return data.take(index)
-    import jax  # imported late: strategies without jax start faster
+    import jax  # imported here: strategies without jax start faster
 
     index = index % len(jax.tree.leaves(data.targets)[0])
     return jax.tree.map(lambda array: array[index], data)

@@ -19,7 +19,7 @@ CONSTRUCTORS = {
 
 
 class Placeholder:
-    """Stores the arguments of a pandas constructor."""
+    """The arguments and the state of an object whose class is not imported."""
 
     def __init__(self, *args: Any):
         self.args = args
@@ -29,7 +29,7 @@ class Placeholder:
 
 
 class Reader(pickle.Unpickler):
-    """Unpickles numpy arrays, and Placeholders for all other classes."""
+    """An unpickler of numpy arrays; other objects become Placeholders."""
 
     def find_class(self, module: str, name: str) -> Any:
         if (module, name) == ("builtins", "slice"):
@@ -41,17 +41,18 @@ class Reader(pickle.Unpickler):
 
 def columns(file: IO[bytes], names: list[str]) -> list[np.ndarray]:
     """Return columns by name from an xz-compressed pickle of a pandas table."""
+    # pandas stores columns of one dtype in a block: values, and numbers of the columns
     try:
         with lzma.open(file) as pickled:
             blocks, axes = Reader(pickled).load().state["_mgr"].args[:2]
-        places = axes[0].args[1]["data"].tolist()
+        all_names = axes[0].args[1]["data"].tolist()
         arrays = {}
         for block in blocks:
-            values_CxN, at = block.args[:2]
-            for column, values in zip(
-                np.arange(len(places))[at], values_CxN, strict=True
+            values_CxN, selection = block.args[:2]
+            for number, values in zip(
+                np.arange(len(all_names))[selection], values_CxN, strict=True
             ):
-                arrays[places[column]] = values
+                arrays[all_names[number]] = values
         return [arrays[name] for name in names]
     except (pickle.UnpicklingError, lzma.LZMAError, AttributeError, TypeError) as error:
         raise ValueError(f"expected a pickled pandas table, got {error}") from None

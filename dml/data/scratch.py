@@ -1,7 +1,7 @@
 """Arrays on disk with random access.
 
-Several processes may open one file; writes are unbuffered. A Spool keeps its last
-elements in memory:
+Several processes may open a Scratch file; writes are unbuffered. A Spool is an array
+that grows; its last elements are in memory:
 
     |--- spilled, on disk ---|--- used, in memory ---|--- free ---|
 """
@@ -34,10 +34,10 @@ class Scratch:
                 "pass a writable folder with free space"
             ) from None
 
-    def put(self, place: int, array: np.ndarray) -> None:
-        """Write an array, starting at element `place`."""
+    def put(self, position: int, array: np.ndarray) -> None:
+        """Write an array, starting at element `position`."""
         remaining = memoryview(array.view(np.uint8))  # type: ignore[arg-type]
-        at = place * self.dtype.itemsize
+        at = position * self.dtype.itemsize
         stop = at + len(remaining)
         try:
             while remaining:  # one call writes at most 2 GiB
@@ -50,11 +50,11 @@ class Scratch:
                 "(earlier results are kept)"
             ) from None
 
-    def get(self, place: int, length: int) -> np.ndarray:
-        """Read `length` elements, starting at element `place`."""
+    def get(self, position: int, length: int) -> np.ndarray:
+        """Read `length` elements, starting at element `position`."""
         array = np.empty(length, self.dtype)
         remaining = memoryview(array.view(np.uint8))  # type: ignore[arg-type]
-        at = place * self.dtype.itemsize
+        at = position * self.dtype.itemsize
         while remaining:
             read = os.preadv(self.file, [remaining], at)
             if not read:
@@ -87,7 +87,7 @@ class Spool:
         return self.spilled + self.used
 
     def reserve(self, least: int) -> np.ndarray:
-        """Return the free memory, at least `least` elements, for writing."""
+        """Return free memory for at least `least` elements; spill the used memory."""
         if len(self.memory) - self.used < least:
             self.file.put(self.spilled, self.memory[: self.used])
             self.spilled, self.used = len(self), 0
@@ -98,20 +98,23 @@ class Spool:
         self.used += length
         return self.memory[self.used - length : self.used]
 
-    def get(self, place: int, length: int) -> np.ndarray:
-        """Return elements, starting at `place`; a view if all are in memory."""
-        start = place - self.spilled
+    def get(self, position: int, length: int) -> np.ndarray:
+        """Return elements, starting at `position`; a view if all are in memory."""
+        start = position - self.spilled
         if start >= 0:
             return self.memory[start : start + length]
-        first = self.file.get(place, min(length, -start))
+        first = self.file.get(position, min(length, -start))
         rest = self.memory[: max(0, start + length)]
         return np.concatenate([first, rest]) if len(rest) else first
 
     def search(self, field: str, value: int, bounds: tuple[int, int]) -> int:
-        """Return the first place in a range whose ascending field is at least value."""
+        """Return the first position in a range with element[field] >= value.
 
-        def key(place: int) -> int:
-            return self.get(place, 1)[field][0]
+        The field must ascend in the range.
+        """
+
+        def key(position: int) -> int:
+            return self.get(position, 1)[field][0]
 
         return bounds[0] + bisect_left(range(*bounds), value, key=key)
 

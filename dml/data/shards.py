@@ -34,5 +34,5 @@ def shards(index: Any, size: int) -> list[Any]:
 
 
 def microbatches(index: Any, rank: int, size: int, parts: int) -> list[Any]:
-    """Return a rank's part, split into `parts` parts."""
+    """Return a rank's shard of `index`, split into `parts` microbatches."""
     return shards(shard(index, rank, size), parts)

@@ -1,7 +1,7 @@
 """Masked-token demo: words that a masked-language model predicts for a gap.
 
-A sentence replaces the beginning of windows of real text, as the model was trained on
-full windows; the probabilities of its words are means over these windows.
+The model was trained on full windows, so a sentence replaces the beginning of windows
+of held-out text; the probabilities of its words are means over these windows.
 """
 
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ from dml.figures.pictures import softmax
 from dml.types import BadInput
 
 GAP = "___"
-# Common phrases and facts of 106 articles of Wikipedia.
+# Common phrases and facts in 106 articles of Wikipedia, the default corpus.
 SENTENCES = (
     "the united ___ of america .",
     "for the first ___ in its history .",
@@ -34,7 +34,7 @@ class Prediction(NamedTuple):
 
     sentence: str
     words: tuple[str, ...]
-    chances: tuple[float, ...]
+    chances: tuple[float, ...]  # probability of each word
 
 
 def fill(
@@ -44,20 +44,22 @@ def fill(
     around_NxL: np.ndarray,
     best: int = 5,
 ) -> list[Prediction]:
-    """Return the best words for the gap, ___, of each sentence.
+    """Return the most probable words for the gap, ___, of each sentence.
 
     Args:
-        scores: tokens NxL -> logits NxLxV.
-        around_NxL: windows of held-out text, from [CLS] to [SEP].
-        best: number of words.
+      tokenizer: Tokenizer of the model.
+      scores: tokens NxL -> logits NxLxV.
+      sentences: Sentences with one gap each.
+      around_NxL: Windows of held-out text, from [CLS] to [SEP].
+      best: Number of words.
     """
     predictions = []
     for sentence in sentences:
         tokens_NxL, position = insert_sentence(
             tokenizer, sentence, np.asarray(around_NxL)
         )
-        odds_NxV = np.asarray(scores(tokens_NxL)[:, position], np.float64)
-        chances = softmax(odds_NxV).mean(axis=0)
+        scores_NxV = np.asarray(scores(tokens_NxL)[:, position], np.float64)
+        chances = softmax(scores_NxV).mean(axis=0)
         order = np.argsort(-chances, kind="stable")[:best]
         words = tuple(tokenizer.id_to_token(int(token)) for token in order)
         predictions.append(Prediction(sentence, words, tuple(chances[order].tolist())))
@@ -66,7 +68,7 @@ def fill(
 
 def fits(tokenizer: Any, sentence: str, length: int) -> bool:
     """Return whether a sentence fits in windows of `length` tokens."""
-    return len(encode(tokenizer, sentence)[0]) <= length - 2  # [CLS] and [SEP] stay
+    return len(encode(tokenizer, sentence)[0]) <= length - 2  # without [CLS] and [SEP]
 
 
 def encode(tokenizer: Any, sentence: str) -> tuple[list[int], int]:
@@ -75,7 +77,7 @@ def encode(tokenizer: Any, sentence: str) -> tuple[list[int], int]:
     if len(parts) != 2:
         raise BadInput(
             f"expected a sentence with one {GAP}, got {sentence!r} with "
-            f"{len(parts) - 1}; pass one such as {SENTENCES[0]!r}"
+            f"{len(parts) - 1}; pass a sentence such as {SENTENCES[0]!r}"
         )
     before, after = (
         tokenizer.encode(part, add_special_tokens=False).ids for part in parts
@@ -92,7 +94,7 @@ def insert_sentence(
     if not fits(tokenizer, sentence, length):
         raise BadInput(
             f"expected a sentence of {length - 2} tokens or fewer, got {len(tokens)} "
-            f"in {sentence!r}; pass a shorter one"
+            f"in {sentence!r}; pass a shorter sentence"
         )
     tokens_NxL = around_NxL.copy()
     tokens_NxL[:, 1 : len(tokens) + 1] = tokens
@@ -113,6 +115,7 @@ def lines(predictions: Sequence[Prediction]) -> list[str]:
 
 
 def percent(chance: float) -> str:
+    """Return a probability as a percentage."""
     return f"{chance:.0%}" if chance >= 0.005 else "<1%"
 
 
@@ -132,25 +135,28 @@ def draw(path: Path, predictions: Sequence[Prediction], columns: int = 2) -> Non
 
 
 def bars(axes: Any, prediction: Prediction) -> None:
-    """Draw the words of a sentence, that of the highest probability on top."""
-    places = range(len(prediction.words))
-    colours = [BAR if place == 0 else f"{BAR}66" for place in places]
-    axes.barh(places, prediction.chances, height=0.72, color=colours)
+    """Draw the words of a sentence, the most probable word on top."""
+    rows = range(len(prediction.words))
+    colours = [BAR if row == 0 else f"{BAR}66" for row in rows]
+    axes.barh(rows, prediction.chances, height=0.72, color=colours)
     text_style: dict[str, Any] = {"va": "center", "fontsize": 9, "parse_math": False}
-    for place, word, chance in zip(
-        places, prediction.words, prediction.chances, strict=True
+    for row, word, chance in zip(
+        rows, prediction.words, prediction.chances, strict=True
     ):
-        bold = "bold" if place == 0 else "normal"
+        weight = "bold" if row == 0 else "normal"
         word = figures.legible(word)
         axes.text(
-            -0.015, place, word, ha="right", weight=bold, color=TEXT, **text_style
+            -0.015, row, word, ha="right", weight=weight, color=TEXT, **text_style
         )
-        axes.text(chance + 0.01, place, percent(chance), color=FAINT, **text_style)
-    # room for long words on the left, and for a probability of 1 on the right
-    axes.set(xlim=(-0.3, 1.1), ylim=(len(places) - 0.4, -0.6))
+        axes.text(chance + 0.01, row, percent(chance), color=FAINT, **text_style)
+    # space for long words on the left, and for a probability of 1 on the right
+    axes.set(xlim=(-0.3, 1.1), ylim=(len(rows) - 0.4, -0.6))
     axes.axvline(0, color="#bbbbbb", linewidth=0.8)
     axes.set_axis_off()
     axes.set_title(
         figures.legible(prediction.sentence),
-        **{"loc": "left", "fontsize": 10, "color": TEXT, "parse_math": False},
+        loc="left",
+        fontsize=10,
+        color=TEXT,
+        parse_math=False,
     )

@@ -26,34 +26,38 @@ def continuation(
     """Return the prompt and `count` tokens after it, drawn one by one.
 
     Args:
-        scores: tokens 1xL -> logits 1xLxV, where L is always `length`: a causal model
-            ignores the padding after the text.
-        prompt: text; the empty one begins a document.
-        temperature: 0 takes the token of the highest probability.
+      tokenizer: Tokenizer of the model.
+      scores: tokens 1xL -> logits 1xLxV, where L is always `length`: a causal model
+        ignores the padding after the text.
+      prompt: Text before the tokens; an empty prompt begins a document.
+      length: Length of the model's windows.
+      count: Number of tokens to draw.
+      seed: Random seed.
+      temperature: Divisor of the logits; 0 takes the most probable token.
     """
     if length < 1 or temperature < 0:
         raise BadInput(
             f"expected a length of 1 or more and a temperature of 0 or more, got "
-            f"{length=} and {temperature=}; pass such ones"
+            f"{length=} and {temperature=}; correct the values"
         )
     tokens = tokenizer.encode(prompt, add_special_tokens=False).ids
     tokens = tokens or [tokenizer.token_to_id(END)]
-    chance = np.random.default_rng(seed)
+    rng = np.random.default_rng(seed)
     for _ in range(count):
         recent = tokens[-length:]
         window_1xL = np.zeros((1, length), np.int32)
         window_1xL[0, : len(recent)] = recent
-        odds = np.asarray(scores(window_1xL)[0, len(recent) - 1], np.float64)
-        tokens.append(drawn(odds, temperature, chance.random()))
+        scores_V = np.asarray(scores(window_1xL)[0, len(recent) - 1], np.float64)
+        tokens.append(drawn(scores_V, temperature, rng.random()))
     return decoded(tokenizer, tokens)
 
 
-def drawn(odds: np.ndarray, temperature: float, chance: float) -> int:
-    """Return the token for a random number of 0 to 1."""
+def drawn(scores_V: np.ndarray, temperature: float, random: float) -> int:
+    """Return the token that a random number of 0 to 1 selects."""
     if not temperature:
-        return int(odds.argmax())
-    reached = softmax(odds / temperature).cumsum()
-    return int(np.searchsorted(reached, chance * reached[-1], side="right"))
+        return int(scores_V.argmax())
+    cumulative = softmax(scores_V / temperature).cumsum()
+    return int(np.searchsorted(cumulative, random * cumulative[-1], side="right"))
 
 
 def decoded(tokenizer: Any, tokens: list[int]) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 
 from dml.types import Batch, Model, Params
 
-BLOCK = 1024  # examples at once
+BLOCK = 1024  # examples that are evaluated at once
 
 
 def evaluate(
@@ -19,19 +19,25 @@ def evaluate(
 ) -> dict[str, Any]:
     """Return the model's metrics as numbers, and the hash of params.
 
-    Params may be a call that collects them; ranks where it returns None get no metrics.
-    Blocks of examples are evaluated one by one; their means are weighted by count.
+    Metrics are means over blocks, weighted by numbers of examples.
+
+    Args:
+      model: The model.
+      batch: Held-out examples.
+      params: Params, or a collective function that returns them; where it returns None
+        the result is empty.
+      block: Number of examples that are evaluated at once.
     """
     collected = params() if callable(params) else params
     if collected is None:
         return {}
-    own = jax.device_put(jax.tree.map(one_replica, collected))
+    replica = jax.device_put(jax.tree.map(one_replica, collected))
     examples = len(jax.tree.leaves(batch)[0])
     totals: Counter[str] = Counter()
     for start in range(0, examples, block):
         part = jax.tree.map(lambda leaf, at=start: leaf[at : at + block], batch)
-        share = min(block, examples - start) / examples  # 1.0 alone changes no bit
-        metrics = jax.device_get(_metrics(model.metrics, own, jax.device_put(part)))
+        share = min(block, examples - start) / examples
+        metrics = jax.device_get(_metrics(model.metrics, replica, jax.device_put(part)))
         totals.update({name: float(value) * share for name, value in metrics.items()})
     return dict(totals) | {"sha256": digest(collected)}
 
@@ -45,7 +51,7 @@ def digest(params: Params) -> str:
 
 
 def one_replica(leaf: Any) -> Any:
-    """Return one device's copy of a replicated leaf, and any other leaf as it is."""
+    """Return one device's copy of a replicated leaf; other leaves are unchanged."""
     if isinstance(leaf, jax.Array) and leaf.sharding.is_fully_replicated:
         return leaf.addressable_data(0)
     return leaf

@@ -1,8 +1,8 @@
 """Word vectors in the file formats of other programs.
 
-vectors.txt is the text format of GloVe (a line with a word and D numbers per word),
-vectors.bin the binary format of word2vec, vectors.npy the table alone. States are raw
-float64, as in the C GloVe. Files are replaced atomically.
+vectors.txt is the text format of GloVe (for each word a line with the word and D
+numbers), vectors.bin the binary format of word2vec, vectors.npy the table without the
+words. States are raw float64, as in the C GloVe. Files are replaced atomically.
 """
 
 import os
@@ -15,7 +15,7 @@ import numpy as np
 
 from dml.types import BadInput
 
-ROWS = 4096  # converted at a time: large tables need no second copy
+ROWS = 4096  # rows that are converted at once, to save memory
 State = tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]
 
 
@@ -32,7 +32,7 @@ def save(folder: str | Path, words: Sequence[str], vectors: np.ndarray) -> None:
         if name.split() != [name]:
             raise BadInput(
                 f"expected words without white space, got {words[row - 1]!r} as word "
-                f"{row}; remove the word: white space ends a word in these formats"
+                f"{row}; remove the word, as white space ends a word in these formats"
             )
     V, D = vectors_VxD.shape
     line = b"%s" + b" %.9g" * D + b"\n"  # nine digits are lossless for float32
@@ -60,6 +60,13 @@ def save_state(
 
     The format is little-endian float64 without a header: vector and bias of each word,
     then of each context.
+
+    Args:
+      path: File to write.
+      vectors: Vectors of words, VxD.
+      biases: Biases of words.
+      contexts: Vectors of contexts, VxD.
+      context_biases: Biases of contexts.
     """
     with replacing(Path(path)) as file:
         for rows_VxD, bias_V in (vectors, biases), (contexts, context_biases):
@@ -78,7 +85,7 @@ def load_state(path: str | Path, vocabulary_size: int, dim: int) -> State:
         if size != expected:
             raise BadInput(
                 f"{path}: expected {expected} bytes of {vocabulary_size=} and {dim=}, "
-                f"got {size}; pass the vocabulary and dim that it was saved with"
+                f"got {size}; pass the vocabulary and dim of the run that saved it"
             )
         table = np.memmap(path, "<f8", "r", shape=shape)
     except OSError as error:
@@ -102,7 +109,8 @@ def replacing(path: Path) -> Iterator[BinaryIO]:
         os.replace(part, path)
     except OSError as error:
         raise BadInput(
-            f"expected room for {path}, got {error}; free it or write elsewhere"
+            f"expected disk space for {path}, got {error}; free space or write to "
+            "another folder"
         ) from error
     finally:
         with suppress(OSError):

@@ -1,7 +1,7 @@
 """Evaluate word vectors on analogies and word similarity.
 
-Scores are those of gensim. Analogies are computed here in blocks by matrix products,
-which is many times faster than one at a time as in gensim.
+Scores are those of gensim. Analogies are computed in blocks by matrix products, many
+times faster than in gensim, which computes them one by one.
 """
 
 import logging
@@ -24,9 +24,9 @@ SEMANTIC = (
     "city-in-state",
     "family",
 )
-BLOCK = 256  # questions in one product
+BLOCK = 256  # questions in one matrix product
 Question = tuple[str, str, str, str]  # a is to b as c is to d, in upper case
-Score = tuple[int, int]  # number of right answers, number of questions
+Score = tuple[int, int]  # number of correct answers, number of questions
 
 
 def evaluate(
@@ -35,8 +35,8 @@ def evaluate(
     """Return accuracies of analogies, and Spearman correlations with human ratings.
 
     Questions and answers of analogies are limited to the first `restrict` words. A
-    score is None if too few words are known. analogy_questions is the number of
-    questions.
+    score is None if the vocabulary has too few words of the data set.
+    analogy_questions is the number of questions.
     """
     from gensim.test.utils import datapath
 
@@ -57,7 +57,14 @@ def evaluate(
 def neighbours(
     words: Sequence[str], vectors: np.ndarray, of: Sequence[str], count: int = 5
 ) -> dict[str, list[str]]:
-    """Return the words with the largest cosine to each known word of `of`."""
+    """Return the nearest words of each word in `of` that the vocabulary has.
+
+    Args:
+      words: The vocabulary.
+      vectors: Vector of each word.
+      of: Words whose neighbours are returned.
+      count: Number of neighbours, by descending cosine.
+    """
     with quiet():
         known = keyed(words, vectors)
         return {
@@ -70,7 +77,7 @@ def neighbours(
 def analogies(known: Any, path: str | Path, restrict: int) -> dict[str, Score]:
     """Return the score of each section, equal to gensim's evaluate_word_analogies.
 
-    Questions whose two best answers differ by less than rounding errors are passed to
+    Questions whose two best answers differ by less than rounding errors are answered by
     gensim, so the counts are always equal.
     """
     sections = _questions(path)
@@ -82,11 +89,11 @@ def analogies(known: Any, path: str | Path, restrict: int) -> dict[str, Score]:
     unsure: dict[str, list[Question]] = {}
     for section, questions in sections.items():
         questions = [each for each in questions if all(word in rows for word in each)]
-        asked_Qx4 = np.array([[rows[word] for word in each] for each in questions], int)
+        rows_Qx4 = np.array([[rows[word] for word in each] for each in questions], int)
         with np.errstate(all="ignore"):  # zero vectors give NaN, which is unsure
-            right, doubt = _answer(known, first, asked_Qx4.reshape(-1, 4))
-        scores[section] = int(right.sum()), len(questions)
-        unsure[section] = [questions[i] for i in np.flatnonzero(doubt)]
+            correct, doubtful = _answer(known, first, rows_Qx4.reshape(-1, 4))
+        scores[section] = int(correct.sum()), len(questions)
+        unsure[section] = [questions[i] for i in np.flatnonzero(doubtful)]
     for section, more in _by_gensim(known, unsure, restrict).items():
         scores[section] = scores[section][0] + more, scores[section][1]
     return scores
@@ -116,17 +123,23 @@ def quiet() -> Iterator[None]:
 
 
 def _answer(
-    known: Any, first: np.ndarray, asked_Qx4: np.ndarray
+    known: Any, first: np.ndarray, rows_Qx4: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Return masks of right answers and of answers that gensim must decide."""
+    """Return masks of correct answers and of answers that gensim must decide.
+
+    Args:
+      known: Vectors by word.
+      first: Row of the first word that is equal but for case, by row.
+      rows_Qx4: Rows of the words of each question.
+    """
     vectors_RxD = known.vectors[: len(first)]
     norms = np.linalg.norm(vectors_RxD, axis=1)
     units_RxD = vectors_RxD / norms[:, None]
     # twice the error bound of a product of D terms, for gensim and for this module
     close = 4 * vectors_RxD.shape[1] * np.finfo(np.float32).eps
-    right, unsure = np.zeros((2, len(asked_Qx4)), bool)
-    for start in range(0, len(asked_Qx4), BLOCK):
-        a, b, c, expected = asked_Qx4[start : start + BLOCK].T
+    correct, unsure = np.zeros((2, len(rows_Qx4)), bool)
+    for start in range(0, len(rows_Qx4), BLOCK):
+        a, b, c, expected = rows_Qx4[start : start + BLOCK].T
         targets_QxD = units_RxD[b] + units_RxD[c] - units_RxD[a]
         length = np.linalg.norm(targets_QxD, axis=1, keepdims=True)
         scores_QxR = (targets_QxD / length) @ units_RxD.T
@@ -134,21 +147,22 @@ def _answer(
         q = np.arange(len(a))
         scores_QxR[q, a] = scores_QxR[q, b] = scores_QxR[q, c] = -np.inf
         best = scores_QxR.argmax(axis=1)
-        lead = scores_QxR[q, best]
+        margin = scores_QxR[q, best]
         scores_QxR[q, best] = -np.inf
-        lead = lead - scores_QxR.max(axis=1)
+        margin = margin - scores_QxR.max(axis=1)
         answer = first[best]
         # gensim skips answers that equal an input in another case (Paris, PARIS)
-        again = (answer == a) | (answer == b) | (answer == c)
+        is_input = (answer == a) | (answer == b) | (answer == c)
         block = slice(start, start + len(a))
-        unsure[block] = ~(lead > close) | again  # a lead of NaN is unsure
-        right[block] = (answer == expected) & ~unsure[block]
-    return right, unsure
+        unsure[block] = ~(margin > close) | is_input  # a margin of NaN is unsure
+        correct[block] = (answer == expected) & ~unsure[block]
+    return correct, unsure
 
 
 def _by_gensim(
     known: Any, questions: Mapping[str, Sequence[Question]], restrict: int
 ) -> dict[str, int]:
+    """Return the number of gensim's correct answers by section."""
     lines = [
         line
         for section, asked in questions.items()
@@ -165,6 +179,7 @@ def _by_gensim(
 
 
 def _questions(path: str | Path) -> dict[str, list[Question]]:
+    """Read the questions of each section."""
     sections: dict[str, list[Question]] = {}
     section = None
     for number, line in enumerate(Path(path).read_text("utf-8").split("\n"), 1):
@@ -174,7 +189,7 @@ def _questions(path: str | Path) -> dict[str, list[Question]]:
             if section is None:
                 raise BadInput(
                     f"{path}: line {number}: expected `: section` before the first "
-                    f"question, got {line!r}; add it"
+                    f"question, got {line!r}; add a section"
                 )
             a, b, c, d = fields
             section.append((a, b, c, d))
@@ -182,8 +197,8 @@ def _questions(path: str | Path) -> dict[str, list[Question]]:
 
 
 def _share(scores: Mapping[str, Score], sections: Sequence[str]) -> float | None:
-    right, total = np.sum([scores[section] for section in sections], axis=0)
-    return float(right / total) if total else None
+    correct, total = np.sum([scores[section] for section in sections], axis=0)
+    return float(correct / total) if total else None
 
 
 def _spearman(known: Any, path: str) -> float | None:

@@ -1,6 +1,6 @@
 """Figures of training and held-out values by step.
 
-The training loss is drawn light, its moving average dark.
+The training loss is drawn in a light colour, its moving average in a dark one.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,9 +13,9 @@ import numpy as np
 from dml.figures import style as figures
 from dml.runs.writers import Row, Writer
 
-SMOOTH = 40  # a moving average is over 1 / SMOOTH of the steps on either side
-POINTS = 1000  # of a line at most
-STEEP = 10  # first loss over last one from which the axis is logarithmic
+SMOOTH = 40  # a moving average includes 1 / SMOOTH of the steps on each side
+POINTS = 1000  # largest number of points of a line
+STEEP = 10  # least ratio of the first to the last loss for a logarithmic axis
 TRAINING, HELD_OUT = "#3b6ea5", "#cc3311"
 
 
@@ -26,9 +26,9 @@ def learning(
     """Collect losses and held-out values of rows and of the summary; draw them.
 
     Args:
-        path: of path.svg and path.png.
-        loss: name of the held-out loss.
-        share: name of a held-out share of 0 to 1, which has its own panel.
+      path: Path of the figure, without suffix.
+      loss: Name of the held-out loss.
+      share: Name of a held-out share of 0 to 1, which has its own panel.
     """
     losses: list[tuple[float, float]] = []
     held_out: dict[str, dict[float, float]] = {loss: {}, share: {}}
@@ -56,19 +56,26 @@ def draw(
     held_out: dict[float, float],
     shares: dict[float, float],
 ) -> None:
-    """Write path.svg and path.png."""
-    panels = 2 if len(shares) > 1 else 1  # one share needs no curve
+    """Write path.svg and path.png.
+
+    Args:
+      path: Path of the figure, without suffix.
+      losses_Nx2: Step and training loss.
+      held_out: Held-out loss by step.
+      shares: Held-out share by step.
+    """
+    panels = 2 if len(shares) > 1 else 1  # a single share is part of a label
     size = (5.6 * panels + 0.8, 3.9)
     steps, losses = losses_Nx2.T
     means = smooth(losses)
     last = "".join(f" · accuracy {share:.1%}" for share in [*shares.values()][-1:])
     with figures.drawing(path, 1, panels, size=size) as (_, (left, *right)):
-        places = thinned(losses)
+        index = thinned(losses)
         look = {"color": TRAINING, "alpha": 0.25, "linewidth": 0.8}
-        left.plot(steps[places], losses[places], **look)
-        places = np.unique(np.linspace(0, len(steps) - 1, POINTS).astype(int))
+        left.plot(steps[index], losses[index], **look)
+        index = np.unique(np.linspace(0, len(steps) - 1, POINTS).astype(int))
         look = {"color": TRAINING, "linewidth": 1.8, "label": "training"}
-        left.plot(steps[places], means[places], **look)
+        left.plot(steps[index], means[index], **look)
         evaluated(left, held_out, "{:.3g}" + (last if panels == 1 else ""))
         if means.min() > 0 and means[0] > STEEP * means[-1]:
             left.set_yscale("log")
@@ -84,7 +91,7 @@ def draw(
 
 
 def losses(axes: Any, curves: Mapping[str, Sequence[float]]) -> None:
-    """Draw smoothed losses by step, the first curve wide."""
+    """Draw smoothed losses by step; the first curve has a wide line."""
     wide = {"linewidth": 4, "alpha": 0.35}
     for number, (name, values) in enumerate(curves.items()):
         look = wide if number == 0 else {}
@@ -94,21 +101,21 @@ def losses(axes: Any, curves: Mapping[str, Sequence[float]]) -> None:
 
 
 def smooth(values: np.ndarray) -> np.ndarray:
-    """Return the moving average, over fewer neighbours at both ends."""
+    """Return the centred moving average; windows are shorter at both ends."""
     reach = len(values) // SMOOTH
     sums = np.concatenate([[0.0], np.cumsum(values)])
-    place = np.arange(len(values))
-    begin = np.maximum(place - reach, 0)
-    end = np.minimum(place + reach + 1, len(values))
+    index = np.arange(len(values))
+    begin = np.maximum(index - reach, 0)
+    end = np.minimum(index + reach + 1, len(values))
     return (sums[end] - sums[begin]) / (end - begin)
 
 
 def thinned(values: np.ndarray) -> np.ndarray:
     """Return the indices of the least and greatest value of each part."""
-    place = np.arange(len(values))
+    index = np.arange(len(values))
     if len(values) <= POINTS:
-        return place
-    parts = np.array_split(place, POINTS // 2)
+        return index
+    parts = np.array_split(index, POINTS // 2)
     ends = [
         (part[values[part].argmin()], part[values[part].argmax()]) for part in parts
     ]
@@ -116,7 +123,7 @@ def thinned(values: np.ndarray) -> np.ndarray:
 
 
 def evaluated(axes: Any, values: dict[float, float], template: str) -> None:
-    """Draw values by step, with the last one in the legend."""
+    """Draw values by step, with the last value in the legend."""
     if values:
         axes.plot(
             list(values),

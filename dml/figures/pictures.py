@@ -1,7 +1,4 @@
-"""The figure of an image classifier: examples and the confusion matrix.
-
-Wrongly classified images come first.
-"""
+"""The figure of an image classifier: examples and the confusion matrix."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,11 +9,11 @@ import numpy as np
 from dml.figures import style as figures
 
 COLUMNS, LINES = 6, 4
-WRONG = 16  # wrong images at most, if there are right ones
-SIDE = 40  # pixels of an image at most
-RIGHT_COLOUR, WRONG_COLOUR, FAINT = "#3b6ea5", "#cc3311", "#777777"
+WRONG = 16  # largest number of wrongly classified images, if others exist
+SIDE = 40  # largest side of an image in pixels
+CORRECT_COLOUR, WRONG_COLOUR, FAINT = "#3b6ea5", "#cc3311", "#777777"
 TALL = 1.28  # height over width of a cell, with the text below the image
-NUMBERED = 12  # classes at most, for numbers in the matrix
+NUMBERED = 12  # largest number of classes for which the matrix shows numbers
 
 
 def draw(
@@ -26,7 +23,15 @@ def draw(
     scores_BxC: np.ndarray,
     names: Sequence[str] = (),
 ) -> None:
-    """Write path.svg and path.png; the classes' names are their numbers, or `names`."""
+    """Write path.svg and path.png.
+
+    Args:
+      path: Path of the figure, without suffix.
+      images_BxHxWxC: Held-out images.
+      classes: True class of each image.
+      scores_BxC: Logits.
+      names: Names of the classes; by default their numbers.
+    """
     from matplotlib.layout_engine import ConstrainedLayoutEngine
 
     classes, scores_BxC = np.asarray(classes), np.asarray(scores_BxC, np.float64)
@@ -39,8 +44,8 @@ def draw(
     guesses = chances_BxC.argmax(axis=1)
     hits = int((guesses == classes).sum())
     title = (
-        f"{hits:,} of {len(classes):,} right ({hits / len(classes):.1%}); "
-        "surest mistakes first, then closest calls"
+        f"{hits:,} of {len(classes):,} correct ({hits / len(classes):.1%}); "
+        "most confident errors first, then least confident hits"
     )
     style = figures.PICTURE | {"axes.spines.top": True, "axes.spines.right": True}
     look: dict[str, Any] = {"style": style, "layout": layout, "size": (12, 5.9)}
@@ -65,10 +70,13 @@ def softmax(scores_BxC: np.ndarray) -> np.ndarray:
 
 
 def chosen(classes: np.ndarray, chances_BxC: np.ndarray) -> np.ndarray:
-    """Return the examples to show: the most confident errors first, then the others."""
-    sure = chances_BxC.max(axis=1)
+    """Return the examples to show.
+
+    The most confident errors come first, then the least confident correct examples.
+    """
+    confidence = chances_BxC.max(axis=1)
     wrong = chances_BxC.argmax(axis=1) != classes
-    order = np.argsort(np.where(wrong, -sure, sure), kind="stable")
+    order = np.argsort(np.where(wrong, -confidence, confidence), kind="stable")
     failures, others = order[wrong[order]], order[~wrong[order]]
     count = COLUMNS * LINES
     most = max(WRONG, count - len(others))
@@ -83,7 +91,7 @@ def confusion(classes: np.ndarray, guesses: np.ndarray, count: int) -> np.ndarra
 
 
 def pixels(images_BxHxWxC: np.ndarray, index: np.ndarray) -> np.ndarray:
-    """Return small images for imshow; those of one colour are inverted."""
+    """Return the selected images, reduced, for imshow; grey images are inverted."""
     chosen_BxHxWxC = np.asarray(images_BxHxWxC[index], np.float64)
     high, wide, colours = chosen_BxHxWxC.shape[1:]
     block = -(-max(high, wide) // SIDE)
@@ -103,17 +111,25 @@ def pixels(images_BxHxWxC: np.ndarray, index: np.ndarray) -> np.ndarray:
 def mark(
     axes: Any, place: int, image: np.ndarray, truth: str, guess: str, chance: float
 ) -> None:
-    """Draw an image with its guessed class and probability, and a missed true one.
+    """Draw an image with its guessed class and probability.
 
-    Its cell is 1 by 1 in the axes' units, of which the vertical one is TALL.
+    The true class is added if it differs. A cell is 1 by 1 in units of the axes.
+
+    Args:
+      axes: The axes.
+      place: Number of the cell, row by row.
+      image: Pixels for imshow.
+      truth: Name of the true class.
+      guess: Name of the guessed class.
+      chance: Probability of the guessed class.
     """
     from matplotlib.patches import Rectangle
 
     x, y, edge = place % COLUMNS, place // COLUMNS, 0.66
-    colour = RIGHT_COLOUR if guess == truth else WRONG_COLOUR
+    colour = CORRECT_COLOUR if guess == truth else WRONG_COLOUR
     wide = edge * TALL
     box = (x, x + wide, y + edge, y)
-    # unclipped: the name of a clip path is its address in memory
+    # unclipped, for equal bytes: a clip path is named by its address in memory
     axes.imshow(image, extent=box, interpolation="none", aspect="auto", clip_on=False)
     axes.add_patch(
         Rectangle((x, y), wide, edge, fill=False, edgecolor=colour, linewidth=1.4)
@@ -133,14 +149,14 @@ def mark(
 
 
 def matrix(axes: Any, counts_CxC: np.ndarray, names: Sequence[str]) -> None:
-    """Draw the confusion matrix as shares of each row, the right ones in blue."""
+    """Draw the confusion matrix as shares of each row, the diagonal in blue."""
     from matplotlib.colors import to_rgb
 
     count = len(names)
     shares_CxC = counts_CxC / np.maximum(counts_CxC.sum(axis=1, keepdims=True), 1)
     hue_CxCx3 = np.full((count, count, 3), to_rgb(WRONG_COLOUR))
-    hue_CxCx3[np.eye(count, dtype=bool)] = to_rgb(RIGHT_COLOUR)
-    # the root makes rare mistakes visible
+    hue_CxCx3[np.eye(count, dtype=bool)] = to_rgb(CORRECT_COLOUR)
+    # the square root makes rare errors visible
     depth_CxC = np.where(np.eye(count, dtype=bool), 0.75, 1.0) * np.sqrt(shares_CxC)
     axes.imshow(
         1 - depth_CxC[..., None] * (1 - hue_CxCx3),
@@ -158,7 +174,11 @@ def matrix(axes: Any, counts_CxC: np.ndarray, names: Sequence[str]) -> None:
     axes.set_yticks(range(count), names, parse_math=False)
     for row, column in zip(*np.nonzero(counts_CxC), strict=True):
         axes.text(
-            *(column, row, f"{counts_CxC[row, column]}"),
-            **{"ha": "center", "va": "center", "fontsize": 8},
+            column,
+            row,
+            f"{counts_CxC[row, column]}",
+            ha="center",
+            va="center",
+            fontsize=8,
             color="white" if depth_CxC[row, column] > 0.6 else "#333333",
         )

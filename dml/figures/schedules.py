@@ -7,24 +7,24 @@ from typing import Any, Protocol
 import numpy as np
 
 from dml.figures import style as figures
-from dml.figures.timeline import FEW, bars
+from dml.figures.timeline import MAX_DETAILED_RANKS, bars
 
 WIDTH = 100  # columns of a terminal
-COLOURS = {  # a shade a round: the first the lightest
+COLOURS = {  # one shade per round; round 0 has the lightest
     "forward": ("#c3d7f0", "#94b8e2", "#6b98cf", "#4c79b4"),
     "backward": ("#a9d8bc", "#7fc29b", "#58a67b", "#3d885f"),
 }
 BUBBLE, INK = "#f7ddd3", "#1f2d3d"
-INCHES, DIGIT, GAP = 9.2, 0.075, 0.012  # of the axes, a digit, what parts two boxes
+INCHES, DIGIT, GAP = 9.2, 0.075, 0.012  # widths of the axes, a digit, a gap of boxes
 
 
 class Drawn(Protocol):
     """A schedule: arrays ticks x stages, -1 for idle."""
 
     @property
-    def rounds(self) -> int: ...  # parts of a stage: a tick is the time of one
+    def rounds(self) -> int: ...  # parts of a stage; a tick is a forward of a part
     @property
-    def piece(self) -> np.ndarray: ...  # 0: of a forward; above: of a backward
+    def piece(self) -> np.ndarray: ...  # 0: forward; 1 or more: piece of a backward
     @property
     def microbatch(self) -> np.ndarray: ...
     @property
@@ -32,9 +32,9 @@ class Drawn(Protocol):
 
 
 def lines(schedule: Drawn, width: int = WIDTH) -> list[str]:
-    """Return a row a stage: microbatches by ticks, a dot where it is idle.
+    """Return a line per stage: the microbatch of each tick, or a dot if it is idle.
 
-    Ticks in the middle are left out if they do not fit.
+    If a line exceeds `width`, ticks in the middle are omitted.
     """
     ticks, stages = schedule.piece.shape
     digits = len(str(max(0, schedule.microbatch.max(initial=0))))
@@ -47,15 +47,15 @@ def lines(schedule: Drawn, width: int = WIDTH) -> list[str]:
         gap = np.full((1, stages), "…", object)
         shown = np.concatenate([begin, gap, end])
     return [
-        name + "".join(f" {one!s:>{digits}}" for one in column)
+        name + "".join(f" {cell!s:>{digits}}" for cell in column)
         for name, column in zip(names, shown.T, strict=True)
     ]
 
 
 def draw(path: Path, schedules: Mapping[str, Drawn]) -> None:
     """Write path.svg and path.png: a panel for each schedule under its title."""
-    stages = max(one.piece.shape[1] for one in schedules.values())
-    time = max(len(one.piece) / one.rounds for one in schedules.values())
+    stages = max(each.piece.shape[1] for each in schedules.values())
+    time = max(len(each.piece) / each.rounds for each in schedules.values())
     panel, count = 0.55 + min(0.28 * stages, 4.0), len(schedules)
     style = figures.PICTURE | {"axes.spines.left": False, "axes.titlesize": 9}
     size = (10, 0.5 + panel * count)
@@ -71,9 +71,11 @@ def draw(path: Path, schedules: Mapping[str, Drawn]) -> None:
 
 
 def add(axes: Any, schedule: Drawn, inches: float) -> None:
-    """Add the boxes of one schedule; room: inches a stage's forward has."""
+    """Add the boxes of a schedule; `inches` is the width of a stage's forward."""
     ticks, stages = schedule.piece.shape
-    half = 0.42 if stages <= FEW else 0.5  # of a box's height; a row's is 1
+    half = (
+        0.42 if stages <= MAX_DETAILED_RANKS else 0.5
+    )  # half the height of a box; rows have 1
     scale = np.array([1, 1 / schedule.rounds, 1 / schedule.rounds])
     rows = [(stage, 0, ticks / schedule.rounds) for stage in range(stages)]
     bars(axes, np.array(rows), half, facecolor=BUBBLE, label="bubble")
@@ -86,18 +88,25 @@ def add(axes: Any, schedule: Drawn, inches: float) -> None:
                 (rows_of_boxes[:, 5] == kind) & (rounds == number_of_round)
             ]
             bars(
-                *(axes, selected[:, :3] * scale - gap, half - 0.02),
+                axes,
+                selected[:, :3] * scale - gap,
+                half - 0.02,
                 facecolor=shades[number_of_round % len(shades)],
                 label=name if number_of_round == 0 else "_",
             )
-    if stages <= FEW:
+    if stages <= MAX_DETAILED_RANKS:
         for (stage, begin, end), number in zip(
             rows_of_boxes[:, :3] * scale, rows_of_boxes[:, 3], strict=True
         ):
             if (end - begin) * inches > DIGIT * len(str(number)) + 0.02:
                 axes.text(
-                    *((begin + end) / 2, stage, str(number)),
-                    **{"ha": "center", "va": "center", "fontsize": 7, "color": INK},
+                    (begin + end) / 2,
+                    stage,
+                    str(number),
+                    ha="center",
+                    va="center",
+                    fontsize=7,
+                    color=INK,
                 )
         axes.set_yticks(range(stages))
     axes.set_ylim(stages - 0.4, -0.6)

@@ -1,6 +1,7 @@
 """Figures of segmentations of a picture, or of slices of a volume.
 
-A row per slice: the input, the true labels (if known), the labels, and the errors.
+Each slice has a row: the input, the true labels (if known), the labels of the cut, and
+the errors.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,10 +12,10 @@ import numpy as np
 from dml.figures import style as figures
 from dml.types import BadInput
 
-SLICES = 3  # most slices, evenly spaced in the volume
+SLICES = 3  # largest number of slices, evenly spaced in the volume
 # colours of labels by lightness; distinct in grey and for the colour-blind
 COLOURS = ("#222255", "#4477aa", "#44aa99", "#88ccdd", "#eedd88", "#ffffff")
-WRONG, RIGHT, UNKNOWN = "#cc3311", "#e8e8e8", "#ffffff"
+WRONG, CORRECT, UNKNOWN = "#cc3311", "#e8e8e8", "#ffffff"
 SIDE = 2.6  # inches of a picture's longer side
 
 
@@ -28,15 +29,20 @@ def draw(
 ) -> None:
     """Write path.svg and path.png; nodes are in C order, slices along the first axis.
 
-    Pictures have one number a node, shown as grey, or three from 0 to 1. Truth below 0
-    is unknown.
+    Args:
+      path: Path of the figure, without suffix.
+      shape: Shape of the picture or volume.
+      picture_NxC: One number per node, drawn in grey, or three colours from 0 to 1.
+      labels: Label of each node.
+      truth: True label of each node, negative if unknown; None: all are unknown.
+      names: Names of the labels; by default their numbers.
     """
     if len(shape) not in (2, 3) or np.prod(shape) != len(labels):
         raise BadInput(
             f"expected a picture of 2 axes or a volume of 3, got {tuple(shape)} of "
             f"{len(labels)} labels; draw only graphs that have a shape"
         )
-    lines = {"what is seen": picture_NxC, "the truth": truth, "as cut": labels}
+    lines = {"input": picture_NxC, "true labels": truth, "labels of the cut": labels}
     if truth is not None:
         wrong = np.where(labels == truth, 0, 1)
         lines["errors"] = np.where(truth < 0, 2, wrong)
@@ -56,7 +62,7 @@ def shaded(count: int) -> list[str]:
 
 
 def slices(shape: Sequence[int], values: np.ndarray) -> np.ndarray:
-    """Return some slices of values, each as rows and columns (and three colours)."""
+    """Return evenly spaced slices of the values: SxHxW or SxHxWx3."""
     volume = values.reshape(*shape, *values.shape[1:])
     volume = volume if len(shape) == 3 else volume[None]
     if volume.ndim == 4 and volume.shape[3] == 1:
@@ -68,19 +74,19 @@ def slices(shape: Sequence[int], values: np.ndarray) -> np.ndarray:
 def _figure(
     path: Path, columns: Mapping[str, np.ndarray], names: Sequence[str]
 ) -> None:
-    """Draw a column a title, a line a slice, and below them which colour is what."""
+    """Draw a column per title, a row per slice, and a legend of the colours."""
     from matplotlib.colors import ListedColormap
     from matplotlib.patches import Patch
 
     shades = shaded(len(names))
-    first = columns["what is seen"]
+    first = columns["input"]
     tall, wide = first.shape[1:3]
     side = SIDE / max(tall, wide)
     size = (wide * side * len(columns) + 0.2, tall * side * len(first) + 0.7)
     looks = {
-        "what is seen": {"cmap": "gray", "vmin": first.min(), "vmax": first.max()},
+        "input": {"cmap": "gray", "vmin": first.min(), "vmax": first.max()},
         "errors": {
-            "cmap": ListedColormap([RIGHT, WRONG, UNKNOWN]),
+            "cmap": ListedColormap([CORRECT, WRONG, UNKNOWN]),
             "vmin": 0,
             "vmax": 2,
         },
@@ -95,9 +101,9 @@ def _figure(
     with figures.figure(path, size, figures.PICTURE) as figure:
         grid = figure.subplots(len(first), len(columns), squeeze=False)
         for across, (title, shown) in enumerate(columns.items()):
-            for down, one in enumerate(shown):
+            for down, image in enumerate(shown):
                 axes = grid[down, across]
-                axes.imshow(one, interpolation="nearest", **looks.get(title, labels))
+                axes.imshow(image, interpolation="nearest", **looks.get(title, labels))
                 axes.set(xticks=[], yticks=[])
                 axes.spines[:].set_visible(False)
             grid[0, across].set_title(title, fontsize=9)

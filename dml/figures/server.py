@@ -12,11 +12,11 @@ from dml.figures import style as figures
 COMPUTING, WAITING = "#7fc29b", "#ee8866"
 WIDE, HIGH = 3.4, 2.6  # inches of a panel
 ACROSS = 4  # panels in a row
-BARS = 1024  # in a panel, at most
+BARS = 1024  # largest number of bars in a panel
 
 
 def histogram(staleness: Sequence[float] | np.ndarray) -> np.ndarray:
-    """Count how many gradients had staleness 0, 1, 2, ..."""
+    """Return the number of gradients with staleness 0, 1, 2, ..."""
     return np.bincount(np.asarray(staleness, np.int64))
 
 
@@ -25,12 +25,12 @@ def histograms(
     counts: Mapping[str, np.ndarray],
     marks: Mapping[str, Sequence[float]] | None = None,
 ) -> None:
-    """Draw a histogram of the staleness of gradients for each of `counts`.
+    """Draw a panel with a histogram of the staleness of gradients for each title.
 
     Args:
-        path: of path.svg and path.png.
-        counts: numbers of gradients by staleness, by title.
-        marks: expected values, drawn as dotted lines, by title.
+      path: Path of the figure, without suffix.
+      counts: Numbers of gradients by staleness, by title.
+      marks: Expected values, drawn as dotted lines, by title.
     """
     with grid(path, len(counts)) as (_, panels):
         for axes, (name, counted) in zip(panels, counts.items(), strict=True):
@@ -47,9 +47,14 @@ def histograms(
 
 
 def waits(path: Path, work: Mapping[str, np.ndarray], unit: str = "s") -> None:
-    """Draw the computing and waiting time of each worker, a row of `work` a worker.
+    """Draw the computing and waiting time of each worker, in a panel for each title.
 
-    A bar is the mean of adjacent workers where there are more than BARS workers.
+    With more than BARS workers, a bar is the mean of adjacent workers.
+
+    Args:
+      path: Path of the figure, without suffix.
+      work: Computing and waiting time of each worker, Wx2, by title.
+      unit: Unit of the times.
     """
     with grid(path, len(work)) as (figure, panels):
         for axes, (name, seconds_Wx2) in zip(panels, work.items(), strict=True):

@@ -10,9 +10,9 @@ import numpy as np
 
 from dml.runs.writers import Row, Writer
 
-FEW = 20  # points of a curve at most, for markers
+MAX_MARKED_POINTS = 20  # largest number of points of a curve with markers
 Curve = tuple[Sequence[float], Sequence[float]]  # xs, ys
-STYLE: dict[Any, Any] = {  # of every figure
+STYLE: dict[Any, Any] = {  # rcParams of all figures
     "axes.grid": True,
     "axes.spines.right": False,
     "axes.spines.top": False,
@@ -48,20 +48,20 @@ def figure(
     """Yield an empty figure; write path.svg and path.png at the end.
 
     Args:
-        path: of both files, without a suffix; equal numbers give equal bytes.
-        size: width and height in inches.
-        style: rcParams besides STYLE.
-        layout: matplotlib's layout engine.
+      path: Path of both files, without suffix; equal data give equal bytes.
+      size: Width and height in inches.
+      style: rcParams in addition to STYLE.
+      layout: matplotlib's layout engine.
     """
     import matplotlib
     from matplotlib.figure import Figure
 
     with matplotlib.rc_context(STYLE | (style or {})):
-        drawn = Figure(figsize=size, layout=layout)
-        yield drawn
-        drawn.draw_without_rendering()
-        drawn.set_layout_engine("none")  # the layout is computed once, not per file
-        save(drawn, path)
+        result = Figure(figsize=size, layout=layout)
+        yield result
+        result.draw_without_rendering()
+        result.set_layout_engine("none")  # the layout is computed once, not per file
+        save(result, path)
 
 
 @contextmanager
@@ -78,12 +78,17 @@ def drawing(
     """Yield a figure and its panels, row by row; write both files at the end.
 
     Args:
-        rows, columns: numbers of panels.
-        path, size, style, layout: as of `figure`.
-        subplots: further arguments of `Figure.subplots`.
+      path: As in `figure`.
+      rows: Number of rows of panels.
+      columns: Number of columns of panels.
+      size: As in `figure`.
+      style: As in `figure`.
+      layout: As in `figure`.
+      **subplots: Further arguments of `Figure.subplots`.
     """
-    with figure(path, size, style, layout) as found:
-        yield found, list(found.subplots(rows, columns, squeeze=False, **subplots).flat)
+    with figure(path, size, style, layout) as result:
+        grid = result.subplots(rows, columns, squeeze=False, **subplots)
+        yield result, list(grid.flat)
 
 
 def legend(figure: Any, loc: str = "outside right center", **look: Any) -> None:
@@ -93,7 +98,15 @@ def legend(figure: Any, loc: str = "outside right center", **look: Any) -> None:
 
 
 def note(axes: Any, text: str, x: float, *, va: str = "top", ha: str = "right") -> None:
-    """Write text along a vertical line at x, at the top or at the bottom."""
+    """Write text along a vertical line.
+
+    Args:
+      axes: The panel.
+      text: The text.
+      x: Position of the line.
+      va: "top" or "bottom" of the panel.
+      ha: Alignment at the line.
+    """
     place = (x, 0.98 if va == "top" else 0.02)
     look: dict[str, Any] = {"rotation": 90, "fontsize": 8, "ha": ha, "va": va}
     axes.annotate(text, place, xycoords=("data", "axes fraction"), **look)
@@ -111,25 +124,25 @@ def panels(
     """Draw panels side by side with one legend; write path.svg and path.png.
 
     Args:
-        path: of both files, without a suffix.
-        panels: curves, of which values that are not finite are left out.
-        log: the logarithmic axes: "x", "y" or "xy".
-        within: limits of y.
-        dashed: names of curves with dashed lines, such as predictions.
-        bands: lows and highs around a curve, by its name.
+      path: Path of both files, without suffix.
+      panels: Panels of curves; values that are not finite are omitted.
+      log: Logarithmic axes: "x", "y" or "xy".
+      within: Limits of y.
+      dashed: Names of curves with dashed lines, such as predictions.
+      bands: Lower and upper values around a curve, by its name.
     """
     several = len(panels) > 1
     size = (4.2 * len(panels) + 1.6, 3.8) if several else (6.4, 4.0)
     with drawing(path, 1, len(panels), size=size) as (figure, every):
         for axes, panel in zip(every, panels, strict=True):
             for name, (xs, ys) in panel.series.items():
-                seen = np.isfinite(ys)
-                points = np.asarray(xs)[seen], np.asarray(ys)[seen]
+                finite = np.isfinite(ys)
+                points = np.asarray(xs)[finite], np.asarray(ys)[finite]
                 style = "--" if name in dashed else "-"
-                style += "o" if seen.sum() <= FEW else ""
+                style += "o" if finite.sum() <= MAX_MARKED_POINTS else ""
                 (line,) = axes.plot(*points, style, label=name)
                 if bands and name in bands:
-                    low, high = (np.asarray(side)[seen] for side in bands[name])
+                    low, high = (np.asarray(side)[finite] for side in bands[name])
                     colour = line.get_color()
                     axes.fill_between(
                         points[0], low, high, color=colour, alpha=0.2, lw=0
@@ -148,12 +161,20 @@ def panels(
 def curves(
     path: Path, series: Mapping[str, Curve], *, x: str, y: str, **look: Any
 ) -> None:
-    """Draw one panel without a title; `look` are the options of `panels`."""
+    """Draw one panel without a title.
+
+    Args:
+      path: Path of both files, without suffix.
+      series: Curves by name.
+      x: Label of the x axis.
+      y: Label of the y axis.
+      **look: Options of `panels`.
+    """
     panels(path, [Panel("", series, x, y)], **look)
 
 
 def save(figure: Any, path: Path) -> None:
-    """Write path.svg and path.png: equal numbers give equal bytes."""
+    """Write path.svg and path.png; equal data give equal bytes."""
     import matplotlib
 
     with matplotlib.rc_context(STYLE):
@@ -163,11 +184,12 @@ def save(figure: Any, path: Path) -> None:
 
 def legible(text: str) -> str:
     """Replace characters that matplotlib's fonts lack."""
-    return "".join(one if ord(one) in _known() else "□" for one in text)
+    return "".join(letter if ord(letter) in _known() else "□" for letter in text)
 
 
 @cache
 def _known() -> Set[int]:
+    """Return the code points of matplotlib's default fonts."""
     from matplotlib.font_manager import FontProperties, findfont
     from matplotlib.ft2font import FT2Font
 

@@ -15,8 +15,10 @@ OTHERS = ("#d9cc85", "#b4bcc0", "#dba9c4", "#9fd0d3")
 WAITING = "#ee8866"
 MESSAGE = "#1f2d3d"
 UNITS = (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6), ("ns", 1e-9))
-PIXELS = 4000  # gaps shorter than the picture's width over this are not drawn
-FEW = 16  # ranks: between so few bars there is room for lines
+PIXELS = 4000  # gaps shorter than 1 / PIXELS of the figure's width are not drawn
+MAX_DETAILED_RANKS = (
+    16  # largest number of ranks with space for message lines between bars
+)
 
 
 def draw(path: Path, timeline: Timeline) -> None:
@@ -26,7 +28,9 @@ def draw(path: Path, timeline: Timeline) -> None:
     seconds = max(interval.end for interval in timeline.intervals) - begin
     unit, scale = axis_unit(seconds)
     size = (10, min(1.5 + 0.42 * rows, 9.0))
-    half = 0.28 if rows <= FEW else 0.2  # of a bar's height; a row's is 1
+    half = (
+        0.28 if rows <= MAX_DETAILED_RANKS else 0.2
+    )  # half the height of a bar; rows have 1
     style = figures.PICTURE | {"axes.spines.left": False, "axes.titlesize": 9}
     with figures.drawing(path, size=size, style=style) as (_, (axes,)):
         for name, colour, by_rank in layers(timeline):
@@ -39,14 +43,14 @@ def draw(path: Path, timeline: Timeline) -> None:
             if boxes:
                 bars(axes, np.array(boxes), half, facecolor=colour, label=name)
         if timeline.messages:
-            reach = half if rows <= FEW else 0.0
+            reach = half if rows <= MAX_DETAILED_RANKS else 0.0
             lines(axes, message_ends(timeline.messages, begin, scale), reach)
         axes.set_xlim(0, max(seconds / scale, 1e-9))
         axes.set_ylim(max(ranks(timeline)) + 0.6, -0.6)
-        if rows <= FEW:
+        if rows <= MAX_DETAILED_RANKS:
             axes.set_yticks(ranks(timeline))
         axes.set(xlabel=unit, ylabel="rank")
-        axes.set_title(said(timeline, seconds), loc="left", color="#555555")
+        axes.set_title(description(timeline, seconds), loc="left", color="#555555")
         axes.tick_params(axis="y", length=0)
         if axes.get_legend_handles_labels()[0]:
             place = {"bbox_to_anchor": (1, 1), "borderaxespad": 0.2}
@@ -54,7 +58,7 @@ def draw(path: Path, timeline: Timeline) -> None:
 
 
 def axis_unit(seconds: float) -> tuple[str, float]:
-    """Return the largest unit of which these are 1 or more, and its seconds."""
+    """Return the largest unit that is at most `seconds`, and its length in seconds."""
     fitting = (unit for unit in UNITS if seconds >= unit[1])
     return next(fitting, UNITS[-1])
 
@@ -66,7 +70,7 @@ def layers(
     phases: dict[str, dict[int, list[Bounds]]] = {}
     for interval in timeline.intervals:
         if not is_call(interval):
-            # a phase `wait` is on the wire where it does not wait
+            # the part of a phase `wait` that does not wait is communication
             name = "wire" if interval.name == "wait" else interval.name
             bounds = phases.setdefault(name, {}).setdefault(interval.rank, [])
             bounds.append((interval.start, interval.end))
@@ -78,7 +82,7 @@ def layers(
 
 
 def bars(axes: Any, boxes: np.ndarray, half: float, **look: Any) -> None:
-    """Add bars of (row, start, end) as one path, so that the file stays small."""
+    """Add bars of (row, start, end) as one path, which keeps the file small."""
     from matplotlib.patches import PathPatch
     from matplotlib.path import Path
 
@@ -92,22 +96,23 @@ def bars(axes: Any, boxes: np.ndarray, half: float, **look: Any) -> None:
 
 
 def message_ends(messages: Sequence[Message], begin: float, scale: float) -> np.ndarray:
-    """Return rows of (source, sent, dest, received), in the picture's units."""
+    """Return rows of (source, sent, dest, received), in units of the axes."""
     ends_Mx4 = np.array([(f.source, f.sent, f.dest, f.received) for f in messages])
     ends_Mx4[:, 1::2] = (ends_Mx4[:, 1::2] - begin) / scale
     return ends_Mx4
 
 
 def lines(axes: Any, messages: np.ndarray, reach: float) -> None:
-    """Add a line a message, from bar to bar, fainter for many messages."""
+    """Add a line for each message, from bar to bar; many lines are fainter."""
     source, sent, dest, received = messages.T
     aside = reach * np.sign(dest - source)
-    nothing = np.full(len(messages), np.nan)  # lifts the pen
-    xs = np.stack([sent, received, nothing], axis=1).ravel()
-    ys = np.stack([source + aside, dest - aside, nothing], axis=1).ravel()
+    gap = np.full(len(messages), np.nan)  # NaN ends a line
+    xs = np.stack([sent, received, gap], axis=1).ravel()
+    ys = np.stack([source + aside, dest - aside, gap], axis=1).ravel()
     faint = min(1.0, (100 / len(messages)) ** 0.25)
     axes.plot(
-        *(xs, ys),
+        xs,
+        ys,
         color=MESSAGE,
         linewidth=0.2 + 0.8 * faint,
         alpha=0.1 + 0.8 * faint,
@@ -116,8 +121,8 @@ def lines(axes: Any, messages: np.ndarray, reach: float) -> None:
     )
 
 
-def said(timeline: Timeline, seconds: float) -> str:
-    """Return the numbers of the timeline in a line."""
+def description(timeline: Timeline, seconds: float) -> str:
+    """Return ranks, messages, bytes and waiting time of a timeline as text."""
     waited = waiting(timeline)
     share = sum(waited.values()) / (len(waited) * seconds) if seconds else 0.0
     nbytes = sum(message.nbytes for message in timeline.messages)

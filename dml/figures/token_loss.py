@@ -1,6 +1,6 @@
 """Per-token loss of a language model, in bits, and its figure.
 
-The loss of a token is -log2 of its probability: the bits of its optimal code.
+The loss of a token is -log2 of its probability: the length of its optimal code.
 """
 
 from collections.abc import Sequence
@@ -11,20 +11,20 @@ import numpy as np
 
 from dml.figures import style as figures
 
-COLUMNS, LINES = 84, 14  # letters
-SIZE = 10  # points
-INCH, LINE = 13 / 150, 0.27  # a letter of DejaVu Sans Mono, as wide as in the PNG
-MOST = 14.0  # bits that have the darkest colour
-DEEP = 0.8  # of the scale of colours: its end is too dark for letters
+COLUMNS, LINES = 84, 14  # letters in a line, lines
+SIZE = 10  # font size in points
+INCH, LINE = 13 / 150, 0.27  # width of a letter in the PNG, height of a line, inches
+MAX_BITS = 14.0  # bits with the darkest colour
+DEEP = 0.8  # share of the colour map in use: letters are illegible on its dark end
 END = "<|endoftext|>"
 
 
 def bits(scores_LxV: np.ndarray, tokens: np.ndarray) -> np.ndarray:
     """Return the loss of each token in bits, given its logits."""
-    odds_LxV = np.asarray(scores_LxV, np.float64)
-    top = odds_LxV.max(axis=1)
-    total = top + np.log(np.exp(odds_LxV - top[:, None]).sum(axis=1))
-    return (total - odds_LxV[np.arange(len(tokens)), tokens]) / np.log(2)
+    scores_LxV = np.asarray(scores_LxV, np.float64)
+    top = scores_LxV.max(axis=1)
+    total = top + np.log(np.exp(scores_LxV - top[:, None]).sum(axis=1))
+    return (total - scores_LxV[np.arange(len(tokens)), tokens]) / np.log(2)
 
 
 def words(tokenizer: Any, tokens: Sequence[int]) -> list[str]:
@@ -40,26 +40,26 @@ def draw(path: Path, words: Sequence[str], bits: Sequence[float]) -> None:
     from matplotlib.figure import Figure
 
     shown = placed([figures.legible(visible(word)) for word in words])
-    high = 1 + max((line for line, _, _ in shown), default=0)
-    size = (INCH * COLUMNS + 0.5, LINE * high + 0.75)
+    lines = 1 + max((line for line, _, _ in shown), default=0)
+    size = (INCH * COLUMNS + 0.5, LINE * lines + 0.75)
     figure = Figure(figsize=size, facecolor="white")
-    wide = INCH * COLUMNS / size[0]
-    left, bottom = (1 - wide) / 2, 0.15 / size[1]
-    axes = figure.add_axes((left, bottom, wide, LINE * high / size[1]))
-    axes.set(xlim=(0, COLUMNS), ylim=(high, 0))
+    width = INCH * COLUMNS / size[0]
+    left, bottom = (1 - width) / 2, 0.15 / size[1]
+    axes = figure.add_axes((left, bottom, width, LINE * lines / size[1]))
+    axes.set(xlim=(0, COLUMNS), ylim=(lines, 0))
     axes.set_axis_off()
     colours = colormaps["YlOrRd"]
-    boxes(axes, shown, [colours(DEEP * min(one / MOST, 1.0)) for one in bits])
+    boxes(axes, shown, [colours(DEEP * min(loss / MAX_BITS, 1.0)) for loss in bits])
     mean = float(np.mean(bits[: len(shown)])) if shown else 0.0
     top = 1 - 0.42 / size[1]
     text = f"{mean:.2f} bits per token · perplexity {2**mean:,.1f}"
     figure.text(left, top, text, fontsize=10, color="#333333", va="bottom")
-    legend(figure, (left + 0.66 * wide, top, 0.3 * wide, 0.14 / size[1]), colours)
+    legend(figure, (left + 0.66 * width, top, 0.3 * width, 0.14 / size[1]), colours)
     figures.save(figure, path)
 
 
 def visible(word: str) -> str:
-    """Return a word with visible ends of lines and documents."""
+    """Return a word with ¶ for the end of a line or document."""
     word = word.replace(END, "¶").replace("\n", "¶").replace("\t", " ")
     return word or " "
 
@@ -100,13 +100,15 @@ def boxes(
 
 
 def legend(figure: Any, place: tuple[float, float, float, float], colours: Any) -> None:
-    """Draw the scale of colours with the numbers of both ends."""
+    """Draw the scale of colours between its least and greatest number of bits."""
     axes = figure.add_axes(place)
     axes.imshow(
         colours(DEEP * np.linspace(0, 1, 64))[None],
-        **{"aspect": "auto", "extent": (0, MOST, 0, 1), "interpolation": "none"},
+        aspect="auto",
+        extent=(0, MAX_BITS, 0, 1),
+        interpolation="none",
     )
     axes.set_axis_off()
     text_style: dict[str, Any] = {"va": "center", "fontsize": 9, "color": "#555555"}
     axes.text(-0.3, 0.5, "expected  0", ha="right", **text_style)
-    axes.text(MOST + 0.3, 0.5, f"{MOST:.0f} bits", ha="left", **text_style)
+    axes.text(MAX_BITS + 0.3, 0.5, f"{MAX_BITS:.0f} bits", ha="left", **text_style)

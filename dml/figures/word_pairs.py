@@ -30,8 +30,9 @@ GROUPS = {
     "country → language": "france french, germany german, italy italian, "
     "russia russian, japan japanese, england english, greece greek, china chinese",
 }
-PANELS, PAIRS, FEWEST = 4, 9, 3
-FALLBACK = 40  # words, when no relation is known
+PANELS = 4  # largest number of panels
+PAIRS, MIN_PAIRS = 9, 3  # largest and least number of pairs in a panel
+FALLBACK = 40  # words that are drawn if no relation has enough known pairs
 # Candidate positions of a label: offset from its point to the right and up, in points,
 # and the part of the label at that offset: left (0), middle (0.5) or right (1), and
 # bottom (0), middle (0.5) or top (1).
@@ -80,7 +81,7 @@ def pca_plot(path: Path, words: Sequence[str], vectors: np.ndarray) -> None:
 
 
 def relations(words: Sequence[str]) -> dict[str, np.ndarray]:
-    """Return the rows of the known pairs, Px2, of the first groups that have enough."""
+    """Return the rows of known pairs, Px2, of the first relations with enough pairs."""
     rows: dict[str, int] = {}
     for row, word in enumerate(words):
         rows.setdefault(word.lower(), row)
@@ -88,7 +89,7 @@ def relations(words: Sequence[str]) -> dict[str, np.ndarray]:
     for title, text in GROUPS.items():
         pairs = [pair.split() for pair in text.split(", ")]
         index = [[rows[a], rows[b]] for a, b in pairs if a in rows and b in rows]
-        if len(index) >= FEWEST:
+        if len(index) >= MIN_PAIRS:
             known[title] = np.array(sorted(index, key=max)[:PAIRS])
     return dict(list(known.items())[:PANELS])
 
@@ -115,7 +116,14 @@ def plane(vectors: np.ndarray) -> np.ndarray:
 
 
 def scatter(axes: Any, title: str, place: np.ndarray, paired: bool) -> None:
-    """Draw a panel without its labels."""
+    """Draw a panel without its labels.
+
+    Args:
+      axes: The panel.
+      title: Title of the panel.
+      place: Positions of the words, Nx2: all first words, then all second words.
+      paired: Whether words are pairs, joined by arrows.
+    """
     half = len(place) // 2 if paired else len(place)
     arrow = {
         "arrowstyle": "-|>",
@@ -131,12 +139,19 @@ def scatter(axes: Any, title: str, place: np.ndarray, paired: bool) -> None:
     for number, points in enumerate((place[:half], place[half:])):
         axes.scatter(*points.T, s=14, color=f"C{number}", zorder=3)
     axes.set(title=title, xlabel="first component", ylabel="second component")
-    axes.set_aspect("equal", adjustable="datalim")  # parallel must look parallel
+    axes.set_aspect("equal", adjustable="datalim")  # preserves angles
     axes.margins(0.1)
 
 
 def label(axes: Any, words: Sequence[str], place: np.ndarray, paired: bool) -> None:
-    """Write each word next to its point, at the position with the least overlap."""
+    """Write each word next to its point, at the position with the least overlap.
+
+    Args:
+      axes: The panel.
+      words: Words in the order of `place`.
+      place: Positions of the words, as in `scatter`.
+      paired: Whether words are pairs, joined by arrows.
+    """
     half = len(words) // 2 if paired else len(words)
     points = axes.transData.transform(place)
     taken = [around(point, 4) for point in points]
@@ -164,13 +179,14 @@ def label(axes: Any, words: Sequence[str], place: np.ndarray, paired: bool) -> N
             box = left, bottom, left + width, bottom + height
             hides = sum(overlap(box, other) for other in others)
             hides += width * height - overlap(box, frame)
-            choices.append((hides + 2 * (abs(right) + abs(up)), box))  # near is clear
+            choices.append((hides + 2 * (abs(right) + abs(up)), box))  # prefer near
         _, best = min(choices, key=lambda choice: choice[0])
         taken.append(best)
         text.set_position(((best[0] - x0) / pixels, (best[1] - y0) / pixels))
 
 
 def around(point: np.ndarray, radius: float) -> Box:
+    """Return the square around a point."""
     x, y = map(float, point)
     return x - radius, y - radius, x + radius, y + radius
 

@@ -15,15 +15,15 @@ from typing import Any, NamedTuple
 from dml.metrics.timeline import Bounds, Event
 from dml.types import Timeline
 
-MARK = "clocks meet"  # the interval, and the annotation, of a mark
-Marks = dict[int, list[Bounds]]  # of each rank, in seconds of the timeline
+MARK = "clocks meet"  # name of a mark's interval and annotation
+Marks = dict[int, list[Bounds]]  # marks of each rank, in seconds of the timeline
 
 
 class Fit(NamedTuple):
-    """The offset of the times of a JAX trace, and its error; in µs."""
+    """The offset from a JAX trace to the timeline."""
 
-    ahead: float
-    within: float
+    ahead: float  # offset to add to times of the trace, in µs
+    within: float  # bound of the offset's error, in µs
 
 
 def read(folder: Path) -> list[Event]:
@@ -58,9 +58,10 @@ def unmarked(timeline: Timeline) -> tuple[Timeline, Marks]:
 
 
 def fit(trace: Sequence[Event], marks: Sequence[Bounds]) -> Fit:
-    """Compare a trace's annotations with the intervals in which they were made.
+    """Return the offset of a trace, from its annotations and the marks around them.
 
-    An annotation lies inside its interval, so the narrowest has the smallest error.
+    An annotation lies inside its mark, so the mark that is least longer than its
+    annotation gives the smallest error.
     """
     annotations = sorted(
         (event["ts"], event.get("dur", 0.0))
@@ -83,10 +84,16 @@ def merged(
     fits: Mapping[int, Fit],
     title: str = "messages",
 ) -> list[Event]:
-    """Return all events: process 0 has the messages, the others each rank's JAX.
+    """Return the events of all traces: messages in process 0, JAX in one per rank.
 
-    Processes and flows are renumbered, as every trace has its own numbers. Times are
-    shifted to 0 or more, as a trace needs.
+    Processes and flows are renumbered, because numbers are unique in one trace only.
+    Times are shifted so that none is negative.
+
+    Args:
+      messages: Events of the timeline.
+      traces: Events of each rank's JAX trace.
+      fits: Offset of each rank's JAX trace.
+      title: Name of the process of the timeline.
     """
     events = [*process(0, title), *messages] if messages else []
     flows = count(
@@ -112,7 +119,7 @@ def merged(
 
 
 def process(pid: int, name: str) -> list[Event]:
-    """Return the events of a process's name and place."""
+    """Return the events that set a process's name and position."""
     metadata = {"ph": "M", "pid": pid}
     return [
         metadata | {"name": "process_name", "args": {"name": name}},
@@ -121,6 +128,7 @@ def process(pid: int, name: str) -> list[Event]:
 
 
 def named(event: Event) -> str:
+    """Return the name in a metadata event."""
     return str(event["args"]["name"])
 
 

@@ -13,7 +13,7 @@ from dml.types import Interval, Message, Timeline
 
 Event = dict[str, Any]
 Bounds = tuple[float, float]  # start and end of an interval, in seconds
-NANO = 1e-3  # of a microsecond, the unit of trace events
+NANO = 1e-3  # a nanosecond in microseconds, the unit of trace events
 
 
 def write(path: Path, timeline: Timeline) -> None:
@@ -39,15 +39,15 @@ def waiting(timeline: Timeline) -> dict[int, float]:
 def waits(timeline: Timeline) -> dict[int, list[Bounds]]:
     """Return the intervals in which each rank waited for other ranks.
 
-    A call that receives messages waits until the last one is sent. A call that receives
-    none (Barrier, Allreduce, ...) waits all the time, as does a phase named wait
-    outside of calls. Send does not wait.
+    A call that receives messages waits until the last message is sent. A call that
+    receives no message (Barrier, Allreduce, ...) waits all the time, as does a phase
+    named wait outside of calls. Send does not wait.
     """
-    arrived = defaultdict(list)
+    arrivals = defaultdict(list)
     for message in timeline.messages:
-        arrived[message.dest].append((message.received, message.sent))
-    for each in arrived.values():
-        each.sort()
+        arrivals[message.dest].append((message.received, message.sent))
+    for times in arrivals.values():
+        times.sort()
     waited: dict[int, list[Bounds]] = {rank: [] for rank in ranks(timeline)}
     calls, phases = defaultdict(list), defaultdict(list)
     for interval in timeline.intervals:
@@ -55,7 +55,7 @@ def waits(timeline: Timeline) -> dict[int, list[Bounds]]:
             phases[interval.rank].append((interval.start, interval.end))
         elif is_call(interval):
             calls[interval.rank].append((interval.start, interval.end))
-            until = call_waits_until(interval, arrived[interval.rank])
+            until = call_waits_until(interval, arrivals[interval.rank])
             if until > interval.start and interval.name != "Send":
                 waited[interval.rank].append((interval.start, until))
     for rank in waited:
@@ -78,15 +78,16 @@ def without(intervals: list[Bounds], holes: list[Bounds]) -> Iterator[Bounds]:
             yield start, end
 
 
-def call_waits_until(interval: Interval, arrived: list[tuple[float, float]]) -> float:
+def call_waits_until(interval: Interval, arrivals: list[tuple[float, float]]) -> float:
     """Return the time until which a call waits.
 
-    arrived: times at which its rank received messages, and at which they were sent. A
-    message received at the very start belongs to the call before.
+    Args:
+      interval: The call. A message received at its start belongs to the call before.
+      arrivals: (time received, time sent) of each message to the rank, sorted.
     """
-    first = bisect_right(arrived, (interval.start, math.inf))
-    after = bisect_right(arrived, (interval.end, math.inf))
-    sent = [sent for _, sent in arrived[first:after]]
+    first = bisect_right(arrivals, (interval.start, math.inf))
+    after = bisect_right(arrivals, (interval.end, math.inf))
+    sent = [sent for _, sent in arrivals[first:after]]
     return max(sent, default=interval.end)
 
 
@@ -96,6 +97,7 @@ def is_call(interval: Interval) -> bool:
 
 
 def ranks(timeline: Timeline) -> list[int]:
+    """Return the ranks that have intervals."""
     return sorted({interval.rank for interval in timeline.intervals})
 
 
@@ -110,11 +112,11 @@ def merged(intervals: Iterable[Bounds], gap: float = 0.0) -> list[Bounds]:
     return union
 
 
-# Trace events, as Chrome has them: https://perfetto.dev/docs/getting-started/other-formats
+# The format of trace events: https://perfetto.dev/docs/getting-started/other-formats
 
 
 def events(timeline: Timeline) -> list[Event]:
-    """Return a thread per rank, a slice per interval, an arrow per message, by time."""
+    """Return threads of ranks, slices of intervals and arrows of messages, by time."""
     timed = [slice_of(interval) for interval in timeline.intervals]
     for number, message in enumerate(timeline.messages):
         timed += arrow(number, message)
@@ -124,6 +126,7 @@ def events(timeline: Timeline) -> list[Event]:
 
 
 def threads(ranks: Iterable[int]) -> Iterator[Event]:
+    """Yield the name and the position of each rank's thread."""
     for rank in ranks:
         thread = {"ph": "M", "pid": 0, "tid": rank}
         yield thread | {"name": "thread_name", "args": {"name": f"rank {rank}"}}
@@ -131,26 +134,29 @@ def threads(ranks: Iterable[int]) -> Iterator[Event]:
 
 
 def micro(seconds: float) -> float:
-    """Return microseconds, rounded to Perfetto's own nanoseconds."""
+    """Return microseconds, rounded to nanoseconds, the resolution of Perfetto."""
     return round(seconds * 1e6, 3)
 
 
 def slice_of(interval: Interval) -> Event:
+    """Return the slice of an interval."""
     start, end = micro(interval.start), micro(interval.end)
     return {
-        **{
-            "ph": "X",
-            "name": interval.name,
-            "cat": "call" if is_call(interval) else "phase",
-        },
-        **{"pid": 0, "tid": interval.rank, "ts": start, "dur": round(end - start, 3)},
+        "ph": "X",
+        "name": interval.name,
+        "cat": "call" if is_call(interval) else "phase",
+        "pid": 0,
+        "tid": interval.rank,
+        "ts": start,
+        "dur": round(end - start, 3),
     }
 
 
 def arrow(number: int, message: Message) -> Iterator[Event]:
     """Yield both ends of a flow from the sender's slice to the receiver's.
 
-    The end lies in the slice whose end it is: a nanosecond earlier.
+    The second end is a nanosecond before the end of the receiver's slice, so that it
+    lies in that slice.
     """
     sent, received = micro(message.sent), micro(message.received)
     flow = {"name": "message", "cat": "message", "id": number, "pid": 0}

@@ -1,4 +1,4 @@
-"""Seconds by phase, by any clock (comm.Wtime is virtual)."""
+"""Seconds by phase, measured by any clock, such as the virtual comm.Wtime."""
 
 import time
 from collections.abc import Callable, Iterable, Iterator
@@ -10,7 +10,7 @@ Item = TypeVar("Item")
 class Phase:
     """A context manager that adds its time to a phase of a timer.
 
-    A class, not a generator: strategies enter it several times in every update.
+    A class is faster than a generator; strategies enter it several times per update.
     """
 
     __slots__ = ("name", "start", "timer")
@@ -32,7 +32,9 @@ class Phase:
 class Timer:
     """Sums of seconds by phase until the next lap.
 
-    `seen(phase, start, end)` is called at the end of every phase.
+    Args:
+      clock: Returns the time in seconds.
+      seen: Called at the end of every phase with (phase, start, end).
     """
 
     def __init__(
@@ -44,7 +46,10 @@ class Timer:
         self.seconds: dict[str, float] = {}
 
     def __call__(self, phase: str) -> "Phase":
-        """Add the time inside to the phase; synchronize the device before the end."""
+        """Return a context that adds its duration to the phase.
+
+        Synchronize the device before the end of the context.
+        """
         return Phase(self, phase)
 
     def waits(self, phase: str, items: Iterable[Item]) -> Iterator[Item]:

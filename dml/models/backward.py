@@ -28,7 +28,8 @@ def backward(
 ) -> tuple[Any, Iterator[tuple[str, Grads]]]:
     """Return the loss, and names with gradients, in the order of `order`.
 
-    All layers are dispatched at once, so the arrays may still be in computation.
+    All layers are dispatched before the function returns: JAX may still be computing
+    the arrays.
 
     Args:
       model: A model with layers.
@@ -36,34 +37,39 @@ def backward(
       batch: The minibatch.
     """
     activations: Any = None
-    backs = []
+    pullbacks = []
     for layer in model.layers:
-        activations, back = _forward(
+        activations, pullback = _forward(
             layer.apply, read(layer, params), activations, batch
         )
-        backs.append(back)
-    return activations, _back(model.layers, backs, activations)
+        pullbacks.append(pullback)
+    return activations, _gradients(model.layers, pullbacks, activations)
 
 
-def _back(
-    layers: Any, backs: list[Any], loss: jax.Array
+def _gradients(
+    layers: Any, pullbacks: list[Any], loss: jax.Array
 ) -> Iterator[tuple[str, Grads]]:
+    """Return names with complete gradients, from the last layer to the first.
+
+    The gradient of params that several layers read is complete after the first of
+    these layers.
+    """
     first_layer, partial_grads = first(layers), dict[str, Grads]()
-    done: list[tuple[str, Grads]] = []
+    complete: list[tuple[str, Grads]] = []
     incoming: Any = _ones(loss)
     for number in reversed(range(len(layers))):
-        grads, incoming = _backward(backs.pop(), incoming)
+        grads, incoming = _backward(pullbacks.pop(), incoming)
         for name, grad in grads.items():
             if name in partial_grads:
                 grad = plus(partial_grads.pop(name), grad, 1)
             if first_layer[name] == number:
-                done.append((name, grad))
+                complete.append((name, grad))
             else:
                 partial_grads[name] = grad
-    return iter(done)
+    return iter(complete)
 
 
-# A layer's function is static: it is compiled once for all steps.
+# The layer's function is a static argument: it is compiled once for all steps.
 @partial(jax.jit, static_argnums=0)
 def _forward(
     apply: Callable[..., Any], params: Params, activations: Any, batch: Batch
@@ -76,8 +82,8 @@ def _forward(
 
 
 @jax.jit
-def _backward(back: Any, incoming: Any) -> tuple[dict[str, Grads], Any]:
-    return back(incoming)
+def _backward(pullback: Any, incoming: Any) -> tuple[dict[str, Grads], Any]:
+    return pullback(incoming)
 
 
 @jax.jit

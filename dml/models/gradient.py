@@ -12,12 +12,12 @@ from jax.sharding import NamedSharding, PartitionSpec
 from dml.types import Batch, Grads, Params
 
 
-# The loss is static, so ranks that share a model (virtual ones) share one compilation.
+# The loss is a static argument: virtual ranks that share a model compile it once.
 @partial(jax.jit, static_argnums=0)
 def gradient(
     loss: Callable[[Params, Batch], Any], params: Params, batch: Batch
 ) -> tuple[Any, Grads]:
-    """Return loss and gradient; all strategies call this, so their bits are equal."""
+    """Return loss and gradient; all strategies call it, for bit-identical results."""
     return jax.value_and_grad(loss)(params, batch)
 
 
@@ -29,7 +29,8 @@ def accumulated(
 ) -> tuple[Any, Grads]:
     """Return the weighted sum of the batches' losses and gradients.
 
-    Products and sums are rounded as in an all-reduce by a star, so bits are equal.
+    Products and sums are rounded as in the star all-reduce, so that results are
+    bit-identical.
 
     Args:
       gradient: (params, batch) -> loss, gradient.
@@ -51,7 +52,7 @@ def plus(total: Grads | None, grads: Grads, weight: float) -> Grads:
 
 
 def _placed_like(number: Any, tree: Any) -> jax.Array:
-    """Put a number on the devices of a tree: XLA would copy it to a mesh implicitly."""
+    """Copy a number to the devices of a tree, as XLA would do implicitly."""
     sharding = jax.tree.leaves(tree)[0].sharding
     if len(sharding.device_set) == 1:
         return jax.device_put(number)

@@ -10,8 +10,8 @@ import numpy as np
 
 from dml.types import Params
 
-# (names of a leaf's path, shape) -> standard deviation, where 0.0 fills with zeros, or
-# None for the default
+# (names of a leaf's path, shape) -> standard deviation of a leaf; 0.0 for zeros, None
+# for the default
 Spread = Callable[[tuple[str, ...], tuple[int, ...]], float | None]
 
 EMBEDDING = 0.02  # standard deviation of the tables of BERT and GPT-2
@@ -20,19 +20,20 @@ ZEROS = ("bias", "mean")
 
 
 def initial(shapes: Any, key: jax.Array, spread: Spread | None = None) -> Params:
-    """Draw params in these shapes: LeCun's normal kernels, ones, zeros.
+    """Draw params of these shapes: LeCun's normal kernels, ones, zeros.
 
-    Equal keys give equal bits. numpy draws the numbers, as flax's draws take seconds to
-    compile, on each of many processes.
+    Equal keys give equal bits. numpy draws the numbers, because flax's initializers
+    take seconds to compile in each of many processes.
 
     Args:
-      shapes: A tree whose leaves are tuples or have a `shape`, as of jax.eval_shape.
+      shapes: A tree whose leaves are tuples or have a `shape`, like the result of
+        jax.eval_shape.
       key: Random key.
       spread: Standard deviations that differ from the default; see Spread.
     """
     rng = np.random.default_rng(np.asarray(jax.random.key_data(key)))
 
-    def drawn(path: Any, leaf: Any) -> jax.Array:
+    def draw(path: Any, leaf: Any) -> jax.Array:
         names = tuple(entry.key for entry in path)
         shape = leaf if isinstance(leaf, tuple) else leaf.shape
         deviation = None if spread is None else spread(names, shape)
@@ -46,7 +47,7 @@ def initial(shapes: Any, key: jax.Array, spread: Spread | None = None) -> Params
         return jnp.asarray(np.float32(deviation) * normal)
 
     return jax.tree_util.tree_map_with_path(
-        drawn, shapes, is_leaf=lambda node: isinstance(node, tuple)
+        draw, shapes, is_leaf=lambda node: isinstance(node, tuple)
     )
 
 
@@ -56,4 +57,4 @@ def usual(name: str, shape: tuple[int, ...]) -> float:
         return 0.0
     if name == "embedding":
         return EMBEDDING
-    return 1 / math.sqrt(math.prod(shape[:-1]))  # LeCun's, by the number of inputs
+    return 1 / math.sqrt(math.prod(shape[:-1]))  # LeCun: 1 / √(number of inputs)

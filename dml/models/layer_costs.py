@@ -1,6 +1,7 @@
-"""The cost of each layer, by which the stages of a pipeline are balanced.
+"""The cost of each layer, used to balance the stages of a pipeline.
 
-The cost is the number of operations, or the seconds, of a layer's forward and backward.
+The cost is the number of operations, or the seconds, of a layer's forward and backward
+pass.
 """
 
 import time
@@ -24,17 +25,17 @@ def even(layers: Sequence[Layer], params: Params, batch: Any) -> list[float]:
 def flops(layers: Sequence[Layer], params: Params, batch: Any) -> list[float]:
     """Return the operations of every layer by XLA's count; nothing is computed."""
 
-    def operations(both: Both, *like: Any) -> float:
-        analysis = jax.jit(both).lower(*like).cost_analysis()
+    def operations(both: Both, *shapes: Any) -> float:
+        analysis = jax.jit(both).lower(*shapes).cost_analysis()
         return max(1.0, float((analysis or {}).get("flops", 1.0)))
 
-    return [operations(both, *like) for both, *like in each(layers, params, batch)]
+    return [operations(both, *shapes) for both, *shapes in each(layers, params, batch)]
 
 
 def seconds(
     layers: Sequence[Layer], params: Params, batch: Any, repeats: int = 3
 ) -> list[float]:
-    """Return the seconds of every layer on this device, the least of some repeats.
+    """Return the seconds of every layer on this device: the minimum over repeats.
 
     Args:
       layers: Layers of a model.
@@ -43,23 +44,23 @@ def seconds(
       repeats: Number of measured runs.
     """
 
-    def took(both: Both, *like: Any) -> float:
-        zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), like)
-        call, spent = jax.jit(both), []
-        for _ in range(1 + repeats):  # the first one compiles
-            begun = time.perf_counter()
+    def measure(both: Both, *shapes: Any) -> float:
+        zeros = jax.tree.map(lambda leaf: jnp.zeros(leaf.shape, leaf.dtype), shapes)
+        call, durations = jax.jit(both), []
+        for _ in range(1 + repeats):  # the first run compiles
+            start = time.perf_counter()
             jax.block_until_ready(call(*zeros))
-            spent.append(time.perf_counter() - begun)
-        return min(spent[1:])
+            durations.append(time.perf_counter() - start)
+        return min(durations[1:])
 
-    return [took(both, *like) for both, *like in each(layers, params, batch)]
+    return [measure(both, *shapes) for both, *shapes in each(layers, params, batch)]
 
 
 COSTS = {"even": even, "flops": flops, "seconds": seconds}
 
 
 def each(layers: Sequence[Layer], params: Params, batch: Any) -> Iterator[Any]:
-    """Yield every layer's forward and backward, and the shapes of their arguments."""
+    """Yield, for every layer, a function of both passes and its arguments' shapes."""
     params, batch = jax.eval_shape(lambda *trees: trees, params, batch)
     activations: Any = None
     for layer in layers:
@@ -73,8 +74,8 @@ def each(layers: Sequence[Layer], params: Params, batch: Any) -> Iterator[Any]:
             def run(params: Any, activations: Any) -> Any:
                 return apply(params, activations, batch)
 
-            out, back = jax.vjp(run, params, activations)
-            return out, back(jax.tree.map(jnp.ones_like, out))
+            out, pullback = jax.vjp(run, params, activations)
+            return out, pullback(jax.tree.map(jnp.ones_like, out))
 
         weights = read(layer, params)
         yield both, weights, activations, batch

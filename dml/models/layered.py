@@ -54,7 +54,10 @@ def read(layer: Layer, params: Params) -> dict[str, Params]:
 
 
 def first(layers: Sequence[Layer]) -> dict[str, int]:
-    """Return the first layer that reads each name, the last to add to its gradient."""
+    """Return the number of the first layer that reads each name.
+
+    That layer is the last one that adds to the gradient of these params.
+    """
     number_of: dict[str, int] = {}
     for number, layer in enumerate(layers):
         for name in layer.names:

@@ -5,9 +5,9 @@
        (and over data, by ZeRO)         1f1b: min(M, K - k) of them, gpipe: all M
 
 Stage 0 stores the embedding, the last stage the head with a copy of the token table. A
-Rule states the bytes that a token's activations take in a block of width D with H heads
-and L positions: of D numbers (whole: on every device of tensor; cut: a slice on each)
-and of the H·L numbers of its attention.
+Rule has the bytes of one token's activations, for width D, H heads and L positions: per
+unit of width (`whole` on every device of tensor, `cut` divided over them) and per
+attention weight (H·L for each token).
 """
 
 import math
@@ -26,15 +26,15 @@ class Rule(NamedTuple):
       parameter: Bytes of a parameter.
       gradient: Bytes of its gradient.
       state: Bytes of its optimizer state.
-      stream: Of D: the input of a block; with remat only this is saved.
-      whole: Of D: norms, and masks of dropout.
-      cut: Of D: queries, keys, values, mixed; the hidden layer (4 D).
-      attention: Of H·L.
-      embedded: Of D: saved by the embedding.
-      head: Of D: saved by the head's norm and the loss.
-      words: Of the vocabulary: scores and probabilities.
-      back: Of D: temporary memory of a block's backward pass.
-      back_attention: Of H·L: the same.
+      stream: Bytes per unit of D of a block's input; with remat, only this is saved.
+      whole: Bytes per unit of D of norms and of dropout masks.
+      cut: Bytes per unit of D of queries, keys, values, mixed and hidden (4 D).
+      attention: Bytes per attention weight.
+      embedded: Bytes per unit of D that the embedding saves.
+      head: Bytes per unit of D that the head's norm and the loss save.
+      words: Bytes per word of the vocabulary of scores and probabilities.
+      back: Temporary bytes per unit of D in a block's backward pass.
+      back_attention: Temporary bytes per attention weight in a block's backward pass.
     """
 
     parameter: int
@@ -55,7 +55,13 @@ class Rule(NamedTuple):
 # sequence parallel; 2sbh with remat; 4sbh(1 + v/h) for the loss. Half precision, with
 # dropout (masks of a byte). Adam in float32: a copy of the weights and two moments.
 MIXED = Rule(
-    *(2, 2, 12, 2, 10, 24, 5),
+    parameter=2,
+    gradient=2,
+    state=12,
+    stream=2,
+    whole=10,
+    cut=24,
+    attention=5,
     embedded=1,
     head=4,
     words=4,
@@ -68,7 +74,13 @@ MIXED = Rule(
 # and after gelu. XLA's CPU compiler saves 24 D + 3 H·L: also tanh (4 D), the statistics
 # of both norms (4 D), softmax's numerators and a constant array of H·L.
 FLOAT32 = Rule(
-    *(4, 4, 8, 4, 32, 64, 12),
+    parameter=4,
+    gradient=4,
+    state=8,
+    stream=4,
+    whole=32,
+    cut=64,
+    attention=12,
     embedded=4,
     head=0,
     words=8,
@@ -98,10 +110,10 @@ class DeviceBytes(NamedTuple):
 
 
 class Expected(NamedTuple):
-    """Bytes that a compiled step of one device is expected to take."""
+    """Expected bytes of a compiled step on one device."""
 
-    arguments: int  # params, state, the batch
-    temporary: int
+    arguments: int  # params, optimizer state and batch
+    temporary: int  # activations and gradients
 
 
 def checked(shape: Shape, plan: Plan) -> Plan:
@@ -110,13 +122,13 @@ def checked(shape: Shape, plan: Plan) -> Plan:
         raise BadInput(f"expected sizes of at least 1, got {plan}; correct them")
     if shape.heads % plan.tensor:
         raise BadInput(
-            f"expected heads that {plan.tensor} devices of tensor share evenly, got "
-            f"{shape.heads}; pass a tensor that divides {shape.heads}"
+            f"expected heads divisible by tensor={plan.tensor}, got {shape.heads}; "
+            f"pass a size of tensor that divides {shape.heads}"
         )
     if plan.stage > shape.layers:
         raise BadInput(
-            f"expected a block a stage, got {shape.layers} blocks for {plan.stage} "
-            f"stages; pass at most stage:{shape.layers}"
+            f"expected a block or more per stage, got {shape.layers} blocks for "
+            f"{plan.stage} stages; pass at most stage:{shape.layers}"
         )
     if plan.schedule not in IN_FLIGHT or plan.zero not in range(4):
         raise BadInput(
@@ -127,26 +139,26 @@ def checked(shape: Shape, plan: Plan) -> Plan:
 
 
 def block(shape: Shape, tensor: int = 1) -> int:
-    """Count a block's parameters on a device of tensor."""
+    """Return the number of a block's parameters on one of `tensor` devices."""
     width = shape.width
     cut = 12 * width**2 + 7 * width  # kernels; biases of qkv and up
     return cut // tensor + 6 * width  # biases of out and down, two norms
 
 
 def table(shape: Shape, tensor: int = 1) -> int:
-    """Count the numbers of the token table, padded to equal shares."""
+    """Return the number of the token table's parameters, padded to equal shares."""
     return -(-shape.vocabulary // tensor) * shape.width
 
 
 def head(shape: Shape, causal: bool, tensor: int = 1) -> int:
-    """Count the head's parameters, without the table."""
+    """Return the number of the head's parameters, without the token table."""
     norm, dense = 2 * shape.width, shape.width**2 + shape.width
     bias = -(-shape.vocabulary // tensor)
     return norm if causal else norm + dense + norm + bias
 
 
 def parameters(shape: Shape, causal: bool) -> int:
-    """Count all parameters: those of `transformer.shapes`."""
+    """Return the number of all parameters in `transformer.shapes`."""
     embedding = table(shape) + shape.length * shape.width
     return embedding + shape.layers * block(shape) + head(shape, causal)
 
@@ -157,11 +169,11 @@ def blocks(layers: int, stages: int, stage: int) -> int:
 
 
 def on_stage(shape: Shape, causal: bool, plan: Plan, stage: int) -> int:
-    """Count the parameters on a device of a stage, before ZeRO.
+    """Return the number of parameters on a device of a stage, before ZeRO.
 
     Args:
       shape: Sizes of the transformer.
-      causal: Whether it is GPT, not BERT.
+      causal: Whether the network is GPT, not BERT.
       plan: The division over devices.
       stage: Number of the stage.
     """
@@ -182,7 +194,7 @@ def device_bytes(
 
     Args:
       shape: Sizes of the transformer.
-      causal: Whether it is GPT, not BERT.
+      causal: Whether the network is GPT, not BERT.
       plan: The division over devices.
       stage: Number of the stage.
       rule: Bytes of a parameter and of activations.
@@ -201,13 +213,13 @@ def device_bytes(
 
 
 def fullest(shape: Shape, causal: bool, plan: Plan, rule: Rule = MIXED) -> DeviceBytes:
-    """Return the greatest bytes on a device: of the first stage or of the last one.
+    """Return the bytes on the fullest device, which is in the first or last stage.
 
     Stages between have no more blocks than the first, and fewer microbatches in flight.
 
     Args:
       shape: Sizes of the transformer.
-      causal: Whether it is GPT, not BERT.
+      causal: Whether the network is GPT, not BERT.
       plan: The division over devices.
       rule: Bytes of a parameter and of activations.
     """
@@ -219,7 +231,7 @@ def fullest(shape: Shape, causal: bool, plan: Plan, rule: Rule = MIXED) -> Devic
 
 
 def activations(shape: Shape, plan: Plan, stage: int, rule: Rule = MIXED) -> int:
-    """Return the greatest bytes of activations on a device of the stage at once.
+    """Return the peak bytes of activations on a device of a stage.
 
     Args:
       shape: Sizes of the transformer.
@@ -231,28 +243,29 @@ def activations(shape: Shape, plan: Plan, stage: int, rule: Rule = MIXED) -> int
     cut = shape.width / plan.tensor
     square = shape.heads * shape.length / plan.tensor
     inside = rule.whole * stream + rule.cut * cut + rule.attention * square
-    kept = rule.stream * stream if plan.remat else inside
-    alive = blocks(shape.layers, plan.stage, stage) * kept
+    saved_by_block = rule.stream * stream if plan.remat else inside
+    saved = blocks(shape.layers, plan.stage, stage) * saved_by_block
     if stage == 0:
-        alive += rule.embedded * stream
-    # of one microbatch: either of the loss, or of a block's backward pass
-    now = inside * plan.remat + rule.back * stream + rule.back_attention * square
+        saved += rule.embedded * stream
+    # temporary memory of one microbatch: of a block's backward pass, or of the loss
+    temporary = inside * plan.remat + rule.back * stream + rule.back_attention * square
     if stage == plan.stage - 1:
         words = rule.words * -(-shape.vocabulary // plan.tensor)
-        now = max(now, rule.head * stream + words)
+        temporary = max(temporary, rule.head * stream + words)
     tokens = plan.microbatch * shape.length
-    return math.ceil(tokens * (IN_FLIGHT[plan.schedule](plan, stage) * alive + now))
+    in_flight = IN_FLIGHT[plan.schedule](plan, stage)
+    return math.ceil(tokens * (in_flight * saved + temporary))
 
 
 def program(shape: Shape, causal: bool, batch: int, remat: bool) -> Expected:
     """Return the expected bytes of a compiled step: gradient, Adam, one device.
 
-    Gradients take the bytes of one block at a time: if Adam is in the program, XLA
-    updates each leaf as soon as its gradient is computed.
+    The gradients of one block exist at a time: if Adam is in the program, XLA updates
+    each leaf as soon as its gradient is computed.
 
     Args:
       shape: Sizes of the transformer.
-      causal: Whether it is GPT, not BERT.
+      causal: Whether the network is GPT, not BERT.
       batch: Number of examples.
       remat: Whether blocks are recomputed in the backward pass.
     """

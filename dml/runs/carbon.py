@@ -1,8 +1,8 @@
 """Energy, CO2 equivalent and price of devices that run for some hours.
 
-Strubell 2019 (arXiv 1906.02243, equation 1) and Patterson 2021 (arXiv 2104.10350) have
-one formula; PUE, the power usage effectiveness, is the energy of a data centre divided
-by that of its computers.
+The formula is that of Strubell 2019 (arXiv 1906.02243, equation 1) and of Patterson
+2021 (arXiv 2104.10350). PUE, the power usage effectiveness, is the energy of a data
+centre divided by that of its computers.
 """
 
 from typing import NamedTuple
@@ -11,28 +11,35 @@ POUND = 0.45359237  # kg
 
 
 class Footprint(NamedTuple):
-    """Energy, and the CO2 equivalent in the unit of the given intensity."""
+    """Energy and CO2 equivalent."""
 
     kwh: float
-    co2: float
+    co2: float  # mass, in the unit of `intensity`
 
 
 def footprint(watts: float, hours: float, pue: float, intensity: float) -> Footprint:
-    """Return the footprint of computers by their watts; intensity is of a kWh."""
+    """Return the footprint of computers.
+
+    Args:
+      watts: Power of the computers.
+      hours: Duration.
+      pue: Power usage effectiveness of the data centre.
+      intensity: CO2 equivalent of a kWh, such as kg.
+    """
     kwh = pue * watts * hours / 1000
     return Footprint(kwh, intensity * kwh)
 
 
 class Price(NamedTuple):
-    """Dollars an hour, interruptible and on demand, as listed at a time."""
+    """Listed price of a device."""
 
-    spot: float
-    on_demand: float
-    listed: str
+    spot: float  # dollars an hour, interruptible
+    on_demand: float  # dollars an hour
+    listed: str  # source and date
 
 
 GOOGLE_2019 = "Google Cloud 2019-06, by Strubell 2019"
-PRICES = {  # by a part of the device's name
+PRICES = {  # keys are substrings of devices' names
     "core": Price(0.0100, 0.0475, "Google Cloud n1, us-central1, 2019-06"),
     "P100": Price(0.43, 1.46, GOOGLE_2019),
     "V100": Price(0.74, 2.48, GOOGLE_2019),
@@ -44,11 +51,11 @@ PRICES = {  # by a part of the device's name
 
 
 def hourly(device: str) -> float | None:
-    """Return the dollars of a device's hour on demand; None without a listed price."""
+    """Return a device's price on demand in dollars an hour; None if it is unknown."""
     prices = (price.on_demand for name, price in PRICES.items() if name in device)
     return next(prices, None)
 
 
 def rent(devices: float, hours: float, price: float) -> float:
-    """Return the dollars for devices at a price an hour."""
+    """Return the cost in dollars of devices with a price in dollars an hour."""
     return devices * hours * price

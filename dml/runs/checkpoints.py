@@ -1,6 +1,6 @@
 """Checkpoints of GloVe, in the layout of the reference program.
 
-The C program resumes from the two files by -load-init-param and -load-init-gradsq.
+The C program resumes from the two files with -load-init-param and -load-init-gradsq.
 """
 
 import json
@@ -21,6 +21,12 @@ def save(folder: Path, epoch: int, rules: Mapping[str, Any], state: Embeddings) 
     """Replace the checkpoint in a folder; a complete one exists at every moment.
 
     A state with a number that is not finite is not saved.
+
+    Args:
+      folder: Folder of the checkpoint.
+      epoch: Number of completed epochs.
+      rules: Flags on which the result of the run depends, with the number of tables.
+      state: Vectors, biases and accumulators.
     """
     if not all(np.isfinite(numbers).all() for numbers in state):
         return
@@ -34,7 +40,7 @@ def save(folder: Path, epoch: int, rules: Mapping[str, Any], state: Embeddings) 
             folder / name,
             rows_TxD[:words],
             bias_T[:words],
-            rows_TxD[-words:],  # the same rows if there is one table; C has two
+            rows_TxD[-words:],  # the same rows if there is one table; C always has two
             bias_T[-words:],
         )
     index = {"epoch": epoch, "words": words, "dim": dim, **names, "rules": dict(rules)}
@@ -47,27 +53,30 @@ def save(folder: Path, epoch: int, rules: Mapping[str, Any], state: Embeddings) 
 
 
 def load(folder: Path, rules: Mapping[str, Any]) -> tuple[int, Embeddings]:
-    """Return the epochs done and the state; other rules raise BadInput."""
+    """Return the number of completed epochs, and the state.
+
+    Raises BadInput if the rules are not those of the saved run.
+    """
     try:
         index = json.loads((folder / INDEX).read_text())
         epoch, files = int(index["epoch"]), [folder / index[kind] for kind in KINDS]
-        was, shape = dict(index["rules"]), (int(index["words"]), int(index["dim"]))
+        saved, shape = dict(index["rules"]), (int(index["words"]), int(index["dim"]))
     except (OSError, ValueError, TypeError, KeyError) as error:
         raise BadInput(
             f"expected a checkpoint in {folder}, got {error!r}; pass "
             "--resume=<the folder of a run that was stopped>"
         ) from error
     for name, value in rules.items():
-        if was.get(name) != value:
+        if saved.get(name) != value:
             raise BadInput(
-                f"expected --{name}={was.get(name)} as in the run to resume, got "
+                f"expected --{name}={saved.get(name)} as in the run to resume, got "
                 f"--{name}={value}; pass the flags of {folder.parent}/config.json"
             )
     parts = [load_state(file, *shape) for file in files]
-    both = tables(rules)
+    count = tables(rules)
     return epoch, Embeddings(
         *(
-            np.concatenate([words, contexts][:both])
+            np.concatenate([words, contexts][:count])
             for vectors, biases, contexts_VxD, context_biases in parts
             for words, contexts in ((vectors, contexts_VxD), (biases, context_biases))
         )

@@ -1,4 +1,4 @@
-"""Read a host's counters of CPU time and joules."""
+"""Read a host's counters of CPU time and energy."""
 
 import os
 import time
@@ -8,42 +8,44 @@ from typing import Any, NamedTuple
 
 POWERCAP = Path("/sys/class/powercap")
 STAT = Path("/proc/stat")
-DRIVER = Path("/dev/nvidiactl")  # no GPU without: asking NVML takes time
+DRIVER = Path("/dev/nvidiactl")  # missing without GPUs; NVML is slower to check
 
 
 class Reading(NamedTuple):
-    """A host's counters at a time: CPU seconds of all, microjoules by file."""
+    """A host's counters at a time."""
 
-    time: float
-    busy: float
-    zones: Mapping[Path, int]
+    time: float  # monotonic clock, in seconds
+    busy: float  # CPU seconds of all processes
+    zones: Mapping[Path, int]  # microjoules, by file
 
 
 class Gpus(NamedTuple):
-    """The joules so far, number and name of the GPUs that this process may use."""
+    """The GPUs that this process may use."""
 
-    joules: float = 0.0
+    joules: float = 0.0  # counters of energy, summed
     number: int = 0
     name: str = ""
 
 
 def reading(root: Path = POWERCAP, stat: Path = STAT) -> Reading:
+    """Read the counters of this host."""
     return Reading(time.monotonic(), busy(stat), zones(root))
 
 
 def zones(root: Path) -> dict[Path, int]:
-    """Read the counters whose sum is that of a host: packages and memory."""
+    """Read the energy counters of packages and memory, which add up to the host's."""
     microjoules = {}
     for zone in sorted(root.glob("intel-rapl:*")):  # AMD's have the same name
         try:
             if (zone / "name").read_text().startswith(("package", "dram")):
                 microjoules[zone / "energy_uj"] = micro(zone / "energy_uj")
-        except OSError:  # since 2020 only root may
+        except OSError:  # since 2020 only root may read the counters
             continue
     return microjoules
 
 
 def micro(file: Path) -> int:
+    """Read a counter in microjoules."""
     return int(file.read_text())
 
 
@@ -51,7 +53,7 @@ def busy(stat: Path = STAT) -> float:
     """Return the CPU seconds of all processes of this host."""
     try:
         _, user, nice, system, _, _, hard, soft, _ = stat.read_text().split(None, 8)
-    except OSError:  # no Linux
+    except OSError:  # not Linux
         return 0.0
     return sum(map(int, (user, nice, system, hard, soft))) / os.sysconf("SC_CLK_TCK")
 
@@ -62,7 +64,7 @@ def worked() -> float:
 
 
 def gpus() -> Gpus:
-    """Read NVML's counters; without GPUs, or without its library, all is 0."""
+    """Read NVML's counters; all are 0 without GPUs or without pynvml."""
     if not DRIVER.exists():
         return Gpus()
     try:
@@ -71,12 +73,12 @@ def gpus() -> Gpus:
         return Gpus()
     try:
         nvml.nvmlInit()
-        handles = [handle(nvml, one) for one in visible(nvml.nvmlDeviceGetCount())]
-        took = [nvml.nvmlDeviceGetTotalEnergyConsumption(one) for one in handles]
-        names = {nvml.nvmlDeviceGetName(one) for one in handles}
-    except nvml.NVMLError:  # before Volta none counted
+        devices = [handle(nvml, name) for name in visible(nvml.nvmlDeviceGetCount())]
+        millijoules = [nvml.nvmlDeviceGetTotalEnergyConsumption(d) for d in devices]
+        names = {nvml.nvmlDeviceGetName(device) for device in devices}
+    except nvml.NVMLError:  # GPUs before Volta have no energy counter
         return Gpus()
-    return Gpus(sum(took) / 1e3, len(handles), " ".join(sorted(names)))
+    return Gpus(sum(millijoules) / 1e3, len(devices), " ".join(sorted(names)))
 
 
 def visible(count: int) -> list[str]:
@@ -86,15 +88,16 @@ def visible(count: int) -> list[str]:
     return every if listed is None else [name for name in listed.split(",") if name]
 
 
-def handle(nvml: Any, one: str) -> Any:
-    if one.isdecimal():
-        return nvml.nvmlDeviceGetHandleByIndex(int(one))
-    return nvml.nvmlDeviceGetHandleByUUID(one)
+def handle(nvml: Any, name: str) -> Any:
+    """Return NVML's handle of a GPU, by its number or its UUID."""
+    if name.isdecimal():
+        return nvml.nvmlDeviceGetHandleByIndex(int(name))
+    return nvml.nvmlDeviceGetHandleByUUID(name)
 
 
-def mine() -> list[int]:
+def own_cores() -> list[int]:
     """Return the cores that this process may run on."""
     try:
         return sorted(os.sched_getaffinity(0))
-    except AttributeError:  # no Linux
+    except AttributeError:  # not Linux
         return list(range(os.cpu_count() or 1))

@@ -1,9 +1,8 @@
 """Energy, CO2e and cost of a run, by counters and CPU time.
 
-There is one meter a host. Where RAPL can be read, a run gets the share of the host's
-joules that it has of the host's CPU time, so the joules of all ranks and runs add up
-to those of the host. Otherwise a CPU second has a stated power. GPUs count their own
-joules (NVML).
+There is one meter per host. Where RAPL can be read, a run's share of the host's joules
+is its share of the host's CPU time, so that the joules of all runs add up to those of
+the host. Otherwise a busy core has an assumed power. GPUs have energy counters (NVML).
 """
 
 import math
@@ -19,40 +18,59 @@ from dml.runs import counters
 from dml.runs.carbon import PRICES, hourly, rent
 from dml.types import Comm
 
-BEGUN = counters.reading()  # when the process began, as its CPU time
+BEGUN = counters.reading()  # at the import, soon after the start of the process
 LOOK = 60.0  # seconds between readings; RAPL's counters overflow in twenty minutes
-CORES = 4096  # of a host, at most
-JOULES = 3.6e6  # in a kWh
+CORES = 4096  # largest number of cores of a host
+JOULES = 3.6e6  # joules in a kWh
 
 
 class Terms(NamedTuple):
-    """Power of CPU time, CO2e of a kWh, and prices of hours."""
+    """Assumed power of a core, and conversions of energy and time.
 
-    watts: float = 10.0  # of a busy core with its memory and board, where none is read
-    pue: float = 1.58  # a data centre's energy by its machines' (Strubell 2019)
-    grid: float = 0.4327  # kg CO2e a kWh: 0.954 lb, as there
-    core_price: float | None = None  # dollars an hour; None takes the table's
+    Attributes:
+      watts: Power of a busy core with its share of memory and board, without RAPL.
+      pue: Power usage effectiveness of the data centre (Strubell 2019).
+      grid: kg CO2e of a kWh (Strubell 2019: 0.954 lb).
+      core_price: Dollars an hour of a core; None takes the price of PRICES.
+      gpu_price: Dollars an hour of a GPU; None takes the price of PRICES.
+    """
+
+    watts: float = 10.0
+    pue: float = 1.58
+    grid: float = 0.4327
+    core_price: float | None = None
     gpu_price: float | None = None
 
 
 class Took(NamedTuple):
-    """Consumption of a host; a run has a share of it, by cores and time."""
+    """Consumption of a host, all numbers; a run has a share of it.
+
+    Attributes:
+      seconds: Duration.
+      rate: Joules of a CPU second.
+      read: 1 if joules are read from RAPL, 0 if they are estimated.
+      gpu_joules: Energy of the GPUs.
+      gpus: Number of GPUs.
+      gpu_price: Dollars an hour of a GPU.
+      unlisted: 1 if the GPUs have no known price.
+      joules: Energy of all processes of the host by RAPL; else infinite.
+    """
 
     seconds: float
-    rate: float  # joules of a CPU second
-    read: float  # 1: by RAPL
+    rate: float
+    read: float
     gpu_joules: float
     gpus: float
-    gpu_price: float  # dollars an hour
-    unlisted: float  # 1: no price is listed
-    joules: float = math.inf  # of all processes of the host, where they are read
+    gpu_price: float
+    unlisted: float
+    joules: float = math.inf
 
 
 class Meter:
     """Consumption of the hosts of all ranks; collective.
 
-    The first rank of each host reads its counters. Virtual ranks are one process, as is
-    a run without comm.
+    The first rank of each host reads its counters. All virtual ranks are one process;
+    so is a run without a communicator.
     """
 
     def __init__(
@@ -70,7 +88,7 @@ class Meter:
         self.gpus = counters.gpus() if self.leads else counters.Gpus()
 
     def look(self) -> None:
-        """Add the joules since the last reading, also of counters that overflowed."""
+        """Add the joules since the last reading; a counter may overflow once."""
         with self.looking:
             for file, before in self.last.items():
                 now = counters.micro(file)
@@ -85,13 +103,13 @@ class Meter:
         if not self.leads:
             return Took(elapsed, 0, 0, 0, 0, 0, 0, 0)
         self.look()
-        everyone = max(counters.busy() - self.begun.busy, counters.worked())
+        all_cpu_seconds = max(counters.busy() - self.begun.busy, counters.worked())
         read = self.joules > 0
         gpus, gpu_price = counters.gpus(), self.terms.gpu_price
         price = hourly(gpus.name) if gpu_price is None else gpu_price
         return Took(
             elapsed,
-            self.joules / everyone if read else self.terms.watts,
+            self.joules / all_cpu_seconds if read else self.terms.watts,
             read,
             gpus.joules - self.gpus.joules,
             gpus.number,
@@ -105,7 +123,7 @@ class Meter:
         fields = len(Took._fields)
         most = np.zeros((max(self.hosts) + 1, fields + CORES))
         most[self.host, :fields] = self.took()
-        most[self.host, [fields + core for core in counters.mine()]] = 1
+        most[self.host, [fields + core for core in counters.own_cores()]] = 1
         cpu_seconds = np.zeros(len(most))
         cpu_seconds[self.host] = counters.worked()
         if self.comm:
@@ -122,8 +140,15 @@ def summed(
     cores: Sequence[int],
     terms: Terms,
 ) -> dict[str, Any]:
-    """Sum over hosts, by the CPU seconds and cores of the run on each."""
-    # A process works before BEGUN, too: its share is at most what was read.
+    """Return the consumption of a run on all hosts.
+
+    Args:
+      hosts: Consumption of each host.
+      cpu_seconds: CPU seconds of the run on each host.
+      cores: Number of cores of the run on each host.
+      terms: Conversions of energy and time.
+    """
+    # CPU time before BEGUN counts, too, so the share is limited to the joules read.
     joules = sum(
         min(host.rate * seconds, host.joules) + host.gpu_joules
         for host, seconds in zip(hosts, cpu_seconds, strict=True)
@@ -145,8 +170,8 @@ def summed(
 
 def sources(hosts: Sequence[Took], terms: Terms) -> list[str]:
     """Return the sources of the joules: counters, or an estimate."""
-    stated = f"CPU time x {terms.watts:g} W (estimated)"
-    names = ["RAPL" if host.read else stated for host in hosts]
+    estimate = f"CPU time x {terms.watts:g} W (estimated)"
+    names = ["RAPL" if host.read else estimate for host in hosts]
     names += ["NVML" for host in hosts if host.gpus]
     return sorted(set(names))
 
@@ -155,16 +180,16 @@ def sources(hosts: Sequence[Took], terms: Terms) -> list[str]:
 def meter(
     comm: Comm | None, terms: Terms, begun: counters.Reading = BEGUN
 ) -> Iterator[Meter]:
-    """Make a meter that reads its counters before they can overflow twice."""
-    made, over = Meter(comm, terms, begun), threading.Event()
+    """Open a meter whose thread reads counters before they can overflow twice."""
+    result, closed = Meter(comm, terms, begun), threading.Event()
 
     def looks() -> None:
-        while not over.wait(LOOK):
-            made.look()
+        while not closed.wait(LOOK):
+            result.look()
 
-    if made.leads and made.last:
+    if result.leads and result.last:
         threading.Thread(target=looks, daemon=True).start()
     try:
-        yield made
+        yield result
     finally:
-        over.set()
+        closed.set()

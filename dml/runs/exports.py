@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dml.runs.writers import Row, Writer, ignore
 
-FLUSHED = 10.0  # seconds until TensorBoard sees a row
+FLUSHED = 10.0  # seconds between writes to the file of events
 
 
 @contextmanager
@@ -18,21 +18,21 @@ def table(path: Path, append: bool = False) -> Iterator[Writer]:
     with open(path, "a" if append else "w", newline="", buffering=1) as file:
 
         def row(row: Row) -> None:
-            fresh = [name for name in row if name not in columns]
-            if fresh:
-                _, before = read(path)
-                columns.extend(fresh)
+            new_columns = [name for name in row if name not in columns]
+            if new_columns:
+                _, earlier_rows = read(path)
+                columns.extend(new_columns)
                 file.seek(0)
                 file.truncate()
                 csv.writer(file).writerow(columns)
-                csv.DictWriter(file, columns).writerows(before)
+                csv.DictWriter(file, columns).writerows(earlier_rows)
             csv.writer(file).writerow([row.get(name, "") for name in columns])
 
         yield Writer(row, ignore)
 
 
 def read(path: Path) -> tuple[list[str], list[Row]]:
-    """Return a table's columns and rows, all text."""
+    """Return a table's columns and rows; all values are text."""
     with open(path, newline="") as file:
         reader = csv.DictReader(file)
         rows: list[Row] = list(reader)
@@ -41,8 +41,8 @@ def read(path: Path) -> tuple[list[str], list[Row]]:
 
 @contextmanager
 def tensorboard(path: Path) -> Iterator[Writer]:
-    """Write each row's numbers as one event, at its step; the summary's at the last."""
-    # not tensorboardX's FileWriter: it takes 100 us a row, for another thread
+    """Write each row's numbers as one event, and those of the summary at the end."""
+    # not tensorboardX's FileWriter, whose thread takes 100 µs per row
     from tensorboardX.event_file_writer import EventsWriter
     from tensorboardX.proto.event_pb2 import Event
 

@@ -18,7 +18,7 @@ PACKAGES = ("numpy", "jax", "mpi4py")
 
 
 def path(out: str | None, experiment: str) -> Path:
-    """Return the folder out, by default runs/<experiment>/<UTC time>."""
+    """Return `out` as a path; by default, runs/<experiment>/<UTC time>."""
     now = datetime.now(UTC).strftime("%Y-%m-%dT%H-%M-%S.%fZ")
     return Path(out) if out else Path("runs", experiment, now)
 
@@ -27,13 +27,19 @@ def path(out: str | None, experiment: str) -> Path:
 def folder(
     path: Path, flags: Mapping[str, Any], append: bool = False, ranks: int = 1
 ) -> Iterator[Writer]:
-    """Make the folder; write config.json now, metrics.jsonl by rows, summary.json.
+    """Create a run folder with config.json; yield the writer of its other files.
 
-    A resumed run appends its rows.
+    Rows are written to metrics.jsonl, the summary to summary.json.
+
+    Args:
+      path: The folder.
+      flags: Flags of the run.
+      append: Whether to append rows to an existing metrics.jsonl, for a resumed run.
+      ranks: Number of ranks.
     """
     try:
         path.mkdir(parents=True, exist_ok=True)
-        # A run that is killed must not have the summary of an earlier one.
+        # A killed run must not have the summary of an earlier run.
         (path / "summary.json").unlink(missing_ok=True)
         dump(path / "config.json", config(flags, ranks))
     except OSError as error:
@@ -49,7 +55,7 @@ def folder(
 
 
 def config(flags: Mapping[str, Any], ranks: int) -> dict[str, Any]:
-    """Return the flags, ranks, versions, host and commit, to repeat a run."""
+    """Return flags, ranks, versions, host and commit, with which a run is repeated."""
     return {
         "flags": dict(flags),
         "ranks": ranks,
@@ -68,7 +74,7 @@ def commit() -> str | None:
     """Return the git commit of this code, "-dirty" if changed; None outside git."""
     options = ["--always", "--dirty", "--abbrev=40", "--exclude=*"]
     try:
-        ended = subprocess.run(
+        result = subprocess.run(
             ["git", "describe", *options],
             cwd=Path(__file__).parent,
             capture_output=True,
@@ -76,7 +82,7 @@ def commit() -> str | None:
         )
     except OSError:
         return None
-    return ended.stdout.strip() or None
+    return result.stdout.strip() or None
 
 
 def dump(path: Path, values: Mapping[str, Any]) -> None:

@@ -1,8 +1,8 @@
 """The file of a recorded run; a replay needs the flags of the record.
 
 dml record 1 <crc of the rest> <bytes of the rest>
-{"config": …, "lengths": by rank and communicator}
-uint64, little-endian, one an event
+{"config": …, "lengths": number of events by rank and communicator}
+events: little-endian uint64
 """
 
 import json
@@ -19,7 +19,7 @@ from dml.types import BadInput
 
 FIRST = re.compile(rb"dml record 1 ([0-9a-f]{8}) (\d+)\n")
 AGAIN = "record it again with --record, or pass another file"
-Words = Sequence[np.ndarray]  # of one rank: one array a communicator
+Words = Sequence[np.ndarray]  # events of a rank: one array per communicator
 
 
 class Record(NamedTuple):
@@ -29,13 +29,15 @@ class Record(NamedTuple):
     config: Mapping[str, Any]
     ranks: Sequence[Words]
 
-    def checks(self, config: Mapping[str, Any], size: int) -> None:
-        """Raise BadInput with the first difference to a replay's configuration."""
-        both = list(dict.fromkeys([*config, *self.config]))
-        now = {"ranks": size, **plain(config)}
-        was = {"ranks": len(self.ranks), **self.config}
-        for name in ["ranks", *both]:
-            expected, got = (each.get(name, "nothing") for each in (was, now))
+    def check(self, config: Mapping[str, Any], size: int) -> None:
+        """Raise BadInput if a replay's configuration differs from the record's."""
+        names = list(dict.fromkeys([*config, *self.config]))
+        replayed = {"ranks": size, **plain(config)}
+        recorded = {"ranks": len(self.ranks), **self.config}
+        for name in ["ranks", *names]:
+            expected, got = (
+                values.get(name, "no value") for values in (recorded, replayed)
+            )
             if expected != got:
                 raise BadInput(
                     f"expected {name}={expected} as recorded in {self.path}, got "
@@ -44,12 +46,12 @@ class Record(NamedTuple):
 
 
 def plain(config: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the configuration as it is read from JSON."""
+    """Return the configuration after writing it to JSON and reading it back."""
     return json.loads(json.dumps(dict(config)))
 
 
 def write(path: Path, config: Mapping[str, Any], ranks: Sequence[Words]) -> None:
-    """Replace the file by the events of all ranks."""
+    """Write the events of all ranks; an existing file is replaced."""
     lengths = [[len(words) for words in rank] for rank in ranks]
     head = json.dumps({"config": dict(config), "lengths": lengths}) + "\n"
     events = [words.astype("<u8").tobytes() for rank in ranks for words in rank]
@@ -60,7 +62,7 @@ def write(path: Path, config: Mapping[str, Any], ranks: Sequence[Words]) -> None
 
 
 def read(path: Path) -> Record:
-    """Read a record; raise BadInput if the file is cut off, changed or no record."""
+    """Read a record; raise BadInput for truncated, changed and other files."""
     try:
         data = path.read_bytes()
     except OSError as error:

@@ -9,7 +9,7 @@ from dml.types import BadInput
 
 
 class Run(NamedTuple):
-    """The files of a run folder; a run that has not ended has an empty summary."""
+    """The files of a run folder; the summary of an unfinished run is empty."""
 
     path: Path
     flags: dict[str, Any]
@@ -19,14 +19,17 @@ class Run(NamedTuple):
 
 
 def found(paths: Iterable[Path]) -> list[Path]:
-    """Return every run folder at or under the paths, sorted; BadInput without any."""
+    """Return all run folders at or under the paths, sorted.
+
+    Raises BadInput for a path without run folders.
+    """
     folders: set[Path] = set()
     for path in paths:
         below = {config.parent for config in path.rglob("config.json")}
         if not below:
             raise BadInput(
                 f"expected a run folder, with its config.json, at or under {path}, got "
-                f"{'none' if path.exists() else 'no such folder'}; pass another"
+                f"{'none' if path.exists() else 'no such folder'}; pass another path"
             )
         folders |= below
     return sorted(folders)
@@ -46,17 +49,18 @@ def read(path: Path) -> Run:
 
 
 def parsed(path: Path) -> dict[str, Any]:
-    """Return the object of a file of JSON."""
+    """Return the object in a JSON file."""
     return mapping(load(text(path), path), path)
 
 
 def lines(path: Path) -> list[dict[str, Any]]:
-    """Return the rows of a file, without a last line that was not finished."""
-    finished, _, _ = text(path).rpartition("\n")
-    return [mapping(load(line, path), path) for line in finished.splitlines()]
+    """Return the rows of a file, without an incomplete last line."""
+    complete, _, _ = text(path).rpartition("\n")
+    return [mapping(load(line, path), path) for line in complete.splitlines()]
 
 
 def text(path: Path) -> str:
+    """Return the text of a file of a run; raise BadInput if it cannot be read."""
     try:
         if path.is_fifo():
             raise OSError("a pipe, which might never end")
@@ -68,6 +72,7 @@ def text(path: Path) -> str:
 
 
 def load(line: str, path: Path) -> Any:
+    """Parse JSON; `path` is for the error message."""
     try:
         return json.loads(line)
     except ValueError as error:
@@ -77,6 +82,7 @@ def load(line: str, path: Path) -> Any:
 
 
 def mapping(value: Any, path: Path) -> dict[str, Any]:
+    """Return a value that must be a JSON object; `path` is for the error message."""
     if not isinstance(value, dict):
         raise BadInput(
             f"expected names and values in {path}, got {type(value).__name__}; fix or "

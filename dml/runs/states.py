@@ -1,8 +1,8 @@
-"""Checkpoints of a run: trees of arrays, which orbax writes.
+"""Checkpoints of a run: trees of arrays, written by orbax.
 
-Each step-N holds the files of orbax and an index: the rules of the run, the leaves, a
-hash of all bits, and a hash of each file. The files are checked before orbax reads
-them, as its threads report a broken one after the read has ended.
+Each folder step-N has the files of orbax and an index: the rules of the run, the
+leaves, a hash of all bits, and a hash of each file. The files are checked before orbax
+reads them, because orbax reports broken files only after the read, from its threads.
 """
 
 import hashlib
@@ -24,12 +24,12 @@ from dml.runs.records import plain
 from dml.types import BadInput
 
 INDEX, ARRAYS = "index.json", "arrays"
-REPLACED = ".replaced"  # suffix of an earlier step-N until the new one is in place
+REPLACED = ".replaced"  # suffix of an earlier step-N until the new folder is complete
 NAME = re.compile(rf"step-(\d+)({re.escape(REPLACED)})?")
 
 
 class Broken(Exception):
-    """A checkpoint whose bits are not those that were saved."""
+    """Raised for a checkpoint whose bits are not those that were saved."""
 
 
 def save(
@@ -37,18 +37,18 @@ def save(
 ) -> None:
     """Save a state as step-<number>; rank 0 only.
 
-    A complete checkpoint exists at every moment after the first one. A state with a
+    After the first save, a complete checkpoint exists at every moment. A state with a
     number that is not finite is not saved.
 
     Args:
-        folder: of all checkpoints of the run.
-        number: of the step; later checkpoints, of a run that was resumed earlier, are
-            deleted.
-        state: a tree of arrays, random keys and numbers.
-        rules: the flags on which the bits of the run depend.
-        keep: number of checkpoints to keep.
+      folder: Folder of all checkpoints of the run.
+      number: Number of the step; later checkpoints, from before a resume at an earlier
+        step, are deleted.
+      state: A tree of arrays, random keys and numbers.
+      rules: Flags on which the bits of the run depend.
+      keep: Number of checkpoints to keep.
     """
-    assert jax.process_index() == 0, "orbax writes numpy's arrays there alone"
+    assert jax.process_index() == 0, "orbax writes numpy's arrays on process 0 only"
     leaves = named(state)
     arrays = {name: _bits(leaf) for name, leaf in leaves.items()}
     if not all(map(_finite, arrays.values())):
@@ -66,7 +66,7 @@ def save(
     }
     place, part = folder / f"step-{number}", folder / f".step-{number}"
     try:
-        shutil.rmtree(part, ignore_errors=True)  # of a process that died
+        shutil.rmtree(part, ignore_errors=True)  # from a process that was killed
         part.mkdir(parents=True)
         _write(part / ARRAYS, {k: v for k, v in arrays.items() if v.size})
         index["files"] = _files(part / ARRAYS)
@@ -79,7 +79,8 @@ def save(
         os.replace(part, place)
     except (OSError, ValueError) as error:  # tensorstore's are ValueErrors
         raise BadInput(
-            f"expected room for {place}, got {error}; free it or write elsewhere"
+            f"expected disk space for {place}, got {error}; free space or write to "
+            "another folder"
         ) from error
     known = _places(folder)
     earlier = [path for path in known if _order(path) < (number, 0)]
@@ -90,13 +91,13 @@ def save(
 def load(
     folder: Path, rules: Mapping[str, Any], like: Any, say: Callable[[str], object]
 ) -> tuple[int, Any]:
-    """Return the number and the state of the last checkpoint that is not broken.
+    """Return the number and the state of the last complete checkpoint.
 
     Args:
-        folder: of all checkpoints of the run.
-        rules: those of the saved run; others raise BadInput.
-        like: a tree of arrays, or of their shapes and dtypes, as the saved one.
-        say: is called with a line about broken checkpoints, if any.
+      folder: Folder of all checkpoints of the run.
+      rules: Flags on which the bits depend; others than those saved raise BadInput.
+      like: A tree of arrays, or of their shapes and dtypes, like the saved state.
+      say: Called with a message about broken checkpoints, if there are any.
     """
     problems = []
     for place in _places(folder):
@@ -108,16 +109,16 @@ def load(
             problems.append(f"{place.name}: {error}")
             continue
         if problems:
-            say(f"{'; '.join(problems)}; going on from {place.name}, which is whole")
+            say(f"{'; '.join(problems)}; resuming from {place.name}")
         return index["number"], state
     raise BadInput(
-        f"expected a whole checkpoint in {folder}, got "
-        f"{'; '.join(problems) or 'none'}; pass the folder of a run that has saved one"
+        f"expected a complete checkpoint in {folder}, got "
+        f"{'; '.join(problems) or 'none'}; pass the folder of a run that saved one"
     )
 
 
 def shapes(folder: Path, name: str) -> list[Any]:
-    """Return the shapes and dtypes of the last checkpoint's list of that name."""
+    """Return the shapes and dtypes of a list in the last complete checkpoint."""
     for place in _places(folder):
         try:
             kinds = _index(place)["leaves"]
@@ -129,7 +130,7 @@ def shapes(folder: Path, name: str) -> list[Any]:
 
 
 def _shape(kind: str) -> jax.ShapeDtypeStruct:
-    """Return the shape and dtype of a text by `_kind`."""
+    """Return the shape and dtype of a leaf: the inverse of `_kind`."""
     dtype, _, shape = kind.partition("[")
     return jax.ShapeDtypeStruct(json.loads(f"[{shape}"), np.dtype(dtype))
 
@@ -143,6 +144,7 @@ def named(tree: Any) -> dict[str, Any]:
 
 
 def _index(place: Path) -> Any:
+    """Read a checkpoint's index; raise Broken if it or a file has changed."""
     try:
         stored = json.loads((place / INDEX).read_text())
         index, sha256 = stored["index"], stored["sha256"]
@@ -158,14 +160,15 @@ def _index(place: Path) -> Any:
 
 
 def _agree(place: Path, index: Any, rules: Mapping[str, Any], like: Any) -> None:
+    """Raise BadInput if rules or leaves differ from those of the checkpoint."""
     kinds = {name: _kind(leaf) for name, leaf in named(like).items()}
-    for was, now in ((index["rules"], plain(rules)), (index["leaves"], kinds)):
-        for name in dict.fromkeys([*now, *was]):
-            if was.get(name) != now.get(name):
+    for saved, own in ((index["rules"], plain(rules)), (index["leaves"], kinds)):
+        for name in dict.fromkeys([*own, *saved]):
+            if saved.get(name) != own.get(name):
                 raise BadInput(
-                    f"expected {name}={was.get(name)} as in {place}, got "
-                    f"{name}={now.get(name)}; pass the flags of that run, or the "
-                    "folder of another one"
+                    f"expected {name}={saved.get(name)} as in {place}, got "
+                    f"{name}={own.get(name)}; pass the flags of that run, or the "
+                    "folder of another run"
                 )
 
 
@@ -175,7 +178,7 @@ def _read(place: Path, index: Any, like: Any) -> Any:
         for name, leaf in named(like).items()
     }
     arrays |= _restore(
-        place / ARRAYS, [name for name, one in arrays.items() if one is None]
+        place / ARRAYS, [name for name, array in arrays.items() if array is None]
     )
     if digest(arrays) != index["sha256"]:
         raise Broken("its arrays are not those that were saved")
@@ -206,20 +209,22 @@ def _restore(path: Path, names: list[str]) -> dict[str, np.ndarray]:
 
 @contextmanager
 def _orbax() -> Iterator[tuple[Any, Any]]:
-    """Yield orbax and its handler of trees, for this process alone.
+    """Yield orbax and its handler of trees, for this process only.
 
-    Not its Checkpointer and CheckpointManager: they rename the arrays before their
-    index is written, and delete a checkpoint before they replace it.
+    orbax's Checkpointer and CheckpointManager are not used: they rename the arrays
+    before their index is written, and delete a checkpoint before they replace it.
     """
-    # takes a second
+    # imported here: the import takes a second
     import orbax.checkpoint as orbax  # type: ignore[import-untyped]
 
-    me = jax.process_index()
+    process = jax.process_index()
     handler = orbax.PyTreeCheckpointHandler(
         use_zarr3=True,
-        use_compression=False,  # it would save 8 % of normal numbers in 4 times as long
+        use_compression=False,  # 8 % smaller for random numbers, but 4 times as slow
         multiprocessing_options=orbax.options.MultiprocessingOptions(
-            primary_host=me, active_processes={me}, barrier_sync_key_prefix=f"only{me}"
+            primary_host=process,
+            active_processes={process},
+            barrier_sync_key_prefix=f"only{process}",
         ),
     )
     with closing(handler):
@@ -238,7 +243,7 @@ def _is_key(leaf: Any) -> bool:
 
 
 def _finite(array: np.ndarray) -> bool:
-    inexact = jax.dtypes.issubdtype(array.dtype, np.inexact)  # bfloat16 is, too
+    inexact = jax.dtypes.issubdtype(array.dtype, np.inexact)  # also bfloat16
     return not inexact or bool(np.isfinite(array).all())
 
 

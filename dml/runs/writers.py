@@ -1,6 +1,6 @@
-"""Writers of rows and of one summary: to the console or to a file.
+"""Writers of rows and of a summary, to the console or to a file.
 
-Writers are context managers, which are closed when the run ends.
+Writers are context managers, closed at the end of a run.
 """
 
 import json
@@ -15,10 +15,10 @@ Row = Mapping[str, Any]
 
 
 class Writer(NamedTuple):
-    """Two functions: of the row of each step, and of the summary at the end."""
+    """Functions that write the results of a run."""
 
-    row: Callable[[Row], None]
-    summary: Callable[[Row], None]
+    row: Callable[[Row], None]  # called with the row of each step
+    summary: Callable[[Row], None]  # called at the end
 
 
 def ignore(row: Row) -> None:
@@ -62,7 +62,7 @@ def jsonl(path: Path, append: bool = False) -> Iterator[Writer]:
 
 @contextmanager
 def collected(finish: Callable[[list[Row], Row], None]) -> Iterator[Writer]:
-    """Collect the rows; call finish(rows, summary) when the summary comes."""
+    """Collect the rows; call finish(rows, summary) at the end."""
     rows: list[Row] = []
     yield Writer(rows.append, lambda summary: finish(rows, summary))
 
@@ -71,7 +71,7 @@ Columns = Mapping[str, tuple[int, str | Callable[[Row], str]]]
 
 
 class Cells(string.Formatter):
-    """Formats a template with the fields of a row; a missing number is a dash."""
+    """A formatter that writes a missing number as a dash."""
 
     def format_field(self, value: Any, spec: str) -> str:
         return "-" if value is None else super().format_field(value, spec)
@@ -83,7 +83,7 @@ def cell(row: Row, text: str | Callable[[Row], str]) -> str:
 
 
 def line(row: Row, *templates: str) -> str:
-    """Return filled templates in a line, without those of which a field is missing."""
+    """Return formatted templates in a line; omit those with a missing field."""
     parts = []
     for template in templates:
         fields = [field for _, field, _, _ in Cells().parse(template) if field]
@@ -93,7 +93,13 @@ def line(row: Row, *templates: str) -> str:
 
 
 def scaled(key: str, factor: float, form: str) -> Callable[[Row], str]:
-    """Return the text of factor * row[key]; a missing number is a dash."""
+    """Return a function: row -> text of factor * row[key]; None is a dash.
+
+    Args:
+      key: Name of a column.
+      factor: Factor of its numbers.
+      form: Format specification, such as ".3f".
+    """
 
     def text(row: Row) -> str:
         return "-" if row[key] is None else format(factor * row[key], form)
@@ -102,11 +108,11 @@ def scaled(key: str, factor: float, form: str) -> Callable[[Row], str]:
 
 
 def printer(columns: Columns, title: str = "") -> Callable[[Row], None]:
-    """Return a function that prints each row at once, the first one under a header.
+    """Return a function that prints a row; before the first row it prints a header.
 
-    A column has a title, a width, and a template or function of the row. Words are
-    aligned to the left, numbers to the right. A title stands above the header, and may
-    have fields of the first row.
+    A column has a title, a width, and a template or a function of the row. Words are
+    aligned to the left, numbers to the right. The title of the table, a template of the
+    first row, is printed above the header.
     """
 
     def show(cells: Iterable[str]) -> None:
@@ -148,10 +154,12 @@ def tables(
 
 
 def loss_of(row: Row) -> str:
+    """Return the loss of a row as text."""
     return f"loss {row['loss']:.4f}"
 
 
 def numbers_of(summary: Row) -> str:
+    """Return the numbers of a summary as text."""
     numbers = {k: v for k, v in summary.items() if isinstance(v, int | float)}
     return "  ".join(f"{k} {v:.6g}" for k, v in numbers.items())
 
@@ -162,19 +170,20 @@ def console(
     begun: int = 0,
     *,
     unit: str = "step",
-    says: Callable[[Row], str] = loss_of,
-    ends: Callable[[Row], str] = numbers_of,
+    row_text: Callable[[Row], str] = loss_of,
+    summary_text: Callable[[Row], str] = numbers_of,
 ) -> Iterator[Writer]:
     """Print progress, the time left and the summary.
 
-    A terminal shows a live bar; a pipe (mpirun is one) gets at least ten lines.
+    A terminal has a progress bar; other outputs, such as that of mpirun, at least ten
+    lines.
 
     Args:
-        total: number of steps.
-        begun: steps done before.
-        unit: name of a step.
-        says: row -> text.
-        ends: summary -> text.
+      total: Number of steps.
+      begun: Number of steps before a resume.
+      unit: Name of a step.
+      row_text: row -> text.
+      summary_text: summary -> text.
     """
     from rich import progress
     from rich.console import Console
@@ -192,7 +201,7 @@ def console(
         (task,) = bar.tasks
 
         def row(row: Row) -> None:
-            text = says(row)
+            text = row_text(row)
             bar.update(task.id, advance=1, description=text)
             if not live and task.completed % max(1, total // 10) == 0:
                 left = f"{task.time_remaining or 0:.0f} s left"
@@ -200,6 +209,6 @@ def console(
 
         def summary(summary: Row) -> None:
             bar.stop()
-            screen.print(ends(summary))
+            screen.print(summary_text(summary))
 
         yield Writer(row, summary)

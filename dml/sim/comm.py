@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from dml.sim.matching import Matching
-from dml.sim.transfer import ISEND, AnyOf, VirtualRequest, fill, tell
+from dml.sim.transfer import ISEND, AnyOf, VirtualRequest, copy_message, set_status
 from dml.types import ANY, Status
 
 
@@ -64,13 +64,13 @@ class VirtualComm(Matching):
             start = process.clock
             if start < process.out_free:
                 start = process.out_free
-            took = self.alpha + self.beta * nbytes
-            process.out_free = sent = start + took
+            duration = self.alpha + self.beta * nbytes
+            process.out_free = sent = start + duration
             rank = self.rank
-            if peer.awaits != rank or not peer._hand(
-                (sendtag, start, took, sendbuf, None)
+            if peer.blocked_on != rank or not peer._complete_blocked(
+                (sendtag, start, duration, sendbuf, None)
             ):
-                message = (sendtag, start, took, sendbuf.copy(), None)
+                message = (sendtag, start, duration, sendbuf.copy(), None)
                 if rank in peer.inbox:
                     peer.inbox[rank].append(message)
                 else:
@@ -78,12 +78,12 @@ class VirtualComm(Matching):
         queue = self.inbox.get(source)
         if (
             queue is None
-            and not process.open
-            and self.crowd is None
+            and not process.open_receives
+            and self.any_source is None
             and source != ANY
             and status is None
         ):
-            self.awaits = source
+            self.blocked_on = source
             process.waits = ("Sendrecv(source", recvbuf, source, recvtag)
             process.switch()
             done = self.arrived
@@ -91,7 +91,7 @@ class VirtualComm(Matching):
             queue is None
             or queue[0][0] != recvtag
             or queue[0][4] is not None
-            or process.open
+            or process.open_receives
         ):
             if status is not None:
                 self.Irecv(recvbuf, source, recvtag).Wait(status)
@@ -99,7 +99,7 @@ class VirtualComm(Matching):
             else:
                 done = self._receive("Sendrecv(source", recvbuf, source, recvtag)
         else:
-            _, start, took, data, _ = queue.pop(0)
+            _, start, duration, data, _ = queue.pop(0)
             if not queue:
                 del self.inbox[source]
             if (
@@ -109,14 +109,14 @@ class VirtualComm(Matching):
             ):
                 recvbuf[...] = data
             else:
-                fill(recvbuf, data, self.rank, source, recvtag)
+                copy_message(recvbuf, data, self.rank, source, recvtag)
             if status is not None:
-                tell(status, source, recvtag, data.nbytes)
+                set_status(status, source, recvtag, data.nbytes)
             if start < process.clock:
                 start = process.clock
             if start < process.in_free:
                 start = process.in_free
-            process.in_free = done = start + took
+            process.in_free = done = start + duration
         if request is not None:
             request.Wait()
             sent = process.clock
@@ -133,17 +133,17 @@ class VirtualComm(Matching):
         self, buf: np.ndarray, source: int = ANY, tag: int = ANY
     ) -> VirtualRequest:
         receive = VirtualRequest(self.process, "Irecv(source", buf, source, tag)
-        return self._post(receive, self._take(source, tag))
+        return self._post(receive, self._pop(source, tag))
 
     def Probe(
         self, source: int = ANY, tag: int = ANY, status: Status | None = None
     ) -> None:
-        self.anyone().probe(source, tag, status)
+        self.match_any().probe(source, tag, status)
 
     def Iprobe(
         self, source: int = ANY, tag: int = ANY, status: Status | None = None
     ) -> bool:
-        return self.anyone().look(source, tag, status)
+        return self.match_any().iprobe(source, tag, status)
 
     def Waitany(
         self, requests: Sequence[VirtualRequest], status: Status | None = None

@@ -1,4 +1,4 @@
-"""Distributions of compute times, called laws, read from text.
+"""Distributions of compute times, read from text.
 
 shifted_exponential:1,0.5        1 + Exp(0.5), of mean 1 + 1/0.5
 pareto:1,1.5*1,1,0.5             speeds after the star: every third rank at half speed
@@ -17,7 +17,7 @@ from scipy.special import betainc, betaincinv, gammaln, ndtri
 from dml.types import BadInput
 
 
-class Law(NamedTuple):
+class DelayDistribution(NamedTuple):
     """A distribution of seconds per step; the draws of ranks are independent."""
 
     mean: float  # seconds, at speed 1
@@ -27,8 +27,8 @@ class Law(NamedTuple):
     speeds: tuple[float, ...] = (1.0,)  # relative; rank r has speeds[r % len(speeds)]
 
 
-def constant(c: float) -> Law:
-    return Law(
+def constant(c: float) -> DelayDistribution:
+    return DelayDistribution(
         mean=c,
         draws=lambda generator, n: np.full(n, c),
         tail=lambda q: np.full_like(q, c),
@@ -36,11 +36,11 @@ def constant(c: float) -> Law:
     )
 
 
-def shifted_exponential(c: float, mu: float) -> Law:
+def shifted_exponential(c: float, mu: float) -> DelayDistribution:
     """c + Exp(mu): the k-th of p has mean c + (H_p - H_(p-k))/mu."""
     if not mu:
         raise ValueError("mu is 0")
-    return Law(
+    return DelayDistribution(
         mean=c + 1 / mu,
         draws=lambda generator, n: c + generator.standard_exponential(n) / mu,
         tail=lambda q: c - np.log(q) / mu,
@@ -48,7 +48,7 @@ def shifted_exponential(c: float, mu: float) -> Law:
     )
 
 
-def pareto(scale: float, shape: float) -> Law:
+def pareto(scale: float, shape: float) -> DelayDistribution:
     """P(X > x) = (scale/x)^shape: the slowest of p takes about p^(1/shape)."""
     if shape <= 1:
         raise ValueError("the mean is infinite for a shape of 1 or less")
@@ -57,7 +57,7 @@ def pareto(scale: float, shape: float) -> Law:
         logs = gammaln([p + 1, p - k + 1 - 1 / shape, p - k + 1, p + 1 - 1 / shape])
         return scale * math.exp(logs[0] + logs[1] - logs[2] - logs[3])
 
-    return Law(
+    return DelayDistribution(
         mean=scale * shape / (shape - 1),
         draws=lambda generator, n: scale * (1 + generator.pareto(shape, n)),
         tail=lambda q: scale * q ** (-1 / shape),
@@ -65,17 +65,17 @@ def pareto(scale: float, shape: float) -> Law:
     )
 
 
-def lognormal(median: float, sigma: float) -> Law:
+def lognormal(median: float, sigma: float) -> DelayDistribution:
     if not median:
         raise ValueError("the median is 0")
-    return Law(
+    return DelayDistribution(
         mean=median * math.exp(sigma**2 / 2),
         draws=lambda generator, n: generator.lognormal(math.log(median), sigma, n),
         tail=lambda q: median * np.exp(-sigma * ndtri(q)),
     )
 
 
-def trace(path: str) -> Law:
+def trace(path: str) -> DelayDistribution:
     """Resample a file of measured seconds, one number per line.
 
     Values are drawn with replacement, not in order, so that ranks are independent.
@@ -89,7 +89,7 @@ def trace(path: str) -> Law:
         below = betainc(k, p - k + 1, np.arange(n + 1) / n)
         return float(values @ np.diff(below))
 
-    return Law(
+    return DelayDistribution(
         mean=float(values.mean()),
         draws=lambda generator, m: values[generator.integers(n, size=m)],
         tail=lambda q: values[np.clip(np.ceil((1 - q) * n).astype(int) - 1, 0, n - 1)],
@@ -105,22 +105,24 @@ def numbers(text: str) -> list[float]:
     return values
 
 
-LAWS: dict[str, tuple[str, Callable[[str], Any], Callable[..., Law]]] = {
+DISTRIBUTIONS: dict[
+    str, tuple[str, Callable[[str], Any], Callable[..., DelayDistribution]]
+] = {
     "constant": ("c", numbers, constant),
     "shifted_exponential": ("c,mu", numbers, shifted_exponential),
     "pareto": ("scale,shape", numbers, pareto),
     "lognormal": ("median,sigma", numbers, lognormal),
     "trace": ("FILE", lambda text: [text], trace),
 }
-FORMS = ", ".join(f"{name}:{form}" for name, (form, _, _) in LAWS.items())
+FORMS = ", ".join(f"{name}:{form}" for name, (form, _, _) in DISTRIBUTIONS.items())
 
 
-def law(text: str) -> Law:
-    """Parse a law such as shifted_exponential:1,0.5, with speeds after a star."""
+def delay_distribution(text: str) -> DelayDistribution:
+    """Parse text such as shifted_exponential:1,0.5, with speeds after a star."""
     body, star, after = text.partition("*")
     name, _, arguments = body.partition(":")
     try:
-        form, read, make = LAWS[name]
+        form, read, make = DISTRIBUTIONS[name]
         values = read(arguments)
         if len(values) != len(form.split(",")):
             raise ValueError(f"{name} takes {form}")
@@ -129,10 +131,10 @@ def law(text: str) -> Law:
             raise ValueError("a speed is 0")
         return make(*values)._replace(speeds=speeds)
     except (KeyError, ValueError, OSError) as error:
-        reason = error if name in LAWS else "no such law"
+        reason = error if name in DISTRIBUTIONS else "no such distribution"
         raise BadInput(
-            f"expected a law of {FORMS}, with *speed,... where ranks differ, got "
-            f"{text!r} ({reason}); correct it"
+            f"expected a distribution of {FORMS}, with *speed,... where ranks differ, "
+            f"got {text!r} ({reason}); correct it"
         ) from error
 
 
@@ -141,20 +143,20 @@ def stream(seed: int, rank: int) -> np.random.Generator:
     return np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(rank,)))
 
 
-def seconds(law: Law, seed: int, steps: int, size: int) -> np.ndarray:
+def seconds(delay: DelayDistribution, seed: int, steps: int, size: int) -> np.ndarray:
     """Draw X_TxP: the seconds of every step on every rank."""
     times_TxP = np.empty((steps, size))
     for rank in range(size):
-        draws = law.draws(stream(seed, rank), steps)
-        times_TxP[:, rank] = draws / law.speeds[rank % len(law.speeds)]
+        draws = delay.draws(stream(seed, rank), steps)
+        times_TxP[:, rank] = draws / delay.speeds[rank % len(delay.speeds)]
     return times_TxP
 
 
-def drawing(law: Law, seed: int, rank: int) -> Iterator[float]:
+def drawing(delay: DelayDistribution, seed: int, rank: int) -> Iterator[float]:
     """Yield the seconds of each step of a rank, equal to its column of `seconds`."""
-    generator, speed = stream(seed, rank), law.speeds[rank % len(law.speeds)]
+    generator, speed = stream(seed, rank), delay.speeds[rank % len(delay.speeds)]
     while True:
-        yield float(law.draws(generator, 1)[0] / speed)
+        yield float(delay.draws(generator, 1)[0] / speed)
 
 
 def straggler(
@@ -164,15 +166,15 @@ def straggler(
     return lambda unless: comm.platform.compute(scale * next(draws), unless)
 
 
-def expected(law: Law, k: int, p: int) -> float | None:
+def expected(delay: DelayDistribution, k: int, p: int) -> float | None:
     """Return the mean of the k-th fastest of p draws; None where speeds differ."""
-    if len(set(law.speeds)) > 1:
+    if len(set(delay.speeds)) > 1:
         return None
-    at_speed_1 = law.kth(k, p) if law.kth else integral(law, k, p)
-    return at_speed_1 / law.speeds[0]
+    at_speed_1 = delay.kth(k, p) if delay.kth else integral(delay, k, p)
+    return at_speed_1 / delay.speeds[0]
 
 
-def integral(law: Law, k: int, p: int) -> float:
+def integral(delay: DelayDistribution, k: int, p: int) -> float:
     """Return the mean of the k-th fastest of p draws by quadrature of the tail.
 
     P(X > k-th of p) has the distribution Beta(p-k+1, k), so E = ∫ tail(Q(w)) dw over
@@ -182,4 +184,4 @@ def integral(law: Law, k: int, p: int) -> float:
     t = np.linspace(-4, 4, 1025)
     w = 1 / (1 + np.exp(-math.pi * np.sinh(t)))
     weights = math.pi * np.cosh(t) * w * (1 - w) * (t[1] - t[0])
-    return float(weights @ law.tail(betaincinv(p - k + 1, k, w)))
+    return float(weights @ delay.tail(betaincinv(p - k + 1, k, w)))

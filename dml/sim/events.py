@@ -25,7 +25,7 @@ class Death(NamedTuple):
     def names(self) -> set[int]:
         return {self.rank}
 
-    def among(self, network: Any, hosts: Sequence[int]) -> int:
+    def target_count(self, network: Any, hosts: Sequence[int]) -> int:
         return len(hosts)
 
 
@@ -40,7 +40,7 @@ class HostDeath(NamedTuple):
     def names(self) -> set[int]:
         return {self.host}
 
-    def among(self, network: Any, hosts: Sequence[int]) -> int:
+    def target_count(self, network: Any, hosts: Sequence[int]) -> int:
         return max(hosts) + 1
 
 
@@ -57,7 +57,7 @@ class Slow(NamedTuple):
     start: float = 0.0
     stop: float = NEVER
 
-    def hits(self, source: int, dest: int, links: Any) -> bool:
+    def affects(self, source: int, dest: int, links: Any) -> bool:
         return (source in self.ranks and dest in self.others) or (
             source in self.others and dest in self.ranks
         )
@@ -65,7 +65,7 @@ class Slow(NamedTuple):
     def names(self) -> frozenset[int]:
         return self.ranks | self.others
 
-    def among(self, network: Any, hosts: Sequence[int]) -> int:
+    def target_count(self, network: Any, hosts: Sequence[int]) -> int:
         return len(hosts)
 
 
@@ -77,13 +77,13 @@ class SlowLink(NamedTuple):
     start: float = 0.0
     stop: float = NEVER
 
-    def hits(self, source: int, dest: int, links: Any) -> bool:
+    def affects(self, source: int, dest: int, links: Any) -> bool:
         return self.link in links
 
     def names(self) -> set[int]:
         return {self.link}
 
-    def among(self, network: Any, hosts: Sequence[int]) -> int:
+    def target_count(self, network: Any, hosts: Sequence[int]) -> int:
         return len(network.links().beta)
 
 
@@ -99,7 +99,7 @@ def checked(events: Sequence[Event], network: Any, size: int) -> Sequence[Event]
                 f"expected times from 0 on, a start before its stop and a factor above "
                 f"0, got {event}; correct it"
             )
-        names, count = event.names(), event.among(network, hosts)
+        names, count = event.names(), event.target_count(network, hosts)
         if not count:
             raise BadInput(
                 f"expected a network that has links for {event}, got {network}; pass "

@@ -5,7 +5,7 @@ from typing import Any, Self
 
 import numpy as np
 
-from dml.sim.meeting import Meeting, VirtualWindow, meet
+from dml.sim.collective_calls import CollectiveCall, VirtualWindow, run_collective
 from dml.sim.process import Process
 from dml.types import SHARED, BadInput, Cache, Op, Platform
 
@@ -16,7 +16,7 @@ class Shared:
     """State that all ranks of one virtual communicator share."""
 
     def __init__(self) -> None:
-        self.meeting: Meeting | None = None  # the collective call in progress
+        self.call: CollectiveCall | None = None  # the collective call in progress
         self.hosts: list[int] = []  # of each rank, computed at the first use
         self.last_host: int | None = None  # the largest of hosts
         self.results: dict[str, Any] = {}  # of `wire.comm.once`, by name
@@ -52,23 +52,23 @@ class Group:
         return peers
 
     def Barrier(self) -> None:
-        meet(self, "Barrier", None, lambda values: None)
+        run_collective(self, "Barrier", None, lambda values: None)
 
     def Allreduce(self, sendbuf: Any, recvbuf: np.ndarray, op: Op = np.add) -> None:
         """Reduce in rank order; takes the lower bound of the time (Chan 2007)."""
         share = (self.size - 1) / self.size * recvbuf.nbytes
 
-        def conclude(buffers: list[np.ndarray]) -> np.ndarray:
+        def combine(buffers: list[np.ndarray]) -> np.ndarray:
             total = buffers[0].copy()
             for buffer in buffers[1:]:
                 op(total, buffer, out=total)
             return total
 
         cost = share * (2 * self.beta + self.gamma)
-        recvbuf[...] = meet(self, "Allreduce", recvbuf, conclude, cost)
+        recvbuf[...] = run_collective(self, "Allreduce", recvbuf, combine, cost)
 
     def Split(self, color: int = 0, key: int = 0) -> Self:
-        def conclude(choices: list[tuple[int, int]]) -> list[Self]:
+        def combine(choices: list[tuple[int, int]]) -> list[Self]:
             ranks_of: dict[int, list[int]] = {}  # by color
             for rank, (group_color, _) in enumerate(choices):
                 ranks_of.setdefault(group_color, []).append(rank)
@@ -79,8 +79,8 @@ class Group:
                 comms |= zip(ranks, group, strict=True)
             return [comms[rank] for rank in range(self.size)]
 
-        self.process.made += 1
-        return meet(self, "Split", (color, key), conclude)[self.rank]
+        self.process.created += 1
+        return run_collective(self, "Split", (color, key), combine)[self.rank]
 
     def Split_type(self, split_type: int = SHARED, key: int = 0) -> Self:
         """Return a communicator of the ranks on this rank's host."""
@@ -128,11 +128,11 @@ class Group:
         if self.shared.last_host:  # raised on every rank, none is left waiting
             raise BadInput(f"rank {self.rank}: a shared window needs one host")
 
-        def conclude(sizes: list[int]) -> list[np.ndarray]:
+        def combine(sizes: list[int]) -> list[np.ndarray]:
             return [_aligned(size) for size in sizes]
 
-        self.process.made += 1
-        return VirtualWindow(self, meet(self, "Window", nbytes, conclude))
+        self.process.created += 1
+        return VirtualWindow(self, run_collective(self, "Window", nbytes, combine))
 
     def Wtime(self) -> float:
         return self.process.clock

@@ -35,21 +35,21 @@ class RunningLinks:
             self.routes[key] = Route(alpha, beta, paths.links.tolist())
         return self.routes[key]
 
-    def passable(self, source: int, dest: int, time: float) -> float:
+    def first_open(self, source: int, dest: int, time: float) -> float:
         """Return the first time from `time` on at which no failure cuts the route."""
         links = self.route(source, dest).links
         for cut in self.failures:
             cuts = cut.factor == NEVER and cut.start <= time < cut.stop
-            if cuts and cut.hits(source, dest, links):
+            if cuts and cut.affects(source, dest, links):
                 time = cut.stop
         return time
 
-    def slowed(self, source: int, dest: int, time: float) -> float:
+    def slowdown(self, source: int, dest: int, time: float) -> float:
         """Return the factor by which a message that departs now occupies its ports."""
         factor = 1.0
         for slow in self.failures:
             if isinstance(slow, Slow) and slow.start <= time < slow.stop:
-                factor *= slow.factor if slow.hits(source, dest, ()) else 1.0
+                factor *= slow.factor if slow.affects(source, dest, ()) else 1.0
         return factor
 
     def take_link(self, link: int, nbytes: int, time: float) -> tuple[float, float]:

@@ -11,25 +11,36 @@ class Process:
     """One virtual rank: its clock, its ports and its greenlet; all times in seconds."""
 
     __slots__ = (
-        *("asked", "clock", "died", "dies", "ends", "fiber", "in_free", "left"),
-        *("made", "met_free", "offers", "open", "out_free", "polls", "rank", "root"),
-        *("settled", "waits", "world"),
+        *(
+            "budget",
+            "clock",
+            "created",
+            "death",
+            "died",
+            "end_time",
+            "fiber",
+            "in_free",
+        ),
+        *("open_receives", "out_free", "polled", "polls", "processed_until", "rank"),
+        *("rendezvous_free", "root", "waiting_sends", "waits", "world"),
     )
 
     def __init__(self, world: Any, rank: int):
         self.world, self.rank = world, rank
-        self.clock = self.out_free = self.in_free = self.met_free = 0.0
+        self.clock = self.out_free = self.in_free = 0.0
+        self.rendezvous_free = 0.0  # end of the last send that waited for its receive
         self.root: Any = None  # greenlet of the program
         self.fiber: Any = None  # greenlet to resume: root, or one that root started
         self.waits: Any = None  # call or object that it waits for (see `described`)
         self.polls: Any = None  # object that it polls, with `done` and `describe()`
-        self.asked = False  # polled without success since its clock last advanced
-        self.settled = -1.0  # all events up to this time have been processed
-        self.made = 0  # number of communicators and windows that it created
-        self.left = world.limits.messages  # messages and waits left
-        self.open = self.offers = 0  # receives posted; sends waiting for a receive
-        self.dies, self.died = float("inf"), False
-        self.ends = world.limits.seconds  # time limit, or its death if earlier
+        self.polled = False  # polled without success since its clock last advanced
+        self.processed_until = -1.0  # all events up to this time have been processed
+        self.created = 0  # number of communicators and windows that it created
+        self.budget = world.limits.messages  # messages and waits left
+        self.open_receives = 0  # posted and not matched
+        self.waiting_sends = 0  # posted, longer than `eager`, and not matched
+        self.death, self.died = float("inf"), False
+        self.end_time = world.limits.seconds  # time limit, or its death if earlier
 
     def wait(self, what: Any) -> None:
         """Suspend this rank until another calls `wake`."""
@@ -42,10 +53,10 @@ class Process:
 
     def order(self, time: float) -> None:
         """Suspend this rank until all events before `time` are processed."""
-        world, self.settled = self.world, time
+        world, self.processed_until = self.world, time
         others = world.ready or world.polling or world.starting
-        if others or (world.later and world.later[0][0] <= time):
-            world.at(time, self.rank, self)
+        if others or (world.events and world.events[0][0] <= time):
+            world.schedule(time, self.rank, self)
             self.switch()
 
     def pause(self) -> None:
@@ -59,7 +70,7 @@ class Process:
 
     def switch(self) -> None:
         self.fiber = getcurrent()
-        self.left -= 1
+        self.budget -= 1
         world = self.world
         if world.ready and not world.ending:
             world.ready.pop().fiber.switch()
@@ -67,7 +78,7 @@ class Process:
             world.polling.popleft().fiber.switch()
         else:
             world.hub.switch()
-        if self.clock >= self.ends or self.left < 0:
+        if self.clock >= self.end_time or self.budget < 0:
             self.end()
 
     def compute(self, seconds: float, unless: Any = None) -> bool:
@@ -78,31 +89,31 @@ class Process:
         """
         end = self.clock + float(seconds)  # NumPy floats would spread, and are slow
         if unless is not None and unless.done < 0:
-            what = unless.alone()
-            self.world.at(end, self.rank, lambda: self.ring(what))
+            what = unless.interruptible()
+            self.world.schedule(end, self.rank, lambda: self.wake_from(what))
             self.wait(what)
         passed = unless is None or not 0 <= unless.done < end
         if not passed:
             end = max(self.clock, unless.done)
         self.world.progress()
         self.clock = end
-        if self.asked and self.clock < self.ends:
-            self.asked = False
+        if self.polled and self.clock < self.end_time:
+            self.polled = False
             self.order(self.clock)
-        if self.clock >= self.ends:
+        if self.clock >= self.end_time:
             self.end()
         return passed
 
-    def ring(self, what: Any) -> None:
+    def wake_from(self, what: Any) -> None:
         """Wake this rank if it still waits for `what`."""
         if self.waits is what:
             self.wake()
 
     def end(self) -> None:
         """End this rank at its death, or stop a program that exceeds its limits."""
-        if self.clock < self.dies:
+        if self.clock < self.death:
             self.world.stop(self)
-        self.died, self.clock = True, self.dies
+        self.died, self.clock = True, self.death
         raise GreenletExit
 
 
@@ -111,14 +122,14 @@ def described(call: Any) -> str:
     if call.__class__ is not tuple:
         return call.describe()
     name, buffer, peer, tag = call
-    return f"{name}={label(peer)}, tag={label(tag)}, {buffer.nbytes} bytes)"
+    return f"{name}={name_of(peer)}, tag={name_of(tag)}, {buffer.nbytes} bytes)"
 
 
-def mail(nbytes: int, tag: int, source: int, dest: int) -> str:
+def describe_message(nbytes: int, tag: int, source: int, dest: int) -> str:
     """Describe a message that was not received."""
-    return f"{nbytes} bytes, tag={label(tag)}, from rank {source} to rank {dest}"
+    return f"{nbytes} bytes, tag={name_of(tag)}, from rank {source} to rank {dest}"
 
 
-def label(number: int) -> str:
+def name_of(number: int) -> str:
     """Return the name of a peer or tag: ANY, the tag's enum name, or the number."""
     return "ANY" if number == ANY else getattr(number, "name", str(number))

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
+from dml.sim.any_source import Message
 from dml.sim.comm import VirtualComm
-from dml.sim.crowd import Message
 from dml.sim.events import NEVER
-from dml.sim.process import mail
-from dml.sim.transfer import VirtualRequest, fill
+from dml.sim.process import describe_message
+from dml.sim.transfer import VirtualRequest, copy_message
 from dml.types import ANY, Status
 
 
@@ -24,64 +24,64 @@ class RoutedComm(VirtualComm):
 
     def _send(self, name: str, buffer: np.ndarray, dest: int, tag: int) -> Any:
         process, peer = self.process, self.peers[dest]
-        process.left -= 1
-        if process.left < 0:
+        process.budget -= 1
+        if process.budget < 0:
             process.world.stop(process)
-        if process.clock >= process.ends:
+        if process.clock >= process.end_time:
             process.end()
         request = None
         if buffer.nbytes > self.eager:
             request = VirtualRequest(process, name, buffer, dest, tag)
-        parcel = Parcel(self, peer, tag, buffer, request)
+        message = RoutedMessage(self, peer, tag, buffer, request)
         if request is None:
-            parcel.data = buffer.copy()
-            process.out_free = parcel.start + parcel.took()
-            parcel.put_off(parcel.start)
-        waiting: Any = peer.posted.get(self.rank, ()) if peer.crowd is None else ()
+            message.data = buffer.copy()
+            process.out_free = message.start + message.duration()
+            message.schedule_departure(message.start)
+        waiting: Any = peer.posted.get(self.rank, ()) if peer.any_source is None else ()
         for i, receive in enumerate(waiting):
             if receive.tag in (tag, ANY):
                 del waiting[i]
-                parcel.match(receive)
+                message.match(receive)
                 return request
-        peer.inbox.setdefault(self.rank, []).append(parcel)
-        if peer.crowd is not None:
-            peer._show(self.rank)
+        peer.inbox.setdefault(self.rank, []).append(message)
+        if peer.any_source is not None:
+            peer._deliver(self.rank)
         return request
 
     def _receive(self, name: str, buffer: np.ndarray, source: int, tag: int) -> float:
-        self._ask(name, buffer, source, tag).Wait()
+        self._post_receive(name, buffer, source, tag).Wait()
         return self.process.clock
 
-    def _ask(
+    def _post_receive(
         self, name: str, buffer: np.ndarray, source: int, tag: int
     ) -> VirtualRequest:
         """Post a receive."""
-        if self.process.clock >= self.process.ends:
+        if self.process.clock >= self.process.end_time:
             self.process.end()
         receive = VirtualRequest(self.process, name, buffer, source, tag)
-        if self.crowd is not None or source == ANY:
-            self.anyone().want(receive)
+        if self.any_source is not None or source == ANY:
+            self.match_any().post(receive)
             return receive
         queue = self.inbox.get(source, [])
-        for i, parcel in enumerate(queue):
-            if tag in (parcel.tag, ANY):
+        for i, message in enumerate(queue):
+            if tag in (message.tag, ANY):
                 del queue[i]
                 if not queue:
                     del self.inbox[source]
-                parcel.match(receive)
+                message.match(receive)
                 return receive
         self.posted.setdefault(source, []).append(receive)
         return receive
 
-    def _show_all(self) -> None:
+    def _deliver_all(self) -> None:
         for source in self.inbox:
-            self._show(source)
+            self._deliver(source)
 
-    def _show(self, source: int) -> None:
+    def _deliver(self, source: int) -> None:
         """Make arrived and waiting messages of a source visible, in sending order."""
         queue, time = self.inbox[source], 0.0
         while queue and (queue[0].head >= 0 or queue[0].request is not None):
-            time = queue.pop(0).show(time)
+            time = queue.pop(0).deliver(time)
 
     def Sendrecv(
         self,
@@ -95,7 +95,7 @@ class RoutedComm(VirtualComm):
     ) -> None:
         request = self._send("Sendrecv(dest", sendbuf, dest, sendtag)
         sent = self.process.out_free
-        self._ask("Sendrecv(source", recvbuf, source, recvtag).Wait(status)
+        self._post_receive("Sendrecv(source", recvbuf, source, recvtag).Wait(status)
         if request is not None:
             request.Wait()
         elif sent > self.process.clock:
@@ -104,20 +104,20 @@ class RoutedComm(VirtualComm):
     def Irecv(
         self, buf: np.ndarray, source: int = ANY, tag: int = ANY
     ) -> VirtualRequest:
-        return self._ask("Irecv(source", buf, source, tag)
+        return self._post_receive("Irecv(source", buf, source, tag)
 
     def unread(self) -> list[str]:
-        parcels = [parcel for queue in self.inbox.values() for parcel in queue]
-        messages = [parcel.describe() for parcel in parcels]
-        return messages + (self.crowd.unread() if self.crowd else [])
+        queues = self.inbox.values()
+        messages = [message.describe() for queue in queues for message in queue]
+        return messages + (self.any_source.unread() if self.any_source else [])
 
 
-class Parcel:
+class RoutedMessage:
     """A message in transit; `head`: its arrival at the in port in s, -1 before."""
 
     __slots__ = (
         *("alpha", "beta", "data", "dest", "head", "hop", "receive", "request"),
-        *("route", "sent", "slowed", "source", "start", "tag", "time"),
+        *("route", "sent", "slowdown", "source", "start", "tag", "time"),
     )
 
     def __init__(self, source: RoutedComm, dest: RoutedComm, tag, data, request):
@@ -126,46 +126,50 @@ class Parcel:
         self.request: VirtualRequest | None = request
         self.receive: VirtualRequest | None = None
         self.start = self.time = max(process.clock, process.out_free)
-        self.sent = (-process.left,)  # grows with every send
-        self.head, self.hop, self.slowed = -1.0, 0, 1.0
+        self.sent = (-process.budget,)  # grows with every send
+        self.head, self.hop, self.slowdown = -1.0, 0, 1.0
         links = process.world.links
         self.alpha, self.beta, self.route = links.route(process.rank, dest.process.rank)
 
-    def took(self) -> float:
+    def duration(self) -> float:
         """Return the seconds for which the message occupies a port."""
         return self.alpha + self.beta * self.data.nbytes
 
-    def put_off(self, time: float) -> None:
+    def schedule_departure(self, time: float) -> None:
         """Add the event of the departure."""
         self.time = time
         process = self.source.process
-        process.world.at(time, process.rank, self.depart, self.sent)
+        process.world.schedule(time, process.rank, self.depart, self.sent)
 
     def match(self, receive: VirtualRequest) -> None:
         """Match the message with a receive."""
-        receive.take(self.source.rank, self.tag, self.data.nbytes)
+        receive.record_match(self.source.rank, self.tag, self.data.nbytes)
         self.receive = receive
         if self.head >= 0:
             self.schedule_arrival()
         elif self.request is not None:
-            self.put_off(max(self.start, receive.posted))
+            self.schedule_departure(max(self.start, receive.posted))
 
     def depart(self) -> None:
         """Leave once the route is not cut and the out port is free."""
         sender, receiver = self.source.process, self.dest.process
-        if self.time >= sender.dies:
+        if self.time >= sender.death:
             return
         links = sender.world.links
-        free = self.time if self.request is None else max(self.time, sender.met_free)
-        time = links.passable(sender.rank, receiver.rank, free)
+        free = (
+            self.time
+            if self.request is None
+            else max(self.time, sender.rendezvous_free)
+        )
+        time = links.first_open(sender.rank, receiver.rank, free)
         if time == NEVER:
             links.lost.append(self)
         elif time > self.time:
-            self.put_off(time)
+            self.schedule_departure(time)
         else:
             if self.request is not None:
-                sender.met_free = time + self.took()
-            self.slowed = links.slowed(sender.rank, receiver.rank, time)
+                sender.rendezvous_free = time + self.duration()
+            self.slowdown = links.slowdown(sender.rank, receiver.rank, time)
             self.take_link()
 
     def take_link(self) -> None:
@@ -176,44 +180,48 @@ class Parcel:
             self.hop += 1
             self.time, beta = links.take_link(link, self.data.nbytes, self.time)
             self.beta = max(self.beta, beta)
-            process.world.at(self.time, process.rank, self.take_link, self.sent)
+            process.world.schedule(self.time, process.rank, self.take_link, self.sent)
             return
         self.head = self.time
         if self.receive is not None:
             self.schedule_arrival()
-        elif self.dest.crowd is not None:
-            self.dest._show(self.source.rank)
+        elif self.dest.any_source is not None:
+            self.dest._deliver(self.source.rank)
 
     def schedule_arrival(self) -> None:
         """Add the event of passing the in port."""
         process, receive = self.source.process, self.receive
         assert receive is not None
         time = max(self.head, receive.posted)
-        process.world.at(time, process.rank, self.arrive, self.sent)
+        process.world.schedule(time, process.rank, self.arrive, self.sent)
 
     def arrive(self) -> None:
         """Occupy the receiver's in port and fill its buffer."""
         receive, port, request = self.receive, self.dest.process, self.request
         assert receive is not None
-        fill(receive.buffer, self.data, self.dest.rank, self.source.rank, self.tag)
+        copy_message(
+            receive.buffer, self.data, self.dest.rank, self.source.rank, self.tag
+        )
         start = max(self.head, receive.posted, port.in_free)
-        port.in_free = done = start + self.took() * self.slowed
+        port.in_free = done = start + self.duration() * self.slowdown
         if request is not None:
             sender = self.source.process
-            sender.met_free = max(sender.met_free, done)
+            sender.rendezvous_free = max(sender.rendezvous_free, done)
             request.finish(done)
         receive.finish(done)
 
     # To a rank that receives from ANY source.
 
-    def show(self, after: float) -> float:
+    def deliver(self, after: float) -> float:
         """Make the message visible, not before `after`; return that time."""
         start, nbytes = max(self.head, self.start, after), self.data.nbytes
         message = Message(self.source.rank, self.tag, start, nbytes, self.match)
-        crowd = self.dest.crowd
-        assert crowd is not None
-        crowd.come(message, self.source.process.rank, self.sent)
+        any_source = self.dest.any_source
+        assert any_source is not None
+        any_source.schedule(message, self.source.process.rank, self.sent)
         return start
 
     def describe(self) -> str:
-        return mail(self.data.nbytes, self.tag, self.source.rank, self.dest.rank)
+        return describe_message(
+            self.data.nbytes, self.tag, self.source.rank, self.dest.rank
+        )

@@ -24,13 +24,13 @@ def run(
 ) -> list[Any]:
     """Call program(comm) on `size` virtual ranks; return their results by rank.
 
-      Args:
-    program: Called with the communicator of each rank.
-    size: Number of ranks.
-    network: `Uniform` or one of `sim.networks`; None is Uniform().
-    seed: Order in which ranks start; 0 is the order of ranks.
-    events: Failures (`sim.events`); the result of a rank that dies is None.
-    limits: Virtual seconds and messages after which the program is stopped.
+    Args:
+      program: Called with the communicator of each rank.
+      size: Number of ranks.
+      network: `Uniform` or one of `sim.networks`; None is Uniform().
+      seed: Order in which ranks start; 0 is the order of ranks.
+      events: Failures (`sim.events`); the result of a rank that dies is None.
+      limits: Virtual seconds and messages after which the program is stopped.
     """
     network, limits = network or Uniform(), limits or Limits()
     fits(network, size)
@@ -54,7 +54,7 @@ def run(
         comms = communicator(world, events).group(world.processes)
         for process in world.processes:
             process.root = greenlet(run_rank, world.hub)
-        world.play(comms, seed)
+        world.run(comms, seed)
     finally:
         gc.set_threshold(*thresholds)
         world.end()
@@ -71,7 +71,7 @@ def communicator(world: World, events: Sequence[Any]) -> type[VirtualComm]:
 
     checked(events, world.network, len(world.processes))
     for rank, time in deaths(events, world.hosts()).items():
-        world.doom(world.processes[rank], time)
+        world.schedule_death(world.processes[rank], time)
     failures = [event for event in events if not isinstance(event, Death | HostDeath)]
     world.links = RunningLinks(world.network, failures)
     return RoutedComm

@@ -22,7 +22,7 @@ class VirtualRequest:
         self.process, self.name, self.buffer = process, name, buffer
         self.peer, self.tag, self.posted, self.done = peer, tag, process.clock, -1.0
         self.count, self.active = 0, True
-        self.number = -process.left  # grows with every send
+        self.number = -process.budget  # grows with every send
 
     def finish(self, done: float) -> None:
         self.done = done
@@ -33,11 +33,11 @@ class VirtualRequest:
         else:
             process.world.progress()
 
-    def take(self, source: int, tag: int, count: int) -> None:
+    def record_match(self, source: int, tag: int, count: int) -> None:
         """Record the message that a receive is matched with, for its status."""
         self.peer, self.tag, self.count = source, tag, count
 
-    def alone(self) -> "AnyOf":
+    def interruptible(self) -> "AnyOf":
         """Return a wait for this request that another event may end."""
         return AnyOf([self])
 
@@ -52,17 +52,17 @@ class VirtualRequest:
             if self.done > process.clock:
                 process.clock = self.done
             self.active = False
-            if process.clock >= process.ends:
+            if process.clock >= process.end_time:
                 process.end()
         if status is not None:
-            tell(status, self.peer, self.tag, self.count)
+            set_status(status, self.peer, self.tag, self.count)
         return True
 
     def Test(self, status: Any = None) -> bool:
         """Return whether the request is done; if not, yield to the other ranks."""
         process = self.process
         if not 0 <= self.done <= process.clock:
-            look_around(process, self)
+            poll(process, self)
         if not 0 <= self.done <= process.clock:
             return False
         return self.Wait(status)
@@ -82,12 +82,12 @@ class AnyOf(NamedTuple):
         return "any of " + ", ".join(request.describe() for request in self.requests)
 
 
-def look_around(process: Process, what: Any) -> None:
+def poll(process: Process, what: Any) -> None:
     """Poll once: process earlier events if there are any, else yield to other ranks."""
     world = process.world
-    process.asked = True
-    late = world.later and world.later[0][0] < process.clock
-    if late or process.settled < process.clock:
+    process.polled = True
+    late = world.events and world.events[0][0] < process.clock
+    if late or process.processed_until < process.clock:
         process.order(process.clock)
         if 0 <= what.done <= process.clock:
             return
@@ -96,11 +96,13 @@ def look_around(process: Process, what: Any) -> None:
     process.polls = None
 
 
-def tell(status: Status, source: int, tag: int, count: int) -> None:
+def set_status(status: Status, source: int, tag: int, count: int) -> None:
     status.source, status.tag, status.count = source, tag, count
 
 
-def arrive(receiver: Process, start: float, took: float, request: Any) -> float:
+def occupy_in_port(
+    receiver: Process, start: float, duration: float, request: Any
+) -> float:
     """Occupy the receiver's in port; return the time of arrival.
 
     `request` is None for a buffered send. Sends that wait for their receive have a
@@ -109,19 +111,19 @@ def arrive(receiver: Process, start: float, took: float, request: Any) -> float:
     """
     if start < receiver.in_free:
         start = receiver.in_free
-    if request is not None and start < request.process.met_free:
-        start = request.process.met_free
-    done = start + took
+    if request is not None and start < request.process.rendezvous_free:
+        start = request.process.rendezvous_free
+    done = start + duration
     receiver.in_free = done
     if request is not None:
         sender = request.process
-        sender.offers -= 1
-        sender.met_free = done
+        sender.waiting_sends -= 1
+        sender.rendezvous_free = done
         request.finish(done)
     return done
 
 
-def settled(request: Any, meets: float) -> bool:
+def is_next(request: Any, both_posted: float) -> bool:
     """Return whether no other message can leave the sender's out port before this one.
 
     `meets` is the time at which send and receive are both posted. The answer is yes if
@@ -130,13 +132,15 @@ def settled(request: Any, meets: float) -> bool:
     if request is None:
         return True
     sender = request.process
-    if sender.offers > 1 or meets < sender.met_free:
+    if sender.waiting_sends > 1 or both_posted < sender.rendezvous_free:
         return False
     blocks = request.name is not ISEND or sender.waits is request
-    return blocks or meets < sender.clock
+    return blocks or both_posted < sender.clock
 
 
-def fill(into: np.ndarray, data: np.ndarray, rank: int, source: int, tag: int) -> None:
+def copy_message(
+    into: np.ndarray, data: np.ndarray, rank: int, source: int, tag: int
+) -> None:
     """Copy a message into a receive buffer, by bytes as MPI does."""
     if into.nbytes == data.nbytes and into.dtype is data.dtype and into.ndim == 1:
         into[...] = data

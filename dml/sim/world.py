@@ -40,10 +40,10 @@ class World:
         self.ready: list[Process] = []  # last in, first out: still in cache
         self.polling: deque[Process] = deque()  # resumed when none is ready
         # Events: a heap ordered by time, rank and the rank's order of sends.
-        self.later: list[tuple[float, int, tuple, int, Any]] = []
+        self.events: list[tuple[float, int, tuple, int, Any]] = []
         self.count = 0  # number of events so far
         self.idle = 0  # pauses since the last progress
-        self.vain = 0  # fruitless polls of all ranks since then
+        self.fruitless = 0  # fruitless polls of all ranks since then
         self.processes = [Process(self, rank) for rank in range(size)]
         self.groups: list[list[Any]] = []  # the communicators of each group
         self.host: list[int] = []  # of each rank, computed at the first use
@@ -54,7 +54,7 @@ class World:
             rates.eager,
         )
 
-    def play(self, comms: Sequence[Any], seed: int) -> None:
+    def run(self, comms: Sequence[Any], seed: int) -> None:
         """Run every rank to its end; raise `Deadlock` when all wait."""
         order = list(comms)
         if seed:
@@ -63,7 +63,7 @@ class World:
         for comm in order:
             comm.process.root.switch(comm)
         self.starting = False
-        while self.ready or self.polling or self.later:
+        while self.ready or self.polling or self.events:
             if self.ready:
                 self.ready.pop().fiber.switch()
             elif self.polling:
@@ -80,7 +80,7 @@ class World:
             self.host = self.network.hosts(len(self.processes))
         return self.host
 
-    def at(
+    def schedule(
         self,
         time: float,
         rank: int,
@@ -96,11 +96,11 @@ class World:
           sent: Orders events of equal time and rank; grows with every send.
         """
         self.count += 1
-        heappush(self.later, (time, rank, sent, self.count, what))
+        heappush(self.events, (time, rank, sent, self.count, what))
 
     def advance(self) -> None:
         """Process the earliest event."""
-        time, *_, what = heappop(self.later)
+        time, *_, what = heappop(self.events)
         self.progress()
         if what.__class__ is not Process:
             what()
@@ -109,34 +109,34 @@ class World:
         else:
             self.ready.append(what)
 
-    def doom(self, process: Process, time: float) -> None:
+    def schedule_death(self, process: Process, time: float) -> None:
         """Add the event of a rank's death, also while it waits or polls."""
-        process.dies = time
-        process.ends = min(time, process.ends)
+        process.death = time
+        process.end_time = min(time, process.end_time)
 
         def end() -> None:
             process.clock = max(process.clock, time)
             if process.waits:
                 process.wake()
 
-        self.at(time, -1, end)
+        self.schedule(time, -1, end)
 
     def progress(self) -> None:
         """Note progress: an event that a rank may have polled for."""
-        self.idle = self.vain = 0
+        self.idle = self.fruitless = 0
 
     def let_time_pass(self) -> None:
         """Advance to the next event or completion, when all ranks that can run poll."""
         self.idle = 0
         due = [p for p in self.polling if p.polls and p.polls.done > p.clock]
         first = min(due, key=lambda process: process.polls.done, default=None)
-        if self.later and (not first or self.later[0][0] <= first.polls.done):
+        if self.events and (not first or self.events[0][0] <= first.polls.done):
             return self.advance()
         if first:
             first.clock = first.polls.done
             return self.progress()
-        self.vain += 1
-        if self.vain > PATIENCE:
+        self.fruitless += 1
+        if self.fruitless > PATIENCE:
             self.hub.throw(Deadlock(self.report()))
 
     def stop(self, process: Process) -> None:
@@ -158,7 +158,7 @@ class World:
             for p in stuck
         ]
         dead = [p for p in self.processes if p.died]
-        lines[:0] = [f"  rank {p.rank} died at {p.dies:.9f} s" for p in dead]
+        lines[:0] = [f"  rank {p.rank} died at {p.death:.9f} s" for p in dead]
         head = f"deadlock: {len(stuck)} of {len(self.processes)} virtual ranks wait"
         lost = first_lines(self.lost(), "messages")
         return "\n".join([head, *first_lines(lines, "ranks"), *lost])
@@ -170,7 +170,7 @@ class World:
             f"  not received: {line}"
             for group in self.groups
             for comm in group
-            if comm.inbox or comm.crowd
+            if comm.inbox or comm.any_source
             for line in comm.unread()
         ]
 

@@ -135,10 +135,12 @@ def delayed(values: FlagValues, comm: CountedComm) -> CountedComm:
     """Return comm, wrapped with the delays of --straggle if there are any."""
     if not values.straggle:
         return comm
-    from dml.sim.delays import drawing, law
+    from dml.sim.delays import delay_distribution, drawing
     from dml.wire.comm import Delayed
 
-    return Delayed(comm, drawing(law(values.straggle), values.seed, comm.rank))
+    return Delayed(
+        comm, drawing(delay_distribution(values.straggle), values.seed, comm.rank)
+    )
 
 
 def run(main: Callable[[Sequence[str]], Any]) -> None:

@@ -71,7 +71,7 @@ def replay(
     program: Program, recorded: records.Record, config: dict[str, Any], comm: Comm
 ) -> Any:
     """Run the program with the recorded order of messages."""
-    recorded.checks(config, comm.size)
+    recorded.check(config, comm.size)
     log = Log(recorded.ranks[comm.rank])
     result = program(Replayed(comm, log))
     log.finish()

@@ -11,7 +11,7 @@ flags.disclaim_key_flags()  # --help lists a flag under the caller of its method
 
 VIRTUAL = ("simulate", "network", "events", "virtual_seconds")
 SEEDS = 1 << 63  # number of seeds that all random generators accept
-MOST = 1e6  # largest term of energy and cost, so that sums are finite
+MAX_TERM = 1e6  # largest term of energy and cost, so that sums are finite
 TERMS = ("watts", "pue", "grid", "core_price", "gpu_price")  # of energy and cost
 WRITTEN = ("out", "csv", "tensorboard", *TERMS)  # flags of every experiment
 OUTSIDE = ["star", "tree", "butterfly", "halving_doubling", "ring"]
@@ -65,23 +65,29 @@ SHARED: dict[str, tuple[Any, ...]] = {
         10.0,
         "Power of a busy core in watts, used without energy counters.",
         0,
-        MOST,
+        MAX_TERM,
     ),
-    "pue": ("number", 1.58, "Power usage effectiveness of the data centre.", 1, MOST),
-    "grid": ("number", 0.4327, "Carbon intensity in kg CO2e per kWh.", 0, MOST),
+    "pue": (
+        "number",
+        1.58,
+        "Power usage effectiveness of the data centre.",
+        1,
+        MAX_TERM,
+    ),
+    "grid": ("number", 0.4327, "Carbon intensity in kg CO2e per kWh.", 0, MAX_TERM),
     "core_price": (
         "number",
         None,
         "Price of a core in dollars per hour [from a table].",
         0,
-        MOST,
+        MAX_TERM,
     ),
     "gpu_price": (
         "number",
         None,
         "Price of a GPU in dollars per hour [from a table].",
         0,
-        MOST,
+        MAX_TERM,
     ),
 }
 

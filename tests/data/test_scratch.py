@@ -9,7 +9,7 @@ from dml.types import BadInput
 PAIR = np.dtype([("word", "<i4"), ("value", "<f8")])
 
 
-def test_two_hands_write_and_read_one_file_by_place(tmp_path):
+def test_two_hands_write_one_file_by_place_and_a_nameless_one_leaves_nothing(tmp_path):
     with (
         Scratch(tmp_path / "file", PAIR) as one,
         Scratch(tmp_path / "file", PAIR) as two,
@@ -21,9 +21,7 @@ def test_two_hands_write_and_read_one_file_by_place(tmp_path):
         assert np.array_equal(one.get(3, 2), given[3:5])
         assert len(one.get(9, 0)) == 0
     assert (tmp_path / "file").read_bytes() == given.tobytes()
-
-
-def test_a_nameless_file_leaves_nothing(tmp_path):
+    (tmp_path / "file").unlink()
     with Scratch(tmp_path / "file", np.int32, nameless=True) as file:
         file.put(1, np.arange(3, dtype=np.int32))
         assert file.get(0, 4).tolist() == [0, 0, 1, 2]

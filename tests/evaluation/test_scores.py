@@ -1,9 +1,7 @@
-"""Held-out examples go in blocks, and count alike whatever the block."""
-
-import jax
 import numpy as np
 import pytest
 
+from dml.evaluation.residuals import MIN_ENTRIES, by_seen, residuals
 from dml.evaluation.scores import digest, evaluate
 from dml.types import Batch, Model
 
@@ -14,10 +12,8 @@ PARAMS = {"scale": np.float32([2.0])}
 def metrics(params, batch):
     places, values = batch.targets  # as BERT's are: a pair
     SHAPES.append(batch.inputs.shape)
-    return {
-        "mean": (params["scale"] * batch.inputs).mean(),
-        "apart": (places * values).mean(),
-    }
+    mean = (params["scale"] * batch.inputs).mean()
+    return {"mean": mean, "apart": (places * values).mean()}
 
 
 MODEL = Model(init=lambda key: PARAMS, loss=lambda *_: 0.0, metrics=metrics)
@@ -41,15 +37,17 @@ def test_blocks_weigh_as_many_examples_as_they_have(count, block, shapes):
     assert found["sha256"] == digest(PARAMS)
 
 
-@pytest.mark.parametrize("block", (7, 8, 1024))
-def test_one_block_gives_the_very_numbers_of_the_model(block):
-    batch = held_out(7)
-    found = evaluate(MODEL, batch, PARAMS, block=block)
-    again = jax.jit(metrics)(PARAMS, batch)
-    assert (found["mean"], found["apart"]) == (again["mean"], again["apart"])
-
-
 def test_params_that_another_rank_collects_give_nothing_here():
     assert evaluate(MODEL, held_out(2), lambda: None) == {}
     batch = held_out(2)
     assert evaluate(MODEL, batch, lambda: PARAMS) == evaluate(MODEL, batch, PARAMS)
+
+
+def test_misses_are_grouped_by_powers_of_two_of_what_was_seen(tmp_path):
+    seen = np.repeat([1, 2, 3, 0, 64], [10, MIN_ENTRIES, MIN_ENTRIES, 10, 3])
+    misses = np.where(seen < 2, 3.0, np.where(seen == 2, 1.0, 7.0))
+    xs, ys = by_seen(misses, seen)
+    assert xs.tolist() == [0.5, 2.5]  # 64: too few
+    assert ys.tolist() == [3, 5]
+    residuals(tmp_path / "few", np.array([0.5]), np.array([4]))
+    assert (tmp_path / "few.svg").stat().st_size > 0

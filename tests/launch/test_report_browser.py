@@ -46,9 +46,7 @@ def address(tmp_path_factory):
             rows = [
                 {"step": s, "loss": (k + 1) / s, "seconds": 0.1} for s in range(1, 300)
             ]
-            summary = {"seconds": 100.0 + k, "steps": 299} | {
-                f"part_{part}": part * k for part in range(12)
-            }
+            summary = {f"part_{part}": part * k for part in range(12)}
             summary |= {"loss": ((k * 7) % 10) * 1.5} if k < 10 else {}
             path = folder(place / f"runs/run-{k}", flags, rows, summary)
             (path / "loss.svg").write_text(SVG)
@@ -122,42 +120,33 @@ def test_a_click_sorts_by_numbers_and_back_with_what_is_missing_last(opened, add
     assert head(page, "loss").get_attribute("aria-sort") == "none"
 
 
-def test_the_keyboard_alone_sorts_filters_and_opens_a_run(opened, address):
+def test_the_keyboard_alone_sorts_and_opens_a_run(opened, address):
     page = opened(address)
-    for _ in range(40):
-        page.keyboard.press("Tab")
-        if page.evaluate("document.activeElement.textContent") == "--lr":
-            break
+    head(page, "--lr").get_by_role("button").focus()
     page.keyboard.press("Enter")
     assert [*map(float, column(page, "--lr"))] == [10.0**-k for k in range(10, -1, -1)]
-    page.locator("tbody a").nth(3).focus()
+    link = page.locator("tbody a").nth(3)
+    link.focus()
     assert page.locator("tr.active").count() == 1
     page.keyboard.press("Enter")
-    name = page.locator("tbody a").nth(3).text_content()
-    assert (
-        page.locator("#each > details[open] > summary").text_content().startswith(name)
-    )
+    opened_run = page.locator("#each > details[open] > summary").text_content()
+    assert opened_run.startswith(link.text_content())
 
 
-def test_the_filter_takes_words_and_whole_values(opened, address):
+def test_rows_are_filtered_by_words_and_whole_values_and_columns_are_chosen(
+    opened, address
+):
     page = opened(address)
     for wanted, many in (("run-3", 1), ("--n=1", 1), ("ring RUN-", 10), ("zzz", 0)):
         page.get_by_label("Filter").fill(wanted)
         until(page, f"look.shown.filter(Boolean).length === {many}")
         assert len(column(page, "run")) == many
         assert page.locator("#count").text_content() == f"{many} of 11 runs"
-    page.get_by_label("Filter").fill("")
-    until(page, "look.shown.every(Boolean)")
-
-
-def test_columns_are_chosen(opened, address):
-    page = opened(address)
     assert not head(page, "part_11").is_visible()
     page.locator("#columns summary").click()
     page.get_by_label("part_11").check()
     page.get_by_role("checkbox", name="loss").uncheck()
     assert head(page, "part_11").is_visible() and not head(page, "loss").is_visible()
-    assert page.locator("tbody tr").nth(0).locator("td:visible").last.text_content()
 
 
 def test_charts_show_every_run_against_each_axis_and_light_one_up(opened, address):
@@ -166,10 +155,8 @@ def test_charts_show_every_run_against_each_axis_and_light_one_up(opened, addres
     until(page, "charts[0].drawn")
     chart = page.locator(".chart svg").first
     drawn = chart.locator("path.curve:not(.active)")
-    assert drawn.count() == 8  # eight colours, eleven runs
-    moves = sum(drawn.nth(k).get_attribute("d").count("M") for k in range(8))
-    assert moves == 11
-    assert "11 runs; at the end from" in chart.get_attribute("aria-label")
+    moves = [drawn.nth(k).get_attribute("d").count("M") for k in range(drawn.count())]
+    assert (len(moves), sum(moves)) == (8, 11)  # eight colours, eleven runs
     before = drawn.first.get_attribute("d")
     page.locator("#scale").select_option("log")
     assert page.locator(".chart svg path.curve").first.get_attribute("d") != before
@@ -177,7 +164,6 @@ def test_charts_show_every_run_against_each_axis_and_light_one_up(opened, addres
     assert "seconds so far" in page.locator(".chart svg").first.text_content()
     page.locator("#colour").select_option(label="--way")
     assert page.locator("#legend li").all_text_contents() == [EVIL, "ring"]
-    assert page.locator("tbody .c0").count() == 1 and page.locator("tbody .c1").count()
     page.locator("tbody tr").nth(4).hover()
     assert page.locator(".chart .active[d^=M]").count() >= 1
     assert page.locator(".chart i").first.text_content() == column(page, "run")[4]
@@ -208,22 +194,6 @@ def test_each_theme_is_accessible_and_the_button_gives_the_other(
     before = page.evaluate(paper)
     page.locator("#theme").click()
     assert page.evaluate(paper) != before
-    bright = int(before[4:].split(",")[0]) > 127
-    assert bright == (scheme == "light")
-
-
-def test_a_phone_scrolls_the_table_but_not_the_page(opened, address):
-    page = opened(address, viewport={"width": 360, "height": 740})
-    page.evaluate(
-        "document.querySelectorAll('details').forEach((d) => { d.open = 1; })"
-    )
-    page.wait_for_timeout(50)
-    assert page.evaluate("document.documentElement.scrollWidth") <= 360
-    wide, seen = page.evaluate(
-        "[document.querySelector('.scroll').scrollWidth,"
-        " document.querySelector('.scroll').clientWidth]"
-    )
-    assert wide > seen
 
 
 def test_a_thousand_runs_are_all_there(opened, tmp_path, monkeypatch):

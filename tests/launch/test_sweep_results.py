@@ -33,12 +33,8 @@ def ended(tmp_path):
             if summary is not None:
                 writer.summary(summary)
         (folder / "output.txt").touch()
-        return Ended(
-            Job(f"lr={flags.get('lr')}", cell, folder, [], ranks or 1),
-            int(bool(says)),
-            seconds,
-            says,
-        )
+        job = Job(f"lr={flags.get('lr')}", cell, folder, [], ranks or 1)
+        return Ended(job, int(bool(says)), seconds, says)
 
     return write
 
@@ -70,12 +66,9 @@ def test_groups_have_numpys_median_and_quartiles(ended):
         assert statistics == pytest.approx(np.quantile(of, [0.25, 0.5, 0.75]))
 
 
-def test_runs_of_one_cell_are_one_group(ended):
+def test_runs_of_one_cell_are_one_group_and_a_failure_has_found_nothing(ended):
     rows = sweep_results.frame([ended(None, {}, {"loss": x}) for x in (1, 2)])
     assert sweep_results.groups(rows, [])["count"].to_list() == [2]
-
-
-def test_a_failure_has_found_nothing_whatever_it_left(ended):
     failed = ended(2, {"lr": "1"}, {"loss": 1.0}, says="no luck")
     assert "loss" not in sweep_results.frame([failed]).columns
 
@@ -90,16 +83,9 @@ def test_columns_of_mixed_types_are_written_and_read(ended, tmp_path):
     sweep_results.write(tmp_path, results=rows)
     again = pl.read_parquet(tmp_path / "results.parquet")
     assert again.equals(rows, null_equal=True)
-    kinds = {
-        name: again[name].dtype for name in ("lr", "mixed", "whole", "yes", "real")
-    }
-    assert list(kinds.values()) == [
-        pl.String,
-        pl.String,
-        pl.Int64,
-        pl.Boolean,
-        pl.Float64,
-    ]
+    names = "lr", "mixed", "whole", "yes", "real"
+    kinds = [pl.String, pl.String, pl.Int64, pl.Boolean, pl.Float64]
+    assert [again[name].dtype for name in names] == kinds
     csv = pl.read_csv(tmp_path / "results.csv", infer_schema=False)
     assert csv["mixed"].to_list()[:4] == ["1", "one", "True", None]
     numbers = sweep_results.series("x", [1, 2.5, 10**30, None])
@@ -113,13 +99,8 @@ def test_no_name_hides_another(ended):
     taken = {"lr": 7, "code": 8, "says": 9, "n": 10}
     rows = sweep_results.frame([ended(3, {"lr": "1", "run": "x", "n": "4"}, taken)])
     (row,) = rows.iter_rows(named=True)
-    assert (row["lr"], row["--run"], row["--n"], row["n"], row["code"]) == (
-        1,
-        "x",
-        4,
-        3,
-        0,
-    )
+    own = [row[name] for name in ("lr", "--run", "--n", "n", "code")]
+    assert own == [1, "x", 4, 3, 0]
     assert [row[f"summary.{name}"] for name in taken] == [*taken.values()]
 
 
@@ -135,21 +116,14 @@ def test_what_is_shown_differs_or_was_asked_for(ended):
     assert [row["wall_seconds"] for row in asked] == ["1", "1"]
 
 
-@pytest.fixture
-def drawn(monkeypatch):
-    """Return what curves are drawn of, without drawing."""
-    seen = {}
+def test_a_figure_has_medians_and_quartiles_by_name(ended, monkeypatch, tmp_path):
+    drawn = {}
 
     def curves(path, series, **options):
-        seen.update(options, series=series)
+        drawn.update(options, series=series)
 
     monkeypatch.setattr("dml.figures.style.curves", curves)
-    return seen
-
-
-def test_a_figure_has_medians_and_quartiles_by_name(ended, drawn, tmp_path):
-    found = grid(ended, {"1": [1.0, 2.0, 3.0], "0.5": [5.0, 7.0]})
-    rows = sweep_results.frame(found)
+    rows = sweep_results.frame(grid(ended, {"1": [1.0, 2.0, 3.0], "0.5": [5.0, 7.0]}))
     sweep_results.draw(tmp_path, rows, "lr", "loss", "text", "x")
     assert drawn["series"] == {"text a": ([0.5, 1.0], [6.0, 2.0])}
     assert drawn["bands"] == {"text a": ([5.5, 1.5], [6.5, 2.5])}
@@ -175,18 +149,22 @@ def test_a_finished_sweep_is_drawn_without_a_run(tmp_path):
     assert (tmp_path / "figure.png").read_bytes()[1:4] == b"PNG"
 
 
+def progress(states, done, cores, terminal):
+    screen = io.StringIO()
+    console = Console(file=screen, force_terminal=terminal, width=160)
+    with sweep_table.table(done, cores, console) as show:
+        for state in states:
+            show(state)
+    return re.sub(r"\x1b\[[0-9;?]*\w", "", screen.getvalue())
+
+
 def test_a_terminal_sees_what_runs_and_what_failed(ended):
     job = ended(2, {"lr": "[1]"}).job
     (job.folder / "output.txt").write_text("step 1\nstep 2 [b]\n=====\n")
     running = sweep_runs.Running(job, None, [0, 1], 0.0)
     failed = Ended(job, 1, 10.0, "a\n[bold]why")
     state = State([job], [running], [failed, Ended(job, 0, 8.0, "")])
-    screen = io.StringIO()
-    with sweep_table.table(
-        5, 4, Console(file=screen, force_terminal=True, width=160)
-    ) as show:
-        show(state)
-    said = re.sub(r"\x1b\[[0-9;?]*\w", "", screen.getvalue())
+    said = progress([state], 5, 4, True)
     assert "6/9" in said and "FAILED, code 1: [bold]why" in said
     assert "6 done  1 failed  1 running  1 waiting  4 s left" in said
     assert re.search(r"lr=\[1\] +0,1 +\d+ +step 2 \[b\]", said)
@@ -195,9 +173,5 @@ def test_a_terminal_sees_what_runs_and_what_failed(ended):
 def test_a_pipe_gets_a_line_a_run(ended):
     job = ended(None, {"lr": "1"}).job
     state = State([job] * 3, [], [Ended(job, 0, 7200.0, "")])
-    screen = io.StringIO()
-    with sweep_table.table(0, 2, Console(file=screen, width=160)) as show:
-        show(state)
-        show(state)
-    (line,) = screen.getvalue().splitlines()
-    assert line == "1/4  lr=1  7200.0 s  done  3.0 h left"
+    said = progress([state, state], 0, 2, False)
+    assert said == "1/4  lr=1  7200.0 s  done  3.0 h left\n"

@@ -1,7 +1,5 @@
 """Four devices of one process: one replica at a time is changed, and found or not."""
 
-import sys
-
 import jax
 import numpy as np
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
@@ -10,9 +8,10 @@ from dml import sim
 from dml.evaluation.scores import digest, evaluate, one_replica
 from dml.metrics.replicas import different, fingerprints
 from dml.types import Batch, Model
+from tests import checks
 
 
-def main():
+def find_each_device():
     mesh = Mesh(np.array(jax.devices()), ("data",))
     everywhere = NamedSharding(mesh, PartitionSpec())
     plain = {
@@ -46,8 +45,7 @@ def main():
     batch = Batch(np.eye(3, dtype=np.float32), np.zeros(3))
     assert evaluate(model, batch, placed) == evaluate(model, batch, plain)
     assert len(one_replica(placed["kernel"]).sharding.device_set) == 1
-    sys.stdout.write("found\n")
 
 
 if __name__ == "__main__":
-    main()
+    checks.run([find_each_device], devices=4)

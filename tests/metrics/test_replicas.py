@@ -1,10 +1,5 @@
 """Replicas prove by hash that they are equal, on devices of a process and on ranks."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -12,8 +7,8 @@ import pytest
 
 from dml import sim
 from dml.metrics.replicas import different, fingerprints
+from tests.checks import said
 
-ROOT = Path(__file__).parents[2]
 RNG = np.random.default_rng(0)
 PARAMS = {
     "dense": {"bias": np.ones(3), "kernel": np.float32(RNG.normal(size=(2, 3)))},
@@ -32,13 +27,8 @@ NAMES = [
 
 
 def on_jax(params):
-    """Leaves as arrays of jax; those of 64 bits stay numpy's, as it would narrow."""
-    return jax.tree.map(
-        lambda x: (
-            x if x.dtype.itemsize == 8 and x.dtype.kind == "f" else jnp.asarray(x)
-        ),
-        params,
-    )
+    """Leaves as arrays of jax; float64 stays numpy's, as jax would narrow it."""
+    return jax.tree.map(lambda x: x if x.dtype == float else jnp.asarray(x), params)
 
 
 def flipped(params, number, bit):
@@ -55,33 +45,25 @@ def on_ranks(*replicas):
     return sim.run(lambda comm: different(replicas[comm.rank], comm), len(replicas))
 
 
-def same(number):
-    """Return a few bits of a leaf to turn: of a bool only the last one means any."""
-    leaf = jax.tree.leaves(PARAMS)[number]
-    step = 8 if leaf.dtype == bool else 1
-    return range(0, leaf.nbytes * 8, step)
-
-
 @pytest.mark.parametrize("move", (lambda params: params, on_jax))
 def test_any_single_bit_that_differs_is_found_by_its_leafs_name(move):
     params = move(PARAMS)
     with jax.transfer_guard("disallow"):  # as in training
         plain = fingerprints(params)
-    for number, name in enumerate(NAMES):
-        bits = same(number)
+    np.testing.assert_array_equal(plain, fingerprints(PARAMS))
+    for number, (name, leaf) in enumerate(
+        zip(NAMES, jax.tree.leaves(PARAMS), strict=True)
+    ):  # of a bool, only the last bit means anything
+        bits = range(0, leaf.nbytes * 8, 8 if leaf.dtype == bool else 1)
         for bit in bits if move is not on_jax else bits[:: max(len(bits) // 4, 1)]:
             found = fingerprints(move(flipped(PARAMS, number, bit)))
             assert (found != plain).nonzero()[1].tolist() == [number], (name, bit)
 
 
-def test_numpys_and_jaxs_leaves_of_equal_bits_hash_alike():
-    np.testing.assert_array_equal(fingerprints(PARAMS), fingerprints(on_jax(PARAMS)))
-
-
 @pytest.mark.parametrize("who", range(3))
 def test_a_rank_that_differs_is_seen_by_all_and_the_first_leaf_is_named(who):
     replicas = [PARAMS] * 3
-    assert on_ranks(*replicas) == [None] * 3
+    assert on_ranks(*replicas) == on_ranks({}, {}, {}) == [None] * 3
     later = NAMES.index("['wide']")
     replicas[who] = flipped(PARAMS, later, 63)
     assert on_ranks(*replicas) == ["['wide']"] * 3
@@ -107,22 +89,4 @@ def test_shapes_alone_do_not_make_a_difference_but_signs_of_zero_do():
 
 
 def test_one_device_of_a_process_that_differs_is_found():
-    ended = subprocess.run(
-        [sys.executable, "-m", "tests.metrics.replicas_main"],
-        cwd=ROOT,
-        env=os.environ
-        | {
-            "XLA_FLAGS": "--xla_force_host_platform_device_count=4",
-            "JAX_PLATFORMS": "cpu",
-            "PYTHONPATH": str(ROOT),
-            "PYTHONWARNINGS": "error",
-        },
-        text=True,
-        capture_output=True,
-        timeout=100,
-    )
-    assert (ended.returncode, ended.stdout, ended.stderr) == (0, "found\n", "")
-
-
-def test_nothing_is_equal_to_nothing():
-    assert on_ranks({}, {}) == [None, None]
+    assert said("tests.metrics.replicas_main") == "find_each_device: ok\n"

@@ -15,30 +15,19 @@ SHAPES = jax.eval_shape(
 
 
 def test_kernels_keep_the_scale_of_what_they_sum_and_embeddings_are_small():
-    params = initial(SHAPES, jax.random.key(0))
+    params, same, other = (initial(SHAPES, jax.random.key(seed)) for seed in (0, 0, 1))
+    assert np.array_equal(params["conv"]["kernel"], same["conv"]["kernel"])
+    assert not np.array_equal(params["conv"]["kernel"], other["conv"]["kernel"])
     kernel, table = params["conv"]["kernel"], params["tokens"]["embedding"]
     # five standard errors of so many draws
     error = 5 / np.sqrt(2 * 6000)
     assert kernel.std() * np.sqrt(9 * 20) == pytest.approx(1, abs=error)
     assert table.std() / 0.02 == pytest.approx(1, abs=error)
     assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {np.dtype("f4")}
-
-
-def test_scales_and_variances_are_ones_biases_and_means_zeros():
-    params = initial(SHAPES, jax.random.key(0))
-    assert (params["norm"]["scale"] == 1).all()
-    assert (params["statistics"]["var"] == 1).all()
-    for bias in (params["conv"], params["norm"]):
-        assert not bias["bias"].any()
-    assert not params["statistics"]["mean"].any()
-
-
-def test_params_are_of_their_key_alone():
-    one, same, other = (
-        initial(SHAPES, jax.random.key(seed))["conv"]["kernel"] for seed in (0, 0, 1)
-    )
-    assert np.array_equal(one, same)
-    assert not np.array_equal(one, other)
+    for name, leaf, start in [("norm", "scale", 1), ("statistics", "var", 1)] + [
+        *(("conv", "bias", 0), ("norm", "bias", 0), ("statistics", "mean", 0))
+    ]:
+        assert (params[name][leaf] == start).all()
 
 
 def test_a_rule_by_path_comes_first_and_zero_means_zeros():

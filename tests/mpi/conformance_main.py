@@ -1,8 +1,4 @@
-"""The conformance suite on the real world: mpirun -n P python -m tests.mpi.…
-
-The arguments name how much is asked, `all` or `some`, and the file that takes what
-virtual ranks must find, too.
-"""
+"""Collectives on the real world; the arguments name a function and its arguments."""
 
 import sys
 from functools import partial
@@ -10,19 +6,26 @@ from pathlib import Path
 
 import numpy as np
 
-from dml.wire.collectives import ALLREDUCE, all_gather, all_to_all, auto
-from dml.wire.comm.wrapper import Wrapper
-from tests.wire.collectives.conformance import (
+from dml.conformance import (
     DTYPES,
     OPS,
     Case,
-    behaves,
+    check_behaviour,
+    check_results,
     conform,
     digest,
-    given,
+    inputs,
     lengths,
-    reduces,
 )
+from dml.wire.collectives import (
+    ALLREDUCE,
+    all_gather,
+    all_to_all,
+    allreduce_async,
+    auto,
+    broadcast,
+)
+from dml.wire.comm.wrapper import Wrapper
 from tests.wire.collectives.spy import Spy
 from tests.wire.comm import orders
 
@@ -58,25 +61,19 @@ def turns(size):
     return found
 
 
-def bits(comm):
-    """Hash what is reduced, for plain and for segmented buffers."""
-    rows = [
-        Case(comm.size, n, "float32", "sum", True)
-        for n in (0, 1, comm.size + 1, 1009, 300_007)
-    ]
-    hashes = []
-    for name in VIRTUAL:
-        for case in rows:
-            buffer = given(case)[comm.rank].copy()
-            ALLREDUCE[name](comm, buffer)
-            hashes.append(digest(buffer))
-    return hashes
+def reduced(comm, name, *case):
+    """Return the hash of a sum by a blocking all-reduce."""
+    buffer = inputs(Case(comm.size, *case, "sum", True))[comm.rank].copy()
+    ALLREDUCE[name](comm, buffer)
+    return digest(buffer)
 
 
-def counts(comm):
-    """Count what is sent, message by message."""
+def agreed(comm):
+    """All in which real ranks and virtual ones must agree: bits, and what is sent."""
     found = []
     for name in VIRTUAL:
+        for n in (0, 1, comm.size + 1, 1009, 300_007):  # plain and segmented
+            found.append(reduced(comm, name, n, "float32"))
         spy = Spy(comm)
         ALLREDUCE[name](spy, np.zeros(1009, np.float32))
         found.append((name, dict(spy.messages), dict(spy.bytes)))
@@ -88,42 +85,108 @@ def counts(comm):
     return [*found, dict(spy.bytes)]
 
 
-def agreed(comm):
-    """All in which real ranks and virtual ones must agree."""
-    return [*bits(comm), *counts(comm)]
-
-
-def main(amount, path):
+def conforms(amount, path):
+    """Run `all` or `some` of the conformance suite; write what all must agree in."""
     from dml.wire.comm.mpi import world
 
     size = world(watchdog=20).size
     every = amount == "all"
     if not every:  # that rates are found is enough
         auto.PROBES, auto.REPEATS = (1 << 10, 1 << 16), 1
-    groups = (0, 1, 2, 3, size) if every else (2, 3)
-    tried = dict(ALLREDUCE)
-    for group in groups:
+    hierarchical, tried = ALLREDUCE["hierarchical"], dict(ALLREDUCE)
+    for group in {0, 1, 2, 3, size} if every else (2, 3):
         if group <= size:
-            hierarchical = partial(ALLREDUCE["hierarchical"], group=group)
-            tried[f"hierarchical, {group}"] = hierarchical
+            tried[f"hierarchical, {group}"] = partial(hierarchical, group=group)
     for name, allreduce in tried.items():
         if every:
             conform(allreduce, real, size, order=orders.ORDERS.get(name))
             long = [("float32", "sum"), ("float16", "max"), ("int64", "product")]
-            reduces(allreduce, real, [Case(size, 100_003, *kind) for kind in long])
+            check_results(
+                allreduce, real, [Case(size, 100_003, *kind) for kind in long]
+            )
         else:
-            reduces(allreduce, real, turns(size))
-            behaves(allreduce, real, size, orders.ORDERS.get(name))
+            check_results(allreduce, real, turns(size))
+            check_behaviour(allreduce, real, size, orders.ORDERS.get(name))
     for name in ("ring", "shared"):
-        reduces(ALLREDUCE[name], real, [Case(size, MEGABYTES, "float32", "sum")])
-    apart, hierarchical = partial(real, wrap=Apart), ALLREDUCE["hierarchical"]
-    reduces(partial(hierarchical, group=2), apart, turns(size))
-    behaves(partial(hierarchical, group=2), apart, size)
+        check_results(ALLREDUCE[name], real, [Case(size, MEGABYTES, "float32", "sum")])
+    apart, in_pairs = partial(real, wrap=Apart), partial(hierarchical, group=2)
+    check_results(in_pairs, apart, turns(size))
+    check_behaviour(in_pairs, apart, size)
     every_rank = real(agreed, size)
     if world().rank == 0:
         Path(path).write_text(repr(every_rank))
-        sys.stdout.write(f"{len(tried)} all-reduces conform on {size} ranks\n")
+        sys.stdout.write(f"all-reduces conform on {size} ranks\n")
+
+
+# Two all-reduces under way at once.
+
+
+def under_way(comm, name, threads, cases):
+    """Begin two on two communicators; each rank polls them in its own order."""
+    comms = [comm.Dup(), comm.Dup()]
+    buffers = [
+        inputs(Case(comm.size, *case, "sum", True))[comm.rank].copy() for case in cases
+    ]
+    handles = [
+        allreduce_async(one, buffer, allreduce=ALLREDUCE[name], thread=thread)
+        for one, buffer, thread in zip(comms, buffers, threads, strict=True)
+    ]
+    turned = handles if comm.rank % 2 else handles[::-1]
+    while not all([handle.poll() for handle in turned]):
+        comm.platform.pause()
+    for handle in turned:
+        handle.wait()
+        assert handle.poll()
+    return [digest(buffer) for buffer in buffers]
+
+
+def progresses():
+    """Assert the bits that a blocking one makes, whichever has a thread of its own."""
+    from dml.wire.comm.mpi import world
+
+    comm, cases = world(watchdog=5), [(70_003, "float32"), (301, "float64")]
+    for name in sorted(ALLREDUCE.keys() - {"native"}):
+        want = [reduced(comm, name, *case) for case in cases]
+        for threads in ((False, False), (True, True), (True, False)):
+            found = comm.allgather(under_way(comm, name, threads, cases))
+            assert found == [want] * comm.size, f"{name}, {threads}: other bits"
+        lets_others_pass(comm, name)
+        if comm.rank == 0:
+            sys.stdout.write(f"{name} is under way on {comm.size} ranks\n")
+
+
+def lets_others_pass(comm, name):
+    """Let a blocking one on another communicator pass; then wait alone."""
+    for thread in (False, True):
+        other, buffer = comm.Dup(), np.full(3, comm.rank)
+        late = np.full(50_000, comm.rank)
+        handle = allreduce_async(other, late, allreduce=ALLREDUCE[name], thread=thread)
+        ALLREDUCE["ring"](comm, buffer)
+        handle.wait()
+        total = comm.size * (comm.size - 1) // 2
+        assert set(buffer.tolist()) == set(late.tolist()) == {total}, name
+
+
+def large():
+    """Reduce messages and buffers of more than 2^31 bytes on two ranks."""
+    from dml.wire.comm.mpi import world
+
+    comm, period = world(watchdog=60), 1 << 20
+    pattern = (np.arange(period) % 1021).astype(np.float32)
+    buffer = np.empty((1 << 29) + 5, np.float32)
+    # piece by piece: a mask as long as the buffer would cost memory
+    pieces = [buffer[start : start + period] for start in range(0, len(buffer), period)]
+    for name in ("broadcast", "ring", "shared"):
+        for piece in pieces:
+            piece[:] = (comm.rank + 1) * pattern[: len(piece)]
+        if name == "broadcast":  # one message that long
+            broadcast(comm, buffer, 1)
+        else:
+            ALLREDUCE[name](comm, buffer)
+        want = (2 if name == "broadcast" else 3) * pattern
+        assert all(np.array_equal(piece, want[: len(piece)]) for piece in pieces), name
+        sys.stdout.write(f"rank {comm.rank}: {buffer.nbytes} bytes by {name}\n")
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    globals()[sys.argv[1]](*sys.argv[2:])

@@ -33,14 +33,10 @@ def pytest_collection_modifyitems(items):
 
 
 @pytest.fixture(scope="session")
-def rates(tmp_path_factory):
-    """Where auto keeps its rates, so that it measures each number of ranks once."""
-    return tmp_path_factory.mktemp("rates")
-
-
-@pytest.fixture
-def mpirun(rates):
+def mpirun(tmp_path_factory):
     """Run a module of this folder on real ranks; kill them all after `timeout` s."""
+    # where auto keeps its rates, so that it measures each number of ranks once
+    rates = tmp_path_factory.mktemp("rates")
 
     def run(size: int, module: str, *args: object, timeout: float = 60) -> Ended:
         env = os.environ | {

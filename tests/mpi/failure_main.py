@@ -16,6 +16,7 @@ from dml.wire.comm.mpi import world
 from dml.wire.comm.tags import Tag
 
 QUICK = 0.5  # seconds a watchdog waits here
+RING = ALLREDUCE["ring"]
 
 
 def hear(comm, source):
@@ -23,146 +24,121 @@ def hear(comm, source):
     comm.Recv(np.zeros(12, np.float32), source, Tag.RING)
 
 
-def one_raises():
-    comm = world()
+def ahead(comm):
+    return (comm.rank + 1) % comm.size
+
+
+# Rank 1 does one of these while the others wait for it.
+
+
+def lose(comm):
+    raise KeyError("lost by rank 1")
+
+
+def raise_from(comm):
+    try:
+        {}["first"]
+    except KeyError as error:
+        raise RuntimeError("second") from error
+
+
+def lose_in_a_thread(comm):
+    threading.Thread(target=lose, args=(comm,)).start()
+    hear(comm, ahead(comm))
+
+
+ACTS = {
+    "raises": lose,
+    "raises from another": raise_from,
+    "raises in a thread": lose_in_a_thread,
+    "leaves": lambda comm: sys.exit(3),
+    "is killed": lambda comm: os.kill(os.getpid(), signal.SIGKILL),
+    "refuses": lambda comm: refuse(comm, "expected a file, got none; pass --file=x"),
+}
+
+
+def rank_1(act, meets=False):
+    """Rank 1 acts while the others wait for a message, or for it to meet them."""
+    comm = world(watchdog=QUICK) if act == "leaves" else world()
+    if meets:
+        buffer = allocate(comm, 100_000)
+        ALLREDUCE["shared"](comm, buffer)
     if comm.rank == 1:
-        raise KeyError("lost by rank 1")
+        ACTS[act](comm)
+    if meets:
+        ALLREDUCE["shared"](comm, buffer)
     hear(comm, 1)
 
 
-def one_raises_from_another_error():
-    comm = world()
-    if comm.rank == 1:
-        try:
-            {}["first"]
-        except KeyError as error:
-            raise RuntimeError("second") from error
-    hear(comm, 1)
+# All ranks wait in one of these.
+WAITS = {
+    "Recv": lambda comm: hear(comm, ahead(comm)),
+    "Send": lambda comm: comm.Send(np.zeros(1 << 20, np.uint8), ahead(comm), Tag.TREE),
+    "Sendrecv": lambda comm: comm.Sendrecv(
+        *(np.zeros(3), ahead(comm), Tag.RING),
+        *(np.zeros(12, np.float32), (comm.rank - 1) % comm.size, Tag.TREE),
+    ),
+    "Irecv": lambda comm: comm.Irecv(
+        np.zeros(12, np.float32), ahead(comm), Tag.STAR
+    ).Wait(),
+}
 
 
-def one_raises_in_a_thread():
-    comm = world()
-    if comm.rank == 1:
-
-        def work():
-            raise KeyError("lost by rank 1")
-
-        threading.Thread(target=work).start()
-    hear(comm, (comm.rank + 1) % comm.size)
+def wait(call):
+    WAITS[call](world(watchdog=QUICK))
 
 
-def one_raises_while_driven():
-    comm = world()
-    bad = np.zeros(8)[::2] if comm.rank == 1 else np.zeros(4)
-    allreduce_async(comm, bad, allreduce=ALLREDUCE["ring"], thread=True).wait()
+def under_way(comm, group, buffer):
+    handle = allreduce_async(comm, np.zeros(6), allreduce=RING)
+    handle.poll()
+    handle.wait()
 
 
-def one_raises_while_others_meet():
-    comm = world()
+# Only rank 0 makes one of these calls, which all must make.
+CALLS = {
+    "Barrier": lambda comm, group, buffer: comm.Barrier(),
+    "Allreduce": lambda comm, group, buffer: comm.Allreduce(None, np.zeros(3)),
+    "Dup": lambda comm, group, buffer: comm.Dup(),
+    "Split": lambda comm, group, buffer: comm.Split(0, 0),
+    "shared_window": lambda comm, group, buffer: comm.platform.shared_window(64),
+    "under way": under_way,
+    "meet": lambda comm, group, buffer: ALLREDUCE["shared"](comm, buffer),
+    "Recv in a group": lambda comm, group, buffer: hear(group, 0),
+}
+
+
+def alone(call):
+    comm = world(watchdog=QUICK)
+    comm.platform.hosts()
+    group = comm.Split(comm.rank % 2, 0)  # as well watched as the world
     buffer = allocate(comm, 100_000)
     ALLREDUCE["shared"](comm, buffer)
-    if comm.rank == 1:
-        raise KeyError("lost by rank 1")
-    ALLREDUCE["shared"](comm, buffer)
+    if comm.rank == 0:
+        CALLS[call](comm, group, buffer)
+    time.sleep(60)
+
+
+# Other ends.
 
 
 def all_raise():
     raise KeyError(f"lost by rank {world().rank}")
 
 
-def one_leaves():
-    comm = world(watchdog=0.5)
-    if comm.rank == 1:
-        sys.exit(3)
-    hear(comm, 1)
+def all_refuse():
+    refuse(world(), "expected a length, got -1; pass --length=1")
 
 
-def one_is_killed():
+def a_bad_buffer(driven=False):
+    """Rank 1 reduces what is not contiguous, in a thread or not."""
     comm = world()
-    if comm.rank == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
-    hear(comm, 1)
-
-
-def one_is_killed_while_others_meet():
-    comm = world()
-    buffer = allocate(comm, 100_000)
-    ALLREDUCE["shared"](comm, buffer)
-    if comm.rank == 1:
-        os.kill(os.getpid(), signal.SIGKILL)
-    ALLREDUCE["shared"](comm, buffer)
-
-
-def all_wait_to_hear():
-    comm = world(watchdog=QUICK)
-    hear(comm, (comm.rank + 1) % comm.size)
-
-
-def all_wait_to_send():
-    comm = world(watchdog=QUICK)
-    comm.Send(np.zeros(1 << 20, np.uint8), (comm.rank + 1) % comm.size, Tag.TREE)
-
-
-def all_wait_to_exchange():
-    comm = world(watchdog=QUICK)
-    here, there = np.zeros(3), np.zeros(12, np.float32)
-    ahead, behind = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size
-    comm.Sendrecv(here, ahead, Tag.RING, there, behind, Tag.TREE)
-
-
-def all_wait_for_a_request():
-    comm = world(watchdog=QUICK)
-    request = comm.Irecv(
-        np.zeros(12, np.float32), (comm.rank + 1) % comm.size, Tag.STAR
-    )
-    request.Wait()
-
-
-def all_wait_for_one_under_way():
-    comm = world(watchdog=QUICK)
-    if comm.rank != 1:
-        handle = allreduce_async(comm, np.zeros(6), allreduce=ALLREDUCE["ring"])
-        handle.poll()
-        handle.wait()
-    time.sleep(60)
-
-
-def one_waits_for_a_barrier():
-    comm = world(watchdog=QUICK)
-    if comm.rank == 0:
-        comm.Barrier()
-    time.sleep(60)
-
-
-def one_waits_to_meet():
-    comm = world(watchdog=QUICK)
-    buffer = allocate(comm, 100_000)
-    ALLREDUCE["shared"](comm, buffer)
-    if comm.rank == 0:
-        ALLREDUCE["shared"](comm, buffer)
-    time.sleep(60)
-
-
-def one_waits_in_a_group():
-    """A group is as well watched as the world."""
-    comm = world(watchdog=QUICK)
-    group = comm.Split(comm.rank % 2, 0)
-    if comm.rank == 0:
-        hear(group, 0)
-    time.sleep(60)
-
-
-def one_waits_for(call):
-    """Only rank 0 makes a call that all must make."""
-
-    def wait():
-        comm = world(watchdog=QUICK)
-        comm.platform.hosts()
-        if comm.rank == 0:
-            call(comm)
-        time.sleep(60)
-
-    return wait
+    buffer = np.zeros(8)[::2] if comm.rank == 1 else np.zeros(4)
+    if driven:
+        allreduce_async(comm, buffer, allreduce=RING, thread=True).wait()
+    try:
+        RING(comm, buffer)
+    except BadInput as error:
+        refuse(comm, str(error))
 
 
 def nobody_waits_for_long():
@@ -174,36 +150,7 @@ def nobody_waits_for_long():
     while more[0]:
         comm.Barrier()
         more[0] = time.monotonic() < until
-        ALLREDUCE["ring"](comm, more, np.minimum)
-
-
-def all_refuse():
-    refuse(world(), "expected a length, got -1; pass --length=1")
-
-
-def one_refuses():
-    comm = world()
-    if comm.rank == 1:
-        refuse(comm, "expected a file, got none; pass --file=x")
-    hear(comm, 1)
-
-
-def one_refuses_while_others_meet():
-    comm = world()
-    buffer = allocate(comm, 100_000)
-    ALLREDUCE["shared"](comm, buffer)
-    if comm.rank == 1:
-        refuse(comm, "expected a file, got none; pass --file=x")
-    ALLREDUCE["shared"](comm, buffer)
-
-
-def a_bad_buffer_is_refused_by_its_rank():
-    comm = world()
-    buffer = np.zeros(8)[::2] if comm.rank == 1 else np.zeros(4)
-    try:
-        ALLREDUCE["ring"](comm, buffer)
-    except BadInput as error:
-        refuse(comm, str(error))
+        RING(comm, more, np.minimum)
 
 
 def all_end_well():
@@ -218,17 +165,15 @@ def all_end_well():
         ALLREDUCE[name](comm, np.ones(100_000))
 
 
-WAYS = {
-    way.__name__: way
-    for way in list(globals().values())
-    if callable(way) and getattr(way, "__module__", "") == __name__
-}
-WAYS |= {
-    "Dup": one_waits_for(lambda comm: comm.Dup()),
-    "Split": one_waits_for(lambda comm: comm.Split(0, 0)),
-    "shared_window": one_waits_for(lambda comm: comm.platform.shared_window(64)),
-    "Allreduce": one_waits_for(lambda comm: comm.Allreduce(None, np.zeros(3))),
-}
+def windows_made_in_another_order():
+    """Windows that ranks have made in different orders, as threads may, are freed."""
+    comm = world(watchdog=5)
+    for one in (comm.Dup(), comm.Dup()):
+        allocate(one, 100)
+    assert len(comm.windows) == 2
+    if comm.rank:
+        comm.windows = dict(reversed(list(comm.windows.items())))
+
 
 if __name__ == "__main__":
-    WAYS[sys.argv[1]]()
+    globals()[sys.argv[1]](*sys.argv[2:])

@@ -10,12 +10,7 @@ from dml.wire.comm.mpi import world
 from tests.strategies.glove.lattice import digest, train
 
 ROTATION = ("travel", "stay")  # serial's bits on any number of ranks
-SYNCHRONOUS = (
-    "operation",
-    "sparse",
-    "dense",
-    "server",
-)  # the bits of as many virtual ranks
+SYNCHRONOUS = "operation", "sparse", "dense", "server"  # bits of as many virtual ranks
 
 
 def virtual(size, how, tables):

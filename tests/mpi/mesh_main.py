@@ -1,11 +1,20 @@
-"""GloVe on meshes of real ranks, a device each: by batches, then by dimensions."""
+"""Meshes over ranks, a device each: a deep network, then GloVe.
+
+The arguments are a file for the losses and params of a deep network's steps, and a
+folder for its checkpoint. One rank of two devices must have the bits of two ranks.
+"""
 
 import sys
 from functools import partial
+from pathlib import Path
 
+import jax
 import numpy as np
 
+from dml.metrics.replicas import different
 from dml.metrics.timer import Timer
+from dml.runs import states
+from dml.strategies import mesh as deep
 from dml.strategies.glove.mesh import mesh
 from dml.strategies.glove.problem import minibatches
 from dml.strategies.serial import serial
@@ -20,16 +29,40 @@ from tests.strategies.glove.mesh_main import (
     RATE,
     problem,
 )
+from tests.strategies.small import apart, train
 
 EPOCHS = 2
 
 
-def main():
+def main(path, folder):
     comm = world(watchdog=30)
     devices.start(comm)
     devices.start(comm)  # a second time is nothing
-    for batch, dim in ((comm.size, 1), (1, comm.size)):
-        agrees_with_one_worker(comm, batch, dim)
+    train_deep(comm, path, Path(folder))
+    if comm.size > 1:
+        for batch, dim in ((comm.size, 1), (1, comm.size)):
+            agrees_with_one_worker(comm, batch, dim)
+
+
+def train_deep(comm, path, folder):
+    """Compare a deep network on a mesh with one worker; save and load its state."""
+    axes = devices.mesh(data=2)
+    found = train(deep.mesh, axes=axes)
+    if comm.rank == 0:
+        losses = [step.loss for step in found]
+        np.savez(path, losses, *jax.tree.leaves(found[-1].params))
+    sliced = train(deep.mesh, axes=axes, zero=3)
+    alone = train(serial)
+    assert apart(sliced[-1].params, alone[-1].params) < 3e-6
+    assert apart(found[-1].params, alone[-1].params) < 3e-6
+    assert different(found[-1].params, comm) is None
+
+    tree = {"params": sliced[-1].params, "state": sliced[-1].state}
+    if comm.rank == 0:
+        states.save(folder, 4, tree, {})
+    comm.Barrier()
+    number, again = states.load(folder, {}, tree, say=lambda line: None)
+    assert (number, apart(again, tree)) == (4, 0)
 
 
 def agrees_with_one_worker(comm, batch, dim):
@@ -54,4 +87,4 @@ def agrees_with_one_worker(comm, batch, dim):
 
 
 if __name__ == "__main__":
-    main()
+    main(*sys.argv[1:])

@@ -68,7 +68,7 @@ def main(how, which, path):
 
 def replay(program, comm, path):
     record = records.read(Path(path))
-    record.checks(CONFIG, comm.size)
+    record.check(CONFIG, comm.size)
     log = Log(record.ranks[comm.rank])
     found = program(Metered(Traced(Replayed(comm, log))))
     log.finish()

@@ -38,14 +38,11 @@ def main() -> None:
         check(comm, True, name, comm.size - 2, servers=2, dense=True)
         check(comm, True, name, comm.size, servers=0, colocated=True)
     drifting = Choice(staleness=2, backup=1, softsync=2)
+    prefetching = WorkerOptions(prefetch=True)
     for name in ("async", "ssp", "essp", "softsync", "backup"):
-        for more in (
-            {},
-            {"colocated": True},
-            {"worker_options": WorkerOptions(prefetch=True)},
-        ):
-            workers = comm.size - (0 if more.get("colocated") else 1)
-            check(comm, False, name, workers, choice=drifting, **more)
+        check(comm, False, name, comm.size - 1, drifting)
+        check(comm, False, name, comm.size - 1, drifting, worker_options=prefetching)
+        check(comm, False, name, comm.size, drifting, colocated=True)
     large(comm)
     if comm.rank == 0:
         sys.stdout.write("all agree\n")

@@ -1,32 +1,34 @@
-"""Runs of real ranks are replayed on virtual ones, and the reverse."""
+"""Runs of real ranks are replayed on virtual ones, and the reverse; --record too."""
 
 import pytest
 
 from dml import sim
 from dml.runs import records
 from dml.wire.comm import Log, Recorded, Replayed
+from tests.mpi import recording_command
 from tests.mpi.recorded_main import CONFIG, PROGRAMS
 
 
-def virtual(program, path, size, seed):
-    """Record on virtual ranks; return what every rank has found."""
-    logs = [Log() for _ in range(size)]
-    network = sim.Uniform(alpha=1e-5 * seed, eager=400)
-    found = sim.run(lambda c: program(Recorded(c, logs[c.rank])), size, network)
-    records.write(path, CONFIG, [log.words() for log in logs])
-    return found
+@pytest.fixture
+def path(tmp_path):
+    return tmp_path / "run"
 
 
 @pytest.mark.parametrize("which, size", [("served", 4), ("played", 3)])
-def test_real_ranks_repeat_a_run_of_virtual_ones(mpirun, tmp_path, which, size):
-    found = virtual(PROGRAMS[which], tmp_path / "run", size, seed=3)
-    ended = mpirun(size, "recorded_main", "replay", which, tmp_path / "run", timeout=30)
+def test_real_ranks_repeat_a_run_of_virtual_ones(mpirun, path, which, size):
+    logs, network = [Log() for _ in range(size)], sim.Uniform(alpha=3e-5, eager=400)
+
+    def program(comm):
+        return PROGRAMS[which](Recorded(comm, logs[comm.rank]))
+
+    found = sim.run(program, size, network)
+    records.write(path, CONFIG, [log.words() for log in logs])
+    ended = mpirun(size, "recorded_main", "replay", which, path, timeout=30)
     assert (ended.code, ended.err) == (0, "")
     assert ended.out.splitlines() == found
 
 
-def test_virtual_ranks_repeat_a_run_of_real_ones(mpirun, tmp_path):
-    path = tmp_path / "run"
+def test_virtual_ranks_repeat_a_run_of_real_ones(mpirun, path):
     ended = mpirun(4, "recorded_main", "record", "served", path, timeout=30)
     assert (ended.code, ended.err) == (0, "")
     record = records.read(path)
@@ -40,6 +42,37 @@ def test_virtual_ranks_repeat_a_run_of_real_ones(mpirun, tmp_path):
     assert sim.run(program, 4) == ended.out.splitlines()
 
 
-def test_who_cut_off_computing_on_real_ranks_is_known_after_it(mpirun, tmp_path):
-    ended = mpirun(2, "recorded_main", "record", "told_once", tmp_path / "run")
+def test_who_cut_off_computing_on_real_ranks_is_known_after_it(mpirun, path):
+    ended = mpirun(2, "recorded_main", "record", "told_once", path)
     assert (ended.code, ended.err, ended.out) == (0, "", "True\nTrue")
+
+
+def test_a_command_repeats_its_record_on_virtual_ranks(mpirun, path):
+    ended = mpirun(3, "recording_command", f"--record={path}", timeout=30)
+    assert (ended.code, ended.err) == (0, "")
+    again = recording_command.main(["x", "--simulate=3", f"--replay={path}"])
+    assert again[0] == ended.out
+
+
+@pytest.mark.parametrize(
+    "change, message",
+    [
+        ("flags", "expected --seed=0 as recorded in"),
+        ("file", "bytes after its first line, got"),
+        ("events", "rank 1, event 1: expected 0 noted, got 1 noted; replay"),
+    ],
+)
+def test_what_cannot_be_replayed_ends_all(mpirun, path, monkeypatch, change, message):
+    recording_command.main(["x", "--simulate=3", f"--record={path}"])
+    seed = int(change == "flags")
+    if change == "file":
+        path.write_bytes(path.read_bytes()[:-1])
+    if change == "events":
+        monkeypatch.setenv("WRONG", "1")
+    command = "recording_command", f"--replay={path}", f"--seed={seed}"
+    ended = mpirun(3, *command, timeout=20)
+    assert message in ended.err
+    if change == "events":
+        assert ended.code in (2, 9)  # mpirun may report the ranks that it killed
+    else:
+        assert (ended.code, ended.out, ended.err.count("\n")) == (2, "", 1)

@@ -4,112 +4,115 @@ import sys
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from dml import sim
 from dml.runs import counters, energy
-from dml.runs.carbon import PRICES, hourly
-from dml.runs.energy import CORES, Meter, Terms, Took, summed
+from dml.runs.carbon import POUND, PRICES, footprint, hourly, rent
+from dml.runs.energy import CORES, JOULES, Meter, Terms, Took, summed
 
 HOUR = 3600.0
 HOST = Took(HOUR, 10.0, 0, 0, 0, 0, 0)
+ESTIMATED = "CPU time x 10 W (estimated)"
 
 
-def zone(root, name, label, micro, most=262_143_328_850):
+def joules_of(spent):
+    return spent["energy_kwh"] * JOULES
+
+
+def zone(root, name, label, micro):
     folder = root / name
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "name").write_text(f"{label}\n")
+    folder.mkdir(parents=True)
+    for file, content in [("name", label), ("max_energy_range_uj", 100_000_000)]:
+        (folder / file).write_text(f"{content}\n")
     (folder / "energy_uj").write_text(f"{micro}\n")
-    (folder / "max_energy_range_uj").write_text(f"{most}\n")
     return folder / "energy_uj"
-
-
-def stat(path, ticks):
-    path.write_text(f"cpu  {ticks} 0 0 99999 5 0 0 7 0 0\ncpu0 1 2 3\n")
-    return path
 
 
 @pytest.fixture
 def host(tmp_path, monkeypatch):
-    """A host with RAPL that is read: its counter and its busy ticks can be set."""
+    """Return a file of a RAPL counter, a function that sets busy ticks, a reading."""
     file = zone(tmp_path / "cap", "intel-rapl:0", "package-0", 5_000_000)
-    busy = stat(tmp_path / "stat", 1000)
-    begun = counters.reading(tmp_path / "cap", busy)
-    monkeypatch.setattr(counters, "busy", lambda: counters_busy(busy))
+    stat, busy = tmp_path / "stat", counters.busy
+
+    def tick(ticks):
+        stat.write_text(f"cpu  {ticks} 0 0 99999 5 0 0 7 0 0\ncpu0 1 2 3\n")
+
+    tick(1000)
+    begun = counters.reading(tmp_path / "cap", stat)
+    monkeypatch.setattr(counters, "busy", lambda: busy(stat))
     monkeypatch.setattr(counters, "worked", lambda: 2.0)
-    return file, busy, begun
+    return file, tick, begun
 
 
-counters_busy = counters.busy
+@pytest.mark.parametrize(
+    "watts, hours, kwh, pounds",
+    [
+        (1415.78, 12, 27, 26),
+        (1515.43, 84, 201, 192),
+        (517.66, 336, 275, 262),
+        (12041.51, 79.2, 1507, 1438),
+        (1515.43, 274_120, 656_347, 626_155),
+    ],
+)
+def test_energy_and_emissions_are_as_printed(watts, hours, kwh, pounds):
+    found = footprint(watts, hours, pue=1.58, intensity=0.954)
+    assert (round(found.kwh), round(found.co2)) == (kwh, pounds)
 
 
-def test_a_kwh_is_joules_and_co2_and_dollars_follow():
+def test_a_search_makes_the_tonnes_that_patterson_quotes_and_rent_is_by_the_hour():
+    assert round(626_155 * POUND / 1e3) == 284
+    assert round(rent(64, 79.2, 0.74)) == 3751
+    assert hourly("NVIDIA V100 SXM2") == PRICES["V100"].on_demand
+    assert hourly("unknown") is None
+
+
+def test_hosts_add_up_and_a_host_counts_its_gpus_once():
     found = summed([HOST], [360.0], [4], Terms(pue=1.5, grid=0.4, core_price=0.05))
     assert found["energy_kwh"] == pytest.approx(3600 / 3.6e6)
     assert found["co2_kg"] == pytest.approx(1e-3 * 1.5 * 0.4)
     assert found["cost_usd"] == pytest.approx(4 * 0.05)
-    assert found["energy_source"] == "CPU time x 10 W (estimated)"
-
-
-def test_hosts_add_up_and_a_host_counts_its_gpus_once():
+    assert found["energy_source"] == ESTIMATED
     one = HOST._replace(rate=7.0, read=1, gpu_joules=100.0, gpus=2, gpu_price=3.0)
     found = summed([one, HOST], [10.0, 20.0], [1, 2], Terms(core_price=0.5))
-    assert found["energy_kwh"] * 3.6e6 == pytest.approx(7 * 10 + 100 + 10 * 20)
+    assert joules_of(found) == pytest.approx(7 * 10 + 100 + 10 * 20)
     assert found["cost_usd"] == pytest.approx(0.5 * 3 + 2 * 3.0)
-    assert found["energy_source"] == "CPU time x 10 W (estimated) and NVML and RAPL"
-
-
-def test_ranks_together_take_no_more_than_their_host_did():
+    assert found["energy_source"] == f"{ESTIMATED} and NVML and RAPL"
+    # ranks together take no more than their host did
     read = HOST._replace(rate=10.0, read=1, joules=150.0)
-    for seconds, joules in ((10.0, 100), (20.0, 150)):
-        found = summed([read], [seconds], [1], Terms())
-        assert found["energy_kwh"] * 3.6e6 == pytest.approx(joules)
+    assert joules_of(summed([read], [10.0], [1], Terms())) == 100
+    assert joules_of(summed([read], [20.0], [1], Terms())) == 150
+    unlisted = HOST._replace(gpus=1, unlisted=1)
+    assert summed([unlisted], [1.0], [1], Terms())["cost_usd"] is None
 
 
-def test_a_gpu_that_is_not_listed_has_no_price():
-    one = HOST._replace(gpus=1, unlisted=1)
-    assert summed([one], [1.0], [1], Terms())["cost_usd"] is None
-
-
-def test_rapl_gives_a_run_its_part_of_cpu_time(host):
-    file, busy, begun = host
+def test_rapl_gives_each_process_its_part_of_cpu_time(host, monkeypatch):
+    file, tick, begun = host
     meter = Meter(None, Terms(), begun)
     file.write_text("65000000")  # 60 J more
-    stat(busy, 1000 + 800)  # 8 CPU seconds, 2 of them ours
+    # no tick since, but 2 CPU seconds before the counters' zero
+    assert Meter(None, Terms(), begun).took().rate == pytest.approx(60 / 2)
+    tick(1000 + 800)  # 8 CPU seconds
     assert meter.took().rate == pytest.approx(60 / 8)
     assert meter.took().joules == pytest.approx(60)
-    found = meter.spent()
-    assert found["energy_kwh"] * 3.6e6 == pytest.approx(60 * 2 / 8)
-    assert found["energy_source"] == "RAPL"
-
-
-def test_shares_of_processes_add_up_to_their_hosts_total(host, monkeypatch):
-    file, busy, begun = host
-    file.write_text("65000000")
-    stat(busy, 1000 + 800)
-    shares = []
-    for seconds in (0.5, 2.0, 5.5):  # all that worked
+    assert meter.spent()["energy_source"] == "RAPL"
+    for seconds in (0.5, 2.0, 5.5):  # shares add up to the host's total
         monkeypatch.setattr(counters, "worked", lambda seconds=seconds: seconds)
-        shares.append(Meter(None, Terms(), begun).spent()["energy_kwh"] * 3.6e6)
-    assert sum(shares) == pytest.approx(60)
-
-
-def test_work_before_the_counters_zero_makes_no_rate_of_nothing(host):
-    file, busy, begun = host
-    file.write_text("65000000")  # no tick since, but 2 CPU seconds of ours
-    assert Meter(None, Terms(), begun).took().rate == pytest.approx(60 / 2)
+        found = Meter(None, Terms(), begun).spent()
+        assert joules_of(found) == pytest.approx(60 * seconds / 8)
 
 
 def test_all_that_cores_do_is_busy_but_waiting_and_what_guests_took(tmp_path):
     place = tmp_path / "stat"
     place.write_text("cpu  100 20 3 99999 888 400 5000 777 60000 60000\ncpu0 1\n")
-    assert counters_busy(place) * os.sysconf("SC_CLK_TCK") == 100 + 20 + 3 + 400 + 5000
+    ticks = counters.busy(place) * os.sysconf("SC_CLK_TCK")
+    assert ticks == 100 + 20 + 3 + 400 + 5000
 
 
-def test_a_counter_that_comes_round_counts_on(host, tmp_path):
-    file, busy, begun = host
-    file.with_name("max_energy_range_uj").write_text("100000000")
+def test_a_counter_that_comes_round_counts_on(host):
+    file, _, begun = host
     meter = Meter(None, Terms(), begun)
     for micro in (95_000_000, 15_000_000, 14_000_000):  # round, and round again
         file.write_text(str(micro))
@@ -122,8 +125,7 @@ def test_zones_are_packages_and_memory_that_may_be_read(tmp_path):
     memory = zone(tmp_path, "intel-rapl:0:1", "dram", 2)
     zone(tmp_path, "intel-rapl:0:0", "core", 3)  # a part of its package
     zone(tmp_path, "intel-rapl:1", "psys", 4)  # has all packages in it
-    (tmp_path / "intel-rapl:2").mkdir()  # not to be read
-    (tmp_path / "intel-rapl:2/name").write_text("package-1\n")
+    zone(tmp_path, "intel-rapl:2", "package-1", 5).unlink()  # not to be read
     assert counters.zones(tmp_path) == {package: 1, memory: 2}
 
 
@@ -131,7 +133,7 @@ def test_without_counters_a_cpu_second_takes_the_stated_watts(tmp_path, monkeypa
     begun = counters.reading(tmp_path, tmp_path / "none")
     monkeypatch.setattr(counters, "worked", lambda: 3.0)
     found = Meter(None, Terms(watts=20.0), begun).spent()
-    assert found["energy_kwh"] * 3.6e6 == pytest.approx(60)
+    assert joules_of(found) == pytest.approx(60)
     assert found["energy_source"] == "CPU time x 20 W (estimated)"
 
 
@@ -148,7 +150,7 @@ def test_work_of_this_process_and_its_ended_children_counts():
 
 
 def test_cores_are_those_that_any_rank_may_use(monkeypatch):
-    monkeypatch.setattr(counters, "mine", lambda: [3, CORES - 1])
+    monkeypatch.setattr(counters, "own_cores", lambda: [3, CORES - 1])
     meter = Meter(None, Terms(core_price=1.0), energy.BEGUN)
     hours = (time.monotonic() - energy.BEGUN.time) / HOUR
     assert meter.spent()["cost_usd"] == pytest.approx(2 * hours, rel=0.1)
@@ -160,7 +162,7 @@ def test_virtual_ranks_are_one_process():
         with energy.meter(comm, Terms()) as meter:
             sent = comm.Wtime()
             found = meter.spent()
-            return comm.Wtime() - sent, found["energy_kwh"] * 3.6e6 / 10
+            return comm.Wtime() - sent, joules_of(found) / 10
 
     times, seconds = zip(*sim.run(program, 3), strict=True)
     assert times == (0.0, 0.0, 0.0)  # nothing is sent
@@ -168,7 +170,7 @@ def test_virtual_ranks_are_one_process():
 
 
 def test_a_meter_looks_now_and_then(host, monkeypatch):
-    file, busy, begun = host
+    file, _, begun = host
     monkeypatch.setattr(energy, "LOOK", 0.01)
     with energy.meter(None, Terms(), begun) as meter:
         file.write_text("6000000")
@@ -181,77 +183,49 @@ def test_a_meter_looks_now_and_then(host, monkeypatch):
     assert not looks.is_alive()
 
 
-class FakeNvml:
-    """NVML of a host with three GPUs; a look adds a joule to each."""
-
-    NVMLError = type("NVMLError", (Exception,), {})
-
-    def __init__(self):
-        self.looks = 0
-
-    def nvmlInit(self):
-        self.looks += 1
-
-    def nvmlDeviceGetCount(self):
-        return 3
-
-    def nvmlDeviceGetHandleByIndex(self, i):
-        return i
-
-    def nvmlDeviceGetHandleByUUID(self, name):
-        return {"GPU-b": 1}[name]
-
-    def nvmlDeviceGetTotalEnergyConsumption(self, i):
-        return 1000 * (self.looks + 10 * i)
-
-    def nvmlDeviceGetName(self, i):
-        return "NVIDIA H100 80GB HBM3"
+@pytest.fixture
+def nvml(monkeypatch):
+    """NVML of a host with three GPUs; each reading adds a joule to each of them."""
+    readings = []
+    nvml = SimpleNamespace(
+        NVMLError=ZeroDivisionError,
+        nvmlInit=lambda: readings.append(1),
+        nvmlDeviceGetCount=lambda: 3,
+        nvmlDeviceGetHandleByIndex=lambda index: index,
+        nvmlDeviceGetHandleByUUID={"GPU-b": 1}.get,
+        nvmlDeviceGetTotalEnergyConsumption=lambda i: 1000 * (len(readings) + 10 * i),
+        nvmlDeviceGetName=lambda i: "NVIDIA H100 80GB HBM3",
+    )
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    monkeypatch.setattr(counters, "DRIVER", Path("/"))
+    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
+    return nvml
 
 
 @pytest.mark.parametrize(
-    ("asked", "number", "joules"),
+    "listed, number, joules",
     [(None, 3, 33), ("0,2", 2, 22), ("GPU-b", 1, 11), ("", 0, 0)],
 )
-def test_gpus_count_their_own_joules(asked, number, joules, monkeypatch):
-    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
-    monkeypatch.setattr(counters, "DRIVER", Path("/"))
-    monkeypatch.delenv("CUDA_VISIBLE_DEVICES", raising=False)
-    if asked is not None:
-        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", asked)
+def test_gpus_count_their_own_joules(nvml, listed, number, joules, monkeypatch):
+    if listed is not None:
+        monkeypatch.setenv("CUDA_VISIBLE_DEVICES", listed)
     found = counters.gpus()
     assert (found.number, found.joules) == (number, joules)
     took = Meter(None, Terms()).took()
-    assert took.gpu_joules == number  # of each, one joule since the meter was made
-    assert took.gpus == number
+    # of each, one joule since the meter was made
+    assert took.gpus == took.gpu_joules == number
 
 
-def test_gpus_have_their_listed_price_or_the_asked(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pynvml", FakeNvml())
-    monkeypatch.setattr(counters, "DRIVER", Path("/"))
+def test_gpus_have_their_listed_price_or_that_of_the_terms(nvml):
     assert Meter(None, Terms()).took().gpu_price == PRICES["H100"].on_demand
-    asked = Meter(None, Terms(gpu_price=0.0)).took()
-    assert (asked.gpu_price, asked.unlisted) == (0.0, 0)
-    monkeypatch.setattr(FakeNvml, "nvmlDeviceGetName", lambda self, i: "Unheard of")
+    took = Meter(None, Terms(gpu_price=0.0)).took()
+    assert (took.gpu_price, took.unlisted) == (0.0, 0)
+    nvml.nvmlDeviceGetName = lambda i: "unknown"
     assert Meter(None, Terms()).took().unlisted == 1
 
 
-def test_a_driver_without_gpus_that_count_is_no_error(monkeypatch):
-    broken = FakeNvml()
-
-    def fail(one):
-        raise broken.NVMLError("not supported")
-
-    broken.nvmlDeviceGetTotalEnergyConsumption = fail
-    monkeypatch.setitem(sys.modules, "pynvml", broken)
-    monkeypatch.setattr(counters, "DRIVER", Path("/"))
+def test_a_driver_without_gpus_that_count_is_no_error(nvml, monkeypatch):
+    nvml.nvmlDeviceGetTotalEnergyConsumption = lambda i: 1 / 0  # not supported
     assert counters.gpus() == counters.Gpus()
     monkeypatch.setitem(sys.modules, "pynvml", None)  # not installed
     assert counters.gpus() == counters.Gpus()
-
-
-def test_every_price_has_a_date():
-    for name, price in PRICES.items():
-        assert 0 < price.spot < price.on_demand
-        assert any(year in price.listed for year in ("2019", "2023"))
-        assert hourly(f"NVIDIA {name} something") == price.on_demand
-    assert hourly("Unheard of") is None

@@ -1,37 +1,47 @@
+"""What is written into run folders, and what is read from them."""
+
 import json
+import os
 import re
 from pathlib import Path
 
 import pytest
 
 from dml.runs import folder as runs
+from dml.runs import results
 from dml.types import BadInput
 
 
+def write(path, flags=None, rows=(), summary=None, **options):
+    with runs.folder(path, flags or {}, **options) as writer:
+        for row in rows:
+            writer.row(row)
+        if summary is not None:
+            writer.summary(summary)
+
+
 def test_a_run_folder_holds_config_metrics_and_summary(tmp_path):
-    flags = {"seed": 3, "out": None}
-    with runs.folder(tmp_path / "a" / "b", flags, ranks=4) as writer:
-        config = json.loads((tmp_path / "a/b/config.json").read_text())
-        writer.row({"step": 1, "loss": 0.5})
-        writer.row({"step": 2, "loss": 0.25})
-        writer.summary({"loss": 0.25, "steps": 2})
-    assert config["flags"] == flags
-    assert config["ranks"] == 4
-    assert re.fullmatch(r"\d+\.\d+\.\d+\S*", config["versions"]["python"])
-    assert "numpy" in config["versions"]
-    assert config["host"]
-    rows = (tmp_path / "a/b/metrics.jsonl").read_text().splitlines()
-    assert [json.loads(row)["step"] for row in rows] == [1, 2]
-    summary = json.loads((tmp_path / "a/b/summary.json").read_text())
-    assert summary == {"loss": 0.25, "steps": 2}
+    path, flags = tmp_path / "a" / "b", {"seed": 3, "out": None}
+    rows = [{"step": 1, "loss": 0.5}, {"step": 2, "loss": 0.25}]
+    write(path, flags, rows, {"loss": 0.25, "steps": 2}, ranks=4)
+    run = results.read(path)
+    assert run == (path, flags, run.config, {"loss": 0.25, "steps": 2}, rows)
+    assert run.config["flags"] == flags and run.config["ranks"] == 4
+    assert re.fullmatch(r"\d+\.\d+\.\d+\S*", run.config["versions"]["python"])
+    assert "numpy" in run.config["versions"] and run.config["host"]
 
 
-def test_a_run_that_is_killed_leaves_no_summary_of_one_before(tmp_path):
-    for append in (False, True):
-        with runs.folder(tmp_path, {}) as writer:
-            writer.summary({"loss": 0.25})
-        with runs.folder(tmp_path, {}, append):
-            assert not (tmp_path / "summary.json").exists()
+@pytest.mark.parametrize("append", (False, True))
+def test_a_run_that_is_killed_has_no_summary_and_its_finished_rows(tmp_path, append):
+    write(tmp_path, {}, [{"step": 1}], {"loss": 0.25})
+    with runs.folder(tmp_path, {}, append) as writer:
+        assert not (tmp_path / "summary.json").exists()
+        writer.row({"step": 2})
+    with open(tmp_path / "metrics.jsonl", "a") as file:
+        file.write('{"step": 3, "lo')
+    run = results.read(tmp_path)
+    assert run.summary == {}
+    assert [row["step"] for row in run.rows] == ([1, 2] if append else [2])
 
 
 def test_the_commit_is_a_hash_and_none_outside_git(tmp_path, monkeypatch):
@@ -48,10 +58,37 @@ def test_a_path_is_what_was_asked_for_or_named_by_time(tmp_path):
     assert re.fullmatch(r"runs/linear/\d{4}-\d\d-\d\dT\d\d-\d\d-\d\d\.\d+Z", default)
 
 
-def test_a_file_in_the_way_is_bad_input(tmp_path):
+def test_run_folders_are_found_at_and_under_paths_once(tmp_path):
+    folders = [tmp_path / name for name in ("a/x", "a/y", "b")]
+    for path in reversed(folders):
+        write(path)
+    assert results.found([tmp_path]) == folders
+    assert results.found([tmp_path / "b", tmp_path, tmp_path / "a"]) == folders
+
+
+def test_a_file_in_the_way_or_a_path_without_runs_is_bad_input(tmp_path):
+    for name, got in [("no", "no such folder"), ("", "none")]:
+        with pytest.raises(BadInput, match=f"at or under .*, got {got}; pass another"):
+            results.found([tmp_path / name])
     (tmp_path / "file").write_text("")
-    with (
-        pytest.raises(BadInput, match="expected a folder .*file.*; pass --out="),
-        runs.folder(tmp_path / "file", {}),
-    ):
-        pass
+    with pytest.raises(BadInput, match="expected a folder .*file.*; pass --out="):
+        write(tmp_path / "file")
+
+
+@pytest.mark.parametrize("broken", ["config.json", "summary.json", "metrics.jsonl"])
+def test_what_cannot_be_read_is_named_and_a_pipe_is_not_waited_for(broken, tmp_path):
+    write(tmp_path, {}, [{"step": 1}], {"loss": 1.0})
+    for content in (b"{broken\n", b"[1, 2]\n", b"\xff\xfe\n"):
+        (tmp_path / broken).write_bytes(content)
+        with pytest.raises(BadInput, match=f"{broken}.*fix or delete"):
+            results.read(tmp_path)
+    (tmp_path / broken).unlink()
+    os.mkfifo(tmp_path / broken)
+    with pytest.raises(BadInput, match=f"{broken}, got a pipe"):
+        results.read(tmp_path)
+
+
+def test_flags_that_are_none_are_named(tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"flags": [1]}))
+    with pytest.raises(BadInput, match="config.json, got list"):
+        results.read(tmp_path)

@@ -1,19 +1,11 @@
 import json
+import struct
 from contextlib import contextmanager
 
 import pytest
 
-from dml.runs.writers import (
-    Writer,
-    console,
-    first,
-    jsonl,
-    line,
-    many,
-    scaled,
-    table,
-    tables,
-)
+from dml.runs import exports
+from dml.runs.writers import Writer, console, first, jsonl, line, scaled, tables
 
 
 @contextmanager
@@ -28,28 +20,18 @@ def keep(log, name):
         log.append((name, "closed"))
 
 
-def test_many_passes_rows_and_summary_to_each_and_closes_all_when_one_fails():
-    log = []
-    with pytest.raises(KeyError), many(keep(log, "a"), keep(log, "b")) as writer:
-        writer.row({"step": 1})
-        writer.summary({"loss": 2})
-        raise KeyError
-    assert [event for name, event in log if name == "a"] == [
-        "opened",
-        {"step": 1},
-        {"loss": 2},
-        "closed",
-    ]
-    assert len(log) == 8
-
-
-def test_only_the_first_rank_opens_writers_and_writes():
-    for rank, expected in [(0, 4), (1, 0), (7, 0)]:
+def test_rank_0_passes_rows_and_summary_to_all_and_closes_all_when_one_fails():
+    for rank in (0, 1, 7):
         log = []
-        with first(rank, keep(log, "a")) as writer:
+        both = keep(log, "a"), keep(log, "b")
+        with pytest.raises(KeyError), first(rank, *both) as writer:
             writer.row({"step": 1})
-            writer.summary({})
-        assert len(log) == expected
+            writer.summary({"loss": 2})
+            raise KeyError
+        for name in "ab":
+            events = [event for one, event in log if one == name]
+            written = ["opened", {"step": 1}, {"loss": 2}, "closed"]
+            assert events == (written if rank == 0 else [])
 
 
 def test_rows_are_in_the_file_before_it_is_closed(tmp_path):
@@ -72,36 +54,82 @@ def test_a_piped_console_says_loss_and_time_left_ten_times_and_the_summary(capsy
     assert last == "loss 0.025  words_sent 12"
 
 
-def test_a_table_fills_templates_and_shows_a_dash_for_a_missing_number(capsys):
+def test_tables_fill_templates_and_show_a_dash_for_a_missing_number(capsys):
     columns = {
         "way": (6, "{way}"),
         "ms": (6, scaled("seconds", 1e3, ".1f")),
         "gain": (5, "{gain:.1%}"),
         "both": (5, lambda row: f"{row['way']}!"),
     }
-    with table(columns) as writer:
-        writer.row({"way": "ring", "seconds": 0.0125, "gain": 0.5})
-        writer.row({"way": "tree", "seconds": None, "gain": None})
+    with tables({"a": columns, "b": {"n": (3, "{n}")}}, {"b": "of {n}"}) as writer:
+        writer.row({"table": "a", "way": "ring", "seconds": 0.0125, "gain": 0.5})
+        writer.row({"table": "a", "way": "tree", "seconds": None, "gain": None})
+        writer.row({"table": "b", "n": 30})
         writer.summary({"way": "none"})
     assert capsys.readouterr().out.splitlines() == [
         "way     ms      gain   both",
         "ring      12.5  50.0%  ring!",
         "tree         -      -  tree!",
+        "",
+        "of 30",
+        "n",
+        " 30",
     ]
-
-
-def test_each_kind_of_row_has_one_title_and_one_header(capsys):
-    kinds = {"few": {"n": (3, "{n}")}, "many": {"m": (3, "{m}")}}
-    titles = {"many": "up to {m}"}
-    with tables(kinds, titles, key="kind") as writer:
-        for n in (1, 2):
-            writer.row({"kind": "few", "n": n})
-        for m in (30, 40):
-            writer.row({"kind": "many", "m": m})
-    lines = capsys.readouterr().out.split("\n")
-    assert lines == ["n", "  1", "  2", "", "up to 30", "m", " 30", " 40", ""]
 
 
 def test_a_line_leaves_out_templates_whose_fields_are_missing():
     templates = ("loss {loss:.1f}", "of {count} ({share:.0%})", "{none}", "end")
     assert line({"loss": 2, "count": 3, "none": None}, *templates) == "loss 2.0  end"
+
+
+def test_a_table_has_a_line_a_row_at_once_and_a_new_column_widens_all(tmp_path):
+    path = tmp_path / "m.csv"
+    with exports.table(path) as writer:
+        writer.row({"step": 1, "loss": 0.5})
+        assert path.read_text() == "step,loss\n1,0.5\n"
+        writer.row({"loss": 0.25, "step": 2})
+        assert path.read_text() == "step,loss\n1,0.5\n2,0.25\n"
+        writer.row({"step": 3, "accuracy": 0.5, 'a "name", quoted': "x\ny"})
+        writer.row({"step": 4})
+    columns, rows = exports.read(path)
+    assert columns == ["step", "loss", "accuracy", 'a "name", quoted']
+    assert [list(row.values()) for row in rows[1:]] == [
+        ["2", "0.25", "", ""],
+        ["3", "", "0.5", "x\ny"],
+        ["4", "", "", ""],
+    ]
+
+
+def test_a_run_that_goes_on_appends_to_its_table(tmp_path):
+    path = tmp_path / "m.csv"
+    for append, step in ((False, 1), (True, 2), (True, 3)):
+        with exports.table(path, append) as writer:
+            writer.row({"step": step, "loss": 1.0 / step, f"new{step}": 0})
+    with exports.table(path, append=True):  # killed before its first row
+        pass
+    assert [row["step"] for row in exports.read(path)[1]] == ["1", "2", "3"]
+    with exports.table(path) as writer:  # another begins anew
+        writer.row({"step": 9})
+    assert exports.read(path) == (["step"], [{"step": "9"}])
+
+
+def test_tensorboard_gets_an_event_a_row_with_its_numbers(tmp_path):
+    from tensorboardX.proto.event_pb2 import Event
+
+    with exports.tensorboard(tmp_path) as writer:
+        writer.row({"step": 10, "loss": 0.5, "name": "text", "none": None})
+        writer.row({"loss": 0.25})  # no step: the next
+        writer.summary({"loss": 0.25, "accuracy": 1})
+    (file,) = tmp_path.iterdir()
+    data, found = file.read_bytes(), []
+    while data:
+        (length,) = struct.unpack("<Q", data[:8])  # then checksums, of 4 bytes each
+        event = Event.FromString(data[12 : 12 + length])
+        values = {one.tag: one.simple_value for one in event.summary.value}
+        found.append((event.step, values))
+        data = data[16 + length :]
+    assert found[-3:] == [
+        (10, {"loss": 0.5}),
+        (11, {"loss": 0.25}),
+        (11, {"summary/loss": 0.25, "summary/accuracy": 1.0}),
+    ]

@@ -93,10 +93,7 @@ class Player:
         self.over(name, buffer, status)
 
     def over(self, name, buffer, status):
-        if buffer is None:
-            self.note(name)
-        else:
-            self.had(name, buffer, status)
+        self.note(name) if buffer is None else self.had(name, buffer, status)
 
     def play(self, name, *args):
         if name in POLLS:
@@ -116,8 +113,7 @@ class Player:
             self.take(name, self.comms[group], source, tag)
         elif name == "Sendrecv":
             dest, nbytes = args
-            into, status = self.buffer(), Status()
-            data = self.payload(nbytes)
+            into, status, data = self.buffer(), Status(), self.payload(nbytes)
             self.top.Sendrecv(data, dest, 9, into, dest, 9, status)
             self.had(name, into, status)
         elif name == "Barrier":
@@ -129,24 +125,20 @@ class Player:
             self.go_on(name, *args)
 
     def take(self, name, comm, source, tag):
-        status = Status()
-        if name == "Recv":
-            buffer = self.buffer()
+        status, buffer = Status(), self.buffer()
+        if name == "Irecv":
+            self.under_way.append((comm.Irecv(buffer, source, tag), buffer))
+        elif name == "Recv":
             comm.Recv(buffer, source, tag, status)
             self.had(name, buffer, status)
-        elif name == "Irecv":
-            buffer = self.buffer()
-            self.under_way.append((comm.Irecv(buffer, source, tag), buffer))
-        elif name == "Probe":
-            comm.Probe(source, tag, status)
-            self.note(name, status.Get_source(), status.Get_tag(), status.Get_count())
-        elif name == "Iprobe":
-            there = comm.Iprobe(source, tag, status)
-            self.note(name, there, status.Get_source(), status.Get_tag())
         else:
-            while not comm.Iprobe(source, tag, status):
+            call = comm.Probe if name == "Probe" else comm.Iprobe
+            there = call(source, tag, status)
+            while name == "see" and not there:
                 comm.platform.compute(self.unit)
-            self.note(name, status.Get_source(), status.Get_tag())
+                there = comm.Iprobe(source, tag, status)
+            kept = (status.Get_source(), status.Get_tag(), status.Get_count())
+            self.note(name, there, *kept)
 
     def go_on(self, name, number):
         place = number % len(self.under_way)
@@ -159,8 +151,7 @@ class Player:
             request, buffer = self.under_way[place]
             self.over(f"Waitany {place}", buffer, status)
         elif name == "Test":
-            there = request.Test(status)
-            self.note(name, there)
+            self.note(name, there := request.Test(status))
             if not there:
                 return
             self.over(name, buffer, status)

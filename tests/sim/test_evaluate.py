@@ -7,59 +7,68 @@ import pytest
 
 from dml import sim
 from dml.sim.evaluate import messages
-from dml.sim.evaluate_routed import evaluate_routed
+from dml.sim.evaluate_routed import drive, evaluate_routed
+from dml.sim.evaluate_tables import NONE, build
+from dml.sim.networks.fabric import Rates as LinkRates
+from dml.sim.networks.named import network
 from dml.types import BadInput, Round
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.costs import allreduce as cost
 from dml.wire.costs.allreduce import Job, Rates
 from dml.wire.plans.schedules import SCHEDULES
 from dml.wire.plans.topology import groups
+from tests.sim.play import Line
 
 ALPHA, BETA, GAMMA = 1.3e-6, 0.7e-9, 0.3e-9
 RATES = Rates(ALPHA, BETA, GAMMA)
+STREET = LinkRates(ALPHA, BETA, GAMMA, hop=1e-7, link=0.9e-9)
 FLAT = sorted(SCHEDULES.keys() - {"hierarchical"})
-SIZES = (*range(2, 18), 33, 64)
 EAGER = (0, 1 << 40)
+LIMITS = (0, 300, 1 << 40)  # of the street
 
 
 def uniform(eager=65536):
     return sim.Uniform(ALPHA, BETA, GAMMA, eager, host=1)
 
 
-def running(allreduce, size, length, network, delays=None):
-    """Every rank's clock before and after an all-reduce on virtual ranks."""
+def street(eager=0, size=8):
+    """Crossings in a row, two ranks at each; no two links are alike."""
+    return Line(size, STREET._replace(eager=eager), seats=2, spread=3.0)
+
+
+def delays(size, mean=1e-5):
+    return np.random.default_rng(size).exponential(mean, size).tolist()
+
+
+def agree(allreduce, schedule, size, length, place, late=None, exact=True, before=0):
+    """Compare every rank's clock with the running world's, to the last bit if `exact`.
+
+    What is skipped, because it only shifts, is one product there and many sums here.
+    `before`: all-reduces before the one that is compared, which make its groups.
+    """
 
     def program(comm):
         buffer = np.ones(length, np.float32)
-        allreduce(comm, buffer)  # groups are made here
-        comm.Barrier()
-        if delays is not None:
-            comm.platform.compute(delays[comm.rank])
+        for _ in range(before):
+            allreduce(comm, buffer)
+            comm.Barrier()
+        if late is not None:
+            comm.platform.compute(late[comm.rank])
         start = comm.Wtime()
         allreduce(comm, buffer)
         return start, comm.Wtime()
 
-    return np.array(sim.run(program, size, network)).T
-
-
-def agree(allreduce, schedule, size, length, eager, delays=None):
-    """Compare clocks, to the last bit where every addition is made in the same order.
-
-    What is skipped, because it only shifts, is one product there and many sums here.
-    """
-    network = uniform(eager)
-    start, end = running(allreduce, size, length, network, delays)
-    rounds = list(schedule)
-    found = sim.evaluate(rounds, network, size, start)
+    start, end = np.array(sim.run(program, size, place)).T
+    found = sim.evaluate(schedule, place, size, start)
     assert found.exact
-    skips = any(
+    np.testing.assert_allclose(found.clocks, end, rtol=0 if exact else 1e-12, atol=0)
+
+
+def skips(rounds):
+    """Whether the evaluator may skip repetitions of a round or of a segment."""
+    return any(
         one.times > 1 or 0 < 3 * one.segment < one.nbytes.max() for one in rounds
     )
-    np.testing.assert_allclose(found.clocks, end, rtol=1e-12 if skips else 0, atol=0)
-
-
-def delays(size):
-    return np.random.default_rng(0).exponential(1e-5, size).tolist()
 
 
 @pytest.mark.parametrize("size", (2, 3, 4, 5, 7, 8, 13, 16))
@@ -67,10 +76,11 @@ def delays(size):
 def test_segments_overlap_as_they_do_there_and_late_ranks_too(name, size):
     for eager in EAGER:
         for segment in (4, 60, 1 << 20):
+            allreduce = partial(ALLREDUCE[name], segment=segment)
+            rounds = list(SCHEDULES[name](size, 151, segment=segment))
             for late in (None, delays(size)):
-                allreduce = partial(ALLREDUCE[name], segment=segment)
-                schedule = SCHEDULES[name](size, 151, segment=segment)
-                agree(allreduce, schedule, size, 151, eager, late)
+                place, exact = uniform(eager), not skips(rounds)
+                agree(allreduce, rounds, size, 151, place, late, exact, before=1)
 
 
 @pytest.mark.parametrize("name", sorted(SCHEDULES))
@@ -83,9 +93,9 @@ def test_both_cases_of_the_evaluator_give_the_same_bits(name):
                 rounds = list(SCHEDULES[name](size, length, segment=300))
                 rounds = [one for one in rounds for _ in range(one.times)]
                 rounds = [one._replace(times=1) for one in rounds]
-                network = uniform(eager)
-                found = sim.evaluate(rounds, network, size, late).clocks
-                linked = evaluate_routed(rounds, network, network.rates, late)
+                place = uniform(eager)
+                found = sim.evaluate(rounds, place, size, late).clocks
+                linked = evaluate_routed(rounds, place, place.rates, late)
                 assert found.tolist() == linked.tolist()
 
 
@@ -98,11 +108,14 @@ def test_groups_of_any_width_keep_their_clocks(outside):
                 ALLREDUCE["hierarchical"], group=width, outside=ALLREDUCE[outside]
             )
             for length in (0, 7, 1000):
-                for eager in EAGER:
-                    schedule = SCHEDULES["hierarchical"](
+                rounds = list(
+                    SCHEDULES["hierarchical"](
                         size, length, members=members, outside=SCHEDULES[outside]
                     )
-                    agree(allreduce, schedule, size, length, eager, delays(size))
+                )
+                for eager in EAGER:
+                    place, late, exact = uniform(eager), delays(size), not skips(rounds)
+                    agree(allreduce, rounds, size, length, place, late, exact, before=1)
 
 
 @pytest.mark.parametrize("size", (*range(2, 65), 1000))
@@ -112,36 +125,17 @@ def test_the_slowest_rank_takes_what_the_formula_says(name, size):
         if (size, name) == (1000, "ring") and length % size:
             length = 3 * size + 1
         schedule = SCHEDULES[name](size, length, segment=segment)
-        found = sim.evaluate(schedule, uniform(), size)
-        job = Job(size, length, segment=segment)
-        assert max(found.clocks) == pytest.approx(
-            cost.seconds(name, job, RATES), rel=1e-9
-        )
+        clocks = sim.evaluate(schedule, uniform(), size).clocks
+        seconds = cost.seconds(name, Job(size, length, segment=segment), RATES)
+        assert max(clocks) == pytest.approx(seconds, rel=1e-9)
 
 
-def test_even_groups_take_what_the_formula_says():
-    for size, width in ((4, 2), (12, 3), (64, 8), (1000, 10)):
-        members = groups((0,) * size, width)
-        job = Job(size, 4000, groups=tuple(map(len, members)), hosts=False)
-        schedule = SCHEDULES["hierarchical"](size, 4000, members=members)
-        found = sim.evaluate(schedule, uniform(), size)
-        seconds = cost.seconds("hierarchical", job, RATES)
-        assert max(found.clocks) == pytest.approx(seconds, rel=1e-9)
-
-
-@pytest.mark.parametrize("name", ("tree", "halving_doubling", "ring"))
+@pytest.mark.parametrize("name", ("tree", "butterfly", "halving_doubling", "ring"))
 def test_a_million_ranks_take_what_the_formula_says(name):
     size = 1 << 20
-    found = sim.evaluate(SCHEDULES[name](size, size), uniform(), size)
-    job = Job(size, size)
-    assert max(found.clocks) == pytest.approx(cost.seconds(name, job, RATES), rel=1e-9)
-
-
-def test_a_million_ranks_of_a_butterfly_take_what_the_books_say():
-    size, nbytes = 1 << 20, 4000
-    found = sim.evaluate(SCHEDULES["butterfly"](size, 1000), uniform(), size)
-    book = 20 * (ALPHA + nbytes * (BETA + GAMMA))
-    np.testing.assert_allclose(found.clocks, book, rtol=1e-12)
+    clocks = sim.evaluate(SCHEDULES[name](size, size), uniform(), size).clocks
+    seconds = cost.seconds(name, Job(size, size), RATES)
+    assert max(clocks) == pytest.approx(seconds, rel=1e-9)
 
 
 def test_a_late_rank_is_waited_for_however_often_a_round_is_repeated():
@@ -149,13 +143,17 @@ def test_a_late_rank_is_waited_for_however_often_a_round_is_repeated():
     size, late = 50, [0.0] * 50
     late[7] = 1e-3
     schedule = SCHEDULES["ring"](size, 500)
-    agree(ALLREDUCE["ring"], schedule, size, 500, 1 << 40, late)
+    agree(ALLREDUCE["ring"], schedule, size, 500, uniform(1 << 40), late, exact=False)
+
+
+def one_round(source, dest, nbytes, *how, times=1):
+    arrays = [np.array(each) for each in (source, dest, nbytes)]
+    return Round(*arrays, False, *how, times=times)
 
 
 def test_ranks_outside_a_round_keep_their_clocks():
-    one = np.array([0]), np.array([2]), np.array([100])
     start = np.array([0.0, 5.0, 0.0])
-    found = sim.evaluate([Round(*one, False)], uniform(), 3, start)
+    found = sim.evaluate([one_round([0], [2], [100])], uniform(), 3, start)
     took = ALPHA + BETA * 100
     assert found.clocks.tolist() == [took, 5.0, took]
     assert start.tolist() == [0, 5, 0]
@@ -173,33 +171,97 @@ def test_small_rounds_are_not_lost_in_late_clocks():
 
 @pytest.mark.parametrize("nbytes, parts", ((8, 1), (9, 2), (16, 2), (17, 3)))
 def test_the_last_segment_may_be_of_any_length(nbytes, parts):
-    one = np.array([0]), np.array([1]), np.array([nbytes])
-    found = sim.evaluate([Round(*one, False, 8)], uniform(), 2).clocks
+    found = sim.evaluate([one_round([0], [1], [nbytes], 8)], uniform(), 2).clocks
     assert found == pytest.approx([parts * ALPHA + nbytes * BETA] * 2, rel=1e-12)
 
 
 def test_segments_are_counted_one_by_one_and_an_empty_message_is_one():
-    one = np.array([0, 1]), np.array([1, 0]), np.array([9, 0])
-    assert messages([Round(*one, False, 4, 3), Round(*one, False)]) == 3 * 4 + 2
+    one = [0, 1], [1, 0], [9, 0]
+    assert messages([one_round(*one, 4, times=3), one_round(*one)]) == 3 * 4 + 2
 
 
-def test_nothing_to_do_takes_no_time():
-    assert sim.evaluate([], uniform(), 3).clocks.tolist() == [0, 0, 0]
+@pytest.mark.parametrize("place", (uniform(), street()))
+def test_nothing_to_do_takes_no_time(place):
+    assert sim.evaluate([], place, 3).clocks.tolist() == [0, 0, 0]
 
 
-def test_clocks_to_start_from_must_be_one_a_rank():
-    with pytest.raises(BadInput, match="expected 3 clocks"):
-        sim.evaluate([], uniform(), 3, np.zeros(2))
+@pytest.mark.parametrize(
+    "schedule, place, start, why",
+    [
+        ([], uniform(), np.zeros(2), "expected 7 clocks"),
+        ([], street(size=6), None, "1 to 6 ranks"),
+        *(
+            (SCHEDULES[name](8, 100), uniform(), None, "ranks 0 … 6, got .* rank 7")
+            for name in FLAT
+        ),
+        *(
+            ([one_round([a], [b], [8])], uniform(), None, "a schedule of ranks 0 … 6")
+            for a, b in ((0, 7), (7, 0), (0, -1), (-1, 0))
+        ),
+    ],
+)
+def test_what_does_not_fit_7_ranks_is_refused(schedule, place, start, why):
+    with pytest.raises(BadInput, match=why):
+        sim.evaluate(schedule, place, 7, start)
 
 
+# On networks with links: to the last bit, as the order of departures is one.
+
+
+@pytest.mark.parametrize("eager", LIMITS)
 @pytest.mark.parametrize("name", FLAT)
-def test_a_schedule_of_more_ranks_is_refused(name):
-    with pytest.raises(BadInput, match="ranks 0 … 6, got .* rank 7"):
-        sim.evaluate(SCHEDULES[name](8, 100), uniform(), 7)
+def test_every_ranks_clock_on_a_street_is_that_of_the_running_world(name, eager):
+    """Ranks begin at different times: no two messages come to a link at once."""
+    place = street(eager)
+    for size in (1, 2, 3, 5, 8):
+        for length, segment in ((0, 99), (1, 99), (151, 1000), (151, 200), (1200, 500)):
+            allreduce = partial(ALLREDUCE[name], segment=segment)
+            schedule = SCHEDULES[name](size, length, segment=segment)
+            agree(allreduce, schedule, size, length, place, delays(size, 2e-6))
+    # Ranks that begin at once depart in their order.
+    agree(ALLREDUCE[name], SCHEDULES[name](8, 304), 8, 304, place)
 
 
-@pytest.mark.parametrize("source, dest", ((0, 7), (7, 0), (0, -1), (-1, 0)))
-def test_a_message_of_or_to_a_rank_that_is_not_there_is_refused(source, dest):
-    one = Round(np.array([source]), np.array([dest]), np.array([8]), False)
-    with pytest.raises(BadInput, match="expected a schedule of ranks 0 … 6"):
-        sim.evaluate([one], uniform(), 7)
+@pytest.mark.parametrize("text", ("torus:4x4", "fat_tree", "dragonfly", "slim_fly:5"))
+@pytest.mark.parametrize("name", FLAT)
+def test_it_is_on_every_kind_of_network(name, text):
+    for size in (5, 16):
+        place = network(f"{text}@1.3e-6,0.7e-9,0.3e-9", size)
+        for length in (3, 1000):
+            schedule = SCHEDULES[name](size, length)
+            agree(ALLREDUCE[name], schedule, size, length, place, delays(size, 2e-6))
+
+
+def test_however_many_segments_are_under_way_none_is_lost():
+    """More than there is room for at first."""
+    schedule = SCHEDULES["star"](8, 2000, segment=4)
+    allreduce = partial(ALLREDUCE["star"], segment=4)
+    agree(allreduce, schedule, 8, 2000, street(1 << 40), delays(8, 2e-6))
+
+
+def test_all_room_is_free_again_when_all_messages_are_there():
+    for place in map(street, LIMITS):
+        rounds = list(SCHEDULES["ring"](8, 300, segment=100))
+        machine = build(rounds, place, place.rates, np.zeros(8), 999)
+        assert drive(machine)
+        slot, free = machine.free[0], 0
+        while slot != NONE:
+            slot, free = machine.slots[slot]["after"], free + 1
+        assert free == 999
+
+
+def test_what_repeats_too_often_is_extrapolated_and_says_so():
+    size, place = 16, network("torus:4x4", 16)
+    schedule = [one._replace(times=300) for one in SCHEDULES["ring"](size, 16_000)]
+    exact = sim.evaluate(schedule, place, size)
+    found = sim.evaluate(schedule, place, size, most=size * 60)
+    assert exact.exact and not found.exact
+    # What a ring does at its beginning is gone after p rounds; then it repeats itself.
+    np.testing.assert_allclose(found.clocks, exact.clocks, rtol=1e-9)
+
+
+def test_what_never_repeats_is_not_cut_short():
+    schedule = list(SCHEDULES["butterfly"](8, 100))
+    found = sim.evaluate(schedule, street(), 8, most=1)
+    assert found.exact
+    assert (found.clocks == sim.evaluate(schedule, street(), 8).clocks).all()

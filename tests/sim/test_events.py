@@ -6,6 +6,8 @@ import pytest
 from dml import sim
 from dml.sim.events import Death, HostDeath, Slow, SlowLink, events
 from dml.types import ANY, BadInput
+from tests.sim.play import clocks, exactly, first
+from tests.sim.test_links import HOP, LINK, alone, arrivals, line
 
 ALPHA, BETA = 1e-3, 1e-6
 NETWORK = sim.Uniform(ALPHA, BETA, 0, host=2)
@@ -13,231 +15,188 @@ NEVER = float("inf")
 WORD = np.zeros(1)
 ROUTED = pytest.mark.parametrize("routed", ("", "slow:0-0*1@0..1"))
 TOOK = ALPHA + 8 * BETA
+SEND, RECV = ("Isend", 1, 8), ("Recv", 0, 8)
 
 
 def run(program, size, text="", **options):
     return sim.run(program, size, NETWORK, events=events(text), **options)
 
 
-def exactly(seconds):
-    return pytest.approx(seconds, rel=1e-12, abs=0)
+def poll(comm):
+    request = comm.Irecv(WORD, 0)
+    while not request.Test():
+        pass
 
 
-def test_a_rank_that_dies_does_nothing_from_then_on():
-    seen = []
-
-    def program(comm):
-        for step in range(5):
-            comm.platform.compute(0.1)
-            seen.append((comm.rank, step))
-        return comm.rank
-
-    assert run(program, 3, "die:1@0.25") == [0, None, 2]
-    assert [step for rank, step in seen if rank == 1] == [0, 1]
+WAYS = {
+    "waits": lambda comm: comm.Recv(WORD, 0),
+    "polls": poll,
+    "probes": lambda comm: comm.Probe(ANY),
+    "sends": lambda comm: comm.Send(np.zeros(100_000), 0),
+    "computes": lambda comm: [comm.platform.compute(0.2) for _ in range(9)],
+}
 
 
-@pytest.mark.parametrize("how", ("waits", "polls", "probes", "sends"))
-def test_a_rank_dies_in_whatever_it_does(how):
+@pytest.mark.parametrize("way", WAYS)
+def test_a_rank_dies_in_whatever_it_does(way):
     def program(comm):
         if comm.rank == 0:
-            comm.platform.compute(2)
-            return "lives"
+            return comm.platform.compute(2)
         try:
-            if how == "waits":
-                comm.Recv(WORD, 0)
-            elif how == "polls":
-                request = comm.Irecv(WORD, 0)
-                while not request.Test():
-                    pass
-            elif how == "probes":
-                comm.Probe(ANY)
-            else:
-                comm.Send(np.zeros(100_000), 0)
+            WAYS[way](comm)
         finally:
             ended.append(comm.Wtime())
         return "never"
 
     ended = []
-    assert run(program, 2, "die:1@0.5") == ["lives", None]
+    assert run(program, 2, "die:1@0.5") == [True, None]
     assert ended == [0.5]
 
 
-@pytest.mark.parametrize("how", ("sends", "receives"))
-def test_a_rank_dies_before_it_has_what_comes_later(how):
-    def program(comm):
-        if comm.rank == 0:
-            return comm.Send(WORD, 1)
-        comm.Recv(np.zeros(1), 0)
-        comm.Isend(WORD, 0) if how == "sends" else comm.Irecv(np.zeros(1), 0)
-        return "never"
-
-    assert run(program, 2, f"die:1@{TOOK / 2}") == [None, None]
-
-
-def test_a_rank_that_dies_while_its_message_travels_never_has_it():
-    def program(comm):
-        if comm.rank == 0:
-            return comm.Send(WORD, 1) or "sent"
-        comm.Recv(WORD, 0)
-        return "received"
-
-    assert run(program, 2, f"die:1@{TOOK / 2}") == ["sent", None]
-    assert run(program, 2, f"die:1@{TOOK * 2}") == ["sent", "received"]
+@pytest.mark.parametrize("then", ([], [("Isend", 0, 8)], [("Irecv", 0, 8)]))
+def test_a_rank_that_dies_while_a_message_travels_never_has_it(then):
+    programs = [[SEND, *[("Irecv", 1, 8)] * (then == [("Isend", 0, 8)])], [RECV, *then]]
+    early, late = (
+        clocks(programs, NETWORK, events=events(f"die:1@{TOOK * factor}"))
+        for factor in (0.5, 2)
+    )
+    assert early[1] is None
+    assert late[1][0] == exactly(TOOK)
 
 
 def test_whoever_waits_for_a_dead_rank_is_told_so():
-    def program(comm):
-        comm.platform.compute(1)
-        if comm.rank == 0:
-            comm.Recv(WORD, 1)
-        else:
-            comm.Send(WORD, 0)
-
+    programs = [[1.0, ("Recv", 1, 8)], [1.0, ("Send", 0, 8)]]
     with pytest.raises(sim.Deadlock) as caught:
-        run(program, 2, "die:1@0.5")
+        clocks(programs, NETWORK, events=events("die:1@0.5"))
     assert "rank 1 died at 0.500000000 s" in str(caught.value)
     assert "rank 0 at 1.000000000 s: Recv(source=1" in str(caught.value)
 
 
 def test_what_a_rank_sent_before_it_died_arrives_and_what_it_would_send_does_not():
     def program(comm):
-        if comm.rank == 0:
-            comm.Recv(WORD, 1)
-            comm.platform.compute(1)
-            return comm.Iprobe(1)
-        comm.Send(WORD, 0)
-        comm.platform.compute(0.4)
-        comm.Send(WORD, 0)
-
-    assert run(program, 2, "die:1@0.3") == [False, None]
-    with pytest.raises(sim.Deadlock, match="lost"):
-        run(program, 2, "die:1@9")
-
-
-def test_a_host_takes_its_ranks_with_it():
-    def program(comm):
+        comm.Recv(WORD, 1)
         comm.platform.compute(1)
-        return comm.rank
+        return comm.Iprobe(1)
 
-    assert run(program, 5, "die_host:1@0.5") == [0, 1, None, None, 4]
-    assert run(program, 5, "die_host:2@0.5;die:0@0.1") == [None, 1, 2, 3, None]
+    other = [("Send", 0, 8), 0.4, ("Send", 0, 8)]
+    assert not first(program, [other], NETWORK, events=events("die:1@0.3"))
+    with pytest.raises(sim.Deadlock, match="lost"):
+        first(program, [other], NETWORK, events=events("die:1@9"))
 
 
-@pytest.mark.parametrize("text", ("die:0@0.3;die:0@0.6", "die:0@0.6;die_host:0@0.3"))
-def test_whoever_dies_twice_dies_the_first_time(text):
+@pytest.mark.parametrize(
+    "text, ended",
+    [
+        ("die_host:1@0.5", [1, 1, 0.5, 0.5, 1]),
+        ("die_host:2@0.5;die:0@0.1", [0.1, 1, 1, 1, 0.5]),
+        # Whoever dies twice dies the first time.
+        ("die:0@0.3;die:0@0.6", [0.3, 1, 1, 1, 1]),
+        ("die:0@0.6;die_host:0@0.3", [0.3, 0.3, 1, 1, 1]),
+    ],
+)
+def test_a_host_takes_its_ranks_with_it(text, ended):
     def program(comm):
         try:
             comm.platform.compute(1)
         finally:
-            ended.append(comm.Wtime())
+            times[comm.rank] = comm.Wtime()
+        return comm.rank
 
-    ended = []
-    run(program, 1, text)
-    assert ended == [0.3]
-
-
-def exchange(comm):
-    """Rank 0 sends a word to rank 1 at 0, 1, 2, … s; returns when each was there."""
-    found = []
-    for k in range(4):
-        if comm.rank == 0:
-            comm.platform.compute(k - comm.Wtime())
-            comm.Send(WORD, 1)
-        else:
-            comm.Recv(WORD, 0)
-            found.append(comm.Wtime())
-    return found
+    times = {}
+    results = run(program, 5, text)
+    assert [times[rank] for rank in range(5)] == ended
+    assert results == [None if time < 1 else rank for rank, time in enumerate(ended)]
 
 
-def test_messages_between_slow_ranks_take_longer_while_that_lasts():
-    found = run(exchange, 2, "slow:0-1*100@0.5..2.5")[1]
-    assert found == [exactly(k + TOOK * (100 if k in (1, 2) else 1)) for k in range(4)]
+CUTS = ["cut:0-1@0.5..1.5", "cut:1-0@1.5..1.7", "cut:0-1@2..3", "cut:0-1@0.9..1"]
 
 
-def test_a_partition_holds_messages_until_it_heals():
-    found = run(exchange, 2, "cut:0-1@0.5..2.5")[1]
-    assert found == [exactly(t) for t in (TOOK, 2.5 + TOOK, 2.5 + 2 * TOOK, 3 + TOOK)]
+# Rank 0 sends a word to rank 1 at 0, 1, 2 and 3 s.
+EXCHANGE = [[SEND, *[1.0, SEND] * 3], [RECV] * 4]
+
+
+def exchange(text, **options):
+    """Return when each word was there."""
+    return clocks(EXCHANGE, NETWORK, events=events(text), **options)[1]
+
+
+@pytest.mark.parametrize(
+    "text, expected",
+    [
+        (
+            "slow:0-1*100@0.5..2.5",
+            [k + TOOK * (100 if k in (1, 2) else 1) for k in range(4)],
+        ),
+        # Failures between the same ranks multiply and end at their stops.
+        (
+            "slow:0-1*3@0..1;slow:1-0*5@0..2;slow:0-0*7@0",
+            [k + TOOK * factor for k, factor in enumerate((15, 5, 1, 1))],
+        ),
+        # A partition holds messages until it heals, two in a row in any order.
+        ("cut:0-1@0.5..2.5", [TOOK, 2.5 + TOOK, 2.5 + 2 * TOOK, 3 + TOOK]),
+        (
+            "cut:0-1@0.5..1.5;cut:1-0@1.2..1.7",
+            [TOOK, 1.7 + TOOK, 2 + TOOK, 3 + TOOK],
+        ),
+        *(
+            (";".join(CUTS[::order]), [TOOK, 1.7 + TOOK, 3 + TOOK, 3 + 2 * TOOK])
+            for order in (1, -1)
+        ),
+    ],
+)
+def test_messages_between_slow_or_separated_ranks_are_late(text, expected):
+    assert exchange(text) == exactly(expected)
 
 
 def test_a_partition_leaves_other_pairs_alone():
-    def program(comm):
-        peer = comm.rank ^ 2
-        comm.Sendrecv(WORD, peer, 0, np.zeros(1), peer, 0)
-        return comm.Wtime()
-
-    assert run(program, 4, "cut:0,2-1,3@0") == [exactly(TOOK)] * 4
+    programs = [[("Sendrecv", rank ^ 2, 8)] for rank in range(4)]
+    found = clocks(programs, NETWORK, events=events("cut:0,2-1,3@0"))
+    assert found == [[exactly(TOOK)]] * 4
 
 
 def test_a_partition_that_never_heals_loses_messages_and_says_which():
+    with pytest.raises(sim.Deadlock, match="cannot arrive: 1000 bytes"):
+        arrivals([(0, 2, 1000, 0.0)], line(3), events=[SlowLink(2)])
     with pytest.raises(sim.Deadlock) as caught:
-        run(exchange, 2, "cut:0-1@2.5")
+        exchange("cut:0-1@2.5")
     text = str(caught.value)
     assert "cannot arrive: 8 bytes, tag=0, from rank 0 to rank 1" in text
     assert "rank 1 at 2.001008000 s: Recv(source=0" in text
 
 
-def test_two_partitions_in_a_row_hold_a_message_through_both():
-    found = run(exchange, 2, "cut:0-1@0.5..1.5;cut:1-0@1.2..1.7")[1]
-    assert found[1] == exactly(1.7 + TOOK)
+ALONE = alone(2, 1000)
+NARROW = 2 * HOP + ALPHA + 1000 * 10 * LINK
 
 
-def test_a_link_that_drops_holds_what_would_cross_it():
-    from tests.sim.test_links import HOP, Line, alone
-
-    def program(comm):
-        if comm.rank == 0:
-            comm.Send(np.zeros(1000, np.uint8), 2)
-        if comm.rank == 2:
-            comm.Recv(np.zeros(1000, np.uint8), 0)
-        return comm.Wtime()
-
-    def when(*trouble):
-        return sim.run(program, 3, Line(3), events=trouble)[2]
-
-    assert when() == exactly(alone(2, 1000))
-    assert when(SlowLink(2, stop=0.5)) == exactly(0.5 + alone(2, 1000))
-    assert when(SlowLink(1, stop=0.5)) == exactly(alone(2, 1000))
-    assert when(SlowLink(2, 10.0, stop=0.5)) == exactly(2 * HOP + ALPHA + 1000 * 2e-5)
-    assert when(SlowLink(2, 10.0, start=0.5)) == exactly(alone(2, 1000))
-    # The narrowest place tells, wherever it is on the way.
-    narrow = exactly(2 * HOP + ALPHA + 1000 * 2e-5)
-    assert when(SlowLink(0, 10.0, stop=0.5)) == narrow
-    twice = exactly(2 * HOP + ALPHA + 1000 * 1e-4)
-    assert when(SlowLink(2, 10.0), SlowLink(2, 5.0), SlowLink(1, 7.0)) == twice
-    assert when(SlowLink(2, 10.0), SlowLink(3, 5.0)) == narrow
-    # What is over is over, even at that moment: the head comes to link 2 after a hop.
-    assert when(SlowLink(2, 10.0, stop=HOP)) == exactly(alone(2, 1000))
-    with pytest.raises(sim.Deadlock, match="cannot arrive: 1000 bytes"):
-        when(SlowLink(2))
+@pytest.mark.parametrize(
+    "failures, expected",
+    [
+        ([], ALONE),
+        ([SlowLink(2, stop=0.5)], 0.5 + ALONE),
+        ([SlowLink(1, stop=0.5)], ALONE),
+        ([SlowLink(2, 10.0, start=0.5)], ALONE),
+        # What is over is over, even at that moment: the head comes to link 2 at HOP.
+        ([SlowLink(2, 10.0, stop=HOP)], ALONE),
+        # The narrowest place tells, wherever it is on the way.
+        ([SlowLink(2, 10.0, stop=0.5)], NARROW),
+        ([SlowLink(0, 10.0, stop=0.5)], NARROW),
+        ([SlowLink(2, 10.0), SlowLink(3, 5.0)], NARROW),
+        (
+            [SlowLink(2, 10.0), SlowLink(2, 5.0), SlowLink(1, 7.0)],
+            2 * HOP + ALPHA + 1000 * 50 * LINK,
+        ),
+    ],
+)
+def test_a_link_that_drops_holds_what_would_cross_it(failures, expected):
+    found = arrivals([(0, 2, 1000, 0.0)], line(3), events=failures)
+    assert found == [exactly(expected)]
 
 
 def test_a_slow_link_is_busy_for_as_long_as_it_takes():
-    from tests.sim.test_links import ALPHA, HOP, LINK, Line, sends
-
     messages = (0, 1, 1000, 0.0), (0, 2, 1000, 0.0)
-    program = sends(*messages)
-    found = sim.run(program, 3, Line(3), events=[SlowLink(0, 10.0)])
-    narrow = 1000 * 10 * LINK  # longer than rank 0's port takes: the second waits
-    assert found[1][0] == exactly(HOP + ALPHA + narrow)
-    assert found[2][1] == exactly(narrow + 2 * HOP + ALPHA + narrow)
-
-
-def test_troubles_between_the_same_ranks_multiply_and_end_at_their_stops():
-    text = "slow:0-1*3@0..1;slow:1-0*5@0..2;slow:0-0*7@0"
-    found = run(exchange, 2, text)[1]
-    assert found == [
-        exactly(k + TOOK * factor) for k, factor in enumerate((15, 5, 1, 1))
-    ]
-
-
-@pytest.mark.parametrize("order", (1, -1))
-def test_partitions_that_follow_each_other_hold_in_whatever_order_they_are_told(order):
-    cuts = ["cut:0-1@0.5..1.5", "cut:1-0@1.5..1.7", "cut:0-1@2..3", "cut:0-1@0.9..1"]
-    found = run(exchange, 2, ";".join(cuts[::order]))[1]
-    assert found == [
-        *(exactly(TOOK), exactly(1.7 + TOOK), exactly(3 + TOOK)),
-        exactly(3 + 2 * TOOK),
-    ]
+    found = arrivals(messages, line(3), events=[SlowLink(0, 10.0)])
+    busy = 1000 * 10 * LINK  # longer than rank 0's port takes: the second waits
+    assert found == [exactly(HOP + ALPHA + busy), exactly(busy + NARROW)]
 
 
 def test_a_message_that_waits_for_the_out_port_dies_with_its_sender():
@@ -297,38 +256,30 @@ def test_bad_events_are_one_clear_line(text, problem):
 
 @pytest.mark.parametrize("event", (SlowLink(-1, 2.0), Death(-1, 0.5), Death(2, 0.5)))
 def test_events_of_what_is_not_there_are_refused(event):
-    from tests.sim.test_links import Line
-
     with pytest.raises(BadInput, match="expected numbers from 0 to 1 "):
-        sim.run(lambda comm: None, 2, Line(2), events=[event])
+        sim.run(lambda comm: None, 2, line(2), events=[event])
 
 
-def never_computing(comm):
-    while True:
-        comm.platform.compute(1.0)
-
-
-def never_waiting(comm):
-    while True:
-        comm.Send(WORD, 1 - comm.rank)
-
-
-def never_tired(comm):
+def exchange_words(comm):
     peer = 1 - comm.rank
-    while True:
-        comm.Sendrecv(WORD, peer, 0, np.zeros(1), peer, 0)
+    comm.Sendrecv(WORD, peer, 0, np.zeros(1), peer, 0)
 
 
-def never_sure(comm):
-    while not comm.Iprobe(1 - comm.rank):
-        comm.platform.compute(1e-3)
+ENDLESS = {
+    "computes": lambda comm: comm.platform.compute(1.0),
+    "sends": lambda comm: comm.Send(WORD, 1 - comm.rank),
+    "exchanges": exchange_words,
+    "probes": lambda comm: comm.Iprobe(1 - comm.rank) or comm.platform.compute(1e-3),
+}
 
 
 @ROUTED
-@pytest.mark.parametrize(
-    "program", (never_computing, never_waiting, never_tired, never_sure)
-)
-def test_a_program_that_never_ends_is_ended_by_a_limit(program, routed):
+@pytest.mark.parametrize("step", ENDLESS)
+def test_a_program_that_never_ends_is_ended_by_a_limit(step, routed):
+    def program(comm):
+        while True:
+            ENDLESS[step](comm)
+
     limits = sim.Limits(seconds=5.0, messages=3000)
     with pytest.raises(sim.Deadlock, match="expected a program that ends") as caught:
         run(program, 2, routed, limits=limits)
@@ -336,21 +287,12 @@ def test_a_program_that_never_ends_is_ended_by_a_limit(program, routed):
     assert "Limits(seconds=5.0, messages=3000)" in str(caught.value)
 
 
-def test_a_limit_leaves_what_ends_in_time_alone():
-    limits = sim.Limits(seconds=3.1, messages=4)
-    assert len(run(exchange, 2, limits=limits)[1]) == 4
-
-
 @ROUTED
 def test_a_limit_of_messages_is_as_many_as_a_rank_may_send(routed):
-    def program(comm):
-        if comm.rank == 0:
-            for _ in range(4):
-                comm.Send(WORD, 1)
-        else:
-            requests = [comm.Irecv(np.zeros(1), 0) for _ in range(4)]
-            requests[-1].Wait()
-
-    run(program, 2, routed, limits=sim.Limits(messages=4))
+    programs = [[("Send", 1)] * 4, [*[("Irecv", 0)] * 4, ("Wait",)]]
+    how = {"events": events(routed)}
+    clocks(programs, NETWORK, limits=sim.Limits(messages=4), **how)
     with pytest.raises(sim.Deadlock, match="got rank 0"):
-        run(program, 2, routed, limits=sim.Limits(messages=3))
+        clocks(programs, NETWORK, limits=sim.Limits(messages=3), **how)
+    limits = sim.Limits(seconds=3.1, messages=4)  # what ends in time is left alone
+    assert len(exchange(routed, limits=limits)) == 4

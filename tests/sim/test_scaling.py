@@ -13,7 +13,6 @@ from dml.strategies.server.server import Setup, server
 from dml.types import Problem, Rows, itself
 from dml.wire.collectives import ALLREDUCE, predicted_seconds
 from dml.wire.collectives.benchmark import benchmark, seconds_per_call
-from dml.wire.collectives.check import compare_replicas
 from dml.wire.collectives.gather_arrays import gather_arrays
 from dml.wire.comm import Metered
 from dml.wire.comm.buffers import allocate
@@ -62,40 +61,17 @@ def test_a_proof_of_an_allreduce_sends_no_more_than_the_allreduce(size):
         assert sent == twice
 
 
-def test_replicas_that_differ_are_named():
-    def program(comm):
-        compare_replicas(comm, np.array([comm.rank == 3]))
-
-    with pytest.raises(RuntimeError, match="rank 3 differs from rank 0"):
-        sim.run(program, 5)
-
-
 @pytest.mark.parametrize("name", ("hierarchical", "shared", "auto", "ring"))
 def test_what_an_allreduce_sets_up_is_not_in_its_virtual_seconds(name):
     def program(comm):
         comm = Metered(comm)
         buffer = np.zeros(1000)
         (row,) = benchmark(comm, {name: ALLREDUCE[name]}, buffer, 1)
-        return row["seconds"], seconds_per_call(
-            comm, lambda: ALLREDUCE[name](comm, buffer), 1
-        )
+        later = seconds_per_call(comm, lambda: ALLREDUCE[name](comm, buffer), 1)
+        return row["seconds"], later
 
-    found = np.array(sim.run(program, 6, sim.Uniform(host=6)))
-    np.testing.assert_allclose(found[:, 0], found[:, 1].max(), rtol=1e-9)
-
-
-def test_a_split_finds_the_members_of_many_groups():
-    def program(comm):
-        group = comm.Split(comm.rank % 5, -comm.rank)
-        word = np.array([comm.rank])
-        group.Allreduce(None, word, np.add)
-        return group.rank, group.size, int(word[0])
-
-    ranks = np.arange(17)
-    for rank, found in enumerate(sim.run(program, 17)):
-        members = ranks[ranks % 5 == rank % 5][::-1]
-        place = int(np.flatnonzero(members == rank)[0])
-        assert found == (place, len(members), members.sum())
+    first, later = np.array(sim.run(program, 6, sim.Uniform(host=6))).T
+    np.testing.assert_allclose(first, later.max(), rtol=1e-9)
 
 
 def test_arrays_are_collected_by_two_messages_of_each_rank():
@@ -113,13 +89,9 @@ def test_arrays_are_collected_by_two_messages_of_each_rank():
     assert [len(one) for one in empty] == [0] * 5
 
 
-def learning(table, batch):
-    """Return a problem of many rows, of which an example touches one."""
-
-    def gradient(table_TxD, numbers):
-        return 1.0, Rows(numbers, np.ones((len(numbers), WIDTH), np.float32))
-
-    return Problem(table, ROWS, gradient, lambda table: {}, touched=itself)
+def gradient(table_TxD, numbers):
+    """Return the gradient of a problem of which an example touches one row."""
+    return 1.0, Rows(numbers, np.ones((len(numbers), WIDTH), np.float32))
 
 
 class Descent:
@@ -135,7 +107,7 @@ class Descent:
 def trained(name, batch, clocks=3):
     """Return a program of one server, and workers of which `batch` have an example."""
     table = np.zeros((ROWS, WIDTH), np.float32)
-    problem = learning(table, batch)
+    problem = Problem(table, ROWS, gradient, lambda table: {}, touched=itself)
 
     def program(comm):
         comm = Metered(comm)
@@ -168,10 +140,9 @@ def test_workers_that_read_all_rows_anew_record_no_reads():
 def test_a_server_looks_through_waiting_workers_once_a_clock(
     name, workers, monkeypatch
 ):
-    calls = []
-    answer = Server.answer
+    calls, answer = [], Server.answer_pulls
     monkeypatch.setattr(
-        Server, "answer", lambda self: calls.append(self.clock) or answer(self)
+        Server, "answer_pulls", lambda self: calls.append(self.clock) or answer(self)
     )
     table, *_ = sim.run(trained(name, batch=2), workers + 1)
     assert calls == [1, 2, 3]
@@ -182,11 +153,9 @@ def test_an_allreduce_without_windows_runs_once_for_both_kinds_of_memory():
     def program(comm):
         comm, sent, rows = Metered(comm), [], []
 
-        def measure(name, buffer, checked):
-            before = comm.messages_sent
-            rows.extend(
-                benchmark(comm, {name: ALLREDUCE[name]}, buffer, 1, checked=checked)
-            )
+        def measure(name, buffer, known):
+            before, race = comm.messages_sent, {name: ALLREDUCE[name]}
+            rows.extend(benchmark(comm, race, buffer, 1, checked=known))
             sent.append(comm.messages_sent - before)
 
         checked = {}
@@ -194,11 +163,8 @@ def test_an_allreduce_without_windows_runs_once_for_both_kinds_of_memory():
             measure(name, allocate(comm, 100), checked)
             measure(name, np.zeros(100, np.float32), checked)
         measure("butterfly", np.zeros(100, np.float32), None)
-        return (
-            sent,
-            [[row[key] for key in ("sha256", "words_sent")] for row in rows],
-            [row["seconds"] for row in rows],
-        )
+        same = [(row["sha256"], row["words_sent"]) for row in rows]
+        return sent, same, [row["seconds"] for row in rows]
 
     for sent, results, seconds in sim.run(program, 8):
         assert sent[:2] == [3, 0]

@@ -112,7 +112,6 @@ def apart(one, other):
 
 
 def same_bits(one, other):
-    """Say whether all steps have equal losses and params."""
     return len(one) == len(other) and all(
         a.loss == b.loss and apart(a.params, b.params) == 0
         for a, b in zip(one, other, strict=True)

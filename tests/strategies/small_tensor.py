@@ -6,7 +6,6 @@ Ends share a table; blocks are products by columns, then by rows; see conjugate.
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.sharding import PartitionSpec
 
 from dml.models.layered import layered
 from dml.types import Batch, Layer, Tensor
@@ -58,24 +57,16 @@ def model(blocks=BLOCKS):
 
 def cut(size, blocks=BLOCKS):
     """Return the network on one of so many devices."""
-    lies = {"up": COLUMNS, "down": ROWS, "scale": WHOLE}
     params = jax.eval_shape(lambda: init(blocks=blocks))
-    specs = {name: WHOLE if name == "table" else lies for name in params}
+    nowhere = jax.tree.map(lambda _: False, params)
     if size == 1:
-        specs = jax.tree.map(
-            lambda _: WHOLE, specs, is_leaf=lambda one: isinstance(one, PartitionSpec)
-        )
-        return Tensor(layers(blocks=blocks), specs, nowhere(params))
-    device = layers(
-        lambda x: conjugate.shared(x, AXIS),
-        lambda x: conjugate.summed(x, AXIS),
-        blocks,
-    )
-    return Tensor(device, specs, nowhere(params))
-
-
-def nowhere(params):
-    return jax.tree.map(lambda _: False, params)
+        specs = jax.tree.map(lambda _: WHOLE, params)
+        return Tensor(layers(blocks=blocks), specs, nowhere)
+    lies = {"up": COLUMNS, "down": ROWS, "scale": WHOLE}
+    specs = {name: WHOLE if name == "table" else lies for name in params}
+    enter, leave = conjugate.shared, conjugate.summed
+    device = layers(lambda x: enter(x, AXIS), lambda x: leave(x, AXIS), blocks)
+    return Tensor(device, specs, nowhere)
 
 
 def data(count):

@@ -1,23 +1,24 @@
-"""Buckets, microbatches and local updates, on virtual ranks beside serial."""
+"""Buckets, microbatches, local updates and compiled loops, beside serial."""
 
 from functools import partial
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.tree_util import Partial
 
 from dml import sim
 from dml.data.minibatches import draws
 from dml.data.shards import shards
 from dml.metrics.noise import Noise
-from dml.models.backward import backward, order
-from dml.models.gradient import gradient
 from dml.models.layered import composed
 from dml.strategies import bucket_sums as module
 from dml.strategies.local import local
+from dml.strategies.scan import scan
 from dml.strategies.serial import serial
 from dml.strategies.synchronous import synchronous
-from dml.types import BadInput, Batch, Reducer
+from dml.types import BadInput, Reducer
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.comm import Metered
 from dml.wire.reducers.buckets import buckets
@@ -27,7 +28,6 @@ from tests.strategies.small import (
     COUNT,
     MODEL,
     apart,
-    data,
     optimizer,
     same_bits,
     square,
@@ -39,56 +39,56 @@ CLOSE = 3e-6  # four updates of 0.01; float32 sums of 16 examples in another ord
 
 
 def on_ranks(size, strategy=synchronous, allreduce="star", **options):
+    """Return the steps of all ranks, which are equal to the last bit."""
+
     def program(comm):
         wire = {"comm": Metered(comm), "reducer": exact(ALLREDUCE[allreduce])}
         return train(strategy, **wire, **options)
 
-    return sim.run(program, size)
+    first, *others = sim.run(program, size)
+    assert all(same_bits(first, other) for other in others)
+    return first
 
 
-def test_gradients_by_layers_are_those_of_the_whole():
-    params = start_params()
-    batch = jax.device_put(Batch(*(array[:BATCH] for array in data())))
-    loss, grads = gradient(MODEL.loss, params, batch)
-    lost, done = backward(MODEL, params, batch)
-    found = list(done)
-    assert [name for name, _ in found] == order(MODEL) == ["b2", "b1", "embed"]
-    assert float(lost) == pytest.approx(float(loss), abs=1e-6)
-    assert apart(dict(found), grads) < 1e-7
+def close(found, plain):
+    losses = [step.loss for step in plain]
+    assert [step.loss for step in found] == pytest.approx(losses, rel=1e-5)
+    assert apart(found[-1].params, plain[-1].params) < CLOSE
 
 
 def test_buckets_of_any_size_give_equal_bits():
-    one, *rest = (on_ranks(3, bucket_mb=mb)[0] for mb in (1e-9, 1e-3, 1e3))
+    one, *rest = (on_ranks(3, bucket_mb=mb) for mb in (1e-9, 1e-3, 1e3))
     for other in rest:
         assert same_bits(one, other)
-    assert apart(one[-1].params, on_ranks(3)[0][-1].params) < CLOSE
-
-
-@pytest.mark.parametrize("bucket_mb", [0, 1e-9])
-def test_all_ranks_end_with_the_same_bits(bucket_mb):
-    first, *others = on_ranks(3, bucket_mb=bucket_mb)
-    assert all(same_bits(first, other) for other in others)
+    close(one, on_ranks(3))
 
 
 @pytest.mark.parametrize("size", [1, 2, 3])
 def test_ranks_in_a_star_are_one_that_accumulates_in_their_order(size):
     # also where 7 examples, the last minibatch, are shared by 3 ranks
-    assert same_bits(on_ranks(size)[0], train(serial, accumulate=size))
+    assert same_bits(on_ranks(size), train(serial, accumulate=size))
 
 
 @pytest.mark.parametrize("bucket_mb", [0, 1e-9])
-def test_microbatches_change_only_rounding(bucket_mb):
-    plain = train(serial)
-    found = on_ranks(2, bucket_mb=bucket_mb, accumulate=3)[0]
-    assert [step.loss for step in found] == pytest.approx([s.loss for s in plain], 1e-5)
-    assert apart(found[-1].params, plain[-1].params) < CLOSE
+def test_microbatches_and_ranks_without_examples_change_only_rounding(bucket_mb):
+    close(on_ranks(2, bucket_mb=bucket_mb, accumulate=3), train(serial))
+    # four ranks have none of the last seven
+    few = {"drawn": BATCH + 7}
+    close(on_ranks(11, bucket_mb=bucket_mb, **few), train(serial, **few))
 
 
-def test_words_are_params_and_a_loss_whatever_the_buckets():
+def test_steps_count_examples_words_and_phases():
     words = sum(leaf.size for leaf in jax.tree.leaves(start_params()))
+    plain, phases = train(serial), {"input", "gradient", "update"}
+    assert all(one.words_sent == 0 and set(one.seconds) == phases for one in plain)
+    counts = [(1, BATCH), (2, BATCH), (3, BATCH), (4, 7)]
+    assert [(step.number, step.examples) for step in plain] == counts
     for bucket_mb in (0, 1e-9):
-        for step in on_ranks(2, allreduce="ring", bucket_mb=bucket_mb)[0]:
+        found = on_ranks(2, allreduce="ring", bucket_mb=bucket_mb)
+        assert [(step.number, step.examples) for step in found] == counts
+        for step in found:
             assert step.words_sent == words + 1
+            assert set(step.seconds) == phases | {"wire"}
             assert step.measures["host_copies"] >= 4 * words
 
 
@@ -101,22 +101,6 @@ def test_buckets_close_when_they_are_full():
     assert ["".join(one.names) for one in cut(2048)] == ["ed", "cb", "a"]
     assert [len(one.buffer) for one in cut(2048)] == [512, 512, 257]
     assert ["".join(one.names) for one in cut(1 << 30)] == ["edcba"]
-
-
-def test_more_ranks_than_examples_train_as_one():
-    found = on_ranks(11, drawn=BATCH + 7)[0]  # four ranks have none of the last seven
-    plain = train(serial, drawn=BATCH + 7)
-    assert apart(found[-1].params, plain[-1].params) < CLOSE
-
-
-@pytest.mark.parametrize("strategy", [synchronous, partial(local, every=1)])
-def test_a_run_that_goes_on_has_the_bits_of_one_that_was_not_stopped(strategy):
-    whole = on_ranks(2, strategy)[0]
-    half = whole[1]
-    rest = on_ranks(
-        *(2, strategy), start=2 * BATCH, params=half.params, state=half.state
-    )[0]
-    assert same_bits(rest, whole[2:])
 
 
 def halving(comm):
@@ -137,14 +121,10 @@ def halving(comm):
     return Reducer(init, reduce)
 
 
-@pytest.mark.parametrize(
-    "strategy",
-    [
-        synchronous,
-        partial(synchronous, bucket_mb=1e-9),
-        partial(local, every=1),
-    ],
-)
+STRATEGIES = synchronous, partial(synchronous, bucket_mb=1e-9), partial(local, every=1)
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
 def test_a_reducer_s_memory_is_part_of_what_a_run_resumes_from(strategy):
     def trained(comm, **start):
         steps = partial(strategy, reducer=halving(comm))
@@ -169,31 +149,24 @@ def test_a_reducer_s_memory_is_part_of_what_a_run_resumes_from(strategy):
 
 def test_local_updates_averaged_each_time_are_synchronous_for_sgd():
     for after, every in ((0, 1), (100, 7)):
-        found = on_ranks(3, local, name="sgd", every=every, after=after)[0]
-        plain = on_ranks(3, name="sgd")[0]
-        losses = [step.loss for step in plain]
-        assert [step.loss for step in found] == pytest.approx(losses, rel=1e-5)
-        assert apart(found[-1].params, plain[-1].params) < CLOSE
+        found = on_ranks(3, local, name="sgd", every=every, after=after)
+        close(found, on_ranks(3, name="sgd"))
 
 
 def test_local_updates_meet_after_so_many_and_send_as_many_words():
     found = on_ranks(2, local, allreduce="ring", every=3, after=1)
-    first, second = found
-    assert [step.number for step in first] == [1, 4]  # 4 minibatches
-    assert [step.examples for step in first] == [BATCH, 2 * BATCH + 7]
-    assert same_bits(first, second)
-    words = sum(leaf.size for leaf in jax.tree.leaves(first[0].params))
-    assert {step.words_sent for step in first} == {3 * words + 1}  # adam has 2 moments
+    assert [step.number for step in found] == [1, 4]  # 4 minibatches
+    assert [step.examples for step in found] == [BATCH, 2 * BATCH + 7]
+    words = sum(leaf.size for leaf in jax.tree.leaves(found[0].params))
+    assert {step.words_sent for step in found} == {3 * words + 1}  # adam has 2 moments
 
 
 @pytest.mark.parametrize("accumulate", [1, 2])  # of 7 examples: 4 and 3
 def test_local_updates_of_one_rank_are_serial(accumulate):
     plain = train(serial, accumulate=accumulate)
-    found = on_ranks(1, local, every=2, accumulate=accumulate)[0]
-    assert same_bits(
-        [step._replace(loss=0) for step in found],
-        [step._replace(loss=0) for step in plain[1::2]],
-    )
+    found = on_ranks(1, local, every=2, accumulate=accumulate)
+    for one, other in zip(found, plain[1::2], strict=True):
+        assert apart(one.params, other.params) == 0
     with pytest.raises(BadInput, match="--local_every"):
         on_ranks(1, local, every=0)
 
@@ -216,13 +189,13 @@ fill = module.fill
 @pytest.mark.parametrize("mutant", [skipped_leaf, stale_bucket])
 def test_the_comparison_with_one_rank_catches(mutant, monkeypatch):
     monkeypatch.setattr(module, "fill", mutant)
-    found, plain = on_ranks(2, bucket_mb=1e-9)[0], train(serial)
+    found, plain = on_ranks(2, bucket_mb=1e-9), train(serial)
     assert apart(found[-1].params, plain[-1].params) > 100 * CLOSE
 
 
 @pytest.mark.parametrize("size", [2, 3])
 def test_noise_is_estimated_from_a_rank_s_gradient_and_that_of_all(size):
-    step = on_ranks(size, noise=True)[0][0]
+    step = on_ranks(size, noise=True)[0]
     index = next(draws(COUNT, BATCH, 0, BATCH))
     # E |g|^2 of n examples has a term in 1 / n: shares make it that of their mean size
     small = sum(len(part) / BATCH * square(part) for part in shards(index, size))
@@ -230,8 +203,16 @@ def test_noise_is_estimated_from_a_rank_s_gradient_and_that_of_all(size):
     assert step.measures["noise_scale"] == pytest.approx(want, rel=1e-3)
 
 
-@pytest.mark.parametrize("bucket_mb", [0, 1e-9])
-def test_each_layer_is_traced_once_for_all_full_minibatches(bucket_mb, monkeypatch):
+@pytest.mark.parametrize(
+    "strategy, options",
+    [
+        (serial, {}),
+        (on_ranks, {}),
+        (on_ranks, {"bucket_mb": 1e-9}),
+        (on_ranks, {"strategy": local, "every": 2}),
+    ],
+)
+def test_all_is_traced_and_compiled_once(strategy, options, monkeypatch, caplog):
     traced = []
 
     def counted(layer):
@@ -241,26 +222,42 @@ def test_each_layer_is_traced_once_for_all_full_minibatches(bucket_mb, monkeypat
 
         return layer._replace(apply=apply)
 
-    layers = [counted(layer) for layer in MODEL.layers]
+    layers = [counted(layer) for layer in MODEL.layers]  # known to nobody
     model = MODEL._replace(layers=layers, loss=composed(layers))
-    monkeypatch.setattr("tests.strategies.small.MODEL", model)
-    on_ranks(2, bucket_mb=bucket_mb, drawn=4 * BATCH)
-    assert len(traced) == len(layers)
-
-
-@pytest.mark.parametrize(
-    "strategy, options",
-    [(serial, {}), (synchronous, {}), (local, {"every": 2})],
-)
-def test_all_is_compiled_once(strategy, options, monkeypatch, caplog):
-    model = MODEL._replace(loss=composed(MODEL.layers))  # known to nobody
     monkeypatch.setattr("tests.strategies.small.MODEL", model)
     optimizer.cache_clear()
     options = options | {"name": "nadam", "drawn": 4 * BATCH}
     with jax.log_compiles():
-        if strategy is serial:
-            train(serial, **options)
-        else:
-            on_ranks(2, strategy, **options)
-    for name in ("gradient", "apply"):
-        assert caplog.text.count(f"Compiling jit({name})") == 1
+        train(serial, **options) if strategy is serial else on_ranks(2, **options)
+    assert len(traced) == len(layers)
+    if "bucket_mb" not in options:  # else one program a layer
+        for name in ("gradient", "apply"):
+            assert caplog.text.count(f"Compiling jit({name})") == 1
+
+
+def product(weights, params):
+    return {"product": jnp.vdot(weights, params["embed"][0])}
+
+
+def test_a_program_of_all_updates_is_serial():
+    plain = train(serial, drawn=4 * BATCH)
+    for workers in (1, 4):
+        found = train(scan, drawn=4 * BATCH, every=2, workers=workers)
+        assert [step.number for step in found] == [2, 4]
+        for step, (one, two) in zip(found, (plain[:2], plain[2:]), strict=True):
+            assert step.loss == pytest.approx((one.loss + two.loss) / 2, rel=1e-5)
+            assert apart(step.params, two.params) < CLOSE
+
+
+def test_measures_are_of_the_params_of_their_step():
+    weights = np.arange(12, dtype=np.float32)
+    found = train(scan, drawn=3 * BATCH, measure=Partial(product, weights))
+    values = [step.measures["product"] for step in found]
+    wanted = [float(weights @ step.params["embed"][0]) for step in found]
+    assert values == pytest.approx(wanted, rel=1e-5) and len(set(values)) == 3
+
+
+@pytest.mark.parametrize("drawn, every", [(3 * BATCH + 1, 1), (3 * BATCH, 2)])
+def test_minibatches_that_no_loop_can_take_are_refused(drawn, every):
+    with pytest.raises(BadInput, match="expected minibatches of one length"):
+        train(scan, drawn=drawn, every=every)

@@ -1,12 +1,76 @@
-"""Hybrid in a process of its own, since its devices are counted once and for all."""
+"""Meshes in processes of their own, since devices are counted once and for all.
 
+And what a backward keeps, what it makes again, and where a part is said to lie.
+"""
+
+from functools import partial
+from types import SimpleNamespace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
 import pytest
+from jax.sharding import AxisType, PartitionSpec
 
+from dml.strategies.hybrid.parts import Part
+from dml.strategies.hybrid.picture import row
+from dml.strategies.hybrid.pieces import thrifty
+from dml.types import Layer
+from dml.wire.mesh.conjugate import gathered, scattered, shared, summed
+from dml.wire.mesh.packed import packing
 from tests.checks import said
-from tests.strategies.hybrid_main import CHECKS
+from tests.strategies import hybrid_main, mesh_main
+
+MAINS = hybrid_main, mesh_main
+CASES = [(main.__name__, check.__name__) for main in MAINS for check in main.CHECKS]
 
 
-@pytest.mark.parametrize("name", [check.__name__ for check in CHECKS])
-def test_on_eight_devices(name):
-    text = said("tests.strategies.hybrid_main")
+@pytest.mark.parametrize("main, name", CASES)
+def test_on_devices(main, name):
+    text = said(main)
     assert f"{name}: ok\n" in text, text
+
+
+def test_devices_are_numbered_in_their_process_wherever_they_lie():
+    ids = [(0, 0), (0, 1), (1, 2048), (1, 2049)]
+    devices = [SimpleNamespace(process_index=rank, id=n) for rank, n in ids]
+    grid = np.empty((2, 2, 1), object)  # data x stage x tensor
+    grid[:, :, 0].flat = [devices[n] for n in (0, 2, 1, 3)]
+    weights = {"a": np.zeros(250_000, np.float32)}
+    part = Part(1, 1, 0, [[Layer(("a",), None)]], packing(weights))
+    assert row([part], grid, 1) == ("1", "a", "all", "1.00 MB", "1:0 | 1:1")
+
+
+PAIRS = {
+    "slices": [partial(call, axis="tensor", along=0) for call in (gathered, scattered)],
+    "wholes": [partial(call, axis="tensor") for call in (shared, summed)],
+}
+
+
+@pytest.mark.parametrize("pair", PAIRS)
+def test_no_collective_is_made_again(pair):
+    enter, leave = PAIRS[pair]
+
+    def apply(params, given, batch):
+        return leave(jnp.tanh(enter(given) @ params["w"]))
+
+    axes = jax.make_mesh((1,), ("tensor",), axis_types=(AxisType.Auto,))
+
+    def both(call, *numbers):
+        def loss(w, given):
+            return call({"w": w}, given, None).sum()
+
+        everywhere = PartitionSpec()
+        run = jax.value_and_grad(loss, argnums=(0, 1))
+        specs = {"in_specs": everywhere, "out_specs": everywhere}
+        return jax.shard_map(run, mesh=axes, check_vma=False, **specs)(*numbers)
+
+    numbers = jnp.ones((4, 4)), jnp.ones((4, 4))
+    plain, kept = (
+        str(jax.make_jaxpr(partial(both, call))(*numbers))
+        for call in (apply, thrifty(Layer(("w",), apply)))
+    )
+    for name in ("all_gather", "reduce_scatter", "psum"):
+        assert kept.count(f" {name}[") == plain.count(f" {name}[")
+    assert " all_gather[" in plain or " psum[" in plain
+    assert kept.count(" tanh ") == 2 * plain.count(" tanh ")

@@ -1,9 +1,7 @@
-"""Update slices of params on 4 devices by every optimizer, and write what came of it.
+"""Slices of params on 4 devices, updated by every optimizer, against the whole.
 
 A process of its own: how many devices there are is settled when JAX starts.
 """
-
-import sys
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +11,7 @@ from jax.sharding import PartitionSpec
 
 from dml.update.dense import OPTIMIZERS, make
 from dml.wire.mesh.devices import mesh
+from tests.checks import run
 
 SLICES = 4
 OPTIONS = {"clip": 3.0, "decay": 0.1}  # some gradients are longer, some shorter
@@ -48,31 +47,32 @@ def train(optimizer, params, grads):
     return params
 
 
-def flat(leaf):
-    """Return a leaf as a vector that SLICES divide, padded with zeros."""
-    return jnp.pad(jnp.ravel(leaf), (0, -leaf.size % SLICES))
+def slices_move_as_the_whole_does():
+    params, grads = draw(0), gradients()
+    norms = [float(optax.tree.norm(one)) for one in grads]
+    assert norms[0] < OPTIONS["clip"] < norms[-1]
 
+    def every(params, grads, **where):
+        rules = {name: make(name, 0.1, **OPTIONS, **where) for name in OPTIMIZERS}
+        return {name: train(rule, params, grads) for name, rule in rules.items()}
 
-def main(path: str) -> None:
-    whole, places = draw(0), PartitionSpec("data")
-    where = {"axis": "data", "like": whole}
+    def sliced(*trees):
+        return every(*trees, axis="data", like=params)
 
-    def every(params, grads):
-        return {
-            name: train(make(name, 0.1, **OPTIONS, **where), params, grads)
-            for name in OPTIMIZERS
-        }
+    def flat(leaf):  # a vector that SLICES divide, padded with zeros
+        return jnp.pad(jnp.ravel(leaf), (0, -leaf.size % SLICES))
 
-    sliced = jax.shard_map(
-        every, mesh=mesh(data=SLICES), in_specs=places, out_specs=places
-    )
-    ends = jax.jit(sliced)(*jax.tree.map(flat, (whole, gradients())))
-    for leaf in jax.tree.leaves(ends):
+    places = {"in_specs": PartitionSpec("data"), "out_specs": PartitionSpec("data")}
+    shards = jax.jit(jax.shard_map(sliced, mesh=mesh(data=SLICES), **places))
+    ends = shards(*jax.tree.map(flat, (params, grads)))
+    want = jax.tree.map(flat, jax.jit(every)(params, grads))
+    for (at, leaf), whole in zip(
+        jax.tree_util.tree_leaves_with_path(ends), jax.tree.leaves(want), strict=True
+    ):
         assert {len(one.data) for one in leaf.addressable_shards} == {leaf.size // 4}
-    flattened = jax.tree_util.tree_leaves_with_path(ends)
-    np.savez(path, **{jax.tree_util.keystr(at): leaf for at, leaf in flattened})
+        # float32: sums of squares in another order, through 2 updates
+        np.testing.assert_allclose(leaf, whole, 2e-5, 1e-6, err_msg=str(at))
 
 
 if __name__ == "__main__":
-    jax.config.update("jax_num_cpu_devices", SLICES)
-    main(*sys.argv[1:])
+    run([slices_move_as_the_whole_does], SLICES)

@@ -1,8 +1,3 @@
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -11,49 +6,32 @@ import pytest
 
 from dml.types import BadInput
 from dml.update.dense import OPTIMIZERS, apply, make
-from tests.update.sliced_main import OPTIONS, draw, flat, gradients, train
-
-ROOT = Path(__file__).parents[2]
-
-
-def quadratic(params):
-    return jnp.sum((params["w"] - 1) ** 2) + jnp.sum((params["b"] + 2) ** 2)
+from dml.update.schedules import SCHEDULES, WARMUPS, linear_scaling, schedule
+from tests.checks import said
+from tests.update.sliced_main import OPTIONS, draw, gradients, train
 
 
 def start():
     return {"w": jnp.arange(2.0, 8.0).reshape(2, 3), "b": jnp.ones(2)}
 
 
-@pytest.mark.parametrize("name", OPTIMIZERS)
-def test_every_optimizer_goes_down_on_a_quadratic(name):
-    params, optimizer = start(), make(name, 0.02)
-    state = optimizer.init(params)
-    losses = []
-    for _ in range(60):
-        loss, grads = jax.value_and_grad(quadratic)(params)
-        losses.append(float(loss))
-        params, state = apply(optimizer, grads, state, params)
-    # means of a third: momentum swings through the minimum
-    first, second, third = np.mean(np.reshape(losses, (3, 20)), axis=1)
-    assert first > second > third
+def test_every_optimizer_goes_down_a_quadratic_on_a_way_of_its_own():
+    def quadratic(params):
+        return jnp.sum((params["w"] - 1) ** 2) + jnp.sum((params["b"] + 2) ** 2)
 
-
-def test_every_optimizer_is_one_of_its_own():
     ends = set()
     for name in OPTIMIZERS:
-        params, optimizer = start(), make(name, 0.02)
+        params, optimizer, losses = start(), make(name, 0.02), []
         state = optimizer.init(params)
-        for _ in range(3):
-            params, state = apply(optimizer, jax.grad(quadratic)(params), state, params)
+        for _ in range(60):
+            loss, grads = jax.value_and_grad(quadratic)(params)
+            losses.append(float(loss))
+            params, state = apply(optimizer, grads, state, params)
+        # means of a third: momentum swings through the minimum
+        first, second, third = np.mean(np.reshape(losses, (3, 20)), axis=1)
+        assert first > second > third, name
         ends.add(np.asarray(params["w"]).tobytes())
     assert len(ends) == len(OPTIMIZERS)
-
-
-def test_sgd_is_a_step_down_the_gradient():
-    optimizer = make("sgd", 0.5)
-    params, grads = {"w": jnp.array([1.0, 2.0])}, {"w": np.float32([4.0, -2.0])}
-    moved, _ = apply(optimizer, grads, optimizer.init(params), params)
-    assert moved["w"].tolist() == [-1.0, 3.0]
 
 
 def test_params_outlive_the_update_and_state_does_not():
@@ -64,9 +42,16 @@ def test_params_outlive_the_update_and_state_does_not():
     assert jax.tree.leaves(state)[1].is_deleted()
 
 
-def test_an_unknown_optimizer_is_bad_input_that_lists_the_known():
-    with pytest.raises(BadInput, match="sgd, momentum, .* got 'sdg'; pass --opt"):
-        make("sdg", 0.1)
+@pytest.mark.parametrize(
+    "name, options, message",
+    [
+        ("sdg", {}, "sgd, momentum, .* got 'sdg'; pass --opt"),
+        ("lamb", {"axis": "data"}, "shapes of full params .* pass like"),
+    ],
+)
+def test_bad_arguments_are_bad_input(name, options, message):
+    with pytest.raises(BadInput, match=message):
+        make(name, 0.1, **options)
 
 
 OWN = {
@@ -117,14 +102,9 @@ def test_no_decay_and_no_trust_ratio_reach_vectors(name):
 @pytest.mark.parametrize("name", ["momentum", "lars"])
 def test_statistics_follow_the_batch_by_a_tenth_and_touch_nothing_else(name):
     params, (grads, *_) = draw(0), gradients()
-    loud = grads | {"statistics": {"mean": np.float32([1e6, -1e6, 0])}}
-    optimizer = make(name, 0.0, **OPTIONS)
-    ended = train(optimizer, params, [grads, grads])
-    for leaf, before in zip(
-        jax.tree.leaves(ended), jax.tree.leaves(params), strict=True
-    ):
-        if leaf.shape != (3,):
-            assert np.array_equal(leaf, before)
+    still = train(make(name, 0.0, **OPTIONS), params, [grads, grads])
+    for leaf, before in zip(*map(jax.tree.leaves, (still, params)), strict=True):
+        assert leaf.shape == (3,) or np.array_equal(leaf, before)
     follow, batch = params["statistics"]["mean"], np.float32([1, 2, 3])
     optimizer = make(name, lambda step: 0.01 * step, **OPTIONS)
     state = optimizer.init(params)
@@ -134,38 +114,66 @@ def test_statistics_follow_the_batch_by_a_tenth_and_touch_nothing_else(name):
         params = optax.apply_updates(params, updates)
         follow = 0.9 * follow + 0.1 * batch
     assert np.asarray(params["statistics"]["mean"]) == pytest.approx(follow, rel=1e-6)
+    loud = grads | {"statistics": {"mean": np.float32([1e6, -1e6, 0])}}
     moved = [train(make(name, 0.1, **OPTIONS), draw(0), [g]) for g in (grads, loud)]
     assert np.array_equal(moved[0]["w"], moved[1]["w"])
 
 
-def test_slices_on_4_devices_move_as_the_whole_does(tmp_path):
-    path = str(tmp_path / "ends.npz")
-    ended = subprocess.run(
-        [sys.executable, "-m", "tests.update.sliced_main", path],
-        cwd=ROOT,
-        env=os.environ | {"JAX_PLATFORMS": "cpu"},
-        capture_output=True,
-        text=True,
-        timeout=100,
-    )
-    assert ended.returncode == 0, ended.stderr
-    lists = draw(0), gradients()
-    norms = [float(optax.tree.norm(grads)) for grads in lists[1]]
-    assert norms[0] < OPTIONS["clip"] < norms[-1]
-    every = jax.jit(
-        lambda *lists: {
-            name: train(make(name, 0.1, **OPTIONS), *lists) for name in OPTIMIZERS
-        }
-    )
-    with np.load(path) as found:
-        for at, leaf in jax.tree_util.tree_leaves_with_path(every(*lists)):
-            name = jax.tree_util.keystr(at)
-            # float32: sums of squares in another order, through 2 updates
-            np.testing.assert_allclose(
-                found[name], flat(leaf), 2e-5, 1e-6, err_msg=name
-            )
+def test_slices_on_4_devices_move_as_the_whole_does():
+    text = said("tests.update.sliced_main")
+    assert text == "slices_move_as_the_whole_does: ok\n", text
 
 
-def test_slices_without_the_shapes_of_the_whole_are_bad_input():
-    with pytest.raises(BadInput, match="shapes of full params .* pass like"):
-        make("lamb", 0.1, axis="data")
+PEAK, STEPS, WARM = 0.8, 90, 10
+# at 50, half way from the end of the warm-up, and at the last update and behind it
+EXPECTED = {
+    "constant": (0.8, 0.8, 0.8),
+    "cosine": (0.4, 0.4 * (1 + np.cos(np.pi * 79 / 80)), 0),
+    "linear": (0.4, 0.01, 0),
+    "poly": (0.2, 0.8 / 80**2, 0),
+    "steps": (0.08, 0.0008, 0.0008),
+}
+
+
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_schedules_meet_values_by_hand(name):
+    rate = schedule(name, PEAK, STEPS, WARM)
+    for step, expected in zip((50, 89, 90), EXPECTED[name], strict=True):
+        assert float(rate(step)) == pytest.approx(expected, rel=1e-4, abs=1e-8)
+
+
+@pytest.mark.parametrize("warmup", WARMUPS)
+@pytest.mark.parametrize("name", SCHEDULES)
+def test_every_warmup_meets_every_schedule_at_its_peak(name, warmup):
+    rate = schedule(name, PEAK, STEPS, WARM, warmup, start=0.1)
+    first = {"none": PEAK, "constant": 0.1, "gradual": 0.1}[warmup]
+    middle = {"constant": 0.1, "gradual": 0.45}.get(warmup)
+    assert float(rate(0)) == pytest.approx(first)
+    if middle is None:
+        assert rate(5) == schedule(name, PEAK, STEPS)(5)
+    else:
+        assert float(rate(5)) == pytest.approx(middle)
+        assert float(rate(WARM)) == np.float32(PEAK)
+    if warmup == "gradual":  # were it one step longer, it would be there too
+        assert 2 * rate(9) - rate(8) == pytest.approx(PEAK)
+
+
+def test_drops_are_at_parts_of_all_steps_with_a_warmup_or_without():
+    for warm in (0, WARM):
+        rate = schedule("steps", 1.0, 90, warm)
+        rates = [float(rate(step)) for step in (29, 30, 59, 60, 79, 80)]
+        assert rates == pytest.approx([1, 0.1, 0.1, 0.01, 0.01, 0.001])
+
+
+def test_linear_scaling_is_in_proportion_to_the_batch():
+    assert linear_scaling(0.1, 8192, 256) == pytest.approx(3.2)
+
+
+def test_unknown_names_and_too_long_a_warmup_are_bad_input():
+    for message, *arguments in [
+        ("constant, cosine, .* got 'cos'; pass --sched", "cos", 1.0, 10),
+        ("none, constant, gradual, got 'slow'", "cosine", 1.0, 10, 2, "slow"),
+        ("0 to steps=10 steps of warm-up, got 11", "cosine", 1.0, 10, 11),
+    ]:
+        with pytest.raises(BadInput, match=message):
+            schedule(*arguments)

@@ -1,11 +1,16 @@
-"""Every rule on rows, slices and blocks, against optax on the dense gradient."""
+"""Every rule on rows, slices and blocks, against optax on the dense gradient.
+
+And rows that a sparse model moves.
+"""
 
 import jax.numpy as jnp
 import numpy as np
 import optax
 import pytest
 
+from dml.models.sparse import completion, cuts
 from dml.types import BadInput
+from dml.update.moves import Moves
 from dml.update.rules import RULES, compiled
 from dml.update.table import BLOCK, table
 
@@ -23,7 +28,6 @@ OPTAX = {
 # No rounding apart in the first two. The others: rsqrt to 5e-6, or 1 - 0.999^t, which
 # optax computes with cancellation (6e-8 of 1e-3), under a root.
 CLOSE = {"sgd": 0, "momentum": 0, "adagrad": 1e-6, "adam": 5e-5, "glove": 2e-5}
-KINDS = (np.int32, np.int64)
 
 
 def normal(seed, *shape):
@@ -33,7 +37,8 @@ def normal(seed, *shape):
 @pytest.mark.parametrize("shape", ((BLOCK + 7, 1), (2, BLOCK + 1), (700, 3)))
 @pytest.mark.parametrize("rule", RULES)
 def test_a_dense_update_is_that_of_optax(rule, shape):
-    ours, params = table(rule, normal(0, *shape), RATE), jnp.array(normal(0, *shape))
+    values = normal(0, *shape)
+    ours, params = table(rule, values, RATE), jnp.array(values)
     state = OPTAX[rule].init(params)
     for step in range(1, 5):
         grads = normal(step, *shape)
@@ -42,9 +47,10 @@ def test_a_dense_update_is_that_of_optax(rule, shape):
         params = optax.apply_updates(params, updates)
     off = abs(ours.values - np.asarray(params)).max()
     assert off <= CLOSE[rule] * RATE * 4
+    assert values.tobytes() == normal(0, *shape).tobytes()  # it owns a copy
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", (np.int32, np.int64))
 @pytest.mark.parametrize("rule", RULES)
 def test_each_row_moves_as_if_it_were_alone(rule, kind):
     values = normal(0, 9, 4)
@@ -63,41 +69,20 @@ def test_each_row_moves_as_if_it_were_alone(rule, kind):
     assert (together.values != values).any(axis=1).sum() > 5
 
 
+@pytest.mark.parametrize("at", (slice(1, 400), np.arange(1, 400), slice(5, 5)))
 @pytest.mark.parametrize("rule", RULES)
-def test_a_slice_is_its_rows_by_number_bit_for_bit(rule):
-    one, other = (table(rule, normal(0, 900, 3), RATE) for _ in range(2))
-    for step, (low, high) in enumerate([(0, 900), (13, 700), (5, 5), (899, 900)]):
-        grads = normal(step, high - low, 3)
-        one.update(slice(low, high), grads)
-        other.update(np.arange(low, high), grads)
-        assert one.values.tobytes() == other.values.tobytes()
-    for mine, theirs in zip(one.state, other.state, strict=True):
-        assert mine.tobytes() == theirs.tobytes()
-
-
-@pytest.mark.parametrize("at", (slice(1, 400), np.arange(1, 400)))
-@pytest.mark.parametrize("rule", RULES)
-def test_each_column_has_its_rate(rule, at):
-    rates, grads = (0.5, 0.0, 0.125), normal(1, 399, 3)
+def test_each_column_has_its_rate_and_a_slice_is_its_rows_by_number(rule, at):
+    rates, numbers = (0.5, 0.0, 0.125), np.arange(401)[at]
     ours = table(rule, normal(0, 401, 3), rates)
-    ours.update(at, grads)
-    for column, rate in enumerate(rates):
-        one = table(rule, normal(0, 401, 3)[:, [column]], rate)
-        one.update(at, grads[:, [column]])
-        assert ours.values[:, [column]].tobytes() == one.values.tobytes()
-
-
-@pytest.mark.parametrize("rule", RULES)
-def test_values_may_be_replaced_by_a_copy_between_updates(rule):
-    kept, replaced = (table(rule, normal(0, 5, 3), RATE) for _ in range(2))
-    for step in range(4):
-        before, bytes_before = replaced.values, replaced.values.tobytes()
-        replaced.values = before.copy()
-        at = slice(1, 4) if step % 2 else np.array([4, 0])
-        for one in kept, replaced:
-            one.update(at, normal(step, 3 if step % 2 else 2, 3))
-        assert before.tobytes() == bytes_before
-        assert replaced.values.tobytes() == kept.values.tobytes() != bytes_before
+    each = [table(rule, normal(0, 401, 3)[:, [d]], rates[d]) for d in range(3)]
+    for step in range(3):
+        grads = normal(step, len(numbers), 3)
+        ours.update(at, grads)
+        for column, one in enumerate(each):
+            one.update(numbers, grads[:, [column]])
+    assert ours.values.tobytes() == np.hstack([one.values for one in each]).tobytes()
+    for mine, *state in zip(ours.state, *(one.state for one in each), strict=True):
+        assert mine.tobytes() == np.hstack(state).tobytes()
 
 
 @pytest.mark.parametrize("rule", RULES)
@@ -113,16 +98,13 @@ def test_a_rule_is_compiled_once_for_all_that_comes(rule):
 
 
 @pytest.mark.parametrize("rule", RULES)
-def test_no_gradients_and_no_rows_are_no_trouble(rule):
-    one = table(rule, normal(0, 2, 3), RATE)
-    one.update(np.array([], int), np.empty((0, 3)))
-    assert one.values.tobytes() == normal(0, 2, 3).tobytes()
+def test_a_table_may_have_no_rows(rule):
     table(rule, np.empty((0, 3)), RATE).update(slice(None), np.empty((0, 3)))
 
 
-@pytest.mark.parametrize("rule", RULES)
-def test_a_gradient_that_is_not_a_number_does_not_pass_for_one(rule):
-    one = table(rule, np.ones((2, 2)), RATE)
+@pytest.mark.parametrize("rule, l1", [*((rule, 0) for rule in RULES), ("sgd", 0.7)])
+def test_a_gradient_that_is_not_a_number_does_not_pass_for_one(rule, l1):
+    one = table(rule, np.ones((2, 2)), RATE, l1=l1)
     one.update(np.array([1]), np.array([[np.nan, 1]]))
     assert np.isnan(one.values).tolist() == [[False, False], [True, False]]
 
@@ -140,22 +122,6 @@ def test_l1_shrinks_every_row_by_its_share_after_the_step():
     assert (one.values == 0).sum() == (abs(stepped) <= amounts).sum() > 40
 
 
-def test_l1_finds_the_minimum_that_it_should():
-    # ½ (w - a)² + l1 |w| is least at the soft-thresholded a
-    aims = np.linspace(-2, 2, 41, dtype=np.float32)[:, None]
-    one = table("sgd", np.zeros_like(aims), 0.5, l1=0.7)
-    for _ in range(60):
-        one.update(slice(None), one.values - aims)
-    want = np.sign(aims) * np.maximum(abs(aims) - 0.7, 0)
-    np.testing.assert_allclose(one.values, want, atol=1e-6)
-
-
-def test_l1_does_not_hide_what_is_not_a_number():
-    one = table("sgd", np.zeros((3, 1)), 0.5, l1=0.7)
-    one.update(np.array([1]), np.array([[np.nan]]))
-    assert np.isnan(one.values[:, 0]).tolist() == [False, True, False]
-
-
 @pytest.mark.parametrize("rule, start", (("adagrad", 0.1), ("glove", 1)))
 def test_squares_start_where_they_are_told_to(rule, start):
     values, squares = normal(0, 4, 2), 1 + normal(1, 4, 2) ** 2
@@ -169,12 +135,6 @@ def test_squares_start_where_they_are_told_to(rule, start):
         one.update(slice(None), np.ones_like(values))
     assert again.values.tobytes() == whole.values.tobytes()
     assert squares.tobytes() == (1 + normal(1, 4, 2) ** 2).tobytes()
-
-
-def test_a_table_owns_its_values():
-    values = np.ones((2, 2), np.float32)
-    table("sgd", values, RATE).update(slice(None), values)
-    assert (values == 1).all()
 
 
 @pytest.mark.parametrize(
@@ -214,3 +174,27 @@ def test_rows_and_gradients_that_do_not_fit_are_bad_input(at, shape, said):
     with pytest.raises(BadInput, match=said):
         one.update(at, np.ones(shape, np.float32))
     assert (one.values == 1).all() and (one.state[0] == 0).all()
+
+
+def test_a_model_that_moves_down_its_gradient_is_sgd_by_the_rate_of_each_update():
+    moves = Moves(normal(0, 5, 3), completion.move, lambda number: 0.25 / number)
+    values = normal(0, 5, 3)
+    for number, at in enumerate((np.array([4, 0, 2]), slice(1, 4)), 1):
+        sgd = table("sgd", values, 0.25 / number)
+        for shard in (moves, sgd):
+            shard.update(at, normal(number, 3, 3))
+        values = sgd.values
+    np.testing.assert_allclose(moves.values, values, rtol=1e-6)
+
+
+def test_rows_of_cuts_stay_on_the_simplex_and_gradients_stay_as_they_are():
+    start, grads = np.full((5, 3), 1 / 3, np.float32), normal(0, 3, 3)
+    shard = Moves(start, cuts.move, lambda number: 0.25)
+    shard.update(np.array([4, 0, 2]), grads)
+    assert (shard.values >= 0).all()
+    np.testing.assert_allclose(shard.values.sum(axis=1), 1, rtol=1e-6)
+    nearest = start[0] - 0.25 * grads[1]
+    cuts.project(nearest)
+    np.testing.assert_allclose(shard.values[0], nearest, rtol=1e-6)
+    assert shard.values[1].tolist() == start[1].tolist()
+    assert grads.tolist() == normal(0, 3, 3).tolist()

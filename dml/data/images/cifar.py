@@ -1,6 +1,6 @@
 """Read CIFAR-10 and CIFAR-100 in their binary version.
 
-Images are Bx32x32x3, float32 in 0 … 1; classes are int32, for CIFAR-100 the fine ones.
+Images are Bx32x32x3, float32 in 0 … 1; classes are int32 (CIFAR-100: fine classes).
 """
 
 from collections.abc import Sequence
@@ -16,11 +16,18 @@ PIXELS = SIDE * SIDE * COLOURS
 
 
 class Layout(NamedTuple):
-    """Files of a set. A record has labels, then the red, green and blue planes."""
+    """Files of a data set. A record has labels, then the red, green and blue planes.
+
+    Attributes:
+      training: Names of the training files.
+      held_out: Names of the held-out files.
+      labels: Bytes of labels in a record; the last byte is the class.
+      classes: Number of classes.
+    """
 
     training: Sequence[str]
     held_out: Sequence[str]
-    labels: int  # bytes of labels in a record; the last one is the class
+    labels: int
     classes: int
 
 

@@ -49,7 +49,7 @@ def mnist(path: Path) -> tuple[Batch, Batch]:
 
 
 def idx(path: Path, axes: int) -> np.ndarray:
-    """Read an IDX file of uint8: 0, 0, dtype, number of axes, lengths, data."""
+    """Read an IDX file of uint8: 0, 0, dtype, number of axes, lengths, values."""
     try:
         with (gzip.open if path.suffix == ".gz" else open)(path, "rb") as file:
             data = file.read()
@@ -77,8 +77,8 @@ def _file(path: Path, pattern: str) -> Path:
     if not paths:
         raise BadInput(
             f"expected {pattern.replace('?', '-')} or its .gz in {path}, got "
-            f"{'a folder without' if path.is_dir() else 'no folder'}; pass a folder of "
-            f"MNIST's IDX files or of CIFAR's binary ones (data_batch_1.bin or "
+            f"{'no such file' if path.is_dir() else 'no folder'}; pass a folder of "
+            f"MNIST's IDX files or of CIFAR's binary files (data_batch_1.bin or "
             f"train.bin, ...), or one of {', '.join(IMAGES)}"
         )
     return paths[0]
@@ -88,7 +88,7 @@ def _batch(images_BxHxW: np.ndarray, classes: np.ndarray) -> Batch:
     if not len(images_BxHxW) == len(classes) > 0:
         raise BadInput(
             f"expected as many images as classes and at least one, got "
-            f"{len(images_BxHxW)} and {len(classes)}; pass files of one set"
+            f"{len(images_BxHxW)} and {len(classes)}; pass files of one data set"
         )
     images_BxHxWx1 = images_BxHxW[..., None] / np.float32(255)
     return Batch(images_BxHxWx1, classes.astype(np.int32))
@@ -119,7 +119,7 @@ def _lines(file: IO[bytes]) -> Iterator[str]:
 
 
 def _debian_installed(root: str, folder: Path) -> Path:
-    """Return the root of the files of an installed Debian package."""
+    """Return the root folder of installed Debian packages."""
     return Path(root)
 
 
@@ -132,7 +132,7 @@ def _debian_download(package: str, folder: Path) -> Path:
             result = run(["sh", "-c", command], timeout=DOWNLOAD_SECONDS)
             if result.returncode:
                 raise OSError((result.stderr.strip() or command).splitlines()[-1])
-        with suppress(OSError):  # another rank was faster
+        with suppress(OSError):  # the folder exists if another rank was faster
             Path(temporary, SHARE).rename(folder / "fashion_mnist")
     return folder
 

@@ -1,7 +1,7 @@
 """Segmentation graphs of the MNI brain volume (ICBM 152, 2009).
 
-The three labels are background, grey matter and white matter. The volume and its
-maps of both matters are NIfTI files of a wheel.
+The three labels are background, grey matter and white matter. The intensities and the
+probability maps of grey and white matter are NIfTI files in a wheel.
 """
 
 import gzip
@@ -16,7 +16,9 @@ from dml.data.sparse.graphs import Graph, label_costs, picture_graph
 from dml.types import BadInput
 
 CLASSES = ("background", "grey matter", "white matter")
-NOISE = 0.09  # share of the maximum: the noisiest scans of BrainWeb (Collins 1998)
+# standard deviation relative to the maximum, as in BrainWeb's noisiest scans (Collins
+# 1998)
+NOISE = 0.09
 BYTES = 2  # dtype code of uint8 in NIfTI files
 
 
@@ -26,8 +28,9 @@ def volume(
     """Return the segmentation graph of the middle slices.
 
     The cost of a class at a point is the negative log-likelihood of the intensity under
-    the normal distribution of the class; the true class is the most probable one of the
-    maps. The volume is the mean of 152 scans: added normal noise imitates one scan.
+    the normal distribution of the class; the true class is the most probable class by
+    the maps. The volume is the mean of 152 scans; added normal noise simulates the
+    noise of one scan.
 
     Args:
       slices: Number of slices.
@@ -44,7 +47,7 @@ def volume(
         )
     start = (depth - slices * every) // 2
     # slices on the first axis, so that the points of a slice are contiguous
-    part, grey, white = (
+    scan, grey, white = (
         np.moveaxis(array, 2, 0)[start::every, ::every, ::every][:slices].astype(
             np.float32
         )
@@ -52,15 +55,18 @@ def volume(
     )
     shares = np.stack([255 - grey - white, grey, white])
     truth = shares.argmax(axis=0).astype(np.int8).ravel()
-    noise = np.random.default_rng(seed).standard_normal((part.size, 1))
-    picture = part.reshape(-1, 1) / 255 + NOISE * noise.astype(np.float32)
+    noise = np.random.default_rng(seed).standard_normal((scan.size, 1))
+    picture = scan.reshape(-1, 1) / 255 + NOISE * noise.astype(np.float32)
     costs_NxK = label_costs(picture, truth, len(CLASSES))
-    graph = picture_graph(picture, part.shape, costs_NxK, smoothness)
+    graph = picture_graph(picture, scan.shape, costs_NxK, smoothness)
     return graph._replace(truth=truth, names=CLASSES)
 
 
 def maps() -> list[np.ndarray]:
-    """Return T1 intensity, grey and white matter maps: uint8, 197x233x189."""
+    """Return the T1 intensities and the maps of grey and white matter.
+
+    Arrays are uint8, 197x233x189.
+    """
     path = cached("images/mni152.txt", SOURCES)
     try:
         return [nifti(b64decode(line)) for line in path.read_bytes().splitlines()]
@@ -71,20 +77,20 @@ def maps() -> list[np.ndarray]:
         ) from None
 
 
-def nifti(packed: bytes) -> np.ndarray:
-    """Return the uint8 data of a gzipped NIfTI-1 file, with axes x, y, z."""
-    raw = gzip.decompress(packed)
+def nifti(compressed: bytes) -> np.ndarray:
+    """Return the uint8 values of a gzipped NIfTI-1 file, with axes x, y, z."""
+    raw = gzip.decompress(compressed)
     dtype = np.frombuffer(raw, "<i2", 1, 70)[0]
     shape = np.frombuffer(raw, "<i2", 3, 42)
     if dtype != BYTES:
-        raise ValueError(f"a volume of the NIfTI kind {dtype}, not {BYTES} (uint8)")
+        raise ValueError(f"a volume of data type {dtype}, not {BYTES} (uint8)")
     offset = int(np.frombuffer(raw, "<f4", 1, 108)[0])
     points = np.frombuffer(raw, np.uint8, int(np.prod(shape, dtype=np.int64)), offset)
     return points.reshape(shape, order="F")
 
 
 def lines(file: IO[bytes]) -> Iterator[str]:
-    """Yield a binary member as one line of base64; cached files are text."""
+    """Yield a binary member as one line of base64, because cached files are text."""
     yield b64encode(file.read()).decode() + "\n"
 
 

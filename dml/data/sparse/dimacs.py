@@ -65,7 +65,14 @@ def _parse(
     ends: dict[str, int],
     arcs: dict[tuple[int, int], float],
 ) -> None:
-    """Parse the words of a line into size, ends or arcs."""
+    """Add the data of a line to size, ends or arcs.
+
+    Args:
+      words: Words of the line.
+      size: Number of nodes, after line `p`; empty before.
+      ends: Node of SOURCE and of SINK.
+      arcs: (from, to) -> capacity.
+    """
     kind = words[0] if words else "c"
     if kind == "c":
         return
@@ -111,12 +118,12 @@ def _graph(
     place = {int(node): n for n, node in enumerate(inner)}
     pairs: dict[tuple[int, int], float] = defaultdict(float)
     sources, sinks = np.zeros(len(inner)), np.zeros(len(inner))  # cost per node
-    lean, constant = np.zeros(len(inner)), 0.0
+    linear, constant = np.zeros(len(inner)), 0.0  # coefficient of s, per node
     for (u, v), capacity in arcs.items():
         if u in (v, sink) or v == source:
-            continue  # in no cut
+            continue  # an arc in no cut
         if u == source and v == sink:
-            constant += capacity  # in every cut
+            constant += capacity  # an arc in every cut
         elif u == source:
             sources[place[v]] += capacity
         elif v == sink:
@@ -124,25 +131,30 @@ def _graph(
         else:
             first, second = place[u], place[v]
             pairs[min(first, second), max(first, second)] += 0.5 * capacity
-            lean[first] += 0.5 * capacity
-            lean[second] -= 0.5 * capacity
-    sinks += np.maximum(lean, 0)
-    sources += np.maximum(-lean, 0)  # -lean · s = |lean| (1 - s) - |lean|
-    constant -= float(np.maximum(-lean, 0).sum())
-    kept = {pair: weight for pair, weight in sorted(pairs.items()) if weight > 0}
+            linear[first] += 0.5 * capacity
+            linear[second] -= 0.5 * capacity
+    sinks += np.maximum(linear, 0)
+    # linear · s = |linear| (1 - s) - |linear| where linear < 0
+    sources += np.maximum(-linear, 0)
+    constant -= float(np.maximum(-linear, 0).sum())
+    edges = {pair: weight for pair, weight in sorted(pairs.items()) if weight > 0}
     terminals = np.concatenate(
         [_terminals(sources, 0), _terminals(sinks, 1)], dtype=np.int32
     )
     weights = np.concatenate([sources[sources > 0], sinks[sinks > 0]])
     order = np.lexsort(terminals.T[::-1])
     return Graph(
-        *(len(inner), 2, np.array(list(kept), np.int32).reshape(-1, 2)),
-        np.array(list(kept.values()), np.float32),
-        *(terminals[order], weights[order].astype(np.float32)),
+        nodes=len(inner),
+        labels=2,
+        pairs=np.array(list(edges), np.int32).reshape(-1, 2),
+        pair_weights=np.array(list(edges.values()), np.float32),
+        terminals=terminals[order],
+        terminal_weights=weights[order].astype(np.float32),
         constant=constant,
     )
 
 
 def _terminals(weights: np.ndarray, label: int) -> np.ndarray:
+    """Return (node, label) of each node with a nonzero weight."""
     nodes = np.flatnonzero(weights)
     return np.stack([nodes, np.full(len(nodes), label)], axis=1)

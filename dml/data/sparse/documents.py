@@ -18,14 +18,8 @@ from dml.data.archives import cache, cached
 from dml.data.text.corpora import TEXT
 from dml.types import BadInput, Batch
 
-FIELDS = (
-    "data",
-    "indices",
-    "indptr",
-    "shape",
-    "targets",
-)  # arrays of a batch in the cache file
-
+# arrays of a batch in the cache file
+FIELDS = ("data", "indices", "indptr", "shape", "targets")
 
 # Prefixes of the groups with label +1. The split is the published one: held-out
 # documents are newer.
@@ -51,15 +45,14 @@ def documents(name: str) -> tuple[Batch, Batch]:
 def labelled(file: IO[bytes]) -> Iterator[str]:
     """Yield the lines `group<tab>words` of a table, then an empty line."""
     rows = csv.DictReader(TextIOWrapper(file, "utf-8", newline=""), delimiter="\t")
-    for row in islice(
-        rows, 2, None
-    ):  # the first two rows are types and roles of columns
+    # the first two rows are types and roles of columns
+    for row in islice(rows, 2, None):
         yield f"{row['Category']}\t{' '.join((row['Text'] or '').split())}\n"
     yield "\n"
 
 
 def vectorise(training: Sequence[str], held_out: Sequence[str]) -> tuple[Any, Any]:
-    """Return unit tf-idf rows; words need two or more training documents."""
+    """Return tf-idf rows of norm 1; words in only one training document are dropped."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
     vectorizer = TfidfVectorizer(min_df=2, sublinear_tf=True, dtype=np.float32)

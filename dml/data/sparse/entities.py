@@ -1,7 +1,7 @@
 """Entity resolution on the third data set of Febrl, as a graph cut.
 
 A node is a record, a label is a person. The label of a person's original record is
-given; the other records are copies with typing and hearing errors.
+known; the other records are copies with typing and phonetic errors.
 """
 
 import csv
@@ -17,14 +17,14 @@ from dml.data.sparse.graphs import Graph, checked
 from dml.types import BadInput
 
 SURE = 1.1  # weight of an original's terminal, relative to the sum of its edges
-FEWEST = 1  # people need more records than this
-MOST = 127  # people, as truth is int8
+MIN_RECORDS = 2  # of a person
+MAX_PEOPLE = 127  # people, as truth is int8
 
 
 def entities(people: int = 64, neighbours: int = 8, seed: int = 0) -> Graph:
     """Return the graph of the records of randomly chosen people.
 
-    Edges join a record to its nearest ones by the cosine of character 3-grams.
+    Edges join a record to its nearest records by the cosine of character 3-grams.
 
     Args:
       people: Number of people (labels).
@@ -34,9 +34,9 @@ def entities(people: int = 64, neighbours: int = 8, seed: int = 0) -> Graph:
     all_records = _records()
     counts = Counter(person for person, _, _ in all_records)
     candidates = sorted(
-        person for person, records in counts.items() if records > FEWEST
+        person for person, records in counts.items() if records >= MIN_RECORDS
     )
-    most = min(len(candidates), MOST)
+    most = min(len(candidates), MAX_PEOPLE)
     if not 2 <= people <= most or neighbours < 1:
         raise BadInput(
             f"expected 2 to {most} people and 1 neighbour or more, got {people=} and "
@@ -62,16 +62,16 @@ def nearest_pairs(
     """Return pairs of texts that are nearest neighbours, and their cosines."""
     from sklearn.feature_extraction.text import TfidfVectorizer
 
-    triples = TfidfVectorizer(analyzer="char", ngram_range=(3, 3), dtype=np.float32)
-    rows = triples.fit_transform(texts)
+    trigrams = TfidfVectorizer(analyzer="char", ngram_range=(3, 3), dtype=np.float32)
+    rows = trigrams.fit_transform(texts)
     cosines_NxN = np.asarray((rows @ rows.T).todense())
     np.fill_diagonal(cosines_NxN, 0)  # exclude pairs of a record with itself
     nearest = np.argsort(-cosines_NxN, axis=1, kind="stable")[:, :neighbours]
     node = np.repeat(np.arange(len(texts)), nearest.shape[1])
     ends = np.sort(np.stack([node, nearest.ravel()], axis=1), axis=1)
     u, v = np.unique(ends, axis=0).T
-    near = cosines_NxN[u, v] > 0
-    return np.stack([u, v], axis=1)[near].astype(np.int32), cosines_NxN[u, v][near]
+    alike = cosines_NxN[u, v] > 0
+    return np.stack([u, v], axis=1)[alike].astype(np.int32), cosines_NxN[u, v][alike]
 
 
 def _records() -> list[tuple[str, bool, str]]:

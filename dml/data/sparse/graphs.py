@@ -14,9 +14,9 @@ from dml.types import BadInput
 UNKNOWN = -1  # true label of a node without one
 PHOTOGRAPHS = ("china", "flower")  # images of scikit-learn, 427 by 640
 CLIP = 1.5  # largest cost of a label at a point
-GRAIN = 0.25  # noise of a photograph, as share of the maximum
+GRAIN = 0.25  # standard deviation of a photograph's noise; 1 is the largest colour
 FINEST = 1 / 255  # least standard deviation of the colours of a label
-NOISE = 1.0  # of a generated picture; 1 is the difference between two labels
+NOISE = 1.0  # standard deviation of a generated picture's noise; labels differ by 1
 
 
 class Graph(NamedTuple):
@@ -64,7 +64,7 @@ def checked(graph: Graph) -> Graph:
             )
     if (pairs[:, 0] >= pairs[:, 1]).any():
         u, v = pairs[pairs[:, 0] >= pairs[:, 1]][0]
-        raise BadInput(f"expected edges u < v, got {u}, {v}; swap or remove it")
+        raise BadInput(f"expected edges u < v, got {u}, {v}; swap or remove them")
     for weights in (graph.pair_weights, graph.terminal_weights):
         if not (np.isfinite(weights) & (weights >= 0)).all():
             bad = weights[~(np.isfinite(weights) & (weights >= 0))][0]
@@ -95,8 +95,9 @@ def contrast(pairs: np.ndarray, picture: np.ndarray, smoothness: float) -> np.nd
 def terminals(costs_NxK: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     """Return terminals and weights that encode the costs, up to a constant per node.
 
-    A label pays the weights of the node's other terminals, so the weight of its own is
-    the largest cost minus its cost; the most expensive label needs no terminal.
+    A label costs the weights of the node's other terminals, so the weight of its own
+    terminal is the largest cost minus the label's cost; the most expensive label needs
+    no terminal.
     """
     weights_NxK = costs_NxK.max(axis=1, keepdims=True) - costs_NxK
     node, label = np.nonzero(weights_NxK)
@@ -110,12 +111,25 @@ def picture_graph(
     costs_NxK: np.ndarray,
     smoothness: float,
 ) -> Graph:
-    """Return the grid graph of a picture, with an edge between adjacent points."""
+    """Return the grid graph of a picture, with an edge between adjacent points.
+
+    Args:
+      picture: Colours of the points, NxC.
+      shape: Shape of the picture.
+      costs_NxK: Cost of each label at each point.
+      smoothness: Largest weight of an edge; see `contrast`.
+    """
     pairs = grid(shape)
     weights = contrast(pairs, picture, smoothness)
+    ends, terminal_weights = terminals(costs_NxK)
     return checked(
         Graph(
-            *(len(picture), costs_NxK.shape[1], pairs, weights, *terminals(costs_NxK)),
+            nodes=len(picture),
+            labels=costs_NxK.shape[1],
+            pairs=pairs,
+            pair_weights=weights,
+            terminals=ends,
+            terminal_weights=terminal_weights,
             shape=tuple(shape),
             picture=picture.astype(np.float32),
         )

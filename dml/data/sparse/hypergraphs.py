@@ -17,8 +17,8 @@ class Group(NamedTuple):
     """Sizes of a group of edges; edges of different groups share no row."""
 
     size: int  # number of edges
-    hot: int  # rows of the first edge, one of which is in each other edge
-    calm: int  # number of other rows
+    hot: int  # number of hot rows: each edge but the first has one of them
+    cold: int  # number of other rows
 
 
 def generated(
@@ -26,10 +26,11 @@ def generated(
 ) -> Edges:
     """Generate edges with exact Ω, Δ and ρ.
 
-    Δ and ρ are rounded to whole numbers of edges. Groups of ρ edges share no row. The
-    first edge of a group has its hot rows; each other edge has one of them, so that a
-    share Δ of all edges touches a hot row. The other rows are random permutations of
-    the group's calm rows, each row in at most a share Δ of the edges.
+    Δ and ρ are rounded to multiples of 1 / edges. Edges form groups of ρ · edges;
+    groups share no row. The first edge of a group contains all hot rows of the group,
+    and each other edge one of them, so that a share Δ of all edges touches a hot row.
+    The other rows of an edge are random cold rows, each in at most a share Δ of the
+    edges.
 
     Args:
       edges: Number of edges.
@@ -43,7 +44,7 @@ def generated(
     rng = np.random.default_rng(seed)
     names = rng.permutation(rows).astype(np.uint32)
     order = rng.permutation(edges)
-    width = group.hot + group.calm
+    width = group.hot + group.cold
     rows_ExO = np.empty((edges, omega), np.uint32)
     for n, first in enumerate(range(0, edges, group.size)):
         members = order[first : first + group.size]
@@ -59,7 +60,8 @@ def documents(edges: Edges, width: int, seed: int) -> Batch:
 
     if (np.diff(edges.starts) == 0).any():
         raise BadInput(
-            "expected a row or more in each edge, got an edge without rows; remove it"
+            "expected 1 row or more in each edge, got an edge without rows; remove "
+            "the edge"
         )
     rng = np.random.default_rng(seed)
     normal, values = rng.standard_normal(width), rng.standard_normal(len(edges.rows))
@@ -100,7 +102,7 @@ def _group(
     if not degree <= size <= most:
         raise BadInput(
             f"expected a ρ of Δ={degree / edges:.3g} to {most / edges:.3g}, got "
-            f"{rho=}; an edge meets those of its {omega} rows, {degree} each"
+            f"{rho=}; each of an edge's {omega} rows is in at most {degree} edges"
         )
     hot = max(1, -(-(size - 1) // max(degree - 1, 1)))
     groups = -(-edges // size)
@@ -108,7 +110,7 @@ def _group(
     if rows < groups * least:
         raise BadInput(
             f"expected {groups * least} rows or more, {least} for each {size} edges, "
-            f"got {rows=}; pass more, or a greater Δ"
+            f"got {rows=}; pass more rows, or a greater Δ"
         )
     return degree, Group(size, hot, rows // groups - hot)
 
@@ -116,13 +118,13 @@ def _group(
 def _touched(
     rng: np.random.Generator, group: Group, omega: int, share: int
 ) -> np.ndarray:
-    """Return rows of the edges of a group; numbers are relative, hot rows first."""
+    """Return the rows of a group's edges, numbered in the group, hot rows first."""
     rows_RxO = np.empty((group.size, omega), np.int64)
     if omega > 1:
-        deal = group.calm // (omega - 1)
-        calm = np.tile(np.arange(group.calm), (-(-group.size // deal), 1))
-        dealt = rng.permuted(calm, axis=1)[:, : deal * (omega - 1)]
-        rows_RxO[:, 1:] = group.hot + dealt.reshape(-1, omega - 1)[: group.size]
+        edges = group.cold // (omega - 1)  # edges served by one permutation
+        cold = np.tile(np.arange(group.cold), (-(-group.size // edges), 1))
+        drawn = rng.permuted(cold, axis=1)[:, : edges * (omega - 1)]
+        rows_RxO[:, 1:] = group.hot + drawn.reshape(-1, omega - 1)[: group.size]
     rows_RxO[1:, 0] = np.arange(group.size - 1) // share
     rows_RxO[0, : group.hot] = np.arange(group.hot)
     return rows_RxO

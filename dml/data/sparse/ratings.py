@@ -26,7 +26,7 @@ def ratings(name: str, seed: int = 0) -> tuple[Ratings, Ratings]:
     """Return (training, held-out) ratings of a set in RATINGS or of a file.
 
     Files have the formats of MovieLens: `u.data` (tabs), `ratings.dat` (::), or CSV
-    with columns userId, movieId and rating. The seed is that of the random split.
+    with columns userId, movieId and rating. The seed determines the random split.
     """
     if name in RATINGS:
         path = cached(f"ratings/{name}.csv", RATINGS[name])
@@ -84,7 +84,7 @@ def generated(
 def _split(all_ratings: Ratings, seed: int) -> tuple[Ratings, Ratings]:
     count = len(all_ratings.values)
     if count < 2:
-        raise BadInput(f"expected ratings to train and to test, got {count}; pass more")
+        raise BadInput(f"expected 2 ratings or more, got {count}; pass more ratings")
     order = np.random.default_rng(seed).permutation(count)
     cut = max(1, count // HELD_OUT)
     held_out, training = (
@@ -146,12 +146,11 @@ def _bad_line(path: Path, header: bool, options: dict[str, Any]) -> str | None:
 
 def _problem(lines: list[str], options: dict[str, Any]) -> str | None:
     try:
-        if filled := [line for line in lines if line.strip("\r\n")]:
-            _numbers(filled, options)
+        if nonempty := [line for line in lines if line.strip("\r\n")]:
+            _numbers(nonempty, options)
     except ValueError as error:
-        return str(error).split(" at row")[
-            0
-        ]  # the row number is relative to these lines
+        # without the row number, which is relative to these lines
+        return str(error).split(" at row")[0]
     return None
 
 

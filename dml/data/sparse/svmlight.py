@@ -59,7 +59,7 @@ def binary_labels(batch: Batch, path: str | Path) -> Batch:
         example = int(wrong.argmax())
         raise BadInput(
             f"{path}: line {_line_of(path, example)}: expected a label of -1 and 1, or "
-            f"of 0 and 1, got {batch.targets[example]:g} (labels here: "
+            f"of 0 and 1, got {batch.targets[example]:g} (labels of the file: "
             f"{_listed(present)}); pass a file of two classes with such labels"
         )
     return batch._replace(targets=np.where(batch.targets > 0, 1, -1).astype(np.float32))
@@ -77,10 +77,10 @@ def read_split(path: str | Path, seed: int) -> tuple[Batch, Batch]:
     """Read a two-class file; return (training, held-out) examples, a fifth held out."""
     parts = split(binary_labels(svmlight(path), path), seed)
     labels = np.unique(parts[0].targets)
-    if len(labels) < 2:  # fail early, not in the search for the optimum
+    if len(labels) < 2:  # checked here, as the search for the optimum would fail later
         raise BadInput(
-            f"{path}: expected examples of both labels to train, got only "
-            f"{labels.tolist()}; pass a file with more examples of both"
+            f"{path}: expected training examples of both labels, got only "
+            f"{labels.tolist()}; pass a file with more examples of both labels"
         )
     return parts
 
@@ -99,8 +99,8 @@ def split(batch: Batch, seed: int) -> tuple[Batch, Batch]:
 def by_frequency(*batches: Batch) -> tuple[np.ndarray, tuple[Batch, ...]]:
     """Renumber features by descending frequency in the first batch.
 
-    Returns the old number of each feature, and the batches. Frequent features become
-    neighbours in memory, so cores invalidate fewer cache lines of one another.
+    Returns the old number of each feature, and the batches. Frequent features are then
+    adjacent in memory, so that a core invalidates fewer cache lines of other cores.
     """
     frequency = np.bincount(
         batches[0].inputs.indices, minlength=batches[0].inputs.shape[1]
@@ -168,7 +168,7 @@ def _first_bad_line(
             except (ValueError, OverflowError) as error:
                 text = line.decode(errors="replace").strip()[:60]
                 return (
-                    f"line {number}: expected `label index:value ...` with rising "
+                    f"line {number}: expected `label index:value ...` with ascending "
                     f"indices from 1, got {text!r} ({error}); correct the line"
                 )
     return str(file_error)

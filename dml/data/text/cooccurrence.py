@@ -17,31 +17,40 @@ from dml.types import BadInput
 RECORD = np.dtype([("word", "<i4"), ("context", "<i4"), ("value", "<f8")])  # from 1
 COUNT = np.dtype([("word", "<i4"), ("context", "<i4"), ("value", "<u8")])  # units
 UNIT = 2.0**-32
-END = -1  # end of a document among the word numbers, which start at 0
+END = -1  # number that marks the end of a document; words have numbers from 0
 
 ONE = np.uint64(1)
-# Index of the only set bit by a perfect hash (Leiserson, Prokop & Randall 1998).
+# Perfect hash of a word with one set bit (Leiserson, Prokop & Randall 1998): hash of
+# each bit, and bit of each hash.
 HASH = np.uint64(0x03F79D71B4CB0A89)
 HASHED = [(0x03F79D71B4CB0A89 << bit & (2**64 - 1)) >> 58 for bit in range(64)]
-PLACE = np.argsort(HASHED)
+BIT = np.argsort(HASHED)
 
 
 class Index(NamedTuple):
     """A chunk of text; word w is at places[starts[w] : starts[w + 1]]."""
 
     numbers: np.ndarray  # int32 word numbers; END at the end of a document
-    places: np.ndarray  # int32
+    places: np.ndarray  # int32 positions in numbers
     starts: np.ndarray  # int64
+
+
+class Window(NamedTuple):
+    """Weights by distance, and whether contexts are on both sides of a word."""
+
+    weights: np.ndarray  # uint64 units, by distance 0 … window; see `weights`
+    symmetric: bool
 
 
 class Sums(NamedTuple):
     """Sums of one word by context, and a bit mask of the nonzero sums."""
 
     units: np.ndarray  # uint64
-    marks: np.ndarray  # uint64
+    marks: np.ndarray  # uint64, 64 contexts each
 
 
 def sums(words: int) -> Sums:
+    """Return sums of 0 for each of the words as context."""
     return Sums(np.zeros(words, np.uint64), np.zeros(-(-words // 64), np.uint64))
 
 
@@ -54,7 +63,7 @@ def weights(window: int) -> np.ndarray:
 
 @njit(cache=True, nogil=True)
 def index(numbers: np.ndarray, words: int) -> Index:
-    """Return the positions of every word."""
+    """Return the positions of each word in a chunk of text."""
     starts = np.zeros(words + 2, np.int64)
     for number in numbers:
         if number >= 0:
@@ -72,6 +81,7 @@ def index(numbers: np.ndarray, words: int) -> Index:
 
 @njit(cache=True, nogil=True)
 def add(sums, context, units):
+    """Add units to the sum of a context."""
     if not sums.units[context]:
         sums.marks[context >> 6] |= ONE << np.uint64(context & 63)
     sums.units[context] += units
@@ -79,12 +89,22 @@ def add(sums, context, units):
 
 @njit(cache=True, nogil=True)
 def drain(word, sums, records, used):
-    """Append the sums of a word to the records by ascending context; reset them."""
+    """Append the sums of a word to the records by ascending context; zero the sums.
+
+    Args:
+      word: Number of the word.
+      sums: Sums of the word by context.
+      records: Receives COUNTs.
+      used: Number of records before.
+
+    Returns:
+      The number of records after.
+    """
     for group in range(len(sums.marks)):
         bits = sums.marks[group]
         while bits:
             low = bits & (~bits + ONE)
-            context = 64 * group + PLACE[(low * HASH) >> np.uint64(58)]
+            context = 64 * group + BIT[(low * HASH) >> np.uint64(58)]
             records[used].word = word + 1
             records[used].context = context + 1
             records[used].value = sums.units[context]
@@ -96,24 +116,35 @@ def drain(word, sums, records, used):
 
 
 @njit(cache=True, nogil=True)
-def count(text, first, weights, symmetric, word, sums, records):
-    """Count the pairs whose right member is at `first` or later, word by word.
+def count(text, first, window, word, sums, records):
+    """Count the pairs of words of a chunk, word by word.
 
-    Starts with `word` and stops before the records might overflow. Returns the next
-    word and the number of records used. In a one-sided window a pair belongs to its
-    left member, as in the C program.
+    Stops before the records might overflow. In a one-sided window a pair belongs to its
+    left word, as in the C program.
+
+    Args:
+      text: Index of the chunk.
+      first: Pairs count if the right word is at this position or later.
+      window: Window of a word.
+      word: First word to count.
+      sums: Working memory, zero before and after.
+      records: Receives COUNTs.
+
+    Returns:
+      The next word to count, and the number of records used.
     """
+    weights, symmetric = window
     numbers, places, starts = text
-    window, words, used = len(weights) - 1, len(starts) - 1, 0
+    reach, words, used = len(weights) - 1, len(starts) - 1, 0
     while word < words and used + words <= len(records):
         for k in range(starts[word], starts[word + 1]):
             place = places[k]
             if symmetric and place >= first:
-                for other in range(place - 1, max(place - window, 0) - 1, -1):
+                for other in range(place - 1, max(place - reach, 0) - 1, -1):
                     if numbers[other] < 0:
                         break
                     add(sums, numbers[other], weights[place - other])
-            for other in range(place + 1, min(place + window + 1, len(numbers))):
+            for other in range(place + 1, min(place + reach + 1, len(numbers))):
                 if numbers[other] < 0:
                     break
                 if other >= first:
@@ -125,9 +156,18 @@ def count(text, first, weights, symmetric, word, sums, records):
 
 @njit(cache=True, nogil=True)
 def merge(parts, edges, start, stop, sums, records):
-    """Merge the sorted parts[edges[k] : edges[k + 1]] for words start … stop - 1.
+    """Add up the records of several sorted runs.
 
-    Returns the number of records used.
+    Args:
+      parts: All runs; run k is parts[edges[k] : edges[k + 1]].
+      edges: Bounds of the runs.
+      start: First word of the runs.
+      stop: Last word of the runs plus 1.
+      sums: Working memory, zero before and after.
+      records: Receives the sorted result.
+
+    Returns:
+      The number of records used.
     """
     at, used = edges[:-1].copy(), 0
     for word in range(start, stop):
@@ -143,14 +183,14 @@ def merge(parts, edges, start, stop, sums, records):
 
 @njit(cache=True, nogil=True)
 def weigh(counts, records):
-    """Convert units to values; `records` may be the same memory."""
+    """Convert counts in units to values; `records` may share their memory."""
     for k in range(len(counts)):
         records[k].value = counts[k].value * UNIT
 
 
 @njit(cache=True, nogil=True)
 def tally(numbers, totals):
-    """Add to the totals the number of occurrences of each number."""
+    """Add the number of occurrences of each number n to totals[n]."""
     for number in numbers:
         totals[number] += 1
 

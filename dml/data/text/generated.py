@@ -8,7 +8,7 @@ LENGTH = 100  # mean number of words of a document
 
 
 def generated(words: int, documents: int, seed: int) -> Iterator[str]:
-    """Yield documents of the words w1, w2, ...; the frequency of the n-th is ∝ 1/n."""
+    """Yield documents of words w1, w2, ...; the frequency of word n is ∝ 1/n."""
     rng = np.random.default_rng(seed)
     below = np.cumsum(1 / np.arange(1, words + 1))
     below /= below[-1]

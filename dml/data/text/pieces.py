@@ -18,14 +18,10 @@ from dml.types import BadInput
 
 DUMP = re.compile(rb"(\xef\xbb\xbf)?\s*(<\?xml[^>]*>\s*)?<mediawiki[\s>]")
 HEAD = 512  # bytes that decide whether a file is a dump
-SPACES = (
-    b" ",
-    b"\t",
-    b"\v",
-    b"\f",
-)  # without \r: it is removed, which would join words
+# without \r, which is removed: a cut at \r would join words
+SPACES = (b" ", b"\t", b"\v", b"\f")
 CLASS = re.compile(r"(\\w|\\S|\[[^]\\]+\])\+")  # one set of characters, repeated
-BROKEN = (OSError, EOFError, zlib.error, ElementTree.ParseError)
+READ_ERRORS = (OSError, EOFError, zlib.error, ElementTree.ParseError)
 
 
 def pieces(paths: Sequence[Path], nbytes: int = 1 << 20) -> Iterator[Callable[[], str]]:
@@ -49,7 +45,7 @@ def pieces(paths: Sequence[Path], nbytes: int = 1 << 20) -> Iterator[Callable[[]
                     for start, block in _blocks(file, path, nbytes):
                         any_text = any_text or not block.isspace()
                         yield partial(_decoded, path, start, block)
-        except BROKEN as error:
+        except READ_ERRORS as error:
             raise BadInput(
                 f"expected text at {path}, got {error}; pass a readable, complete file"
             ) from error
@@ -61,7 +57,10 @@ def pieces(paths: Sequence[Path], nbytes: int = 1 << 20) -> Iterator[Callable[[]
 
 
 def tokens(text: str, pattern: str = r"\w+", lower: bool = True) -> list[str]:
-    """List the words that match the pattern, in order; a document's end is `"\\n"`."""
+    """Return the words that match the pattern, in order.
+
+    The end of a document is the word `"\\n"`.
+    """
     find, table = _finder(pattern)
     words: list[str] = []
     # per document: a match must not span the end of a document
@@ -117,7 +116,7 @@ def _blocks(file: IO[bytes], path: Path, nbytes: int) -> Iterator[tuple[int, byt
             _refuse_zeros(path, start, block)
             raise BadInput(
                 f"{path}: expected words, got {nbytes} bytes without white space from "
-                f"byte {start}; pass text, a document a line"
+                f"byte {start}; pass text with one document per line"
             )
         yield start, block[:end]
         start, rest, ended = start + end, block[end:], block[end - 1 : end] == b"\n"
@@ -138,6 +137,7 @@ def _decoded(path: Path, start: int, block: bytes) -> str:
 
 
 def _refuse_zeros(path: Path, start: int, block: bytes) -> None:
+    """Raise BadInput if a block of a text file has a zero byte."""
     if (zero := block.find(b"\0")) >= 0:
         raise BadInput(
             f"{path}: expected text, got a zero at byte {start + zero}; "

@@ -29,9 +29,9 @@ def reversal(
     total = count + held_out
     if min(count, held_out, length) < 1 or words < 2 or words**length < 2 * total:
         raise BadInput(
-            f"expected words and a length with at least {2 * total} sentences, "
-            f"got {words=} and {length=}, for {count=} and {held_out=}; pass larger "
-            "ones, or fewer sentences"
+            f"expected words ** length of at least {2 * total}, got {words=} and "
+            f"{length=} for {count=} and {held_out=}; pass more words, a larger "
+            "length, or fewer sentences"
         )
     rng, distinct = np.random.default_rng([seed, words, length]), np.empty((0, length))
     while len(distinct) < total:  # at most half of all sentences: few iterations

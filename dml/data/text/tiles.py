@@ -24,34 +24,43 @@ Cell = tuple[int, int]  # a block of words, a block of contexts
 
 
 class Blocks(NamedTuple):
-    """Rows of words: blocks are consecutive rows, strips are parts of blocks."""
+    """Rows of words: blocks are consecutive rows, strips are parts of blocks.
 
-    row: np.ndarray  # of each word
-    edges: np.ndarray  # block b has rows edges[b] to edges[b + 1]
-    strip: np.ndarray  # of each word
-    offset: np.ndarray  # of each word's row in its strip
-    strips: np.ndarray  # the first row of each strip
-    owner: np.ndarray  # the block of each strip
+    Attributes:
+      row: Row of each word.
+      edges: Bounds of the blocks: block b has rows edges[b] … edges[b + 1] - 1.
+      strip: Strip of each word.
+      offset: Row of each word, relative to the first row of its strip.
+      strips: First row of each strip.
+      owner: Block of each strip.
+    """
+
+    row: np.ndarray
+    edges: np.ndarray
+    strip: np.ndarray
+    offset: np.ndarray
+    strips: np.ndarray
+    owner: np.ndarray
 
 
 class Grid(NamedTuple):
     """Tiles in the order of training, cell by cell."""
 
-    place: np.ndarray  # SxS: number of the tile of two strips; -1 if omitted
-    words: np.ndarray  # the first word's row of each tile
-    contexts: np.ndarray  # the first context's row of each tile
+    place: np.ndarray  # SxS: number of the tile of two strips; -1 if there is none
+    words: np.ndarray  # row of each tile's first word
+    contexts: np.ndarray  # row of each tile's first context
     cells: dict[Cell, slice]  # tiles of each cell
 
 
 class Tiles(NamedTuple):
     """All records, tile by tile."""
 
-    starts: np.ndarray  # tile t has records starts[t] to starts[t + 1]
+    starts: np.ndarray  # tile t has records starts[t] … starts[t + 1] - 1
     grid: Grid
-    words: np.ndarray  # uint16: row relative to the first word's row of the tile
-    contexts: np.ndarray  # uint16
-    logs: np.ndarray  # float32: log N
-    weights: np.ndarray  # float32: w(N)
+    words: np.ndarray  # uint16: row of the word, relative to the tile's first
+    contexts: np.ndarray  # uint16: row of the context, relative to the tile's first
+    logs: np.ndarray  # float32: log of the count N
+    weights: np.ndarray  # float32: weight w(N) in the loss
 
 
 def tile_rows(row_bytes: int) -> int:
@@ -91,7 +100,14 @@ def deal(records: np.ndarray, count: int, rows: int) -> Blocks:
 
 @njit(cache=True)
 def assign(order, records, loads, block):
-    """Assign words, in this order, to the block with the fewest records so far."""
+    """Assign words, in order, to the block with the fewest records so far.
+
+    Args:
+      order: Words in the order of their assignment.
+      records: Number of records of each word.
+      loads: Number of records of each block; updated.
+      block: Receives the block of each word.
+    """
     for word in order:
         least = np.argmin(loads)
         block[word] = least
@@ -104,13 +120,13 @@ def grid(blocks: Blocks, cells: Iterable[Cell], tables: int, seed: int) -> Grid:
     Args:
       blocks: Rows of words.
       cells: Pairs of a block of words and a block of contexts.
-      tables: 2 if contexts have rows of their own after those of words, else 1.
+      tables: 2 if contexts have separate rows, which follow those of words; else 1.
       seed: Random seed.
     """
     count = len(blocks.strips)
     place = np.full((count, count), -1, np.int32)
     offset = len(blocks.row) if tables == 2 else 0  # contexts' rows come after words'
-    words, contexts, slices, count_so_far = [], [], {}, 0
+    words, contexts, slices, tiles = [], [], {}, 0
     for b, c in cells:
         pairs = np.stack(
             np.meshgrid(
@@ -121,11 +137,11 @@ def grid(blocks: Blocks, cells: Iterable[Cell], tables: int, seed: int) -> Grid:
             axis=-1,
         ).reshape(-1, 2)
         np.random.default_rng([seed, b, c]).shuffle(pairs)
-        place[pairs[:, 0], pairs[:, 1]] = count_so_far + np.arange(len(pairs))
-        slices[b, c] = slice(count_so_far, count_so_far + len(pairs))
+        place[pairs[:, 0], pairs[:, 1]] = tiles + np.arange(len(pairs))
+        slices[b, c] = slice(tiles, tiles + len(pairs))
         words.append(blocks.strips[pairs[:, 0]])
         contexts.append(blocks.strips[pairs[:, 1]] + offset)
-        count_so_far += len(pairs)
+        tiles += len(pairs)
     return Grid(place, np.concatenate(words), np.concatenate(contexts), slices)
 
 
@@ -135,7 +151,7 @@ def histogram(words: np.ndarray, contexts: np.ndarray, count: int) -> np.ndarray
         if len(numbers) and not 1 <= numbers.min() <= numbers.max() <= count:
             raise BadInput(
                 f"expected records of words 1 to {count}, got {numbers.min()} to "
-                f"{numbers.max()}; pass the vocab.txt of the count"
+                f"{numbers.max()}; pass the vocab.txt of these records"
             )
     counts = np.bincount(words, minlength=count + 1)
     return (counts + np.bincount(contexts, minlength=count + 1))[1:]
@@ -145,7 +161,12 @@ def histogram(words: np.ndarray, contexts: np.ndarray, count: int) -> np.ndarray
 def sizes(records, strip, place, skip_self, totals):
     """Add the number of records of each tile to `totals`.
 
-    `skip_self` omits records of a word with itself.
+    Args:
+      records: Words and contexts, numbered from 1.
+      strip: Blocks.strip.
+      place: Grid.place.
+      skip_self: Whether to omit records of a word with itself.
+      totals: Number of records of each tile; updated.
     """
     words, contexts = records
     for k in range(len(words)):
@@ -156,7 +177,16 @@ def sizes(records, strip, place, skip_self, totals):
 
 @njit(cache=True, nogil=True)
 def put(records, values, layout, skip_self, at, out):
-    """Write records to their tiles, starting at at[tile]; logs get the raw counts."""
+    """Write records to their tiles; the logs receive the counts.
+
+    Args:
+      records: Words and contexts, numbered from 1.
+      values: Counts.
+      layout: Blocks.strip, Blocks.offset and Grid.place.
+      skip_self: Whether to omit records of a word with itself.
+      at: Next free record of each tile; advanced.
+      out: Tiles.words, Tiles.contexts and Tiles.logs.
+    """
     words, contexts = records
     strip, offset, place = layout
     out_words, out_contexts, out_logs = out
@@ -180,7 +210,14 @@ def mixed(z):
 
 @njit(cache=True, nogil=True)
 def shuffle(starts, tiles, seed, out):
-    """Shuffle the records of each tile with a random stream per tile."""
+    """Shuffle the records of each tile with a random stream per tile.
+
+    Args:
+      starts: Tiles.starts.
+      tiles: Numbers of the tiles.
+      seed: Random seed.
+      out: Tiles.words, Tiles.contexts and Tiles.logs; shuffled in place.
+    """
     words, contexts, logs = out
     for t in tiles:
         state = mixed(np.uint64(seed) * GOLDEN) ^ mixed(np.uint64(t))

@@ -25,7 +25,7 @@ from dml.data.text.corpora import text
 from dml.data.text.pieces import pieces
 from dml.types import BadInput
 
-LEAST = 300  # least vocabulary size: BPE starts with 256 bytes
+MIN_VOCABULARY = 300  # least vocabulary size: BPE starts with 256 bytes
 ALPHABET = 1000  # most characters in a WordPiece vocabulary, as in BERT's
 SAMPLE = 256  # MiB of the corpus used to train a tokenizer
 SPECIAL = ("[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]")  # ids 0 … 4 of WordPiece
@@ -42,17 +42,18 @@ class Tokens(NamedTuple):
 def tokens(corpus: str, kind: str, vocabulary: int) -> Tokens:
     """Return the tokens of a corpus.
 
-    The first of several ranks trains and encodes; the others wait and read the cache.
+    The first rank to take a lock trains and encodes; the others wait and read the
+    cache.
 
     Args:
       corpus: Argument of `corpora.text`.
       kind: Tokenizer, a name in KINDS.
       vocabulary: Largest number of tokens in the vocabulary.
     """
-    if kind not in KINDS or vocabulary < LEAST:
+    if kind not in KINDS or vocabulary < MIN_VOCABULARY:
         raise BadInput(
-            f"expected a tokenizer of {' or '.join(KINDS)} with {LEAST} tokens or "
-            f"more, got {kind} with {vocabulary}; correct the values"
+            f"expected a tokenizer of {' or '.join(KINDS)} with {MIN_VOCABULARY} "
+            f"tokens or more, got {kind} with {vocabulary}; correct the values"
         )
     paths = text(corpus)
     home = cache() / "tokens"
@@ -71,12 +72,12 @@ def wordpiece(documents: Callable[[], Iterable[str]], vocabulary: int) -> Tokeni
     untrained = Tokenizer(models.WordPiece(unk_token="[UNK]"))
     untrained.normalizer = normalizers.BertNormalizer(lowercase=True)
     untrained.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-    seen: Counter[str] = Counter()
+    counts: Counter[str] = Counter()
     for document in documents():
-        seen.update(untrained.normalizer.normalize_str(document))
+        counts.update(untrained.normalizer.normalize_str(document))
     common = sorted(
         (-count, character)
-        for character, count in seen.items()
+        for character, count in counts.items()
         if not character.isspace()
     )
     letters = [character for _, character in common[: min(ALPHABET, vocabulary // 4)]]
@@ -91,7 +92,7 @@ def wordpiece(documents: Callable[[], Iterable[str]], vocabulary: int) -> Tokeni
         special_tokens=first,
     )
     untrained.train_from_iterator(documents(), trainer)
-    # rebuilt, so that ##x are no special tokens
+    # a second tokenizer, in which ##x are not special tokens
     tokenizer = Tokenizer(models.WordPiece(untrained.get_vocab(), unk_token="[UNK]"))
     tokenizer.normalizer, tokenizer.pre_tokenizer = (
         untrained.normalizer,
@@ -118,6 +119,9 @@ def bpe(documents: Callable[[], Iterable[str]], vocabulary: int) -> Tokenizer:
 
 
 class Kind(NamedTuple):
+    """A kind of tokenizer."""
+
+    # (function that returns documents, size of the vocabulary) -> tokenizer
     train: Callable[[Callable[[], Iterable[str]], int], Tokenizer]
     separator: str  # token after a document
 
@@ -165,11 +169,11 @@ def _one_at_a_time(home: Path) -> Iterator[None]:
 def _build(paths: Sequence[Path], kind: str, vocabulary: int, folder: Path) -> None:
     """Train and encode into a folder; rename it when it is complete."""
     train, separator = KINDS[kind]
-    with TemporaryDirectory(dir=folder.parent, prefix=".") as place, _no_threads():
-        part = Path(place, "part")
+    with TemporaryDirectory(dir=folder.parent, prefix=".") as temporary, _no_threads():
+        part = Path(temporary, "part")
         part.mkdir()
-        # remove the markup of a dump only once
-        plain = Path(place, "text")
+        # the plain text is read twice; the markup of a dump is removed once
+        plain = Path(temporary, "text")
         with plain.open("w", encoding="utf-8", newline="\n") as file:
             file.writelines(piece() for piece in pieces(paths))
 
@@ -179,7 +183,7 @@ def _build(paths: Sequence[Path], kind: str, vocabulary: int, folder: Path) -> N
 
         tokenizer = train(documents, vocabulary)
         tokenizer.save(str(part / "tokenizer.json"))
-        # encode text like "[SEP]" as ordinary text
+        # the text "[SEP]" in a document is encoded as ordinary text
         tokenizer.encode_special_tokens = True
         end = [tokenizer.get_vocab()[separator]]
         with (part / "ids").open("wb") as out:
@@ -195,11 +199,11 @@ def _encoded(tokenizer: Tokenizer, text: str, end: list[int]) -> list[int]:
     documents = text.split("\n")
     encoded = tokenizer.encode_batch_fast(documents, add_special_tokens=False)
     ids: list[int] = []
-    for place, (document, encoding) in enumerate(
+    for number, (document, encoding) in enumerate(
         zip(documents, encoded, strict=True), 1
     ):
         ids += encoding.ids
-        if document and place < len(documents):  # the last document may continue
+        if document and number < len(documents):  # the last document may continue
             ids += end
     return ids
 

@@ -14,8 +14,10 @@ from dml.types import BadInput
 
 
 class Vocabulary(NamedTuple):
+    """Words of a corpus, and the number of occurrences of each word."""
+
     words: list[str]
-    counts: np.ndarray  # int64, falling
+    counts: np.ndarray  # int64, descending
 
 
 def vocabulary(
@@ -30,14 +32,14 @@ def vocabulary(
       seen: Number of distinct words, if `counts` lacks rare ones already; used in the
         error message.
     """
-    # UTF-8 keeps the order of code points, by which Python compares.
+    # Python compares strings by code points, whose order is that of UTF-8 bytes.
     kept = [(-count, word) for word, count in counts.items() if count >= min_count]
     kept.sort()
     del kept[max_vocab or len(kept) :]
     if len(kept) < 2:
         raise BadInput(
             f"expected 2 words or more that occur at least {min_count} times, got "
-            f"{len(kept)} of {seen or len(counts)} different ones ({max_vocab=}); "
+            f"{len(kept)} of {seen or len(counts)} distinct words ({max_vocab=}); "
             "lower --min_count or pass a longer corpus"
         )
     words = [word for _, word in kept]

@@ -12,9 +12,11 @@ from dml.data.text.tokens import SPECIAL, Tokens
 from dml.types import BadInput, Batch, Examples
 
 HELD_OUT = 20  # 1 of 20 windows
-FEWEST = 4  # windows
-MASKED = 0.15  # of a window's tokens
-HIDDEN, REPLACED = 0.8, 0.1  # shares of these: [MASK]; a random token; others unchanged
+MIN_WINDOWS = 4  # windows
+MASKED = 0.15  # share of a window's tokens that are predicted
+# Shares of the predicted tokens that become [MASK] or a random token; the other tenth
+# is unchanged.
+HIDDEN, REPLACED = 0.8, 0.1
 CLS, SEP, MASK = map(SPECIAL.index, ("[CLS]", "[SEP]", "[MASK]"))
 
 
@@ -55,11 +57,11 @@ def _windows(
 ) -> tuple[np.ndarray, int]:
     """Return the windows, and the number of held-out ones."""
     count = len(ids) // max(width, 1)
-    if width < least or count < FEWEST:
+    if width < least or count < MIN_WINDOWS:
         raise BadInput(
-            f"expected a length that cuts {len(ids)} tokens into {FEWEST} windows or "
-            f"more, got {length=}; pass a longer corpus or a length of "
-            f"{length - width + least} to {length - width + len(ids) // FEWEST}"
+            f"expected a length that cuts {len(ids)} tokens into {MIN_WINDOWS} "
+            f"windows or more, got {length=}; pass a longer corpus or a length of "
+            f"{length - width + least} to {length - width + len(ids) // MIN_WINDOWS}"
         )
     return ids[: count * width].reshape(count, width), max(1, count // HELD_OUT)
 
@@ -72,11 +74,12 @@ def _shifted(windows_BxW: np.ndarray) -> Batch:
 def _masked(
     vocabulary: int, seed: int, windows_BxW: np.ndarray, draws: np.ndarray
 ) -> Batch:
+    """Return windows with [CLS], [SEP] and masked tokens, and the original tokens."""
     batch, width = windows_BxW.shape
     masks = max(1, round(MASKED * width))
-    chance_BxN = _chance(seed, draws, width + 2 * masks)
-    order_BxW, fate_BxM, other_BxM = np.split(
-        chance_BxN, [width, width + masks], axis=1
+    random_BxN = _random_uint64(seed, draws, width + 2 * masks)
+    order_BxW, kind_BxM, token_BxM = np.split(
+        random_BxN, [width, width + masks], axis=1
     )
     # special tokens come last in the order by which tokens are chosen
     order_BxW = np.where(windows_BxW < len(SPECIAL), ~np.uint64(0), order_BxW)
@@ -84,8 +87,8 @@ def _masked(
     original_BxM = np.take_along_axis(windows_BxW, chosen_BxM, 1).astype(np.int32)
 
     ordinary = np.uint64(vocabulary - len(SPECIAL))
-    any_BxM = (other_BxM % ordinary).astype(np.int32) + np.int32(len(SPECIAL))
-    share_BxM = fate_BxM * 2.0**-64
+    any_BxM = (token_BxM % ordinary).astype(np.int32) + np.int32(len(SPECIAL))
+    share_BxM = kind_BxM * 2.0**-64
     shown_BxM = np.where(share_BxM < HIDDEN, np.int32(MASK), original_BxM)
     replaced_BxM = (share_BxM >= HIDDEN) & (share_BxM < HIDDEN + REPLACED)
     shown_BxM = np.where(replaced_BxM, any_BxM, shown_BxM)
@@ -93,7 +96,7 @@ def _masked(
     tokens_BxL = np.empty((batch, width + 2), np.int32)
     tokens_BxL[:, 0], tokens_BxL[:, -1] = CLS, SEP
     tokens_BxL[:, 1:-1] = windows_BxW
-    positions_BxM = (chosen_BxM + 1).astype(np.int32)  # [CLS] stands before them
+    positions_BxM = (chosen_BxM + 1).astype(np.int32)  # [CLS] is at position 0
     np.put_along_axis(tokens_BxL, positions_BxM, shown_BxM, 1)
     return Batch(tokens_BxL, (positions_BxM, original_BxM))
 
@@ -101,7 +104,7 @@ def _masked(
 STRIDE = 0x9E3779B97F4A7C15  # 2**64 over the golden ratio
 
 
-def _chance(seed: int, draws: np.ndarray, numbers: int) -> np.ndarray:
+def _random_uint64(seed: int, draws: np.ndarray, numbers: int) -> np.ndarray:
     """Return BxN random uint64: splitmix64 (Steele, Lea & Flood 2014) per draw.
 
     Row b depends only on the seed and draws[b].

@@ -1,10 +1,11 @@
-"""Attention (Vaswani 2017, eq. 1): each position takes a weighted mean of all values.
+"""Attention (Vaswani 2017, eq. 1): a weighted mean of all values for each position.
 
     weights = softmax(queries · keys / √K)
     mixed = weights · values
 
-Queries, keys and values are one array. Its axis of heads comes before that of the
-three, so a slice along it consists of complete heads, which are computed independently.
+Queries, keys and values are one array. The axis of heads comes before the axis of the
+three kinds, so that a slice of its heads has the queries, keys and values of complete
+heads.
 """
 
 import math
@@ -12,7 +13,7 @@ import math
 import jax
 import jax.numpy as jnp
 
-NEVER = -1e30  # score of weight 0; a row of -inf would become nan
+NEVER = -1e30  # score of a masked key: its weight is 0; -inf could give NaN
 
 
 def attention(qkv_BxLxHx3xK: jax.Array, causal: bool) -> jax.Array:

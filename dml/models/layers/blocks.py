@@ -61,14 +61,14 @@ class Embed(linen.Module):
 
     @linen.compact
     def __call__(self, tokens_BxL: jax.Array) -> jax.Array:
-        vocabulary, most, _, width, _ = self.shape
+        vocabulary, most_tokens, _, width, _ = self.shape
         draw = linen.initializers.normal(EMBEDDING)
         table_VxD = self.param("tokens", draw, (vocabulary // self.cut.size, width))
-        places_LxD = self.param("positions", draw, (most, width))
+        places_LxD = self.param("positions", draw, (most_tokens, width))
         length = tokens_BxL.shape[1]
-        if length * self.cut.ring > most:
+        if length * self.cut.ring > most_tokens:
             raise BadInput(
-                f"expected at most {most} tokens an example, got "
+                f"expected at most {most_tokens} tokens an example, got "
                 f"{length * self.cut.ring}; pass a longer --length, or shorter examples"
             )
         if self.cut.sequence:
@@ -95,10 +95,10 @@ class Block(linen.Module):
         norm = partial(linen.LayerNorm, epsilon=1e-5, dtype=self.dtype)
 
         def product(*operands: Any, **options: Any) -> jax.Array:
-            # order matters: Dense adds its bias afterwards, once and not `size` times
+            # order matters: Dense adds its bias to the sum over devices, not before
             return cut.leave(jax.lax.dot_general(*operands, **options), count)
 
-        # matrices of rows: XLA's products of two axes are the fastest
+        # two axes: XLA's matrix products are faster than its products of three axes
         rows_RxD = stream_BxLxD.reshape(-1, width)
         normed_RxD = cut.enter(norm(name="norm_1")(rows_RxD), count)
         qkv_RxE = dense(3 * width // cut.size, name="qkv")(normed_RxD)

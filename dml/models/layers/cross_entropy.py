@@ -1,7 +1,7 @@
 """The cross entropy of a large vocabulary, and its gradient, in one pass.
 
 features ── · table + bias ──→ scores ──→ loss      a piece of rows at a time,
-    └── grads ←── chances - 1 at the target         so that it stays in the cache
+    └── grads ←── probability - 1 at target         so that it stays in the cache
 """
 
 from functools import partial

@@ -43,27 +43,27 @@ class Mixture(NamedTuple):
 
 
 class Routes(NamedTuple):
-    """The experts of a group's rows; slots beyond the capacity are dropped."""
+    """The experts of a group's rows; choices beyond the capacity are dropped."""
 
-    experts_RxK: jax.Array  # K choices, best first
-    slots_RxK: jax.Array  # numbers among the rows of that expert: 0, 1, 2, ...
-    gates_RxK: jax.Array
-    balance: jax.Array
+    experts_RxK: jax.Array  # K choices of each row, best first
+    slots_RxK: jax.Array  # number of the row in the expert's queue: 0, 1, 2, ...
+    gates_RxK: jax.Array  # weight of the expert's output
+    balance: jax.Array  # auxiliary loss; 1 where loads are equal
 
 
 class Measures(NamedTuple):
-    """Measures of the routes; over devices: sum, sum and mean."""
+    """Measures of the routes of a device's groups."""
 
-    dropped: jax.Array  # choices above the capacity
-    load_E: jax.Array  # choices by expert, before any is dropped
-    balance: jax.Array  # 1 where loads are equal
+    dropped: jax.Array  # number of choices above the capacity
+    load_E: jax.Array  # number of choices of each expert, with dropped choices
+    balance: jax.Array  # mean over groups; 1 where loads are equal
 
 
 class Routing(NamedTuple):
-    """Measures of the routes in all blocks so far; each is a sum of means."""
+    """Sums over the blocks so far of measures of the routes."""
 
-    balance: Any
-    dropped: Any  # share of the choices
+    balance: Any  # auxiliary loss; 1 in each block where loads are equal
+    dropped: Any  # share of dropped choices
 
 
 def shapes(mixture: Mixture, size: int = 1) -> Any:
@@ -84,7 +84,7 @@ def shapes(mixture: Mixture, size: int = 1) -> Any:
 
 def start(mixture: Mixture, key: jax.Array) -> Params:
     """Draw params; biases are 0."""
-    # spread by the inputs of a unit of one expert, not of all experts
+    # the standard deviation depends on the inputs of one expert, not of all experts
     return initial(
         shapes(mixture),
         key,
@@ -95,7 +95,7 @@ def start(mixture: Mixture, key: jax.Array) -> Params:
 def specs(axis: str = "expert") -> dict[str, Any]:
     """Return PartitionSpecs of params: experts sharded, router replicated.
 
-    The router's gradient on a device is that of the device's rows: a term of a sum.
+    The router's gradient on a device is that of the device's rows: sum it over devices.
     """
     cut = {"kernel": PartitionSpec(axis), "bias": PartitionSpec(axis)}
     return {"router": {"kernel": PartitionSpec()}, "up": cut, "down": cut}
@@ -117,9 +117,9 @@ def experts(
                      ┌──────╱───────╲──────┐     all-to-all: back
         mixed      a b c 0          e f g 0      · gates, summed over choices
 
-    Gradients are those of the sum of all devices' losses; a loss must include its
-    share. 2 all-to-alls forward, 2 backward, each of G·E·C·D words of a device, about
-    factor · choices · G · R · D, of which (p-1)/p go to other devices.
+    Gradients are those of the sum of all devices' losses; divide each device's loss by
+    p for a mean. 2 all-to-alls forward, 2 backward, each of G·E·C·D words of a device,
+    about factor · choices · G · R · D, of which (p-1)/p go to other devices.
 
     Args:
       params: Params of the router and of this device's experts.
@@ -132,7 +132,7 @@ def experts(
     if axis and count % jax.lax.axis_size(axis):
         size = jax.lax.axis_size(axis)
         raise BadInput(
-            f"expected experts that {size} devices of axis {axis!r} share equally, got "
+            f"expected experts divisible by {size}, the devices of axis {axis!r}, got "
             f"{count}; pass a multiple of {size}"
         )
     routes_G = jax.vmap(lambda rows_RxD: routed(params, rows_RxD, mixture))(rows_GxRxD)
@@ -140,7 +140,7 @@ def experts(
         lambda group, rows_RxD: dispatched(group, rows_RxD, count, limit)
     )(routes_G, rows_GxRxD)
     slots_ExNxD = slots_GxExCxD.swapaxes(0, 1).reshape(count, groups * limit, width)
-    if axis:  # E experts' N slots of one device -> its own experts' slots of all
+    if axis:  # slots of one device for all experts -> slots of all devices for its own
         slots_ExNxD = jax.lax.all_to_all(slots_ExNxD, axis, 0, 1, tiled=True)
     made_ExNxD = feed_forward(params, slots_ExNxD)
     if axis:
@@ -182,16 +182,16 @@ def routed(params: Params, rows_RxD: jax.Array, mixture: Mixture) -> Routes:
 def routes(scores_RxE: jax.Array, choices: int) -> Routes:
     """Return the routes of rows from the router's scores."""
     rows, count = scores_RxE.shape
-    chances_RxE = jax.nn.softmax(scores_RxE)
-    gates_RxK, experts_RxK = jax.lax.top_k(chances_RxE, choices)
+    probabilities_RxE = jax.nn.softmax(scores_RxE)
+    gates_RxK, experts_RxK = jax.lax.top_k(probabilities_RxE, choices)
     if choices > 1:  # the share of a single choice is 1, without a gradient
         gates_RxK = gates_RxK / gates_RxK.sum(axis=1, keepdims=True)
     # order matters: all first choices have slots before any second one (GShard, alg. 1)
     hits_NxE = jax.nn.one_hot(experts_RxK.T.reshape(-1), count, dtype=jnp.int32)
     slots_N = (hits_NxE * (hits_NxE.cumsum(axis=0) - 1)).sum(axis=1)
-    # Fedus 2021, eq. 4, without its weight: loads have no gradient
+    # Fedus 2021, eq. 4, without its weight; shares have no gradient
     shares_E = hits_NxE.astype(jnp.float32).mean(axis=0)
-    balance = count * jnp.dot(shares_E, chances_RxE.mean(axis=0))
+    balance = count * jnp.dot(shares_E, probabilities_RxE.mean(axis=0))
     return Routes(experts_RxK, slots_N.reshape(choices, rows).T, gates_RxK, balance)
 
 

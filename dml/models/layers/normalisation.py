@@ -1,11 +1,10 @@
 """Batch normalisation (Ioffe 2015) whose running statistics are params.
 
-The loss normalises by the statistics of its own batch; under shard_map, by those of
-each device's examples (Goyal 2017). Metrics use the running statistics, which are
-params under the name "statistics". A term of value 0 in the loss gives these a
-gradient: their difference from the batch's statistics. So replicas average them as any
-gradient, and the optimizer, which adds a part of the difference, computes the
-exponential mean.
+The loss normalises by the statistics of the batch; under shard_map, by those of each
+device's examples (Goyal 2017). Metrics use the running statistics, which are params
+under the name "statistics". The loss has a term of value 0 whose gradient is running
+statistics - batch statistics. Replicas average this gradient like any other, and the
+optimizer, which subtracts a share of it, computes the exponential mean.
 """
 
 from collections.abc import Callable
@@ -18,12 +17,12 @@ from flax import linen
 
 from dml.types import STATISTICS, Params
 
-KEPT = "batch_stats"  # flax's name
+KEPT = "batch_stats"  # flax's name of running statistics
 
 
 def norm(module: linen.Module, dtype: Any) -> Callable[..., linen.Module]:
     """Return the module's normalisation; in training it uses batch statistics."""
-    # momentum 0: flax's new running statistics are the batch's own
+    # momentum 0: flax's new running statistics are those of the batch
     return partial(
         linen.BatchNorm,
         use_running_average=not module.is_mutable_collection(KEPT),

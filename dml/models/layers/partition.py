@@ -23,11 +23,12 @@ Rows = Callable[[jax.Array, int], jax.Array]  # (rows_RxD, number of examples) -
 
 
 def same(rows_RxD: jax.Array, count: int) -> jax.Array:
+    """Return the rows: both operators of a network on one device."""
     return rows_RxD
 
 
 class Partition(NamedTuple):
-    """The share of one device in each layer, and its operators; by default all of it.
+    """The slice of each layer on one device, and its operators; by default, all of it.
 
     Attributes:
       size: Number of devices of `tensor`.
@@ -66,26 +67,32 @@ def check_divisible(name: str, count: int, size: int) -> None:
 
 
 def copied(rows_RxD: jax.Array, count: int) -> jax.Array:
+    """Return the rows; the transpose sums gradients over devices: operator f."""
     return shared(rows_RxD, AXIS)
 
 
 def added(rows_RxD: jax.Array, count: int) -> jax.Array:
+    """Return the sum over devices: operator g."""
     return summed(rows_RxD, AXIS)
 
 
 def joined(rows_RxD: jax.Array, count: int) -> jax.Array:
-    """Join the slices of positions; the rows of an example are consecutive."""
+    """Return all positions from the devices' slices: operator f of sequence=True.
+
+    The rows of an example are consecutive.
+    """
     stream_BxLxD = rows_RxD.reshape(count, -1, rows_RxD.shape[1])
     return gathered(stream_BxLxD, AXIS, 1).reshape(-1, rows_RxD.shape[1])
 
 
 def parted(rows_RxD: jax.Array, count: int) -> jax.Array:
+    """Return this device's slice of the sum: operator g of sequence=True."""
     stream_BxLxD = rows_RxD.reshape(count, -1, rows_RxD.shape[1])
     return scattered(stream_BxLxD, AXIS, 1).reshape(-1, rows_RxD.shape[1])
 
 
 def offset(cut: Partition, each: int) -> Any:
-    """Return the first index of this device, where each device has `each`."""
+    """Return the first index of this device, if every device has `each` indices."""
     return 0 if cut.size == 1 else jax.lax.axis_index(AXIS) * each
 
 
@@ -104,7 +111,13 @@ def look_up(table_VxD: jax.Array, tokens_BxL: jax.Array, cut: Partition) -> jax.
 
 
 def local_positions(places_MxD: jax.Array, length: int, cut: Partition) -> jax.Array:
-    """Return the rows of this device's positions; its examples have `length`."""
+    """Return the vectors of this device's positions.
+
+    Args:
+      places_MxD: Vectors of all positions.
+      length: Number of positions of this device in `sequence`.
+      cut: Partition of the network.
+    """
     if cut.ring == 1 and not cut.sequence:
         return places_MxD[:length]
     first = jax.lax.axis_index(RING) * length if cut.ring > 1 else 0
@@ -117,7 +130,7 @@ def local_positions(places_MxD: jax.Array, length: int, cut: Partition) -> jax.A
 def take_positions(
     stream_BxLxD: jax.Array, positions_BxM: jax.Array, cut: Partition
 ) -> jax.Array:
-    """Return the stream at these positions, equal on all devices."""
+    """Return the stream at these positions; all devices return equal arrays."""
     if not cut.sequence:
         return jnp.take_along_axis(stream_BxLxD, positions_BxM[:, :, None], axis=1)
     each = stream_BxLxD.shape[1]

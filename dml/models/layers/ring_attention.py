@@ -4,8 +4,8 @@
               device 0   device 1   device 2
 
 Queries stay; keys and values are passed round the ring. The softmax of a position is
-accumulated round by round: the sum of odds · values, the sum of odds and the largest
-score (Milakov 2018).
+accumulated round by round, with odds = exp(score - largest score so far): the sum of
+odds · values, the sum of odds and the largest score (Milakov 2018).
 """
 
 import math
@@ -33,11 +33,11 @@ def ring_attention(
         │            ▼      device d-i, and meanwhile sends them to d+1
         └── 3 ◄── 2 ◄┘      backward: again, with the gradients of the keys
 
-    With n = B·L·H·K words of a device's keys: p-1 rounds of 2n words forward, then p-1
-    of 2n and p of 2n (float32) backward. A device stores O(n) and L x L scores, where L
-    is the number of its positions. The transpose of the loop would store the keys of
-    all rounds, so the gradient is written out. With causal attention a round of masked
-    keys takes as long as others, as the last device masks none.
+    A device's keys have n = B·L·H·K words. Forward: p-1 rounds of 2n words. Backward:
+    p-1 rounds of 2n words, and p rounds of 2n words of float32 gradients. A device
+    stores O(n) words and L x L scores, where L is the number of its positions. The
+    gradient is written by hand, because the transpose of the loop would store the keys
+    of all rounds. Causal attention takes as many rounds: the last device masks no keys.
 
     Args:
       queries_BxLxHxK: Queries of this device's positions.
@@ -97,7 +97,7 @@ def _backward(
 ) -> tuple[jax.Array, ...]:
     """Return the gradients of queries, keys and values (Dao 2022, alg. 4)."""
     queries_BxLxHxK, keys_BxLxHxK, values_BxLxHxK, mixed_BxLxHxK, logs_BxHxL = saved
-    # softmax: a score's gradient is its weight · (its own - the mean over weights)
+    # softmax: gradient of a score = weight · (gradient of the weight - weighted mean)
     mean_BxHxL = product("blhk,blhk->bhl", by_mixed_BxLxHxK, mixed_BxLxHxK)
 
     def use(grads: Any, keys_and_values: Any, number: jax.Array) -> Any:
@@ -140,13 +140,13 @@ ring_attention.defvjp(_forward, _backward)
 def rounds(
     use: Callable[[Any, Any, jax.Array], Any], begin: Any, tree: Any, axis: str
 ) -> Any:
-    """Return the fold of `use` over the trees of all devices.
+    """Fold `use` over the trees of all devices; return the last carry.
 
-    Round i uses the tree of device d-i; round 0 uses the device's tree.
+    On device d, round i uses the tree of device d-i.
 
     Args:
       use: (carry, tree, round) -> carry.
-      begin: The first carry.
+      begin: Initial carry.
       tree: The tree of this device.
       axis: The ring.
     """
@@ -175,7 +175,7 @@ def scored(queries_BxLxHxK: jax.Array, keys_BxMxHxK: jax.Array) -> jax.Array:
 
 
 def masked(scores_BxHxLxM: jax.Array, number: jax.Array, axis: str) -> jax.Array:
-    """Return scores; NEVER for keys at later positions than the query."""
+    """Return scores, with NEVER where the key's position is after the query's."""
     length = scores_BxHxLxM.shape[2]
     device = jax.lax.axis_index(axis)
     source = (device - number) % jax.lax.axis_size(axis)  # device of the keys

@@ -21,17 +21,23 @@ from dml.types import BadInput, Batch, Layer, Model, Params
 TOWERS = 2
 PUBLISHED = (3, 6, 7, 8)  # layers that read the maps of both towers
 
-# Of AlexNet: maps in units of 32, side of filters (0: of Sizes), normalised, pooled.
-# 96, 256, 384, 384, 256 maps; then 4096 and 4096 numbers; then the classes.
+# Convolutions: maps in units of 32 (96, 256, 384, 384, 256 maps), side of the filters
+# (0 for that of Sizes), whether normalised, whether pooled.
 CONVOLUTIONS = ((3, 0, 1, 1), (8, 5, 1, 1), (12, 3, 0, 0), (12, 3, 0, 0), (8, 3, 0, 1))
-CONNECTED = (128, 128)
+CONNECTED = (128, 128)  # units of 32 of the two hidden connected layers
 
 # Local response normalisation, section 3.3.
 NEAR, OFFSET, ALPHA, BETA = 5, 2.0, 1e-4, 0.75
 
 
 class Sizes(NamedTuple):
-    """AlexNet has units of 32 maps and first filters of 11 x 11 at a stride of 4."""
+    """Sizes of the network; those of AlexNet are Sizes(32, 11, 4).
+
+    Attributes:
+      unit: Number of maps in a unit.
+      kernel: Height and width of the first filters.
+      stride: Stride of the first filters.
+    """
 
     unit: int = 4
     kernel: int = 7
@@ -95,13 +101,13 @@ def plan(
     """
     if len(shape) != 3 or min(*shape, *sizes) < 1:
         raise BadInput(
-            f"expected images HxWxC and sizes of 1 at least, got {shape} and {sizes}; "
+            f"expected images HxWxC and sizes of 1 or more, got {shape} and {sizes}; "
             "pass inputs BxHxWxC"
         )
     if sizes.unit % TOWERS or classes % TOWERS:
         raise BadInput(
-            f"expected {TOWERS} equal towers, got unit={sizes.unit} and {classes=}; "
-            f"pass multiples of {TOWERS}"
+            f"expected multiples of {TOWERS}, the number of towers, got "
+            f"unit={sizes.unit} and {classes=}; pass multiples of {TOWERS}"
         )
     if not set(crossings) <= set(range(2, 9)):
         raise BadInput(
@@ -126,7 +132,13 @@ def plan(
         sees = (-(-sees[0] // shrink), -(-sees[1] // shrink), maps * sizes.unit)
     for number, makes in enumerate([m * sizes.unit for m in CONNECTED] + [classes], 6):
         layers.append(
-            Filters(*(sees, sees[:2], makes, number in crossings, 1, "VALID"))
+            Filters(
+                sees,
+                sees[:2],
+                makes=makes,
+                crosses=number in crossings,
+                padding="VALID",
+            )
         )
         sees = (1, 1, makes)
     return [*layers[:-1], layers[-1]._replace(rectified=False)]
@@ -138,7 +150,7 @@ def alexnet(
     sizes: Sizes = SMALL,
     crossings: Sequence[int] = PUBLISHED,
 ) -> Model:
-    """Return the reference with both towers on one device; without dropout.
+    """Return the network with both towers on one device; without dropout.
 
     Args:
       shape: Shape of an image, HxWxC.
@@ -151,7 +163,7 @@ def alexnet(
 
 
 def network(layers: Sequence[Filters], place: Place) -> Model:
-    """Return the model of these layers on that device."""
+    """Return the model of these layers with the towers of a Place."""
     names = [f"layer_{number}" for number in range(1, len(layers) + 1)]
 
     def init(key: jax.Array) -> Params:
@@ -164,7 +176,7 @@ def network(layers: Sequence[Filters], place: Place) -> Model:
 
     def layer(name: str, filters: Filters) -> Layer:
         def apply(params: Mapping[str, Params], inputs: Any, batch: Batch) -> Any:
-            first = inputs is None  # both devices have the image
+            first = inputs is None  # every device has the full image
             maps_BxHxWxC = jnp.asarray(batch.inputs) if first else inputs
             if filters.crosses and not first:
                 maps_BxHxWxC = place.meet(maps_BxHxWxC)
@@ -189,7 +201,7 @@ def network(layers: Sequence[Filters], place: Place) -> Model:
 
 
 def spread(names: tuple[str, ...], shape: tuple[int, ...]) -> float | None:
-    """Return He's standard deviation of a kernel: rectified maps keep their scale."""
+    """Return He's standard deviation of a kernel, which preserves scales after relu."""
     return math.sqrt(2 / math.prod(shape[:-1])) if len(shape) > 1 else None
 
 
@@ -205,7 +217,7 @@ def apply_filters(
       place: Where the towers are.
     """
     halves = 1 if filters.crosses else place.towers
-    # not feature_group_count=2, the same in filters call: XLA's is slow on CPUs
+    # Equal to feature_group_count=2, which is slow in XLA on CPUs.
     convolved = [
         jax.lax.conv_general_dilated(
             part_BxHxWxC,
@@ -234,7 +246,7 @@ def apply_filters(
 
 
 def local_response(maps_BxHxWxC: jax.Array) -> jax.Array:
-    """Divide each number by a power of the squares in neighbouring maps."""
+    """Divide each number by a power of the sum of squares in neighbouring maps."""
     number = np.arange(maps_BxHxWxC.shape[-1])
     is_near_CxC = abs(number[:, None] - number) <= NEAR // 2
     sums_BxHxWxC = maps_BxHxWxC**2 @ is_near_CxC.astype(np.float32)

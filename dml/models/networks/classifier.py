@@ -44,7 +44,7 @@ def classifier(
 
     def layer(name: str) -> Layer:
         def apply(params: Mapping[str, Params], inputs: Any, batch: Batch) -> Any:
-            # the second of a pair is the sum of the terms of running statistics
+            # inputs are a pair: features, and the sum of the terms of earlier parts
             features, drift = (batch.inputs, 0.0) if inputs is None else inputs
             features, term = trained(parts[name], params[name], features)
             if name == names[-1]:
@@ -100,4 +100,5 @@ def head(classes: int, dtype: Any) -> Part:
 
 
 def flat(features: jax.Array) -> jax.Array:
+    """Return features with one axis per example."""
     return features.reshape(len(features), -1)

@@ -10,7 +10,7 @@ from flax import linen
 from dml.models.networks.classifier import Part, classifier, head
 from dml.types import BadInput, Model
 
-SMALLEST = 4  # pixels: two poolings halve the side
+MIN_SIDE = 4  # pixels: two poolings halve the side
 
 
 def pooled(maps_BxHxWxC: jax.Array) -> jax.Array:
@@ -31,12 +31,12 @@ def cnn(
       shape: Shape of an image, HxWxC.
       classes: Number of classes.
       width: Number of maps of the first convolution.
-      dtype: Of the arithmetic.
+      dtype: Dtype of the arithmetic.
       remat: Whether the backward pass recomputes the inside of each layer.
     """
-    if len(shape) != 3 or min(shape) < 1 or min(shape[:2]) < SMALLEST:
+    if len(shape) != 3 or min(shape) < 1 or min(shape[:2]) < MIN_SIDE:
         raise BadInput(
-            f"expected images HxWxC, {SMALLEST} by {SMALLEST} at least, got {shape}; "
+            f"expected images HxWxC of {MIN_SIDE} by {MIN_SIDE} or more, got {shape}; "
             "pass inputs BxHxWxC"
         )
     arithmetic = jnp.dtype(dtype)

@@ -3,9 +3,9 @@
     L = ½ Σ_ij w(N_ij) (⟨v_i, u_j⟩ + b_i + c_j - log N_ij)²
     w(x) = min((x/x_max)^α, 1)
 
-Words and contexts have a table each, and the tables are summed at the end.
-Alternatively one table serves both, as in the lecture; records of a word with itself
-are then left out.
+Words and contexts have one table each, and the tables are summed at the end.
+Alternatively words and contexts share one table; records of a word with itself are then
+omitted.
 """
 
 from collections.abc import Callable
@@ -20,9 +20,9 @@ class Records(NamedTuple):
     """A batch of records: rows of words and contexts, log counts, weights."""
 
     words: Any  # rows of the table
-    contexts: Any  # rows of the table: those of contexts come after all words
-    logs: Any
-    weights: Any
+    contexts: Any  # rows of the table; with two tables they follow those of words
+    logs: Any  # logarithms of the counts
+    weights: Any  # weights w(N) in the loss
 
 
 def glove(words: int, dim: int, tables: int = 2) -> Model:
@@ -43,8 +43,8 @@ def glove(words: int, dim: int, tables: int = 2) -> Model:
         return Embeddings(small[:, :dim], small[:, dim], squares[:, 1:], squares[:, 0])
 
     def loss(params: Embeddings, batch: Records) -> Any:
-        missed = misses(params, batch)
-        return 0.5 * (batch.weights * missed**2).mean()
+        errors = misses(params, batch)
+        return 0.5 * (batch.weights * errors**2).mean()
 
     def metrics(params: Embeddings, batch: Records) -> dict[str, Any]:
         return {"error": abs(misses(params, batch)).mean()}

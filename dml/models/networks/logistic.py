@@ -11,16 +11,16 @@ from dml.types import Batch, Model, Params
 
 
 def logistic(features: int, classes: int, l2: float = 0.0) -> Model:
-    """Return the model; l2 adds l2 / 2 times the squared weights, without the bias.
+    """Return the model.
 
     Args:
       features: Number of features.
       classes: Number of classes.
-      l2: Weight of the norm.
+      l2: Weight of ½ |weights|² in the loss; the bias is not included.
     """
 
     def init(key: jax.Array) -> Params:
-        # the loss is convex: any start leads to the optimum
+        # the loss is convex: the optimum does not depend on the start
         return {
             "weights": jnp.zeros((features, classes)),
             "bias": jnp.zeros(classes),

@@ -27,7 +27,7 @@ def mlp(
       shape: Shape of an input.
       classes: Number of classes.
       widths: Numbers of units in the hidden layers.
-      dtype: Of the arithmetic.
+      dtype: Dtype of the arithmetic.
       remat: Whether the backward pass recomputes the inside of each layer.
     """
     if math.prod(shape) < 1 or min(widths, default=1) < 1:

@@ -1,12 +1,12 @@
-"""Residual networks (He 2015): 20 and 32 layers for small images, 50 for large ones.
+"""Residual networks (He 2015) of 20, 32 (small images) and 50 layers (large images).
 
     stem → block → ... → block → mean over pixels → dense     a group of blocks: half
              ╰─── + ───╯                                      the size, twice the width
 
 Inputs are images BxHxWxC and integer targets B; the loss is the mean cross entropy.
-Shortcuts between groups are projections (He's option B) in all depths. A bottleneck
-that halves the size does so in its 3x3 convolution. A block starts as its shortcut, as
-its last scale is 0 (Goyal 2017).
+Shortcuts between groups are projections (He's option B) in all depths. In a bottleneck
+the 3x3 convolution halves the size. The last scale of a block is initially 0, so that
+the block is initially its shortcut (Goyal 2017).
 """
 
 import math
@@ -20,7 +20,7 @@ from dml.models.layers.normalisation import norm
 from dml.models.networks.classifier import Part, classifier
 from dml.types import BadInput, Model
 
-LAST = "last"  # name of the normalisation whose scale starts at 0
+LAST = "last"  # name of a block's last normalisation, whose scale is initially 0
 
 
 class Plan(NamedTuple):
@@ -31,7 +31,7 @@ class Plan(NamedTuple):
       width: Width of the first group.
       kernels: Sides of a block's convolutions.
       growth: Ratio of a block's outputs to its width.
-      large: Whether the stem keeps a sixteenth of the pixels.
+      large: Whether the stem divides height and width by 4.
       smallest: Least height and width of an image.
     """
 
@@ -52,7 +52,7 @@ DEPTHS = {
 
 
 class Stem(linen.Module):
-    """Images to the first maps."""
+    """The first layer: images -> maps."""
 
     width: int
     large: bool
@@ -103,7 +103,7 @@ class Block(linen.Module):
     def convolved(
         self, maps_BxHxWxC: jax.Array, size: int, width: int, stride: int
     ) -> jax.Array:
-        """Return a convolution's maps; the bias is that of the normalisation."""
+        """Return a convolution's maps; the normalisation that follows has the bias."""
         return linen.Conv(
             width, (size, size), stride, use_bias=False, dtype=self.dtype
         )(maps_BxHxWxC)
@@ -122,7 +122,7 @@ def resnet(
       shape: Shape of an image, HxWxC.
       classes: Number of classes.
       depth: Number of layers, a key of DEPTHS.
-      dtype: Of the arithmetic.
+      dtype: Dtype of the arithmetic.
       remat: Whether the backward pass recomputes the inside of each block.
     """
     if depth not in DEPTHS:
@@ -133,7 +133,7 @@ def resnet(
     plan = DEPTHS[depth]
     if len(shape) != 3 or min(shape) < 1 or min(shape[:2]) < plan.smallest:
         raise BadInput(
-            f"expected images HxWxC, {plan.smallest} by {plan.smallest} at least for "
+            f"expected images HxWxC of {plan.smallest} by {plan.smallest} or more for "
             f"{depth=}, got {shape}; pass larger images or another depth"
         )
     arithmetic = jnp.dtype(dtype)
@@ -156,7 +156,7 @@ def resnet(
 
 
 def spread(path: tuple[str, ...], shape: tuple[int, ...]) -> float | None:
-    """Return He's spread of a convolution's kernel, and 0 for a block's last scale."""
+    """Return He's standard deviation for kernels, and 0 for a block's last scale."""
     if path[-2:] == (LAST, "scale"):
         return 0.0
     return math.sqrt(2 / math.prod(shape[:-1])) if len(shape) == 4 else None

@@ -4,13 +4,14 @@
 
     all-reduces of a block: 2 forward (g), 2 backward (f), of B x L x D numbers each
 
-The layers are those of the dense network, with fewer heads, hidden units and words on
-each device. With sequence=True (Korthikanti 2022) activations between the layers, and
-computations for single positions, are sliced by positions: f is an all-gather, g a
+The layers are those of the dense network, with a slice of the heads, hidden units and
+words on each device. With sequence=True (Korthikanti 2022) the activations between
+these layers, and norms, are sliced by positions: f is an all-gather, g a
 reduce-scatter, and a norm's gradient is a sum over devices.
 
-Experts are divided over the same devices, each of which routes its examples. Positions
-are divided over the axis `sequence`, whose devices have equal params.
+Experts are divided over the same devices, each of which routes its share of the
+examples. Positions are divided over the axis `sequence`, whose devices have equal
+params.
 """
 
 from typing import Any
@@ -53,7 +54,7 @@ def tensor_transformer(
       shape: Sizes of the network.
       causal: Whether the network is GPT, not BERT.
       size: Number of devices of `tensor`.
-      dtype: Of the arithmetic.
+      dtype: Dtype of the arithmetic.
       sequence: Whether `tensor` also slices activations by positions.
       ring: Number of devices of `sequence`.
       mixture: Experts in place of each feed-forward; None: dense.
@@ -78,7 +79,7 @@ def tensor_transformer(
 
     def is_partial(path: Any, spec: PartitionSpec) -> bool:
         if any(entry.key == "router" for entry in path):
-            return cut.size > 1  # each device has the gradient of its own examples
+            return cut.size > 1  # each device computes the gradient of its examples
         # the head of BERT computes the same few rows on all devices
         sliced = causal or path[0].key != "head"
         return cut.sequence and sliced and spec == WHOLE
@@ -104,16 +105,16 @@ def check_divisions(
     """
     if mixture and (sequence or ring > 1):
         raise BadInput(
-            "expected examples with all their positions on one device for experts, got "
-            "positions that are divided; leave out --sequence and the axis sequence"
+            "expected experts with all positions of an example on one device, got "
+            "divided positions; omit --sequence and the axis sequence"
         )
     if ring > 1 and not causal:
         raise BadInput(
-            f"expected a causal network on sequence:{ring}, got BERT, which predicts "
-            "positions anywhere; pass sequence:1, or run gpt.py"
+            f"expected a causal network on sequence:{ring}, got BERT; pass sequence:1, "
+            "or run gpt.py"
         )
     if shape.length % ring:
         raise BadInput(
-            f"expected a length that {ring} devices of sequence share equally, got "
-            f"{shape.length}; pass a multiple of {ring}"
+            f"expected a length divisible by sequence:{ring}, got {shape.length}; pass "
+            f"a multiple of {ring}"
         )

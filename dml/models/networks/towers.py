@@ -35,8 +35,8 @@ def tower(
 ) -> Model:
     """Return the model of one device in shard_map over `tower`, with check_vma=False.
 
-    Its params are the device's slices of those of `alexnet` (`specs`). Its gradient is
-    that of the slices, its loss that of both towers.
+    The params are the device's slices of the params of `alexnet`, sharded by `specs`.
+    The loss is that of both towers, the gradient that of the slices.
 
     Args:
       shape: Shape of an image, HxWxC.
@@ -62,7 +62,7 @@ def split(
 
 
 def specs(params: Params) -> Any:
-    """Return the sharding of params: a tower has half of the last axis of each."""
+    """Return PartitionSpecs of params: a tower has half of each leaf's last axis."""
     return jax.tree.map(
         lambda leaf: PartitionSpec(*(None,) * (np.ndim(leaf) - 1), AXIS), params
     )
@@ -90,8 +90,8 @@ meet.defvjp(
 def alike(scores_BxC: jax.Array) -> jax.Array:
     """Return the scores of both towers, for one loss that both devices compute.
 
-    Each device has the full gradient of all scores. The transpose takes the part of its
-    tower; a sum would count it twice.
+    Each device has the full gradient of all scores. The transpose takes the slice of
+    the device's tower; a sum over devices would count it twice.
     """
     return jax.lax.all_gather(scores_BxC, AXIS, axis=1, tiled=True)
 

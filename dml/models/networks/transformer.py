@@ -3,13 +3,14 @@
     tokens → embed → block 0 → ... → block n-1 → head → loss
                └────────── table of tokens ───────┘
 
-Both normalise the input of a block's parts, as GPT-2 does; the original BERT normalises
-their output. A batch is a Batch: inputs tokens_BxL, targets tokens_BxL (GPT), or a pair
-of masked positions_BxM and their tokens_BxM (BERT).
+Both networks normalise the input of attention and feed-forward, as GPT-2 does; the
+original BERT normalises their output. Inputs of a Batch are tokens_BxL; targets are
+tokens_BxL (GPT), or a pair of masked positions_BxM and their tokens_BxM (BERT).
 """
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -26,8 +27,8 @@ from dml.models.layers.experts import Mixture, Routing
 from dml.models.layers.partition import WHOLE, Partition, partition_over, take_positions
 from dml.types import BadInput, Batch, Layer, Model, Params
 
-DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}  # of the arithmetic
-RESIDUALS = ("out", "down")  # the kernels whose products are added to the stream
+DTYPES = {"float32": jnp.float32, "bfloat16": jnp.bfloat16}  # dtypes of arithmetic
+RESIDUALS = ("out", "down")  # kernels whose outputs are added to the residual stream
 
 
 def modules(
@@ -42,7 +43,7 @@ def modules(
     Args:
       shape: Sizes of the network.
       causal: Whether the network is GPT, not BERT.
-      dtype: Of the arithmetic, a key of DTYPES.
+      dtype: Dtype of the arithmetic, a key of DTYPES.
       cut: Partition of a device; by default the full network.
       mixture: Experts in place of each feed-forward; None: dense.
     """
@@ -103,6 +104,106 @@ def start(
     return initial(shapes(shape, causal, mixture), key, spread)
 
 
+@dataclass(frozen=True, eq=False)
+class Network:
+    """The functions of a transformer's modules.
+
+    Attributes:
+      parts: Modules by the names of their params, in order; the last is the head.
+      shape: Sizes of the network.
+      causal: Whether the network is GPT, not BERT.
+      cut: Partition of a device.
+      mixture: Experts in place of each feed-forward; None: dense.
+    """
+
+    parts: Mapping[str, linen.Module]
+    shape: Shape
+    causal: bool
+    cut: Partition
+    mixture: Mixture | None
+
+    def run(
+        self, name: str, params: Mapping[str, Params], inputs: Any, batch: Batch
+    ) -> Any:
+        """Return the stream after a module; with a mixture, a pair with Routing."""
+        inputs = batch.inputs if name == "embed" else inputs
+        stream = self.parts[name].apply({"params": params[name]}, inputs)
+        if self.mixture and name == "embed":
+            return stream, Routing(jnp.float32(0), jnp.float32(0))
+        return stream
+
+    def streamed(self, params: Params, batch: Batch) -> Any:
+        """Return the stream after the last block."""
+        stream = None
+        for name in [*self.parts][:-1]:
+            stream = self.run(name, params, stream, batch)
+        return stream
+
+    def activations(self, stream: Any) -> jax.Array:
+        """Return the stream without Routing."""
+        return stream[0] if self.mixture else stream
+
+    def features(
+        self, params: Mapping[str, Params], stream_BxLxD: Any
+    ) -> tuple[Any, ...]:
+        """Return the operands of the logits: features, token table and bias."""
+        head = [*self.parts][-1]
+        rows_RxD = stream_BxLxD.reshape(-1, self.shape.width)
+        features_RxD, bias_V = self.parts[head].apply(
+            {"params": params[head]}, rows_RxD
+        )
+        # BERT's head reads few rows, and every device has all of them.
+        cut = self.cut if self.causal else partition_over(self.cut.size)
+        features_RxD = cut.enter(features_RxD, len(stream_BxLxD))
+        return features_RxD, params["embed"]["tokens"], bias_V
+
+    def predicted(self, stream_BxLxD: Any, targets: Any) -> tuple[Any, jax.Array]:
+        """Return the predicted positions of the stream, and their tokens."""
+        if self.causal:
+            return stream_BxLxD, targets.reshape(-1)
+        positions_BxM, tokens_BxM = targets
+        stream_BxMxD = take_positions(stream_BxLxD, positions_BxM, self.cut)
+        return stream_BxMxD, tokens_BxM.reshape(-1)
+
+    def loss(self, params: Mapping[str, Params], stream: Any, batch: Batch) -> Any:
+        """Return the loss from the stream after the last block."""
+        stream_BxMxD, targets_R = self.predicted(
+            self.activations(stream), batch.targets
+        )
+        operands = jax.tree.map(
+            lambda array: alike(array, targets_R), self.features(params, stream_BxMxD)
+        )
+        loss = cross_entropy(*operands, targets_R, self.cut)
+        if self.mixture:
+            loss += self.mixture.weight * stream[1].balance / self.shape.layers
+        return loss
+
+    def scores(self, params: Params, tokens_BxL: jax.Array) -> jax.Array:
+        """Return the logits of all positions, BxLxV."""
+        stream = self.streamed(params, Batch(tokens_BxL, None))
+        scores_RxV = logits(*self.features(params, self.activations(stream)))
+        return scores_RxV.reshape(*tokens_BxL.shape, -1)
+
+    def metrics(self, params: Params, batch: Batch) -> dict[str, jax.Array]:
+        """Return accuracy, cross entropy and, with a mixture, means of Routing."""
+        stream = self.streamed(params, batch)
+        stream_BxMxD, targets_R = self.predicted(
+            self.activations(stream), batch.targets
+        )
+        scores_RxV = logits(*self.features(params, stream_BxMxD))
+        logs_R = jnp.take_along_axis(
+            jax.nn.log_softmax(scores_RxV), targets_R[:, None], axis=1
+        )
+        measures = {
+            "accuracy": (scores_RxV.argmax(axis=1) == targets_R).mean(),
+            "cross_entropy": -logs_R.mean(),
+        }
+        if self.mixture:
+            routing = stream[1]._asdict()
+            measures |= {k: v / self.shape.layers for k, v in routing.items()}
+        return measures
+
+
 def transformer(
     shape: Shape,
     causal: bool,
@@ -119,77 +220,15 @@ def transformer(
     Args:
       shape: Sizes of the network.
       causal: Whether the network is GPT, not BERT.
-      dtype: Of the arithmetic, a key of DTYPES.
+      dtype: Dtype of the arithmetic, a key of DTYPES.
       remat: Whether the backward pass recomputes the inside of each layer.
       cut: Partition of a device; by default the full network.
       mixture: Experts in place of each feed-forward; None: dense.
     """
     parts = modules(shape, causal, dtype, cut, mixture)
+    network = Network(parts, shape, causal, cut, mixture)
     *body, head = parts
-    # BERT's head reads few rows, and every device has all of them.
-    last_cut = cut if causal else partition_over(cut.size)
-
-    def run(name: str, params: Mapping[str, Params], inputs: Any, batch: Batch) -> Any:
-        inputs = batch.inputs if name == "embed" else inputs
-        stream = parts[name].apply({"params": params[name]}, inputs)
-        if mixture and name == "embed":
-            return stream, Routing(jnp.float32(0), jnp.float32(0))
-        return stream
-
-    def features(params: Mapping[str, Params], stream_BxLxD: Any) -> tuple[Any, ...]:
-        rows_RxD = stream_BxLxD.reshape(-1, shape.width)
-        features_RxD, bias_V = parts[head].apply({"params": params[head]}, rows_RxD)
-        features_RxD = last_cut.enter(features_RxD, len(stream_BxLxD))
-        return features_RxD, params["embed"]["tokens"], bias_V
-
-    def predicted(stream_BxLxD: Any, targets: Any) -> tuple[Any, jax.Array]:
-        """Return the predicted positions of the stream, and their tokens."""
-        if causal:
-            return stream_BxLxD, targets.reshape(-1)
-        positions_BxM, tokens_BxM = targets
-        return take_positions(stream_BxLxD, positions_BxM, cut), tokens_BxM.reshape(-1)
-
-    def last(params: Mapping[str, Params], stream: Any, batch: Batch) -> Any:
-        stream_BxMxD, targets_R = predicted(activations(stream), batch.targets)
-        operands = jax.tree.map(
-            lambda array: alike(array, targets_R), features(params, stream_BxMxD)
-        )
-        loss = cross_entropy(*operands, targets_R, cut)
-        if mixture:
-            loss += mixture.weight * stream[1].balance / shape.layers
-        return loss
-
-    def activations(stream: Any) -> jax.Array:
-        return stream[0] if mixture else stream
-
-    def streamed(params: Params, batch: Batch) -> Any:
-        stream = None
-        for name in body:
-            stream = run(name, params, stream, batch)
-        return stream
-
-    def scores(params: Params, tokens_BxL: jax.Array) -> jax.Array:
-        stream_BxLxD = activations(streamed(params, Batch(tokens_BxL, None)))
-        scores_RxV = logits(*features(params, stream_BxLxD))
-        return scores_RxV.reshape(*tokens_BxL.shape, -1)
-
-    def metrics(params: Params, batch: Batch) -> dict[str, jax.Array]:
-        stream = streamed(params, batch)
-        stream_BxMxD, targets_R = predicted(activations(stream), batch.targets)
-        scores_RxV = logits(*features(params, stream_BxMxD))
-        chances_R = jnp.take_along_axis(
-            jax.nn.log_softmax(scores_RxV), targets_R[:, None], axis=1
-        )
-        measures = {
-            "accuracy": (scores_RxV.argmax(axis=1) == targets_R).mean(),
-            "cross_entropy": -chances_R.mean(),
-        }
-        if mixture:
-            measures |= {k: v / shape.layers for k, v in stream[1]._asdict().items()}
-        return measures
-
-    layers = [Layer((name,), partial(run, name)) for name in body]
-    layers.append(Layer((head, "embed"), last))
-    return layered(
-        layers, partial(start, shape, causal, mixture), metrics, scores, remat
-    )
+    layers = [Layer((name,), partial(network.run, name)) for name in body]
+    layers.append(Layer((head, "embed"), network.loss))
+    init = partial(start, shape, causal, mixture)
+    return layered(layers, init, network.metrics, network.scores, remat)

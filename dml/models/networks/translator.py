@@ -21,7 +21,7 @@ from dml.types import BadInput, Batch, Grads, Model, Params
 
 AXIS = "layer"
 READS, WRITES = 0, 1  # encoder and decoder, which have separate kernels
-FORGET = 1.0  # added to the forget gate: a layer remembers from the start
+FORGET = 1.0  # constant added to the input of the forget gate
 
 SPECS = {  # sharding of params: a layer on each device
     "embedding": PartitionSpec(),
@@ -31,7 +31,7 @@ SPECS = {  # sharding of params: a layer on each device
 
 
 def translator(words: int, width: int, layers: int) -> Model:
-    """Return the reference: the layers one after another, K L ticks on one device.
+    """Return the serial baseline: layers one after another, K L ticks on one device.
 
     Batches are sentences BxS and their translations BxT.
 
@@ -42,8 +42,8 @@ def translator(words: int, width: int, layers: int) -> Model:
     """
     if min(words, width, layers) < 1:
         raise BadInput(
-            f"expected words, a width and layers, got {words=}, {width=}, {layers=}; "
-            "pass at least 1 of each"
+            f"expected words, width and layers of 1 or more, got {words=}, {width=}, "
+            f"{layers=}; pass at least 1 of each"
         )
 
     def init(key: jax.Array) -> Params:
@@ -71,8 +71,8 @@ def translator(words: int, width: int, layers: int) -> Model:
         return mean_loss(params, flowing_LxBxD[read:], batch)
 
     def metrics(params: Params, batch: Batch) -> dict[str, jax.Array]:
-        right_BxT = translate(params, batch.inputs) == batch.targets
-        return {"accuracy": right_BxT.all(axis=1).mean(), "words": right_BxT.mean()}
+        correct_BxT = translate(params, batch.inputs) == batch.targets
+        return {"accuracy": correct_BxT.all(axis=1).mean(), "words": correct_BxT.mean()}
 
     return Model(init, loss, metrics)
 
@@ -171,6 +171,7 @@ def upward(made_BxD: jax.Array, size: int) -> jax.Array:
 
 
 def ticks(layers: int, length: int) -> int:
+    """Return the number of ticks of the wavefront."""
     return length + layers - 1
 
 
@@ -195,8 +196,8 @@ def cell(
       below_BxD: Output of the layer below.
     """
     hidden_BxD, memory_BxD = state
-    seen_BxE = jnp.concatenate([below_BxD, hidden_BxD], axis=1)
-    gates_BxG = seen_BxE @ params["kernel"][phase] + params["bias"][phase]
+    inputs_BxE = jnp.concatenate([below_BxD, hidden_BxD], axis=1)
+    gates_BxG = inputs_BxE @ params["kernel"][phase] + params["bias"][phase]
     enters, forgets, new, leaves = jnp.split(gates_BxG, 4, axis=1)
     memory_BxD = jax.nn.sigmoid(forgets + FORGET) * memory_BxD + jax.nn.sigmoid(
         enters
@@ -206,6 +207,7 @@ def cell(
 
 
 def begin(flowing_LxBxD: jax.Array) -> Any:
+    """Return the initial hidden state and memory of a layer: zeros."""
     return (jnp.zeros_like(flowing_LxBxD[0]),) * 2
 
 
@@ -230,6 +232,7 @@ def mean_loss(params: Params, made_TxBxD: jax.Array, batch: Batch) -> jax.Array:
 
 
 def scored(params: Params, outputs: jax.Array) -> jax.Array:
+    """Return the logits of the outputs of the last layer."""
     return outputs @ params["head"]["kernel"] + params["head"]["bias"]
 
 

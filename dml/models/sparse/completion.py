@@ -27,7 +27,7 @@ from dml.types import BadInput, Edges, Problem, Ratings, RowBatch, Rows
 
 __all__ = ["decay", "gradient", "move", "objective", "optimum", "paced", "settle"]
 FALLS = 1e-7  # least relative decrease of the objective in a sweep
-DAMPING = 1e-10  # of the trace: underdetermined systems stay solvable
+DAMPING = 1e-10  # damping of underdetermined systems, relative to the trace
 
 
 class Entries(NamedTuple):
@@ -49,7 +49,7 @@ def of_ratings(
       ratings: The ratings.
       mu_user: Weight of the norm of users' rows.
       mu_item: Weight of the norm of items' rows.
-      dtype: Of targets and weights.
+      dtype: Dtype of targets and weights.
     """
     values = ratings.values.astype(dtype)
     pairs = edges(ratings.users, ratings.items)
@@ -77,7 +77,7 @@ def of_counts(
       vocabulary: Number of words.
       x_max: Count from which pairs have weight 1.
       alpha: Exponent of the weight.
-      dtype: Of targets and weights.
+      dtype: Dtype of targets and weights.
     """
     if not len(counts) or counts.min() <= 0:
         least = counts.min() if len(counts) else "none"
@@ -97,7 +97,7 @@ def edges(users: np.ndarray, items: np.ndarray) -> Edges:
             f"{side.min()} to {side.max()}" for side in (users, items) if len(side)
         ]
         raise BadInput(
-            "expected entries whose users' rows all come before their items', got "
+            "expected all rows of users before those of items, got "
             f"{' and '.join(ranges) or 'none'}; number items after the last user"
         )
     rows = np.stack([users, items], axis=1).astype(np.uint32).ravel()

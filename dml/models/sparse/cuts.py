@@ -31,7 +31,7 @@ class Cuts(NamedTuple):
 
 
 def cuts(graph: Any, seed: int, dtype: Any = np.float32) -> Cuts:
-    """Return the edges of a data.graphs.Graph in a random order."""
+    """Return the edges of a data.sparse.graphs.Graph in a random order."""
     pairs, count = len(graph.pairs), len(graph.pairs) + len(graph.terminals)
     order = np.random.default_rng(seed).permutation(count)
     lengths = np.where(order < pairs, 2, 1)
@@ -69,10 +69,12 @@ def gradient(table, data, e, t, grads):
 
 @njit(nogil=True, cache=True)
 def move(table, row, grads, s, rate):
-    """grads[s] ← the nearest point of the simplex to x - rate · gradient, minus x.
+    """Replace the gradient grads[s] of a row x by the change of the row.
 
-    Concurrent changes of several workers may leave shares below 0. They still sum to 1,
-    and the next change of the row projects it onto the simplex.
+    The row moves to the point of the simplex that is nearest to x - rate · gradient.
+
+    Concurrent updates of several workers may give shares below 0. The shares still sum
+    to 1, and the next update of the row projects it onto the simplex.
     """
     point = grads[s]
     for d in range(len(point)):
@@ -84,11 +86,11 @@ def move(table, row, grads, s, rate):
 
 @njit(nogil=True, cache=True)
 def project(point):
-    """point ← its nearest point on the simplex: max(y - θ, 0), where θ makes the sum 1.
+    """Project a point onto the simplex in place: max(y - θ, 0), whose sum is 1.
 
-    θ is computed from the numbers that stay above 0 (Duchi 2008). For few labels no
-    sort is needed: a number that θ sets to 0 stays 0 (Michelot 1986), so θ is
-    recomputed from the numbers above it until none is removed.
+    θ is computed from the numbers that stay above 0 (Duchi 2008). Few labels need no
+    sort: a number that θ sets to 0 stays 0 (Michelot 1986), so θ is recomputed from the
+    numbers above it until none is removed.
     """
     top = point[0]
     for y in point:
@@ -131,11 +133,11 @@ def cut_value(table, data):
 
 
 def rounded(table: np.ndarray) -> np.ndarray:
-    """Return each node's label, that of its largest share; of equals, the first."""
+    """Return the label with the largest share of each node; the first one of equals."""
     labels: np.ndarray = table.argmax(axis=1)
     return labels
 
 
 def corners(labels: np.ndarray, count: int, dtype: Any = np.float32) -> np.ndarray:
-    """Return the table of `count` labels in which every node is at its label."""
+    """Return the table in which each node has share 1 of its label."""
     return np.eye(count, dtype=dtype)[labels]

@@ -12,19 +12,27 @@ from numba import njit
 from dml.models.sparse.cuts import corners, cut_value, cuts, project, rounded
 from dml.types import BadInput
 
-UNITS = 2**30 - 1  # of the minimum cut; flow and residual must fit into int32
-TAME = 1e-3  # least sum of weights for a node's rate, relative to its costs
+UNITS = 2**30 - 1  # integer value of the minimum cut; flow and residual fit into int32
+TAME = 1e-3  # least sum of weights for a node's step size, relative to its costs
 EVERY = 50  # rounds between two measurements of the gap
 
 
 class Optimum(NamedTuple):
-    """Values are sums over edges; `least` is a lower bound of every cut's value."""
+    """A solution of the relaxation, rounded to a cut; values are sums over edges.
+
+    Attributes:
+      least: Lower bound of the relaxation, and thus of every cut.
+      table_NxK: Solution of the relaxation, float64.
+      value: Value of the relaxation at table_NxK: least ≤ optimum ≤ value.
+      labels: Labels of the rounded cut.
+      cut: Value of the rounded cut.
+    """
 
     least: float
-    table_NxK: np.ndarray  # float64: solution of the relaxation
-    value: float  # relaxation at table_NxK: least ≤ optimum ≤ value
+    table_NxK: np.ndarray
+    value: float
     labels: np.ndarray
-    cut: float  # the value of those labels
+    cut: float
 
 
 def optimum(graph: Any, gap: float = 1e-3, rounds: int = 5000) -> Optimum:
@@ -43,9 +51,9 @@ def optimum(graph: Any, gap: float = 1e-3, rounds: int = 5000) -> Optimum:
     weights = graph.pair_weights.astype(np.float64)
     x_NxK = np.full(costs_NxK.shape, 1 / graph.labels)
     beyond_NxK, dual_PxK = x_NxK.copy(), np.zeros((len(weights), graph.labels))
-    seen = np.bincount(graph.pairs.ravel(), np.repeat(weights, 2), graph.nodes)
-    least_seen = np.maximum(TAME * np.ptp(costs_NxK, axis=1), TAME)
-    rates = 1 / np.maximum(seen, least_seen)
+    sums = np.bincount(graph.pairs.ravel(), np.repeat(weights, 2), graph.nodes)
+    least_sums = np.maximum(TAME * np.ptp(costs_NxK, axis=1), TAME)
+    rates = 1 / np.maximum(sums, least_sums)
     forces_NxK = np.empty_like(x_NxK)
     fixed = graph.pairs, weights, costs_NxK, rates
     least, value = -np.inf, np.inf
@@ -76,7 +84,7 @@ def flow(graph: Any) -> Optimum:
             "use the relaxation's optimum"
         )
     data, source, size = cuts(graph, 0, np.float64), graph.nodes, graph.nodes + 2
-    cheapest = _costs(graph)[0].argmin(axis=1)  # label of each node alone
+    cheapest = _costs(graph)[0].argmin(axis=1)  # label of each node without its edges
     guesses = 0 * cheapest, 0 * cheapest + 1, cheapest
     values = [(value_of(guess, data), guess) for guess in guesses]
     bound, labels = min(values, key=lambda pair: pair[0])
@@ -108,7 +116,7 @@ def value_of(labels: np.ndarray, data: Any) -> float:
 
 
 def _costs(graph: Any) -> tuple[np.ndarray, float]:
-    """Return the cost of each node's labels, and a constant: w(1 - x_k) = w - w x_k."""
+    """Return costs_NxK, and a constant: a terminal costs w (1 - x_k) = w - w x_k."""
     costs_NxK = np.zeros((graph.nodes, graph.labels))
     np.subtract.at(costs_NxK, tuple(graph.terminals.T), graph.terminal_weights)
     return costs_NxK, float(graph.terminal_weights.sum(dtype=np.float64))
@@ -129,7 +137,13 @@ def _forces(pairs, weights, dual, costs, forces):
 
 @njit(nogil=True, cache=True)
 def _rounds(fixed, moving, rounds):
-    """Raise the dual by differences between nodes, lower x by forces, extrapolate."""
+    """Run primal-dual rounds: update dual, then x by projection, then extrapolate x.
+
+    Args:
+      fixed: Pairs, weights, costs and step sizes of nodes.
+      moving: x, its extrapolation, the dual and the gradient by x; changed in place.
+      rounds: Number of rounds.
+    """
     (pairs, weights, costs, rates), (x, beyond, dual, forces) = fixed, moving
     labels = x.shape[1]
     point = np.empty(labels)

@@ -4,8 +4,8 @@
 
 A row of the table is a hidden unit: its input weights, its bias, its output weights. A
 unit that an image's mask drops has no gradient, so an edge's rows are the kept units. A
-fixed number of masks per image is drawn once: the objective is a finite sum. It is
-smooth; with relu, descents would end at kinks far from one another.
+fixed number of masks per image is drawn once, so the objective is a finite sum. It is
+smooth; with relu, different runs would stop at different kinks.
 """
 
 from typing import Any, NamedTuple
@@ -55,7 +55,7 @@ def draw_masks(
       masks: Number of masks per image.
       seed: Random seed of the masks.
       mu: Weight of ½ |row|² of each kept unit.
-      dtype: Of the images.
+      dtype: Dtype of the images.
     """
     count = len(batch.targets)
     if not (0 < keep <= 1 and hidden > 0 and masks > 0 and count > 0):
@@ -85,7 +85,7 @@ def start(
       inputs: Number of pixels.
       classes: Number of classes.
       seed: Random seed.
-      dtype: Of the table.
+      dtype: Dtype of the table.
     """
     rng = np.random.default_rng(seed)
     table_HxD = rng.standard_normal((hidden, inputs + 1 + classes))
@@ -128,7 +128,7 @@ def gradient(table, data, e, t, grads):
     for k in range(first, last):
         unit = data.edges.rows[k]
         active = activation(table, unit, data.inputs_BxI, image)
-        grads[k - first, width] = active  # stored there until its slope is known
+        grads[k - first, width] = active  # temporary: read below, then overwritten
         squares += dot(table, unit, table, unit, table.shape[1])
         for c in range(len(scores)):
             scores[c] += scale * active * table[unit, width + 1 + c]

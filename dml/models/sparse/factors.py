@@ -5,8 +5,8 @@
 A row of the table has the factors, then the bias. Every rating shrinks only the two
 rows that it touches (Gemulla 2011), so a minibatch's gradient is sparse.
 
-This is `completion` with one norm. The sums here fill SIMD lanes: servers need the
-speed, and recorded results have these bits.
+The objective is that of `completion` with one norm. The sums here use SIMD, for fast
+servers; their rounding is that of recorded results.
 """
 
 import math
@@ -19,7 +19,7 @@ from dml.models.sparse.problem import of_rows
 from dml.types import Problem, Ratings
 
 SPREAD = 0.1  # standard deviation of the initial factors; products start near 0
-# sums may be reordered to fill registers, but NaN must stay NaN
+# fast math without nnan and ninf: sums may be reordered, and NaN is preserved
 FAST = {"reassoc", "contract", "nsz"}
 
 
@@ -81,13 +81,13 @@ def gradient(
     rows: np.ndarray,
     mu: float,
 ) -> tuple[float, np.ndarray]:
-    """Return the mean loss of some ratings, and the gradient of their rows.
+    """Return the mean loss of a minibatch, and the gradient of its rows.
 
     Args:
       table_TxD: The table.
       ratings: All ratings.
       index: Indices of the minibatch's ratings.
-      rows: Rows that they touch.
+      rows: Rows of the minibatch.
       mu: Weight of the norm.
     """
     grads_NxD = np.zeros((len(rows), table_TxD.shape[1]), np.float32)

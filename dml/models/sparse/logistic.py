@@ -2,9 +2,8 @@
 
     objective = 1/n Σ_i log(1 + exp(-y_i ⟨x_i, w⟩)) + l1 |w|_1
 
-There is no bias: tf-idf rows have length 1 and need none. If examples need a bias, add
-a feature that is always 1. The norm is applied by the update: pass the same l1 to
-`dml.update.table.table`.
+There is no bias, which tf-idf rows do not need; for other examples, add a feature that
+is always 1. The update applies the norm: pass the same l1 to `dml.update.table.table`.
 """
 
 from collections.abc import Mapping
@@ -46,7 +45,7 @@ def problem(training: Batch, held_out: Batch, l1: float) -> Problem:
         lambda table, index, rows: gradient(table[:, 0], training, index, rows),
         evaluate,
         np.bincount(features, minlength=len(start_Tx1)),
-        rising=False,  # recorded results have this order
+        ascending=False,  # the order of rows in recorded results
     )
 
 
@@ -60,14 +59,14 @@ def _check(name: str, batch: Batch, features: int) -> None:
     if batch.inputs.shape[1] != features:
         raise BadInput(
             f"expected {features} features in {name}, as in training, got "
-            f"{batch.inputs.shape[1]}; read both files with as many features"
+            f"{batch.inputs.shape[1]}; read both files with the same number of features"
         )
 
 
 def gradient(
     weights_T: np.ndarray, batch: Batch, index: np.ndarray, rows_N: np.ndarray
 ) -> tuple[float, np.ndarray]:
-    """Return the mean loss of some examples, and its gradient by some weights.
+    """Return the mean loss of a minibatch, and its gradient by the weights in rows_N.
 
     Args:
       weights_T: All weights.
@@ -98,8 +97,8 @@ def kkt(
     """Return the mask of rows whose gradients are worth sending (Li 2014, OSDI).
 
     A weight of zero whose gradient is at most l1 stays zero: it satisfies the
-    conditions of Karush, Kuhn and Tucker. With a margin, rows that nearly violate them
-    are sent, too.
+    conditions of Karush, Kuhn and Tucker (KKT). The margin adds rows that nearly
+    violate the conditions.
 
     Args:
       weights: Values of the rows.

@@ -2,9 +2,9 @@
 
     objective = mean of log(1 + exp(-y_e ⟨x_e, w⟩)) + ½ μ |w|²
 
-Documents and norm are those of `svm`: the table is v, where w = a_t v. `logistic` has
-minibatches and an L1 norm, for servers; its sums have another order.
-`tests/models/sparse/test_sparse_edges.py` compares both gradients.
+Documents and norm are those of `svm`: the table is v, where w = a_t v. `logistic`, for
+servers, has minibatches and an L1 norm, and sums in another order.
+`tests/models/sparse/test_sparse_edges.py` compares the gradients of both.
 """
 
 import numpy as np
@@ -27,8 +27,10 @@ from dml.models.sparse.svm import (
 
 __all__ = ["decay", "gradient", "move", "objective", "optimum", "paced", "settle"]
 __all__ += ["Documents", "accuracy", "documents"]
-FLAT = 1e-9  # greatest gradient at the optimum; the gap is below 1e-18 T / 2 μ
-PAIRS = 20  # of steps and gradients that L-BFGS stores
+# Largest entry of the gradient at which L-BFGS stops; the objective is then less than
+# 1e-18 T / 2 μ above the optimum, with T weights.
+FLAT = 1e-9
+PAIRS = 20  # number of pairs of steps and gradients that L-BFGS stores
 
 
 @njit(nogil=True, cache=True, forceinline=True)

@@ -29,7 +29,7 @@ def problem(
 
     Args:
       model: A module with the functions of `dml.types.SparseModel`.
-      data: Its data, whose first field is `edges`.
+      data: Data of the model; the first field is `edges`.
       start: Table before the first update.
       evaluate: table -> measures by name.
     """
@@ -52,9 +52,9 @@ def of_rows(
     gradient: Callable[[np.ndarray, np.ndarray, np.ndarray], tuple[float, np.ndarray]],
     evaluate: Callable[[np.ndarray], Mapping[str, Any]],
     frequency: np.ndarray,
-    rising: bool = True,
+    ascending: bool = True,
 ) -> Problem:
-    """Return the problem of a table whose rows a minibatch touches sparsely.
+    """Return the problem of a table of which a minibatch touches few rows.
 
     Args:
       start: Table before the first update.
@@ -62,13 +62,13 @@ def of_rows(
       gradient: (table, indices, rows) -> the mean loss and the gradient of these rows.
       evaluate: table -> measures by name.
       frequency: Number of examples that touch each row.
-      rising: Whether the rows of a minibatch are sorted; otherwise they are in the
-        order of the examples.
+      ascending: Whether the rows of a minibatch are sorted; otherwise they are in the
+        order in which the examples touch them.
     """
 
     def take(indices: np.ndarray) -> RowBatch:
         rows = touched(edges, np.asarray(indices, np.int64), len(start))
-        return RowBatch(indices, np.sort(rows) if rising else rows)
+        return RowBatch(indices, np.sort(rows) if ascending else rows)
 
     def row_gradient(table: np.ndarray, batch: RowBatch) -> tuple[float, Rows]:
         assert isinstance(batch.rows, np.ndarray)
@@ -81,7 +81,7 @@ def of_rows(
 
 @njit(nogil=True, cache=True)
 def touched(edges, indices, count):
-    """Return the rows that these edges have, each once, in order of appearance."""
+    """Return the distinct rows of some edges, in order of appearance."""
     seen, rows, used = np.zeros(count, np.bool_), np.empty(count, np.int64), 0
     for e in indices:
         for k in range(edges.starts[e], edges.starts[e + 1]):
@@ -95,14 +95,14 @@ def touched(edges, indices, count):
 class Minibatches:
     """Computes gradients of a sparse model over minibatches; owns the memory.
 
-    The norm that edges leave to `paced` and `settle` is divided among the edges of each
-    row: Σ_e ½ μ n/d_r x_r² over the rows r of an edge, where d_r of all n edges have
-    the row (HOGWILD!, Niu 2011, equation 4). So a minibatch's gradient is sparse, and
-    the mean over all edges is the gradient of the objective.
+    A norm that `paced` and `settle` of the model apply is here divided among the edges
+    of each row: Σ_e ½ μ n/d_r x_r² over the rows r of an edge, where d_r of all n edges
+    have the row (HOGWILD!, Niu 2011, equation 4). Thus a minibatch's gradient is
+    sparse, and the mean over all edges is the gradient of the objective.
 
     Args:
       model: A module with the functions of `dml.types.SparseModel`.
-      data: Its data.
+      data: Data of the model.
       frequency: Number of edges of each row.
     """
 
@@ -135,12 +135,21 @@ class Minibatches:
         return lost / count, sums_NxD / table.dtype.type(count)
 
 
-# Not cached: numba's cache on disk would not notice a change of the model.
+# cache=False: numba's cache on disk would not notice a change of the model.
 @njit(nogil=True)
 def add_up(gradient, table, data, indices, rows, sums):
-    """sums[n] ← sums[n] + the gradients of row rows[n], over these edges.
+    """Add the gradients of edges to the sums of their rows.
 
-    Return the summed loss, and the number of edges that have each row.
+    Args:
+      gradient: Gradient of the model.
+      table: The table.
+      data: Data of the model.
+      indices: Numbers of the edges.
+      rows: Rows of the edges.
+      sums: Sum of the gradients of each of the rows; updated.
+
+    Returns:
+      The summed loss, and the number of edges with each of the rows.
     """
     starts, lost, most = data.edges.starts, 0.0, 0
     slot = np.empty(len(table), np.int64)  # only the entries of `rows` are used
@@ -164,9 +173,9 @@ def add_up(gradient, table, data, indices, rows, sums):
 
 @njit(nogil=True, cache=True, forceinline=True)
 def dot(x_NxD, i, y_MxD, j, width):
-    """Return ⟨x_i, y_j⟩ over the first columns, in four independent sums.
+    """Return ⟨x_i, y_j⟩ over the first `width` columns, in four independent sums.
 
-    `svm.score` has the same sums over the values of sparse rows.
+    `svm.score` is the same for sparse rows.
     """
     one = two = three = four = x_NxD.dtype.type(0)
     d = 0
@@ -184,7 +193,7 @@ def dot(x_NxD, i, y_MxD, j, width):
 
 @njit(nogil=True, cache=True)
 def descend(table, row, grads, s, rate):
-    """grads[s] ← the change of the row: -rate · gradient."""
+    """Replace the gradient grads[s] of a row by its change: -rate · gradient."""
     if grads.ndim == 1:
         grads[s] *= -rate
     else:

@@ -17,7 +17,7 @@ from dml.types import BadInput, Batch, Edges
 
 __all__ = ["decay", "gradient", "move", "objective", "optimum", "paced", "settle"]
 __all__ += ["Documents", "accuracy", "documents"]
-LOW = 8  # low bits of a step, the index into `low`
+LOW = 8  # number of low bits of a step: the index into `low`
 RANGE = 80  # -log of the least scale, a normal float32
 
 
@@ -25,7 +25,7 @@ class Documents(NamedTuple):
     """Rows of features with labels -1, +1; scales are those of an epoch."""
 
     edges: Edges
-    values: np.ndarray  # of the features in edges.rows
+    values: np.ndarray  # value of each feature in edges.rows
     labels: np.ndarray
     mu: float
     low: np.ndarray  # a_t = low[t % 256] · high[t // 256]
@@ -107,7 +107,7 @@ def paced(data: Documents, rate: float) -> Documents:
 
 
 def settle(table: np.ndarray, data: Documents, steps: int) -> None:
-    """Turn v, or part of it, into w: the scale becomes 1."""
+    """Convert v, or part of it, to w in place; the scale becomes 1."""
     table *= data.low[steps & 255] * data.high[steps >> LOW]
 
 
@@ -126,13 +126,13 @@ def _hinges(table, data):
 
 
 def accuracy(table: np.ndarray, batch: Batch) -> float:
-    """Return the share of examples on the right side; the plane counts as +1."""
+    """Return the share of examples with the correct sign; a score of 0 counts as +1."""
     sides = np.where(batch.inputs @ table < 0, -1, 1)
     return float((sides == batch.targets).mean())
 
 
 def optimum(data: Documents, width: int) -> np.ndarray:
-    """Return the weights of the least objective, by liblinear's dual method."""
+    """Return the weights with the least objective, by liblinear's dual method."""
     from sklearn.svm import LinearSVC
 
     refuse_unbounded(data)

@@ -19,7 +19,7 @@ from dml.sim.networks.torus import Torus
 from dml.sim.networks.uniform import Uniform
 from dml.types import BadInput
 
-MOST = 1 << 24  # ranks
+MAX_RANKS = 1 << 24  # ranks
 RANKS_PER_HOST = 8  # by default
 
 
@@ -46,9 +46,9 @@ def network(text: str, size: int) -> Network | Uniform:
         ) from None
     if not isinstance(made, Uniform):
         fits(made, size)
-        if made.capacity > MOST:
+        if made.capacity > MAX_RANKS:
             raise BadInput(
-                f"expected at most {MOST} ranks, got {text!r}, which holds "
+                f"expected at most {MAX_RANKS} ranks, got {text!r}, which holds "
                 f"{made.capacity}; pass a smaller network"
             )
     return made
@@ -66,7 +66,9 @@ def three(text: str) -> Rates:
 def sides(text: str, most: int) -> list[int]:
     """Parse AxBxC into up to `most` numbers."""
     words = text.split("x")
-    if len(words) > most or not all(w.isdecimal() and 0 < int(w) < MOST for w in words):
+    if len(words) > most or not all(
+        w.isdecimal() and 0 < int(w) < MAX_RANKS for w in words
+    ):
         raise ValueError(f"a shape is up to {most} numbers from 1 on, with x between")
     return [int(word) for word in words]
 

@@ -21,8 +21,8 @@ from dml.sim.networks.gf import field, prime_power
 from dml.sim.networks.tables import Table, route, table
 from dml.types import BadInput
 
-LARGEST = 49  # 177 674 ranks
-ORDERS = [q for q in range(3, LARGEST + 1) if q % 4 != 2 and prime_power(q)[0]]
+MAX_ORDER = 49  # 177 674 ranks
+ORDERS = [q for q in range(3, MAX_ORDER + 1) if q % 4 != 2 and prime_power(q)[0]]
 
 
 class SlimFly(NamedTuple):

@@ -13,7 +13,7 @@ from numba import njit
 from dml.sim.networks.fabric import Paths, Rates, routes
 from dml.types import BadInput
 
-MOST = 1 << 13  # routers: their distances take 128 MB
+MAX_ROUTERS = 1 << 13  # routers: their distances take 128 MB
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,10 +30,10 @@ def table(cables: np.ndarray, routers: int) -> Table:
 
     Links are ordered by tail, then head. Cables must be unique.
     """
-    if routers > MOST:
+    if routers > MAX_ROUTERS:
         raise BadInput(
-            f"expected at most {MOST} routers with routing by tables, got {routers}; "
-            "pass a smaller graph, with more ranks on each router"
+            f"expected at most {MAX_ROUTERS} routers with routing by tables, "
+            f"got {routers}; pass a smaller graph, with more ranks on each router"
         )
     both = np.concatenate([cables, cables[:, ::-1]])
     ends = both[np.lexsort((both[:, 1], both[:, 0]))].astype(np.int32)

@@ -25,7 +25,6 @@ from dml.types import BadInput, Comm
 from dml.wire.comm import first_of_each_host
 
 VOCABULARY, RECORDS = "vocab.txt", "cooccurrence.bin"
-MOST = 1 << 21
 
 
 class Rules(NamedTuple):
@@ -130,7 +129,8 @@ def tally(
       nbytes: Memory for the work.
     """
     words = len(corpus.vocabulary.words)
-    totals, weights = np.zeros(words + 1, np.int64), kernels.weights(rules.window)
+    totals = np.zeros(words + 1, np.int64)
+    window = kernels.Window(kernels.weights(rules.window), rules.symmetric)
     left = nbytes - 4 * totals.nbytes  # starts, units and marks, totals
     length = min(max(rules.window, left // 8), 2**31 - 1 - rules.window)
     edges, sums = [0], kernels.sums(words)
@@ -143,9 +143,7 @@ def tally(
             index, word = kernels.index(chunk, words), 0
             while word < words:
                 buffer = spool.reserve(words)
-                word, used = kernels.count(
-                    index, before, weights, rules.symmetric, word, sums, buffer
-                )
+                word, used = kernels.count(index, before, window, word, sums, buffer)
                 kernels.tally(spool.commit(used)["word"], totals)
             edges.append(len(spool))
             del chunk, index  # free the memory before the next chunk
@@ -158,7 +156,8 @@ def warm() -> None:
     kernels.tally(text, np.zeros(2, np.int64))
     sums, records = kernels.sums(2), np.empty(4, COUNT)
     index = kernels.index(text, 2)
-    _, used = kernels.count(index, 0, kernels.weights(1), True, 0, sums, records)
+    window = kernels.Window(kernels.weights(1), True)
+    _, used = kernels.count(index, 0, window, 0, sums, records)
     kernels.merge(records[:used], np.array([0, used]), 0, 2, sums, np.empty(4, COUNT))
     kernels.weigh(records[:used], records[:used].view(RECORD))
     kernels.tally(records[:used]["word"], np.zeros(3, np.int64))

@@ -20,7 +20,7 @@ from dml.types import Comm
 from dml.wire.collectives import ALLREDUCE, all_to_all
 from dml.wire.collectives.all_gather_parts import lengths
 
-MOST = 1 << 20  # records of a slab on a rank; larger slabs are not faster
+MAX_SLAB_RECORDS = 1 << 20  # records of a slab on a rank; larger slabs are not faster
 
 
 class Runs(NamedTuple):
@@ -50,7 +50,7 @@ def merge(comm: Comm, runs: Runs, path: Path, memory: int) -> int:
     ALLREDUCE["ring"](comm, turns, np.maximum)
     at, sums, done = list(runs.edges), kernels.sums(words), 0
     with Scratch(path, RECORD) as file:
-        for start, stop in slabs(heaviest, min(limit, MOST)):
+        for start, stop in slabs(heaviest, min(limit, MAX_SLAB_RECORDS)):
             edges = cut(totals, start, stop, size)
             merged = np.empty(0, COUNT)
             for turn in range(turns[0]):

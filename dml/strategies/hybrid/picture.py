@@ -18,7 +18,7 @@ from dml.wire.mesh.axes import replicas, said
 
 HEAD = ("stage", "layers", "of a matrix", "parameters", "devices (rank:device)")
 MB = 1e6
-MOST = 8  # devices shown in a row
+MAX_DEVICES = 8  # devices shown in a row
 
 
 def lines(parts: Sequence[Part], axes: Mesh) -> list[str]:
@@ -44,7 +44,7 @@ def row(parts: Sequence[Part], grid: np.ndarray, stage: int) -> tuple[str, ...]:
     replicas = [
         " ".join(named[device.id] for device in slices) for slices in grid[:, stage]
     ]
-    shown = max(1, MOST // size)
+    shown = max(1, MAX_DEVICES // size)
     more = [f"{len(replicas) - shown} more"] if len(replicas) > shown else []
     return (
         str(stage),

@@ -60,7 +60,7 @@ class Report:
         self.version = server.version
 
     def worked(self, client: Client) -> None:
-        values = vars(client) | vars(client.mail) | vars(self.counts)
+        values = vars(client) | vars(client.outbox) | vars(self.counts)
         self.work = np.array([[values[name] for name in WORK]], float)
 
 

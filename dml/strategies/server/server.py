@@ -281,11 +281,11 @@ def make_replica(problem: Problem, client: Client, setup: Setup, make: Make) -> 
 
 
 def colocated(serving: Server, comm: CountedComm) -> Colocated:
-    def hear(source: int, message: np.ndarray) -> bool:
-        serving.hear(source, message)
+    def handle(source: int, message: np.ndarray) -> bool:
+        serving.handle(source, message)
         return len(serving.ended) < serving.workers
 
-    return Colocated(comm, serving.inbox, hear)
+    return Colocated(comm, serving.inbox, handle)
 
 
 def final_step(serving: Server, timer: Timer, table: Callable[[], Any]) -> Step:

@@ -58,7 +58,7 @@ class Part(NamedTuple):
     weight: float  # share of the minibatch's examples
 
 
-class Kept(NamedTuple):
+class PendingGradient(NamedTuple):
     """A gradient to push."""
 
     rows: Keys
@@ -118,17 +118,17 @@ def worker_steps(
     client, comm = replica.client, replica.client.comm
     part = parts.at(client.clock)
     reading: Reading | None = None
-    summing: list[Kept] = []  # gradients of clocks that are not pushed yet
+    unpushed: list[PendingGradient] = []  # gradients of clocks that are not pushed yet
     while part:
         sent = comm.bytes_sent
         with timer("wait"):
-            reading = reading or replica.ask(part.rows, part.clock)
-            replica.have(reading, part.rows, part.clock)
+            reading = reading or replica.begin_read(part.rows, part.clock)
+            replica.finish_read(reading, part.rows, part.clock)
         if replica.rule.backups and replica.clock > part.clock:
             # the other workers are clocks ahead: skip to their clock
-            if summing:
-                push(replica, summing, ends_clock=False)
-                summing = []
+            if unpushed:
+                push(replica, unpushed, ends_clock=False)
+                unpushed = []
             counts.skipped_clocks += replica.clock - part.clock
             client.clock, reading = replica.clock, None
             part = parts.at(client.clock)
@@ -137,18 +137,18 @@ def worker_steps(
         reading = None
         if options.prefetch and following:
             with timer("wire"):
-                reading = replica.ask(following.rows, following.clock)
+                reading = replica.begin_read(following.rows, following.clock)
         with timer("gradient"):
             loss, grads = part_gradient(parts.problem, replica, part, options, poll)
             comm.platform.work(part.weight * parts.workers)
         with timer("wire"):
-            summing.append(filtered(replica, part, grads, options, counts, loss))
-            replica.wrote(*summing[-1][:3])
-            if len(summing) == options.pushes or not following:
-                push(replica, summing)
-                summing = []
+            unpushed.append(filtered(replica, part, grads, options, counts, loss))
+            replica.add_gradient(*unpushed[-1][:3])
+            if len(unpushed) == options.pushes or not following:
+                push(replica, unpushed)
+                unpushed = []
             else:
-                client.clock_ends()
+                client.end_clock()
         seconds = timer.lap()
         counts.waited += seconds.get("wait", 0.0)
         counts.computed += seconds.get("gradient", 0.0)
@@ -204,7 +204,7 @@ def filtered(
     options: WorkerOptions,
     counts: Counts,
     loss: float,
-) -> Kept:
+) -> PendingGradient:
     """Return the gradient to push: finite, and filtered; count what is left out.
 
     Args:
@@ -226,28 +226,32 @@ def filtered(
                 "--on_nonfinite=skip"
             )
         none = slice(0, 0) if isinstance(part.rows, slice) else part.rows[:0]
-        return Kept(none, grads[:0], 0.0, loss, none)
+        return PendingGradient(none, grads[:0], 0.0, loss, none)
     if options.row_filter is None:
-        return Kept(part.rows, grads, part.weight, loss, part.rows)
+        return PendingGradient(part.rows, grads, part.weight, loss, part.rows)
     if isinstance(part.rows, slice):
         raise BadInput("expected sparse rows for a row filter, got a dense problem")
     mask = options.row_filter(replica.table[part.rows], grads / np.float32(part.weight))
     counts.offered += len(part.rows)
     counts.sifted += len(part.rows) - int(mask.sum())
-    return Kept(part.rows[mask], grads[mask], part.weight, loss, part.rows, mask)
+    return PendingGradient(
+        part.rows[mask], grads[mask], part.weight, loss, part.rows, mask
+    )
 
 
-def push(replica: Replica, summing: list[Kept], ends_clock: bool = True) -> None:
+def push(
+    replica: Replica, unpushed: list[PendingGradient], ends_clock: bool = True
+) -> None:
     """Push the sum of several clocks' gradients; end the last clock if `ends_clock`."""
-    weight = sum(gradient.weight for gradient in summing)
-    loss = sum(gradient.loss for gradient in summing) / len(summing)
+    weight = sum(gradient.weight for gradient in unpushed)
+    loss = sum(gradient.loss for gradient in unpushed) / len(unpushed)
     replica.pushes += 1
-    if len(summing) == 1:  # the server knows its keys from the pull
-        (gradient,) = summing
+    if len(unpushed) == 1:  # the server knows its keys from the pull
+        (gradient,) = unpushed
         keys, grads, mask = gradient.read, gradient.grads, gradient.mask
     else:
         keys, grads = sum_rows(
-            [Rows(filtered.rows, filtered.grads) for filtered in summing]
+            [Rows(filtered.rows, filtered.grads) for filtered in unpushed]
         )
         mask = None
     replica.client.push(keys, grads, weight, loss, ends_clock=ends_clock, has=mask)

@@ -15,13 +15,13 @@ from functools import partial
 import numpy as np
 
 from dml.metrics.timer import Timer
-from dml.sim.delays import Law, stream
+from dml.sim.delays import DelayDistribution, stream
 from dml.strategies.shared.workers import Descent, epoch_settings, settle
 from dml.types import Comm, Problem, Step
 from dml.wire.memory.delayed import delayed_loop, delayed_table
 from dml.wire.memory.state import Order
 
-MOST = 1024  # updates that are saved; the greatest delay
+MAX_DELAY = 1024  # updates that are saved; the greatest delay
 
 
 def delayed(
@@ -31,10 +31,10 @@ def delayed(
     *,
     comm: Comm,
     timer: Timer,
-    distribution: Law,
+    distribution: DelayDistribution,
     seed: int = 0,
     per_coordinate: bool = False,
-    most: int = MOST,
+    most: int = MAX_DELAY,
 ) -> Iterator[Step]:
     """Train as one worker with delayed reads; yield a Step an epoch.
 
@@ -90,7 +90,7 @@ def in_turn(order: Order) -> np.ndarray:
 
 
 def delays(
-    distribution: Law,
+    distribution: DelayDistribution,
     draws: np.random.Generator,
     lengths: np.ndarray,
     per_coordinate: bool,

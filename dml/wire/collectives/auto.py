@@ -142,7 +142,7 @@ def machine_rates(comm: Comm) -> Rates:
         return Rates(0.0, 0.0, 0.0)
     if comm.platform.virtual:
         alpha, beta, gamma = comm.platform.network.rates[:3]
-        return Rates(alpha, beta, gamma, meet=alpha)
+        return Rates(alpha, beta, gamma, barrier=alpha)
     if comm.cache.rates is None:
         from dml.wire.comm.mpi import machine
 

@@ -93,12 +93,15 @@ def check_call(
         call()
     for _ in range(2):
         buffer[...] = twice[first : first + length]
-        before, made = comm.bytes_sent, comm.platform.raw.process.made if virtual else 0
+        before, made = (
+            comm.bytes_sent,
+            comm.platform.raw.process.created if virtual else 0,
+        )
         comm.Barrier()
         start = comm.Wtime()
         call()
         seconds = comm.Wtime() - start
-        made = comm.platform.raw.process.made - made if virtual else 0
+        made = comm.platform.raw.process.created - made if virtual else 0
         sent = comm.bytes_sent - before
         sha256, (sent, made) = compare_replicas(comm, buffer, sent, made)
         if not virtual or comm.rank == 0:  # the other ranks have equal bits

@@ -9,7 +9,7 @@ from typing import Any, NoReturn
 
 def refuse(comm: Any, problem: str, code: int = 2) -> NoReturn:
     """End with an exit code and one line, if one rank or all ranks have the problem."""
-    meet(comm, problem, code)
+    report_together(comm, problem, code)
     sys.exit(code)
 
 
@@ -17,17 +17,17 @@ def leave(comm: Any, problem: str, code: int) -> NoReturn:
     """End in the same way from any place; MPI's own abort might hang."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # a second one must not end MPI midway
-    meet(comm, problem, code)
+    report_together(comm, problem, code)
     sys.stdout.flush()
     os._exit(code)
 
 
-def meet(comm: Any, problem: str, code: int) -> None:
+def report_together(comm: Any, problem: str, code: int) -> None:
     """Print the problem once if all ranks have it; else end them after 2 seconds."""
-    met = comm.Ibarrier()
-    patience = time.monotonic() + 2
-    while not met.Test():
-        if time.monotonic() > patience:
+    barrier = comm.Ibarrier()
+    deadline = time.monotonic() + 2
+    while not barrier.Test():
+        if time.monotonic() > deadline:
             sys.stderr.write(f"rank {comm.rank}: {problem}\n")
             sys.stderr.flush()
             comm.Abort(code)

@@ -14,13 +14,13 @@ from dml.wire.plans.topology import SEGMENT, SMALL, STAGE, fold, rounds, segment
 
 
 class Rates(NamedTuple):
-    """Seconds per operation of a machine; `meet` and `touch` are of shared memory."""
+    """Seconds per operation of a machine; `barrier` and `copy` are of shared memory."""
 
     alpha: float  # per message
     beta: float  # per byte sent
     gamma: float  # per byte reduced
-    meet: float = 0.0  # per round of a barrier in shared memory
-    touch: float = 0.0  # per byte copied in shared memory
+    barrier: float = 0.0  # per round of a barrier in shared memory
+    copy: float = 0.0  # per byte copied in shared memory
 
 
 class Job(NamedTuple):
@@ -44,8 +44,8 @@ def seconds(algorithm: str, job: Job, rates: Rates) -> float:
 def fit(measurements: Iterable[tuple[str, Job, float]]) -> Rates:
     """Fit rates to measured (algorithm, job, seconds) by relative error.
 
-    `meet` is at most `alpha` and `touch` at most `beta`, because a message on one host
-    includes both. Without these bounds noise could reverse the choice.
+    A message on one host includes a barrier and a copy, so `barrier` is at most `alpha`
+    and `copy` at most `beta`. Without these bounds noise could change the choice.
     """
     import numpy as np
     from scipy.optimize import least_squares
@@ -53,16 +53,19 @@ def fit(measurements: Iterable[tuple[str, Job, float]]) -> Rates:
     rows = list(measurements)
 
     def rates(logs: np.ndarray) -> Rates:
-        alpha, beta, gamma, meet, touch = np.exp(logs).tolist()
-        return Rates(alpha, beta, gamma, alpha * meet, beta * touch)
+        alpha, beta, gamma, barrier, copy = np.exp(logs).tolist()
+        return Rates(alpha, beta, gamma, alpha * barrier, beta * copy)
 
-    def misses(logs: np.ndarray) -> list[float]:
-        guess = rates(logs)
-        return [math.log(seconds(name, job, guess) / took) for name, job, took in rows]
+    def errors(logs: np.ndarray) -> list[float]:
+        candidate = rates(logs)
+        return [
+            math.log(seconds(name, job, candidate) / measured)
+            for name, job, measured in rows
+        ]
 
     start = np.log([1e-6, 1e-10, 1e-10, 0.5, 0.5])
     bounds = [-50.0] * 3 + [-10.0] * 2, [10.0] * 3 + [0.0] * 2
-    return rates(least_squares(misses, start, bounds=bounds, xtol=1e-14).x)
+    return rates(least_squares(errors, start, bounds=bounds, xtol=1e-14).x)
 
 
 def choose(job: Job, rates: Rates, candidates: Iterable[str]) -> str:
@@ -87,10 +90,11 @@ def reduce_seconds(job: Job, rates: Rates, length: int) -> float:
 
 def barrier_seconds(size: int, rates: Rates) -> float:
     """Return the seconds of a barrier in shared memory."""
-    return rounds(size) * rates.meet
+    return rounds(size) * rates.barrier
 
 
 def star_seconds(job: Job, rates: Rates) -> float:
+    """Return the seconds of the root, which receives and sends one by one."""
     n = job.length
     return (job.size - 1) * (
         reduce_seconds(job, rates, n) + send_seconds(job, rates, n)
@@ -98,6 +102,7 @@ def star_seconds(job: Job, rates: Rates) -> float:
 
 
 def tree_seconds(job: Job, rates: Rates) -> float:
+    """Return the seconds of a reduction up a tree and a broadcast down."""
     n = job.length
     return rounds(job.size) * (
         reduce_seconds(job, rates, n) + send_seconds(job, rates, n)
@@ -105,6 +110,7 @@ def tree_seconds(job: Job, rates: Rates) -> float:
 
 
 def folding_seconds(job: Job, rates: Rates) -> float:
+    """Return the seconds of folding to a power of two, and of the reverse."""
     n = job.length
     if not fold(job.size).extra:
         return 0.0
@@ -112,11 +118,13 @@ def folding_seconds(job: Job, rates: Rates) -> float:
 
 
 def butterfly_seconds(job: Job, rates: Rates) -> float:
+    """Return the seconds of exchanges of the full buffer."""
     inner = rounds(fold(job.size).power) * reduce_seconds(job, rates, job.length)
     return inner + folding_seconds(job, rates)
 
 
 def halving_doubling_seconds(job: Job, rates: Rates) -> float:
+    """Return the seconds of a recursive reduce-scatter and all-gather."""
     total, length = folding_seconds(job, rates), job.length
     for _ in range(rounds(fold(job.size).power)):
         length = -(-length // 2)  # the larger half
@@ -125,12 +133,14 @@ def halving_doubling_seconds(job: Job, rates: Rates) -> float:
 
 
 def ring_seconds(job: Job, rates: Rates) -> float:
+    """Return the seconds of a ring reduce-scatter and all-gather."""
     longest = -(-job.length // job.size)
     both = reduce_seconds(job, rates, longest) + send_seconds(job, rates, longest)
     return (job.size - 1) * both
 
 
 def hierarchical_seconds(job: Job, rates: Rates) -> float:
+    """Return the seconds inside groups, and of the all-reduce across groups."""
     largest, owners = max(job.groups), min(job.groups)  # ranks; owners of chunks
     longest = -(-job.length // owners)
     across = job._replace(size=len(job.groups), length=longest, hosts=False)
@@ -138,33 +148,35 @@ def hierarchical_seconds(job: Job, rates: Rates) -> float:
     nbytes = longest * job.itemsize
     if job.hosts:
         added = (largest - 1) * nbytes * rates.gamma
-        copied = (largest - 1) * nbytes * rates.touch
+        copied = (largest - 1) * nbytes * rates.copy
         return total + 3 * barrier_seconds(largest, rates) + added + copied
     both = reduce_seconds(job, rates, longest) + send_seconds(job, rates, longest)
     return total + (largest - 1) * both
 
 
 def shared_seconds(job: Job, rates: Rates) -> float:
+    """Return the seconds of an all-reduce in shared memory."""
     p, nbytes = job.size, job.length * job.itemsize
     if nbytes <= SMALL:
-        return barrier_seconds(p, rates) + nbytes * (
-            (p - 1) * rates.gamma + rates.touch
-        )
+        return barrier_seconds(p, rates) + nbytes * ((p - 1) * rates.gamma + rates.copy)
     if job.registered:
         chunk = -(-job.length // p) * job.itemsize
         return 2 * barrier_seconds(p, rates) + (p - 1) * chunk * (
-            rates.gamma + rates.touch
+            rates.gamma + rates.copy
         )
     total = barrier_seconds(p, rates)
     for part in segments(job.length, STAGE // job.itemsize):
         chunk = -(-(part.stop - part.start) // p) * job.itemsize
         added = (p - 1) * chunk * rates.gamma
-        total += barrier_seconds(p, rates) + added + 2 * p * chunk * rates.touch
+        total += barrier_seconds(p, rates) + added + 2 * p * chunk * rates.copy
     return total
 
 
 def native_seconds(job: Job, rates: Rates) -> float:
-    """Lower bound for algorithms that do not add while receiving (Chan 2007)."""
+    """Return a lower bound for algorithms that do not reduce while receiving.
+
+    See Chan 2007.
+    """
     share = (job.size - 1) / job.size * job.length * job.itemsize
     return rounds(job.size) * rates.alpha + share * (2 * rates.beta + rates.gamma)
 

@@ -10,8 +10,8 @@
     data     one ring all-reduce of a device's gradients; other collectives with ZeRO
 
 Communication does not overlap with computation. Devices are numbered by tensor, then by
-data, then by stage: a tensor group is inside a host, a tensor and data group if it
-fits, all stages only if the whole mesh fits.
+data, then by stage: a tensor group is always inside one host; its replicas are, if they
+fit; stages are, if all devices fit.
 """
 
 from typing import NamedTuple
@@ -34,10 +34,10 @@ class Work(NamedTuple):
 class Machine(NamedTuple):
     """Speed of devices and networks."""
 
-    flops: float  # of a device, per second, as reached by models
-    inside: Rates  # between devices of a host
-    network: Rates  # between hosts
-    host: int  # devices of a host
+    flops: float  # flops per second of a device, as measured with models
+    inside: Rates  # rates between devices of a host
+    network: Rates  # rates between hosts
+    host: int  # number of devices of a host
 
 
 class Seconds(NamedTuple):
@@ -56,7 +56,7 @@ class Seconds(NamedTuple):
 
 
 def seconds(work: Work, plan: Plan, machine: Machine) -> Seconds:
-    """Predict the seconds of a step, from those of the slowest stage."""
+    """Predict the seconds of a step from the slowest stage."""
     compute = stage_flops(work, plan) / (plan.tensor * machine.flops)
     stream = plan.microbatch * work.length * work.width * work.itemsize
     reduced = 4 + 2 * plan.remat
@@ -81,7 +81,7 @@ def blocks(work: Work, plan: Plan) -> int:
 
 
 def stage_flops(work: Work, plan: Plan) -> float:
-    """Return the flops of a microbatch on the last stage: slowest by its head."""
+    """Return the flops of a microbatch on the last stage, the slowest by its head."""
     # scores and mixing: Narayanan 2021, eq. 3
     attention = 12 * work.width * work.length
     inside = blocks(work, plan) * (6 * work.block + attention)

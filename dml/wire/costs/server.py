@@ -27,11 +27,11 @@ class Clock(NamedTuple):
 def seconds(clock: Clock, rates: Rates, pulls: bool = True) -> float:
     """Predict the seconds of a clock in which all workers push, then all pull.
 
-    One worker waits for its own messages, one after another. With many workers the port
-    of a server is the limit, which carries 2wn/s bytes. On the `Uniform` virtual
-    network the prediction is exact for one worker and one server. Small pushes of many
-    workers overlap with answers and take less. Workers that wait for each other at
-    several servers take up to 1.5 times as long.
+    A single worker waits for its messages, one after another. With many workers the
+    bottleneck is the port of a server, which carries 2wn/s bytes. On the `Uniform`
+    virtual network the prediction is exact for one worker and one server. Small pushes
+    of many workers overlap with answers and take less time; workers that wait for each
+    other at several servers take up to 1.5 times as long.
 
     Args:
       clock: Sizes of the clock.

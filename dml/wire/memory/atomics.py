@@ -112,7 +112,7 @@ def wait_for(array, i, least):
 
 @njit(nogil=True, cache=True)
 def barrier(flags, me, count):
-    """Wait until all workers have called; each counts its calls in its flag."""
+    """Wait until all workers have called; each worker counts its calls in its flag."""
     calls = flags[me * LINE] + 1
     store(flags, me * LINE, calls)
     for other in range(count):
@@ -121,6 +121,6 @@ def barrier(flags, me, count):
 
 @njit(nogil=True, cache=True)
 def spin(array, reads):
-    """Read array[0] `reads` times: work that takes equally long on every core."""
+    """Read array[0] `reads` times: work of equal duration on every core."""
     for _ in range(reads):
         load(array, 0)

@@ -6,9 +6,9 @@
 
 Changes of rows that too many edges share are deferred to the end of the block. During
 the block these rows are read as they were at its start, and their gradients are stored
-on a board. After the barrier each of them is changed by one worker, by the sum of its
-gradients in the order of edges. If all rows are deferred, the method is a synchronous
-minibatch.
+on a board. After the barrier each deferred row is changed by one worker, by the sum of
+its gradients in the order of edges. If all rows are deferred, the method is synchronous
+minibatch SGD.
 """
 
 import functools
@@ -45,7 +45,7 @@ def batch_loop(model: Any) -> Callable[..., tuple]:
         total = np.empty((1, *table.shape[1:]), table.dtype)
         owned = np.empty(len(plan.deferred), np.uint32)
         none_deferred = len(plan.slots) == 0
-        # if all rows are deferred, all gradients are of the first step of the block
+        # if all rows are deferred, all edges of a block have the step of its first edge
         stride = 0 if plan.deferred.all() else 1
         loss, changed = 0.0, 0
         for position in range(len(order.visits)):

@@ -12,16 +12,17 @@ from numba import njit
 
 from dml.types import BadInput, Edges
 
-LINE = 16  # consecutive rows of one worker, so that no cache line has two writers
+LINE = 16  # rows assigned together to a worker, so that no cache line has two writers
 
 
 class Plan(NamedTuple):
     """The edges of each worker and block, and the deferred rows of workers and edges.
 
-    In block b, worker w has edges[starts[c] : starts[c + 1]] with c = b·workers + w, in
-    ascending order. Each deferred row has one worker, in all blocks: of edge e, worker
-    w has slots[slot_starts[c] : slot_starts[c + 1]] with c = e·workers + w, in
-    ascending order. Slot s of edge e is the row edges.rows[edges.starts[e] + s].
+    In block b, worker w visits edges[starts[c] : starts[c + 1]] with c = b·workers + w,
+    in ascending order. A deferred row has the same worker in all blocks. The deferred
+    rows of edge e and worker w are slots[slot_starts[c] : slot_starts[c + 1]] with
+    c = e·workers + w, in ascending order; slot s of edge e is the row
+    edges.rows[edges.starts[e] + s].
     """
 
     starts: np.ndarray  # int64, by block and worker
@@ -95,7 +96,7 @@ def _blocks(edges: Edges, batch: int, deferred: np.ndarray) -> int:
     width = int(edges.rows.max()) + 1 if len(edges.rows) else 0
     if len(deferred) < width:
         raise BadInput(
-            f"expected a mask of at least {width} rows, got {len(deferred)}; pass a "
+            f"expected a mask of {width} rows or more, got {len(deferred)}; pass a "
             "mask of the table's length"
         )
     return -(-(len(edges.starts) - 1) // batch)
@@ -116,6 +117,14 @@ def connect(edges, first, last, deferred, owners, parents):
 
     The owner of a row is the last edge that touched it. Owners below `first` belong to
     earlier blocks and are ignored, so that owners are not reset between blocks.
+
+    Args:
+      edges: The edges.
+      first: First edge of the block.
+      last: Last edge of the block plus 1.
+      deferred: Mask of rows that cause no conflicts.
+      owners: Owner of each row; updated.
+      parents: Receives the root of each edge, as a position in the block.
     """
     for e in range(first, last):
         parents[e - first] = root = e - first
@@ -128,7 +137,8 @@ def connect(edges, first, last, deferred, owners, parents):
                 parents[max(root, other)] = min(root, other)
                 root = min(root, other)
             owners[row] = e
-    for place in range(last - first):  # ascending: parents already have roots
+    # ascending: the parent of each edge already points to its root
+    for place in range(last - first):
         parents[place] = parents[parents[place]]
 
 

@@ -22,13 +22,13 @@ from dml.wire.memory.source_hash import compiled
 class DelayedTable(NamedTuple):
     """A table, and the values of its rows before each of the last updates.
 
-    A change is the change of one row by one update: that of the s-th row of update u
-    has the number u · width + s, and its place in the ring buffers is the number modulo
-    their length. The changes of a row are a linked list, newest first.
+    A change is the change of one row by one update. The change of the s-th row of
+    update u has the number u · width + s; its place in the ring buffers is the number
+    modulo their length. The changes of a row are a linked list, newest first.
     """
 
     table: np.ndarray  # the current rows
-    velocity: np.ndarray  # shaped as the table; no rows without momentum
+    velocity: np.ndarray  # shaped as the table; empty without momentum
     before: np.ndarray  # ring buffer: the row before the change
     previous: np.ndarray  # ring buffer: number of the previous change of the same row
     last: np.ndarray  # number of the latest change of each row; -1: none
@@ -72,14 +72,15 @@ def delayed_loop(model: Any) -> Callable[..., float]:
     def delayed_loop(state, data, edges, delays, clock, settings):
         """Visit the edges; return the summed loss.
 
-        state: a DelayedTable.
-        data: data of the model.
-        edges: numbers of the edges to visit.
-        delays: the delay of each row that is read, in the order of reads; at most the
+        Args:
+          state: A DelayedTable.
+          data: Data of the model.
+          edges: Numbers of the edges to visit.
+          delays: Delay of each row that is read, in the order of reads; at most the
             number of updates so far. Delays above the length of the ring buffers are
             reduced to it.
-        clock: number of updates of earlier calls.
-        settings: learning rate and momentum.
+          clock: Number of updates of earlier calls.
+          settings: Learning rate and momentum.
         """
         total, reads = 0.0, 0
         velocity = state.velocity.reshape(-1)
@@ -97,7 +98,7 @@ def delayed_loop(model: Any) -> Callable[..., float]:
                         apply_momentum(
                             velocity, rows[s], state.grads, s, settings.momentum
                         )
-                    # table, not stale: a projection applies to the current row
+                    # the table, not `stale`: a projection applies to the current row
                     model.move(state.table, rows[s], state.grads, s, settings.rate)
                     change(state, rows[s], s, now)
         return total
@@ -110,7 +111,7 @@ def recall(state, rows, now, delays):
     """Copy the rows, as they were before update now - delay, to `stale`."""
     width, places = len(state.grads), len(state.previous)
     for s in range(len(rows)):
-        # at most the length of the ring buffers, where newer changes replace older
+        # the ring buffers have the last places // width updates only
         r, oldest = rows[s], (now - min(delays[s], places // width)) * width
         number, place = state.last[r], -1
         while number >= max(oldest, 0):
@@ -136,7 +137,7 @@ def change(state, r, s, now):
 def put(target, i, rows, j):
     """Copy rows[j] to target[i].
 
-    It is a loop, because slices take three times as long to compile.
+    The code has a loop, because slices take three times as long to compile.
     """
     if target.ndim == 1:
         target[i] = rows[j]

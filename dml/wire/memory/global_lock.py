@@ -4,7 +4,7 @@
     worker 1   ⏳                          🔒 read, gradient, change 🔓
 
 Training is serial, in the order in which the lock is acquired: p workers take the time
-of one worker, and the time to pass the lock.
+of one worker, plus the time to acquire the lock.
 """
 
 from numba import njit

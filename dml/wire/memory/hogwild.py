@@ -6,12 +6,18 @@
 `+=` is a read, an addition and a write: a write of another worker in between is lost.
 An edge reads and writes its rows, without messages and without waiting.
 
-A locking policy is a module with the functions and the constant below.
+A locking policy is a module with the functions and the constant of this module. The
+arguments of the functions:
+
+    sync      shared variables, `state.Sync`
+    edges     all edges
+    e, t      number of the edge, and of the step
+    moves     whether the edge has a gradient
 """
 
 from numba import njit
 
-STEPS = 0  # consecutive steps of a worker; 0: those of a block
+STEPS = 0  # number of consecutive steps of a worker; 0 for the steps of a block
 
 
 @njit(nogil=True, cache=True)

@@ -1,7 +1,7 @@
 """The loop of a worker over an epoch without barriers, edge by edge.
 
 blocks   5 2 0 4 1 3     The epoch visits blocks of edges in a random order, and assigns
-worker   0 1 0 1 0 1     them to workers in turn. A locking policy has functions to run
+worker   0 1 0 1 0 1     them to workers in turn. Functions of a locking policy run
                          before the reads, before the changes and after them.
 """
 
@@ -39,11 +39,11 @@ def lock_free_loop(model: Any, policy: Any) -> Callable[..., tuple]:
                 spin(sync.flags, settings.delay)
                 policy.turn(sync, edges, e, t, moves)
                 if moves:
-                    # a slice, so that numba does not check indices for signs
+                    # a slice: numba then does not check for negative indices
                     rows = edges.rows[edges.starts[e] : edges.starts[e + 1]]
                     changed += len(rows)
                     if worker.count > 1:
-                        # request all cache lines together, not store by store
+                        # request all cache lines before the first store
                         for r in rows:
                             prefetch_for_write(flat, r * width)
                     for s in range(len(rows)):

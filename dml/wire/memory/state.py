@@ -23,7 +23,7 @@ class State(NamedTuple):
     """The table, its velocity, and the synchronisation of its workers."""
 
     table: np.ndarray  # shape T or TxD
-    velocity: np.ndarray  # of momentum, shaped as the table; empty without momentum
+    velocity: np.ndarray  # shaped as the table; empty without momentum
     hits: np.ndarray  # int32: number of changes of each row; empty if not counted
     sync: Sync
 

@@ -1,6 +1,7 @@
 """The sparsity of a problem: Ω, Δ and ρ of HOGWILD! (Niu 2011), conflicts, delays.
 
-Theories of asynchronous updates expect a loss of progress at two delays.
+Theory predicts slower convergence from two delays on: one in the worst case (Niu 2011),
+and one on average, with 1 conflict in flight per edge.
 """
 
 import math
@@ -12,8 +13,8 @@ from numba import njit
 from dml.types import BadInput, Edges
 
 HEAVY = 64  # a row in more than 1 / HEAVY of the edges is stored as a bitset of edges
-WORK = 1 << 26  # greatest number of edges of rows that a measurement visits
-WORDS = 8  # words of a bitset, read in sequence, that take the time of one edge
+WORK = 1 << 26  # largest number of (row, edge) pairs that a measurement visits
+WORDS = 8  # words of a bitset that take the time of one (row, edge) pair
 
 
 class Structure(NamedTuple):
@@ -41,7 +42,7 @@ def structure(edges: Edges, width: int, seed: int = 0, work: int = WORK) -> Stru
       edges: The edges.
       width: Number of rows of the table.
       seed: Random seed of the sample.
-      work: Greatest number of edges of rows to visit.
+      work: Largest number of (row, edge) pairs to visit.
     """
     count = len(edges.starts) - 1
     if not len(edges.rows):
@@ -100,8 +101,8 @@ def lines(structure: Structure) -> list[str]:
         f"{structure.edges} edges over {structure.rows} rows",
         f"Ω = {structure.omega} rows in the largest edge",
         f"Δ = {structure.delta:.3g} of the edges touch the most used row",
-        f"ρ = {least}{structure.rho:.3g} of the edges meet one of them",
-        f"{about}{structure.conflicts:.4g} others conflict with an edge on average",
+        f"ρ = {least}{structure.rho:.3g} of the edges share a row with one edge",
+        f"{about}{structure.conflicts:.4g} edges conflict with an edge on average",
         f"safe delay, worst case (6ρτ + 6τ²Ω√Δ = 1): {structure.worst:.3g} updates",
         f"safe delay, on average (edges / conflicts): {structure.usual:.3g} updates",
     ]
@@ -153,7 +154,7 @@ def bitsets(members, heavy, words):
 
 @njit(nogil=True, cache=True)
 def ones(word):
-    """Return the number of set bits: summed by pairs, fours and bytes, then all."""
+    """Return the number of set bits: sums of pairs, of fours, of bytes, of the word."""
     word -= (word >> np.uint64(1)) & np.uint64(0x5555555555555555)
     pairs = np.uint64(0x3333333333333333)
     word = (word & pairs) + ((word >> np.uint64(2)) & pairs)
@@ -165,7 +166,14 @@ def ones(word):
 def overlaps(edges, members, bitset_of, bits, visits):
     """Return the number of edges that share a row with each visited edge.
 
-    The edge itself counts if it has rows.
+    An edge with rows shares them with itself.
+
+    Args:
+      edges: The edges.
+      members: Edges of each row, by `transpose`.
+      bitset_of: Number of each row's bitset; -1 for rows without one.
+      bits: Bitsets of the edges of heavy rows.
+      visits: Numbers of the visited edges.
     """
     last_visit = np.full(len(edges.starts) - 1, -1)
     union, counts = np.zeros(bits.shape[1], np.uint64), np.zeros(len(visits), np.int64)

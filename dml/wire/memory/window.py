@@ -12,7 +12,7 @@ HEADER = 4096  # bytes before each rank's part: a page with the rank's flag
 
 
 class HostWindow:
-    """Owns an MPI shared window; all ranks map all parts, and part r is rank r's."""
+    """An MPI shared window; all ranks map all parts, and part r belongs to rank r."""
 
     def __init__(
         self, comm: Any, win: Any, raw: Sequence[memoryview], free: Callable[[], None]
@@ -27,8 +27,8 @@ class HostWindow:
     def barrier(self, pause: Callable[[], object] = os.sched_yield) -> None:
         """Wait until all ranks have called; stores made before are visible after.
 
-        Each rank counts its calls in a flag that the other ranks read. There is no
-        message, and no process switch if every rank has a core.
+        Each rank counts its calls in a flag that the other ranks read. No messages are
+        sent, and processes are not switched if every rank has a core.
         """
         self.count = count = self.count + 1
         self.win.Sync()  # this rank's stores before its flag
@@ -50,8 +50,9 @@ class HostWindow:
 def unlink_names(maps: Path = Path("/proc/self/maps")) -> None:
     """Delete the files of MPICH's shared memory that this process maps.
 
-    Call it when all ranks have mapped the memory. The system then frees it at the end
-    of the last process. MPICH deletes the files only if all ranks end without error.
+    Call this function when all ranks have mapped the memory. The system then frees the
+    memory at the end of the last process. MPICH deletes the files only if all ranks end
+    without error.
     """
     try:
         lines = maps.read_text().splitlines()

@@ -22,11 +22,11 @@ from dml.wire.collectives import broadcast
 COORDINATOR = "DML_COORDINATOR"  # sets the address of rank 0
 NAMES_BYTES = 4096  # of the text of all addresses, at most
 BACKLOG = 4096  # simultaneous connections
-KNOCK = 2.0  # timeout of a connection in seconds
+CONNECT_TIMEOUT = 2.0  # timeout of a connection in seconds
 SIOCGIFADDR = 0x8915  # Linux's ioctl for the address of an interface
 
 
-def meeting_point(comm: Comm) -> str:
+def coordinator_address(comm: Comm) -> str:
     """Return address:port on rank 0's host, equal on all ranks; collective.
 
     Rank 0 listens at a free port and broadcasts its addresses. The first rank of each
@@ -38,13 +38,13 @@ def meeting_point(comm: Comm) -> str:
     with ExitStack() as open_until_chosen:
         text = np.zeros(NAMES_BYTES, np.uint8)
         if comm.rank == 0:
-            names = ",".join(doors(open_until_chosen, max(hosts) == 0)).encode()
+            names = ",".join(listen(open_until_chosen, max(hosts) == 0)).encode()
             text[: len(names)] = np.frombuffer(names, np.uint8)[:NAMES_BYTES]
         broadcast(comm, text)
         candidates = text.tobytes().rstrip(b"\0").decode().split(",")
         reachable = np.ones(len(candidates), np.int32)
         if hosts.index(hosts[comm.rank]) == comm.rank:
-            reachable[:] = [answers(door) for door in candidates]
+            reachable[:] = [connects(candidate) for candidate in candidates]
         comm.Allreduce(None, reachable, np.minimum)
     if not reachable.any():
         raise BadInput(
@@ -55,7 +55,7 @@ def meeting_point(comm: Comm) -> str:
     return candidates[int(reachable.argmax())]
 
 
-def doors(stack: ExitStack, alone: bool) -> list[str]:
+def listen(stack: ExitStack, alone: bool) -> list[str]:
     """Listen at a free port, or at the port of the setting; return the addresses.
 
     If the port cannot be opened, return the setting, to which no host can connect.
@@ -65,12 +65,12 @@ def doors(stack: ExitStack, alone: bool) -> list[str]:
     both = socket.has_dualstack_ipv6()
     family = socket.AF_INET6 if both else socket.AF_INET
     try:
-        door = socket.create_server(
+        server = socket.create_server(
             ("", int(port or 0)), family=family, backlog=BACKLOG, dualstack_ipv6=both
         )
     except (OSError, OverflowError):
         return [setting]
-    number = stack.enter_context(door).getsockname()[1]
+    number = stack.enter_context(server).getsockname()[1]
     hosts = [address] if address else ["127.0.0.1"] if alone else addresses()
     return [f"{host}:{number}" for host in hosts]
 
@@ -95,19 +95,21 @@ def addresses() -> list[str]:
     return [f"[{each}]" if each.version == 6 else str(each) for each in outer]
 
 
-def answers(door: str) -> bool:
+def connects(address_port: str) -> bool:
     """Return whether a connection to address:port succeeds."""
-    address, _, port = door.rpartition(":")
+    address, _, port = address_port.rpartition(":")
     with suppress(OSError, ValueError):
-        socket.create_connection((address.strip("[]"), int(port)), KNOCK).close()
+        socket.create_connection(
+            (address.strip("[]"), int(port)), CONNECT_TIMEOUT
+        ).close()
         return True
     return False
 
 
 def on_cpu() -> bool:
     """Return whether JAX will use CPUs, without initialising its backends."""
-    wanted = jax.config.jax_platforms  # type: ignore[attr-defined]
-    return wanted == "cpu" or not Path("/dev/nvidiactl").exists()
+    platforms = jax.config.jax_platforms  # type: ignore[attr-defined]
+    return platforms == "cpu" or not Path("/dev/nvidiactl").exists()
 
 
 def known_by_name(comm: Comm) -> None:

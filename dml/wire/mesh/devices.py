@@ -12,7 +12,7 @@ import jax
 from jax.sharding import AxisType, Mesh
 
 from dml.types import BadInput, Comm
-from dml.wire.mesh.coordinator import known_by_name, meeting_point, on_cpu
+from dml.wire.mesh.coordinator import coordinator_address, known_by_name, on_cpu
 
 
 def start(comm: Comm) -> None:
@@ -35,7 +35,7 @@ def start(comm: Comm) -> None:
     # else JAX takes SIGTERM for itself, and a run cannot save and end
     jax.config.update("jax_enable_preemption_service", False)
     jax.distributed.initialize(
-        meeting_point(comm),
+        coordinator_address(comm),
         num_processes=comm.size,
         process_id=comm.rank,
         local_device_ids=hosts[: comm.rank].count(hosts[comm.rank]),

@@ -38,13 +38,13 @@ class Slot(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """The messages of every slot of every stage; pure arithmetic.
+    """The messages of every slot of every stage.
 
     In slot r of a stage, spare host j receives a piece from worker r+j, and sends a
-    piece that it added up in the stage before to worker r+j+c. The other workers send
-    to each other, also c ranks further: as many workers send to no spare host as
-    receive from none. c takes all values in the first half of the stages, when pieces
-    are pushed to workers, and again in the second half, when their sums are pulled.
+    piece that it reduced in the previous stage to worker r+j+c. The workers that do not
+    send to a spare host send to the worker c ranks further, which does not receive from
+    one. In the first half of the stages c takes all values while pieces are pushed to
+    workers; in the second half, again while their sums are pulled.
     """
 
     workers: int
@@ -59,7 +59,7 @@ class Plan(NamedTuple):
 
     @property
     def repeats(self) -> int:
-        """The factor m of the numbers of pieces and stages."""
+        """Factor m in the numbers of pieces and stages."""
         return self.stages // (2 * (self.workers - 1))
 
     def first_piece(self, server: int) -> int:

@@ -16,11 +16,17 @@ from dml.wire.reducers.rows import Keys
 
 
 class Partition(NamedTuple):
-    """The rows in the order of their servers: server s has edges[s] to edges[s + 1]."""
+    """The rows in the order of their servers.
 
-    edges: np.ndarray  # the first position of each server, and the number of rows
-    rows: np.ndarray | None  # the row at each position; None: row r is at position r
-    position: np.ndarray | None  # the position of each row; None as for `rows`
+    Attributes:
+      edges: Server s has the positions edges[s] … edges[s + 1] - 1.
+      rows: Row at each position; None if row r is at position r.
+      position: Position of each row; None if row r is at position r.
+    """
+
+    edges: np.ndarray
+    rows: np.ndarray | None
+    position: np.ndarray | None
 
     @property
     def servers(self) -> int:
@@ -60,7 +66,7 @@ def partition(
     if frequency.shape != (rows,):
         raise BadInput(
             f"expected the access frequencies of {rows} rows, got an array of shape "
-            f"{frequency.shape}"
+            f"{frequency.shape}; pass one number per row"
         )
     turns = np.arange(rows) % (2 * servers)
     dealt = np.where(turns < servers, turns, 2 * servers - 1 - turns)  # 0 1 … 1 0
@@ -92,7 +98,7 @@ def split_keys(partition: Partition, keys: Keys) -> Iterator[Part]:
 
 
 def split_range(partition: Partition, keys: slice) -> Iterator[Part]:
-    """Yield the keys of each server, of consecutive rows."""
+    """Yield the keys of each server, for keys that are consecutive rows."""
     start, stop = keys.start, keys.stop
     if partition.rows is not None and (start, stop) != (0, len(partition.rows)):
         yield from split_keys(partition, np.arange(start, stop))
@@ -108,7 +114,10 @@ def split_range(partition: Partition, keys: slice) -> Iterator[Part]:
 
 
 def imbalance(partition: Partition, weight: np.ndarray | None = None) -> float:
-    """Return the greatest load of a server over the mean: rows, or sums of weights."""
+    """Return the largest load of a server divided by the mean load.
+
+    A load is a number of rows, or a sum of their weights.
+    """
     load = np.diff(partition.edges)
     if weight is not None:
         shards = (partition.rows_of(server) for server in range(partition.servers))

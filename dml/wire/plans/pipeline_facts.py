@@ -11,7 +11,7 @@ def bubble(schedule: Schedule) -> float:
 
 
 def speed_up(schedule: Schedule) -> float:
-    """Return the time of one device over that of the stages: KM/(M + K - 1)."""
+    """Return the speed-up over one device: KM/(M + K - 1) for gpipe and 1f1b."""
     return schedule.stages * (1 - bubble(schedule))
 
 
@@ -31,8 +31,8 @@ def staleness(schedule: Schedule) -> np.ndarray:
     """Return the staleness of each gradient: an array microbatches x parts.
 
     Staleness is the number of updates of a part between the forward and the end of the
-    backward, if every backward ends with an update. It is min(m, K - 1 - k) for
-    pipedream.
+    backward, if every backward ends with an update. For pipedream it is
+    min(m, K - 1 - k) for minibatch m at stage k.
     """
     ticks = schedule.ticks
     age = np.empty(ticks.shape[1:], int)

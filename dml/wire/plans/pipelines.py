@@ -31,7 +31,7 @@ class Schedule(NamedTuple):
     pieces: int  # ticks of a backward
     piece: np.ndarray  # 0: a forward; 1 ... pieces: the pieces of a backward in order
     microbatch: np.ndarray
-    round: np.ndarray  # number of the part among those of the stage
+    round: np.ndarray  # number of the part on its stage
 
     @property
     def parts(self) -> int:
@@ -77,18 +77,23 @@ def interleaved(
 
     v is `rounds`. Microbatches pass through all parts in groups of K, so that a group
     returns to stage 0 when its last microbatch has left: the bubble is
-    (K - 1)/(vM + K - 1). The ticks that an incomplete last group does not need are
-    idle. Megatron begins stage k with 2(K - k - 1) + (v - 1)K + 1 forwards. Here
-    messages are sent within a tick, so vK - k forwards are enough, and one round is
-    1f1b.
+    (K - 1)/(vM + K - 1). An incomplete last group leaves ticks idle. Megatron begins
+    stage k with 2(K - k - 1) + (v - 1)K + 1 forwards. In this module messages arrive
+    within a tick, so vK - k forwards suffice, and a single round equals 1f1b.
+
+    Args:
+      stages: Number of stages K.
+      microbatches: Number of microbatches M.
+      rounds: Number of parts v on each stage.
+      pieces: Ticks of a backward.
     """
     groups = -(-microbatches // stages)
     work = groups * stages * rounds  # forwards of a stage
     number, part = np.indices((microbatches, stages * rounds))
     stage, turn = part % stages, part // stages
-    first = number // stages * stages * rounds + number % stages  # rank in round 0
-    place = first + stages * turn  # among the forwards of a stage
-    back = first + stages * (rounds - 1 - turn)  # among its backwards
+    first = number // stages * stages * rounds + number % stages  # position in round 0
+    place = first + stages * turn  # position among the forwards of a stage
+    back = first + stages * (rounds - 1 - turn)  # position among its backwards
     ahead, period = rounds * stages - stage, 1 + pieces
 
     def steady(place: np.ndarray) -> np.ndarray:
@@ -141,7 +146,7 @@ def make(
 def check_schedule(
     name: str, stages: int, microbatches: int, rounds: int = 1, pieces: int = 2
 ) -> None:
-    """Raise BadInput if no schedule has this name and these sizes."""
+    """Raise BadInput if no schedule has this name and these sizes; see `make`."""
     if name not in SCHEDULES:
         raise BadInput(
             f"expected a schedule, got {name!r}; pass one of {', '.join(SCHEDULES)}"
@@ -149,7 +154,9 @@ def check_schedule(
     sizes = {"stages": stages, "microbatches": microbatches}
     for size_name, size in (sizes | {"rounds": rounds, "pieces": pieces}).items():
         if size < 1:
-            raise BadInput(f"expected 1 or more {size_name}, got {size}; pass more")
+            raise BadInput(
+                f"expected 1 or more {size_name}, got {size}; pass 1 or more"
+            )
     if rounds > 1 and SCHEDULES[name] is not interleaved:
         raise BadInput(
             f"expected one round of {name}, got {rounds=}; pass 1 or use interleaved"
@@ -159,9 +166,13 @@ def check_schedule(
 def from_ticks(
     forward: np.ndarray, backward: np.ndarray, pieces: int, rounds: int = 1
 ) -> Schedule:
-    """Return the schedule with these ticks of forwards and of first backward pieces.
+    """Return the schedule in which forwards and backwards have these ticks.
 
-    Both are arrays microbatches x parts.
+    Args:
+      forward: Tick of each forward: microbatches x parts.
+      backward: Tick of the first piece of each backward: microbatches x parts.
+      pieces: Ticks of a backward.
+      rounds: Number of parts on each stage.
     """
     microbatches, stages = forward.shape[0], forward.shape[1] // rounds
     shape = int(backward.max()) + pieces, stages

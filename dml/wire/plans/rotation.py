@@ -7,8 +7,7 @@
                                      2   2  3  0  1  r1    from rank r to r-1, and are
                                      3   1  2  3  0  r1    back after all rounds.
 
-Therefore any number of ranks changes each row in the same order as one rank. Pure
-arithmetic.
+Therefore rows are changed in the same order by any number of ranks. Pure arithmetic.
 """
 
 from typing import NamedTuple
@@ -48,8 +47,8 @@ def rounds(blocks: int, tables: int = 2) -> tuple[Round, ...]:
 
 
 def pairings(blocks: int, turn: int) -> Round:
-    """Pair the blocks by the circle method; an odd number leaves one block out."""
-    circle = blocks - 1 + blocks % 2  # all blocks, without the last of an even number
+    """Pair the blocks by the circle method; of an odd number, one block is unpaired."""
+    circle = blocks - 1 + blocks % 2  # odd; the last of an even number is not in it
     pairs = [
         sorted(((turn + k) % circle, (turn - k) % circle))
         for k in range(1, (circle + 1) // 2)
@@ -60,7 +59,7 @@ def pairings(blocks: int, turn: int) -> Round:
 
 
 def blocks_of(task: Task, blocks: int, tables: int = 2) -> tuple[int, ...]:
-    """Return the blocks of a task: words from 0, contexts of a second table after."""
+    """Return the blocks of a task: words from 0, then contexts of a second table."""
     contexts = blocks if tables == 2 else 0
     both = [block for b, c in task for block in (b, contexts + c)]
     return tuple(dict.fromkeys(both))
@@ -79,9 +78,10 @@ def home_ranks(blocks: int, tables: int, size: int) -> list[int]:
 def turns(blocks: int, tables: int, size: int) -> tuple[list[list[Turn]], list[list]]:
     """Return the turns of each rank, and its receives after the last turn.
 
-    The tasks of a round are divided evenly over the ranks, in order: with two tables, a
-    rank's first task frees the contexts that rank r-1 needs for its last task. The
-    receives after the last turn, (block, source), return blocks to their home ranks.
+    The tasks of a round are divided evenly over the ranks, in order: with two tables,
+    the first task of rank r frees the contexts that rank r-1 needs for its last task.
+    The receives after the last turn, (block, source), return blocks to their home
+    ranks.
     """
     schedule = rounds(blocks, tables)
     place = home_ranks(blocks, tables, size)  # the rank of each block

@@ -66,7 +66,7 @@ def halving_doubling(
     segment = step(itemsize, segment)
     yield from (each._replace(segment=segment) for each in folding)
     low, high = np.zeros(1, np.int64), full(1, length)
-    kept = []  # by reach: bytes that a place keeps, by the last bits of the place
+    kept = []  # for each reach: bytes that a place keeps, by the last bits of the place
     reach = 1
     while reach < len(places):
         middle = (low + high) // 2
@@ -86,9 +86,9 @@ def halving_doubling(
 def ring(
     size: int, length: int, itemsize: int = 4, segment: int = SEGMENT
 ) -> Iterator[Round]:
-    """Yield p chunks passing round a ring to be summed, and again to be copied.
+    """Yield a reduce-scatter of p chunks round a ring, and an all-gather.
 
-    If all chunks are equal, so are all rounds: one round is repeated.
+    If all chunks have equal lengths, all rounds are equal: one Round with `times`.
     """
     if size == 1:
         return
@@ -114,8 +114,7 @@ def hierarchical(
 ) -> Iterator[Round]:
     """Yield a reduce-scatter in groups, an all-reduce across them, and an all-gather.
 
-    All ranks are on different hosts: ranks of one host would share memory, and send no
-    messages.
+    Messages are those of ranks on different hosts; ranks of one host share memory.
 
     Args:
       size: Number of ranks.
@@ -145,14 +144,14 @@ def hierarchical(
 def ring_rounds(
     members: Sequence[Sequence[int]], owned: np.ndarray, segment: int | None
 ) -> Iterator[Round]:
-    """Yield ring reduce-scatters in all groups at once; all-gathers without a segment.
+    """Yield the rounds of a ring reduce-scatter, or all-gather, in all groups at once.
 
     Rank l of a group ends with chunk l; ranks without a chunk send empty messages.
 
     Args:
       members: The ranks of each group.
       owned: Bytes of each chunk.
-      segment: Bytes of a segment; None: all-gather.
+      segment: Bytes of a segment of a reduce-scatter; None for an all-gather.
     """
     sizes = np.array([len(group) for group in members])
     ranks = np.concatenate([np.asarray(group) for group in members])
@@ -195,11 +194,12 @@ def chunk_bytes(length: int, parts: int, itemsize: int) -> np.ndarray:
 
 
 def step(itemsize: int, segment: int) -> int:
-    """Return the bytes of a segment: whole elements, at least one."""
+    """Return the bytes of a segment rounded down to elements, at least one element."""
     return max(1, segment // itemsize) * itemsize
 
 
 def full(count: int, value: int) -> np.ndarray:
+    """Return an int64 array of equal values."""
     return np.full(count, value, np.int64)
 
 

@@ -19,8 +19,8 @@ from dml.wire.plans.pipelines import FORWARD, NEVER, Schedule
 class Instructions(NamedTuple):
     """The work of all ticks and its slots: arrays ticks x stages, -1 for none.
 
-    A stage computes first: it reads and writes slots. Then messages are sent, and put
-    into slots where they arrive.
+    In each tick a stage first computes, and reads and writes slots. Then messages are
+    sent and written to slots of the receivers.
     """
 
     piece: np.ndarray  # as in the Schedule
@@ -34,15 +34,15 @@ class Instructions(NamedTuple):
 
 
 def slot_count(table: np.ndarray) -> int:
-    """Return the number of slots of the stage with the most."""
+    """Return the largest number of slots of a stage."""
     return int(table.max(initial=NEVER)) + 1
 
 
 def instructions(schedule: Schedule) -> Instructions:
     """Return the instructions of a schedule.
 
-    Part 0 receives no activations. The last part receives no gradient, as that of the
-    loss is 1.
+    Part 0 receives no activations. The last part receives no gradient: the gradient of
+    the loss is 1.
     """
     ticks, parts = schedule.ticks, np.arange(schedule.parts)
     forward, first, last = ticks[FORWARD], ticks[FORWARD + 1], ticks[-1]
@@ -81,10 +81,10 @@ def instructions(schedule: Schedule) -> Instructions:
 
 
 def assign_slots(begin: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """Return a slot for each interval [begin, end), from the least number of slots.
+    """Return a slot for each interval [begin, end); the number of slots is minimal.
 
-    Slots are used in turn: of n slots, interval m has slot m % n if intervals end in
-    the order in which they begin.
+    Slots are used in turn: if intervals end in the order in which they begin, interval
+    m has slot m % n of n slots.
     """
     ended = np.searchsorted(np.sort(end), np.sort(begin), "right")
     count = int((np.arange(1, len(begin) + 1) - ended).max(initial=0))

@@ -48,6 +48,6 @@ def equal_parts(layers: int, count: int) -> list[range]:
 
 
 def imbalance(seconds: Sequence[float], cuts: Sequence[range]) -> float:
-    """Return the slowest part's time over the mean; 1 is balanced."""
+    """Return the time of the slowest part divided by the mean; 1 is balanced."""
     times = [sum(seconds[cut.start : cut.stop]) for cut in cuts]
     return max(times) * len(times) / sum(times)

@@ -12,7 +12,7 @@ STAGE = 1 << 19  # bytes of a plain buffer that are copied to shared memory at o
 
 @lru_cache(maxsize=256)
 def chunks(length: int, parts: int) -> tuple[slice, ...]:
-    """Divide `length` into parts; the first length mod parts are one longer."""
+    """Divide `length` into parts; the first length % parts of them are one longer."""
     short, longer = divmod(length, parts)
     edges = [part * short + min(part, longer) for part in range(parts + 1)]
     return tuple(slice(*pair) for pair in pairwise(edges))
@@ -49,11 +49,12 @@ def parent(rank: int) -> int:
 class Fold(NamedTuple):
     """The reduction of p ranks to a power of two: the first 2·extra ranks are pairs.
 
-    The odd rank of a pair sends its buffer to the even rank before it, and waits.
+    The odd rank of a pair sends its buffer to the even rank before it, and waits for
+    the result.
     """
 
-    power: int  # ranks that take part
-    extra: int  # pairs
+    power: int  # number of ranks that take part in the reduction
+    extra: int  # number of pairs
 
     def place(self, rank: int) -> int:
         """Return the place of a rank, 0 … power-1; -1 for a rank that waits."""
@@ -75,13 +76,13 @@ def fold(size: int) -> Fold:
 class Half(NamedTuple):
     """A round of recursive halving: keep one part, send the other to the partner."""
 
-    partner: int  # its place
+    partner: int  # place of the partner
     keep: slice
     send: slice
 
 
 def halving(place: int, power: int, length: int) -> list[Half]:
-    """Return the rounds of recursive halving; in reverse they are an all-gather."""
+    """Return the rounds of recursive halving; reversed, they are an all-gather."""
     low, high, step = 0, length, 1
     rounds = []
     while step < power:

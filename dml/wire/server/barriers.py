@@ -81,7 +81,7 @@ def ssp(comm: Comm, work: Work, steps: int, staleness: float = 0) -> np.ndarray:
     """
     server = comm.size - 1
     if comm.rank == server:
-        return keep(comm, steps, staleness)
+        return serve_ssp(comm, steps, staleness)
     starts_T = np.zeros(steps)
     for step in range(steps):
         starts_T[step] = comm.Wtime()
@@ -91,7 +91,7 @@ def ssp(comm: Comm, work: Work, steps: int, staleness: float = 0) -> np.ndarray:
     return starts_T
 
 
-def keep(comm: Comm, steps: int, staleness: float) -> np.ndarray:
+def serve_ssp(comm: Comm, steps: int, staleness: float) -> np.ndarray:
     """Receive every clock, and answer as soon as the bound allows it."""
     workers, slowest, status = comm.size - 1, 0, Status()
     clocks = [0] * workers

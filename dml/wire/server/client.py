@@ -6,8 +6,8 @@
       │ ── PUSH keys, gradients ─► │  stores or applies them
       │ ── CLOCK ────────────────► │
 
-Each exchange is one with each of s servers, which have a part of the rows. 2nD words a
-clock, for n rows of D words, and n words of keys that the server does not know yet.
+Each exchange is one with each of s servers, which have a part of the rows. 2nD words
+per clock, for n rows of D words, and n words of keys that the server does not know yet.
 """
 
 from collections.abc import Callable, Sequence
@@ -20,7 +20,7 @@ from dml.wire.comm.tags import Tag
 from dml.wire.plans.partition import Part, Partition, split_keys
 from dml.wire.reducers.rows import Keys, length
 from dml.wire.server.header import BITS, CLOCK, END, FLOATS, PULL, PUSH, WORDS
-from dml.wire.server.messages import Gradient, Heard, Mail
+from dml.wire.server.messages import Acknowledged, Gradient, Outbox
 
 
 class Reply(NamedTuple):
@@ -32,7 +32,7 @@ class Reply(NamedTuple):
     rows: np.ndarray
 
 
-class Asked(NamedTuple):
+class PendingPull(NamedTuple):
     """A pull in progress."""
 
     requests: list[Any]
@@ -41,11 +41,11 @@ class Asked(NamedTuple):
     out: np.ndarray | None
 
 
-class Read(NamedTuple):
+class PulledRows(NamedTuple):
     """The rows of a pull, and the servers that sent them."""
 
     values: np.ndarray
-    words: np.ndarray  # a row a server: clock, version, applied, count
+    words: np.ndarray  # a row per server: clock, version, applied, count
     servers: list[int]
 
 
@@ -74,10 +74,10 @@ class Client:
         self.comm, self.partition = comm, partition
         self.width, self.ranks = width, ranks
         self.wait = wait or comm.Waitall
-        self.mail = Mail(comm, partition, width, ranks, known, self.wait)
+        self.outbox = Outbox(comm, partition, width, ranks, known, self.wait)
         self.clock = 0  # clocks that this worker has ended
         self.versions = np.zeros(len(ranks), np.int64)  # of the rows last read
-        self.answers, self.changes = [0] * len(ranks), [0] * len(ranks)
+        self.replies, self.changes = [0] * len(ranks), [0] * len(ranks)
         self.rows_pulled = self.rows_pushed = 0
         self.split: tuple[Any, list[Part]] = (None, [])
         self.rows = int(partition.edges[-1])
@@ -86,7 +86,7 @@ class Client:
         self, keys: Keys, need: int = -1, out: np.ndarray | None = None
     ) -> np.ndarray:
         """Return rows, as soon as all clocks before `need` are complete."""
-        return self.have(self.ask(keys, need, out)).values
+        return self.finish_pull(self.begin_pull(keys, need, out)).values
 
     def push(
         self,
@@ -107,49 +107,51 @@ class Client:
         if values.shape != (wanted, self.width):
             raise BadInput(
                 f"rank {self.comm.rank}: expected values of shape "
-                f"{(wanted, self.width)}, got {values.shape}; pass a row a key"
+                f"{(wanted, self.width)}, got {values.shape}; pass a row per key"
             )
         values = np.ascontiguousarray(values, np.float32)
         kind = PUSH | (CLOCK if ends_clock else 0) | (0 if has is None else BITS)
-        self.mail.next_turn()
+        self.outbox.next_turn()
         gradient = Gradient(values, weight, loss, has)
         for part in self.parts(keys):
-            heard = self.heard(part.server)
-            self.mail.send(part, kind, self.clock, heard, gradient)
+            acknowledged = self.acknowledged(part.server)
+            self.outbox.send(part, kind, self.clock, acknowledged, gradient)
         self.rows_pushed += wanted
         self.clock += ends_clock
 
-    def clock_ends(self) -> None:
+    def end_clock(self) -> None:
         """Send the servers the end of this worker's clock."""
-        self.tell(CLOCK)
+        self.notify(CLOCK)
         self.clock += 1
 
     def end(self) -> None:
         """Send the servers the end of this worker's messages."""
-        self.tell(END)
-        self.mail.settle()
+        self.notify(END)
+        self.outbox.settle()
 
-    def tell(self, kind: int) -> None:
-        self.mail.next_turn()
+    def notify(self, kind: int) -> None:
+        self.outbox.next_turn()
         for server in range(len(self.ranks)):
-            self.mail.tell(server, kind, self.clock, self.heard(server))
+            self.outbox.notify(server, kind, self.clock, self.acknowledged(server))
 
-    def heard(self, server: int) -> Heard:
+    def acknowledged(self, server: int) -> Acknowledged:
         version = int(self.versions[server])
-        return version, self.answers[server], self.changes[server]
+        return version, self.replies[server], self.changes[server]
 
     # A pull in two halves, with computation between them.
 
-    def ask(self, keys: Keys, need: int = -1, out: np.ndarray | None = None) -> Asked:
-        """Begin to pull; `have` completes it."""
+    def begin_pull(
+        self, keys: Keys, need: int = -1, out: np.ndarray | None = None
+    ) -> PendingPull:
+        """Begin a pull; `finish_pull` completes it."""
         values = out
         if isinstance(keys, slice) and values is None:
             values = self.memory(length(keys))
-        asked = Asked([], [], length(keys), values)
-        self.mail.next_turn()
+        pull = PendingPull([], [], length(keys), values)
+        self.outbox.next_turn()
         for part in self.parts(keys):
             count = length(part.local)
-            if not count and asked.rows:
+            if not count and pull.rows:
                 continue
             rank, get = self.ranks[part.server], self.comm.Irecv
             if isinstance(part.local, slice):  # received in place
@@ -157,38 +159,38 @@ class Client:
                 assert values is not None
                 straight = isinstance(part.selection, slice)
                 rows = values[part.selection] if straight else self.memory(count)
-                asked.requests.append(get(word, rank, Tag.VALUES))
-                asked.requests.append(get(rows, rank, Tag.VALUES))
+                pull.requests.append(get(word, rank, Tag.VALUES))
+                pull.requests.append(get(rows, rank, Tag.VALUES))
             else:
                 buffer = np.empty(FLOATS + count * self.width, np.float32)
                 word = buffer[:FLOATS].view(np.int64)
                 rows = buffer[FLOATS:].reshape(count, self.width)
-                asked.requests.append(get(buffer, rank, Tag.VALUES))
-            asked.parts.append(Reply(part.server, part.selection, word, rows))
-            self.mail.send(part, PULL, need, self.heard(part.server))
+                pull.requests.append(get(buffer, rank, Tag.VALUES))
+            pull.parts.append(Reply(part.server, part.selection, word, rows))
+            self.outbox.send(part, PULL, need, self.acknowledged(part.server))
         self.rows_pulled += length(keys)
-        return asked
+        return pull
 
-    def have(self, asked: Asked) -> Read:
-        """Return the rows of `ask` when they have arrived."""
-        self.wait(asked.requests)
-        values = asked.out
+    def finish_pull(self, pull: PendingPull) -> PulledRows:
+        """Return the rows of a pull when they have arrived."""
+        self.wait(pull.requests)
+        values = pull.out
         words = np.zeros((len(self.ranks), WORDS), np.int64)
-        for server, which, word, rows in asked.parts:
+        for server, which, word, rows in pull.parts:
             words[server] = word
-            self.answers[server] += 1
+            self.replies[server] += 1
             self.versions[server] = word[1]
             self.comm.platform.note(int(word[1]))
-            if values is None and len(rows) == asked.rows and isinstance(which, slice):
+            if values is None and len(rows) == pull.rows and isinstance(which, slice):
                 values = rows  # all rows, in their order
                 continue
             if values is None:
-                values = self.memory(asked.rows)
+                values = self.memory(pull.rows)
             if not np.may_share_memory(values, rows):
                 values[which] = rows
         if values is None:
-            values = self.memory(asked.rows)
-        return Read(values, words, [part.server for part in asked.parts])
+            values = self.memory(pull.rows)
+        return PulledRows(values, words, [part.server for part in pull.parts])
 
     def memory(self, count: int) -> np.ndarray:
         return np.empty((count, self.width), np.float32)

@@ -16,23 +16,23 @@ from dml.wire.comm.tags import Tag
 class Colocated:
     """The receive of messages to this rank's server while the rank waits.
 
-    `hear(source, message)` handles a message and returns whether more will follow.
+    `handle(source, message)` handles a message and returns whether more will follow.
     """
 
     def __init__(
-        self, comm: Comm, inbox: np.ndarray, hear: Callable[[int, np.ndarray], bool]
+        self, comm: Comm, inbox: np.ndarray, handle: Callable[[int, np.ndarray], bool]
     ):
-        self.comm, self.inbox, self.hear = comm, inbox, hear
+        self.comm, self.inbox, self.handle = comm, inbox, handle
         self.receive: Any = None  # posted while this rank waits; it may stay so
         self.more = True
         self.status = Status()
 
-    def take(self) -> None:
+    def handle_inbox(self) -> None:
         """Handle the message in the inbox."""
         self.receive = None
-        self.more = self.hear(self.status.source, self.inbox)
+        self.more = self.handle(self.status.source, self.inbox)
 
-    def posted(self) -> Any:
+    def next_receive(self) -> Any:
         """Return the receive of the next message."""
         if self.receive is None:
             self.receive = self.comm.Irecv(self.inbox, ANY, Tag.SERVER)
@@ -43,18 +43,18 @@ class Colocated:
         if self.receive is not None:
             if not self.receive.Test(self.status):
                 return
-            self.take()
+            self.handle_inbox()
         while self.more and self.comm.Iprobe(ANY, Tag.SERVER):
             self.comm.Recv(self.inbox, ANY, Tag.SERVER, self.status)
-            self.take()
+            self.handle_inbox()
 
     def wait(self, requests: list[Any]) -> None:
         """Return when all requests have completed; handle messages meanwhile."""
         left = list(requests)
         while left and self.more:
-            place = self.comm.Waitany([*left, self.posted()], self.status)
+            place = self.comm.Waitany([*left, self.next_receive()], self.status)
             if place == len(left):
-                self.take()
+                self.handle_inbox()
             else:
                 del left[place]
         self.comm.Waitall(left)
@@ -62,5 +62,5 @@ class Colocated:
     def finish(self) -> None:
         """Handle messages until no more will follow."""
         while self.more:
-            self.posted().Wait(self.status)
-            self.take()
+            self.next_receive().Wait(self.status)
+            self.handle_inbox()

@@ -11,7 +11,7 @@ import numpy as np
 NBYTES = 64
 INLINE = 1 << 16  # bytes of values that are copied behind their head
 FORM = struct.Struct("<iiqqqiidd")
-WORDS = 4  # int64 before the rows of an answer: clock, version, applied, rows
+WORDS = 4  # int64 before the rows of a reply: clock, version, applied, rows
 FLOATS = 2 * WORDS  # as many of float32
 LAST = np.full(WORDS, -1)  # no more changes come
 
@@ -31,7 +31,7 @@ class Head(NamedTuple):
     start: int  # the first of consecutive rows, or -1 - the number of known keys
     clock: int
     version: int  # of the rows that the gradients are of
-    answers: int  # that the sender has received from this server
+    replies: int  # that the sender has received from this server
     changes: int  # messages of changed rows that it has received
     weight: float  # of the gradients in their minibatch
     loss: float
@@ -55,7 +55,7 @@ def bits_end(rows: int, kind: int) -> int:
     return keys_end(rows, kind) + (-(-rows // 64) * 8 if kind & BITS else 0)
 
 
-def apart(rows: int, width: int) -> bool:
+def is_separate(rows: int, width: int) -> bool:
     """Return whether the values are a separate message."""
     return 4 * rows * width > INLINE
 

@@ -13,15 +13,17 @@ from dml.wire.server.header import (
     KEYS,
     NBYTES,
     Head,
-    apart,
     bits_end,
+    is_separate,
     keys_end,
     longest,
     write,
 )
 
-TURNS = 2  # message buffers a server: one is filled while the other is sent
-Heard = tuple[int, int, int]  # version read, number of answers and of changes
+TURNS = 2  # message buffers per server: one is filled while the other is sent
+Acknowledged = tuple[
+    int, int, int
+]  # version read, numbers of replies and of changes received
 
 
 class Lists:
@@ -59,7 +61,7 @@ class Gradient(NamedTuple):
     loss: float
     has: np.ndarray | None
 
-    def of(self, which: Keys) -> tuple[np.ndarray, np.ndarray | None]:
+    def select(self, which: Keys) -> tuple[np.ndarray, np.ndarray | None]:
         """Return the values of some of the keys, and the mask of those with values."""
         if self.has is None:
             if isinstance(which, slice):
@@ -70,7 +72,7 @@ class Gradient(NamedTuple):
         return self.values[place[which][has]], has
 
 
-class Mail:
+class Outbox:
     """The buffers of messages, and the sends that may not have completed."""
 
     def __init__(
@@ -86,7 +88,7 @@ class Mail:
         self.lists = [Lists(known) for _ in ranks]
         self.keys_sent = self.keys_known = self.turn = 0
         empty = np.empty(0, np.uint8)  # grows with the messages
-        self.rooms = [[empty for _ in ranks] for _ in range(TURNS)]
+        self.buffers = [[empty for _ in ranks] for _ in range(TURNS)]
         self.sending: list[list[list]] = [[[] for _ in ranks] for _ in range(TURNS)]
 
     def next_turn(self) -> None:
@@ -98,13 +100,13 @@ class Mail:
         part: Part,
         kind: int,
         clock: int,
-        heard: Heard,
+        acknowledged: Acknowledged,
         gradient: Gradient | None = None,
     ) -> None:
         """Send a server its part of a list of keys, or of a gradient."""
         server, local = part.server, part.local
         rows, start = length(local), 0
-        message = self.room(server, longest(rows, self.width))
+        message = self.buffer(server, longest(rows, self.width))
         if isinstance(local, slice):
             start = local.start
         elif rows:
@@ -116,40 +118,42 @@ class Mail:
                 kind |= KEYS
                 self.keys_sent += rows
                 message[NBYTES : NBYTES + 4 * rows].view(np.int32)[:] = local
-        stop, body, of = keys_end(rows, kind), None, (0.0, 0.0)
+        stop, body, fields = keys_end(rows, kind), None, (0.0, 0.0)
         if gradient:
-            body, has = gradient.of(part.selection)
-            of = gradient.weight, gradient.loss
+            body, has = gradient.select(part.selection)
+            fields = gradient.weight, gradient.loss
             if has is not None:
                 bits = np.packbits(has)
                 message[stop : stop + len(bits)] = bits
                 stop = bits_end(rows, kind)
-            if not apart(len(body), self.width):
+            if not is_separate(len(body), self.width):
                 inside = message[stop : stop + body.nbytes].view(np.float32)
                 inside[:] = body.reshape(-1)
                 stop, body = stop + body.nbytes, None
-        write(Head(kind, rows, start, clock, *heard, *of), message)
+        write(Head(kind, rows, start, clock, *acknowledged, *fields), message)
         self.dispatch(message[:stop], server, Tag.SERVER)
         if body is not None:
             self.dispatch(body.reshape(-1), server, Tag.GRADIENTS)
 
-    def tell(self, server: int, kind: int, clock: int, heard: Heard) -> None:
+    def notify(
+        self, server: int, kind: int, clock: int, acknowledged: Acknowledged
+    ) -> None:
         """Send a server a message without rows."""
-        message = self.room(server, NBYTES)[:NBYTES]
-        write(Head(kind, 0, 0, clock, *heard, 0.0, 0.0), message)
+        message = self.buffer(server, NBYTES)[:NBYTES]
+        write(Head(kind, 0, 0, clock, *acknowledged, 0.0, 0.0), message)
         self.dispatch(message, server, Tag.SERVER)
 
     def dispatch(self, message: np.ndarray, server: int, tag: Tag) -> None:
         request = self.comm.Isend(message, self.ranks[server], tag)
         self.sending[self.turn][server].append(request)
 
-    def room(self, server: int, nbytes: int) -> np.ndarray:
+    def buffer(self, server: int, nbytes: int) -> np.ndarray:
         """Return the buffer of a message, after the earlier message in it is sent."""
         self.sent(self.sending[self.turn][server])
-        rooms = self.rooms[self.turn]
-        if len(rooms[server]) < nbytes:
-            rooms[server] = np.empty(nbytes, np.uint8)
-        return rooms[server]
+        buffers = self.buffers[self.turn]
+        if len(buffers[server]) < nbytes:
+            buffers[server] = np.empty(nbytes, np.uint8)
+        return buffers[server]
 
     def settle(self) -> None:
         """Return when all messages are sent."""

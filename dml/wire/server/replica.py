@@ -16,7 +16,7 @@ import numpy as np
 from dml.types import Shard
 from dml.wire.comm.tags import Tag
 from dml.wire.reducers.rows import Keys, indices, length
-from dml.wire.server.client import Asked, Client, Read
+from dml.wire.server.client import Client, PendingPull, PulledRows
 from dml.wire.server.consistency import Consistency
 from dml.wire.server.header import WORDS
 
@@ -36,7 +36,7 @@ class Reading(NamedTuple):
     """A read of rows in progress."""
 
     rows: Keys
-    asked: Asked | None
+    pull: PendingPull | None
 
 
 class Replica:
@@ -71,7 +71,7 @@ class Replica:
 
     # Reading.
 
-    def ask(self, rows: Keys, clock: int) -> Reading:
+    def begin_read(self, rows: Keys, clock: int) -> Reading:
         """Start to read the rows that are too old at this worker's clock."""
         need = clock - self.rule.staleness
         if self.rule.push_based:
@@ -79,7 +79,7 @@ class Replica:
         old = self.due(rows, need, clock)
         if old is None:
             return Reading(rows, None)
-        return Reading(old, self.client.ask(old, int(max(-1, need))))
+        return Reading(old, self.client.begin_pull(old, int(max(-1, need))))
 
     def due(self, rows: Keys, need: float, clock: int) -> Keys | None:
         """Return the rows to be read again; all of them where keys are a range.
@@ -100,19 +100,19 @@ class Replica:
             return rows if old.any() else None
         return rows[old] if old.any() else None
 
-    def have(self, reading: Reading, rows: Keys, clock: int) -> None:
+    def finish_read(self, reading: Reading, rows: Keys, clock: int) -> None:
         """Wait until all rows in the copy are as new as the rule requires."""
-        if reading.asked:
-            self.install(reading.rows, self.client.have(reading.asked), clock)
+        if reading.pull:
+            self.install(reading.rows, self.client.finish_pull(reading.pull), clock)
         if self.rule.push_based:
             need = clock - self.rule.staleness
             for part in self.client.parts(rows):
                 while self.oldest(part.server, rows, part.selection) < need:
-                    self.take_changes(part.server)
+                    self.receive_changes(part.server)
         if self.rule.push_based or self.rule.pull_period != 1:
-            self.tell_versions(rows)
+            self.set_versions(rows)
 
-    def install(self, rows: Keys, read: Read, clock: int) -> None:
+    def install(self, rows: Keys, read: PulledRows, clock: int) -> None:
         """Write rows that have arrived into the copy."""
         if length(rows):
             self.allocate()
@@ -149,7 +149,7 @@ class Replica:
         changed = int(self.changes[server, 0])
         return max(least, changed) if len(complete) else math.inf
 
-    def tell_versions(self, rows: Keys) -> None:
+    def set_versions(self, rows: Keys) -> None:
         """Set the versions that the next push sends: of the rows that were read."""
         for part in self.client.parts(rows):
             versions = self.version[within(rows, part.selection)]
@@ -163,19 +163,19 @@ class Replica:
         """Receive all changes that have arrived."""
         for server, rank in enumerate(self.client.ranks):
             while self.client.comm.Iprobe(rank, Tag.CHANGED):
-                self.take_changes(server)
+                self.receive_changes(server)
 
     def finish(self) -> None:
         """Receive the remaining changes, after this worker's END."""
         if self.rule.push_based:
             for server in range(len(self.client.ranks)):
-                while self.take_changes(server):
+                while self.receive_changes(server):
                     pass
             # later changes are not sent to this worker
             self.complete = np.full(len(self.complete), NEVER)
             self.changes[:] = NEVER
 
-    def take_changes(self, server: int) -> bool:
+    def receive_changes(self, server: int) -> bool:
         """Wait for a server's next changes and copy them; False after the last."""
         words = np.zeros(WORDS, np.int64)
         self.receive(words, server)
@@ -210,7 +210,7 @@ class Replica:
 
     # This worker's own gradients.
 
-    def wrote(self, rows: Keys, grads: np.ndarray, share: float) -> None:
+    def add_gradient(self, rows: Keys, grads: np.ndarray, share: float) -> None:
         """Update the copy by this worker's own gradient, which the next push sends."""
         if self.own:
             before = self.table[rows].copy()
@@ -232,13 +232,13 @@ class Replica:
         row_numbers = indices(rows)
         place = np.full(len(self.table), -1, np.int32)
         for each in missing:
-            of = indices(each.rows)
-            place[of] = np.arange(len(of), dtype=np.int32)
+            own_rows = indices(each.rows)
+            place[own_rows] = np.arange(len(own_rows), dtype=np.int32)
             positions = place[row_numbers]
             self.table[row_numbers[positions >= 0]] += each.delta[
                 positions[positions >= 0]
             ]
-            place[of] = -1
+            place[own_rows] = -1
 
     def prune(self, server: int, applied: int) -> None:
         """Drop gradients that all rows from this server will include."""

@@ -13,7 +13,6 @@ import numpy as np
 from dml.types import ANY, Combine, Comm, Rows, Shard, Status
 from dml.wire.comm.tags import Tag
 from dml.wire.reducers.rows import Keys, indices, length, sum_rows
-from dml.wire.server.answers import Answers, State
 from dml.wire.server.consistency import Consistency
 from dml.wire.server.header import (
     BITS,
@@ -24,12 +23,13 @@ from dml.wire.server.header import (
     PULL,
     PUSH,
     Head,
-    apart,
     bits_end,
+    is_separate,
     keys_end,
     longest,
     read,
 )
+from dml.wire.server.replies import Replies, State
 
 NOTHING = np.empty(0, np.int32)
 
@@ -62,10 +62,10 @@ class Server:
     shard: the rows of this server and their update.
     workers: their number; they are ranks 0 to workers - 1.
     rule: when gradients are applied and pulls answered.
-    heard: called with the sum of all workers' clocks whenever it grows.
+    on_clock: called with the sum of all workers' clocks whenever it grows.
     combine: the sum of an update's gradients; see `Reducer`.
 
-    `serve` handles messages until every worker has ended, `hear` a single one.
+    `serve` handles messages until every worker has ended, `handle` a single one.
     """
 
     def __init__(
@@ -74,18 +74,18 @@ class Server:
         shard: Shard,
         workers: int,
         rule: Consistency,
-        heard: Callable[[int], object] = lambda clocks: None,
+        on_clock: Callable[[int], object] = lambda clocks: None,
         combine: Combine = sum_rows,
     ):
         self.comm, self.shard, self.rule, self.combine = comm, shard, rule, combine
-        self.workers, self.heard = workers, heard
+        self.workers, self.on_clock = workers, on_clock
         self.rows, self.width = shard.values.shape
         self.inbox = np.empty(longest(self.rows, self.width), np.uint8)
         self.body = np.empty(shard.values.size, np.float32)
         self.clock = self.version = 0  # closed clocks, updates
         self.clocks = [0] * workers  # ended, of each worker
         self.total = 0  # their sum
-        self.through = 0  # workers that have ended the open clock
+        self.finished_workers = 0  # workers that have ended the open clock
         self.applied = [0] * workers  # pushes of each worker, applied or late
         self.ended: set[int] = set()
         self.status = Status()
@@ -93,18 +93,18 @@ class Server:
         self.pending: list[Push] = []  # not yet applied, in order of arrival
         self.waiting: list[tuple[int, int, Keys]] = []  # pulls: worker, clock, keys
         self.lists: list[dict[int, np.ndarray]] = [{} for _ in range(workers)]
-        self.out = Answers(comm, shard, workers, rule.push_based)
+        self.out = Replies(comm, shard, workers, rule.push_based)
 
     def serve(self) -> None:
         """Handle messages until every worker has ended."""
         while len(self.ended) < self.workers:
-            self.listen()
+            self.handle_next()
         self.settle()
 
-    def listen(self) -> None:
+    def handle_next(self) -> None:
         """Wait for the next message and handle it."""
         self.comm.Recv(self.inbox, ANY, Tag.SERVER, self.status)
-        self.hear(self.status.source, self.inbox)
+        self.handle(self.status.source, self.inbox)
 
     def settle(self) -> None:
         """Apply the pending gradients; return when all sent messages have arrived."""
@@ -113,23 +113,23 @@ class Server:
         self.pending = []
         self.out.settle()
 
-    def hear(self, worker: int, message: np.ndarray) -> None:
+    def handle(self, worker: int, message: np.ndarray) -> None:
         """Handle one message."""
         head = read(message)
-        self.out.forget(worker, head)
+        self.out.release_received(worker, head)
         if head.kind & (PULL | PUSH):
             at = self.keys(worker, head, message)
             if head.kind & PULL and head.clock <= self.clock:
-                self.out.answer(worker, at, self.state(worker))
+                self.out.reply(worker, at, self.state(worker))
             elif head.kind & PULL:
                 self.waiting.append((worker, head.clock, at))
             else:
-                self.take(self.push(worker, head, at, message))
+                self.accept(self.push(worker, head, at, message))
         if head.kind & CLOCK:
             before = self.clock
-            self.tick(worker, head.clock + 1)
+            self.end_clock(worker, head.clock + 1)
             if self.clock > before:
-                self.answer()
+                self.answer_pulls()
         if head.kind & END:
             self.ended.add(worker)
             if self.rule.push_based:
@@ -157,7 +157,7 @@ class Server:
             has = np.unpackbits(bits, count=head.rows).view(bool)
             at = indices(at)[has]
         rows = length(at)
-        if apart(rows, self.width):
+        if is_separate(rows, self.width):
             flat = self.body[: rows * self.width]
             self.comm.Recv(flat, worker, Tag.GRADIENTS)
         else:
@@ -165,12 +165,12 @@ class Server:
             flat = message[start:stop].view(np.float32)
         return Push(worker, head, at, flat.reshape(rows, self.width))
 
-    def take(self, push: Push) -> None:
+    def accept(self, push: Push) -> None:
         """Apply a gradient, or store it until its update is complete."""
         if self.rule.aggregation_count == 1:
             self.flush([push])
         elif not self.rule.aggregation_count and push.head.clock < self.clock:
-            self.note(push, late=1)
+            self.log_gradient(push, late=1)
         else:
             # a copy, as the inbox is used again
             self.pending.append(push._replace(grads=push.grads.copy()))
@@ -178,12 +178,12 @@ class Server:
                 self.flush(self.pending)
                 self.pending = []
 
-    def tick(self, worker: int, clock: int) -> None:
+    def end_clock(self, worker: int, clock: int) -> None:
         """Count the end of a worker's clock; close the clocks that are complete."""
-        self.through += self.clocks[worker] <= self.clock < clock
+        self.finished_workers += self.clocks[worker] <= self.clock < clock
         self.total += clock - self.clocks[worker]
         self.clocks[worker] = clock
-        while self.through >= self.workers - self.rule.backups:
+        while self.finished_workers >= self.workers - self.rule.backups:
             if not self.rule.aggregation_count:
                 # order matters: by worker, not by arrival, so that sums have equal bits
                 order = sorted(self.pending, key=by_clock_and_worker)
@@ -191,10 +191,10 @@ class Server:
                 self.pending = order[len(due) :]
                 self.flush(due)
             self.clock += 1
-            self.through = sum(each > self.clock for each in self.clocks)
+            self.finished_workers = sum(each > self.clock for each in self.clocks)
             if self.rule.push_based:
                 self.send_changes()
-        self.heard(self.total)
+        self.on_clock(self.total)
 
     def flush(self, pushes: list[Push]) -> None:
         """Apply gradients as one update."""
@@ -204,7 +204,7 @@ class Server:
             if self.rule.staleness_scaled:
                 stale = self.version - push.head.version
                 np.divide(push.grads, np.float32(max(1, stale)), out=push.grads)
-            self.note(push)
+            self.log_gradient(push)
         share = round(sum(push.head.weight for push in pushes), 9)  # 1 with all terms
         at, grads = self.combine([Rows(push.at, push.grads) for push in pushes])
         if self.rule.averaged and share:
@@ -215,23 +215,23 @@ class Server:
             self.out.dirty[at] = True
         self.version += 1
 
-    def note(self, push: Push, late: int = 0) -> None:
+    def log_gradient(self, push: Push, late: int = 0) -> None:
         """Log a gradient that is applied now, or is late."""
         head, stale = push.head, self.version - push.head.version
         self.applied[push.worker] += 1
         now = self.comm.Wtime()
-        of = push.worker, head.clock, stale, head.loss, length(push.at)
-        self.log.append(Applied(now, *of, late))
+        fields = push.worker, head.clock, stale, head.loss, length(push.at)
+        self.log.append(Applied(now, *fields, late))
 
     # Rows.
 
-    def answer(self) -> None:
+    def answer_pulls(self) -> None:
         """Answer the pulls whose clocks are complete."""
         ready = [each for each in self.waiting if each[1] <= self.clock]
         if ready:
             self.waiting = [each for each in self.waiting if each[1] > self.clock]
             for worker, _, at in sorted(ready, key=lambda each: each[0]):
-                self.out.answer(worker, at, self.state(worker))
+                self.out.reply(worker, at, self.state(worker))
 
     def send_changes(self) -> None:
         """Send all workers the rows that changed since the last clock."""

@@ -29,12 +29,12 @@ def torch_gloo(comm: CountedComm, buffer: np.ndarray) -> Callable[[], Any]:
     import torch
     from torch import distributed
 
-    from dml.wire.mesh.devices import meeting_point
+    from dml.wire.mesh.devices import coordinator_address
 
     if not distributed.is_initialized():
         distributed.init_process_group(
             "gloo",
-            init_method=f"tcp://{meeting_point(comm)}",
+            init_method=f"tcp://{coordinator_address(comm)}",
             rank=comm.rank,
             world_size=comm.size,
         )

@@ -153,7 +153,7 @@ def train_rank(
         path,
         values,
         comm,
-        writers.console(*shown, says=partial(progress_line, speed, built)),
+        writers.console(*shown, row_text=partial(progress_line, speed, built)),
         learning(path / "loss"),
         append=bool(values.resume),
     ) as writer:

@@ -99,7 +99,7 @@ def race_two_layers(words: int, width: int, batch: Batch) -> dict[str, Any]:
         model, params, examples=len(batch.targets), take=lambda at: batch
     )
     both = divisions(problem, mesh(AXIS, jax.devices(), 2))
-    one, two = race(list(both.values()), batch)
+    one, two = time_in_turns(list(both.values()), batch)
     length = sum(part.shape[1] for part in batch)
     return {
         "two_layers_gain_counted": 2 * length / ticks(2, length),
@@ -123,7 +123,7 @@ def divisions(problem: Problem, line: Mesh) -> dict[str, Division]:
     return {ONE_DEVICE: one_device(problem), WAVEFRONT: Division(swept, line, SPECS)}
 
 
-def race(divisions: Sequence[Division], batch: Batch) -> list[float]:
+def time_in_turns(divisions: Sequence[Division], batch: Batch) -> list[float]:
     """Return the seconds of each gradient: medians of calls in turns."""
     calls = []
     for problem, axes, specs in divisions:

@@ -151,14 +151,14 @@ STRATEGIES: dict[str, Callable[[Setup], Iterator[Step]]] = {
     "mesh": mesh,
     "server": server,
 }
-FEWEST = {"server": 2}  # fewest ranks of a strategy; default 1
+MIN_RANKS = {"server": 2}  # fewest ranks of a strategy; default 1
 
 
 def sizes(name: str, ranks: Iterable[int]) -> list[int]:
     """Return the numbers of ranks on which a strategy can train."""
     if name == "serial":
         return [1]
-    return [size for size in ranks if size >= FEWEST.get(name, 1)]
+    return [size for size in ranks if size >= MIN_RANKS.get(name, 1)]
 
 
 def batch(values: flags.FlagValues, size: int) -> int:

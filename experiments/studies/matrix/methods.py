@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dml.metrics.timer import Timer
-from dml.sim.delays import law
+from dml.sim.delays import delay_distribution
 from dml.strategies import rotation, strategy
 from dml.strategies.server.roles import Roles
 from dml.strategies.server.server import Setup
@@ -116,7 +116,7 @@ def threads(entry: Entry, comm: CountedComm) -> Own:
 
 
 def late(entry: Entry, comm: CountedComm) -> Own:
-    return {"distribution": law("constant:3"), "seed": SEED}
+    return {"distribution": delay_distribution("constant:3"), "seed": SEED}
 
 
 def columns(entry: Entry, comm: CountedComm) -> Own:

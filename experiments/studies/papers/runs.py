@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from lab import started
 from lab.claims import Claim, Verdict, judge, never, untested
+from lab.hardware import describe_processor
 
 from dml.runs import folder as runs
 from dml.runs import results
@@ -177,10 +178,8 @@ def shown(command: Command, size: str) -> str:
 
 def machine() -> Record:
     """Return the processor, its cores, and the memory."""
-    from studies.shared_memory.hogwild_report import machine
-
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    return machine() | {"memory_gb": round(memory / 1e9)}
+    return describe_processor() | {"memory_gb": round(memory / 1e9)}
 
 
 def energy(seen: Mapping[str, Run]) -> Record:

@@ -22,7 +22,7 @@ from dml.strategies.hybrid.parts import Pipeline, divide
 from dml.strategies.hybrid.programs import Gradients
 from dml.types import Batch
 from dml.wire.mesh import devices
-from studies.tensor.parts import race
+from studies.tensor.measurements import time_in_turns
 
 MB = 1e6
 SERIAL = "one device"
@@ -97,7 +97,9 @@ def speeds(
             for name, pipeline in SCHEDULES.items()
         }
         calls = {name: (stages, call) for name, (call, _) in built.items()}
-        times = race({SERIAL: (1, serial(problem, microbatches))} | calls, turns)
+        times = time_in_turns(
+            {SERIAL: (1, serial(problem, microbatches))} | calls, turns
+        )
         for name, (_, programs) in built.items():
             pairs = zip(times[SERIAL], times[name], strict=True)
             yield {

@@ -32,8 +32,8 @@ FLAGS.number(
 FLAGS.text(
     "rates",
     "",
-    "Rates alpha,beta,gamma[,meet,touch] in seconds; empty: measured between ranks, or "
-    "those of --network on one rank.",
+    "Rates alpha,beta,gamma[,barrier,copy] in seconds; empty: measured between ranks, "
+    "or those of --network on one rank.",
 )
 
 
@@ -56,19 +56,19 @@ def rates_from_flags(comm: CountedComm) -> Rates:
         return messages.machine_rates(comm)
     if not FLAGS.rates:
         alpha, beta, gamma = network(FLAGS.network, 1).rates[:3]
-        return Rates(alpha, beta, gamma, meet=alpha, touch=beta)
+        return Rates(alpha, beta, gamma, barrier=alpha, copy=beta)
     try:
         values = [float(rate) for rate in FLAGS.rates.split(",")]
-        alpha, beta, gamma, meet, touch = (
+        alpha, beta, gamma, barrier, copy = (
             values if values[3:] else [*values, *values[:2]]
         )
     except ValueError as error:
         raise BadInput(
             f"expected --rates of three numbers or five, got {FLAGS.rates!r}; pass "
-            "alpha,beta,gamma[,meet,touch] in seconds per message and per byte"
+            "alpha,beta,gamma[,barrier,copy] in seconds per message and per byte"
         ) from error
-    if min(alpha, beta, gamma, meet, touch) < 0:
+    if min(alpha, beta, gamma, barrier, copy) < 0:
         raise BadInput(
             f"expected rates of 0 or more, got --rates={FLAGS.rates}; pass seconds"
         )
-    return Rates(alpha, beta, gamma, meet, touch)
+    return Rates(alpha, beta, gamma, barrier, copy)

@@ -72,8 +72,8 @@ def binds(training: Training, rates: Rates, name: str, size: int, overlap: bool)
     """Return the resource whose doubled speed shortens the step most."""
     halves = {"fixed": training.fixed / 2, "example": training.example / 2}
     less = {
-        "latency": rates._replace(alpha=rates.alpha / 2, meet=rates.meet / 2),
-        "bandwidth": rates._replace(beta=rates.beta / 2, touch=rates.touch / 2),
+        "latency": rates._replace(alpha=rates.alpha / 2, barrier=rates.barrier / 2),
+        "bandwidth": rates._replace(beta=rates.beta / 2, copy=rates.copy / 2),
         "adding": rates._replace(gamma=rates.gamma / 2),
     }
     seconds_by_resource = {

@@ -66,15 +66,17 @@ def largest(run: Run, kind: str) -> tuple[int, int, str]:
 @claim("larger s diverges under high delay", "SSP, s = 10 (figure)")
 def ssp_diverges(run: Run) -> Verdict:
     """SSP of the largest s ends no lower than it began, by every delay distribution."""
-    count, laws, measured = largest(run, "ssp")
-    return verdict(count == laws, measured, f"{count} of {laws} diverge")
+    count, distributions, measured = largest(run, "ssp")
+    return verdict(
+        count == distributions, measured, f"{count} of {distributions} diverge"
+    )
 
 
 @claim("ESSP does not", "ESSP, s = 10 (figure)")
 def essp_converges(run: Run) -> Verdict:
     """ESSP of the largest s ends lower than it began, by every delay distribution."""
-    count, laws, measured = largest(run, "essp")
-    return verdict(not count, measured, f"{count} of {laws} diverge")
+    count, distributions, measured = largest(run, "essp")
+    return verdict(not count, measured, f"{count} of {distributions} diverge")
 
 
 @claim("ESSP's staleness profile is tighter", "figure")

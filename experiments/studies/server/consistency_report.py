@@ -7,8 +7,8 @@ from typing import Any
 
 from dml.figures import style as figures
 from dml.runs.writers import Columns
+from studies.server.comparison import Case
 from studies.server.runs import Ran, panel, picked, reached, staleness, waits
-from studies.server.studies import Case
 
 NEAR = 1.02  # default target as a ratio to the last objective of the first run
 BOUNDED = ("ssp", "essp")
@@ -64,24 +64,26 @@ def drawn(path: Path, cases: Sequence[Case]) -> None:
     """Draw the objective by clocks, updates and seconds; waiting and staleness."""
     start = cases[0].ran.curves["objective"][0]
     least = min(start, *(last_objective(case.ran) for case in cases))
-    laws = by_law(cases)
+    distributions = by_law(cases)
     look = {
         "within": (0.95 * least, 1.3 * start),
-        "dashed": [way for way in next(iter(laws.values())) if way.startswith("essp")],
+        "dashed": [
+            way for way in next(iter(distributions.values())) if way.startswith("essp")
+        ],
     }
 
-    def draw(name: str, laws: dict[str, dict[str, Ran]], x: str) -> None:
+    def draw(name: str, distributions: dict[str, dict[str, Ran]], x: str) -> None:
         panels = [
             panel(law, runs_by_consistency, x, "objective")
-            for law, runs_by_consistency in laws.items()
+            for law, runs_by_consistency in distributions.items()
         ]
         figures.panels(path / name, panels, **look)
 
     for x in ("clocks", "updates", "seconds"):
-        draw(f"objective_{x}", laws, x)
+        draw(f"objective_{x}", distributions, x)
     bounded = [c for c in cases if c.row["consistency"].split(":")[0] in BOUNDED]
     if bounded:
         draw("who_diverges", by_law(bounded), "clocks")
-    for number, runs_by_consistency in enumerate(laws.values(), 1):
+    for number, runs_by_consistency in enumerate(distributions.values(), 1):
         waits(path / f"waiting_{number}", runs_by_consistency)
         staleness(path / f"staleness_{number}", runs_by_consistency)

@@ -7,8 +7,8 @@ from typing import Any
 
 from dml.figures import style as figures
 from dml.runs.writers import Columns
+from studies.server.comparison import Case
 from studies.server.runs import Ran, panel, picked, reached, waits
-from studies.server.studies import Case
 
 COLUMNS: Columns = {
     "way": (16, "{way}"),

@@ -13,7 +13,7 @@ from dml.update.rules import RULES
 FACTORS, MU = 10, 0.05  # matrix factorisation: number of factors, L2 weight
 GENERATED = (300, 200, 12_000)  # users, items, ratings
 HIDDEN = 16  # channels of a network's first layer
-MOST = 8192  # training examples in a network's objective, at most
+MAX_EXAMPLES = 8192  # training examples in a network's objective, at most
 
 
 class Stated(NamedTuple):
@@ -67,7 +67,9 @@ def classifier(
     from dml.models.model_problem import model_problem
 
     count = len(training.targets)
-    sample = take(training, np.linspace(0, count - 1, min(count, MOST)).astype(int))
+    sample = take(
+        training, np.linspace(0, count - 1, min(count, MAX_EXAMPLES)).astype(int)
+    )
     objective = model._replace(
         metrics=lambda params, batch: {"objective": model.loss(params, batch)}
     )

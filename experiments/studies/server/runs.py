@@ -17,7 +17,7 @@ from dml.figures import style as figures
 from dml.figures.style import Panel
 from dml.metrics.timer import Timer
 from dml.runs.writers import Columns, Writer, cell, ignore, line
-from dml.sim.delays import drawing, law
+from dml.sim.delays import delay_distribution, drawing
 from dml.strategies.parameters import Update
 from dml.strategies.server.report import Collected, Report, collected
 from dml.strategies.server.server import Setup, row_partition, server
@@ -41,7 +41,7 @@ COLUMNS: Columns = {  # of a run, in the tables of studies
     "idle": (5, "{idle_share:.1%}"),
     "words": (12, "{words_sent:,}"),
 }
-LARGEST = 1e6  # largest value in a panel
+MAX_PANEL_VALUE = 1e6  # largest value in a panel
 COUNTS = ("worker", "clock", "staleness", "rows", "late", "server")
 
 
@@ -86,7 +86,11 @@ def ran(
     """Train on all ranks of comm; return the results on rank 0, None elsewhere."""
     comm = Metered(comm)  # counts this run alone
     if plan.law:
-        comm = Delayed(comm, drawing(law(plan.law), plan.seed, comm.rank), plan.scale)
+        comm = Delayed(
+            comm,
+            drawing(delay_distribution(plan.law), plan.seed, comm.rank),
+            plan.scale,
+        )
     key, call = tuple(map(id, problem)), partial(as_table, problem)
     problem = once(comm, "run", key, call)
     report = Report()
@@ -203,7 +207,7 @@ def waits(path: Path, named: Mapping[str, Ran]) -> None:
 def panel(title: str, named: Mapping[str, Ran], x: str, y: str) -> Panel:
     """Return a panel with a curve for each run; diverging curves are clipped."""
     series = {
-        name: (ran.curves[x], np.clip(ran.curves[y], None, LARGEST))
+        name: (ran.curves[x], np.clip(ran.curves[y], None, MAX_PANEL_VALUE))
         for name, ran in named.items()
     }
     return Panel(title, series, x, y)

@@ -51,8 +51,8 @@ class Load(NamedTuple):
         return self.what != "push"
 
 
-def contenders(comm: CountedComm, load: Load) -> list[Call]:
-    """Return the contenders on this rank: servers, Send and Recv, and Sendrecv.
+def methods(comm: CountedComm, load: Load) -> list[Call]:
+    """Return the methods on this rank: servers, Send and Recv, and Sendrecv.
 
     A call on a worker corresponds to one call on each server.
     """
@@ -72,7 +72,7 @@ def serving(comm: CountedComm, load: Load, number: int) -> Call:
 
     def call() -> None:
         for _ in range(messages):
-            server.listen()
+            server.handle_next()
         server.log.clear()
 
     return call

@@ -11,9 +11,9 @@ from dml.figures import server as server_figure
 from dml.figures import style as figures
 from dml.figures.style import Panel
 from dml.runs.writers import Columns
+from studies.server.comparison import Case
 from studies.server.runs import COLUMNS as NUMBERS
 from studies.server.runs import Ran, picked
-from studies.server.studies import Case
 
 POINT = 0.01  # test errors that differ by less count as equal
 COLUMNS: Columns = {

@@ -18,7 +18,7 @@ from dml.models.sparse import problem as descent
 from dml.models.sparse import svm
 from dml.runs import writers
 from dml.runs.writers import Row, Writer
-from dml.sim.delays import Law
+from dml.sim.delays import DelayDistribution
 from dml.strategies.shared.delayed import delayed
 from dml.strategies.shared.workers import Descent, orders
 from dml.train import curve
@@ -47,7 +47,7 @@ def errors(
     batch: Batch,
     rates: Sequence[float],
     taus: Sequence[float],
-    law: Law,
+    law: DelayDistribution,
     values: FlagValues,
 ) -> Iterator[Row]:
     """Train with each rate and delay; yield the error and its ratio to no delay."""

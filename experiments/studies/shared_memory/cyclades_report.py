@@ -7,13 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from lab.claims import grouped, matching
+from lab.hardware import describe_processor
 from lab.writing import flat
 
 from dml.figures import style as figures
 from dml.figures.style import Panel
 from dml.runs.writers import Row
-from studies.shared_memory.cyclades_parts import WAYS
-from studies.shared_memory.hogwild_report import machine
+from studies.shared_memory.cyclades_measurements import WAYS
 from studies.shared_memory.hogwild_runs import SERIAL
 
 PROBLEM = {"problem": (10, "{problem}")}
@@ -59,8 +59,8 @@ KINDS = {
 
 def summarised(rows: Sequence[Row]) -> dict[str, Any]:
     """Return the flat summary; print the machine, and the ratios of largest steps."""
-    races, steps = matching(rows, kind="race"), matching(rows, kind="step")
-    most, hardware = max(row["workers"] for row in races), machine()
+    runs, steps = matching(rows, kind="race"), matching(rows, kind="step")
+    most, hardware = max(row["workers"] for row in runs), describe_processor()
     sys.stdout.write(
         f"{most} workers on {hardware['cores']} cores ({hardware['processor']})\n"
     )
@@ -85,13 +85,13 @@ def to_step(steps: Sequence[Row], way: str) -> dict[str, float]:
 
 def totals(rows: Sequence[Row]) -> dict[str, Any]:
     """Return the entries of the summary for each row."""
-    sizes, races, steps = (
+    sizes, runs, steps = (
         matching(rows, kind=kind) for kind in ("sizes", "race", "step")
     )
     speeds = ("updates_per_second", "to_hogwild")
     return {
         **flat(sizes, "{problem}_batch_{batch}_hubs_{hubs:g}_{key}", "largest"),
-        **flat(races, "{problem}_{way}_{workers}_{key}", *speeds),
+        **flat(runs, "{problem}_{way}_{workers}_{key}", *speeds),
         **{
             f"{row['problem']}_{row['way'].replace(' ', '_')}_largest_step": row["rate"]
             for row in steps
@@ -101,7 +101,7 @@ def totals(rows: Sequence[Row]) -> dict[str, Any]:
 
 def drawn(path: Path, rows: Sequence[Row]) -> None:
     """Draw how conflicts connect batches, and updates a second by workers."""
-    sizes, races = (matching(rows, kind=kind) for kind in ("sizes", "race"))
+    sizes, runs = (matching(rows, kind=kind) for kind in ("sizes", "race"))
     series = {
         f"{name}, {some[0]['apart']} rows apart": (
             [row["batch"] for row in some],
@@ -113,19 +113,19 @@ def drawn(path: Path, rows: Sequence[Row]) -> None:
     figures.curves(path / "components", series, **labels, log="x")
     panels = [
         Panel(name, speeds(some), "workers", "to HOGWILD!'s fewest")
-        for name, some in grouped(races, "problem").items()
+        for name, some in grouped(runs, "problem").items()
     ]
     top = max(max(ys) for panel in panels for _, ys in panel.series.values())
     figures.panels(path / "throughput", panels, within=(0, 1.05 * top))
 
 
-def speeds(races: Sequence[Row]) -> dict[str, figures.Curve]:
+def speeds(runs: Sequence[Row]) -> dict[str, figures.Curve]:
     """Return the speed of each strategy by workers, to that of the first row."""
-    unit = races[0]["updates_per_second"]
+    unit = runs[0]["updates_per_second"]
     return {
         way: (
             [row["workers"] for row in some],
             [row["updates_per_second"] / unit for row in some],
         )
-        for way, some in grouped(races, "way").items()
+        for way, some in grouped(runs, "way").items()
     }

@@ -29,10 +29,10 @@ THREEFOLD, GOAL = 3.0, 0.8  # published speed-up; required share of it
 
 
 def of_most_workers(run: Run) -> dict[str, dict[str, Row]]:
-    """Return the rows of the races with the most workers, by problem and strategy."""
-    races = rows(run, kind="race")
-    most = max(row["workers"] for row in races)
-    widest = [row for row in races if row["workers"] == most]
+    """Return the rows of the runs with the most workers, by problem and strategy."""
+    runs = rows(run, kind="race")
+    most = max(row["workers"] for row in runs)
+    widest = [row for row in runs if row["workers"] == most]
     return {
         name: {row["way"]: row for row in some}
         for name, some in grouped(widest, "problem").items()
@@ -122,10 +122,10 @@ def falls(run: Run) -> Verdict:
 @claim("many cores train an SVM faster", "3x at 10 of 12 cores")
 def threefold(run: Run) -> Verdict:
     """On 5 cores or more, HOGWILD!'s SVM is 2.4 times as fast as serial, or faster."""
-    races = of_most_workers(run)
-    if "svm" not in races:
-        return untested("no SVM was raced")
-    row = races["svm"]["hogwild"]
+    runs = of_most_workers(run)
+    if "svm" not in runs:
+        return untested("no SVM was timed")
+    row = runs["svm"]["hogwild"]
     used = min(row["workers"], run.summary["cores"])
     measured = f"{row['speedup']:.2f}x by {row['workers']} workers"
     if used < CORES * NIU_CORES:
@@ -153,12 +153,12 @@ def quicker(run: Run) -> Verdict:
 
     If not, that is no evidence on less than half of the published 18 cores.
     """
-    races = of_most_workers(run)
+    runs = of_most_workers(run)
     ratios_by_problem = {
-        name: policies["cyclades"]["to_hogwild"] for name, policies in races.items()
+        name: policies["cyclades"]["to_hogwild"] for name, policies in runs.items()
     }
     most = max(
-        row["workers"] for policies in races.values() for row in policies.values()
+        row["workers"] for policies in runs.values() for row in policies.values()
     )
     measured = ", ".join(
         f"{name} {ratio:.2f}x" for name, ratio in ratios_by_problem.items()

@@ -1,7 +1,5 @@
 """The tables, figures and summary of hogwild.py."""
 
-import os
-import platform
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,6 +7,7 @@ from typing import Any
 
 import numpy as np
 from lab.claims import grouped, matching
+from lab.hardware import describe_processor
 from lab.writing import flat
 
 from dml.figures import style as figures
@@ -46,24 +45,16 @@ KINDS = {
 SPEEDUP = "speed-up over serial"
 
 
-def machine() -> dict[str, Any]:
-    """Return the processor and the number of its cores."""
-    path = Path("/proc/cpuinfo")
-    lines = path.read_text().splitlines() if path.exists() else []
-    names = [line.split(":")[1].strip() for line in lines if "model name" in line]
-    return {"processor": (names or [platform.machine()])[0], "cores": os.cpu_count()}
-
-
 def summarised(rows: Sequence[Row]) -> dict[str, Any]:
     """Return the flat summary; print the machine, and where round robin is level."""
-    most, found = max(row["workers"] for row in rows), machine()
+    most, hardware = max(row["workers"] for row in rows), describe_processor()
     sys.stdout.write(
-        f"{most} workers on {found['cores']} cores ({found['processor']}); speed-ups "
-        "are over serial\n"
+        f"{most} workers on {hardware['cores']} cores ({hardware['processor']}); "
+        "speed-ups are over serial\n"
     )
     keys = ("speedup", "to_serial", "lost_share", "updates_per_second")
-    races = flat(matching(rows, kind="race"), "{problem}_{way}_{workers}_{key}", *keys)
-    return races | level(matching(rows, kind="delay")) | found
+    runs = flat(matching(rows, kind="race"), "{problem}_{way}_{workers}_{key}", *keys)
+    return runs | level(matching(rows, kind="delay")) | hardware
 
 
 def level(delays: Sequence[Row]) -> dict[str, float | None]:
@@ -93,16 +84,16 @@ def crossing(xs: Sequence[float], ys: Sequence[float], level: float) -> float | 
 
 def drawn(path: Path, rows: Sequence[Row]) -> None:
     """Draw the speed-ups by workers, a panel a problem, and by a gradient's time."""
-    races, delays = (matching(rows, kind=kind) for kind in KINDS)
+    runs, delays = (matching(rows, kind=kind) for kind in KINDS)
     panels = [
         Panel(
             f"{name}, ρ = {some[0]['rho']:.2g}",
             by_way(some, "workers", "speedup"),
             *("workers", SPEEDUP),
         )
-        for name, some in grouped(races, "problem").items()
+        for name, some in grouped(runs, "problem").items()
     ]
-    top = max(row["speedup"] for row in races)
+    top = max(row["speedup"] for row in runs)
     figures.panels(path / "speedup", panels, within=(0, 1.05 * top))
     if delays:
         series = by_way(delays, "gradient_us", "speedup")

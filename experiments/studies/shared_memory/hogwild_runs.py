@@ -20,7 +20,7 @@ from dml.metrics.timer import Timer
 from dml.models.sparse import svm
 from dml.runs import writers
 from dml.runs.writers import Row
-from dml.sim.delays import law
+from dml.sim.delays import delay_distribution
 from dml.strategies.shared.delayed import delayed
 from dml.strategies.shared.workers import Descent, orders
 from dml.train import curve
@@ -31,7 +31,7 @@ from studies.shared_memory.sparse_flags import Stated
 from studies.shared_memory.sparse_problems import documents, ratings
 from studies.shared_memory.sparse_report import UPDATING
 from studies.shared_memory.sparse_runs import Extras, Task, save
-from studies.shared_memory.sparse_ways import Settings, begin
+from studies.shared_memory.sparse_strategies import Settings, begin
 
 MU, MUS = 1e-4, (0.1, 0.2)  # L2 weights: SVM; users and items
 FAINT = 1e-5  # L2 weight of generated documents
@@ -162,7 +162,11 @@ def begun(
         return begin(updates, problem, how, comm, Timer())
     delay = int(updates.removeprefix(LATE))
     order = orders(problem.examples, how.batch, how.seed)
-    own = {"distribution": law(f"constant:{delay}"), "seed": how.seed, "most": delay}
+    own = {
+        "distribution": delay_distribution(f"constant:{delay}"),
+        "seed": how.seed,
+        "most": delay,
+    }
     return delayed(problem, order, how.update, comm=comm, timer=Timer(), **own)
 
 

@@ -7,7 +7,7 @@ from lab import flags
 
 from dml.strategies.shared.workers import Descent
 from dml.types import BadInput
-from studies.shared_memory.sparse_ways import Settings
+from studies.shared_memory.sparse_strategies import Settings
 
 DTYPES = ["float32", "float64"]
 

@@ -28,7 +28,7 @@ from dml.wire.memory.shared import load_shared
 from dml.wire.memory.structure import lines, structure
 from studies.shared_memory import sparse_flags
 from studies.shared_memory.sparse_report import connected, ends, gap, progress, speeds
-from studies.shared_memory.sparse_ways import begin
+from studies.shared_memory.sparse_strategies import begin
 
 BATCHES = 16, 64, 256, 1024  # batch sizes whose components are printed
 SOME = 1 << 16  # edges in these batches, at most
@@ -141,7 +141,9 @@ def run(
         path,
         values,
         comm,
-        writers.console(stated.epochs, unit="epoch", says=progress, ends=ends),
+        writers.console(
+            stated.epochs, unit="epoch", row_text=progress, summary_text=ends
+        ),
         figures.chart(path / "objective", "epoch", "objective"),
     ) as writer:
         steps = begin(values.updates, problem, how, comm, Timer())

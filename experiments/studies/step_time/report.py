@@ -20,10 +20,10 @@ import numpy as np
 from dml.data.minibatches import take
 from dml.data.shards import shard
 from dml.figures import style as figures
-from dml.figures.races import ratio
+from dml.figures.allreduce_times import ratio
 from dml.models.gradient import gradient
 from dml.runs.writers import Columns, Row, Writer, collected
-from studies.step_time.contestants import LARGE, PRODUCT, PSUM, Laps, Setup
+from studies.step_time.strategies import LARGE, PRODUCT, PSUM, Laps, Setup
 from studies.step_time.torch_training import first_loss_difference, threads
 
 # Dense, without sparsity, by NVIDIA's data sheets; JAX's float32 products are TF32
@@ -38,7 +38,7 @@ PARTS = {"input": "C7", "gradient": "C0", "wire": "C3", "update": "C2", "rest": 
 
 
 def rows(setup: Setup, laps: Mapping[str, Laps], peers: set[str]) -> list[Row]:
-    """Return a row for each contestant."""
+    """Return a row for each strategy."""
     values, comm, task = setup.values, setup.comm, setup.task
     work, best = flops(setup), peak(setup, laps)
     base = laps.get("synchronous")
@@ -138,7 +138,7 @@ def columns(unit: str) -> Columns:
 def summary(
     setup: Setup, rows: Sequence[Row], laps: Mapping[str, Laps]
 ) -> dict[str, Any]:
-    """Return the flat summary, with the best contestant and the speed-up of buckets."""
+    """Return the flat summary, with the best strategy and the speed-up of buckets."""
     rate = f"{setup.task.unit}_per_second"
     shares = ("share_of_peak", "wire_share", "overlap_share", "torch_ratio")
     kept = ("ms", rate, *shares, "bytes_held")

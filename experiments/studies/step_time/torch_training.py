@@ -16,7 +16,7 @@ from dml.data.minibatches import take
 from dml.data.shards import shard
 from dml.metrics.timer import Timer
 from dml.types import BadInput, CountedComm, Step
-from dml.wire.mesh.devices import meeting_point
+from dml.wire.mesh.devices import coordinator_address
 
 ROUNDING = {"float32": 1e-4, "bfloat16": 3e-2}  # relative tolerance of first losses
 
@@ -77,7 +77,7 @@ def train(network: Any, setup: Any, device: Any) -> Iterator[Step]:
     """Yield a Step after each update."""
     import torch
 
-    from studies.step_time.contestants import LEARNING
+    from studies.step_time.strategies import LEARNING
 
     comm, values, data = setup.comm, setup.values, setup.task.data
     weights = list(network.parameters())
@@ -142,7 +142,7 @@ def init_process_group(comm: CountedComm, device: Any) -> None:
         hook = sys.excepthook
         distributed.init_process_group(
             "nccl" if device.type == "cuda" else "gloo",
-            init_method=f"tcp://{meeting_point(comm)}",
+            init_method=f"tcp://{coordinator_address(comm)}",
             rank=comm.rank,
             world_size=comm.size,
         )

@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from dml.sim import maxplus
-from dml.sim.delays import Law, expected
+from dml.sim.delays import DelayDistribution, expected
 from dml.wire.server import barriers as programs
 
 
@@ -23,7 +23,7 @@ class Barrier(NamedTuple):
 
     program: Callable[..., np.ndarray]
     oracle: Callable[[np.ndarray], np.ndarray]
-    closed: Callable[[Law], float | None]
+    closed: Callable[[DelayDistribution], float | None]
     gradients: int
 
 
@@ -58,7 +58,7 @@ def barriers(p: int, k: int, staleness: int) -> dict[str, Barrier]:
     }
 
 
-def unbounded(delay: Law, p: int) -> float:
+def unbounded(delay: DelayDistribution, p: int) -> float:
     """Return the mean seconds per step of p ranks that never wait."""
     return float(
         np.mean([delay.mean / delay.speeds[r % len(delay.speeds)] for r in range(p)])

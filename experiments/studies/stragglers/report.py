@@ -9,7 +9,7 @@ import numpy as np
 
 from dml.figures import style as figures
 from dml.runs.writers import Columns, Row, Writer, collected
-from dml.sim.delays import Law, law
+from dml.sim.delays import DelayDistribution, delay_distribution
 from dml.sim.maxplus import pace
 from studies.stragglers.barriers import Barrier
 from studies.stragglers.ranks import Starts, virtual
@@ -29,7 +29,7 @@ COLUMNS: Columns = {
 
 
 def compared(
-    delay: Law,
+    delay: DelayDistribution,
     table: Mapping[str, Barrier],
     draws_TxP: np.ndarray,
     steps: int,
@@ -96,7 +96,7 @@ def draw(path: Path, rows: Sequence[Row], table: BarriersByWorkers) -> None:
 
 
 def panel(axes: Any, text: str, rows: Sequence[Row], table: BarriersByWorkers) -> None:
-    delay, sizes = law(text), [row["workers"] for row in rows]
+    delay, sizes = delay_distribution(text), [row["workers"] for row in rows]
     many = [round(n) for n in np.geomspace(min(sizes), max(sizes), 40)]
     for number, name in enumerate(table(1)):
         colour = {"color": f"C{number}", "fillstyle": "none"}

@@ -22,8 +22,8 @@ from dml.models.layers.ring_attention import ring_attention
 from dml.models.networks.tensor_transformer import tensor_transformer
 from dml.models.networks.transformer import Shape, transformer
 from dml.types import BadInput, Batch, Layer, Params
-from studies.tensor import parts
-from studies.tensor.parts import Operands, Part, Specs
+from studies.tensor import measurements
+from studies.tensor.measurements import Operands, Part, Specs
 
 PLACES = {"embed": 0, "block": 1, "head": -1}  # indices of a transformer's layers
 EMPTY = Batch(np.zeros(0), np.zeros(0))
@@ -131,11 +131,13 @@ def transformer_cases(
             tensor = tensor_transformer(shape, True, size, sequence=sequence)
             layer = tensor.layers[PLACES[name]]
             specs, partial = read(layer, tensor.specs), read(layer, tensor.partial)
-            places = PartitionSpec(None, AXIS) if sequence else parts.REPLICATED
-            out = parts.REPLICATED if name == "head" else places
-            return parts.cut(layer, operands, size, Specs(specs, places, out, partial))
+            places = PartitionSpec(None, AXIS) if sequence else measurements.REPLICATED
+            out = measurements.REPLICATED if name == "head" else places
+            return measurements.cut(
+                layer, operands, size, Specs(specs, places, out, partial)
+            )
 
-        dense = parts.dense(layer, operands)
+        dense = measurements.dense(layer, operands)
         formula = transformer_formula(name, shape, batch, sequence)
         return Case(lambda size: dense, cut, lambda size: formula)
 
@@ -162,8 +164,8 @@ def mixture_case(mixture: Mixture, rows: int, seed: int) -> Case:
         return Layer((), apply)
 
     return Case(
-        lambda size: parts.dense(layer(size, None), operands),
-        lambda size: parts.cut(layer(1, AXIS), operands, size, specs),
+        lambda size: measurements.dense(layer(size, None), operands),
+        lambda size: measurements.cut(layer(1, AXIS), operands, size, specs),
         lambda size: mixture_formula(mixture, rows, size),
     )
 
@@ -185,10 +187,10 @@ def ring_case(shape: Shape, batch: int, seed: int) -> Case:
         three = (qkv_BxLxHx3xK[:, :, :, part] for part in range(3))
         return ring_attention(*three, True, AXIS)
 
-    dense = parts.dense(Layer((), dense_attention), operands)
+    dense = measurements.dense(Layer((), dense_attention), operands)
     return Case(
         lambda size: dense,
-        lambda size: parts.cut(
+        lambda size: measurements.cut(
             Layer((), distributed_attention),
             operands,
             size,

@@ -22,12 +22,12 @@ CUT = 1e-3  # relative tolerance: lengths are rounded to even pieces
 
 
 def uniform(run: Run) -> dict[int, dict[int, Row]]:
-    """Return the races on the uniform network by number of ranks and by bytes."""
-    races_by_size: dict[int, dict[int, Row]] = {}
-    race_rows = rows(run, table="race", network="uniform")
-    for row in sorted(race_rows, key=lambda row: (row["p"], row["bytes"])):
-        races_by_size.setdefault(row["p"], {})[row["bytes"]] = row
-    return races_by_size
+    """Return the times on the uniform network by number of ranks and by bytes."""
+    by_size: dict[int, dict[int, Row]] = {}
+    times = rows(run, table="race", network="uniform")
+    for row in sorted(times, key=lambda row: (row["p"], row["bytes"])):
+        by_size.setdefault(row["p"], {})[row["bytes"]] = row
+    return by_size
 
 
 @claim("a ring's time is independent of p for large n", "theorem")
@@ -36,12 +36,12 @@ def flat(run: Run) -> Verdict:
 
     The time includes the latency of 2(p - 1) messages: 64 MB or more are asked.
     """
-    races = uniform(run)
-    most = max(set.intersection(*map(set, races.values())))
-    few, many = min(races), max(races)
+    times = uniform(run)
+    most = max(set.intersection(*map(set, times.values())))
+    few, many = min(times), max(times)
     if few == many:
         return untested("one number of ranks was tried")
-    first, last = (races[p][most]["ring_seconds"] for p in (few, many))
+    first, last = (times[p][most]["ring_seconds"] for p in (few, many))
     measured = f"{1e3 * first:.1f} ms at p = {few}, {1e3 * last:.1f} at {many}"
     reason = f"{last / first:.2f} times, {most / 2**20:g} MB"
     if most < LARGE:
@@ -53,8 +53,8 @@ def flat(run: Run) -> Verdict:
 def crossed(run: Run) -> Verdict:
     """For every p butterfly is faster on the fewest bytes, the ring on the most."""
     ratios = {
-        p: [row["ring_seconds"] / row["butterfly_seconds"] for row in races.values()]
-        for p, races in uniform(run).items()
+        p: [row["ring_seconds"] / row["butterfly_seconds"] for row in times.values()]
+        for p, times in uniform(run).items()
     }
     holds = all(one[0] > 1 > one[-1] for one in ratios.values())
     measured = ", ".join(
@@ -122,12 +122,12 @@ def to_fat_tree(run: Run, number: Callable[[Row], float], published: float) -> V
 @claim("a cheaper latency-bound all-reduce", "fewer hops")
 def few_bytes(run: Run) -> Verdict:
     """On few bytes no network's fastest all-reduce is faster than Slim Fly's."""
-    built, races = networks(run), rows(run, table="race")
+    built, times = networks(run), rows(run, table="race")
     p = built["slim_fly"]["p"]
-    few = min(row["bytes"] for row in races if row["p"] == p)
+    few = min(row["bytes"] for row in times if row["p"] == p)
     times = {
         row["network"]: row["seconds"]
-        for row in races
+        for row in times
         if (row["p"], row["bytes"]) == (p, few)
     }
     times = {name: seconds for name, seconds in times.items() if name in built}

@@ -8,7 +8,7 @@ import numpy as np
 from lab.writing import flat
 
 from dml.figures import style as figures
-from dml.figures.races import crossovers
+from dml.figures.allreduce_times import crossovers
 from dml.runs.writers import Row
 from dml.types import Round
 from studies.topology import byteps as topology_byteps
@@ -46,10 +46,10 @@ def networks(plan: Plan, kept: Kept) -> Iterator[Row]:
             yield topology_rows.described(text, net, p)
 
 
-def race(plan: Plan, kept: Kept) -> Iterator[Row]:
+def evaluate_networks(plan: Plan, kept: Kept) -> Iterator[Row]:
     for (text, p), net in plan.built.items():
         for nbytes in plan.volumes[p]:
-            yield topology_rows.raced(text, net, p, nbytes, plan.names, plan.group)
+            yield topology_rows.evaluated(text, net, p, nbytes, plan.names, plan.group)
 
 
 def levels(plan: Plan, kept: Kept) -> Iterator[Row]:
@@ -63,12 +63,12 @@ def fastest_by_bytes(rows: Sequence[Row], names: Sequence[str]) -> list[Row]:
     """Return the fastest all-reduce by bytes, for each network and p."""
     table = []
     for text, size in dict.fromkeys((row["network"], row["p"]) for row in rows):
-        races = [row for row in rows if (row["network"], row["p"]) == (text, size)]
+        selected = [row for row in rows if (row["network"], row["p"]) == (text, size)]
         lines = {
-            name: {row["bytes"]: row[f"{name}_seconds"] for row in races}
+            name: {row["bytes"]: row[f"{name}_seconds"] for row in selected}
             for name in names
         }
-        winners = [f"{races[0]['best']}"]
+        winners = [f"{selected[0]['best']}"]
         winners += [f"{c.after} from {volume(c.bytes)}" for c in crossovers(lines)]
         table.append({"network": text, "p": size, "wins": ", ".join(winners)})
     return table
@@ -79,8 +79,8 @@ def network_costs(rows: Sequence[Row], reports: Sequence[Row]) -> list[Row]:
     table = []
     for report in reports:
         key = report["network"], report["p"]
-        races = [row for row in rows if (row["network"], row["p"]) == key]
-        few, many = races[0], races[-1]
+        selected = [row for row in rows if (row["network"], row["p"]) == key]
+        few, many = selected[0], selected[-1]
         table.append(
             report
             | {"few_bytes": few["bytes"], "few_seconds": few["seconds"]}
@@ -122,7 +122,7 @@ def two_level_gain(net: Any, known: Row) -> Row:
 
 TABLES: dict[str, Callable[[Plan, Kept], Iterable[Row]]] = {
     "networks": networks,
-    "race": race,
+    "race": evaluate_networks,
     "wins": lambda plan, kept: fastest_by_bytes(kept["race"], plan.names),
     "ports": lambda plan, kept: network_costs(kept["race"], kept["networks"]),
     "levels": levels,

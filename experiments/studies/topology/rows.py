@@ -12,7 +12,7 @@ from dml.wire.plans.topology import SEGMENT, groups
 
 ITEMSIZE = 4
 PARTS = 2  # segments of a buffer: one is added while the next is received
-MOST = 300_000  # messages up to which all rounds are evaluated
+MAX_MESSAGES = 300_000  # messages up to which all rounds are evaluated
 PLAYED = 24  # evaluations of a repeated round in larger schedules
 
 
@@ -38,13 +38,13 @@ def schedule(
 def seconds(rounds: Sequence[Round], net: Any, size: int) -> tuple[float, bool]:
     """Return the seconds of the slowest rank, and whether they are exact.
 
-    With more than MOST messages, repeated rounds are evaluated PLAYED times and
+    With more than MAX_MESSAGES messages, repeated rounds are evaluated PLAYED times and
     2·PLAYED times; the rest is extrapolated linearly. The error at p = 1024 is 0.5 %.
     """
     repeats = max(one.times for one in rounds)
     uniform = isinstance(net, sim.Uniform)  # repeated rounds cost nothing there
     total = sum(len(one.source) * one.times for one in rounds)
-    if uniform or total <= MOST or repeats <= 2 * PLAYED:
+    if uniform or total <= MAX_MESSAGES or repeats <= 2 * PLAYED:
         return float(sim.evaluate(rounds, net, size).clocks.max()), True
     short, long = (
         float(sim.evaluate(at_most(times, rounds), net, size).clocks.max())
@@ -72,7 +72,7 @@ def described(text: str, net: Any, size: int) -> Row:
     }
 
 
-def raced(
+def evaluated(
     text: str, net: Any, size: int, nbytes: int, names: Sequence[str], group: int
 ) -> Row:
     """Return the seconds and words of every all-reduce, and the two fastest.

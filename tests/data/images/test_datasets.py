@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 
 from dml.data.images import datasets as module
-from dml.data.images.datasets import IMAGES, images
-from dml.data.images.digits import digits
+from dml.data.images.cifar import LAYOUTS
+from dml.data.images.datasets import images
+from dml.data.images.digits import CLASSES, FEATURES, digits
 from dml.types import BadInput
 
 NAMES = ("train-images", "train-labels", "t10k-images", "t10k-labels")
@@ -30,18 +31,29 @@ def written(folder, count=(5, 3), pack=lambda content: content, ending="", dot="
     return arrays
 
 
+def written_cifar(folder, layout, count=2):
+    """Write `count` images a file; return the classes and pixels, CIFAR's way round."""
+    rng = np.random.default_rng(0)
+    folder.mkdir()
+    parts = []
+    for names in (layout.training, layout.held_out):
+        total = count * len(names)
+        labels = rng.integers(0, layout.classes, (total, layout.labels))
+        pixels = rng.integers(0, 256, (total, 3, 32, 32))
+        pixels[0, 0, 0, 0], pixels[0, 2, 31, 31] = 0, 255
+        records = np.concatenate([labels, pixels.reshape(total, -1)], axis=1)
+        for name, part in zip(names, np.split(records, len(names)), strict=True):
+            part.astype(np.uint8).tofile(folder / name)
+        parts.append((labels[:, -1], pixels))
+    return parts
+
+
 def check(found, arrays):
     for part, pixels, classes in zip(found, arrays[::2], arrays[1::2], strict=True):
         assert part.inputs.shape == (*pixels.shape, 1)
         assert part.inputs.dtype == np.float32 and part.targets.dtype == np.int32
         assert np.array_equal(part.targets, classes)
         np.testing.assert_allclose(part.inputs[..., 0] * 255, pixels, rtol=1e-6)
-
-
-@pytest.fixture(autouse=True)
-def cached(tmp_path, monkeypatch):
-    monkeypatch.setenv("DML_DATA", str(tmp_path / "cache"))
-    return tmp_path / "cache"
 
 
 @pytest.mark.parametrize(
@@ -52,51 +64,79 @@ def test_a_folder_of_idx_files_is_read(form, tmp_path):
     check(images(str(tmp_path / "set")), arrays)
 
 
-def test_digits_are_the_same_ones_with_axes():
-    for part, flat in zip(images("digits"), digits(), strict=True):
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_a_folder_of_either_cifar_is_read_in_the_order_of_its_files(layout, tmp_path):
+    parts = written_cifar(tmp_path / "set", layout)
+    found = images(str(tmp_path / "set"))
+    for batch, (classes, pixels) in zip(found, parts, strict=True):
+        assert batch.inputs.dtype == np.float32 and batch.targets.dtype == np.int32
+        assert np.array_equal(batch.targets, classes)
+        colours_last = pixels.transpose(0, 2, 3, 1)
+        np.testing.assert_allclose(batch.inputs * 255, colours_last, atol=1e-4)
+        assert batch.inputs.min() == 0 and batch.inputs.max() == 1
+
+
+def test_digits_are_split_once_and_for_all():
+    training, held_out = digits()
+    assert training.inputs.shape == (1437, FEATURES)
+    assert held_out.inputs.shape == (360, FEATURES)
+    # the file's sums: nothing is lost or counted twice by the split
+    whole = np.concatenate([training.inputs, held_out.inputs]) * 16
+    assert whole.sum(dtype=np.float64) == 561_718
+    assert training.targets.sum() + held_out.targets.sum() == 8_070
+    for flat, part in zip(digits(), images("digits"), strict=True):
+        assert flat.inputs.dtype == np.float32 and flat.targets.dtype == np.int32
+        assert (flat.inputs.min(), flat.inputs.max()) == (0, 1)
+        assert set(flat.targets) == set(range(CLASSES))
         assert part.inputs.shape[1:] == (8, 8, 1)
         assert np.array_equal(part.inputs[3, :, :, 0].ravel(), flat.inputs[3])
         assert np.array_equal(part.targets, flat.targets)
 
 
-BAD = {
-    "empty": (lambda content: b"", "begins with nothing"),
-    "short": (lambda content: content[:-1], r"expected 120 .* got 119; download"),
-    "long": (lambda content: content + b"0", r"expected 120 .* got 121; download"),
-    "cut": (lambda content: content[:9], r"begins with 00 00 08 03"),
-    "axes": (lambda content: idx(np.zeros(5)), r"3 axes, .* begins with 00 00 08 01"),
-    "dtype": (lambda content: b"\0\0\x0d" + content[3:], r"begins with 00 00 0d 03"),
-    "huge": (lambda content: content[:4] + b"\xff" * 12, r"got 0; download"),
-    "one": (lambda content: idx(np.zeros((1, 4, 6))), "got 1 and 5; pass files of one"),
-}
+IDX, CIFAR = "train-images-idx3-ubyte", "data_batch_3.bin"
+GZ = {"ending": ".gz", "pack": gzip.compress}
 
 
-@pytest.mark.parametrize("name", BAD)
-def test_a_broken_idx_file_is_bad_input(name, tmp_path):
-    written(tmp_path / "set")
-    spoil, problem = BAD[name]
-    path = tmp_path / "set/train-images-idx3-ubyte"
-    path.write_bytes(spoil(path.read_bytes()))
+@pytest.mark.parametrize(
+    "form, name, spoil, problem",
+    [
+        ({}, IDX, lambda content: b"", "begins with nothing"),
+        ({}, IDX, lambda content: content[:-1], "expected 120 .* got 119; download"),
+        ({}, IDX, lambda content: content + b"0", "expected 120 .* got 121; download"),
+        ({}, IDX, lambda content: content[:9], "begins with 00 00 08 03"),
+        ({}, IDX, lambda _: idx(np.zeros(5)), "3 axes, .* begins with 00 00 08 01"),
+        ({}, IDX, lambda c: b"\0\0\x0d" + c[3:], "begins with 00 00 0d 03"),
+        ({}, IDX, lambda c: c[:4] + b"\xff" * 12, "got 0; download"),
+        ({}, IDX, lambda _: idx(np.zeros((1, 4, 6))), "got 1 and 5; pass files of one"),
+        ({}, NAMES[3] + "-idx1-ubyte", None, "expected t10k-labels.* a folder without"),
+        (GZ, f"{IDX}.gz", lambda _: b"x", "expected a readable file, got .*; download"),
+        (GZ, f"{IDX}.gz", lambda c: c[:-12], "expected a readable file, got .*; downl"),
+        (0, CIFAR, lambda c: c[:-1], "_3.bin: expected records of 3073 .* 6145 bytes;"),
+        (0, CIFAR, lambda _: b"", "_3.bin: expected records of 3073 .* got 0 bytes; d"),
+        (0, CIFAR, lambda c: b"\x0a" + c[1:], "_3.bin: expected classes below 10, got"),
+        (0, "test_batch.bin", None, "No such file.* with data_batch_1.*test_batch.bin"),
+        (1, "test.bin", None, "test.bin: .*No such file.* with train.bin, test.bin"),
+    ],
+)
+def test_a_broken_or_missing_file_is_bad_input(form, name, spoil, problem, tmp_path):
+    if isinstance(form, dict):
+        written(tmp_path / "set", **form)
+    else:
+        written_cifar(tmp_path / "set", LAYOUTS[form])
+    path = tmp_path / "set" / name
+    if spoil:
+        path.write_bytes(spoil(path.read_bytes()))
+    else:
+        path.unlink()
     with pytest.raises(BadInput, match=problem):
         images(str(tmp_path / "set"))
 
 
-@pytest.mark.parametrize(
-    "spoil", [lambda content: b"x", lambda content: gzip.compress(content)[:-12]]
-)
-def test_a_broken_gz_file_is_bad_input(spoil, tmp_path):
-    written(tmp_path / "set", ending=".gz", pack=spoil)
-    with pytest.raises(BadInput, match="expected a readable file, got .*; download"):
-        images(str(tmp_path / "set"))
-
-
-def test_missing_files_folders_and_images_are_bad_input(tmp_path):
+def test_other_folders_and_no_images_are_bad_input(tmp_path):
     with pytest.raises(BadInput, match="in missing, got no folder; .* digits, fashion"):
         images("missing")
-    written(tmp_path / "set")
-    (tmp_path / "set/t10k-labels-idx1-ubyte").unlink()
-    with pytest.raises(BadInput, match="expected t10k-labels.* got a folder without"):
-        images(str(tmp_path / "set"))
+    with pytest.raises(BadInput, match="MNIST's IDX files or of CIFAR's binary files"):
+        images(str(tmp_path))
     written(tmp_path / "none", count=(0, 0))
     with pytest.raises(BadInput, match="at least one, got 0 and 0"):
         images(str(tmp_path / "none"))
@@ -131,7 +171,9 @@ def test_mnist_5k_is_shuffled_split_and_kept(monkeypatch, cached):
     assert np.array_equal(images("mnist_5k")[1].inputs, held_out.inputs)  # kept
 
 
-def test_fashion_mnist_is_found_where_debian_installs_it(tmp_path, monkeypatch):
+def test_fashion_mnist_is_installed_or_fetched_as_a_debian_package(
+    tmp_path, monkeypatch, cached
+):
     arrays = written(tmp_path / module.SHARE)
     here, fetched = module.FASHION_MNIST
     assert here.address == "/"
@@ -139,9 +181,6 @@ def test_fashion_mnist_is_found_where_debian_installs_it(tmp_path, monkeypatch):
         module, "FASHION_MNIST", (here._replace(address=str(tmp_path)), fetched)
     )
     check(images("fashion_mnist"), arrays)
-
-
-def test_fashion_mnist_is_fetched_as_a_debian_package(tmp_path, monkeypatch, cached):
     arrays = written(tmp_path / "contents")
     scripts = {
         "apt-get": '[ "$1 $2" = "download dataset-fashion-mnist" ] && touch x_1.deb',
@@ -163,7 +202,3 @@ def test_fashion_mnist_is_fetched_as_a_debian_package(tmp_path, monkeypatch, cac
     monkeypatch.setenv("DML_DATA", str(tmp_path / "another"))
     with pytest.raises(BadInput, match="dataset-fashion-mnist: E: no such package; pa"):
         images("fashion_mnist")
-
-
-def test_every_name_has_a_loader():
-    assert set(IMAGES) == {"digits", "fashion_mnist", "mnist_5k"}

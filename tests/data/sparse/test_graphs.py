@@ -1,6 +1,5 @@
-"""Graphs to be cut: what their edges cost, and what is not a graph."""
-
 import gzip
+import io
 from itertools import product
 
 import numpy as np
@@ -8,16 +7,8 @@ import pytest
 from scipy.stats import norm
 
 from dml.data.sparse import brain_volume, entities, graphs
-from dml.data.sparse.graphs import (
-    Graph,
-    checked,
-    contrast,
-    generated,
-    grid,
-    label_costs,
-    photograph,
-    terminals,
-)
+from dml.data.sparse.dimacs import dimacs, write
+from dml.data.sparse.graphs import Graph, checked, generated, photograph
 from dml.types import BadInput
 
 
@@ -26,13 +17,13 @@ def test_a_grid_joins_the_points_at_distance_1_each_once(shape):
     places = np.argwhere(np.ones(shape))
     apart = abs(places[:, None] - places).sum(axis=-1)
     want = {(u, v) for u, v in np.argwhere(apart == 1) if u < v}
-    pairs = [tuple(pair) for pair in grid(shape)]
+    pairs = [tuple(pair) for pair in graphs.grid(shape)]
     assert len(pairs) == len(set(pairs)) and set(pairs) == want
 
 
 def test_a_cut_of_terminals_alone_costs_what_the_labels_do_but_for_a_constant():
     costs_NxK = np.random.default_rng(0).random((5, 3))
-    ends, weights = terminals(costs_NxK)
+    ends, weights = graphs.terminals(costs_NxK)
     assert (weights > 0).all() and len(ends) == 10  # the dearest needs none of its own
     offset = None
     for labels in product(range(3), repeat=5):
@@ -44,11 +35,11 @@ def test_a_cut_of_terminals_alone_costs_what_the_labels_do_but_for_a_constant():
 
 def test_pairs_are_cheap_to_cut_where_the_picture_has_an_edge():
     picture = np.float32([0, 0, 0.1, 1, 1])[:, None]
-    pairs = grid((5,))
-    weights = contrast(pairs, picture, 2.0)
+    pairs = graphs.grid((5,))
+    weights = graphs.contrast(pairs, picture, 2.0)
     assert weights.argmin() == 2
     assert weights[0] == weights[3] == 2 > weights[1] > weights[2] > 0
-    even = contrast(pairs, np.zeros((5, 1), np.float32), 2.0)
+    even = graphs.contrast(pairs, np.zeros((5, 1), np.float32), 2.0)
     np.testing.assert_array_equal(even, 2)
 
 
@@ -57,7 +48,7 @@ def test_costs_are_those_of_normal_laws():
     truth = np.repeat([0, 2], 500)
     picture = rng.normal([[0.0, 0.0]], [[1.0, 2.0]], (1000, 2))
     picture[truth == 2] = 3 * picture[truth == 2] + 1
-    costs_NxK = label_costs(picture, truth, 3)
+    costs_NxK = graphs.label_costs(picture, truth, 3)
     assert costs_NxK.min(axis=1).max() == 0 and costs_NxK.max() == graphs.CLIP
     assert (costs_NxK[:, 1] == graphs.CLIP).all()  # nobody has it
     first, third = (
@@ -68,37 +59,19 @@ def test_costs_are_those_of_normal_laws():
     np.testing.assert_allclose(costs_NxK[:, 2] - costs_NxK[:, 0], between, atol=1e-9)
 
 
-def test_a_generated_graph_is_of_its_seed_and_has_patches():
+def test_a_generated_graph_has_patches_and_a_photograph_its_figure():
     first, same, other = (generated((8, 9), 3, seed) for seed in (1, 1, 2))
     assert all(map(np.array_equal, first[2:7], same[2:7]))
     assert not np.array_equal(first.picture, other.picture)
     assert set(first.truth) == {0, 1, 2} and first.shape == (8, 9)
     inside = first.truth[first.pairs[:, 0]] == first.truth[first.pairs[:, 1]]
     assert inside.mean() > 0.7
-
-
-def test_a_photograph_has_its_figure_in_the_middle():
     graph = photograph("flower", every=10)
     truth = graph.truth.reshape(graph.shape)
     middle = truth[15:25, 25:35]
     assert graph.shape == (43, 64) and graph.picture.shape == (43 * 64, 3)
     assert middle.mean() > 0.7 > 0.3 > truth.mean()
     assert 0 <= graph.picture.min() < graph.picture.max() <= 1
-
-
-@pytest.mark.parametrize(
-    "make, message",
-    [
-        (lambda: photograph("rose"), "one of china, flower .* got 'rose'"),
-        (lambda: photograph("china", every=0), "every=0"),
-        (lambda: generated((1, 2), 3, 0), "a point for each, got labels=3"),
-        (lambda: generated((), 2, 0), "got labels=2"),
-    ],
-)
-def test_pictures_that_cannot_be_made_are_one_line(make, message):
-    with pytest.raises(BadInput, match=message) as error:
-        make()
-    assert "\n" not in str(error.value)
 
 
 ONE = Graph(
@@ -108,25 +81,29 @@ ONE = Graph(
 
 
 @pytest.mark.parametrize(
-    "change, message",
+    "make, change, message",
     [
-        ({"pairs": np.empty((0, 2), np.int32)}, "edges between nodes, got none"),
-        ({"terminals": np.empty((0, 2), np.int32)}, "got 0 terminals of 2 labels"),
-        ({"labels": 1}, "got 2 terminals of 1 labels"),
-        ({"pairs": np.int32([[0, 3]])}, "between nodes from 0 to 2, got 0 to 3"),
-        ({"pairs": np.int32([[-1, 1]])}, "got -1 to 1"),
-        ({"terminals": np.int32([[3, 0]])}, "nodes of terminals from 0 to 2"),
-        ({"terminals": np.int32([[0, 2]])}, "labels of terminals from 0 to 1"),
-        ({"pairs": np.int32([[1, 0]])}, "u < v, got 1, 0"),
-        ({"pair_weights": np.float32([1, -2])}, "0 or more, got -2"),
-        ({"terminal_weights": np.float32([1, np.nan])}, "0 or more, got nan"),
-        ({"pair_weights": np.float32([1, np.inf])}, "0 or more, got inf"),
+        (checked, {"pairs": np.empty((0, 2), "i4")}, "edges between nodes, got none"),
+        (checked, {"terminals": np.empty((0, 2), "i4")}, "got 0 terminals of 2 labels"),
+        (checked, {"labels": 1}, "got 2 terminals of 1 labels"),
+        (checked, {"pairs": np.int32([[0, 3]])}, "nodes from 0 to 2, got 0 to 3"),
+        (checked, {"pairs": np.int32([[-1, 1]])}, "got -1 to 1"),
+        (checked, {"terminals": np.int32([[3, 0]])}, "nodes of terminals from 0 to 2"),
+        (checked, {"terminals": np.int32([[0, 2]])}, "labels of terminals from 0 to 1"),
+        (checked, {"pairs": np.int32([[1, 0]])}, "u < v, got 1, 0"),
+        (checked, {"pair_weights": np.float32([1, -2])}, "0 or more, got -2"),
+        (checked, {"terminal_weights": np.float32([1, np.nan])}, "or more, got nan"),
+        (checked, {"pair_weights": np.float32([1, np.inf])}, "0 or more, got inf"),
+        (photograph, {"name": "rose"}, "one of china, flower .* got 'rose'"),
+        (photograph, {"name": "china", "every": 0}, "every=0"),
+        (generated, {"shape": (1, 2), "labels": 3, "seed": 0}, "point .* got labels=3"),
+        (generated, {"shape": (), "labels": 2, "seed": 0}, "got labels=2"),
     ],
 )
-def test_what_is_not_a_graph_is_one_line(change, message):
+def test_what_is_not_a_graph_is_one_line(make, change, message):
     assert checked(ONE) is ONE
     with pytest.raises(BadInput, match=message) as error:
-        checked(ONE._replace(**change))
+        make(**change) if make is not checked else checked(ONE._replace(**change))
     assert "\n" not in str(error.value)
 
 
@@ -138,34 +115,11 @@ def packed(points, kind=2):
     return gzip.compress(bytes(head) + points.astype(np.uint8).tobytes(order="F"))
 
 
-def test_a_nifti_file_is_unpacked_along_its_axes():
+def test_a_nifti_volume_has_slices_about_its_middle_and_the_maps_as_truth(brain):
     points = np.arange(24).reshape(2, 3, 4)
     np.testing.assert_array_equal(brain_volume.nifti(packed(points)), points)
-    with pytest.raises(ValueError, match="kind 4"):
+    with pytest.raises(ValueError, match="data type 4"):
         brain_volume.nifti(packed(points, kind=4))
-
-
-@pytest.fixture
-def brain(monkeypatch, tmp_path):
-    """Keep a small volume: white within grey within nothing."""
-    x, y, z = np.indices((16, 14, 12))
-    away = np.sqrt((x - 8) ** 2 + (y - 7) ** 2)
-    white, grey = away < 3, (away >= 3) & (away < 6)
-    parts = 200 * white + 120 * grey, 255 * grey, 255 * white
-    path = tmp_path / "brain.txt"
-    path.write_text(
-        "".join("".join(brain_volume.lines(Opened(packed(p)))) for p in parts)
-    )
-    monkeypatch.setattr(brain_volume, "cached", lambda *_: path)
-    return path
-
-
-class Opened:
-    def __init__(self, content):
-        self.read = lambda: content
-
-
-def test_a_volume_has_slices_about_its_middle_and_the_maps_as_truth(brain):
     graph = brain_volume.volume(slices=3, every=2)
     assert graph.shape == (3, 8, 7) and graph.labels == 3 == len(graph.names)
     truth = graph.truth.reshape(graph.shape)
@@ -179,13 +133,24 @@ def test_a_volume_has_slices_about_its_middle_and_the_maps_as_truth(brain):
     assert not np.array_equal(again.picture, graph.picture)
 
 
-@pytest.mark.parametrize("sizes", [(0, 1), (1, 0), (13, 1), (3, 5), (1, 7)])
-def test_slices_that_a_volume_lacks_are_one_line(brain, sizes):
-    with pytest.raises(BadInput, match="<= 12, got slices=.* pass smaller"):
-        brain_volume.volume(*sizes)
+@pytest.fixture
+def brain(monkeypatch, tmp_path):
+    """Keep a small volume: white within grey within nothing."""
+    x, y, z = np.indices((16, 14, 12))
+    away = np.sqrt((x - 8) ** 2 + (y - 7) ** 2)
+    white, grey = away < 3, (away >= 3) & (away < 6)
+    parts = 200 * white + 120 * grey, 255 * grey, 255 * white
+    path = tmp_path / "brain.txt"
+    lines = (brain_volume.lines(io.BytesIO(packed(part))) for part in parts)
+    path.write_text("".join(map("".join, lines)))
+    monkeypatch.setattr(brain_volume, "cached", lambda *_: path)
+    return path
 
 
-def test_a_broken_volume_says_to_remove_the_file(brain):
+def test_slices_that_a_volume_lacks_and_a_broken_file_are_bad_input(brain):
+    for sizes in [(0, 1), (1, 0), (13, 1), (3, 5), (1, 7)]:
+        with pytest.raises(BadInput, match="<= 12, got slices=.* pass smaller"):
+            brain_volume.volume(*sizes)
     brain.write_text("AAAA\n")
     with pytest.raises(BadInput, match="got .*; delete the file"):
         brain_volume.volume()
@@ -216,11 +181,81 @@ def test_records_are_joined_to_those_alike_and_originals_are_known(people):
     np.testing.assert_array_equal(graph.terminals[:, 1], graph.truth[known])
     beside = np.bincount(graph.pairs.ravel(), np.repeat(graph.pair_weights, 2))
     assert (graph.terminal_weights > beside[known]).all()
-
-
-def test_records_of_nobody_are_bad_input(people):
     with pytest.raises(BadInput, match="2 to 2 people .* got people=3"):
         entities.entities(people=3)
     people.write_text("\n".join([RECORDS[0], "rec-x"]))
     with pytest.raises(BadInput, match="line 2: .* got 'rec-x'"):
         entities.entities(people=2)
+
+
+HEAD = ["c a comment", "p max 5 8", "n 2 s", "n 4 t", ""]
+ARCS = [(2, 1, 3), (2, 3, 2.5), (1, 3, 4), (3, 1, 1), (3, 5, 2), (5, 4, 6), (1, 4, 1)]
+EXTRA = [(2, 4, 0.5), (1, 2, 9), (4, 3, 9), (1, 1, 9), (1, 3, 0.25)]  # what no cut has
+
+
+def text(arcs):
+    return "\n".join([*HEAD, *(f"a {u} {v} {w}" for u, v, w in arcs)])
+
+
+def cut(graph, labels):
+    u, v = np.take(labels, graph.pairs.T)
+    node, label = graph.terminals.T
+    parted = graph.terminal_weights[np.take(labels, node) != label].sum()
+    return graph.constant + graph.pair_weights[u != v].sum() + parted
+
+
+def test_every_cut_of_a_dimacs_file_costs_what_its_arcs_carry(tmp_path):
+    arcs = ARCS + EXTRA
+    (tmp_path / "graph.max").write_text(text(arcs))
+    graph = dimacs(tmp_path / "graph.max")
+    assert graph.nodes == 3 and graph.labels == 2
+    for labels in product((0, 1), repeat=3):
+        sides = dict(zip((1, 3, 5), labels, strict=True)) | {2: 0, 4: 1}
+        want = sum(w for u, v, w in arcs if sides[u] == 0 and sides[v] == 1)
+        assert cut(graph, labels) == pytest.approx(want)
+
+
+def test_a_written_graph_is_read_back(tmp_path):
+    graph = generated((4, 5), 2, seed=3)
+    write(tmp_path / "graph.max", graph)
+    again = dimacs(tmp_path / "graph.max")
+    assert again.nodes == graph.nodes and again.constant == pytest.approx(0)
+    order = np.lexsort(graph.pairs.T[::-1])
+    np.testing.assert_array_equal(again.pairs, graph.pairs[order])
+    np.testing.assert_allclose(again.pair_weights, graph.pair_weights[order], rtol=1e-6)
+    np.testing.assert_array_equal(again.terminals, graph.terminals)
+    np.testing.assert_allclose(again.terminal_weights, graph.terminal_weights, 1e-6)
+
+
+@pytest.mark.parametrize(
+    "lines, message",
+    [
+        (["n 1 s"], "line 1: expected one line `p` before all others, got 'n 1 s'"),
+        (2 * ["p max 3 1"], "line 2: expected one line `p`"),
+        (["p min 3 1"], "line 1: expected `p max` with 2 nodes or more"),
+        (["p max x 1"], "line 1: expected `p max` with 2 nodes or more"),
+        (["p max 3"], "line 1: expected `p max nodes arcs`"),
+        ([*HEAD, "b 1 2 3"], "line 6: expected a line of p, n, a or c"),
+        ([*HEAD, "a 1 2"], "line 6: expected `a from to capacity`, got 'a 1 2'"),
+        ([*HEAD, "a 1 6 1"], "line 6: expected nodes from 1 to 5, got 'a 1 6 1'"),
+        ([*HEAD, "a 0 1 1"], "line 6: expected nodes from 1 to 5"),
+        ([*HEAD, "a 1 y 1"], "line 6: expected nodes from 1 to 5"),
+        ([*HEAD, "a 1 3 -1"], "line 6: expected a capacity of 0 or more"),
+        ([*HEAD, "a 1 3 nan"], "line 6: expected a capacity of 0 or more"),
+        ([*HEAD, "a 1 3 1e999"], "line 6: expected a capacity of 0 or more"),
+        ([*HEAD, "n 3 s"], "line 6: expected one `s` and one `t`"),
+        (HEAD[:3], "`n node s` and `n node t` of two nodes, got {'s': 2}"),
+        ([*HEAD[:3], "n 2 t"], "of two nodes, got"),
+        ([], "got none; name the terminals"),
+        (HEAD, "edges between nodes, got none"),
+        ([*HEAD, "a 1 3 1", "a 3 1 1"], "got 0 terminals"),
+        (["\xff"], "DIMACS file at"),
+    ],
+)
+def test_a_bad_dimacs_file_is_one_line(tmp_path, lines, message):
+    (tmp_path / "bad.max").write_text("\n".join(lines), "latin-1")
+    with pytest.raises(BadInput) as error:
+        dimacs(tmp_path / "bad.max")
+    assert message in str(error.value) and "\n" not in str(error.value)
+    with pytest.raises(BadInput, match="DIMACS file at .*none, got"):
+        dimacs(tmp_path / "none")

@@ -1,4 +1,4 @@
-"""Hypergraphs have the Ω, Δ and ρ that were asked for, and a plane parts documents."""
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -12,9 +12,7 @@ from dml.types import BadInput
 def incidence(edges, rows):
     assert (np.diff(edges.starts) > 0).all() and edges.starts[-1] == len(edges.rows)
     touched = np.zeros((len(edges.starts) - 1, rows), int)
-    for e, (first, last) in enumerate(
-        zip(edges.starts, edges.starts[1:], strict=False)
-    ):
+    for e, (first, last) in enumerate(pairwise(edges.starts)):
         assert (np.diff(edges.rows[first:last].astype(int)) > 0).all()
         touched[e, edges.rows[first:last]] = 1
     return touched
@@ -49,12 +47,6 @@ def test_omega_delta_and_rho_are_exact_from_the_fewest_rows_on(choice, more, see
     assert (touched @ touched.T > 0).sum(1).max() == met
 
 
-def test_a_seed_makes_the_same_edges_again_and_another_others():
-    one, same, other = (generated(50, 300, 4, 0.2, 0.5, seed) for seed in (0, 0, 1))
-    assert np.array_equal(one.rows, same.rows)
-    assert not np.array_equal(one.rows, other.rows)
-
-
 @given(choices(), st.integers(0, 99))
 def test_a_plane_parts_documents_whose_rows_have_length_1(choice, seed):
     edges, omega, degree, met = choice
@@ -70,8 +62,10 @@ def test_a_plane_parts_documents_whose_rows_have_length_1(choice, seed):
     assert (labels * (inputs @ normal) > 0).all()
 
 
-def test_both_labels_are_given_and_values_are_of_the_seed():
-    found = generated(200, 2000, 5, 0.05, 0.2, 0)
+def test_both_labels_are_given_and_edges_and_values_are_of_the_seed():
+    found, again, another = (generated(200, 2000, 5, 0.05, 0.2, k) for k in (0, 0, 1))
+    assert np.array_equal(found.rows, again.rows)
+    assert not np.array_equal(found.rows, another.rows)
     one, same, other = (documents(found, 2000, seed) for seed in (0, 0, 1))
     assert abs(one.targets.mean()) < 0.3
     assert np.array_equal(one.inputs.data, same.inputs.data)
@@ -81,11 +75,8 @@ def test_both_labels_are_given_and_values_are_of_the_seed():
 @pytest.mark.parametrize(
     "choice, said",
     (
-        ((0, 9, 1, 0.5, 0.5), "edges=0"),
-        ((9, 9, 0, 0.5, 0.5), "omega=0"),
-        ((10, 99, 2, 0.04, 0.5), "delta=0.04"),
-        ((10, 99, 2, 1.5, 0.5), "delta=1.5"),
-        ((10, 99, 2, float("nan"), 0.5), "delta=nan"),
+        *(((0, 9, 1, 0.5, 0.5), "edges=0"), ((9, 9, 0, 0.5, 0.5), "omega=0")),
+        *(((10, 99, 2, n, 0.5), f"delta={n}") for n in (0.04, 1.5, float("nan"))),
         ((10, 99, 2, 0.5, 0.4), "ρ of Δ=0.5 to 0.9, got rho=0.4"),
         ((10, 99, 2, 0.5, 1.0), "ρ of Δ=0.5 to 0.9, got rho=1.0"),
         ((10, 9, 3, 0.2, 0.4), "rows=9"),

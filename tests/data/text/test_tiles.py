@@ -1,6 +1,3 @@
-"""Nothing is lost, moved to another row, or ordered by anything but the seed."""
-
-import tracemalloc
 from collections import Counter
 
 import numpy as np
@@ -9,20 +6,14 @@ import pytest
 from dml import sim
 from dml.data.text import tiles
 from dml.data.text.cooccurrence import RECORD
-from dml.strategies.glove.tiling import by_row, by_word, tiled
-from dml.types import BadInput, Embeddings
+from dml.strategies.glove.tiling import tiled
+from dml.types import BadInput
 from tests.strategies.glove.lattice import WORDS, corpus, order
 
-CASES = [  # tables, blocks, rows, ranks
-    (2, 8, 4, 1),
-    (2, 8, 4, 3),
-    (2, 1, 1 << 16, 2),
-    (2, WORDS, 16, 2),
-    (1, 8, 4, 1),
-    (1, 7, 5, 4),
-    (1, 2, 16, 3),
-]
-every = pytest.mark.parametrize("tables, blocks, rows, ranks", CASES)
+# tables, blocks, rows, ranks
+CASES = [(2, 8, 4, 1), (2, 8, 4, 3), (2, 1, 1 << 16, 2), (2, WORDS, 16, 2)]
+CASES += [(1, 8, 4, 1), (1, 7, 5, 4), (1, 2, 16, 3)]
+UNKNOWN = [(0, 1, 1), (1, 0, 1), (WORDS + 1, 1, 1), (1, -3, 1)]  # words
 
 
 def made(records, tables, blocks, rows, ranks=1, seed=0, host=0):
@@ -44,27 +35,22 @@ def recovered(found, blocks, tables):
     return tile, word[rows], word[others]
 
 
-@every
-def test_every_record_is_in_one_tile_and_only_the_diagonal_is_dropped(
+@pytest.mark.parametrize("tables, blocks, rows, ranks", CASES)
+def test_every_record_is_once_in_the_tile_of_its_cell_and_strips(
     tables, blocks, rows, ranks
 ):
     records = corpus()
     found, dealt = made(records, tables, blocks, rows, ranks)
-    _, words, contexts = recovered(found, dealt, tables)
+    tile, words, contexts = recovered(found, dealt, tables)
     logs = np.log(records["value"].astype(np.float32))
     want = Counter(zip(records["word"], records["context"], logs, strict=True))
-    if tables == 1:
+    if tables == 1:  # only the diagonal is dropped
         want = Counter({key: n for key, n in want.items() if key[0] != key[1]})
     assert want == Counter(zip(words, contexts, found.logs, strict=True))
     # powers of float32: 1e-6 is eight of its steps
     weights = np.minimum((np.exp(found.logs.astype(float)) / 10) ** 0.75, 1)
     np.testing.assert_allclose(found.weights, weights, rtol=1e-6)
 
-
-@every
-def test_a_record_is_in_the_tile_of_its_cell_and_strips(tables, blocks, rows, ranks):
-    found, dealt = made(corpus(), tables, blocks, rows, ranks)
-    tile, words, contexts = recovered(found, dealt, tables)
     place = found.grid.place[dealt.strip[words - 1], dealt.strip[contexts - 1]]
     assert np.array_equal(place, tile)
     block = np.repeat(np.arange(blocks), np.diff(dealt.edges))[dealt.row]
@@ -72,17 +58,11 @@ def test_a_record_is_in_the_tile_of_its_cell_and_strips(tables, blocks, rows, ra
         inside = (here.start <= tile) & (tile < here.stop)
         assert set(block[words[inside] - 1]) <= {b}
         assert set(block[contexts[inside] - 1]) <= {c}
-    assert [s.start for s in found.grid.cells.values()][1:] == [
-        s.stop for s in found.grid.cells.values()
-    ][:-1]
-    assert max(s.stop for s in found.grid.cells.values()) == len(found.starts) - 1
+    cells = [*found.grid.cells.values()]
+    assert [s.start for s in cells[1:]] == [s.stop for s in cells[:-1]]
+    assert max(s.stop for s in cells) == len(found.starts) - 1
 
-
-@every
-def test_each_word_has_one_row_and_strips_stay_in_their_blocks(
-    tables, blocks, rows, ranks
-):
-    _, dealt = made(corpus(), tables, blocks, rows, ranks)
+    # each word has one row, and strips stay in their blocks
     assert sorted(dealt.row) == list(range(WORDS))
     assert np.array_equal(dealt.strips[dealt.strip] + dealt.offset, dealt.row)
     assert dealt.offset.max() < rows
@@ -162,78 +142,28 @@ def test_shuffling_leaves_no_record_where_it_was_more_often_than_chance():
     assert abs(((counts - 12.5) ** 2 / 12.5).sum() - 961) < 5 * 44
 
 
-@pytest.mark.parametrize(
-    "nbytes, rows",
-    [
-        (1, 1 << 16),
-        (10, 1 << 16),
-        (20, 1 << 15),
-        (448, 1 << 10),
-        (2496, 256),
-        (1e6, 16),
-    ],
-)
-def test_a_tile_has_the_rows_that_fit_and_16_bits_can_name(nbytes, rows):
-    assert tiles.tile_rows(int(nbytes)) == rows
-    assert rows * nbytes <= tiles.CACHE_BYTES or rows == 16
-
-
-def test_the_last_row_of_the_largest_strip_has_its_own_number():
+def test_a_tile_has_the_rows_that_fit_and_16_bits_can_name():
+    for nbytes, rows in [(1, 1 << 16), (10, 1 << 16), (20, 1 << 15), (448, 1 << 10)]:
+        assert tiles.tile_rows(nbytes) == rows and rows * nbytes <= tiles.CACHE_BYTES
+    assert tiles.tile_rows(2496) == 256 and tiles.tile_rows(1_000_000) == 16
     words = (1 << 16) + 2
     dealt = tiles.deal(np.ones(words, np.int64), 1, tiles.tile_rows(1))
     assert dealt.offset.dtype == np.uint16
-    assert np.array_equal(
-        dealt.strips[dealt.strip] + dealt.offset.astype(int), dealt.row
-    )
-    assert len(dealt.strips) == 2
+    rows = dealt.strips[dealt.strip] + dealt.offset.astype(int)
+    assert np.array_equal(rows, dealt.row) and len(dealt.strips) == 2
 
 
-def test_tiling_takes_little_memory_beside_12_bytes_a_record():
-    records = corpus(1_500_000)
-    made(records[:9], 2, 8, 16, 2)  # compiled
-    tracemalloc.start()
-    found, _ = made(records, 2, 8, 16, 2)
-    now, peak = tracemalloc.get_traced_memory()
-    tracemalloc.stop()
-    kept = sum(x.nbytes for x in found[2:])
-    assert kept == 12 * len(records) <= now
-    assert peak < 15 * len(records)  # in pieces, which are small beside more records
-
-
-@pytest.mark.parametrize("blocks", (0, WORDS + 1))
-def test_more_blocks_than_words_are_refused(blocks):
-    with pytest.raises(BadInput, match=f"1 to {WORDS} .* got {blocks}; pass --blocks"):
-        tiles.deal(np.ones(WORDS, np.int64), blocks, 16)
-
-
-@pytest.mark.parametrize("word, context", [(0, 1), (1, 0), (WORDS + 1, 1), (1, -3)])
-def test_records_of_words_that_nobody_knows_are_refused(word, context):
-    records = np.array([(1, 2, 1.0), (word, context, 1.0)], RECORD)
-    with pytest.raises(BadInput, match=f"of words 1 to {WORDS}, got"):
-        made(records, 2, 2, 16)
-
-
-@pytest.mark.parametrize("tables, records", [(2, []), (1, [(2, 2, 1.0)])])
-def test_no_record_at_all_is_refused(tables, records):
-    with pytest.raises(BadInput, match=f"got none among {len(records)}; pass"):
-        made(np.array(records, RECORD), tables, 2, 16)
-
-
-@pytest.mark.parametrize("count", (0.0, -1.0, np.nan))
-def test_counts_that_have_no_logarithm_are_refused(count):
-    with pytest.raises(BadInput, match="counts above 0, got"):
-        made(np.array([(1, 2, 1.0), (2, 1, count)], RECORD), 2, 2, 16)
-
-
-@pytest.mark.parametrize("tables", (1, 2))
-def test_states_by_row_return_by_word(tables):
-    _, dealt = made(corpus(), tables, 8, 4)
-    numbers = np.arange(tables * WORDS)
-    state = Embeddings(np.stack([numbers] * 3, 1), numbers, -numbers[:, None], -numbers)
-    moved = by_row(state, dealt)
-    for table in range(tables):  # the row of each word has that word's numbers
-        assert np.array_equal(
-            moved.biases_T[table * WORDS + dealt.row], table * WORDS + np.arange(WORDS)
-        )
-    for one, other in zip(by_word(moved, dealt), state, strict=True):
-        assert np.array_equal(one, other)
+@pytest.mark.parametrize(
+    "tables, blocks, records, message",
+    [
+        (2, 0, [(1, 2, 1)], f"1 to {WORDS} .* got 0; pass --blocks"),
+        (2, WORDS + 1, [(1, 2, 1)], f"1 to {WORDS} .* got {WORDS + 1}; pass --blocks"),
+        *((2, 2, [(1, 2, 1), pair], f"of words 1 to {WORDS}, got") for pair in UNKNOWN),
+        *((2, 2, [(2, 1, n)], "counts above 0, got") for n in (0.0, -1.0, np.nan)),
+        (2, 2, [], "got none among 0; pass"),
+        (1, 2, [(2, 2, 1)], "got none among 1; pass"),
+    ],
+)
+def test_records_that_cannot_be_tiled_are_refused(tables, blocks, records, message):
+    with pytest.raises(BadInput, match=message):
+        made(np.array(records, RECORD), tables, blocks, 16)

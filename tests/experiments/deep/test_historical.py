@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 import translate
-import two_towers
 
 from dml.types import BadInput
 from tests.experiments.run_folder import read_summary
@@ -78,19 +77,6 @@ def test_a_wavefront_learns_as_one_device_in_fewer_ticks(ran):
     assert "layer 2   · r1 r2 r3 w1 w2 w3" in lines
     assert "layer 1  r1 r2 r3 w1 w2 w3  ·" in lines
     assert sum(" -> " in line for line in lines) == 4
-
-
-@pytest.mark.parametrize(
-    "argv, message",
-    [
-        (["--crossings=3678,six"], "ascending layers in --crossings.*got 'six'"),
-        (["--crossings=33"], "got '33'"),
-        (["--unit=0"], "unit"),
-    ],
-)
-def test_bad_towers_are_named(argv, message):
-    with pytest.raises(BadInput, match=message):
-        two_towers.main(["two_towers.py", *argv])
 
 
 def test_a_translator_without_layers_is_refused():

@@ -19,7 +19,6 @@ from dml.models.model_problem import model_problem
 from dml.models.networks.logistic import logistic
 from dml.models.networks.mlp import mlp
 from dml.strategies.serial import serial
-from dml.types import BadInput
 from dml.update.dense import make
 from tests.experiments.run_folder import check_folder, read_summary
 from tests.strategies.small import alone
@@ -162,19 +161,3 @@ def test_the_limit_is_the_batch_that_doubles_the_epochs():
     assert critical_batch(needed | {256: None}) == pytest.approx(80)
     assert critical_batch({8: 3.0, 16: 3.0, 32: 3.0}) is None
     assert critical_batch({8: 3.0, 16: None}) is None
-
-
-@pytest.mark.parametrize(
-    "argv, message",
-    [
-        (["--large=4"], "--large among the --factors above 1, got 4 and 1,2"),
-        (["--factors=1,two"], "whole numbers above 0 in --factors, got 'two'"),
-        (["--base_batch=1000"], "minibatches of at most 1437 images"),
-        (["--seeds=13"], "seeds"),
-        (["--data=nowhere"], "nowhere"),
-    ],
-)
-def test_bad_input_is_one_line(tmp_path, argv, message):
-    with pytest.raises(BadInput, match=message) as error:
-        large_batch.main(["large_batch.py", f"--out={tmp_path}", *SMALL, *argv])
-    assert "\n" not in str(error.value)

@@ -2,10 +2,8 @@ import gzip
 import json
 
 import linear
-import pytest
 
 from dml.metrics.profile import MARK
-from dml.types import BadInput
 from dml.update import dense
 from tests.experiments.run_folder import read_summary
 
@@ -33,15 +31,6 @@ def test_one_rank_is_serial_real_or_virtual(tmp_path):
     assert found["serial"]["accuracy"] > 0.8
 
 
-@pytest.mark.parametrize("allreduce", linear.ALLREDUCE)
-def test_virtual_replicas_agree_by_any_allreduce(tmp_path, allreduce):
-    argv = ["--simulate=3", f"--allreduce={allreduce}"]
-    summaries = run(tmp_path, *argv)
-    assert len(summaries) == 3
-    assert len({summary["sha256"] for summary in summaries}) == 1
-    assert summaries[0]["accuracy"] > 0.8
-
-
 def test_a_run_leaves_its_folder_with_every_flag(tmp_path):
     (summary,) = run(tmp_path, "--optimizer=adam", "--seed=3", timeline=1)
     kept = sorted(path.name for path in tmp_path.iterdir())
@@ -54,15 +43,6 @@ def test_a_run_leaves_its_folder_with_every_flag(tmp_path):
     written = read_summary(tmp_path)
     assert written.items() >= summary.items()
     assert written["energy_kwh"] > 0
-
-
-def test_tracing_changes_no_number_of_a_virtual_run(tmp_path):
-    argv = ["--simulate=4", "--allreduce=hierarchical", "--group=2"]
-    plain, drawn = (run(tmp_path / str(n), *argv, timeline=n) for n in (0, 2))
-    assert plain == drawn
-    rows = [(tmp_path / n / "metrics.jsonl").read_text() for n in "02"]
-    assert rows[0] == rows[1]
-    assert not (tmp_path / "0/timeline.svg").exists()
 
 
 def test_as_many_steps_as_asked_for_are_drawn_after_the_first(tmp_path, capsys):
@@ -78,12 +58,6 @@ def test_as_many_steps_as_asked_for_are_drawn_after_the_first(tmp_path, capsys):
     once = 2 * 64  # the gradient is begun, and then waited for
     want = {"input": once, "gradient": 2 * once, "wire": once, "update": once}
     assert {name: phases.count(name) for name in phases} == want
-
-
-def test_one_step_alone_leaves_no_timeline(tmp_path):
-    run(tmp_path, "--steps=1", "--profile", timeline=1)
-    assert not (tmp_path / "timeline.json").exists()
-    assert not (tmp_path / "profile.json.gz").exists()
 
 
 def times(trace, pid):
@@ -130,23 +104,6 @@ def test_virtual_ranks_have_one_profile_whose_clocks_begin_alike(tmp_path, capsy
     assert first["args"] == {"name": "messages, in virtual time"}
     assert times(trace["traceEvents"], 0)[0] < times(trace["traceEvents"], 1)[1]
     assert [path.name for path in (tmp_path / "profile").iterdir()] == ["rank0"]
-
-
-@pytest.mark.parametrize(
-    "argv, message",
-    [
-        (["--allreduce=rign"], "value should be one of <.*ring"),
-        (["--profile"], "got --timeline=0; pass --timeline=<how many>"),
-        (["--optimizer=sdg"], "value should be one of <sgd"),
-        (["--batch=2000"], "expected a batch of 1 to 1437 examples, got batch=2000"),
-        (["--steps=0"], "--steps=0: 0 is not a positive integer"),
-        (["--strategy=serial", "--simulate=2"], "expected one rank"),
-        (["--simulate=2", "--network=fast"], "expected a network"),
-    ],
-)
-def test_bad_input_is_named(tmp_path, argv, message):
-    with pytest.raises(BadInput, match=message):
-        run(tmp_path, *argv)
 
 
 def test_virtual_replicas_compute_an_update_and_an_evaluation_once(

@@ -59,52 +59,9 @@ def test_words_sent_are_those_of_all_ranks(train):
     assert train(*argv)[0]["words_sent"] == 2 * (table + losses + lengths)
 
 
-@pytest.mark.parametrize("tables", (1, 2))
-def test_rotation_is_serial_on_any_ranks_by_both_media(train, tables):
-    common = f"--tables={tables}", "--epochs=3"
-    serial = digest(train("--strategy=serial", *common))
-    assert digest(train(*common)) == serial
-    for size in (1, 2, 4, 8):
-        for medium in ("memory", "messages"):
-            ranks = train(f"--simulate={size}", f"--medium={medium}", *common)
-            assert (digest(ranks), len(ranks)) == (serial, size)
-    assert digest(train(*common, "--seed=1")) != serial
-
-
-def test_one_rank_is_serial(train):
-    for one, other in [
-        (["--strategy=hogwild"], ["--strategy=serial"]),
-        (["--strategy=operation"], ["--strategy=serial", "--batch=16384"]),
-        (["--strategy=synchronous"], ["--strategy=serial", "--batch=16384"]),
-    ]:
-        assert digest(train(*one)) == digest(train(*other))
-
-
-def test_batched_ways_are_the_serial_one_but_for_rounding(train):
-    """Sums of 4 parts in float32 differ in their last bits, in 13 updates of each."""
-    common = "--batch=512", "--lr=0.1"
-    serial = train("--strategy=serial", *common)[0]["loss"]
-    for argv in (
-        ["--strategy=operation", "--simulate=4"],
-        ["--strategy=synchronous", "--simulate=4", "--rows=sparse"],
-        ["--strategy=synchronous", "--simulate=4", "--rows=dense"],
-        ["--strategy=mesh"],
-    ):
-        assert train(*argv, *common)[0]["loss"] == pytest.approx(serial, rel=1e-5)
-
-
 def test_a_batch_changes_no_way_that_has_none(train):
     found = {digest(train(*argv)) for argv in ([], ["--batch=64"], ["--lr=0.05"])}
     assert len(found) == 1
-
-
-@pytest.mark.parametrize("way", ("rotation", "operation"))
-def test_a_rate_of_zero_moves_nothing_but_biases(train, tmp_path, way):
-    train("--lr=0", f"--strategy={way}")
-    drawn = np.load(tmp_path / "run" / "vectors.npy")
-    assert 0.1 < abs(drawn).max() <= 1 / 8  # two draws of at most half of 1 / dim
-    first, second = losses(tmp_path / "run")
-    assert second < first
 
 
 # gensim forgets to close a text without a header

@@ -104,23 +104,6 @@ def test_a_cell_that_fails_says_why(corpus):
 
 
 @pytest.mark.parametrize(
-    "argv, message",
-    [
-        (["--ways=rotaton"], "expected --ways of serial, .* or all, got 'rotaton'"),
-        (["--ranks=0"], "whole numbers above 0 in --ranks, got '0'"),
-        (["--ranks=1,"], "whole numbers above 0 in --ranks, got ''"),
-        (["--strategy=serial,rotation"], "strategy"),
-        (["--reference=nowhere"], "the C program shuffle in --reference=nowhere"),
-    ],
-)
-def test_bad_flags_are_named_before_anything_runs(corpus, argv, message, monkeypatch):
-    monkeypatch.setattr(glove_strategies.started, "run", None)
-    with pytest.raises(BadInput, match=message):
-        run(corpus, *argv)
-    assert not (corpus.parent / "out").exists()
-
-
-@pytest.mark.parametrize(
     "name, source, message",
     [
         ("glove", "exit 1", "expected .*tools/glove to exit with code 0, got 1"),

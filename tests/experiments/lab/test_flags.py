@@ -21,14 +21,6 @@ def test_each_parse_starts_from_the_defaults():
     assert sorted(found) == sorted(flags.WRITTEN)  # of what every run writes
 
 
-def test_sets_of_flags_do_not_meet():
-    other = flags.define("seed")
-    flags.parse(other, ["x", "--seed=4"])
-    assert flags.parse(VALUES, ["x"]).seed == 0
-    with pytest.raises(BadInput, match="Unknown command line flag 'color'"):
-        flags.parse(other, ["x", "--color=red"])
-
-
 def test_a_flag_of_each_kind_is_read_and_listed_under_its_module():
     values = flags.define()
     values.integer("whole", 1, "Count.", 1, 9)
@@ -49,12 +41,6 @@ def test_a_flag_cannot_have_the_name_of_a_method():
     for name in ("integer", "choice"):
         with pytest.raises(ValueError, match=f"not a method, got --{name}"):
             flags.define().text(name, "", "Text.")
-
-
-@pytest.mark.parametrize("name", sorted(set(flags.SHARED) - set(flags.WRITTEN)))
-def test_every_shared_flag_can_be_had(name):
-    values = flags.parse(flags.define(name), ["x"])
-    assert set(flags.chosen(values)) == {name, *flags.WRITTEN}
 
 
 @pytest.mark.parametrize(

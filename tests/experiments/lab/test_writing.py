@@ -1,5 +1,3 @@
-from pathlib import Path
-
 import pytest
 from lab import flags, writing
 
@@ -10,7 +8,6 @@ from dml.runs.writers import Writer
 from dml.types import BadInput
 from tests.experiments.run_folder import read_rows, read_summary
 
-EXPERIMENTS = Path(__file__).parents[3] / "experiments"
 SPENT = {"energy_kwh", "energy_source", "co2_kg", "cost_usd"}
 
 
@@ -113,11 +110,6 @@ def test_what_is_for_one_process_is_not_done_by_each_of_many(tmp_path, monkeypat
     ):
         wrote(tmp_path / "run")
     assert not (tmp_path / "run").exists()
-
-
-def test_every_experiment_writes_this_way():
-    for path in EXPERIMENTS.glob("*.py"):
-        assert path.stem == "writing" or "runs.folder(" not in path.read_text(), path
 
 
 def test_a_table_is_made_of_those_before_it_and_its_rows_carry_its_name(tmp_path):

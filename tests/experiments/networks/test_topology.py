@@ -1,13 +1,11 @@
 import numpy as np
 import pytest
 import topology
-from studies.topology import byteps as topology_byteps
 from studies.topology import report as topology_report
 from studies.topology import rows as topology_rows
 
 from dml import sim
 from dml.sim.networks.named import network
-from dml.types import BadInput
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.costs import allreduce as cost
 from dml.wire.plans.schedules import SCHEDULES
@@ -73,14 +71,6 @@ def test_a_row_of_a_shared_network_is_what_its_running_ranks_take(made):
             assert row[f"{name}_seconds"] == pytest.approx(took, rel=1e-9)
 
 
-def test_where_each_wins_follows_from_the_times(made):
-    _, _, tables = made
-    for row in tables["wins"]:
-        mine = [r["best"] for r in tables["race"] if r["network"] == row["network"]]
-        winners = [part.split(" from ")[0] for part in row["wins"].split(", ")]
-        assert winners == list(dict.fromkeys(mine))
-
-
 def test_slim_fly_is_compared_with_the_networks_that_have_links(made):
     _, summary, tables = made
     ports = {row["network"]: row for row in tables["ports"]}
@@ -91,14 +81,6 @@ def test_slim_fly_is_compared_with_the_networks_that_have_links(made):
         assert row["cost_a_rank"] == row["cost"] / row["ranks"]
         assert row["ranks"] >= 16
         assert summary[f"many_ratio_{row['network']}_16"] == row["many_ratio"]
-
-
-def test_two_levels_gain_most_where_the_ring_goes_from_host_to_host(made):
-    for row in made[2]["levels"]:
-        assert row["hosts"] == 2
-        assert row["gain"] == row["ring_seconds"] / row["hierarchical_seconds"]
-        assert row["dealt_gain"] > row["gain"]
-        assert row["dealt_gain"] > 1.5  # eight of a host share a card; few bytes less
 
 
 def test_byteps_takes_its_papers_time_and_one_stage_more(made):
@@ -112,19 +94,13 @@ def test_byteps_takes_its_papers_time_and_one_stage_more(made):
         assert shares == pytest.approx(1)
 
 
-def test_all_rates_cost_byteps_what_is_predicted_or_less():
-    for row in topology_byteps.rows(3):
-        assert row["seconds"] <= row["predicted_seconds"] * (1 + 1e-9)
-        assert row["seconds"] > row["bandwidth_seconds"]
-
-
 @pytest.mark.parametrize("text", ("hosts", "torus", "fat_tree", "slim_fly"))
 def test_what_repeats_is_extrapolated_to_two_in_a_hundred(text, monkeypatch):
     net = network(text, 64)
     for nbytes in (256, 1 << 18):
         times = []
         for most in (10**9, 0):
-            monkeypatch.setattr(topology_rows, "MOST", most)
+            monkeypatch.setattr(topology_rows, "MAX_MESSAGES", most)
             rounds = list(topology_rows.schedule("ring", net, 64, nbytes // 4, 0))
             times.append(topology_rows.seconds(rounds, net, 64))
         (whole, exact), (guess, known) = times
@@ -139,21 +115,3 @@ def test_sizes_are_chosen_so_that_every_rank_has_a_word_of_each_chunk(tmp_path):
     assert sizes[0] == 12
     assert 48 in sizes
     assert max(sizes) <= 256 << 20
-
-
-@pytest.mark.parametrize(
-    "argv, message",
-    [
-        (["--sizes=100B"], "expected multiples of 64 bytes, .*got 100B"),
-        (["--sizes=0KB"], "got 0B"),
-        (["--p=1"], "expected at least 2 ranks, got --p=1"),
-        (["--p=x"], "expected whole numbers above 0 in --p, got 'x'"),
-        (["--networks=torsu"], "expected a network, got 'torsu'"),
-        (["--networks=torus:2x2"], "4 ranks on Torus.*got 16"),
-        (["--algorithms=rign"], "got 'rign'"),
-        (["--group=0"], "group"),
-    ],
-)
-def test_bad_input_is_named(tmp_path, argv, message):
-    with pytest.raises(BadInput, match=message):
-        run(tmp_path, *argv)

@@ -151,17 +151,3 @@ def test_a_command_that_fails_ends_it_with_its_last_words(tmp_path):
     given = ["--corpus=/nowhere"]
     with pytest.raises(BadInput, match=r"serial of 1 epochs ended with 2: .*/nowhere"):
         carbon_glove.run_glove(tmp_path, 2, given, "serial", 1)
-
-
-@pytest.mark.parametrize(
-    "argv, message",
-    [
-        (["--strategies=serial,magic"], "expected --strategies of serial, hogwild"),
-        (["--strategies=server", "--ranks=1"], "at least 2 ranks for server"),
-        (["--epochs=0"], "epochs"),
-        (["--target=-1"], "target"),
-    ],
-)
-def test_bad_input_is_named(run, argv, message):
-    with pytest.raises(BadInput, match=message):
-        run(*argv)

@@ -293,11 +293,6 @@ def test_nothing_is_true_of_a_run_that_has_no_numbers(name):
     assert {verdict.result for verdict in verdicts} == {UNTESTED}
 
 
-def test_a_run_that_is_not_finite_is_infinitely_bad():
-    verdict = found(server_claims.ssp_diverges, of.bounded(None, 0.4))
-    assert "ssp:10 inf" in verdict.measured
-
-
 @pytest.mark.parametrize(
     "apart, result",
     [

@@ -1,7 +1,5 @@
 import json
 import os
-import subprocess
-import sys
 from importlib import import_module
 from pathlib import Path
 
@@ -92,14 +90,6 @@ def test_a_page_has_a_row_a_claim_and_a_section_a_paper(shelf, tmp_path):
     assert "no such thing" in (tmp_path / "run/one/a/output.txt").read_text()
 
 
-def test_every_row_is_kept_in_the_run_folder(shelf, tmp_path):
-    summary = shelf("--run=one")
-    lines = (tmp_path / "run" / "metrics.jsonl").read_text().splitlines()
-    assert [json.loads(line)["claim"] for line in lines] == ["it is even", "it flies"]
-    kept = json.loads((tmp_path / "run" / "summary.json").read_text())
-    assert summary.items() <= kept.items()
-
-
 def test_one_paper_replaces_what_is_said_of_that_paper(shelf, tmp_path):
     shelf("--run=one,two")
     before = page(tmp_path)
@@ -156,27 +146,6 @@ def test_a_record_is_replaced_whole(shelf, tmp_path, monkeypatch):
     assert (kept.read_text(), page(tmp_path)) == before
 
 
-def test_a_figure_is_copied_unless_it_is_large(shelf, tmp_path, monkeypatch):
-    shelf("--run=one,two")
-    assert "![one](results/one.svg)" in page(tmp_path)
-    assert "results/two.svg" not in page(tmp_path)
-    monkeypatch.setattr(papers, "LARGEST", 3)
-    shelf("--run=one")
-    assert "results/one.svg" not in page(tmp_path)
-    assert not (tmp_path / "docs/results/one.svg").exists()
-
-
-def test_papers_stand_in_the_order_of_the_table(shelf, tmp_path):
-    shelf("--run=also")
-    shelf("--run=two")
-    assert page(tmp_path).index("## two") < page(tmp_path).index("## also")
-
-
-def test_a_size_that_is_given_wins_over_quick(shelf, tmp_path):
-    assert shelf("--run=one", "--quick", "--size=full")["one_1"] == "holds"
-    assert shelf("--run=one", "--quick")["one_1"] == "fails"
-
-
 def test_a_size_replaces_flags_of_the_same_name():
     command = Command("x.py", "--a=1 --b=2 --laws=c:1;d:2", "--b=3 --nod", "--a=")
     assert command.words("full") == ["--a=1", "--b=2", "--laws=c:1;d:2"]
@@ -184,44 +153,6 @@ def test_a_size_replaces_flags_of_the_same_name():
     assert command.words("tiny") == ["--a=", "--b=2", "--laws=c:1;d:2"]
     shown = papers_runs.shown(command._replace(ranks=4), "full")
     assert shown == ("mpirun -n 4 python experiments/x.py --a=1 --b=2 '--laws=c:1;d:2'")
-
-
-def test_energy_is_known_only_where_every_run_says_it(shelf, tmp_path):
-    (tmp_path / "experiments" / "fake.py").write_text(
-        SCRIPT.replace('"energy_kwh": 0.25', '"energy_kwh": None')
-    )
-    shelf("--run=one")
-    assert "its energy is not known" in page(tmp_path)
-
-
-@pytest.mark.parametrize(
-    "argv, message",
-    [
-        (["--run=hogwash"], "expected --run of glove, .*got 'hogwash'"),
-        ([], "expected --list or --run"),
-        (["--run=all", "--size=huge"], "size"),
-    ],
-)
-def test_bad_input_is_one_line(argv, message, tmp_path):
-    with pytest.raises(BadInput, match=message):
-        papers.main(["papers.py", f"--out={tmp_path / 'run'}", *argv])
-    assert not (tmp_path / "run").exists()
-
-
-def test_the_list_shows_every_paper_and_claim(capsys):
-    papers.main(["papers.py", "--list"])
-    text = capsys.readouterr().out
-    for one in PAPERS.values():
-        assert f"{one.name}: " in text and one.cited in text
-        assert all(claim.text in text for claim, _ in one.claims)
-    assert text.count("cannot be run") == sum(not p.commands for p in PAPERS.values())
-
-
-def test_every_row_of_the_lectures_papers_is_there():
-    assert len(PAPERS) == 20
-    assert all(one.name == name for name, one in PAPERS.items())
-    assert all(bool(one.commands) == any(one.seconds) for one in PAPERS.values())
-    assert sum(one.seconds[1] for one in PAPERS.values()) < 15 * 60
 
 
 @pytest.mark.parametrize(
@@ -255,13 +186,6 @@ def test_a_paper_runs_by_its_real_commands(name, tmp_path):
             assert run.summary[f"verdict_{rule}"] == one["verdict"]
             assert run.summary[f"found_{rule}"] == one["ours"]
     assert papers_page.page([record]).count("| **") == len(record["findings"])
-
-
-def test_a_wrong_name_is_one_line_and_exit_code_2():
-    command = [sys.executable, "experiments/papers.py", "--run=hogwash"]
-    ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
-    assert ended.returncode == 2
-    assert len(ended.stderr.splitlines()) == 1
 
 
 def test_the_page_of_the_docs_is_that_of_its_records():

@@ -6,7 +6,6 @@ from studies.scaling import model as scaling_model
 from studies.scaling.model import BY_HAND, Training, joined
 
 from dml import sim
-from dml.types import BadInput
 from dml.wire.costs.allreduce import Rates
 from tests.experiments.run_folder import check_folder, read_rows
 
@@ -90,13 +89,6 @@ def test_a_step_is_no_faster_than_its_gradient_and_overlap_never_slows_it(name):
                 assert up <= size * (1 + 1e-12)
 
 
-def test_strong_scaling_ends_at_one_example_a_worker():
-    found = list(scaling_model.rows(WEAK._replace(strong=True), RATES, 1024, False))
-    assert [row["p"] for row in found] == [1, 2, 4, 8, 16, 32]
-    (last,) = [row for row in found if row["p"] == 32]
-    assert last["gradient_seconds"] == pytest.approx(0.0011)
-
-
 @pytest.mark.parametrize(
     "rates, example, resource",
     [
@@ -136,20 +128,3 @@ def test_the_gradient_that_overlaps_is_solved_for():
     for wire in (0.1, 0.9, 5.0):
         found = joined(1.0, wire, True)
         assert found == pytest.approx(max(1.0, 1 / 3 + wire))
-
-
-@pytest.mark.parametrize(
-    "argv, message",
-    [
-        (["--simulate=2"], "expected --step_seconds with --simulate"),
-        (["--rates=1,2"], "expected --rates of three numbers or five, got '1,2'"),
-        (["--rates=1,2,x"], "got '1,2,x'"),
-        (["--bytes_per_parameter=3"], "bytes_per_parameter"),
-        (["--batch=0"], "batch"),
-        (["--rates=-1,1e-9,1e-9"], "expected rates of 0 or more"),
-    ],
-)
-def test_bad_input_is_named(tmp_path, argv, message):
-    given = [] if argv == ["--simulate=2"] else ["--step_seconds=0.1"]
-    with pytest.raises(BadInput, match=message):
-        run(tmp_path, *given, *argv)

@@ -97,6 +97,6 @@ def test_what_no_formula_speaks_of_is_seen():
     ],
 )
 def test_bad_input_is_told_before_anything_is_compiled(flags, message, monkeypatch):
-    monkeypatch.setattr(tensor.parts, "devices", lambda count: None)
+    monkeypatch.setattr(tensor.measurements, "devices", lambda count: None)
     with pytest.raises(BadInput, match=message):
         tensor.main(["tensor.py", *SMALL, *flags])

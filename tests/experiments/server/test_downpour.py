@@ -4,8 +4,7 @@ import downpour
 import pytest
 from studies.server import downpour_report
 
-from dml.types import BadInput
-from tests.experiments.run_folder import check_folder, read_summary
+from tests.experiments.run_folder import read_summary
 from tests.experiments.server import small_images
 
 SMALL = ["--clocks=12", "--batch=120", "--lr=0.5", "--adagrad_lr=0.1", "--target=0.7"]
@@ -61,28 +60,3 @@ def test_each_way_takes_the_rate_with_which_it_is_first(tmp_path, monkeypatch):
     assert rows["sync SGD", 0.001]["seconds_to_target"] is None
     assert summary["sync_sgd_rate"] == summary["downpour_sgd_rate"] == 0.5
     assert list(downpour_report.best(seen[0])) == list(downpour.STRATEGIES)
-
-
-def test_virtual_runs_repeat_themselves_and_leave_figures(tmp_path, monkeypatch):
-    one = run(tmp_path / "a", "--clocks=4")
-    for name in ("accuracy.svg", "accuracy.png", "waiting.svg", "waiting.png"):
-        assert (tmp_path / "a" / name).stat().st_size > 0
-    monkeypatch.setattr(downpour, "drawn", lambda *_: None)
-    assert run(tmp_path / "b", "--clocks=4") == one
-    check_folder(tmp_path / "a", one[0])
-
-
-@pytest.mark.parametrize(
-    "argv, message",
-    [
-        (["--lr="], "numbers from 0 upwards in --lr"),
-        (["--adagrad_lr=0.1,x"], "numbers from 0 upwards in --adagrad_lr"),
-        (["--n_push=0"], "n_push"),
-        (["--law=gamma:1"], "got 'gamma:1'"),
-        (["--servers=6"], "1 to 5 servers of 6 ranks, got 6"),
-    ],
-)
-def test_bad_input_is_one_line(tmp_path, undrawn, argv, message):
-    with pytest.raises(BadInput, match=message) as error:
-        run(tmp_path, *argv)
-    assert "\n" not in str(error.value)

@@ -4,7 +4,6 @@ import server
 from sklearn.datasets import dump_svmlight_file
 from studies.server import runs as server_runs
 
-from dml.types import BadInput
 from tests.experiments.run_folder import check_folder, read_rows
 from tests.experiments.server import small_images
 
@@ -110,32 +109,3 @@ def test_optax_moves_a_dense_problem_by_a_rule_without_a_kernel(
     free = run(tmp_path, *argv, "--consistency=ssp", "--staleness=1", "--batch=60")
     assert free["objective"] < 2.2
     assert free["updates"] == 2 * 6
-
-
-@pytest.mark.parametrize(
-    "argv, message",
-    [
-        (["--simulate=1"], "2 ranks or more, a worker and a server, got 1"),
-        (["--simulate=4", "--servers=4"], "1 to 3 servers of 4 ranks, got 4"),
-        (["--simulate=4", "--l1=0.1"], "--l1 with --problem=logistic"),
-        (["--simulate=4", "--svmlight=x"], "--svmlight with --problem=logistic"),
-        (["--simulate=4", "--kkt_margin=0"], "--l1 with --kkt_margin=0"),
-        (["--simulate=4", "--optimizer=newton"], "--lr with --optimizer=newton"),
-        (["--simulate=4", "--optimizer=newton", "--lr=1"], "rule of sgd.*'newton'"),
-        (["--simulate=4", "--straggle=gamma:1"], "got 'gamma:1'"),
-        (["--simulate=4", "--batch=1000000"], "--batch=<at most"),
-        (["--simulate=4", "--consistency=backup", "--backup=3"], "--backup of 0 to 2"),
-        (
-            ["--simulate=4", "--problem=logistic", "--svmlight=/no/file"],
-            "svmlight file at /no/file",
-        ),
-        (
-            ["--simulate=4", "--lr=1e30", "--clocks=20"],
-            r"clock \d+: expected a finite gradient.*--on_nonfinite=skip",
-        ),
-    ],
-)
-def test_bad_input_is_one_line(tmp_path, undrawn, argv, message):
-    with pytest.raises((BadInput, FloatingPointError), match=message) as error:
-        run(tmp_path, *argv)
-    assert "\n" not in str(error.value)

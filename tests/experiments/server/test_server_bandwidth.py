@@ -3,7 +3,6 @@
 import pytest
 import server_bandwidth
 
-from dml.types import BadInput
 from tests.experiments.run_folder import read_rows, read_summary
 
 
@@ -33,17 +32,3 @@ def test_several_numbers_of_servers_are_a_table(tmp_path):
     pulled = [row for row in rows if row["what"] == "push and pull"]
     rates = [row["seconds"] / row["workers"] for row in pulled]
     assert rates[0] > rates[1] > rates[2]  # each has less at its port
-
-
-@pytest.mark.parametrize(
-    ("flags", "says"),
-    [
-        (["--simulate=4", "--servers=4"], "expected 1 to 3 servers of 4 ranks"),
-        (["--simulate=4", "--servers=two"], "expected whole numbers above 0"),
-        (["--simulate=1"], "expected 2 ranks or more"),
-        (["--simulate=2", "--sizes=3B"], "expected a multiple of 4 bytes"),
-    ],
-)
-def test_bad_input_is_one_line(flags, says, tmp_path):
-    with pytest.raises(BadInput, match=says):
-        run(tmp_path / "never", *flags)

@@ -3,8 +3,7 @@ import pytest
 import softsync
 from studies.server import softsync_report
 
-from dml.types import BadInput
-from tests.experiments.run_folder import check_folder, read_rows, read_summary
+from tests.experiments.run_folder import read_rows, read_summary
 from tests.experiments.server import small_images
 
 SMALL = ["--clocks=20", "--batch=120", "--snapshots=10", "--n=1,3,6"]
@@ -60,31 +59,3 @@ def test_hard_sync_finds_the_lowest_rate_that_is_as_good_as_the_best(tmp_path, u
     assert rows[0]["error"] > rows[1]["error"] + softsync_report.POINT
     assert rows[1]["error"] <= rows[2]["error"] + softsync_report.POINT
     assert summary["hard_sync_error"] == rows[1]["error"]
-
-
-def test_virtual_runs_repeat_themselves_and_leave_figures(tmp_path, monkeypatch):
-    argv = ["--lr=0.3", "--n=3", "--clocks=4"]
-    one = run(tmp_path / "a", *argv)
-    for name in ("error.svg", "error.png", "staleness.svg", "staleness.png"):
-        assert (tmp_path / "a" / name).stat().st_size > 0
-    monkeypatch.setattr(softsync, "drawn", lambda *_: None)
-    assert run(tmp_path / "b", *argv) == one
-    check_folder(tmp_path / "a", one[0])
-
-
-@pytest.mark.parametrize(
-    "argv, message",
-    [
-        (["--n=7"], "--softsync of 1 to 6, the workers, got 7"),
-        (["--n=0"], "whole numbers above 0 in --n, got '0'"),
-        (["--lr=fast"], "numbers from 0 upwards in --lr, got 'fast'"),
-        (["--lr=0.1,-1"], "numbers from 0 upwards in --lr"),
-        (["--law=gamma:1"], "got 'gamma:1'"),
-        (["--servers=7"], "1 to 6 servers of 7 ranks, got 7"),
-        (["--problem=factors"], "should be one of"),
-    ],
-)
-def test_bad_input_is_one_line(tmp_path, undrawn, argv, message):
-    with pytest.raises(BadInput, match=message) as error:
-        run(tmp_path, *argv)
-    assert "\n" not in str(error.value)

@@ -5,7 +5,6 @@ import numpy as np
 import pytest
 from studies.shared_memory import asynchrony_report
 
-from dml.types import BadInput
 from tests.experiments.run_folder import check_folder, read_rows, read_summary
 
 SMALL = ["--problems=20,2", "--features=40", "--examples=300", "--epochs=2"]
@@ -56,19 +55,3 @@ def test_overlap_is_the_mean_product_of_two_examples():
     np.testing.assert_allclose((dense_ExT**2).sum(axis=1), 1, rtol=1e-6)
     products_ExE = dense_ExT @ dense_ExT.T
     assert asynchrony.overlap(batch) == pytest.approx(products_ExE.mean(), rel=1e-5)
-
-
-@pytest.mark.parametrize(
-    "argv, message",
-    [
-        (["--delays=8,-4"], "numbers from 0 upwards.*'8,-4'"),
-        (["--rates=few"], "numbers from 0 upwards.*'few'"),
-        (["--law=constant:1*1,2"], "delete them"),
-        (["--problems=two"], "whole numbers above 0 in --problems, got 'two'"),
-        (["--problems=41"], "at most --features=40"),
-        (["--rates=2000"], "pass --lr and --mu"),
-    ],
-)
-def test_bad_input_is_named(tmp_path, undrawn, argv, message):
-    with pytest.raises(BadInput, match=message):
-        run(tmp_path, *argv)

@@ -5,9 +5,8 @@ from studies.shared_memory import batch_size_runs
 
 from dml import sim
 from dml.models.sparse import logistic_edges as logistic
-from dml.types import BadInput
 from dml.wire.comm import Metered
-from tests.experiments.run_folder import check_folder, read_rows, read_summary
+from tests.experiments.run_folder import check_folder, read_rows
 from tests.strategies.shared import small
 
 SMALL = ["--examples=256", "--features=60", "--nonzeros=5", "--copies=16", "--mu=1e-3"]
@@ -127,32 +126,3 @@ def test_the_search_climbs_to_the_best_rate_from_either_side(monkeypatch):
         assert found == (2.0**-3, 100)
     monkeypatch.setattr(batch_size_runs, "reached", lambda *_: np.inf)
     assert batch_size_runs.fastest(plan(), 1, 1.0, None).examples == np.inf
-
-
-def test_a_target_that_is_not_reached_is_printed(tmp_path, capsys):
-    argv = [f"--out={tmp_path}", *SMALL, "--data=diverse", "--batches=4", "--epochs=1"]
-    summary = batch_size.main(["batch_size.py", *argv, "--within=1e-6"])
-    kept = read_summary(tmp_path)
-    assert (kept["verdict_bounded"], kept["verdict_beyond"]) == (
-        "fails",
-        "not testable here",
-    )
-    assert summary["diverse_b0"] is summary["diverse_1_seconds_1"] is None
-    assert "B0 = none" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    "argv, message",
-    [
-        (["--batches=512"], "--batches of at most 256 examples"),
-        (["--batches=0"], "whole numbers above 0 in --batches, got '0'"),
-        (["--workers=two"], "whole numbers above 0 in --workers, got 'two'"),
-        (["--nonzeros=61"], "--nonzeros of at most 60"),
-        (["--copies=200"], "--copies of at most half of 256"),
-        (["--data=uniform"], "expected --data of diverse, repeated or all"),
-    ],
-)
-def test_bad_input_is_one_line(tmp_path, argv, message):
-    with pytest.raises(BadInput, match=message) as error:
-        batch_size.main(["batch_size.py", f"--out={tmp_path}", *SMALL, *argv])
-    assert "\n" not in str(error.value)

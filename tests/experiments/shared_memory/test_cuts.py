@@ -13,7 +13,6 @@ from dml.figures import segments
 from dml.figures import style as figures
 from dml.models.sparse.cuts_optimum import flow
 from dml.runs.writers import Writer, ignore
-from dml.types import BadInput
 from tests.experiments.run_folder import check_folder
 
 
@@ -97,17 +96,3 @@ def test_what_a_volume_and_others_are_made_of_comes_from_the_flags(monkeypatch):
         data, start, extras = sparse_cuts.cuts(name, sizes, seed=7).load()
         assert taken.pop() == (sizes, 7) and start.shape == (16, 2)
         assert extras.evaluate(start)["cut"] > 0 and len(data.weights) == 40
-
-
-@pytest.mark.parametrize(
-    "argv, message",
-    [
-        (["--data=nowhere"], "DIMACS file at nowhere, got"),
-        (["--slices=0"], "slices"),
-        (["--smoothness=-1"], "smoothness"),
-    ],
-)
-def test_bad_flags_are_one_line(tmp_path, undrawn, argv, message):
-    with pytest.raises(BadInput, match=message) as error:
-        run(tmp_path, *argv)
-    assert "\n" not in str(error.value)

@@ -3,16 +3,15 @@ import math
 import cyclades
 import numpy as np
 import pytest
-from studies.shared_memory import cyclades_parts, cyclades_report
-from studies.shared_memory.cyclades_parts import bits, distinct_hubs, sizes
+from studies.shared_memory import cyclades_measurements, cyclades_report
+from studies.shared_memory.cyclades_measurements import bits, distinct_hubs, sizes
 from studies.shared_memory.hogwild_runs import PROBLEMS, SERIAL, Turn, by_turns, unused
 from studies.shared_memory.sparse_flags import Stated
 from studies.shared_memory.sparse_runs import Task
-from studies.shared_memory.sparse_ways import Settings
+from studies.shared_memory.sparse_strategies import Settings
 
 from dml import sim
 from dml.strategies.shared.workers import Descent
-from dml.types import BadInput
 from dml.wire.comm import Metered
 from tests.experiments.run_folder import check_folder, read_rows, read_summary
 from tests.strategies.shared.small import documents, ratings
@@ -103,7 +102,7 @@ def test_a_bit_that_differs_is_seen(monkeypatch, wrong):
             for case, one in zip(cases, tables, strict=True)
         }
 
-    monkeypatch.setattr(cyclades_parts, "by_turns", turns)
+    monkeypatch.setattr(cyclades_measurements, "by_turns", turns)
     comm = sim.run(Metered, 1)[0]
     given = comm, documents(), STATED["svm"], 0
     (row,) = bits(*given, shares=[1.0], batches=[8], workers=[1, 2, 4])
@@ -136,7 +135,7 @@ def test_the_largest_step_is_found_to_a_quarter(limit):
         seen.append(rate)
         return rate <= limit
 
-    rate, tries = cyclades_parts.search(falls, 1.0)
+    rate, tries = cyclades_measurements.search(falls, 1.0)
     assert rate <= limit < 1.25 * rate
     assert tries == len(seen) == len(set(seen))
     assert tries <= 4 + abs(math.log2(limit))
@@ -144,9 +143,9 @@ def test_the_largest_step_is_found_to_a_quarter(limit):
 
 @pytest.mark.parametrize("falls, rate", [(lambda _: False, 0), (lambda _: True, 2**29)])
 def test_a_search_without_a_limit_ends(falls, rate):
-    found, tries = cyclades_parts.search(falls, 1.0)
+    found, tries = cyclades_measurements.search(falls, 1.0)
     assert found >= rate and (found == 0) == (rate == 0)
-    assert tries == cyclades_parts.DOUBLINGS
+    assert tries == cyclades_measurements.DOUBLINGS
 
 
 def how(rate):
@@ -158,7 +157,7 @@ def fell(case, problem, rate):
 
     def program(comm):
         comm = Metered(comm)
-        return cyclades_parts.decreases(comm, problem, how(rate), case, 1)
+        return cyclades_measurements.decreases(comm, problem, how(rate), case, 1)
 
     return sim.run(program, 1)[0]
 
@@ -171,7 +170,7 @@ def test_a_step_that_diverges_does_not_fall(case):
 
 def test_a_norm_that_leaves_no_weights_does_not_fall(monkeypatch):
     refused = lambda *_: pytest.fail("was tried")  # noqa: E731
-    monkeypatch.setattr(cyclades_parts, "by_turns", refused)
+    monkeypatch.setattr(cyclades_measurements, "by_turns", refused)
     assert not fell(SERIAL, documents(), 1e4)
 
 
@@ -195,21 +194,3 @@ def test_largest_steps_are_compared_with_each_other_strategy():
     assert cyclades_report.to_step(rows, "hogwild") == {"svm": 2.0}
     assert cyclades_report.to_step(rows, "late 9") == {"svm": 4.0}
     assert cyclades_report.totals(rows)["svm_late_9_largest_step"] == 0.5
-
-
-@pytest.mark.parametrize(
-    "argv, message",
-    [
-        (["--problems=glove"], "--problems of svm, .*got 'glove'"),
-        (["--bits=1,two"], "above 0 in --bits, got 'two'"),
-        (["--batches=0"], "above 0 in --batches, got '0'"),
-        (["--hubs=1,2"], "numbers from 0 to 1 in --hubs, got '1,2'"),
-        (["--hubs="], "numbers from 0 to 1 in --hubs, got ''"),
-        (["--late=0"], "above 0 in --late, got '0'"),
-        (["--repeats=0"], "repeats"),
-    ],
-)
-def test_bad_input_is_one_line(tmp_path, undrawn, argv, message):
-    with pytest.raises(BadInput, match=message) as error:
-        run(tmp_path, *argv)
-    assert "\n" not in str(error.value)

@@ -3,7 +3,7 @@ from functools import partial
 import hogwild
 import numpy as np
 import pytest
-from studies.shared_memory import hogwild_parts, hogwild_report, hogwild_runs
+from studies.shared_memory import hogwild_measurements, hogwild_report, hogwild_runs
 from studies.shared_memory.hogwild_runs import (
     DENSE,
     PROBLEMS,
@@ -38,7 +38,7 @@ def small(monkeypatch):
         return Task(made.kernel.model, lambda: (data, start, unused()), STATED)
 
     monkeypatch.setattr(hogwild_runs, "HYPERGRAPH", (200, 200, 4))
-    monkeypatch.setattr(hogwild_parts, "TURN", 0.01)
+    monkeypatch.setattr(hogwild_measurements, "TURN", 0.01)
     monkeypatch.setitem(PROBLEMS, "svm", newsgroups)
     monkeypatch.setitem(PROBLEMS, SPARSE, partial(hypergraph, 0.05))
     monkeypatch.setitem(PROBLEMS, DENSE, partial(hypergraph, 1.0))
@@ -73,16 +73,6 @@ def test_a_race_leaves_two_tables_a_flat_summary_and_figures(tmp_path, capsys):
     assert out.count("\nproblem ") == 1 and "gradient us" in out
 
 
-def test_one_worker_by_any_way_ends_where_serial_does(tmp_path, undrawn):
-    _, rows = run(tmp_path, "--updates=all")
-    alone = [row for row in rows if row["workers"] == 1]
-    assert {row["way"] for row in alone} == {"serial", *hogwild.POLICIES}
-    assert {row["to_serial"] for row in alone} == {0}
-    assert {row["objective"] for row in alone} == {rows[0]["objective"]}
-    lost = {row["way"]: row["lost_share"] for row in rows if row["workers"] == 2}
-    assert {way for way, share in lost.items() if share} <= {"hogwild"}
-
-
 def test_a_delay_is_what_a_gradient_takes_longer(tmp_path, undrawn):
     _, rows = run(tmp_path, "--delays=0,200", "--updates=hogwild")
     short, long = (row["gradient_us"] for row in rows if row["kind"] == "delay")
@@ -92,11 +82,11 @@ def test_a_delay_is_what_a_gradient_takes_longer(tmp_path, undrawn):
 
 def test_the_first_examples_are_a_problem_of_their_own():
     whole = documents()
-    few = hogwild_parts.fewer(whole, 20)
+    few = hogwild_measurements.fewer(whole, 20)
     assert len(few.kernel.data.edges.starts) == 21
     assert few.kernel.data.edges.starts[-1] == whole.kernel.data.edges.starts[20]
-    assert hogwild_parts.fewer(whole, 10**6).kernel.data.edges[0] is not None
-    assert len(hogwild_parts.fewer(whole, 10**6).kernel.data.edges.starts) == 201
+    assert hogwild_measurements.fewer(whole, 10**6).kernel.data.edges[0] is not None
+    assert len(hogwild_measurements.fewer(whole, 10**6).kernel.data.edges.starts) == 201
 
 
 def test_each_turn_has_the_same_rates():
@@ -145,35 +135,3 @@ def test_workers_that_ranks_cannot_share_evenly_are_refused():
 def test_round_robin_is_level_where_its_line_crosses(ys, found):
     at = hogwild_report.crossing([1, 10, 100], ys, 0.9)
     assert at == (found and pytest.approx(found))
-
-
-def test_the_time_from_which_on_turns_cost_nothing_is_printed(capsys):
-    rows = [
-        {"kind": "delay", "way": way, "workers": 2, "gradient_us": 10**n, "speedup": x}
-        for n, ratio in enumerate((0.1, 0.5, 1.0))
-        for way, x in (("hogwild", 2.0), ("roundrobin", 2.0 * ratio))
-    ]
-    found = hogwild_report.summarised(rows)
-    assert found["level_us"] == pytest.approx(10**1.8)
-    assert found["even_us"] == pytest.approx(10)
-    out = capsys.readouterr().out
-    assert "round robin has 90% of hogwild's speed from 63.1 us a gradient on" in out
-    assert "100% of serial's speed from 10 us" in out
-
-
-@pytest.mark.parametrize(
-    "argv, message",
-    [
-        (["--problems=svn"], "--problems of svm, completion, .*got 'svn'"),
-        (["--updates=cyclades"], "--updates of hogwild, .*got 'cyclades'"),
-        (["--workers=0"], "above 0 in --workers, got '0'"),
-        (["--delays=1,fast"], "numbers from 0 upwards in --delays, got '1,fast'"),
-        (["--delays=-1"], "numbers from 0 upwards in --delays"),
-        (["--delayed=glove"], "delayed"),
-        (["--epochs=0"], "epochs"),
-    ],
-)
-def test_bad_input_is_one_line(tmp_path, undrawn, argv, message):
-    with pytest.raises(BadInput, match=message) as error:
-        run(tmp_path, *argv)
-    assert "\n" not in str(error.value)

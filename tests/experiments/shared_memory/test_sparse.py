@@ -144,7 +144,10 @@ def lines(path, *lines):
         (("1 1:2", "-1 2:x"), "line 2: expected .* got '-1 2:x'"),
         (("1 1:2", "1 -3:1"), "line 2: expected .* got '1 -3:1'"),
         (("1 1:2", "2 2:1", "1 1:1"), "line 2"),
-        (("1 1:2", "1 2:1", "1 1:1"), r"both labels to train, got only \[1.0\]"),
+        (
+            ("1 1:2", "1 2:1", "1 1:1"),
+            r"training examples of both labels, got only \[1.0\]",
+        ),
         (("1", "-1", "1", "-1"), "without rows; pass examples that have features"),
     ],
 )

@@ -2,7 +2,7 @@
 
 import math
 import re
-from functools import cache, partial
+from functools import cache
 
 import jax
 import numpy as np
@@ -12,7 +12,7 @@ from jax.sharding import PartitionSpec as P
 from dml.models.layers import experts as module
 from dml.models.layers.experts import Mixture, experts, specs, start
 from dml.types import BadInput
-from tests.models.layers.four_devices import DEVICES, close, drawn, line
+from tests.models.layers.axes_main import DEVICES, close, drawn, line
 
 ROWS = 48
 ONE = Mixture(experts=8, width=6, hidden=10, choices=1, factor=1.0)
@@ -29,29 +29,18 @@ def params(mixture):
     return found
 
 
-def dense(params, rows_RxD, mixture, groups):
-    """Return mixed_RxD and measures of so many groups of rows, on one device."""
-    rows_GxRxD = rows_RxD.reshape(groups, -1, mixture.width)
-    mixed_GxRxD, measures = experts(params, rows_GxRxD, mixture)
-    return mixed_GxRxD.reshape(rows_RxD.shape), measures
-
-
 @cache
 def whole(mixture):
     """Return value, mixed, measures and gradients of the dense reference."""
     targets_RxD = drawn(4, ROWS, mixture.width)
 
     def loss(params, rows_RxD):
-        mixed_RxD, measures = dense(params, rows_RxD, mixture, DEVICES)
+        rows_GxRxD = rows_RxD.reshape(DEVICES, -1, mixture.width)
+        mixed_GxRxD, measures = experts(params, rows_GxRxD, mixture)
+        mixed_RxD = mixed_GxRxD.reshape(rows_RxD.shape)
         return (mixed_RxD * targets_RxD).sum() + measures.balance, (mixed_RxD, measures)
 
     call = jax.jit(jax.value_and_grad(loss, (0, 1), has_aux=True))
-    return jax.device_get(call(params(mixture), drawn(3, ROWS, mixture.width)))
-
-
-def forward(mixture, groups):
-    """Return mixed and measures alone, which compile sooner."""
-    call = jax.jit(partial(dense, mixture=mixture, groups=groups))
     return jax.device_get(call(params(mixture), drawn(3, ROWS, mixture.width)))
 
 
@@ -84,7 +73,7 @@ def shared(mixture):
     return jax.device_get(jax.jit(call)(params(mixture), *rows))
 
 
-def experts_on_four_devices_are_those_on_one():
+def check_experts_on_four_devices_are_those_on_one():
     for mixture in (ONE, TWO):
         found, wanted = shared(mixture), whole(mixture)
         close(found, wanted)
@@ -101,7 +90,7 @@ def experts_on_four_devices_are_those_on_one():
             jax.tree.map(np.testing.assert_array_equal, by_params[name], by_whole[name])
 
 
-def by_hand(mixture, groups, turn=0.0):
+def by_hand(mixture, turn=0.0):
     """Return mixed_RxD, how many were dropped, balance: a choice after another.
 
     To the router is added that number times its own sine, in float64.
@@ -112,9 +101,9 @@ def by_hand(mixture, groups, turn=0.0):
     scores_RxE = rows_RxD @ tree["router"]["kernel"]
     chances_RxE = np.exp(scores_RxE) / np.exp(scores_RxE).sum(axis=1, keepdims=True)
     mixed_RxD, dropped, balance = np.zeros_like(rows_RxD), 0, 0.0
-    each = ROWS // groups
+    each = ROWS // DEVICES
     room = math.ceil(mixture.factor * mixture.choices * each / mixture.experts)
-    for group in np.split(np.arange(ROWS), groups):
+    for group in np.split(np.arange(ROWS), DEVICES):
         load_E = np.zeros(mixture.experts)
         best_RxK = np.argsort(-chances_RxE, axis=1)[:, : mixture.choices]
         for choice in range(mixture.choices):
@@ -134,33 +123,27 @@ def by_hand(mixture, groups, turn=0.0):
                     gate /= chances_RxE[row, best_RxK[row]].sum()
                 mixed_RxD[row] += gate * (made + tree["down"]["bias"][expert])
         shares_E = load_E / load_E.sum()
-        balance += mixture.experts * shares_E @ chances_RxE[group].mean(axis=0) / groups
+        balance += (
+            mixture.experts * shares_E @ chances_RxE[group].mean(axis=0) / DEVICES
+        )
     return mixed_RxD, dropped, balance
 
 
-def every_row_counts_once_by_its_gate_or_is_dropped():
+def check_every_row_counts_once_by_its_gate_or_is_dropped():
     for mixture in (ONE, TWO):
         (_, (mixed_RxD, measures)), _ = whole(mixture)
-        wanted_RxD, dropped, balance = by_hand(mixture, DEVICES)
+        wanted_RxD, dropped, balance = by_hand(mixture)
         close((mixed_RxD, measures.balance), (wanted_RxD, balance))
         assert measures.dropped == dropped > 0
         assert measures.load_E.sum() == ROWS * mixture.choices
 
 
-def with_much_room_every_choice_counts():
-    wide = TWO._replace(factor=99.0)
-    mixed_RxD, measures = forward(wide, 1)
-    wanted_RxD, dropped, _ = by_hand(wide, 1)
-    assert measures.dropped == dropped == 0
-    close(mixed_RxD, wanted_RxD)
-
-
-def the_router_learns_from_rows_and_from_balance():
+def check_the_router_learns_from_rows_and_from_balance():
     turn = 1e-6  # too small for a row to change its experts
     for mixture in (ONE, TWO):
         losses = []
         for sign in (-1, 1):
-            mixed_RxD, _, balance = by_hand(mixture, DEVICES, sign * turn)
+            mixed_RxD, _, balance = by_hand(mixture, sign * turn)
             targets_RxD = drawn(4, ROWS, mixture.width)
             losses.append([(mixed_RxD * targets_RxD).sum(), balance])
         from_rows, from_balance = np.subtract(*losses[::-1]) / (2 * turn)
@@ -171,7 +154,7 @@ def the_router_learns_from_rows_and_from_balance():
         assert min(abs(from_rows), abs(from_balance)) > 1e-2
 
 
-def experts_speak_four_times_and_only_by_all_to_all():
+def check_experts_speak_four_times_and_only_by_all_to_all():
     def device(tree, rows_RxD):
         def loss(tree, rows_RxD):
             return experts(tree, rows_RxD[None], TWO, "expert")[0].sum()
@@ -193,8 +176,8 @@ def experts_speak_four_times_and_only_by_all_to_all():
     assert not re.search(r"= (psum|pmean|all_gather|ppermute|reduce_scatter)", said)
 
 
-def an_all_to_all_that_is_left_out_is_seen():
-    exchange, calls = jax.lax.all_to_all, []
+def check_an_all_to_all_that_is_left_out_and_rows_that_are_not_dropped_are_seen():
+    exchange, routes, calls = jax.lax.all_to_all, module.routes, []
 
     def second_left_out(array, axis, split, concat, **options):
         calls.append(1)
@@ -202,52 +185,33 @@ def an_all_to_all_that_is_left_out_is_seen():
             return exchange(array, axis, split, concat, **options)
         return array.reshape(TWO.experts, -1, TWO.width)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(jax.lax, "all_to_all", second_left_out)
-        wrong = shared(TWO)
-    assert calls
-    with pytest.raises(AssertionError):
-        close(wrong, whole(TWO))
-
-
-def a_dropped_row_that_counts_is_seen():
-    routes = module.routes
-
     def crowded(scores_RxE, choices):
         way = routes(scores_RxE, choices)
         room = module.capacity(TWO, ROWS // DEVICES)
         return way._replace(slots_RxK=way.slots_RxK % room)
 
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "routes", crowded)
-        mixed_RxD, measures = forward(TWO, DEVICES)
-    wanted_RxD, dropped, _ = by_hand(TWO, DEVICES)
-    assert measures.dropped != dropped
-    with pytest.raises(AssertionError):
-        close(mixed_RxD, wanted_RxD)
+    wanted = whole(TWO)
+    for where, name, wrong in (
+        (jax.lax, "all_to_all", second_left_out),
+        (module, "routes", crowded),
+    ):
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(where, name, wrong)
+            found = shared(TWO)
+        with pytest.raises(AssertionError):
+            close(found, wanted)
+    assert calls
 
 
-def experts_that_devices_cannot_share_are_refused():
+def check_experts_that_devices_cannot_share_are_refused():
+    six, cut = ONE._replace(experts=6), P("expert")
     call = jax.shard_map(
-        lambda rows_RxD: experts({}, rows_RxD[None], ONE._replace(experts=6), "expert")[
-            0
-        ],
-        mesh=line("expert"),
-        in_specs=P("expert"),
-        out_specs=P("expert"),
+        lambda rows_RxD: experts({}, rows_RxD[None], six, "expert")[0],
+        **{"mesh": line("expert"), "in_specs": cut, "out_specs": cut},
     )
     with pytest.raises(BadInput) as raised:
         jax.eval_shape(call, drawn(3, ROWS, ONE.width))
     assert re.fullmatch(r"expected .* got 6; pass a multiple of 4", str(raised.value))
 
 
-CHECKS = [
-    experts_on_four_devices_are_those_on_one,
-    every_row_counts_once_by_its_gate_or_is_dropped,
-    with_much_room_every_choice_counts,
-    the_router_learns_from_rows_and_from_balance,
-    experts_speak_four_times_and_only_by_all_to_all,
-    an_all_to_all_that_is_left_out_is_seen,
-    a_dropped_row_that_counts_is_seen,
-    experts_that_devices_cannot_share_are_refused,
-]
+CHECKS = [each for name, each in [*globals().items()] if name.startswith("check_")]

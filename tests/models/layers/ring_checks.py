@@ -11,7 +11,7 @@ import pytest
 from jax.sharding import PartitionSpec as P
 
 from dml.models.layers import ring_attention as ring
-from tests.models.layers.four_devices import DEVICES, close, drawn, line
+from tests.models.layers.axes_main import DEVICES, close, drawn, line
 
 LENGTH = 128  # of a batch of 2 with 3 heads of 4: the most numbers are scores
 
@@ -63,7 +63,7 @@ def around(size, causal):
     return taught(over(line("sequence", size), causal))
 
 
-def ring_attention_is_attention():
+def check_ring_attention_is_attention():
     for size, length, causal in (
         (1, 4, False),
         (2, LENGTH, True),
@@ -74,7 +74,7 @@ def ring_attention_is_attention():
         close(found, reference(*qkv(length), seen(length, causal)))
 
 
-def half_precision_goes_in_and_comes_out():
+def check_half_precision_goes_in_and_comes_out():
     attend = jax.jit(over(line("sequence"), True))
     mixed_BxLxHxK = attend(*qkv(LENGTH, jnp.bfloat16))
     assert mixed_BxLxHxK.dtype == jnp.bfloat16
@@ -83,7 +83,7 @@ def half_precision_goes_in_and_comes_out():
     assert apart < 0.1  # 2**-8 of values up to 6, of scores up to 10
 
 
-def keys_that_go_the_other_way_are_seen():
+def check_keys_that_go_the_other_way_are_seen():
     def backwards(tree, axis):
         size = jax.lax.axis_size(axis)
         return jax.lax.ppermute(tree, axis, [(d, (d - 1) % size) for d in range(size)])
@@ -95,7 +95,7 @@ def keys_that_go_the_other_way_are_seen():
         close(wrong, reference(*qkv(LENGTH), seen(LENGTH, True)))
 
 
-def no_device_gathers_or_holds_more_than_its_share():
+def check_no_device_gathers_or_holds_more_than_its_share():
     program = around(DEVICES, True).lower(*qkv(LENGTH)).compile().as_text()
     shapes = re.findall(r"\b[a-z]+\d+\[([\d,]+)\]", program)
     most = max(math.prod(map(int, shape.split(","))) for shape in shapes)
@@ -103,18 +103,10 @@ def no_device_gathers_or_holds_more_than_its_share():
     assert "all-gather" not in program and "all-to-all" not in program
     # 2 in the rounds forward, 4 in those backward, 2 home
     assert program.count(" collective-permute(") == 8
-
-
-def rounds_are_a_loop_of_any_size():
+    # rounds are a loop of any size
     for size in (2, 3, 4):
         said = around(size, True).lower(*qkv(12)).as_text()
         assert said.count("stablehlo.collective_permute") == 8
 
 
-CHECKS = [
-    ring_attention_is_attention,
-    half_precision_goes_in_and_comes_out,
-    keys_that_go_the_other_way_are_seen,
-    no_device_gathers_or_holds_more_than_its_share,
-    rounds_are_a_loop_of_any_size,
-]
+CHECKS = [each for name, each in [*globals().items()] if name.startswith("check_")]

@@ -1,5 +1,6 @@
 """What towers and the wavefront must do on four devices; prints each check's name."""
 
+import re
 from functools import cache
 from unittest.mock import patch
 
@@ -63,46 +64,28 @@ def cut():
     return jax.jit(split)(params(), images())
 
 
-def two_towers_find_the_loss_and_gradient_of_one_device():
+def check_two_towers_find_the_loss_and_gradient_of_one_device():
     assert off(cut(), dense()) < CLOSE
 
 
-def a_crossing_whose_transpose_does_not_sum_is_seen():
-    def unsummed(maps):
+def check_faults_of_gradients_that_towers_send_are_seen():
+    def unsummed(maps):  # the transpose of a crossing
         found = jax.lax.all_gather(maps, "tower", axis=3, tiled=True)
         at = [0] * 3 + [jax.lax.axis_index("tower") * maps.shape[3]]
         fixed = jax.lax.stop_gradient(found)
         return jax.lax.dynamic_update_slice(fixed, maps, at)
 
-    with patch.object(towers, "meet", unsummed):
-        loss, grads = cut()
-    assert off(loss, dense()[0]) < CLOSE  # forward nothing is wrong
-    assert off(grads, dense()[1]) > SEEN
-
-
-def a_gradient_of_scores_that_is_counted_twice_is_seen():
-    def summed(scores):  # as JAX transposes it
+    def summed(scores):  # counted twice, as JAX transposes it
         return jax.lax.all_gather(scores, "tower", axis=1, tiled=True)
 
-    with patch.object(towers, "alike", summed):
-        loss, grads = cut()
-    assert off(loss, dense()[0]) < CLOSE
-    assert off(grads, dense()[1]) > SEEN
+    for name, wrong in (("meet", unsummed), ("alike", summed)):
+        with patch.object(towers, name, wrong):
+            loss, grads = cut()
+        assert off(loss, dense()[0]) < CLOSE  # forward nothing is wrong
+        assert off(grads, dense()[1]) > SEEN
 
 
-def towers_that_never_meet_have_a_gradient_of_exactly_0_from_each_other():
-    def first(scores, targets):  # in place of the loss: one of tower 0's scores
-        return scores[:, 0].sum()
-
-    call = towers.split(towers.tower(*ABOUT, ()), params(()), axes("tower", 2))
-    with patch.object(alex, "entropy", first):
-        _, grads = jax.jit(call)(params(()), images())
-    for leaf in jax.tree.leaves(grads):
-        own, other = np.split(np.asarray(leaf), 2, axis=-1)
-        assert own.any() and not other.any()
-
-
-def halves_side_by_side_are_a_grouped_convolution():
+def check_halves_side_by_side_are_a_grouped_convolution():
     one = alex.plan(*ABOUT, ())[1]
     maps = np.random.default_rng(2).standard_normal((2, *one.sees)).astype("f")
     plain = one._replace(normalised=False, pooled=False, rectified=False)
@@ -113,13 +96,11 @@ def halves_side_by_side_are_a_grouped_convolution():
         dimension_numbers=("NHWC", "HWIO", "NHWC"),
         feature_group_count=2,
     )
-    assert (
-        off(alex.apply_filters(plain, given, maps, place), wanted + given["bias"])
-        < CLOSE
-    )
+    found = alex.apply_filters(plain, given, maps, place)
+    assert off(found, wanted + given["bias"]) < CLOSE
 
 
-def maps_are_normalised_by_those_beside_them():
+def check_maps_are_normalised_by_those_beside_them():
     maps = 100 * np.random.default_rng(3).random((1, 1, 1, 7)).astype("f")
     line = maps.ravel()
     wanted = [
@@ -155,55 +136,37 @@ def swept():
     return jax.jit(call)(network()[1], sentences())
 
 
-def a_wavefront_finds_the_loss_and_gradient_of_one_device():
-    assert off(swept(), plain()) < CLOSE
-
-
-def layers_that_send_to_the_wrong_one_are_seen():
+def check_a_wavefront_finds_the_loss_and_gradient_of_one_device():
     def down(made, size):
         return jax.lax.ppermute(made, "layer", [(k + 1, k) for k in range(size - 1)])
 
+    assert off(swept(), plain()) < CLOSE
     with patch.object(translator, "upward", down):
         assert off(swept(), plain()) > SEEN
 
 
 def turns(function, *args):
     """Return how many turns all scans of a program make together."""
-
-    def count(jaxpr):
-        total = 0
-        for equation in jaxpr.eqns:
-            inner = [
-                leaf
-                for leaf in jax.tree.leaves(equation.params)
-                if hasattr(leaf, "eqns")
-            ]
-            total += sum(map(count, inner))
-            if equation.primitive.name == "scan":
-                total += equation.params["length"]
-        return total
-
-    return count(jax.make_jaxpr(function)(*args).jaxpr)
+    program = jax.make_jaxpr(function)(*args).pretty_print(name_stack=False)
+    return sum(map(int, re.findall(r"\blength=(\d+)", program)))
 
 
-def a_sweep_has_as_many_ticks_as_its_formula():
+def check_a_sweep_has_as_many_ticks_as_its_formula():
     model, tree = network()
     length = READ + WRITTEN
     assert turns(model.loss, tree, sentences()) == LAYERS * length
-    line = axes("layer", LAYERS)
-    spec = jax.sharding.PartitionSpec()
     sweep = jax.shard_map(
         lambda tree, batch: translator.swept(tree, batch, LAYERS),
-        mesh=line,
-        in_specs=(translator.SPECS, spec),
-        out_specs=spec,
+        mesh=axes("layer", LAYERS),
+        in_specs=(translator.SPECS, jax.sharding.PartitionSpec()),
+        out_specs=jax.sharding.PartitionSpec(),
         check_vma=False,
     )
     wanted = length + LAYERS - 1
     assert turns(sweep, tree, sentences()) == translator.ticks(LAYERS, length) == wanted
 
 
-def what_is_written_is_the_likeliest_after_what_was_written():
+def check_what_is_written_is_the_likeliest_after_what_was_written():
     model, tree = network()
     loss, sources = jax.jit(model.loss), sentences().inputs[:1]
     written = np.asarray(translator.translate(tree, sources))
@@ -213,21 +176,8 @@ def what_is_written_is_the_likeliest_after_what_was_written():
         assert (loss(tree, Batch(sources, other)) > best) == (word != written[0, -1])
 
 
-TOWERS = [
-    two_towers_find_the_loss_and_gradient_of_one_device,
-    a_crossing_whose_transpose_does_not_sum_is_seen,
-    a_gradient_of_scores_that_is_counted_twice_is_seen,
-    towers_that_never_meet_have_a_gradient_of_exactly_0_from_each_other,
-    halves_side_by_side_are_a_grouped_convolution,
-    maps_are_normalised_by_those_beside_them,
-]
-TRANSLATOR = [
-    a_wavefront_finds_the_loss_and_gradient_of_one_device,
-    layers_that_send_to_the_wrong_one_are_seen,
-    a_sweep_has_as_many_ticks_as_its_formula,
-    what_is_written_is_the_likeliest_after_what_was_written,
-]
+CHECKS = [each for name, each in [*globals().items()] if name.startswith("check_")]
 
 
 if __name__ == "__main__":
-    run(TOWERS + TRANSLATOR, DEVICES)
+    run(CHECKS, DEVICES)

@@ -1,9 +1,10 @@
 """What a transformer cut over devices must do; prints the name of each check."""
 
 from collections import Counter
-from contextlib import contextmanager
 from functools import cache, partial
+from itertools import product
 from operator import itemgetter
+from unittest.mock import patch
 
 import jax
 import numpy as np
@@ -101,32 +102,14 @@ def gap(kind, *args, **options):
     return apart(lost(kind, *args, **options), given(kind)[2])
 
 
-def one_device_has_the_whole_network():
+def check_networks_in_parts_are_the_whole_ones():
     assert partition.partition_over(1, sequence=True) == partition.WHOLE
     assert gap("bert", 1, sequence=True) < CLOSE / 10
+    for case in product(("gpt", "bert"), (2, 4), (False, True)):
+        assert gap(*case) < CLOSE
 
 
-def gpt_in_parts_is_gpt():
-    for size in (2, 4):
-        assert gap("gpt", size, sequence=False) < CLOSE
-
-
-def bert_in_parts_is_bert():
-    for size in (2, 4):
-        assert gap("bert", size) < CLOSE
-
-
-def gpt_with_a_stream_in_slices_is_gpt():
-    for size in (2, 4):
-        assert gap("gpt", size, sequence=True) < CLOSE
-
-
-def bert_with_a_stream_in_slices_is_bert():
-    for size in (2, 4):
-        assert gap("bert", size, sequence=True) < CLOSE
-
-
-def bfloat16_in_parts_is_near():
+def check_bfloat16_in_parts_is_near():
     found, grads = lost("gpt", 2, sequence=True, dtype="bfloat16")
     loss = given("gpt")[2][0]
     assert 0 < abs(found - loss) < 0.02 * loss
@@ -142,27 +125,11 @@ def streams(sequence):
     return Counter((one.kind, "transpose" in one.of) for one in some)
 
 
-def a_block_has_two_all_reduces_forward_and_two_backward():
+def check_a_block_has_two_all_reduces_forward_and_two_backward_in_slices_halves():
     # and the embedding one forward, the head one backward
     assert streams(False) == {("all-reduce", False): 2 + 1, ("all-reduce", True): 2 + 1}
-
-
-def slices_make_them_two_halves_each():
-    assert streams(True) == {
-        (kind, backward): 2 + 1
-        for kind in ("all-gather", "reduce-scatter")
-        for backward in (False, True)
-    }
-
-
-@contextmanager
-def broken(where, name, wrong):
-    right = getattr(where, name)
-    setattr(where, name, wrong)
-    try:
-        yield
-    finally:
-        setattr(where, name, right)
+    halves = product(("all-gather", "reduce-scatter"), (False, True))
+    assert streams(True) == dict.fromkeys(halves, 2 + 1)
 
 
 def summed_by_jax(rows_RxD, count):
@@ -177,25 +144,17 @@ def early_bias(width, dot_general=None, real=linen.Dense, **options):
     return lambda rows: dot_general(plain(rows), one, (((1,), (0,)), ((), ())))
 
 
-def a_sum_that_is_missing_is_seen():
-    for name in ("added", "copied"):
-        with broken(partition, name, partition.same):
+def check_faults_of_sums_and_biases_are_seen():
+    for where, name, wrong in (
+        (partition, "added", partition.same),  # a sum is missing
+        (partition, "copied", partition.same),
+        (partition, "added", summed_by_jax),  # a gradient is counted twice
+        (linen, "Dense", early_bias),  # every device adds a bias
+    ):
+        with patch.object(where, name, wrong):
             assert gap("gpt", 2, made=program) > 100 * CLOSE
-
-
-def a_gradient_that_is_counted_twice_is_seen():
-    with broken(partition, "added", summed_by_jax):
-        assert gap("gpt", 2, made=program) > 100 * CLOSE
-
-
-def a_bias_that_every_device_adds_is_seen():
-    with broken(linen, "Dense", early_bias):
-        assert gap("gpt", 2, made=program) > 100 * CLOSE
-
-
-def a_part_of_a_gradient_is_not_the_whole():
-    first = itemgetter(0)
-    assert gap("gpt", 2, sequence=True, whole=first) > 100 * CLOSE
+    # a part of a gradient is not the whole
+    assert gap("gpt", 2, sequence=True, whole=itemgetter(0)) > 100 * CLOSE
 
 
 MIXTURE = Mixture(4, SHAPE.width, 8, choices=2)
@@ -250,18 +209,18 @@ def differs(found, mixture=None):
     return max(gaps)
 
 
-def positions_over_a_ring_learn_as_on_one_device():
+def check_positions_over_a_ring_learn_as_on_one_device():
     assert differs(on_axes(data=2, sequence=2)) < CLOSE
     assert differs(on_axes(tensor=2, sequence=2)) < CLOSE
 
 
-def experts_over_devices_learn_as_on_one_device():
+def check_experts_over_devices_learn_as_on_one_device():
     found = trained(mesh, MIXTURE, axes=devices.mesh(data=4))
     assert differs(found, MIXTURE) < CLOSE
     assert differs(on_axes(MIXTURE, stage=2, tensor=2), MIXTURE) < CLOSE
 
 
-def the_balance_of_experts_is_part_of_the_loss():
+def check_the_balance_of_experts_is_part_of_the_loss():
     plain = on_one_device(MIXTURE._replace(weight=0.0))[0][0]
     assert 1.0 < (on_one_device(MIXTURE)[0][0] - plain) / MIXTURE.weight < 2.0
     _, batch, _ = given("gpt")
@@ -271,7 +230,7 @@ def the_balance_of_experts_is_part_of_the_loss():
     assert 0.5 <= measures["dropped"] < 1  # the capacity is half of the choices
 
 
-def axes_that_do_not_go_together_are_refused():
+def check_axes_that_do_not_go_together_are_refused():
     for says, call in [
         ("one stage", partial(on_axes, stage=2, sequence=2)),
         ("no pipedream", partial(on_axes, data=2, sequence=2, schedule="pipedream")),
@@ -284,24 +243,7 @@ def axes_that_do_not_go_together_are_refused():
         assert "\n" not in str(caught.value)
 
 
-CHECKS = [
-    positions_over_a_ring_learn_as_on_one_device,
-    experts_over_devices_learn_as_on_one_device,
-    the_balance_of_experts_is_part_of_the_loss,
-    axes_that_do_not_go_together_are_refused,
-    one_device_has_the_whole_network,
-    gpt_in_parts_is_gpt,
-    bert_in_parts_is_bert,
-    gpt_with_a_stream_in_slices_is_gpt,
-    bert_with_a_stream_in_slices_is_bert,
-    bfloat16_in_parts_is_near,
-    a_block_has_two_all_reduces_forward_and_two_backward,
-    slices_make_them_two_halves_each,
-    a_sum_that_is_missing_is_seen,
-    a_gradient_that_is_counted_twice_is_seen,
-    a_bias_that_every_device_adds_is_seen,
-    a_part_of_a_gradient_is_not_the_whole,
-]
+CHECKS = [each for name, each in [*globals().items()] if name.startswith("check_")]
 
 
 if __name__ == "__main__":

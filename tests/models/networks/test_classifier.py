@@ -1,19 +1,21 @@
-"""Every network that classifies, against what holds for all of them."""
-
 import functools
+from collections import Counter
 
 import jax
 import numpy as np
 import pytest
+from jax.sharding import PartitionSpec as P
 
-from dml.data.minibatches import take
 from dml.models.gradient import gradient
-from dml.models.layered import first, read
+from dml.models.layered import read
+from dml.models.networks import classifier
 from dml.models.networks import resnet as residual
 from dml.models.networks.cnn import cnn
+from dml.models.networks.logistic import logistic
 from dml.models.networks.mlp import mlp
 from dml.models.networks.resnet import Plan, resnet
 from dml.types import BadInput, Batch
+from dml.wire.mesh.devices import mesh
 
 SHAPE, TINY = (8, 8, 1), Plan((1, 1), 2, (3, 3), 1, False, 4)
 MODELS = {
@@ -60,34 +62,6 @@ def test_the_first_step_is_the_golden_one(name):
     assert (float(loss), float(after)) == pytest.approx(GOLDEN[name], rel=1e-4)
 
 
-@pytest.mark.parametrize("name", ["mlp", "resnet"])
-def test_layers_one_after_another_give_the_loss_and_its_gradient(name):
-    model, params, loss, grads = begun(name)
-    assert set(first(model.layers)) == set(params)
-
-    @jax.jit
-    def backward(params, batch):
-        given, backs = None, []
-        for layer in model.layers:
-            given, back = jax.vjp(
-                lambda part, given, layer=layer: layer.apply(part, given, batch),
-                read(layer, params),
-                given,
-            )
-            backs.append(back)
-        value, out, found = given, np.float32(1), {}
-        for back in reversed(backs):
-            part, out = back(out)
-            found |= part
-        return value, found
-
-    value, found = backward(params, example())
-    assert value == pytest.approx(float(loss), rel=1e-6)
-    for one, other in zip(*map(jax.tree.leaves, (found, grads)), strict=True):
-        # float32, fused otherwise
-        np.testing.assert_allclose(one, other, rtol=1e-4, atol=1e-6)
-
-
 @pytest.mark.parametrize("name", MODELS)
 def test_bfloat16_computes_all_products_and_leaves_params_and_loss_in_float32(name):
     model = MODELS[name](dtype="bfloat16")
@@ -95,13 +69,10 @@ def test_bfloat16_computes_all_products_and_leaves_params_and_loss_in_float32(na
     assert {leaf.dtype for leaf in jax.tree.leaves(params)} == {np.dtype("f4")}
     traced = jax.make_jaxpr(model.loss)(params, example())
     assert traced.out_avals[0].dtype == np.float32
-    products = [
-        one.invars[0].aval.dtype
-        for one in traced.jaxpr.eqns
-        if one.primitive.name in ("dot_general", "conv_general_dilated")
-    ]
+    kinds = ("dot_general", "conv_general_dilated")
+    products = [one for one in traced.jaxpr.eqns if one.primitive.name in kinds]
     assert len(products) >= 3
-    assert {str(dtype) for dtype in products} == {"bfloat16"}
+    assert {str(one.invars[0].aval.dtype) for one in products} == {"bfloat16"}
 
 
 def test_bfloat16_is_near_float32_and_remat_is_it():
@@ -126,15 +97,162 @@ def test_metrics_are_those_of_the_scores():
     assert metrics(params, batch)["accuracy"] == pytest.approx(4 / 6)
     # nothing is normalised: the loss is the metric
     assert metrics(params, example())["cross_entropy"] == pytest.approx(float(loss))
-    halves = [
-        metrics(params, take(example(), part)) for part in np.arange(6).reshape(2, 3)
-    ]
-    mean = np.mean([half["cross_entropy"] for half in halves])
-    assert mean == pytest.approx(float(loss), rel=1e-5)
 
 
-def test_a_perceptron_without_hidden_layers_is_linear():
+def test_a_perceptron_without_hidden_layers_is_linear_and_bad_sizes_are_refused():
     params = mlp(SHAPE, 10, ()).init(jax.random.key(0))
     assert params["head"]["kernel"].shape == (64, 10)
     with pytest.raises(BadInput, match="of at least one number, got .* widths=.3, 0."):
         mlp(SHAPE, 10, (3, 0))
+    for shape in [(8, 8), (3, 8, 1), (8, 8, 0)]:  # no place for two pools
+        with pytest.raises(BadInput, match="expected images HxWxC of 4 by 4"):
+            cnn(shape, 10)
+
+
+def cnn_by_hand(params, inputs):
+    """Return the logits, by numpy alone."""
+    maps = inputs.astype(np.float64)
+    for name in ("Conv_0", "Conv_1"):
+        wide = np.pad(maps, ((0, 0), (1, 1), (1, 1), (0, 0)))
+        views = np.lib.stride_tricks.sliding_window_view(wide, (3, 3), (1, 2))
+        maps = np.einsum("bhwcij,ijcd->bhwd", views, params[name]["kernel"])
+        maps = np.maximum(maps + params[name]["bias"], 0)
+        count, high, wide, depth = maps.shape
+        maps = maps.reshape(count, high // 2, 2, wide // 2, 2, depth).max((2, 4))
+    dense = params["Dense_0"]
+    return maps.reshape(len(inputs), -1) @ dense["kernel"] + dense["bias"]
+
+
+def test_scores_and_loss_of_two_convolutions_are_those_by_hand():
+    model, batch = MODELS["cnn"](), example(count=40)
+    params = jax.tree.map(lambda leaf: leaf + np.float32(0.1), begun("cnn")[1])
+    scores = cnn_by_hand(params, batch.inputs)
+    chances = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    loss = -np.log(chances[np.arange(40), batch.targets]).mean()
+    # float32 against float64, sums of some hundred terms
+    with jax.numpy_dtype_promotion("strict"), jax.numpy_rank_promotion("raise"):
+        assert jax.jit(model.loss)(params, batch) == pytest.approx(loss, rel=1e-4)
+    found = jax.jit(model.scores)(params, batch.inputs)
+    np.testing.assert_allclose(found, scores, rtol=1e-4, atol=1e-4)
+
+
+def linear(seed=0, count=7):
+    rng = np.random.default_rng(seed)
+    params = {
+        "weights": rng.standard_normal((5, 3)).astype(np.float32),
+        "bias": rng.standard_normal(3).astype(np.float32),
+    }
+    inputs = rng.standard_normal((count, 5)).astype(np.float32)
+    return params, Batch(inputs, rng.integers(0, 3, count).astype(np.int32))
+
+
+@pytest.mark.parametrize("l2", [0.0, 0.3])
+def test_the_loss_of_the_logistic_regression_is_the_textbooks(l2):
+    params, batch = linear()
+    with jax.numpy_dtype_promotion("strict"), jax.numpy_rank_promotion("raise"):
+        loss, _ = gradient(logistic(5, 3, l2).loss, params, batch)
+    scores = batch.inputs.astype(np.float64) @ params["weights"] + params["bias"]
+    chances = np.exp(scores) / np.exp(scores).sum(axis=1, keepdims=True)
+    entropy = -np.log(chances[np.arange(7), batch.targets]).mean()
+    expected = entropy + l2 / 2 * np.sum(params["weights"] ** 2)
+    # float32 against float64, sums of 7 terms: a few of the last of 24 bits
+    assert loss == pytest.approx(expected, rel=1e-5)
+
+
+def test_metrics_of_the_logistic_regression_and_its_start():
+    params, (inputs, _) = linear(count=8)
+    right = (inputs @ params["weights"] + params["bias"]).argmax(axis=1)
+    targets = np.where(np.arange(8) < 6, right, (right + 1) % 3).astype(np.int32)
+    model, batch = logistic(5, 3), Batch(inputs, targets)
+    assert model.metrics(params, batch)["accuracy"] == 0.75
+    # untrained guesses cost the logarithm of the number of classes
+    loss = model.loss(model.init(jax.random.key(0)), batch)
+    assert loss == pytest.approx(np.log(3), rel=1e-6)
+
+
+@pytest.fixture
+def shapes_only(monkeypatch):
+    """Let init return shapes: nothing is drawn."""
+    monkeypatch.setattr(classifier, "initial", lambda shapes, key, spread: shapes)
+
+
+# by hand; He 2015 says 0.27 M and 0.46 M, torchvision has 25,557,032
+@pytest.mark.parametrize(
+    "depth, shape, classes, weights, statistics",
+    [
+        (20, (32, 32, 3), 10, 272_474, 1568),
+        (32, (32, 32, 3), 10, 466_906, 2464),
+        (50, (224, 224, 3), 1000, 25_557_032, 53_120),
+    ],
+)
+def test_resnets_have_the_numbers_of_the_paper(
+    depth, shape, classes, weights, statistics, shapes_only
+):
+    shapes = resnet(shape, classes, depth).init(jax.random.key(0))
+    count = Counter()
+    for path, leaf in jax.tree_util.tree_leaves_with_path(shapes):
+        count["statistics" in jax.tree_util.keystr(path)] += leaf.size
+    assert count == {False: weights, True: statistics}
+
+
+def test_one_layer_a_block_beside_the_first_and_the_last():
+    for depth, plan in residual.DEPTHS.items():
+        model = resnet((32, 32, 3), 10, depth)
+        assert len(model.layers) == sum(plan.blocks) + 2
+        assert len(plan.kernels) * sum(plan.blocks) + 2 == depth
+
+
+@pytest.mark.parametrize(
+    "depth, size, expected", [(8, 32, (2, 8, 8, 64)), (50, 64, (2, 2, 2, 2048))]
+)
+def test_groups_halve_the_maps_and_the_large_stem_quarters_them(
+    depth, size, expected, shapes_only
+):
+    model = resnet((size, size, 3), 10, depth, "bfloat16")
+    params = model.init(jax.random.key(0))
+    given = None
+    batch = Batch(np.zeros((2, size, size, 3), np.float32), np.zeros(2, np.int32))
+    for layer in model.layers[:-1]:
+        part = read(layer, params)
+        given = jax.eval_shape(layer.apply, part, given, batch)
+    maps, moved = given
+    assert (maps.shape, str(maps.dtype)) == (expected, "bfloat16")
+    assert (moved.shape, moved.dtype) == ((), np.float32)
+
+
+def test_a_residual_block_starts_as_its_shortcut_alone():
+    model, params, *_ = begun("resnet")
+    maps = np.random.default_rng(0).random((2, 8, 8, TINY.width), np.float32)
+    apply = jax.jit(lambda part, maps: model.layers[1].apply(part, (maps, 0.0), None))
+    part = read(model.layers[1], params)
+    assert np.array_equal(apply(part, maps)[0], maps)
+    last = part["block_00"]["last"] | {"scale": np.ones(TINY.width, np.float32)}
+    part["block_00"] = part["block_00"] | {"last": last}
+    assert not np.array_equal(apply(part, maps)[0], maps)
+
+
+def test_devices_that_hold_parts_of_a_batch_are_told_from_those_that_agree():
+    model, params, *_ = begun("resnet")
+    batch = example(4)
+
+    def loss(params, batch):
+        return jax.lax.pmean(model.loss(params, batch), "data")
+
+    specs = {"in_specs": (P(), P("data")), "out_specs": P()}
+    # check_vma: else it would not even be traced
+    sharded = jax.shard_map(jax.grad(loss), mesh=mesh(data=0), check_vma=True, **specs)
+    grads = jax.eval_shape(sharded, params, batch)
+    assert jax.tree.structure(grads) == jax.tree.structure(params)
+
+
+@pytest.mark.parametrize(
+    "shape, depth, message",
+    [
+        ((32, 32, 3), 21, "a depth of 8, 20, 32, 50, .*got 21"),
+        ((32, 32), 20, "images HxWxC of 4 by 4 or more"),
+        ((28, 28, 1), 50, "32 by 32 or more for depth=50, got .28, 28, 1."),
+    ],
+)
+def test_other_depths_and_images_of_resnets_are_bad_input(shape, depth, message):
+    with pytest.raises(BadInput, match=message):
+        resnet(shape, 10, depth)

@@ -7,19 +7,9 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dml.data.sparse.graphs import Graph, generated
-from dml.models.sparse.cuts import (
-    PAIR,
-    corners,
-    cut_value,
-    cuts,
-    gradient,
-    move,
-    objective,
-    project,
-    rounded,
-    start,
-)
+from dml.data.sparse.graphs import Graph
+from dml.models.sparse import cuts as module
+from dml.models.sparse.cuts import PAIR, corners, cut_value, cuts, gradient, rounded
 from dml.models.sparse.cuts_optimum import flow, optimum
 from dml.types import BadInput
 
@@ -63,6 +53,9 @@ SLOPES = jax.jit(jax.vmap(jax.value_and_grad(edge_loss), (None, 0, 0, 0, 0)))
 def test_every_edge_has_the_cost_and_the_gradient_of_jax():
     graph, kind, near = drawn(7, 3, 0), np.float32, 1e-5
     data, table_NxK = cuts(graph, 1, kind), inside(graph, kind)
+    same, other = (cuts(graph, seed, kind).weights for seed in (1, 2))
+    assert np.array_equal(data.weights, same)
+    assert not np.array_equal(data.weights, other)
     starts, rows = data.edges.starts, data.edges.rows.astype(int)
     u, v = rows[starts[:-1]], rows[starts[1:] - 1]
     with jax.enable_x64(True):
@@ -77,39 +70,8 @@ def test_every_edge_has_the_cost_and_the_gradient_of_jax():
         at = rows[starts[e] : starts[e + 1]]
         assert len(at) == touched
         np.testing.assert_allclose(grads_2xK[:touched], slopes_ExNxK[e][at], rtol=near)
-    mean = objective(table_NxK, data)
+    mean = module.objective(table_NxK, data)
     assert mean == pytest.approx(losses_E.mean(), rel=near)
-
-
-def test_edges_are_all_of_the_graphs_in_an_order_that_the_seed_draws():
-    graph = drawn(7, 3, 0)
-    first, same, other = (cuts(graph, seed) for seed in (1, 1, 2))
-    assert np.array_equal(first.edges.rows, same.edges.rows)
-    assert not np.array_equal(first.weights, other.weights)
-    lengths = np.diff(first.edges.starts)
-    np.testing.assert_array_equal(lengths, np.where(first.labels == PAIR, 2, 1))
-    found = []
-    for e, weight in enumerate(first.weights.tolist()):
-        k, n, label = first.edges.starts[e], lengths[e], int(first.labels[e])
-        ends = first.edges.rows[k : k + n].tolist()
-        assert ends == sorted(set(ends))
-        found.append((*ends, *([] if n == 2 else [label]), label == PAIR, weight))
-    want = [(u, v, True) for u, v in graph.pairs.tolist()]
-    want += [(node, label, False) for node, label in graph.terminals.tolist()]
-    weights = [*graph.pair_weights.tolist(), *graph.terminal_weights.tolist()]
-    assert sorted(found) == sorted(
-        (*edge, weight) for edge, weight in zip(want, weights, strict=True)
-    )
-
-
-def test_an_edge_with_nothing_between_moves_nothing():
-    graph = drawn(5, 3, 0)
-    data, table_NxK = cuts(graph, 0), corners(np.zeros(5, int), 3)
-    grads_2xK = np.empty((2, 3), np.float32)
-    for e, label in enumerate(data.labels):
-        loss, moves = gradient(table_NxK, data, e, 0, grads_2xK)
-        cut = label not in (PAIR, 0)
-        assert moves == cut and loss == pytest.approx(data.weights[e] if cut else 0)
 
 
 @pytest.mark.parametrize("labels", [2, 3, 7])
@@ -118,7 +80,7 @@ def test_a_projected_point_is_the_nearest_of_the_simplex(labels):
     for scale in (0.1, 1, 30):
         asked = (scale * rng.standard_normal(labels)).astype(np.float32)
         point = asked.copy()
-        project(point)
+        module.project(point)
         assert point.min() >= 0 and point.sum(dtype=float) == pytest.approx(1, abs=1e-6)
         # the nearest, and only it, has every other point z at an angle of 90° or more
         others_PxK = np.concatenate(
@@ -135,16 +97,13 @@ def test_moves_of_any_size_leave_a_row_on_the_simplex():
     for rate in np.float32([1e-4, 1e-2, 1, 10, 1e4] * 200):
         grads_2xK[1] = rng.standard_normal(3)
         wanted = table_NxK[0] - rate * grads_2xK[1]
-        move(table_NxK, 0, grads_2xK, 1, rate)
+        module.move(table_NxK, 0, grads_2xK, 1, rate)
         table_NxK[0] += grads_2xK[1]
         assert abs(table_NxK.sum(dtype=float) - 1) < 1e-6 and table_NxK.min() > -1e-6
-        project(wanted)
+        module.project(wanted)
         np.testing.assert_allclose(table_NxK[0], wanted, atol=1e-6)
-
-
-def test_what_is_no_number_stays_so():
     point = np.float32([np.nan, 0, 1])
-    project(point)
+    module.project(point)
     assert np.isnan(point).any()
 
 
@@ -165,7 +124,9 @@ def test_the_flow_is_the_least_of_all_cuts(seed):
     found = flow(graph)
     # weights in units of 1e-9 of the cut, rounded down
     assert found.cut == found.value == pytest.approx(least, rel=1e-6)
-    assert found.least == pytest.approx(least, rel=1e-6)
+    assert found.least == pytest.approx(least, rel=1e-6) and found.least <= found.value
+    if seed % 2:
+        assert found.least == found.value == least
     np.testing.assert_array_equal(rounded(found.table_NxK), found.labels)
     table_NxK = corners(found.labels, 2)
     assert cut_value(table_NxK, cuts(graph, 3)) == pytest.approx(least, rel=1e-6)
@@ -177,6 +138,8 @@ def test_a_graph_in_which_nothing_must_be_cut_has_a_flow_of_0():
     found = flow(graph)
     assert found.cut == found.least == 0
     np.testing.assert_array_equal(found.labels, [0, 0, 1, 1])
+    with pytest.raises(BadInput, match="two labels for a maximum flow, got 3"):
+        flow(drawn(4, 3, 0))
 
 
 @pytest.mark.parametrize("labels, seed", [(2, 0), (2, 1), (3, 2), (3, 3), (4, 4)])
@@ -190,38 +153,17 @@ def test_the_relaxation_is_below_all_cuts_and_its_gap_as_stated(labels, seed):
     assert found.table_NxK.min() >= 0
     data = cuts(graph, 0, np.float64)
     assert cut_value(found.table_NxK, data) == pytest.approx(found.value)
+    assert cut_value(corners(found.labels, labels), data) == pytest.approx(found.cut)
     if labels == 2:  # then the relaxation is exact
         assert found.least == pytest.approx(least, rel=2e-4)
 
 
-def test_flow_and_relaxation_agree_on_a_picture():
-    graph = generated((12, 12), 2, seed=5)
-    by_flow, by_relaxation = flow(graph), optimum(graph, gap=1e-3)
-    assert by_relaxation.least <= by_flow.cut * (1 + 1e-6)
-    assert by_relaxation.value >= by_flow.least * (1 - 1e-6)
-    assert by_relaxation.value - by_relaxation.least <= 1e-3 * by_relaxation.value
-
-
-def test_more_labels_than_2_do_not_flow():
-    with pytest.raises(BadInput, match="two labels for a maximum flow, got 3"):
-        flow(drawn(4, 3, 0))
-
-
-@pytest.mark.parametrize("labels", [2, 3])
-def test_edge_after_edge_comes_within_some_hundredths_of_the_optimum(labels):
-    graph = generated((14, 14), labels, seed=1)
-    data, table_NxK = cuts(graph, 0), start(graph)
-    best = (flow if labels == 2 else optimum)(graph)
-    grads_2xK = np.empty((2, labels), np.float32)
-    starts, rows = data.edges.starts, data.edges.rows
-    for epoch in range(80):
-        rate = np.float32(0.92**epoch)
-        for e in range(len(data.weights)):
-            _, moves = gradient(table_NxK, data, e, 0, grads_2xK)
-            for s, row in enumerate(rows[starts[e] : starts[e + 1]] if moves else ()):
-                move(table_NxK, row, grads_2xK, s, rate)
-                table_NxK[row] += grads_2xK[s]
-    np.testing.assert_allclose(table_NxK.sum(axis=1), 1, atol=1e-6)
-    assert best.least * (1 - 1e-6) <= cut_value(table_NxK, data) < 1.03 * best.least
-    at = corners(rounded(table_NxK), labels)
-    assert cut_value(at, data) < 1.01 * best.cut
+def test_an_edge_with_nothing_between_moves_nothing():
+    assert (module.start(drawn(5, 4, 0)) == np.full((5, 4), 0.25, np.float32)).all()
+    graph = drawn(5, 3, 0)
+    data, table_NxK = cuts(graph, 0), corners(np.zeros(5, int), 3)
+    grads_2xK = np.empty((2, 3), np.float32)
+    for e, label in enumerate(data.labels):
+        loss, moves = gradient(table_NxK, data, e, 0, grads_2xK)
+        cut = label not in (PAIR, 0)
+        assert moves == cut and loss == pytest.approx(data.weights[e] if cut else 0)

@@ -1,21 +1,10 @@
-"""The network that dropout makes sparse, against JAX and its finite sum."""
-
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dml.data.images.digits import digits
-from dml.models.sparse.dropout import (
-    accuracy,
-    draw_masks,
-    gradient,
-    loss_and_gradient,
-    move,
-    objective,
-    optimum,
-    start,
-)
+from dml.models.sparse import dropout
+from dml.models.sparse.dropout import accuracy, draw_masks, gradient, objective, optimum
 from dml.types import BadInput, Batch
 
 INPUTS, CLASSES, HIDDEN, KEEP, MU = 6, 3, 9, 0.4, 0.05
@@ -75,21 +64,28 @@ def test_the_objective_and_its_gradient_are_the_means_of_the_edges():
     for e in range(16):
         losses.append(gradient(table_HxD, data, e, 0, grads_HxD)[0])
         total_HxD[units(data, e)] += grads_HxD[: len(units(data, e))] / 16
-    mean, slopes_HxD = loss_and_gradient(table_HxD, data)
+    mean, slopes_HxD = dropout.loss_and_gradient(table_HxD, data)
     assert mean == objective(table_HxD, data) == pytest.approx(np.mean(losses))
     np.testing.assert_allclose(slopes_HxD, total_HxD, rtol=1e-12)
 
 
-def test_scores_however_large_overflow_nothing():
+def test_large_scores_do_not_overflow_and_accuracy_uses_all_units():
     table_HxD, data = example()
     grads_HxD = np.empty_like(table_HxD)
     table_HxD[:, INPUTS + 1 :] *= 1e6
     for e in range(16):
         loss, _ = gradient(table_HxD, data, e, 0, grads_HxD)
         assert np.isfinite(loss) and np.isfinite(grads_HxD[: len(units(data, e))]).all()
+    table_HxD, _ = example(np.float64)
+    table_HxD[:, :INPUTS] = 0  # whatever the image
+    all_C = np.tanh(table_HxD[:, INPUTS]) @ table_HxD[:, INPUTS + 1 :]
+    images = Batch(np.ones((CLASSES, INPUTS)), np.arange(CLASSES))
+    assert accuracy(table_HxD, images) == 1 / CLASSES
+    best = Batch(np.ones((1, INPUTS)), all_C.argmax(keepdims=True))
+    assert accuracy(table_HxD, best) == 1
 
 
-def test_masks_rise_keep_a_unit_at_least_and_repeat_by_seed():
+def test_masks_rise_and_keep_a_unit_and_masks_and_start_repeat_by_seed():
     images = Batch(np.ones((50, 4)), np.zeros(50, int))
     one, same, other = (draw_masks(images, 6, 0.2, 4, seed) for seed in (0, 0, 1))
     assert np.array_equal(one.edges.rows, same.edges.rows)
@@ -103,31 +99,9 @@ def test_masks_rise_keep_a_unit_at_least_and_repeat_by_seed():
     assert set(alone) == set(range(6))
     assert sizes.mean() == pytest.approx(1.2 + 0.26, abs=0.3)
     assert np.bincount(one.images).tolist() == [4] * 50
-
-
-def test_all_units_of_a_network_without_dropout_are_kept():
-    images = Batch(np.ones((5, 4)), np.zeros(5, int))
-    assert draw_masks(images, 6, 1.0, 2, 0).edges.rows.tolist() == [*range(6)] * 10
-
-
-def test_what_is_not_scaled_at_the_test_is_right_on_average():
-    # of a mask's scores, each unit's part is / keep: all units' scores are their mean
-    table_HxD, data = example(np.float64, masks=4000, mu=0.0)
-    table_HxD[:, :INPUTS] = 0  # whatever the image
-    active_H, out_HxC = np.tanh(table_HxD[:, INPUTS]), table_HxD[:, INPUTS + 1 :]
-    mean_C = np.mean(
-        [active_H[units(data, e)] @ out_HxC[units(data, e)] for e in range(32000)], 0
-    )
-    all_C = active_H @ out_HxC
-    np.testing.assert_allclose(mean_C / KEEP, all_C, atol=0.1)
-    images = Batch(np.ones((CLASSES, INPUTS)), np.arange(CLASSES))
-    assert accuracy(table_HxD, images) == 1 / CLASSES
-    best = Batch(np.ones((1, INPUTS)), all_C.argmax(keepdims=True))
-    assert accuracy(table_HxD, best) == 1
-
-
-def test_start_is_of_its_seed_and_scores_are_of_size_1():
-    table_HxD, same, other = (start(300, 64, 10, seed) for seed in (0, 0, 1))
+    every = draw_masks(images, 6, 1.0, 2, 0)  # no dropout
+    assert every.edges.rows.tolist() == [*range(6)] * 100
+    table_HxD, same, other = (dropout.start(300, 64, 10, seed) for seed in (0, 0, 1))
     assert table_HxD.tobytes() == same.tobytes() != other.tobytes()
     assert table_HxD.dtype == np.float32 and not table_HxD[:, 64].any()
     # five standard errors of 3000 draws at least
@@ -135,31 +109,13 @@ def test_start_is_of_its_seed_and_scores_are_of_size_1():
     assert table_HxD[:, 65:].std() == pytest.approx(300**-0.5, rel=5 / np.sqrt(6000))
 
 
-def test_edge_after_edge_comes_near_the_reference_and_reads_digits():
-    training, held_out = digits()
-    few = Batch(training.inputs[:120], training.targets[:120])
-    data, table_HxD = draw_masks(few, 12, 0.5, 1, 0, 0.03), start(12, 64, 10, 0)
-    least = objective(optimum(data, table_HxD, steps=200), data)
-    assert least < 0.3 * objective(table_HxD, data)
-    grads_HxD = np.empty_like(table_HxD)
-    order = np.random.default_rng(0)
-    for epoch in range(40):
-        rate = np.float32(0.1 * 0.93**epoch)
-        for e in order.permutation(120):
-            gradient(table_HxD, data, e, e, grads_HxD)
-            for s, row in enumerate(units(data, e)):
-                move(table_HxD, row, grads_HxD, s, rate)
-                table_HxD[row] += grads_HxD[s]
-    # near it after few epochs, in another valley; the start has three times as much
-    assert 0.9 * least < objective(table_HxD, data) < 1.1 * least
-    assert accuracy(table_HxD, held_out) > 0.7
-
-
 def test_descents_on_the_whole_sum_end_where_it_has_no_slope():
     table_HxD, data = example(np.float64)
     best_HxD = optimum(data, table_HxD)
-    assert abs(loss_and_gradient(best_HxD, data)[1]).max() < 1e-4
+    assert abs(dropout.loss_and_gradient(best_HxD, data)[1]).max() < 1e-4
     assert objective(best_HxD, data) < 0.5 * objective(table_HxD, data)
+    short_HxD = optimum(data, table_HxD, steps=3)
+    assert objective(best_HxD, data) < objective(short_HxD, data)
 
 
 @pytest.mark.parametrize(

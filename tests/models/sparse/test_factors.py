@@ -3,9 +3,8 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from dml.data.minibatches import minibatches
 from dml.data.sparse.ratings import generated
-from dml.models.sparse.factors import centred, gradient, metrics, start
+from dml.models.sparse.factors import centred, gradient, metrics, problem, start
 from dml.types import Ratings
 
 MU = 0.3
@@ -41,32 +40,9 @@ def test_loss_and_gradient_are_those_of_the_formula(factors, mu):
     # float32: sums of up to 40 terms of size 10
     assert loss == pytest.approx(float(expected), rel=1e-5)
     np.testing.assert_allclose(grads, slopes[rows], rtol=1e-4, atol=1e-5)
+    assert gradient(table, ratings, index[:0], rows, mu)[0] == 0
     others = np.setdiff1d(np.arange(len(table)), rows)
     assert len(others) and not np.any(slopes[others])
-
-
-def test_the_order_of_the_rows_does_not_matter_to_their_gradients():
-    table, ratings, index = example()
-    rows = touched(ratings.users, ratings.items, index)
-    mixed = np.random.default_rng(1).permutation(len(rows))
-    _, grads = gradient(table, ratings, index, rows, MU)
-    _, others = gradient(table, ratings, index, rows[mixed], MU)
-    assert np.array_equal(grads[mixed], others)
-
-
-def test_parts_weighted_by_their_shares_add_up_to_the_whole():
-    table, ratings, index = example()
-    whole, losses = np.zeros_like(table), 0.0
-    for part in (index[:4], index[4:], index[:0]):
-        rows = touched(ratings.users, ratings.items, part)
-        loss, grads = gradient(table, ratings, part, rows, MU)
-        share = np.float32(len(part) / len(index))
-        whole[rows] += share * grads
-        losses += share * loss
-    rows = touched(ratings.users, ratings.items, index)
-    loss, grads = gradient(table, ratings, index, rows, MU)
-    assert losses == pytest.approx(loss, rel=1e-6)
-    np.testing.assert_allclose(whole[rows], grads, rtol=1e-5, atol=1e-6)
 
 
 def test_metrics_are_the_loss_of_all_and_the_root_of_the_mean_square():
@@ -78,25 +54,13 @@ def test_metrics_are_the_loss_of_all_and_the_root_of_the_mean_square():
     assert found["rmse"] == pytest.approx(np.sqrt(square), rel=1e-5)
 
 
-def test_a_table_that_has_diverged_says_so():
-    table, ratings, index = example()
-    rows = touched(ratings.users, ratings.items, index)
-    table[rows[0]] = np.nan
-    loss, grads = gradient(table, ratings, index, rows, MU)
-    assert np.isnan(loss) and np.isnan(grads[0]).all()
-    assert np.isnan(metrics(table, ratings, MU)["rmse"])
-
-
-def test_centred_ratings_are_less_the_mean_of_the_training():
+def test_ratings_are_centred_and_the_start_is_small_and_of_its_seed():
     one = Ratings(*np.int32([[0, 1], [2, 2]]), np.float32([1, 4]))
     other = Ratings(*np.int32([[0], [2]]), np.float32([5]))
     training, held_out = centred(one, other)
     assert training.values.tolist() == [-1.5, 1.5]
     assert held_out.values.tolist() == [2.5]
     assert held_out.values.dtype == np.float32
-
-
-def test_start_is_small_with_biases_at_0_and_of_its_seed_alone():
     table, same, other = (start(300, 10, seed) for seed in (0, 0, 1))
     assert table.tobytes() == same.tobytes() != other.tobytes()
     assert table.dtype == np.float32 and table.shape == (300, 11)
@@ -105,15 +69,32 @@ def test_start_is_small_with_biases_at_0_and_of_its_seed_alone():
     assert table[:, :10].std() == pytest.approx(0.1, abs=5 * 0.1 / np.sqrt(6000))
 
 
-def test_factors_find_a_matrix_of_low_rank_that_biases_do_not():
-    found = {}
-    for factors in (0, 3):
-        training, held_out = centred(*generated(60, 50, 2500, 3, seed=2))
-        table = start(110, factors, seed=0)
-        for index in minibatches(len(training.values), 10, seed=0, epochs=40):
-            rows = touched(training.users, training.items, index)
-            _, grads = gradient(table, training, index, rows, 0.02)
-            table[rows] -= np.float32(0.3) * grads
-        found[factors] = metrics(table, held_out, 0.02)["rmse"]
-    # the noise alone is 0.5, the products 1
-    assert found[3] < 0.7 < 0.95 < found[0]
+def bound():
+    training, held_out = generated(9, 7, 50, 3, seed=0)
+    return training, held_out, problem(training, held_out, 4, 0.1, seed=0)
+
+
+def test_the_frequency_counts_ratings_and_held_out_rows_have_none():
+    training, _, found = bound()
+    counts = np.zeros(len(found.params), int)
+    for number in range(found.examples):
+        counts[found.touched(found.take(np.array([number])))] += 1
+    assert found.frequency.tolist() == counts.tolist()
+    assert counts.sum() == 2 * len(training.values)
+    one = Ratings(*np.int32([[0, 1], [2, 2]]), np.float32([1, 4]))
+    other = Ratings(*np.int32([[0], [5]]), np.float32([5]))
+    found = problem(one, other, 4, 0.1, seed=0)
+    assert found.params.shape == (6, 5)
+    assert found.frequency.tolist() == [1, 1, 2, 0, 0, 0]
+    assert np.isfinite(found.evaluate(found.params)["rmse"])
+
+
+def test_minibatches_have_the_objective_and_0_predicts_the_mean():
+    training, held_out, found = bound()
+    table = found.params
+    loss, _ = found.gradient(table, found.take(np.arange(found.examples)))
+    assert loss == pytest.approx(found.evaluate(table)["objective"], rel=1e-6)
+    # at 0 the table says the mean of the training
+    values = held_out.values - training.values.mean()
+    nothing = found.evaluate(np.zeros_like(table))
+    assert nothing["rmse"] == pytest.approx(np.sqrt((values**2).mean()), rel=1e-5)

@@ -1,5 +1,3 @@
-"""Sparse logistic regression against JAX, float64, scikit-learn and the conditions."""
-
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -7,14 +5,8 @@ import pytest
 from scipy.sparse import csr_matrix
 
 from dml.data.sparse.svmlight import generate
-from dml.models.sparse.logistic import (
-    accuracy,
-    gradient,
-    kkt,
-    loss,
-    objective,
-)
-from dml.types import Batch
+from dml.models.sparse.logistic import gradient, kkt, loss, objective, problem
+from dml.types import BadInput, Batch
 from dml.update.table import table
 
 FEATURES = 60
@@ -54,27 +46,6 @@ def test_loss_and_gradient_are_those_of_jax(seed):
     assert (others == 0).all()  # nothing is missing
 
 
-def test_gradients_come_in_the_order_asked_for_and_of_those_asked_for():
-    index, at = minibatch(1), weights(1)
-    rows = touched(DATA.inputs, index)
-    _, grads_N = gradient(at, DATA, index, rows)
-    order = np.random.default_rng(0).permutation(len(rows))[:7]
-    some = np.append(rows[order], np.setdiff1d(np.arange(FEATURES), rows)[:1])
-    _, found = gradient(at, DATA, index, some)
-    assert found.tobytes() == np.append(grads_N[order], np.float32(0)).tobytes()
-
-
-def test_parts_of_a_minibatch_add_up_to_its_mean():
-    index, at, every = minibatch(2), weights(2), np.arange(FEATURES)
-    whole, grads = gradient(at, DATA, index, every)
-    parts = [gradient(at, DATA, index[cut], every) for cut in (slice(4), slice(4, 9))]
-    shares = np.float32([4 / 9, 5 / 9])
-    assert whole == pytest.approx(shares @ [part[0] for part in parts], rel=1e-6)
-    added = sum(s * part[1] for s, part in zip(shares, parts, strict=True))
-    np.testing.assert_allclose(added, grads, atol=1e-7)
-    assert gradient(at, DATA, index[:0], every)[0] == 0
-
-
 @pytest.mark.parametrize("sign", (-1, 1))
 def test_scores_however_large_overflow_nothing(sign):
     batch = Batch(csr_matrix(np.float32([[1], [1]])), np.float32([1, -1]))
@@ -84,47 +55,23 @@ def test_scores_however_large_overflow_nothing(sign):
     assert found == loss(at, batch) == 5000 and grads_N.tolist() == [sign * 0.5]
 
 
-def test_the_loss_of_all_is_the_mean_of_the_minibatches():
-    at = weights(4)
-    index = np.arange(80)
-    rows = touched(DATA.inputs, index)
-    assert loss(at, DATA) == pytest.approx(gradient(at, DATA, index, rows)[0], rel=1e-6)
+def test_the_loss_of_all_is_a_minibatch_and_gradients_have_the_order_of_rows():
+    at, index = weights(4), np.arange(80)
+    found, _ = gradient(at, DATA, index, touched(DATA.inputs, index))
+    assert loss(at, DATA) == pytest.approx(found, rel=1e-6)
+    assert gradient(at, DATA, index[:0], np.arange(FEATURES))[0] == 0
     norm = 0.25 * abs(at.astype(float)).sum()
-    assert objective(at, DATA, 0.25) == pytest.approx(loss(at, DATA) + norm, rel=1e-6)
+    assert objective(at, DATA, 0.25) == pytest.approx(found + norm, rel=1e-6)
+    index, at = minibatch(1), weights(1)
+    rows = touched(DATA.inputs, index)
+    _, grads_N = gradient(at, DATA, index, rows)
+    order = np.random.default_rng(0).permutation(len(rows))[:7]
+    some = np.append(rows[order], np.setdiff1d(np.arange(FEATURES), rows)[:1])
+    _, found = gradient(at, DATA, index, some)
+    assert found.tobytes() == np.append(grads_N[order], np.float32(0)).tobytes()
 
 
-def test_accuracy_counts_the_examples_on_their_side():
-    batch = Batch(csr_matrix(np.float32([[1], [2], [-3], [0], [0]])), None)
-    batch = batch._replace(targets=np.float32([1, -1, -1, 1, -1]))
-    assert accuracy(np.float32([2]), batch) == 3 / 5
-
-
-def test_proximal_steps_find_the_minimum_of_scikit_learn():
-    from sklearn.linear_model import LogisticRegression
-
-    l1, index, every = 0.01, np.arange(80), np.arange(FEATURES)
-    shard = table("sgd", np.zeros((FEATURES, 1)), 2.0, l1=l1)
-    for _ in range(1500):
-        _, grads = gradient(shard.values[:, 0], DATA, index, every)
-        shard.update(slice(None), grads[:, None])
-    theirs = LogisticRegression(
-        C=1 / (80 * l1),
-        l1_ratio=1,
-        solver="liblinear",
-        fit_intercept=False,
-        tol=1e-8,
-        max_iter=100_000,
-        random_state=0,
-    ).fit(DATA.inputs, DATA.targets)
-    ours, want = shard.values[:, 0], theirs.coef_[0].astype(np.float32)
-    assert objective(ours, DATA, l1) == pytest.approx(objective(want, DATA, l1), 1e-5)
-    assert ((ours == 0) == (want == 0)).all() and 0 < (ours == 0).sum() < FEATURES
-    # and there, nothing is worth sending but the weights that are not zero
-    _, grads = gradient(ours, DATA, index, every)
-    assert (kkt(ours, grads, l1) == (ours != 0)).all()
-
-
-def test_what_the_filter_drops_would_not_have_changed_a_bit():
+def test_the_filter_changes_no_bit_and_sends_nan_and_what_is_in_the_margin():
     l1, rate = 0.02, 0.7
     full, filtered = (table("sgd", np.zeros((60, 1)), rate, l1=l1) for _ in range(2))
     dropped = 0
@@ -139,19 +86,55 @@ def test_what_the_filter_drops_would_not_have_changed_a_bit():
             shard.update(rows[sent], grads[sent][:, None])
         assert full.values.tobytes() == filtered.values.tobytes()
     assert dropped > 1000 and (full.values != 0).any()
-
-
-def test_a_margin_sends_more_and_what_is_not_a_number_is_sent():
     at, grads = np.float32([0, 0, 0, 0, 5]), np.float32([0.5, -0.9, 1.1, np.nan, 0])
     assert kkt(at, grads, 1.0).tolist() == [False, False, True, True, True]
     assert kkt(at, grads, 1.0, 0.2).tolist() == [False, True, True, True, True]
+    # a row is sent if any of its columns is
+    at_3x2, grads_3x2 = np.float32([[0, 0], [0, 2], [0, 0]]), np.zeros((3, 2), "f4")
+    grads_3x2[2, 0] = 3
+    assert kkt(at_3x2, grads_3x2, 1.0).tolist() == [False, True, True]
+    assert kkt(at_3x2[:0], grads_3x2[:0], 1.0).tolist() == []
 
 
-def test_the_filter_keeps_a_row_if_any_of_its_columns_is_worth_it():
-    at, grads = (
-        np.float32([[0, 0], [0, 2], [0, 0]]),
-        np.float32([[0, 0], [0, 0], [3, 0]]),
-    )
-    assert kkt(at, grads, 1.0).tolist() == [False, True, True]
-    assert kkt(at[:0], grads[:0], 1.0).tolist() == []
-    assert kkt(at[:, :1], grads[:, :1], 1.0).tolist() == [False, False, True]
+TRAINING, OTHERS = generate(70, 40, 3, seed=1), generate(30, 40, 3, seed=2)
+L1 = 0.01
+
+
+def filled(seed=0):
+    return np.random.default_rng(seed).normal(size=(40, 1)).astype(np.float32)
+
+
+def test_minibatches_have_the_loss_of_the_objective_and_the_frequency_counts_them():
+    one, counts, at = problem(TRAINING, OTHERS, 0.0), np.zeros(40, int), filled()
+    for number in range(one.examples):
+        counts[one.touched(one.take(np.array([number])))] += 1
+    assert one.frequency.tolist() == counts.tolist() and one.examples == 70
+    loss, (rows, grads_Nx1) = one.gradient(at, one.take(np.arange(70)))
+    assert loss == pytest.approx(one.evaluate(at)["objective"], rel=1e-6)
+    assert grads_Nx1.shape == (len(rows), 1) and grads_Nx1.dtype == np.float32
+
+
+def test_it_starts_at_zeros_and_is_evaluated_on_both_sets():
+    one = problem(TRAINING, OTHERS, L1)
+    assert one.params.shape == (40, 1) and one.params.dtype == np.float32
+    said = one.evaluate(one.params)
+    positive = float((OTHERS.targets > 0).mean())
+    log = pytest.approx(np.log(2))
+    assert said == {"objective": log, "loss": log, "accuracy": positive, "zeros": 1}
+    at = filled()
+    at[:10] = 0
+    said, swapped = one.evaluate(at), problem(OTHERS, TRAINING, 0.0).evaluate(at)
+    assert said["zeros"] == 0.25
+    assert said["loss"] == swapped["objective"] != swapped["loss"]
+    norm = L1 * abs(at).sum(dtype=float)
+    assert said["objective"] == pytest.approx(swapped["loss"] + norm, rel=1e-6)
+
+
+def test_other_labels_and_other_features_are_bad_input():
+    zero_one = TRAINING._replace(targets=np.maximum(TRAINING.targets, 0))
+    with pytest.raises(BadInput, match=r"-1 and \+1 in held_out, got \[0.0, 1.0\]; re"):
+        problem(TRAINING, zero_one, L1)
+    with pytest.raises(BadInput, match=r"labels .* in training, got \[0.0, 1.0\]; re"):
+        problem(zero_one, TRAINING, L1)
+    with pytest.raises(BadInput, match="expected 40 features in held_out, .* got 41"):
+        problem(TRAINING, generate(5, 41, 3, seed=0), L1)

@@ -8,7 +8,7 @@ from dml.data.sparse.graphs import generated as graph
 from dml.data.sparse.ratings import generated as ratings
 from dml.data.sparse.svmlight import generate
 from dml.models.sparse import completion, cuts, dropout, logistic_edges, svm
-from dml.models.sparse.problem import problem
+from dml.models.sparse.problem import descend, problem
 from dml.types import Batch
 
 WIDE, STEP = np.float64, 1e-5
@@ -120,11 +120,14 @@ def test_a_vector_is_also_a_table_of_one_column(model):
     again, column = dense(tall, table[:, None], range(9))
     assert tall.params.shape == (25, 1) and again == loss
     assert column[:, 0].tolist() == grads.tolist()
-
-
-def test_evaluation_gets_the_shape_of_the_start_value():
-    shapes = []
-    one = documents(svm)
-    one = problem(svm, one.kernel.data, one.params, lambda w: shapes.append(w.shape))
-    one.evaluate(np.zeros((25, 1)))
+    shapes = []  # evaluation gets the shape of the start value
+    flat = problem(model, one.kernel.data, one.params, lambda w: shapes.append(w.shape))
+    flat.evaluate(np.zeros((25, 1)))
     assert shapes == [(25,)]
+
+
+def test_a_row_moves_down_its_gradient():
+    for grads in (np.float32([3, 5]), np.float32([[3, 1], [5, 2]])):
+        before = grads.copy()
+        descend(None, 7, grads, 1, np.float32(0.5))
+        assert (grads[0] == before[0]).all() and (grads[1] == -0.5 * before[1]).all()

@@ -31,40 +31,31 @@ def written(tmp_path):
 
 
 def test_cables_are_links_both_ways_with_their_bandwidth(written):
-    graph = read(written(SQUARE), Rates(link=8e-9, hop=3e-7))
+    graph = read(written(SQUARE), Rates(link=8e-9, hop=3e-7), concentration=3)
     beta = dict(zip(map(tuple, graph.ends().tolist()), graph.links().beta, strict=True))
     assert set(beta.values()) == {8e-9, 2e-9} and len(beta) == 10
     assert beta[0, 2] == beta[2, 0] == 2e-9
     assert (graph.links().alpha == 3e-7).all()
+    assert graph.report(Prices(100, 10, 1)) == (
+        *(4, 5, 2, 3),
+        100 * (10 + 12) + 10 * 12 + 5,
+    )
+    assert str(graph) == "Graph(routers=4, cables=5, concentration=3)"
 
 
-def test_ranks_go_to_routers_in_order_so_many_to_each(written):
+def test_ranks_go_in_order_to_all_routers_or_to_those_listed(written):
     graph = read(written(SQUARE), concentration=3)
-    assert graph.capacity == 12 and graph.at(np.arange(12)).tolist() == [
+    assert graph.at(np.arange(graph.capacity)).tolist() == [
         *(0, 0, 0, 1, 1, 1, 2, 2, 2, 3, 3, 3)
     ]
-
-
-def test_only_the_routers_listed_have_ranks(written):
     graph = read(written(SQUARE + "ranks 40\nranks 20 40\n"), concentration=2)
     assert graph.at(np.arange(graph.capacity)).tolist() == [1, 1, 3, 3]
-    paths = graph.paths(np.array([0]), np.array([3]))
-    assert len(paths.links) == 2
+    assert len(graph.paths(np.array([0]), np.array([3])).links) == 2
 
 
 def test_a_line_says_the_same_in_either_direction(written):
     one, two = (read(written(line)) for line in ("3 7 2", "7 3 2.0"))
     assert (one.ends() == two.ends()).all() and one.factors == two.factors
-
-
-def test_a_report_counts_the_file(written):
-    report = read(written(SQUARE), concentration=3).report(Prices(100, 10, 1))
-    assert report == (4, 5, 2, 3, 100 * (10 + 12) + 10 * 12 + 5)
-
-
-def test_a_graph_shows_itself_in_one_line(written):
-    graph = read(written(SQUARE))
-    assert str(graph) == "Graph(routers=4, cables=5, concentration=1)"
 
 
 @pytest.mark.parametrize(

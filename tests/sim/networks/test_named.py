@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from dml.sim.networks.dragonfly import Dragonfly
-from dml.sim.networks.fabric import Prices, Rates
+from dml.sim.networks.fabric import Rates
 from dml.sim.networks.fat_tree import FatTree
 from dml.sim.networks.hosts import Hosts
 from dml.sim.networks.named import NETWORKS, network
@@ -44,10 +44,8 @@ FAST = Rates(1e-7, 1e-10, 1e-11, hop=1e-8, link=1e-10)
 def test_a_text_is_its_network(text, expected):
     assert network(text, 9) == expected
     assert type(network(text, 9)) is type(expected)
-
-
-def test_memory_keeps_its_ratio_to_the_default_rates():
-    assert network("hosts:2x2", 4).inside == pytest.approx(Hosts(2, 2).inside, rel=1e-9)
+    if "@" not in text and isinstance(expected, Hosts):
+        assert network(text, 9).inside == pytest.approx(expected.inside, rel=1e-9)
 
 
 @pytest.mark.parametrize(
@@ -65,21 +63,12 @@ def test_a_name_alone_is_the_smallest_that_fits(name, smaller):
         assert made.capacity >= size > smaller(made).capacity
 
 
-@pytest.mark.parametrize(
-    ("size", "dims"),
-    [
-        (1, (1, 1, 1)),
-        (7, (2, 2, 2)),
-        (8, (2, 2, 2)),
-        (3, (1, 2, 2)),
-        (421, (6, 8, 9)),
-        (1000, (10, 10, 10)),
-        (65536, (32, 32, 64)),
-        (1 << 20, (64, 128, 128)),
-    ],
-)
-def test_a_torus_alone_is_nearly_a_cube(size, dims):
-    assert network("torus", size).dims == dims
+def test_a_torus_alone_is_nearly_a_cube():
+    sizes = 1, 7, 8, 3, 421, 1000, 65536, 1 << 20
+    assert [network("torus", size).dims for size in sizes] == [
+        *((1, 1, 1), (2, 2, 2), (2, 2, 2), (1, 2, 2), (6, 8, 9)),
+        *((10, 10, 10), (32, 32, 64), (64, 128, 128)),
+    ]
 
 
 def test_a_slim_fly_alone_is_the_smallest_that_fits():
@@ -93,12 +82,6 @@ def test_a_graph_comes_from_its_file(tmp_path):
     assert network(f"graph:{path}", 3).capacity == 3
     made = network(f"graph:{path},4@1e-7,1e-10,1e-11", 12)
     assert made.capacity == 12 and made.rates == FAST
-
-
-@pytest.mark.parametrize("name", sorted(NETWORKS.keys() - {"graph", "uniform"}))
-def test_every_name_makes_a_network_that_reports(name):
-    report = network(name, 20).report(Prices())
-    assert min(report) > 0
 
 
 @pytest.mark.parametrize(
@@ -126,21 +109,29 @@ def test_a_bad_text_is_refused_in_one_line_that_says_what_to_do(text):
     assert ", got " in message and "; " in message
 
 
-def test_an_order_without_a_slim_fly_is_told_those_near_it():
-    with pytest.raises(BadInput, match="got q=15; the nearest are 11, 13, 16, 17"):
-        network("slim_fly:15", 4)
-
-
 def test_an_unknown_name_is_told_all_that_are_known():
     with pytest.raises(BadInput) as error:
         network("hypercube:4", 4)
     assert all(name in str(error.value) for name in NETWORKS)
 
 
-@pytest.mark.parametrize("text", ["torus:2x2", "fat_tree:2", "slim_fly:3x1", "ring:3"])
-def test_a_network_too_small_is_refused(text):
-    with pytest.raises(BadInput, match="expected 1 to .* got 99; pass a larger"):
-        network(text, 99)
+@pytest.mark.parametrize(
+    ("text", "size", "why"),
+    [
+        ("torus:2x2", 99, "expected 1 to 4 .* got 99; pass a larger"),
+        ("fat_tree:2", 99, "expected 1 to 2 .* got 99; pass a larger"),
+        ("slim_fly:3x1", 99, "expected 1 to 18 .* got 99; pass a larger"),
+        ("ring:3", 99, "expected 1 to 3 .* got 99; pass a larger"),
+        ("slim_fly", 200_000, "expected 1 to 177674 .* got 200000; pass"),
+        ("slim_fly:15", 4, "got q=15; the nearest are 11, 13, 16, 17"),
+        ("torus:4096x4097", 1, "expected at most 16777216 ranks"),
+        ("torus", 0, "at least 1 rank, got 0"),
+        ("uniform", 0, "at least 1 rank, got 0"),
+    ],
+)
+def test_a_network_that_does_not_fit_is_refused(text, size, why):
+    with pytest.raises(BadInput, match=why):
+        network(text, size)
 
 
 def test_the_virtual_world_does_not_load_the_networks_that_it_does_not_use():
@@ -148,18 +139,5 @@ def test_the_virtual_world_does_not_load_the_networks_that_it_does_not_use():
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
-def test_what_holds_more_ranks_than_the_largest_slim_fly_is_told_how_many_it_holds():
-    with pytest.raises(BadInput, match="expected 1 to 177674 .* got 200000; pass"):
-        network("slim_fly", 200_000)
-
-
 def test_a_network_of_as_many_ranks_as_there_may_be_is_built():
     assert network("torus:4096x4096", 1).capacity == 1 << 24
-    with pytest.raises(BadInput, match="expected at most 16777216 ranks"):
-        network("torus:4096x4097", 1)
-
-
-@pytest.mark.parametrize("text", ["torus", "uniform"])
-def test_no_ranks_are_refused(text):
-    with pytest.raises(BadInput, match="at least 1 rank, got 0"):
-        network(text, 0)

@@ -48,7 +48,9 @@ def test_no_halves_of_a_torus_have_fewer_cables_between_than_it_says(dims):
     assert searched(network) == expected
 
 
-@pytest.mark.parametrize("dims", [(16, 16), (8, 8, 8), (5, 5, 4), (64,), (9, 9)])
+@pytest.mark.parametrize(
+    "dims", [(16, 16), (16, 8, 4), (8, 8, 8), (5, 5, 4), (64,), (9, 9)]
+)
 def test_the_search_finds_what_the_formula_of_a_torus_says(dims):
     network = Torus(dims)
     assert searched(network) == network.report(PRICES).bisection
@@ -60,11 +62,6 @@ def test_a_torus_costs_a_port_for_each_end_of_its_short_cables():
     assert grid == (6, 9, 2, 3, 100 * 6 * 4 + 10 * (9 + 6))
 
 
-def test_an_even_torus_is_cut_across_its_longest_side():
-    assert Torus((16, 8, 4)).report(PRICES).bisection == 2 * 8 * 4
-    assert Torus((10,)).report(PRICES).bisection == 2
-
-
 @pytest.mark.parametrize("k", [2, 4, 8])
 def test_a_fat_tree_has_half_as_many_cables_between_halves_as_ranks(k):
     network = FatTree(k)
@@ -74,14 +71,9 @@ def test_a_fat_tree_has_half_as_many_cables_between_halves_as_ranks(k):
     assert report.routers == 5 * k * k // 4 == network.ends().max() + 1
     assert report.links == k**3 // 2 == len(network.ends()) // 2
     assert report.cost == 100 * report.routers * k + 10 * k**3 // 2 + k**3 // 4
-
-
-@pytest.mark.parametrize("k", [4, 6])
-def test_a_router_of_a_fat_tree_has_k_ports(k):
-    network = FatTree(k)
     ports = np.bincount(network.ends()[:, 0])
     ranks = np.bincount(network.at(np.arange(network.capacity)), minlength=len(ports))
-    assert set(ports + ranks) == {k}
+    assert k == 2 or set(ports + ranks) == {k}
 
 
 @pytest.mark.parametrize("h", [1, 2, 3])
@@ -96,16 +88,9 @@ def test_a_balanced_dragonfly_joins_every_two_groups_once(h):
     short = len(ends) // 2 - len(between) // 2 + network.capacity
     ports = report.routers * (4 * h - 1)
     assert report.cost == 100 * ports + 10 * short + len(between) // 2
-
-
-@pytest.mark.parametrize("h", [1, 2, 3])
-def test_a_dragonfly_has_halves_with_as_few_cables_between_as_it_says(h):
-    network, a = Dragonfly(h), 2 * h
     half = [*range(h), *range(a, (h * h + 1) * a)]  # of group 0 what goes to 1 ... h²
-    bound = network.report(PRICES).bisection
     assert 2 * len(half) == network.routers
-    assert cut(network.ends(), half) == bound
-    assert searched(network) >= bound
+    assert cut(ends, half) == report.bisection <= searched(network)
 
 
 def test_hosts_share_one_crossbar():
@@ -156,13 +141,6 @@ def test_the_search_finds_cuts_that_fewer_starts_and_turns_miss(seed, most):
     random = np.random.default_rng(seed)
     pairs = np.array([*combinations(range(40), 2)])
     assert bisection(table(pairs[random.random(len(pairs)) < 0.1], 40)) <= most
-
-
-def test_two_cliques_on_one_cable_are_cut_there():
-    pairs = [*combinations(range(8), 2)]
-    cables = [*pairs, *((a + 8, b + 8) for a, b in pairs), (3, 12)]
-    mixed = np.random.default_rng(0).permutation(16)[np.array(cables)]
-    assert bisection(table(mixed, 16)) == 1
 
 
 def test_links_are_in_order_of_their_two_routers():

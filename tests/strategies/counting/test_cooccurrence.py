@@ -12,9 +12,9 @@ import pytest
 
 from dml import sim
 from dml.data.scratch import Scratch
-from dml.data.text.cooccurrence import RECORD, read
 from dml.strategies.counting import cooccurrence
 from dml.strategies.counting.cooccurrence import Counted, Rules, count
+from dml.strategies.counting.runs import cut, slabs
 from dml.types import BadInput
 
 TINY = Rules(window=3, min_count=1)
@@ -44,7 +44,6 @@ def cuts(text, seed, pieces=4):
 
 def files(folder, pieces, rules, size=1):
     """Count on virtual ranks; return both files' bytes, and how much there was."""
-    folder.mkdir(exist_ok=True)
 
     def program(comm):
         return count(comm, pieces, tokens, folder, rules)
@@ -77,48 +76,34 @@ def brute_force(text, rules):
     return lines, b"".join(records)
 
 
-@pytest.mark.parametrize("symmetric", (True, False))
-@pytest.mark.parametrize("seed", range(12))
-def test_files_are_those_of_a_brute_force_counter(tmp_path, seed, symmetric):
-    text = corpus(seed)
-    window = (1, 2, 3, 5, 15, 20)[seed % 6]
-    rules = Rules(window, symmetric, 1 + seed % 4, (0, 6)[seed % 2])
-    lines, records, counted = files(tmp_path, cuts(text, seed), rules, 1 + seed % 3)
-    assert (lines, records) == brute_force(text, rules)
-    assert counted == Counted(
-        lines.count(b"\n"), len(records) // 16, len(text.split()), text.count("\n")
-    )
-
-
-def test_the_values_are_the_sums_of_one_over_the_distance(tmp_path):
-    files(tmp_path, cuts("b a b c\na b\n", 0, 1), Rules(2, True, 2))
-    found = read(tmp_path / "cooccurrence.bin")  # c is unknown
-    assert found.dtype == RECORD
-    assert found.tolist() == [(1, 1, 1.0), (1, 2, 3.0), (2, 1, 3.0)]
-    files(tmp_path, cuts("b a b c\na b\n", 0, 1), Rules(2, False, 2))
-    found = read(tmp_path / "cooccurrence.bin")  # a word's right neighbours
-    assert found.tolist() == [(1, 1, 0.5), (1, 2, 1.0), (2, 1, 2.0)]
-
-
 @lru_cache
 def long_text():
     return corpus(7, documents=300, words=40, longest=100)
 
 
-def serial(tmp_path, rules=TINY):
-    return files(tmp_path / "serial", cuts(long_text(), 0, 1), rules)
+def short(seed, symmetric):
+    window = (1, 2, 3, 5, 15, 20)[seed % 6]
+    rules = Rules(window, symmetric, 1 + seed % 4, (0, 6)[seed % 2])
+    return corpus(seed), rules, 1 + seed % 3, 4
 
 
-@pytest.mark.parametrize("size", range(1, 9))
-def test_any_number_of_ranks_makes_the_bytes_of_one(tmp_path, size):
-    pieces = cuts(long_text(), size, 11)
-    assert files(tmp_path / "ranks", pieces, TINY, size) == serial(tmp_path)
-
-
-@pytest.mark.parametrize("pieces", (1, 2, 3, 40, 300))
-def test_the_cutting_into_pieces_does_not_show(tmp_path, pieces):
-    cutting = cuts(long_text(), pieces, pieces)
-    assert files(tmp_path / "cut", cutting, TINY, 3) == serial(tmp_path)
+@pytest.mark.parametrize(
+    "text, rules, size, pieces",
+    [
+        *(short(seed, symmetric) for seed in range(12) for symmetric in (True, False)),
+        *((long_text(), TINY, size, 11) for size in range(1, 9)),
+        *((long_text(), TINY, 3, pieces) for pieces in (1, 2, 300)),
+    ],
+)
+def test_files_are_those_of_a_brute_force_counter(tmp_path, text, rules, size, pieces):
+    for name in ("tokens.part", "cooccurrence.bin.part", "vocab.txt.part"):
+        (tmp_path / name).write_bytes(b"x" * 10**6)  # of a run that was ended
+    cutting = cuts(text, len(text), pieces)
+    lines, records, counted = files(tmp_path, cutting, rules, size)
+    assert (lines, records) == brute_force(text, rules)
+    assert counted == Counted(
+        lines.count(b"\n"), len(records) // 16, len(text.split()), text.count("\n")
+    )
 
 
 def least(folder, size):
@@ -132,7 +117,7 @@ def least(folder, size):
 def test_runs_spill_where_memory_is_short_and_it_does_not_show(
     tmp_path, size, monkeypatch
 ):
-    want = serial(tmp_path)
+    want = brute_force(long_text(), TINY)
     written, put = Counter(), Scratch.put
 
     def noted(self, place, array):
@@ -141,17 +126,17 @@ def test_runs_spill_where_memory_is_short_and_it_does_not_show(
 
     monkeypatch.setattr(Scratch, "put", noted)
     spilled = []
-    fewest = least(tmp_path / "few", size)
+    fewest = least(tmp_path, size)
     for memory in (fewest, fewest * 3 // 2, 1 << 30):
         written.clear()
         rules = TINY._replace(memory=memory)
-        assert files(tmp_path / "few", cuts(long_text(), 5), rules, size) == want
+        assert files(tmp_path, cuts(long_text(), 5), rules, size)[:2] == want
         spilled.append(written["runs.part"])
     assert spilled[0] > 0
     assert spilled[-1] == 0
     rules = TINY._replace(memory=fewest - 1)
     with pytest.raises(BadInput, match=f"memory >= {fewest} bytes"):
-        files(tmp_path / "few", cuts(long_text(), 5), rules, size)
+        files(tmp_path, cuts(long_text(), 5), rules, size)
 
 
 def resident(name):
@@ -207,19 +192,12 @@ def test_a_full_disk_is_named_and_keeps_what_was_there(tmp_path, name, monkeypat
     assert len([*tmp_path.iterdir()]) == 2
 
 
-def test_an_old_unfinished_file_does_not_show(tmp_path):
-    for name in ("tokens.part", "cooccurrence.bin.part", "vocab.txt.part"):
-        (tmp_path / name).write_bytes(b"x" * 10**6)
-    found = files(tmp_path, cuts(corpus(3), 3), TINY, 2)
-    assert found[:2] == brute_force(corpus(3), TINY)
-
-
 @pytest.mark.parametrize(
     "text, rules, told",
     [
-        ("", TINY, "expected 2 words or more .* got 0 of 0 different"),
-        ("\n\n\n", TINY, "got 0 of 0 different"),
-        ("a b c\nc\n", Rules(min_count=2), "at least 2 times, got 1 of 3 different"),
+        ("", TINY, "expected 2 words or more .* got 0 of 0 distinct"),
+        ("\n\n\n", TINY, "got 0 of 0 distinct"),
+        ("a b c\nc\n", Rules(min_count=2), "at least 2 times, got 1 of 3 distinct"),
         ("a b\n", Rules(window=0), "expected window >= 1, got 0"),
         ("a b\n", Rules(min_count=0), "expected min_count >= 1, got 0"),
         ("a b\n", Rules(max_vocab=-1), "expected max_vocab >= 0, got -1"),
@@ -231,18 +209,40 @@ def test_a_corpus_or_rules_that_give_nothing_are_refused(tmp_path, text, rules, 
     assert not [*tmp_path.iterdir()]
 
 
-def test_words_with_white_space_are_refused(tmp_path):
-    def program(comm):
-        pieces = [lambda: "a b"]
-        count(comm, pieces, lambda text: [text, "\n"], tmp_path, TINY)
+def test_words_with_white_space_and_a_missing_folder_are_refused(tmp_path):
+    for words, folder, told in [
+        (["a b", "\n"], tmp_path, "without white space, got 'a b'"),
+        (["a", "b", "\n"], tmp_path / "no", "No such file .*; pass a writable folder"),
+    ]:
+        arguments = [lambda: "text"], lambda text, words=words: words, folder, TINY
+        with pytest.raises(BadInput, match=told):
+            sim.run(lambda comm, given=arguments: count(comm, *given), 1)
 
-    with pytest.raises(BadInput, match="without white space, got 'a b'"):
-        sim.run(program, 1)
+
+RNG = np.random.default_rng(0)
 
 
-def test_a_folder_that_is_not_there_is_bad_input(tmp_path):
-    def program(comm):
-        count(comm, [lambda: "a b\n"], tokens, tmp_path / "no", TINY)
+@pytest.mark.parametrize("limit", (1, 7, 30, 1000))
+def test_slabs_hold_all_words_in_order_and_no_more_than_fits(limit):
+    heaviest = RNG.integers(0, 12, 200)
+    found = [*slabs(heaviest, limit)]
+    assert [word for slab in found for word in range(*slab)] == [*range(200)]
+    for start, stop in found:
+        assert heaviest[start:stop].sum() <= limit or stop == start + 1
+        more = heaviest[start : stop + 1].sum()
+        assert more > limit or stop == 200  # and no fewer
 
-    with pytest.raises(BadInput, match="No such file .*; pass a writable folder"):
-        sim.run(program, 1)
+
+@pytest.mark.parametrize("size", (1, 2, 3, 8))
+@pytest.mark.parametrize("words", (1, 2, 50))
+def test_ranks_share_a_slab_up_to_a_word(words, size):
+    totals = np.concatenate([RNG.integers(1, 40, 5), RNG.integers(0, 9, words)])
+    edges = cut(totals, 5, 5 + words, size)
+    assert (edges[0], edges[-1], len(edges)) == (5, 5 + words, size + 1)
+    assert edges == sorted(edges)
+    parts = [totals[a:b].sum() for a, b in zip(edges, edges[1:], strict=False)]
+    assert max(parts) <= totals[5:].sum() / size + totals[5:].max()
+
+
+def test_a_slab_without_records_can_be_cut():
+    assert cut(np.zeros(4, np.int64), 0, 4, 3)[-1] == 4

@@ -58,7 +58,7 @@ class Ended(NamedTuple):
 
 
 def steps(
-    comm, how, state, found, blocks, epochs=3, rate=RATE, batch=200, allreduce="ring"
+    comm, how, state, found, blocks, epochs=3, batch=200, allreduce="ring", setup=None
 ):
     """Begin one of the WAYS on a state whose rows are in the order of the tiles."""
     task, count = problem(state, found, blocks, batch), len(found.logs)
@@ -68,12 +68,13 @@ def steps(
         strategy = hogwild if how in ("serial", "hogwild") else rotation
         own = {} if strategy is hogwild else {"by_messages": how == "travel"}
         orders = [order_of(found)] * epochs
-        return strategy(task, orders, Descent(lambda epoch: rate), **common, **own)
+        return strategy(task, orders, Descent(lambda epoch: RATE), **common, **own)
     batches = (some for _ in range(epochs) for some in minibatches(count, batch))
     each = {"every": -(-count // batch)}
     if how == "server":
-        setup = Setup(roles(comm.size, colocated=comm.size == 1), BSP)
-        return on_servers(task, batches, rate, setup=setup, **each, **common)
+        setup = setup or Setup(roles(comm.size, colocated=comm.size == 1), BSP)
+        common["timer"] = Timer(comm.Wtime)
+        return on_servers(task, batches, RATE, setup=setup, **each, **common)
     rows = {"reducer": exact(reduce), "columns": columns(DIM)}
     strategy, own = {
         "minibatch": (serial, {}),
@@ -82,7 +83,7 @@ def steps(
         "dense": (synchronous, rows | {"dense": lambda *_: True}),
     }[how]
     own |= common | each
-    return strategy(task, batches, partial(AdaGrad, rate=rate), **own)
+    return strategy(task, batches, partial(AdaGrad, rate=RATE), **own)
 
 
 WAYS = (
@@ -91,15 +92,21 @@ WAYS = (
 )
 
 
-def train(comm, how, tables=2, epochs=3, start=None, records=None, **k):
+def begun(comm, tables=2, start=None, records=None):
+    """Return a state by row, the tiles and their blocks; start is a state by word."""
+    records = corpus() if records is None else records
+    found, blocks = tiled(comm, records, WORDS, order(tables))
+    return by_row(start or glove(WORDS, DIM, tables).init(1), blocks), found, blocks
+
+
+def train(
+    comm, how, tables=2, epochs=3, start=None, records=None, late=lambda comm: comm, **k
+):
     """Train for some epochs; start is a state by word."""
-    comm = Metered(comm)
-    found, blocks = tiled(
-        comm, corpus() if records is None else records, WORDS, order(tables)
-    )
-    state = by_row(start or glove(WORDS, DIM, tables).init(1), blocks)
+    comm = late(Metered(comm))
+    task = begun(comm, tables, start, records)
     taken = []
-    for step in steps(comm, how, state, found, blocks, epochs, **k):
+    for step in steps(comm, how, *task, epochs, **k):
         taken.append(step)
         if step.epoch == epochs:
             table = step.params()
@@ -108,7 +115,7 @@ def train(comm, how, tables=2, epochs=3, start=None, records=None, **k):
     assert [step.number for step in taken] == [n * each for n in range(1, epochs + 1)]
     return Ended(
         tuple(step.loss for step in taken),
-        None if comm.rank else by_word(unpack(table, DIM), blocks),
+        None if comm.rank else by_word(unpack(table, DIM), task[-1]),
         tuple(step.words_sent for step in taken),
     )
 

@@ -1,26 +1,27 @@
-"""Train on 8 devices of one process, and write what came of it for test_mesh.
+"""What GloVe on meshes of eight devices must do; prints each check's name."""
 
-A process of its own: how many devices there are is settled when JAX starts.
-"""
-
-import sys
+from functools import partial
 
 import jax
 import numpy as np
+import pytest
 
 from dml import sim
 from dml.metrics.timer import Timer
 from dml.models.networks.glove import glove
 from dml.strategies.glove import mesh as module
+from dml.strategies.glove.problem import minibatches
 from dml.strategies.glove.problem import problem as problem_of
 from dml.strategies.glove.tiling import Order, tiled
-from dml.types import Problem
-from dml.update.rows import unpack
+from dml.strategies.serial import serial
+from dml.types import BadInput, Problem
+from dml.update.rows import AdaGrad, unpack
 from dml.wire.mesh.devices import mesh
 from dml.wire.plans.rotation import rounds
+from tests.checks import run
 
 WORDS, DIM, BATCH, RATE, EPOCHS = 60, 8, 301, 0.05, 3
-MESHES = {"1x1": (1, 1), "2x1": (2, 1), "1x2": (1, 2), "2x4": (2, 4)}
+MESHES = (1, 1), (2, 1), (1, 2), (2, 4)
 # minibatch takes roots to 5e-6, and each of at most 21 updates is off by as much
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 CLOSE_LOSS = {"rtol": 1e-5}
@@ -40,55 +41,102 @@ def problem(tables: int, seed: int = 0) -> Problem:
     return problem_of(glove(WORDS, DIM, tables).init(1), tiles, blocks, BATCH)
 
 
-def alone(program):
-    """Run a program of one rank."""
+def train(task, axes, epochs=EPOCHS, batch=BATCH):
+    """Train on one rank; return the steps, and the state after each."""
+
+    def program(comm):
+        options = {"comm": comm, "timer": Timer(), "axes": axes, "batch": batch}
+        steps = list(module.mesh(task, range(epochs), RATE, **options))
+        held = [step.params.args[-1] for step in steps[:-1]]
+        assert all(leaf.is_deleted() for state in held for leaf in state)  # reused
+        return steps, unpack(steps[-1].params(), DIM)
+
     return sim.run(program, 1)[0]
 
 
-def train(axes, tables, compiled):
-    """Return losses, end, how often XLA compiled a step, and if memory was reused."""
-    task = problem(tables)
-    state = task.products.state
-    before = [numbers.copy() for numbers in state]
+def one_worker(task):
+    each = -(-task.examples // BATCH)
+    batches = [b for _ in range(EPOCHS) for b in minibatches(task.examples, BATCH)]
+    update = partial(AdaGrad, rate=RATE)
 
     def program(comm):
-        options = {"comm": comm, "timer": Timer(), "axes": axes, "batch": BATCH}
-        steps = module.mesh(task, range(EPOCHS), RATE, **options)
-        start, held, losses = len(compiled), [], []
-        for step in steps:
-            losses.append(step.loss)
-            held.append(step.params.args[-1])
-        count = len(compiled) - start
-        reused = all(n.is_deleted() for old in held[:-1] for n in old)
-        return losses, unpack(step.params(), DIM), count, reused
+        return list(serial(task, batches, update, comm=comm, timer=Timer(), every=each))
 
-    losses, end, count, reused = alone(program)
-    assert all(map(np.array_equal, before, state)), "the caller's state was changed"
-    return losses, end, count, reused
+    steps = sim.run(program, 1)[0]
+    return [step.loss for step in steps], unpack(steps[-1].params(), DIM)
 
 
-def main(path):
-    assert len(jax.devices()) == 8
+def every_mesh_trains_as_minibatch_does_by_one_compilation():
     module.GROUP = 3  # 7 minibatches: 3 groups, 2 minibatches of the last one empty
-    compiled, found = [], {}
+    compiled = []
     jax.monitoring.register_event_duration_secs_listener(
         lambda event, *_, **__: "backend_compile" in event and compiled.append(event)
     )
-    for name, shape in MESHES.items():
-        if np.prod(shape) == 8:
-            axes = mesh(batch=shape[0], dim=0)
-        else:
+    for tables in (1, 2):
+        task = problem(tables)
+        before = [numbers.copy() for numbers in task.products.state]
+        losses, end = one_worker(task)
+        for shape in MESHES:
             devices = np.array(jax.devices()[: np.prod(shape)]).reshape(shape)
             axes = jax.sharding.Mesh(devices, ("batch", "dim"))
-        for tables in (1, 2):
-            key = f"{name} {tables}"
-            losses, end, count, reused = train(axes, tables, compiled)
-            found |= {f"{key} {field}": n for field, n in end._asdict().items()}
-            found |= {f"{key} losses": losses}
-            found |= {f"{key} compiled": count, f"{key} reused": reused}
-    np.savez(path, **found)
+            axes = mesh(batch=shape[0], dim=0) if np.prod(shape) == 8 else axes
+            compiled.clear()
+            with jax.numpy_dtype_promotion("strict"), jax.numpy_rank_promotion("raise"):
+                steps, found = train(task, axes)
+            assert len(compiled) == 2, shape  # the training, and what collects its end
+            np.testing.assert_allclose(
+                [one.loss for one in steps], losses, **CLOSE_LOSS
+            )
+            for mine, want in zip(found, end, strict=True):
+                assert mine.dtype == np.float32
+                np.testing.assert_allclose(mine, want, **CLOSE)
+        assert all(map(np.array_equal, before, task.products.state))
+
+
+def bits(state):
+    return [leaf.tobytes() for leaf in state]
+
+
+def a_state_taken_out_and_put_in_again_goes_on_bit_for_bit():
+    task, axes = problem(2), mesh(batch=4, dim=0)
+    steps, whole = train(task, axes, 3)
+    begun, state = train(task, axes, 1)
+    products = task.products._replace(state=state)
+    again, end = train(task._replace(products=products), axes, 2)
+    assert [one.loss for one in [*begun, *again]] == [one.loss for one in steps]
+    assert bits(end) == bits(whole)
+
+
+def a_minibatch_may_be_longer_than_all_records():
+    task, axes = problem(2), mesh(batch=4, dim=0)
+    long, exact = (train(task, axes, 1, task.examples * n) for n in (10, 1))
+    assert long[0][0].loss == exact[0][0].loss
+    assert long[0][0].examples == task.examples
+    assert bits(long[1]) == bits(exact[1])
+
+
+def columns_and_ranks_that_do_not_fit_are_refused():
+    for ranks, columns, message in [
+        (1, 3, "3 devices can share equally, got 8; .*multiple"),
+        (2, 1, "one run of JAX on 2 ranks, got one on 1"),
+    ]:
+        axes = jax.sharding.AbstractMesh((1, columns), ("batch", "dim"))
+
+        def program(comm, axes=axes):
+            options = {"comm": comm, "timer": Timer(), "axes": axes, "batch": 9}
+            next(module.mesh(problem(2), range(1), RATE, **options))
+
+        with pytest.raises(BadInput, match=message):
+            sim.run(program, ranks)
+
+
+CHECKS = [
+    every_mesh_trains_as_minibatch_does_by_one_compilation,
+    a_state_taken_out_and_put_in_again_goes_on_bit_for_bit,
+    a_minibatch_may_be_longer_than_all_records,
+    columns_and_ranks_that_do_not_fit_are_refused,
+]
 
 
 if __name__ == "__main__":
-    with jax.numpy_dtype_promotion("strict"), jax.numpy_rank_promotion("raise"):
-        main(sys.argv[1])
+    run(CHECKS, 8)

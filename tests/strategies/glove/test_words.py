@@ -8,20 +8,17 @@ from dml.strategies.glove.tiling import tiled
 from dml.update.rows import width
 from dml.wire.plans.schedules import SCHEDULES
 from dml.wire.plans.schedules import words as words_of
-from tests.strategies.glove.lattice import (
-    BLOCKS,
-    DIM,
-    HOSTS,
-    WORDS,
-    corpus,
-    on_ranks,
-    order,
-)
+from tests.strategies.glove import lattice
+from tests.strategies.glove.lattice import BLOCKS, DIM, HOSTS, WORDS, corpus, order
+
+BATCH = 400
+each_size = pytest.mark.parametrize("size", (1, 2, 3, 8))
 
 
 def sent(size, how, network=None, **k):
     """Return the words that all ranks sent in each of three epochs."""
-    return np.array([one.words for one in on_ranks(size, how, network, **k)]).sum(0)
+    ended = lattice.on_ranks(size, how, network, batch=BATCH, **k)
+    return np.array([one.words for one in ended]).sum(0).tolist()
 
 
 def allreduced(name, size, length):
@@ -29,77 +26,47 @@ def allreduced(name, size, length):
     return words_of(SCHEDULES[name](size, length))
 
 
-def reduced(size, count, itemsize=8):
-    """Return the words of float32 of a tree's all-reduce of so many float64."""
-    return allreduced("tree", size, count) * itemsize // 4
-
-
-@pytest.mark.parametrize("size", (1, 2, 3, 8))
-def test_rotation_sends_each_context_row_once_to_every_rank(size):
-    n, losses = WORDS * width(DIM), reduced(size, BLOCKS**2)
+@each_size
+def test_rotation_sends_each_context_row_once_to_every_rank_and_hogwild_losses(size):
+    losses = allreduced("tree", size, BLOCKS**2)  # float64, which hogwild's words are
+    rows = size * WORDS * width(DIM) * (size > 1)
     for network in (None, HOSTS):
-        moved = sent(size, "travel", network)
-        assert moved.tolist() == [size * n * (size > 1) + losses] * 3
-    assert sent(size, "stay").tolist() == [losses] * 3
+        assert sent(size, "travel", network) == [rows + 2 * losses] * 3
+    assert sent(size, "stay") == [2 * losses] * 3
+    assert sent(size, "hogwild") == [losses] * 3
 
 
-@pytest.mark.parametrize("size", (1, 2, 3, 8))
-def test_hogwild_sends_losses_alone(size):
-    cells = reduced(size, BLOCKS**2) // 2  # its words are those of float64
-    assert sent(size, "hogwild").tolist() == [cells] * 3
+@each_size
+def test_minibatches_send_products_or_the_gradient_of_all_or_of_touched_rows(size):
+    lengths = 4 * (size - 1) * size * 2  # an int64 a rank, of each minibatch
+    loss = 2 * allreduced("tree", size, 1)  # a float64
+    for name in ("ring", "tree", "halving_doubling"):
+        full, ragged = (allreduced(name, size, n) for n in (400, 300))
+        words = sent(size, "operation", allreduce=name)
+        assert words == [3 * full + ragged] * 3
+        table = 4 * allreduced(name, size, 2 * WORDS * (DIM + 1))
+        words = sent(size, "dense", allreduce=name)
+        assert words == [table + lengths + loss] * 3
+    for tables in (1, 2):
+        # a row's number, its vector, its bias
+        rows = (size - 1) * touched(tables, size) * (DIM + 2)
+        words = sent(size, "sparse", tables=tables)
+        assert words == [rows + lengths + loss] * 3
 
 
-@pytest.mark.parametrize("size", (1, 2, 3, 8))
-@pytest.mark.parametrize("name", ("ring", "tree", "halving_doubling"))
-def test_operation_sends_products_alone(name, size):
-    whole, ragged = (allreduced(name, size, n) for n in (400, 300))
-    moved = sent(size, "operation", batch=400, allreduce=name)
-    assert moved.tolist() == [3 * whole + ragged] * 3
-
-
-def gathered_lengths(size):
-    return (size - 1) * size * 2  # an int64 a rank
-
-
-@pytest.mark.parametrize("size", (1, 2, 3, 8))
-@pytest.mark.parametrize("name", ("ring", "tree"))
-def test_dense_sends_the_whole_gradient_each_minibatch(name, size):
-    table = allreduced(name, size, 2 * WORDS * (DIM + 1))
-    moved = sent(size, "dense", batch=400, allreduce=name)
-    each = table + gathered_lengths(size)
-    assert moved.tolist() == [4 * each + reduced(size, 1)] * 3
-
-
-@pytest.mark.parametrize("tables", (1, 2))
-@pytest.mark.parametrize("size", (1, 2, 3, 8))
-def test_sparse_sends_the_rows_that_a_shard_touches_to_all_others(size, tables):
-    records, batch = corpus(), 400
-
-    def touched(comm):
-        found, _ = tiled(comm, records, WORDS, order(tables))
-        return rows_of(found, batch, size)
-
-    rows = sim.run(touched, 1)[0]
-    each = (size - 1) * rows * (DIM + 2)  # the row's number, its vector, its bias
-    moved = sent(size, "sparse", batch=batch, tables=tables)
-    minibatches = -(-len_of(records, tables) // batch)
-    lengths = minibatches * gathered_lengths(size)
-    assert moved.tolist() == [each + lengths + reduced(size, 1)] * 3
-
-
-def len_of(records, tables):
-    apart = records["word"] != records["context"]
-    return len(records) if tables == 2 else int(apart.sum())
-
-
-def rows_of(found, batch, size):
+def touched(tables, size):
     """Count the rows that each shard of each minibatch touches."""
+
+    def program(comm):
+        return tiled(comm, corpus(), WORDS, order(tables))[0]
+
+    (found,) = sim.run(program, 1)
     tile = np.repeat(np.arange(len(found.starts) - 1), np.diff(found.starts))
     words = found.grid.words[tile] + found.words
     contexts = found.grid.contexts[tile] + found.contexts
     count = 0
-    for start in range(0, len(words), batch):
-        here = np.arange(start, min(start + batch, len(words)))
+    for start in range(0, len(words), BATCH):
+        here = np.arange(start, min(start + BATCH, len(words)))
         for shard in np.array_split(here, size):
             count += len(set(words[shard]) | set(contexts[shard]))
     return count

@@ -6,12 +6,11 @@ import numpy as np
 
 from dml import sim
 from dml.metrics.timer import Timer
-from dml.sim.delays import drawing, law
+from dml.sim.delays import delay_distribution, drawing
 from dml.strategies.serial import serial
 from dml.strategies.server.report import Report, collected
 from dml.strategies.server.roles import roles
 from dml.strategies.server.server import Setup, server
-from dml.strategies.server.workers import WorkerOptions
 from dml.types import Problem, RowBatch, Rows
 from dml.wire.comm import Delayed, Metered
 from dml.wire.plans.partition import partition
@@ -20,7 +19,7 @@ from tests.strategies.small import alone as one_rank
 
 ROWS, WIDTH, EXAMPLES, BATCH = 11, 3, 64, 29
 DELAYS = "shifted_exponential:1,1"
-CHOICE, HABITS = Choice(), WorkerOptions()
+CHOICE = Choice()
 
 
 class Descent:
@@ -33,12 +32,12 @@ class Descent:
         self.values[at] -= self.rate * grads
 
 
-def problem(dense=False, seed=0):
+def problem(dense=False):
     """Each example pulls one row towards its own point.
 
     Points differ in size a thousandfold, so that the order of a sum shows in its bits.
     """
-    draws = np.random.default_rng(seed)
+    draws = np.random.default_rng(0)
     sizes = 10 ** draws.uniform(0, 3, (EXAMPLES, 1))
     points = (sizes * draws.standard_normal((EXAMPLES, WIDTH))).astype(np.float32)
     row_of = draws.integers(ROWS, size=EXAMPLES)
@@ -66,9 +65,34 @@ def problem(dense=False, seed=0):
     return Problem(start, EXAMPLES, gradient, evaluate, take, rows, frequency)
 
 
-def batches(clocks, seed=1):
-    draws = np.random.default_rng(seed)
+def batches(clocks):
+    draws = np.random.default_rng(1)
     return [draws.choice(EXAMPLES, BATCH, replace=False) for _ in range(clocks)]
+
+
+def delayed(comm, delays, seed=3):
+    """Return a communicator whose computations take random seconds."""
+    return Delayed(Metered(comm), drawing(delay_distribution(delays), seed, comm.rank))
+
+
+def serve(comm, task, indices, make, who, rule, **options):
+    """Train on servers; return this rank's steps, its report and what rank 0 collects.
+
+    Args:
+      comm: Communicator that counts words.
+      task: Problem of a table.
+      indices: Minibatches.
+      make: rows -> Shard.
+      who: Roles.
+      rule: Consistency.
+      **options: Other fields of Setup.
+    """
+    report = Report()
+    how = {"comm": comm, "timer": Timer(comm.Wtime), "report": report}
+    steps = [*server(task, indices, make, setup=Setup(who, rule, **options), **how)]
+    rows, width = task.params.shape
+    split = partition(rows, len(who.servers), task.frequency)
+    return steps, report, collected(comm, who, split, width, report)
 
 
 def program(
@@ -80,37 +104,30 @@ def program(
     dense=False,
     clocks=12,
     choice=CHOICE,
-    worker_options=HABITS,
     delays=None,
     make=Descent,
-    snapshots=0,
-    of=problem,
+    **options,
 ):
     """Train on any communicator; return what rank 0 collects."""
-    comm, task = Metered(comm), of(dense)
-    if delays:
-        comm = Delayed(comm, drawing(law(delays), 3, comm.rank))
+    comm, task = delayed(comm, delays) if delays else Metered(comm), problem(dense)
     who = roles(comm.size, servers, colocated)
-    rule, report = consistency(name, choice, who.workers), Report()
-    setup = Setup(who, rule, worker_options=worker_options, snapshots=snapshots)
-    timer = Timer(comm.Wtime)
-    how = {"comm": comm, "timer": timer, "setup": setup, "report": report}
-    *_, last = server(task, batches(clocks), make, **how)
-    table = last.params()
-    split = partition(ROWS, len(who.servers), task.frequency)
-    found = collected(comm, who, split, WIDTH, report)
+    indices = batches(clocks) if isinstance(clocks, int) else clocks
+    rule = consistency(name, choice, who.workers)
+    steps, _, found = serve(comm, task, indices, make, who, rule, **options)
+    table = steps[-1].params()
     assert comm.rank or np.array_equal(table, found.table, equal_nan=True)
     return found
 
 
-def ran(size, *args, network=None, order=0, **more):
+def ran(size, *args, order=0, **more):
     """Train on virtual ranks; return what rank 0 collected."""
-    return sim.run(lambda comm: program(comm, *args, **more), size, network, order)[0]
+    return sim.run(lambda comm: program(comm, *args, **more), size, None, order)[0]
 
 
-def alone(workers, dense=False, clocks=12, make=Descent):
+def alone(workers, dense=False, clocks=12):
     """Return the table of one rank that accumulates the same shards in order."""
-    task = problem(dense)
+    indices = batches(clocks) if isinstance(clocks, int) else clocks
     how = {"comm": one_rank(), "timer": Timer(), "accumulate": workers}
-    *_, last = serial(task, batches(clocks), lambda rows: make(rows.copy()), **how)
+    make = lambda rows: Descent(rows.copy())  # noqa: E731
+    *_, last = serial(problem(dense), indices, make, **how)
     return last.params()

@@ -1,111 +1,71 @@
 """Consistencies that should agree bit for bit do."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 from dml import sim
-from dml.data.shards import shard
+from dml.metrics.timer import Timer
 from dml.strategies.server.roles import roles
+from dml.strategies.server.server import Setup, server
 from dml.strategies.server.workers import WorkerOptions
 from dml.types import BadInput
-from dml.wire.collectives import ALLREDUCE
+from dml.update.table import table
+from dml.wire.comm import Metered
 from dml.wire.server import server as servers_module
-from dml.wire.server.consistency import Choice
-from tests.strategies.server.small import (
-    DELAYS,
-    ROWS,
-    WIDTH,
-    Descent,
-    alone,
-    batches,
-    problem,
-    ran,
-)
+from dml.wire.server.consistency import Choice, consistency
+from tests.strategies.server.small import CHOICE, DELAYS, alone, batches, problem, ran
 
+BOUND_0, NO_BACKUPS = Choice(staleness=0), Choice(backup=0)
 EXACT = {
-    "bsp": ("bsp", Choice()),
-    "ssp with s = 0": ("ssp", Choice(staleness=0)),
-    "essp with s = 0": ("essp", Choice(staleness=0)),
+    "bsp": {},
+    "ssp": {"choice": BOUND_0},
+    "essp": {"choice": BOUND_0},
+    "bsp with prefetch": {"worker_options": WorkerOptions(prefetch=True)},
+    "bsp in another order of running": {"order": 1},
 }
 
 
-def bits(table):
-    return table.tobytes()
+def bits(found):
+    return found.table.tobytes()
 
 
 @pytest.mark.parametrize("dense", [False, True], ids=["sparse", "dense"])
 @pytest.mark.parametrize("workers", [1, 2, 3, 5, 8])
-@pytest.mark.parametrize("servers", [1, 2, 4])
+@pytest.mark.parametrize("servers", [0, 1, 2, 4])  # 0: on the workers
 @pytest.mark.parametrize("way", EXACT)
 def test_synchronous_ways_have_the_bits_of_one_rank(way, servers, workers, dense):
-    name, choice = EXACT[way]
-    more = {"servers": servers, "choice": choice, "dense": dense, "delays": DELAYS}
-    found = ran(workers + servers, name, **more)
-    assert bits(found.table) == bits(alone(workers, dense))
+    more = {"servers": servers, "colocated": not servers, "dense": dense}
+    found = ran(workers + servers, way.split()[0], delays=DELAYS, **more, **EXACT[way])
+    assert bits(found) == alone(workers, dense).tobytes()
     assert found.summary["staleness_max"] == 0
-
-
-@pytest.mark.parametrize("way", EXACT)
-@pytest.mark.parametrize("size", [1, 2, 4])
-def test_colocated_ranks_have_the_bits_of_one_rank(way, size):
-    name, choice = EXACT[way]
-    more = {"servers": 0, "colocated": True, "choice": choice, "delays": DELAYS}
-    assert bits(ran(size, name, **more).table) == bits(alone(size))
-
-
-def test_prefetch_changes_no_bit_of_bsp():
-    found = ran(
-        6, "bsp", servers=2, delays=DELAYS, worker_options=WorkerOptions(prefetch=True)
-    )
-    assert bits(found.table) == bits(alone(4))
-
-
-def test_the_order_of_running_changes_no_bit_of_bsp():
-    tables = [ran(5, "bsp", delays=DELAYS, order=k).table for k in range(3)]
-    assert len({bits(table) for table in tables}) == 1
 
 
 @pytest.mark.parametrize("name", ["async", "softsync", "ssp", "essp", "backup"])
 def test_one_worker_alone_is_one_rank(name):
-    choice = Choice(backup=0, staleness=0)
-    found = ran(2, name, choice=choice, delays=DELAYS)
-    assert bits(found.table) == bits(alone(1))
-
-
-def test_bsp_has_the_bits_of_an_all_reduce_in_worker_order():
-    workers, task = 3, problem(dense=True)
-
-    def synchronous(comm):
-        table = task.params.copy()
-        for index in batches(12):
-            mine = shard(index, comm.rank, comm.size)
-            _, (_, grads) = task.gradient(table, task.take(mine))
-            grads = grads * np.float32(len(mine) / len(index))
-            ALLREDUCE["star"](comm, grads.reshape(-1))  # rank 0 adds in rank order
-            Descent(table).update(slice(0, ROWS), grads)
-        return table
-
-    reduced = sim.run(synchronous, workers)[0]
-    assert bits(ran(workers + 1, "bsp", dense=True).table) == bits(reduced)
+    found = ran(2, name, choice=Choice(backup=0, staleness=0), delays=DELAYS)
+    assert bits(found) == alone(1).tobytes()
 
 
 def test_a_sum_in_the_order_of_arrival_is_caught(monkeypatch):
     monkeypatch.setattr(servers_module, "by_clock_and_worker", lambda push: 0)
     found = ran(6, "bsp", dense=True, delays=DELAYS)
-    assert bits(found.table) != bits(alone(5, dense=True))
+    assert bits(found) != alone(5, dense=True).tobytes()
 
 
-def test_backup_without_spares_is_bsp_up_to_rounding():
-    found = ran(5, "backup", choice=Choice(backup=0), delays=DELAYS)
+@pytest.mark.parametrize(
+    "size, name, options",
+    [
+        (5, "backup", {"choice": NO_BACKUPS, "delays": DELAYS}),
+        (5, "bsp", {"worker_options": WorkerOptions(microbatches=3)}),
+        (4, "bsp", {"worker_options": WorkerOptions(microbatches=3), "colocated": 1}),
+    ],
+)
+def test_backups_of_nobody_and_microbatches_change_only_rounding(size, name, options):
+    found = ran(size, name, **options)
     np.testing.assert_allclose(found.table, alone(4), rtol=1e-4, atol=1e-3)
     assert found.summary["late"] == 0
-
-
-def test_microbatches_change_the_sum_only_by_rounding():
-    for colocated in (False, True):
-        worker_options, size = WorkerOptions(microbatches=3), 3 if colocated else 4
-        found = ran(size, "bsp", colocated=colocated, worker_options=worker_options)
-        np.testing.assert_allclose(found.table, alone(3), rtol=1e-4, atol=1e-3)
 
 
 @pytest.mark.parametrize("name", ["bsp", "async", "ssp", "essp", "softsync", "backup"])
@@ -113,28 +73,61 @@ def test_microbatches_change_the_sum_only_by_rounding():
 def test_every_consistency_learns_on_any_roles(name, colocated):
     more = {"servers": 2, "colocated": colocated, "delays": DELAYS}
     found = ran(5, name, clocks=150, snapshots=5, **more)
-    task = problem()
-    best = task.evaluate(alone(5, clocks=150))["objective"]
-    assert task.evaluate(found.table)["objective"] <= 1.02 * best
-    first, last = found.snapshots[0], found.snapshots[-1]
-    assert (
-        task.evaluate(last.values)["objective"]
-        < (task.evaluate(first.values)["objective"])
+    snapshots = found.snapshots[0].values, found.snapshots[-1].values
+    best, end, first, last = (
+        problem().evaluate(rows)["objective"]
+        for rows in (alone(5, clocks=150), found.table, *snapshots)
     )
-    assert found.table.shape == (ROWS, WIDTH)
+    assert end <= 1.02 * best
+    assert last < first
 
 
 def test_roles_refuse_what_leaves_no_worker_or_no_server():
     assert roles(8) == (6, (6, 7))
     assert roles(2) == (1, (1,))
     assert roles(3, colocated=True) == (3, (0, 1, 2))
-    for size, servers, colocated in [
-        (1, 0, False),
-        (4, 4, False),
-        (4, 9, False),
-        (4, -1, False),
+    for message, *arguments in [
+        ("2 ranks or more, a worker and a server, got 1", 1, 0),
+        ("1 to 3 servers of 4 ranks, got 4", 4, 4),
+        ("1 server or more, .* got -1", 4, -1),
+        ("at most 3 servers on 3 colocated ranks, got 4", 3, 4, True),
     ]:
-        with pytest.raises(BadInput, match="servers|server"):
-            roles(size, servers, colocated)
-    with pytest.raises(BadInput, match="at most 3 servers"):
-        roles(3, 4, colocated=True)
+        with pytest.raises(BadInput, match=message):
+            roles(*arguments)
+
+
+CLOCKS, EVERY = 12, 4
+
+
+def by_epochs(rule, first=0, last=CLOCKS, params=None, **own):
+    """Train by the minibatches from first to last; return what rank 0 has."""
+    task = problem()
+    task = task if params is None else task._replace(params=params)
+
+    def program(comm):
+        who = roles(comm.size, 2)
+        setup = Setup(who, consistency("bsp", CHOICE, who.workers))
+        how = {"comm": Metered(comm), "timer": Timer(comm.Wtime), "setup": setup}
+        for step in server(task, batches(CLOCKS)[first:last], rule, **how, **own):
+            if step.epoch == (last - first) // EVERY:
+                return step.number, step.params(), step.state()
+
+    return sim.run(program, 5)[0]
+
+
+@pytest.mark.parametrize("rule", ("sgd", "momentum", "adam"))
+def test_epochs_of_bsp_resumed_or_not_have_the_bits_of_one_run(rule):
+    rule = partial(table, rule, rate=0.1)
+    whole = ran(5, "bsp", servers=2, make=rule, clocks=CLOCKS)
+    number, values, state = by_epochs(rule, every=EVERY)
+    assert number == CLOCKS
+    assert values.tobytes() == bits(whole)
+    assert [each.shape for each in state] == [values.shape] * len(state)
+    _, params, state = by_epochs(rule, last=2 * EVERY, every=EVERY)
+    own = {"params": params, "state": state, "every": EVERY}
+    assert by_epochs(rule, first=2 * EVERY, **own)[1].tobytes() == bits(whole)
+
+
+def test_arguments_of_epochs_without_epochs_are_refused():
+    with pytest.raises(TypeError, match="expected `every` with summary"):
+        by_epochs(partial(table, "sgd", rate=0.1), summary={})

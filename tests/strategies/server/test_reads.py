@@ -4,6 +4,7 @@ Column w of the table counts worker w's examples, row by row. So a read shows wh
 gradients it has, each once, twice or not.
 """
 
+from functools import partial
 from operator import attrgetter
 
 import numpy as np
@@ -11,17 +12,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from dml import sim
-from dml.data.shards import shard
-from dml.metrics.timer import Timer
+from dml.data.shards import shards
 from dml.sim.networks.named import network
-from dml.strategies.server.report import Report, collected
 from dml.strategies.server.roles import roles
-from dml.strategies.server.server import Setup, server
 from dml.strategies.server.workers import WorkerOptions
 from dml.types import Problem, RowBatch, Rows
 from dml.wire.comm import Delayed, Metered
-from dml.wire.plans.partition import partition
 from dml.wire.server.consistency import Choice, consistency
+from tests.strategies.server.small import Descent, serve
 
 CLOCKS = 8
 NETWORKS = {
@@ -32,14 +30,6 @@ NETWORKS = {
 }
 
 
-class Adding:
-    def __init__(self, values):
-        self.values = values
-
-    def update(self, at, grads, share=1.0):
-        self.values[at] += grads
-
-
 class Counted:
     """A problem whose gradients count themselves, and what was read where."""
 
@@ -48,14 +38,12 @@ class Counted:
         self.batches = np.arange(CLOCKS * batch).reshape(CLOCKS, batch)
         self.touches = draws.random((CLOCKS * batch, rows)) < 2 / rows
         self.touches[np.arange(CLOCKS * batch), draws.integers(rows)] = True
-        parts = [
-            [shard(index, w, workers) for w in range(workers)] for index in self.batches
-        ]
+        parts = [shards(index, workers) for index in self.batches]
         self.whose = {
             e: (w, k)
             for k, of in enumerate(parts)
-            for w in range(workers)
-            for e in of[w]
+            for w, part in enumerate(of)
+            for e in part
         }
         marks = np.array([[self.touches[e].sum(0) for e in of] for of in parts])
         none = np.zeros((1, workers, rows))
@@ -101,19 +89,12 @@ class Counted:
                 yield worker, clock, seen - least
 
 
-def ran(counted, who, rule, worker_options, fabric, seed, scale):
+def ran(counted, who, rule, fabric, seed, scale, **options):
     def program(comm):
-        draws = np.random.default_rng([seed, comm.rank])
-        pace = iter(draws.exponential, None)
-        comm, report = Delayed(Metered(comm), pace, scale), Report()
-        timer = Timer(comm.Wtime)
-        setup = Setup(who, rule, worker_options=worker_options, known=seed % 3)
+        pace = iter(np.random.default_rng([seed, comm.rank]).exponential, None)
+        comm, make = Delayed(Metered(comm), pace, scale), partial(Descent, rate=-1)
         task = counted.problem()
-        how = {"comm": comm, "timer": timer, "setup": setup, "report": report}
-        for _ in server(task, counted.batches, Adding, **how):
-            pass
-        split = partition(counted.rows, len(who.servers), task.frequency)
-        return collected(comm, who, split, counted.width, report)
+        return serve(comm, task, counted.batches, make, who, rule, **options)[-1]
 
     size = max(who.workers, 1 + max(who.servers))
     return sim.run(program, size, fabric(size), seed % 3)[0]
@@ -144,7 +125,8 @@ def test_every_read_has_each_own_gradient_once_and_what_its_bound_says(data):
     rule = consistency(name, choice, workers)
     fabric = NETWORKS[draw(some.sampled_from(sorted(NETWORKS)))]
     scale = draw(some.sampled_from([0.0, 1e-6, 1e-5, 1e-4]))
-    found = ran(counted, who, rule, worker_options, fabric, seed, scale)
+    options = {"worker_options": worker_options, "known": seed % 3}
+    found = ran(counted, who, rule, fabric, seed, scale, **options)
     bound = CLOCKS if name == "async" else s
     assert list(counted.faults(bound, worker_options.pushes)) == []
     np.testing.assert_allclose(

@@ -5,10 +5,9 @@ import optax
 import pytest
 
 from dml import sim
-from dml.metrics.timer import Timer
-from dml.strategies.server.report import Report
+from dml.sim import maxplus
+from dml.sim.delays import delay_distribution, seconds
 from dml.strategies.server.roles import roles
-from dml.strategies.server.server import Setup, server
 from dml.strategies.server.workers import (
     Counts,
     Part,
@@ -24,189 +23,145 @@ from dml.wire.server.client import Client
 from dml.wire.server.consistency import Choice, consistency
 from dml.wire.server.replica import Replica
 from tests.strategies.server.small import (
+    CHOICE,
+    DELAYS,
     EXAMPLES,
     ROWS,
+    WIDTH,
     Descent,
     alone,
     batches,
     problem,
     ran,
+    serve,
 )
-
-
-def steps_and_logs(size, rule, worker_options, seconds):
-    """Train; return the numbers of each worker's steps, and the server's log."""
-    who = roles(size)
-
-    def program(comm):
-        comm, report = Delayed(Metered(comm), seconds(comm.rank)), Report()
-        timer = Timer(comm.Wtime)
-        setup = Setup(who, rule(who.workers), worker_options=worker_options)
-        how = {"comm": comm, "timer": timer, "setup": setup, "report": report}
-        steps = server(problem(), batches(12), Descent, **how)
-        numbers = [step.number for step in steps]
-        if comm.rank < who.workers:
-            assert len(numbers) + report.counts.skipped_clocks == 12
-        return numbers, report.log
-
-    found = sim.run(program, size)
-    return [steps for steps, _ in found[: who.workers]], found[-1][1]
 
 
 @pytest.mark.parametrize("slow", [4.5, 7.5, 20.0])
 @pytest.mark.parametrize("pushes", [1, 2, 3])
 def test_who_is_left_behind_still_pushes_all_that_it_has_computed(pushes, slow):
-    def pace(rank):
-        while True:
-            yield slow if rank == 2 else 1.0
+    who, rule = roles(4), consistency("backup", Choice(backup=1), 3)
 
-    def backup(workers):
-        return consistency("backup", Choice(backup=1), workers)
+    def program(comm):
+        pace = iter(lambda: slow if comm.rank == 2 else 1.0, None)
+        comm, options = Delayed(Metered(comm), pace), WorkerOptions(pushes=pushes)
+        run = serve(
+            comm, problem(), batches(12), Descent, who, rule, worker_options=options
+        )
+        steps, report, _ = run
+        if comm.rank < who.workers:
+            assert len(steps) + report.counts.skipped_clocks == 12
+        return [step.number for step in steps], report.log
 
-    steps, log = steps_and_logs(4, backup, WorkerOptions(pushes=pushes), pace)
+    (first, _), (second, _), (behind, _), (_, log) = sim.run(program, 4)
     last = [one for one in log if one.worker == 2]
-    assert len(steps[0]) == len(steps[1]) == 12 > len(steps[2]) > 0
+    assert len(first) == len(second) == 12 > len(behind) > 0
     if pushes == 1:
-        assert len(last) == len(steps[2])
+        assert len(last) == len(behind)
     # each step is followed by a push, before a clock is computed after a jump
-    for number, after in zip(steps[2], [*steps[2][1:], 99], strict=True):
+    for number, after in zip(behind, [*behind[1:], 99], strict=True):
         jumps = after > number + 1
         ends = [one.clock for one in last if number - 1 <= one.clock < after]
         assert ends or not jumps
     assert all(one.late for one in last)
 
 
-def test_an_example_alone_has_its_gradient_whatever_the_microbatches():
+def alone_with(call, values, name="bsp", own=None):
+    """Call with a worker's copy of a table; the server is not called."""
+
+    def program(comm):
+        client = Client(Metered(comm), partition(len(values), 1), values.shape[1], [0])
+        rule = consistency(name, Choice(staleness=2), 1)
+        return call(Replica(client, values, rule, own))
+
+    return sim.run(program, 1)[0]
+
+
+@pytest.mark.parametrize("examples", (1, 3))
+def test_a_gradient_of_microbatches_is_a_mean_however_few_examples(examples):
     rows = np.array([5, 2, 9])  # rows need not rise
 
     def gradient(table, numbers):
         return 1.0, Rows(rows, rows[:, None] * np.ones((1, 2), np.float32))
 
-    def program(comm, examples=1):
-        task = Problem(np.zeros((10, 2)), 1, gradient, lambda table: {})
-        client = Client(Metered(comm), partition(10, 1), 2, [0])
-        replica = Replica(client, task.params, consistency("bsp", Choice(), 1), None)
-        numbers = np.arange(examples)
-        part = Part(0, numbers, numbers, rows, 0.5)
-        return part_gradient(task, replica, part, WorkerOptions(microbatches=4), None)
-
-    loss, grads = sim.run(program, 1)[0]
+    task = Problem(np.zeros((10, 2)), 1, gradient, lambda table: {})
+    numbers, options = np.arange(examples), WorkerOptions(microbatches=4)
+    part = Part(0, numbers, numbers, rows, 0.5)
+    loss, grads = alone_with(
+        lambda replica: part_gradient(task, replica, part, options, None), task.params
+    )
     assert loss == 1.0
-    pieces, _ = sim.run(lambda comm: program(comm, examples=3), 1)[0]
-    assert pieces == 1.0  # a mean
-    assert grads.tolist() == [[2.5, 2.5], [1, 1], [4.5, 4.5]]
+    np.testing.assert_allclose(grads, [[2.5, 2.5], [1, 1], [4.5, 4.5]], rtol=1e-6)
 
 
 @pytest.mark.parametrize("bad", [[np.inf, -np.inf], [np.nan, 1], [np.inf, 1]])
 @pytest.mark.parametrize("rows", [np.array([3, 4]), slice(3, 5)])
 def test_a_refused_gradient_has_no_rows_and_no_weight(bad, rows):
-    def program(comm):
-        client = Client(Metered(comm), partition(10, 1), 1, [0])
-        rule = consistency("bsp", Choice(), 1)
-        replica = Replica(client, np.zeros((10, 1), np.float32), rule, None)
-        part, counts = Part(0, np.arange(2), np.arange(2), rows, 0.5), Counts()
-        grads = np.array(bad, np.float32)[:, None]
-        none = filtered(
-            replica, part, grads, WorkerOptions(on_nonfinite="skip"), counts, 1.0
-        )
-        huge = np.full((2, 1), 3e38, np.float32)  # finite, but its sum is not
-        return (
-            none,
-            counts.nonfinite,
-            filtered(replica, part, huge, WorkerOptions(), counts, 1.0),
-        )
+    part, counts = Part(0, np.arange(2), np.arange(2), rows, 0.5), Counts()
 
-    (none, grads, weight, *_), count, (at, _, whole, *_) = sim.run(program, 1)[0]
-    assert len(range(10)[none] if isinstance(none, slice) else none) == len(grads) == 0
-    assert (weight, count) == (0.0, 1)
-    assert (at is rows, whole) == (True, 0.5)
+    def kept(replica, numbers, **options):
+        grads = np.array(numbers, np.float32)[:, None]
+        return filtered(replica, part, grads, WorkerOptions(**options), counts, 1.0)
+
+    def program(replica):
+        huge = kept(replica, [3e38, 3e38])  # finite, but its sum is not
+        return kept(replica, bad, on_nonfinite="skip"), huge
+
+    table = np.zeros((10, 1), np.float32)
+    refused, huge = alone_with(program, table)
+    assert len(np.arange(10)[refused.rows]) == len(refused.grads) == 0
+    assert (refused.weight, counts.nonfinite) == (0.0, 1)
+    assert (huge.rows is rows, huge.weight) == (True, 0.5)
+    with pytest.raises(FloatingPointError, match="rank 0, clock 0: expected a finite"):
+        alone_with(lambda replica: kept(replica, bad), table)
+
+
+def test_a_filter_of_keys_sees_the_gradient_of_the_workers_own_part():
+    seen, counts = [], Counts()
+
+    def sift(values, grads):
+        seen.append((values.tolist(), grads.tolist()))
+        return np.array([False, True])
+
+    part = Part(0, np.arange(2), None, np.array([3, 4]), 0.25)
+    grads, options = np.array([[1], [2]], np.float32), WorkerOptions(row_filter=sift)
+    one = alone_with(
+        lambda replica: filtered(replica, part, grads, options, counts, 1.0),
+        np.arange(10, dtype=np.float32)[:, None],
+    )
+    assert seen == [([[3], [4]], [[4], [8]])]  # not times its weight
+    assert (one.rows.tolist(), one.grads.tolist()) == ([4], [[2]])
+    assert (counts.offered, counts.sifted) == (2, 1)
 
 
 def test_a_copy_moves_by_an_optimizer_that_makes_another_array():
-    def program(comm):
-        table = np.ones((ROWS, 1), np.float32)
-        client = Client(Metered(comm), partition(ROWS, 1), 1, [0])
-        own = flat(optax.sgd(0.5), table)
-        rule = consistency("ssp", Choice(staleness=2), 1)
-        replica, every = Replica(client, table, rule, own), slice(0, ROWS)
+    start, every = np.ones((ROWS, 1), np.float32), slice(0, ROWS)
+
+    def program(replica):
         for _ in range(2):
-            replica.wrote(every, np.ones((ROWS, 1), np.float32), 1.0)
+            replica.add_gradient(every, start, 1.0)
         replica.table[:] = 7  # what a server says
         replica.add_own(every, applied=0)
-        replica.wrote(every, np.ones((ROWS, 1), np.float32), 1.0)
+        replica.add_gradient(every, start, 1.0)
         return replica.table
 
-    assert (sim.run(program, 1)[0] == 7 - 3 * 0.5).all()
-
-
-def test_an_own_gradient_stays_till_all_servers_of_its_rows_have_it():
-    def program(comm):
-        table = np.zeros((4, 1), np.float32)
-        client = Client(Metered(comm), partition(4, 2), 1, [0, 0])
-        rule = consistency("ssp", Choice(staleness=2), 1)
-        replica = Replica(client, table, rule, Descent(table))
-        for push, rows in enumerate([np.array([0, 3]), np.array([1])]):
-            replica.pushes = push
-            replica.wrote(rows, np.ones((len(rows), 1), np.float32), 1.0)
-        left = []
-        for number, applied in ((0, 1), (1, 1), (0, 2)):
-            replica.prune(number, applied)
-            left.append([each.push for each in replica.owned])
-        return left
-
-    assert sim.run(program, 1)[0] == [[1, 2], [2], []]
+    own = flat(optax.sgd(0.5), start)
+    assert (alone_with(program, start.copy(), "ssp", own) == 7 - 3 * 0.5).all()
 
 
 @pytest.mark.parametrize("name", ["bsp", "ssp", "essp"])
 @pytest.mark.parametrize("dense", [False, True], ids=["sparse", "dense"])
 def test_a_worker_without_examples_waits_like_the_others(name, dense):
     """Minibatches of one example: one worker of three has any, and takes its time."""
-
-    def few(clocks, seed=1):
-        return [np.array([number % EXAMPLES]) for number in range(clocks)]
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tests.strategies.server.small.batches", few)
-        found = ran(
-            4,
-            name,
-            choice=Choice(staleness=2),
-            dense=dense,
-            clocks=12,
-            delays="constant:1",
-        )
-        if name == "bsp":
-            wanted = alone(3, dense, clocks=12)
-            assert found.table.tobytes() == wanted.tobytes()
-        ahead = 2 if name != "bsp" else 0
-        ended = np.zeros(3)
-        for row in found.log[np.argsort(found.log[:, 0], kind="stable")]:
-            ended[int(row[1])] = row[2] + 1
-            assert ended.max() - ended.min() <= ahead + 1
-
-
-def test_a_filter_of_keys_sees_the_gradient_of_the_workers_own_part():
-    seen = []
-
-    def sift(values, grads):
-        seen.append((values.tolist(), grads.tolist()))
-        return np.array([False, True])
-
-    def program(comm):
-        client = Client(Metered(comm), partition(10, 1), 1, [0])
-        rule = consistency("bsp", Choice(), 1)
-        table = np.arange(10, dtype=np.float32)[:, None]
-        replica = Replica(client, table, rule, None)
-        part, counts = Part(0, np.arange(2), None, np.array([3, 4]), 0.25), Counts()
-        grads = np.array([[1], [2]], np.float32)
-        return filtered(
-            replica, part, grads, WorkerOptions(row_filter=sift), counts, 1.0
-        ), counts
-
-    one, counts = sim.run(program, 1)[0]
-    assert seen == [([[3], [4]], [[4], [8]])]  # not times its weight
-    assert (one.rows.tolist(), one.grads.tolist()) == ([4], [[2]])
-    assert (counts.offered, counts.sifted) == (2, 1)
+    few = [np.array([number % EXAMPLES]) for number in range(12)]
+    more = {"dense": dense, "clocks": few, "delays": "constant:1"}
+    found = ran(4, name, choice=Choice(staleness=2), **more)
+    if name == "bsp":
+        assert found.table.tobytes() == alone(3, dense, few).tobytes()
+    ahead, ended = 2 if name != "bsp" else 0, np.zeros(3)
+    for row in found.log[np.argsort(found.log[:, 0], kind="stable")]:
+        ended[int(row[1])] = row[2] + 1
+        assert ended.max() - ended.min() <= ahead + 1
 
 
 def test_what_is_pushed_together_weighs_together():
@@ -217,9 +172,8 @@ def test_what_is_pushed_together_weighs_together():
             shares.append(share)
             super().update(at, grads, share)
 
-    found = ran(
-        3, "async", clocks=5, worker_options=WorkerOptions(pushes=2), make=Noting
-    )
+    options = {"worker_options": WorkerOptions(pushes=2)}
+    found = ran(3, "async", clocks=5, make=Noting, **options)
     # two workers: 15 and 14 of 29 examples, of two clocks, the fifth alone
     ours = sorted(round(share * 29) for share in shares)
     assert ours.count(30) == ours.count(28) == 2
@@ -230,25 +184,52 @@ def test_what_is_pushed_together_weighs_together():
 @pytest.mark.parametrize("pieces", [1, 4])
 def test_a_colocated_rank_serves_between_its_microbatches(pieces):
     """Rank 0 takes 8 seconds for its part; rank 1 wants rows of it meanwhile."""
+    task, who, rule = (
+        problem(dense=True),
+        roles(2, 2, True),
+        consistency("async", CHOICE, 2),
+    )
 
     def program(comm):
-        task = problem(dense=True)
-
         def slow(values, batch):
             comm.platform.compute((0.01 if comm.rank else 8) / pieces)
             return task.gradient(values, batch)
 
-        metered, who = Metered(comm), roles(2, colocated=True)
-        rule, report = consistency("async", Choice(), 2), Report()
-        worker_options = WorkerOptions(microbatches=pieces)
-        setup = Setup(who, rule, worker_options=worker_options)
-        timer, waits = Timer(comm.Wtime), []
-        mine = task._replace(gradient=slow)
-        how = {"comm": metered, "timer": timer, "setup": setup, "report": report}
-        steps = server(mine, batches(2), Descent, **how)
-        for step in steps:
-            waits.append(step.seconds["wait"])
-        return waits
+        mine, options = task._replace(gradient=slow), WorkerOptions(microbatches=pieces)
+        arguments = mine, batches(2), Descent, who, rule
+        steps, *_ = serve(Metered(comm), *arguments, worker_options=options)
+        return [step.seconds["wait"] for step in steps]
 
     waits = sim.run(program, 2)[1]
     assert max(waits) == pytest.approx(8 / pieces, abs=0.05)
+
+
+def test_filtered_rows_are_not_sent():
+    def some(values, grads):
+        return np.arange(len(values)) % 3 > 0
+
+    plain, sifted = (
+        ran(6, servers=2, worker_options=WorkerOptions(row_filter=each)).summary
+        for each in (None, some)
+    )
+    saved = plain["rows_pushed"] - sifted["rows_pushed"]
+    assert saved == sifted["sifted"] > 0.25 * sifted["offered"]
+    assert plain["sifted"] == 0
+    assert plain["keys_sent"] == sifted["keys_sent"]
+    bits = 2 * 12 * 4 * 2  # words: a mask of at most 64 keys from worker to server
+    assert sifted["words_sent"] == plain["words_sent"] - saved * WIDTH + bits
+
+
+def test_waiting_falls_as_the_bound_grows():
+    """What a worker waits for of the time that it has, at X = 1 + Exp(1)."""
+    draws_TxP, clocks = (
+        seconds(delay_distribution(DELAYS), 3, 300, 8),
+        [np.arange(EXAMPLES)] * 300,
+    )
+    for staleness, most in ((0, 1), (2, 0.4), (8, 0.1)):
+        starts_TxP = maxplus.ssp(draws_TxP, staleness)
+        gap = (starts_TxP[1:] - (starts_TxP + draws_TxP)[:-1]).sum()
+        own = {"clocks": clocks, "choice": Choice(staleness=staleness)}
+        share = ran(9, "ssp", delays=DELAYS, **own).summary["idle_share"]
+        assert share < most
+        assert share == pytest.approx(gap / (gap + draws_TxP.sum()), abs=0.01)

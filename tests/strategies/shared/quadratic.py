@@ -47,8 +47,3 @@ def move(table, row, grads, s, rate):
     for d in range(grads.shape[1]):
         x = table[row, d]
         grads[s, d] = max(x - rate * grads[s, d], 0.0) - x
-
-
-def objective(table, data):
-    away_NxD = table[data.edges.rows] - data.targets_NxD
-    return 0.5 * float((away_NxD**2).sum()) / (len(data.edges.starts) - 1)

@@ -13,6 +13,7 @@ from dml.models.sparse import completion, svm
 from dml.models.sparse.factors import centred, start
 from dml.models.sparse.problem import problem
 from dml.strategies.shared.cyclades import cyclades
+from dml.strategies.shared.delayed import delayed
 from dml.strategies.shared.hogwild import hogwild
 from dml.strategies.shared.workers import Descent, orders
 from dml.wire.comm import Metered
@@ -57,13 +58,14 @@ def begin(strategy, problem, how, comm, epochs, threads=1, **own):
         own["batch"] = how.batch
     if strategy is hogwild:
         own["counting"] = how.counting
+    if strategy is not delayed:
+        own["threads"] = threads
     return strategy(
         problem,
         islice(orders(problem.examples, how.batch, how.seed), epochs),
         Descent(how.rate, how.momentum),
         comm=Metered(comm),
         timer=Timer(),
-        threads=threads,
         **own,
     )
 

@@ -4,9 +4,11 @@ import numpy as np
 import pytest
 
 from dml import sim
+from dml.sim.delays import delay_distribution
 from dml.strategies import strategy
 from dml.strategies.shared.average import average
 from dml.strategies.shared.cyclades import cyclades
+from dml.strategies.shared.delayed import delayed
 from dml.strategies.shared.hogwild import hogwild
 from dml.types import BadInput, Kernel
 from dml.wire.memory import atomic, locked, round_robin
@@ -28,6 +30,8 @@ from tests.strategies.shared.tally import tally
 
 POLICIES = [lock_free, atomic, locked, whole, round_robin]
 EPOCHS = 3
+# example by example in float64, too
+CASES = [*((name, "float32", 16) for name in PROBLEMS), ("ratings", "float64", 1)]
 
 
 def settings(name="documents", batch=16, **more):
@@ -44,130 +48,84 @@ def run(way, problem, how, threads=1, **more):
     return sim.run(program, 1)[0]
 
 
-def serial(problem, how, share=slice(None)):
-    """Descend on a share of the blocks in plain Python: the oracle of strategies."""
-    model, edges = problem.kernel.model, problem.kernel.data.edges
-    table, count = problem.params.copy(), problem.examples
-    speed, kind = np.zeros_like(table), table.dtype.type
-    momentum = kind(how.momentum)
+def oracle(problem, how, deferred=None, share=slice(None)):
+    """Descend in plain Python; deferred rows wait for the end of a block."""
+    kernel, count = problem.kernel, problem.examples
+    model, edges = kernel.model, kernel.data.edges
+    table, kind = problem.params.copy(), problem.params.dtype.type
+    speed = np.zeros_like(table)
+    deferred = np.zeros(len(table), bool) if deferred is None else deferred
     for epoch in range(1, EPOCHS + 1):
-        data, rate = (
-            model.paced(problem.kernel.data, how.rate(epoch)),
-            kind(how.rate(epoch)),
-        )
-        order = visits(how, epoch, count)
-        numbers = [
-            range(b * how.batch, (b + 1) * how.batch) for b in order.visits[share]
-        ]
-        steps = [e for block in numbers for e in block if e < count]
-        for t, e in enumerate(steps):
-            rows = edges.rows[edges.starts[e] : edges.starts[e + 1]]
-            grads = np.empty((len(rows), *table.shape[1:]), table.dtype)
-            if not model.gradient(table, data, e, t, grads)[1]:
-                continue
-            for s, r in enumerate(rows):
-                speed[r] = grads[s] = grads[s] + momentum * speed[r]
-                model.move(table, r, grads, s, rate)
-                table[r] += grads[s]
-        for one in (table, speed):
-            model.settle(one, data, len(steps))
-    return table
+        rate, steps = kind(how.rate(epoch)), 0
+        data = model.paced(problem.kernel.data, how.rate(epoch))
 
+        def change(row, grad, rate=rate):
+            speed[row] = grad + kind(how.momentum) * speed[row]
+            moved = speed[[row]]
+            model.move(table, row, moved, 0, rate)
+            table[row] += moved[0]
 
-@pytest.mark.parametrize("name", PROBLEMS)
-@pytest.mark.parametrize("momentum", (0.0, 0.5))
-def test_one_worker_has_the_bits_of_serial_by_every_way(name, momentum):
-    problem, how = PROBLEMS[name](), settings(name, momentum=momentum)
-    want = serial(problem, how)
-    nothing = np.zeros(len(problem.params), bool)
-    assert not np.array_equal(want, problem.params)
-    for policy in POLICIES:
-        found = run(hogwild, problem, how, policy=policy)[1]
-        assert np.array_equal(found, want), policy
-    assert np.array_equal(run(average, problem, how)[1], want)
-    assert np.array_equal(run(cyclades, problem, how, deferred=nothing)[1], want)
-
-
-def test_float64_and_a_batch_of_one_have_the_bits_of_serial():
-    problem, how = ratings(100, "float64"), settings("ratings", batch=1)
-    want = serial(problem, how)
-    assert want.dtype == np.float64
-    assert np.array_equal(run(hogwild, problem, how)[1], want)
-    everything = np.ones(len(want), bool)  # minibatches of one are serial, too
-    assert np.array_equal(run(cyclades, problem, how, deferred=everything)[1], want)
-
-
-def in_batches(problem, how, deferred):
-    """Descend in plain Python, with deferred rows that wait for a batch's end."""
-    model, edges = problem.kernel.model, problem.kernel.data.edges
-    table, count = problem.params.copy(), problem.examples
-    for epoch in range(1, EPOCHS + 1):
-        data, rate = (
-            model.paced(problem.kernel.data, how.rate(epoch)),
-            table.dtype.type(0),
-        )
-        rate += table.dtype.type(how.rate(epoch))
-        for position, block in enumerate(visits(how, epoch, count).visits):
+        for block in visits(how, epoch, count).visits[share]:
             first, sums = block * how.batch, {}
-            for e in range(first, min(first + how.batch, count)):
-                t = position * how.batch + (0 if deferred.all() else e - first)
+            block = range(first, min(first + how.batch, count))
+            for e in block:
                 rows = edges.rows[edges.starts[e] : edges.starts[e + 1]]
                 grads = np.empty((len(rows), *table.shape[1:]), table.dtype)
+                t = steps + (0 if deferred.all() else e - first)
                 if not model.gradient(table, data, e, t, grads)[1]:
                     continue
-                for s, r in enumerate(rows):
-                    if deferred[r]:
-                        sums[r] = sums.get(r, np.zeros_like(grads[s])) + grads[s]
+                for row, grad in zip(rows, grads, strict=True):
+                    if deferred[row]:
+                        sums[row] = sums.get(row, 0) + grad
                     else:
-                        model.move(table, r, grads, s, rate)
-                        table[r] += grads[s]
-            for r, total in sums.items():
-                total = np.array([total])
-                model.move(table, r, total, 0, rate)
-                table[r] += total[0]
-        model.settle(table, data, count)
+                        change(row, grad)
+            for row, total in sums.items():
+                change(row, total)
+            steps += len(block)
+        for one in (table, speed):
+            model.settle(one, data, steps)
     return table
+
+
+@pytest.mark.parametrize("name, dtype, batch", CASES)
+@pytest.mark.parametrize("momentum", (0.0, 0.5))
+def test_one_worker_has_the_bits_of_serial_by_every_way(name, dtype, batch, momentum):
+    problem = PROBLEMS[name](dtype=dtype)
+    how, start = settings(name, batch, momentum=momentum), problem.params.copy()
+    want = oracle(problem, how)
+    ways = [(hogwild, {"policy": policy}) for policy in POLICIES]
+    ways += [(average, {}), (cyclades, {"deferred": np.zeros(len(want), bool)})]
+    ways += [(delayed, {"distribution": delay_distribution("constant:0.9")})]
+    assert want.dtype == dtype and not np.array_equal(want, problem.params)
+    losses = []
+    for way, own in ways:
+        steps, found = run(way, problem, how, **own)
+        assert np.array_equal(found, want), (way, own)
+        losses.append([step.loss for step in steps])
+    for found in losses:
+        assert found == pytest.approx(losses[0], rel=1e-9)
+    assert np.array_equal(problem.params, start)  # it is the caller's
 
 
 @pytest.mark.parametrize("name", PROBLEMS)
 @pytest.mark.parametrize("share", (1.0, 0.05, 0.0))
 def test_batches_have_the_bits_of_one_worker_on_any_number(name, share):
     problem = PROBLEMS[name]()
-    edges, width = problem.kernel.data.edges, len(problem.params)
-    deferred = hubs(edges, width, share)
+    deferred = hubs(problem.kernel.data.edges, len(problem.params), share)
     assert deferred.any() == (share < 1) and deferred.all() == (share == 0)
-    for batch in (1, 7, 64, 200):
-        how = settings(name, batch)
-        want = in_batches(problem, how, deferred) if share < 1 else serial(problem, how)
+    for batch, momentum in ((1, 0.5), (7, 0.0), (64, 0.5), (200, 0.0)):
+        how = settings(name, batch, momentum=momentum)
+        want = oracle(problem, how, deferred)
         for threads in (1, 2, 4, 8):
             found = run(cyclades, problem, how, threads, deferred=deferred)[1]
             assert np.array_equal(found, want), (batch, threads)
 
 
-def test_momentum_of_batches_does_not_depend_on_workers():
-    problem, how = documents(), settings(momentum=0.5)
-    for share in (1.0, 0.05):
-        deferred = hubs(problem.kernel.data.edges, len(problem.params), share)
-        one, four = (
-            run(cyclades, problem, how, p, deferred=deferred)[1] for p in (1, 4)
-        )
-        assert np.array_equal(one, four)
-
-
-@pytest.mark.parametrize("name", PROBLEMS)
-def test_rows_apart_have_the_momentum_of_others(name):
-    problem, how = PROBLEMS[name](), settings(name, batch=1, momentum=0.5)
-    everything = np.ones(len(problem.params), bool)  # of a batch of one: serial
-    found = run(cyclades, problem, how, threads=2, deferred=everything)[1]
-    assert np.array_equal(found, serial(problem, how))
-
-
 def test_losses_and_changes_are_those_of_all_workers():
     problem, how = ratings(), settings("ratings", batch=8)
-    nothing = np.zeros(len(problem.params), bool)
     one = run(hogwild, problem, how)[0]
-    three = run(cyclades, problem, how, threads=3, deferred=nothing)[0]
-    for here, there in zip(one, three, strict=True):
+    three = run(cyclades, problem, how, 3, deferred=np.zeros(len(problem.params), bool))
+    for here, there in zip(one, three[0], strict=True):
         assert here.loss == pytest.approx(there.loss, rel=1e-9)
         assert here.measures["rows_changed"] == there.measures["rows_changed"] > 0
     # a deferred row is changed once a batch, however many of its edges have it
@@ -210,17 +168,6 @@ def test_who_waits_loses_no_update(policy):
         assert step.measures == {"rows_changed": 80_000, "rows_lost": 0}
 
 
-def test_what_hogwild_loses_is_counted():
-    problem = tally(edges=20_000)
-    how = How(lambda epoch: 1.0, 8, counting=True)
-    steps, table = run(hogwild, problem, how, threads=4, policy=lock_free)
-    for step in steps:
-        assert step.measures["rows_changed"] == 80_000
-        assert 0 <= step.measures["rows_lost"] < 80_000
-    # a change and its count are lost one by one: nearly as many of each
-    assert table.sum() <= 80_000 * EPOCHS
-
-
 def test_a_count_says_what_was_lost():
     problem, how = tally(edges=50), How(lambda epoch: 1.0, 8, counting=True)
     # a policy that loses every change of row 3
@@ -233,7 +180,7 @@ def test_a_count_says_what_was_lost():
 def test_averages_are_of_runs_on_a_share_of_the_blocks():
     problem, how = documents(), settings(batch=16)
     found = run(average, problem, how, threads=3)[1]
-    tables = [serial(problem, how, slice(worker, None, 3)) for worker in range(3)]
+    tables = [oracle(problem, how, share=slice(me, None, 3)) for me in range(3)]
     mean = np.mean(tables, axis=0, dtype=np.float64).astype(np.float32)
     assert np.array_equal(found, mean)
 

@@ -1,18 +1,18 @@
-"""Buffers that differ between ranks: the same clear words on all of them, no hang."""
+"""Arguments and results that differ between ranks raise on all of them; no hang."""
 
 import numpy as np
 import pytest
 
 from dml import sim
 from dml.types import BadInput
-from dml.wire.collectives import ALLREDUCE, checked
+from dml.wire.collectives import ALLREDUCE, checked, tree_allreduce
+from dml.wire.collectives.benchmark import benchmark
 from dml.wire.collectives.check import compare_replicas
+from dml.wire.comm import Metered
 from dml.wire.comm.buffers import allocate
 
-SIZES = (2, 3, 5, 8)
 
-
-def refusals(size, call, **kwargs):
+def refusals(size, call):
     """What every rank said when it called a checked all-reduce that must be refused."""
 
     def program(comm):
@@ -22,59 +22,48 @@ def refusals(size, call, **kwargs):
             return str(error)
         return ""
 
-    return sim.run(program, size, **kwargs)
+    return sim.run(program, size)
+
+
+def longer(odd):
+    return np.zeros(5 if odd else 4, np.float32), np.add
+
+
+def other_dtype(odd):
+    """The same bytes on the wire: only a check can tell."""
+    return np.zeros(4, "i4" if odd else "f4"), np.add
+
+
+def other_operation(odd):
+    return np.zeros(4), np.maximum if odd else np.add
 
 
 @pytest.mark.parametrize("odd", (0, 1, -1))
-@pytest.mark.parametrize("size", SIZES)
-def test_lengths_that_differ_are_named_on_every_rank(size, odd):
+@pytest.mark.parametrize("size", (2, 3, 5, 8))
+@pytest.mark.parametrize(
+    "arguments, words",
+    [
+        (longer, ("4 x float32", "5 x float32", "pass buffers")),
+        (other_dtype, ("4 x float32", "4 x int32")),
+        (other_operation, ("for add", "for maximum")),
+    ],
+)
+def test_what_differs_is_named_on_every_rank(arguments, words, size, odd):
     def call(comm, allreduce):
-        allreduce(comm, np.zeros(5 if comm.rank == odd % size else 4, np.float32))
+        allreduce(comm, *arguments(comm.rank == odd % size))
 
     for said in refusals(size, call):
-        assert "4 x float32" in said
-        assert "5 x float32" in said
-        assert "rank 0" in said
-        assert f"rank {odd % size or 1}" in said
-        assert "pass buffers" in said
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_dtypes_of_one_size_that_differ_are_named_on_every_rank(size):
-    """The same bytes on the wire: only a check can tell."""
-
-    def call(comm, allreduce):
-        allreduce(comm, np.zeros(4, "i4" if comm.rank == size - 1 else "f4"))
-
-    for said in refusals(size, call):
-        assert "4 x float32" in said
-        assert "4 x int32" in said
-        assert f"rank {size - 1}" in said
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_operations_that_differ_are_named_on_every_rank(size):
-    def call(comm, allreduce):
-        allreduce(comm, np.zeros(4), np.maximum if comm.rank == 1 else np.add)
-
-    for said in refusals(size, call):
-        assert "for add" in said
-        assert "for maximum" in said
-        assert "rank 1" in said
+        for word in (*words, "rank 0", f"rank {odd % size or 1}"):
+            assert word in said
 
 
 @pytest.mark.parametrize("bad", range(3))
 @pytest.mark.parametrize("kind", ("strided", "read-only", "a list"))
 def test_a_bad_buffer_on_one_rank_raises_on_every_rank(kind, bad):
     def call(comm, allreduce):
-        buffer = np.zeros(4)
-        if comm.rank == bad:
-            buffer = {"strided": np.zeros(8)[::2], "a list": [0.0] * 4}.get(
-                kind, buffer
-            )
-            if kind == "read-only":
-                buffer.flags.writeable = False
-        allreduce(comm, buffer)
+        wrong = {"strided": np.zeros(8)[::2], "a list": [0.0] * 4}
+        wrong["read-only"] = np.broadcast_to(0.0, 4)
+        allreduce(comm, wrong[kind] if comm.rank == bad else np.zeros(4))
 
     for rank, said in enumerate(refusals(3, call)):
         assert f"rank {bad}" in said
@@ -98,34 +87,15 @@ def test_a_refused_call_leaves_every_buffer_and_communicator_as_they_were():
     assert sim.run(program, 4) == [(True, [6.0] * 4)] * 4
 
 
-@pytest.mark.parametrize("name", ALLREDUCE)
-def test_buffers_that_agree_pass_with_all_their_arguments(name):
-    def program(comm):
-        buffer = np.full((2, 3), comm.rank, np.int32)
-        checked(ALLREDUCE[name])(comm, buffer, np.maximum)
-        return buffer.tolist()
-
-    assert sim.run(program, 3) == [[[2] * 3] * 2] * 3
-
-
 def test_options_of_an_allreduce_pass_through_the_check():
     def program(comm):
-        buffer = np.full(9, comm.rank, np.int32)
+        buffer = np.full((3, 3), comm.rank, np.int32)
         checked(ALLREDUCE["hierarchical"])(
-            comm, buffer, np.add, group=2, outside=ALLREDUCE["tree"]
+            comm, buffer, np.maximum, group=2, outside=ALLREDUCE["tree"]
         )
-        return buffer.tolist()
+        return set(buffer.flat)
 
-    assert sim.run(program, 5) == [[10] * 9] * 5
-
-
-def test_one_rank_always_agrees_with_itself():
-    def program(comm):
-        buffer = np.arange(3.0)
-        checked(ALLREDUCE["ring"])(comm, buffer)
-        return buffer.tolist()
-
-    assert sim.run(program, 1) == [[0, 1, 2]]
+    assert sim.run(program, 5) == [{4}] * 5
 
 
 def test_without_a_check_lengths_that_differ_raise_and_say_how_to_find_out():
@@ -159,15 +129,16 @@ def test_registered_memory_that_differs_is_named_or_reduced_right(name, where):
     assert len(set(sim.run(program, 3))) == 1
 
 
-@pytest.mark.parametrize("place", [0, -1])
-def test_replicas_that_differ_in_one_element_are_named(place):
-    def program(comm):
+def test_replicas_that_differ_in_one_element_are_named_and_counts_are_added():
+    def program(comm, odd):
         buffer = np.zeros(1000)
-        buffer[place] = comm.rank in (2, 3)
-        compare_replicas(comm, buffer)
+        buffer[odd] = comm.rank in (2, 3)
+        return compare_replicas(comm, buffer, comm.rank, 1 << 40)[1]
 
-    with pytest.raises(RuntimeError, match="rank 2 differs from rank 0"):
-        sim.run(program, 5)
+    for odd in (0, -1):
+        with pytest.raises(RuntimeError, match="rank 2 differs from rank 0"):
+            sim.run(lambda comm, odd=odd: program(comm, odd), 5)
+    assert sim.run(lambda comm: program(comm, slice(0)), 4) == [[6, 4 << 40]] * 4
 
 
 def test_every_word_of_the_hash_is_compared(monkeypatch):
@@ -178,16 +149,50 @@ def test_every_word_of_the_hash_is_compared(monkeypatch):
         def digest(self):
             return self.bytes
 
-        def hexdigest(self):
-            return self.bytes.hex()
-
     monkeypatch.setattr("hashlib.sha256", Hash)
     with pytest.raises(RuntimeError, match="rank 1 differs"):
         sim.run(lambda comm: compare_replicas(comm, np.array([int(comm.rank == 1)])), 3)
 
 
-def test_counts_are_added_over_the_ranks():
-    def program(comm):
-        return compare_replicas(comm, np.arange(3), comm.rank, 1 << 40)[1]
+def zeros(comm, buffer, op=np.add):
+    buffer[...] = 0
 
-    assert sim.run(program, 4) == [[6, 4 << 40]] * 4
+
+def last_word_twice(comm, buffer, op=np.add):
+    tree_allreduce(comm, buffer, op)
+    buffer[-1:] *= 2
+
+
+def rank_0_only(comm, buffer, op=np.add):
+    if comm.rank == 0:
+        buffer[...] = 0
+
+
+def run(allreduce, dtype, length, p):
+    def program(comm):
+        buffer = np.zeros(length, dtype)
+        return benchmark(Metered(comm), {"tried": allreduce}, buffer, 1)
+
+    return sim.run(program, p)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32, np.complex64])
+@pytest.mark.parametrize("length, p", [(0, 3), (1, 1), (1, 5), (7, 3), (3, 40)])
+@pytest.mark.parametrize("name", ["ring", "butterfly", "star"])
+def test_correct_sums_pass(name, dtype, length, p):
+    (row,) = run(ALLREDUCE[name], dtype, length, p)[0]
+    assert row["sha256"]
+
+
+@pytest.mark.parametrize(
+    "allreduce, message",
+    [
+        (zeros, "expected the sum of all ranks' words, but word 0 differs"),
+        (last_word_twice, "expected the sum of all ranks' words, but word 6 differs"),
+        (rank_0_only, "expected equal bits on all ranks"),
+    ],
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.int64])
+def test_wrong_sums_are_refused(allreduce, message, dtype):
+    with pytest.raises(BadInput, match=message):
+        run(allreduce, dtype, 7, 3)

@@ -20,21 +20,16 @@ def in_rank_order(rows: np.ndarray) -> np.ndarray:
     return total
 
 
-def ring(rows: np.ndarray) -> np.ndarray:
-    """Chunk c begins with its own rank: ((x_c + x_{c+1}) + …) + x_{c-1}."""
-    parts = np.array_split(np.arange(rows.shape[1]), len(rows))  # longer ones first
-    total = np.empty_like(rows[0])
-    for c, part in enumerate(parts):
-        total[part] = in_rank_order(np.roll(rows[:, part], -c, axis=0))
-    return total
+def ring(rows: np.ndarray, owners: int = 0) -> np.ndarray:
+    """Chunk c begins with its own rank: ((x_c + x_{c+1}) + …) + x_{c-1}.
 
-
-def inner_ring(rows: np.ndarray, owners: int) -> np.ndarray:
-    """Rank c ends with chunk c, so that it begins one later: x_{c+1} + … + x_c."""
-    parts = np.array_split(np.arange(rows.shape[1]), owners)
-    total = np.empty_like(rows[0])
+    Inside a group rank c of the owners ends with chunk c, so that it begins one later.
+    """
+    parts = np.array_split(np.arange(rows.shape[1]), owners or len(rows))
+    total = np.empty_like(rows[0])  # longer parts come first
     for c, part in enumerate(parts):
-        total[part] = in_rank_order(np.roll(rows[:, part], -(c + 1), axis=0))
+        first = c + (owners > 0)
+        total[part] = in_rank_order(np.roll(rows[:, part], -first, axis=0))
     return total
 
 
@@ -49,35 +44,6 @@ def butterfly(rows: np.ndarray) -> np.ndarray:
     while len(blocks) > 1:
         blocks = [a + b for a, b in zip(blocks[::2], blocks[1::2], strict=True)]
     return blocks[0]
-
-
-def halving_doubling(rows: np.ndarray) -> np.ndarray:
-    """Word by word: its owner in round s is the one of each pair that keeps its half.
-
-    The range [0, n) is halved lg p times; where place has bit s, it keeps the upper
-    half and adds what the place without that bit had there, and the other way round.
-    """
-    power = 1
-    while 2 * power <= len(rows):
-        power *= 2
-    extra = len(rows) - power
-    held = [rows[2 * i] + rows[2 * i + 1] for i in range(extra)]
-    held += [row.copy() for row in rows[2 * extra :]]
-    ranges = [(0, rows.shape[1])] * power
-    for s in range(power.bit_length() - 1):
-        before = [vector.copy() for vector in held]
-        for place in range(power):
-            low, high = ranges[place]
-            middle = low + (high - low) // 2
-            mine = (middle, high) if place >> s & 1 else (low, middle)
-            here = slice(*mine)
-            other = before[place ^ (1 << s)]
-            held[place][here] = before[place][here] + other[here]
-            ranges[place] = mine
-    total = np.full_like(rows[0], np.nan)
-    for place, (low, high) in enumerate(ranges):
-        total[low:high] = held[place][low:high]
-    return total
 
 
 def tree(rows: np.ndarray) -> np.ndarray:
@@ -103,9 +69,7 @@ def hierarchical(
     """
     owners = min(map(len, groups))
     inside = [
-        in_rank_order(rows[list(group)])
-        if hosts
-        else inner_ring(rows[list(group)], owners)
+        in_rank_order(rows[list(group)]) if hosts else ring(rows[list(group)], owners)
         for group in groups
     ]
     total = np.empty_like(rows[0])
@@ -118,7 +82,7 @@ ORDERS: dict[str, Order] = {
     "star": in_rank_order,
     "tree": tree,
     "butterfly": butterfly,
-    "halving_doubling": halving_doubling,
+    "halving_doubling": butterfly,  # the same pairs, each word at one of them
     "ring": ring,
     "shared": in_rank_order,
 }

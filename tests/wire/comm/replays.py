@@ -1,11 +1,17 @@
 """Run a program recorded, and again as its record says."""
 
+from dml import sim
 from dml.wire.comm import Log, Recorded, Replayed
 from dml.wire.comm.events import decoded
 
 
 def bare(comm):
     return comm
+
+
+def on(size, program, *more):
+    """Return run(wrap): program(comm, *more) on virtual ranks."""
+    return lambda wrap: sim.run(lambda comm: program(wrap(comm), *more), size)
 
 
 def recorded(run, size, around=bare):

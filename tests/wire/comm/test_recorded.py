@@ -1,23 +1,18 @@
 """What is recorded is replayed on other networks and at other speeds, bit for bit."""
 
+from functools import partial
+
 import numpy as np
 import pytest
 
 from dml import sim
-from dml.types import ANY, Status
+from dml.types import ANY, BadInput, Status
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.comm import Log, Metered, Recorded, Traced
 from dml.wire.comm.events import Kind, decoded
-from tests.sim.test_agreement import (
-    EVEN,
-    NOTHING,
-    ODD,
-    RULES,
-    Player,
-    outcome,
-    programs,
-)
-from tests.wire.comm.replays import bare, kinds, recorded, replayed
+from tests.sim import test_agreement
+from tests.sim.test_agreement import EVEN, NOTHING, ODD, outcome, programs
+from tests.wire.comm.replays import bare, kinds, on, recorded, replayed
 from tests.wire.server.serving import serve
 
 SCHEDULES = [  # network, events, seed of how fast each rank is
@@ -38,11 +33,13 @@ def played(scripts, schedule, wrap):
     units = network.alpha * np.random.default_rng(seed).uniform(0.1, 5, len(scripts))
 
     def program(comm):
-        player = Player(comm, scripts, wrap, units[comm.rank])
+        player = test_agreement.Player(comm, scripts, wrap, units[comm.rank])
         return [each[:-1] for each in player.seen]
 
     try:
-        return sim.run(program, len(scripts), network, events=events, limits=RULES)
+        return sim.run(
+            program, len(scripts), network, events=events, limits=test_agreement.RULES
+        )
     except sim.Deadlock:
         return None
 
@@ -62,13 +59,7 @@ def test_random_programs_see_again_what_they_saw_on_other_schedules(around):
     differ, met = 0, set()
     for number, scripts in programs(30, 5000):
         for now, other in zip(SCHEDULES, OTHERS, strict=True):
-
-            def run(wrap, scripts=scripts, schedule=now):
-                return played(scripts, schedule, wrap)
-
-            def again(wrap, scripts=scripts, schedule=other):
-                return played(scripts, schedule, wrap)
-
+            run, again = partial(played, scripts, now), partial(played, scripts, other)
             found, words = recorded(run, len(scripts), around)
             if found is None:
                 continue  # a deadlock: there is nothing to repeat
@@ -84,9 +75,8 @@ def test_random_programs_see_again_what_they_saw_on_other_schedules(around):
 def test_a_server_comes_to_the_same_bits_on_20_other_schedules(around):
     hashes = set()
     for now, other in zip(SCHEDULES, OTHERS, strict=True):
-        found, words = recorded(lambda wrap, s=now: serving(s, wrap), 4, around)
-        again = replayed(lambda wrap, s=other: serving(s, wrap), words, around)
-        assert again == found
+        found, words = recorded(partial(serving, now), 4, around)
+        assert replayed(partial(serving, other), words, around) == found
         assert found == serving(now, around)  # recording changes nothing
         hashes.add(found[0])
     assert len(hashes) > 15  # so the order does matter
@@ -129,32 +119,14 @@ def test_many_polls_in_vain_are_one_event():
         request.Wait()
         return found, into[0]
 
-    def run(wrap):
-        return sim.run(lambda comm: program(wrap(comm)), 2)
-
-    found, words = recorded(run, 2)
+    found, words = recorded(on(2, program), 2)
     assert kinds([words[0]]) == [Kind.GROUP, Kind.IRECV, Kind.VAIN]
     assert decoded(int(words[0][0][2])).number == 6000
-    assert found == replayed(run, words) == [([False, False, True] * 2000, 1), None]
-
-
-def test_what_cut_off_computing_is_there():
-    def program(comm, seconds):
-        into = np.zeros(1)
-        if comm.rank:
-            comm.platform.compute(seconds)
-            return comm.Send(np.ones(1), 0)
-        passed = comm.platform.compute(5, unless=comm.Irecv(into, ANY, ANY))
-        return passed, into[0]
-
-    def run(wrap, seconds):
-        return sim.run(lambda comm: program(wrap(comm), seconds), 2)
-
-    found, words = recorded(lambda wrap: run(wrap, 1), 2)
-    assert replayed(lambda wrap: run(wrap, 9), words) == found == [(False, 1), None]
-
-
-# What a program posts and never waits for.
+    assert (
+        found
+        == replayed(on(2, program), words)
+        == [([False, False, True] * 2000, 1), None]
+    )
 
 
 def test_an_irecv_that_nobody_waited_for_takes_the_same_message_again():
@@ -171,13 +143,10 @@ def test_an_irecv_that_nobody_waited_for_takes_the_same_message_again():
         return [int(one[0]) for one in got]
 
     for tag in (0, 1):  # tag 1 never comes
-
-        def run(wrap, slow, tag=tag):
-            return sim.run(lambda comm: program(wrap(comm), slow, tag), 3)
-
-        found, words = recorded(lambda wrap, run=run: run(wrap, 1), 3)
-        assert run(bare, 2) != found
-        assert replayed(lambda wrap, run=run: run(wrap, 2), words) == found
+        found, words = recorded(on(3, program, 1, tag), 3)
+        other = on(3, program, 2, tag)
+        assert other(bare) != found
+        assert replayed(other, words) == found
         assert (Kind.NEVER in kinds(words)) == bool(tag)
 
 
@@ -203,18 +172,14 @@ def test_an_irecv_that_nobody_waited_for_takes_nothing_of_what_is_collected():
             assert (noted.number, kinds([got[1:]])) == (rank, [0, Kind.NEVER])
 
 
-# Groups.
-
-
 def test_what_groups_receive_is_kept_apart():
-    def program(comm, wrap, first):
-        top = wrap(comm)
-        half, whole = top.Split(comm.rank % 2), top.Dup()
-        if comm.rank:
-            comm.platform.compute(float(comm.rank == first))
+    def program(top, first):
+        half, whole = top.Split(top.rank % 2), top.Dup()
+        if top.rank:
+            top.platform.compute(float(top.rank == first))
             for group in (half, whole):
-                if group is whole or comm.rank % 2 == 0:
-                    group.Send(np.full(1, comm.rank), 0)
+                if group is whole or top.rank % 2 == 0:
+                    group.Send(np.full(1, top.rank), 0)
             return None
         got = []
         for group in (whole, half) * 2 + (whole,) * 3:
@@ -223,10 +188,121 @@ def test_what_groups_receive_is_kept_apart():
             got.append((int(into[0]), status.Get_source()))
         return got
 
-    def run(wrap, first):
-        return sim.run(lambda comm: program(comm, wrap, first), 6)
-
-    found, words = recorded(lambda wrap: run(wrap, 2), 6)
+    found, words = recorded(on(6, program, 2), 6)
     assert [len(some) for some in words[0]] == [1, 1 + 2, 1 + 5]
-    assert run(bare, 4) != found
-    assert replayed(lambda wrap: run(wrap, 4), words) == found
+    assert on(6, program, 4)(bare) != found
+    assert replayed(on(6, program, 4), words) == found
+
+
+def receives(comm, tag=3):
+    comm.Recv(np.zeros(1), ANY, tag)
+
+
+def polls(comm, times):
+    for _ in range(times):
+        comm.Iprobe(ANY, 99)
+
+
+CHANGES = [
+    (
+        lambda comm: comm.platform.note(12),
+        lambda comm: comm.platform.note(13),
+        "rank 0, event 1: expected 12 noted, got 13 noted; replay the program that",
+    ),
+    (
+        receives,
+        lambda comm: comm.Iprobe(ANY, 3),
+        "event 1: expected Recv from rank 1 with tag 3, got Iprobe(source=ANY, tag=3)",
+    ),
+    (
+        receives,
+        lambda comm: receives(comm, 4),
+        "expected Recv from rank 1 with tag 3, got Recv(source=ANY, tag=4)",
+    ),
+    (
+        receives,
+        lambda comm: [receives(comm), receives(comm, 4)],
+        "event 2: expected the end: the record ends after 1 events, got Recv(",
+    ),
+    (
+        lambda comm: [receives(comm), comm.platform.note(5)],
+        receives,
+        "event 2: expected 5 noted, got the end of the program",
+    ),
+    (
+        lambda comm: [polls(comm, 3), comm.platform.note(5)],
+        lambda comm: [polls(comm, 1), comm.platform.note(5)],
+        "event 1: expected 2 polls in vain, got 5 noted",
+    ),
+    (
+        lambda comm: comm.Waitany([comm.Irecv(np.zeros(1), ANY, 3)]),
+        lambda comm: [comm.Irecv(np.zeros(1), ANY, 3), comm.Waitany([])],
+        "event 2: expected Waitany that returns 0, got Waitany of 0 requests",
+    ),
+    (
+        lambda comm: comm.Split(0),
+        lambda comm: comm.Split(comm.rank),
+        "rank 1, communicator 1, event 0: expected rank 1 of 2 in a communicator, "
+        "got rank 0 of 1 in a communicator",
+    ),
+    (
+        lambda comm: comm.Dup(),
+        lambda comm: None,
+        "communicator 1, event 0: expected rank 0 of 2 in a communicator, got the end",
+    ),
+    (
+        lambda comm: None,
+        lambda comm: comm.Dup(),
+        "communicator 1, event 0: expected the end: the record ends after 0 events",
+    ),
+]
+
+
+@pytest.mark.parametrize("was, now, message", CHANGES)
+def test_a_changed_program_is_caught_at_its_first_event(was, now, message):
+    def run(call, wrap):
+        def program(comm):
+            comm.Isend(np.zeros(1), 1 - comm.rank, 3)
+            comm.Isend(np.zeros(1), 1 - comm.rank, 4)
+            call(wrap(comm))
+            return 1
+
+        try:
+            return sim.run(program, 2)
+        except sim.Deadlock as error:  # what was not received
+            assert "messages are lost" in str(error)
+            return [1]
+
+    _, words = recorded(lambda wrap: run(was, wrap), 2)
+    replayed(lambda wrap: run(was, wrap), words)
+    with pytest.raises(BadInput) as caught:
+        replayed(lambda wrap: run(now, wrap), words)
+    assert message in str(caught.value)
+
+
+def test_waiting_for_what_never_came_is_refused():
+    def program(comm, waits):
+        request = comm.Irecv(np.zeros(1), ANY, 5)
+        if waits:
+            request.Wait()
+        return 1
+
+    _, words = recorded(on(1, program, False), 1)
+    with pytest.raises(BadInput, match="rank 0: expected no Wait for an Irecv"):
+        replayed(on(1, program, True), words)
+
+
+def test_only_numbers_of_60_bits_are_noted():
+    def program(comm, *numbers):
+        for number in numbers:
+            comm.platform.note(number)
+        return 1
+
+    most = 1 << 59
+    for number in (most, -most - 1):
+        with pytest.raises(BadInput, match="expected a number of 60 bits to note"):
+            recorded(on(1, program, number), 1)
+    numbers = [most - 1, -most, 0, -1, np.int64(7)]
+    _, words = recorded(on(1, program, *numbers), 1)
+    assert [decoded(word).number for word in words[0][0][1:].tolist()] == numbers
+    replayed(on(1, program, *numbers), words)

@@ -67,36 +67,19 @@ def test_every_message_of_every_allreduce_is_one_flight_of_its_bytes(name, size)
         assert {interval.rank for interval in timeline.intervals} == set(range(size))
 
 
-def test_messages_on_groups_are_told_apart_and_named_by_the_outermost_ranks():
+@pytest.mark.parametrize(
+    "make, pairs",
+    (
+        (lambda comm: comm.Split(comm.rank // 2), ((0, 1), (2, 3))),
+        (lambda comm: comm.Split(comm.rank // 2, -comm.rank), ((1, 0), (3, 2))),
+        (lambda comm: comm.Split_type(), ((0, 1), (2, 3))),
+        (lambda comm: comm.Split(comm.rank // 2).Dup(), ((0, 1), (2, 3))),
+    ),
+    ids=("Split", "reversed Split", "Split_type", "Dup"),
+)
+def test_groups_made_alike_are_told_apart_and_so_are_those_made_at_once(make, pairs):
     """Same ranks, same tag, received in the other order: only the group differs."""
 
-    def program(comm):
-        half = comm.Split(comm.rank // 2, -comm.rank)  # ranks 3, 2 are its 0, 1
-        one, other = half.Dup(), half.Dup()
-        if comm.rank == 3:
-            one.Send(some(10), 1, 7)
-            other.Send(some(20), 1, 7)
-        if comm.rank == 2:
-            other.Recv(some(20), 0, 7)
-            comm.platform.compute(1.0)
-            one.Recv(some(10), 0, 7)
-
-    timeline = traced(program, 4)
-    assert messages(timeline) == [(3, 2, 7, 10), (3, 2, 7, 20)]
-    first, second = timeline.messages
-    assert second.received < 1 < first.received
-
-
-@pytest.mark.parametrize(
-    "make",
-    (
-        lambda comm: comm.Split(comm.rank // 2),
-        lambda comm: comm.Split_type(),
-        lambda comm: comm.Split(comm.rank // 2).Dup(),
-    ),
-    ids=("Split", "Split_type", "Dup"),
-)
-def test_groups_made_alike_are_told_apart_and_so_are_those_made_at_once(make):
     def whole(comm):
         noting = Traced(comm)
         one, other = make(noting), make(noting)
@@ -112,26 +95,8 @@ def test_groups_made_alike_are_told_apart_and_so_are_those_made_at_once(make):
 
     found = sim.run(whole, 4, sim.Uniform(host=2))[0].messages
     assert {(f.source, f.dest, f.nbytes, f.received > 1) for f in found} == {
-        *((0, 1, 10, True), (0, 1, 20, False)),
-        *((2, 3, 10, True), (2, 3, 20, False)),
+        (*pair, *message) for pair in pairs for message in ((10, True), (20, False))
     }
-
-
-def test_ranks_of_a_host_are_named_by_the_outermost_too():
-    def program(comm):
-        host = comm.Split_type()
-        if comm.rank < 2:
-            host.Sendrecv(some(3), 1 - host.rank, 5, some(3), 1 - host.rank, 5)
-
-    assert messages(traced(program, 3)) == [(0, 1, 5, 3), (1, 0, 5, 3)]
-
-
-def test_an_exchange_with_two_tags_is_two_messages_of_theirs():
-    def program(comm):
-        peer = 1 - comm.rank
-        comm.Sendrecv(some(3), peer, 5 + comm.rank, some(3), peer, 5 + peer)
-
-    assert messages(traced(program, 2)) == [(0, 1, 5, 3), (1, 0, 6, 3)]
 
 
 @pytest.mark.parametrize("how", ("ended", "never waited for"))
@@ -169,28 +134,16 @@ def test_receives_are_filled_as_posted_whatever_is_waited_for_first():
     assert one.received == pytest.approx(2.0, rel=1e-3)
 
 
-def by_recv(comm, tag):
-    comm.Recv(some(1), ANY, ANY)
-
-
 def by_probe(comm, tag):
     status = Status()
     comm.Probe(ANY, ANY, status)
     comm.Recv(some(1), status.Get_source(), status.Get_tag())
 
 
-def by_wait(comm, tag):
-    comm.Irecv(some(1), ANY, ANY).Wait()
-
-
 def by_test(comm, tag):
     request = comm.Irecv(some(1), ANY, ANY)
     while not request.Test():
         pass
-
-
-def by_waitall(comm, tag):
-    comm.Waitall([comm.Irecv(some(1), ANY, ANY)])
 
 
 def by_waitany(comm, tag):
@@ -203,15 +156,23 @@ def by_sendrecv(comm, tag):
     comm.Recv(some(1), 0, 99)
 
 
-@pytest.mark.parametrize(
-    "hear",
-    [by_recv, by_probe, by_wait, by_test, by_waitall, by_waitany, by_sendrecv],
-)
-def test_who_receives_from_anyone_notes_who_it_was(hear):
+RECEIVES = {
+    "Recv": lambda comm, tag: comm.Recv(some(1), ANY, ANY),
+    "Wait": lambda comm, tag: comm.Irecv(some(1), ANY, ANY).Wait(),
+    "Waitall": lambda comm, tag: comm.Waitall([comm.Irecv(some(1), ANY, ANY)]),
+    "Probe": by_probe,
+    "Test": by_test,
+    "Waitany": by_waitany,
+    "Sendrecv": by_sendrecv,
+}
+
+
+@pytest.mark.parametrize("receive", RECEIVES.values(), ids=RECEIVES)
+def test_who_receives_from_anyone_notes_who_it_was(receive):
     def program(comm):
         if comm.rank == 0:
-            hear(comm, 12)
-            hear(comm, 11)
+            receive(comm, 12)
+            receive(comm, 11)
         else:
             comm.platform.compute(3.0 - comm.rank)
             comm.Send(some(1), 0, 10 + comm.rank)
@@ -221,24 +182,13 @@ def test_who_receives_from_anyone_notes_who_it_was(hear):
     assert [round(f.received) for f in timeline.messages if f.tag != 99] == [1, 2]
 
 
-def test_calls_that_wait_are_spans_of_their_names():
+def test_calls_that_wait_are_intervals_of_their_names():
     def program(comm):
         comm.platform.compute(float(comm.rank))
         comm.Barrier()
         comm.Allreduce(None, np.ones(1), np.add)
         comm.platform.shared_window(8).barrier(comm.platform.pause)
         comm.seen("update", 0.25, 0.5)
-
-    timeline = traced(program, 2)
-    names = [interval.name for interval in timeline.intervals if interval.rank == 0]
-    assert names == ["Barrier", "update", "Allreduce", "shared_window", "Meet"]
-    barrier = timeline.intervals[0]
-    assert (barrier.start, barrier.end) == (0, pytest.approx(1.0, rel=1e-3))
-    assert Interval(1, "update", 0.25, 0.5) in timeline.intervals
-
-
-def test_waiting_for_requests_and_probing_are_spans_of_their_names():
-    def program(comm):
         if comm.rank == 0:
             comm.Probe(1, 0)
             requests = [comm.Irecv(some(1), 1, tag) for tag in range(3)]
@@ -249,26 +199,15 @@ def test_waiting_for_requests_and_probing_are_spans_of_their_names():
                 comm.platform.compute(1.0)
                 comm.Send(some(1), 0, tag)
 
-    intervals = [
-        interval for interval in traced(program, 2).intervals if interval.rank == 0
+    intervals = traced(program, 2).intervals
+    first = [interval for interval in intervals if interval.rank == 0]
+    assert [interval.name for interval in first] == [
+        *("Barrier", "update", "Allreduce", "shared_window", "Meet"),
+        *("Probe", "Waitany", "Waitall"),
     ]
-    assert [interval.name for interval in intervals] == ["Probe", "Waitany", "Waitall"]
-    assert intervals[-1].end == pytest.approx(3.0, rel=1e-3)
-
-
-def test_computing_is_cut_off_by_a_request_that_is_traced():
-    def program(comm):
-        if comm.rank == 0:
-            request = comm.Irecv(some(1), 1)
-            found.append((comm.platform.compute(9.0, request), comm.Wtime()))
-            request.Wait()
-        else:
-            comm.platform.compute(1.0)
-            comm.Send(some(1), 0)
-
-    found = []
-    traced(program, 2)
-    assert found == [(False, pytest.approx(1.0, rel=1e-3))]
+    assert (first[0].start, first[0].end) == (0, pytest.approx(1.0, rel=1e-3))
+    assert first[-1].end == pytest.approx(4.0, rel=1e-3)
+    assert Interval(1, "update", 0.25, 0.5) in intervals
 
 
 def test_real_clocks_are_compared_when_a_rank_leaves_each_barrier():
@@ -285,28 +224,25 @@ def test_real_clocks_are_compared_when_a_rank_leaves_each_barrier():
 
 
 def test_tracing_changes_no_bit_and_no_virtual_time():
-    def program(comm, wrap):
-        comm = wrap(comm)
-        clocks = []
-        for name in ALLREDUCE:
-            buffer = np.random.default_rng(comm.rank).normal(size=999)
-            ALLREDUCE[name](comm, buffer)
-            handle = allreduce_async(comm, buffer, allreduce=ALLREDUCE[name])
-            handle.wait()
-            clocks.append((comm.Wtime(), buffer.tobytes()))
-        return clocks
-
     def on(comm):
         comm = Traced(comm)
         comm.align()
         comm.begin()
         return comm
 
-    plain, off, noted = (
-        sim.run(lambda comm, wrap=wrap: program(comm, wrap), 4, network=NETWORK)
-        for wrap in (lambda comm: comm, Traced, on)
-    )
-    assert plain == off == noted
+    def outcome(wrap):
+        def program(comm):
+            comm, clocks = wrap(comm), []
+            for name in ALLREDUCE:
+                buffer = np.random.default_rng(comm.rank).normal(size=999)
+                ALLREDUCE[name](comm, buffer)
+                allreduce_async(comm, buffer, allreduce=ALLREDUCE[name]).wait()
+                clocks.append((comm.Wtime(), buffer.tobytes()))
+            return clocks
+
+        return sim.run(program, 4, network=NETWORK)
+
+    assert outcome(lambda comm: comm) == outcome(Traced) == outcome(on)
 
 
 def test_what_is_off_calls_the_wrapped_communicator_itself_and_notes_nothing():
@@ -345,25 +281,15 @@ def test_a_request_under_way_when_tracing_ends_is_waited_for():
     assert timeline.intervals == []
 
 
-def test_no_more_is_noted_than_the_limit():
+@pytest.mark.parametrize("limits", [(3,), (1, 2)])
+def test_a_limit_counts_intervals_from_when_tracing_begins(limits):
     def program(comm):
         comm = Traced(comm)
-        comm.begin(limit=3)
-        for _ in range(5):
-            comm.Barrier()
-        assert not comm.notes.on
-        return comm.timeline()
-
-    assert len(sim.run(program, 2)[0].intervals) == 6
-
-
-def test_a_limit_counts_from_when_noting_begins():
-    def program(comm):
-        comm = Traced(comm)
-        for limit in (1, 2):
-            comm.begin(limit)
+        for limit in limits:
+            comm.begin(limit=limit)
             for _ in range(5):
                 comm.Barrier()
+            assert not comm.notes.on
         return comm.timeline()
 
     assert len(sim.run(program, 2)[0].intervals) == 6
@@ -382,24 +308,11 @@ def test_hosts_whose_clocks_differ_tell_one_story():
 
         return sim.run(program, 3, sim.Uniform(host=1))[0]
 
-    for one, other in zip(story(0.0), story(1024.0), strict=True):
-        one, other = (
-            sorted(found, key=lambda each: each[:2]) for found in (one, other)
-        )
+    for pair in zip(story(0.0), story(1024.0), strict=True):
+        one, other = (sorted(found, key=lambda each: each[:2]) for found in pair)
         assert [each[:2] for each in one] == [each[:2] for each in other]
         times, skewed = ([each[-2:] for each in found] for found in (one, other))
         assert np.allclose(times, skewed, rtol=0, atol=1e-9)
-
-
-def test_spans_that_begin_together_are_told_from_the_longest_on():
-    def program(comm):
-        for name, end in (("short", 1.0), ("long", 3.0), ("middle", 2.0)):
-            comm.seen(name, 0.0, end)
-
-    intervals = traced(program, 2).intervals
-    assert [(interval.name, interval.rank) for interval in intervals] == [
-        (name, rank) for name in ("long", "middle", "short") for rank in (0, 1)
-    ]
 
 
 def test_hosts_clocks_are_aligned_by_the_first_to_leave_each_barrier():

@@ -7,10 +7,12 @@ import pytest
 
 from dml import sim
 from dml.sim.comm import VirtualComm
-from dml.sim.delays import drawing, law, seconds
-from dml.types import Comm
+from dml.sim.delays import delay_distribution, drawing, seconds
+from dml.types import Comm, Status
 from dml.wire.collectives import ALLREDUCE, allreduce_async
 from dml.wire.comm import Delayed, Log, Metered, Recorded, Traced
+from dml.wire.comm import sleeping as napping
+from dml.wire.comm.buffers import allocate, peers
 from dml.wire.comm.sleeping import Napping
 from dml.wire.comm.wrapper import Wrapper
 
@@ -22,7 +24,7 @@ WRAPPERS = {
     "delayed": lambda comm: Delayed(comm, iter([])),
     "napping": Napping,
 }
-LATE = law("shifted_exponential:1,2*1,4")
+LATE = delay_distribution("shifted_exponential:1,2*1,4")
 
 
 class Noting:
@@ -42,23 +44,18 @@ class Plain(Wrapper):
         return comm
 
 
-def test_a_wrapper_passes_on_every_operation_with_all_its_arguments():
+def test_a_wrapper_passes_on_every_operation_with_all_arguments_and_defaults():
     comm, expected = Noting(), []
     for name, operation in vars(Comm).items():
         if name[0].isupper():
-            parameters = list(inspect.signature(operation).parameters)[1:]
-            getattr(Plain(comm), name)(*parameters)
-            expected.append((name, tuple(parameters), {}))
+            parameters = inspect.signature(operation).parameters
+            own = inspect.signature(getattr(Plain, name, operation)).parameters
+            assert [one.default for one in own.values()] == [
+                one.default for one in parameters.values()
+            ], name
+            getattr(Plain(comm), name)(*list(parameters)[1:])
+            expected.append((name, tuple(parameters)[1:], {}))
     assert comm.calls == expected and len(expected) > 15
-
-
-def test_a_wrapper_s_operations_have_the_defaults_of_a_communicator_s():
-    for name in (name for name in vars(Comm) if name[0].isupper()):
-        given, expected = (
-            [one.default for one in inspect.signature(of).parameters.values()]
-            for of in (getattr(Plain, name, getattr(Comm, name)), getattr(Comm, name))
-        )
-        assert given == expected, name
 
 
 def test_operations_that_a_wrapper_binds_are_those_of_the_wrapped_communicator():
@@ -78,9 +75,8 @@ def test_what_is_split_from_a_wrapper_is_wrapped_alike(wrap):
             assert isinstance(inner.comm, VirtualComm)
             assert inner.cache is inner.cache is not outer.cache is not comm.cache
             assert inner.platform.virtual and inner.platform.raw is inner.comm
-        return True
 
-    assert sim.run(program, 2) == [True] * 2
+    sim.run(program, 2)
 
 
 def test_groups_that_a_collective_keeps_are_wrapped_as_its_communicator_is():
@@ -88,32 +84,25 @@ def test_groups_that_a_collective_keeps_are_wrapped_as_its_communicator_is():
         metered = Metered(comm)
         ALLREDUCE["hierarchical"](comm, np.zeros(4), group=2)
         ALLREDUCE["hierarchical"](metered, np.zeros(4), group=2)
-        kinds = [
-            {
-                type(group)
-                for groups in one.cache.groups.values()
-                for group in groups[:2]
-            }
-            for one in (comm, metered)
-        ]
-        return kinds == [{VirtualComm}, {Metered}]
+        for one, kind in ((comm, VirtualComm), (metered, Metered)):
+            kept = [
+                group for groups in one.cache.groups.values() for group in groups[:2]
+            ]
+            assert {type(group) for group in kept} == {kind}
 
-    assert sim.run(program, 4, sim.Uniform(host=1)) == [True] * 4
+    sim.run(program, 4, sim.Uniform(host=1))
 
 
 def test_an_allreduce_in_the_background_reduces_registered_memory_where_it_is():
-    from dml.wire.comm.buffers import allocate, peers
-
     def program(comm):
         buffer = allocate(comm, 3)
-        handle = allreduce_async(comm, buffer, allreduce=ALLREDUCE["shared"])
-        handle.wait()
-        again = allreduce_async(comm, buffer, allreduce=ALLREDUCE["shared"])
-        again.wait()
-        assert again.comm is handle.comm is comm.cache.yielding
-        return peers(again.comm, buffer)[0] is peers(comm, buffer)[0]
+        for _ in range(2):
+            handle = allreduce_async(comm, buffer, allreduce=ALLREDUCE["shared"])
+            handle.wait()
+            assert handle.comm is comm.cache.yielding
+            assert peers(handle.comm, buffer)[0] is peers(comm, buffer)[0]
 
-    assert sim.run(program, 2) == [True] * 2
+    sim.run(program, 2)
 
 
 def test_work_takes_its_share_of_a_rank_s_own_draws_and_no_time_without_delays():
@@ -133,3 +122,100 @@ def test_work_takes_its_share_of_a_rank_s_own_draws_and_no_time_without_delays()
     assert found[:, 2].tolist() == [0.0] * 3
     want = drawn * [1, 1, 0.5]
     assert found[:, [0, 1, 3]] == pytest.approx(want, rel=1e-12)
+
+
+class Later:
+    """A request that is done after so many tests."""
+
+    def __init__(self, tests):
+        self.left, self.tested = tests, 0
+
+    def Test(self, status=None):
+        self.tested += 1
+        self.left -= 1
+        if self.left < 0 and status is not None:
+            status.source = 7
+        return self.left < 0
+
+
+class Fake:
+    """A communicator whose messages come after so many looks."""
+
+    rank, size, call = 0, 2, None
+    platform = Reduce_local = Wtime = None
+
+    def __init__(self, tests=3):
+        self.tests, self.calls = tests, []
+        self.probe = Later(tests)
+
+    def Irecv(self, buf, source, tag):
+        return Later(self.tests)
+
+    def Isend(self, buf, dest, tag):
+        return Later(self.tests)
+
+    def Iprobe(self, source, tag, status=None):
+        return self.probe.Test(status)
+
+
+@pytest.fixture
+def naps(monkeypatch):
+    """Note what is slept, and let time pass by it alone."""
+    found = []
+    monkeypatch.setattr(napping.time, "sleep", found.append)
+    monkeypatch.setattr(napping.time, "perf_counter", lambda: sum(found))
+    return found
+
+
+def test_each_call_that_waits_sleeps_until_it_is_done(naps):
+    status = Status()
+    for call in (
+        lambda comm: comm.Send(b"", 1),
+        lambda comm: comm.Recv(b"", 1, 2, status),
+        lambda comm: comm.Probe(1, 2, status),
+        lambda comm: comm.Irecv(b"", 1).Wait(status),
+    ):
+        naps.clear()
+        call(Napping(Fake(3)))
+        assert naps == [napping.LOOK] * 3
+    assert status.source == 7
+
+
+def test_nobody_sleeps_for_what_is_there(naps):
+    comm = Napping(Fake(0))
+    comm.Recv(b"", 1)
+    comm.Probe()
+    comm.Waitall([comm.Isend(b"", 1), comm.Irecv(b"", 1)])
+    assert not naps
+
+
+def test_naps_grow_with_what_was_waited_up_to_the_longest(naps):
+    Napping(Fake(200), longest=0.001).Recv(b"", 1)
+    assert naps[0] == napping.LOOK and naps[-1] == max(naps) == 0.001
+    assert naps == sorted(naps)
+    for k, nap in enumerate(naps):
+        assert nap <= max(napping.LOOK, 0.1 * sum(naps[:k]))
+
+
+def test_waiting_for_any_ends_one_request_only_and_forgets_who_is_over(naps):
+    comm = Napping(Fake())
+    requests = [comm.Irecv(b"", 1) for _ in range(3)]
+    requests[0].request.left = 9
+    assert comm.Waitany(requests) == 1
+    assert [request.over for request in requests] == [False, True, False]
+    assert comm.Waitany(requests) == 2
+    assert comm.Waitany(requests) == 0
+    assert comm.Waitany(requests) == -1
+    tested = requests[1].request.tested
+    assert requests[1].Test() and requests[1].request.tested == tested
+
+
+def test_the_watchdog_sees_what_is_waited_for_through_every_wrapper(monkeypatch):
+    world, seen = Fake(2), []
+    monkeypatch.setattr(napping.time, "sleep", lambda _: seen.append(world.call))
+    comm = Napping(Wrapper(Wrapper(world)))
+    comm.Recv(b"abc", 1, 5)
+    assert seen == [("Irecv", "source", 1, 5, b"abc")] * 2
+    comm.Probe(1, 5)
+    assert seen[-1] == ("Probe", "source", 1, 5, None)
+    assert world.call is None

@@ -50,18 +50,13 @@ def test_tensor_sends_four_all_reduces_a_block_and_two_more_with_remat():
     assert seconds(WORK, again, MACHINE).tensor == pytest.approx(3 * 8 * 6 * each)
 
 
-def test_replicas_on_many_hosts_send_over_the_network():
-    inside, across = (
-        seconds(WORK, PLAN, MACHINE._replace(host=host)).data for host in (4, 2)
+def test_replicas_and_stages_that_span_hosts_send_over_the_network():
+    """Replicas are near in hosts of 4 devices, stages only if all share a host."""
+    near, middle, far = (
+        seconds(WORK, PLAN, MACHINE._replace(host=host)) for host in (8, 4, 2)
     )
-    assert across == pytest.approx(10 * inside)
-
-
-def test_stages_are_near_only_if_all_devices_share_a_host():
-    near, far = (
-        seconds(WORK, PLAN, MACHINE._replace(host=host)).stage for host in (8, 4)
-    )
-    assert far == pytest.approx(10 * near)
+    assert far.data == pytest.approx(10 * middle.data)
+    assert middle.stage == pytest.approx(10 * near.stage)
 
 
 def test_zero_sends_more_the_more_it_cuts():

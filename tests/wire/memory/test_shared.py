@@ -1,14 +1,21 @@
 """All ranks of a host see one vector, and no other host does."""
 
+import time
+from threading import Thread
 from typing import NamedTuple
 
 import numpy as np
 import pytest
+from numba import njit, typeof
 
 from dml import sim
 from dml.sim.comm import VirtualComm
+from dml.types import Edges
 from dml.wire.comm import Metered
+from dml.wire.memory import locked
+from dml.wire.memory.atomics import LINE, add, barrier, load
 from dml.wire.memory.shared import load_shared, shared_zeros
+from dml.wire.memory.state import state
 
 
 @pytest.mark.parametrize("host", (0, 1, 2, 3))
@@ -16,8 +23,10 @@ from dml.wire.memory.shared import load_shared, shared_zeros
 @pytest.mark.parametrize("dtype", (np.float32, np.uint16, np.float64))
 def test_what_a_rank_writes_its_host_reads(size, host, dtype):
     def program(comm):
-        vector = shared_zeros(Metered(comm), size, dtype)
+        vector, other = (shared_zeros(Metered(comm), size, dtype) for _ in range(2))
         assert vector.dtype == dtype and vector.tolist() == [0] * size
+        assert len(shared_zeros(comm, 0)) == 0
+        other[:] = 9
         comm.Barrier()
         vector[comm.rank] = comm.rank + 1
         comm.Barrier()
@@ -29,22 +38,6 @@ def test_what_a_rank_writes_its_host_reads(size, host, dtype):
         assert seen == [(r + 1) * here for r, here in enumerate(mine)]
 
 
-def test_two_vectors_are_apart_and_may_be_empty():
-    def program(comm):
-        one, other, none = (
-            shared_zeros(comm, 3),
-            shared_zeros(comm, 3),
-            shared_zeros(comm, 0),
-        )
-        assert len(none) == 0
-        if comm.rank:
-            one[:], other[:] = 1, 2
-        comm.Barrier()
-        return one.tolist() + other.tolist()
-
-    assert sim.run(program, 3) == [[1] * 3 + [2] * 3] * 3
-
-
 class Tree(NamedTuple):
     """What a rank may load."""
 
@@ -53,23 +46,17 @@ class Tree(NamedTuple):
     mu: float
 
 
-def loaded():
-    names = np.array([[1, 2], [3, 4]], np.uint32)
-    return Tree(np.arange(5.0), (names, "text"), 0.5)
-
-
 @pytest.mark.parametrize("size, host", ((1, 0), (3, 0), (4, 2)))
 def test_one_rank_of_a_host_loads_and_all_see_the_same_memory(size, host):
     def program(comm):
         calls = []
-        tree = load_shared(comm, lambda: calls.append(comm.rank) or loaded())
+        loaded = Tree(np.arange(5.0), (np.eye(2, dtype=np.uint32), "text"), 0.5)
+        tree = load_shared(comm, lambda: calls.append(comm.rank) or loaded)
         assert calls == ([comm.rank] if comm.rank % (host or size) == 0 else [])
         assert tree.pair[1] == "text" and tree.mu == 0.5
         assert tree.numbers.tolist() == [0, 1, 2, 3, 4]
-        assert tree.pair[0].dtype == np.uint32 and tree.pair[0].tolist() == [
-            [1, 2],
-            [3, 4],
-        ]
+        assert tree.pair[0].dtype == np.uint32
+        assert tree.pair[0].tolist() == [[1, 0], [0, 1]]
         comm.Barrier()
         tree.numbers[comm.rank] += 10  # an array of one's own would show only this
         comm.Barrier()
@@ -81,24 +68,16 @@ def test_one_rank_of_a_host_loads_and_all_see_the_same_memory(size, host):
         assert seen[:size] == [r + 10 * here for r, here in enumerate(mine)]
 
 
-def test_arrays_of_a_tree_begin_with_cache_lines():
-    def program(comm):
-        sizes = np.zeros(3, np.uint8), np.zeros(5), np.zeros(2, np.float32)
-        tree = load_shared(comm, lambda: sizes)
-        return [array.ctypes.data % 64 for array in tree]
-
-    for found in sim.run(program, 2):
-        assert len(set(found)) == 1
-
-
 def test_arrays_of_any_shape_and_order_are_shared_in_c_order():
     numbers = np.arange(12.0).reshape(3, 4)
     arrays = [numbers.T, numbers[:, ::2], numbers[:0], np.array(2.0), numbers > 5]
     arrays.append(np.broadcast_to(np.float32(3), 4))  # cannot be written
 
     def program(comm):
-        tree = load_shared(comm, lambda: {"arrays": arrays} if comm.rank == 0 else None)
+        tree = load_shared(comm, lambda: None if comm.rank else {"arrays": arrays})
         assert load_shared(comm, lambda: "no array") == "no array"
+        lines = {array.ctypes.data % 64 for array in tree["arrays"]}
+        assert len(lines) == 1  # arrays begin with cache lines
         for array, want in zip(tree["arrays"], arrays, strict=True):
             np.testing.assert_array_equal(array, want)
             assert array.shape == want.shape and array.dtype == want.dtype
@@ -123,3 +102,54 @@ def test_memory_that_was_used_before_is_zeroed(monkeypatch):
 
     monkeypatch.setattr(VirtualComm, "shared_window", used)
     assert sim.run(lambda comm: shared_zeros(comm, 3).tolist(), 2) == [[0] * 3] * 2
+
+
+TIMES = 200_000
+
+
+@njit(nogil=True)
+def count(numbers, flags, me, workers):
+    barrier(flags, me, workers)
+    for _ in range(TIMES):
+        add(numbers, 0, 1)
+        load(flags, 0)  # else a compiler would add all at once
+
+
+def test_a_number_that_two_workers_add_to_has_every_sum():
+    numbers, flags = np.zeros(1, np.float32), np.zeros(2 * LINE, np.int64)
+    count.compile((typeof(numbers), typeof(flags), typeof(1), typeof(1)))
+    both = [Thread(target=count, args=(numbers, flags, me, 2)) for me in (0, 1)]
+    for one in both:
+        one.start()
+    for one in both:
+        one.join()
+    assert numbers[0] == 2 * TIMES
+
+
+@pytest.mark.parametrize("last", (0, 1, 2))
+def test_nobody_leaves_a_meeting_before_the_last_has_come(last):
+    flags = np.zeros(3 * LINE, np.int64)
+    left = []
+
+    def come(me):
+        barrier(flags, me, 3)
+        left.append(me)
+
+    early = [Thread(target=come, args=(me,)) for me in range(3) if me != last]
+    for one in early:
+        one.start()
+    time.sleep(0.03)
+    assert not left
+    come(last)
+    for one in early:
+        one.join(10)
+    assert sorted(left) == [0, 1, 2]
+
+
+def test_all_rows_of_an_edge_are_locked_and_no_others():
+    edges = Edges(np.array([0, 2, 5]), np.array([0, 1, 2, 4, 5], np.uint32))
+    locks = state(np.zeros(7), 1, False, False, np.zeros).sync
+    locked.turn(locks, edges, 1, 0, True)
+    assert np.flatnonzero(locks.locks).tolist() == [2, 4, 5]
+    locked.leave(locks, edges, 1, 0, True)
+    assert not locks.locks.any()

@@ -4,7 +4,10 @@ import importlib
 import os
 import subprocess
 import sys
+from itertools import product
 from pathlib import Path
+
+import pytest
 
 from dml.models.sparse import logistic_edges, problem, svm
 from dml.wire.memory import atomics, batches, delayed, hogwild, lock_free, locked
@@ -23,23 +26,17 @@ from callee_of_a_stamp import twice
 """
 
 
-def test_a_model_and_what_it_calls_are_in_its_stamp():
+@pytest.mark.parametrize(
+    "module, called",
+    [
+        (logistic_edges, {logistic_edges, svm, problem}),
+        *[(loop, {loop, lock_free, atomics}) for loop in (lock_free, batches, delayed)],
+    ],
+)
+def test_a_module_and_what_it_calls_are_hashed(module, called):
     found = set()
-    stamps.add_callees(logistic_edges, found)
-    assert {logistic_edges, svm, problem} <= found
-    one, other = (
-        stamps.source_hash(svm),
-        stamps.source_hash(logistic_edges),
-    )
-    assert one != other and one == stamps.source_hash(svm)
-
-
-def test_what_a_loop_calls_is_in_its_stamp():
-    for loop in (lock_free, batches, delayed):
-        found = set()
-        stamps.add_callees(loop, found)
-        assert {loop, lock_free} <= found
-        assert atomics in found
+    stamps.add_callees(module, found)
+    assert called <= found
 
 
 def test_an_edited_callee_has_another_stamp(tmp_path, monkeypatch):
@@ -58,7 +55,6 @@ def test_an_edited_callee_has_another_stamp(tmp_path, monkeypatch):
 MODEL = """
 from numba import njit
 from typing import NamedTuple
-import numpy as np
 from dml.models.sparse.problem import descend as move
 from dml.models.sparse.problem import same_data as paced
 from dml.models.sparse.problem import leave_table as settle
@@ -112,18 +108,9 @@ def test_a_model_that_only_one_run_can_import_does_not_stop_another(tmp_path):
 
 
 def test_kernels_are_named_after_all_sources_that_they_call():
-    names = {
-        lock_free.lock_free_loop(model, policy).py_func.__qualname__: (
-            model,
-            policy,
-            lock_free,
-        )
-        for model in (svm, logistic_edges)
-        for policy in (hogwild, locked)
-    }
-    assert len(names) == 4
-    for name, modules in names.items():
-        assert name.endswith(f".{stamps.source_hash(*modules)}")
-    assert stamps.source_hash(svm, hogwild) != stamps.source_hash(
-        svm, hogwild, lock_free
-    )
+    names = set()
+    for model, policy in product((svm, logistic_edges), (hogwild, locked)):
+        name = lock_free.lock_free_loop(model, policy).py_func.__qualname__
+        assert name.endswith(f".{stamps.source_hash(model, policy, lock_free)}")
+        names |= {name, stamps.source_hash(model, policy), stamps.source_hash(model)}
+    assert len(names) == 4 + 4 + 2

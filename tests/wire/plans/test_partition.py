@@ -1,10 +1,15 @@
+from itertools import combinations, pairwise
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
+from hypothesis import strategies as st
 
 from dml.types import BadInput
 from dml.wire.plans.partition import imbalance, partition, split_keys
+from dml.wire.plans.stages import balanced_parts, equal_parts
+from dml.wire.plans.stages import imbalance as stage_imbalance
 from dml.wire.reducers.rows import indices, sum_rows
 
 
@@ -78,3 +83,32 @@ def test_ranges_are_added_up_whole():
     keys, total = sum_rows([(slice(0, 2), ones[:2]), (np.array([1, 3]), ones[:2])])
     assert keys.tolist() == [0, 1, 3]
     assert total[:, 0].tolist() == [1, 2, 1]
+
+
+few = settings(derandomize=True, deadline=None, max_examples=80, database=None)
+SECONDS = st.lists(st.integers(1, 50), min_size=1, max_size=9)
+
+
+def every(layers, count):
+    for inner in combinations(range(1, layers), count - 1):
+        yield [range(a, b) for a, b in pairwise((0, *inner, layers))]
+
+
+@given(SECONDS, st.integers(1, 9))
+@few
+def test_no_other_cut_has_a_faster_slowest_part(seconds, count):
+    count = min(count, len(seconds))
+    cuts = balanced_parts(seconds, count)
+    assert cuts in list(every(len(seconds), count))  # all layers, in a row, none empty
+    best = min(stage_imbalance(seconds, other) for other in every(len(seconds), count))
+    assert stage_imbalance(seconds, cuts) == best
+    assert equal_parts(len(seconds), count) in list(every(len(seconds), count))
+    assert stage_imbalance(
+        [1] * len(seconds), equal_parts(len(seconds), count)
+    ) == pytest.approx(-(-len(seconds) // count) * count / len(seconds))
+
+
+@pytest.mark.parametrize("count", [0, 3])
+def test_every_part_has_a_layer(count):
+    with pytest.raises(BadInput, match=f"got 2 layers and {count} parts"):
+        balanced_parts([1.0, 1.0], count)

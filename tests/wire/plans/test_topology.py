@@ -4,17 +4,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from dml.wire.plans import topology
-from dml.wire.plans.topology import (
-    children,
-    chunks,
-    fold,
-    groups,
-    halving,
-    parent,
-    rounds,
-    segments,
-)
+from dml.wire.plans.topology import children, chunks, groups, parent, segments
 
 many = settings(max_examples=200, derandomize=True, deadline=None, database=None)
 SIZES = range(1, 130)
@@ -47,12 +37,6 @@ def test_segments_cover_every_word_once_in_steps(length, step):
 
 
 @pytest.mark.parametrize("size", SIZES)
-def test_rounds_are_the_logarithm_rounded_up(size):
-    assert 2 ** rounds(size) >= size
-    assert size == 1 or 2 ** (rounds(size) - 1) < size
-
-
-@pytest.mark.parametrize("size", SIZES)
 def test_every_rank_is_its_parents_child_and_nobody_elses(size):
     families = [list(children(rank, size)) for rank in range(size)]
     everyone = sorted(child for family in families for child in family)
@@ -60,62 +44,6 @@ def test_every_rank_is_its_parents_child_and_nobody_elses(size):
     for rank, family in enumerate(families):
         assert family == sorted(family)
         assert [parent(child) for child in family] == [rank] * len(family)
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_a_tree_tells_everyone_in_as_many_rounds_as_it_has(size):
-    """Furthest child first, one message a round, as a broadcast does."""
-    told = {0: 0}  # rank: round after which it knows
-    for rank in range(size):
-        for wait, child in enumerate(reversed(list(children(rank, size)))):
-            told[child] = told[rank] + wait + 1
-    assert len(told) == size
-    assert max(told.values()) <= rounds(size)
-
-
-@pytest.mark.parametrize("size", SIZES)
-def test_folding_gives_every_place_one_rank(size):
-    folded = fold(size)
-    assert folded.power + folded.extra == size
-    assert folded.power & (folded.power - 1) == 0
-    assert folded.extra < folded.power
-    awake = [rank for rank in range(size) if folded.place(rank) >= 0]
-    assert [folded.place(rank) for rank in awake] == list(range(folded.power))
-    assert [folded.rank(place) for place in range(folded.power)] == awake
-    asleep = sorted(set(range(size)) - set(awake))
-    assert asleep == list(range(1, 2 * folded.extra, 2))
-    assert {rank - 1 for rank in asleep} <= set(awake)
-
-
-@many
-@given(bits=st.integers(0, 6), length=st.integers(0, 300))
-def test_halving_partners_split_one_range_and_mirror_each_other(bits, length):
-    power = 2**bits
-    every = [halving(place, power, length) for place in range(power)]
-    for place, rounds_of_one in enumerate(every):
-        assert len(rounds_of_one) == bits
-        held = (0, length)
-        for number, half in enumerate(rounds_of_one):
-            partner = every[half.partner][number]
-            assert half.partner == place ^ 2**number
-            assert partner.partner == place
-            assert (half.keep, half.send) == (partner.send, partner.keep)
-            both = sorted([half.keep, half.send], key=lambda part: part.start)
-            # an empty half may lie at either end, so compare words
-            assert words(both[0]) + words(both[1]) == list(range(*held))
-            assert abs(len(words(half.keep)) - len(words(half.send))) <= 1
-            held = (half.keep.start, half.keep.stop)
-    kept = [words(halves[-1].keep) for halves in every if halves]
-    assert sorted(sum(kept, [])) == (list(range(length)) if bits else [])
-
-
-@pytest.mark.parametrize("size", range(1, 20))
-def test_groups_by_width_are_neighbours_and_only_the_last_is_smaller(size):
-    for width in range(1, size + 1):
-        found = groups((0,) * size, width)
-        assert sum(found, ()) == tuple(range(size))
-        assert all(len(group) == width for group in found[:-1])
-        assert 0 < len(found[-1]) <= width
 
 
 @many
@@ -128,8 +56,3 @@ def test_groups_by_host_hold_all_ranks_of_one_host_each(hosts):
     assert len(set.union(*names)) == len(found)
     assert all(list(group) == sorted(group) for group in found)
     assert [group[0] for group in found] == sorted(group[0] for group in found)
-
-
-def test_a_stage_of_shared_memory_holds_whole_words_of_any_dtype():
-    assert topology.STAGE % 16 == 0
-    assert topology.SMALL <= topology.STAGE  # a small buffer fits into a slot

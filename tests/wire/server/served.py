@@ -7,6 +7,7 @@ from dml.wire.comm import Metered
 from dml.wire.plans.partition import partition
 from dml.wire.server.client import Client
 from dml.wire.server.consistency import Consistency
+from dml.wire.server.replica import Replica
 from dml.wire.server.server import Server
 
 FREE, ASYNC = sim.Uniform(0, 0, 0), Consistency()
@@ -48,3 +49,15 @@ def ran(work, workers, servers=1, rule=ASYNC, rows=8, width=1, **more):
 
 def table(servers):
     return np.concatenate([server.shard.values for server in servers])
+
+
+def replicated(client, rule, rows=8, width=1):
+    """Return a replica of zeros, to which own gradients are added if they would be."""
+    copy = np.zeros((rows, width), np.float32)
+    return Replica(client, copy, rule, Adding(copy) if rule.aggregation_count else None)
+
+
+def finish(client, replica):
+    client.end()
+    client.end = lambda: None
+    replica.finish()

@@ -18,7 +18,7 @@ def test_known_keys_are_not_sent_again():
             keys = lists[k % 3]
             client.pull(keys)
             client.push(keys, np.full((20, 2), k, np.float32))
-        return client.mail.keys_sent, client.mail.keys_known, comm.bytes_sent
+        return client.outbox.keys_sent, client.outbox.keys_known, comm.bytes_sent
 
     results = {}
     for known in (0, 1, 2, 3, 64):
@@ -68,7 +68,7 @@ def test_gradients_of_any_kind_and_order_go_as_float32(rows):
 def test_aggregated_pushes_count_their_clocks():
     def work(client, comm):
         for _ in range(3):
-            client.clock_ends()
+            client.end_clock()
             client.push(slice(0, 8), np.ones((8, 1), np.float32), ends_clock=True)
         return client.clock
 
@@ -78,36 +78,37 @@ def test_aggregated_pushes_count_their_clocks():
     assert (server.shard.values == 6).all()
 
 
+def push(keys, count, width=1):
+    return lambda client: client.push(keys, np.ones((count, width), np.float32))
+
+
 @pytest.mark.parametrize(
-    ("call", "says"),
+    "call, message",
     [
         (lambda client: client.pull(np.array([3, 8])), "keys of 0 to 7, got 8"),
         (lambda client: client.pull(np.array([-1])), "keys of 0 to 7, got -1"),
         (lambda client: client.pull(slice(2, 9)), "keys of 0 to 7, got 8"),
-        (
-            lambda client: client.push(np.array([1, 2]), np.ones((3, 1), np.float32)),
-            r"values of shape \(2, 1\), got \(3, 1\)",
-        ),
-        (
-            lambda client: client.push(slice(0, 2), np.ones((2, 2), np.float32)),
-            r"values of shape \(2, 1\), got \(2, 2\)",
-        ),
+        (push(np.array([1, 2]), 3), r"values of shape \(2, 1\), got \(3, 1\)"),
+        (push(slice(0, 2), 2, 2), r"values of shape \(2, 1\), got \(2, 2\)"),
     ],
 )
-def test_bad_keys_and_lengths_are_one_line(call, says):
-    with pytest.raises(BadInput, match=f"rank 0: expected {says}"):
+def test_bad_keys_and_lengths_are_one_line(call, message):
+    with pytest.raises(BadInput, match=f"rank 0: expected {message}"):
         ran(lambda client, comm: call(client), 1)
 
 
-def test_consistencies_refuse_numbers_that_make_no_sense():
-    for choice, name in [
-        (Choice(softsync=5), "softsync"),
-        (Choice(backup=4), "backup"),
-        (Choice(backup=-1), "backup"),
-        (Choice(staleness=-1), "staleness"),
-    ]:
-        with pytest.raises(BadInput, match=f"expected --{name} of"):
-            consistency("ssp" if name == "staleness" else name, choice, 4)
+@pytest.mark.parametrize(
+    "name, choice, flag",
+    [
+        ("softsync", Choice(softsync=5), "softsync"),
+        ("backup", Choice(backup=4), "backup"),
+        ("backup", Choice(backup=-1), "backup"),
+        ("ssp", Choice(staleness=-1), "staleness"),
+    ],
+)
+def test_consistencies_refuse_numbers_that_make_no_sense(name, choice, flag):
+    with pytest.raises(BadInput, match=f"expected --{flag} of"):
+        consistency(name, choice, 4)
 
 
 def test_consistencies_gather_and_damp_as_their_papers_say():

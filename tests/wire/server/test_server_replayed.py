@@ -11,15 +11,13 @@ from dml.wire.server.consistency import CONSISTENCIES, Choice, consistency
 from dml.wire.server.replica import Replica
 from dml.wire.server.server import Server
 from tests.wire.comm.replays import bare, recorded, replayed
+from tests.wire.server.served import Adding
 
 WORKERS, SERVERS, ROWS, CLOCKS = 4, 2, 12, 6
 
 
-class Descending:
-    """A shard whose rounding tells in which order gradients came."""
-
-    def __init__(self, values):
-        self.values = values
+class Descending(Adding):
+    """A shard whose rounding shows in which order gradients came."""
 
     def update(self, at, grads, share=1.0):
         self.values[at] -= np.float32(0.3) * grads
@@ -38,11 +36,11 @@ def train(comm, rule, seed):
     own = Descending(start) if rule.aggregation_count else None
     replica, rows = Replica(client, start, rule, own), slice(0, ROWS)
     for k in range(CLOCKS):
-        replica.have(replica.ask(rows, k), rows, k)
+        replica.finish_read(replica.begin_read(rows, k), rows, k)
         comm.platform.note(int(replica.version.sum()))
         comm.platform.compute(draws.exponential())
         grads = (replica.table - np.arange(ROWS, dtype=np.float32)[:, None]) / 3
-        replica.wrote(rows, grads, 1)
+        replica.add_gradient(rows, grads, 1)
         replica.pushes += 1
         client.push(rows, grads, ends_clock=True)
     client.end()

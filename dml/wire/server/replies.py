@@ -1,0 +1,133 @@
+"""Rows that a server sends to workers: replies to pulls, and changed rows.
+
+Consecutive rows are sent without a copy. While such a message may be in transit, the
+server's update works on a copy of the rows, so no message has rows of two versions.
+Each message of a worker contains the number of replies that the worker has received.
+"""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dml.types import Comm, Shard
+from dml.wire.comm.tags import Tag
+from dml.wire.reducers.rows import Keys
+from dml.wire.server.header import FLOATS, LAST, Head
+
+REPLIES, CHANGES = 0, 1
+
+
+class State(NamedTuple):
+    """The state of the server, sent before rows."""
+
+    clock: int
+    version: int
+    applied: int  # of the worker's pushes
+
+
+class Sent(NamedTuple):
+    """One message of rows in transit."""
+
+    requests: list[Any]
+    buffer: np.ndarray | None  # reusable after the send
+
+
+class Replies:
+    """The messages that have been sent and may not have arrived."""
+
+    def __init__(self, comm: Comm, shard: Shard, workers: int, push_based: bool):
+        self.comm, self.shard, self.workers = comm, shard, workers
+        self.rows, self.width = shard.values.shape
+        # by worker: replies, and changes
+        self.sent: list[tuple[list[Sent], list[Sent]]]
+        self.sent = [([], []) for _ in range(workers)]
+        self.received_counts = [[0, 0] for _ in range(workers)]
+        self.uncopied: set[int] = set()  # messages sent from the rows themselves
+        self.free_buffers: list[np.ndarray] = []
+        self.push_based = push_based
+        if push_based:
+            self.reads = np.zeros((workers, self.rows), bool)  # rows read, by worker
+            self.dirty = np.zeros(self.rows, bool)  # rows changed since the last clock
+
+    def reply(self, worker: int, at: Keys, state: State) -> None:
+        """Start to send rows to a worker."""
+        self.sent[worker][REPLIES].append(self.send_rows(worker, at, state, Tag.VALUES))
+        if self.push_based:
+            self.reads[worker, at] = True
+
+    def send_rows(self, worker: int, at: Keys, state: State, tag: Tag) -> Sent:
+        """Send state and rows: a range without a copy, others in one message."""
+        requests: list[Any] = []
+        if isinstance(at, slice):
+            rows, buffer = self.shard.values[at], None
+            self.uncopied.add(id(requests))
+            requests.append(self.comm.Isend(np.array([*state, len(rows)]), worker, tag))
+            requests.append(self.comm.Isend(rows, worker, tag))
+        else:
+            buffer = self.take_buffer(FLOATS + len(at) * self.width)
+            buffer[:FLOATS].view(np.int64)[:] = *state, len(at)
+            packed = self.gather(at, buffer, FLOATS)
+            requests.append(self.comm.Isend(packed, worker, tag))
+        return Sent(requests, buffer)
+
+    def send_changes(self, worker: int, state: State) -> None:
+        """Start to send a worker the changed rows that it has read."""
+        at = np.flatnonzero(self.dirty & self.reads[worker]).astype(np.int32)
+        if len(at) == self.rows:
+            message = self.send_rows(worker, slice(0, self.rows), state, Tag.CHANGED)
+        else:  # the number of rows, then row numbers and rows
+            buffer = self.take_buffer(len(at) * (1 + self.width))
+            buffer[: len(at)].view(np.int32)[:] = at
+            parts = np.array([*state, len(at)]), self.gather(at, buffer, len(at))
+            requests = [self.comm.Isend(part, worker, Tag.CHANGED) for part in parts]
+            message = Sent(requests, buffer)
+        self.sent[worker][CHANGES].append(message)
+
+    def take_buffer(self, floats: int) -> np.ndarray:
+        """Return the buffer of a reply that has arrived, or a new buffer."""
+        buffer = (
+            self.free_buffers.pop()
+            if self.free_buffers
+            else np.empty(floats, np.float32)
+        )
+        return buffer if buffer.size >= floats else np.empty(floats, np.float32)
+
+    def gather(self, at: np.ndarray, buffer: np.ndarray, start: int) -> np.ndarray:
+        """Copy rows to the buffer from start on; return the buffer up to their end."""
+        stop = start + len(at) * self.width
+        rows = buffer[start:stop].reshape(-1, self.width)
+        np.take(self.shard.values, at, axis=0, out=rows, mode="clip")
+        return buffer[:stop]
+
+    def send_last(self, worker: int) -> None:
+        """Send a worker the message that no more changes follow."""
+        request = self.comm.Isend(LAST, worker, Tag.CHANGED)
+        self.sent[worker][CHANGES].append(Sent([request], None))
+
+    def before_update(self) -> None:
+        """Copy the rows if messages that are sent from them may be in transit."""
+        if self.uncopied:
+            self.shard.values = self.shard.values.copy()
+            self.uncopied.clear()
+
+    def release_received(self, worker: int, head: Head) -> None:
+        """Drop the messages that a worker has received, by the counts in its head."""
+        for kind, count in ((REPLIES, head.replies), (CHANGES, head.changes)):
+            while self.received_counts[worker][kind] < count:
+                self.drop(worker, kind)
+
+    def drop(self, worker: int, kind: int) -> None:
+        """Drop the oldest message to a worker, after its send has completed."""
+        message = self.sent[worker][kind].pop(0)
+        self.comm.Waitall(message.requests)
+        self.uncopied.discard(id(message.requests))
+        self.received_counts[worker][kind] += 1
+        if message.buffer is not None:
+            self.free_buffers.append(message.buffer)
+
+    def settle(self) -> None:
+        """Wait until all messages have arrived."""
+        for worker in range(self.workers):
+            for kind in (REPLIES, CHANGES):
+                while self.sent[worker][kind]:
+                    self.drop(worker, kind)

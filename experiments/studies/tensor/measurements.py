@@ -1,0 +1,189 @@
+"""One layer, dense or divided over devices: its compiled forward and backward pass.
+
+`dense` and `cut` compile a layer for given operands and partition specs. A compiled
+`Part` has outputs and gradients to compare and collectives to count.
+"""
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.sharding import AxisType, NamedSharding, PartitionSpec
+
+from dml.models.layers.partition import AXIS
+from dml.types import BadInput, Batch, Layer, Params
+from dml.wire.mesh.traffic import Collective, collectives
+
+REPLICATED = PartitionSpec()
+
+
+class Operands(NamedTuple):
+    """Inputs of a layer's forward and backward pass.
+
+    inputs: output of the previous layer.
+    weights: of the squared outputs in the loss.
+    """
+
+    params: Params
+    inputs: Any
+    batch: Batch
+    weights: Any
+
+
+class Specs(NamedTuple):
+    """Partition specs of a layer that is divided over devices.
+
+    partial: for each param, whether a device has only one term of its gradient.
+    """
+
+    params: Any
+    inputs: Any
+    out: Any
+    partial: Any
+
+
+class Part(NamedTuple):
+    """A compiled layer.
+
+    run: returns the output, and the gradients of params and of the input.
+    collectives: of the compiled program.
+    partial: for each param, whether a device has only one term of its gradient.
+    """
+
+    run: Callable[[], Any]
+    collectives: list[Collective]
+    partial: Any
+
+
+def devices(count: int) -> None:
+    """Create `count` CPU devices in this process; raise where there are fewer."""
+    from dml.wire.comm.mpi import world
+
+    ranks = world().size
+    if ranks > 1:
+        raise BadInput(f"expected devices of one process, got {ranks}; drop mpirun")
+    jax.config.update("jax_num_cpu_devices", count)
+    if len(jax.devices()) < count:
+        raise BadInput(
+            f"expected {count} devices, got {len(jax.devices())}; pass a smaller "
+            "--tensor, or set JAX_PLATFORMS=cpu"
+        )
+
+
+def forward_backward(layer: Layer, partial_grads: Any, operands: Operands) -> Any:
+    """Run forward and backward; partial gradients get a leading axis for devices."""
+    out, vjp = jax.vjp(
+        lambda params, stream: layer.apply(params, stream, operands.batch),
+        *operands[:2],
+    )
+    # The loss is weights · out² / 2. If the gradient did not depend on out, XLA could
+    # merge the last all-reduce of the forward pass with the first of the backward pass.
+    grads, input_grads = vjp(operands.weights * out)
+    grads = jax.tree.map(
+        lambda leaf, term: leaf[None] if term else leaf, grads, partial_grads
+    )
+    return out, grads, input_grads
+
+
+def dense(layer: Layer, operands: Operands) -> Part:
+    """Compile a layer for one device."""
+    parts = jax.tree.map(lambda leaf: False, operands.params)
+    program = jax.jit(partial(forward_backward, layer, parts)).lower(operands).compile()
+    return Part(partial(program, jax.device_put(operands)), [], parts)
+
+
+def cut(layer: Layer, operands: Operands, size: int, specs: Specs) -> Part:
+    """Compile a layer that is divided over `size` devices."""
+    stacked = jax.tree.map(
+        lambda part, spec: PartitionSpec(AXIS) if part else spec,
+        specs.partial,
+        specs.params,
+    )
+    axes = jax.make_mesh(
+        (size,), (AXIS,), devices=jax.devices()[:size], axis_types=(AxisType.Auto,)
+    )
+    in_specs = Operands(specs.params, specs.inputs, REPLICATED, specs.out)
+    placed = jax.tree.map(
+        lambda spec, array: jax.device_put(array, NamedSharding(axes, spec)),
+        in_specs,
+        operands,
+    )
+    program = jax.shard_map(
+        partial(forward_backward, layer, specs.partial),
+        mesh=axes,
+        in_specs=(in_specs,),
+        out_specs=(specs.out, stacked, specs.inputs),
+        check_vma=False,
+    )
+    compiled = jax.jit(program).lower(placed).compile()
+    return Part(
+        partial(compiled, placed), collectives(compiled.as_text()), specs.partial
+    )
+
+
+def gathered(part: Part) -> Any:
+    """Return a layer's output and gradients, with partial gradients summed."""
+    out, grads, input_grads = jax.device_get(part.run())
+    summed = jax.tree.map(
+        lambda leaf, is_partial: leaf.sum(axis=0) if is_partial else leaf,
+        grads,
+        part.partial,
+    )
+    return out, summed, input_grads
+
+
+def largest_difference(part: Part, reference: Part) -> float:
+    """Return the largest difference relative to the maximum of its array."""
+
+    def share(actual: np.ndarray, expected: np.ndarray) -> float:
+        return np.abs(actual - expected).max() / (np.abs(expected).max() or 1)
+
+    gaps = jax.tree.map(share, gathered(part), gathered(reference))
+    return float(max(jax.tree.leaves(gaps)))
+
+
+def time_in_turns(
+    calls: dict[str, tuple[int, Callable[[], Any]]], turns: int
+) -> dict[str, list[float]]:
+    """Time calls in turns, each on as many cores as it has devices.
+
+    Args:
+        calls: number of devices and function, by name.
+        turns: timed calls of each function; one more compiles it.
+
+    Returns:
+        Seconds of each turn, by name.
+    """
+    times: dict[str, list[float]] = {name: [] for name in calls}
+    with pinning() as pinned:
+        for turn in range(1 + turns):  # the first turn compiles
+            for name, (cores, call) in calls.items():
+                pinned(cores if turn else len(jax.devices()))
+                begun = time.perf_counter()
+                jax.block_until_ready(call())
+                if turn:
+                    times[name].append(time.perf_counter() - begun)
+    return times
+
+
+@contextmanager
+def pinning() -> Iterator[Callable[[int], None]]:
+    """Yield a function that pins all threads to `count` cores; undo it at the end."""
+    allowed = sorted(os.sched_getaffinity(0))
+
+    def pinned(count: int) -> None:
+        if jax.default_backend() == "cpu":
+            for thread in Path("/proc/self/task").iterdir():
+                with suppress(ProcessLookupError):  # the thread has ended
+                    os.sched_setaffinity(int(thread.name), allowed[:count])
+
+    try:
+        yield pinned
+    finally:
+        pinned(len(allowed))

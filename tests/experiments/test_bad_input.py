@@ -1,0 +1,230 @@
+"""Every command refuses bad input in one line, before it writes its run folder."""
+
+import shlex
+from importlib import import_module
+
+import pytest
+
+from dml.types import BadInput
+
+SMALL = {
+    "large_batch": (
+        "--seeds=2 --factors=1,2 --large=2 --epochs=1 --target=0.6 "
+        "--warmup_epochs=0.25 --base_batch=32 --lr=0.05"
+    ),
+    "linear": "--steps=30 --timeline=0",
+    "step_time": (
+        "--size=tiny --vocabulary=50 --length=8 --batch=4 --rounds=2 --image=4"
+    ),
+    "allreduce": "--algorithms=ring",
+    "stragglers": "--measure=0 --steps=40 --workers=4",
+    "topology": "--p=16 --workers=2",
+    "memory": "--nocompiled",
+    "pipeline": "--blocks=14 --measured=",
+    "consistency": (
+        "--problem=generated --clocks=12 --batch=512 --snapshots=3 --simulate=6"
+    ),
+    "downpour": (
+        "--clocks=12 --batch=120 --lr=0.5 --adagrad_lr=0.1 --target=0.7 "
+        "--simulate=6 --servers=2"
+    ),
+    "server": "--problem=generated --clocks=6 --batch=240 --snapshots=2",
+    "server_bandwidth": "--repeats=1",
+    "softsync": "--clocks=20 --batch=120 --snapshots=10 --n=1,3,6 --simulate=7",
+    "asynchrony": "--problems=20,2 --features=40 --examples=300 --epochs=2",
+    "batch_size": (
+        "--examples=256 --features=60 --nonzeros=5 --copies=16 --mu=1e-3 "
+        "--batches=4,256 --epochs=20 --looks=8 --workers=2"
+    ),
+    "cyclades": (
+        "--bits=1,2,3 --checked=8,32 --batches=1,8,64 --hubs=1,0.05 --epochs=2 "
+        "--repeats=2 --tried=1 --late=3"
+    ),
+    "hogwild": "--epochs=2 --repeats=2 --delays=",
+}
+CASES = [
+    ("two_towers --crossings=3678,six", "ascending layers in --crossings.*got 'six'"),
+    ("two_towers --crossings=33", "got '33'"),
+    ("two_towers --unit=0", "unit"),
+    ("large_batch --large=4", "--large among the --factors above 1, got 4 and 1,2"),
+    (
+        "large_batch --factors=1,two",
+        "whole numbers from 1 to 10.18 in --factors, got 'two'",
+    ),
+    ("large_batch --base_batch=1000", "minibatches of at most 1437 images"),
+    ("large_batch --seeds=13", "seeds"),
+    ("large_batch --data=nowhere", "nowhere"),
+    ("linear --allreduce=rign", "value should be one of <.*ring"),
+    ("linear --profile", "got --timeline=0; pass --timeline=<how many>"),
+    ("linear --optimizer=sdg", "value should be one of <sgd"),
+    ("linear --batch=2000", "expected a batch of 1 to 1437 examples, got batch=2000"),
+    ("linear --steps=0", "--steps=0: 0 is not a positive integer"),
+    ("linear --strategy=serial --simulate=2", "expected one rank"),
+    ("linear --simulate=2 --network=fast", "expected a network"),
+    ("step_time --size=large", "expected a --size of tiny, .*, got 'large'"),
+    ("step_time --strategies=ring", "expected --strategies of serial, "),
+    (
+        "step_time --bucket_mb=0,x",
+        "expected numbers from 0 upwards in --bucket_mb, got '0,x'",
+    ),
+    ("step_time --zero=4", "expected --zero of 0, 1, 2, 3 or all, got '4'"),
+    ("step_time --peer=jax", "expected --peer of torch, torch_compile"),
+    (
+        "glove_strategies --ways=rotaton",
+        "expected --ways of serial, .* or all, got 'rotaton'",
+    ),
+    ("glove_strategies --ranks=0", "whole numbers from 1 to 10.18 in --ranks, got '0'"),
+    ("glove_strategies --ranks=1,", "whole numbers from 1 to 10.18 in --ranks, got ''"),
+    ("glove_strategies --strategy=serial,rotation", "strategy"),
+    (
+        "glove_strategies --reference=nowhere",
+        "the C program shuffle in --reference=nowhere",
+    ),
+    ("allreduce --algorithms=ring,rign", "expected --algorithms of star, .*got 'rign'"),
+    ("allreduce --buffers=plane", "expected --buffers of registered, plain"),
+    ("allreduce --sizes=4XB", "expected a size such as 4KB, .*got '4XB'"),
+    ("allreduce --sizes=4", "got '4'"),
+    ("allreduce --sizes=6B", "expected a multiple of 4 bytes"),
+    ("allreduce --simulate=4 --group=5", "expected groups of at most 4 ranks"),
+    ("allreduce --simulate=2 --peers", "expected real ranks with --peers"),
+    ("allreduce --simulate=4096 --sizes=1GB", "memory"),
+    ("stragglers --law=gamma:1", "shifted_exponential:c,mu.*got 'gamma:1'"),
+    ("stragglers --law=constant:-1", "below 0"),
+    (
+        "stragglers --workers=ten",
+        "whole numbers from 1 to 10.18 in --workers, got 'ten'",
+    ),
+    ("stragglers --workers=1000000000", "memory"),
+    ("stragglers --k=1.5", "k=1.5"),
+    ("topology --sizes=100B", "expected multiples of 64 bytes, .*got 100B"),
+    ("topology --sizes=0KB", "got 0B"),
+    ("topology --p=1", "expected at least 2 ranks, got --p=1"),
+    ("topology --p=x", "expected whole numbers from 1 to 10.18 in --p, got 'x'"),
+    ("topology --networks=torsu", "expected a network, got 'torsu'"),
+    ("topology --networks=torus:2x2", "4 ranks on Torus.*got 16"),
+    ("topology --algorithms=rign", "got 'rign'"),
+    ("topology --group=0", "group"),
+    ("carbon --strategies=serial,magic", "expected --strategies of serial, hogwild"),
+    ("carbon --strategies=server --ranks=1", "at least 2 ranks for server"),
+    ("carbon --epochs=0", "epochs"),
+    ("carbon --target=-1", "target"),
+    ("papers --run=hogwash", "expected --run of glove, .*got 'hogwash'"),
+    ("papers", "expected --list or --run"),
+    ("papers --run=all --size=huge", "size"),
+    ("memory --devices=4", "got 4 of 80 GB; pass --devices=48$"),
+    ("memory --devices=49", "got 49 of 80 GB; pass --devices=\\d+$"),
+    (
+        "memory --device_gb=0.001",
+        "no mesh .*fits the model in 0.001 GB per device; increase --device_gb",
+    ),
+    ("memory --device_gb=0", "device_gb"),
+    ("memory --model=gpt5", "value should be one of <bert-large|gpt2|"),
+    ("memory --efficiency=2", "efficiency"),
+    ("memory --schedule=2f", "<gpipe|1f1b>"),
+    ("memory --host=0", "host"),
+    ("pipeline --layer_seconds=1,x", "seconds above 0 in --layer_seconds, got '1,x'"),
+    ("pipeline --layer_seconds=1,0", "seconds above 0"),
+    ("pipeline --layer_seconds=1,inf", "seconds above 0"),
+    ("pipeline --layer_seconds=1,2", "got 2 layers and 8 parts"),
+    ("pipeline --blocks=5", "got 7 layers and 8 parts"),
+    ("pipeline --stages=5 --rounds=4", "got 16 layers and 20 parts"),
+    ("pipeline --stages=0", "--stages=0"),
+    ("pipeline --microbatches=0", "--microbatches=0"),
+    ("pipeline --network=hosts:1x4", "expected 1 to 4 ranks on Hosts"),
+    ("pipeline --network=star", "expected a network, got 'star'"),
+    ("scaling --simulate=2", "expected --step_seconds with --simulate"),
+    (
+        "scaling --step_seconds=0.1 --rates=1,2",
+        "expected --rates of three numbers or five, got '1,2'",
+    ),
+    ("scaling --step_seconds=0.1 --rates=1,2,x", "got '1,2,x'"),
+    ("scaling --step_seconds=0.1 --bytes_per_parameter=3", "bytes_per_parameter"),
+    ("scaling --step_seconds=0.1 --batch=0", "batch"),
+    ("scaling --step_seconds=0.1 --rates=-1,1e-9,1e-9", "expected rates of 0 or more"),
+    ("consistency --consistency=bsp,fast", "got 'fast'; correct it"),
+    ("consistency --consistency=ssp:-1", "got 'ssp:-1'"),
+    ("consistency --consistency=backup:5", "--backup of 0 to 4"),
+    ("consistency --laws=gamma:1", "got 'gamma:1'"),
+    ("consistency --laws=", "expected a distribution"),
+    ("consistency --servers=6", "1 to 5 servers of 6 ranks, got 6"),
+    ("consistency --batch=1000000", "--batch=<at most"),
+    ("consistency --problem=digits", "should be one of"),
+    ("downpour --lr=", "numbers from 0 upwards in --lr"),
+    ("downpour --adagrad_lr=0.1,x", "numbers from 0 upwards in --adagrad_lr"),
+    ("downpour --n_push=0", "n_push"),
+    ("downpour --law=gamma:1", "got 'gamma:1'"),
+    ("downpour --servers=6", "1 to 5 servers of 6 ranks, got 6"),
+    ("server --simulate=1", "2 ranks or more, a worker and a server, got 1"),
+    ("server --simulate=4 --servers=4", "1 to 3 servers of 4 ranks, got 4"),
+    ("server --simulate=4 --l1=0.1", "--l1 with --problem=logistic"),
+    ("server --simulate=4 --svmlight=x", "--svmlight with --problem=logistic"),
+    ("server --simulate=4 --kkt_margin=0", "--l1 with --kkt_margin=0"),
+    ("server --simulate=4 --optimizer=newton", "--lr with --optimizer=newton"),
+    ("server --simulate=4 --optimizer=newton --lr=1", "rule of sgd.*'newton'"),
+    ("server --simulate=4 --straggle=gamma:1", "got 'gamma:1'"),
+    ("server --simulate=4 --batch=1000000", "--batch=<at most"),
+    ("server --simulate=4 --consistency=backup --backup=3", "--backup of 0 to 2"),
+    (
+        "server --simulate=4 --problem=logistic --svmlight=/no/file",
+        "svmlight file at /no/file",
+    ),
+    (
+        "server --simulate=4 --lr=1e30 --clocks=20",
+        "clock \\d+: expected a finite gradient.*--on_nonfinite=skip",
+    ),
+    ("server_bandwidth --simulate=4 --servers=4", "expected 1 to 3 servers of 4 ranks"),
+    ("server_bandwidth --simulate=4 --servers=two", "expected whole numbers from 1"),
+    ("server_bandwidth --simulate=1", "expected 2 ranks or more"),
+    ("server_bandwidth --simulate=2 --sizes=3B", "expected a multiple of 4 bytes"),
+    ("softsync --n=7", "--softsync of 1 to 6, the workers, got 7"),
+    ("softsync --n=0", "whole numbers from 1 to 10.18 in --n, got '0'"),
+    ("softsync --lr=fast", "numbers from 0 upwards in --lr, got 'fast'"),
+    ("softsync --lr=0.1,-1", "numbers from 0 upwards in --lr"),
+    ("softsync --law=gamma:1", "got 'gamma:1'"),
+    ("softsync --servers=7", "1 to 6 servers of 7 ranks, got 7"),
+    ("softsync --problem=factors", "should be one of"),
+    ("asynchrony --delays=8,-4", "numbers from 0 upwards.*'8,-4'"),
+    ("asynchrony --rates=few", "numbers from 0 upwards.*'few'"),
+    ("asynchrony '--law=constant:1*1,2'", "delete them"),
+    (
+        "asynchrony --problems=two",
+        "whole numbers from 1 to 10.18 in --problems, got 'two'",
+    ),
+    ("asynchrony --problems=41", "at most --features=40"),
+    ("asynchrony --rates=2000", "pass --lr and --mu"),
+    ("batch_size --batches=512", "--batches of at most 256 examples"),
+    ("batch_size --batches=0", "whole numbers from 1 to 10.18 in --batches, got '0'"),
+    (
+        "batch_size --workers=two",
+        "whole numbers from 1 to 10.18 in --workers, got 'two'",
+    ),
+    ("batch_size --nonzeros=61", "--nonzeros of at most 60"),
+    ("batch_size --copies=200", "--copies of at most half of 256"),
+    ("batch_size --data=uniform", "expected --data of diverse, repeated or all"),
+    ("cuts --data=nowhere", "DIMACS file at nowhere, got"),
+    ("cuts --slices=0", "slices"),
+    ("cuts --smoothness=-1", "smoothness"),
+    ("cyclades --problems=glove", "--problems of svm, .*got 'glove'"),
+    ("cyclades --bits=1,two", "10.18 in --bits, got 'two'"),
+    ("cyclades --batches=0", "10.18 in --batches, got '0'"),
+    ("cyclades --hubs=1,2", "numbers from 0 to 1 in --hubs, got '1,2'"),
+    ("cyclades --hubs=", "numbers from 0 to 1 in --hubs, got ''"),
+    ("cyclades --late=0", "10.18 in --late, got '0'"),
+    ("cyclades --repeats=0", "repeats"),
+    ("hogwild --problems=svn", "--problems of svm, completion, .*got 'svn'"),
+    ("hogwild --updates=cyclades", "--updates of hogwild, .*got 'cyclades'"),
+    ("hogwild --workers=0", "10.18 in --workers, got '0'"),
+    ("hogwild --delays=1,fast", "numbers from 0 upwards in --delays, got '1,fast'"),
+    ("hogwild --delays=-1", "numbers from 0 upwards in --delays"),
+    ("hogwild --delayed=glove", "delayed"),
+    ("hogwild --epochs=0", "epochs"),
+]
+
+
+@pytest.mark.parametrize("command, message", CASES, ids=[case[0] for case in CASES])
+def test_bad_input_is_one_line(command, message, tmp_path):
+    name, *argv = shlex.split(command)
+    small = [flag for flag in shlex.split(SMALL.get(name, "")) if flag not in argv]
+    with pytest.raises((BadInput, FloatingPointError), match=message) as error:
+        import_module(name).main([name, f"--out={tmp_path / 'run'}", *small, *argv])
+    assert "\n" not in str(error.value)

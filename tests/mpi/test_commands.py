@@ -1,0 +1,126 @@
+"""Commands on real ranks: stopped by a signal, and gone on with."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from contextlib import contextmanager
+from pathlib import Path
+
+import glove
+import pytest
+from studies.glove import report as glove_report
+
+from dml.data.text.generated import generated
+from dml.figures import style as figures
+from dml.runs.writers import Writer, ignore
+
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
+PATH = f"{Path(sys.executable).parent}{os.pathsep}{os.environ.get('PATH', '')}"
+PATIENCE = 60  # seconds until ranks train, and until they have stopped
+
+
+@pytest.fixture
+def start(tmp_path):
+    """Start a command on so many ranks (0: no mpirun), with tmp_path / "run" as --out.
+
+    It is stopped by a signal as soon as `there()` is true; its code and stderr return.
+    """
+    env = {"PATH": PATH, "OMP_NUM_THREADS": "1", "DML_DATA": str(tmp_path)}
+
+    def stop(ranks, command, number, there, *argv, group=True):
+        mpirun = ["mpirun", "-n", str(ranks)] if ranks else []
+        script = [sys.executable, str(EXPERIMENTS / command)]
+        process = subprocess.Popen(
+            [*mpirun, *script, f"--out={tmp_path / 'run'}", *argv],
+            env=os.environ | env,
+            text=True,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        try:
+            until = time.monotonic() + PATIENCE
+            while not there():
+                assert process.poll() is None, process.communicate()
+                assert time.monotonic() < until, "it never trains"
+                time.sleep(0.01)
+            # to all, as a terminal does; mpirun passes it on, too
+            (os.killpg if group else os.kill)(process.pid, number)
+            _, err = process.communicate(timeout=2 * PATIENCE)
+            return process.returncode, err
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGTERM)
+                process.communicate(timeout=10)
+
+    return stop
+
+
+def corpus(tmp_path, documents):
+    """Return the flags of GloVe on a corpus of 60 words."""
+    path = tmp_path / "corpus.txt"
+    path.write_text("\n".join(generated(60, documents, seed=1)))
+    return f"--corpus={path}", "--dim=8", "--min_count=1"
+
+
+def summary(tmp_path):
+    return json.loads((tmp_path / "run/summary.json").read_text())
+
+
+@pytest.mark.parametrize("ranks, number", [(0, signal.SIGTERM), (2, signal.SIGINT)])
+def test_a_stopped_run_saves_says_how_to_go_on_and_does(
+    start, tmp_path, monkeypatch, ranks, number
+):
+    out, small = tmp_path / "run", corpus(tmp_path, documents=40)
+    rows = out / "metrics.jsonl"
+    trains = lambda: rows.exists() and rows.stat().st_size > 1000  # noqa: E731
+    code, err = start(ranks, "glove.py", number, trains, *small, "--epochs=100000000")
+    assert code == 130  # by MPICH's mpirun too
+    (line,) = [line for line in err.splitlines() if line]
+    done = int(re.search(r"stopped after epoch (\d+) of 100000000; to resume", line)[1])
+    assert line.endswith(f"--resume={out}")
+    assert len(rows.read_text().splitlines()) == summary(tmp_path)["epochs"] == done
+    assert (out / "vectors.txt").exists()
+
+    @contextmanager
+    def undrawn(path, *axes):
+        yield Writer(ignore, ignore)
+
+    monkeypatch.setenv("DML_DATA", str(tmp_path))
+    monkeypatch.setattr(figures, "chart", undrawn)
+    monkeypatch.setattr(glove_report, "pca_plot", lambda *_: None)
+    given = [*small, f"--out={tmp_path / 'here'}", f"--epochs={done + 2}"]
+    whole, resumed = (
+        glove.main(["glove.py", *given, *more])[0]["vectors_sha256"]
+        for more in ([], [f"--resume={out}"])
+    )
+    assert whole == resumed
+
+
+@pytest.mark.parametrize("ranks", (0, 2))
+def test_who_stops_the_counting_reads_one_line(start, tmp_path, ranks):
+    long = corpus(tmp_path, documents=20_000)
+    counts = lambda: list(tmp_path.glob("cooccurrence/*/*.part"))  # noqa: E731
+    code, err = start(ranks, "glove.py", signal.SIGINT, counts, *long)
+    assert code == 130
+    lines = [line for line in err.splitlines() if "saved checkpoints are kept" in line]
+    assert 1 <= len(lines) <= max(ranks, 1)
+    assert "Traceback" not in err
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_deep_run_that_is_told_to_end_saves_and_ends_well(start, tmp_path):
+    rows = tmp_path / "run/metrics.jsonl"
+    trains = lambda: rows.exists() and rows.stat().st_size  # noqa: E731
+    flags = "--data=digits", "--model=mlp", "--steps=4000", "--strategy=mesh"
+    flags += "--timeline=0", "--check_every=1000"
+    code, _ = start(2, "vision.py", signal.SIGTERM, trains, *flags, group=False)
+    assert code == 0
+    steps = summary(tmp_path)["steps"]
+    assert 0 < steps < 4000
+    (checkpoint,) = (tmp_path / "run/checkpoints").iterdir()
+    assert checkpoint.name == f"step-{steps}"
