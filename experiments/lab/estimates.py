@@ -4,8 +4,12 @@ import sys
 
 import numpy as np
 
+from dml import extend, sim
 from dml.types import Comm
-from dml.wire.collectives import chosen_allreduce
+from dml.wire import collectives
+from dml.wire.collectives import ALLREDUCE, chosen_allreduce, machine_rates
+from dml.wire.comm.buffers import allocate, registered
+from dml.wire.comm.once import once
 from dml.wire.plans.schedules import SCHEDULES
 from dml.wire.plans.topology import groups
 
@@ -44,6 +48,32 @@ def warn(comm: Comm, what: str, messages: int, kind: str) -> None:
         f"{duration} of one core\n"
     )
     sys.stdout.flush()
+
+
+def predicted_seconds(
+    comm: Comm, name: str, buffer: np.ndarray, group: int = 0, outside: str = "ring"
+) -> float:
+    """Predict the seconds of an all-reduce on this machine.
+
+    An own all-reduce has no formula: it runs on virtual ranks with the rates of this
+    machine. The arguments are those of `dml.wire.collectives.predicted_seconds`.
+    """
+    if name in ALLREDUCE:
+        return collectives.predicted_seconds(comm, name, buffer, group, outside)
+    rates = machine_rates(comm)
+    network = sim.Uniform(rates.alpha, rates.beta, rates.gamma)
+    call = extend.find(name, ALLREDUCE, extend.ALLREDUCES)
+    is_registered, size = registered(comm, buffer), comm.size
+
+    def program(ranks: Comm) -> float:
+        memory = np.zeros(len(buffer), buffer.dtype)
+        words = allocate(ranks, len(buffer), buffer.dtype) if is_registered else memory
+        start = ranks.Wtime()
+        call(ranks, words)
+        return ranks.Wtime() - start
+
+    key = name, len(buffer), buffer.dtype, is_registered
+    return once(comm, "simulated", key, lambda: max(sim.run(program, size, network)))
 
 
 def allreduce(

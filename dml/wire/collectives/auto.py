@@ -7,7 +7,6 @@ from pathlib import Path
 
 import numpy as np
 
-from dml import extend
 from dml.types import Comm, Op
 from dml.wire.collectives.benchmark import time_alternately
 from dml.wire.collectives.broadcast import broadcast
@@ -69,8 +68,7 @@ def predicted_seconds(
 
     Args:
       comm: The ranks; collective at the first call.
-      name: Name of the all-reduce in `ALLREDUCE`, or of an own one, which runs on
-        virtual ranks with this machine's rates.
+      name: Name of the all-reduce in `ALLREDUCE`.
       buffer: The words to reduce; its length, itemsize and registration count.
       group: Hierarchical: number of neighbouring ranks in a group; 0: hosts.
       outside: Hierarchical: name of the all-reduce across groups.
@@ -90,31 +88,10 @@ def predicted_seconds(
             hosts=all(len({hosts[rank] for rank in ranks}) == 1 for ranks in members),
             outside=outside,
         )
-        if name not in cost.SECONDS:
-            return simulated_seconds(name, job, rates)
         return cost.seconds(name, job, rates)
 
     key = name, len(buffer), buffer.itemsize, registered, group, outside
     return once(comm, "predicted", key, seconds)
-
-
-def simulated_seconds(name: str, job: Job, rates: Rates) -> float:
-    """Return the seconds of the slowest rank on a virtual network with these rates."""
-    from dml import sim
-
-    allreduce = extend.find(name, {}, extend.ALLREDUCES)
-
-    def program(comm: Comm) -> float:
-        nbytes = job.length * job.itemsize
-        buffer = allocate(comm, nbytes, np.uint8) if job.registered else None
-        memory = np.zeros(nbytes, np.uint8) if buffer is None else buffer
-        words = memory.view(f"i{job.itemsize}")
-        start = comm.Wtime()
-        allreduce(comm, words)
-        return comm.Wtime() - start
-
-    network = sim.Uniform(rates.alpha, rates.beta, rates.gamma)
-    return max(sim.run(program, job.size, network))
 
 
 def candidates(comm: Comm) -> tuple[list[str], Job]:

@@ -9,7 +9,6 @@ from lab import flags as lab
 from lab.shared_flags import FlagValues
 
 from dml.types import CountedComm
-from dml.wire.collectives import predicted_seconds
 from dml.wire.collectives.background import overlapped_share
 from dml.wire.collectives.benchmark import benchmark
 from dml.wire.comm.buffers import registered
@@ -56,7 +55,9 @@ def measured(
         row["registered"] = registered(comm, buffer)
         row["predicted_seconds"] = None  # the cost model has no peers
         if name in table:
-            row["predicted_seconds"] = predicted_seconds(comm, name, buffer, *topology)
+            row["predicted_seconds"] = estimates.predicted_seconds(
+                comm, name, buffer, *topology
+            )
         if name in table and flags.overlap:
             seconds, share = row["seconds"], flags.overlap
             row["hidden_share"] = overlapped_share(

@@ -19,6 +19,7 @@ from dml.strategies.server.server import Setup as Servers
 from dml.strategies.shared.workers import Descent
 from dml.types import BadInput, CountedComm, Embeddings, Problem, Step
 from dml.update.rows import AdaGrad
+from dml.wire.collectives import ALLREDUCE
 from dml.wire.collectives.all_gather_parts import dense_is_cheaper
 from dml.wire.reducers.exact import exact
 from studies.glove import flags as glove_flags
@@ -102,8 +103,9 @@ def operation(setup: Setup) -> Iterator[Step]:
 
 def synchronous(setup: Setup) -> Iterator[Step]:
     name = setup.flags.allreduce
+    known = name if name in ALLREDUCE else "auto"  # an own one has no formula
     dense = {
-        "auto": partial(dense_is_cheaper, setup.comm, name),
+        "auto": partial(dense_is_cheaper, setup.comm, known),
         "sparse": lambda buffer, nbytes: False,
         "dense": lambda buffer, nbytes: True,
     }[setup.flags.rows]
