@@ -95,7 +95,7 @@ BAD_HOSTS = {
         ("local", None, "-n 0 SCRIPT", "a positive integer after -n, got '0'"),
         ("local", None, "-n -2 SCRIPT", "a positive integer after -n, got '-2'"),
         ("local", None, "-n 2x SCRIPT", "a positive integer after -n, got '2x'"),
-        ("local", None, "-n 257 SCRIPT", "at most 256 ranks here (64 a core), got 257"),
+        ("local", None, "-n 257 SCRIPT", "at most 256 ranks (64 per core), got 257"),
         ("local", None, f"-n {2**64 + 1} SCRIPT", f"got {2**64 + 1}"),
         *(("hosts", text, "SCRIPT", says) for text, says in BAD_HOSTS.items()),
         ("hosts", None, "SCRIPT", "expected --hosts=FILE, got none"),

@@ -108,7 +108,7 @@ GZ = {"ending": ".gz", "pack": gzip.compress}
         ({}, IDX, lambda c: b"\0\0\x0d" + c[3:], "begins with 00 00 0d 03"),
         ({}, IDX, lambda c: c[:4] + b"\xff" * 12, "got 0; download"),
         ({}, IDX, lambda _: idx(np.zeros((1, 4, 6))), "got 1 and 5; pass files of one"),
-        ({}, NAMES[3] + "-idx1-ubyte", None, "expected t10k-labels.* a folder without"),
+        ({}, NAMES[3] + "-idx1-ubyte", None, "expected t10k-labels.* no such file"),
         (GZ, f"{IDX}.gz", lambda _: b"x", "expected a readable file, got .*; download"),
         (GZ, f"{IDX}.gz", lambda c: c[:-12], "expected a readable file, got .*; downl"),
         (0, CIFAR, lambda c: c[:-1], "_3.bin: expected records of 3073 .* 6145 bytes;"),

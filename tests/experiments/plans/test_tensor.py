@@ -87,7 +87,7 @@ def test_what_no_formula_speaks_of_is_seen():
     "flags, message",
     [
         (["--tensor=1"], "2 devices or more, got --tensor=1"),
-        (["--tensor=2,x"], "above 0 in --tensor, got 'x'"),
+        (["--tensor=2,x"], "10.18 in --tensor, got 'x'"),
         (["--tensor=4"], "heads to be divisible by tensor=4, got 2"),
         (["--tensor=2", "--vocabulary=11"], "vocabulary to be divisible by tensor=2"),
         (["--tensor=2", "--sequence", "--length=7"], "length to be divisible by"),

@@ -123,7 +123,7 @@ def test_at_the_optimum_all_slopes_are_gone_and_small_moves_only_raise():
 def test_sides_that_are_not_apart_and_counts_of_nothing_are_bad_input():
     for users, items in [([0, 5], [5, 6]), ([-1], [3]), ([], [])]:
         some = Ratings(np.int32(users), np.int32(items), np.ones(len(users), "f4"))
-        with pytest.raises(BadInput, match="entries whose users' .* got .*; numb"):
+        with pytest.raises(BadInput, match="all rows of users before .* got .*; numb"):
             of_ratings(some, 0.1, 0.1)
     for counts, got in [([1.0, 0.0], "0.0"), ([], "none")]:
         some = np.zeros(len(counts), np.int32)
