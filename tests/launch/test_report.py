@@ -122,35 +122,6 @@ def test_the_page_has_a_row_and_details_for_each_run(made, tmp_path):
     assert "3 done." in page.within["p"][0]
 
 
-def test_flags_that_differ_are_columns_and_the_others_are_told_once(made, tmp_path):
-    sweep(tmp_path / "a", corpus="text8", one=1)
-    folder(tmp_path / "b/other", {"lr": 0.1, "window": 5, "steps": [4], "one": True})
-    page = made(tmp_path)
-    flags = [name for name in page.within["th"] if name.startswith("--")]
-    assert flags == ["--lr", "--steps", "--one"]  # True is not 1, though equal
-    same = page.text.split('class="same"')[1:]
-    assert "Same in the runs that have them" in same[0]
-    assert "--corpus=text8" in same[0] and "--window=5" in same[0]
-    assert not any("--out" in part.split("</details>")[0] for part in same)
-
-
-@pytest.mark.parametrize("many", [1, 2])
-def test_a_value_is_short_to_read_and_exact_to_sort_by(made, tmp_path, many):
-    long = "word " * 10**6
-    summary = {"loss": 1 / 3, "seconds": 1234567.25, "steps": 4, "text": long}
-    for k in range(many):
-        folder(tmp_path / f"x/{k}", {"corpus": long}, [], summary)
-    page = made(tmp_path)
-    assert len(page.text) < 100_000
-    assert page.all("span", title=long[:2000])
-    assert not [name for name in page.within["th"] if name.startswith("--")]
-    assert "Same in all runs" in page.text
-    assert page.within["td"][3:6] == ["0.33333", "1,234,567", "4"]
-    exact = [each.get("data-v") for each in page.all("td")][3:6]
-    assert exact == ["0.3333333333333333", "1234567.25", None]
-    assert f"{many * 1234567.25:,.0f} s" in page.within["dd"]
-
-
 def test_nothing_that_a_run_says_becomes_an_element(made, tmp_path):
     name = EVIL.replace("/", "\N{FRACTION SLASH}")
     for k in range(2):
@@ -264,18 +235,6 @@ def test_seconds_and_words_are_summed_to_draw_against(made, tmp_path):
     assert page.data["axes"] == ["step", "seconds so far", "words sent so far"]
     assert page.curve("loss", 0).tolist() == [[2, 4], [0.5, 1], [8, 16], [1, 1]]
     assert not np.isinf(page.curve("loss", 1)).any()  # a sum beyond all numbers
-
-
-def test_many_curves_share_the_room_of_the_page(tmp_path, monkeypatch):
-    rows = [{"step": s, "loss": float(s % 7)} for s in range(300)]
-    place = tmp_path / "x"
-    for k in range(3):
-        folder(place / f"{k}", {"k": k}, rows)
-    told, _ = report.report_runs.gathered([place])
-    whole = report_curves.packed(told)["measures"][0]["points"]
-    monkeypatch.setattr(report_curves, "FLOATS", 3 * 2 * 40)
-    fewer = report_curves.packed(told)["measures"][0]["points"]
-    assert min(whole) > 100 and max(fewer) <= 40
 
 
 def test_figures_are_shown_once_and_the_largest_are_left_out_where_room_is_short(

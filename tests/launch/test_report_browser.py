@@ -149,26 +149,6 @@ def test_rows_are_filtered_by_words_and_whole_values_and_columns_are_chosen(
     assert head(page, "part_11").is_visible() and not head(page, "loss").is_visible()
 
 
-def test_charts_show_every_run_against_each_axis_and_light_one_up(opened, address):
-    page = opened(address)
-    page.locator("#curves").scroll_into_view_if_needed()
-    until(page, "charts[0].drawn")
-    chart = page.locator(".chart svg").first
-    drawn = chart.locator("path.curve:not(.active)")
-    moves = [drawn.nth(k).get_attribute("d").count("M") for k in range(drawn.count())]
-    assert (len(moves), sum(moves)) == (8, 11)  # eight colours, eleven runs
-    before = drawn.first.get_attribute("d")
-    page.locator("#scale").select_option("log")
-    assert page.locator(".chart svg path.curve").first.get_attribute("d") != before
-    page.locator("#axis").select_option(label="seconds so far")
-    assert "seconds so far" in page.locator(".chart svg").first.text_content()
-    page.locator("#colour").select_option(label="--way")
-    assert page.locator("#legend li").all_text_contents() == [EVIL, "ring"]
-    page.locator("tbody tr").nth(4).hover()
-    assert page.locator(".chart .active[d^=M]").count() >= 1
-    assert page.locator(".chart i").first.text_content() == column(page, "run")[4]
-
-
 def test_a_run_s_figures_are_images_that_run_and_fetch_nothing(opened, address):
     page = opened(f"{address}#run-2")
     assert page.locator("details[open]#run-2").count() == 1

@@ -10,7 +10,6 @@ import pytest
 import sweep
 import sweep_grid
 import sweep_results
-import sweep_runs
 import sweep_table
 from rich.console import Console
 from sweep_grid import Cell
@@ -104,18 +103,6 @@ def test_no_name_hides_another(ended):
     assert [row[f"summary.{name}"] for name in taken] == [*taken.values()]
 
 
-def test_what_is_shown_differs_or_was_asked_for(ended):
-    found = grid(ended, {"1": [1.0, 2.0, 3.0], "2": [5.0, 5.0, 5.0]})
-    keys = sweep_results.keys([run.job.cell for run in found])
-    groups = sweep_results.groups(sweep_results.frame(found), keys)
-    assert sweep_results.shown(groups, keys, None) == [
-        {"lr": "1", "count": "3", "loss": "2 (1.5 … 2.5)"},
-        {"lr": "2", "count": "3", "loss": "5"},
-    ]
-    asked = sweep_results.shown(groups, keys, "wall_seconds")
-    assert [row["wall_seconds"] for row in asked] == ["1", "1"]
-
-
 def test_a_figure_has_medians_and_quartiles_by_name(ended, monkeypatch, tmp_path):
     drawn = {}
 
@@ -156,18 +143,6 @@ def progress(states, done, cores, terminal):
         for state in states:
             show(state)
     return re.sub(r"\x1b\[[0-9;?]*\w", "", screen.getvalue())
-
-
-def test_a_terminal_sees_what_runs_and_what_failed(ended):
-    job = ended(2, {"lr": "[1]"}).job
-    (job.folder / "output.txt").write_text("step 1\nstep 2 [b]\n=====\n")
-    running = sweep_runs.Running(job, None, [0, 1], 0.0)
-    failed = Ended(job, 1, 10.0, "a\n[bold]why")
-    state = State([job], [running], [failed, Ended(job, 0, 8.0, "")])
-    said = progress([state], 5, 4, True)
-    assert "6/9" in said and "FAILED, code 1: [bold]why" in said
-    assert "6 done  1 failed  1 running  1 waiting  4 s left" in said
-    assert re.search(r"lr=\[1\] +0,1 +\d+ +step 2 \[b\]", said)
 
 
 def test_a_pipe_gets_a_line_a_run(ended):

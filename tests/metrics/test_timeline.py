@@ -6,9 +6,7 @@ import numpy as np
 import pytest
 
 from dml import sim
-from dml.figures import style as figures
-from dml.figures.timeline import draw
-from dml.metrics.timeline import digest, events, merged, waiting, without, write
+from dml.metrics.timeline import digest, events, merged, waiting, without
 from dml.types import Interval, Message, Timeline
 from dml.wire.collectives import ALLREDUCE
 from dml.wire.comm import Traced
@@ -125,52 +123,3 @@ def test_a_run_has_one_hash_whatever_its_data_and_another_run_another():
     interval, message = Interval(0, "Recv", 0.0, 1.0), Message(0, 0, 0, 8, 0.0, 1.0)
     few = ([], []), ([interval], []), ([], [message]), ([interval], [message])
     assert len({digest(Timeline(*each)) for each in few}) == 4
-
-
-STORY = Timeline(
-    [
-        Interval(0, "update", 10.0, 11.0),
-        Interval(0, "wait", 11.0, 13.0),
-        Interval(1, "gradient", 10.0, 11.0),
-        Interval(1, "gradient", 11.0005, 12.0),  # so near that no gap can be seen
-        Interval(1, "reading", 12.0, 12.25),
-        Interval(1, "writing", 12.5, 13.0),
-    ],
-    [Message(1, 0, 0, 2000, sent=12.0, received=13.0)],
-)
-
-
-def test_the_picture_shows_what_the_timeline_tells(tmp_path, monkeypatch):
-    timeline = ring(16)
-    write(tmp_path / "timeline", timeline)
-    draw(tmp_path / "timeline", timeline)
-    trace = json.loads((tmp_path / "timeline.json").read_text())
-    assert trace["traceEvents"] == events(timeline)
-    assert {path.suffix for path in tmp_path.iterdir()} == {".json", ".svg", ".png"}
-    kept = []
-    monkeypatch.setattr(figures, "save", lambda figure, path: kept.append(figure))
-    draw("", STORY)
-    (axes,) = kept[0].axes
-    boxes = {}
-    for patch in axes.patches:
-        corners = patch.get_path().vertices.reshape(-1, 5, 2)
-        x, y = corners[:, :4].transpose(2, 0, 1)
-        boxes[patch.get_label()] = [
-            (row, *each) for row, each in zip(y.mean(1), x[:, :2].tolist(), strict=True)
-        ]
-    assert boxes == {
-        "gradient": [(1, 0, 2)],
-        "wire": [(0, 1, 3)],
-        "update": [(0, 0, 1)],
-        "reading": [(1, 2, 2.25)],
-        "writing": [(1, 2.5, 3)],
-        "waiting": [(0, 1, 3)],
-    }
-    (line,) = axes.lines
-    assert line.get_xdata()[:2].tolist() == [2, 3]
-    assert line.get_ydata()[:2].tolist() == [1 - 0.28, 0.28]  # from bar to bar
-    assert axes.get_xlim() == (0, 3) and axes.get_ylim() == (1.6, -0.6)
-    title = "2 ranks · 1 messages · 2 kB · 33.3% of the time waiting"
-    assert axes.get_title(loc="left") == title
-    draw("", Timeline([Interval(0, "update", 1.0, 1.0)], []))  # of no duration
-    assert kept[1].axes[0].get_xlabel() == "ns"

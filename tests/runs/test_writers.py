@@ -5,7 +5,7 @@ from contextlib import contextmanager
 import pytest
 
 from dml.runs import exports
-from dml.runs.writers import Writer, console, first, jsonl, line, scaled, tables
+from dml.runs.writers import Writer, first, jsonl, line, scaled, tables
 
 
 @contextmanager
@@ -42,18 +42,6 @@ def test_rows_are_in_the_file_before_it_is_closed(tmp_path):
     assert [json.loads(line)["loss"] for line in lines] == [0, 0.1, 0.2]
 
 
-def test_a_piped_console_says_loss_and_time_left_ten_times_and_the_summary(capsys):
-    with console(total=40) as writer:
-        for step in range(1, 41):
-            writer.row({"step": step, "loss": 1 / step})
-        writer.summary({"loss": 0.025, "words_sent": 12, "sha256": "abc"})
-    *rows, last = capsys.readouterr().out.splitlines()
-    assert len(rows) == 10
-    assert rows[1].startswith("step 8/40  loss 0.1250  ")
-    assert rows[1].endswith(" s left")
-    assert last == "loss 0.025  words_sent 12"
-
-
 def test_tables_fill_templates_and_show_a_dash_for_a_missing_number(capsys):
     columns = {
         "way": (6, "{way}"),
@@ -80,24 +68,6 @@ def test_tables_fill_templates_and_show_a_dash_for_a_missing_number(capsys):
 def test_a_line_leaves_out_templates_whose_fields_are_missing():
     templates = ("loss {loss:.1f}", "of {count} ({share:.0%})", "{none}", "end")
     assert line({"loss": 2, "count": 3, "none": None}, *templates) == "loss 2.0  end"
-
-
-def test_a_table_has_a_line_a_row_at_once_and_a_new_column_widens_all(tmp_path):
-    path = tmp_path / "m.csv"
-    with exports.table(path) as writer:
-        writer.row({"step": 1, "loss": 0.5})
-        assert path.read_text() == "step,loss\n1,0.5\n"
-        writer.row({"loss": 0.25, "step": 2})
-        assert path.read_text() == "step,loss\n1,0.5\n2,0.25\n"
-        writer.row({"step": 3, "accuracy": 0.5, 'a "name", quoted': "x\ny"})
-        writer.row({"step": 4})
-    columns, rows = exports.read(path)
-    assert columns == ["step", "loss", "accuracy", 'a "name", quoted']
-    assert [list(row.values()) for row in rows[1:]] == [
-        ["2", "0.25", "", ""],
-        ["3", "", "0.5", "x\ny"],
-        ["4", "", "", ""],
-    ]
 
 
 def test_a_run_that_goes_on_appends_to_its_table(tmp_path):

@@ -94,18 +94,6 @@ def test_a_profile_has_jax_beside_the_messages_and_changes_no_bit(tmp_path, caps
     assert [e for e in trace["traceEvents"] if e["pid"] == 0][2:] == drawn
 
 
-def test_virtual_ranks_have_one_profile_whose_clocks_begin_alike(tmp_path, capsys):
-    argv = ["--simulate=3", "--allreduce=ring", "--steps=4"]
-    plain = run(tmp_path / "plain", *argv)
-    assert run(tmp_path, *argv, "--profile", timeline=2) == plain
-    assert "virtual and real time start at 0" in capsys.readouterr().out
-    trace = json.loads(gzip.decompress((tmp_path / "profile.json.gz").read_bytes()))
-    first = trace["traceEvents"][0]
-    assert first["args"] == {"name": "messages, in virtual time"}
-    assert times(trace["traceEvents"], 0)[0] < times(trace["traceEvents"], 1)[1]
-    assert [path.name for path in (tmp_path / "profile").iterdir()] == ["rank0"]
-
-
 def test_virtual_replicas_compute_an_update_and_an_evaluation_once(
     tmp_path, monkeypatch
 ):

@@ -3,7 +3,7 @@ import scaling
 from studies.scaling import bert as scaling_bert
 from studies.scaling import measured as scaling_measured
 from studies.scaling import model as scaling_model
-from studies.scaling.model import BY_HAND, Training, joined
+from studies.scaling.model import BY_HAND, Training
 
 from dml import sim
 from dml.wire.costs.allreduce import Rates
@@ -121,10 +121,3 @@ def test_the_lectures_table_says_how_efficient_it_is():
     said = [ring, hidden, levels]
     ends = [round(100 * row[f"error_{size}"]) for row in said for size in (1024, 1472)]
     assert ends == [27, 48, -12, 2, -6, -4]
-
-
-def test_the_gradient_that_overlaps_is_solved_for():
-    """joined(g, w) = max(g, g/3 + w): both its branches are met by some V100."""
-    for wire in (0.1, 0.9, 5.0):
-        found = joined(1.0, wire, True)
-        assert found == pytest.approx(max(1.0, 1 / 3 + wire))

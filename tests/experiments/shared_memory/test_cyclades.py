@@ -4,7 +4,7 @@ import cyclades
 import numpy as np
 import pytest
 from studies.shared_memory import cyclades_measurements, cyclades_report
-from studies.shared_memory.cyclades_measurements import bits, distinct_hubs, sizes
+from studies.shared_memory.cyclades_measurements import bits, distinct_hubs
 from studies.shared_memory.hogwild_runs import PROBLEMS, SERIAL, Turn, by_turns, unused
 from studies.shared_memory.sparse_flags import Stated
 from studies.shared_memory.sparse_runs import Task
@@ -41,11 +41,6 @@ def small(monkeypatch):
 
     for name in MADE:
         put(name)
-
-
-@pytest.fixture
-def undrawn(monkeypatch):
-    monkeypatch.setattr(cyclades_report, "drawn", lambda *_: None)
 
 
 def run(out, *argv):
@@ -107,18 +102,6 @@ def test_a_bit_that_differs_is_seen(monkeypatch, wrong):
     given = comm, documents(), STATED["svm"], 0
     (row,) = bits(*given, shares=[1.0], batches=[8], workers=[1, 2, 4])
     assert row["equal"] == (wrong is None)
-
-
-def test_conflicts_connect_more_the_larger_the_batch_and_less_without_hubs():
-    problem = documents()
-    given = sim.run(Metered, 1)[0], problem, STATED["svm"], 0
-    rows = list(sizes(*given, shares=[1.0, 0.05], batches=[1, 8, 64]))
-    every, fewer = rows[:3], rows[3:]
-    assert [row["mean_size"] for row in every] == [1, 8, pytest.approx(50)]
-    assert [row["components"] for row in every] == [1, 1, 1]  # all meet in a feature
-    assert fewer[0]["mean_size"] < fewer[1]["mean_size"] < fewer[2]["mean_size"]
-    assert all(one["mean_size"] <= two["mean_size"]
-               for one, two in zip(fewer, every, strict=True))  # fmt: skip
 
 
 def test_shares_that_mark_the_same_rows_are_one():

@@ -236,7 +236,10 @@ def check_axes_that_do_not_go_together_are_refused():
         ("no pipedream", partial(on_axes, data=2, sequence=2, schedule="pipedream")),
         ("on one device", partial(on_axes, MIXTURE, data=2, sequence=2)),
         ("causal", partial(tensor_transformer, SHAPE, False, 1, ring=2)),
-        ("a length divisible by sequence:3", partial(tensor_transformer, SHAPE, True, 1, ring=3)),
+        (
+            "a length divisible by sequence:3",
+            partial(tensor_transformer, SHAPE, True, 1, ring=3),
+        ),
     ]:
         with pytest.raises(BadInput, match=says) as caught:
             call()
