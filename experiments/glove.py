@@ -53,10 +53,9 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
     """Count, train, evaluate, write; return the summaries of this process's ranks."""
     flags.parse(FLAGS, argv)
     path = runs.path(FLAGS.out or FLAGS.resume, "glove")
-    mesh = FLAGS.strategy == "mesh"
     with interruptible() as interrupted:
         call = partial(program, path=path, interrupted=interrupted)
-        return flags.ranks(call, FLAGS, mesh)
+        return flags.ranks(call, FLAGS, FLAGS.strategy == "mesh")
 
 
 def program(

@@ -111,7 +111,7 @@ def show(plan: memory_report.Arguments, summary: Row) -> None:
         f"\ncheapest: --mesh={mesh_text(pick.plan)} ({options_text(pick.plan)}, "
         f"microbatches of {pick.plan.microbatch}): "
         f"{summary['gb']:.1f} GB of {FLAGS.device_gb:g}, "
-        f"{summary['seconds']:.3g} s a step, {pick.price:,.3g} s of all devices"
+        f"{summary['seconds']:.3g} s per step, {pick.price:,.3g} s of all devices"
     )
 
 

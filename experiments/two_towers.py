@@ -11,7 +11,7 @@ colours; this needs CIFAR as --data.
 
 Cost: five networks, 200 steps of 64 images each.
 Result: losses agree to 1e-6 in the first 20 steps. No set of crossings is clearly
-better after 200 steps. XLA sends the words of the formula: 834 KB a step, 1,896 KB if
+better after 200 steps. XLA sends the words of the formula: 834 KB per step, 1,896 KB if
 all layers are connected.
 """
 

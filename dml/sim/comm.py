@@ -51,7 +51,7 @@ class VirtualComm(Matching):
         recvtag: int = ANY,
         status: Status | None = None,
     ) -> None:
-        # The hot path of every collective, a million calls a second. The two common
+        # The hot path of every collective, a million calls per second. The two common
         # cases make no function calls: a buffered send to a rank that does not wait for
         # it, and a receive whose message has already arrived.
         process, peer = self.process, self.peers[dest]

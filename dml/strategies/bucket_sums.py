@@ -3,7 +3,7 @@
     backward  layer 3 │ layer 2 │ layer 1    a bucket is sent when its gradients are
     wire              └ bucket 0 ┴ bucket 1  complete, while XLA computes the next ones
 
-Wait-free backpropagation (Poseidon, Zhang 2017). Words an update: those of the
+Wait-free backpropagation (Poseidon, Zhang 2017). Words per update: those of the
 all-reduces over all parameters and one loss.
 """
 

@@ -5,7 +5,7 @@
       y  │░░░░│░░░░│░░░░│               minibatch. Each rank updates its columns with
           ⟨x,y⟩ = · + · + ·             the sums.
 
-No parameters are sent. Words an update: those of the all-reduce over B products, plus
+No parameters are sent. Words per update: those of the all-reduce over B products, plus
 one for the norm of the rows if the loss has a norm.
 """
 

@@ -9,7 +9,7 @@
 An example has two rows: a word and a context, or a user and an item. Every row changes
 in the order of one rank, so results are bit-identical on any number of ranks and by
 either medium. By messages each of the B blocks of contexts, n/B numbers, moves between
-ranks p times an epoch: pn words for examples with two sides; plus the losses of all
+ranks p times per epoch: pn words for examples with two sides; plus the losses of all
 cells.
 """
 

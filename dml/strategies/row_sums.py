@@ -6,7 +6,7 @@
                  └── dense: all-reduce ───┘  all T rows, by any algorithm
                 table    table    table      one rule on equal sums: equal bits
 
-All ranks choose the cheaper exchange from the numbers of rows. Words an update: (p-1)n
+All ranks choose the cheaper exchange from the numbers of rows. Words per update: (p-1)n
 for n gathered words and 2p(p-1) for their lengths; or those of the all-reduce over the
 table.
 """

@@ -3,7 +3,7 @@
     minibatch k ─► shard of each worker ─► gradient ─► servers ─► rows ─► workers
 
 A worker yields a Step per clock, with the loss of its shard; a server yields one Step
-at the end. The report receives the measurements of this rank. Words a clock: for each
+at the end. The report receives the measurements of this rank. Words per clock: for each
 worker those of the rows that it reads and of its gradient (`workers`).
 """
 

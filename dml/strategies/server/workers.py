@@ -3,7 +3,7 @@
     read ─► gradient ─► push, clock ─► read ─► …          wait: until the rows arrive
             request the next rows                         with prefetch, before the
                                                           gradient is computed
-Words a clock: those of the rows read and of the gradient.
+Words per clock: those of the rows read and of the gradient.
 """
 
 from collections.abc import Callable, Iterable, Iterator

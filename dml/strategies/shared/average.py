@@ -3,7 +3,7 @@
     worker 0   blocks 5 0 1   w_0 ─┐
     worker 1   blocks 2 4 3   w_1 ─┴─► (w_0 + w_1) / 2      no worker waits before it
 
-Memory holds p tables. Words a Step: those of the all-reduce over the loss and the
+Memory holds p tables. Words per Step: those of the all-reduce over the loss and the
 number of changed rows.
 """
 

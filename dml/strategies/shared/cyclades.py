@@ -7,7 +7,7 @@ A block's edges are divided among workers by connected components of its conflic
 so that two workers share no row. The result is that of serial descent in the epoch's
 order, except for `deferred` rows: they are left out of the graph and change at the
 end of a block. If all rows are deferred, a block is a synchronous minibatch. A barrier
-ends each block. Words a Step: the loss, and the rows changed.
+ends each block. Words per Step: the loss, and the rows changed.
 """
 
 from collections.abc import Iterable, Iterator
@@ -42,7 +42,7 @@ def cyclades(
     batch: int,
     threads: int = 1,
 ) -> Iterator[Step]:
-    """Train block after block; yield a Step an epoch.
+    """Train block after block; yield a Step per epoch.
 
     Args:
       problem: Problem to train, equal on all ranks; it needs a kernel with a model.

@@ -36,7 +36,7 @@ def delayed(
     per_coordinate: bool = False,
     most: int = MAX_DELAY,
 ) -> Iterator[Step]:
-    """Train as one worker with delayed reads; yield a Step an epoch.
+    """Train as one worker with delayed reads; yield a Step per epoch.
 
     A delay is a random number, rounded down, and at most the number of updates so far.
 

@@ -4,8 +4,8 @@
     worker   0 1 0 1 0 1 …     changes rows that other workers read and write.
 
 The locking policy determines when a worker waits. Runs of several workers are not
-reproducible. One worker is serial descent, bit for bit, by every policy. Words a Step:
-the losses, and the rows changed.
+reproducible. One worker is serial descent, bit for bit, by every policy. Words per
+Step: the losses, and the rows changed.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -44,7 +44,7 @@ def hogwild(
     counting: bool = False,
     delay: int = 0,
 ) -> Iterator[Step]:
-    """Train on one table; yield a Step an epoch.
+    """Train on one table; yield a Step per epoch.
 
     Args:
       problem: Problem to train, equal on all ranks; it needs a kernel.

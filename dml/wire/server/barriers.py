@@ -45,7 +45,7 @@ def k_of_p(comm: Comm, work: Work, steps: int, k: int) -> np.ndarray:
         worker 1  ███████│████× │        × ended by the server
         worker 2  █████× │██████│
 
-    2 rounds a step: at most p numbers of steps to the server, p empty messages back.
+    2 rounds per step: at most p numbers of steps to the server, p empty messages back.
     """
     server, word = comm.size - 1, np.zeros(1, np.int64)
     if comm.rank == server:
@@ -76,7 +76,7 @@ def ssp(comm: Comm, work: Work, steps: int, staleness: float = 0) -> np.ndarray:
         worker 0  ██████████│████│██████░░░│███        s = 1: at most one ahead
         worker 1  ███████████████████████│██████
 
-    2 rounds a step: p empty messages to the server, which answers each when the bound
+    2 rounds per step: p empty messages to the server, which answers each when the bound
     allows it.
     """
     server = comm.size - 1
@@ -122,7 +122,7 @@ def asynchronous(comm: Comm, work: Work, steps: int) -> np.ndarray:
         worker 0  ██████│████████│█████│███
         worker 1  █████████│████│████████│█
 
-    p empty messages a step, and no rounds.
+    p empty messages per step, and no rounds.
     """
     server = comm.size - 1
     if comm.rank == server:

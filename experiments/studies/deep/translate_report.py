@@ -38,7 +38,7 @@ COLUMNS = {
     "layers": (6, "{layers}"),
     "ticks": (5, "{ticks}"),
     "gain": (5, "{gain:.2f}"),
-    "ms a step": (9, scaled("seconds_per_step", 1000, ".1f")),
+    "ms per step": (11, scaled("seconds_per_step", 1000, ".1f")),
     "loss": (7, "{loss:.4f}"),
     "exactly right": (13, "{accuracy:.1%}"),
 }

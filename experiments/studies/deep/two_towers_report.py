@@ -24,9 +24,9 @@ COLUMNS = {
     "devices": (7, "{devices}"),
     "accuracy": (8, "{accuracy:.1%}"),
     "loss": (6, "{cross_entropy:.4f}"),
-    "KB a step": (9, scaled("formula_bytes", 1 / 1024, ",.0f")),
+    "KB per step": (11, scaled("formula_bytes", 1 / 1024, ",.0f")),
     "compiled": (9, scaled("compiled_bytes", 1 / 1024, ",.0f")),
-    "ms a step": (9, scaled("seconds_per_step", 1000, ".1f")),
+    "ms per step": (11, scaled("seconds_per_step", 1000, ".1f")),
 }
 
 

@@ -63,12 +63,12 @@ COLUMNS: dict[str, Columns] = {
         "of GB": (5, "{device_gb:d}"),
         **DEVICES,
         "GB held": (7, "{gb:.4g}"),
-        "s a step": (8, "{seconds:.3g}"),
+        "s per step": (10, "{seconds:.3g}"),
     },
     "proposals": {
         **DEVICES,
         **HELD,
-        "s a step": (8, "{seconds:.3g}"),
+        "s per step": (10, "{seconds:.3g}"),
         "tokens/s": (10, "{tokens_per_second:,.0f}"),
         "compute": (7, "{compute_share:.1%}"),
         "binds": (14, "{binds} {binds_share:.1%}"),
@@ -94,7 +94,7 @@ COLUMNS: dict[str, Columns] = {
     },
 }
 TITLES = {
-    "lecture": "the lecture's table, 16 bytes a parameter: 2 + 2 + 12 of mixed Adam",
+    "lecture": "the lecture's table, 16 bytes per parameter: 2 + 2 + 12 of mixed Adam",
     "holding": "fewest devices that fit a model, and the fastest plan on them",
     "proposals": "fastest meshes by number of devices; GB on the fullest device",
     "stages": "stages of the cheapest plan: microbatches in flight, GB on a device",

@@ -157,7 +157,7 @@ TABLES: dict[str, Table] = {
         STAGES
         | {"M": (2, "{microbatches}")}
         | {"schedule": (8, "{way:8}")}
-        | {"ms a step": (9, "{milliseconds:.0f}"), "formula": SPEED_UPS["formula"]}
+        | {"ms per step": (11, "{milliseconds:.0f}"), "formula": SPEED_UPS["formula"]}
         | {"measured": (8, "{measured:.2f}"), "MB": (7, "{temporary_mb:.1f}")},
         measured,
         lambda row: {

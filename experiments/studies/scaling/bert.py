@@ -16,7 +16,7 @@ ALONE = 14 * 24 * 60.0  # lower bound of minutes on one V100: "more than two wee
 PARAMETERS, ITEMSIZE = 340_000_000, 2  # gradients are sent in half precision
 STEPS = 7038 + 1563  # assumed: sequences of 128, 65 536 a step; of 512, 32 768 a step
 HOST = 16
-OUTSIDE = Rates(alpha=5e-6, beta=16 / 100e9, gamma=1 / 300e9)  # 8 x 100 Gb/s a host
+OUTSIDE = Rates(alpha=5e-6, beta=16 / 100e9, gamma=1 / 300e9)  # 8 x 100 Gb/s per host
 INSIDE = OUTSIDE._replace(beta=1 / 150e9)
 
 ASSUMED = (

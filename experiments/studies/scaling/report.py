@@ -51,8 +51,8 @@ def titles(training: Training, rates: Rates) -> dict[str, str]:
         "prediction": f"predicted speed-up: {training.parameters:,} parameters of "
         f"{training.itemsize} bytes, {training.batch} examples {kind}, a gradient of "
         f"{training.gradient(1) * 1e3:.3g} ms alone;\nalpha {rates.alpha:.3g} s a "
-        f"message, beta {rates.beta:.3g} s and gamma {rates.gamma:.3g} s a byte, "
-        f"{training.host} workers a host; overlap: with the backward pass, "
+        f"message, beta {rates.beta:.3g} s and gamma {rates.gamma:.3g} s per byte, "
+        f"{training.host} workers per host; overlap: with the backward pass, "
         f"{BACKWARD:.0%} of a gradient",
         "measured": "measured steps: gradient and all-reduce",
         "bert": f"BERT-large by V100, efficiency from {min(PUBLISHED)} on; "

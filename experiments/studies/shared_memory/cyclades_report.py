@@ -100,7 +100,7 @@ def totals(rows: Sequence[Row]) -> dict[str, Any]:
 
 
 def drawn(path: Path, rows: Sequence[Row]) -> None:
-    """Draw how conflicts connect batches, and updates a second by workers."""
+    """Draw how conflicts connect batches, and updates per second by workers."""
     sizes, runs = (matching(rows, kind=kind) for kind in ("sizes", "race"))
     series = {
         f"{name}, {some[0]['apart']} rows apart": (

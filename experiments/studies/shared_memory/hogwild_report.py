@@ -65,7 +65,7 @@ def level(delays: Sequence[Row]) -> dict[str, float | None]:
     for key, way, least in (("level_us", LADDER[0], LEVEL), ("even_us", "serial", 1.0)):
         takes, speeds = round_robin(delays, way)
         found[key] = at = crossing(takes, speeds, least)
-        where = f"from {at:.3g} us a gradient on" if at else "at no delay"
+        where = f"from {at:.3g} us per gradient on" if at else "at no delay"
         if min(speeds) >= least:
             where = "at every delay"
         sys.stdout.write(f"round robin has {least:.0%} of {way}'s speed {where}\n")

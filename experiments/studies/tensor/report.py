@@ -108,7 +108,7 @@ def draw(path: Path, table: Sequence[Row]) -> None:
         for label, key in (("", "bytes"), (", formula", "formula_bytes"))
     }
     dashed = [name for name in series if name.endswith("formula")]
-    axes = {"x": "devices", "y": "bytes a device sends in a step"}
+    axes = {"x": "devices", "y": "bytes sent by a device per step"}
     curves(path, series, dashed=dashed, **axes)
 
 
