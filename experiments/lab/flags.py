@@ -75,7 +75,10 @@ def parse(values: FlagValues, argv: Sequence[str]) -> FlagValues:
 
 
 def ranks(
-    program: Callable[[CountedComm], Any], values: FlagValues, devices: bool = False
+    program: Callable[[CountedComm], Any],
+    values: FlagValues,
+    devices: bool = False,
+    sleeping: bool = True,
 ) -> list[Any]:
     """Call program(comm) on this rank, or on --simulate virtual ranks.
 
@@ -83,6 +86,8 @@ def ranks(
         program: receives a communicator that counts its traffic.
         values: the flags.
         devices: whether the virtual ranks are devices of one rank.
+        sleeping: whether real ranks sleep while they wait if there are more ranks than
+          cores; MPI's own waiting takes the cores of the others.
 
     Returns:
         The results of all ranks of this process.
@@ -98,13 +103,15 @@ def ranks(
     call = ordered(counted, program, values)
     if not values.simulate:
         from dml.wire.comm.mpi import world
+        from dml.wire.comm.sleeping import sleep_if_oversubscribed
 
         if values.events:
             raise BadInput(
                 f"expected --simulate with --events={values.events}, got real ranks; "
                 "pass --simulate=<number of ranks>"
             )
-        return [call(world(values.watchdog))]
+        comm = world(values.watchdog)
+        return [call(sleep_if_oversubscribed(comm) if sleeping else comm)]
     from dml import sim
 
     size = values.simulate

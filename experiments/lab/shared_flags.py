@@ -41,7 +41,12 @@ SHARED: dict[str, tuple[Any, ...]] = {
     ),
     "virtual_seconds": ("number", 1e9, "Virtual seconds after which a run ends.", 0),
     "straggle": ("text", "", "Delay distribution of an update; empty: no delays."),
-    "watchdog": ("number", 60.0, "Timeout of a blocking call in seconds; 0: none.", 0),
+    "watchdog": (
+        "number",
+        60.0,
+        "Seconds in a call after which the ranks that wait are reported; 0: never.",
+        0,
+    ),
     "check": ("switch", False, "Comparison of buffers between ranks at every call."),
     "group": ("integer", 0, "Group size of hierarchical; 0 groups by host.", 0),
     "outside": ("choice", "ring", OUTSIDE, "All-reduce across groups of hierarchical."),
