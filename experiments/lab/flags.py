@@ -154,11 +154,17 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
     """Call main(argv) as a command: bad input is one line, and exit code 2."""
     try:
         main(sys.argv)
-    except (BadInput, FloatingPointError, OSError, Stopped, KeyboardInterrupt) as error:
+    except (
+        *(BadInput, FloatingPointError, OSError, Stopped, KeyboardInterrupt),
+        MemoryError,
+    ) as error:
         from dml.wire.comm.abort import leave, refuse
         from dml.wire.comm.mpi import world
 
-        line = f"{Path(sys.argv[0]).name}: {' '.join(str(error).split())}"
+        text = " ".join(str(error).split())
+        if isinstance(error, MemoryError):
+            text = f"expected enough memory, got: {text}; pass smaller sizes"
+        line = f"{Path(sys.argv[0]).name}: {text}"
         if isinstance(error, KeyboardInterrupt):
             leave(world(), f"{line}stopped; saved checkpoints are kept", STOPPED)
         if isinstance(error, OSError):
