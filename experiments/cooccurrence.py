@@ -11,7 +11,7 @@ program.
 """
 
 import shutil
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,6 @@ from lab import flags, writing
 from studies.glove import counting
 
 from dml.runs import folder as runs
-from dml.runs import writers
 from dml.types import CountedComm
 from dml.wire.collectives import tree_allreduce
 
@@ -43,7 +42,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
             "cooccurrence_seconds": seconds,
             "words_sent": int(words[0]),
         }
-        with writing.first(path, FLAGS, comm, writers.console(0)) as writer:
+        with writing.first(path, FLAGS, comm, sentence=sentence) as writer:
             writer.summary(summary)
         if comm.rank == 0:
             for name in ("vocab.txt", "cooccurrence.bin"):
@@ -51,6 +50,14 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         return summary
 
     return flags.ranks(program, FLAGS)
+
+
+def sentence(summary: Mapping[str, Any]) -> str:
+    """Return the conclusion of a run."""
+    return (
+        f"Counted {summary['records']:,} pairs of {summary['words']:,} words in "
+        f"{summary['cooccurrence_seconds']:.3g} s."
+    )
 
 
 if __name__ == "__main__":

@@ -20,7 +20,7 @@ import numpy as np
 from lab import flags, timelines, writing
 from studies.glove import counting, strategies
 from studies.glove import flags as glove_flags
-from studies.glove.report import conclude, progress, results, speeds, total
+from studies.glove.report import conclude, progress, results, sentence, speeds, total
 
 from dml.figures import style as figures
 from dml.runs import checkpoints, writers
@@ -78,8 +78,7 @@ def program(
         return by_word(unpack(table, FLAGS.dim), blocks)
 
     def evaluate(table: np.ndarray) -> Mapping[str, Any]:
-        words = FLAGS.neighbours.split(",")
-        return conclude(path, counts.vocabulary, state_of(table), words)
+        return conclude(path, counts.vocabulary, state_of(table), FLAGS.neighbours)
 
     task = problem(by_row(state, blocks), tiles, blocks, batch, evaluate)
     setup = strategies.Setup(FLAGS, comm, task, timer, FLAGS.epochs - done, batch, {})
@@ -98,7 +97,8 @@ def program(
         FLAGS.epochs, done, unit="epoch", row_text=line, summary_text=results
     )
     shown = console, figures.chart(path / "loss", "epoch")
-    with writing.first(path, FLAGS, comm, *shown, append=bool(FLAGS.resume)) as writer:
+    common = {"append": bool(FLAGS.resume), "sentence": sentence}
+    with writing.first(path, FLAGS, comm, *shown, **common) as writer:
         steps = checkpointed(steps, comm, save, FLAGS.save_every, interrupted)
         summary = train(steps, evaluate, writer, finished=finished)
         first_of_all(comm, lambda: None)  # other ranks sleep while rank 0 evaluates

@@ -22,7 +22,7 @@ from typing import Any
 from lab import estimates, flags, writing
 from studies.server import flags as server_flags
 from studies.server.problems import PROBLEMS, loading, rate, shards
-from studies.server.runs import Plan, drawn, ends, ran, rows, summarised
+from studies.server.runs import Plan, drawn, ends, ran, rows, sentence, summarised
 
 from dml.models.sparse.logistic import kkt
 from dml.runs import folder as runs
@@ -79,7 +79,7 @@ def main(argv: Sequence[str]) -> list[dict[str, Any]]:
         console = writers.console(plan.clocks, unit="clock", summary_text=ends)
         with (
             writers.first(comm.rank, console) as bar,
-            writing.first(path, FLAGS, comm) as writer,
+            writing.first(path, FLAGS, comm, sentence=sentence) as writer,
         ):
             result = ran(comm, problem, update, setup, plan, Writer(bar.row, ignore))
             if not result:

@@ -8,6 +8,7 @@ import string
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -66,6 +67,8 @@ def collected(finish: Callable[[list[Row], Row], None]) -> Iterator[Writer]:
     rows: list[Row] = []
     yield Writer(rows.append, lambda summary: finish(rows, summary))
 
+
+PAIRS = 3  # names and values in a line of a summary
 
 Columns = Mapping[str, tuple[int, str | Callable[[Row], str]]]
 
@@ -159,9 +162,38 @@ def loss_of(row: Row) -> str:
 
 
 def numbers_of(summary: Row) -> str:
-    """Return the numbers of a summary as text."""
-    numbers = {k: v for k, v in summary.items() if isinstance(v, int | float)}
-    return "  ".join(f"{k} {v:.6g}" for k, v in numbers.items())
+    """Return the numbers of a summary as a table."""
+    texts = [
+        (name.replace("_", " "), f"{value:.6g}")
+        for name, value in summary.items()
+        if isinstance(value, int | float) and not isinstance(value, bool)
+    ]
+    columns = []
+    for k in range(PAIRS):
+        names, values = (
+            [name for name, _ in texts[k::PAIRS]],
+            [v for _, v in texts[k::PAIRS]],
+        )
+        widths = max(map(len, names), default=0), max(map(len, values), default=0)
+        columns.append(
+            [
+                f"{n:{widths[0]}}  {v:>{widths[1]}}"
+                for n, v in zip(names, values, strict=True)
+            ]
+        )
+    return "\n".join("   ".join(filter(None, row)) for row in zip_longest(*columns))
+
+
+def trained(summary: Row) -> str:
+    """Return the main results of a training in one sentence."""
+    start = line(summary, "Trained {steps:,} updates in {seconds:.3g} s")
+    parts = (
+        "loss {loss:.4g}",
+        "accuracy {accuracy:.1%}",
+        "perplexity {perplexity:.4g}",
+    )
+    ends = filter(None, (line(summary, part) for part in parts))
+    return f"{start}: {', '.join(ends)}." if start else "Finished."
 
 
 @contextmanager

@@ -9,7 +9,7 @@ docs/RESULTS.md.
 """
 
 import sys
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, TypeVar
 
 from dml.runs.results import Run
@@ -111,10 +111,9 @@ def judge(claim: Claim, *runs: Run) -> Verdict:
 def conclude(claims: Sequence[Claim], run: Run) -> dict[str, Any]:
     """Print the verdict of each claim that a run has numbers of.
 
-    Returns
-    -------
-    The entries of the summary: `verdict`, all claims by verdict in one line, and
-    `verdict_<name>` and `found_<name>`, the verdict and the numbers of each claim.
+    Returns:
+      The entries of the summary: `verdict`, all claims by verdict in one line, and
+      `verdict_<name>` and `found_<name>`, the verdict and the numbers of each claim.
     """
     summary: dict[str, Any] = {}
     by_result: dict[str, list[str]] = {HOLDS: [], FAILS: [], UNTESTED: []}
@@ -131,3 +130,17 @@ def conclude(claims: Sequence[Claim], run: Run) -> dict[str, Any]:
         f"{result}: {', '.join(texts)}" for result, texts in by_result.items() if texts
     ]
     return {"verdict": "; ".join(parts)} | summary
+
+
+def conclusion(summary: Mapping[str, Any]) -> str:
+    """Return the numbers of verdicts in a summary as a sentence."""
+    results = [v for name, v in summary.items() if name.startswith("verdict_")]
+    parts = [
+        f"{results.count(result)} {text}"
+        for result, text in ((FAILS, "fail"), (UNTESTED, "not testable here"))
+        if result in results
+    ]
+    return (
+        f"{results.count(HOLDS)} of {len(results)} published results hold"
+        f"{' (' + ', '.join(parts) + ')' if parts else ''}."
+    )

@@ -18,6 +18,7 @@ from absl import flags
 
 from dml import extend
 from dml.types import BadInput, Comm, CountedComm
+from lab.progress import PROGRESS
 from lab.shared_flags import SHARED, FlagValues
 from lab.shared_flags import VIRTUAL as VIRTUAL
 from lab.shared_flags import WRITTEN as WRITTEN
@@ -71,7 +72,16 @@ def parse(values: FlagValues, argv: Sequence[str]) -> FlagValues:
     if values.help:
         sys.stdout.write(f"{sys.modules['__main__'].__doc__}\n{values.get_help()}\n")
         sys.exit(0)
+    if argv is sys.argv:  # a command, not a call of its main
+        free = {name: value for name, value in chosen(values).items() if name != "out"}
+        PROGRESS.begin(purpose(), free)
     return values
+
+
+def purpose() -> str:
+    """Return the first line of the command's docstring."""
+    lines = (sys.modules["__main__"].__doc__ or "").strip().splitlines()
+    return lines[0].rstrip(".") if lines else "a command"
 
 
 def ranks(
@@ -152,8 +162,10 @@ def delayed(values: FlagValues, comm: CountedComm) -> CountedComm:
 
 def run(main: Callable[[Sequence[str]], Any]) -> None:
     """Call main(argv) as a command: bad input is one line, and exit code 2."""
+    complete = False
     try:
         main(sys.argv)
+        complete = True
     except (
         *(BadInput, FloatingPointError, OSError, Stopped, KeyboardInterrupt),
         MemoryError,
@@ -170,6 +182,8 @@ def run(main: Callable[[Sequence[str]], Any]) -> None:
         if isinstance(error, OSError):
             line += "; expected readable and writable files: correct the path"
         refuse(world(), line, STOPPED if isinstance(error, Stopped) else 2)
+    finally:
+        PROGRESS.end(complete)
 
 
 def names(value: str, table: Iterable[str], flag: str, group: str = "") -> list[str]:

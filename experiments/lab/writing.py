@@ -5,6 +5,7 @@ with writing.first(path, FLAGS, comm, writers.table(COLUMNS), claims=CLAIMS) as 
     writer.summary(...)
 """
 
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ from dml.runs import folder as runs
 from dml.runs.writers import Row, Writer
 from dml.types import BadInput, Comm
 from lab import flags
-from lab.claims import Claim, conclude
+from lab.claims import Claim, conclude, conclusion
 
 Table = Callable[[Any, Mapping[str, list[Row]]], Iterable[Row]]
 Make = Callable[[Path, bool], AbstractContextManager[Writer]]
@@ -33,8 +34,9 @@ def first(
     *others: AbstractContextManager[Writer],
     append: bool = False,
     claims: Sequence[Claim] = (),
+    sentence: Callable[[Row], str] = writers.trained,
 ) -> Iterator[Writer]:
-    """Write rows and the summary on rank 0; collective.
+    """Write rows and the summary on rank 0, and print a conclusion; collective.
 
     A row is written at once. The summary is written at the end, with the energy of all
     ranks and the verdicts of the claims.
@@ -45,7 +47,8 @@ def first(
       comm: Communicator; None in a single process.
       *others: Further writers, such as a console table or a figure.
       append: Whether the rows of a resumed run are kept.
-      claims: Claims to judge by the rules of `lab.claims`.
+      claims: Claims to judge by the rules of `lab.claims`; they are the conclusion.
+      sentence: Conclusion of a summary without claims.
     """
     rank, ranks = (comm.rank, comm.size) if comm else (0, processes())
     if not comm and ranks > 1:
@@ -73,6 +76,9 @@ def first(
                 run = results.read(path)._replace(summary=summary)
                 summary |= conclude(claims, run)
             writer.summary(summary | spent)
+            text = conclusion(summary) if claims else sentence(summary)
+            sys.stdout.write(f"{text} The results are in {path}.\n")
+            sys.stdout.flush()
 
 
 def tabulated(

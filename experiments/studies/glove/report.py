@@ -1,7 +1,7 @@
 """The results of a run of GloVe: vectors, their evaluation, figures, printed lines."""
 
 import hashlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ def word_vectors(state: Embeddings, count: int) -> np.ndarray:
 
 
 def conclude(
-    path: Path, known: Vocabulary, state: Embeddings, examples: Sequence[str]
+    path: Path, known: Vocabulary, state: Embeddings, examples: str
 ) -> dict[str, Any]:
     """Write vectors, vocabulary and PCA plot; return scores and neighbours.
 
@@ -31,14 +31,14 @@ def conclude(
         path: run folder.
         known: vocabulary.
         state: trained embeddings.
-        examples: words whose neighbours are returned.
+        examples: comma-separated words whose neighbours are returned.
     """
     word_table = word_vectors(state, len(known.words))
     vectors.save(path, known.words, word_table)
     vocabulary.write(path / "vocab.txt", known)
     pca_plot(path / "words", known.words, word_table)
     digest = hashlib.sha256(word_table.tobytes()).hexdigest()
-    neighbours = words.neighbours(known.words, word_table, examples)
+    neighbours = words.neighbours(known.words, word_table, examples.split(","))
     return words.evaluate(known.words, word_table) | {
         "vectors_sha256": digest,
         **{f"near_{word}": " ".join(others) for word, others in neighbours.items()},
@@ -68,6 +68,15 @@ def progress(row: Mapping[str, Any], virtual: bool) -> str:
         return f"loss {row['loss']:.5f}  {row['seconds']:.4f} virtual s"
     rate = row["examples"] / max(row["seconds"], 1e-9)
     return f"loss {row['loss']:.5f}  {rate / 1e6:5.1f} M records/s"
+
+
+def sentence(summary: Mapping[str, Any]) -> str:
+    """Return the conclusion of a run."""
+    return cell(
+        summary,
+        "Trained {epochs} epochs in {seconds:.3g} s: loss {loss:.4f}, "
+        "{analogy_accuracy:.1%} of {analogy_questions:,} analogies correct.",
+    )
 
 
 def results(summary: Mapping[str, Any]) -> str:

@@ -168,6 +168,15 @@ def summarised(result: Ran) -> dict[str, Any]:
     }
 
 
+def sentence(summary: Mapping[str, Any]) -> str:
+    """Return the conclusion of a run."""
+    return cell(
+        summary,
+        "Made {updates:,} updates in {seconds:.3g} s: objective {objective:.4g}; "
+        "workers waited {idle_share:.1%} of the time.",
+    )
+
+
 def ends(summary: Mapping[str, Any]) -> str:
     """Return the last two lines of the console."""
     scores = ("objective", "accuracy", "rmse", "zeros")

@@ -47,6 +47,14 @@ def progress(row: Row) -> str:
     return f"{before}  {pace(row) / 1e6:.2f} M updates/s{lost}"
 
 
+def sentence(summary: Row) -> str:
+    """Return the conclusion of a run."""
+    workers = f"{summary['workers']} worker{'s' * (summary['workers'] > 1)}"
+    rate = f"{summary['updates_per_second']:,.0f} updates per second"
+    distance = line(summary, " ({gap:+.2%} from the optimum)")
+    return f"{workers} made {rate}; objective {summary['objective']:.5g}{distance}."
+
+
 def ends(summary: Row) -> str:
     """Return the lines printed at the end of a run."""
     scores = (f"{name.replace('_', ' ')} {{{name}:.4f}}" for name in ENDS)

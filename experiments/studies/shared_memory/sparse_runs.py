@@ -27,7 +27,14 @@ from dml.wire.memory.conflicts import component_sizes, hubs
 from dml.wire.memory.shared import load_shared
 from dml.wire.memory.structure import lines, structure
 from studies.shared_memory import sparse_flags
-from studies.shared_memory.sparse_report import connected, ends, gap, progress, speeds
+from studies.shared_memory.sparse_report import (
+    connected,
+    ends,
+    gap,
+    progress,
+    sentence,
+    speeds,
+)
 from studies.shared_memory.sparse_strategies import begin
 
 BATCHES = 16, 64, 256, 1024  # batch sizes whose components are printed
@@ -145,6 +152,7 @@ def run(
             stated.epochs, unit="epoch", row_text=progress, summary_text=ends
         ),
         figures.chart(path / "objective", "epoch", "objective"),
+        sentence=sentence,
     ) as writer:
         steps = begin(values.updates, problem, how, comm, Timer())
         with closing(steps):

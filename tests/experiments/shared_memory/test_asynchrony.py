@@ -19,9 +19,10 @@ def run(out, *argv):
 def test_a_run_leaves_a_table_a_verdict_and_a_figure(tmp_path, capsys):
     summary, rows = run(tmp_path)
     check_folder(tmp_path, summary, "asynchrony.svg", "asynchrony.png")
-    header, *lines, claim, said, _, _ = capsys.readouterr().out.splitlines()
+    header, *lines, claim, said, _, _, conclusion = capsys.readouterr().out.splitlines()
     assert header.split()[:4] == ["problem", "overlap", "rate", "tau"]
     assert len(lines) == len(rows) == 8
+    assert " of 2 published results hold" in conclusion
     kept = read_summary(tmp_path)
     assert "grows with sparsity" in claim
     assert said.startswith(f"ours: {kept['found_sparsity']} ")

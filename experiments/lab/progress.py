@@ -1,0 +1,172 @@
+"""Progress of a command: its first line, and a status line while it prints nothing.
+
+hogwild.py: HOGWILD! (Niu 2011) against locked and serial SGD; 54 s in the last run
+hogwild.py: 10 s, about 44 s left: svm, 2 workers
+
+The first line appears after one second, so that bad input remains a single line; the
+status line after 5 silent seconds on a terminal, and after 60 in a file.
+"""
+
+import hashlib
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Any, TextIO
+
+from dml.data.archives import cache
+
+FIRST_SECONDS = 1.0  # until the first line
+TERMINAL_SECONDS, FILE_SECONDS = 5.0, 60.0  # silence before a status line
+MAX_DURATIONS = 1000  # commands of which the last duration is kept
+RANKS = ("PMI_RANK", "PMIX_RANK", "OMPI_COMM_WORLD_RANK")
+SIZES = ("PMI_SIZE", "OMPI_COMM_WORLD_SIZE")
+ERASE = "\r\x1b[2K"
+
+
+class Output:
+    """Standard output that remembers when it was written last."""
+
+    def __init__(self, stream: TextIO):
+        self.stream, self.written = stream, time.monotonic()
+        self.has_status = False  # a terminal shows the status line
+        self.lock = threading.RLock()
+
+    def write(self, text: str) -> int:
+        with self.lock:
+            self.erase()
+            self.written = time.monotonic()
+            return self.stream.write(text)
+
+    def show(self, line: str) -> None:
+        """Write a status line, which the next output replaces on a terminal."""
+        with self.lock:
+            self.has_status = self.stream.isatty()
+            self.stream.write(f"{ERASE}{line}" if self.has_status else f"{line}\n")
+            self.stream.flush()
+
+    def erase(self) -> None:
+        if self.has_status:
+            self.stream.write(ERASE)
+            self.stream.flush()
+            self.has_status = False
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.stream, name)
+
+
+class Progress:
+    """The progress of this process's command; its methods do nothing on other ranks."""
+
+    def __init__(self) -> None:
+        self.name, self.key, self.first, self.task = "", "", "", ""
+        self.begun, self.done, self.total = 0.0, 0, 0
+        self.expected = 0.0  # seconds of the last run
+        self.output: Output | None = None
+        self.ended = threading.Event()
+
+    def begin(self, purpose: str, chosen: Mapping[str, Any]) -> None:
+        """Start the thread that prints the first line and the status line."""
+        if first_set(RANKS, "0") != "0" or self.output:
+            return
+        self.name, self.begun = Path(sys.argv[0]).name, time.monotonic()
+        text = json.dumps([chosen, first_set(SIZES, "1")], sort_keys=True, default=str)
+        self.key = f"{self.name} {hashlib.sha256(text.encode()).hexdigest()[:16]}"
+        self.expected = durations().get(self.key, 0.0)
+        time_text = "no earlier run with these flags"
+        if self.expected:
+            time_text = f"{seconds(self.expected)} in the last run with these flags"
+        self.first = f"{self.name}: {purpose}; {time_text}\n"
+        self.output = Output(sys.stdout)
+        sys.stdout = self.output  # type: ignore[assignment]
+        threading.Thread(target=self.watch, daemon=True).start()
+
+    def step(self, task: str, total: int = 0) -> None:
+        """Name the next part of the command, one of `total` if their number is known.
+
+        Args:
+          task: Text of the status line.
+          total: Number of parts.
+        """
+        self.done += bool(self.task)
+        self.task, self.total = task, total or self.total
+
+    def watch(self) -> None:
+        output = self.output
+        if output is None or self.ended.wait(FIRST_SECONDS):
+            return
+        output.write(self.first)
+        output.flush()
+        interval = TERMINAL_SECONDS if output.isatty() else FILE_SECONDS
+        shown = 0.0
+        while not self.ended.wait(min(0.5, interval / 10)):
+            now = time.monotonic()
+            if now - max(output.written, shown) >= interval:
+                output.show(self.status(now - self.begun))
+                shown = now
+
+    def status(self, elapsed: float) -> str:
+        """Return the status line after `elapsed` seconds."""
+        left = self.expected - elapsed
+        if not self.expected and self.done and self.total:
+            left = elapsed * (self.total - self.done) / self.done
+        known = self.expected or self.done and self.total
+        parts = [f"{self.name}: {seconds(elapsed)}"]
+        if known:
+            parts.append(f", about {seconds(left)} left" if left > 0 else ", soon done")
+        if self.task:
+            parts.append(f": {self.task}")
+        if self.total:
+            parts.append(f" ({min(self.done + 1, self.total)} of {self.total})")
+        return "".join(parts)
+
+    def end(self, complete: bool) -> None:
+        """End the thread; remember the duration of a complete run."""
+        self.ended.set()
+        if not self.output:
+            return
+        self.output.erase()
+        sys.stdout = self.output.stream
+        if complete:
+            known = durations()
+            known.pop(self.key, None)
+            known[self.key] = round(time.monotonic() - self.begun, 3)
+            remember(dict([*known.items()][-MAX_DURATIONS:]))
+        self.output = None
+
+
+PROGRESS = Progress()
+
+
+def first_set(names: tuple[str, ...], default: str) -> str:
+    """Return the first of the environment variables that is set."""
+    return next((os.environ[name] for name in names if name in os.environ), default)
+
+
+def seconds(value: float) -> str:
+    """Return a duration as text, such as "44 s" or "3 min 20 s"."""
+    minutes, rest = divmod(round(value), 60)
+    return f"{minutes} min {rest} s" if minutes else f"{rest or 1} s"
+
+
+def durations() -> dict[str, float]:
+    """Return the seconds of the last runs of commands, the oldest first."""
+    with suppress(OSError, ValueError):
+        known = json.loads((cache() / "durations.json").read_text())
+        if isinstance(known, dict):
+            return {k: v for k, v in known.items() if isinstance(v, int | float)}
+    return {}
+
+
+def remember(known: Mapping[str, float]) -> None:
+    """Save the durations; without a writable cache they are not kept."""
+    path = cache() / "durations.json"
+    with suppress(OSError):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        part = path.with_suffix(f".{os.getpid()}")
+        part.write_text(json.dumps(known))
+        part.replace(path)
