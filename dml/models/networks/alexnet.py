@@ -14,7 +14,7 @@ import numpy as np
 from flax import linen
 
 from dml.models.initial import initial
-from dml.models.layered import composed, layered
+from dml.models.layered import compose, layered
 from dml.models.networks.classifier import entropy, measures
 from dml.types import BadInput, Batch, Layer, Model, Params
 
@@ -188,7 +188,7 @@ def network(layers: Sequence[Filters], place: Place) -> Model:
         return Layer((name,), apply)
 
     parts = [layer(*item) for item in zip(names, layers, strict=True)]
-    scored = composed(parts)
+    scored = compose(parts)
     loss = Layer((), lambda params, scores, batch: entropy(scores, batch.targets))
 
     def metrics(params: Params, batch: Batch) -> dict[str, jax.Array]:

@@ -16,7 +16,7 @@ from flax import linen
 from dml.models.initial import Spread, initial
 from dml.models.layered import layered
 from dml.models.layers.normalisation import folded, settled, trained
-from dml.types import Batch, Layer, Model, Params, itself
+from dml.types import Batch, Layer, Model, Params, identity
 
 
 def classifier(
@@ -84,8 +84,8 @@ class Part(linen.Module):
     """A layer with params, between functions without params."""
 
     layer: linen.Module
-    before: Callable[[jax.Array], jax.Array] = itself
-    after: Callable[[jax.Array], jax.Array] = itself
+    before: Callable[[jax.Array], jax.Array] = identity
+    after: Callable[[jax.Array], jax.Array] = identity
 
     def setup(self) -> None:
         linen.share_scope(self, self.layer)  # params have no extra level of names

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from dml.types import Embeddings, Model, itself
+from dml.types import Embeddings, Model, identity
 
 
 class Records(NamedTuple):
@@ -53,7 +53,7 @@ def glove(words: int, dim: int, tables: int = 2) -> Model:
 
 
 def misses(
-    params: Embeddings, batch: Records, total: Callable[[Any], Any] = itself
+    params: Embeddings, batch: Records, total: Callable[[Any], Any] = identity
 ) -> Any:
     """Return the predicted minus the actual logarithm of each record's count.
 

@@ -21,11 +21,11 @@ from dml.models.networks.glove import weight
 from dml.models.sparse.problem import descend as move
 from dml.models.sparse.problem import dot
 from dml.models.sparse.problem import leave_table as settle
-from dml.models.sparse.problem import same_data as paced
+from dml.models.sparse.problem import same_data as with_rate
 from dml.models.sparse.problem import zero_decay as decay
 from dml.types import BadInput, Edges, Problem, Ratings, RowBatch, Rows
 
-__all__ = ["decay", "gradient", "move", "objective", "optimum", "paced", "settle"]
+__all__ = ["decay", "gradient", "move", "objective", "optimum", "with_rate", "settle"]
 FALLS = 1e-7  # least relative decrease of the objective in a sweep
 DAMPING = 1e-10  # damping of underdetermined systems, relative to the trace
 

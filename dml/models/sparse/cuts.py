@@ -14,11 +14,11 @@ import numpy as np
 from numba import njit
 
 from dml.models.sparse.problem import leave_table as settle
-from dml.models.sparse.problem import same_data as paced
+from dml.models.sparse.problem import same_data as with_rate
 from dml.models.sparse.problem import zero_decay as decay
 from dml.types import Edges
 
-__all__ = ["decay", "gradient", "move", "objective", "paced", "settle"]
+__all__ = ["decay", "gradient", "move", "objective", "with_rate", "settle"]
 PAIR = -1  # label of an edge between two nodes
 
 

@@ -16,11 +16,11 @@ from numba import njit
 from dml.models.sparse.problem import add_up, dot
 from dml.models.sparse.problem import descend as move
 from dml.models.sparse.problem import leave_table as settle
-from dml.models.sparse.problem import same_data as paced
+from dml.models.sparse.problem import same_data as with_rate
 from dml.models.sparse.problem import zero_decay as decay
 from dml.types import BadInput, Batch, Edges
 
-__all__ = ["decay", "gradient", "move", "objective", "optimum", "paced", "settle"]
+__all__ = ["decay", "gradient", "move", "objective", "optimum", "with_rate", "settle"]
 
 
 class Masked(NamedTuple):

@@ -17,15 +17,15 @@ from dml.models.sparse.svm import (
     decay,
     documents,
     matrix,
-    paced,
     refuse_unbounded,
     scale,
     score,
     settle,
     spread,
+    with_rate,
 )
 
-__all__ = ["decay", "gradient", "move", "objective", "optimum", "paced", "settle"]
+__all__ = ["decay", "gradient", "move", "objective", "optimum", "with_rate", "settle"]
 __all__ += ["Documents", "accuracy", "documents"]
 # Largest entry of the gradient at which L-BFGS stops; the objective is then less than
 # 1e-18 T / 2 μ above the optimum, with T weights.

@@ -95,9 +95,9 @@ def touched(edges, indices, count):
 class Minibatches:
     """Computes gradients of a sparse model over minibatches; owns the memory.
 
-    A norm that `paced` and `settle` of the model apply is here divided among the edges
-    of each row: Σ_e ½ μ n/d_r x_r² over the rows r of an edge, where d_r of all n edges
-    have the row (HOGWILD!, Niu 2011, equation 4). Thus a minibatch's gradient is
+    A norm that `settle` of the model applies is here divided among the edges of each
+    row: Σ_e ½ μ n/d_r x_r² over the rows r of an edge, where d_r of all n edges have
+    the row (HOGWILD!, Niu 2011, equation 4). Thus a minibatch's gradient is
     sparse, and the mean over all edges is the gradient of the objective.
 
     Args:
@@ -114,7 +114,7 @@ class Minibatches:
         """Data with the table as parameters; μ n/d of each row, or None if μ = 0."""
         mu, examples = self.model.decay(self.data), len(self.data.edges.starts) - 1
         shares_T = mu * examples / np.maximum(self.frequency, 1)
-        return self.model.paced(self.data, 0.0), shares_T if mu else None
+        return self.model.with_rate(self.data, 0.0), shares_T if mu else None
 
     def __call__(
         self, table: np.ndarray, indices: np.ndarray, rows: np.ndarray

@@ -15,7 +15,7 @@ from numba import njit
 from dml.models.sparse.problem import descend as move
 from dml.types import BadInput, Batch, Edges
 
-__all__ = ["decay", "gradient", "move", "objective", "optimum", "paced", "settle"]
+__all__ = ["decay", "gradient", "move", "objective", "optimum", "with_rate", "settle"]
 __all__ += ["Documents", "accuracy", "documents"]
 LOW = 8  # number of low bits of a step: the index into `low`
 RANGE = 80  # -log of the least scale, a normal float32
@@ -38,7 +38,7 @@ def documents(batch: Batch, mu: float, dtype: Any = np.float32) -> Documents:
     edges = Edges(inputs.indptr.astype(np.int64), inputs.indices.astype(np.uint32))
     one = np.ones(1, dtype)
     values, labels = inputs.data.astype(dtype), batch.targets.astype(dtype)
-    return paced(Documents(edges, values, labels, mu, one, one), rate=0)
+    return with_rate(Documents(edges, values, labels, mu, one, one), rate=0)
 
 
 @njit(nogil=True, cache=True, forceinline=True)
@@ -89,7 +89,7 @@ def decay(data: Documents) -> float:
     return data.mu
 
 
-def paced(data: Documents, rate: float) -> Documents:
+def with_rate(data: Documents, rate: float) -> Documents:
     """Return the documents with the scales of an epoch at this rate."""
     steps, shrink = len(data.labels), rate * data.mu
     # written so that NaN is refused

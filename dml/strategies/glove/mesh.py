@@ -30,7 +30,7 @@ from dml.data.text.tiles import Tiles
 from dml.metrics.timer import Timer
 from dml.models.networks.glove import Records, misses
 from dml.strategies.glove.problem import take
-from dml.types import BadInput, Comm, Embeddings, Problem, Step, itself
+from dml.types import BadInput, Comm, Embeddings, Problem, Step, identity
 from dml.update.rows import pack
 
 GROUP = 64  # greatest number of minibatches in a call; hides the cost of a call
@@ -198,7 +198,7 @@ def feed(tiles: Tiles, start: int, shape: tuple[int, int], axes: Mesh) -> Record
 
 def collect(comm: Comm, axes: Mesh, state: State) -> np.ndarray | None:
     """Return the table on rank 0, None elsewhere; collective."""
-    gathered = jax.jit(itself, out_shardings=NamedSharding(axes, REPLICATED))(state)
+    gathered = jax.jit(identity, out_shardings=NamedSharding(axes, REPLICATED))(state)
     if comm.rank:
         return None
     return pack(Embeddings(*(np.asarray(n.addressable_data(0)) for n in gathered)))

@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec as P
 
 from dml.data.minibatches import draws, take
 from dml.metrics.timer import Timer
-from dml.models.layered import composed
+from dml.models.layered import compose
 from dml.models.layers import partition
 from dml.models.layers.experts import Mixture
 from dml.models.model_problem import model_problem
@@ -63,7 +63,7 @@ def program(kind, size, sequence=False, dtype="float32"):
     cut = tensor_transformer(SHAPE, kind == "gpt", size, dtype, sequence)
 
     def step(params, batch):
-        loss, grads = jax.value_and_grad(composed(cut.layers))(params, batch)
+        loss, grads = jax.value_and_grad(compose(cut.layers))(params, batch)
         grads = jax.tree.map(
             lambda leaf, part: leaf[None] if part else leaf, grads, cut.partial
         )
