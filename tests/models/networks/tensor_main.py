@@ -103,7 +103,7 @@ def gap(kind, *args, **options):
 
 
 def check_networks_in_parts_are_the_whole_ones():
-    assert partition.partition_over(1, sequence=True) == partition.WHOLE
+    assert partition.partition_over(1, sequence=True) == partition.ONE_DEVICE
     assert gap("bert", 1, sequence=True) < CLOSE / 10
     for case in product(("gpt", "bert"), (2, 4), (False, True)):
         assert gap(*case) < CLOSE
@@ -146,9 +146,9 @@ def early_bias(width, dot_general=None, real=linen.Dense, **options):
 
 def check_faults_of_sums_and_biases_are_seen():
     for where, name, wrong in (
-        (partition, "added", partition.same),  # a sum is missing
-        (partition, "copied", partition.same),
-        (partition, "added", summed_by_jax),  # a gradient is counted twice
+        (partition, "sum_over_devices", partition.unchanged),  # a sum is missing
+        (partition, "copy_to_devices", partition.unchanged),
+        (partition, "sum_over_devices", summed_by_jax),  # a gradient is counted twice
         (linen, "Dense", early_bias),  # every device adds a bias
     ):
         with patch.object(where, name, wrong):

@@ -102,7 +102,7 @@ def test_metrics_are_those_of_the_scores():
 def test_a_perceptron_without_hidden_layers_is_linear_and_bad_sizes_are_refused():
     params = mlp(SHAPE, 10, ()).init(jax.random.key(0))
     assert params["head"]["kernel"].shape == (64, 10)
-    with pytest.raises(BadInput, match="of at least one number, got .* widths=.3, 0."):
+    with pytest.raises(BadInput, match="of at least one unit, got .* widths=.3, 0."):
         mlp(SHAPE, 10, (3, 0))
     for shape in [(8, 8), (3, 8, 1), (8, 8, 0)]:  # no place for two pools
         with pytest.raises(BadInput, match="expected images HxWxC of 4 by 4"):
