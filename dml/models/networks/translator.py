@@ -83,7 +83,7 @@ def translator(words: int, width: int, layers: int) -> Model:
 
 
 def spread(names: tuple[str, ...], shape: tuple[int, ...]) -> float | None:
-    """Return 1 / √(number of inputs) for the kernels of all layers, 1 for embeddings."""
+    """Return 1 / √(number of inputs) for kernels of layers, and 1 for the embedding."""
     if names[-1] == "embedding":
         return 1.0
     return None if len(shape) < 3 or "bias" in names else 1 / shape[-2] ** 0.5
