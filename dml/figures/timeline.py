@@ -7,7 +7,14 @@ from typing import Any
 import numpy as np
 
 from dml.figures import style as figures
-from dml.metrics.timeline import Bounds, is_call, merged, ranks, waiting, waits
+from dml.metrics.timeline import (
+    Bounds,
+    is_call,
+    ranks,
+    union,
+    wait_intervals,
+    waiting_seconds,
+)
 from dml.types import Message, Timeline
 
 PHASES = {"gradient": "#7fc29b", "wire": "#c3d7f0", "update": "#b79ad6"}
@@ -37,7 +44,7 @@ def draw(path: Path, timeline: Timeline) -> None:
             boxes = [
                 (rank, (start - begin) / scale, (end - begin) / scale)
                 for rank, bounds in by_rank.items()
-                for start, end in merged(bounds, seconds / PIXELS)
+                for start, end in union(bounds, seconds / PIXELS)
                 if end > start
             ]
             if boxes:
@@ -78,7 +85,7 @@ def layers(
     others = [name for name in phases if name not in PHASES]
     colours = PHASES | {name: OTHERS[i % len(OTHERS)] for i, name in enumerate(others)}
     drawn = [(name, colours[name], phases[name]) for name in names + others]
-    return [*drawn, ("waiting", WAITING, waits(timeline))]
+    return [*drawn, ("waiting", WAITING, wait_intervals(timeline))]
 
 
 def bars(axes: Any, boxes: np.ndarray, half: float, **look: Any) -> None:
@@ -123,7 +130,7 @@ def lines(axes: Any, messages: np.ndarray, reach: float) -> None:
 
 def description(timeline: Timeline, seconds: float) -> str:
     """Return ranks, messages, bytes and waiting time of a timeline as text."""
-    waited = waiting(timeline)
+    waited = waiting_seconds(timeline)
     share = sum(waited.values()) / (len(waited) * seconds) if seconds else 0.0
     nbytes = sum(message.nbytes for message in timeline.messages)
     return (

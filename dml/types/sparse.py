@@ -118,7 +118,13 @@ class Shard(Protocol):
     values: np.ndarray  # RxD float32; the server may replace it by an equal copy
 
     def update(
-        self, at: np.ndarray | slice, grads: np.ndarray, share: float = 1.0
+        self, rows: np.ndarray | slice, grads: np.ndarray, share: float = 1.0
     ) -> None:
-        """Update distinct rows by the gradients of a share of a minibatch."""
+        """Update distinct rows by their gradients.
+
+        Args:
+          rows: Indices of the rows in this shard.
+          grads: Gradients of the rows.
+          share: Share of a minibatch that the gradients are computed from.
+        """
         ...
