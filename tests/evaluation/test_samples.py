@@ -79,10 +79,10 @@ def test_every_token_can_be_drawn(tokenizer, tmp_path):
     svg = (tmp_path / "a.svg").read_text("utf-8")
     for said in ("¶", "□", "$a$b", "10.00 bits per token · perplexity 1,024.0"):
         assert f"<!-- {said} -->" in svg
-    placed = surprise.placed([" " + "x" * n for n in range(1, 60)] * 3)
+    placed = surprise.place_words([" " + "x" * n for n in range(1, 60)] * 3)
     assert all(column + len(word) <= surprise.COLUMNS for _, column, word in placed)
     places = [place[:2] for place in placed]
-    assert places == sorted(set(places)) and places[-1][0] == surprise.LINES - 1
+    assert places == sorted(set(places)) and places[-1][0] == surprise.MAX_LINES - 1
 
 
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "the", "united"]

@@ -201,7 +201,7 @@ def staleness(path: Path, named: Mapping[str, Ran]) -> None:
 
 def waits(path: Path, named: Mapping[str, Ran]) -> None:
     """Draw the computing and waiting time of the workers of each run."""
-    server_figure.waits(path, {name: ran.work for name, ran in named.items()})
+    server_figure.waiting_times(path, {name: ran.work for name, ran in named.items()})
 
 
 def panel(title: str, named: Mapping[str, Ran], x: str, y: str) -> Panel:
