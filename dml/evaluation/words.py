@@ -191,7 +191,10 @@ def _by_gensim(
         path = Path(folder, "questions.txt")
         path.write_text("\n".join(lines), encoding="utf-8")
         _, sections = word_vectors.evaluate_word_analogies(str(path), limit)
-    return {each["section"]: len(each["correct"]) for each in sections[:-1]}
+    return {
+        section["section"]: len(section["correct"])
+        for section in sections[:-1]  # the last one is the total
+    }
 
 
 def _questions(path: str | Path) -> dict[str, list[Question]]:

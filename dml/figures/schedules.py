@@ -84,36 +84,34 @@ def add_schedule(axes: Any, schedule: DrawableSchedule, inches: float) -> None:
       inches: Width of the forward pass of a stage.
     """
     ticks, stages = schedule.piece.shape
-    half_height = (
-        0.42 if stages <= MAX_DETAILED_RANKS else 0.5
-    )  # half the height of a box; rows have 1
+    half_height = 0.42 if stages <= MAX_DETAILED_RANKS else 0.5  # of a box; rows have 1
     scale = np.array([1, 1 / schedule.rounds, 1 / schedule.rounds])
     rows = [(stage, 0, ticks / schedule.rounds) for stage in range(stages)]
     bars(axes, np.array(rows), half_height, facecolor=BUBBLE_COLOUR, label="bubble")
     rows_of_boxes = boxes(schedule)
     gap = np.array([0, 0, GAP_INCHES / inches if GAP_INCHES / inches < 0.1 else 0.0])
     rounds = rows_of_boxes[:, 4]
-    for kind, (name, shades) in enumerate(COLOURS.items()):
-        for number_of_round in np.unique(rounds):
+    for direction, (name, shades) in enumerate(COLOURS.items()):
+        for round_index in np.unique(rounds):
             selected = rows_of_boxes[
-                (rows_of_boxes[:, 5] == kind) & (rounds == number_of_round)
+                (rows_of_boxes[:, 5] == direction) & (rounds == round_index)
             ]
             bars(
                 axes,
                 selected[:, :3] * scale - gap,
                 half_height - 0.02,
-                facecolor=shades[number_of_round % len(shades)],
-                label=name if number_of_round == 0 else "_",
+                facecolor=shades[round_index % len(shades)],
+                label=name if round_index == 0 else "_",
             )
     if stages <= MAX_DETAILED_RANKS:
-        for (stage, begin, end), number in zip(
+        for (stage, begin, end), microbatch in zip(
             rows_of_boxes[:, :3] * scale, rows_of_boxes[:, 3], strict=True
         ):
-            if (end - begin) * inches > DIGIT_INCHES * len(str(number)) + 0.02:
+            if (end - begin) * inches > DIGIT_INCHES * len(str(microbatch)) + 0.02:
                 axes.text(
                     (begin + end) / 2,
                     stage,
-                    str(number),
+                    str(microbatch),
                     ha="center",
                     va="center",
                     fontsize=7,
@@ -128,10 +126,10 @@ def boxes(schedule: DrawableSchedule) -> np.ndarray:
 
     Consecutive pieces of a backward pass are one box.
     """
-    kind = np.sign(schedule.piece.astype(int))
-    keys = np.stack([schedule.microbatch, schedule.round, kind])
+    direction = np.sign(schedule.piece.astype(int))
+    keys = np.stack([schedule.microbatch, schedule.round, direction])
     rows = []
-    for stage in range(kind.shape[1]):
+    for stage in range(direction.shape[1]):
         key = keys[:, :, stage]
         changes = np.flatnonzero((key[:, 1:] != key[:, :-1]).any(axis=0)) + 1
         begin = np.concatenate([[0], changes])

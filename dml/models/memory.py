@@ -139,7 +139,7 @@ def check(shape: Shape, plan: Plan) -> None:
     if plan.schedule not in IN_FLIGHT or plan.zero not in range(4):
         raise BadInput(
             f"expected a schedule of {', '.join(IN_FLIGHT)} and zero of 0 to 3, got "
-            f"{plan.schedule!r} and {plan.zero}; pass one of them"
+            f"{plan.schedule!r} and {plan.zero}; correct them"
         )
 
 
@@ -193,9 +193,8 @@ def stage_parameters(shape: Shape, causal: bool, plan: Plan, stage: int) -> int:
       plan: The division over devices.
       stage: Number of the stage.
     """
-    count = blocks(shape.layers, plan.stage, stage) * block_parameters(
-        shape, plan.tensor
-    )
+    count = block_parameters(shape, plan.tensor)
+    count *= blocks(shape.layers, plan.stage, stage)
     if stage == 0:
         count += table_parameters(shape, plan.tensor) + shape.length * shape.width
     if stage == plan.stage - 1:

@@ -33,9 +33,7 @@ class Examples(NamedTuple):
 class Layer(NamedTuple):
     """A part of a model. The first layer gets None, the last returns the loss."""
 
-    names: tuple[
-        str, ...
-    ]  # of the params that the layer reads; layers may share params
+    names: tuple[str, ...]  # of the params that it reads; layers may share params
     # (params of the layer by name, output of the previous layer, batch) -> output
     apply: Callable[[Mapping[str, Params], Any, Any], Any]
 

@@ -110,10 +110,10 @@ def dot(x, y, length):
 
 
 @njit(inline="always")
-def adagrad(number, squares, step):
-    """Return number - step / √total and total = squares + step²."""
+def adagrad(value, squares, step):
+    """Return value - step / √total and total = squares + step²."""
     total = squares + step * step
-    return number - step * rsqrt(total), total
+    return value - step * rsqrt(total), total
 
 
 @functools.cache

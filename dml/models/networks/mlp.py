@@ -37,9 +37,9 @@ def mlp(
         )
     arithmetic = jnp.dtype(dtype)
     hidden = {
-        f"hidden_{number:02d}": Part(
+        f"hidden_{index:02d}": Part(
             linen.Dense(width, dtype=arithmetic), flatten, linen.relu
         )
-        for number, width in enumerate(widths)
+        for index, width in enumerate(widths)
     }
     return classifier(hidden | {"head": head(classes, arithmetic)}, shape, remat=remat)

@@ -285,7 +285,7 @@ def solve(table_TxD: np.ndarray, data: Entries, side: int, mu: float) -> None:
       mu: Weight of the norm of the side.
     """
     rows, slot_E = np.unique(data.edges.rows[side::2], return_inverse=True)
-    systems_RxDxD, targets_RxD = _systems(table_TxD, data, side, slot_E, len(rows))
+    systems_RxDxD, rhs_RxD = _systems(table_TxD, data, side, slot_E, len(rows))
     diagonal = np.arange(table_TxD.shape[1])
     counts = np.bincount(slot_E)
     systems_RxDxD[:, diagonal, diagonal] += mu * counts[:, None]
@@ -293,20 +293,28 @@ def solve(table_TxD: np.ndarray, data: Entries, side: int, mu: float) -> None:
     # current values
     damping_R = DAMPING * np.trace(systems_RxDxD, axis1=1, axis2=2)
     systems_RxDxD[:, diagonal, diagonal] += damping_R[:, None]
-    targets_RxD += damping_R[:, None] * table_TxD[rows]
-    table_TxD[rows] = np.linalg.solve(systems_RxDxD, targets_RxD[..., None])[..., 0]
+    rhs_RxD += damping_R[:, None] * table_TxD[rows]
+    table_TxD[rows] = np.linalg.solve(systems_RxDxD, rhs_RxD[..., None])[..., 0]
 
 
 @njit(nogil=True, cache=True)
 def _systems(table, data, side, slot, count):
-    """Return the normal equations of the rows of one side: matrices and right sides.
+    """Return the normal equations of the rows of one side.
 
-    They are the sums over entries of w a aᵀ and w a (v - b), where a is the factors of
-    the row on the other side, followed by 1, and b is that row's bias.
+    Matrices and right-hand sides are sums over entries of w a aᵀ and w a (v - b), where
+    a is the factors of the row on the other side, followed by 1, and b the bias of that
+    row.
+
+    Args:
+      table: The table.
+      data: The entries.
+      side: 0 for users, 1 for items.
+      slot: For each entry, the index of its row among the rows of the side.
+      count: Number of rows of the side.
     """
     bias = table.shape[1] - 1
     systems = np.zeros((count, bias + 1, bias + 1))
-    targets = np.zeros((count, bias + 1))
+    rhs = np.zeros((count, bias + 1))
     a = np.ones(bias + 1)
     for e in range(len(data.targets)):
         other, r = data.edges.rows[data.edges.starts[e] + 1 - side], slot[e]
@@ -315,7 +323,7 @@ def _systems(table, data, side, slot, count):
         residual = data.targets[e] - table[other, bias]
         for d in range(bias + 1):
             scaled = data.weights[e] * a[d]
-            targets[r, d] += scaled * residual
+            rhs[r, d] += scaled * residual
             for c in range(bias + 1):
                 systems[r, d, c] += scaled * a[c]
-    return systems, targets
+    return systems, rhs

@@ -161,10 +161,8 @@ def _run_rounds(constants, variables, rounds):
       variables: x, extrapolated x, the dual, and the gradient by x; updated in place.
       rounds: Number of rounds.
     """
-    (pairs, weights, costs, rates), (x, extrapolated, dual, grads) = (
-        constants,
-        variables,
-    )
+    pairs, weights, costs, rates = constants
+    x, extrapolated, dual, grads = variables
     labels = x.shape[1]
     point = np.empty(labels)
     for _ in range(rounds):

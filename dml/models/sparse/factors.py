@@ -98,8 +98,8 @@ def gradient(
 
 def metrics(table_TxD: np.ndarray, ratings: Ratings, mu: float) -> dict[str, float]:
     """Return the mean loss of all ratings, and the root mean squared error."""
-    squares, weights = _sums(table_TxD, ratings)
-    return {"loss": 0.5 * (squares + mu * weights), "rmse": math.sqrt(squares)}
+    squares, norms = _sums(table_TxD, ratings)
+    return {"loss": 0.5 * (squares + mu * norms), "rmse": math.sqrt(squares)}
 
 
 @njit(fastmath=FAST, cache=True, nogil=True)
@@ -144,10 +144,10 @@ def _gradient(table, ratings, index, rows, mu, grads):
 
 @njit(fastmath=FAST, cache=True, nogil=True)
 def _sums(table, ratings):
-    squares = weights = 0.0
+    squares = norms = 0.0
     for n in range(len(ratings.values)):
         x, y = table[ratings.users[n]], table[ratings.items[n]]
         error = np.float64(_error(x, y, ratings.values[n]))
         squares += error * error
-        weights += _squared_norms(x, y)
-    return squares / len(ratings.values), weights / len(ratings.values)
+        norms += _squared_norms(x, y)
+    return squares / len(ratings.values), norms / len(ratings.values)

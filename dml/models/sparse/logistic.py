@@ -114,9 +114,8 @@ def kkt(
 @njit(nogil=True, cache=True)
 def _gradient(weights_T, matrix, targets, index, rows_N):
     starts, features, values = matrix
-    place_T = np.zeros(
-        len(weights_T), np.int64
-    )  # 1 + index in rows_N; 0: not in rows_N
+    # 1 + index of the weight in rows_N; 0: not in rows_N
+    place_T = np.zeros(len(weights_T), np.int64)
     for n in range(len(rows_N)):
         place_T[rows_N[n]] = n + 1
     grads_N = np.zeros(len(rows_N) + 1, np.float32)  # [0]: rows that are not in rows_N

@@ -107,8 +107,8 @@ class Minibatches:
 
     A norm that `settle` of the model applies is here divided among the edges of each
     row: Σ_e ½ μ n/d_r x_r² over the rows r of an edge, where d_r of all n edges have
-    the row (HOGWILD!, Niu 2011, equation 4). Thus a minibatch's gradient is
-    sparse, and the mean over all edges is the gradient of the objective.
+    the row (HOGWILD!, Niu 2011, equation 4). Thus a minibatch's gradient is sparse, and
+    the mean over all edges is the gradient of the objective.
 
     Args:
       model: A module with the functions of `dml.types.SparseModel`.

@@ -37,9 +37,9 @@ def documents(batch: Batch, mu: float, dtype: Any = np.float32) -> Documents:
     """Return an edge for each row of a CSR matrix, in the order of the rows."""
     inputs = batch.inputs
     edges = Edges(inputs.indptr.astype(np.int64), inputs.indices.astype(np.uint32))
-    one = np.ones(1, dtype)
+    scales = np.ones(1, dtype)
     values, labels = inputs.data.astype(dtype), batch.targets.astype(dtype)
-    return with_rate(Documents(edges, values, labels, mu, one, one), rate=0)
+    return with_rate(Documents(edges, values, labels, mu, scales, scales), rate=0)
 
 
 @njit(nogil=True, cache=True, forceinline=True)
