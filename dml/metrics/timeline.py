@@ -68,12 +68,12 @@ def subtract(intervals: list[Bounds], holes: list[Bounds]) -> Iterator[Bounds]:
     edges = union(holes)
     for start, end in intervals:
         first = bisect_right(edges, (start, start))
-        for opens, closes in edges[max(0, first - 1) :]:
-            if opens >= end:
+        for hole_start, hole_end in edges[max(0, first - 1) :]:
+            if hole_start >= end:
                 break
-            if opens > start:
-                yield start, opens
-            start = max(start, closes)
+            if hole_start > start:
+                yield start, hole_start
+            start = max(start, hole_end)
         if start < end:
             yield start, end
 

@@ -18,7 +18,7 @@ Optimizer: TypeAlias = optax.GradientTransformation
 Mask: TypeAlias = Callable[[Any], Any]  # tree -> mask of its leaves
 
 STATISTICS_RATE = 0.1  # learning rate of running statistics
-LARS_TRUST = 0.001  # You 2017, section 5: ratio of a layer's update to its weights
+LARS_TRUST = 0.001  # ratio of the norms of update and weights (You 2017, section 5)
 
 
 class Settings(NamedTuple):
@@ -142,7 +142,10 @@ def make(
 
 
 def statistics(tree: Any, wanted: bool = True) -> Any:
-    """Return a mask of the leaves that are running statistics, or of all others."""
+    """Return a mask of the leaves that are running statistics.
+
+    With wanted=False the mask is true for all other leaves.
+    """
 
     def is_wanted(path: Any, leaf: Any) -> bool:
         names = [getattr(entry, "key", None) for entry in path]
@@ -152,7 +155,10 @@ def statistics(tree: Any, wanted: bool = True) -> Any:
 
 
 def matrices(like: Params = None) -> Mask:
-    """Return a mask of the leaves with two axes or more, by the shapes of `like`."""
+    """Return tree -> mask of the leaves of two or more axes.
+
+    The axes are those of the leaves of `like`, or of the tree if `like` is None.
+    """
     is_matrix_by_path = {
         jax.tree_util.keystr(path): leaf.ndim >= 2
         for path, leaf in jax.tree_util.tree_leaves_with_path(like)

@@ -44,7 +44,7 @@ class Table:
     def update(
         self, rows: np.ndarray | slice, grads: np.ndarray, share: float = 1.0
     ) -> None:
-        """Update distinct rows; with l1 all rows of the table shrink by `share`."""
+        """Update distinct rows; then shrink all rows by rate · l1 · share."""
         grads = np.ascontiguousarray(grads, np.float32)
         if isinstance(rows, slice):
             self._step_on_slice(rows, grads)

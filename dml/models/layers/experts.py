@@ -147,7 +147,7 @@ def experts(
         lambda group, rows_RxD: dispatch(group, rows_RxD, count, limit)
     )(routes_G, rows_GxRxD)
     slots_ExNxD = slots_GxExCxD.swapaxes(0, 1).reshape(count, groups * limit, width)
-    if axis:  # slots of one device for all experts -> slots of all devices for its own
+    if axis:  # this device's slots, all experts -> all slots, this device's experts
         slots_ExNxD = jax.lax.all_to_all(slots_ExNxD, axis, 0, 1, tiled=True)
     outputs_ExNxD = feed_forward(params, slots_ExNxD)
     if axis:

@@ -23,7 +23,7 @@ from dml.wire.mesh.conjugate import gathered, scattered, shared, summed
 
 AXIS = "tensor"
 RING = "sequence"
-Rows = Callable[[jax.Array, int], jax.Array]  # (rows_RxD, number of examples) -> rows
+Rows = Callable[[jax.Array, int], jax.Array]  # an operator: rows, examples -> rows
 
 
 def unchanged(rows_RxD: jax.Array, count: int) -> jax.Array:
@@ -107,7 +107,7 @@ def offset(partition: Partition, per_device: int) -> Any:
 def look_up(
     table_VxD: jax.Array, tokens_BxL: jax.Array, partition: Partition
 ) -> jax.Array:
-    """Return the vectors of tokens; each device has the vectors of some tokens."""
+    """Return the vectors of tokens from a table that is divided over devices."""
     if partition.size == 1:
         return table_VxD[tokens_BxL]
     # a device has zeros for the tokens of other devices; `leave` sums over devices

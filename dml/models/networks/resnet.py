@@ -1,4 +1,4 @@
-"""Residual networks (He 2015) of 20, 32 (small images) and 50 layers (large images).
+"""Residual networks (He 2015): 8, 20, 32 (small images) or 50 layers (large images).
 
     stem → group → ... → group → mean over pixels → dense
 
@@ -6,10 +6,10 @@
                                                    ╰── shortcut ─────╯
 
 Inputs are images BxHxWxC and integer targets B; the loss is the mean cross entropy.
-From the second group on, the first block of a group halves height and width and doubles
-the number of maps; its shortcut is a projection (He's option B). In a block of three
-convolutions the 3x3 convolution halves height and width. The last scale of a block is
-initially 0, so that the block initially returns its rectified shortcut (Goyal 2017).
+From the second group on, the first block of a group halves height and width, in its
+first 3x3 convolution, and doubles the number of maps. Shortcuts between maps of
+different shapes are projections (He's option B). The last scale of a block is initially
+0, so that the block initially returns its rectified shortcut (Goyal 2017).
 """
 
 import math

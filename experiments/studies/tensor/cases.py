@@ -151,7 +151,7 @@ def mixture_case(mixture: Mixture, rows: int, seed: int) -> Case:
     """Return the case of a mixture of experts; each device routes its own rows."""
     rng = np.random.default_rng(seed)
     stream, weights = rng.standard_normal((2, rows, mixture.width), np.float32)
-    params = noisy(experts.start(mixture, jax.random.key(seed)), rng)
+    params = noisy(experts.init_params(mixture, jax.random.key(seed)), rng)
     operands = Operands(params, stream, EMPTY, weights)
     partial = jax.tree.map(lambda leaf: False, params)
     partial["router"]["kernel"] = True
