@@ -52,9 +52,7 @@ def evaluate(
             "analogy_accuracy": _share(scores, list(scores)),
             "analogy_semantic": _share(scores, SEMANTIC),
             "analogy_syntactic": _share(scores, syntactic),
-            "analogy_questions": sum(
-                section_questions for _, section_questions in scores.values()
-            ),
+            "analogy_questions": sum(count for _, count in scores.values()),
             "wordsim353": _spearman(word_vectors, datapath("wordsim353.tsv")),
             "simlex999": _spearman(word_vectors, datapath("simlex999.txt")),
         }

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 from dml.metrics.timeline import Bounds, Event
 from dml.types import Timeline
 
-MARK = "clocks meet"  # name of a mark's interval and annotation
+MARK = "clock mark"  # name of the interval and of the annotation of a mark
 Marks = dict[int, list[Bounds]]  # marks of each rank, in seconds of the timeline
 
 

@@ -9,7 +9,7 @@ from dml.types.defaults import identity, no_op
 
 Params = Any  # a pytree of arrays
 Grads = Any  # a pytree shaped like Params: the input of an optimizer
-STATISTICS = "statistics"  # name of the params that are running means
+STATISTICS = "statistics"  # name of the params that are running statistics
 
 
 class Batch(NamedTuple):
